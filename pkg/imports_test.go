@@ -39,7 +39,7 @@ func TestNoPackageImportsWhatItMayNot(t *testing.T) {
 	}
 }
 
-func TestEveryPackageSaysWhatItIs(t *testing.T) {
+func TestEveryPackageHasADocComment(t *testing.T) {
 	for _, source := range sources(t) {
 		t.Run(source.folder, func(t *testing.T) {
 			name := source.files[0].Name.Name

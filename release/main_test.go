@@ -67,7 +67,7 @@ func TestOnlyWhatIsCommittedIsReleased(t *testing.T) {
 	}
 }
 
-func TestARunThatFailsLeavesTheOldReleaseAsItWas(t *testing.T) {
+func TestAFailedRunKeepsTheOldRelease(t *testing.T) {
 	repository(t) // without a Makefile
 	if err := os.Mkdir("dist", 0o755); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestAProgramIsDescribedByTheModulesInIt(t *testing.T) {
 	}
 }
 
-func TestChecksumsAreAsSha256sumWantsThem(t *testing.T) {
+func TestChecksumsAreInTheFormatOfSha256sum(t *testing.T) {
 	r, _ := ofTheTest(t)
 	if err := writeChecksums(r.folder); err != nil {
 		t.Fatal(err)

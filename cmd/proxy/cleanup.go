@@ -26,7 +26,7 @@ Established connections keep their endpoints until they end.`,
 
   # in the network namespace of a container, say
   sudo nsenter --net=/proc/4711/ns/net proxy cleanup`,
-		Args:                  cli.AtMost(0),
+		Args:                  cli.MaxArgs(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return runCleanup(command.Context(), command.OutOrStdout())

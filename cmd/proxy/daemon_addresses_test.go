@@ -29,7 +29,7 @@ func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
 				t.Fatal(err)
 			}
 			command := namespace.Command(program,
-				words("run --node node-a --log-level error --bind-address-hard-fail --manifests "+state+" "+test.flag)...)
+				splitArgs("run --node node-a --log-level error --bind-address-hard-fail --manifests "+state+" "+test.flag)...)
 			command.Env = append(os.Environ(), asProxy+"=1")
 			var stderr strings.Builder
 			command.Stderr = &stderr
@@ -45,7 +45,7 @@ func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
 func TestAnAddressInUseIsServedWhenItIsFree(t *testing.T) {
 	namespace := netns.New(t)
 	taken := listenIn(t, namespace, "127.0.0.1:9")
-	d := startDaemon(t, namespace, words("--manifests "+state+" --metrics-bind-address 127.0.0.1:9")...) // the first sync is done
+	d := startDaemon(t, namespace, splitArgs("--manifests "+state+" --metrics-bind-address 127.0.0.1:9")...) // the first sync is done
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}

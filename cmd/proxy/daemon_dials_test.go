@@ -15,26 +15,26 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// silentState is a Service whose first endpoint will say nothing.
-var silentState = strings.NewReplacer(
+// unresponsiveState is a Service whose first endpoint will say nothing.
+var unresponsiveState = strings.NewReplacer(
 	"{name: dns, port: 53, protocol: UDP, nodePort: 30053}", "{name: http, port: 80, protocol: TCP}",
 	"{name: dns, port: 5353, protocol: UDP}", "{name: http, port: 8080, protocol: TCP}",
 	"    type: LoadBalancer\n    externalTrafficPolicy: Local\n    healthCheckNodePort: 32000\n", "",
 ).Replace(busyState)
 
-// TestDialsAreDrawnAnewByADaemon: a client dials an endpoint that says nothing, and reaches the one that takes over.
-func TestDialsAreDrawnAnewByADaemon(t *testing.T) {
+// TestTheDaemonDeletesStaleDials: a client dials an endpoint that says nothing, and reaches the one that takes over.
+func TestTheDaemonDeletesStaleDials(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
 	namespace.Load("table inet silent {\nchain in { type filter hook input priority 0; ip daddr 10.244.1.5 tcp dport 8080 drop; }\n}\n")
 	echoTCP(t, namespace, "10.244.1.6:8080")
 	second := strings.ReplaceAll(firstEndpoint, "10.244.1.5", "10.244.1.6")
-	folder := writeState(t, strings.ReplaceAll(silentState, second, ""))
+	folder := writeState(t, strings.ReplaceAll(unresponsiveState, second, ""))
 	d := startDaemon(t, namespace, "--manifests", folder)
 
 	dialled := make(chan error, 1)
 	go func() {
-		dialer, err := net.Dialer{Timeout: patience}, errors.New("the namespace was not entered")
+		dialer, err := net.Dialer{Timeout: waitTimeout}, errors.New("the namespace was not entered")
 		namespace.Do(func() {
 			var conn net.Conn
 			if conn, err = dialer.Dial("tcp", "10.96.0.53:80"); err == nil {
@@ -46,7 +46,7 @@ func TestDialsAreDrawnAnewByADaemon(t *testing.T) {
 	wait.Until(t, "a dial that nobody answers", func() bool {
 		return d.flows(t, unix.IPPROTO_TCP, func(flow *netlink.ConntrackFlow) bool { return flow.Reverse.SrcIP.String() == "10.244.1.5" }) == 1
 	})
-	text := strings.ReplaceAll(silentState, firstEndpoint, "")
+	text := strings.ReplaceAll(unresponsiveState, firstEndpoint, "")
 	if err := os.WriteFile(filepath.Join(folder, "state.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

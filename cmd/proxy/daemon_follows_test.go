@@ -87,7 +87,7 @@ func (d *daemonUnderTest) serveWhileThere(t *testing.T, addr string) {
 	if status, body := d.get(t, check, "/"); status != http.StatusOK || !strings.Contains(body, `"localEndpoints": 2`) {
 		t.Errorf("the health check on %s says %d, %s; want 200 and two local endpoints", addr, status, body)
 	}
-	wait.Until(t, "the node port is served on "+addr, func() bool { return d.answers(t, net.JoinHostPort(addr, "30053")) })
+	wait.Until(t, "the node port is served on "+addr, func() bool { return d.responds(t, net.JoinHostPort(addr, "30053")) })
 
 	changeAddress(t, d.namespace, netlink.AddrDel, addr+"/24")
 	wait.Until(t, addr+" serves node ports no more", func() bool { return !strings.Contains(rules(d.namespace), addr) })
@@ -97,7 +97,7 @@ func (d *daemonUnderTest) serveWhileThere(t *testing.T, addr string) {
 func (d *daemonUnderTest) loseEndpoint(t *testing.T, folder string) {
 	t.Helper()
 	wait.Until(t, "a flow goes to the first endpoint", func() bool {
-		return d.answers(t, dnsService) && d.flowsTo(t, "10.244.1.5") > 0
+		return d.responds(t, dnsService) && d.flowsTo(t, "10.244.1.5") > 0
 	})
 	text := strings.Replace(busyState, firstEndpoint, "", 1)
 	if err := os.WriteFile(filepath.Join(folder, "state.yaml"), []byte(text), 0o600); err != nil {
@@ -117,7 +117,7 @@ func (d *daemonUnderTest) loseEndpoint(t *testing.T, folder string) {
 		}
 		return true
 	})
-	if !d.answers(t, dnsService) {
+	if !d.responds(t, dnsService) {
 		t.Error("the endpoint that stays does not answer")
 	}
 }
@@ -161,8 +161,8 @@ func (d *daemonUnderTest) listens(address string) bool {
 	return err == nil
 }
 
-// answers reports whether a datagram from a new socket comes back.
-func (d *daemonUnderTest) answers(t *testing.T, address string) bool {
+// responds reports whether a datagram from a new socket comes back.
+func (d *daemonUnderTest) responds(t *testing.T, address string) bool {
 	t.Helper()
 	var connection net.Conn
 	var err error

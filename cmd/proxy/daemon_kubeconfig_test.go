@@ -57,13 +57,13 @@ func newKubeconfig(t *testing.T) mountedKubeconfig {
 	return m
 }
 
-// startInVain starts `proxy run` with a kubeconfig that leads nowhere. It returns its log, and how it ends.
-func startInVain(t *testing.T, args ...string) (log func() string, ended <-chan int) {
+// startFailing starts `proxy run` with a kubeconfig that leads nowhere. It returns its log, and how it ends.
+func startFailing(t *testing.T, args ...string) (log func() string, ended <-chan int) {
 	t.Helper()
-	return startInVainIn(t, netns.New(t), args...)
+	return startFailingIn(t, netns.New(t), args...)
 }
 
-func startInVainIn(t *testing.T, namespace *netns.Namespace, args ...string) (log func() string, ended <-chan int) {
+func startFailingIn(t *testing.T, namespace *netns.Namespace, args ...string) (log func() string, ended <-chan int) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -73,7 +73,7 @@ func startInVainIn(t *testing.T, namespace *netns.Namespace, args ...string) (lo
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := namespace.Command(program, append(words("run --node node-a"), args...)...)
+	command := namespace.Command(program, append(splitArgs("run --node node-a"), args...)...)
 	command.Env, command.Stderr = append(os.Environ(), asProxy+"=1"), stderr
 	namespace.Do(func() { err = command.Start() })
 	if err != nil {
@@ -112,7 +112,7 @@ func TestANewKubeconfigEndsTheDaemonUnlessItIsWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kubeconfig.write(t, "..before "+name, kubeconfigOf("6443"))
-			log, ended := startInVain(t, args...)
+			log, ended := startFailing(t, args...)
 			wait.Until(t, "the proxy has looked for the API server", func() bool {
 				return strings.Contains(log(), "watch interrupted")
 			})
@@ -133,7 +133,7 @@ func TestANewKubeconfigEndsTheDaemonUnlessItIsWrong(t *testing.T) {
 				if want := "proxy: a configuration file was updated: " + kubeconfig.path(); status != cli.Failure || !strings.Contains(log(), want) {
 					t.Errorf("the proxy ended with %d; want %d and %q:\n%s", status, cli.Failure, want, log())
 				}
-			case <-time.After(patience):
+			case <-time.After(waitTimeout):
 				t.Fatalf("the new text does not end the proxy:\n%s", log())
 			}
 		})

@@ -19,8 +19,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// patience is how long something may take that happens at once on an idle machine.
-const patience = wait.Patience
+// waitTimeout is how long something may take that happens at once on an idle machine.
+const waitTimeout = wait.Timeout
 
 // asProxy is the environment variable that makes the test's program the proxy.
 const asProxy = "RUN_AS_PROXY"
@@ -53,7 +53,7 @@ func startDaemon(t *testing.T, namespace *netns.Namespace, args ...string) *daem
 	}
 	read, write := io.Pipe()
 	var stderr strings.Builder
-	command := namespace.Command(program, append(words("run --node node-a"), args...)...)
+	command := namespace.Command(program, append(splitArgs("run --node node-a"), args...)...)
 	command.Env = append(os.Environ(), asProxy+"=1")
 	command.Stdout, command.Stderr = write, &stderr
 	namespace.Do(func() { err = command.Start() })
@@ -84,7 +84,7 @@ func (d *daemonUnderTest) end(t *testing.T) outcome {
 	select {
 	case ended := <-d.ended:
 		return ended
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("the daemon does not end")
 		return outcome{}
 	}
@@ -96,7 +96,7 @@ func (d *daemonUnderTest) get(t *testing.T, address, path string) (status int, b
 	var connection net.Conn
 	var err error
 	wait.Until(t, "the daemon listens on "+address, func() bool {
-		d.namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, patience) })
+		d.namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, waitTimeout) })
 		return err == nil
 	})
 	defer func() { _ = connection.Close() }()

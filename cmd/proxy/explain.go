@@ -79,21 +79,21 @@ NAMESPACE is in that of -n, or in the one of the kubeconfig's context.
 Exit status: 1 if there is no answer, 2 if the command line is wrong, or if what was asked about was refused or could not
 be read, so that it is missing from the output.`,
 		Example:               explainExamples,
-		Args:                  cli.AtMost(1),
+		Args:                  cli.MaxArgs(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
 			flags.stdin = command.InOrStdin()
 			if err := flags.readRunning(command.Context()); err != nil {
-				return toldUnreadable(command, err)
+				return hasUnreadable(command, err)
 			}
-			query, malformed := flags.asked(args)
+			query, malformed := flags.requestedServices(args)
 			if flags.why != "" && query.Service.Name == "" && malformed == nil {
 				malformed = errors.New("--why needs a Service, as in 'explain shop/web --why 10.244.3.7'")
 			}
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			err := toldUnreadable(command, runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), flags, query))
+			err := hasUnreadable(command, runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), flags, query))
 			if err == nil {
 				err = flags.incomplete(query)
 			}
@@ -131,10 +131,10 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
-// asked returns what is asked about.
-func (f *explainFlags) asked(args []string) (explain.Query, error) {
+// requestedServices returns what is asked about.
+func (f *explainFlags) requestedServices(args []string) (explain.Query, error) {
 	if len(args) > 0 {
-		if query, isOne := explain.Dialled(args[0]); isOne {
+		if query, isOne := explain.ParseFrontend(args[0]); isOne {
 			return query, nil
 		}
 	}
@@ -153,7 +153,7 @@ func (f *explainFlags) Validate() error {
 		conflict = errors.New("--node NAME or --all-nodes is required: whose connections?")
 	}
 	return errors.Join(
-		conflict, f.stateFlags.Validate(), f.topology.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml"),
+		conflict, f.stateFlags.Validate(), f.topology.Validate(), cli.Choice("output", f.output, "text", "json", "yaml"),
 	)
 }
 
@@ -173,7 +173,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	if flags.why != "" {
 		return runWhy(ctx, stdout, stderr, flags, query)
 	}
-	nodesToRead := cluster.OwnNode
+	nodesToRead := cluster.LocalNode
 	if flags.allNodes {
 		nodesToRead = cluster.AllNodes
 	}
@@ -193,11 +193,11 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		return err
 	}
 	// No proxy needs to run here: without one, the output is what a proxy would decide.
-	refused := flags.running.refusedByKernel(ctx)
+	rejected := flags.running.kernelRejections(ctx)
 	flags.running.warnOfUnreachable(stderr, nodes...)
 	views := explain.NewViews(change, flags.settings.Tables(model.Families).NodePorts, query)
 	stream := explain.NewStream(stdout, flags.output)
-	for ports := range flags.portsOf(change, nodes, query, views, refused) {
+	for ports := range flags.portsOf(change, nodes, query, views, rejected) {
 		if flags.output == "text" && !flags.all {
 			explain.Condense(ports, flags.allNodes)
 		}
@@ -215,7 +215,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		return err
 	}
 	printable.Fprintf(stderr, "proxy: %s\n", cmp.Or(lack, fmt.Sprintf("no Service in %s leads to endpoints", flags.origin())))
-	return cli.Exit(exitUnread)
+	return cli.ExitError(exitUnread)
 }
 
 // explained returns the names of the nodes for which to explain.
@@ -255,7 +255,7 @@ func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
 	}
 	if len(others) > 0 {
 		printable.Fprintf(stderr, "proxy: left out, because they do not run Linux (label %s) and this proxy does not run there: %s (%s)\n",
-			policy.OSLabel, printable.Count(len(others), "Node"), explain.Counted(others))
+			policy.OSLabel, printable.Count(len(others), "Node"), explain.ListOrCount(others))
 	}
 	return linux
 }
@@ -272,23 +272,23 @@ func warnOfSystem(stderr io.Writer, node string, labels map[string]string) {
 // once. On the node of the running proxy that proxy's own observations count, so it is explained alone, before all
 // others. What is dialled may meet a rule on some of the nodes only.
 func (f *explainFlags) portsOf(
-	change model.Change, names []string, query explain.Query, views *explain.Views, refused map[string]*explain.Refusal,
-) iter.Seq[[]explain.Port] {
-	return func(yield func([]explain.Port) bool) {
+	change model.Change, names []string, query explain.Query, views *explain.Views, rejected map[string]*explain.Rejection,
+) iter.Seq[[]explain.PortReport] {
+	return func(yield func([]explain.PortReport) bool) {
 		var others []*model.Node
 		for _, name := range names {
 			node, avoids := cmp.Or(change.Nodes[name], &model.Node{Name: name}), f.running.avoids(name)
-			isApart := len(avoids.Avoid) > 0 || len(refused) > 0 && f.running.isOf(name)
+			isApart := len(avoids.Demotions) > 0 || len(rejected) > 0 && f.running.isOf(name)
 			if len(names) > 1 && !isApart {
 				others = append(others, node)
 				continue
 			}
 			of, clients := views, f.clients(change.Nodes[name])
 			if isApart {
-				of = explain.NewViews(change.Then(avoids), f.settings.Tables(model.Families).NodePorts, query)
+				of = explain.NewViews(change.Merge(avoids), f.settings.Tables(model.Families).NodePorts, query)
 			}
 			if f.running.isOf(name) {
-				clients.Refused = refused
+				clients.Rejected = rejected
 			}
 			if !yield(of.Ports(clients, node)) {
 				return
@@ -301,13 +301,13 @@ func (f *explainFlags) portsOf(
 // notFound says what is missing, what was probably meant, or why the proxy does not serve the Service.
 func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, query explain.Query) error {
 	if query.Service.Name != "" && cluster.Service(query.Service) == nil {
-		if slices.ContainsFunc(f.refused, func(p model.Finding) bool {
-			return p.IsRefusal() && p.Kind == convert.ServiceKind && p.Name == query.Service
+		if slices.ContainsFunc(f.rejected, func(p model.Finding) bool {
+			return p.IsRejection() && p.Kind == convert.ServiceKind && p.Name == query.Service
 		}) {
 			return unreadableError{fmt.Errorf("service %s is refused: see the warning above", query.Service)}
 		}
-		if written := f.written(ctx, query.Service); written != nil {
-			if why := convert.WhyNotServed(written, f.view()); why != "" {
+		if written := f.usage(ctx, query.Service); written != nil {
+			if why := convert.NotServedReason(written, f.view()); why != "" {
 				return fmt.Errorf("there is nothing to explain about service %s: %s", query.Service, why)
 			}
 		}
@@ -315,9 +315,9 @@ func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, que
 	return explain.NotFound(cluster, query, f.origin())
 }
 
-// written returns a Service as it is written, even one that another proxy serves; nil if it does not exist or cannot be
+// usage returns a Service as it is written, even one that another proxy serves; nil if it does not exist or cannot be
 // read.
-func (f *stateFlags) written(ctx context.Context, name model.ObjectName) *corev1.Service {
+func (f *stateFlags) usage(ctx context.Context, name model.ObjectName) *corev1.Service {
 	if f.manifests == "" {
 		config, err := f.onceConnection().Config()
 		if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
-// TestExplainCountsWhatIsLeftOut for people, who can ask for everything; programs always get everything.
-func TestExplainCountsWhatIsLeftOut(t *testing.T) {
+// TestExplainCountsWhatIsSkipped for people, who can ask for everything; programs always get everything.
+func TestExplainCountsWhatIsSkipped(t *testing.T) {
 	for args, want := range map[string]int{"": 2, "--all": 7, "-o json": 7} {
-		got := proxyCommand(t, words("explain --manifests "+shop+" --node node-c1 shop/cart "+args)...)
+		got := proxyCommand(t, splitArgs("explain --manifests "+shop+" --node node-c1 shop/cart "+args)...)
 		left := strings.Count(got.stdout, "✗ ") + strings.Count(got.stdout, `"message": "The endpoint'`)
 		if got.status != 0 || left != want || strings.Contains(got.stdout, "--all lists") != (args == "") {
 			t.Errorf("%q: status %d, %d lines, want %d:\n%s%s", args, got.status, left, want, got.stdout, got.stderr)
@@ -59,26 +59,26 @@ items:
 // of one zone share both endpoints, because nobody else asks.
 func TestNodesWithoutLinuxAreNoClients(t *testing.T) {
 	folder := writeState(t, withWindows)
-	got := proxyCommand(t, words("explain --all-nodes shop/web --manifests "+folder)...)
+	got := proxyCommand(t, splitArgs("explain --all-nodes shop/web --manifests "+folder)...)
 	if got.status != 0 || strings.Contains(got.stdout, "on win2") || !strings.Contains(got.stdout, " on linux, unlabelled\n") ||
 		!strings.Contains(got.stdout, "60 % of this node's connections stay in its") ||
 		!strings.Contains(got.stdout, "for 2 of 2 of the demand") ||
 		!strings.Contains(got.stderr, "do not run Linux (label kubernetes.io/os) and this proxy does not run there: 1 Node (win2)") {
 		t.Errorf("explain --all-nodes: status %d\n%s%s", got.status, got.stdout, got.stderr)
 	}
-	got = proxyCommand(t, words("explain --all-nodes -o json shop/web --manifests "+folder)...)
-	var ports []explain.Port
+	got = proxyCommand(t, splitArgs("explain --all-nodes -o json shop/web --manifests "+folder)...)
+	var ports []explain.PortReport
 	if err := json.Unmarshal([]byte(got.stdout), &ports); err != nil || len(ports) != 1 || ports[0].Node != "linux" ||
 		!slices.Equal(ports[0].Alike.Nodes, []string{"unlabelled"}) {
 		t.Errorf("explain --all-nodes -o json: %v\n%s%s", err, got.stdout, got.stderr)
 	}
 	for _, command := range []string{"explain --node win2 shop/web", "explain --node win2 shop/web --why linux", "render --node win2"} {
-		got := proxyCommand(t, append(words(command), "--manifests", folder)...)
+		got := proxyCommand(t, append(splitArgs(command), "--manifests", folder)...)
 		if got.status != 0 || !strings.Contains(got.stderr, "node win2 does not run Linux (kubernetes.io/os=windows)") {
 			t.Errorf("%s: status %d\n%s%s", command, got.status, got.stdout, got.stderr)
 		}
 	}
-	got = proxyCommand(t, words("forecast shop/hard --manifests "+folder)...)
+	got = proxyCommand(t, splitArgs("forecast shop/hard --manifests "+folder)...)
 	for _, want := range []string{
 		"50 % of its connections are refused on 1 of 2 Nodes (unlabelled).",
 		"Clients on Nodes that do not run Linux (label kubernetes.io/os) follow another proxy, and are not counted here: 1 of 3 Nodes (win2).",

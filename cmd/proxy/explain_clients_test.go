@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
-// TestExplainSaysWherePodsCountAsOutside: explain has the flags of run, and says where they recognize no pod.
-func TestExplainSaysWherePodsCountAsOutside(t *testing.T) {
+// TestExplainReportsWherePodsCountAsOutside: explain has the flags of run, and says where they recognize no pod.
+func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 	const (
 		apart   = ""
 		noCIDR4 = "no IPv4 --cluster-cidr tells them apart"
@@ -48,7 +48,7 @@ func TestExplainSaysWherePodsCountAsOutside(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
-			for _, port := range explained(t, append([]string{"--manifests", folder}, words(test.args)...)...) {
+			for _, port := range explained(t, append([]string{"--manifests", folder}, splitArgs(test.args)...)...) {
 				for _, traffic := range port.Traffic {
 					if traffic.From == "outside" {
 						got[port.Node+" "+port.Family] = whyPodsAreOutside(traffic.Message)
@@ -62,10 +62,10 @@ func TestExplainSaysWherePodsCountAsOutside(t *testing.T) {
 	}
 }
 
-func TestExplainKnowsMasqueradeAll(t *testing.T) {
+func TestExplainSupportsMasqueradeAll(t *testing.T) {
 	folder := writeState(t, dualStackState)
 	for args, want := range map[string]string{"--node node-a": "", "--node node-a --masquerade-all": "masqueraded"} {
-		for _, port := range explained(t, append(words(args), "--manifests", folder)...) {
+		for _, port := range explained(t, append(splitArgs(args), "--manifests", folder)...) {
 			if got := port.Traffic[0]; got.To != "ClusterIP" || got.Source != want {
 				t.Errorf("%s: traffic to %s comes from %q, want ClusterIP and %q", args, got.To, got.Source, want)
 			}
@@ -90,10 +90,10 @@ var dualStackState = strings.Replace(nodePortState, "clusterIPs: [10.96.0.10]", 
 `
 
 // explained returns what explain says with some arguments.
-func explained(t *testing.T, args ...string) []explain.Port {
+func explained(t *testing.T, args ...string) []explain.PortReport {
 	t.Helper()
-	got := proxyCommand(t, append(words("explain -o json"), args...)...)
-	var ports []explain.Port
+	got := proxyCommand(t, append(splitArgs("explain -o json"), args...)...)
+	var ports []explain.PortReport
 	if err := json.Unmarshal([]byte(got.stdout), &ports); err != nil || len(ports) == 0 {
 		t.Fatalf("exit status %d, %d ports (%v); stderr:\n%s", got.status, len(ports), err, got.stderr)
 	}

@@ -67,8 +67,8 @@ items:
   status: {addresses: [{type: InternalIP, address: 192.0.2.5}]}
 `
 
-// TestExplainSaysWhatAConnectionToAnAddressDoes: what leads there, and on loopback also who answers.
-func TestExplainSaysWhatAConnectionToAnAddressDoes(t *testing.T) {
+// TestExplainReportsWhatAConnectionToAnAddressDoes: what leads there, and on loopback also who answers.
+func TestExplainReportsWhatAConnectionToAnAddressDoes(t *testing.T) {
 	const (
 		gate   = " --feature-gates KubeProxyNFTablesLocalhostNodePorts=true"
 		served = gate + " --nodeport-addresses primary,localhost"
@@ -91,7 +91,7 @@ func TestExplainSaysWhatAConnectionToAnAddressDoes(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			var got []string
-			for _, port := range explained(t, append(words("--node node-a --manifests "+folder), words(args)...)...) {
+			for _, port := range explained(t, append(splitArgs("--node node-a --manifests "+folder), splitArgs(args)...)...) {
 				for _, traffic := range port.Traffic {
 					got = append(got, port.Port+": "+traffic.To+", "+traffic.From+": "+traffic.Outcome)
 				}
@@ -108,7 +108,7 @@ func TestExplainSaysWhatAConnectionToAnAddressDoes(t *testing.T) {
 		"[::1]:30080" + onlyV4:     "are refused and counted, because nodePortAddresses names no IPv6 loopback address. [refuse]",
 		"127.0.0.9:30080" + served: "meet no rule of the proxy, which listens on 127.0.0.1 alone: only what listens there answers. [unserved]",
 	} {
-		got := proxyCommand(t, append(words("explain --node node-a --manifests "+folder), words(args)...)...)
+		got := proxyCommand(t, append(splitArgs("explain --node node-a --manifests "+folder), splitArgs(args)...)...)
 		if got.status != 0 || !strings.Contains(got.stdout, want) {
 			t.Errorf("%s: status %d, want %q:\n%s%s", args, got.status, want, got.stdout, got.stderr)
 		}
@@ -118,16 +118,16 @@ func TestExplainSaysWhatAConnectionToAnAddressDoes(t *testing.T) {
 		"198.51.100.1:30080":         "is reached at 198.51.100.1:30080",
 		"10.96.0.80:80 --why node-b": "--why needs a Service",
 	} {
-		got := proxyCommand(t, append(words("explain --node node-a --manifests "+folder), words(args)...)...)
+		got := proxyCommand(t, append(splitArgs("explain --node node-a --manifests "+folder), splitArgs(args)...)...)
 		if got.status == 0 || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: status %d, want %q:\n%s%s", args, got.status, want, got.stdout, got.stderr)
 		}
 	}
 }
 
-// TestExplainSaysWhatRulesDoWhereNoServicePortIs: a ClusterIP refuses the ports that its Service does not define, over each
+// TestExplainReportsWhatRulesDoWhereNoServicePortIs: a ClusterIP refuses the ports that its Service does not define, over each
 // protocol that it does not define, and what no Service has of a ServiceCIDR is dropped, external IPs included.
-func TestExplainSaysWhatRulesDoWhereNoServicePortIs(t *testing.T) {
+func TestExplainReportsWhatRulesDoWhereNoServicePortIs(t *testing.T) {
 	folder := writeState(t, dialledState+`- apiVersion: networking.k8s.io/v1
   kind: ServiceCIDR
   metadata: {name: kubernetes}
@@ -154,7 +154,7 @@ func TestExplainSaysWhatRulesDoWhereNoServicePortIs(t *testing.T) {
 		"203.0.113.1:80":    {"shop/outside /TCP: refuse"},
 	} {
 		var got []string
-		for _, port := range explained(t, append(words("--node node-a --manifests "+folder), words(args)...)...) {
+		for _, port := range explained(t, append(splitArgs("--node node-a --manifests "+folder), splitArgs(args)...)...) {
 			protocols := cmp.Or(strings.Join(port.Protocols, ","), port.Protocol)
 			got = append(got, fmt.Sprintf("%s %s/%s: %s", port.Service, port.Address, protocols, port.Traffic[0].Outcome))
 		}
@@ -171,12 +171,12 @@ func TestExplainSaysWhatRulesDoWhereNoServicePortIs(t *testing.T) {
 			"10.96.0.0/16 and is the ClusterIP of no Service that this proxy serves: it drops what no other program has translated. " +
 			"If the node has the address itself, the proxy has no part in them. [drop]\n",
 	} {
-		got := proxyCommand(t, append(words("explain --node node-a --manifests "+folder), words(args)...)...)
+		got := proxyCommand(t, append(splitArgs("explain --node node-a --manifests "+folder), splitArgs(args)...)...)
 		if diff := gocmp.Diff(outcome{stdout: want}, got, gocmp.AllowUnexported(outcome{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", args, diff)
 		}
 	}
-	got := proxyCommand(t, words("explain --node node-a 203.0.113.1:81 --manifests "+folder)...)
+	got := proxyCommand(t, splitArgs("explain --node node-a 203.0.113.1:81 --manifests "+folder)...)
 	if got.status == 0 || !strings.Contains(got.stderr, "the proxy has no part in a connection there") {
 		t.Errorf("an external IP's other port: status %d\n%s%s", got.status, got.stdout, got.stderr)
 	}
@@ -190,14 +190,14 @@ func TestExplainDialsFromEachNode(t *testing.T) {
   metadata: {name: node-0}
   status: {addresses: [{type: InternalIP, address: 192.0.2.4}]}
 `)
-	got := proxyCommand(t, words("explain --all-nodes 192.0.2.5:30081 --manifests "+folder)...)
+	got := proxyCommand(t, splitArgs("explain --all-nodes 192.0.2.5:30081 --manifests "+folder)...)
 	if got.status != 0 || strings.Count(got.stdout, " on node-a\n") != 1 || strings.Contains(got.stdout, "node-0") {
 		t.Errorf("status %d\n%s%s", got.status, got.stdout, got.stderr)
 	}
 	for _, args := range []string{
 		"--all-nodes 192.0.2.6:30081", "--node node-a --nodeport-addresses 198.51.100.0/24 192.0.2.5:30081",
 	} {
-		got := proxyCommand(t, append(words("explain --manifests "+folder), words(args)...)...)
+		got := proxyCommand(t, append(splitArgs("explain --manifests "+folder), splitArgs(args)...)...)
 		if got.status == 0 || !strings.Contains(got.stderr, "no Service in "+folder+" is reached at") {
 			t.Errorf("%s: status %d\n%s%s", args, got.status, got.stdout, got.stderr)
 		}

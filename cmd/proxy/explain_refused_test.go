@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
-// TestExplainAsksTheRunningProxyWhatTheKernelRefuses, and does without an answer.
-func TestExplainAsksTheRunningProxyWhatTheKernelRefuses(t *testing.T) {
+// TestExplainQueriesTheRunningProxyForKernelRejections, and does without an answer.
+func TestExplainQueriesTheRunningProxyForKernelRejections(t *testing.T) {
 	folder := writeState(t, dualStackState)
 	const known = `[{"kind":"Service","namespace":"shop","name":"web","code":"FailedToProgram","kernel":{"service":"shop/web",` +
 		`"message":"too long","since":"2026-03-01T12:00:00Z","tries":2,"next":"2026-03-01T12:00:30Z","applied":true}}]`
@@ -43,15 +43,15 @@ func TestExplainAsksTheRunningProxyWhatTheKernelRefuses(t *testing.T) {
 			defer server.Close()
 			address := strings.TrimPrefix(server.URL, "http://")
 			for _, port := range explained(t, "--manifests", folder, "--node", "node-a", "--metrics-bind-address", address) {
-				want := (*explain.Refusal)(nil)
+				want := (*explain.Rejection)(nil)
 				if test.refused {
 					at := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
-					want = &explain.Refusal{
-						Service: "shop/web", Message: "too long", Since: at, Tries: 2, Next: at.Add(30 * time.Second), InForce: true,
+					want = &explain.Rejection{
+						Service: "shop/web", Message: "too long", Since: at, Tries: 2, Next: at.Add(30 * time.Second), HasApplied: true,
 					}
 				}
-				if (port.Refused == nil) != (want == nil) || want != nil && *port.Refused != *want {
-					t.Errorf("refused: %+v, want %+v", port.Refused, want)
+				if (port.Rejected == nil) != (want == nil) || want != nil && *port.Rejected != *want {
+					t.Errorf("refused: %+v, want %+v", port.Rejected, want)
 				}
 			}
 			if asked != 1 {
@@ -61,8 +61,8 @@ func TestExplainAsksTheRunningProxyWhatTheKernelRefuses(t *testing.T) {
 	}
 }
 
-// TestExplainAsksTheRunningProxyWhichNodesDoNotAnswer: what one node alone has seen counts on that node.
-func TestExplainAsksTheRunningProxyWhichNodesDoNotAnswer(t *testing.T) {
+// TestExplainQueriesTheRunningProxyForUnreachableNodes: what one node alone has seen counts on that node.
+func TestExplainQueriesTheRunningProxyForUnreachableNodes(t *testing.T) {
 	folder := writeState(t, strings.ReplaceAll(dualStackState, "nodeName: node-a", "nodeName: node-z"))
 	const says = `{"node":%q,"reachability":{"avoided":%t,"withBaseline":1,"unreachable":[{"node":%q,"since":"2026-03-01T12:00:00Z"}]}}`
 	for name, test := range map[string]struct {

@@ -20,8 +20,8 @@ func handMade(name, port, slice string) string {
     labels: {kubernetes.io/service-name: ` + name + label + `}}, ` + slice + "}\n"
 }
 
-// TestASliceThatSelectsNobodyIsTold, from the file to the output, and to somebody who asks about its endpoint.
-func TestASliceThatSelectsNobodyIsTold(t *testing.T) {
+// TestASliceWithoutPodsIsReported, from the file to the output, and to somebody who asks about its endpoint.
+func TestASliceWithoutPodsIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		port, slice, target, reason, sentence string
 	}{
@@ -60,12 +60,12 @@ func TestASliceThatSelectsNobodyIsTold(t *testing.T) {
 				t.Errorf("the text lacks the reason:\n%s", text.stdout)
 			}
 			why := append(on, "--why", test.target)
-			var answers []forecast.Why
+			var explanations []forecast.EndpointExplanation
 			got := proxyCommand(t, append(why, "-o", "json")...)
-			if err := json.Unmarshal([]byte(got.stdout), &answers); err != nil || len(answers) != 1 {
-				t.Fatalf("exit status %d, %d answers (%v): %s", got.status, len(answers), err, got.stderr)
+			if err := json.Unmarshal([]byte(got.stdout), &explanations); err != nil || len(explanations) != 1 {
+				t.Fatalf("exit status %d, %d answers (%v): %s", got.status, len(explanations), err, got.stderr)
 			}
-			if one := answers[0]; one.Reason != test.reason || one.Message != test.sentence || one.Share != 0 {
+			if one := explanations[0]; one.Reason != test.reason || one.Message != test.sentence || one.Share != 0 {
 				t.Errorf("answered: %+v", one)
 			}
 			if text := proxyCommand(t, why...).stdout; !strings.HasSuffix(text, "It gets none. "+test.sentence+" ["+test.reason+"]\n") {

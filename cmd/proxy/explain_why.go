@@ -17,7 +17,7 @@ func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, 
 		return err
 	}
 	if flags.manifests != "" {
-		flags.held = objects.Inventory()
+		flags.inventory = objects.Inventory()
 	}
 	if lack := flags.noService(); lack != "" {
 		return unreadableError{errors.New(lack)}
@@ -35,15 +35,15 @@ func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, 
 	}
 	known := forecast.NewCluster(objects, flags.view())
 	flags.running.warnOfUnreachable(stderr, flags.node)
-	known = known.AsSeen(flags.running.avoids(flags.node).Avoid)
-	answers, refused, err := known.Reasons(flags.node, query, flags.why, time.Now())
-	warnOf(stderr, refused)
-	flags.refused = append(unread, refused...)
+	known = known.WithDemotions(flags.running.avoids(flags.node).Demotions)
+	explanations, rejected, err := known.ExplainEndpoint(flags.node, query, flags.why, time.Now())
+	warnOf(stderr, rejected)
+	flags.rejected = append(unread, rejected...)
 	if err != nil {
 		return err
 	}
 	if flags.output == "text" {
-		return forecast.WhyText(stdout, answers)
+		return forecast.WhyText(stdout, explanations)
 	}
-	return explain.Print(stdout, flags.output, answers)
+	return explain.Print(stdout, flags.output, explanations)
 }

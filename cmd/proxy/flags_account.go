@@ -27,9 +27,9 @@ const (
 	accountServices = "services"
 	accountKey      = "key"
 
-	usualAccountServices = 500
-	maxAccountServices   = 10_000
-	maxAccountKeys       = 16
+	defaultAccountServices = 500
+	maxAccountServices     = 10_000
+	maxAccountKeys         = 16
 )
 
 func (f *accountFlags) register(flags *pflag.FlagSet) {
@@ -39,7 +39,7 @@ func (f *accountFlags) register(flags *pflag.FlagSet) {
 			"others count together. Each makes at most %d series on average. With key=KEY, once for each of up to %d keys, these count apart, "+
 			"instead of the hostname, the zone and the region; all others count together. For example: services=1000,key=example.com/rack. "+
 			"A connection counts when conntrack forgets it, up to two minutes after its last packet, and a long one each minute",
-			maxAccountServices, usualAccountServices, 3*accounting.CellsPerService, maxAccountKeys))
+			maxAccountServices, defaultAccountServices, 3*accounting.CellsPerService, maxAccountKeys))
 }
 
 // Validate checks the flag.
@@ -59,7 +59,7 @@ func accountSettings(text string) (*accounting.Settings, error) {
 		return nil, nil
 	}
 	by, number, hasNumber := strings.Cut(what, "=")
-	settings := &accounting.Settings{PerService: by == accountServices, MaxServices: usualAccountServices}
+	settings := &accounting.Settings{PerService: by == accountServices, MaxServices: defaultAccountServices}
 	switch {
 	case what == accountOff:
 		return nil, fmt.Errorf("%s counts nothing, and takes no key", accountOff)

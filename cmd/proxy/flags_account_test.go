@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
 )
 
-// TestAccountSaysAllOfWhatIsCounted: what, how many Services, and which keys.
-func TestAccountSaysAllOfWhatIsCounted(t *testing.T) {
+// TestAccountDescribesAllThatIsCounted: what, how many Services, and which keys.
+func TestAccountDescribesAllThatIsCounted(t *testing.T) {
 	usual := []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
 	for text, want := range map[string]*accounting.Settings{
 		"off":                         nil,

@@ -9,17 +9,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// ignoredFlags are the flags of kube-proxy that have no meaning here. They are accepted but hidden, so that its command
+// compatFlags are the flags of kube-proxy that have no meaning here. They are accepted but hidden, so that its command
 // line works as it is.
-type ignoredFlags []ignoredFlag
+type compatFlags []ignoredFlag
 
 type ignoredFlag struct {
 	*pflag.Flag
-	config.Meaningless
+	config.IgnoredSetting
 }
 
-func (f *ignoredFlags) register(flags *pflag.FlagSet, settings *settingFlags) {
-	for _, setting := range config.WithoutMeaning() {
+func (f *compatFlags) register(flags *pflag.FlagSet, settings *settingFlags) {
+	for _, setting := range config.IgnoredSettings() {
 		if setting.Flag != "" {
 			flag := f.add(flags, settings, setting)
 			flag.Hidden = true
@@ -29,31 +29,31 @@ func (f *ignoredFlags) register(flags *pflag.FlagSet, settings *settingFlags) {
 }
 
 // Validate refuses the values that would forbid something.
-func (f *ignoredFlags) Validate() error {
+func (f *compatFlags) Validate() error {
 	var errs []error
 	for _, flag := range *f {
-		if flag.Changed && flag.Refused != "" && flag.Value.String() == flag.Refused {
-			errs = append(errs, fmt.Errorf("--%s %s: %s", flag.Name, flag.Refused, flag.WhyRefused))
+		if flag.Changed && flag.Rejected != "" && flag.Value.String() == flag.Rejected {
+			errs = append(errs, fmt.Errorf("--%s %s: %s", flag.Name, flag.Rejected, flag.RejectionReason))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // add registers a flag. Where it is a field's, its text is checked, and /configz will show it.
-func (f *ignoredFlags) add(flags *pflag.FlagSet, settings *settingFlags, setting config.Meaningless) *pflag.Flag {
+func (f *compatFlags) add(flags *pflag.FlagSet, settings *settingFlags, setting config.IgnoredSetting) *pflag.Flag {
 	if setting.Field != "" && config.IsSettable(setting.Field) {
-		return settings.add(flags, settingFlag{setting.Flag, setting.Field, setting.Why})
+		return settings.add(flags, settingFlag{setting.Flag, setting.Field, setting.Reason})
 	}
-	if setting.Refused != "" {
-		flags.Int32(setting.Flag, 0, setting.Why)
+	if setting.Rejected != "" {
+		flags.Int32(setting.Flag, 0, setting.Reason)
 	} else {
-		flags.String(setting.Flag, "", setting.Why)
+		flags.String(setting.Flag, "", setting.Reason)
 	}
 	return flags.Lookup(setting.Flag)
 }
 
-// notes returns a line for each of the flags that is given.
-func (f *ignoredFlags) notes() []string {
+// messages returns a line for each of the flags that is given.
+func (f *compatFlags) messages() []string {
 	var notes []string
 	for _, flag := range *f {
 		if flag.Changed {
@@ -63,10 +63,10 @@ func (f *ignoredFlags) notes() []string {
 	return notes
 }
 
-// insteadFlags make kube-proxy do something other than run. Here each of these is a command of its own.
-type insteadFlags struct{ cleanup, version *pflag.Flag }
+// replacedFlags make kube-proxy do something other than run. Here each of these is a command of its own.
+type replacedFlags struct{ cleanup, version *pflag.Flag }
 
-func (f *insteadFlags) register(flags *pflag.FlagSet) {
+func (f *replacedFlags) register(flags *pflag.FlagSet) {
 	flags.Bool("cleanup", false, "removes our tables: see 'proxy cleanup'")
 	flags.String("version", "false", "prints the version: see 'proxy version'")
 	f.cleanup, f.version = flags.Lookup("cleanup"), flags.Lookup("version")
@@ -75,7 +75,7 @@ func (f *insteadFlags) register(flags *pflag.FlagSet) {
 }
 
 // Validate refuses the flags, and names the commands to use instead.
-func (f *insteadFlags) Validate() error {
+func (f *replacedFlags) Validate() error {
 	var errs []error
 	for _, flag := range []*pflag.Flag{f.cleanup, f.version} {
 		if flag.Value.String() != "false" {

@@ -46,7 +46,7 @@ func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
 	flags, err := parseRunFlags(t, strings.Join(line, " "))
 	expectError(t, err, "")
 	noted := map[string]bool{}
-	for _, note := range flags.notes {
+	for _, note := range flags.messages {
 		name, why, ok := strings.Cut(strings.TrimPrefix(note, "--"), ": ")
 		if !ok || why == "" || noted[name] {
 			t.Errorf("%q is no reason, or the second one", note)
@@ -54,7 +54,7 @@ func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
 		noted[name] = true
 	}
 	want := map[string]bool{}
-	for _, setting := range config.WithoutMeaning() {
+	for _, setting := range config.IgnoredSettings() {
 		if setting.Flag == "" {
 			continue
 		}
@@ -102,8 +102,8 @@ func TestTheCommandLinesOfDistributionsWorkAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestTheFlagsWithMeaningSetTheSettings gives each flag of kube-proxy alone.
-func TestTheFlagsWithMeaningSetTheSettings(t *testing.T) {
+// TestSupportedFlagsSetTheSettings gives each flag of kube-proxy alone.
+func TestSupportedFlagsSetTheSettings(t *testing.T) {
 	for _, setting := range daemonSettings() {
 		name := setting.name
 		for alias, of := range aliases {
@@ -141,9 +141,9 @@ func sameDuration(a, b string) bool {
 	return err == nil && err2 == nil && first == second
 }
 
-func TestFlagsWithoutMeaningAreNotShown(t *testing.T) {
+func TestIgnoredFlagsAreNotShown(t *testing.T) {
 	help := proxyCommand(t, "run", "--help").stdout
-	for _, setting := range config.WithoutMeaning() {
+	for _, setting := range config.IgnoredSettings() {
 		if setting.Flag != "" && strings.Contains(help, "--"+setting.Flag+" ") {
 			t.Errorf("the help shows --%s", setting.Flag)
 		}
@@ -188,7 +188,7 @@ func TestAFlagBeatsTheFile(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"mode: nftables is what is programmed, whatever the mode"}, both.notes); diff != "" {
+	if diff := cmp.Diff([]string{"mode: nftables is what is programmed, whatever the mode"}, both.messages); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }
@@ -220,7 +220,7 @@ func TestExplainAndRenderTakeTheFileToo(t *testing.T) {
 	}
 }
 
-func TestTheConfigurationIsWrittenAsItIsInForce(t *testing.T) {
+func TestTheConfigurationIsWrittenAsItIsApplied(t *testing.T) {
 	t.Setenv(inCluster, "") // a configuration can be written anywhere
 	path := filepath.Join(t.TempDir(), "written.conf")
 	got := proxyCommand(t, "run", "--node", "node-b", "--sync-period", "9s", "--write-config-to", path)
@@ -229,8 +229,8 @@ func TestTheConfigurationIsWrittenAsItIsInForce(t *testing.T) {
 	}
 	flags, err := parseRunFlags(t, "--manifests x --config "+path)
 	expectError(t, err, "")
-	if flags.node != "node-b" || flags.settings.SyncPeriod != 9*time.Second || len(flags.notes) > 0 {
-		t.Errorf("read again: node %s, sync period %s, notes %q", flags.node, flags.settings.SyncPeriod, flags.notes)
+	if flags.node != "node-b" || flags.settings.SyncPeriod != 9*time.Second || len(flags.messages) > 0 {
+		t.Errorf("read again: node %s, sync period %s, notes %q", flags.node, flags.settings.SyncPeriod, flags.messages)
 	}
 }
 

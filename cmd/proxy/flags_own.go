@@ -24,9 +24,9 @@ var givesWay = map[string][]string{
 	"master":    {"manifests", "master", "kubeconfig", "context"},
 }
 
-// ownFlags returns the daemon's flags for which kube-proxy's file has no field, by their fields in our own document. So
+// vicinityFlags returns the daemon's flags for which kube-proxy's file has no field, by their fields in our own document. So
 // every setting can be in a file.
-func ownFlags() map[string]*pflag.Flag {
+func vicinityFlags() map[string]*pflag.Flag {
 	var flags runFlags
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	flags.register(set)
@@ -34,29 +34,29 @@ func ownFlags() map[string]*pflag.Flag {
 	set.VisitAll(func(flag *pflag.Flag) {
 		isKubeProxys := slices.ContainsFunc(daemonSettings(), func(s settingFlag) bool { return s.name == flag.Name })
 		if !flag.Hidden && !isKubeProxys && !slices.Contains(steps, flag.Name) {
-			own[config.OwnField(flag.Name)] = flag
+			own[config.VicinityField(flag.Name)] = flag
 		}
 	})
 	return own
 }
 
-// ownSettings are what our own document may say.
-func ownSettings() config.Own {
-	own := config.Own{Fields: map[string]bool{}, Check: checkOwn}
-	for field, flag := range ownFlags() {
+// vicinitySettings are what our own document may say.
+func vicinitySettings() config.VicinityConfig {
+	own := config.VicinityConfig{Fields: map[string]bool{}, Check: checkVicinityFields}
+	for field, flag := range vicinityFlags() {
 		own.Fields[field] = flag.Value.Type() == "bool"
 	}
 	return own
 }
 
-// checkOwn checks values as their flags do; an error names the field.
-func checkOwn(values map[string]string) error {
+// checkVicinityFields checks values as their flags do; an error names the field.
+func checkVicinityFields(values map[string]string) error {
 	var flags runFlags
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	flags.register(set)
 	var errs []error
 	names := []string{}
-	for field, flag := range ownFlags() {
+	for field, flag := range vicinityFlags() {
 		names = append(names, "--"+flag.Name, field)
 		if text, has := values[field]; has {
 			if err := set.Lookup(flag.Name).Value.Set(text); err != nil {
@@ -70,37 +70,37 @@ func checkOwn(values map[string]string) error {
 		errs = append(errs, flags.validateOwn())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return errors.New(strings.NewReplacer(longestFirst(names)...).Replace(err.Error()))
+		return errors.New(strings.NewReplacer(byLengthDesc(names)...).Replace(err.Error()))
 	}
 	return nil
 }
 
-// longestFirst sorts pairs of texts, so that no text is replaced inside a longer one that begins with it.
-func longestFirst(pairs []string) []string {
+// byLengthDesc sorts pairs of texts, so that no text is replaced inside a longer one that begins with it.
+func byLengthDesc(pairs []string) []string {
 	chunks := slices.SortedFunc(slices.Chunk(pairs, 2), func(a, b []string) int { return cmp.Compare(len(b[0]), len(a[0])) })
 	return slices.Concat(chunks...)
 }
 
-// takeOwn gives the flags the values that our own document has for them, except for those on the command line.
-func (f *settingFlags) takeOwn() error {
-	own := ownFlags()
-	for _, field := range slices.Sorted(maps.Keys(f.file.Own)) {
+// applyVicinityFields gives the flags the values that our own document has for them, except for those on the command line.
+func (f *settingFlags) applyVicinityFields() error {
+	own := vicinityFlags()
+	for _, field := range slices.Sorted(maps.Keys(f.file.VicinityFields)) {
 		flag := f.all.Lookup(own[field].Name)
 		if flag == nil || flag.Changed || slices.ContainsFunc(givesWay[flag.Name], f.all.Changed) {
 			continue
 		}
-		if err := flag.Value.Set(f.file.Own[field]); err != nil {
+		if err := flag.Value.Set(f.file.VicinityFields[field]); err != nil {
 			return fmt.Errorf("%s: %s: %w", f.file.Path, field, err)
 		}
 	}
 	return nil
 }
 
-// ownValues are the values of our own settings that are in force; with othersAlone, only those that differ from the
+// vicinityValues are the values of our own settings that are in force; with othersAlone, only those that differ from the
 // default.
-func (f *settingFlags) ownValues(othersAlone bool) map[string]string {
+func (f *settingFlags) vicinityValues(othersAlone bool) map[string]string {
 	values := map[string]string{}
-	for field, own := range ownFlags() {
+	for field, own := range vicinityFlags() {
 		if flag := f.all.Lookup(own.Name); flag != nil && (!othersAlone || flag.Value.String() != flag.DefValue) {
 			values[field] = flag.Value.String()
 		}

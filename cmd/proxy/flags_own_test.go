@@ -52,7 +52,7 @@ var otherValues = map[string]string{
 // TestNoFlagIsAFlagOnly: every flag of the daemon that is a setting can be in the file, counts there, and gives way to the
 // flag on the command line.
 func TestNoFlagIsAFlagOnly(t *testing.T) {
-	for field, flag := range ownFlags() {
+	for field, flag := range vicinityFlags() {
 		value, known := otherValues[field]
 		if !known {
 			t.Errorf("no value to try is known of %s, the field of --%s", field, flag.Name)
@@ -79,7 +79,7 @@ func TestNoFlagIsAFlagOnly(t *testing.T) {
 		}
 	}
 	for field := range otherValues {
-		if ownFlags()[field] == nil {
+		if vicinityFlags()[field] == nil {
 			t.Errorf("no flag has the field %s", field)
 		}
 	}
@@ -99,8 +99,8 @@ func TestWhereTheClusterIsGivesWay(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongInOurOwnDocumentIsRefused with every mistake, and the field that is meant.
-func TestWhatIsWrongInOurOwnDocumentIsRefused(t *testing.T) {
+// TestWhatIsWrongInOurOwnDocumentIsRejected with every mistake, and the field that is meant.
+func TestWhatIsWrongInOurOwnDocumentIsRejected(t *testing.T) {
 	for title, test := range map[string]struct{ text, want string }{
 		"a slip":                {"dnsTtl: 5s\n", "dnsTtl: unknown field; did you mean dnsTTL?"},
 		"the name of the flag":  {"default-max-load: 120%\n", "default-max-load: unknown field; did you mean defaultMaxLoad?"},
@@ -129,7 +129,7 @@ func TestOurOwnSettingsAreShownAndWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, _ := flags.options().Configz["proxy.config.vicinity.dev"].(map[string]any)
+	shown, _ := flags.options().ConfigzData["proxy.config.vicinity.dev"].(map[string]any)
 	isShown := shown["dnsTTL"] == "7s" && shown["dnsEndpointPodNames"] == true && shown["defaultMaxLoad"] == "150%"
 	if !isShown || len(shown) != len(otherValues)+2 {
 		t.Errorf("/configz shows %v", shown)
@@ -138,15 +138,15 @@ func TestOurOwnSettingsAreShownAndWritten(t *testing.T) {
 		t.Errorf("/flagz shows %q", flagz["dns-ttl"])
 	}
 	path := filepath.Join(t.TempDir(), "written.conf")
-	if err := config.Write(path, flags.configuration, ownSettings(), flags.ownValues(true)); err != nil {
+	if err := config.Write(path, flags.configuration, vicinitySettings(), flags.vicinityValues(true)); err != nil {
 		t.Fatal(err)
 	}
-	written, err := config.Read(path, ownSettings())
+	written, err := config.Read(path, vicinitySettings())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for field, value := range written.Own {
+	for field, value := range written.VicinityFields {
 		got = append(got, field+"="+value)
 	}
 	slices.Sort(got)
@@ -171,8 +171,8 @@ func TestTheManifestsConfigurationIsRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(flags.file.Own) != want {
-			t.Errorf("the file has %v of our own, want %d of them", flags.file.Own, want)
+		if len(flags.file.VicinityFields) != want {
+			t.Errorf("the file has %v of our own, want %d of them", flags.file.VicinityFields, want)
 		}
 	}
 	if !comments.MatchString(file) {

@@ -30,8 +30,8 @@ type runFlags struct {
 	dns     dnsFlags
 	xds     xdsFlags
 	account accountFlags
-	ignored ignoredFlags
-	instead insteadFlags
+	ignored compatFlags
+	instead replacedFlags
 
 	// initOnly, check and writeConfigTo ask for one step, and not for the daemon.
 	initOnly      bool
@@ -103,7 +103,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.nodeCondition, "node-condition", false,
 		"say on the Node when its Services work, as the condition vicinity.dev/ServicesReady; needs the right to patch nodes/status, and "+
 			"what bounds it: manifests/node-condition")
-	flags.StringVar(&f.unreachableNodes, "unreachable-node-mode", string(daemon.AvoidUnreachable),
+	flags.StringVar(&f.unreachableNodes, "unreachable-node-mode", string(daemon.DemoteUnreachable),
 		"`MODE` of treating nodes that do not answer this one while others do: enforce, new connections leave their endpoints as long as "+
 			"others may serve; observe, they are logged and counted; off, no node is dialled")
 	f.dns.register(flags)
@@ -130,18 +130,18 @@ func (f *runFlags) Validate() error {
 		f.parseLevel(),
 		f.validateOwn(),
 	)
-	f.notes = append(slices.Clone(f.notes), f.ignored.notes()...)
+	f.messages = append(slices.Clone(f.messages), f.ignored.messages()...)
 	return err
 }
 
 // validateOwn checks what kube-proxy has no flag for.
 func (f *runFlags) validateOwn() error {
 	return errors.Join(
-		cli.OneOf("own-tables", f.ownTables, "auto", "never"),
+		cli.Choice("own-tables", f.ownTables, "auto", "never"),
 		f.validateSecureMetrics(),
 		f.validateNodeCondition(),
-		cli.OneOf("unreachable-node-mode", f.unreachableNodes,
-			string(daemon.AvoidUnreachable), string(daemon.WatchUnreachable), string(daemon.IgnoreUnreachable)),
+		cli.Choice("unreachable-node-mode", f.unreachableNodes,
+			string(daemon.DemoteUnreachable), string(daemon.ReportUnreachable), string(daemon.IgnoreUnreachable)),
 		f.dns.Validate(),
 		f.xds.Validate(f.settings.MetricsBindAddress, f.settings.HealthzBindAddress, f.secureMetrics, f.dns.bindAddress),
 		f.account.Validate(),
@@ -188,7 +188,7 @@ func (f *runFlags) parseLevel() error {
 		f.level = f.settings.LogLevel
 		return nil
 	}
-	err := cli.OneOf("log-level", f.logLevel, "debug", "info", "warn", "error")
+	err := cli.Choice("log-level", f.logLevel, "debug", "info", "warn", "error")
 	if err != nil {
 		return err
 	}
@@ -209,19 +209,19 @@ func (f *runFlags) view() convert.View {
 // options are what the flags ask of the daemon, after Validate.
 func (f *runFlags) options() *daemon.Options {
 	return &daemon.Options{
-		Node:          f.node,
-		Manifests:     f.manifests,
-		Connection:    f.connection(),
-		View:          f.view(),
-		Settings:      f.settings,
-		ConfigFile:    f.file,
-		Notes:         f.notes,
-		Configuration: f.configuration,
-		Flags:         valuesOf(f.all),
-		Configz:       config.Configz(f.configuration, ownSettings(), f.ownValues(false)),
-		OwnTables:     f.ownTables == "auto",
-		NodeCondition: f.nodeCondition,
-		Account:       f.account.settings,
+		Node:            f.node,
+		Manifests:       f.manifests,
+		Connection:      f.connection(),
+		View:            f.view(),
+		Settings:        f.settings,
+		ConfigFile:      f.file,
+		IgnoredSettings: f.messages,
+		Configuration:   f.configuration,
+		Flags:           valuesOf(f.all),
+		ConfigzData:     config.Configz(f.configuration, vicinitySettings(), f.vicinityValues(false)),
+		OwnTables:       f.ownTables == "auto",
+		NodeCondition:   f.nodeCondition,
+		Account:         f.account.settings,
 
 		UnreachableNodes: daemon.UnreachableNodes(f.unreachableNodes),
 

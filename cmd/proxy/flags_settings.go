@@ -38,7 +38,7 @@ type settingFlags struct {
 	// force, with all defaults, what it means here, and a line for each setting without a meaning here.
 	configuration *config.Configuration
 	settings      config.Settings
-	notes         []string
+	messages      []string
 }
 
 // givenFlag is a settingFlag on the command line.
@@ -113,8 +113,8 @@ func (v *settingValue) Type() string {
 // read reads the file, if there is one. A mistake in the file is not a usage error.
 func (f *settingFlags) read() (err error) {
 	if f.path != "" {
-		if f.file, err = config.Read(f.path, ownSettings()); err == nil {
-			err = f.takeOwn()
+		if f.file, err = config.Read(f.path, vicinitySettings()); err == nil {
+			err = f.applyVicinityFields()
 		}
 	}
 	return err
@@ -124,11 +124,11 @@ func (f *settingFlags) read() (err error) {
 func (f *settingFlags) resolve() error {
 	f.configuration = &config.Configuration{}
 	if f.file != nil {
-		f.configuration, f.notes = f.file.Configuration.DeepCopy(), slices.Clone(f.file.Notes)
+		f.configuration, f.messages = f.file.Configuration.DeepCopy(), slices.Clone(f.file.IgnoredSettings)
 	}
-	for _, note := range config.GateNotes(f.alone) {
-		if !slices.Contains(f.notes, note) {
-			f.notes = append(f.notes, note)
+	for _, note := range config.GateMessages(f.alone) {
+		if !slices.Contains(f.messages, note) {
+			f.messages = append(f.messages, note)
 		}
 	}
 	var errs []error
@@ -173,7 +173,7 @@ func nameOf(field string) string {
 			return "--" + setting.name
 		}
 	}
-	for _, setting := range config.WithoutMeaning() {
+	for _, setting := range config.IgnoredSettings() {
 		if setting.Field == field && setting.Flag != "" {
 			return "--" + setting.Flag
 		}

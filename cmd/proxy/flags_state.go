@@ -34,15 +34,15 @@ type stateFlags struct {
 	nodesFrom string
 	// otherNodes are the names of Nodes, after load, if the API server has none for node.
 	otherNodes []string
-	// refused is what had to be left out, after load.
-	refused []model.Finding
-	// held counts what the manifests hold, including what is not read; nil for an API server. lacksSlices: the
+	// rejected is what had to be left out, after load.
+	rejected []model.Finding
+	// inventory counts what the manifests hold, including what is not read; nil for an API server. lacksSlices: the
 	// manifests lack EndpointSlices that can be read. isBare: an API server has no Service that a proxy without a name
 	// would serve.
-	held                convert.Inventory
-	lacksSlices, isBare bool
+	inventory            convert.Inventory
+	missesSlices, isBare bool
 	// lastGood are the versions of refused objects that a running proxy has in force. load uses them, too.
-	lastGood []convert.Refusal
+	lastGood []convert.Rejection
 	// running is the proxy that runs on this machine, after readRunning. isLikeRunning: the command is about that proxy.
 	running       running
 	isLikeRunning bool

@@ -24,7 +24,7 @@ func flagTable() string {
 	for _, setting := range daemonSettings() {
 		fields[setting.name] = setting.field
 	}
-	for field, flag := range ownFlags() {
+	for field, flag := range vicinityFlags() {
 		fields[flag.Name] = field
 	}
 	var flags runFlags
@@ -45,7 +45,7 @@ func flagTable() string {
 
 // fieldOf is the field for a flag, and says which are ours.
 func fieldOf(field string) string {
-	if _, ours := ownFlags()[field]; ours {
+	if _, ours := vicinityFlags()[field]; ours {
 		return code(field) + " (ours)"
 	}
 	return code(field)
@@ -72,14 +72,14 @@ func otherName(flag string) string {
 func meaninglessTable() string {
 	var table strings.Builder
 	table.WriteString("| in kube-proxy's file | kube-proxy's flag | why not |\n|---|---|---|\n")
-	for _, setting := range config.WithoutMeaning() {
+	for _, setting := range config.IgnoredSettings() {
 		flag := setting.Flag
 		if flag != "" {
 			flag = "--" + flag
 		}
-		why := setting.Why
-		if setting.Refused != "" {
-			why += fmt.Sprintf("; %s is refused: %s", setting.Refused, setting.WhyRefused)
+		why := setting.Reason
+		if setting.Rejected != "" {
+			why += fmt.Sprintf("; %s is refused: %s", setting.Rejected, setting.RejectionReason)
 		}
 		fmt.Fprintf(&table, "| %s | %s | %s |\n", code(setting.Field), code(flag), cell(why))
 	}
@@ -91,11 +91,11 @@ func gateTable() string {
 	var obeyed, fixed strings.Builder
 	for _, gate := range config.Gates() {
 		if gate.IsObeyed {
-			fmt.Fprintf(&obeyed, "| `%s` | obeyed | %s |\n", gate.Name, cell(gate.Why))
+			fmt.Fprintf(&obeyed, "| `%s` | obeyed | %s |\n", gate.Name, cell(gate.Reason))
 			continue
 		}
 		always := map[bool]string{true: "always on", false: "always off"}[gate.IsOn]
-		fmt.Fprintf(&fixed, "| `%s` | %s | %s |\n", gate.Name, always, cell(gate.Why))
+		fmt.Fprintf(&fixed, "| `%s` | %s | %s |\n", gate.Name, always, cell(gate.Reason))
 	}
 	return "| gate | here | |\n|---|---|---|\n" + obeyed.String() + fixed.String()
 }

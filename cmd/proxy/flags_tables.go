@@ -41,7 +41,7 @@ func (f *stateFlags) clients(node *model.Node) explain.Clients {
 	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll, NodesFrom: f.nodesFrom}
 	clients.NodePorts = f.settings.NodePorts
 	for _, family := range model.Families {
-		if why := config.PodsUnknown(f.settings.LocalTraffic, family, node); why != "" {
+		if why := config.PodDetectionMissing(f.settings.LocalTraffic, family, node); why != "" {
 			clients.PodsUnknown[family] = why
 		}
 	}

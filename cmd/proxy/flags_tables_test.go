@@ -27,7 +27,7 @@ func parseTableFlags(t *testing.T, args ...string) (*tableFlags, error) {
 	var flags tableFlags
 	set := pflag.NewFlagSet("render", pflag.ContinueOnError)
 	flags.register(set)
-	if err := set.Parse(append(words("--manifests x --node node-a"), args...)); err != nil {
+	if err := set.Parse(append(splitArgs("--manifests x --node node-a"), args...)); err != nil {
 		t.Fatal(err)
 	}
 	err := flags.Validate()
@@ -64,7 +64,7 @@ func TestPodsAreDistinguishedInOneWay(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			flags, err := parseTableFlags(t, words(test.args)...)
+			flags, err := parseTableFlags(t, splitArgs(test.args)...)
 			expectError(t, err, "")
 			if diff := cmp.Diff(test.want, flags.settings.Tables(nil).LocalTraffic, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 				t.Errorf("local traffic (-want +got):\n%s", diff)
@@ -73,7 +73,7 @@ func TestPodsAreDistinguishedInOneWay(t *testing.T) {
 	}
 }
 
-func TestAWrongWayToDistinguishPodsIsRefused(t *testing.T) {
+func TestAWrongWayToDistinguishPodsIsRejected(t *testing.T) {
 	bridge := func(name string) []string {
 		return []string{"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", name}
 	}
@@ -85,16 +85,16 @@ func TestAWrongWayToDistinguishPodsIsRefused(t *testing.T) {
 		err  string // empty if nothing is wrong
 	}{
 		"an unknown mode": {
-			words("--detect-local-mode clustercidr"), `--detect-local-mode: "clustercidr" is none of: ClusterCIDR, NodeCIDR, `,
+			splitArgs("--detect-local-mode clustercidr"), `--detect-local-mode: "clustercidr" is none of: ClusterCIDR, NodeCIDR, `,
 		},
 		"a bridge without name": {
-			words("--detect-local-mode BridgeInterface"), "--pod-bridge-interface: detectLocalMode BridgeInterface needs it",
+			splitArgs("--detect-local-mode BridgeInterface"), "--pod-bridge-interface: detectLocalMode BridgeInterface needs it",
 		},
 		"a prefix without name": {
-			words("--detect-local-mode InterfaceNamePrefix"), "--pod-interface-name-prefix: detectLocalMode InterfaceNamePrefix needs it",
+			splitArgs("--detect-local-mode InterfaceNamePrefix"), "--pod-interface-name-prefix: detectLocalMode InterfaceNamePrefix needs it",
 		},
 		"a bridge without its mode": {
-			words("--pod-bridge-interface cni0"), `"cni0" has no effect in mode ClusterCIDR; add --detect-local-mode BridgeInterface`,
+			splitArgs("--pod-bridge-interface cni0"), `"cni0" has no effect in mode ClusterCIDR; add --detect-local-mode BridgeInterface`,
 		},
 		"a prefix in the bridge's mode": {
 			append(bridge("cni0"), "--pod-interface-name-prefix", "veth"),
@@ -124,7 +124,7 @@ func TestAWrongWayToDistinguishPodsIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheHelpSaysHowPodsAreDistinguished(t *testing.T) {
+func TestTheHelpReportsHowPodsAreDistinguished(t *testing.T) {
 	clients := []string{
 		"--detect-local-mode MODE", "(default \"ClusterCIDR\")", "pods count as clients outside", "--pod-bridge-interface NAME",
 		"--pod-interface-name-prefix PREFIX", "--masquerade-all",
@@ -152,29 +152,29 @@ func TestWhereNodePortsAreServed(t *testing.T) {
 		err  string
 	}{
 		"by default on the primary addresses": {nil, "primary", ""},
-		"primary, in its own word":            {words(flag + " primary"), "primary", ""},
+		"primary, in its own word":            {splitArgs(flag + " primary"), "primary", ""},
 		"nothing means primary":               {[]string{flag, ""}, "primary", ""},
-		"CIDRs":                               {words(flag + " 192.0.2.0/24,2001:db8::/32"), "192.0.2.0/24,2001:db8::/32", ""},
-		"several of one family":               {words(flag + " 192.0.2.0/24,198.51.100.0/24"), "192.0.2.0/24,198.51.100.0/24", ""},
-		"all addresses":                       {words(flag + " 0.0.0.0/0,::/0"), "0.0.0.0/0,::/0", ""},
-		"the flag twice":                      {words(flag + " 192.0.2.0/24 " + flag + " ::/0"), "192.0.2.0/24,::/0", ""},
+		"CIDRs":                               {splitArgs(flag + " 192.0.2.0/24,2001:db8::/32"), "192.0.2.0/24,2001:db8::/32", ""},
+		"several of one family":               {splitArgs(flag + " 192.0.2.0/24,198.51.100.0/24"), "192.0.2.0/24,198.51.100.0/24", ""},
+		"all addresses":                       {splitArgs(flag + " 0.0.0.0/0,::/0"), "0.0.0.0/0,::/0", ""},
+		"the flag twice":                      {splitArgs(flag + " 192.0.2.0/24 " + flag + " ::/0"), "192.0.2.0/24,::/0", ""},
 		"spaces behind the comma":             {[]string{flag, "192.0.2.0/24, ::/0"}, "192.0.2.0/24,::/0", ""},
-		"bits behind the prefix":              {words(flag + " 192.0.2.7/24"), "192.0.2.0/24", ""},
-		"primary beside CIDRs":                {words(flag + " 192.0.2.0/24,primary,::/0"), "192.0.2.0/24,::/0,primary", ""},
-		"primary beside loopback":             {words(flag + " primary,localhost"), "127.0.0.0/8,::1/128,primary", ""},
-		"primary twice":                       {words(flag + " primary,primary"), "primary", ""},
-		"primary with a capital":              {words(flag + " Primary"), "", "write primary in lower case"},
-		"an IPv4 address":                     {words(flag + " 192.0.2.7"), "", "write 192.0.2.7/32"},
-		"an IPv6 address":                     {words(flag + " 2001:db8::7"), "", "write 2001:db8::7/128"},
-		"the word all":                        {words(flag + " all"), "0.0.0.0/0,::/0", ""},
-		"the word all in capitals":            {words(flag + " ALL"), "", "write all in lower case"},
-		"the word localhost":                  {words(flag + " localhost"), "127.0.0.0/8,::1/128", ""},
-		"the name of a link":                  {words(flag + " eth0"), "", `"eth0" is not a CIDR`},
-		"an IPv4 range in IPv6 form":          {words(flag + " ::ffff:192.0.2.0/120"), "", "write it as IPv4"},
-		"an IPv4 address in IPv6 form":        {words(flag + " ::ffff:192.0.2.7"), "", "write 192.0.2.7/32"},
-		"a trailing comma":                    {words(flag + " 192.0.2.0/24,"), "", `"" is not a CIDR`},
+		"bits behind the prefix":              {splitArgs(flag + " 192.0.2.7/24"), "192.0.2.0/24", ""},
+		"primary beside CIDRs":                {splitArgs(flag + " 192.0.2.0/24,primary,::/0"), "192.0.2.0/24,::/0,primary", ""},
+		"primary beside loopback":             {splitArgs(flag + " primary,localhost"), "127.0.0.0/8,::1/128,primary", ""},
+		"primary twice":                       {splitArgs(flag + " primary,primary"), "primary", ""},
+		"primary with a capital":              {splitArgs(flag + " Primary"), "", "write primary in lower case"},
+		"an IPv4 address":                     {splitArgs(flag + " 192.0.2.7"), "", "write 192.0.2.7/32"},
+		"an IPv6 address":                     {splitArgs(flag + " 2001:db8::7"), "", "write 2001:db8::7/128"},
+		"the word all":                        {splitArgs(flag + " all"), "0.0.0.0/0,::/0", ""},
+		"the word all in capitals":            {splitArgs(flag + " ALL"), "", "write all in lower case"},
+		"the word localhost":                  {splitArgs(flag + " localhost"), "127.0.0.0/8,::1/128", ""},
+		"the name of a link":                  {splitArgs(flag + " eth0"), "", `"eth0" is not a CIDR`},
+		"an IPv4 range in IPv6 form":          {splitArgs(flag + " ::ffff:192.0.2.0/120"), "", "write it as IPv4"},
+		"an IPv4 address in IPv6 form":        {splitArgs(flag + " ::ffff:192.0.2.7"), "", "write 192.0.2.7/32"},
+		"a trailing comma":                    {splitArgs(flag + " 192.0.2.0/24,"), "", `"" is not a CIDR`},
 		"two mistakes": {
-			words(flag + " 192.0.2.7,eth0"), "", "write 192.0.2.7/32\n--nodeport-addresses: \"eth0\" is not a CIDR",
+			splitArgs(flag + " 192.0.2.7,eth0"), "", "write 192.0.2.7/32\n--nodeport-addresses: \"eth0\" is not a CIDR",
 		},
 	}
 	for name, test := range tests {

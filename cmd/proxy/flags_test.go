@@ -163,7 +163,7 @@ func parseRunFlags(t *testing.T, line string) (*runFlags, error) {
 	var flags runFlags
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	flags.register(set)
-	if err := set.Parse(words(line)); err != nil {
+	if err := set.Parse(splitArgs(line)); err != nil {
 		t.Fatal(err)
 	}
 	if err := flags.read(); err != nil {

@@ -62,7 +62,7 @@ Exit status: 1 if there is no answer, 2 if the command line is wrong, or what wa
 
   # the endpoints that leave dials unanswered
   proxy flows -o json | jq -r '.services[].endpoints[] | select(.unanswered > 0) | [.endpoint, .node, .unanswered] | @tsv'`,
-		Args:                  cli.AtMost(1),
+		Args:                  cli.MaxArgs(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
 			query, malformed := flags.query(args, nil)
@@ -73,7 +73,7 @@ Exit status: 1 if there is no answer, 2 if the command line is wrong, or what wa
 				return cli.UsageError{Err: err}
 			}
 			like.stdin = command.InOrStdin()
-			return toldUnreadable(command,
+			return hasUnreadable(command,
 				runFlows(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, &like, query))
 		},
 	}
@@ -86,25 +86,25 @@ Exit status: 1 if there is no answer, 2 if the command line is wrong, or what wa
 // flowsFlags are the flags of flows.
 type flowsFlags struct {
 	namespaceFlags
-	output string
-	top    int
-	watch  bool
+	output       string
+	top          int
+	isContinuous bool
 }
 
 func (f *flowsFlags) register(flags *pflag.FlagSet) {
 	f.namespaceFlags.register(flags)
 	flags.IntVar(&f.top, "top", 30, "`NUMBER` of lines in text output; 0 for all")
-	flags.BoolVarP(&f.watch, "watch", "w", false, "print again every two seconds until stopped; with -o json one line each time")
+	flags.BoolVarP(&f.isContinuous, "watch", "w", false, "print again every two seconds until stopped; with -o json one line each time")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
 // Validate checks all flags.
 func (f *flowsFlags) Validate() error {
-	errs := []error{cli.OneOf("output", f.output, "text", "json", "yaml")}
+	errs := []error{cli.Choice("output", f.output, "text", "json", "yaml")}
 	if f.top < 0 {
 		errs = append(errs, fmt.Errorf("--top %d must be 0 or more", f.top))
 	}
-	if f.watch && f.output == "yaml" {
+	if f.isContinuous && f.output == "yaml" {
 		errs = append(errs, errors.New("--watch prints text, or with -o json one line each time; not YAML"))
 	}
 	return errors.Join(errs...)
@@ -126,8 +126,8 @@ func runFlows(ctx context.Context, stdout, stderr io.Writer, flags *flowsFlags, 
 		return err
 	}
 	defer func() { _ = table.Close() }()
-	ctx = cli.UntilSignalled(ctx)
-	var reading *connections.Reading
+	ctx = cli.SignalContext(ctx)
+	var reading *connections.Snapshot
 	for next := time.Now(); ; {
 		if now := time.Now(); !now.Before(next) {
 			if reading, err = like.reading(ctx, stderr, query); err != nil {
@@ -139,8 +139,8 @@ func runFlows(ctx context.Context, stdout, stderr io.Writer, flags *flowsFlags, 
 			return err
 		}
 		report := reading.Report(like.node)
-		if err := flags.print(stdout, &report, query); err != nil || !flags.watch {
-			return errors.Join(err, incomplete(like.refused, query))
+		if err := flags.print(stdout, &report, query); err != nil || !flags.isContinuous {
+			return errors.Join(err, incomplete(like.rejected, query))
 		}
 		select {
 		case <-ctx.Done():
@@ -152,44 +152,44 @@ func runFlows(ctx context.Context, stdout, stderr io.Writer, flags *flowsFlags, 
 
 // reading loads the state of the cluster, and returns what collects the connections of the Services that are asked
 // about.
-func (f *runFlags) reading(ctx context.Context, stderr io.Writer, query explain.Query) (*connections.Reading, error) {
-	change, err := f.load(ctx, stderr, cluster.OwnNode)
+func (f *runFlags) reading(ctx context.Context, stderr io.Writer, query explain.Query) (*connections.Snapshot, error) {
+	change, err := f.load(ctx, stderr, cluster.LocalNode)
 	if err != nil {
 		return nil, err
 	}
-	seen := explain.Seen(change, f.node, f.settings.Tables(model.Families).NodePorts)
+	seen := explain.ClusterView(change, f.node, f.settings.Tables(model.Families).NodePorts)
 	if query.Service.Name != "" && seen.Service(query.Service) == nil {
 		if lack := f.noService(); lack != "" {
 			return nil, unreadableError{errors.New(lack)}
 		}
 		return nil, explain.NotFound(seen, query, f.origin())
 	}
-	return connections.NewReading(seen, model.Families, query.Covers), nil
+	return connections.NewSnapshot(seen, model.Families, query.Covers), nil
 }
 
 func (f *flowsFlags) print(to io.Writer, report *connections.Report, query explain.Query) error {
 	switch {
-	case f.output == "json" && f.watch:
+	case f.output == "json" && f.isContinuous:
 		return json.NewEncoder(to).Encode(report)
 	case f.output != "text":
 		return explain.Print(to, f.output, report)
 	}
-	if f.watch {
+	if f.isContinuous {
 		printable.Fprintf(to, "%s\n", time.Now().Format(time.TimeOnly))
 	}
 	if len(report.Services) == 0 {
-		printable.Fprintf(to, "No connection of node %s goes to %s.\n", report.Node, asked(query))
+		printable.Fprintf(to, "No connection of node %s goes to %s.\n", report.Node, requestedServices(query))
 		return nil
 	}
 	err := connections.Text(to, report, query.Service.Name != "", f.top)
-	if err == nil && f.watch {
+	if err == nil && f.isContinuous {
 		printable.Fprintf(to, "\n")
 	}
 	return err
 }
 
-// asked names what a query is about, as part of a sentence.
-func asked(query explain.Query) string {
+// requestedServices names what a query is about, as part of a sentence.
+func requestedServices(query explain.Query) string {
 	switch {
 	case query.Service.Name != "":
 		return "service " + query.Service.String()

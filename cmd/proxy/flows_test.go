@@ -88,7 +88,7 @@ func dialIn(t *testing.T, namespace *netns.Namespace) net.Conn {
 	return connection
 }
 
-func TestFlowsSayWhereConnectionsGo(t *testing.T) {
+func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	namespace, daemon := zonedNode(t)
 	if got := proxyIn(t, namespace, "flows", at); got.status != 0 || got.stdout != "No connection of node node-a goes to a Service.\n" {
@@ -117,7 +117,7 @@ func TestFlowsSayWhereConnectionsGo(t *testing.T) {
 		endpoint.Sent, endpoint.Received = 0, 0
 		want := connections.Endpoint{
 			Endpoint: "10.244.2.5:8080", Protocol: "TCP", Node: "node-b", Zone: "zone-b", Locality: "other_zone", Tier: "*",
-			Counts: connections.Counts{Open: 2, Unanswered: 1, Ending: 1},
+			Counts: connections.Counts{Established: 2, Unreplied: 1, Ending: 1},
 		}
 		if endpoint != want || service.Service != "shop/web" || service.ByLocality["other_zone"] != 3 {
 			t.Errorf("%q: %+v", args, report)
@@ -201,8 +201,8 @@ func numberOf(t *testing.T, page, series string) float64 {
 	return value
 }
 
-// TestWithoutAccountNothingIsAskedOfTheKernel: no setting is written.
-func TestWithoutAccountNothingIsAskedOfTheKernel(t *testing.T) {
+// TestWithoutAccountTheKernelIsNotQueried: no setting is written.
+func TestWithoutAccountTheKernelIsNotQueried(t *testing.T) {
 	namespace, daemon := zonedNode(t)
 	if got := strings.TrimSpace(namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_acct")); got != "0" {
 		t.Errorf("nf_conntrack_acct is %s", got)

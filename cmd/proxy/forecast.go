@@ -78,7 +78,7 @@ Exit status: 1 if a Service misses --max-load, --min-in-zone or --max-refused; 2
 something cannot be read or is refused, so that the forecast lacks it, if there is no Service to judge, or if it is to be
 judged and --demand has only part of the demand.`,
 		Example:               forecastExamples,
-		Args:                  cli.AtMost(1),
+		Args:                  cli.MaxArgs(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
 			flags.stdin = command.InOrStdin()
@@ -89,7 +89,7 @@ judged and --demand has only part of the demand.`,
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			return toldUnreadable(command, runForecast(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, query))
+			return hasUnreadable(command, runForecast(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, query))
 		},
 	}
 	flags.register(command.Flags())
@@ -98,11 +98,11 @@ judged and --demand has only part of the demand.`,
 	return command
 }
 
-// toldUnreadable prints what could not be read, and ends with the status for that.
-func toldUnreadable(command *cobra.Command, err error) error {
+// hasUnreadable prints what could not be read, and ends with the status for that.
+func hasUnreadable(command *cobra.Command, err error) error {
 	if _, is := errors.AsType[unreadableError](err); is {
 		cli.PrintError(command.ErrOrStderr(), command.Root().Name(), err)
-		return cli.Exit(exitUnread)
+		return cli.ExitError(exitUnread)
 	}
 	return err
 }
@@ -131,7 +131,7 @@ type forecastFlags struct {
 
 	perGB   float64           // 0 without a price
 	changes []forecast.Change // the what-ifs, and words as they were written
-	words   []string
+	args    []string
 
 	bound   []uint64         // after Validate
 	traffic forecast.Traffic // after readDemand, with a price
@@ -144,7 +144,7 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 		"`PERCENT`, as with 'run': the bound of Services that have none",
 		"`SOURCE`, as with 'run': "+policy.Measured+", for Services with a bound that name neither clients nor a demand source")
 	registerPublisher(flags, &f.publisher)
-	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.UsualMaxLoad)},
+	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.DefaultLoadBound)},
 		"`PERCENT` of the mean load, 100% to 1000%, to compare as a bound; several, comma-separated")
 	flags.StringVar(&f.demand, "demand", "",
 		"`FILE` with the demand of each node or zone (default: as --demand-source says, else one client per node): the result of an "+
@@ -176,15 +176,15 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 func whatIf[C forecast.Change](f *forecastFlags, flags *pflag.FlagSet, name, usage string, parse func(string) (C, error)) {
 	flags.Func(name, usage, func(text string) error {
 		change, err := parse(text)
-		f.changes, f.words = append(f.changes, change), append(f.words, "--"+name+" "+text)
+		f.changes, f.args = append(f.changes, change), append(f.args, "--"+name+" "+text)
 		return err
 	})
 }
 
 // Validate checks all flags and reports every mistake at once.
 func (f *forecastFlags) Validate() error {
-	errs := []error{f.kubectlFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml", "html"),
-		cli.OneOf("demand-source", f.clients, clientsMeasured, clientsAssumed), f.viewFlags.Validate()}
+	errs := []error{f.kubectlFlags.Validate(), cli.Choice("output", f.output, "text", "json", "yaml", "html"),
+		cli.Choice("demand-source", f.clients, clientsMeasured, clientsAssumed), f.viewFlags.Validate()}
 	if f.perGB > 0 && f.demand == "" {
 		errs = append(errs, errors.New("--price needs --demand, which says how many bytes there are"))
 	}
@@ -217,12 +217,12 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		ServiceProxyName: flags.serviceProxyName, DefaultMaxLoad: flags.maxLoad, DefaultMeasured: flags.measured,
 	})
 	if flags.clients == clientsAssumed {
-		state = state.AsAssumed()
+		state = state.WithoutMeasuredDemand()
 	}
-	if lack := held.Lack(origin, "nothing can be forecast", convert.Services, convert.Nodes); lack != "" {
+	if lack := held.MissingKinds(origin, "nothing can be forecast", convert.Services, convert.Nodes); lack != "" {
 		return unreadableError{errors.New(lack)}
 	}
-	noSlices, _ := objects.Held.LackOfSlices(origin) // an API server knows best
+	noSlices, _ := objects.Held.MissingSlices(origin) // an API server knows best
 	if noSlices != "" {
 		printable.Fprintf(stderr, "warning: %s\n", noSlices)
 	}
@@ -233,36 +233,36 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		return unreadableError{flags.notFound(state, query)}
 	}
 	options := forecast.Options{
-		Now: time.Now(), Bounds: flags.bound, Judge: judgeOf(objects, flags.serviceProxyName), Only: query,
+		Now: time.Now(), Bounds: flags.bound, Checker: ruleChecker(objects, flags.serviceProxyName), Only: query,
 	}
 	if flags.demand != "" {
 		if err := flags.readDemand(state, &options); err != nil {
 			return unreadableError{err}
 		}
 	}
-	after, err := state.After(flags.changes)
+	after, err := state.Apply(flags.changes)
 	if err != nil {
 		return unreadableError{err}
 	}
-	if err := judgeChanges(stderr, state, after, flags.changes, options.Judge); err != nil {
+	if err := checkChanges(stderr, state, after, flags.changes, options.Checker); err != nil {
 		return unreadableError{err}
 	}
 	var before, report forecast.Report
-	var refused []model.Finding
+	var rejected []model.Finding
 	if len(flags.changes) > 0 {
-		before, report, refused = forecast.Compare(state, after, options)
+		before, report, rejected = forecast.Compare(state, after, options)
 	} else {
-		report, refused = forecast.Make(state, options)
+		report, rejected = forecast.Compute(state, options)
 	}
 	if flags.perGB > 0 {
-		before.Price(flags.traffic, flags.perGB)
-		report.Price(flags.traffic, flags.perGB)
+		before.EstimateCost(flags.traffic, flags.perGB)
+		report.EstimateCost(flags.traffic, flags.perGB)
 	}
-	warnOf(stderr, refused)
+	warnOf(stderr, rejected)
 	if err := flags.print(stdout, &before, &report); err != nil {
 		return err
 	}
-	return flags.judge(stderr, &report, noSlices != "", append(unread, refused...), query)
+	return flags.checkLimits(stderr, &report, noSlices != "", append(unread, rejected...), query)
 }
 
 func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) error {
@@ -300,7 +300,7 @@ func (f *forecastFlags) print(stdout io.Writer, before, report *forecast.Report)
 	case f.output == "html":
 		return forecast.HTML(stdout, report)
 	case f.output == "text" && isComparison:
-		return forecast.Comparison(stdout, strings.Join(f.words, ", "), before, report, f.top)
+		return forecast.Comparison(stdout, strings.Join(f.args, ", "), before, report, f.top)
 	case f.output == "text":
 		return forecast.Text(stdout, report, f.top)
 	case isComparison:
@@ -309,18 +309,18 @@ func (f *forecastFlags) print(stdout io.Writer, before, report *forecast.Report)
 	return explain.Print(stdout, f.output, report)
 }
 
-// judge ends with exitUnread if part of what was asked about could not be read, else with status 1 if a Service does
+// checkLimits ends with exitUnread if part of what was asked about could not be read, else with status 1 if a Service does
 // not keep the limits.
-func (f *forecastFlags) judge(
-	stderr io.Writer, report *forecast.Report, lacksSlices bool, unread []model.Finding, asked explain.Query,
+func (f *forecastFlags) checkLimits(
+	stderr io.Writer, report *forecast.Report, lacksSlices bool, unread []model.Finding, query explain.Query,
 ) error {
-	missed := report.Missed(f.limits)
+	missed := report.Violations(f.limits)
 	for _, sentence := range missed {
 		printable.Fprintf(stderr, "proxy: %s\n", sentence)
 	}
-	err := incomplete(unread, asked)
+	err := incomplete(unread, query)
 	if lacksSlices {
-		err = cli.Exit(exitUnread)
+		err = cli.ExitError(exitUnread)
 	}
 	if err != nil {
 		printable.Fprintf(stderr, "proxy: the forecast lacks what could not be read: see the warnings above\n")
@@ -328,20 +328,20 @@ func (f *forecastFlags) judge(
 	}
 	if none := len(report.Services) == 0; none && (f.isGate() || len(report.NotServed) == 0) {
 		printable.Fprintf(stderr, "proxy: there is no Service whose connections could be forecast\n")
-		return cli.Exit(exitUnread)
+		return cli.ExitError(exitUnread)
 	}
 	if f.limits.MinNear != nil && report.NodesWithoutZone == report.Nodes {
 		printable.Fprintf(stderr, "proxy: --min-in-zone cannot be judged: no Node has the label %s\n", policy.Zone)
-		return cli.Exit(exitUnread)
+		return cli.ExitError(exitUnread)
 	}
 	if len(report.Incomplete) > 0 && f.isGate() {
 		for _, sentence := range report.Incomplete {
 			printable.Fprintf(stderr, "proxy: limits cannot be judged by part of the demand: %s\n", sentence)
 		}
-		return cli.Exit(exitUnread)
+		return cli.ExitError(exitUnread)
 	}
 	if len(missed) > 0 {
-		return cli.Exit(cli.Failure)
+		return cli.ExitError(cli.Failure)
 	}
 	return nil
 }

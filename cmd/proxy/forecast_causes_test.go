@@ -55,8 +55,8 @@ const (
 	zoneIsKept = "EndpointSlices keep the zone that a Node had when they were written, until the Service or its pods change."
 )
 
-// TestForecastSaysTheCauseBeforeAnyAdvice, and advises nothing that is set already.
-func TestForecastSaysTheCauseBeforeAnyAdvice(t *testing.T) {
+// TestForecastReportsTheCauseBeforeAnyAdvice, and advises nothing that is set already.
+func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 	const noHints = "shop/web: spec.trafficDistribution: PreferSameZone is set, and has no effect, because no EndpointSlice of the Service " +
 		"has hints. "
 	for name, test := range map[string]struct {
@@ -160,8 +160,8 @@ func TestForecastSaysTheCauseBeforeAnyAdvice(t *testing.T) {
 	}
 }
 
-// TestExplainSaysThatASettingHasNoHints as forecast does.
-func TestExplainSaysThatASettingHasNoHints(t *testing.T) {
+// TestExplainReportsASettingWithoutHints as forecast does.
+func TestExplainReportsASettingWithoutHints(t *testing.T) {
 	const sentence = "spec.trafficDistribution: PreferSameZone is set, and has no effect, because no EndpointSlice of the Service has hints."
 	for text, want := range map[string]bool{noSetting: false, sameZone: true} {
 		got := proxyCommand(t, "explain", "--node", "na", "--manifests", threeWith(t, noSetting, text))
@@ -180,8 +180,8 @@ func TestExplainSaysThatASettingHasNoHints(t *testing.T) {
 	}
 }
 
-// TestForecastSaysWhyConnectionsAreRefused, on which Nodes, and of which ports.
-func TestForecastSaysWhyConnectionsAreRefused(t *testing.T) {
+// TestForecastReportsWhyConnectionsAreRefused, on which Nodes, and of which ports.
+func TestForecastReportsWhyConnectionsAreRefused(t *testing.T) {
 	const hardKeys = "annotations: {vicinity.dev/topology-keys: topology.kubernetes.io/zone}"
 	for name, test := range map[string]struct {
 		replace    []string

@@ -96,9 +96,9 @@ func TestADumpIsForecastWithWhatWasMeasured(t *testing.T) {
 				share = step.Share / 2
 			}
 		}
-		var answers []forecast.Why
-		if err := json.Unmarshal([]byte(why.stdout), &answers); err != nil || math.Abs(answers[0].Share-share) > 0.001 {
-			t.Errorf("%s: --why says %+v, and explain %+v", name, answers, ports[0].Cluster.Shares)
+		var explanations []forecast.EndpointExplanation
+		if err := json.Unmarshal([]byte(why.stdout), &explanations); err != nil || math.Abs(explanations[0].Share-share) > 0.001 {
+			t.Errorf("%s: --why says %+v, and explain %+v", name, explanations, ports[0].Cluster.Shares)
 		}
 	}
 }
@@ -116,7 +116,8 @@ func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
 			"component demand", "'forecast --demand FILE' compares"}},
 		"beside others": {measuredState("", other), nil, []string{string(servicedemand.NoneToPlan),
 			"'forecast --demand FILE' compares"}},
-		"of zones without Nodes": {measuredState("", strings.NewReplacer("zone-a, demandPPM", "zone-x, demandPPM", "zone-b, demandPPM", "zone-y, demandPPM").
+		"of zones without Nodes": {measuredState("", strings.NewReplacer("zone-a, demandPPM", "zone-x, demandPPM",
+			"zone-b, demandPPM", "zone-y, demandPPM").
 			Replace(demandOfWeb)), nil, []string{string(servicedemand.NoneToPlan)}},
 		"as was asked for": {measuredState("", demandOfWeb), []string{"--demand-source", "assumed"}, nil},
 	} {
@@ -137,8 +138,8 @@ func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
 	}
 }
 
-// TestEachNumberSaysWhatItIsPlannedWith: a file beside ServiceDemands is what Nodes ask, and no proxy plans with it.
-func TestEachNumberSaysWhatItIsPlannedWith(t *testing.T) {
+// TestEachNumberNamesItsDemand: a file beside ServiceDemands is what Nodes ask, and no proxy plans with it.
+func TestEachNumberNamesItsDemand(t *testing.T) {
 	state, file := writeState(t, measuredState(wantsMeasured, demandOfWeb)), writeQuery(t, "zone=zone-a - 1", "zone=zone-b - 9")
 	for name, c := range map[string]struct {
 		args []string
@@ -155,9 +156,9 @@ func TestEachNumberSaysWhatItIsPlannedWith(t *testing.T) {
 	} {
 		report := forecastOf(t, state, c.args...)
 		planned := map[string]string{}
-		for _, outlook := range report.Services[0].Outlooks {
-			if outlook.PlannedWith != "" {
-				planned[outlook.Setting] = outlook.PlannedWith
+		for _, projection := range report.Services[0].Outlooks {
+			if projection.PlannedWith != "" {
+				planned[projection.Setting] = projection.PlannedWith
 			}
 		}
 		if fmt.Sprint(planned) != fmt.Sprint(c.want) || report.Services[0].DemandSource != c.asks || !strings.HasPrefix(report.Demand, c.says) {

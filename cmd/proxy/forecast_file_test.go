@@ -53,7 +53,7 @@ func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
 		"shop/web": {"To other zones in a month, of 7.78 TB in all, at 10 for each GB:\n", " now   5.18 TB   51840.00\n"},
 		"-n ops":   {"To other zones in a month: nothing, because no bytes of Services of the namespace ops were measured.\n"},
 	} {
-		got := proxyCommand(t, words("forecast --manifests "+state+" --demand "+file+" --price 10/GB "+selection)...)
+		got := proxyCommand(t, splitArgs("forecast --manifests "+state+" --demand "+file+" --price 10/GB "+selection)...)
 		if expectInOrder(t, selection, got.stdout, want); got.status != 0 {
 			t.Errorf("%q: status %d, %s", selection, got.status, got.stderr)
 		}
@@ -77,7 +77,7 @@ func TestAForecastFromPartOfTheDemandIsNoPass(t *testing.T) {
 		"before and after a what": {[]string{"na - 1"}, "--evacuate za", "query.json lacks 2 of 3 Nodes"},
 	} {
 		file := writeQuery(t, c.lines...)
-		args := append([]string{"forecast", "--manifests", state, "--demand", file}, words(c.args)...)
+		args := append([]string{"forecast", "--manifests", state, "--demand", file}, splitArgs(c.args)...)
 		if got := proxyCommand(t, args...); got.status != 0 || c.says != "" && !strings.Contains(got.stdout, c.says) ||
 			c.says == "" && (strings.Contains(got.stdout, "lacks") || strings.Contains(got.stdout, "left out")) {
 			t.Errorf("%s: it does not say %q: %+v", name, c.says, got)
@@ -95,7 +95,7 @@ func TestAForecastFromPartOfTheDemandIsNoPass(t *testing.T) {
 			if c.says != "" {
 				status, says = 2, "proxy: limits cannot be judged by part of the demand: "
 			}
-			if got := proxyCommand(t, append(args, words(gate)...)...); got.status != status || !strings.Contains(got.stderr, says) {
+			if got := proxyCommand(t, append(args, splitArgs(gate)...)...); got.status != status || !strings.Contains(got.stderr, says) {
 				t.Errorf("%s: %s: status %d, %s; want %d", name, gate, got.status, got.stderr, status)
 			}
 		}
@@ -142,7 +142,7 @@ func TestAMissedBoundIsExplainedAndMended(t *testing.T) {
 	}
 	headless := threeWith(t, noAnnotations, "annotations: {"+keys+", vicinity.dev/max-load: 120%}", "clusterIP: 10.96.0.10", "clusterIP: None")
 	service := forecastOf(t, headless, "--demand", file).Services[0]
-	at := slices.IndexFunc(service.Outlooks, func(o forecast.Outlook) bool { return o.Setting == "120% measured" })
+	at := slices.IndexFunc(service.Outlooks, func(o forecast.Projection) bool { return o.Setting == "120% measured" })
 	if at < 0 || service.Advice != nil || !strings.HasPrefix(service.Outlooks[at].Note, "nobody counts who dials a headless Service") {
 		t.Errorf("a headless Service is never planned with measured demand: %+v", service)
 	}

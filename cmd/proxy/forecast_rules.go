@@ -16,22 +16,22 @@ import (
 	webhook "github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// judgeOf judges Services of a cluster by the rules of the webhook, in its words, whether it is installed or not. The
+// ruleChecker judges Services of a cluster by the rules of the webhook, in its words, whether it is installed or not. The
 // proxy itself knows no rules; only this command reports what is wrong with settings.
-func judgeOf(objects convert.Objects, proxyName string) forecast.Judge {
+func ruleChecker(objects convert.Objects, proxyName string) forecast.RuleChecker {
 	facts := webhook.Facts{Nodes: webhook.NewNodeLabels(), Services: servicesIn(objects)}
 	for _, node := range objects.Nodes {
 		facts.Nodes.Put(node.Name, node.Labels)
 	}
 	settings := &webhook.Settings{ProxyName: proxyName, DNSByTopology: true}
-	return func(before, now *corev1.Service) []forecast.Cause {
-		judgement := webhook.ReviewService(asJudged(before), asJudged(now), facts, settings)
-		var causes []forecast.Cause
-		for _, violation := range judgement.Denied {
-			causes = append(causes, forecast.Cause{Code: string(violation.Rule), Sentence: violation.Message(), Denied: true})
+	return func(before, now *corev1.Service) []forecast.Problem {
+		result := webhook.ReviewService(toWebhookService(before), toWebhookService(now), facts, settings)
+		var causes []forecast.Problem
+		for _, violation := range result.Denied {
+			causes = append(causes, forecast.Problem{Code: string(violation.Rule), Sentence: violation.Message(), Denied: true})
 		}
-		for _, violation := range judgement.Warned {
-			causes = append(causes, forecast.Cause{Code: string(violation.Rule), Sentence: violation.Message()})
+		for _, violation := range result.Warned {
+			causes = append(causes, forecast.Problem{Code: string(violation.Rule), Sentence: violation.Message()})
 		}
 		return causes
 	}
@@ -54,8 +54,8 @@ func (n namesIn) Names(namespace string) (names []string, known bool) {
 	return n[namespace], len(n[namespace]) > 1
 }
 
-// asJudged is a Service as rules see it; nil if there is none.
-func asJudged(service *corev1.Service) *webhook.Service {
+// toWebhookService is a Service as rules see it; nil if there is none.
+func toWebhookService(service *corev1.Service) *webhook.Service {
 	if service == nil {
 		return nil
 	}
@@ -76,8 +76,8 @@ func asJudged(service *corev1.Service) *webhook.Service {
 	return &judged
 }
 
-// judgeChanges fails if the webhook would deny what --annotate makes of a Service, and prints what it would warn of.
-func judgeChanges(stderr io.Writer, before, after forecast.Cluster, changes []forecast.Change, judge forecast.Judge) error {
+// checkChanges fails if the webhook would deny what --annotate makes of a Service, and prints what it would warn of.
+func checkChanges(stderr io.Writer, before, after forecast.Cluster, changes []forecast.Change, judge forecast.RuleChecker) error {
 	var denied []error
 	seen := map[model.ObjectName]bool{}
 	for _, change := range changes {

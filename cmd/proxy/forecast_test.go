@@ -52,8 +52,8 @@ func readForecast(t *testing.T, into any, folder string, args ...string) {
 	}
 }
 
-// TestForecastSaysWhoHasNothingElse than evacuated endpoints: by keys, because there are no others, and from outside.
-func TestForecastSaysWhoHasNothingElse(t *testing.T) {
+// TestForecastReportsClientsWithoutAlternatives than evacuated endpoints: by keys, because there are no others, and from outside.
+func TestForecastReportsClientsWithoutAlternatives(t *testing.T) {
 	const service = `
 - {apiVersion: v1, kind: Service, metadata: {name: NAME, namespace: shop, annotations: {KEYS}}, spec: {clusterIP: 10.96.0.1,
     ports: [{port: 80}], SPEC}}
@@ -109,8 +109,8 @@ shop/outside  0 %                 -                a
 	}
 }
 
-// TestForecastKnowsTheTableOfShapes: near share and busiest endpoint of shapes, as they are computed by hand.
-func TestForecastKnowsTheTableOfShapes(t *testing.T) {
+// TestForecastSupportsTheTableOfShapes: near share and busiest endpoint of shapes, as they are computed by hand.
+func TestForecastSupportsTheTableOfShapes(t *testing.T) {
 	type cell struct{ near, busiest float64 }
 	want := map[string]map[string]cell{
 		"shop/web":    {"none": {1. / 3, 1}, "PreferSameZone": {1, 1}, "Auto": {1, 1}, "120%": {1, 1}},
@@ -124,9 +124,9 @@ func TestForecastKnowsTheTableOfShapes(t *testing.T) {
 			continue
 		}
 		got[service.Service] = map[string]cell{}
-		for _, outlook := range service.Outlooks {
-			if _, asked := want[service.Service][outlook.Setting]; asked {
-				got[service.Service][outlook.Setting] = cell{outlook.Zone, outlook.Busiest.Load}
+		for _, projection := range service.Outlooks {
+			if _, asked := want[service.Service][projection.Setting]; asked {
+				got[service.Service][projection.Setting] = cell{projection.Zone, projection.Busiest.Load}
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func TestForecastKnowsTheTableOfShapes(t *testing.T) {
 	}
 }
 
-func TestForecastJudgesInAPipeline(t *testing.T) {
+func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 	for name, test := range map[string]struct {
 		args   string
 		status int
@@ -270,13 +270,13 @@ items:
 	}
 }
 
-func TestExplainSaysWhyNotAndWhatWouldHaveToBeDifferent(t *testing.T) {
+func TestExplainReportsWhyNotAndWhatWouldHaveToBeDifferent(t *testing.T) {
 	var all strings.Builder
 	for _, line := range []string{
 		"node-c1 shop/login node-a1", "node-a1 shop/cart 10.244.0.17", "node-a1 shop/mail 10.244.0.45:8080", "node-a1 shop/mail 10.244.0.46",
 		"node-a1 shop/images node-b1", "node-a1 ops/metrics node-b2", "node-a1 ops/logs 10.244.0.67", "node-a1 shop/db:http node-b1",
 	} {
-		args := words(line)
+		args := splitArgs(line)
 		got := proxyCommand(t, "explain", "--manifests", shop, "--node", args[0], args[1], "--why", args[2])
 		if got.status != 0 || got.stderr != "" {
 			t.Fatalf("%s: status %d, %s", line, got.status, got.stderr)
@@ -285,9 +285,10 @@ func TestExplainSaysWhyNotAndWhatWouldHaveToBeDifferent(t *testing.T) {
 	}
 	golden.File(t, "testdata/why.txt", all.String())
 
-	var answers []forecast.Why
+	var explanations []forecast.EndpointExplanation
 	got := proxyCommand(t, "explain", "--manifests", shop, "--node", "node-c1", "shop/login", "--why", "node-a1", "-o", "json")
-	if err := json.Unmarshal([]byte(got.stdout), &answers); err != nil || len(answers) != 1 || len(answers[0].Suggestions) != 2 {
+	if err := json.Unmarshal([]byte(got.stdout), &explanations); err != nil || len(explanations) != 1 ||
+		len(explanations[0].Suggestions) != 2 {
 		t.Errorf("%v: %s", err, got.stdout)
 	}
 	for _, test := range []struct {
@@ -304,14 +305,14 @@ func TestExplainSaysWhyNotAndWhatWouldHaveToBeDifferent(t *testing.T) {
 		{"--node node-a1 shop/web --why 10.9.9.9", 1, "it has 10.244.0.2:8080 on node-a1"},
 		{"--node node-a1 ops/billing --why node-b1", 1, "it is of type ExternalName"},
 	} {
-		got := proxyCommand(t, append([]string{"explain", "--manifests", shop}, words(test.args)...)...)
+		got := proxyCommand(t, append([]string{"explain", "--manifests", shop}, splitArgs(test.args)...)...)
 		if got.status != test.status || !strings.Contains(got.stderr, test.want) {
 			t.Errorf("%s: status %d, %s; want %d, %s", test.args, got.status, got.stderr, test.status, test.want)
 		}
 	}
 }
 
-func TestExplainWhyKnowsPodsByName(t *testing.T) {
+func TestExplainWhyFindsPodsByName(t *testing.T) {
 	folder := writeState(t, `apiVersion: v1
 kind: List
 items:

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// judged is a small cluster that a forecast knows completely.
-const judged = `apiVersion: v1
+// checkedService is a small cluster that a forecast knows completely.
+const checkedService = `apiVersion: v1
 kind: List
 items:
 - {apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {topology.kubernetes.io/zone: a}}}
@@ -43,32 +43,34 @@ items:
 func TestAForecastThatCouldNotReadAllIsNoPass(t *testing.T) {
 	type statuses struct{ all, web int } // of commands about all Services, and about shop/web
 	replaced := func(old, with string) string {
-		if !strings.Contains(judged, old) {
+		if !strings.Contains(checkedService, old) {
 			t.Fatalf("there is no %q", old)
 		}
-		return strings.Replace(judged, old, with, 1)
+		return strings.Replace(checkedService, old, with, 1)
 	}
 	for name, test := range map[string]struct {
 		text string
 		more map[string]string // files
 		want statuses
 	}{
-		"all is read":                   {judged, nil, statuses{0, 0}},
+		"all is read":                   {checkedService, nil, statuses{0, 0}},
 		"another Service is refused":    {replaced("clusterIP: 10.96.0.2", "clusterIP: nonsense"), nil, statuses{2, 0}},
 		"an unknown field of another":   {replaced("clusterIP: 10.96.0.2", "clusterIPP: 10.96.0.2"), nil, statuses{2, 0}},
 		"a field of a newer Kubernetes": {replaced("clusterIP: 10.96.0.2", "newIn138: {a: b}, clusterIP: 10.96.0.2"), nil, statuses{0, 0}},
-		"one of each slice":             {strings.ReplaceAll(judged, "nodeName:", "brandNew: 1, nodeName:"), nil, statuses{0, 0}},
-		"a Node is refused":             {judged + "- {apiVersion: v1, kind: Node, metadata: {name: N_O}}\n", nil, statuses{2, 2}},
-		"an unknown field of a Node":    {judged + "- {apiVersion: v1, kind: Node, metadata: {name: n}, specc: {}}\n", nil, statuses{2, 2}},
-		"its EndpointSlice is refused":  {replaced("10.244.1.1", "nonsense"), nil, statuses{2, 2}},
-		"its clients' is":               {replaced("10.244.1.2", "nonsense"), nil, statuses{2, 2}},
-		"an unknown field of a slice":   {replaced("ports: [{port: 8080}]", "portss: []"), nil, statuses{2, 2}},
-		"a file is cut off":             {judged, map[string]string{"b.yaml": judged[:len(judged)-3]}, statuses{2, 2}},
-		"a file is no YAML":             {judged, map[string]string{"b.yaml": "{"}, statuses{2, 2}},
-		"a JSON file is cut off":        {judged, map[string]string{"b.json": `{"apiVersion":"v1","kind":"List","items":[`}, statuses{2, 2}},
-		"an object is there twice":      {judged, map[string]string{"b.yaml": judged}, statuses{2, 2}},
-		"a link leads nowhere":          {judged, map[string]string{"b.yaml": ""}, statuses{2, 2}},
-		"an object without a name":      {judged + "- {apiVersion: v1, kind: Node}\n", nil, statuses{2, 2}},
+		"one of each slice":             {strings.ReplaceAll(checkedService, "nodeName:", "brandNew: 1, nodeName:"), nil, statuses{0, 0}},
+		"a Node is refused":             {checkedService + "- {apiVersion: v1, kind: Node, metadata: {name: N_O}}\n", nil, statuses{2, 2}},
+		"an unknown field of a Node": {checkedService + "- {apiVersion: v1, kind: Node, metadata: {name: n}, specc: {}}\n",
+			nil, statuses{2, 2}},
+		"its EndpointSlice is refused": {replaced("10.244.1.1", "nonsense"), nil, statuses{2, 2}},
+		"its clients' is":              {replaced("10.244.1.2", "nonsense"), nil, statuses{2, 2}},
+		"an unknown field of a slice":  {replaced("ports: [{port: 8080}]", "portss: []"), nil, statuses{2, 2}},
+		"a file is cut off":            {checkedService, map[string]string{"b.yaml": checkedService[:len(checkedService)-3]}, statuses{2, 2}},
+		"a file is no YAML":            {checkedService, map[string]string{"b.yaml": "{"}, statuses{2, 2}},
+		"a JSON file is cut off": {checkedService,
+			map[string]string{"b.json": `{"apiVersion":"v1","kind":"List","items":[`}, statuses{2, 2}},
+		"an object is there twice": {checkedService, map[string]string{"b.yaml": checkedService}, statuses{2, 2}},
+		"a link leads nowhere":     {checkedService, map[string]string{"b.yaml": ""}, statuses{2, 2}},
+		"an object without a name": {checkedService + "- {apiVersion: v1, kind: Node}\n", nil, statuses{2, 2}},
 	} {
 		folder := writeState(t, test.text)
 		for file, text := range test.more {
@@ -86,7 +88,7 @@ func TestAForecastThatCouldNotReadAllIsNoPass(t *testing.T) {
 			"explain --node node-1 shop/web": test.want.web, "explain --all-nodes shop/web": test.want.web,
 			"explain --node node-1 shop/web --why node-1": test.want.web,
 		} {
-			got := proxyCommand(t, append(words(command), "--manifests", folder)...)
+			got := proxyCommand(t, append(splitArgs(command), "--manifests", folder)...)
 			if hasNoAnswer := strings.Contains(command, "--why") && got.status == 1; got.status != want && (!hasNoAnswer || want == 0) {
 				t.Errorf("%s: %s: status %d, want %d; %s", name, command, got.status, want, got.stderr)
 			}
@@ -110,7 +112,7 @@ func TestNothingIsNoPass(t *testing.T) {
 			"explain --node node-1", "explain --node node-1 -o json", "explain --node node-1 shop/web",
 			"explain --node node-1 shop/web --why node-1", "render --node node-1",
 		} {
-			got := proxyCommand(t, append(words(command), "--manifests", folder)...)
+			got := proxyCommand(t, append(splitArgs(command), "--manifests", folder)...)
 			begins, ends := "proxy: there is no Service in "+folder+", so ", "prints Services; what is there: "+held+"\n"
 			if got.status != 2 || !strings.HasPrefix(got.stderr, begins) || !strings.HasSuffix(got.stderr, ends) {
 				t.Errorf("%s: %+v", command, got)
@@ -125,14 +127,14 @@ func TestOldKindsAreNamed(t *testing.T) {
 		endpoints = "- {apiVersion: v1, kind: Endpoints, metadata: {namespace: shop, name: web}}\n"
 		kubectl   = "'kubectl get endpointslices -A -o yaml' prints EndpointSlices; what is there: "
 	)
-	beta := strings.ReplaceAll(judged, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
-	without := judged[:strings.Index(judged, "- apiVersion: discovery")]
+	beta := strings.ReplaceAll(checkedService, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
+	without := checkedService[:strings.Index(checkedService, "- apiVersion: discovery")]
 	none := "warning: there is no EndpointSlice in FOLDER, so no Service has an endpoint; " + kubectl
 	for name, test := range map[string]struct {
 		text, want      string
 		forecast, other int // statuses
 	}{
-		"Endpoints beside slices": {judged + endpoints, "", 0, 0},
+		"Endpoints beside slices": {checkedService + endpoints, "", 0, 0},
 		"Endpoints alone": {
 			without + endpoints, none + "Service (2), Node (1), v1 Endpoints (1, an old kind that is not read)\n", 2, 2,
 		},
@@ -140,7 +142,7 @@ func TestOldKindsAreNamed(t *testing.T) {
 			beta, none + "Service (2), Node (1), discovery.k8s.io/v1beta1 EndpointSlice (2, an old kind that is not read)\n", 2, 2,
 		},
 		"one slice of v1beta1": {
-			strings.Replace(judged, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1", 1),
+			strings.Replace(checkedService, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1", 1),
 			"warning: some EndpointSlices in FOLDER are not of discovery.k8s.io/v1, so their endpoints are missing; " + kubectl +
 				"Service (2), EndpointSlice (1), Node (1), discovery.k8s.io/v1beta1 EndpointSlice (1, an old kind that is not read)\n", 2, 2,
 		},
@@ -150,7 +152,7 @@ func TestOldKindsAreNamed(t *testing.T) {
 		for command, status := range map[string]int{
 			"forecast": test.forecast, "explain --node node-1": test.other, "render --node node-1": test.other,
 		} {
-			got := proxyCommand(t, append(words(command), "--manifests", folder)...)
+			got := proxyCommand(t, append(splitArgs(command), "--manifests", folder)...)
 			first := strings.SplitAfter(got.stderr, "\n")[0]
 			if want := strings.Replace(test.want, "FOLDER", folder, 1); got.status != status || first != want || got.stdout == "" {
 				t.Errorf("%s: %s: status %d, %s; want %d, %s", name, command, got.status, got.stderr, status, want)
@@ -162,13 +164,13 @@ func TestOldKindsAreNamed(t *testing.T) {
 // TestAMissIsLessThanWhatCouldNotBeRead: the status says that only a part was judged, and the message still names the
 // misses.
 func TestAMissIsLessThanWhatCouldNotBeRead(t *testing.T) {
-	folder := writeState(t, judged)
-	got := proxyCommand(t, words("forecast --max-load 0.5 --manifests "+folder)...)
+	folder := writeState(t, checkedService)
+	got := proxyCommand(t, splitArgs("forecast --max-load 0.5 --manifests "+folder)...)
 	if got.status != 1 {
 		t.Errorf("a miss: %+v", got)
 	}
 	succeed(t, os.WriteFile(filepath.Join(folder, "b.yaml"), []byte("{"), 0o600))
-	got = proxyCommand(t, words("forecast --max-load 0.5 --manifests "+folder)...)
+	got = proxyCommand(t, splitArgs("forecast --max-load 0.5 --manifests "+folder)...)
 	if got.status != 2 || !strings.Contains(got.stderr, "times the mean, and --max-load is 0.5") {
 		t.Errorf("a miss, and a file that is no YAML: %+v", got)
 	}
@@ -176,7 +178,7 @@ func TestAMissIsLessThanWhatCouldNotBeRead(t *testing.T) {
 
 // TestADemandThatIsNoneIsNoPass: see also the table of what is read from such a file.
 func TestADemandThatIsNoneIsNoPass(t *testing.T) {
-	folder, file := writeState(t, judged), filepath.Join(t.TempDir(), "demand")
+	folder, file := writeState(t, checkedService), filepath.Join(t.TempDir(), "demand")
 	of := func(label, name, value string) string {
 		return fmt.Sprintf(`[{"metric":{%q:%q},"value":[1,%q]}]`, label, name, value)
 	}
@@ -192,7 +194,7 @@ func TestADemandThatIsNoneIsNoPass(t *testing.T) {
 			status = 2
 		}
 		for _, gate := range []string{"", "--max-load 3 --min-in-zone 0"} {
-			got := proxyCommand(t, append(words("forecast "+gate), "--manifests", folder, "--demand", file)...)
+			got := proxyCommand(t, append(splitArgs("forecast "+gate), "--manifests", folder, "--demand", file)...)
 			if got.status != status || !strings.Contains(got.stderr, want) {
 				t.Errorf("%q %s: status %d, %s; want %d, %q", text, gate, got.status, got.stderr, status, want)
 			}

@@ -49,12 +49,12 @@ func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 		"a file without gates has those of flags": {"--config " + configFile(t) + " --feature-gates AllowServiceExternalIPs=false", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := words("--manifests " + folder + " --node node-a " + test.args)
-			rendered := proxyCommand(t, append(words("render"), args...)...)
+			args := splitArgs("--manifests " + folder + " --node node-a " + test.args)
+			rendered := proxyCommand(t, append(splitArgs("render"), args...)...)
 			if served := strings.Contains(rendered.stdout, externalIP); rendered.status != 0 || served != test.served {
 				t.Errorf("render: served %v, want %v: %+v", served, test.served, rendered)
 			}
-			explained := proxyCommand(t, append(words("explain shop/dns"), args...)...)
+			explained := proxyCommand(t, append(splitArgs("explain shop/dns"), args...)...)
 			why := `Left out of the Service: spec.externalIPs[0]: Forbidden: "` + externalIP + `" ` + notServed
 			toldWhy := strings.Contains(strings.Join(strings.Fields(explained.stdout), " "), why)
 			if explained.status != 0 || toldWhy == test.served {
@@ -75,14 +75,14 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 	const dialled = externalIP + ":53"
 
 	d := startDaemon(t, namespace, "--manifests", folder)
-	if !d.answers(t, dialled) || d.flowsFrom(t, externalIP) == 0 {
+	if !d.responds(t, dialled) || d.flowsFrom(t, externalIP) == 0 {
 		t.Fatal("the external IP is not served by default")
 	}
 	if ended := d.end(t); ended.status != 0 || strings.Contains(ended.stderr, notServed) {
 		t.Fatalf("%+v", ended)
 	}
 	d = startDaemon(t, namespace, "--manifests", folder, "--config", configFile(t, gateOff))
-	if d.answers(t, dialled) || !d.answers(t, dnsService) || strings.Contains(rules(namespace), externalIP) {
+	if d.responds(t, dialled) || !d.responds(t, dnsService) || strings.Contains(rules(namespace), externalIP) {
 		t.Error("the external IP is served, or the ClusterIP is not")
 	}
 	wait.Until(t, "the flows to the external IP have ended", func() bool { return d.flowsFrom(t, externalIP) == 0 })
@@ -139,7 +139,7 @@ func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
 		"of another family changes nothing": {"--bind-address 2001:db8::1", "192.0.2.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := proxyCommand(t, words("render --manifests "+folder+" --node node-a "+test.args)...)
+			got := proxyCommand(t, splitArgs("render --manifests "+folder+" --node node-a "+test.args)...)
 			found := map[string]bool{}
 			for _, addr := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"} {
 				if strings.Contains(got.stdout, addr) {
@@ -153,8 +153,8 @@ func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
 	}
 }
 
-// TestAServerThatWouldBeClosedIsRefused: kube-proxy has no health server with --healthz-port=0.
-func TestAServerThatWouldBeClosedIsRefused(t *testing.T) {
+// TestAServerThatWouldBeClosedIsRejected: kube-proxy has no health server with --healthz-port=0.
+func TestAServerThatWouldBeClosedIsRejected(t *testing.T) {
 	for _, flag := range []string{"healthz-port", "metrics-port"} {
 		_, err := parseRunFlags(t, "--manifests x --"+flag+"=0")
 		expectError(t, err, "--"+flag+" 0: this server cannot be closed; --"+strings.TrimSuffix(flag, "port")+"bind-address 127.0.0.1 keeps")
@@ -163,8 +163,8 @@ func TestAServerThatWouldBeClosedIsRefused(t *testing.T) {
 	}
 }
 
-// TestAGateThatNoKubeProxyHasIsRefused, in a file as on the command line: it may be there to forbid something.
-func TestAGateThatNoKubeProxyHasIsRefused(t *testing.T) {
+// TestAGateThatNoKubeProxyHasIsRejected, in a file as on the command line: it may be there to forbid something.
+func TestAGateThatNoKubeProxyHasIsRejected(t *testing.T) {
 	const why = `"AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`
 	path := filepath.Join(t.TempDir(), "x")
 	if err := os.Mkdir(path, 0o700); err != nil {
@@ -178,7 +178,7 @@ func TestAGateThatNoKubeProxyHasIsRefused(t *testing.T) {
 		"--config " + file:                              "proxy: read the configuration " + file + ": featureGates: " + why,
 	} {
 		for _, command := range []string{"run", "render", "explain"} {
-			if got := proxyCommand(t, words(command+" --manifests "+path+" "+args)...); got.status == 0 || !strings.Contains(got.stderr, want) {
+			if got := proxyCommand(t, splitArgs(command+" --manifests "+path+" "+args)...); got.status == 0 || !strings.Contains(got.stderr, want) {
 				t.Errorf("%s %s: %+v", command, args, got)
 			}
 		}

@@ -55,8 +55,8 @@ func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
 	}
 }
 
-// TestNothingThatTheProxySaysOfItselfReachesTheTerminal of status. Another program may have its port.
-func TestNothingThatTheProxySaysOfItselfReachesTheTerminal(t *testing.T) {
+// TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal of status. Another program may have its port.
+func TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal(t *testing.T) {
 	namespace, folder := netns.New(t), manifestsCopy(t)
 	summary, err := json.Marshal(status.Summary{
 		Node: hostile.Text, Version: hostile.Text, NodeTopology: hostile.Text, LastError: hostile.Text, NotEligible: hostile.Text,
@@ -67,7 +67,7 @@ func TestNothingThatTheProxySaysOfItselfReachesTheTerminal(t *testing.T) {
 	pages.Store("/summary", string(summary))
 	flags, err := parseRunFlags(t, "--node node-a --manifests "+folder)
 	succeed(t, err)
-	configz, err := json.Marshal(flags.options().Configz)
+	configz, err := json.Marshal(flags.options().ConfigzData)
 	succeed(t, err)
 	pages.Store("/configz", string(configz))
 	lastGood, err := json.Marshal([]map[string]string{{"kind": hostile.Text, "file": hostile.Text, "name": hostile.Text}})

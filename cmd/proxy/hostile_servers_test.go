@@ -59,8 +59,8 @@ const livePage = `{"healthy":false,"status":{"IPv4":{"lastUpdated":"2026-03-01T1
 "pendingSince":"2026-03-01T12:00:00Z","lastError":"netlink","refusedTotal":3,
 "interruptions":[{"resource":"services","since":"2026-03-01T12:00:00Z","reason":"connection refused"}]}`
 
-// TestNothingThatAPodAnswersReachesTheTerminal, be it a page, a refusal or no page at all.
-func TestNothingThatAPodAnswersReachesTheTerminal(t *testing.T) {
+// TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal, be it a page, a refusal or no page at all.
+func TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal(t *testing.T) {
 	status, answer, printed := http.StatusOK, "", 0
 	kubeconfig := apiServer(t, []string{"node-a", "node-b" + hostile.Text}, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -87,11 +87,11 @@ func TestNothingThatAPodAnswersReachesTheTerminal(t *testing.T) {
 	}
 }
 
-// TestStatusOfAllNodesIsNoPassWhereObjectsAreLeftOut: no answer says whether earlier versions of them are in force.
-func TestStatusOfAllNodesIsNoPassWhereObjectsAreLeftOut(t *testing.T) {
+// TestStatusOfAllNodesIsNoPassWhereObjectsAreSkipped: no answer says whether earlier versions of them are in force.
+func TestStatusOfAllNodesIsNoPassWhereObjectsAreSkipped(t *testing.T) {
 	const well = `{"healthy":true,"status":{"IPv4":{}},"refusedTotal":%d}`
 	answers := map[string]string{"proxy-0:10256": fmt.Sprintf(well, 0)}
-	kubeconfig := apiServer(t, words("node-a node-b"), func(w http.ResponseWriter, request *http.Request) {
+	kubeconfig := apiServer(t, splitArgs("node-a node-b"), func(w http.ResponseWriter, request *http.Request) {
 		fmt.Fprint(w, answers[request.PathValue("pod")])
 	})
 	for _, test := range []struct {
@@ -107,8 +107,8 @@ func TestStatusOfAllNodesIsNoPassWhereObjectsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestAPodsAnswerIsBounded in size, in time, and in where it leads: anybody may answer for a pod.
-func TestAPodsAnswerIsBounded(t *testing.T) {
+// TestAPodsResponseIsBounded in size, in time, and in where it leads: anybody may answer for a pod.
+func TestAPodsResponseIsBounded(t *testing.T) {
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	defer other.Close()
@@ -119,7 +119,7 @@ func TestAPodsAnswerIsBounded(t *testing.T) {
 			time.Sleep(pause)
 		}
 	}
-	asked := words("error many redirected slow text")
+	asked := splitArgs("error many redirected slow text")
 	megabyte := strings.Repeat("x", 1<<20)
 	kubeconfig := apiServer(t, asked, func(w http.ResponseWriter, request *http.Request) {
 		var pod int
@@ -165,9 +165,9 @@ func TestAPodsAnswerIsBounded(t *testing.T) {
 	}
 }
 
-// TestNothingThatAnAPIServerSaysReachesTheTerminal: refusals of lists, warnings, and a server that is no API server at
+// TestNoEscapeSequenceOfAnAPIServerReachesTheTerminal: refusals of lists, warnings, and a server that is no API server at
 // all.
-func TestNothingThatAnAPIServerSaysReachesTheTerminal(t *testing.T) {
+func TestNoEscapeSequenceOfAnAPIServerReachesTheTerminal(t *testing.T) {
 	status, answer := http.StatusForbidden, ""
 	kubeconfig := kubeconfigFor(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Warning", "299 - \""+hostile.Line+"\u009b\u202e\"")
@@ -181,7 +181,7 @@ func TestNothingThatAnAPIServerSaysReachesTheTerminal(t *testing.T) {
 			"forecast", "explain --node node-a", "explain --all-nodes", "explain --node node-a shop/web --why node-b", "render --node node-a",
 			"status --all-nodes",
 		} {
-			if got := wantSafe(t, what, append(words(command), "--kubeconfig", kubeconfig)...); got.status == 0 {
+			if got := wantSafe(t, what, append(splitArgs(command), "--kubeconfig", kubeconfig)...); got.status == 0 {
 				t.Errorf("%s: %s: %+v", what, command, got)
 			}
 		}
@@ -193,9 +193,9 @@ func TestNothingThatAnAPIServerSaysReachesTheTerminal(t *testing.T) {
 	}
 }
 
-// TestNothingThatTheProxyOfThisMachineSaysReachesTheTerminal of explain, which asks it what the kernel refuses. Another
+// TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal of explain, which asks it what the kernel refuses. Another
 // program may have its port.
-func TestNothingThatTheProxyOfThisMachineSaysReachesTheTerminal(t *testing.T) {
+func TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal(t *testing.T) {
 	answer, printed := "", 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if request.URL.Path == "/summary" {

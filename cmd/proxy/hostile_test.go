@@ -44,14 +44,14 @@ func wantSafe(t *testing.T, what string, args ...string) outcome {
 
 // readers are command lines that print what a folder holds.
 var readers = [][]string{
-	words("explain --node node-a"), words("explain --all-nodes -o json"), words("explain --all-nodes -o yaml"),
-	words("forecast --evacuate topology.kubernetes.io/region=region-1"),
-	words("explain --node node-a shop/web --why 10.244.2.5"), words("explain --node node-a shop/api --why nobody"),
-	words("explain --node node-c shop/web --why node-b -o yaml"),
-	words("forecast"), words("forecast -o html"), words("forecast -o json"), words("forecast -o yaml"),
-	words("forecast --evacuate zone-b --scale shop/api=zone-a:4 --max-load 1.1 --min-in-zone 0.9"),
-	words("forecast --evacuate zone-x"), words("forecast shop/wbe"),
-	words("render --node node-a --nodeport-addresses 172.18.0.0/16"),
+	splitArgs("explain --node node-a"), splitArgs("explain --all-nodes -o json"), splitArgs("explain --all-nodes -o yaml"),
+	splitArgs("forecast --evacuate topology.kubernetes.io/region=region-1"),
+	splitArgs("explain --node node-a shop/web --why 10.244.2.5"), splitArgs("explain --node node-a shop/api --why nobody"),
+	splitArgs("explain --node node-c shop/web --why node-b -o yaml"),
+	splitArgs("forecast"), splitArgs("forecast -o html"), splitArgs("forecast -o json"), splitArgs("forecast -o yaml"),
+	splitArgs("forecast --evacuate zone-b --scale shop/api=zone-a:4 --max-load 1.1 --min-in-zone 0.9"),
+	splitArgs("forecast --evacuate zone-x"), splitArgs("forecast shop/wbe"),
+	splitArgs("render --node node-a --nodeport-addresses 172.18.0.0/16"),
 }
 
 // TestNothingThatOthersWroteReachesTheTerminal, whichever text of whichever object it is: in all objects that have the

@@ -22,7 +22,7 @@ func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
 	beside := [][]string{{}, {"--manifests", manifests}, {"shop/web", "--manifests", manifests, "--node", "node-a"}}
 	for _, command := range newRoot().Commands() {
 		if command.Name() == "run" { // it must not start, whatever the flag says
-			beside = [][]string{words("--oom-score-adj 5000")}
+			beside = [][]string{splitArgs("--oom-score-adj 5000")}
 		}
 		for _, evil := range []string{
 			hostile.Text, "a" + hostile.Text + "=b", "shop/web=" + hostile.Text, "shop/web:" + hostile.Text, "\x9b1m\xff",
@@ -83,7 +83,7 @@ func TestNoDemandReachesTheTerminalAsItIs(t *testing.T) {
 	see := func(what string, text []byte) {
 		succeed(t, os.WriteFile(file, text, 0o600))
 		for _, more := range []string{"", "-o json", "-o yaml", "-o html", "--evacuate zone-b"} {
-			wantSafe(t, what, append(words("forecast --manifests testdata/state --demand"), append([]string{file}, words(more)...)...)...)
+			wantSafe(t, what, append(splitArgs("forecast --manifests testdata/state --demand"), append([]string{file}, splitArgs(more)...)...)...)
 		}
 	}
 	for _, text := range []string{

@@ -29,7 +29,7 @@ func TestAFloodOnLoopback(t *testing.T) {
 		namespace.Exec("ip", "addr", "add", address, "dev", "lo", "nodad")
 	}
 	echoTCP(t, namespace, "10.244.1.5:8080") // over IPv6 there is no server
-	d := startDaemon(t, namespace, words("--own-tables never --nodeport-addresses primary,localhost --metrics-bind-address "+floodedAt+
+	d := startDaemon(t, namespace, splitArgs("--own-tables never --nodeport-addresses primary,localhost --metrics-bind-address "+floodedAt+
 		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeState(t, loopbackState))...)
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -100,12 +100,12 @@ func (d *daemonUnderTest) ends(t *testing.T, address string) {
 	t.Helper()
 	var connection net.Conn
 	var err error
-	d.namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, patience) })
+	d.namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, waitTimeout) })
 	if err != nil {
 		return // it was reset at once
 	}
 	defer func() { _ = connection.Close() }()
-	_ = connection.SetDeadline(time.Now().Add(patience))
+	_ = connection.SetDeadline(time.Now().Add(waitTimeout))
 	if _, err := io.Copy(io.Discard, connection); err != nil && strings.Contains(err.Error(), "timeout") {
 		t.Errorf("a connection to %s goes on", address)
 	}

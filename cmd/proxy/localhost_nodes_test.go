@@ -28,8 +28,8 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 		namespace.Exec("ip", "addr", "add", family.here, "dev", "lo", "nodad")
 		other.Exec("ip", "addr", "add", family.there, "dev", "lo", "nodad")
 		namespace.Exec("ip", "route", "add", family.there, "via", family.by)
-		sayWhoAsks(t, namespace, family.here)
-		sayWhoAsks(t, other, family.there)
+		serveClientAddress(t, namespace, family.here)
+		serveClientAddress(t, other, family.there)
 		state := strings.ReplaceAll(loopbackState, fmt.Sprintf("[{addresses: [%s], nodeName: node-a, conditions: {ready: true}}]",
 			quotedIPv6(family.here)), fmt.Sprintf("\n  - {addresses: [%q], nodeName: node-a, conditions: {ready: true}}"+
 			"\n  - {addresses: [%q], nodeName: node-b, conditions: {ready: true}}", family.here, family.there))
@@ -43,7 +43,7 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 			"Local":   {local, map[string]bool{near: true}},
 		} {
 			t.Run(family.title+" "+title, func(t *testing.T) {
-				d := startDaemon(t, namespace, words("--own-tables never --nodeport-addresses primary,localhost --feature-gates "+
+				d := startDaemon(t, namespace, splitArgs("--own-tables never --nodeport-addresses primary,localhost --feature-gates "+
 					"KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeState(t, test.state))...)
 				dialled := net.JoinHostPort(family.loopback, "30080")
 				wait.Until(t, "it listens", func() bool { return d.listens(dialled) })
@@ -93,8 +93,8 @@ func joinNodes(t *testing.T, one, other *netns.Namespace) {
 	}
 }
 
-// sayWhoAsks answers each connection to port 8080 of an address with that address, and the client's.
-func sayWhoAsks(t *testing.T, namespace *netns.Namespace, addr string) {
+// serveClientAddress answers each connection to port 8080 of an address with that address, and the client's.
+func serveClientAddress(t *testing.T, namespace *netns.Namespace, addr string) {
 	t.Helper()
 	listener := listenIn(t, namespace, net.JoinHostPort(addr, "8080"))
 	go func() {

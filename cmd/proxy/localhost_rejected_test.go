@@ -45,7 +45,7 @@ const rejectedAt = "127.0.0.1:10549"
 func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 	namespace := netns.New(t)
 	const gate = "--feature-gates KubeProxyNFTablesLocalhostNodePorts=true"
-	args := words("--own-tables never --metrics-bind-address " + rejectedAt + " --manifests " + writeState(t, nameState))
+	args := splitArgs("--own-tables never --metrics-bind-address " + rejectedAt + " --manifests " + writeState(t, nameState))
 	stranger, other := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
 	for _, test := range []struct {
 		title, flags string
@@ -69,7 +69,7 @@ func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 		},
 		{"without the gate again", "", nil, false},
 	} {
-		d := startDaemon(t, namespace, append(args, words(test.flags)...)...)
+		d := startDaemon(t, namespace, append(args, splitArgs(test.flags)...)...)
 		for _, address := range []string{"127.0.0.1", "::1"} {
 			for _, network := range []string{"udp", "sctp"} {
 				for range 3 {
@@ -114,7 +114,7 @@ func TestNeighboursAreCountedToo(t *testing.T) {
 	neighbour.Exec("ip", "addr", "del", "127.0.0.1/8", "dev", "lo")
 	neighbour.Exec("ip", "route", "add", "127.0.0.1", "via", "192.0.2.1")
 	stranger, other := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
-	d := startDaemon(t, namespace, words("--own-tables never --metrics-bind-address "+rejectedAt+" --manifests "+writeState(t, nameState)+
+	d := startDaemon(t, namespace, splitArgs("--own-tables never --metrics-bind-address "+rejectedAt+" --manifests "+writeState(t, nameState)+
 		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true")...)
 	for range 5 {
 		isRefused(t, neighbour, "udp", "127.0.0.1:30053")
@@ -163,7 +163,7 @@ func isRefused(t *testing.T, namespace *netns.Namespace, network, address string
 		network, address, packet = rawSCTP(t, address)
 	}
 	namespace.Do(func() {
-		if connection, err = net.DialTimeout(network, address, patience); err == nil {
+		if connection, err = net.DialTimeout(network, address, waitTimeout); err == nil {
 			_, err = connection.Write(packet)
 		}
 	})

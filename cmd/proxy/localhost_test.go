@@ -54,12 +54,12 @@ func TestNodePortsOnLoopback(t *testing.T) {
 	echoTCP(t, namespace, "[fd00:244::5]:8080")
 	const ipv4, ipv6, at = "127.0.0.1:30080", "[::1]:30080", "127.0.0.1:10549"
 	const gate, localhost = "KubeProxyNFTablesLocalhostNodePorts=true", "primary,localhost"
-	args := words("--own-tables never --metrics-bind-address " + at + " --manifests " + folder + " ")
+	args := splitArgs("--own-tables never --metrics-bind-address " + at + " --manifests " + folder + " ")
 	for title, flags := range map[string]string{
 		"by default": "", "without the gate": "--nodeport-addresses " + localhost, "without the range": "--feature-gates " + gate,
 		"all addresses are not loopback": "--nodeport-addresses all --feature-gates " + gate,
 	} {
-		d := startDaemon(t, namespace, append(args, words(flags)...)...)
+		d := startDaemon(t, namespace, append(args, splitArgs(flags)...)...)
 		if d.listens(ipv4) || d.listens(ipv6) {
 			t.Errorf("%s: node ports are served on loopback", title)
 		}
@@ -132,12 +132,12 @@ func (d *daemonUnderTest) dialTCP(t *testing.T, address string) net.Conn {
 	t.Helper()
 	var connection net.Conn
 	var err error
-	d.namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, patience) })
+	d.namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, waitTimeout) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = connection.Close() })
-	_ = connection.SetDeadline(time.Now().Add(patience))
+	_ = connection.SetDeadline(time.Now().Add(waitTimeout))
 	return connection
 }
 

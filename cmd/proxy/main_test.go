@@ -31,11 +31,11 @@ func proxyCommandOn(t *testing.T, stdin io.Reader, args ...string) outcome {
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
-func words(line string) []string { return strings.Fields(line) }
+func splitArgs(line string) []string { return strings.Fields(line) }
 
 // spaced are the words of a line, each with a space instead of its first underscore.
 func spaced(line string) []string {
-	list := words(line)
+	list := splitArgs(line)
 	for i, word := range list {
 		list[i] = strings.Replace(word, "_", " ", 1)
 	}
@@ -65,44 +65,44 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 		"no command": {
 			nil, "the command must come first, one of: cleanup, completion, explain, flows, forecast, render, run, status, version", "proxy COMMAND",
 		},
-		"an unknown command": {words("frobnicate"), `unknown command "frobnicate"`, "proxy COMMAND"},
-		"a mistyped command": {words("expain --manifests x"), `unknown command "expain"; did you mean "explain"?`, "proxy COMMAND"},
-		"an unknown flag":    {words("version --loud"), "unknown flag: --loud", "proxy version [-o json]"},
-		"a mistyped flag":    {words("version --outptu json"), "unknown flag: --outptu; did you mean --output?", "proxy version [-o json]"},
+		"an unknown command": {splitArgs("frobnicate"), `unknown command "frobnicate"`, "proxy COMMAND"},
+		"a mistyped command": {splitArgs("expain --manifests x"), `unknown command "expain"; did you mean "explain"?`, "proxy COMMAND"},
+		"an unknown flag":    {splitArgs("version --loud"), "unknown flag: --loud", "proxy version [-o json]"},
+		"a mistyped flag":    {splitArgs("version --outptu json"), "unknown flag: --outptu; did you mean --output?", "proxy version [-o json]"},
 		"a flag that begins with another": {
-			words("run --traffic-accounting-keys zone"), "unknown flag: --traffic-accounting-keys; did you mean --traffic-accounting?",
+			splitArgs("run --traffic-accounting-keys zone"), "unknown flag: --traffic-accounting-keys; did you mean --traffic-accounting?",
 			"proxy run [flags]",
 		},
-		"a former flag": {words("run --account totals"), "unknown flag: --account; did you mean --traffic-accounting?", "proxy run [flags]"},
+		"a former flag": {splitArgs("run --account totals"), "unknown flag: --account; did you mean --traffic-accounting?", "proxy run [flags]"},
 		"a former flag of forecast": {
-			words("forecast --clients assumed"), "unknown flag: --clients; did you mean --demand-source?",
+			splitArgs("forecast --clients assumed"), "unknown flag: --clients; did you mean --demand-source?",
 			"proxy forecast [[NAMESPACE/]NAME] [flags]",
 		},
-		"an unknown shorthand": {words("version -x"), "unknown shorthand flag: 'x' in -x", "proxy version [-o json]"},
+		"an unknown shorthand": {splitArgs("version -x"), "unknown shorthand flag: 'x' in -x", "proxy version [-o json]"},
 		"a flag without effect on it": {
-			words("explain --sync-period 1s"), "unknown flag: --sync-period",
+			splitArgs("explain --sync-period 1s"), "unknown flag: --sync-period",
 			"proxy explain [[NAMESPACE/]NAME[:PORT] | ADDRESS:PORT] [flags]",
 		},
 		"a flag without its value": {
-			words("render --manifests"), "flag needs an argument: --manifests", "proxy render [flags]",
+			splitArgs("render --manifests"), "flag needs an argument: --manifests", "proxy render [flags]",
 		},
 		"a missing flag": {
-			words("render --node a"),
+			splitArgs("render --node a"),
 			"--manifests PATH, --kubeconfig FILE or --master URL is required outside of a pod: it is where the Services come from",
 			"proxy render [flags]",
 		},
-		"a bad value":        {words("version -o yaml"), `--output "yaml" is none of: text, json`, "proxy version [-o json]"},
-		"too many arguments": {words("version now"), `unexpected argument "now"`, "proxy version [-o json]"},
+		"a bad value":        {splitArgs("version -o yaml"), `--output "yaml" is none of: text, json`, "proxy version [-o json]"},
+		"too many arguments": {splitArgs("version now"), `unexpected argument "now"`, "proxy version [-o json]"},
 		"a second Service": {
-			words("explain --manifests x shop/web shop/api"), `unexpected argument "shop/api"`,
+			splitArgs("explain --manifests x shop/web shop/api"), `unexpected argument "shop/api"`,
 			"proxy explain [[NAMESPACE/]NAME[:PORT] | ADDRESS:PORT] [flags]",
 		},
 		"a malformed Service": {
-			words("explain --manifests x web"), `query "web" is not NAMESPACE/NAME[:PORT]: the namespace is missing, as in default/web`,
+			splitArgs("explain --manifests x web"), `query "web" is not NAMESPACE/NAME[:PORT]: the namespace is missing, as in default/web`,
 			"proxy explain [[NAMESPACE/]NAME[:PORT] | ADDRESS:PORT] [flags]",
 		},
 		"two flags that exclude each other": {
-			words("explain --manifests x --all-nodes --node a"), "--all-nodes and --node exclude each other",
+			splitArgs("explain --manifests x --all-nodes --node a"), "--all-nodes and --node exclude each other",
 			"proxy explain [[NAMESPACE/]NAME[:PORT] | ADDRESS:PORT] [flags]",
 		},
 	}
@@ -122,7 +122,7 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 
 func TestSeveralMistakesAreReportedAtOnce(t *testing.T) {
 	t.Setenv(inCluster, "")
-	got := proxyCommand(t, words("explain --all-nodes --node a -o xml web")...)
+	got := proxyCommand(t, splitArgs("explain --all-nodes --node a -o xml web")...)
 	if got.status != 2 {
 		t.Errorf("exit status %d, want 2", got.status)
 	}
@@ -155,9 +155,9 @@ func TestEveryCommandTeachesItsUse(t *testing.T) {
 	}
 }
 
-// TestTheHelpAsksKubectlForWhatIsRead: where a type is missing kubectl writes nothing at all, so that ServiceCIDRs, which
+// TestTheHelpListsPermissionsByKubectl: where a type is missing kubectl writes nothing at all, so that ServiceCIDRs, which
 // Kubernetes has since 1.33, are not in one command with the others.
-func TestTheHelpAsksKubectlForWhatIsRead(t *testing.T) {
+func TestTheHelpListsPermissionsByKubectl(t *testing.T) {
 	help := proxyCommand(t, "--help").stdout
 	for _, command := range []string{
 		"kubectl get services,endpointslices,nodes -A -o yaml > all.yaml", "kubectl get servicecidrs -o yaml > servicecidrs.yaml",

@@ -16,7 +16,8 @@ import (
 )
 
 // newer is the text of judged as a newer Kubernetes writes it, with fields that are not known here.
-var newer = strings.NewReplacer("spec: {", "spec: {newIn138: {a: b}, ", "endpoints: [{", "endpoints: [{brandNew: 1, ").Replace(judged)
+var newer = strings.NewReplacer("spec: {", "spec: {newIn138: {a: b}, ", "endpoints: [{",
+	"endpoints: [{brandNew: 1, ").Replace(checkedService)
 
 // TestManifestsMayBeAFolderAFileAPipeOrStandardInput: the answer is the same; only the name in warnings differs.
 func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
@@ -30,7 +31,7 @@ func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 		"forecast", "forecast shop/web -o json", "forecast --evacuate a", "explain --all-nodes", "explain --node node-1 shop/web",
 		"explain --node node-1 shop/web --why 10.244.1.1", "explain --node node-1 shop/nope", "render --node node-1",
 	} {
-		want := proxyCommand(t, append(words(command), "--manifests", folder)...)
+		want := proxyCommand(t, append(splitArgs(command), "--manifests", folder)...)
 		if want.status != 0 && !strings.Contains(command, "nope") {
 			t.Fatalf("%s: %+v", command, want)
 		}
@@ -38,7 +39,7 @@ func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 			if path == pipe {
 				go func() { _ = os.WriteFile(pipe, []byte(newer), 0o600) }() // the command sees what goes wrong
 			}
-			got := proxyCommandOn(t, strings.NewReader(newer), append(words(command), "--manifests", path)...)
+			got := proxyCommandOn(t, strings.NewReader(newer), append(splitArgs(command), "--manifests", path)...)
 			got.stderr = strings.ReplaceAll(got.stderr, "warning: "+name+": ", "warning: state.yaml: ")
 			origin := path
 			if path == "-" {
@@ -52,9 +53,9 @@ func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 	}
 }
 
-// TestAFieldOfManyObjectsIsToldOnce: a dump of a newer cluster has it in each.
-func TestAFieldOfManyObjectsIsToldOnce(t *testing.T) {
-	got := proxyCommandOn(t, strings.NewReader(newer), words("forecast --manifests -")...)
+// TestAFieldOfManyObjectsIsReportedOnce: a dump of a newer cluster has it in each.
+func TestAFieldOfManyObjectsIsReportedOnce(t *testing.T) {
+	got := proxyCommandOn(t, strings.NewReader(newer), splitArgs("forecast --manifests -")...)
 	want := "warning: <stdin>: EndpointSlice shop/api-1: endpoints[0].brandNew: " + manifest.ForeignField + "; it counts as absent; " +
 		"and so of 1 more of this kind\n" +
 		"warning: <stdin>: Service shop/api: spec.newIn138: " + manifest.ForeignField + "; it counts as absent; " +
@@ -77,11 +78,11 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 		},
 		"nothing":        {"forecast", "", 2, "in standard input, so nothing can be forecast; "},
 		"no manifests":   {"forecast", "a: [", 2, "<stdin>: line "},
-		"the daemon":     {"run --node n", judged, 2, "--manifests - can be read once, and 'run' follows what it reads"},
-		"with a context": {"explain --node n --kubeconfig x", judged, 2, "--manifests and --kubeconfig exclude each other"},
+		"the daemon":     {"run --node n", checkedService, 2, "--manifests - can be read once, and 'run' follows what it reads"},
+		"with a context": {"explain --node n --kubeconfig x", checkedService, 2, "--manifests and --kubeconfig exclude each other"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := proxyCommandOn(t, strings.NewReader(test.stdin), append(words(test.command), "--manifests", "-")...)
+			got := proxyCommandOn(t, strings.NewReader(test.stdin), append(splitArgs(test.command), "--manifests", "-")...)
 			if got.status != test.status || !strings.Contains(got.stderr, test.want) {
 				t.Errorf("%+v, want %d and %q", got, test.status, test.want)
 			}
@@ -90,7 +91,7 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 	zeros, err := os.Open("/dev/zero")
 	succeed(t, err)
 	defer func() { _ = zeros.Close() }()
-	got := proxyCommandOn(t, zeros, words("forecast --manifests -")...)
+	got := proxyCommandOn(t, zeros, splitArgs("forecast --manifests -")...)
 	if got.status != 2 || !strings.Contains(got.stderr, "read <stdin>: it has more than 268435456 bytes") {
 		t.Errorf("input without end: %+v", got)
 	}
@@ -100,7 +101,7 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 func TestACheckReadsStandardInput(t *testing.T) {
 	var got outcome
 	netns.New(t).Do(func() {
-		args := append(words("run --check --node node-a --manifests - --config"), configFile(t))
+		args := append(splitArgs("run --check --node node-a --manifests - --config"), configFile(t))
 		got = proxyCommandOn(t, strings.NewReader(nodePortState), args...)
 	})
 	if got.status != 0 || !strings.Contains(flat(got.stdout), "Node: node-a names 172.18.0.2") {
@@ -122,7 +123,7 @@ func TestTheDaemonFollowsAFile(t *testing.T) {
 	}
 	succeed(t, os.WriteFile(file, []byte(strings.Replace(state, "10.244.1.5", "10.244.1.7", 1)), 0o600))
 	wait.Until(t, "the endpoint moves", func() bool { return has("10.244.1.7") && !has("10.244.1.5") })
-	if node, exit := nodeStatusIn(t, namespace, at); exit != 0 || !node.Agrees || len(node.Refused) > 0 {
+	if node, exit := nodeStatusIn(t, namespace, at); exit != 0 || !node.Agrees || len(node.Invalid) > 0 {
 		t.Errorf("exit status %d, %+v", exit, node)
 	}
 	ended := daemon.end(t).stderr

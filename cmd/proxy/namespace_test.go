@@ -34,7 +34,7 @@ func TestANamespaceIsChosenAsWithKubectl(t *testing.T) {
 		{"forecast -n shop carts", 2, "service shop/carts not found; did you mean shop/cart?"},
 		{"forecast cart", 2, "the namespace is missing, as in default/cart"}, // a folder has no context
 	} {
-		got := proxyCommand(t, append(words(test.args), "--manifests", shop)...)
+		got := proxyCommand(t, append(splitArgs(test.args), "--manifests", shop)...)
 		said := got.stderr
 		if test.status == 0 {
 			said = strings.Join(servicesNamed(got.stdout), " ")
@@ -45,22 +45,22 @@ func TestANamespaceIsChosenAsWithKubectl(t *testing.T) {
 	}
 }
 
-// TestAForecastOfANamespaceSaysSo, so that nobody takes it for one of the cluster.
-func TestAForecastOfANamespaceSaysSo(t *testing.T) {
+// TestAForecastOfANamespaceNamesIt, so that nobody takes it for one of the cluster.
+func TestAForecastOfANamespaceNamesIt(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "9 Nodes and 2 Services of the namespace ops, ", "-o json": `"namespace": "ops"`,
 		"-o html": `"namespace":"ops"`, "--evacuate zone-b": "Before and after of the namespace ops: --evacuate zone-b. ",
 	} {
-		got := proxyCommand(t, words("forecast -n ops --manifests "+shop+" "+args)...)
+		got := proxyCommand(t, splitArgs("forecast -n ops --manifests "+shop+" "+args)...)
 		if got.status != 0 || !strings.Contains(got.stdout, want) {
 			t.Errorf("%s: status %d, lacks %q: %.200s %s", args, got.status, want, got.stdout, got.stderr)
 		}
 	}
 }
 
-// TestARefusedServiceOfAnotherNamespaceIsNoMatter to whoever asks about one.
-func TestARefusedServiceOfAnotherNamespaceIsNoMatter(t *testing.T) {
-	folder := writeState(t, judged+`- apiVersion: v1
+// TestARejectedServiceOfAnotherNamespaceIsNoMatter to whoever asks about one.
+func TestARejectedServiceOfAnotherNamespaceIsNoMatter(t *testing.T) {
+	folder := writeState(t, checkedService+`- apiVersion: v1
   kind: Service
   metadata: {namespace: ops, name: bad}
   spec: {clusterIP: nonsense, ports: [{port: 80}]}
@@ -68,7 +68,7 @@ func TestARefusedServiceOfAnotherNamespaceIsNoMatter(t *testing.T) {
 	for args, status := range map[string]int{
 		"forecast": 2, "forecast -n shop": 0, "forecast -n ops": 2, "explain --node node-1": 2, "explain --node node-1 -n shop": 0,
 	} {
-		if got := proxyCommand(t, append(words(args), "--manifests", folder)...); got.status != status {
+		if got := proxyCommand(t, append(splitArgs(args), "--manifests", folder)...); got.status != status {
 			t.Errorf("%s: status %d, want %d; %s", args, got.status, status, got.stderr)
 		}
 	}
@@ -138,7 +138,7 @@ func TestANameIsInTheNamespaceOfTheContext(t *testing.T) {
 		{"explain -o json --node node-one web", "shop/web"},
 		{"explain -o json --all-nodes --context there web:80", "default/web"},
 	} {
-		got := pluginCommand(t, append(words(test.args), "--kubeconfig", kubeconfig)...)
+		got := pluginCommand(t, append(splitArgs(test.args), "--kubeconfig", kubeconfig)...)
 		if services := strings.Join(servicesNamed(got.stdout), " "); got.status != 0 || services != test.want {
 			t.Errorf("%s: status %d, %s, want %s; %s", test.args, got.status, services, test.want, got.stderr)
 		}
@@ -154,15 +154,15 @@ func TestANodeThatTheAPIServerDoesNotHaveIsAnError(t *testing.T) {
 	kubeconfig := smallCluster(t)
 	const want = "proxy: there is no Node \"node-oen\" in the cluster; did you mean node-one?\n"
 	for _, args := range []string{"explain", "render", "explain shop/web --why node-one"} {
-		got := proxyCommand(t, append(words(args), "--node", "node-oen", "--kubeconfig", kubeconfig)...)
+		got := proxyCommand(t, append(splitArgs(args), "--node", "node-oen", "--kubeconfig", kubeconfig)...)
 		if got.status != 1 || got.stderr != want {
 			t.Errorf("%s: status %d, %q; want 1, %q", args, got.status, got.stderr, want)
 		}
 	}
 }
 
-// TestABrokenContextIsTold by every command that reads a kubeconfig: which file, which context, what is missing.
-func TestABrokenContextIsTold(t *testing.T) {
+// TestABrokenContextIsReported by every command that reads a kubeconfig: which file, which context, what is missing.
+func TestABrokenContextIsReported(t *testing.T) {
 	kubeconfig := smallCluster(t)
 	for _, args := range []string{
 		"forecast", "forecast web", "explain --all-nodes", "explain --node a web", "explain --node a web --why b", "status",
@@ -171,7 +171,7 @@ func TestABrokenContextIsTold(t *testing.T) {
 			"broken": fmt.Sprintf("kubeconfig %q: context \"broken\" names the cluster \"b\", which is missing; there is \"a\"\n", kubeconfig),
 			"nobody": fmt.Sprintf("kubeconfig %q has no context \"nobody\"; it has \"broken\", \"here\", \"there\"\n", kubeconfig),
 		} {
-			got := pluginCommand(t, append(words(args), "--kubeconfig", kubeconfig, "--context", context)...)
+			got := pluginCommand(t, append(splitArgs(args), "--kubeconfig", kubeconfig, "--context", context)...)
 			if got.status != 2 || !strings.HasSuffix(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {
 				t.Errorf("%s, %s: status %d, %q; want 2, %q", args, context, got.status, got.stderr, want)
 			}

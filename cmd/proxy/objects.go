@@ -53,17 +53,17 @@ func (f *stateFlags) onceConnection() kube.Connection {
 }
 
 // connect returns the cluster, and where its API server is reached. Nothing is asked yet.
-func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.Dialled, error) {
+func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.PeerTracker, error) {
 	config, err := f.onceConnection().Config()
 	if err != nil {
 		return nil, nil, unreadableError{err}
 	}
-	dialled := kube.NewDialled(config)
+	dialled := kube.NewPeerTracker(config)
 	view := f.view()
 	view.Proxies = f.topology.proxyService()
 	watcher, err := cluster.New(config, cluster.Options{
 		View: view, Log: log, NodeTopology: cluster.NodeTopology(f.topology.source), TopologyNamespace: f.topology.namespace,
-		TopologyFrom: func(resource string) { f.nodesFrom = resource }, LastGood: f.lastGood,
+		OnTopologySource: func(resource string) { f.nodesFrom = resource }, LastKnownGood: f.lastGood,
 	})
 	return watcher, dialled, err
 }
@@ -79,10 +79,10 @@ func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes cluster.N
 	if err != nil {
 		return model.Change{}, err
 	}
-	f.refused = slices.DeleteFunc(update.Refused, func(p model.Finding) bool { return !p.Code.IsUnread() })
-	warnOf(stderr, f.refused)
+	f.rejected = slices.DeleteFunc(update.Rejected, func(p model.Finding) bool { return !p.Code.IsInvalidInput() })
+	warnOf(stderr, f.rejected)
 	f.warnOfSlices(stderr)
-	f.isBare = f.manifests == "" && f.serviceProxyName == "" && len(update.Change.Services)+len(f.refused) == 0
+	f.isBare = f.manifests == "" && f.serviceProxyName == "" && len(update.Change.Services)+len(f.rejected) == 0
 	return update.Change, nil
 }
 
@@ -99,20 +99,20 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 		update.Change.APIServers = dialled.Addrs()
 		return update, err
 	}
-	folder := folder.Folder{View: f.view(), LastGood: f.lastGood}
-	f.nodesFrom = model.FromNodes
+	folder := folder.Folder{View: f.view(), LastKnownGood: f.lastGood}
+	f.nodesFrom = model.TopologyFromNodes
 	update, err := f.loadInto(&folder)
 	if err != nil {
 		return convert.Update{}, err
 	}
-	f.held = folder.Inventory()
+	f.inventory = folder.Inventory()
 	return update, nil
 }
 
 // warnOfSlices says that the manifests have no EndpointSlices for their Services, or some of an old version.
 func (f *stateFlags) warnOfSlices(stderr io.Writer) {
 	var lack string
-	if lack, f.lacksSlices = f.held.LackOfSlices(f.origin()); lack != "" {
+	if lack, f.missesSlices = f.inventory.MissingSlices(f.origin()); lack != "" {
 		printable.Fprintf(stderr, "warning: %s\n", lack)
 	}
 }
@@ -120,8 +120,8 @@ func (f *stateFlags) warnOfSlices(stderr io.Writer) {
 // noService says, after load, that there is nothing to decide about; for manifests also what else they hold, and how to
 // get Services. Empty if there is a Service, even a refused one or another proxy's.
 func (f *stateFlags) noService() string {
-	if f.held != nil {
-		return f.held.Lack(f.origin(), "there is nothing to decide", convert.Services)
+	if f.inventory != nil {
+		return f.inventory.MissingKinds(f.origin(), "there is nothing to decide", convert.Services)
 	}
 	if f.isBare {
 		return "there is no Service in the cluster, so there is nothing to decide"
@@ -130,11 +130,11 @@ func (f *stateFlags) noService() string {
 }
 
 // incomplete ends a command with exitUnread if something is left out of what it printed.
-func (f *stateFlags) incomplete(asked explain.Query) error {
-	if f.lacksSlices {
-		return cli.Exit(exitUnread)
+func (f *stateFlags) incomplete(query explain.Query) error {
+	if f.missesSlices {
+		return cli.ExitError(exitUnread)
 	}
-	return incomplete(f.refused, asked)
+	return incomplete(f.rejected, query)
 }
 
 func (f *stateFlags) view() convert.View {
@@ -152,10 +152,10 @@ func (f *stateFlags) checkNode(stderr io.Writer, known []string) error {
 	}
 	if len(known) == 0 && f.manifests != "" {
 		consequence := fmt.Sprintf("no label of %q is known, and nothing is near it", f.node)
-		printable.Fprintf(stderr, "warning: %s\n", f.held.Lack(f.origin(), consequence, convert.Nodes))
+		printable.Fprintf(stderr, "warning: %s\n", f.inventory.MissingKinds(f.origin(), consequence, convert.Nodes))
 		return nil
 	}
-	what := cmp.Or(explain.DidYouMean(f.node, known), "; --node chooses one of "+explain.Counted(known))
+	what := cmp.Or(explain.DidYouMean(f.node, known), "; --node chooses one of "+explain.ListOrCount(known))
 	return fmt.Errorf("there is no Node %q in %s%s", f.node, f.origin(), what)
 }
 
@@ -172,8 +172,8 @@ func (f *stateFlags) nodeNames(nodes map[string]*model.Node) []string {
 }
 
 // warnOf prints what is left out, and why.
-func warnOf(stderr io.Writer, refused []model.Finding) {
-	for _, sentence := range convert.Sentences(refused) {
+func warnOf(stderr io.Writer, rejected []model.Finding) {
+	for _, sentence := range convert.Messages(rejected) {
 		printable.Fprintf(stderr, "warning: %s\n", sentence)
 	}
 }
@@ -181,13 +181,13 @@ func warnOf(stderr io.Writer, refused []model.Finding) {
 // incomplete ends a command with exitUnread if an object is left out of what it printed. A Service counts only if the
 // command was asked about it. Any other object always counts: an EndpointSlice that cannot be read may belong to any
 // Service.
-func incomplete(refused []model.Finding, asked explain.Query) error {
-	for _, problem := range refused {
-		if !problem.IsRefusal() {
+func incomplete(rejected []model.Finding, query explain.Query) error {
+	for _, problem := range rejected {
+		if !problem.IsRejection() {
 			continue // the object is there
 		}
-		if problem.Kind != convert.Services.Name || asked.Covers(problem.Name) {
-			return cli.Exit(exitUnread)
+		if problem.Kind != convert.Services.Name || query.Covers(problem.Name) {
+			return cli.ExitError(exitUnread)
 		}
 	}
 	return nil

@@ -26,8 +26,8 @@ table ip kube-proxy {
 }
 `
 
-// TestAnotherServiceProxyIsTold by a daemon that starts beside its rules, and by status, which looks by itself.
-func TestAnotherServiceProxyIsTold(t *testing.T) {
+// TestAnotherServiceProxyIsReported by a daemon that starts beside its rules, and by status, which looks by itself.
+func TestAnotherServiceProxyIsReported(t *testing.T) {
 	const series = `vicinity_other_service_proxies{proxy="kube-proxy-nftables"} `
 	for name, test := range map[string]struct {
 		args  []string

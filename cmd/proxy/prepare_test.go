@@ -16,7 +16,7 @@ func TestInitOnlyWritesKernelSettingsAndEnds(t *testing.T) {
 	namespace := netns.New(t)
 	var got outcome
 	namespace.Do(func() {
-		got = proxyCommand(t, words("run --node node-a --init-only --conntrack-udp-timeout 77s --conntrack-max-per-core 0")...)
+		got = proxyCommand(t, splitArgs("run --node node-a --init-only --conntrack-udp-timeout 77s --conntrack-max-per-core 0")...)
 	})
 	if got.status != 0 || got.stdout != "" {
 		t.Errorf("got %+v, want status 0", got)
@@ -49,7 +49,7 @@ func TestTheOOMScoreIsSetIfOneIsGiven(t *testing.T) {
 	initOnly := func(value int) {
 		var got outcome
 		netns.New(t).Do(func() {
-			got = proxyCommand(t, words(fmt.Sprintf("run --node node-a --init-only --oom-score-adj %d", value))...)
+			got = proxyCommand(t, splitArgs(fmt.Sprintf("run --node node-a --init-only --oom-score-adj %d", value))...)
 		})
 		if got.status != 0 || strings.Contains(got.stderr, "oom") || score() != value {
 			t.Errorf("score %d, want %d; %+v", score(), value, got)
@@ -66,7 +66,7 @@ func TestWhatMayNotBeWrittenIsLoggedWithHowToSetIt(t *testing.T) {
 	}
 	var got outcome
 	namespace.Do(func() {
-		got = proxyCommand(t, words("run --node node-a --init-only --conntrack-min 2000000000")...)
+		got = proxyCommand(t, splitArgs("run --node node-a --init-only --conntrack-min 2000000000")...)
 	})
 	if got.status != 0 {
 		t.Errorf("got %+v, want status 0", got)

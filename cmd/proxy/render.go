@@ -40,7 +40,7 @@ ruleset lacks it.`,
 
   # let nft check it, in a network namespace of its own
   proxy render --manifests state --node node-a1 | sudo unshare --net nft -c -f -`,
-		Args:                  cli.AtMost(0),
+		Args:                  cli.MaxArgs(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			flags.stdin = command.InOrStdin()
@@ -50,7 +50,7 @@ ruleset lacks it.`,
 			if err := flags.Validate(); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			err := toldUnreadable(command, runRender(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags))
+			err := hasUnreadable(command, runRender(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags))
 			if err == nil {
 				err = flags.incomplete(explain.Query{})
 			}
@@ -63,7 +63,7 @@ ruleset lacks it.`,
 
 // runRender prints the tables that 'run' would make.
 func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags) error {
-	change, err := flags.load(ctx, stderr, cluster.OwnNode)
+	change, err := flags.load(ctx, stderr, cluster.LocalNode)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 	for _, sentence := range config.RenderWarnings(tables, node, change.Services) {
 		printable.Fprintf(stderr, "warning: %s\n", sentence)
 	}
-	wanted, err := audit.Want(ctx, flags.node, tables, dns.Zone{}, change, nil)
+	wanted, err := audit.Desired(ctx, flags.node, tables, dns.Zone{}, change, nil)
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func TestRenderWarnsOfSettingsThatDoWhatNoUserMeans(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := proxyCommand(t, append(words("render --manifests "+writeState(t, test.state)), words(test.args)...)...)
+			got := proxyCommand(t, append(splitArgs("render --manifests "+writeState(t, test.state)), splitArgs(test.args)...)...)
 			if got.status != 0 || got.stderr != test.want {
 				t.Errorf("exit status %d, stderr %q; want 0 and %q", got.status, got.stderr, test.want)
 			}
@@ -75,7 +75,7 @@ func TestRenderWarnsOfSettingsThatDoWhatNoUserMeans(t *testing.T) {
 func TestRenderTakesTheNodesAddressesFromItsObject(t *testing.T) {
 	folder := writeState(t, nodePortState)
 	for node, want := range map[string]bool{"node-a": true, "node-b": false} {
-		got := proxyCommand(t, words("render --manifests "+folder+" --node "+node)...)
+		got := proxyCommand(t, splitArgs("render --manifests "+folder+" --node "+node)...)
 		if got.status != 0 || strings.Contains(got.stdout, "172.18.0.2") != want {
 			t.Errorf("%s: exit status %d; does 172.18.0.2 serve node ports? want %v:\n%s", node, got.status, want, got.stdout)
 		}
@@ -83,7 +83,7 @@ func TestRenderTakesTheNodesAddressesFromItsObject(t *testing.T) {
 }
 
 func TestExplainShowsNodePortsWithoutTheNodesAddresses(t *testing.T) {
-	got := proxyCommand(t, words("explain --node node-a --manifests "+writeState(t, nodePortState))...)
+	got := proxyCommand(t, splitArgs("explain --node node-a --manifests "+writeState(t, nodePortState))...)
 	if got.status != 0 || !strings.Contains(got.stdout, "  external   *:30080  NodePort\n") {
 		t.Errorf("exit status %d; the node port is missing:\n%s", got.status, got.stdout)
 	}

@@ -49,17 +49,17 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
   # is it healthy?
   curl -s localhost:10256/healthz
   curl -s localhost:10249/metrics | grep vicinity_`,
-		Args:                  cli.AtMost(0),
+		Args:                  cli.MaxArgs(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := cli.OneOf("output", output, "text", "json", "yaml"); err != nil {
+			if err := cli.Choice("output", output, "text", "json", "yaml"); err != nil {
 				return cli.UsageError{Err: err}
 			}
 			if command.Flags().Changed("output") && !flags.check {
 				return cli.UsageError{Err: errors.New("--output is the format of --check, which is not given")}
 			}
 			if flags.stdin = command.InOrStdin(); flags.check {
-				return toldUnreadable(command,
+				return hasUnreadable(command,
 					runCheck(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, output))
 			}
 			return flags.run(command)
@@ -81,7 +81,7 @@ func (f *runFlags) run(command *cobra.Command) error {
 	}
 	switch {
 	case f.writeConfigTo != "":
-		return config.Write(f.writeConfigTo, f.configuration, ownSettings(), f.ownValues(true))
+		return config.Write(f.writeConfigTo, f.configuration, vicinitySettings(), f.vicinityValues(true))
 	case f.initOnly:
 		return daemon.Prepare(f.logger(command.ErrOrStderr()), &f.settings)
 	}
@@ -90,5 +90,5 @@ func (f *runFlags) run(command *cobra.Command) error {
 			"'run --check', 'explain', 'forecast' and 'render' read once")}
 	}
 	log := f.logger(command.ErrOrStderr())
-	return daemon.Run(cli.UntilSignalled(command.Context()), command.OutOrStdout(), log, f.options())
+	return daemon.Run(cli.SignalContext(command.Context()), command.OutOrStdout(), log, f.options())
 }

@@ -30,7 +30,8 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 		return err
 	}
 	report := config.Report{
-		File: flags.path, Settings: append([]config.Verdict{}, compared.Verdicts...), OnNode: []config.Verdict{}, Own: map[string]string{},
+		File: flags.path, Settings: append([]config.SettingResult{}, compared.Results...), OnNode: []config.SettingResult{},
+		VicinityFields: map[string]string{},
 	}
 	if !compared.Starts() {
 		flags.path = "" // the node is looked at all the same, as the flags and defaults say
@@ -43,26 +44,26 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 	}
 	report.Node = flags.node
 	if flags.file != nil {
-		maps.Copy(report.Own, flags.file.Own)
+		maps.Copy(report.VicinityFields, flags.file.VicinityFields)
 	}
 	node := daemon.Check(ctx, &flags.settings, flags.ownTables == "auto")
-	report.OnNode = append(report.OnNode, node.Verdicts...)
+	report.OnNode = append(report.OnNode, node.Results...)
 	if compared.Starts() {
-		object, verdict := flags.ownNode(ctx, stderr)
-		report.OnNode = append(report.OnNode, verdict)
+		object, result := flags.localNode(ctx, stderr)
+		report.OnNode = append(report.OnNode, result)
 		for _, family := range node.Families {
 			report.OnNode = append(report.OnNode,
 				config.CompareNodePorts(compared.NodePorts, flags.settings.NodePorts, family, object, node.Addresses))
 		}
 	}
-	report.Judge()
+	report.Evaluate()
 	if output == "text" {
 		report.Text(stdout)
 	} else if err := explain.Print(stdout, output, report); err != nil {
 		return err
 	}
 	if !report.Starts {
-		return cli.Exit(cli.Usage)
+		return cli.ExitError(cli.Usage)
 	}
 	if lack := flags.noService(); lack != "" {
 		return unreadableError{errors.New(lack)}
@@ -70,26 +71,26 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 	return flags.incomplete(explain.Query{})
 }
 
-// ownNode reads the Node, if its source is given. Anything left out on the way causes a warning.
-func (f *stateFlags) ownNode(ctx context.Context, stderr io.Writer) (*model.Node, config.Verdict) {
-	verdict := config.Verdict{Subject: "Node", Value: f.node, Outcome: config.Unknown}
+// localNode reads the Node, if its source is given. Anything left out on the way causes a warning.
+func (f *stateFlags) localNode(ctx context.Context, stderr io.Writer) (*model.Node, config.SettingResult) {
+	result := config.SettingResult{Subject: "Node", Value: f.node, Outcome: config.Unknown}
 	if err := f.checkOrigin(); err != nil {
-		verdict.Here, verdict.Do = "it is not read", "give --kubeconfig FILE, or --manifests PATH"
-		return nil, verdict
+		result.Effect, result.Do = "it is not read", "give --kubeconfig FILE, or --manifests PATH"
+		return nil, result
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	change, err := f.load(ctx, stderr, cluster.OwnNode)
+	change, err := f.load(ctx, stderr, cluster.LocalNode)
 	node := change.Nodes[f.node]
 	switch {
 	case err != nil:
-		verdict.Here, verdict.Do = err.Error(), "give --kubeconfig FILE of one that this node can use; the proxy's own must work where it runs"
+		result.Effect, result.Do = err.Error(), "give --kubeconfig FILE of one that this node can use; the proxy's own must work where it runs"
 	case node == nil:
-		verdict.Here, verdict.Do = "there is none of this name in "+f.origin(), "--node says under which name this node is known"
+		result.Effect, result.Do = "there is none of this name in "+f.origin(), "--node says under which name this node is known"
 	default:
-		verdict.Outcome, verdict.Here = config.Same, "names "+addresses(node)
+		result.Outcome, result.Effect = config.Same, "names "+addresses(node)
 	}
-	return node, verdict
+	return node, result
 }
 
 func addresses(node *model.Node) string {

@@ -74,25 +74,25 @@ func formerNode(t *testing.T) *netns.Namespace {
 // flat is a text without its lines.
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// worldOf is all that a check must not change.
-func worldOf(namespace *netns.Namespace) string {
+// snapshotOf is all that a check must not change.
+func snapshotOf(namespace *netns.Namespace) string {
 	return namespace.NFT("list", "ruleset") + namespace.Exec("sh", "-c",
 		"cat /proc/net/tcp /proc/net/tcp6; cd /proc/sys/net; grep -r . netfilter/nf_conntrack_udp* netfilter/nf_conntrack_tcp* ipv4/conf/all")
 }
 
-func TestACheckSaysWhatChangesAndChangesNothing(t *testing.T) {
+func TestACheckReportsWhatChangesAndChangesNothing(t *testing.T) {
 	namespace := formerNode(t)
 	namespace.Do(func() { proxyCommand(t, "status") }) // this activates conntrack, so that its settings are there
 	file := configFile(t, "mode: ipvs", "ipvs:", "  scheduler: sh", "  masqueradeAll: true", "clusterCIDR: 10.244.0.0/16",
 		"conntrack: {maxPerCore: 0, udpTimeout: 77s, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}", "oomScoreAdj: 0")
 	args := []string{"run", "--check", "--config", file, "--node", "node-a", "--manifests", nodeFolder(t)}
-	before := worldOf(namespace)
+	before := snapshotOf(namespace)
 	var text, machine outcome
 	namespace.Do(func() {
 		text = proxyCommand(t, args...)
 		machine = proxyCommand(t, append(args, "-o", "json")...)
 	})
-	if diff := cmp.Diff(before, worldOf(namespace)); diff != "" {
+	if diff := cmp.Diff(before, snapshotOf(namespace)); diff != "" {
 		t.Errorf("it changed something (-before +after):\n%s", diff)
 	}
 	if text.status != 0 || text.stderr != "" || machine.status != 0 {
@@ -134,7 +134,7 @@ func TestACheckSaysWhatChangesAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestACheckTellsOfRulesThatAnswerFirst(t *testing.T) {
+func TestACheckReportsRulesThatMatchFirst(t *testing.T) {
 	namespace := netns.New(t)
 	namespace.Load(kubeProxy)
 	var got outcome
@@ -181,11 +181,11 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got outcome
-			netns.New(t).Do(func() { got = proxyCommand(t, append(words("run --check --node node-a"), test.args...)...) })
+			netns.New(t).Do(func() { got = proxyCommand(t, append(splitArgs("run --check --node node-a"), test.args...)...) })
 			if got.status != test.status || !strings.Contains(flat(got.stdout), test.stdout) || !strings.Contains(got.stderr, test.stderr) {
 				t.Errorf("got %+v, want %+v", got, test)
 			}
-			if refused := string(config.Refused) + ": "; strings.Contains(got.stdout, refused) != strings.Contains(test.stdout, refused) {
+			if refused := string(config.Rejected) + ": "; strings.Contains(got.stdout, refused) != strings.Contains(test.stdout, refused) {
 				t.Errorf("it says what is refused: %v", refused)
 			}
 		})

@@ -15,7 +15,7 @@ import (
 
 const webElement = "10.96.0.10 . tcp . 80 . fd00:0 : 10.244.1.5 . 8080"
 
-func TestRunProgramsTheKernelAndLeavesTheRules(t *testing.T) {
+func TestRunProgramsTheKernelAndKeepsTheRules(t *testing.T) {
 	namespace := netns.New(t)
 	d := startDaemon(t, namespace, "--manifests", state)
 

@@ -28,12 +28,12 @@ type running struct {
 	// summary is what it says about its work; nil if none answers. why is the reason then.
 	summary *status.Summary
 	why     error
-	// told: its settings are in force here, except where flags say otherwise.
-	told bool
+	// settingsApplied: its settings are in force here, except where flags say otherwise.
+	settingsApplied bool
 }
 
-// usualAddresses are where manifests/ has the proxy serve its pages: in place of kube-proxy, and beside it.
-var usualAddresses = []string{":10249", ":10349"}
+// defaultAddresses are where manifests/ has the proxy serve its pages: in place of kube-proxy, and beside it.
+var defaultAddresses = []string{":10249", ":10349"}
 
 // readRunning reads the settings as read does. Without --config they are those of the proxy that runs on this machine: its
 // page /configz has them, wherever they were read from. Flags that are given beat both.
@@ -44,12 +44,12 @@ func (f *stateFlags) readRunning(ctx context.Context) error {
 	_ = f.resolve() // for the address; what is wrong now may be right beside the proxy's settings, and Validate looks again
 	addresses := []string{f.settings.MetricsBindAddress}
 	if f.path == "" && !f.all.Changed("metrics-bind-address") && !f.all.Changed("bind-address") {
-		addresses = usualAddresses
+		addresses = defaultAddresses
 	}
 	var first error
 	for _, address := range addresses {
-		said, err := status.Read[status.Summary](ctx, address, "/summary")
-		if f.running = (running{address: address, summary: said}); err == nil {
+		summary, err := status.Fetch[status.Summary](ctx, address, "/summary")
+		if f.running = (running{address: address, summary: summary}); err == nil {
 			break
 		}
 		first = cmp.Or(first, err)
@@ -63,34 +63,34 @@ func (f *stateFlags) readRunning(ctx context.Context) error {
 
 // readsWhatItReads reports whether the state of the cluster comes from where the running proxy reads it. Settings of that
 // proxy say nothing about another cluster.
-func (f *stateFlags) readsWhatItReads(said *status.Summary) bool {
+func (f *stateFlags) readsWhatItReads(summary *status.Summary) bool {
 	if f.manifests == "" {
-		return said.Manifests == "" || f.master == "" && !f.all.Changed("kubeconfig")
+		return summary.Manifests == "" || f.master == "" && !f.all.Changed("kubeconfig")
 	}
 	path, err := filepath.Abs(f.manifests)
-	return err == nil && path == said.Manifests
+	return err == nil && path == summary.Manifests
 }
 
 // takeRunning puts the settings of the running proxy in force. What is only its own node's is left out for another node.
 func (f *stateFlags) takeRunning(ctx context.Context) error {
-	address, said := f.running.address, f.running.summary
-	page, err := status.Ask(ctx, address, "/configz")
+	address, summary := f.running.address, f.running.summary
+	page, err := status.FetchSummary(ctx, address, "/configz")
 	if err == nil {
-		f.file, err = config.ReadConfigz("/configz", page, ownSettings())
+		f.file, err = config.ReadConfigz("/configz", page, vicinitySettings())
 	}
 	if err != nil {
 		return fmt.Errorf("ask the proxy at %s (version %s) for its settings: %w; the same version of this program can read them, "+
-			"and --config FILE names others", address, said.Version, err)
+			"and --config FILE names others", address, summary.Version, err)
 	}
-	if node, isGiven := f.givenText("hostnameOverride"); isGiven && node != said.Node {
+	if node, isGiven := f.givenText("hostnameOverride"); isGiven && node != summary.Node {
 		f.file.Configuration.BindAddress = ""
 	}
-	f.file.Configuration.HostnameOverride = said.Node
-	if said.Manifests != "" {
-		f.file.Own[config.OwnField("manifests")] = said.Manifests
+	f.file.Configuration.HostnameOverride = summary.Node
+	if summary.Manifests != "" {
+		f.file.VicinityFields[config.VicinityField("manifests")] = summary.Manifests
 	}
-	f.running.told = true
-	if err := f.takeOwn(); err != nil {
+	f.running.settingsApplied = true
+	if err := f.applyVicinityFields(); err != nil {
 		return err
 	}
 	return f.outOfReach()
@@ -127,22 +127,22 @@ func (f *stateFlags) alone() error {
 // isOf reports whether the running proxy is that of a node.
 func (r *running) isOf(node string) bool { return r.summary != nil && r.summary.Node == node }
 
-// refusedByKernel asks the running proxy which Services the kernel of its node refuses, by name; none if no proxy answers.
-func (r *running) refusedByKernel(ctx context.Context) map[string]*explain.Refusal {
+// kernelRejections asks the running proxy which Services the kernel of its node refuses, by name; none if no proxy answers.
+func (r *running) kernelRejections(ctx context.Context) map[string]*explain.Rejection {
 	if r.summary == nil {
 		return nil
 	}
-	found, err := status.Read[[]daemon.Standing](ctx, r.address, "/findings?code="+string(model.RefusedByKernel))
+	found, err := status.Fetch[[]daemon.ActiveFinding](ctx, r.address, "/findings?code="+string(model.FailedToProgram))
 	if err != nil {
 		return nil
 	}
-	refused := map[string]*explain.Refusal{}
+	rejected := map[string]*explain.Rejection{}
 	for _, one := range *found {
 		if one.Kernel != nil {
-			refused[one.Kernel.Service] = one.Kernel
+			rejected[one.Kernel.Service] = one.Kernel
 		}
 	}
-	return refused
+	return rejected
 }
 
 // avoids returns what the running proxy tries last because nodes do not answer it, if it is that of a node.
@@ -150,7 +150,7 @@ func (r *running) avoids(node string) model.Change {
 	if !r.isOf(node) {
 		return model.Change{}
 	}
-	return r.summary.Avoids()
+	return r.summary.HasDemoted()
 }
 
 // warnOfUnreachable prints which nodes do not answer the running proxy's, if that is one of nodes. No object says so.
@@ -182,7 +182,7 @@ func (f *runFlags) readLikeRun(ctx context.Context) error {
 		return err
 	}
 	if err := f.Validate(); err != nil {
-		if f.running.told { // the settings are not the command line's
+		if f.running.settingsApplied { // the settings are not the command line's
 			return err
 		}
 		return cli.UsageError{Err: err}

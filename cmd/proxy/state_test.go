@@ -17,8 +17,8 @@ import (
 
 const (
 	state = "testdata/state"
-	// refusal is what every command says of testdata/state/refused.yaml.
-	refusal = "warning: refused.yaml: Service shop/refused: spec.ports[0].port: "
+	// rejectionPage is what every command says of testdata/state/refused.yaml.
+	rejectionPage = "warning: refused.yaml: Service shop/refused: spec.ports[0].port: "
 )
 
 func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
@@ -26,18 +26,18 @@ func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 		args []string
 		want map[string]string // node: outcome
 	}{
-		"the node with the endpoint":     {words("--node node-a"), map[string]string{"node-a": "balance"}},
-		"the node in another zone":       {words("--node node-b"), map[string]string{"node-b": "refuse"}},
-		"a node's name in upper case":    {words("--node NODE-A"), map[string]string{"node-a": "balance"}},
-		"all nodes":                      {words("--all-nodes"), map[string]string{"node-a": "balance", "node-b": "refuse"}},
-		"one Service":                    {words("--node node-a shop/web"), map[string]string{"node-a": "balance"}},
-		"one port, by its number":        {words("--node node-a shop/web:80"), map[string]string{"node-a": "balance"}},
-		"one port on all nodes, by name": {words("--all-nodes shop/web:http"), map[string]string{"node-a": "balance", "node-b": "refuse"}},
+		"the node with the endpoint":     {splitArgs("--node node-a"), map[string]string{"node-a": "balance"}},
+		"the node in another zone":       {splitArgs("--node node-b"), map[string]string{"node-b": "refuse"}},
+		"a node's name in upper case":    {splitArgs("--node NODE-A"), map[string]string{"node-a": "balance"}},
+		"all nodes":                      {splitArgs("--all-nodes"), map[string]string{"node-a": "balance", "node-b": "refuse"}},
+		"one Service":                    {splitArgs("--node node-a shop/web"), map[string]string{"node-a": "balance"}},
+		"one port, by its number":        {splitArgs("--node node-a shop/web:80"), map[string]string{"node-a": "balance"}},
+		"one port on all nodes, by name": {splitArgs("--all-nodes shop/web:http"), map[string]string{"node-a": "balance", "node-b": "refuse"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := proxyCommand(t, append(words("explain -o json --manifests "+state), test.args...)...)
-			var ports []explain.Port
+			got := proxyCommand(t, append(splitArgs("explain -o json --manifests "+state), test.args...)...)
+			var ports []explain.PortReport
 			if err := json.Unmarshal([]byte(got.stdout), &ports); err != nil {
 				t.Fatalf("exit status %d, %v in %q; stderr:\n%s", got.status, err, got.stdout, got.stderr)
 			}
@@ -53,11 +53,11 @@ func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 }
 
 // heapWriter notes now and then how much of the heap is in use.
-type heapWriter struct{ written, writes, most int }
+type heapWriter struct{ written, writes, max int }
 
 func (w *heapWriter) Write(page []byte) (int, error) {
 	if w.writes%20 == 0 {
-		w.most = max(w.most, heap())
+		w.max = max(w.max, heap())
 	}
 	w.written, w.writes = w.written+len(page), w.writes+1
 	return len(page), nil
@@ -93,18 +93,18 @@ func TestExplainKeepsNoNodeInMemory(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var stdout heapWriter
 		before := heap()
-		args := words("explain --all-nodes --all -o " + format + " --manifests " + folder)
+		args := splitArgs("explain --all-nodes --all -o " + format + " --manifests " + folder)
 		if status := cli.Run(t.Context(), newRoot(), args, strings.NewReader(""), &stdout, &strings.Builder{}); status != 0 {
 			t.Fatalf("exit status %d", status)
 		}
-		if grown := stdout.most - before; stdout.writes < nodes || grown > stdout.written/4 {
+		if grown := stdout.max - before; stdout.writes < nodes || grown > stdout.written/4 {
 			t.Errorf("%s: %d writes; %d bytes more were in memory than before, of %d that were written",
 				format, stdout.writes, grown, stdout.written)
 		}
 	}
 }
 
-func TestExplainSaysWhatIsNotThere(t *testing.T) {
+func TestExplainReportsWhatIsNotThere(t *testing.T) {
 	tests := map[string]struct {
 		args   string
 		stderr string // its last line
@@ -117,7 +117,7 @@ func TestExplainSaysWhatIsNotThere(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := proxyCommand(t, words("explain --manifests "+state+" "+test.args)...)
+			got := proxyCommand(t, splitArgs("explain --manifests "+state+" "+test.args)...)
 			lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
 			got.stderr = lines[len(lines)-1]
 			if want := (outcome{1, "", test.stderr}); got != want {
@@ -127,13 +127,13 @@ func TestExplainSaysWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestARefusedObjectIsAWarningAndAnExitStatus, unless something else is asked about. Standard output stays clean.
-func TestARefusedObjectIsAWarningAndAnExitStatus(t *testing.T) {
+// TestARejectedObjectIsAWarningAndAnExitStatus, unless something else is asked about. Standard output stays clean.
+func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 	for command, status := range map[string]int{
 		"explain": 2, "render": 2, "explain shop/web": 0, "explain --all-nodes": 2,
 	} {
 		t.Run(command, func(t *testing.T) {
-			args := words(command + " --manifests " + state)
+			args := splitArgs(command + " --manifests " + state)
 			if !strings.Contains(command, "--all-nodes") {
 				args = append(args, "--node", "node-a")
 			}
@@ -141,8 +141,8 @@ func TestARefusedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 			if got.status != status {
 				t.Errorf("exit status %d, want %d", got.status, status)
 			}
-			if !strings.HasPrefix(got.stderr, refusal) || strings.Count(got.stderr, "\n") != 1 {
-				t.Errorf("stderr is not one line that begins with %q:\n%s", refusal, got.stderr)
+			if !strings.HasPrefix(got.stderr, rejectionPage) || strings.Count(got.stderr, "\n") != 1 {
+				t.Errorf("stderr is not one line that begins with %q:\n%s", rejectionPage, got.stderr)
 			}
 			if strings.Contains(got.stdout, "warning") || !strings.Contains(got.stdout, "10.96.0.10") {
 				t.Errorf("stdout is not just the answer:\n%s", got.stdout)
@@ -165,7 +165,7 @@ func TestANodeThatIsNotThereIsAnError(t *testing.T) {
 			{"nobody", without, "warning: there is no Node in " + without + `, so no label of "nobody" is known, and nothing is near it; ` +
 				"'kubectl get nodes -o yaml' prints Nodes; what is there: EndpointSlice (1), Service (1)\n", 0},
 		} {
-			got := proxyCommand(t, append(words(command), "--node", test.node, "--manifests", test.folder)...)
+			got := proxyCommand(t, append(splitArgs(command), "--node", test.node, "--manifests", test.folder)...)
 			isAnswered := got.status == 0 || strings.Contains(got.stderr, "10.9.9.9 is not an endpoint of shop/web")
 			if isAnswered == (test.status != 0) || !strings.HasPrefix(got.stderr, test.want) {
 				t.Errorf("%s on %s: exit status %d, stderr %q; want %d and %q", command, test.node, got.status, got.stderr, test.status, test.want)
@@ -175,7 +175,7 @@ func TestANodeThatIsNotThereIsAnError(t *testing.T) {
 }
 
 func TestRenderPrintsBothTablesOfTheNode(t *testing.T) {
-	got := proxyCommand(t, words("render --node node-a --cluster-cidr 10.244.0.0/16 --manifests "+state)...)
+	got := proxyCommand(t, splitArgs("render --node node-a --cluster-cidr 10.244.0.0/16 --manifests "+state)...)
 	for _, part := range []string{
 		"table ip vicinity {", "table ip6 vicinity {", "10.96.0.10 . tcp . 80 . fd00:0 : 10.244.1.5 . 8080", "!= 10.244.0.0/16 masquerade",
 	} {
@@ -183,7 +183,7 @@ func TestRenderPrintsBothTablesOfTheNode(t *testing.T) {
 			t.Errorf("the ruleset lacks %q:\n%s", part, got.stdout)
 		}
 	}
-	if other := proxyCommand(t, words("render --node node-b --manifests "+state)...); strings.Contains(other.stdout, "10.244.1.5") {
+	if other := proxyCommand(t, splitArgs("render --node node-b --manifests "+state)...); strings.Contains(other.stdout, "10.244.1.5") {
 		t.Errorf("node-b must not use an endpoint of another zone:\n%s", other.stdout)
 	}
 }
@@ -259,7 +259,7 @@ func TestAServiceThatIsNotOursIsNotMissing(t *testing.T) {
 		"shop/bad":  {2, "proxy: service shop/bad is refused: see the warning above"},
 	} {
 		for _, why := range []string{"", " --why node-a"} {
-			got := proxyCommand(t, append(words("explain --node node-a "+args+why), "--manifests", folder)...)
+			got := proxyCommand(t, append(splitArgs("explain --node node-a "+args+why), "--manifests", folder)...)
 			if why != "" && test.status == 1 {
 				_, test.want, _ = strings.Cut(test.want, ": ")
 			}
@@ -278,7 +278,7 @@ func TestTheNodeIsTheHostUnlessOneIsGiven(t *testing.T) {
 	}
 	host = strings.ToLower(host)
 	folder := writeState(t, strings.ReplaceAll(nodePortState, "name: node-a", "name: "+host))
-	got := proxyCommand(t, words("explain --manifests "+folder)...)
+	got := proxyCommand(t, splitArgs("explain --manifests "+folder)...)
 	if !strings.Contains(got.stdout, "on "+host+"\n") {
 		t.Errorf("not explained for host %q:\n%s%s", host, got.stdout, got.stderr)
 	}

@@ -21,7 +21,7 @@ import (
 func newStatus(everywhere bool) *cobra.Command {
 	var flags runFlags
 	var output string
-	nodes := rollcallFlags{allNodes: everywhere}
+	nodes := clusterStatusFlags{allNodes: everywhere}
 	command := &cobra.Command{
 		Use:   "status [flags]",
 		Short: "Print whether the kernel of this node holds what it should, and how the proxy is doing",
@@ -59,19 +59,19 @@ for --all-nodes.`,
 
   # where the kernel differs, for scripts
   proxy status -o json | jq -r '.kernel.differences[] | [.table, .in, .what, .kind] | @tsv'`,
-		Args:                  cli.AtMost(0),
+		Args:                  cli.MaxArgs(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := cli.OneOf("output", output, "text", "json", "yaml"); err != nil {
+			if err := cli.Choice("output", output, "text", "json", "yaml"); err != nil {
 				return cli.UsageError{Err: err}
 			}
 			if nodes.allNodes {
 				kubeconfig, _ := flags.givenText("clientConnection.kubeconfig")
-				return toldUnreadable(command,
-					runRollcall(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), kubeconfig, &nodes, output))
+				return hasUnreadable(command,
+					runClusterStatus(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), kubeconfig, &nodes, output))
 			}
 			flags.stdin = command.InOrStdin()
-			return toldUnreadable(command, runStatus(command.Context(), command.OutOrStdout(), &flags, output))
+			return hasUnreadable(command, runStatus(command.Context(), command.OutOrStdout(), &flags, output))
 		},
 	}
 	flags.registerLikeRun(command.Flags())
@@ -90,9 +90,9 @@ func runStatus(ctx context.Context, stdout io.Writer, flags *runFlags, output st
 		return err
 	}
 	node := audit.Node{Proxy: flags.running.summary, Kernel: kernel}
-	node.Refused = audit.Refusals(flags.refused, flags.lastGood)
-	node.Lacks = flags.lacks(&node.Kernel)
-	isInForce := node.Judge()
+	node.Invalid = audit.InvalidObjects(flags.rejected, flags.lastGood)
+	node.Missing = flags.missingObjects(&node.Kernel)
+	isInForce := node.Compare()
 	if output == "text" {
 		err = audit.Text(stdout, &node, flags.running.address)
 	} else {
@@ -101,36 +101,36 @@ func runStatus(ctx context.Context, stdout io.Writer, flags *runFlags, output st
 	switch {
 	case err != nil:
 	case !node.Agrees:
-		err = cli.Exit(cli.Failure)
-	case !isInForce || node.Lacks != "":
-		err = cli.Exit(exitUnread)
+		err = cli.ExitError(cli.Failure)
+	case !isInForce || node.Missing != "":
+		err = cli.ExitError(exitUnread)
 	}
 	return err
 }
 
 // audit returns what the kernel is compared with. For refused objects that is what a running proxy has in force, if one
 // answers.
-func (f *runFlags) audit() audit.Question {
+func (f *runFlags) audit() audit.Options {
 	f.withHeadless = f.dns.address.IsValid() // as the daemon
-	return audit.Question{
-		Node: f.node, Config: f.settings.Tables(model.Families), Zone: f.dns.zone, BesideOthers: f.serviceProxyName != "",
+	return audit.Options{
+		Node: f.node, Config: f.settings.Tables(model.Families), Zone: f.dns.zone, IgnoreOtherProxies: f.serviceProxyName != "",
 		Load: func(ctx context.Context) (_ model.Change, err error) {
 			if f.running.summary != nil {
-				if f.lastGood, err = askLastGood(ctx, f.running.address); err != nil {
+				if f.lastGood, err = fetchLastKnownGood(ctx, f.running.address); err != nil {
 					return model.Change{}, err
 				}
 			}
-			change, err := f.load(ctx, io.Discard, cluster.OwnNode)
-			return change.Then(f.running.avoids(f.node)), err
+			change, err := f.load(ctx, io.Discard, cluster.LocalNode)
+			return change.Merge(f.running.avoids(f.node)), err
 		},
 	}
 }
 
-// lacks says why nothing, or not everything, was compared although nothing is refused; empty if everything was.
-func (f *runFlags) lacks(compared *audit.Kernel) string {
+// missingObjects says why nothing, or not everything, was compared although nothing is refused; empty if everything was.
+func (f *runFlags) missingObjects(compared *audit.Kernel) string {
 	switch {
-	case f.lacksSlices:
-		sentence, _ := f.held.LackOfSlices(f.origin())
+	case f.missesSlices:
+		sentence, _ := f.inventory.MissingSlices(f.origin())
 		return sentence
 	case compared.Services+compared.DNSServices == 0:
 		return f.noService()
@@ -138,15 +138,15 @@ func (f *runFlags) lacks(compared *audit.Kernel) string {
 	return ""
 }
 
-// askLastGood asks the proxy which objects it refuses, and which earlier versions of them are in force. A proxy of a
+// fetchLastKnownGood asks the proxy which objects it refuses, and which earlier versions of them are in force. A proxy of a
 // version without that page, or another program, says nothing.
-func askLastGood(ctx context.Context, address string) ([]convert.Refusal, error) {
-	refusals, err := status.Read[[]convert.Refusal](ctx, address, "/findings?last-known-good")
+func fetchLastKnownGood(ctx context.Context, address string) ([]convert.Rejection, error) {
+	rejections, err := status.Fetch[[]convert.Rejection](ctx, address, "/findings?last-known-good")
 	switch {
 	case errors.Is(err, status.ErrNoPage):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("ask the proxy at %s what is in force of refused objects: %w", address, err)
 	}
-	return *refusals, nil
+	return *rejections, nil
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status/rollcall"
 )
 
-// rollcallFlags say whom 'status --all-nodes' asks.
-type rollcallFlags struct {
+// clusterStatusFlags say whom 'status --all-nodes' asks.
+type clusterStatusFlags struct {
 	allNodes bool
 	context  string
 	rollcall.Options
 }
 
-func (f *rollcallFlags) register(flags *pflag.FlagSet) {
+func (f *clusterStatusFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.allNodes, "all-nodes", f.allNodes,
 		"ask the proxies of all Nodes that run Linux through the API server, a line each, without comparing their kernels")
 	flags.StringVar(&f.context, "context", "", "with --all-nodes: `NAME` of the context in the kubeconfig (default: the current one)")
@@ -29,15 +29,15 @@ func (f *rollcallFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.Port, "proxy-healthz-port", 10256, "with --all-nodes: `PORT` at which the proxies serve /livez")
 }
 
-// runRollcall prints a line for each node.
-func runRollcall(ctx context.Context, stdout, stderr io.Writer, kubeconfig string, flags *rollcallFlags, output string) error {
+// runClusterStatus prints a line for each node.
+func runClusterStatus(ctx context.Context, stdout, stderr io.Writer, kubeconfig string, flags *clusterStatusFlags, output string) error {
 	clientLog(stderr)
 	from := kubectlFlags{kubeconfig: kubeconfig, context: flags.context}
 	config, err := from.connection().Config()
 	if err != nil {
 		return unreadableError{fmt.Errorf("connect to the API server: %w", err)}
 	}
-	nodes, err := rollcall.Call(ctx, config, flags.Options)
+	nodes, err := rollcall.CheckNodes(ctx, config, flags.Options)
 	if err != nil {
 		return err
 	}
@@ -56,9 +56,9 @@ func runRollcall(ctx context.Context, stdout, stderr io.Writer, kubeconfig strin
 	for i := range nodes {
 		switch {
 		case !nodes[i].Agrees:
-			return cli.Exit(cli.Failure)
-		case nodes[i].RefusedObjects > 0: // only 'status' on the node knows whether earlier versions are in force
-			status = cli.Exit(exitUnread)
+			return cli.ExitError(cli.Failure)
+		case nodes[i].InvalidObjects > 0: // only 'status' on the node knows whether earlier versions are in force
+			status = cli.ExitError(exitUnread)
 		}
 	}
 	return status

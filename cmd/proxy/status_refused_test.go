@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestStatusKnowsThatALastGoodVersionIsMeant: whatever is refused, the kernel holds what it should, and 'status' says so.
-func TestStatusKnowsThatALastGoodVersionIsMeant(t *testing.T) {
+// TestStatusShowsTheLastKnownGoodVersion: whatever is refused, the kernel holds what it should, and 'status' says so.
+func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	namespace, folder := netns.New(t), goodManifests(t)
 	write := func(file, text string) {
 		if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
@@ -45,13 +45,13 @@ func TestStatusKnowsThatALastGoodVersionIsMeant(t *testing.T) {
 		t.Helper()
 		wait.Equal(t, "what the proxy refuses", fmt.Sprint(subjects), func() string {
 			_, body := daemon.get(t, "127.0.0.1:10549", "/findings?last-known-good")
-			var refusals []convert.Refusal
-			if err := json.Unmarshal([]byte(body), &refusals); err != nil {
+			var rejections []convert.Rejection
+			if err := json.Unmarshal([]byte(body), &rejections); err != nil {
 				return body
 			}
 			var names []string
-			for _, refusal := range refusals {
-				names = append(names, strings.TrimSpace(refusal.Kind+" "+refusal.Name.Name))
+			for _, rejection := range rejections {
+				names = append(names, strings.TrimSpace(rejection.Kind+" "+rejection.Name.Name))
 			}
 			return fmt.Sprint(names)
 		})
@@ -96,9 +96,9 @@ func TestStatusKnowsThatALastGoodVersionIsMeant(t *testing.T) {
 		refuses(step.refuses...)
 		node, exit := nodeStatusIn(t, namespace, at)
 		var lists []string
-		for _, refused := range node.Refused {
-			if lists = append(lists, refused.Object); !refused.Said || !refused.InForce {
-				t.Errorf("%s: %+v; want one that the proxy refuses, too, with a version in force", step.title, refused)
+		for _, invalid := range node.Invalid {
+			if lists = append(lists, invalid.Object); !invalid.ProxyReason || !invalid.HasLastKnownGood {
+				t.Errorf("%s: %+v; want one that the proxy refuses, too, with a version in force", step.title, invalid)
 			}
 		}
 		if exit != 0 || !node.Agrees || len(node.Kernel.Differences) > 0 || !slices.Equal(lists, step.lists) {
@@ -116,7 +116,7 @@ func TestStatusKnowsThatALastGoodVersionIsMeant(t *testing.T) {
 	write("refused.yaml", string(never))
 	refuses("Service refused")
 	node, exit := nodeStatusIn(t, namespace, at)
-	if exit != exitUnread || !node.Agrees || len(node.Refused) != 1 || !node.Refused[0].Said || node.Refused[0].InForce {
+	if exit != exitUnread || !node.Agrees || len(node.Invalid) != 1 || !node.Invalid[0].ProxyReason || node.Invalid[0].HasLastKnownGood {
 		t.Errorf("an object that never was good: exit status %d, %+v; want %d", exit, node, exitUnread)
 	}
 	remove("refused.yaml")
@@ -124,7 +124,7 @@ func TestStatusKnowsThatALastGoodVersionIsMeant(t *testing.T) {
 	refuses("Service web")
 	daemon.end(t)
 	alone := append([]string{"--node", "node-a"}, args...)
-	if node, exit := nodeStatusIn(t, namespace, alone...); exit != 1 || len(node.Kernel.Differences) == 0 || node.Refused[0].Said {
+	if node, exit := nodeStatusIn(t, namespace, alone...); exit != 1 || len(node.Kernel.Differences) == 0 || node.Invalid[0].ProxyReason {
 		t.Errorf("without a proxy nobody knows the last good version: exit status %d, %+v", exit, node)
 	}
 }

@@ -127,7 +127,7 @@ func TestStatusOfNothingIsNoPass(t *testing.T) {
 		}
 		wait.Until(t, want, func() bool {
 			node, exit := nodeStatusIn(t, namespace, at)
-			return exit == 2 && node.Agrees && strings.HasPrefix(node.Lacks, want)
+			return exit == 2 && node.Agrees && strings.HasPrefix(node.Missing, want)
 		})
 		if text := statusIn(t, namespace, at).stdout; !strings.Contains(text, "\nmissing         "+want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)

@@ -18,9 +18,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// toldState is a state in which every setting that changes a decision changes the tables of node-a. A proxy with a name
+// describedState is a state in which every setting that changes a decision changes the tables of node-a. A proxy with a name
 // serves a Service, and one without another.
-const toldState = `apiVersion: v1
+const describedState = `apiVersion: v1
 kind: List
 items:
 - {apiVersion: v1, kind: Node, metadata: {name: node-a, labels: {topology.kubernetes.io/zone: zone-a}}, spec: {podCIDRs: [10.244.1.0/24]},
@@ -95,9 +95,9 @@ var harmless = map[string]string{
 // needsServer are the flags that a daemon with manifests refuses, or that lead to an API server.
 var needsServer = []string{"kubeconfig", "master", "manifests", "secure-metrics-bind-address", "node-condition"}
 
-// TestStatusKnowsWhateverTheDaemonWasTold: with every flag that is not the default, by a file that this machine does not
+// TestStatusShowsTheDaemonsSettings: with every flag that is not the default, by a file that this machine does not
 // have, the kernel holds what 'status' expects. Whatever changes the tables is known to do so: overridden, it disagrees.
-func TestStatusKnowsWhateverTheDaemonWasTold(t *testing.T) {
+func TestStatusShowsTheDaemonsSettings(t *testing.T) {
 	names := map[string]bool{}
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	new(runFlags).register(set)
@@ -126,9 +126,9 @@ func TestStatusKnowsWhateverTheDaemonWasTold(t *testing.T) {
 		}
 	}
 	for name, test := range decisive {
-		t.Run(name, func(t *testing.T) { expectTold(t, test.told, test.against) })
+		t.Run(name, func(t *testing.T) { expectReported(t, test.told, test.against) })
 	}
-	t.Run("all others", func(t *testing.T) { expectTold(t, strings.Join(all, " "), "") })
+	t.Run("all others", func(t *testing.T) { expectReported(t, strings.Join(all, " "), "") })
 }
 
 // TestWhateverDecidesHasTheFlagsThatDecide: what a daemon can be told, the commands that look once can be told, too.
@@ -147,16 +147,16 @@ func TestWhateverDecidesHasTheFlagsThatDecide(t *testing.T) {
 	}
 }
 
-// expectTold starts a daemon from a configuration file with what a command line says, takes the file away, and expects
+// expectReported starts a daemon from a configuration file with what a command line says, takes the file away, and expects
 // that 'status' and 'flows' work all the same; and that 'status' with more flags disagrees.
-func expectTold(t *testing.T, told, against string) {
+func expectReported(t *testing.T, told, against string) {
 	t.Helper()
 	namespace, folder := netns.New(t), t.TempDir()
 	namespace.Exec("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
 	namespace.Exec("ip", "addr", "add", "192.0.2.9/32", "dev", "lo")
 	file := filepath.Join(folder, "config.conf")
 	const at = "--metrics-bind-address=127.0.0.1:10549"
-	line := append(words(at+" --own-tables never --manifests "+writeState(t, toldState)), words(told)...)
+	line := append(splitArgs(at+" --own-tables never --manifests "+writeState(t, describedState)), splitArgs(told)...)
 	if got := proxyCommand(t, append([]string{"run", "--node", "node-a", "--write-config-to", file}, line...)...); got.status != 0 {
 		t.Fatalf("%+v", got)
 	}
@@ -181,7 +181,7 @@ func expectTold(t *testing.T, told, against string) {
 		succeed(t, os.WriteFile(other, []byte("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"), 0o600))
 		against = fmt.Sprintf("--config %s --node node-a --manifests %s", other, node.Proxy.Manifests)
 	}
-	node, _ = nodeStatusIn(t, namespace, append(words(at), words(against)...)...)
+	node, _ = nodeStatusIn(t, namespace, append(splitArgs(at), splitArgs(against)...)...)
 	if node.Kernel.Agrees && node.Proxy.Services == node.Kernel.Services && node.Proxy.DNSServices == node.Kernel.DNSServices {
 		t.Errorf("told %s, and %s makes no difference", told, against)
 	}
@@ -210,7 +210,7 @@ func expectExplained(t *testing.T, namespace *netns.Namespace, at string, line [
 
 // TestExplainTakesNoSettingsOfAProxyThatReadsAnotherCluster: other manifests have settings of their own.
 func TestExplainTakesNoSettingsOfAProxyThatReadsAnotherCluster(t *testing.T) {
-	namespace, folder, other := netns.New(t), writeState(t, toldState), writeState(t, toldState)
+	namespace, folder, other := netns.New(t), writeState(t, describedState), writeState(t, describedState)
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	daemon := startDaemon(t, namespace, at, "--own-tables", "never", "--default-max-load", "120%", "--manifests", folder)
 	defer func() { daemon.end(t) }()
@@ -236,7 +236,7 @@ func TestWhatOnlyThePodHasIsNamed(t *testing.T) {
 	namespace, kubeconfig, mine := netns.New(t), newKubeconfig(t), newKubeconfig(t)
 	mine.write(t, "..other", kubeconfigOf("6444"))
 	const at = "--metrics-bind-address=127.0.0.1:10549"
-	log, _ := startInVainIn(t, namespace, at, "--own-tables", "never", "--kubeconfig", kubeconfig.path())
+	log, _ := startFailingIn(t, namespace, at, "--own-tables", "never", "--kubeconfig", kubeconfig.path())
 	wait.Until(t, "it looks for the API server", func() bool { return strings.Contains(log(), "watch interrupted") })
 	succeed(t, os.Remove(kubeconfig.path()))
 	for _, command := range []string{"status", "flows", "explain"} {
@@ -257,7 +257,8 @@ func TestWhatOnlyThePodHasIsNamed(t *testing.T) {
 func TestAnAddressThatNobodyNamedIsThatOfTheManifests(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:10249", "0.0.0.0:10249", "[::1]:10249", "127.0.0.1:10349", "127.0.0.1:10549"} {
 		namespace := netns.New(t)
-		daemon := startDaemon(t, namespace, "--metrics-bind-address", address, "--own-tables", "never", "--manifests", writeState(t, toldState))
+		daemon := startDaemon(t, namespace, "--metrics-bind-address", address, "--own-tables", "never", "--manifests",
+			writeState(t, describedState))
 		got := statusIn(t, namespace)
 		if isFound := got.status == 0; isFound != !strings.HasSuffix(address, ":10549") {
 			t.Errorf("%s: %+v", address, got)

@@ -27,9 +27,9 @@ import (
 
 const xdsMetrics = "127.0.0.1:10549"
 
-// TestWhoDoesNotAskForXDSPaysNothing: without the flag a daemon that runs listens nowhere for it, and has no goroutine
+// TestWithoutXDSNothingIsPaidForIt: without the flag a daemon that runs listens nowhere for it, and has no goroutine
 // and nothing on its heap for it. With it, and without clients, it needs less than 4 MiB more.
-func TestWhoDoesNotAskForXDSPaysNothing(t *testing.T) {
+func TestWithoutXDSNothingIsPaidForIt(t *testing.T) {
 	folder := goodManifests(t)
 	socket := filepath.Join(t.TempDir(), "xds.sock")
 	start := func(flags ...string) *daemonUnderTest {
@@ -119,8 +119,8 @@ func (d *daemonUnderTest) rows(t *testing.T, table string, take func(fields []st
 	}
 }
 
-// TestStatusTellsWhoIsConnectedByXDS, how many names they ask for, what was refused, and where nothing is answered and why.
-func TestStatusTellsWhoIsConnectedByXDS(t *testing.T) {
+// TestStatusShowsWhoIsConnectedByXDS, how many names they ask for, what was refused, and where nothing is answered and why.
+func TestStatusShowsWhoIsConnectedByXDS(t *testing.T) {
 	namespace, folder := netns.New(t), goodManifests(t)
 	socket := filepath.Join(t.TempDir(), "xds.sock")
 	const at = "--metrics-bind-address=" + xdsMetrics
@@ -147,11 +147,11 @@ func TestStatusTellsWhoIsConnectedByXDS(t *testing.T) {
 		return conn, err
 	}
 	name, typo := "web.shop.svc.cluster.local:80", "wep.shop:80"
-	byPort := askXDS(t, "passthrough:///127.0.0.1:18000", grpc.WithContextDialer(dial))
+	byPort := openXDS(t, "passthrough:///127.0.0.1:18000", grpc.WithContextDialer(dial))
 	kit.Succeed(t, byPort.SendMsg(xdsRequest(name, typo)))
-	bySocket := askXDS(t, "unix://"+socket)
+	bySocket := openXDS(t, "unix://"+socket)
 	kit.Succeed(t, bySocket.SendMsg(xdsRequest(name)))
-	malformed := askXDS(t, "unix://"+socket)
+	malformed := openXDS(t, "unix://"+socket)
 	kit.Succeed(t, malformed.SendMsg([]byte{0xff}))
 	wait.Success(t, "the page /summary", func() error {
 		node, _ := nodeStatusIn(t, namespace, at)
@@ -180,8 +180,8 @@ func TestStatusTellsWhoIsConnectedByXDS(t *testing.T) {
 	t.Log(text)
 }
 
-// askXDS opens a stream of bytes.
-func askXDS(t *testing.T, target string, options ...grpc.DialOption) grpc.ClientStream {
+// openXDS opens a stream of bytes.
+func openXDS(t *testing.T, target string, options ...grpc.DialOption) grpc.ClientStream {
 	t.Helper()
 	conn, err := grpc.NewClient(target, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesAreBytes{})))...)

@@ -21,10 +21,10 @@ func newCertificate(
 	if err != nil {
 		return nil, err
 	}
-	return certs.NewSelfMade(config, certs.Settings{
+	return certs.NewSelfSigned(config, certs.Settings{
 		Namespace: flags.namespace, Secret: flags.secret, Mutating: flags.mutating, Validating: flags.validating,
 		Names: certs.ServiceNames(flags.service, flags.namespace),
-		CA:    certs.DefaultCA, Leaf: certs.DefaultLeaf, Settle: certs.DefaultSettle,
+		CA:    certs.DefaultCA, Leaf: certs.DefaultLeaf, TrustDelay: certs.DefaultSettle,
 		Log: log, Observer: observer,
 	})
 }

@@ -124,7 +124,7 @@ func (f *checkFlags) register(flags *pflag.FlagSet) {
 
 // Validate checks all flags and returns every error at once.
 func (f *checkFlags) Validate() error {
-	errs := []error{cli.OneOf("output", f.output, "text", "json")}
+	errs := []error{cli.Choice("output", f.output, "text", "json")}
 	if len(f.files) == 0 {
 		errs = append(errs, errors.New("-f FILE is required, the file to check; - is standard input"))
 	}
@@ -154,34 +154,34 @@ func (f *checkFlags) settings() (*rules.Settings, error) {
 	return &changed, nil
 }
 
-// unchecked reports why the files could not be checked. An ordinary error would end with the status that says that an
+// checkErrors reports why the files could not be checked. An ordinary error would end with the status that says that an
 // object is denied.
-func unchecked(stderr io.Writer, err error) error {
+func checkErrors(stderr io.Writer, err error) error {
 	cli.PrintError(stderr, "webhook", err)
-	return cli.Exit(exitUnchecked)
+	return cli.ExitError(exitUnchecked)
 }
 
 func runCheck(stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) error {
 	settings, err := flags.settings()
 	if err != nil {
-		return unchecked(stderr, err)
+		return checkErrors(stderr, err)
 	}
 	files := check.New(flags.exclude)
 	files.ReadAll(flags.files, stdin)
-	found := files.Judge(settings)
+	found := files.Check(settings)
 	if flags.output == "json" {
 		err = writeJSON(stdout, found)
 	} else {
 		err = found.WriteText(stdout, stderr, flags.verbose)
 	}
 	if err != nil {
-		return unchecked(stderr, fmt.Errorf("writing the findings: %w", err))
+		return checkErrors(stderr, fmt.Errorf("writing the findings: %w", err))
 	}
 	switch {
 	case found.Summary.Errors > 0:
-		return cli.Exit(exitUnchecked)
+		return cli.ExitError(exitUnchecked)
 	case found.Summary.Denied > 0:
-		return cli.Exit(exitDenied)
+		return cli.ExitError(exitDenied)
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func TestAFileIsWhatItIsInItsFolderWhereverItsNameComesFrom(t *testing.T) {
 	wantEnd(t, webhookCommand(t, "", "check", "remove.yaml"), 0, "0 objects checked, 1 patch in part, 0 denied, 0 warnings")
 }
 
-func TestWhatIsNotKnownToBeSomethingElseStaysAnError(t *testing.T) {
+func TestAnUnknownKindStaysAnError(t *testing.T) {
 	const advice = "; a file that is not a manifest can be passed over with --exclude (error)"
 	for name, test := range map[string]struct {
 		files map[string]string

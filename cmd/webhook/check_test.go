@@ -99,7 +99,7 @@ func wantEnd(t *testing.T, got checkOutcome, status int, summary string) {
 	}
 }
 
-func TestEveryFindingHasItsPlaceAndTheStatusFollows(t *testing.T) {
+func TestEveryFindingHasItsLocationAndTheStatusFollows(t *testing.T) {
 	for name, test := range map[string]struct {
 		text    string
 		args    []string
@@ -190,7 +190,7 @@ func TestEveryFindingHasItsPlaceAndTheStatusFollows(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeCheckedIsAnErrorWithItsPlace(t *testing.T) {
+func TestWhatCannotBeCheckedIsAnErrorWithItsLocation(t *testing.T) {
 	service := func(metadata, spec string) string {
 		return "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n" + metadata + "spec:\n  selector: {a: b}\n" + spec
 	}

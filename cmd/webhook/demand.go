@@ -39,14 +39,14 @@ func (o demandObserver) Measured(round demand.Round) {
 	services := make(map[[2]string]metrics.Demand, len(round.Services))
 	for service, report := range round.Services {
 		namespace, name, _ := strings.Cut(service, "/")
-		services[[2]string{namespace, name}] = metrics.Demand{OffBy: report.OffBy, ConnectionsPerMinute: report.ConnectionsPerMinute}
+		services[[2]string{namespace, name}] = metrics.Demand{OffBy: report.MaxSkew, ConnectionsPerMinute: report.ConnectionsPerMinute}
 	}
-	o.recorder.Measured(round.Heard, round.Nodes, round.Changes, services)
+	o.recorder.Measured(round.Reporting, round.Nodes, round.ChangePoints, services)
 }
 
-// Waits is part of demand.Observer.
-func (o demandObserver) Waits(waiting demand.Waiting) {
-	o.recorder.DemandWaits(waiting.Changes, waiting.Longest)
+// Queued is part of demand.Observer.
+func (o demandObserver) Queued(waiting demand.Backlog) {
+	o.recorder.DemandQueued(waiting.Changes, waiting.Longest)
 }
 
 // Published is part of demand.Observer.

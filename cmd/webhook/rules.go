@@ -26,10 +26,10 @@ Rules of EndpointSlices and Nodes are those of the policies in manifests/webhook
 webhook that does not answer would hold them up, and with them the way to itself.`,
 		Example: `  webhook rules
   webhook rules -o json | jq -r '.[] | select(.default == "deny") | .id'`,
-		Args:                  cli.AtMost(0),
+		Args:                  cli.MaxArgs(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := cli.OneOf("output", output, "text", "json"); err != nil {
+			if err := cli.Choice("output", output, "text", "json"); err != nil {
 				return cli.UsageError{Err: err}
 			}
 			if output == "json" {

@@ -19,13 +19,13 @@ nothing else. On SIGTERM a replica stops being ready, answers all requests for -
 		Example: `  webhook run --config /etc/vicinity/config.yaml                                 # in a pod
   webhook run --kubeconfig ~/.kube/config --cert-source files \
       --tls-cert-file tls.crt --tls-private-key-file tls.key                     # outside, for a try`,
-		Args:                  cli.AtMost(0),
+		Args:                  cli.MaxArgs(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := flags.check(); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			return serve(cli.UntilSignalled(command.Context()), command.ErrOrStderr(), &flags)
+			return serve(cli.SignalContext(command.Context()), command.ErrOrStderr(), &flags)
 		},
 	}
 	flags.register(command.Flags())

@@ -36,7 +36,7 @@ type webhook struct {
 	recorder    *metrics.Recorder
 	settings    *settings
 	certificate certs.Source
-	cluster     *cluster.Follower
+	cluster     *cluster.Cache
 	manager     manager.Manager
 	https       *server.Server
 	unready     atomic.Pointer[string] // why, at the last request for /readyz; empty if it was ready
@@ -54,7 +54,7 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 		return err
 	}
 	// The manager and all beside it end only when no request is left to answer.
-	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.followDemand,
+	err = cli.MutuallyRequired(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.followDemand,
 		s.publishTopology, s.measureDemand, s.runManager, s.https.Start)
 	log.Info("ended")
 	return err
@@ -92,7 +92,7 @@ func newWebhook(ctx context.Context, flags *runFlags, log *slog.Logger) (s *webh
 	if s.manager, err = s.newManager(connection); err != nil {
 		return nil, err
 	}
-	if s.cluster, err = cluster.Follow(ctx, s.manager.GetCache()); err != nil {
+	if s.cluster, err = cluster.NewCache(ctx, s.manager.GetCache()); err != nil {
 		return nil, err
 	}
 	s.https = s.newServer(listener)
@@ -155,10 +155,10 @@ func (s *webhook) listen(ctx context.Context) (net.Listener, error) {
 }
 
 func (s *webhook) newServer(listener net.Listener) *server.Server {
-	knowledge := server.Knowledge{
+	knowledge := server.Dependencies{
 		Settings: s.settings.current,
 		Facts: func() rules.Facts {
-			return rules.Facts{Nodes: s.cluster.Nodes(), Kubernetes: s.cluster.Version(), NoDemand: s.cluster.NoDemand()}
+			return rules.Facts{Nodes: s.cluster.Nodes(), Kubernetes: s.cluster.Version(), NoDemand: s.cluster.HasNoDemandPublisher()}
 		},
 		Namespace: s.cluster.Namespace,
 	}

@@ -72,7 +72,7 @@ func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWithItsContext(t *
 	if s.manager, err = s.newManager(kube.Connection{Kubeconfig: kubeconfig}); err != nil {
 		t.Fatal(err)
 	}
-	if s.cluster, err = cluster.Follow(t.Context(), s.manager.GetCache()); err != nil {
+	if s.cluster, err = cluster.NewCache(t.Context(), s.manager.GetCache()); err != nil {
 		t.Fatal(err)
 	}
 	s.https = s.newServer(listener)
@@ -81,7 +81,7 @@ func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWithItsContext(t *
 	}
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- cli.Together(ctx, s.runManager, s.https.Start) }()
+	go func() { ended <- cli.MutuallyRequired(ctx, s.runManager, s.https.Start) }()
 	wait.Until(t, "it listens", func() bool { return strings.Contains(s.https.Ready().Error(), "still being made") })
 	if s.synced() == nil {
 		t.Error("it knows a cluster of which it has listed nothing")

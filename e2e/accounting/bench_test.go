@@ -27,7 +27,7 @@ import (
 type busyTown struct {
 	*town
 	proxy    *site.Process
-	crowds   []*crowd
+	crowds   []*loadGenerator
 	dialling time.Duration
 }
 
@@ -36,13 +36,13 @@ func newBusyTown(b *testing.B, crowds int, flags ...string) *busyTown {
 	s := &busyTown{town: newTown(b)}
 	for i := range crowds {
 		server := s.addPod(s.across, fmt.Sprint("server-", i))
-		s.add(fmt.Sprint("crowded-", i), allKeys, endpoint{pod: server}).port = crowdPort
-		s.crowds = append(s.crowds, newCrowd(b, s.addPod(s.here, fmt.Sprint("client-", i)), server))
+		s.add(fmt.Sprint("crowded-", i), allKeys, endpoint{pod: server}).port = loadPort
+		s.crowds = append(s.crowds, newLoadGenerator(b, s.addPod(s.local, fmt.Sprint("client-", i)), server))
 	}
 	s.write()
-	must.Succeed(b, s.here.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "1"))
-	s.proxy = s.start(s.here, s.command(s.here, flags...))
-	wait.Until(b, "a listener to the ends of connections", func() bool { return s.listens(s.here) == (flags != nil) })
+	must.Succeed(b, s.local.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "1"))
+	s.proxy = s.start(s.local, s.command(s.local, flags...))
+	wait.Until(b, "a listener to the ends of connections", func() bool { return s.listens(s.local) == (flags != nil) })
 	return s
 }
 
@@ -113,8 +113,8 @@ func BenchmarkProcessor(b *testing.B) {
 				s.dial(perSecond*seconds/crowds, perSecond/crowds)
 				made += uint64(perSecond * seconds)
 				wait.Until(b, "the connections, or an overrun", func() bool {
-					lost = s.number(s.here, "vicinity_accounting_not_counted_total")
-					return lost > 0 || s.number(s.here, "vicinity_connections_total") == made
+					lost = s.number(s.local, "vicinity_accounting_not_counted_total")
+					return lost > 0 || s.number(s.local, "vicinity_connections_total") == made
 				})
 				used += processorTime(b, s.proxy) - before
 				elapsed += s.dialling - dialled
@@ -135,7 +135,7 @@ func BenchmarkKernel(b *testing.B) {
 		b.Run("account="+strconv.FormatBool(flags != nil), func(b *testing.B) {
 			s := newBusyTown(b, 1, flags...)
 			bursts := bursts{town: s.town, to: s.services[0], server: s.crowds[0].server}
-			must.Succeed(b, s.here.Do(func() (err error) { bursts.table, err = connections.OpenHere(b); return err }))
+			must.Succeed(b, s.local.Do(func() (err error) { bursts.table, err = connections.OpenCurrent(b); return err }))
 			fastest := time.Hour
 			for b.Loop() {
 				bursts.fill(number)
@@ -156,23 +156,23 @@ func BenchmarkMemory(b *testing.B) {
 		s := newTown(b)
 		s.add("web", allKeys, endpoint{pod: s.addPod(s.across, "server")})
 		s.write()
-		proxy := s.count(s.here)
-		proxy.Log.Await(b, "connections are counted from now on")
+		proxy := s.count(s.local)
+		proxy.Log.WaitFor(b, "connections are counted from now on")
 		before := residentMemory(b, proxy)
 		must.Succeed(b, proxy.Stop(time.Minute))
 		var table *connections.Table
-		must.Succeed(b, s.here.Do(func() (err error) { table, err = connections.OpenHere(b); return err }))
+		must.Succeed(b, s.local.Do(func() (err error) { table, err = connections.OpenCurrent(b); return err }))
 		for i := range number {
 			client := s.client.IPv4.As4()
 			binary.BigEndian.PutUint16(client[2:], uint16(i>>14)+256)
 			table.Insert(connections.Connection{
 				Protocol: model.TCP, Client: netip.AddrPortFrom(netip.AddrFrom4(client), uint16(1024+i&0x3fff)),
-				Dialled: s.services[0].clusterIP(model.IPv4), Answerer: netip.AddrPortFrom(s.services[0].endpoints[0].pod.IPv4, greetPort),
-				State: conntrack.TCPEstablished, IsAnswered: true,
+				Dialled: s.services[0].clusterIP(model.IPv4), ReplySrc: netip.AddrPortFrom(s.services[0].endpoints[0].pod.IPv4, greetPort),
+				State: conntrack.TCPEstablished, IsReplied: true,
 			})
 		}
-		proxy = s.count(s.here)
-		proxy.Log.Await(b, fmt.Sprintf("alreadyOpen=%d", number))
+		proxy = s.count(s.local)
+		proxy.Log.WaitFor(b, fmt.Sprintf("alreadyOpen=%d", number))
 		b.ReportMetric(float64(before>>20), "before-MiB")
 		b.ReportMetric(float64(residentMemory(b, proxy)>>20), "after-MiB")
 	}
@@ -184,10 +184,10 @@ func BenchmarkServices(b *testing.B) {
 	s := newTown(b)
 	server := s.addPod(s.across, "server")
 	s.writeMany(services, server)
-	proxy := s.start(s.here, s.command(s.here, "--traffic-accounting", "services="+strconv.Itoa(named)))
-	wait.Until(b, "a listener to the ends of connections", func() bool { return s.listens(s.here) })
+	proxy := s.start(s.local, s.command(s.local, "--traffic-accounting", "services="+strconv.Itoa(named)))
+	wait.Until(b, "a listener to the ends of connections", func() bool { return s.listens(s.local) })
 	var table *connections.Table
-	must.Succeed(b, s.here.Do(func() (err error) { table, err = connections.OpenHere(b); return err }))
+	must.Succeed(b, s.local.Do(func() (err error) { table, err = connections.OpenCurrent(b); return err }))
 	before := residentMemory(b, proxy)
 	made := uint64(0)
 	for b.Loop() {
@@ -196,8 +196,8 @@ func BenchmarkServices(b *testing.B) {
 			binary.BigEndian.PutUint32(client[12:], 1<<24+uint32(i))
 			table.Insert(connections.Connection{
 				Protocol: model.TCP, Client: netip.AddrPortFrom(netip.AddrFrom16(client), 40_000),
-				Dialled: netip.AddrPortFrom(manyAddr(i%used), servicePort), Answerer: netip.AddrPortFrom(server.IPv6, greetPort),
-				State: conntrack.TCPEstablished, IsAnswered: true, Label: ruleset.TranslatedLabel,
+				Dialled: netip.AddrPortFrom(manyAddr(i%used), servicePort), ReplySrc: netip.AddrPortFrom(server.IPv6, greetPort),
+				State: conntrack.TCPEstablished, IsReplied: true, Label: ruleset.TranslatedLabel,
 			})
 		}
 		must.Succeed(b, table.Flush(model.IPv6))
@@ -206,19 +206,19 @@ func BenchmarkServices(b *testing.B) {
 		wait.Until(b, "an end of counting", func() bool {
 			last := counted
 			time.Sleep(500 * time.Millisecond)
-			counted = s.number(s.here, "vicinity_connections_total")
+			counted = s.number(s.local, "vicinity_connections_total")
 			return counted > 0 && counted == last
 		})
-		if lost := s.number(s.here, "vicinity_accounting_not_counted_total"); counted+lost < made || counted > made {
+		if lost := s.number(s.local, "vicinity_accounting_not_counted_total"); counted+lost < made || counted > made {
 			b.Errorf("of %d ends %d are counted, and %d are said to be lost", made, counted, lost)
 		}
 	}
-	bySeries := s.numbers(s.here, "vicinity_service_connections_total")
+	bySeries := s.numbers(s.local, "vicinity_service_connections_total")
 	sum := uint64(0)
 	for _, value := range bySeries {
 		sum += value
 	}
-	if all := s.number(s.here, "vicinity_connections_total"); len(bySeries) > named+1 || sum != all {
+	if all := s.number(s.local, "vicinity_connections_total"); len(bySeries) > named+1 || sum != all {
 		b.Errorf("%d series have %d connections of %d", len(bySeries), sum, all)
 	}
 	b.ReportMetric(float64(before>>20), "before-MiB")

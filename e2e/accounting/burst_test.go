@@ -22,9 +22,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestABurstIsCountedOrSaidToBeLost: 300,000 connections end, half of them at a time, while the program reads and while it
+// TestABurstIsCountedOrReportedLost: 300,000 connections end, half of them at a time, while the program reads and while it
 // stands still. It says what it loses, holds nobody else up, and does not grow.
-func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
+func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	t.Parallel()
 	const burst, held = 150_000, 20_000 // by the socket, at least
 	const others = 1000                 // connections of the node end, too: at most
@@ -32,9 +32,9 @@ func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
 	server := s.addPod(s.across, "server")
 	web := s.add("web", allKeys, endpoint{pod: server})
 	s.write()
-	proxy := s.count(s.here)
+	proxy := s.count(s.local)
 	b := bursts{town: s, to: web, server: server}
-	must.Succeed(t, s.here.Do(func() (err error) { b.table, err = connections.OpenHere(t); return err }))
+	must.Succeed(t, s.local.Do(func() (err error) { b.table, err = connections.OpenCurrent(t); return err }))
 
 	b.fill(burst)
 	before := residentMemory(t, proxy)
@@ -58,7 +58,7 @@ func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
 	}
 	growsByLittle(t, "the second burst", middle, residentMemory(t, proxy))
 
-	made := s.ask(s.client.Namespace, web, 2)[server.Name]
+	made := s.request(s.client.Namespace, web, 2)[server.Name]
 	s.endThose(func(netip.AddrPort) bool { return true })
 	wait.Until(t, "connections after the bursts", func() bool { return b.counted() >= inAll+made })
 }
@@ -81,7 +81,7 @@ func (b *bursts) fill(number int) {
 		binary.BigEndian.PutUint32(client[12:], 1<<24+b.filled)
 		b.table.Insert(connections.Connection{
 			Protocol: model.TCP, Client: netip.AddrPortFrom(netip.AddrFrom16(client), 40_000), Dialled: b.to.clusterIP(model.IPv6),
-			Answerer: netip.AddrPortFrom(b.server.IPv6, greetPort), State: conntrack.TCPEstablished, IsAnswered: true,
+			ReplySrc: netip.AddrPortFrom(b.server.IPv6, greetPort), State: conntrack.TCPEstablished, IsReplied: true,
 			Label: ruleset.TranslatedLabel,
 		})
 	}
@@ -94,7 +94,7 @@ func (b *bursts) flush() {
 	var dialling sync.WaitGroup
 	dialling.Go(func() {
 		for range dials {
-			if _, err := b.client.Ask("tcp", b.to.clusterIP(model.IPv4), fabric.Patience); err != nil {
+			if _, err := b.client.Request("tcp", b.to.clusterIP(model.IPv4), fabric.Timeout); err != nil {
 				b.t.Errorf("beside a burst: %v", err)
 			}
 		}
@@ -104,7 +104,7 @@ func (b *bursts) flush() {
 	b.t.Logf("all ended within %s", time.Since(began).Round(time.Millisecond))
 	dialling.Wait()
 	var left int
-	must.Succeed(b.t, b.here.Do(func() error {
+	must.Succeed(b.t, b.local.Do(func() error {
 		text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
 		if err == nil {
 			left, err = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -116,10 +116,10 @@ func (b *bursts) flush() {
 	}
 }
 
-func (b *bursts) counted() uint64 { return b.number(b.here, "vicinity_connections_total") }
+func (b *bursts) counted() uint64 { return b.number(b.local, "vicinity_connections_total") }
 
 func (b *bursts) lost() uint64 {
-	return b.numbers(b.here, "vicinity_accounting_not_counted_total")[`vicinity_accounting_not_counted_total{reason="lost_end"}`]
+	return b.numbers(b.local, "vicinity_accounting_not_counted_total")[`vicinity_accounting_not_counted_total{reason="lost_end"}`]
 }
 
 // settled waits until nothing more is counted, and returns how much is, and how much is said to be lost.

@@ -54,18 +54,18 @@ func (s *town) startPrometheus(on *fabric.Node, watched monitoring.Files, target
 	process := site.Start(s.t, on.Namespace, exec.Command(site.Program(s.t, "prometheus"), "--config.file", file,
 		"--storage.tsdb.path", filepath.Join(folder, "data"), "--web.listen-address", prometheusAddress))
 	p := &prometheus{s.t, on}
-	process.Await(s.t, "Prometheus is ready", func() error {
+	process.WaitFor(s.t, "Prometheus is ready", func() error {
 		_, err := site.Page(on.Namespace, prometheusAddress, "/-/ready")
 		return err
 	})
 	return p
 }
 
-// ask asks an instant query, and returns how many series it has and their sum.
-func (p *prometheus) ask(query string) (series int, sum float64) { return p.askAt("", query) }
+// query asks an instant query, and returns how many series it has and their sum.
+func (p *prometheus) query(query string) (series int, sum float64) { return p.queryAt("", query) }
 
-// askAt asks as of a time, in seconds; empty: now.
-func (p *prometheus) askAt(when, query string) (series int, sum float64) {
+// queryAt asks as of a time, in seconds; empty: now.
+func (p *prometheus) queryAt(when, query string) (series int, sum float64) {
 	p.t.Helper()
 	values := url.Values{"query": {query}}
 	if when != "" {
@@ -73,16 +73,16 @@ func (p *prometheus) askAt(when, query string) (series int, sum float64) {
 	}
 	page, err := site.Page(p.on.Namespace, prometheusAddress, "/api/v1/query?"+values.Encode())
 	must.Succeed(p.t, err)
-	var answer struct {
+	var response struct {
 		Data struct{ Result []struct{ Value [2]any } }
 	}
-	must.Succeed(p.t, json.Unmarshal([]byte(page), &answer))
-	for _, one := range answer.Data.Result {
+	must.Succeed(p.t, json.Unmarshal([]byte(page), &response))
+	for _, one := range response.Data.Result {
 		value, err := strconv.ParseFloat(one.Value[1].(string), 64)
 		must.Succeed(p.t, err)
 		sum += value
 	}
-	return len(answer.Data.Result), sum
+	return len(response.Data.Result), sum
 }
 
 // documented returns what the help of `proxy forecast` says to write, with this Prometheus and this cluster's manifests.
@@ -119,7 +119,7 @@ func timeOf(t *testing.T, file string) string {
 func (s *town) move(client *fabric.Pod, to *service, megabytes int) {
 	s.t.Helper()
 	wait.Success(s.t, "a transfer to "+to.name, func() error {
-		conn, err := client.Dial("tcp", to.clusterIP(model.IPv4).String(), fabric.Patience)
+		conn, err := client.Dial("tcp", to.clusterIP(model.IPv4).String(), fabric.Timeout)
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 	far := s.add("far", allKeys, endpoint{pod: s.addPod(s.across, "on-across")})
 	near.port, far.port = transferPort, transferPort
 	s.write()
-	for _, on := range []*fabric.Node{s.here, s.across} {
+	for _, on := range []*fabric.Node{s.local, s.across} {
 		s.count(on, "--metrics-bind-address", "0.0.0.0:10249", "--xds-bind-address", "127.0.0.1:18000") // all panels have series
 	}
 	// A rate begins with the second value of a series. What is there when a proxy begins is not its own to count.
@@ -170,19 +170,19 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 		})
 	}
 	watched := monitoring.Files{Folder: "proxy", Job: "vicinity-proxy"}
-	p := s.startPrometheus(s.nowhere, watched, s.here, s.across)
+	p := s.startPrometheus(s.nowhere, watched, s.local, s.across)
 	const bytes = `vicinity_service_traffic_bytes_total{service!="", namespace="shop"}`
 	wait.Until(t, "the series of three flows in two directions, twice", func() bool {
-		_, scrapes := p.ask("min(count_over_time(" + bytes + "[1h]))")
-		series, _ := p.ask(bytes)
+		_, scrapes := p.query("min(count_over_time(" + bytes + "[1h]))")
+		series, _ := p.query(bytes)
 		return series == 6 && scrapes >= 2
 	})
-	_, before := p.ask("sum(" + bytes + ")")
+	_, before := p.query("sum(" + bytes + ")")
 	s.move(s.client, near, 4)
 	s.move(s.client, far, 8)
 	s.move(away, far, 2)
 	wait.Until(t, "what was moved", func() bool {
-		_, after := p.ask("sum(" + bytes + ")")
+		_, after := p.query("sum(" + bytes + ")")
 		return after-before >= 2*(4+8+2)*1e6
 	})
 
@@ -197,8 +197,8 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 	}
 	const month = 30 * 24 * 3600
 	when := timeOf(t, filepath.Join(command.Dir, "bytes.json"))
-	_, all := p.askAt(when, "sum(rate("+bytes+"[1d]))")
-	_, crossing := p.askAt(when, `sum(rate(vicinity_service_traffic_bytes_total{locality="other_zone"}[1d]))`)
+	_, all := p.queryAt(when, "sum(rate("+bytes+"[1d]))")
+	_, crossing := p.queryAt(when, `sum(rate(vicinity_service_traffic_bytes_total{locality="other_zone"}[1d]))`)
 	now := report.Costs[0]
 	for what, pair := range map[string][2]float64{
 		"bytes in a month": {report.BytesInMonth, all * month},
@@ -221,7 +221,7 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 				continue
 			}
 			wait.Until(t, fmt.Sprintf("series for the panel %q: %s", panel, query), func() bool {
-				series, _ := p.ask(query)
+				series, _ := p.query(query)
 				return series > 0
 			})
 		}
@@ -230,7 +230,7 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 		t.Errorf("the dashboard has %d queries", asked)
 	}
 	wait.Until(t, "the recorded near share of shop/far, 2 of 10", func() bool { // a rule is evaluated once a second
-		_, share := p.ask(`vicinity:service_in_zone_traffic:ratio_rate1h{namespace="shop", service="far"}`)
+		_, share := p.query(`vicinity:service_in_zone_traffic:ratio_rate1h{namespace="shop", service="far"}`)
 		return share > 0.1 && share < 0.3
 	})
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// crowdPort is where a crowd's listener is.
-const crowdPort = 8082
+// loadPort is where a crowd's listener is.
+const loadPort = 8082
 
-// crowd makes short connections as fast as one thread can: it is their client and their server.
-type crowd struct {
+// loadGenerator makes short connections as fast as one thread can: it is their client and their server.
+type loadGenerator struct {
 	t        testing.TB
 	client   *fabric.Pod
 	server   *fabric.Pod
@@ -30,14 +30,14 @@ type crowd struct {
 	took     []time.Duration // connect(2) of each
 }
 
-func newCrowd(t testing.TB, client, server *fabric.Pod) *crowd {
+func newLoadGenerator(t testing.TB, client, server *fabric.Pod) *loadGenerator {
 	t.Helper()
-	c := &crowd{t: t, client: client, server: server}
+	c := &loadGenerator{t: t, client: client, server: server}
 	must.Succeed(t, server.Do(func() (err error) {
 		if c.listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
-		return errors.Join(unix.Bind(c.listener, socketAddr(netip.AddrPortFrom(server.IPv4, crowdPort))), unix.Listen(c.listener, 128))
+		return errors.Join(unix.Bind(c.listener, socketAddr(netip.AddrPortFrom(server.IPv4, loadPort))), unix.Listen(c.listener, 128))
 	}))
 	t.Cleanup(func() { _ = unix.Close(c.listener) })
 	return c
@@ -48,7 +48,7 @@ func socketAddr(addr netip.AddrPort) *unix.SockaddrInet4 {
 }
 
 // dial makes so many connections, each of which ends with a reset, and returns how many it made a second.
-func (c *crowd) dial(to netip.AddrPort, connections, perSecond int) (rate float64) {
+func (c *loadGenerator) dial(to netip.AddrPort, connections, perSecond int) (rate float64) {
 	c.t.Helper()
 	began := time.Now()
 	must.Succeed(c.t, c.client.Do(func() error {
@@ -65,7 +65,7 @@ func (c *crowd) dial(to netip.AddrPort, connections, perSecond int) (rate float6
 	return float64(connections) / time.Since(began).Seconds()
 }
 
-func (c *crowd) one(to netip.AddrPort) error {
+func (c *loadGenerator) one(to netip.AddrPort) error {
 	// The next port is always another one: until it comes back, its connection is forgotten.
 	const first, count = 10_000, 50_000
 	from := netip.AddrPortFrom(c.client.IPv4, uint16(first+c.opened%count))
@@ -100,20 +100,20 @@ func TestAtFiveThousandASecondNoneIsLost(t *testing.T) {
 	s := newTown(t)
 	server := s.addPod(s.across, "server")
 	crowded := s.add("crowded", allKeys, endpoint{pod: server})
-	crowded.port = crowdPort
+	crowded.port = loadPort
 	s.write()
-	must.Succeed(t, s.here.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "1"))
-	s.judge(s.client.Namespace)
-	s.count(s.here)
-	rate := newCrowd(t, s.client, server).dial(crowded.clusterIP(model.IPv4), connections, perSecond)
+	must.Succeed(t, s.local.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "1"))
+	s.verify(s.client.Namespace)
+	s.count(s.local)
+	rate := newLoadGenerator(t, s.client, server).dial(crowded.clusterIP(model.IPv4), connections, perSecond)
 	t.Logf("%.0f connections a second", rate)
-	at := place{"other_zone", "*", "zone-b"}
+	at := expectedSeries{"other_zone", "*", "zone-b"}
 	wait.Equal(t, "the connections", map[string]uint64{inAll(at): connections, connectionsOf(crowded, at): connections},
 		func() map[string]uint64 {
-			return s.numbers(s.here, "vicinity_connections_total", "vicinity_service_connections_total",
+			return s.numbers(s.local, "vicinity_connections_total", "vicinity_service_connections_total",
 				"vicinity_accounting_not_counted_total")
 		})
-	s.expectBytes(map[*service]place{crowded: at}, s.judged(s.client.Namespace))
+	s.expectBytes(map[*service]expectedSeries{crowded: at}, s.verified(s.client.Namespace))
 }
 
 // TestARestartCountsNothingTwice: a later program does not count what an earlier one counted, and what neither saw end is
@@ -126,22 +126,22 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	small, long := s.add("small", allKeys, endpoint{pod: server}), s.add("long", allKeys, endpoint{pod: server})
 	long.port = transferPort
 	s.write()
-	s.judge(s.client.Namespace)
-	ofSmall, ofLong := connectionsOf(small, place{"other_zone", "*", ""}), connectionsOf(long, place{"other_zone", "*", ""})
+	s.verify(s.client.Namespace)
+	ofSmall, ofLong := connectionsOf(small, expectedSeries{"other_zone", "*", ""}), connectionsOf(long, expectedSeries{"other_zone", "*", ""})
 	counted := func() map[string]uint64 {
-		return s.numbers(s.here, "vicinity_service_connections_total")
+		return s.numbers(s.local, "vicinity_service_connections_total")
 	}
-	earlier := s.count(s.here)
-	conn := s.open(long, model.IPv4)
+	earlier := s.count(s.local)
+	conn := s.dial(long, model.IPv4)
 	must.Succeed(t, fabric.Transfer(conn, 20*megabyte, 5*megabyte))
-	made := s.ask(s.client.Namespace, small, times)[server.Name]
+	made := s.request(s.client.Namespace, small, times)[server.Name]
 	s.endAllBut(long)
 	wait.Equal(t, "what the earlier program counted", map[string]uint64{ofSmall: made}, counted)
 
-	more := s.ask(s.client.Namespace, small, 2*times)[server.Name] // they end when the later one listens
-	before := s.judged(s.client.Namespace)
+	more := s.request(s.client.Namespace, small, 2*times)[server.Name] // they end when the later one listens
+	before := s.verified(s.client.Namespace)
 	must.Succeed(t, earlier.Stop(time.Minute))
-	s.awaitFollowed(s.count(s.here), 1)
+	s.waitForTracked(s.count(s.local), 1)
 	if diff := cmp.Diff(map[string]uint64{}, counted()); diff != "" {
 		t.Errorf("the later program begins with:\n%s", diff)
 	}
@@ -149,8 +149,8 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	must.Succeed(t, conn.Close())
 	s.end()
 	wait.Equal(t, "what the later program counted", map[string]uint64{ofSmall: more}, counted)
-	after := s.judged(s.client.Namespace)
-	got := s.numbers(s.here, "vicinity_service_traffic_bytes_total")
+	after := s.verified(s.client.Namespace)
+	got := s.numbers(s.local, "vicinity_service_traffic_bytes_total")
 	for _, direction := range []string{"sent", "received"} {
 		const labels = `locality="other_zone",namespace="shop",service="long",tier="*"`
 		series := fmt.Sprintf("vicinity_service_traffic_bytes_total{direction=%q,%s}", direction, labels)
@@ -163,10 +163,10 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	}
 }
 
-// awaitFollowed waits until the program follows so many connections that began before it: then it has read the table.
-func (s *town) awaitFollowed(proxy *site.Process, connections int) {
+// waitForTracked waits until the program follows so many connections that began before it: then it has read the table.
+func (s *town) waitForTracked(proxy *site.Process, connections int) {
 	s.t.Helper()
-	proxy.Log.Await(s.t, fmt.Sprintf(`msg="connections are counted from now on" alreadyOpen=%d`, connections))
+	proxy.Log.WaitFor(s.t, fmt.Sprintf(`msg="connections are counted from now on" alreadyOpen=%d`, connections))
 }
 
 // endAllBut ends the connections that are over, except for those to one Service.
@@ -184,18 +184,18 @@ func TestALongConnectionShowsWhileItLasts(t *testing.T) {
 	long, earlier := s.add("long", allKeys, endpoint{pod: server}), s.add("earlier", allKeys, endpoint{pod: server})
 	long.port, earlier.port = transferPort, transferPort
 	s.write()
-	s.judge(s.client.Namespace)
-	must.Succeed(t, s.count(s.here).Stop(time.Minute))
-	must.Succeed(t, fabric.Transfer(s.open(earlier, model.IPv6), 2*megabyte, 2*megabyte))
-	s.awaitFollowed(s.count(s.here), 1)
-	must.Succeed(t, fabric.Transfer(s.open(long, model.IPv6), gigabyte, gigabyte/10))
+	s.verify(s.client.Namespace)
+	must.Succeed(t, s.count(s.local).Stop(time.Minute))
+	must.Succeed(t, fabric.Transfer(s.dial(earlier, model.IPv6), 2*megabyte, 2*megabyte))
+	s.waitForTracked(s.count(s.local), 1)
+	must.Succeed(t, fabric.Transfer(s.dial(long, model.IPv6), gigabyte, gigabyte/10))
 	moved := time.Now()
-	at := place{"other_zone", "*", "zone-b"}
+	at := expectedSeries{"other_zone", "*", "zone-b"}
 	wait.Equal(t, "a connection that goes on", map[string]uint64{
 		inAll(at): 1, connectionsOf(long, at): 1,
 	}, func() map[string]uint64 {
-		return s.numbers(s.here, "vicinity_connections_total", "vicinity_service_connections_total")
+		return s.numbers(s.local, "vicinity_connections_total", "vicinity_service_connections_total")
 	})
 	t.Logf("it shows after %s", time.Since(moved).Round(time.Second))
-	s.expectBytes(map[*service]place{long: at}, s.judged(s.client.Namespace))
+	s.expectBytes(map[*service]expectedSeries{long: at}, s.verified(s.client.Namespace))
 }

@@ -19,8 +19,8 @@ const (
 	rackKey = "tenants.example/rack,*"
 )
 
-// place is where and why a Service's connections are expected.
-type place struct{ locality, tier, zone string }
+// expectedSeries is where and why a Service's connections are expected.
+type expectedSeries struct{ locality, tier, zone string }
 
 // TestThreeZones: by each locality and reason, over TCP, UDP and SCTP, both families, ClusterIPs, node ports, and from a pod
 // to itself, connections are as many as the clients made, and bytes those that the clients' kernels counted. On the nodes
@@ -29,10 +29,10 @@ func TestThreeZones(t *testing.T) {
 	t.Parallel()
 	const times, megabytes = 8, 10
 	s := newTown(t)
-	itself := s.addPod(s.here, "itself")
-	onHere, onBeside := s.addPod(s.here, "on-here"), s.addPod(s.beside, "on-beside")
+	itself := s.addPod(s.local, "itself")
+	onHere, onBeside := s.addPod(s.local, "on-here"), s.addPod(s.beside, "on-beside")
 	onAcross, onNowhere, lost := s.addPod(s.across, "on-across"), s.addPod(s.nowhere, "on-nowhere"), s.addPod(s.across, "lost")
-	places := map[*service]place{
+	series := map[*service]expectedSeries{
 		s.add("same-node", allKeys, endpoint{pod: onHere}):                {"same_node", "kubernetes.io/hostname", "zone-a"},
 		s.add("same-zone", allKeys, endpoint{pod: onBeside}):              {"same_zone", "topology.kubernetes.io/zone", "zone-a"},
 		s.add("other-zone", allKeys, endpoint{pod: onAcross}):             {"other_zone", "*", "zone-b"},
@@ -43,33 +43,33 @@ func TestThreeZones(t *testing.T) {
 		s.add("hairpin", "kubernetes.io/hostname", endpoint{pod: itself}): {"same_node", "kubernetes.io/hostname", "zone-a"},
 	}
 	s.write()
-	s.count(s.here)
+	s.count(s.local)
 	for _, on := range []*fabric.Node{s.beside, s.across} {
 		s.count(on)
 	}
 	clients := map[*service]*fabric.Namespace{}
-	for of := range places {
+	for of := range series {
 		clients[of] = s.client.Namespace
 	}
 	hairpin := s.services[len(s.services)-1]
 	clients[hairpin] = itself.Namespace
-	s.judge(s.client.Namespace)
-	s.judge(itself.Namespace)
+	s.verify(s.client.Namespace)
+	s.verify(itself.Namespace)
 
 	made := map[*service]uint64{}
 	for of, client := range clients {
-		for _, count := range s.ask(client, of, times) {
+		for _, count := range s.request(client, of, times) {
 			made[of] += count
 		}
 	}
-	for of := range places {
+	for of := range series {
 		of.port = transferPort
 	}
 	s.write()
 	for of, client := range clients {
 		for _, family := range model.Families {
-			s.awaitTransfers(client, of, family, made)
-			conn, err := client.Dial("tcp", of.clusterIP(family).String(), fabric.Patience)
+			s.waitForTransfers(client, of, family, made)
+			conn, err := client.Dial("tcp", of.clusterIP(family).String(), fabric.Timeout)
 			must.Succeed(t, err)
 			must.Succeed(t, fabric.Transfer(conn, megabytes*1_000_000, megabytes*1_000_000))
 			must.Succeed(t, conn.Close())
@@ -79,26 +79,26 @@ func TestThreeZones(t *testing.T) {
 	s.end()
 
 	want := map[string]uint64{}
-	for of, at := range places {
+	for of, at := range series {
 		want[connectionsOf(of, at)] += made[of]
 		want[inAll(at)] += made[of]
 	}
 	wait.Equal(t, "the connections that clients made", want, func() map[string]uint64 {
-		return s.numbers(s.here, "vicinity_connections_total", "vicinity_service_connections_total")
+		return s.numbers(s.local, "vicinity_connections_total", "vicinity_service_connections_total")
 	})
 	for _, on := range []*fabric.Node{s.beside, s.across} {
 		if diff := cmp.Diff(map[string]uint64{}, s.numbers(on, "vicinity_connections_total", "vicinity_traffic_bytes_total")); diff != "" {
 			t.Errorf("on %s, which has the endpoints, is counted:\n%s", on.Name, diff)
 		}
 	}
-	s.expectBytes(places, s.judged(s.client.Namespace), s.judged(itself.Namespace))
+	s.expectBytes(series, s.verified(s.client.Namespace), s.verified(itself.Namespace))
 }
 
-// awaitTransfers waits until a Service's new port is in force. Each try is a connection.
-func (s *town) awaitTransfers(client *fabric.Namespace, of *service, family model.Family, made map[*service]uint64) {
+// waitForTransfers waits until a Service's new port is in force. Each try is a connection.
+func (s *town) waitForTransfers(client *fabric.Namespace, of *service, family model.Family, made map[*service]uint64) {
 	s.t.Helper()
 	wait.Success(s.t, "the port of transfers", func() error {
-		conn, err := client.Dial("tcp", of.clusterIP(family).String(), fabric.Patience)
+		conn, err := client.Dial("tcp", of.clusterIP(family).String(), fabric.Timeout)
 		if err != nil {
 			return err
 		}
@@ -108,20 +108,20 @@ func (s *town) awaitTransfers(client *fabric.Namespace, of *service, family mode
 	})
 }
 
-func connectionsOf(of *service, at place) string {
+func connectionsOf(of *service, at expectedSeries) string {
 	return fmt.Sprintf("vicinity_service_connections_total{locality=%q,namespace=\"shop\",outcome=\"replied\",service=%q,tier=%q}",
 		at.locality, of.name, at.tier)
 }
 
-func inAll(at place) string {
+func inAll(at expectedSeries) string {
 	return fmt.Sprintf("vicinity_connections_total{locality=%q,outcome=\"replied\",tier=%q}", at.locality, at.tier)
 }
 
 // expectBytes compares what the proxy counted with what the clients' kernels did: of each Service, of all, and between zones.
-func (s *town) expectBytes(places map[*service]place, judges ...map[string]uint64) {
+func (s *town) expectBytes(series map[*service]expectedSeries, judges ...map[string]uint64) {
 	s.t.Helper()
 	want := map[string]uint64{}
-	for of, at := range places {
+	for of, at := range series {
 		for _, direction := range []string{"sent", "received"} {
 			bytes := uint64(0)
 			for _, judged := range judges {
@@ -134,7 +134,7 @@ func (s *town) expectBytes(places map[*service]place, judges ...map[string]uint6
 				at.zone, direction)] += bytes
 		}
 	}
-	got := s.numbers(s.here, "vicinity_service_traffic_bytes_total", "vicinity_traffic_bytes_total", "vicinity_zone_traffic_bytes_total")
+	got := s.numbers(s.local, "vicinity_service_traffic_bytes_total", "vicinity_traffic_bytes_total", "vicinity_zone_traffic_bytes_total")
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.t.Errorf("bytes (-counted by the clients' kernels +by the proxy):\n%s", diff)
 	}

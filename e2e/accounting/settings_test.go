@@ -25,20 +25,20 @@ func TestPacketsMeetTheSameRules(t *testing.T) {
 	s.write()
 	rules := func() string {
 		t.Helper()
-		text, err := s.here.Run(exec.Command("nft", "--stateless", "list", "ruleset"))
+		text, err := s.local.Run(exec.Command("nft", "--stateless", "list", "ruleset"))
 		must.Succeed(t, err)
 		return text
 	}
-	without := s.start(s.here, s.command(s.here))
+	without := s.start(s.local, s.command(s.local))
 	before := rules()
-	if s.listens(s.here) || s.countsBytes() != "0" {
-		t.Errorf("without --traffic-accounting somebody listens to ends (%v), or nf_conntrack_acct is %s", s.listens(s.here), s.countsBytes())
+	if s.listens(s.local) || s.countsBytes() != "0" {
+		t.Errorf("without --traffic-accounting somebody listens to ends (%v), or nf_conntrack_acct is %s", s.listens(s.local), s.countsBytes())
 	}
-	if diff := cmp.Diff(map[string]uint64{}, s.numbers(s.here, counters...)); diff != "" {
+	if diff := cmp.Diff(map[string]uint64{}, s.numbers(s.local, counters...)); diff != "" {
 		t.Errorf("without --traffic-accounting is counted:\n%s", diff)
 	}
 	must.Succeed(t, without.Stop(time.Minute))
-	s.count(s.here)
+	s.count(s.local)
 	if diff := cmp.Diff(before, rules()); diff != "" {
 		t.Errorf("rules (-without --traffic-accounting +with):\n%s", diff)
 	}
@@ -47,7 +47,7 @@ func TestPacketsMeetTheSameRules(t *testing.T) {
 // countsBytes is nf_conntrack_acct on here.
 func (s *town) countsBytes() (value string) {
 	s.t.Helper()
-	must.Succeed(s.t, s.here.Do(func() error {
+	must.Succeed(s.t, s.local.Do(func() error {
 		text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_acct")
 		value = strings.TrimSpace(string(text))
 		return err
@@ -61,66 +61,66 @@ func TestBytesAreCountedThoughSettingsCannotBeWritten(t *testing.T) {
 	s := newTown(t)
 	web := s.add("web", allKeys, endpoint{pod: s.addPod(s.beside, "server")})
 	s.write()
-	s.judge(s.client.Namespace)
-	proxy := s.command(s.here, "--traffic-accounting", "services")
-	s.start(s.here, exec.Command("unshare", append([]string{
+	s.verify(s.client.Namespace)
+	proxy := s.command(s.local, "--traffic-accounting", "services")
+	s.start(s.local, exec.Command("unshare", append([]string{
 		"--mount", "sh", "-c", `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec "$@"`, "sh",
 	}, proxy.Args...)...))
-	wait.Until(t, "a listener to the ends of connections", func() bool { return s.listens(s.here) })
+	wait.Until(t, "a listener to the ends of connections", func() bool { return s.listens(s.local) })
 	if value := s.countsBytes(); value != "1" {
 		t.Errorf("nf_conntrack_acct is %s", value)
 	}
-	at := place{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
-	made := s.ask(s.client.Namespace, web, 3)["server"]
+	at := expectedSeries{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
+	made := s.request(s.client.Namespace, web, 3)["server"]
 	s.end()
 	wait.Equal(t, "connections", map[string]uint64{inAll(at): made, connectionsOf(web, at): made},
-		func() map[string]uint64 { return s.numbers(s.here, counters...) })
-	s.expectBytes(map[*service]place{web: at}, s.judged(s.client.Namespace))
+		func() map[string]uint64 { return s.numbers(s.local, counters...) })
+	s.expectBytes(map[*service]expectedSeries{web: at}, s.verified(s.client.Namespace))
 }
 
-// TestCountingGoesOnThoughSomebodyTurnsItOff: conntrack's counters are turned on again, the log says so, and connections that
+// TestCountingContinuesThoughSomebodyDisablesIt: conntrack's counters are turned on again, the log says so, and connections that
 // began meanwhile are said to be without bytes.
-func TestCountingGoesOnThoughSomebodyTurnsItOff(t *testing.T) {
+func TestCountingContinuesThoughSomebodyDisablesIt(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)
 	web := s.add("web", allKeys, endpoint{pod: s.addPod(s.beside, "server")})
 	s.write()
-	proxy := s.count(s.here)
-	must.Succeed(t, s.here.SetSysctl("net.netfilter.nf_conntrack_acct", "0"))
-	made := s.ask(s.client.Namespace, web, 1)["server"]
-	proxy.Log.Await(t, `msg="another program changed a kernel setting; it is set again" sysctl=net.netfilter.nf_conntrack_acct`)
+	proxy := s.count(s.local)
+	must.Succeed(t, s.local.SetSysctl("net.netfilter.nf_conntrack_acct", "0"))
+	made := s.request(s.client.Namespace, web, 1)["server"]
+	proxy.Log.WaitFor(t, `msg="another program changed a kernel setting; it is set again" sysctl=net.netfilter.nf_conntrack_acct`)
 	if value := s.countsBytes(); value != "1" {
 		t.Errorf("nf_conntrack_acct is %s", value)
 	}
 	s.end()
-	at := place{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
+	at := expectedSeries{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
 	const withoutBytes = `vicinity_accounting_not_counted_total{reason="no_counters"}`
 	wait.Equal(t, "connections", map[string]uint64{inAll(at): made, withoutBytes: made}, func() map[string]uint64 {
-		return s.numbers(s.here, "vicinity_connections_total", "vicinity_accounting_not_counted_total")
+		return s.numbers(s.local, "vicinity_connections_total", "vicinity_accounting_not_counted_total")
 	})
-	s.judge(s.client.Namespace)
-	made += s.ask(s.client.Namespace, web, 1)["server"]
+	s.verify(s.client.Namespace)
+	made += s.request(s.client.Namespace, web, 1)["server"]
 	s.end()
 	wait.Equal(t, "connections", map[string]uint64{inAll(at): made, withoutBytes: made / 2}, func() map[string]uint64 {
-		return s.numbers(s.here, "vicinity_connections_total", "vicinity_accounting_not_counted_total")
+		return s.numbers(s.local, "vicinity_connections_total", "vicinity_accounting_not_counted_total")
 	})
-	s.expectBytes(map[*service]place{web: at}, s.judged(s.client.Namespace))
+	s.expectBytes(map[*service]expectedSeries{web: at}, s.verified(s.client.Namespace))
 }
 
-// TestAnEndpointThatLeftIsWhereItWas: its connections end later.
-func TestAnEndpointThatLeftIsWhereItWas(t *testing.T) {
+// TestARemovedEndpointIsCountedWhereItWas: its connections end later.
+func TestARemovedEndpointIsCountedWhereItWas(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)
 	leaves, comes := s.addPod(s.across, "leaves"), s.addPod(s.beside, "comes")
 	web := s.add("web", allKeys, endpoint{pod: leaves})
 	s.write()
-	s.count(s.here)
-	made := s.ask(s.client.Namespace, web, 2)[leaves.Name]
+	s.count(s.local)
+	made := s.request(s.client.Namespace, web, 2)[leaves.Name]
 	web.endpoints = []endpoint{{pod: comes}}
 	s.write()
 	var more uint64
 	wait.Until(t, "another endpoint", func() bool {
-		reply, err := s.client.Ask("tcp", web.clusterIP(model.IPv4), fabric.Patience)
+		reply, err := s.client.Request("tcp", web.clusterIP(model.IPv4), fabric.Timeout)
 		must.Succeed(t, err)
 		if reply.Pod == leaves.Name {
 			made++
@@ -130,8 +130,8 @@ func TestAnEndpointThatLeftIsWhereItWas(t *testing.T) {
 		return true
 	})
 	s.end()
-	far, near := place{"other_zone", "*", "zone-b"}, place{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
+	far, near := expectedSeries{"other_zone", "*", "zone-b"}, expectedSeries{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
 	wait.Equal(t, "connections", map[string]uint64{
 		inAll(far): made, connectionsOf(web, far): made, inAll(near): more, connectionsOf(web, near): more,
-	}, func() map[string]uint64 { return s.numbers(s.here, counters...) })
+	}, func() map[string]uint64 { return s.numbers(s.local, counters...) })
 }

@@ -35,12 +35,12 @@ const (
 type town struct {
 	t       testing.TB
 	network *fabric.Fabric
-	// here has the clients, beside is in the same zone, across in another one, and nowhere has no zone.
-	here, beside, across, nowhere *fabric.Node
-	client                        *fabric.Pod
-	manifests                     string
-	services                      []*service
-	table                         *conntrack.Conn // of here
+	// local has the clients, beside is in the same zone, across in another one, and nowhere has no zone.
+	local, beside, across, nowhere *fabric.Node
+	client                         *fabric.Pod
+	manifests                      string
+	services                       []*service
+	table                          *conntrack.Conn // of here
 }
 
 // service is a Service whose endpoints are all at one place.
@@ -74,13 +74,13 @@ func (s *service) clusterIP(family model.Family) netip.AddrPort {
 func newTown(t testing.TB) *town {
 	t.Helper()
 	s := &town{t: t, network: fabrictest.New(t), manifests: t.TempDir()}
-	for name, node := range map[string]**fabric.Node{"here": &s.here, "beside": &s.beside, "across": &s.across, "nowhere": &s.nowhere} {
+	for name, node := range map[string]**fabric.Node{"here": &s.local, "beside": &s.beside, "across": &s.across, "nowhere": &s.nowhere} {
 		var err error
 		*node, err = s.network.AddNode(name)
 		must.Succeed(t, err)
 	}
-	s.client = s.addPod(s.here, "client")
-	must.Succeed(t, s.here.Do(func() (err error) { s.table, err = conntrack.Dial(); return err }))
+	s.client = s.addPod(s.local, "client")
+	must.Succeed(t, s.local.Do(func() (err error) { s.table, err = conntrack.Dial(); return err }))
 	t.Cleanup(func() { _ = s.table.Close() })
 	return s
 }
@@ -108,7 +108,7 @@ func (s *town) write() {
 	s.t.Helper()
 	var objects strings.Builder
 	for node, labels := range map[*fabric.Node]string{
-		s.here:    "topology.kubernetes.io/zone: zone-a, tenants.example/rack: one",
+		s.local:   "topology.kubernetes.io/zone: zone-a, tenants.example/rack: one",
 		s.beside:  "topology.kubernetes.io/zone: zone-a, tenants.example/rack: two",
 		s.across:  "topology.kubernetes.io/zone: zone-b, tenants.example/rack: one",
 		s.nowhere: "",
@@ -185,7 +185,7 @@ func (s *town) command(on *fabric.Node, flags ...string) *exec.Cmd {
 func (s *town) start(on *fabric.Node, command *exec.Cmd) *site.Process {
 	s.t.Helper()
 	proxy := site.Start(s.t, on.Namespace, command)
-	proxy.Log.Await(s.t, "the first sync is in the kernel")
+	proxy.Log.WaitFor(s.t, "the first sync is in the kernel")
 	return proxy
 }
 
@@ -266,7 +266,7 @@ func (s *town) endIn(table *conntrack.Conn, goes func(dialled netip.AddrPort) bo
 	const last = 500 * time.Millisecond
 	time.Sleep(last)
 	for _, e := range s.translatedIn(table) {
-		if goes(e.Dialled()) {
+		if goes(e.OrigDst()) {
 			_, err := table.Delete(&e)
 			must.Succeed(s.t, err)
 		}

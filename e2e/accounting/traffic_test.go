@@ -14,17 +14,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// ask asks a Service so many times by each of its frontends and protocols, and returns how often each pod answered.
-func (s *town) ask(from *fabric.Namespace, of *service, times int) map[string]uint64 {
+// request asks a Service so many times by each of its frontends and protocols, and returns how often each pod answered.
+func (s *town) request(from *fabric.Namespace, of *service, times int) map[string]uint64 {
 	s.t.Helper()
 	answers := map[string]uint64{}
 	for range times {
 		for _, network := range []string{"tcp", "udp", "sctp"} {
 			for _, to := range []netip.AddrPort{
 				of.clusterIP(model.IPv4), of.clusterIP(model.IPv6),
-				netip.AddrPortFrom(s.here.IPv4, of.nodePort()), netip.AddrPortFrom(s.here.IPv6, of.nodePort()),
+				netip.AddrPortFrom(s.local.IPv4, of.nodePort()), netip.AddrPortFrom(s.local.IPv6, of.nodePort()),
 			} {
-				reply, err := from.Ask(network, to, fabric.Patience)
+				reply, err := from.Request(network, to, fabric.Timeout)
 				must.Succeed(s.t, err)
 				answers[reply.Pod]++
 			}
@@ -33,18 +33,18 @@ func (s *town) ask(from *fabric.Namespace, of *service, times int) map[string]ui
 	return answers
 }
 
-// open opens a connection for transfers, on which nothing is sent but these.
-func (s *town) open(to *service, family model.Family) net.Conn {
+// dial opens a connection for transfers, on which nothing is sent but these.
+func (s *town) dial(to *service, family model.Family) net.Conn {
 	s.t.Helper()
-	conn, err := s.client.Dial("tcp", to.clusterIP(family).String(), fabric.Patience)
+	conn, err := s.client.Dial("tcp", to.clusterIP(family).String(), fabric.Timeout)
 	must.Succeed(s.t, err)
 	s.t.Cleanup(func() { _ = conn.Close() })
-	must.Succeed(s.t, fabric.Silence(conn))
+	must.Succeed(s.t, fabric.Blackhole(conn))
 	return conn
 }
 
-// judge has a client's own kernel count what it sends to each Service and receives from it, by rules of its own.
-func (s *town) judge(client *fabric.Namespace) {
+// verify has a client's own kernel count what it sends to each Service and receives from it, by rules of its own.
+func (s *town) verify(client *fabric.Namespace) {
 	s.t.Helper()
 	var rules strings.Builder
 	rules.WriteString("table inet judge {\n")
@@ -74,8 +74,8 @@ func (s *town) judge(client *fabric.Namespace) {
 
 var counter = regexp.MustCompile(`counter (sent|received)_(\d+) \{\s+packets \d+ bytes (\d+)`)
 
-// judged are the bytes that a client's own kernel has counted, by direction and Service.
-func (s *town) judged(client *fabric.Namespace) map[string]uint64 {
+// verified are the bytes that a client's own kernel has counted, by direction and Service.
+func (s *town) verified(client *fabric.Namespace) map[string]uint64 {
 	s.t.Helper()
 	text, err := client.Run(exec.Command("nft", "list", "counters", "table", "inet", "judge"))
 	must.Succeed(s.t, err)

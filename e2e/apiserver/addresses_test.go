@@ -21,20 +21,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// places is what a Watcher says of where the proxies on all nodes are.
-type places struct {
-	mutex sync.Mutex
-	nodes map[string]*model.Node
-	told  []time.Time
+// addressWatch is what a Watcher says of where the proxies on all nodes are.
+type addressWatch struct {
+	mutex      sync.Mutex
+	nodes      map[string]*model.Node
+	reportedAt []time.Time
 }
 
-// watchPlaces follows the slices of a Service over proxies until the test ends.
-func watchPlaces(t *testing.T, proxies model.ObjectName) *places {
+// newAddressWatch follows the slices of a Service over proxies until the test ends.
+func newAddressWatch(t *testing.T, proxies model.ObjectName) *addressWatch {
 	t.Helper()
-	p := &places{}
+	p := &addressWatch{}
 	watcher, err := cluster.New(admin(), cluster.Options{
-		View: convert.View{Node: proxies.Namespace + "-self", Proxies: proxies}, Log: slog.New(slog.DiscardHandler), ProxiesAt: p.take,
-		Interrupted: func(string, time.Time, error) {}, Resumed: func(string) {},
+		View: convert.View{Node: proxies.Namespace + "-self", Proxies: proxies}, Log: slog.New(slog.DiscardHandler), OnProxyAddresses: p.take,
+		OnInterrupted: func(string, time.Time, error) {}, OnResumed: func(string) {},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -51,21 +51,21 @@ func watchPlaces(t *testing.T, proxies model.ObjectName) *places {
 	return p
 }
 
-func (p *places) take(nodes map[string]*model.Node) {
+func (p *addressWatch) take(nodes map[string]*model.Node) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.nodes, p.told = maps.Clone(nodes), append(p.told, time.Now())
+	p.nodes, p.reportedAt = maps.Clone(nodes), append(p.reportedAt, time.Now())
 }
 
 // count returns how often it was said.
-func (p *places) count() int {
+func (p *addressWatch) count() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	return len(p.told)
+	return len(p.reportedAt)
 }
 
-// words are what was said last: a node, its zone and its address, each.
-func (p *places) words() string {
+// text are what was said last: a node, its zone and its address, each.
+func (p *addressWatch) text() string {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	var all []string
@@ -95,10 +95,10 @@ func TestWhereOtherNodesAreDialled(t *testing.T) {
 	))
 	w.slice("others-1", "others", "192.0.2.3")
 	w.patchSlice("others-1", listed(proxyEndpoint("192.0.2.3", "three", "zone-c", true)))
-	p := watchPlaces(t, w.name("proxies"))
+	p := newAddressWatch(t, w.name("proxies"))
 	until := func(what, want string) {
 		t.Helper()
-		wait.Equal(t, what, want, p.words)
+		wait.Equal(t, what, want, p.text)
 	}
 	until("the nodes of the proxies, and of nobody else", "one/zone-a=192.0.2.1 two/zone-b=192.0.2.2")
 
@@ -117,26 +117,26 @@ func TestWhereOtherNodesAreDialled(t *testing.T) {
 	until("all went", "")
 }
 
-// TestARolloutOfProxiesIsToldOnceASecond: each proxy that starts changes a slice.
-func TestARolloutOfProxiesIsToldOnceASecond(t *testing.T) {
+// TestARolloutOfProxiesIsReportedOnceASecond: each proxy that starts changes a slice.
+func TestARolloutOfProxiesIsReportedOnceASecond(t *testing.T) {
 	w := newWriter(t)
 	w.slice("proxies-1", "proxies", "192.0.2.1")
-	p := watchPlaces(t, w.name("proxies"))
+	p := newAddressWatch(t, w.name("proxies"))
 	wait.Until(t, "it is told where the proxies are", func() bool { return p.count() > 0 })
 	for i := range 60 {
 		w.patchSlice("proxies-1", listed(proxyEndpoint("192.0.2.1", "one", "zone-a", i%2 == 1)))
 		time.Sleep(50 * time.Millisecond)
 	}
-	wait.Equal(t, "the last state", "one/zone-a=192.0.2.1", p.words)
+	wait.Equal(t, "the last state", "one/zone-a=192.0.2.1", p.text)
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	// The pause begins once the one before was taken, and ends before the next one is: a busy machine makes it longer.
-	for i := 1; i < len(p.told); i++ {
-		if pause := p.told[i].Sub(p.told[i-1]); pause < time.Second {
+	for i := 1; i < len(p.reportedAt); i++ {
+		if pause := p.reportedAt[i].Sub(p.reportedAt[i-1]); pause < time.Second {
 			t.Errorf("told again after %v", pause)
 		}
 	}
-	if len(p.told) < 2 {
-		t.Errorf("told %d times", len(p.told))
+	if len(p.reportedAt) < 2 {
+		t.Errorf("told %d times", len(p.reportedAt))
 	}
 }

@@ -98,7 +98,7 @@ func TestASliceFollowsItsLabelsAtOnce(t *testing.T) {
 	f.until("it is deleted", endpointsAre(web))
 }
 
-func TestAServiceThatIsCreatedAnewIsAnotherOne(t *testing.T) {
+func TestAServiceThatIsRecreatedIsAnotherOne(t *testing.T) {
 	w := newWriter(t)
 	f := follow(t, admin(), "none", "").started()
 	web := w.name("web")

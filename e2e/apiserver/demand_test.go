@@ -122,10 +122,10 @@ func (p *publication) removeLease() {
 func (p *publication) demand(name string, asks uint32) {
 	p.t.Helper()
 	object := &servicedemand.ServiceDemand{
-		TypeMeta:   metav1.TypeMeta{APIVersion: servicedemand.Group.String(), Kind: servicedemand.Kind},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.namespace},
-		Zones:      []servicedemand.Zone{{Zone: "zone-a", Asks: asks}, {Zone: "zone-b", Asks: 1_000_000 - min(asks, 1_000_000)}},
-		NodesHeard: 9, NodesAll: 10, ConnectionsPerMinute: 600, Since: metav1.NewTime(time.Now()),
+		TypeMeta:       metav1.TypeMeta{APIVersion: servicedemand.Group.String(), Kind: servicedemand.Kind},
+		ObjectMeta:     metav1.ObjectMeta{Name: name, Namespace: p.namespace},
+		Zones:          []servicedemand.Zone{{Zone: "zone-a", DemandPPM: asks}, {Zone: "zone-b", DemandPPM: 1_000_000 - min(asks, 1_000_000)}},
+		NodesReporting: 9, NodesTotal: 10, ConnectionsPerMinute: 600, ObservedAt: metav1.NewTime(time.Now()),
 	}
 	text, err := json.Marshal(object)
 	must.Succeed(p.t, err)
@@ -150,8 +150,8 @@ func (p *publication) follow(config *rest.Config) *follower {
 	return follow(p.t, p.traffic.watched(config), p.namespace+"-self", "", where)
 }
 
-// asked counts the requests for ServiceDemands, and for the Lease.
-func (p *publication) asked() (objects, lease int) {
+// requestCount counts the requests for ServiceDemands, and for the Lease.
+func (p *publication) requestCount() (objects, lease int) {
 	p.traffic.mu.Lock()
 	defer p.traffic.mu.Unlock()
 	for _, request := range p.traffic.seen {
@@ -165,8 +165,8 @@ func (p *publication) asked() (objects, lease int) {
 	return objects, lease
 }
 
-// refusedDemands are the problems of ServiceDemands.
-func (f *follower) refusedDemands() (lines []string) {
+// rejectedDemands are the problems of ServiceDemands.
+func (f *follower) rejectedDemands() (lines []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for problem := range f.problems {
@@ -177,11 +177,11 @@ func (f *follower) refusedDemands() (lines []string) {
 	return lines
 }
 
-// asks holds while zone-a asks so much of a Service, and that counts.
-func asks(service model.ObjectName, want uint32) func(*model.Cluster) bool {
+// hasDemand holds while zone-a asks so much of a Service, and that counts.
+func hasDemand(service model.ObjectName, want uint32) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool {
 		demand := demandIn(state, service)
-		return demand != nil && demand.Zones["zone-a"] == want && demand.NodesHeard == 9
+		return demand != nil && demand.Zones["zone-a"] == want && demand.NodesReporting == 9
 	}
 }
 
@@ -197,13 +197,13 @@ func demandIs(want model.DemandState) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool { return state.DemandState() == want }
 }
 
-func saysItCounts(change model.Change) bool {
-	return change.DemandState != nil && *change.DemandState == model.DemandCounts
+func demandIsActive(change model.Change) bool {
+	return change.DemandState != nil && *change.DemandState == model.DemandActive
 }
 
-// mostAtOnce is how many requests follow a kind: a watch that lists, which an API server may refuse so that a list and a watch
+// maxBurst is how many requests follow a kind: a watch that lists, which an API server may refuse so that a list and a watch
 // come in its place.
-const mostAtOnce = 3
+const maxBurst = 3
 
 // TestWhatWasMeasuredIsFollowedAsTheManifestsAllow: objects that come, change, are impossible, and go; a Lease that is old,
 // new, and gone; and not one request unless a Service needs it.
@@ -216,44 +216,44 @@ func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
 	f.until("a Service with a bound is in force", hasService(web))
 	p.service("other")
 	f.until("another Service", hasService(p.name("other")))
-	if objects, lease := p.asked(); objects+lease > 0 {
+	if objects, lease := p.requestCount(); objects+lease > 0 {
 		t.Errorf("no Service needs it, and it is asked for: %d times, and the Lease %d times", objects, lease)
 	}
 
 	p.patchService("web", `{"metadata": {"annotations": {"`+policy.DemandSourceAnnotation+`": "`+policy.Measured+`"}}}`)
-	f.until("what was measured", asks(web, 100_000))
+	f.until("what was measured", hasDemand(web, 100_000))
 	p.demand("web", 200_000)
-	f.until("it is measured anew", asks(web, 200_000))
+	f.until("it is measured anew", hasDemand(web, 200_000))
 	p.demand("web", 1_000_001)
 	why := fmt.Sprintf("ServiceDemand %s: zones: Invalid value: 1000001: the sum must not be greater than 1000000, what all zones ask", web)
-	wait.Equal(t, "it is refused", []string{why}, f.refusedDemands)
-	if !f.holds(asks(web, 200_000)) {
+	wait.Equal(t, "it is refused", []string{why}, f.rejectedDemands)
+	if !f.holds(hasDemand(web, 200_000)) {
 		t.Error("the last good version is not in force")
 	}
 	p.demand("web", 300_000)
-	f.until("it is put right", asks(web, 300_000))
-	wait.Equal(t, "it is not refused", nil, f.refusedDemands)
+	f.until("it is put right", hasDemand(web, 300_000))
+	wait.Equal(t, "it is not refused", nil, f.rejectedDemands)
 	p.removeDemand("web")
 	f.until("nothing was measured any more", func(state *model.Cluster) bool { return demandIn(state, web) == nil })
 	p.demand("web", 400_000)
-	f.until("it is measured again", asks(web, 400_000))
+	f.until("it is measured again", hasDemand(web, 400_000))
 
 	p.lease(time.Now().Add(-2 * time.Hour))
 	f.until("it is too old", demandIs(model.DemandStale))
-	if f.holds(asks(web, 400_000)) {
+	if f.holds(hasDemand(web, 400_000)) {
 		t.Error("it is too old, and counts")
 	}
 	p.lease(time.Now())
-	f.until("it is published again", asks(web, 400_000))
+	f.until("it is published again", hasDemand(web, 400_000))
 	p.removeLease()
-	f.until("the publisher is gone", demandIs(model.DemandUnpublished))
+	f.until("the publisher is gone", demandIs(model.DemandUnavailable))
 	p.lease(time.Now())
-	f.until("it is back", asks(web, 400_000))
+	f.until("it is back", hasDemand(web, 400_000))
 
 	p.patchService("web", `{"metadata": {"annotations": {"`+policy.DemandSourceAnnotation+`": null}}}`)
 	f.until("no Service needs it", demandIs(model.DemandUnknown))
-	if objects, _ := p.asked(); objects < 1 || objects > mostAtOnce {
-		t.Errorf("in all it was asked for %d times, want 1 to %d", objects, mostAtOnce)
+	if objects, _ := p.requestCount(); objects < 1 || objects > maxBurst {
+		t.Errorf("in all it was asked for %d times, want 1 to %d", objects, maxBurst)
 	}
 	if outages := f.outagesNow(); len(outages) > 0 {
 		t.Errorf("outages: %v", outages)
@@ -275,23 +275,23 @@ func TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn(t *testi
 	p.service("web-7", measured)
 	f := p.follow(p.proxy).started()
 	first := f.since(0)[0].Change
-	if first.Services[p.name("web-7")] == nil || len(first.Demands) != many || !saysItCounts(first) {
+	if first.Services[p.name("web-7")] == nil || len(first.Demands) != many || !demandIsActive(first) {
 		t.Errorf("the first update has Service %v, %d demands, state %v", first.Services[p.name("web-7")], len(first.Demands), first.DemandState)
 	}
-	if !f.holds(asks(p.name("web-7"), 7)) {
+	if !f.holds(hasDemand(p.name("web-7"), 7)) {
 		t.Error("it does not say what was measured")
 	}
 	p.demand("web-7", 8)
-	f.until("one of them changes", asks(p.name("web-7"), 8))
-	if objects, lease := p.asked(); objects > mostAtOnce || lease > 2 {
-		t.Errorf("it was asked for %d times, want %d at most; and the Lease %d times", objects, mostAtOnce, lease)
+	f.until("one of them changes", hasDemand(p.name("web-7"), 8))
+	if objects, lease := p.requestCount(); objects > maxBurst || lease > 2 {
+		t.Errorf("it was asked for %d times, want %d at most; and the Lease %d times", objects, maxBurst, lease)
 	}
 	watcher, err := cluster.New(p.proxy, cluster.Options{
 		View: convert.View{Node: p.namespace + "-self"}, TopologyNamespace: publishers, Log: f.log.Logger(),
 	})
 	must.Succeed(t, err)
 	loaded, err := watcher.Load(t.Context(), cluster.AllNodes)
-	if err != nil || len(loaded.Change.Demands) != many || !saysItCounts(loaded.Change) {
+	if err != nil || len(loaded.Change.Demands) != many || !demandIsActive(loaded.Change) {
 		t.Errorf("who asks once gets %d demands, state %v, %v", len(loaded.Change.Demands), loaded.Change.DemandState, err)
 	}
 }
@@ -327,8 +327,8 @@ func TestWhatMayNotBeReadHoldsNothingUp(t *testing.T) {
 			began := time.Now()
 			f := p.follow(api.User(t, test.user, test.granted...))
 			f.until("the Service is in force", hasService(p.name("web")))
-			f.until("nobody publishes for this proxy", demandIs(model.DemandUnpublished))
-			if objects, _ := p.asked(); (objects > 0) != test.objects {
+			f.until("nobody publishes for this proxy", demandIs(model.DemandUnavailable))
+			if objects, _ := p.requestCount(); (objects > 0) != test.objects {
 				t.Errorf("objects were asked for %d times", objects)
 			}
 			if strings.Contains(f.log.String(), "timed out") {
@@ -349,17 +349,17 @@ func TestWhatWasMeasuredStaysDuringAnOutage(t *testing.T) {
 	p.service("web", measured)
 	wire, config := newWire(t, p.proxy)
 	f := p.follow(config)
-	f.until("what was measured", asks(web, 100_000))
-	wire.refuse()
+	f.until("what was measured", hasDemand(web, 100_000))
+	wire.rejectConnections()
 	wait.Until(t, "an outage of ServiceDemands", func() bool { _, isOut := f.outagesNow()["servicedemands"]; return isOut })
 	p.demand("web", 200_000)
 	p.removeLease()
-	_, before := p.asked()
-	wait.Until(t, "the Lease is asked for in vain", func() bool { _, now := p.asked(); return now >= before+2 })
-	if !f.holds(asks(web, 100_000)) {
+	_, before := p.requestCount()
+	wait.Until(t, "the Lease is asked for in vain", func() bool { _, now := p.requestCount(); return now >= before+2 })
+	if !f.holds(hasDemand(web, 100_000)) {
 		t.Error("what was said last does not count")
 	}
 	p.lease(time.Now())
 	wire.heal(true)
-	f.until("what changed meanwhile", asks(web, 200_000))
+	f.until("what changed meanwhile", hasDemand(web, 200_000))
 }

@@ -11,13 +11,13 @@ import (
 const evacuateLabel = "vicinity.dev/evacuate"
 
 func isEvacuated(node string) func(*model.Cluster) bool {
-	return func(state *model.Cluster) bool { return state.Avoid(node, model.IPv4) != nil }
+	return func(state *model.Cluster) bool { return state.DemotionOf(node, model.IPv4) != nil }
 }
 
 func staysWhole(nodes ...string) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool {
 		for _, node := range nodes {
-			if state.Avoid(node, model.IPv4) != nil {
+			if state.DemotionOf(node, model.IPv4) != nil {
 				return false
 			}
 		}
@@ -36,14 +36,14 @@ func TestALabelEvacuatesANode(t *testing.T) {
 	}
 	w.label(self, evacuateLabel, "20991122T1800Z")
 	f.until("this node is evacuated until a time", func(state *model.Cluster) bool {
-		evacuation := state.Avoid(self, model.IPv4)
+		evacuation := state.DemotionOf(self, model.IPv4)
 		return evacuation != nil && evacuation.Until.Equal(time.Date(2099, 11, 22, 18, 0, 0, 0, time.UTC))
 	})
 	w.label(other, evacuateLabel, "false")
 	f.until("false is as good as no label", staysWhole(other))
 	w.label(other, evacuateLabel, "yes")
 	w.label(self, evacuateLabel, "soon")
-	f.until("two labels are wrong", func(*model.Cluster) bool { return refused(f, self, other) == 2 })
+	f.until("two labels are wrong", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 2 })
 	f.until("a label that nobody can read is as good as none", staysWhole(self, other)) // reported by another watch than the problem
 	w.label(other, evacuateLabel, "True")
 	f.until("it is put right", isEvacuated(other))
@@ -51,11 +51,11 @@ func TestALabelEvacuatesANode(t *testing.T) {
 	f.until("this one, too", isEvacuated(self))
 	w.unlabel(self, evacuateLabel)
 	f.until("a label that goes", staysWhole(self))
-	f.until("nothing is refused any more", func(*model.Cluster) bool { return refused(f, self, other) == 0 })
+	f.until("nothing is refused any more", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 0 })
 }
 
-// refused counts the problems of some nodes. The follower holds its lock.
-func refused(f *follower, nodes ...string) (count int) {
+// rejectedCount counts the problems of some nodes. The follower holds its lock.
+func rejectedCount(f *follower, nodes ...string) (count int) {
 	for problem := range f.problems {
 		if slices.Contains(nodes, problem.Name.Name) {
 			count++

@@ -46,7 +46,7 @@ func follow(t *testing.T, config *rest.Config, node, proxyName string, edits ...
 	}
 	options := cluster.Options{
 		View: convert.View{Node: node, ServiceProxyName: proxyName}, Log: f.log.Logger(),
-		Interrupted: f.interrupted, Resumed: f.resumed,
+		OnInterrupted: f.interrupted, OnResumed: f.resumed,
 	}
 	for _, edit := range edits {
 		edit(&options)
@@ -74,7 +74,7 @@ func (f *follower) deliver(update convert.Update) {
 	for _, problem := range update.PutRight {
 		delete(f.problems, problem)
 	}
-	for _, problem := range update.Refused {
+	for _, problem := range update.Rejected {
 		f.problems[problem] = true
 	}
 	f.state.Apply(update.Change)

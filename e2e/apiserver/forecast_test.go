@@ -26,8 +26,8 @@ func person(t *testing.T, name string) (kubeconfig string) {
 		list("networking.k8s.io", "servicecidrs"), list(servicedemand.Group.Group, servicedemand.Resource)))
 }
 
-// answer runs a program for a person, and returns what it prints.
-func (p *publication) answer(kubeconfig string, arguments ...string) (stdout, stderr string) {
+// run runs a program for a person, and returns what it prints.
+func (p *publication) run(kubeconfig string, arguments ...string) (stdout, stderr string) {
 	p.t.Helper()
 	command := exec.CommandContext(p.t.Context(), site.Program(p.t, "proxy"), append(arguments, "--kubeconfig", kubeconfig)...)
 	var out, told strings.Builder
@@ -38,9 +38,9 @@ func (p *publication) answer(kubeconfig string, arguments ...string) (stdout, st
 	return out.String(), told.String()
 }
 
-// TestPeopleGetTheAnswersThatProxiesDecide: forecast, explain and render of a cluster plan with measured demand while the
+// TestPeopleGetTheResultsThatProxiesDecide: forecast, explain and render of a cluster plan with measured demand while the
 // Lease says that it counts. That takes the right to get that one Lease; without it they take it to count.
-func TestPeopleGetTheAnswersThatProxiesDecide(t *testing.T) {
+func TestPeopleGetTheResultsThatProxiesDecide(t *testing.T) {
 	p := newPublication(t)
 	self := p.node("self", zoneLabel+"=zone-a")
 	p.node("other", zoneLabel+"=zone-b")
@@ -67,7 +67,7 @@ func TestPeopleGetTheAnswersThatProxiesDecide(t *testing.T) {
 	} {
 		step.prepare()
 		sayings := map[string]string{}
-		stdout, _ := p.answer(step.kubeconfig, "forecast", web, "-o", "json")
+		stdout, _ := p.run(step.kubeconfig, "forecast", web, "-o", "json")
 		var report forecast.Report
 		must.Succeed(t, json.Unmarshal([]byte(stdout), &report))
 		service := &report.Services[0]
@@ -76,13 +76,13 @@ func TestPeopleGetTheAnswersThatProxiesDecide(t *testing.T) {
 		}
 		sayings["forecast"] = strings.Join(report.Notes, "\n")
 
-		stdout, sayings["explain"] = p.answer(step.kubeconfig, "explain", web, "--node", self, "--node-topology-source", "nodes", "-o", "json")
-		var ports []explain.Port
+		stdout, sayings["explain"] = p.run(step.kubeconfig, "explain", web, "--node", self, "--node-topology-source", "nodes", "-o", "json")
+		var ports []explain.PortReport
 		must.Succeed(t, json.Unmarshal([]byte(stdout), &ports))
 		if ports[0].Load == nil || ports[0].Load.DemandSource != step.want {
 			t.Errorf("%s: explain: %+v", step.does, ports[0].Load)
 		}
-		_, sayings["render"] = p.answer(step.kubeconfig, "render", "--node", self)
+		_, sayings["render"] = p.run(step.kubeconfig, "render", "--node", self)
 		for command, said := range sayings {
 			if !strings.Contains(said, step.says) || strings.Contains(said, "Lease") != (step.says != "") {
 				t.Errorf("%s: %s says %q", step.does, command, said)

@@ -35,7 +35,7 @@ func TestLoadReturnsWhatRunDeliversFirst(t *testing.T) {
 	w.patchSlice("bad-1", `{"ports": [{"name": "http", "port": 70000}]}`)
 
 	want := follow(t, admin(), self, "").started().since(0)[0]
-	got, err := load(t, admin(), self, cluster.OwnNode)
+	got, err := load(t, admin(), self, cluster.LocalNode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestLoadReturnsWhatRunDeliversFirst(t *testing.T) {
 	}
 }
 
-func TestLoadReturnsAllNodesIfAsked(t *testing.T) {
+func TestLoadReturnsAllNodesIfRequested(t *testing.T) {
 	w := newWriter(t)
 	self := w.node("self", zoneLabel+"=zone-a", rackLabel+"=rack-1")
 	other := w.node("other", zoneLabel+"=zone-b", rackLabel+"=rack-2", "example.com/row=row-1")
@@ -77,15 +77,15 @@ func TestLoadReturnsAllNodesIfAsked(t *testing.T) {
 	}
 }
 
-func TestLoadSaysWhatItMayNotList(t *testing.T) {
-	_, err := load(t, api.User(t, "user-without-rights"), "none", cluster.OwnNode)
+func TestLoadReportsWhatItMayNotList(t *testing.T) {
+	_, err := load(t, api.User(t, "user-without-rights"), "none", cluster.LocalNode)
 	if err == nil || !strings.HasPrefix(err.Error(), "listing services: ") || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("Load() = %v, want that listing Services is forbidden", err)
 	}
 }
 
-// TestALastGoodVersionIsKnownToWhoeverAsksTheProxyThatRuns: an object is refused, and what was in force stays so.
-func TestALastGoodVersionIsKnownToWhoeverAsksTheProxyThatRuns(t *testing.T) {
+// TestALastKnownGoodVersionIsFetchedFromTheRunningProxy: an object is refused, and what was in force stays so.
+func TestALastKnownGoodVersionIsFetchedFromTheRunningProxy(t *testing.T) {
 	w := newWriter(t)
 	self := w.node("self")
 	w.service("web")
@@ -95,28 +95,28 @@ func TestALastGoodVersionIsKnownToWhoeverAsksTheProxyThatRuns(t *testing.T) {
 	f := follow(t, admin(), self, "").started()
 	bad, never := w.name("web-1"), w.name("never-1")
 	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 70000}]}`)
-	f.until("the slice is refused", func(*model.Cluster) bool { return refused(f, bad.Name, never.Name) == 2 })
+	f.until("the slice is refused", func(*model.Cluster) bool { return rejectedCount(f, bad.Name, never.Name) == 2 })
 
-	text, err := json.Marshal(f.Refusals()) // as it is sent
+	text, err := json.Marshal(f.Rejections()) // as it is sent
 	if err != nil {
 		t.Fatal(err)
 	}
-	var refusals []convert.Refusal
-	if err := json.Unmarshal(text, &refusals); err != nil || len(refusals) != 2 {
+	var rejections []convert.Rejection
+	if err := json.Unmarshal(text, &rejections); err != nil || len(rejections) != 2 {
 		t.Fatalf("%v: %s", err, text)
 	}
 	asking, err := cluster.New(admin(), cluster.Options{
-		View: convert.View{Node: self}, Log: slog.New(slog.DiscardHandler), LastGood: refusals,
+		View: convert.View{Node: self}, Log: slog.New(slog.DiscardHandler), LastKnownGood: rejections,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := asking.Load(t.Context(), cluster.OwnNode)
+	got, err := asking.Load(t.Context(), cluster.LocalNode)
 	if err != nil {
 		t.Fatal(err)
 	}
 	slice := got.Change.Slices[bad]
-	if slice == nil || len(slice.Endpoints) != 1 || slice.Ports[0].Port == 0 || got.Change.Slices[never] != nil || len(got.Refused) != 2 {
-		t.Errorf("in force are %+v, refused %v", got.Change.Slices, got.Refused)
+	if slice == nil || len(slice.Endpoints) != 1 || slice.Ports[0].Port == 0 || got.Change.Slices[never] != nil || len(got.Rejected) != 2 {
+		t.Errorf("in force are %+v, refused %v", got.Change.Slices, got.Rejected)
 	}
 }

@@ -68,14 +68,14 @@ func TestHeartbeatsAndUnusedLabelsAreNotDelivered(t *testing.T) {
 	}
 }
 
-// TestThisNodeIsLeavingWhileItSaysSo, by the conditions of its status, which a watch of metadata alone would not have.
+// TestThisNodeIsNotEligibleWhileItsObjectSpecifiesIt, by the conditions of its status, which a watch of metadata alone would not have.
 // Kubelet's heartbeats meanwhile change nothing.
-func TestThisNodeIsLeavingWhileItSaysSo(t *testing.T) {
+func TestThisNodeIsNotEligibleWhileItsObjectSpecifiesIt(t *testing.T) {
 	w := newWriter(t)
 	self := w.node("self")
 	f := follow(t, admin(), self, "").started()
 	isLeaving := func(why string) func(*model.Cluster) bool {
-		return func(state *model.Cluster) bool { return state.Self().Leaving == why }
+		return func(state *model.Cluster) bool { return state.Self().NotEligible == why }
 	}
 	for _, condition := range []string{"DrainInProgress", "MaintenanceInProgress", "GracefulNodeShutdownInProgress"} {
 		w.condition(self, condition, "True")

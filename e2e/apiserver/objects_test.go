@@ -219,9 +219,9 @@ func admin() *rest.Config {
 	return config
 }
 
-// TestAnAPIServerThatSelectsByNoFieldOfServicesIsAskedForAll: before Kubernetes 1.31 no API server selects by one. Here it
+// TestAnAPIServerWithoutFieldSelectorsForServicesIsRequestedAll: before Kubernetes 1.31 no API server selects by one. Here it
 // refuses a field that no API server has, in its own words.
-func TestAnAPIServerThatSelectsByNoFieldOfServicesIsAskedForAll(t *testing.T) {
+func TestAnAPIServerWithoutFieldSelectorsForServicesIsRequestedAll(t *testing.T) {
 	w := newWriter(t)
 	headless := func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }
 	w.service("before")

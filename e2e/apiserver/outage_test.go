@@ -39,7 +39,7 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	f.until("the nodes", labelsAre(other, rackLabel+"=rack-1"))
 
 	if isRefused {
-		wire.refuse()
+		wire.rejectConnections()
 	} else {
 		wire.swallow()
 	}

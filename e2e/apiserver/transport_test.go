@@ -14,11 +14,11 @@ import (
 type traffic struct {
 	mu   sync.Mutex
 	seen []*http.Request
-	// refused are those of them with an answer other than 200.
-	refused []*http.Request
-	gates   map[string]chan struct{} // by what the URL contains: requests wait until it is closed
-	absent  string                   // requests whose path ends so are answered as by an API server that does not know the resource
-	field   string                   // requests that select by it are answered as by an API server that does not know the field
+	// rejected are those of them with an answer other than 200.
+	rejected []*http.Request
+	gates    map[string]chan struct{} // by what the URL contains: requests wait until it is closed
+	absent   string                   // requests whose path ends so are answered as by an API server that does not know the resource
+	field    string                   // requests that select by it are answered as by an API server that does not know the field
 }
 
 // watched returns the configuration with a traffic in its way.
@@ -64,7 +64,7 @@ func (r through) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err == nil && response.StatusCode != http.StatusOK {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.refused = append(r.refused, asked)
+		r.rejected = append(r.rejected, asked)
 	}
 	return response, err
 }
@@ -95,7 +95,7 @@ func (tr *traffic) forOthers() (all, running []*http.Request) {
 		}
 		all = append(all, request)
 		isWatch := request.URL.Query().Get("watch") != ""
-		if isWatch && request.Context().Err() == nil && !slices.Contains(tr.refused, request) {
+		if isWatch && request.Context().Err() == nil && !slices.Contains(tr.rejected, request) {
 			running = append(running, request)
 		}
 	}

@@ -30,7 +30,7 @@ func newWire(t *testing.T, config *rest.Config) (*wire, *rest.Config) {
 	t.Helper()
 	w := &wire{t: t, address: reserve.OnLoopback(t).String(), conns: map[net.Conn]bool{}}
 	w.listen()
-	t.Cleanup(func() { w.refuse(); w.serving.Wait() })
+	t.Cleanup(func() { w.rejectConnections(); w.serving.Wait() })
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		w.mu.Lock()
 		w.target = address
@@ -101,8 +101,8 @@ func (w *wire) swallow() {
 	clear(w.conns)
 }
 
-// refuse ends all connections and refuses those that come, as a machine without a running API server does.
-func (w *wire) refuse() {
+// rejectConnections ends all connections and refuses those that come, as a machine without a running API server does.
+func (w *wire) rejectConnections() {
 	w.listener.Close()
 	w.swallow()
 }

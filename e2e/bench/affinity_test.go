@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// crowd is how many clients a map without a size of its own remembers at most, except for a few.
-const crowd = 60_000
+// manyClients is how many clients a map without a size of its own remembers at most, except for a few.
+const manyClients = 60_000
 
 // affinityRow is what one step took with Services that remember their clients, and with the same Services when they do
 // not.
@@ -86,7 +86,7 @@ func affinitySteps(b *testing.B, sticky, crowded bool) map[string][]time.Duratio
 // remember fills the map of a shard with clients, as packets do.
 func (m *machine) remember(b *testing.B, shard uint32) {
 	b.Helper()
-	clients := make([]ruleset.Element, crowd/16)
+	clients := make([]ruleset.Element, manyClients/16)
 	for i := range clients {
 		var client [4]byte
 		binary.BigEndian.PutUint32(client[:], 0x64400000+uint32(i))

@@ -77,7 +77,7 @@ func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
 }
 
 // proxyOf returns the machine's proxy, which knows its own node and the cluster, and has not synced yet.
-func (m *machine) proxyOf(cluster model.Change, readers ...selection.Reader) *proxy.Proxy {
+func (m *machine) proxyOf(cluster model.Change, readers ...selection.Handler) *proxy.Proxy {
 	p := proxy.New(m.Name, config, m.tables, readers...)
 	p.Apply(cluster)
 	p.Apply(m.object())
@@ -96,7 +96,7 @@ func (m *machine) object() model.Change {
 func sync(b *testing.B, p *proxy.Proxy) proxy.Report {
 	b.Helper()
 	report, err := p.Sync(b.Context())
-	if err := errors.Join(err, report.Unswept); err != nil {
+	if err := errors.Join(err, report.CleanupErr); err != nil {
 		b.Fatal(err)
 	}
 	return report

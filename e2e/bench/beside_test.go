@@ -106,9 +106,9 @@ type besideRow struct {
 	alone, beside []time.Duration
 }
 
-// BenchmarkBeside measures what others cost a change: each event happens in a small cluster, and in the same cluster
+// BenchmarkWithOthers measures what others cost a change: each event happens in a small cluster, and in the same cluster
 // beside many Services of one kind, in turn.
-func BenchmarkBeside(b *testing.B) {
+func BenchmarkWithOthers(b *testing.B) {
 	for _, kind := range allOthers {
 		for _, count := range kind.counts {
 			b.Run(fmt.Sprint(kind.name, "/", count), func(b *testing.B) {

@@ -24,8 +24,8 @@ type busyRow struct {
 // What others have and do: a dump of the ruleset takes longer than the time between two of their transactions, so that
 // none is ever whole.
 const (
-	strangersChains = 40_000
-	strangersPause  = time.Second / 50
+	foreignChains   = 40_000
+	foreignInterval = time.Second / 50
 )
 
 // BenchmarkBusyRuleset restarts a proxy with 10,000 Services: alone, beside a large ruleset of others, and beside one that
@@ -35,7 +35,7 @@ func BenchmarkBusyRuleset(b *testing.B) {
 	m := newMachine(b)
 	configIPv4 := config
 	configIPv4.Families = []model.Family{model.IPv4}
-	everything := size.cluster().Then(m.object())
+	everything := size.cluster().Merge(m.object())
 	rows := []busyRow{{beside: "nothing"}, {beside: "40,000 chains"}, {beside: "40,000 chains, 50 transactions a second"}}
 	restart := func(row *busyRow) {
 		p := proxy.New(ownNode, configIPv4, m.tables)
@@ -51,7 +51,7 @@ func BenchmarkBusyRuleset(b *testing.B) {
 		for range 5 {
 			restart(&rows[0])
 		}
-		m.addStrangers(b)
+		m.addForeignChains(b)
 		for range 5 {
 			restart(&rows[1])
 		}
@@ -65,11 +65,11 @@ func BenchmarkBusyRuleset(b *testing.B) {
 	results.busy = rows
 }
 
-func (m *machine) addStrangers(b *testing.B) {
+func (m *machine) addForeignChains(b *testing.B) {
 	b.Helper()
 	var text strings.Builder
 	text.WriteString("add table ip strangers\n")
-	for number := range strangersChains {
+	for number := range foreignChains {
 		fmt.Fprintf(&text, "add chain ip strangers chain-%d\n", number)
 	}
 	m.nft(b, text.String())
@@ -100,7 +100,7 @@ func (m *machine) disturb(b *testing.B) (stop func()) {
 	busy.Go(func() {
 		defer other.Close()
 		table := ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Add, Family: model.IPv6, Object: ruleset.TableObject{}}}}
-		for ticker := time.NewTicker(strangersPause); ctx.Err() == nil; <-ticker.C {
+		for ticker := time.NewTicker(foreignInterval); ctx.Err() == nil; <-ticker.C {
 			if err := other.Commit(context.WithoutCancel(ctx), table); err != nil {
 				b.Errorf("the other process: %v", err)
 				return

@@ -29,8 +29,8 @@ var sizes = []size{{10_000, 10, false}, {44_125, 5, false}, {10_000, 10, true}, 
 // million asks for a cluster of a million endpoints too: twenty minutes and 3 GiB, for those who want to know.
 var million = flag.Bool("million", false, "measure 20,000 Services of 50 endpoints, too")
 
-// asked returns the sizes that were asked for.
-func asked() []size {
+// requestedSizes returns the sizes that were asked for.
+func requestedSizes() []size {
 	if *million {
 		return append(slices.Clone(sizes), size{20_000, 50, false})
 	}

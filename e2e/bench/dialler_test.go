@@ -117,14 +117,14 @@ func open(from netip.AddrPort) (client int, err error) {
 	return client, nil
 }
 
-// acceptPatience is how long, in milliseconds, a server has to see the connection that its client sees.
-const acceptPatience = 1000
+// acceptRetries is how long, in milliseconds, a server has to see the connection that its client sees.
+const acceptRetries = 1000
 
 // accept takes the only connection that there is, whichever server has it.
 func (d *dialler) accept() (accepted, server int, err error) {
-	ready, err := unix.Poll(d.listeners, acceptPatience)
+	ready, err := unix.Poll(d.listeners, acceptRetries)
 	for errors.Is(err, unix.EINTR) {
-		ready, err = unix.Poll(d.listeners, acceptPatience)
+		ready, err = unix.Poll(d.listeners, acceptRetries)
 	}
 	if err != nil {
 		return 0, 0, err

@@ -44,10 +44,10 @@ func measureEvacuation(b *testing.B, rows []evacuationRow) {
 	p.Apply(cluster)
 	p.Apply(m.object())
 	sync(b, p)
-	for step, evacuation := range []*model.Avoid{{}, nil} {
+	for step, evacuation := range []*model.Demotion{{}, nil} {
 		row := &rows[step]
 		started := time.Now()
-		p.Apply(model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "worker-1"}: evacuation}})
+		p.Apply(model.Change{Demotions: map[model.DemotionKey]*model.Demotion{{Node: "worker-1"}: evacuation}})
 		wrote := 0
 		for {
 			report := sync(b, p)

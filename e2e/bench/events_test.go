@@ -21,17 +21,17 @@ type event struct {
 
 var events = []event{
 	{name: "one endpoint replaced", number: size.scattered, change: size.replace, needs: onlyClusterIP, times: 5000},
-	{name: "one endpoint less or more", number: size.inTurn, change: size.resize, needs: onlyClusterIP, times: 5000},
-	{name: "one source range replaced", number: size.loadBalancerInTurn, change: size.replaceRange, needs: loadBalancer, times: 200},
+	{name: "one endpoint less or more", number: size.pairwise, change: size.resize, needs: onlyClusterIP, times: 5000},
+	{name: "one source range replaced", number: size.loadBalancerPairwise, change: size.replaceRange, needs: loadBalancer, times: 200},
 }
 
 // scattered picks another Service each round, all over the cluster. Services of all types get their share.
 func (s size) scattered(round int) int { return round * 7919 % s.services } // a prime
 
-// inTurn picks each Service twice, one after the other.
-func (s size) inTurn(round int) int { return round / 2 % s.services }
+// pairwise picks each Service twice, one after the other.
+func (s size) pairwise(round int) int { return round / 2 % s.services }
 
-func (s size) loadBalancerInTurn(round int) int {
+func (s size) loadBalancerPairwise(round int) int {
 	balancers := (s.services + mixOf - 1 - nodePortsOf) / mixOf
 	return round%balancers*mixOf + nodePortsOf
 }

@@ -40,10 +40,10 @@ type followed struct {
 	took  []time.Duration
 }
 
-func (*followed) Digest([]selection.Decision) any { return nil }
-func (*followed) Synced(selection.Sync)           {}
+func (*followed) Derive([]selection.Decision) any { return nil }
+func (*followed) OnSynced(selection.SyncState)    {}
 
-func (f *followed) Accept(service model.ObjectName, _ any) {
+func (f *followed) OnApplied(service model.ObjectName, _ any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if since, waits := f.since[service]; waits {
@@ -52,7 +52,7 @@ func (f *followed) Accept(service model.ObjectName, _ any) {
 	}
 }
 
-func (f *followed) note(service model.ObjectName) {
+func (f *followed) record(service model.ObjectName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, waits := f.since[service]; !waits {
@@ -109,7 +109,7 @@ func (s steep) beside(b *testing.B) fairRow {
 			}
 			number := round % beside.services
 			slice := beside.slice(number, 9+round/beside.services%2)
-			reader.note(serviceName(number))
+			reader.record(serviceName(number))
 			if !send(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}) {
 				return
 			}

@@ -29,14 +29,14 @@ func (r *recorder) Commit(ctx context.Context, batch ruleset.Batch) error {
 
 // BenchmarkFirstSync takes a whole cluster in, from the objects to the accepted commit.
 func BenchmarkFirstSync(b *testing.B) {
-	for _, size := range asked() {
+	for _, size := range requestedSizes() {
 		b.Run(size.String(), func(b *testing.B) {
 			row := firstSync{size: size}
 			var syncs, floors, parts []time.Duration
 			for b.Loop() {
 				b.StopTimer()
 				machine := newMachine(b)
-				everything := size.cluster().Then(machine.object())
+				everything := size.cluster().Merge(machine.object())
 				kernel := &recorder{Conn: machine.tables}
 				resetPeakMemory(b)
 				before := memory(b, "VmRSS")
@@ -47,7 +47,7 @@ func BenchmarkFirstSync(b *testing.B) {
 				report, err := p.Sync(b.Context())
 				syncs = append(syncs, time.Since(started))
 				b.StopTimer()
-				if err := errors.Join(err, report.Unswept); err != nil {
+				if err := errors.Join(err, report.CleanupErr); err != nil {
 					b.Fatal(err)
 				}
 				expectParts(b, kernel.sent)

@@ -16,64 +16,64 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// lookRow is what one way to read conntrack's table takes.
-type lookRow struct {
-	table, asked string
+// dumpRow is what one way to read conntrack's table takes.
+type dumpRow struct {
+	table, query string
 	read         int
 	times        []time.Duration
 	// floor is a walk through the table that finds nothing, in the same run.
 	floor []time.Duration
 }
 
-// lookAtMost is how many unanswered entries a look reads.
-const lookAtMost = 8192
+// maxDumpTime is how many unanswered entries a look reads.
+const maxDumpTime = 8192
 
-// BenchmarkLooks reads conntrack's table as the daemon does, with few entries and many. What a walk costs depends on the
+// BenchmarkDumps reads conntrack's table as the daemon does, with few entries and many. What a walk costs depends on the
 // buckets of the machine, which are the same in every namespace.
-func BenchmarkLooks(b *testing.B) {
+func BenchmarkDumps(b *testing.B) {
 	for _, size := range []struct{ open, unanswered int }{{0, 0}, {10_000, 100}, {100_000, 200}, {0, 200_000}} {
 		name := fmt.Sprintf("%d open, %d unanswered", size.open, size.unanswered)
 		b.Run(name, func(b *testing.B) {
-			t := newLookedAt(b, size.open, size.unanswered)
-			var floor lookRow
-			rows := []lookRow{
-				{asked: "what nobody answered"},
-				{asked: "what one endpoint answers"},
-				{asked: "UDP"},
-				{asked: "everything"},
+			t := newDumpBench(b, size.open, size.unanswered)
+			var floor dumpRow
+			rows := []dumpRow{
+				{query: "what nobody answered"},
+				{query: "what one endpoint answers"},
+				{query: "UDP"},
+				{query: "everything"},
 			}
 			for b.Loop() {
-				t.look(b, &floor, conntrack.Filter{Family: conntrack.OnlyIPv4, Answerers: []netip.Addr{lookedEndpoint(250)}}, 0)
-				t.look(b, &rows[0], unansweredFilter, lookAtMost)
-				t.look(b, &rows[1], conntrack.Filter{Family: conntrack.OnlyIPv4, Answerers: []netip.Addr{lookedEndpoint(7)}}, 0)
-				t.look(b, &rows[2], conntrack.Filter{Family: conntrack.OnlyIPv4, Protocol: model.UDP}, 0)
-				t.look(b, &rows[3], conntrack.Filter{}, 0)
+				t.dump(b, &floor, conntrack.Filter{Family: conntrack.OnlyIPv4, ReplySrcs: []netip.Addr{dumpEndpoint(250)}}, 0)
+				t.dump(b, &rows[0], unrepliedFilter, maxDumpTime)
+				t.dump(b, &rows[1], conntrack.Filter{Family: conntrack.OnlyIPv4, ReplySrcs: []netip.Addr{dumpEndpoint(7)}}, 0)
+				t.dump(b, &rows[2], conntrack.Filter{Family: conntrack.OnlyIPv4, Protocol: model.UDP}, 0)
+				t.dump(b, &rows[3], conntrack.Filter{}, 0)
 			}
 			for _, row := range rows {
 				row.table, row.floor = name, floor.times
 				results.looks = append(results.looks, row)
 			}
-			if flood, all := rows[0], rows[3]; flood.read == lookAtMost && slices.Min(flood.times) > slices.Min(all.times)/4 {
+			if flood, all := rows[0], rows[3]; flood.read == maxDumpTime && slices.Min(flood.times) > slices.Min(all.times)/4 {
 				b.Errorf("a look that is cut off takes %s, and to read everything %s", slices.Min(flood.times), slices.Min(all.times))
 			}
 		})
 	}
 }
 
-var unansweredFilter = conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
+var unrepliedFilter = conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
 
-// lookedAt is a namespace whose table is read.
-type lookedAt struct{ conn *conntrack.Conn }
+// dumpBench is a namespace whose table is read.
+type dumpBench struct{ conn *conntrack.Conn }
 
-func lookedEndpoint(number int) netip.Addr {
+func dumpEndpoint(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 244, 0, byte(1 + number)})
 }
 
-func newLookedAt(b *testing.B, open, unanswered int) lookedAt {
+func newDumpBench(b *testing.B, open, unanswered int) dumpBench {
 	b.Helper()
 	namespace := netns.New(b)
 	table := tracked.Open(b, namespace)
-	var t lookedAt
+	var t dumpBench
 	namespace.Do(func() {
 		var err error
 		if t.conn, err = conntrack.Dial(); err != nil {
@@ -85,33 +85,33 @@ func newLookedAt(b *testing.B, open, unanswered int) lookedAt {
 		client := netip.AddrFrom4([4]byte{10, 245, byte(i >> 22), byte(i >> 14)})
 		c := tracked.Connection{
 			Protocol: model.TCP, Client: netip.AddrPortFrom(client, uint16(1024+i&0x3fff)),
-			Dialled: netip.MustParseAddrPort("10.96.0.10:80"), Answerer: netip.AddrPortFrom(lookedEndpoint(i%200), 8080),
+			Dialled: netip.MustParseAddrPort("10.96.0.10:80"), ReplySrc: netip.AddrPortFrom(dumpEndpoint(i%200), 8080),
 			State: conntrack.TCPSynSent, Label: ruleset.TranslatedLabel,
 		}
 		if i >= unanswered {
-			c.IsAnswered, c.State = true, conntrack.TCPEstablished
+			c.IsReplied, c.State = true, conntrack.TCPEstablished
 		}
 		table.Insert(c)
 	}
 	return t
 }
 
-func (t lookedAt) look(b *testing.B, row *lookRow, filter conntrack.Filter, atMost int) {
+func (t dumpBench) dump(b *testing.B, row *dumpRow, filter conntrack.Filter, atMost int) {
 	b.Helper()
 	row.read = 0
 	took, err := t.conn.Dump(b.Context(), filter, func(*conntrack.Entry) bool { row.read++; return row.read != atMost })
-	if err != nil && !errors.Is(err, conntrack.ErrCutOff) {
+	if err != nil && !errors.Is(err, conntrack.ErrTruncated) {
 		b.Fatal(err)
 	}
 	row.times = append(row.times, took)
 }
 
-func printLooks(w io.Writer) {
+func printDumps(w io.Writer) {
 	fmt.Fprint(w, "\nLooks at conntrack of a machine with the buckets of most; the fastest is what others on it disturb least\n\n")
 	fmt.Fprintln(w, "table\tasked for\tread\tfastest\tp50\tto a walk that finds nothing\t")
 	for _, row := range results.looks {
 		fastest := slices.Min(row.times)
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%.1f\t\n", row.table, row.asked, row.read, fastest.Round(10*time.Microsecond),
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%.1f\t\n", row.table, row.query, row.read, fastest.Round(10*time.Microsecond),
 			median(row.times).Round(10*time.Microsecond), ratio(fastest, slices.Min(row.floor)))
 	}
 }

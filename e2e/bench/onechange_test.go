@@ -19,7 +19,7 @@ type measured struct {
 // BenchmarkOneChange follows single events, each from the object to the accepted commit and the sweep behind it.
 func BenchmarkOneChange(b *testing.B) {
 	for _, event := range events {
-		for _, size := range asked() {
+		for _, size := range requestedSizes() {
 			if event.needs != onlyClusterIP && !size.mix {
 				continue
 			}
@@ -36,7 +36,7 @@ func BenchmarkOneChange(b *testing.B) {
 						event.measure(b, p, size, iteration*event.times+round, found)
 					}
 				}
-				noteChange(b, event, size, found)
+				recordChange(b, event, size, found)
 			})
 		}
 	}
@@ -58,8 +58,8 @@ func (e event) measure(b *testing.B, p *proxy.Proxy, s size, round int, found ma
 
 func written(report proxy.Report) int { return report.Added[model.IPv4] + report.Deleted[model.IPv4] }
 
-// noteChange notes what was found for the table: a line for all Services, and in a mix one for each type.
-func noteChange(b *testing.B, e event, s size, found map[serviceType]*measured) {
+// recordChange notes what was found for the table: a line for all Services, and in a mix one for each type.
+func recordChange(b *testing.B, e event, s size, found map[serviceType]*measured) {
 	b.Helper()
 	var all measured
 	for _, each := range serviceTypes {

@@ -13,8 +13,8 @@ var siteSizes = []size{{10, 5, true}, {10_000, 5, true}, {50_000, 5, true}}
 // Connections are made in short turns, each by one path in one cluster, so that whatever else the machine does hits
 // all alike.
 const (
-	turnsPerIteration = 100
-	connectionsInTurn = 50
+	roundsPerIteration  = 100
+	connectionsPerRound = 50
 )
 
 // connections are what the connections by a path took.
@@ -31,7 +31,7 @@ func BenchmarkOneConnection(b *testing.B) {
 	for _, size := range siteSizes {
 		sites = append(sites, newSite(b, size))
 	}
-	takeTurns(b, sites, 0) // neighbours are found, caches are warm
+	alternate(b, sites, 0) // neighbours are found, caches are warm
 	for _, site := range sites {
 		for _, path := range site.paths {
 			path.taken = connections{accepted: map[int]int{}}
@@ -40,14 +40,14 @@ func BenchmarkOneConnection(b *testing.B) {
 	runtime.GC()
 	turns := 0
 	for b.Loop() {
-		for range turnsPerIteration {
-			takeTurns(b, sites, turns)
+		for range roundsPerIteration {
+			alternate(b, sites, turns)
 			turns++
 		}
 	}
 	for number := range sites[0].paths {
 		for _, site := range sites {
-			site.note(b, number, turns*connectionsInTurn)
+			site.record(b, number, turns*connectionsPerRound)
 		}
 	}
 	for number, smallest := range sites[0].paths {
@@ -56,9 +56,9 @@ func BenchmarkOneConnection(b *testing.B) {
 	}
 }
 
-// takeTurns has every site make some connections by every path. Each turn begins with another site and path, so that
+// alternate has every site make some connections by every path. Each turn begins with another site and path, so that
 // no site always follows the same one.
-func takeTurns(b *testing.B, sites []*site, turn int) {
+func alternate(b *testing.B, sites []*site, turn int) {
 	b.Helper()
 	for i := range sites {
 		site := sites[(turn+i)%len(sites)]
@@ -73,7 +73,7 @@ func takeTurns(b *testing.B, sites []*site, turn int) {
 // dial makes some connections by a path, one after the other.
 func (s *site) dial(path *path) error {
 	return s.dialler.pod.Do(func() error {
-		for range connectionsInTurn {
+		for range connectionsPerRound {
 			made, err := s.dialler.connect(path.next())
 			if err != nil {
 				return err
@@ -86,8 +86,8 @@ func (s *site) dial(path *path) error {
 	})
 }
 
-// note puts what was found into the table, and checks that all the connections were made, and to all the endpoints.
-func (s *site) note(b *testing.B, number, want int) {
+// record puts what was found into the table, and checks that all the connections were made, and to all the endpoints.
+func (s *site) record(b *testing.B, number, want int) {
 	b.Helper()
 	path, floor := s.paths[number], s.paths[0]
 	accepted := 0

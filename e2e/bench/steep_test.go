@@ -47,8 +47,8 @@ var steeps = []steep{
 	}, func(times int) model.Change {
 		return owned(func(service *model.Service) { service.ExternalIPs = addressesFrom("198.18.0.0", 8000*times) }, 2)
 	}},
-	{"endpoints on this node: 20,000", func(times int) model.Change { return here(20000 * times) },
-		func(times int) model.Change { return here(20000*times - 1) }},
+	{"endpoints on this node: 20,000", func(times int) model.Change { return localEndpoints(20000 * times) },
+		func(times int) model.Change { return localEndpoints(20000*times - 1) }},
 	{"UDP, external IPs: 500 x 1,000 endpoints", func(times int) model.Change { return overUDP(500*times, 1000*times) },
 		func(times int) model.Change { return overUDP(500*times, 1000*times-1) }},
 	{"source ranges: 1,000 x 500 ports", func(times int) model.Change { return manyRestricted(500*times, 1000*times, 1) },
@@ -83,8 +83,8 @@ func owned(edit func(*model.Service), endpoints int) model.Change {
 	}
 }
 
-// here has its endpoints on the node that is measured.
-func here(endpoints int) model.Change {
+// localEndpoints has its endpoints on the node that is measured.
+func localEndpoints(endpoints int) model.Change {
 	change := owned(func(*model.Service) {}, endpoints)
 	for _, slice := range change.Slices {
 		for i := range slice.Endpoints {
@@ -206,7 +206,7 @@ func (s steep) measure(b *testing.B, times int) []time.Duration {
 	timed(s.of(times))
 	changed := s.after(times)
 	timed(changed)
-	p = m.proxyOf(cluster.Then(changed))
+	p = m.proxyOf(cluster.Merge(changed))
 	timed(model.Change{})
 	timed(gone(changed))
 	return took

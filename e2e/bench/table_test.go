@@ -25,7 +25,7 @@ var results struct {
 	busy          []busyRow
 
 	evacuation []evacuationRow
-	looks      []lookRow
+	looks      []dumpRow
 }
 
 type firstSync struct {
@@ -65,7 +65,7 @@ func TestMain(m *testing.M) {
 		printChanges(w)
 	}
 	if len(results.beside) > 0 {
-		printBeside(w)
+		printWithOthers(w)
 	}
 	if len(results.connects) > 0 {
 		printConnects(w)
@@ -89,7 +89,7 @@ func TestMain(m *testing.M) {
 		printEvacuation(w)
 	}
 	if len(results.looks) > 0 {
-		printLooks(w)
+		printDumps(w)
 	}
 	if err := w.Flush(); err != nil {
 		panic(err)
@@ -121,7 +121,7 @@ func printChanges(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-func printBeside(w io.Writer) {
+func printWithOthers(w io.Writer) {
 	fmt.Fprintf(w, "\nOne event in a small cluster, %s, alone and beside Services of others (medians)\n\n", changing)
 	fmt.Fprintln(w, "event\tbeside\tof\talone\tbeside them\tbeside/alone\t")
 	for _, row := range results.beside {

@@ -39,8 +39,8 @@ func BenchmarkUDPChange(b *testing.B) {
 	for _, others := range []int{0, 10_000} {
 		b.Run(fmt.Sprintf("%d flows of others", others), func(b *testing.B) {
 			machine := newMachine(b)
-			of := owners.NewReader(flows.LookFor)
-			p := machine.proxyOf(size.cluster().Then(model.Change{Services: map[model.ObjectName]*model.Service{dns: dnsService()}}), of)
+			of := owners.New(flows.StaleDialWindow)
+			p := machine.proxyOf(size.cluster().Merge(model.Change{Services: map[model.ObjectName]*model.Service{dns: dnsService()}}), of)
 			p.Apply(dnsEndpoints(size, 0))
 			sync(b, p)
 			entries := openEntries(b, machine)
@@ -84,14 +84,14 @@ func (m *measured) measureOne(b *testing.B, p *proxy.Proxy, change model.Change)
 }
 
 // measureFlows ends the flows that are stale, the one whose endpoint was replaced.
-func (m *measured) measureFlows(b *testing.B, machine *machine, of *owners.Reader) {
+func (m *measured) measureFlows(b *testing.B, machine *machine, of *owners.Index) {
 	b.Helper()
 	started := time.Now()
-	done, err := flows.NewReconciler(conntrack.NewLooks(machine.conn, nil), of, machine.routes.IsLocal).Look(b.Context())
+	done, err := flows.NewReconciler(conntrack.NewDumpScheduler(machine.conn, nil), of, machine.routes.IsLocal).CleanOnce(b.Context())
 	m.times = append(m.times, time.Since(started))
 	ended := 0
 	for _, pass := range done.Flows {
-		ended += pass.Ended
+		ended += pass.Deleted
 	}
 	if err != nil || ended != 1 {
 		b.Fatalf("%d flows were ended, and %v, want the one whose endpoint was replaced", ended, err)
@@ -139,9 +139,9 @@ func openEntries(b *testing.B, m *machine) entries {
 }
 
 // begin enters a flow of UDP as packets would, so long-lived that it counts as established.
-func (f entries) begin(client netip.AddrPort, dialled, answerer netip.Addr) {
+func (f entries) begin(client netip.AddrPort, dialled, replySrc netip.Addr) {
 	f.b.Helper()
-	to, back := netip.AddrPortFrom(dialled, dnsPort), netip.AddrPortFrom(answerer, dnsPort)
+	to, back := netip.AddrPortFrom(dialled, dnsPort), netip.AddrPortFrom(replySrc, dnsPort)
 	flow := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, TimeOut: 3600, Forward: tuple(client, to), Reverse: tuple(back, client)}
 	if err := f.handle.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow); err != nil {
 		f.b.Fatalf("begin a flow from %s to %s: %v", client, to, err)

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// question is one case, as the program reads it.
-type question struct {
+// testCase is one case, as the program reads it.
+type testCase struct {
 	Node    string                       `json:"node"`
 	Labels  map[string]string            `json:"labels"` // of the Node
 	Family  corev1.IPFamily              `json:"family"`
@@ -19,10 +19,10 @@ type question struct {
 }
 
 // randomCases returns the same cases each time.
-func randomCases(count int) []question {
-	cases := make([]question, count)
+func randomCases(count int) []testCase {
+	cases := make([]testCase, count)
 	for i := range cases {
-		cases[i] = chance{rand.New(rand.NewPCG(2086, uint64(i)))}.question()
+		cases[i] = chance{rand.New(rand.NewPCG(2086, uint64(i)))}.testCase()
 	}
 	return cases
 }
@@ -37,27 +37,27 @@ func pick[T any](c chance, values ...T) T { return values[c.IntN(len(values))] }
 func (c chance) nodeName() string { return fmt.Sprintf("node-%d", c.IntN(3)) }
 func (c chance) zone() string     { return fmt.Sprintf("zone-%d", c.IntN(3)) }
 
-func (c chance) question() question {
-	asked := question{
+func (c chance) testCase() testCase {
+	testCase := testCase{
 		Node:    c.nodeName(),
 		Labels:  map[string]string{corev1.LabelTopologyZone: c.zone()},
 		Family:  pick(c, corev1.IPv4Protocol, corev1.IPv6Protocol),
 		Service: c.service(),
 	}
 	if c.oneIn(6) {
-		asked.Labels = pick(c, nil, map[string]string{corev1.LabelTopologyZone: ""})
+		testCase.Labels = pick(c, nil, map[string]string{corev1.LabelTopologyZone: ""})
 	}
 	kind := kind{
-		family:       asked.Family,
+		family:       testCase.Family,
 		withoutNodes: pick(c, 0, 1, 8, 100),
 		withoutZones: pick(c, 0, 1, 8, 100),
 		ready:        pick(c, 0, 2, 4),
 	}
 	for i := range pick(c, 0, 1, 1, 2, 2, 2, 3, 3) {
-		asked.Slices = append(asked.Slices, c.slice(i, kind))
+		testCase.Slices = append(testCase.Slices, c.slice(i, kind))
 	}
-	c.reuse(asked.Slices)
-	return asked
+	c.reuse(testCase.Slices)
+	return testCase
 }
 
 // service is reachable in both families, so that each case has an answer.
@@ -199,35 +199,35 @@ func terminates(endpoint discoveryv1.Endpoint) bool {
 }
 
 // hidden are the parts of a case that Vicinity does not see, by name.
-var hidden = map[string]func(question) question{
+var hidden = map[string]func(testCase) testCase{
 	"hints":       withEndpoints(func(endpoint *discoveryv1.Endpoint) { endpoint.Hints = nil }),
 	"node names":  withEndpoints(func(endpoint *discoveryv1.Endpoint) { endpoint.NodeName = nil }),
 	"terminating": withEndpoints(func(endpoint *discoveryv1.Endpoint) { endpoint.Conditions.Terminating = nil }),
 	"readiness":   withEndpoints(func(endpoint *discoveryv1.Endpoint) { endpoint.Conditions.Ready = nil }),
-	"internalTrafficPolicy": func(asked question) question {
-		asked.Service = asked.Service.DeepCopy()
-		asked.Service.Spec.InternalTrafficPolicy = nil
-		return asked
+	"internalTrafficPolicy": func(testCase testCase) testCase {
+		testCase.Service = testCase.Service.DeepCopy()
+		testCase.Service.Spec.InternalTrafficPolicy = nil
+		return testCase
 	},
-	"externalTrafficPolicy": func(asked question) question {
-		asked.Service = asked.Service.DeepCopy()
-		asked.Service.Spec.ExternalTrafficPolicy = ""
-		return asked
+	"externalTrafficPolicy": func(testCase testCase) testCase {
+		testCase.Service = testCase.Service.DeepCopy()
+		testCase.Service.Spec.ExternalTrafficPolicy = ""
+		return testCase
 	},
 }
 
 // withEndpoints changes every endpoint of a copy.
-func withEndpoints(change func(*discoveryv1.Endpoint)) func(question) question {
-	return func(asked question) question {
-		all := asked.Slices
-		asked.Slices = nil
+func withEndpoints(change func(*discoveryv1.Endpoint)) func(testCase) testCase {
+	return func(testCase testCase) testCase {
+		all := testCase.Slices
+		testCase.Slices = nil
 		for _, slice := range all {
 			slice = slice.DeepCopy()
 			for i := range slice.Endpoints {
 				change(&slice.Endpoints[i])
 			}
-			asked.Slices = append(asked.Slices, slice)
+			testCase.Slices = append(testCase.Slices, slice)
 		}
-		return asked
+		return testCase
 	}
 }

@@ -31,19 +31,19 @@ type categorized struct {
 	ExternallyAccessible         bool
 }
 
-// answer is what becomes of connections to a port: to the ClusterIP; to other frontends, from outside the cluster and
+// outcome is what becomes of connections to a port: to the ClusterIP; to other frontends, from outside the cluster and
 // from inside. Each is the endpoints, or else what is done without any. Reachable are all that may be asked at all.
-type answer struct{ Internal, External, ShortCircuit, Reachable string }
+type outcome struct{ Internal, External, ShortCircuit, Reachable string }
 
 // kubeProxy answers for each case and port, by the port's name.
-func kubeProxy(t *testing.T, cases []question) []map[string]answer {
+func kubeProxy(t *testing.T, cases []testCase) []map[string]outcome {
 	t.Helper()
 	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.Categorize)
 	must.Succeed(t, err)
 	var input, output, complaints bytes.Buffer
 	encoder := json.NewEncoder(&input)
-	for _, asked := range cases {
-		must.Succeed(t, encoder.Encode(asked))
+	for _, testCase := range cases {
+		must.Succeed(t, encoder.Encode(testCase))
 	}
 	cmd := exec.CommandContext(t.Context(), programs.Path(binaries.Categorize, "categorize"))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = &input, &output, &complaints
@@ -51,20 +51,20 @@ func kubeProxy(t *testing.T, cases []question) []map[string]answer {
 		t.Fatalf("categorize: %v\n%s", err, complaints.Bytes()[max(0, complaints.Len()-2000):])
 	}
 	decoder := json.NewDecoder(&output)
-	answers := make([]map[string]answer, len(cases))
+	answers := make([]map[string]outcome, len(cases))
 	for i := range cases {
 		var ports map[string]categorized
 		must.Succeed(t, decoder.Decode(&ports))
-		answers[i] = map[string]answer{}
+		answers[i] = map[string]outcome{}
 		for name, port := range ports {
-			answers[i][name] = port.answer()
+			answers[i][name] = port.outcome()
 		}
 	}
 	return answers
 }
 
-// answer reads what kube-proxy says as its modes do: syncProxyRules in pkg/proxy/nftables/proxier.go of Kubernetes.
-func (c categorized) answer() answer {
+// outcome reads what kube-proxy says as its modes do: syncProxyRules in pkg/proxy/nftables/proxier.go of Kubernetes.
+func (c categorized) outcome() outcome {
 	serve := func(local bool) string {
 		endpoints := c.Cluster
 		if local {
@@ -78,7 +78,7 @@ func (c categorized) answer() answer {
 		}
 		return "reject"
 	}
-	read := answer{Internal: serve(c.InternalLocal), Reachable: strings.Join(c.All, " ")}
+	read := outcome{Internal: serve(c.InternalLocal), Reachable: strings.Join(c.All, " ")}
 	if c.ExternallyAccessible {
 		read.External, read.ShortCircuit = serve(c.ExternalLocal), serve(false)
 	}
@@ -87,26 +87,26 @@ func (c categorized) answer() answer {
 
 // vicinity answers likewise, by the way that objects go in the proxy: they are converted, applied and decided about. It
 // counts the reasons.
-func vicinity(asked question, reasons map[selection.Code]int) map[string]answer {
+func vicinity(testCase testCase, reasons map[selection.Code]int) map[string]outcome {
 	var change model.Change
-	note(&change, convert.Services, asked.Service)
-	for _, slice := range asked.Slices {
-		note(&change, convert.EndpointSlices, slice)
+	apply(&change, convert.Services, testCase.Service)
+	for _, slice := range testCase.Slices {
+		apply(&change, convert.EndpointSlices, slice)
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: asked.Node, Labels: asked.Labels}}
-	note(&change, convert.Nodes, node)
-	cluster := model.NewCluster(asked.Node)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: testCase.Node, Labels: testCase.Labels}}
+	apply(&change, convert.Nodes, node)
+	cluster := model.NewCluster(testCase.Node)
 	cluster.Apply(change)
 
-	answers := map[string]answer{}
+	answers := map[string]outcome{}
 	family := model.IPv4
-	if asked.Family == corev1.IPv6Protocol {
+	if testCase.Family == corev1.IPv6Protocol {
 		family = model.IPv6
 	}
-	name := model.ObjectName{Namespace: asked.Service.Namespace, Name: asked.Service.Name}
+	name := model.ObjectName{Namespace: testCase.Service.Namespace, Name: testCase.Service.Name}
 	for _, decision := range selection.NewPlanner(cluster).Decide(name, []model.Family{family}) {
 		chosen := decision.Selection
-		read := answer{Internal: served(chosen.ClusterIP())}
+		read := outcome{Internal: served(chosen.ClusterIP())}
 		if decision.Service.IsExternal(decision.Port, family) {
 			read.External, read.ShortCircuit = served(chosen.External()), served(chosen.ShortCircuit())
 		}
@@ -123,10 +123,10 @@ func vicinity(asked question, reasons map[selection.Code]int) map[string]answer 
 	return answers
 }
 
-// note puts an object into a change. One that is refused is not there, which shows in the answers.
-func note(change *model.Change, kind *convert.Kind, object convert.Object) {
+// apply puts an object into a change. One that is refused is not there, which shows in the answers.
+func apply(change *model.Change, kind *convert.Kind, object convert.Object) {
 	value, _ := kind.Convert(object, convert.View{})
-	kind.Note(change, model.ObjectName{Namespace: object.GetNamespace(), Name: object.GetName()}, value)
+	kind.Apply(change, model.ObjectName{Namespace: object.GetNamespace(), Name: object.GetName()}, value)
 }
 
 func served(choice selection.Choice, outcome selection.Outcome) string {
@@ -151,14 +151,14 @@ func texts(choice selection.Choice) []string {
 
 // difference is a port of which two answers differ.
 type difference struct {
-	asked                question
+	testCase             testCase
 	port                 string
-	vicinity, kubeProxys answer
+	vicinity, kubeProxys outcome
 }
 
 // String is the objects as manifests, and what is said of them.
 func (d difference) String() string {
-	manifest, err := yaml.Marshal(d.asked)
+	manifest, err := yaml.Marshal(d.testCase)
 	if err != nil {
 		return err.Error()
 	}
@@ -167,13 +167,13 @@ func (d difference) String() string {
 
 // compare returns the differences, and how many ports were compared. Vicinity sees the cases as seen makes them.
 func compare(
-	t *testing.T, cases []question, seen func(question) question, reasons map[selection.Code]int,
+	t *testing.T, cases []testCase, seen func(testCase) testCase, reasons map[selection.Code]int,
 ) (differences []difference, compared int) {
 	t.Helper()
 	for i, theirs := range kubeProxy(t, cases) {
 		ours := vicinity(seen(cases[i]), reasons)
 		if len(ours) != len(theirs) {
-			t.Fatalf("Vicinity serves %d ports, and kube-proxy %d:\n%s", len(ours), len(theirs), difference{asked: cases[i]})
+			t.Fatalf("Vicinity serves %d ports, and kube-proxy %d:\n%s", len(ours), len(theirs), difference{testCase: cases[i]})
 		}
 		for name, want := range theirs {
 			compared++
@@ -188,7 +188,7 @@ func compare(
 func TestChoicesAreThoseOfKubeProxy(t *testing.T) {
 	const count = 15_000
 	reasons := map[selection.Code]int{}
-	differences, compared := compare(t, randomCases(count), func(asked question) question { return asked }, reasons)
+	differences, compared := compare(t, randomCases(count), func(testCase testCase) testCase { return testCase }, reasons)
 	t.Logf("%d ports of %d Services compared, for %v", compared, count, reasons)
 	for _, difference := range differences[:min(3, len(differences))] {
 		t.Error(difference)
@@ -212,7 +212,7 @@ var everyReason = []selection.Code{
 	selection.HintedForThisZoneNodeHintsIncomplete, selection.AllEndpoints, selection.HintsIncomplete,
 	selection.NoHintForThisNode, selection.NoHintForThisZone, selection.NodeHasNoZone, selection.OnlyTerminating,
 	selection.OnThisNode, selection.OnThisNodeTerminating, selection.NoneOnThisNode,
-	selection.NoEndpoints, selection.NoUsableEndpoints, selection.ClusterNotUsed,
+	selection.NoEndpoints, selection.NoUsableEndpoints, selection.ClusterChoiceUnused,
 }
 
 // TestTheComparisonNotices hides from Vicinity what decides, one thing after the other.

@@ -63,7 +63,7 @@ func TestWhatKubeProxyStartsWithVicinityDoes(t *testing.T) {
 	}
 	for _, path := range shipped {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			_, err := config.Read(path, config.Own{})
+			_, err := config.Read(path, config.VicinityConfig{})
 			if !starts(t, path) || err != nil {
 				t.Errorf("kube-proxy does not start, or Vicinity says %v", err)
 			}
@@ -73,7 +73,7 @@ func TestWhatKubeProxyStartsWithVicinityDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "config.conf")
 			must.Succeed(t, os.WriteFile(path, []byte(header+file.text), 0o600))
-			_, err := config.Read(path, config.Own{})
+			_, err := config.Read(path, config.VicinityConfig{})
 			if refused := err != nil; !starts(t, path) || refused != (file.wrong != "") {
 				t.Errorf("kube-proxy does not start, or Vicinity says %v, want %q", err, file.wrong)
 			} else if refused && !strings.Contains(err.Error(), file.wrong) {

@@ -53,7 +53,7 @@ const proxiesOf = "VICINITY_PROXIES_ASKED"
 
 func TestMain(m *testing.M) {
 	if asked, is := os.LookupEnv(proxiesOf); is {
-		if err := answerForProxies(asked); err != nil {
+		if err := serveForProxies(asked); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -179,9 +179,9 @@ func (c *pretended) publishAll(b *testing.B) {
 		if service.Annotations[policy.DemandSourceAnnotation] == "" {
 			return nil
 		}
-		const part = servicedemand.Million / (2 + busierZone)
+		const part = servicedemand.PPM / (2 + busierZone)
 		object := demandOf(service.Namespace, service.Name, nil)
-		object.Zones = []servicedemand.Zone{{Zone: "a", Asks: part}, {Zone: "b", Asks: busierZone * part}, {Zone: "c", Asks: part}}
+		object.Zones = []servicedemand.Zone{{Zone: "a", DemandPPM: part}, {Zone: "b", DemandPPM: busierZone * part}, {Zone: "c", DemandPPM: part}}
 		object.Labels = map[string]string{"app.kubernetes.io/managed-by": "vicinity-webhook"}
 		object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}}
 		return writer.Create(b.Context(), object)
@@ -192,12 +192,12 @@ func (c *pretended) publishAll(b *testing.B) {
 func (c *pretended) measure(b *testing.B, port uint16, nodes int) {
 	b.Helper()
 	var bytes received.Bytes
-	defer c.watch(b, &bytes)()
+	defer c.countWatch(b, &bytes)()
 	c.port = port
 	r := c.start(b, "one", func(o *demand.Options) { o.Every = 0 })
 	defer r.end()
 	wait.Within(b, 10*time.Minute, "the first round", func() bool { _, ended := r.last(); return ended >= 1 })
-	cpu, began, first, writes := processor(b), time.Now(), bytes.Load(), total(r.toldOf())
+	cpu, began, first, writes := processor(b), time.Now(), bytes.Load(), total(r.reportedOf())
 	wait.Within(b, 20*time.Minute, "more rounds", func() bool {
 		time.Sleep(10 * time.Millisecond)
 		_, ended := r.last()
@@ -213,11 +213,11 @@ func (c *pretended) measure(b *testing.B, port uint16, nodes int) {
 	b.ReportMetric(float64(memory.HeapAlloc)/1e6, "MB-live")
 	b.ReportMetric(float64(nodes*rounds)/took.Seconds(), "pulls/s")
 	b.ReportMetric(float64(bytes.Load()-first)/took.Hours()/1e6, "MB/h-by-proxy")
-	b.ReportMetric(float64(total(r.toldOf())-writes)/took.Minutes(), "writes/min")
+	b.ReportMetric(float64(total(r.reportedOf())-writes)/took.Minutes(), "writes/min")
 	b.ReportMetric(float64(r.waiting().Changes), "waiting")
 	b.ReportMetric(0, "ns/op")
-	if round, _ := r.last(); round.Heard != nodes || len(round.Decided) != measuredServices {
-		b.Errorf("%d of %d nodes are heard, %d Services decided", round.Heard, nodes, len(round.Decided))
+	if round, _ := r.last(); round.Reporting != nodes || len(round.Decided) != measuredServices {
+		b.Errorf("%d of %d nodes are heard, %d Services decided", round.Reporting, nodes, len(round.Decided))
 	}
 	if failed := r.failures(); failed > 0 {
 		b.Errorf("%d times something failed:\n%s", failed, r.log)
@@ -231,8 +231,8 @@ func total(counts map[string]int) (sum int) {
 	return sum
 }
 
-// watch follows ServiceDemands as a proxy does, and counts what comes.
-func (c *pretended) watch(b *testing.B, bytes *received.Bytes) (stop func()) {
+// countWatch follows ServiceDemands as a proxy does, and counts what comes.
+func (c *pretended) countWatch(b *testing.B, bytes *received.Bytes) (stop func()) {
 	b.Helper()
 	follower, err := client.NewWithWatch(bytes.Of(c.api.AdminConfig()), client.Options{Scheme: c.client.Scheme()})
 	must.Succeed(b, err)
@@ -288,13 +288,13 @@ func startProxies(b *testing.B, asked int) uint16 {
 	return uint16(port)
 }
 
-// answerForProxies answers until standard input ends. It prints the port.
-func answerForProxies(asked string) error {
+// serveForProxies answers until standard input ends. It prints the port.
+func serveForProxies(asked string) error {
 	count, err := strconv.Atoi(asked)
 	if err != nil {
 		return err
 	}
-	server := httptest.NewUnstartedServer(&crowd{asked: count, told: map[int]time.Time{}})
+	server := httptest.NewUnstartedServer(&proxies{pulls: count, pulledAt: map[int]time.Time{}})
 	if err := server.Listener.Close(); err != nil {
 		return err
 	}
@@ -309,20 +309,20 @@ func answerForProxies(asked string) error {
 	return err
 }
 
-// crowd is proxies whose clients ask by chance.
-type crowd struct {
-	asked int
-	mutex sync.Mutex
-	told  map[int]time.Time // when a node was asked last
+// proxies is proxies whose clients ask by chance.
+type proxies struct {
+	pulls    int
+	mutex    sync.Mutex
+	pulledAt map[int]time.Time // when a node was asked last
 }
 
 // ServeHTTP answers for the proxy at the address that was dialled.
-func (c *crowd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *proxies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	local := netip.MustParseAddrPort(r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()).Addr().Unmap().As4()
 	number, now := int(local[2])<<8|int(local[3]), time.Now()
 	c.mutex.Lock()
-	last, was := c.told[number]
-	c.told[number] = now
+	last, was := c.pulledAt[number]
+	c.pulledAt[number] = now
 	c.mutex.Unlock()
 	page := demandpage.Page{Cursor: "c", Counts: map[string]uint64{}}
 	if was && r.URL.Query().Get(demandpage.After) != "" {
@@ -331,7 +331,7 @@ func (c *crowd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if zoneOf(number) == "b" {
 			rate *= busierZone
 		}
-		apart := measuredServices / c.asked
+		apart := measuredServices / c.pulls
 		for service := number / 3 % apart; service < measuredServices; service += apart {
 			namespace, name := serviceName(service)
 			page.Counts[namespace+"/"+name] = byChance(rate * page.Took.Seconds())

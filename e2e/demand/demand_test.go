@@ -94,7 +94,7 @@ func (c *town) startProxy(t *testing.T, node int) {
 	c.proxies[node] = site.Start(t, c.nodes[node].Namespace, exec.Command(site.Program(t, "proxy"), "run", "--kubeconfig", kubeconfig,
 		"--node", c.nodes[node].Name, "--own-tables", "never", "--cluster-cidr", fabric.PodsIPv4.String(),
 		"--secure-metrics-bind-address", fmt.Sprint("0.0.0.0:", port), "--metrics-bind-address", metricsAddress))
-	c.proxies[node].Log.Await(t, "the first sync is in the kernel")
+	c.proxies[node].Log.WaitFor(t, "the first sync is in the kernel")
 }
 
 // metricsAddress is where each node's proxy says what it counts.
@@ -136,10 +136,10 @@ type replica struct {
 	rounds []demand.Round
 	ended  int
 	// writes are what it sends, and told what it is said to have written.
-	writes *sent.Writes
-	told   map[string]int
-	failed int
-	waits  demand.Waiting
+	writes   *sent.Writes
+	reported map[string]int
+	failed   int
+	waits    demand.Backlog
 }
 
 func (r *replica) Measured(round demand.Round) {
@@ -160,7 +160,7 @@ func (r *replica) MeasureFailed() {
 	r.failed++
 }
 
-func (r *replica) Waits(waiting demand.Waiting) {
+func (r *replica) Queued(waiting demand.Backlog) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.waits = waiting
@@ -169,18 +169,18 @@ func (r *replica) Waits(waiting demand.Waiting) {
 func (r *replica) Published(operation string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.told[operation]++
+	r.reported[operation]++
 }
 
-// toldOf returns how many objects were created, updated and deleted, as the observer is told.
-func (r *replica) toldOf() map[string]int {
+// reportedOf returns how many objects were created, updated and deleted, as the observer is told.
+func (r *replica) reportedOf() map[string]int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return maps.Clone(r.told)
+	return maps.Clone(r.reported)
 }
 
 // waiting returns what waits to be published.
-func (r *replica) waiting() demand.Waiting {
+func (r *replica) waiting() demand.Backlog {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.waits
@@ -208,7 +208,7 @@ func (c *town) start(t *testing.T, identity string, tellAfter time.Duration) *re
 	t.Helper()
 	dial := site.Client(c.control.Namespace).Transport.(*http.Transport).DialContext
 	return startReplica(t, c.api, identity, demand.Options{
-		Puller: demand.NewPuller(port, dial), Every: often, TellAfter: tellAfter,
+		Puller: demand.NewPuller(port, dial), Every: often, MinSkewDuration: tellAfter,
 	})
 }
 
@@ -247,7 +247,7 @@ func (c *town) events(t *testing.T) []string {
 	must.Succeed(t, err)
 	var notes []string
 	for i := range list.Items {
-		if event := &list.Items[i]; event.Reason == demand.NotAsAssumed && event.Regarding.Name == "web" {
+		if event := &list.Items[i]; event.Reason == demand.ReasonDemandSkew && event.Regarding.Name == "web" {
 			notes = append(notes, event.Note)
 		}
 	}
@@ -275,11 +275,11 @@ func TestWhereDemandIsNotAsAssumed(t *testing.T) {
 	one.end()
 	wait.Until(t, "the other replica knows it, too", func() bool {
 		round, _ := two.last()
-		return round.Heard == 3 && round.Services["shop/web"].OffBy > 2
+		return round.Reporting == 3 && round.Services["shop/web"].MaxSkew > 2
 	})
 	expectOff(t, two)
-	must.Succeed(t, c.proxies[2].Stop(wait.Patience))
-	two.log.Await(t, "some proxies do not answer")
+	must.Succeed(t, c.proxies[2].Stop(wait.Timeout))
+	two.log.WaitFor(t, "some proxies do not answer")
 	expectOff(t, two)
 	if _, rounds := one.last(); one.ended != 1 {
 		t.Errorf("the first replica ended %d times, after %d rounds", one.ended, rounds)
@@ -291,8 +291,8 @@ func expectOff(t *testing.T, r *replica) {
 	t.Helper()
 	round, _ := r.last()
 	report := round.Services["shop/web"]
-	if report.Zone != "zone-b" || report.OffBy < 2 || report.OffBy > 20./22*3 || len(round.Services) != 1 {
-		t.Errorf("off by %.3f in %q, want 2 to %.3f in zone-b; parts %v of %d Services", report.OffBy, report.Zone, 20./22*3,
+	if report.MostSkewedZone != "zone-b" || report.MaxSkew < 2 || report.MaxSkew > 20./22*3 || len(round.Services) != 1 {
+		t.Errorf("off by %.3f in %q, want 2 to %.3f in zone-b; parts %v of %d Services", report.MaxSkew, report.MostSkewedZone, 20./22*3,
 			report.Parts, len(round.Services))
 	}
 }
@@ -321,13 +321,13 @@ func TestTheTokenIsGoodForOnePage(t *testing.T) {
 		var status int
 		var body []byte
 		wait.Success(t, "an answer", func() error {
-			answer, err := client.Do(request)
+			response, err := client.Do(request)
 			if err != nil {
 				return err
 			}
-			defer answer.Body.Close()
-			status = answer.StatusCode
-			body, err = io.ReadAll(answer.Body)
+			defer response.Body.Close()
+			status = response.StatusCode
+			body, err = io.ReadAll(response.Body)
 			return err
 		})
 		if status != each.want {

@@ -28,12 +28,12 @@ import (
 const (
 	// perSecond200 is how many connections all clients make in a second, and crowded the zone that nine of ten come from.
 	perSecond200 = 200
-	crowded      = "zone-b"
+	busyZone     = "zone-b"
 	// withinBound is what counted endpoints stay below, in times the mean, but for chance: the bound, plus the rounding to
 	// slots.
 	withinBound = 1.25
-	// looked is how many connections are counted for that.
-	looked = 4000
+	// observedRounds is how many connections are counted for that.
+	observedRounds = 4000
 )
 
 // diallers are clients that make connections at a pace, nine of ten of them in one zone, until the test ends.
@@ -46,33 +46,33 @@ type diallers struct {
 
 func (c *town) gather(t *testing.T) *diallers {
 	t.Helper()
-	crowd := &diallers{town: c, counts: map[string]int{}}
+	diallers := &diallers{town: c, counts: map[string]int{}}
 	inZone := map[bool]int{}
 	for _, node := range c.nodes {
-		inZone[zoneNamed(node.Name) == crowded]++
+		inZone[zoneNamed(node.Name) == busyZone]++
 	}
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
 	for i, node := range c.nodes {
 		part := 0.1 / float64(inZone[false])
-		if zoneNamed(node.Name) == crowded {
+		if zoneNamed(node.Name) == busyZone {
 			part = 0.9 / float64(inZone[true])
 		}
-		clients.Go(func() { crowd.ask(i, time.Duration(float64(time.Second)/(part*perSecond200)), stop) })
+		clients.Go(func() { diallers.request(i, time.Duration(float64(time.Second)/(part*perSecond200)), stop) })
 	}
 	t.Cleanup(func() {
 		close(stop)
 		clients.Wait()
-		if failed := crowd.failed.Load(); failed > 0 {
+		if failed := diallers.failed.Load(); failed > 0 {
 			t.Errorf("%d connections failed", failed)
 		}
 	})
-	return crowd
+	return diallers
 }
 
-// ask connects from a pod once in each pause, each connection beside the others. What a busy machine delays is made up for: the
+// request connects from a pod once in each pause, each connection beside the others. What a busy machine delays is made up for: the
 // zones' parts stay what they are.
-func (c *diallers) ask(pod int, pause time.Duration, stop chan struct{}) {
+func (c *diallers) request(pod int, pause time.Duration, stop chan struct{}) {
 	var dialling sync.WaitGroup
 	defer dialling.Wait()
 	for next := time.Now(); ; next = next.Add(pause) {
@@ -120,10 +120,10 @@ func (c *diallers) busiest(t *testing.T, connections int) float64 {
 // deviations. Proxies may not have the newest plan yet: it holds in the third window at the latest.
 func (c *diallers) expectBound(t *testing.T, when string) {
 	t.Helper()
-	mean := float64(looked) / float64(len(c.town.pods))
+	mean := float64(observedRounds) / float64(len(c.town.pods))
 	most, got := withinBound+3*math.Sqrt(withinBound/mean), 0.0
 	for range 3 {
-		got = c.busiest(t, looked)
+		got = c.busiest(t, observedRounds)
 		t.Logf("%s, the busiest endpoint gets %.2f times the mean", when, got)
 		if got <= most {
 			return
@@ -167,14 +167,14 @@ func (c *town) settled(t *testing.T, leader *replica) (object *servicedemand.Ser
 // nobody writes while nothing changes.
 func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	c := newTownOf(t, "measured", "node-a1", "node-a2", "node-b1", "node-b2", "node-c1", "node-c2")
-	crowd := c.gather(t)
-	if got := crowd.busiest(t, 1000); got < 2 {
+	diallers := c.gather(t)
+	if got := diallers.busiest(t, 1000); got < 2 {
 		t.Errorf("before anybody measures, the busiest endpoint gets %.2f times the mean: there is nothing to mend", got)
 	}
 	one := c.start(t, "one", time.Hour)
 	wait.Until(t, "all six proxies plan with what was measured", func() bool { return c.planned("measured") == len(c.nodes) })
-	wait.Until(t, "published is what is asked", func() bool { return c.asks(t, crowded) > 880_000 })
-	crowd.expectBound(t, "with demand as measured")
+	wait.Until(t, "published is what is asked", func() bool { return c.demandOf(t, busyZone) > 880_000 })
+	diallers.expectBound(t, "with demand as measured")
 	_, rounds := one.last()
 	t.Logf("kept after %d rounds at most", rounds)
 	said := c.explain(t, 2)
@@ -189,7 +189,7 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	before, elements := c.settled(t, one)
 	one.end()
 	wait.Until(t, "ten rounds of the successor", func() bool { _, rounds := two.last(); return rounds >= 10 })
-	if after := objectOf(t, c.client, "web"); math.Abs(float64(asksOf(after, crowded))-float64(asksOf(before, crowded))) > 25_000 {
+	if after := objectOf(t, c.client, "web"); math.Abs(float64(zoneDemand(after, busyZone))-float64(zoneDemand(before, busyZone))) > 25_000 {
 		t.Errorf("the successor says %v, and it was %v", after.Zones, before.Zones)
 	}
 	if now := c.elements(t); objectOf(t, c.client, "web").ResourceVersion == before.ResourceVersion && !maps.Equal(now, elements) {
@@ -198,13 +198,13 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 
 	// A third of the proxies stops: their rules stay, and their nodes count as before.
 	for _, node := range []int{1, 3} {
-		must.Succeed(t, c.proxies[node].Stop(wait.Patience))
+		must.Succeed(t, c.proxies[node].Stop(wait.Timeout))
 	}
-	two.log.Await(t, "some proxies do not answer")
+	two.log.WaitFor(t, "some proxies do not answer")
 	_, began := two.last()
 	wait.Until(t, "ten rounds without them", func() bool { _, rounds := two.last(); return rounds >= began+10 })
-	crowd.expectBound(t, "with a third of the proxies stopped")
-	if got := c.asks(t, crowded); got < 870_000 {
+	diallers.expectBound(t, "with a third of the proxies stopped")
+	if got := c.demandOf(t, busyZone); got < 870_000 {
 		t.Errorf("zone-b asks %d millionths, with a third of the proxies stopped", got)
 	}
 	for _, node := range []int{1, 3} {
@@ -215,7 +215,7 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	two.end()
 	c.ageLease(t, 2*time.Hour)
 	wait.Until(t, "all six proxies plan with what is assumed", func() bool { return c.planned("labels") == len(c.nodes) })
-	if got := crowd.busiest(t, 1000); got < 2 {
+	if got := diallers.busiest(t, 1000); got < 2 {
 		t.Errorf("once nothing measured counts, the busiest endpoint gets %.2f times the mean", got)
 	}
 	if said := c.explain(t, 2); !strings.Contains(said, string(servicedemand.NotConfirmed)) {
@@ -227,15 +227,15 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 // what the zone's preference alone would give them, other Services stay as they are, and it ends with the lie.
 func TestANodeThatLies(t *testing.T) {
 	c := newTownOf(t, "measured", "node-a1", "node-a2", "node-b1", "node-b2", "node-c1", "node-c2")
-	crowd := c.gather(t)
+	diallers := c.gather(t)
 	replica := c.start(t, "one", time.Hour)
-	wait.Until(t, "published is what is asked", func() bool { return c.asks(t, crowded) > 880_000 })
+	wait.Until(t, "published is what is asked", func() bool { return c.demandOf(t, busyZone) > 880_000 })
 
-	must.Succeed(t, c.proxies[4].Stop(wait.Patience))
+	must.Succeed(t, c.proxies[4].Stop(wait.Timeout))
 	lie := c.lie(t, 4)
-	wait.Until(t, "the lie is published", func() bool { return c.asks(t, "zone-c") > 900_000 })
+	wait.Until(t, "the lie is published", func() bool { return c.demandOf(t, "zone-c") > 900_000 })
 	// By the zone alone each of the two endpoints would get 0.45 of all, 2.7 times the mean.
-	if got := crowd.busiest(t, looked/2); got > 2.7*1.1+1./8 {
+	if got := diallers.busiest(t, observedRounds/2); got > 2.7*1.1+1./8 {
 		t.Errorf("the busiest endpoint gets %.2f times the mean, more than preference alone would give it", got)
 	}
 	if token := lie.token.Load(); token == nil || c.may(t, *token, "get", "nodes") || c.may(t, *token, "list", "services") {
@@ -243,8 +243,8 @@ func TestANodeThatLies(t *testing.T) {
 	}
 	lie.stop()
 	c.startProxy(t, 4)
-	wait.Until(t, "published is what is asked", func() bool { return c.asks(t, crowded) > 880_000 })
-	crowd.expectBound(t, "after the lie")
+	wait.Until(t, "published is what is asked", func() bool { return c.demandOf(t, busyZone) > 880_000 })
+	diallers.expectBound(t, "after the lie")
 	if replica.failures() > 0 {
 		t.Errorf("%d times something failed", replica.failures())
 	}
@@ -290,11 +290,11 @@ func (c *town) planned(source string) (proxies int) {
 	return proxies
 }
 
-// asks returns what a zone asks, as published; 0 if nothing is.
-func (c *town) asks(t *testing.T, zone string) uint32 {
+// demandOf returns what a zone asks, as published; 0 if nothing is.
+func (c *town) demandOf(t *testing.T, zone string) uint32 {
 	t.Helper()
 	if object := objectOf(t, c.client, "web"); object != nil {
-		return asksOf(object, zone)
+		return zoneDemand(object, zone)
 	}
 	return 0
 }

@@ -73,12 +73,12 @@ func TestALeaderThatWasStoppedLeadsNoMore(t *testing.T) {
 	const elected, ended = "measuring demand: elected", "measuring demand: no longer the leader"
 	d := newTownOf(t, "measured", "node-a", "node-b", "node-c").deploy(t)
 	stopped := d.start(t, "stopped")
-	stopped.Log.Await(t, elected)
+	stopped.Log.WaitFor(t, elected)
 	must.Succeed(t, stopped.Signal(syscall.SIGSTOP)) // it asks the second proxy some seconds after the first one
 	other := d.start(t, "other")
-	other.Log.Await(t, elected)
+	other.Log.WaitFor(t, elected)
 	must.Succeed(t, stopped.Signal(syscall.SIGCONT))
-	stopped.Log.Await(t, ended)
+	stopped.Log.WaitFor(t, ended)
 	leases := d.town.api.Admin.CoordinationV1().Leases(system)
 	lease, err := leases.Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
 	if err == nil && *lease.Spec.HolderIdentity != "other" || err != nil && !apierrors.IsNotFound(err) {
@@ -94,12 +94,12 @@ func TestALeaderThatWasStoppedLeadsNoMore(t *testing.T) {
 	const away, back = "the Lease that says who leads cannot be used", "the Lease that says who leads can be used again"
 	replicas := []*site.Process{stopped, other}
 	for _, replica := range replicas {
-		replica.Log.Await(t, away)
+		replica.Log.WaitFor(t, away)
 	}
-	other.Log.Await(t, ended)
+	other.Log.WaitFor(t, ended)
 	must.Succeed(t, d.town.api.StartAPIServer(t.Context()))
 	for _, replica := range replicas {
-		replica.Log.Await(t, back)
+		replica.Log.WaitFor(t, back)
 	}
 	wait.Until(t, "one of them leads again", func() bool { return stopped.Log.Count(elected)+other.Log.Count(elected) == 3 })
 	for _, replica := range replicas {

@@ -40,9 +40,9 @@ type pretended struct {
 	client client.Client
 	port   uint16
 
-	mutex sync.Mutex
-	asks  map[string]map[string]float64 // connections a second by node, and by Service
-	told  map[string]time.Time          // when a node was asked last
+	mutex    sync.Mutex
+	demand   map[string]map[string]float64 // connections a second by node, and by Service
+	pulledAt map[string]time.Time          // when a node was asked last
 }
 
 // at is the address of a node at the API server.
@@ -66,9 +66,9 @@ func onLoopback(ctx context.Context, network, address string) (net.Conn, error) 
 // installPretended starts an API server with what the component has, writes Nodes, in a zone each, and starts their proxies.
 func installPretended(t testing.TB, zones ...string) *pretended {
 	t.Helper()
-	c := &pretended{api: newSite(t), asks: map[string]map[string]float64{}, told: map[string]time.Time{}}
+	c := &pretended{api: newSite(t), demand: map[string]map[string]float64{}, pulledAt: map[string]time.Time{}}
 	c.install(t, zones)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(c.answer))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(c.serve))
 	must.Succeed(t, server.Listener.Close())
 	var err error
 	server.Listener, err = net.Listen("tcp4", "0.0.0.0:0") //nolint:noctx,gosec // all of 127.0.0.0/8
@@ -132,8 +132,8 @@ func nodesAndSlices(zones []string) []client.Object {
 	return all
 }
 
-// answer is the page of the proxy at the address that was dialled.
-func (c *pretended) answer(w http.ResponseWriter, r *http.Request) {
+// serve is the page of the proxy at the address that was dialled.
+func (c *pretended) serve(w http.ResponseWriter, r *http.Request) {
 	local, err := netip.ParseAddrPort(r.Context().Value(http.LocalAddrContextKey).(net.Addr).String())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -142,31 +142,31 @@ func (c *pretended) answer(w http.ResponseWriter, r *http.Request) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	node, now := nodeAt(local.Addr()), time.Now()
-	asks, answers := c.asks[node]
+	asks, answers := c.demand[node]
 	if !answers {
 		http.Error(w, "no such proxy", http.StatusServiceUnavailable)
 		return
 	}
 	page := demandpage.Page{Cursor: "c", Counts: map[string]uint64{}}
-	if last, was := c.told[node]; was && r.URL.Query().Get(demandpage.After) != "" {
+	if last, was := c.pulledAt[node]; was && r.URL.Query().Get(demandpage.After) != "" {
 		page.Took = now.Sub(last)
 		for service, rate := range asks {
 			page.Counts[service] = uint64(rate * page.Took.Seconds())
 		}
 	}
-	c.told[node] = now
+	c.pulledAt[node] = now
 	_, _ = w.Write(page.Text())
 }
 
-// ask has nodes ask a Service so often in a second, from the first node on; others do not answer.
-func (c *pretended) ask(service string, rates ...float64) {
+// setDemand has nodes ask a Service so often in a second, from the first node on; others do not answer.
+func (c *pretended) setDemand(service string, rates ...float64) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for number, rate := range rates {
-		if c.asks[nodeName(number)] == nil {
-			c.asks[nodeName(number)] = map[string]float64{}
+		if c.demand[nodeName(number)] == nil {
+			c.demand[nodeName(number)] = map[string]float64{}
 		}
-		c.asks[nodeName(number)][service] = rate
+		c.demand[nodeName(number)][service] = rate
 	}
 }
 
@@ -183,7 +183,7 @@ func (c *pretended) start(t testing.TB, identity string, edits ...func(*demand.O
 // startReplica starts one with the rights of the webhook's account.
 func startReplica(t testing.TB, api *site.Site, identity string, options demand.Options) *replica {
 	t.Helper()
-	r := &replica{log: logs.New(t, identity), writes: sent.Of("servicedemands"), told: map[string]int{}}
+	r := &replica{log: logs.New(t, identity), writes: sent.Of("servicedemands"), reported: map[string]int{}}
 	options.Namespace, options.Identity, options.Account = system, identity, account
 	options.Proxies = types.NamespacedName{Namespace: "kube-system", Name: "vicinity-proxy"}
 	options.Log, options.Observer = slog.New(slog.NewTextHandler(r.log, nil)), r
@@ -244,8 +244,8 @@ func objectOf(t testing.TB, from client.Reader, name string) *servicedemand.Serv
 	return &object
 }
 
-// await waits until the ServiceDemand of shop/web is as it should be.
-func (c *pretended) await(t testing.TB, isRight func(*servicedemand.ServiceDemand) bool) *servicedemand.ServiceDemand {
+// waitFor waits until the ServiceDemand of shop/web is as it should be.
+func (c *pretended) waitFor(t testing.TB, isRight func(*servicedemand.ServiceDemand) bool) *servicedemand.ServiceDemand {
 	t.Helper()
 	var object *servicedemand.ServiceDemand
 	wait.Until(t, "the ServiceDemand shop/web", func() bool {
@@ -255,11 +255,11 @@ func (c *pretended) await(t testing.TB, isRight func(*servicedemand.ServiceDeman
 	return object
 }
 
-// asksOf returns what a zone asks.
-func asksOf(object *servicedemand.ServiceDemand, zone string) uint32 {
+// zoneDemand returns what a zone asks.
+func zoneDemand(object *servicedemand.ServiceDemand, zone string) uint32 {
 	for _, each := range object.Zones {
 		if each.Zone == zone {
-			return each.Asks
+			return each.DemandPPM
 		}
 	}
 	return 0

@@ -32,26 +32,29 @@ func townOfEight(t *testing.T) *pretended {
 	return c
 }
 
-// TestDemandIsPublishedWhereItsOwnerWantsIt: created, left alone by a successor, updated, and deleted.
-func TestDemandIsPublishedWhereItsOwnerWantsIt(t *testing.T) {
+// TestDemandIsPublishedWhereItsOwnerRequestsIt: created, left alone by a successor, updated, and deleted.
+func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
 	c := townOfEight(t)
 	web := c.service(t, "shop", "web", "ingress/nginx, measured")
 	c.service(t, "shop", "assumed", "")
 	c.service(t, "shop", "named", "ingress/nginx")
 	for _, name := range []string{"web", "assumed", "named"} {
-		c.ask("shop/"+name, 100, 100, 800, 100, 100, 100, 100, 100)
+		c.setDemand("shop/"+name, 100, 100, 800, 100, 100, 100, 100, 100)
 	}
 	one := c.start(t, "one")
 
-	first := c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "a") > 600_000 && d.NodesHeard == 8 })
+	first := c.waitFor(t, func(d *servicedemand.ServiceDemand) bool {
+		return zoneDemand(d, "a") > 600_000 && d.NodesReporting == 8
+	})
 	if owner := first.OwnerReferences; len(owner) != 1 || owner[0].UID != web.UID || owner[0].Controller != nil {
 		t.Errorf("it is owned by %+v, want by Service web", owner)
 	}
-	if len(first.Zones) != 3 || asksOf(first, "a")+asksOf(first, "b")+asksOf(first, "") != servicedemand.Million || first.Zones[0].Zone != "" {
+	if len(first.Zones) != 3 || zoneDemand(first, "a")+zoneDemand(first, "b")+zoneDemand(first, "") != servicedemand.PPM ||
+		first.Zones[0].Zone != "" {
 		t.Errorf("zones: %+v", first.Zones)
 	}
 	row := strings.Fields(strings.Split(c.api.Kubectl(t, "get", "servicedemands", "--namespace", "shop"), "\n")[1])
-	asks := fmt.Sprintf(`{"demandPPM":%d,"zone":"a"}`, asksOf(first, "a"))
+	asks := fmt.Sprintf(`{"demandPPM":%d,"zone":"a"}`, zoneDemand(first, "a"))
 	if len(row) != 6 || row[0] != "web" || row[2] != "8" || !strings.Contains(row[5], asks) {
 		t.Errorf("kubectl get says %q", row)
 	}
@@ -74,8 +77,8 @@ func TestDemandIsPublishedWhereItsOwnerWantsIt(t *testing.T) {
 		t.Errorf("the successor writes %s: version %s after %s", two.writes.All(), after, before)
 	}
 
-	c.ask("shop/web", 10, 10, 10, 900, 900, 900, 10, 10)
-	c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "b") > 900_000 })
+	c.setDemand("shop/web", 10, 10, 10, 900, 900, 900, 10, 10)
+	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool { return zoneDemand(d, "b") > 900_000 })
 	for _, name := range []string{"assumed", "named"} {
 		if object := c.object(t, name); object != nil {
 			t.Errorf("of %s it is published: %+v", name, object)
@@ -88,13 +91,13 @@ func TestDemandIsPublishedWhereItsOwnerWantsIt(t *testing.T) {
 	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.DemandSourceAnnotation+"-")
 	wait.Until(t, "the end of what nobody wants", func() bool { return c.object(t, "web") == nil })
 	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.DemandSourceAnnotation+"=measured")
-	c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "b") > 900_000 })
+	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool { return zoneDemand(d, "b") > 900_000 })
 	// Nothing here collects what has lost its owner.
 	c.api.Kubectl(t, "delete", "service", "--namespace", "shop", "web")
 	wait.Until(t, "the end of what has no Service", func() bool { return c.object(t, "web") == nil })
 	// It is told only when the answer is back.
 	wait.Until(t, "the successor is told that it created one object, updated the other one, and deleted both", func() bool {
-		got := two.toldOf()
+		got := two.reportedOf()
 		return got["create"] == 1 && got["delete"] == 2 && got["update"] > 0
 	})
 	if one.failures()+two.failures() > 0 {
@@ -102,9 +105,9 @@ func TestDemandIsPublishedWhereItsOwnerWantsIt(t *testing.T) {
 	}
 }
 
-// TestOneRefusalStopsNobody: an object in a Namespace that ends is refused, one that somebody else wrote stays, and others are
+// TestOneRejectionStopsNobody: an object in a Namespace that ends is refused, one that somebody else wrote stays, and others are
 // written.
-func TestOneRefusalStopsNobody(t *testing.T) {
+func TestOneRejectionStopsNobody(t *testing.T) {
 	c := townOfEight(t)
 	c.api.Create(t, objects.Namespace("ending", nil, nil))
 	c.service(t, "ending", "web", "measured")
@@ -114,12 +117,12 @@ func TestOneRefusalStopsNobody(t *testing.T) {
 	must.Succeed(t, c.client.Create(t.Context(), foreign))
 	c.service(t, "shop", "web", "measured")
 	for _, name := range []string{"ending/web", "shop/foreign", "shop/web"} {
-		c.ask(name, 100, 100, 100, 900, 900, 900, 100, 100)
+		c.setDemand(name, 100, 100, 100, 900, 900, 900, 100, 100)
 	}
 	r := c.start(t, "one")
-	c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "b") > 700_000 })
-	r.log.Await(t, "object=ending/web")
-	r.log.Await(t, "object=shop/foreign")
+	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool { return zoneDemand(d, "b") > 700_000 })
+	r.log.WaitFor(t, "object=ending/web")
+	r.log.WaitFor(t, "object=shop/foreign")
 	_, began := r.last()
 	wait.Until(t, "five more rounds", func() bool { _, rounds := r.last(); return rounds >= began+5 })
 	if after := c.object(t, "foreign"); after.ResourceVersion != foreign.ResourceVersion {
@@ -130,21 +133,21 @@ func TestOneRefusalStopsNobody(t *testing.T) {
 	}
 }
 
-// TestTheLeaseIsRenewedWhileNineOfTenNodesAreHeard: otherwise what is published ends to count in an hour.
-func TestTheLeaseIsRenewedWhileNineOfTenNodesAreHeard(t *testing.T) {
+// TestTheLeaseIsRenewedWhileNineOfTenNodesReport: otherwise what is published ends to count in an hour.
+func TestTheLeaseIsRenewedWhileNineOfTenNodesReport(t *testing.T) {
 	c := townOfEight(t)
 	c.service(t, "shop", "web", "")
-	c.ask("shop/web", 100, 100, 100, 900, 900, 900, 100) // the last one does not answer
+	c.setDemand("shop/web", 100, 100, 100, 900, 900, 900, 100) // the last one does not answer
 	r := c.start(t, "one", func(o *demand.Options) { o.MeasuredByDefault = true })
-	c.await(t, func(d *servicedemand.ServiceDemand) bool {
-		return asksOf(d, "b") > 700_000 && d.NodesHeard == 7 && d.NodesAll == 8
+	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool {
+		return zoneDemand(d, "b") > 700_000 && d.NodesReporting == 7 && d.NodesTotal == 8
 	})
 	wait.Until(t, "ten rounds", func() bool { _, rounds := r.last(); return rounds >= 10 })
 	lease, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("of 7 of 8 nodes it is said that they are enough: %+v, %v", lease, err)
 	}
-	c.ask("shop/web", 100, 100, 100, 900, 900, 900, 100, 100)
+	c.setDemand("shop/web", 100, 100, 100, 900, 900, 900, 100, 100)
 	wait.Success(t, "the Lease", func() error {
 		_, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
 		return err
@@ -153,20 +156,20 @@ func TestTheLeaseIsRenewedWhileNineOfTenNodesAreHeard(t *testing.T) {
 
 // demandOf returns a ServiceDemand as somebody may try to write it.
 func demandOf(namespace, name string, zones map[string]uint32) *servicedemand.ServiceDemand {
-	d := &servicedemand.ServiceDemand{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Since: metav1.Now()}
+	d := &servicedemand.ServiceDemand{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, ObservedAt: metav1.Now()}
 	for zone, asks := range zones {
-		d.Zones = append(d.Zones, servicedemand.Zone{Zone: zone, Asks: asks})
+		d.Zones = append(d.Zones, servicedemand.Zone{Zone: zone, DemandPPM: asks})
 	}
 	return d
 }
 
-// TestTheSchemaRefusesWhatCannotBe: whoever writes it.
-func TestTheSchemaRefusesWhatCannotBe(t *testing.T) {
+// TestTheSchemaRejectsWhatCannotBe: whoever writes it.
+func TestTheSchemaRejectsWhatCannotBe(t *testing.T) {
 	c := townOfEight(t)
 	zones := func(count int) map[string]uint32 {
 		zones := map[string]uint32{}
 		for number := range count {
-			zones[fmt.Sprintf("%s-%03d", strings.Repeat("z", 59), number)] = uint32(servicedemand.Million / count)
+			zones[fmt.Sprintf("%s-%03d", strings.Repeat("z", 59), number)] = uint32(servicedemand.PPM / count)
 		}
 		return zones
 	}
@@ -212,7 +215,7 @@ func TestTheSchemaTakesWhatAWebhookOfAnotherVersionWrites(t *testing.T) {
 	if demand, errs := convert.ServiceDemand(read); demand != nil || len(errs) == 0 {
 		t.Errorf("a proxy reads it as %+v, %v", demand, errs)
 	}
-	read.Zones, read.Since = []servicedemand.Zone{{Zone: "b", Asks: 1_000_000}}, metav1.Now()
+	read.Zones, read.ObservedAt = []servicedemand.Zone{{Zone: "b", DemandPPM: 1_000_000}}, metav1.Now()
 	must.Succeed(t, c.client.Update(t.Context(), read))
 	if demand, errs := convert.ServiceDemand(read); demand == nil || len(errs) > 0 {
 		t.Errorf("once it is written again a proxy reads it as %+v, %v", demand, errs)

@@ -20,8 +20,8 @@ import (
 const (
 	// bytesConnections are made by each client, before the owner asks for the zone and after.
 	bytesConnections = 100
-	// countPatience is how long the proxies may take to count what the kernel forgot.
-	countPatience = time.Minute
+	// countTimeout is how long the proxies may take to count what the kernel forgot.
+	countTimeout = time.Minute
 	// lastPackets is how long the last packets of a connection may take: one that comes when the kernel has forgotten the
 	// connection would be another one.
 	lastPackets = 500 * time.Millisecond
@@ -38,23 +38,23 @@ func (t traffic) since(before traffic) traffic {
 // returns what it showed and what was wrong.
 func (s *stage) playBytes(ctx context.Context, p *page) (shown string, wrong []string, err error) {
 	p.headline("7. The owner asks for the zone, and no byte crosses any more")
-	p.say("  The proxies run with --traffic-accounting=totals: they count what connections move, and between which zones, without " +
+	p.print("  The proxies run with --traffic-accounting=totals: they count what connections move, and between which zones, without " +
 		"another rule in")
-	p.say("  the kernel. First the Service has no annotation. Then its owner adds")
-	p.say("  vicinity.dev/topology-keys: %q", topologyKeys)
-	anywhere, failures, err := s.countBytes(ctx, "", func(place) []place { return s.places })
+	p.print("  the kernel. First the Service has no annotation. Then its owner adds")
+	p.print("  vicinity.dev/topology-keys: %q", topologyKeys)
+	anywhere, failures, err := s.countBytes(ctx, "", func(location) []location { return s.locations })
 	if err != nil {
 		return "", nil, err
 	}
-	near, failuresToo, err := s.countBytes(ctx, topologyKeys, func(from place) []place { return s.wanted(from.zone, "") })
+	near, failuresToo, err := s.countBytes(ctx, topologyKeys, func(from location) []location { return s.expected(from.zone, "") })
 	if err != nil {
 		return "", nil, err
 	}
-	all := bytesConnections * len(s.places)
-	p.say("\n  What /metrics of all proxies say of %d connections without the annotation and %d with it, headers included:\n", all, all)
-	p.say("  %s", p.ink(dim, fmt.Sprintf("%-24s%12s%18s", "", "bytes moved", "to other zones")))
-	p.say("  %-24s%12.0f%s", "without an annotation", anywhere.bytes, p.ink(red, fmt.Sprintf("%18.0f", anywhere.crossing)))
-	p.say("  %-24s%12.0f%s", "with it", near.bytes, p.ink(green, fmt.Sprintf("%18.0f", near.crossing)))
+	all := bytesConnections * len(s.locations)
+	p.print("\n  What /metrics of all proxies say of %d connections without the annotation and %d with it, headers included:\n", all, all)
+	p.print("  %s", p.ink(dim, fmt.Sprintf("%-24s%12s%18s", "", "bytes moved", "to other zones")))
+	p.print("  %-24s%12.0f%s", "without an annotation", anywhere.bytes, p.ink(red, fmt.Sprintf("%18.0f", anywhere.crossing)))
+	p.print("  %-24s%12.0f%s", "with it", near.bytes, p.ink(green, fmt.Sprintf("%18.0f", near.crossing)))
 	for _, err := range append(failures, failuresToo...) {
 		wrong = append(wrong, fmt.Sprintf("act 7. a connection failed: %v", err))
 	}
@@ -86,13 +86,13 @@ func bytesMistakes(anywhere, near traffic) []string {
 
 // countBytes writes the Service with some topology keys, waits until all connections go where they should, makes some more, and
 // returns what the proxies counted of those, and which failed.
-func (s *stage) countBytes(ctx context.Context, keys string, wanted func(from place) []place) (traffic, []error, error) {
+func (s *stage) countBytes(ctx context.Context, keys string, wanted func(from location) []location) (traffic, []error, error) {
 	if err := s.writeServiceWith(keys, unbounded); err != nil {
 		return traffic{}, nil, err
 	}
-	crowd := crowd{clients: s.places, webs: s.places}
-	for _, from := range s.places {
-		if err := crowd.askUntilAll(ctx, from, wanted(from)); err != nil {
+	load := loadTopology{clients: s.locations, webs: s.locations}
+	for _, from := range s.locations {
+		if err := load.dialUntilAll(ctx, from, wanted(from)); err != nil {
 			return traffic{}, nil, err
 		}
 	}
@@ -101,8 +101,8 @@ func (s *stage) countBytes(ctx context.Context, keys string, wanted func(from pl
 		return traffic{}, nil, err
 	}
 	var failed []error
-	for _, from := range s.places {
-		_, failures := crowd.dial(ctx, from, bytesConnections, frontends)
+	for _, from := range s.locations {
+		_, failures := load.dial(ctx, from, bytesConnections, frontends)
 		failed = append(failed, failures...)
 	}
 	after, err := s.settle(ctx)
@@ -112,17 +112,17 @@ func (s *stage) countBytes(ctx context.Context, keys string, wanted func(from pl
 // settle has the kernels forget all connections, which they would do two minutes after their ends, and waits until the proxies
 // have counted them.
 func (s *stage) settle(ctx context.Context) (traffic, error) {
-	ctx, cancel := context.WithTimeout(ctx, countPatience)
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	counted, err := s.traffic(ctx)
 	wanted := counted.connections
 	for err == nil {
 		time.Sleep(lastPackets)
 		forgotten := 0
-		for _, place := range s.places {
-			here, err := forget(ctx, place)
+		for _, location := range s.locations {
+			here, err := forget(ctx, location)
 			if err != nil {
-				return traffic{}, fmt.Errorf("having %s forget connections: %w", place.node.Name, err)
+				return traffic{}, fmt.Errorf("having %s forget connections: %w", location.node.Name, err)
 			}
 			forgotten += here
 		}
@@ -133,14 +133,14 @@ func (s *stage) settle(ctx context.Context) (traffic, error) {
 		case forgotten == 0 && counted.connections >= wanted:
 			return counted, nil
 		case ctx.Err() != nil:
-			err = fmt.Errorf("%.0f connections ended, and after %s the proxies have counted %.0f", wanted, countPatience, counted.connections)
+			err = fmt.Errorf("%.0f connections ended, and after %s the proxies have counted %.0f", wanted, countTimeout, counted.connections)
 		}
 	}
 	return traffic{}, err
 }
 
 // forget has a node's kernel forget all connections to the Service, and returns how many there were that had an answer.
-func forget(ctx context.Context, on place) (answered int, err error) {
+func forget(ctx context.Context, on location) (answered int, err error) {
 	var table *conntrack.Conn
 	if err := on.node.Do(func() (err error) { table, err = conntrack.Dial(); return err }); err != nil {
 		return 0, err
@@ -157,7 +157,7 @@ func forget(ctx context.Context, on place) (answered int, err error) {
 		if err != nil {
 			return answered, err
 		}
-		if deleted && entries[i].Status&conntrack.SeenReply != 0 && isFrontend(entries[i].Dialled()) {
+		if deleted && entries[i].Status&conntrack.SeenReply != 0 && isFrontend(entries[i].OrigDst()) {
 			answered++
 		}
 	}

@@ -24,8 +24,8 @@ func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wron
 	if err := s.restore(ctx); err != nil {
 		return "", nil, err
 	}
-	p.say("  The web pods are as in act 1, and every client goes on connecting. Both nodes of zone-b get the label")
-	p.say("  vicinity.dev/evacuate: \"true\". Their pods run on; as long as others may serve, no new connection goes there.")
+	p.print("  The web pods are as in act 1, and every client goes on connecting. Both nodes of zone-b get the label")
+	p.print("  vicinity.dev/evacuate: \"true\". Their pods run on; as long as others may serve, no new connection goes there.")
 	open, err := s.open()
 	defer func() { err = errors.Join(err, open.close()) }()
 	if err != nil {
@@ -45,14 +45,14 @@ func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wron
 		return "", nil, err
 	}
 
-	away.sayTook(p, evacuation, "label was")
-	p.say("  Where %d connections from each client went, a third of them over IPv6:\n", connections)
+	away.printDuration(p, evacuation, "label was")
+	p.print("  Where %d connections from each client went, a third of them over IPv6:\n", connections)
 	view := s.table(evacuation, away.rows)
 	view.print(p)
 	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // IPv6 has the same, as the comparison has shown
 	p.quote("proxy explain "+serviceName+" --node "+explainedNode, ofIPv4)
 	if home.late == nil {
-		p.say("\n  The label goes. All of %s was home again after %s.", over.changed, short(home.took.all))
+		p.print("\n  The label goes. All of %s was home again after %s.", over.changed, short(home.took.all))
 	}
 	wrong = append(wrongIn(evacuation, away, view), wrongIn(over, home, s.table(over, home.rows))...)
 	for _, sentence := range append(failures, moved...) {
@@ -65,17 +65,17 @@ func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wron
 
 // restore brings back the first act's web pods, without a bound, and waits until all proxies have them.
 func (s *stage) restore(ctx context.Context) error {
-	_, err := s.writeEndpoints(s.places)
+	_, err := s.writeEndpoints(s.locations)
 	if err := errors.Join(err, s.writeService(unbounded)); err != nil {
 		return err
 	}
-	first := crowd{clients: s.places, webs: s.places}
-	errs := make([]error, len(s.places))
-	var asking sync.WaitGroup
-	for i, from := range s.places {
-		asking.Go(func() { errs[i] = first.askUntilAll(ctx, from, s.wanted(from.zone, "")) })
+	first := loadTopology{clients: s.locations, webs: s.locations}
+	errs := make([]error, len(s.locations))
+	var requests sync.WaitGroup
+	for i, from := range s.locations {
+		requests.Go(func() { errs[i] = first.dialUntilAll(ctx, from, s.expected(from.zone, "")) })
 	}
-	asking.Wait()
+	requests.Wait()
 	return errors.Join(errs...)
 }
 
@@ -103,11 +103,11 @@ type busy struct {
 // keepBusy has every client connect, over both families in turn.
 func (s *stage) keepBusy(ctx context.Context) *busy {
 	b := &busy{ended: make(chan struct{})}
-	for _, from := range s.places {
+	for _, from := range s.locations {
 		b.connecting.Go(func() {
 			for i := 0; b.goesOn(ctx); i++ {
-				_, err := connect(from, frontendOf(i), s.places)
-				b.note(from, err)
+				_, err := connect(from, frontendOf(i), s.locations)
+				b.record(from, err)
 			}
 		})
 	}
@@ -126,7 +126,7 @@ func (b *busy) goesOn(ctx context.Context) bool {
 	}
 }
 
-func (b *busy) note(from place, err error) {
+func (b *busy) record(from location, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.made++
@@ -145,7 +145,7 @@ func (b *busy) end() (made int, failures []string) {
 // openConnection is one that stays open, and who answered when it was new.
 type openConnection struct {
 	*fabric.Conversation
-	from place
+	from location
 	web  string
 }
 
@@ -154,13 +154,13 @@ type openConnections []openConnection
 // open makes a connection from every client over each family.
 func (s *stage) open() (openConnections, error) {
 	var all openConnections
-	for _, from := range s.places {
+	for _, from := range s.locations {
 		for _, to := range frontends {
 			opened, err := from.client.Open("tcp", to)
 			if err != nil {
 				return all, err
 			}
-			reply, err := opened.Ask(connectionPatience)
+			reply, err := opened.Request(connectionTimeout)
 			all = append(all, openConnection{opened, from, reply.Pod})
 			if err != nil {
 				return all, err
@@ -174,7 +174,7 @@ func (s *stage) open() (openConnections, error) {
 func (all openConnections) moved() []string {
 	var found []string
 	for _, c := range all {
-		reply, err := c.Ask(connectionPatience)
+		reply, err := c.Request(connectionTimeout)
 		if err != nil {
 			found = append(found, fmt.Sprintf("%s: a connection that was open before the label broke: %v", c.from.node.Name, err))
 		} else if reply.Pod != c.web {

@@ -51,16 +51,16 @@ func (s *stage) explain(ctx context.Context, node string, more ...string) (strin
 
 // disagreements compares what explain says on every node with what the owner wants, in sentences.
 func (s *stage) disagreements(ctx context.Context, act act) []string {
-	return s.compareExplanations(ctx, func(p place, explanations []explanation) []string {
-		return append(disagreement(p.node.Name, explanations, s.wanted(p.zone, act.closed())),
-			reasonDisagreement(p.node.Name, explanations, inZone(act.evacuated, s.places))...)
+	return s.compareExplanations(ctx, func(p location, explanations []explanation) []string {
+		return append(disagreement(p.node.Name, explanations, s.expected(p.zone, act.closed())),
+			reasonDisagreement(p.node.Name, explanations, inZone(act.evacuated, s.locations))...)
 	})
 }
 
 // compareExplanations asks explain about every node.
-func (s *stage) compareExplanations(ctx context.Context, compare func(place, []explanation) []string) []string {
+func (s *stage) compareExplanations(ctx context.Context, compare func(location, []explanation) []string) []string {
 	var found []string
-	for _, p := range s.places {
+	for _, p := range s.locations {
 		output, err := s.explain(ctx, p.node.Name, "-o", "json")
 		if err != nil {
 			found = append(found, err.Error())
@@ -77,7 +77,7 @@ func (s *stage) compareExplanations(ctx context.Context, compare func(place, []e
 }
 
 // shareDisagreement compares the explanations for one node under a bound with what the owner wants.
-func shareDisagreement(node string, explanations []explanation, wanted []place, near float64) []string {
+func shareDisagreement(node string, explanations []explanation, wanted []location, near float64) []string {
 	found := disagreement(node, explanations, wanted)
 	for _, e := range explanations {
 		said := 0.0
@@ -96,7 +96,7 @@ func shareDisagreement(node string, explanations []explanation, wanted []place, 
 
 // reasonDisagreement compares which endpoints the explanations for one node leave out because of an evacuation with
 // those that are being evacuated.
-func reasonDisagreement(node string, explanations []explanation, evacuated []place) []string {
+func reasonDisagreement(node string, explanations []explanation, evacuated []location) []string {
 	var found []string
 	for _, e := range explanations {
 		got := []string{}
@@ -115,17 +115,17 @@ func reasonDisagreement(node string, explanations []explanation, evacuated []pla
 }
 
 // addrIn returns which address of a web pod a family's endpoint has.
-func addrIn(family string) func(place) netip.Addr {
+func addrIn(family string) func(location) netip.Addr {
 	if family == "IPv4" {
-		return func(p place) netip.Addr { return p.web.IPv4 }
+		return func(p location) netip.Addr { return p.web.IPv4 }
 	}
-	return func(p place) netip.Addr { return p.web.IPv6 }
+	return func(p location) netip.Addr { return p.web.IPv6 }
 }
 
 // disagreement compares the explanations for one node, one of each family, with the wanted places.
-func disagreement(node string, explanations []explanation, wanted []place) []string {
+func disagreement(node string, explanations []explanation, wanted []location) []string {
 	var found []string
-	families := map[string]func(place) netip.Addr{"IPv4": addrIn("IPv4"), "IPv6": addrIn("IPv6")}
+	families := map[string]func(location) netip.Addr{"IPv4": addrIn("IPv4"), "IPv6": addrIn("IPv6")}
 	for _, e := range explanations {
 		addrOf, known := families[e.Family]
 		if !known {
@@ -147,9 +147,9 @@ func disagreement(node string, explanations []explanation, wanted []place) []str
 	return found
 }
 
-func endpoints(places []place, addrOf func(place) netip.Addr) []string {
-	list := make([]string, 0, len(places))
-	for _, p := range places {
+func endpoints(locations []location, addrOf func(location) netip.Addr) []string {
+	list := make([]string, 0, len(locations))
+	for _, p := range locations {
 		list = append(list, netip.AddrPortFrom(addrOf(p), targetPort).String())
 	}
 	slices.Sort(list)

@@ -15,7 +15,7 @@ import (
 
 // load is what the web pods got.
 type load struct {
-	crowd
+	loadTopology
 	setting
 	counts   []int // by web pod
 	near     int   // connections that stayed in their zone
@@ -26,19 +26,19 @@ type load struct {
 type setting struct {
 	name       string
 	annotation string  // the bound; empty: none
-	most       float64 // what any web pod may expect, in times the mean; infinite without a bound
+	maxLoad    float64 // what any web pod may expect, in times the mean; infinite without a bound
 	demand     string  // whose connections the bound is planned with; empty: those of all nodes, alike
 }
 
 var (
-	unbounded = setting{name: "by zone preference alone", most: math.Inf(1)}
+	unbounded = setting{name: "by zone preference alone", maxLoad: math.Inf(1)}
 	assumed   = setting{"with max-load " + maxLoad, maxLoad, bound, ""}
 	measured  = setting{"and with demand-source: measured", maxLoad, bound, policy.Measured}
 )
 
 // planned is the crowd as proxies plan with it.
-func (l load) planned() crowd {
-	planned := l.crowd
+func (l load) planned() loadTopology {
+	planned := l.loadTopology
 	if l.demand == "" {
 		planned.busy = ""
 	}
@@ -49,7 +49,7 @@ func (l load) planned() crowd {
 func (l load) nearOfAll() float64 {
 	sum, planned := 0.0, l.planned()
 	for _, from := range l.clients {
-		sum += planned.near(from.zone, l.most) * float64(l.times(from.zone))
+		sum += planned.near(from.zone, l.maxLoad) * float64(l.times(from.zone))
 	}
 	return sum / float64(l.total())
 }
@@ -64,15 +64,15 @@ func (l load) busiest() int { return slices.Index(l.counts, slices.Max(l.counts)
 func (l load) stayed() float64 { return float64(l.near) / float64(l.total()) }
 
 // measureLoad gives the Service a setting, waits until that is in force everywhere, and counts who answers.
-func (s *stage) measureLoad(ctx context.Context, c crowd, of setting) (load, error) {
-	l := load{crowd: c, setting: of, counts: make([]int, len(c.webs))}
+func (s *stage) measureLoad(ctx context.Context, c loadTopology, of setting) (load, error) {
+	l := load{loadTopology: c, setting: of, counts: make([]int, len(c.webs))}
 	if err := s.writeService(of); err != nil {
 		return l, err
 	}
 	planned, errs := l.planned(), make([]error, len(c.clients))
 	var dialling sync.WaitGroup
 	for i, from := range c.clients {
-		dialling.Go(func() { errs[i] = c.askUntilAll(ctx, from, planned.wanted(from.zone, of.most)) })
+		dialling.Go(func() { errs[i] = c.dialUntilAll(ctx, from, planned.expected(from.zone, of.maxLoad)) })
 	}
 	dialling.Wait()
 	var mu sync.Mutex
@@ -89,7 +89,7 @@ func (s *stage) measureLoad(ctx context.Context, c crowd, of setting) (load, err
 }
 
 // add counts what became of a client's connections.
-func (l *load) add(from place, counts []int, failures []error) {
+func (l *load) add(from location, counts []int, failures []error) {
 	for web, count := range counts {
 		l.counts[web] += count
 		if l.webs[web].zone == from.zone {
@@ -100,7 +100,7 @@ func (l *load) add(from place, counts []int, failures []error) {
 }
 
 // dial connects so often, to each address as often, and counts the answers by web pod.
-func (c crowd) dial(ctx context.Context, from place, times int, to []netip.AddrPort) (counts []int, failures []error) {
+func (c loadTopology) dial(ctx context.Context, from location, times int, to []netip.AddrPort) (counts []int, failures []error) {
 	counts = make([]int, len(c.webs))
 	for i := range times {
 		if ctx.Err() != nil || len(failures) >= failuresWorthTrying {
@@ -116,21 +116,21 @@ func (c crowd) dial(ctx context.Context, from place, times int, to []netip.AddrP
 	return counts, failures
 }
 
-// askUntilAll connects over both families until a sample is answered by the wanted web pods, all of them and no other.
-func (c crowd) askUntilAll(ctx context.Context, from place, wanted []place) error {
+// dialUntilAll connects over both families until a sample is answered by the wanted web pods, all of them and no other.
+func (c loadTopology) dialUntilAll(ctx context.Context, from location, wanted []location) error {
 	const sample = 60 // chance overlooks one of six that get a twelfth each in one of thirty samples
-	ctx, cancel := context.WithTimeout(ctx, convergencePatience)
+	ctx, cancel := context.WithTimeout(ctx, convergenceTimeout)
 	defer cancel()
 	for _, frontend := range frontends {
 		for {
 			counts, failures := c.dial(ctx, from, sample, []netip.AddrPort{frontend})
-			answered := c.answered(counts)
+			answered := c.responding(counts)
 			if len(failures) == 0 && slices.Equal(answered, webNames(wanted)) {
 				break
 			}
 			if ctx.Err() != nil {
 				return fmt.Errorf("after %s, connections from %s to %s are answered by %v, and should be by %v: %w",
-					convergencePatience, from.node.Name, frontend, answered, webNames(wanted), errors.Join(append(failures, ctx.Err())...))
+					convergenceTimeout, from.node.Name, frontend, answered, webNames(wanted), errors.Join(append(failures, ctx.Err())...))
 			}
 			time.Sleep(time.Millisecond) // a gentle pace; the answers end the waiting
 		}
@@ -138,8 +138,8 @@ func (c crowd) askUntilAll(ctx context.Context, from place, wanted []place) erro
 	return nil
 }
 
-// answered returns the names of the web pods that answered anything.
-func (c crowd) answered(counts []int) []string {
+// responding returns the names of the web pods that answered anything.
+func (c loadTopology) responding(counts []int) []string {
 	var found []string
 	for web, count := range counts {
 		if count > 0 {
@@ -149,9 +149,9 @@ func (c crowd) answered(counts []int) []string {
 	return found
 }
 
-func webNames(places []place) []string {
-	names := make([]string, 0, len(places))
-	for _, p := range places {
+func webNames(locations []location) []string {
+	names := make([]string, 0, len(locations))
+	for _, p := range locations {
 		names = append(names, p.web.Name)
 	}
 	return names

@@ -11,24 +11,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// paperCrowd has two clients in each of three zones, and four web pods in zone-a, one in zone-b and one in zone-c.
-func paperCrowd() crowd {
-	var c crowd
+// paperLoad has two clients in each of three zones, and four web pods in zone-a, one in zone-b and one in zone-c.
+func paperLoad() loadTopology {
+	var c loadTopology
 	for _, zone := range []string{"zone-a", "zone-b", "zone-c"} {
-		c.clients = append(c.clients, place{zone: zone}, place{zone: zone})
+		c.clients = append(c.clients, location{zone: zone}, location{zone: zone})
 	}
 	for _, suffix := range []string{"a1", "a2", "a3", "a4", "b1", "c1"} {
 		web := &fabric.Pod{Namespace: &fabric.Namespace{Name: "web-" + suffix}}
-		c.webs = append(c.webs, place{zone: "zone-" + suffix[:1], web: web})
+		c.webs = append(c.webs, location{zone: "zone-" + suffix[:1], web: web})
 	}
 	return c
 }
 
 // paperLoads are what such a crowd gets without and with a bound, of 6000 connections.
 func paperLoads() (alone, balanced load) {
-	c := paperCrowd()
-	return load{crowd: c, setting: unbounded, counts: []int{520, 500, 490, 490, 2000, 2000}, near: 6000},
-		load{crowd: c, setting: assumed, counts: []int{885, 910, 910, 890, 1210, 1195}, near: 4400}
+	c := paperLoad()
+	return load{loadTopology: c, setting: unbounded, counts: []int{520, 500, 490, 490, 2000, 2000}, near: 6000},
+		load{loadTopology: c, setting: assumed, counts: []int{885, 910, 910, 890, 1210, 1195}, near: 4400}
 }
 
 func TestAZoneKeepsWhatItsWebPodsMayTake(t *testing.T) {
@@ -45,11 +45,11 @@ func TestAZoneKeepsWhatItsWebPodsMayTake(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := paperCrowd()
+			c := paperLoad()
 			if near := c.near(test.zone, test.most); math.Abs(near-test.near) > 1e-9 {
 				t.Errorf("%g of the connections should stay, want %g", near, test.near)
 			}
-			if diff := cmp.Diff(test.wanted, webNames(c.wanted(test.zone, test.most))); diff != "" {
+			if diff := cmp.Diff(test.wanted, webNames(c.expected(test.zone, test.most))); diff != "" {
 				t.Errorf("the wanted pods differ (-want +got):\n%s", diff)
 			}
 		})
@@ -130,7 +130,7 @@ func TestAnExplanationMustNameTheShareThatStays(t *testing.T) {
 	ipv4.Cluster.Shares = []share{{Key: zoneKey, Share: 0.45}, {Key: "*", Share: 0.55}}
 	ipv6.Cluster.Shares = []share{{Key: zoneKey, Share: 0.6}, {Key: "*", Share: 0.4}}
 	want := []string{"n: explain says that 60.0 % of the IPv6 connections stay in the zone; it should be 45.0 %"}
-	got := shareDisagreement("n", []explanation{ipv4, ipv6}, paperStage(t).wanted("zone-a", ""), 0.45)
+	got := shareDisagreement("n", []explanation{ipv4, ipv6}, paperStage(t).expected("zone-a", ""), 0.45)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the disagreements differ (-want +got):\n%s", diff)
 	}

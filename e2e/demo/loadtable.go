@@ -18,7 +18,7 @@ const (
 func printLoads(p *page, before, after load) {
 	row := func(zone, name string, say func(*page, load) string) {
 		gap := loadColumn - utf8.RuneCountInString(say(&page{}, before)) // without colour
-		p.say("  %s%-*s%s%*s%s", p.ink(bold, fmt.Sprintf("%-*s", zoneColumn, zone)), webColumn, name,
+		p.print("  %s%-*s%s%*s%s", p.ink(bold, fmt.Sprintf("%-*s", zoneColumn, zone)), webColumn, name,
 			say(p, before), gap, "", say(p, after))
 	}
 	row("", "", func(p *page, l load) string { return p.ink(bold, l.name) })
@@ -31,10 +31,10 @@ func printLoads(p *page, before, after load) {
 		zone = web.zone
 		row(shown, web.web.Name, func(p *page, l load) string { return l.bar(p, i) })
 	}
-	p.say("")
-	row("", "busiest", func(p *page, l load) string { return l.sayBusiest(p) })
+	p.print("")
+	row("", "busiest", func(p *page, l load) string { return l.printBusiest(p) })
 	row("", "near", func(_ *page, l load) string { return fmt.Sprintf("%5.0f %% stayed in their zone", 100*l.stayed()) })
-	p.say("\n  %s\n", p.ink(dim, fmt.Sprintf("%*s█ is a tenth of the mean, %.0f; ▒ is more than %g times the mean",
+	p.print("\n  %s\n", p.ink(dim, fmt.Sprintf("%*s█ is a tenth of the mean, %.0f; ▒ is more than %g times the mean",
 		zoneColumn+webColumn, "", after.mean(), bound)))
 }
 
@@ -45,9 +45,9 @@ func (l load) bar(p *page, web int) string {
 	return fmt.Sprintf("%5d  ", l.counts[web]) + p.ink(green, strings.Repeat("█", within)) + p.ink(red, strings.Repeat("▒", length-within))
 }
 
-func (l load) sayBusiest(p *page) string {
+func (l load) printBusiest(p *page) string {
 	times := l.got(l.busiest())
-	if times > l.mostByChance() {
+	if times > l.maxByChance() {
 		return p.ink(red, fmt.Sprintf("✗ %.2f times the mean", times))
 	}
 	return p.ink(green, fmt.Sprintf("✓ %.2f times the mean%s", times, l.byChance()))

@@ -49,17 +49,17 @@ func run() int {
 	return conclude(ctx, page, err)
 }
 
-// errLeftOver means that the demo could not take everything down.
-var errLeftOver = errors.New("something of the demo is left over")
+// errLeftovers means that the demo could not take everything down.
+var errLeftovers = errors.New("something of the demo is left over")
 
 // conclude says how it ended.
 func conclude(ctx context.Context, page *page, err error) int {
 	switch {
-	case errors.Is(err, errLeftOver):
+	case errors.Is(err, errLeftovers):
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
 		return exitWrong
 	case ctx.Err() != nil:
-		page.say("\nInterrupted. The proxies, namespaces and files of the demo are gone.")
+		page.print("\nInterrupted. The proxies, namespaces and files of the demo are gone.")
 		return exitInterrupted
 	case errors.Is(err, errWrong):
 		return exitWrong // the last page has said what
@@ -92,18 +92,18 @@ func show(ctx context.Context, page *page, proxy string) (err error) {
 	if err != nil {
 		return fmt.Errorf("making a folder for the manifests: %w", err)
 	}
-	defer func() { err = errors.Join(err, leftOver(os.RemoveAll(folder))) }()
+	defer func() { err = errors.Join(err, leftoversError(os.RemoveAll(folder))) }()
 	stage, err := newStage(program, folder)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, leftOver(stage.close())) }()
+	defer func() { err = errors.Join(err, leftoversError(stage.close())) }()
 	return play(ctx, page, stage)
 }
 
-func leftOver(err error) error {
+func leftoversError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", errLeftOver, err)
+	return fmt.Errorf("%w: %w", errLeftovers, err)
 }

@@ -14,15 +14,15 @@ const (
 	connections         = 60 // from each client, every third of them over IPv6
 	failuresWorthTrying = 3  // a client that gets no answers would otherwise take minutes
 	// A second would do, if nothing else ran on the machine.
-	connectionPatience  = 10 * time.Second
-	convergencePatience = time.Minute
+	connectionTimeout  = 10 * time.Second
+	convergenceTimeout = time.Minute
 )
 
 // row is where the connections of one client went.
 type row struct {
 	node, zone string
 	counts     []int // by place
-	wanted     []int // the places where connections may go, in order
+	expected   []int // the places where connections may go, in order
 	failures   []error
 }
 
@@ -37,22 +37,22 @@ func (r row) total() int {
 
 // measure connects from every client to the Service and counts who answers.
 func (s *stage) measure(ctx context.Context, emptied string) []row {
-	rows := make([]row, len(s.places))
+	rows := make([]row, len(s.locations))
 	var measuring sync.WaitGroup
-	for i, from := range s.places {
+	for i, from := range s.locations {
 		measuring.Go(func() { rows[i] = s.measureFrom(ctx, from, emptied) })
 	}
 	measuring.Wait()
 	return rows
 }
 
-func (s *stage) measureFrom(ctx context.Context, from place, emptied string) row {
-	r := row{node: from.node.Name, zone: from.zone, counts: make([]int, len(s.places)), wanted: s.wantedIndexes(from, emptied)}
+func (s *stage) measureFrom(ctx context.Context, from location, emptied string) row {
+	r := row{node: from.node.Name, zone: from.zone, counts: make([]int, len(s.locations)), expected: s.expectedIndexes(from, emptied)}
 	for i := range connections {
 		if ctx.Err() != nil || len(r.failures) >= failuresWorthTrying {
 			return r
 		}
-		answered, err := connect(from, frontendOf(i), s.places)
+		answered, err := connect(from, frontendOf(i), s.locations)
 		if err != nil {
 			r.failures = append(r.failures, err)
 			continue
@@ -71,22 +71,22 @@ func frontendOf(i int) netip.AddrPort {
 }
 
 // connect makes one connection and returns which of the web pods' places answered.
-func connect(from place, frontend netip.AddrPort, webs []place) (int, error) {
-	reply, err := from.client.Ask("tcp", frontend, connectionPatience)
+func connect(from location, frontend netip.AddrPort, webs []location) (int, error) {
+	reply, err := from.client.Request("tcp", frontend, connectionTimeout)
 	if err != nil {
 		return 0, err
 	}
-	answered := slices.IndexFunc(webs, func(p place) bool { return p.web.Name == reply.Pod })
+	answered := slices.IndexFunc(webs, func(p location) bool { return p.web.Name == reply.Pod })
 	if answered < 0 {
 		return 0, fmt.Errorf("%s was answered by %q, which is no web pod", frontend, reply.Pod)
 	}
 	return answered, nil
 }
 
-func (s *stage) wantedIndexes(from place, emptied string) []int {
+func (s *stage) expectedIndexes(from location, emptied string) []int {
 	var indexes []int
-	for _, p := range s.wanted(from.zone, emptied) {
-		indexes = append(indexes, slices.Index(s.places, p))
+	for _, p := range s.expected(from.zone, emptied) {
+		indexes = append(indexes, slices.Index(s.locations, p))
 	}
 	return indexes
 }
@@ -97,33 +97,33 @@ type convergence struct {
 }
 
 // converge connects from each given place over both families until the answers are right.
-func (s *stage) converge(ctx context.Context, places []place, emptied string, written time.Time) (convergence, error) {
-	took := make([]time.Duration, len(places))
-	errs := make([]error, len(places))
-	var asking sync.WaitGroup
-	for i, from := range places {
-		asking.Go(func() {
-			errs[i] = s.askUntilRight(ctx, from, emptied)
+func (s *stage) converge(ctx context.Context, locations []location, emptied string, written time.Time) (convergence, error) {
+	took := make([]time.Duration, len(locations))
+	errs := make([]error, len(locations))
+	var requests sync.WaitGroup
+	for i, from := range locations {
+		requests.Go(func() {
+			errs[i] = s.dialUntilExpected(ctx, from, emptied)
 			took[i] = time.Since(written)
 		})
 	}
-	asking.Wait()
+	requests.Wait()
 	return convergence{first: slices.Min(took), all: slices.Max(took)}, errors.Join(errs...)
 }
 
-func (s *stage) askUntilRight(ctx context.Context, from place, emptied string) error {
-	ctx, cancel := context.WithTimeout(ctx, convergencePatience)
+func (s *stage) dialUntilExpected(ctx context.Context, from location, emptied string) error {
+	ctx, cancel := context.WithTimeout(ctx, convergenceTimeout)
 	defer cancel()
-	wanted := s.wantedIndexes(from, emptied)
+	wanted := s.expectedIndexes(from, emptied)
 	for _, frontend := range frontends {
 		for {
-			answered, err := connect(from, frontend, s.places)
+			answered, err := connect(from, frontend, s.locations)
 			if err == nil && slices.Contains(wanted, answered) {
 				break
 			}
 			if ctx.Err() != nil {
 				return fmt.Errorf("after %s, connections from %s to %s do not go where they should: %w",
-					convergencePatience, from.node.Name, frontend, errors.Join(ctx.Err(), err))
+					convergenceTimeout, from.node.Name, frontend, errors.Join(ctx.Err(), err))
 			}
 			time.Sleep(time.Millisecond) // a gentle pace; the answer ends the waiting
 		}

@@ -38,22 +38,22 @@ func (p *page) ink(colour ink, text string) string {
 	return "\x1b[" + string(colour) + "m" + text + "\x1b[0m"
 }
 
-func (p *page) say(format string, args ...any) {
+func (p *page) print(format string, args ...any) {
 	fmt.Fprintf(p.w, format+"\n", args...)
 }
 
 func (p *page) headline(text string) {
-	p.say("\n%s\n", p.ink(cyan, "━━ "+text+" "+strings.Repeat("━", max(3, 76-len(text)))))
+	p.print("\n%s\n", p.ink(cyan, "━━ "+text+" "+strings.Repeat("━", max(3, 76-len(text)))))
 }
 
 // quote prints the output of a program, with the command that made it.
 func (p *page) quote(command, output string) {
-	p.say("  %s", p.ink(bold, "$ "+command))
+	p.print("  %s", p.ink(bold, "$ "+command))
 	for line := range strings.Lines(strings.TrimRight(output, "\n")) {
 		line = strings.TrimRight(line, "\n")
 		if line != "" {
 			line = "  " + p.ink(dim, line)
 		}
-		p.say("%s", line)
+		p.print("%s", line)
 	}
 }

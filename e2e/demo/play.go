@@ -91,17 +91,17 @@ func (s *stage) playZones(ctx context.Context, p *page) (shown string, wrong []s
 		}
 	}
 	return fmt.Sprintf("Each of the %d connections of acts 1 to 3 went where the Service's owner asked, and explain says the same.",
-		len(acts)*len(s.places)*connections), wrong, nil
+		len(acts)*len(s.locations)*connections), wrong, nil
 }
 
 // begin starts the proxies with the state of the first act.
 func (s *stage) begin(ctx context.Context, p *page) error {
-	p.say("%s", p.ink(bold, "Vicinity: connections go to the nearest endpoint that the Service's owner allows"))
-	p.say("")
-	p.say("Service %s, %s and %s, says:", serviceName, frontends[0], frontends[1])
-	p.say("  vicinity.dev/topology-keys: %q", topologyKeys)
-	p.say("which means: an endpoint in the client's own zone if there is one, any other if not.\n")
-	s.sayPlaces(p)
+	p.print("%s", p.ink(bold, "Vicinity: connections go to the nearest endpoint that the Service's owner allows"))
+	p.print("")
+	p.print("Service %s, %s and %s, says:", serviceName, frontends[0], frontends[1])
+	p.print("  vicinity.dev/topology-keys: %q", topologyKeys)
+	p.print("which means: an endpoint in the client's own zone if there is one, any other if not.\n")
+	s.printLocations(p)
 	started := time.Now()
 	_, err := s.writeEndpoints(s.without(acts[0].emptied))
 	_, errToo := s.writeNodes("")
@@ -111,28 +111,28 @@ func (s *stage) begin(ctx context.Context, p *page) error {
 	if err := s.startProxies(ctx); err != nil {
 		return err
 	}
-	p.say("%d proxies, one on each node, had their rules in the kernel after %s.", len(s.proxies), short(time.Since(started)))
+	p.print("%d proxies, one on each node, had their rules in the kernel after %s.", len(s.proxies), short(time.Since(started)))
 	return nil
 }
 
-// sayPlaces prints which pod is where, a line for each zone.
-func (s *stage) sayPlaces(p *page) {
-	for i, place := range s.places {
+// printLocations prints which pod is where, a line for each zone.
+func (s *stage) printLocations(p *page) {
+	for i, location := range s.locations {
 		if i%nodesPerZone == 0 {
-			fmt.Fprintf(p.w, "  %s", p.ink(bold, place.zone))
+			fmt.Fprintf(p.w, "  %s", p.ink(bold, location.zone))
 		}
-		fmt.Fprintf(p.w, "   %s: %s %s %s", place.node.Name, place.web.Name, place.web.IPv4, place.web.IPv6)
+		fmt.Fprintf(p.w, "   %s: %s %s %s", location.node.Name, location.web.Name, location.web.IPv4, location.web.IPv6)
 		if i%nodesPerZone == nodesPerZone-1 {
-			p.say("")
+			p.print("")
 		}
 	}
-	p.say("")
+	p.print("")
 }
 
 // playAct brings the cluster into the act's state, measures, and returns what was wrong.
 func (s *stage) playAct(ctx context.Context, p *page, act act) ([]string, error) {
 	p.headline(act.headline)
-	p.say("  %s", act.story)
+	p.print("  %s", act.story)
 	written := time.Now()
 	if act.changed != "" {
 		var err error
@@ -147,9 +147,9 @@ func (s *stage) playAct(ctx context.Context, p *page, act act) ([]string, error)
 	}
 
 	if act.changed != "" {
-		seen.sayTook(p, act, "files were")
+		seen.printDuration(p, act, "files were")
 	}
-	p.say("  Where %d connections from each client went, a third of them over IPv6:\n", connections)
+	p.print("  Where %d connections from each client went, a third of them over IPv6:\n", connections)
 	view := s.table(act, seen.rows)
 	view.print(p)
 	p.quote("proxy explain "+serviceName+" --node "+explainedNode, explained)
@@ -173,20 +173,20 @@ func (s *stage) observe(ctx context.Context, act act, written time.Time) observa
 	return seen
 }
 
-// sayTook says how long it took from writing something until connections were right.
-func (o observation) sayTook(p *page, act act, written string) {
+// printDuration says how long it took from writing something until connections were right.
+func (o observation) printDuration(p *page, act act, written string) {
 	if o.late == nil {
-		p.say("  First right connection %s after the %s written; all of %s was right after %s.",
+		p.print("  First right connection %s after the %s written; all of %s was right after %s.",
 			short(o.took.first), written, act.changed, short(o.took.all))
 	}
 }
 
 // movers are the places whose connections the act moves.
-func (s *stage) movers(act act) []place {
-	var list []place
-	for _, place := range s.places {
-		if act.changed == "" || place.zone == act.changed {
-			list = append(list, place)
+func (s *stage) movers(act act) []location {
+	var list []location
+	for _, location := range s.locations {
+		if act.changed == "" || location.zone == act.changed {
+			list = append(list, location)
 		}
 	}
 	return list
@@ -194,9 +194,9 @@ func (s *stage) movers(act act) []place {
 
 func (s *stage) table(act act, rows []row) table {
 	view := table{emptied: act.emptied, evacuated: act.evacuated, rows: rows}
-	for _, place := range s.places {
-		view.zones = append(view.zones, place.zone)
-		view.pods = append(view.pods, place.web.Name)
+	for _, location := range s.locations {
+		view.zones = append(view.zones, location.zone)
+		view.pods = append(view.pods, location.web.Name)
 	}
 	return view
 }
@@ -218,19 +218,19 @@ func wrongIn(act act, seen observation, view table) []string {
 
 // finish says what the acts have shown. When something went wrong, the proxies have the last word.
 func (s *stage) finish(p *page, shown, wrong []string) error {
-	p.say("")
+	p.print("")
 	for _, sentence := range shown {
-		p.say("%s", p.ink(green, "✓ "+sentence))
+		p.print("%s", p.ink(green, "✓ "+sentence))
 	}
 	if len(wrong) == 0 {
 		return nil
 	}
 	p.headline("What went wrong")
 	for _, sentence := range wrong {
-		p.say("  %s %s", p.ink(red, "✗"), sentence)
+		p.print("  %s %s", p.ink(red, "✗"), sentence)
 	}
 	for _, proxy := range s.proxies {
-		p.say("\n  The last words of the proxy on %s:\n%s", proxy.node.Name, proxy.lastWords())
+		p.print("\n  The last words of the proxy on %s:\n%s", proxy.node.Name, proxy.lastOutput())
 	}
 	return errWrong
 }

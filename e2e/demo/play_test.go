@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// TestAnActThatBreaksOffLeavesTheVerdictsBeforeIt: what the acts before it showed and found is printed, and its own findings.
-func TestAnActThatBreaksOffLeavesTheVerdictsBeforeIt(t *testing.T) {
+// TestAFailedActKeepsTheResultsBeforeIt: what the acts before it showed and found is printed, and its own findings.
+func TestAFailedActKeepsTheResultsBeforeIt(t *testing.T) {
 	act := func(name, shown string, wrong []string, err error) playing {
 		return playing{name, func(context.Context, *page) (string, []string, error) { return shown, wrong, err }}
 	}
@@ -44,9 +44,9 @@ func TestAnActThatBreaksOffLeavesTheVerdictsBeforeIt(t *testing.T) {
 }
 
 func TestABusyMachineIsNamedBesideWhatWentWrong(t *testing.T) {
-	well := []second{{made: 100, waited: 16, longest: 3 * time.Second}, {made: 100}}
-	failed := []second{{made: 100, waited: 16, failed: 1, why: errors.New("deadline"), longest: 3 * time.Second}, {made: 100}}
-	idle, busy := second{made: 20}, second{made: 20, waited: 2, longest: 900 * time.Millisecond}
+	well := []second{{made: 100, waited: 16, maxLatency: 3 * time.Second}, {made: 100}}
+	failed := []second{{made: 100, waited: 16, failed: 1, why: errors.New("deadline"), maxLatency: 3 * time.Second}, {made: 100}}
+	idle, busy := second{made: 20}, second{made: 20, waited: 2, maxLatency: 900 * time.Millisecond}
 	const machine = "the machine is busy, and that may be why: of 20 connections straight to a pod, past every proxy, 2 waited, " +
 		"0.9 s at most, and 0 failed; play it again when less runs"
 	for name, test := range map[string]struct {
@@ -71,8 +71,8 @@ func TestABusyMachineIsNamedBesideWhatWentWrong(t *testing.T) {
 	}
 }
 
-// TestAProxyThatDoesNotAnswerIsNamed, and so is the page.
-func TestAProxyThatDoesNotAnswerIsNamed(t *testing.T) {
+// TestAProxyThatDoesNotRespondIsNamed, and so is the page.
+func TestAProxyThatDoesNotRespondIsNamed(t *testing.T) {
 	network, err := fabric.New()
 	must(t, err)
 	t.Cleanup(func() { must(t, network.Close()) })

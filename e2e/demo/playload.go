@@ -19,17 +19,18 @@ func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []st
 	if _, err := s.writeEndpoints(c.webs); err != nil {
 		return "", nil, err
 	}
-	p.say("  zone-a has six web pods now, the other zones have one each. Zone preference gives a lone pod all connections of its zone.")
-	p.say("  So the owner adds  vicinity.dev/max-load: %q", maxLoad)
-	p.say("  which means: keep near what leaves no endpoint with more than %g times the mean, and send on the rest. That is what each", bound)
-	p.say("  may expect: the kernel draws an endpoint for each connection by chance, so that one may get a few more.")
+	p.print("  zone-a has six web pods now, the other zones have one each. Zone preference gives a lone pod all connections of its zone.")
+	p.print("  So the owner adds  vicinity.dev/max-load: %q", maxLoad)
+	p.print("  which means: keep near what leaves no endpoint with more than %g times the mean, and send on the rest. That is what each",
+		bound)
+	p.print("  may expect: the kernel draws an endpoint for each connection by chance, so that one may get a few more.")
 	alone, balanced, wrong, err := s.compareLoads(ctx, p, c, unbounded, assumed)
 	if err != nil {
 		return "", nil, err
 	}
-	p.say("\n  Then nine of ten connections come from zone-b, and a bound that assumes that all nodes ask alike does not hold.")
-	p.say("  So the owner adds  vicinity.dev/demand-source: %q", measured.demand)
-	p.say("  which means: plan with what is really asked. In a cluster the webhook counts it; here the demo writes the ServiceDemand.")
+	p.print("\n  Then nine of ten connections come from zone-b, and a bound that assumes that all nodes ask alike does not hold.")
+	p.print("  So the owner adds  vicinity.dev/demand-source: %q", measured.demand)
+	p.print("  which means: plan with what is really asked. In a cluster the webhook counts it; here the demo writes the ServiceDemand.")
 	c.busy = "zone-b"
 	if err := s.writeDemand(c); err != nil {
 		return "", nil, err
@@ -49,19 +50,19 @@ func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []st
 // compareLoads shows what web pods get under two settings, the first of which overloads one, and what explain says under the
 // second.
 func (s *stage) compareLoads(
-	ctx context.Context, p *page, c crowd, first, second setting,
+	ctx context.Context, p *page, c loadTopology, first, second setting,
 ) (broken, mended load, wrong []string, err error) {
 	broken, late := s.measureLoad(ctx, c, first)
 	mended, lateToo := s.measureLoad(ctx, c, second)
 	planned := mended.planned()
-	disagreements := s.compareExplanations(ctx, func(p place, explanations []explanation) []string {
-		return shareDisagreement(p.node.Name, explanations, planned.wanted(p.zone, bound), planned.near(p.zone, bound))
+	disagreements := s.compareExplanations(ctx, func(p location, explanations []explanation) []string {
+		return shareDisagreement(p.node.Name, explanations, planned.expected(p.zone, bound), planned.near(p.zone, bound))
 	})
 	explained, err := s.explain(ctx, explainedNode)
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return load{}, load{}, nil, err
 	}
-	p.say("  Who answered %d connections, half of them over IPv6:\n", c.total())
+	p.print("  Who answered %d connections, half of them over IPv6:\n", c.total())
 	printLoads(p, broken, mended)
 	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // IPv6 has the same, as the comparison has shown
 	p.quote("proxy explain "+serviceName+" --node "+explainedNode, ofIPv4)

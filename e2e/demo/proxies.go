@@ -25,11 +25,11 @@ const (
 )
 
 const (
-	startPatience = time.Minute
-	// pagePatience is how long a page may take where other programs keep the processors busy.
-	pagePatience = 10 * time.Second
-	stopPatience = 2 * time.Second
-	logLines     = 8 // shown of each proxy when something went wrong
+	startTimeout = time.Minute
+	// pageTimeout is how long a page may take where other programs keep the processors busy.
+	pageTimeout = 10 * time.Second
+	stopTimeout = 2 * time.Second
+	logLines    = 8 // shown of each proxy when something went wrong
 )
 
 // proxy is one running `proxy run`.
@@ -57,9 +57,9 @@ func startProxy(program, manifests, logs string, node *fabric.Node) (*proxy, err
 	return &proxy{node: node, process: process, log: log.Name()}, nil
 }
 
-// awaitReady asks /readyz until it says yes: from then on the rules are in the kernel.
-func (p *proxy) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+// waitReady asks /readyz until it says yes: from then on the rules are in the kernel.
+func (p *proxy) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	var last error
 	for {
@@ -72,10 +72,10 @@ func (p *proxy) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-p.process.Done():
-			return fmt.Errorf("the proxy on %s ended (%s); its last words:\n%s", p.node.Name, p.process.State(), p.lastWords())
+			return fmt.Errorf("the proxy on %s ended (%s); its last words:\n%s", p.node.Name, p.process.State(), p.lastOutput())
 		case <-ctx.Done():
 			return fmt.Errorf("the proxy on %s is not ready after %s: %w; its last words:\n%s",
-				p.node.Name, startPatience, last, p.lastWords())
+				p.node.Name, startTimeout, last, p.lastOutput())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -89,9 +89,9 @@ func (p *proxy) ready(ctx context.Context) error {
 // page asks the proxy for one of its pages.
 func (p *proxy) page(ctx context.Context, address, path string) ([]byte, error) {
 	dial := func(_ context.Context, network, addr string) (net.Conn, error) {
-		return p.node.Dial(network, addr, pagePatience)
+		return p.node.Dial(network, addr, pageTimeout)
 	}
-	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: pagePatience}
+	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: pageTimeout}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		return nil, err
@@ -124,11 +124,11 @@ func (p *proxy) reachability(ctx context.Context) (*status.Reachability, error) 
 }
 
 func (p *proxy) stop() {
-	_ = p.process.Stop(stopPatience) // how it ends does not matter any more
+	_ = p.process.Stop(stopTimeout) // how it ends does not matter any more
 }
 
-// lastWords returns the end of the proxy's log.
-func (p *proxy) lastWords() string {
+// lastOutput returns the end of the proxy's log.
+func (p *proxy) lastOutput() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()

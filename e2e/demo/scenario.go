@@ -35,8 +35,8 @@ var manifestsText string
 
 var manifests = template.Must(template.New("").Parse(manifestsText))
 
-// manifestPlace is what the templates see of a place.
-type manifestPlace struct {
+// manifestLocation is what the templates see of a place.
+type manifestLocation struct {
 	Node, Zone, Web    string
 	IPv4, IPv6         netip.Addr // of the web pod
 	NodeIPv4, NodeIPv6 netip.Addr
@@ -45,11 +45,11 @@ type manifestPlace struct {
 
 // writeNodes writes the nodes, those of one zone as being evacuated, and returns when they took effect.
 func (s *stage) writeNodes(evacuated string) (time.Time, error) {
-	places := manifestPlaces(s.places)
-	for i := range places {
-		places[i].Evacuated = places[i].Zone == evacuated
+	locations := manifestLocations(s.locations)
+	for i := range locations {
+		locations[i].Evacuated = locations[i].Zone == evacuated
 	}
-	err := s.write("nodes", map[string]any{"Places": places})
+	err := s.write("nodes", map[string]any{"Places": locations})
 	return time.Now(), err
 }
 
@@ -66,11 +66,11 @@ func (s *stage) writeServiceWith(keys string, of setting) error {
 // writeEndpoints writes the Service's EndpointSlices, a file for each zone, and returns when they took effect. The file of
 // a zone that has no web pods any more is deleted: proxies take that at once, while an endpoint that is missing from a file
 // stays for two seconds, because the file may be half written.
-func (s *stage) writeEndpoints(webs []place) (time.Time, error) {
+func (s *stage) writeEndpoints(webs []location) (time.Time, error) {
 	for _, letter := range zoneLetters {
 		zone := "zone-" + letter
 		if here := inZone(zone, webs); len(here) > 0 {
-			values := map[string]any{"Name": "web-" + zone, "Places": manifestPlaces(here), "TargetPort": targetPort}
+			values := map[string]any{"Name": "web-" + zone, "Places": manifestLocations(here), "TargetPort": targetPort}
 			if err := s.writeFile("endpoints-"+zone, "endpoints", values); err != nil {
 				return time.Time{}, err
 			}
@@ -82,11 +82,11 @@ func (s *stage) writeEndpoints(webs []place) (time.Time, error) {
 }
 
 // writeDemand writes what was measured of the Service: which part of all connections the clients of each zone made.
-func (s *stage) writeDemand(c crowd) error {
+func (s *stage) writeDemand(c loadTopology) error {
 	var zones []servicedemand.Zone
 	for _, letter := range zoneLetters {
 		name := "zone-" + letter
-		zones = append(zones, servicedemand.Zone{Zone: name, Asks: uint32(c.asked(name) * servicedemand.Million / float64(c.total()))})
+		zones = append(zones, servicedemand.Zone{Zone: name, DemandPPM: uint32(c.demandIn(name) * servicedemand.PPM / float64(c.total()))})
 	}
 	return s.write("demand", map[string]any{
 		"Zones": zones, "Nodes": len(c.clients), "PerMinute": c.total(), "Since": time.Now().UTC().Format(time.RFC3339),
@@ -114,10 +114,10 @@ func (s *stage) writeFile(name, template string, values map[string]any) error {
 	return os.Rename(draft, s.manifest(name))
 }
 
-func manifestPlaces(places []place) []manifestPlace {
-	list := make([]manifestPlace, 0, len(places))
-	for _, p := range places {
-		list = append(list, manifestPlace{
+func manifestLocations(locations []location) []manifestLocation {
+	list := make([]manifestLocation, 0, len(locations))
+	for _, p := range locations {
+		list = append(list, manifestLocation{
 			Node: p.node.Name, Zone: p.zone, Web: p.web.Name, IPv4: p.web.IPv4, IPv6: p.web.IPv6,
 			NodeIPv4: p.node.IPv4, NodeIPv6: p.node.IPv6,
 		})
@@ -126,14 +126,14 @@ func manifestPlaces(places []place) []manifestPlace {
 }
 
 // without returns the places outside a zone.
-func (s *stage) without(zone string) []place {
-	return slices.DeleteFunc(slices.Clone(s.places), func(p place) bool { return p.zone == zone })
+func (s *stage) without(zone string) []location {
+	return slices.DeleteFunc(slices.Clone(s.locations), func(p location) bool { return p.zone == zone })
 }
 
-// wanted returns where the Service's owner wants connections from a zone to go: the zone's own pods, or all pods if it
+// expected returns where the Service's owner wants connections from a zone to go: the zone's own pods, or all pods if it
 // has none. A zone that is being evacuated is as good as an empty one. It is worked out here, from the annotation's
 // meaning, and not by the proxy's code.
-func (s *stage) wanted(zone, emptied string) []place {
+func (s *stage) expected(zone, emptied string) []location {
 	all := s.without(emptied)
 	if own := inZone(zone, all); len(own) > 0 {
 		return own
@@ -141,6 +141,6 @@ func (s *stage) wanted(zone, emptied string) []place {
 	return all
 }
 
-func inZone(zone string, places []place) []place {
-	return slices.DeleteFunc(slices.Clone(places), func(p place) bool { return p.zone != zone })
+func inZone(zone string, locations []location) []location {
+	return slices.DeleteFunc(slices.Clone(locations), func(p location) bool { return p.zone != zone })
 }

@@ -25,7 +25,7 @@ func paperStage(t *testing.T) *stage {
 			IPv4: netip.AddrFrom4([4]byte{10, 244, 0, byte(i + 1)}),
 			IPv6: netip.MustParseAddr(fmt.Sprintf("fd00:244::%d", i+1)),
 		}
-		s.places = append(s.places, place{
+		s.locations = append(s.locations, location{
 			node: &fabric.Node{Namespace: &fabric.Namespace{Name: "node-" + suffix}},
 			zone: "zone-" + suffix[:1],
 			web:  &fabric.Pod{Namespace: pod},
@@ -34,7 +34,7 @@ func paperStage(t *testing.T) *stage {
 	return s
 }
 
-func TestTheOwnerWantsTheOwnZoneOrElseAnyOther(t *testing.T) {
+func TestTheOwnerPrefersTheOwnZone(t *testing.T) {
 	tests := map[string]struct {
 		zone, emptied string
 		want          []string
@@ -46,7 +46,7 @@ func TestTheOwnerWantsTheOwnZoneOrElseAnyOther(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := webNames(paperStage(t).wanted(test.zone, test.emptied))
+			got := webNames(paperStage(t).expected(test.zone, test.emptied))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("the wanted pods differ (-want +got):\n%s", diff)
 			}
@@ -58,20 +58,20 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 	for emptied, wantEndpoints := range map[string]int{"": 3, "zone-a": 1} {
 		t.Run("emptied "+emptied, func(t *testing.T) {
 			s := paperStage(t)
-			_, errBefore := s.writeEndpoints(s.places)
+			_, errBefore := s.writeEndpoints(s.locations)
 			_, err := s.writeEndpoints(s.without(emptied))
 			_, errToo := s.writeNodes("zone-b")
-			must(t, errors.Join(errBefore, err, errToo, s.writeService(measured), s.writeDemand(crowd{clients: s.places, busy: "zone-b"})))
+			must(t, errors.Join(errBefore, err, errToo, s.writeService(measured), s.writeDemand(loadTopology{clients: s.locations, busy: "zone-b"})))
 			var folder folder.Folder
 			update, err := folder.Load(s.manifests)
 			must(t, err)
-			if len(update.Refused) > 0 {
-				t.Errorf("the proxy refuses some of it: %v", update.Refused)
+			if len(update.Rejected) > 0 {
+				t.Errorf("the proxy refuses some of it: %v", update.Rejected)
 			}
 			if nodes := len(update.Change.Nodes); nodes != 3 {
 				t.Errorf("the proxy sees %d nodes, want 3", nodes)
 			}
-			if got := slices.Collect(maps.Keys(update.Change.Avoid)); !slices.Equal(got, []model.Against{{Node: "node-b1"}}) {
+			if got := slices.Collect(maps.Keys(update.Change.Demotions)); !slices.Equal(got, []model.DemotionKey{{Node: "node-b1"}}) {
 				t.Errorf("the proxy sees the evacuation of %v, want that of node-b1", got)
 			}
 			for _, service := range update.Change.Services {
@@ -118,7 +118,7 @@ func TestAnExplanationMustAgreeInBothFamilies(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			wanted := paperStage(t).wanted("zone-a", "")
+			wanted := paperStage(t).expected("zone-a", "")
 			if diff := cmp.Diff(test.want, disagreement("n", test.explanations, wanted)); diff != "" {
 				t.Errorf("the disagreements differ (-want +got):\n%s", diff)
 			}
@@ -136,7 +136,7 @@ func TestAnExplanationMustNameWhatIsEvacuated(t *testing.T) {
 		"":       {"n: explain says the IPv4 endpoints [10.244.0.1:8080 10.244.0.2:8080] are being evacuated; it should be []"},
 	} {
 		t.Run("evacuated "+zone, func(t *testing.T) {
-			got := reasonDisagreement("n", []explanation{evacuated}, inZone(zone, paperStage(t).places))
+			got := reasonDisagreement("n", []explanation{evacuated}, inZone(zone, paperStage(t).locations))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("the disagreements differ (-want +got):\n%s", diff)
 			}

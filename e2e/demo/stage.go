@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// place is a node with its zone and the two pods on it. The fourth act has places without a client.
-type place struct {
+// location is a node with its zone and the two pods on it. The fourth act has places without a client.
+type location struct {
 	node   *fabric.Node
 	zone   string
 	client *fabric.Pod
@@ -22,7 +22,7 @@ type place struct {
 // stage is everything that exists: nodes, pods, manifests and proxies.
 type stage struct {
 	fabric    *fabric.Fabric
-	places    []place
+	locations []location
 	manifests string
 	program   string // the proxy's
 	logs      string
@@ -48,7 +48,7 @@ func newStage(program, folder string) (*stage, error) {
 	s.fabric = network
 	for _, letter := range zoneLetters {
 		for i := range nodesPerZone {
-			if err := s.addPlace("zone-"+letter, fmt.Sprintf("%s%d", letter, i+1)); err != nil {
+			if err := s.addLocation("zone-"+letter, fmt.Sprintf("%s%d", letter, i+1)); err != nil {
 				return nil, errors.Join(err, network.Close())
 			}
 		}
@@ -56,7 +56,7 @@ func newStage(program, folder string) (*stage, error) {
 	return s, nil
 }
 
-func (s *stage) addPlace(zone, suffix string) error {
+func (s *stage) addLocation(zone, suffix string) error {
 	node, err := s.fabric.AddNode("node-" + suffix)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *stage) addPlace(zone, suffix string) error {
 	if err != nil {
 		return err
 	}
-	s.places = append(s.places, place{node: node, zone: zone, client: client, web: web})
+	s.locations = append(s.locations, location{node: node, zone: zone, client: client, web: web})
 	return nil
 }
 
@@ -85,8 +85,8 @@ func addWeb(node *fabric.Node, suffix string) (*fabric.Pod, error) {
 
 // startProxies starts a proxy on each node and waits until each has its rules in the kernel.
 func (s *stage) startProxies(ctx context.Context) error {
-	for _, place := range s.places {
-		proxy, err := startProxy(s.program, s.manifests, s.logs, place.node)
+	for _, location := range s.locations {
+		proxy, err := startProxy(s.program, s.manifests, s.logs, location.node)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (s *stage) startProxies(ctx context.Context) error {
 	var waiting sync.WaitGroup
 	errs := make([]error, len(s.proxies))
 	for i, proxy := range s.proxies {
-		waiting.Go(func() { errs[i] = proxy.awaitReady(ctx) })
+		waiting.Go(func() { errs[i] = proxy.waitReady(ctx) })
 	}
 	waiting.Wait()
 	return errors.Join(errs...)

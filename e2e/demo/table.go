@@ -23,12 +23,12 @@ const (
 
 // print draws the table.
 func (t table) print(p *page) {
-	p.say("  %s", p.ink(bold, t.zoneLine()))
-	p.say("  %s", p.ink(dim, t.podLine()))
+	p.print("  %s", p.ink(bold, t.zoneLine()))
+	p.print("  %s", p.ink(dim, t.podLine()))
 	for _, r := range t.rows {
-		p.say("  %-*s%s   %s", firstColumn, r.node, t.cells(p, r), t.outcome(p, r))
+		p.print("  %-*s%s   %s", firstColumn, r.node, t.cells(p, r), t.outcome(p, r))
 	}
-	p.say("")
+	p.print("")
 }
 
 func (t table) zoneLine() string {
@@ -65,7 +65,7 @@ func (t table) podLine() string {
 func (t table) cells(p *page, r row) string {
 	var line strings.Builder
 	for i, count := range r.counts {
-		wanted := slices.Contains(r.wanted, i)
+		wanted := slices.Contains(r.expected, i)
 		text := fmt.Sprintf("%*d", podColumn, count)
 		switch {
 		case count == 0 && !wanted:
@@ -88,7 +88,7 @@ func (t table) outcome(p *page, r row) string {
 	if t.isOwnZone(r) {
 		return p.ink(green, fmt.Sprintf("✓ all %d stayed in %s", r.total(), r.zone))
 	}
-	return p.ink(green, fmt.Sprintf("✓ all %d spread over %s", r.total(), strings.Join(t.wantedZones(r), " and ")))
+	return p.ink(green, fmt.Sprintf("✓ all %d spread over %s", r.total(), strings.Join(t.expectedZones(r), " and ")))
 }
 
 func (t table) wentWrong(r row) string {
@@ -96,17 +96,17 @@ func (t table) wentWrong(r row) string {
 		return fmt.Sprintf("%d failed", len(r.failures))
 	}
 	right := 0
-	for _, i := range r.wanted {
+	for _, i := range r.expected {
 		right += r.counts[i]
 	}
 	return fmt.Sprintf("%d of %d went right", right, connections)
 }
 
-func (t table) isOwnZone(r row) bool { return slices.Equal(t.wantedZones(r), []string{r.zone}) }
+func (t table) isOwnZone(r row) bool { return slices.Equal(t.expectedZones(r), []string{r.zone}) }
 
-func (t table) wantedZones(r row) []string {
+func (t table) expectedZones(r row) []string {
 	var zones []string
-	for _, i := range r.wanted {
+	for _, i := range r.expected {
 		zones = append(zones, t.zones[i])
 	}
 	return slices.Compact(zones)

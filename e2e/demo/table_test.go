@@ -15,10 +15,10 @@ var (
 
 func TestTheTableShowsWhereEachClientsConnectionsWent(t *testing.T) {
 	view := table{zones: testZones, pods: testPods, emptied: "zone-b", rows: []row{
-		{node: "node-a1", zone: "zone-a", counts: []int{33, 27, 0}, wanted: []int{0, 1}},
-		{node: "node-b1", zone: "zone-b", counts: []int{20, 40, 0}, wanted: []int{0, 1}},
-		{node: "node-b2", zone: "zone-b", counts: []int{20, 30, 10}, wanted: []int{0, 1}},
-		{node: "node-c1", zone: "zone-c", counts: []int{1, 0, 0}, wanted: []int{0, 1}, failures: []error{errors.New("refused")}},
+		{node: "node-a1", zone: "zone-a", counts: []int{33, 27, 0}, expected: []int{0, 1}},
+		{node: "node-b1", zone: "zone-b", counts: []int{20, 40, 0}, expected: []int{0, 1}},
+		{node: "node-b2", zone: "zone-b", counts: []int{20, 30, 10}, expected: []int{0, 1}},
+		{node: "node-c1", zone: "zone-c", counts: []int{1, 0, 0}, expected: []int{0, 1}, failures: []error{errors.New("refused")}},
 	}}
 	want := strings.Join([]string{
 		"                zone-a            zone-b (empty)",
@@ -51,7 +51,7 @@ func withoutColour(text string) string {
 }
 
 func TestColourAddsAttributesAndNothingElse(t *testing.T) {
-	r := row{node: "node-b1", zone: "zone-b", counts: []int{60, 0, 0}, wanted: []int{2}}
+	r := row{node: "node-b1", zone: "zone-b", counts: []int{60, 0, 0}, expected: []int{2}}
 	view := table{zones: testZones, pods: testPods, rows: []row{r}}
 	var plain, coloured strings.Builder
 	view.print(&page{w: &plain})
@@ -70,22 +70,22 @@ func TestMistakesAreSentences(t *testing.T) {
 		want []string
 	}{
 		"all connections at wanted pods are no mistake": {
-			row{node: "n", counts: []int{30, 30, 0}, wanted: []int{0, 1}}, nil,
+			row{node: "n", counts: []int{30, 30, 0}, expected: []int{0, 1}}, nil,
 		},
 		"a connection to an unwanted pod is one": {
-			row{node: "n", counts: []int{30, 29, 1}, wanted: []int{0, 1}},
+			row{node: "n", counts: []int{30, 29, 1}, expected: []int{0, 1}},
 			[]string{"n: 1 of 60 connections went to web-b1, which the owner did not ask for"},
 		},
 		"a wanted pod that no connection reaches is one": {
-			row{node: "n", counts: []int{60, 0, 0}, wanted: []int{0, 1}},
+			row{node: "n", counts: []int{60, 0, 0}, expected: []int{0, 1}},
 			[]string{"n: no connection reached web-a2, which is as near as the others"},
 		},
 		"a failed connection is one, and hides that others were not tried": {
-			row{node: "n", counts: []int{1, 0, 0}, wanted: []int{0, 1}, failures: []error{errors.New("refused")}},
+			row{node: "n", counts: []int{1, 0, 0}, expected: []int{0, 1}, failures: []error{errors.New("refused")}},
 			[]string{"n: a connection failed: refused"},
 		},
 		"connections that were never made are one": {
-			row{node: "n", counts: []int{1, 1, 0}, wanted: []int{0, 1}},
+			row{node: "n", counts: []int{1, 1, 0}, expected: []int{0, 1}},
 			[]string{"n: 58 connections were not made"},
 		},
 	}

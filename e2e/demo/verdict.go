@@ -16,7 +16,7 @@ func (r row) mistakes(pods []string) []string {
 		found = append(found, fmt.Sprintf("%s: a connection failed: %v", r.node, failure))
 	}
 	for place, count := range r.counts {
-		isWanted := slices.Contains(r.wanted, place)
+		isWanted := slices.Contains(r.expected, place)
 		switch {
 		case count > 0 && !isWanted:
 			found = append(found, fmt.Sprintf("%s: %d of %d connections went to %s, which the owner did not ask for",
@@ -34,31 +34,31 @@ func (r row) mistakes(pods []string) []string {
 // Chance exceeds so many standard deviations once in a hundred thousand counts.
 const deviations = 4.4
 
-// mostByChance returns what the busiest web pod may get under the bound, in times the mean.
-func (l load) mostByChance() float64 {
+// maxByChance returns what the busiest web pod may get under the bound, in times the mean.
+func (l load) maxByChance() float64 {
 	const rounding = 0.03 // of slots, as the README states
 	return bound*(1+rounding) + deviations*math.Sqrt(bound/l.mean())
 }
 
 // byChance says why the busiest web pod got more than the bound, where chance does; else nothing.
 func (l load) byChance() string {
-	if times := l.got(l.busiest()); times <= l.most || times > l.mostByChance() {
+	if times := l.got(l.busiest()); times <= l.maxLoad || times > l.maxByChance() {
 		return ""
 	}
-	return fmt.Sprintf(" (%.2f, and chance)", l.most)
+	return fmt.Sprintf(" (%.2f, and chance)", l.maxLoad)
 }
 
 // loadMistakes says where the fourth act did not go as the annotations ask, in sentences; none if all is well: one setting
 // overloads a web pod, and the other one does not.
 func loadMistakes(broken, mended load) []string {
 	var found []string
-	if times := broken.got(broken.busiest()); times <= broken.mostByChance() {
+	if times := broken.got(broken.busiest()); times <= broken.maxByChance() {
 		found = append(found, fmt.Sprintf("%s the busiest web pod got %.2f times the mean: it is not overloaded, so nothing is shown",
 			broken.name, times))
 	}
-	if times := mended.got(mended.busiest()); times > mended.mostByChance() {
+	if times := mended.got(mended.busiest()); times > mended.maxByChance() {
 		found = append(found, fmt.Sprintf("%s: %s got %.2f times the mean; max-load is %s, and chance explains %.2f at most",
-			mended.name, mended.webs[mended.busiest()].web.Name, times, maxLoad, mended.mostByChance()))
+			mended.name, mended.webs[mended.busiest()].web.Name, times, maxLoad, mended.maxByChance()))
 	}
 	return slices.Concat(found, broken.mistakes(), mended.mistakes())
 }

@@ -40,7 +40,7 @@ func BenchmarkAnswers(b *testing.B) {
 	}
 	for _, server := range servers {
 		wait.Success(b, server.name+" answers", func() error {
-			return hasAnswer(s.ask(s.node.Namespace, server.address, "udp", "A", h.full()))
+			return hasAnswer(s.query(s.node.Namespace, server.address, "udp", "A", h.full()))
 		})
 	}
 	b.ResetTimer()
@@ -48,7 +48,7 @@ func BenchmarkAnswers(b *testing.B) {
 	for range b.N {
 		for i, server := range servers {
 			before := processorTime(b, server.pid)
-			took := s.askMany(b, server.address, h.full())
+			took := s.queryMany(b, server.address, h.full())
 			each := float64((processorTime(b, server.pid) - before).Microseconds()) / float64(len(took))
 			cost[i] += each
 			b.Logf("%s: %.1f us of processor time a query, so %.0f a second and core; p50 %s, p99 %s",
@@ -97,32 +97,32 @@ func (s *town) costOfAll(b *testing.B, name string) float64 {
 		return sum
 	}
 	before := sum()
-	took := s.askMany(b, net.JoinHostPort("127.0.0.1", dnsPort), name)
+	took := s.queryMany(b, net.JoinHostPort("127.0.0.1", dnsPort), name)
 	return float64((sum() - before).Microseconds()) / float64(len(took))
 }
 
 const (
-	askers      = 8
-	asksOfEach  = 4000
-	clockTick   = 10 * time.Millisecond // of /proc, on every Linux
-	manyHead    = 10_000
-	changeTries = 100
+	askers           = 8
+	queriesPerClient = 4000
+	clockTick        = 10 * time.Millisecond // of /proc, on every Linux
+	manyHead         = 10_000
+	changeTries      = 100
 )
 
-// askMany asks a server over UDP with several clients at once, each again when it has its answer, and returns the sorted
+// queryMany asks a server over UDP with several clients at once, each again when it has its answer, and returns the sorted
 // times.
-func (s *town) askMany(b *testing.B, address, name string) []time.Duration {
+func (s *town) queryMany(b *testing.B, address, name string) []time.Duration {
 	b.Helper()
 	var mutex sync.Mutex
 	var all []time.Duration
-	var asking sync.WaitGroup
+	var requests sync.WaitGroup
 	for range askers {
 		conn, err := s.node.Dial("udp", address, time.Second)
 		must.Succeed(b, err)
-		asking.Go(func() {
+		requests.Go(func() {
 			defer conn.Close()
 			var took []time.Duration
-			for range asksOfEach {
+			for range queriesPerClient {
 				began := time.Now()
 				if err := hasAnswer(exchange(conn, new(miekg.Msg).SetQuestion(name, miekg.TypeA))); err != nil {
 					b.Error(err)
@@ -135,7 +135,7 @@ func (s *town) askMany(b *testing.B, address, name string) []time.Duration {
 			all = append(all, took...)
 		})
 	}
-	asking.Wait()
+	requests.Wait()
 	slices.Sort(all)
 	return all
 }

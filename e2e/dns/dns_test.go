@@ -125,23 +125,23 @@ func namesOf(h headless) []string {
 // TestEndpointsMayBeCalledAsTheirPods: if the cluster's DNS does so, too.
 func TestEndpointsMayBeCalledAsTheirPods(t *testing.T) {
 	s := newTown(t)
-	must.Succeed(t, s.clusterDNS.Stop(wait.Patience))
+	must.Succeed(t, s.clusterDNS.Stop(wait.Timeout))
 	corefile := strings.Replace(s.clusterCorefile, "ttl 5", "ttl 5\n        endpoint_pod_names", 1)
 	s.clusterDNS = s.startCoreDNS(binaries.CoreDNS, s.other, corefile)
-	must.Succeed(t, s.proxy.Stop(wait.Patience))
+	must.Succeed(t, s.proxy.Stop(wait.Timeout))
 	s.args = append(s.args, "--dns-endpoint-pod-names")
 	s.startProxy()
 	h := headless{"pods", "*", []corev1.ServicePort{httpPort}, []string{"10.7.0.1 a pod=one", "10.7.0.2 b pod=two name=second", "10.7.0.3 b"}}
 	s.create(h)
 	const want = "NOERROR, SRV 0 33 8080 10-7-0-3.pods.default.svc.cluster.local., SRV 0 33 8080 one.pods.default.svc.cluster.local., " +
 		"SRV 0 33 8080 second.pods.default.svc.cluster.local."
-	s.await("the cluster's", want, s.ofCluster, "SRV", "_http._tcp."+h.full())
-	s.await("the proxy's", want, s.ofProxy, "SRV", "_http._tcp."+h.full())
-	s.await("the target's address", "NOERROR, A 10.7.0.1", s.ofCache, "A", "one."+h.full())
+	s.waitFor("the cluster's", want, s.ofCluster, "SRV", "_http._tcp."+h.full())
+	s.waitFor("the proxy's", want, s.ofProxy, "SRV", "_http._tcp."+h.full())
+	s.waitFor("the target's address", "NOERROR, A 10.7.0.1", s.ofCache, "A", "one."+h.full())
 }
 
-// TestAClientIsToldOfItsOwnZone, and of the next one when that is empty; members still find each other.
-func TestAClientIsToldOfItsOwnZone(t *testing.T) {
+// TestAClientGetsAddressesOfItsOwnZone, and of the next one when that is empty; members still find each other.
+func TestAClientGetsAddressesOfItsOwnZone(t *testing.T) {
 	s := newTown(t)
 	soft := headless{
 		"soft", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort},
@@ -149,31 +149,31 @@ func TestAClientIsToldOfItsOwnZone(t *testing.T) {
 	}
 	hard := headless{"hard", "topology.kubernetes.io/zone", []corev1.ServicePort{httpPort}, []string{"10.2.1.1 a", "10.2.1.2 b"}}
 	s.create(soft, hard)
-	s.await("its own zone", "NOERROR, A 10.2.0.1, A 10.2.0.3", s.ofCache, "A", soft.full())
-	s.await("its own zone",
+	s.waitFor("its own zone", "NOERROR, A 10.2.0.1, A 10.2.0.3", s.ofCache, "A", soft.full())
+	s.waitFor("its own zone",
 		"NOERROR, SRV 0 50 8080 10-2-0-3.soft.default.svc.cluster.local., SRV 0 50 8080 soft-0.soft.default.svc.cluster.local.",
 		s.ofCache, "SRV", "_http._tcp."+soft.full())
-	s.await("its own zone", "NOERROR, A 10.2.1.1", s.ofCache, "A", hard.full())
+	s.waitFor("its own zone", "NOERROR, A 10.2.1.1", s.ofCache, "A", hard.full())
 	if services, err := s.proxy.Metric(metricsAddress, "vicinity_dns_services"); err != nil || services != 2 {
 		t.Errorf("the metrics say that %v Services are answered (%v), want 2", services, err)
 	}
-	s.await("a member of another zone", "NOERROR, A 10.2.0.2", s.ofCache, "A", "soft-1."+soft.full())
-	s.await("who has an address", "NOERROR, PTR soft-1.soft.default.svc.cluster.local.", s.ofCache, "PTR", "2.0.2.10.in-addr.arpa.")
+	s.waitFor("a member of another zone", "NOERROR, A 10.2.0.2", s.ofCache, "A", "soft-1."+soft.full())
+	s.waitFor("who has an address", "NOERROR, PTR soft-1.soft.default.svc.cluster.local.", s.ofCache, "PTR", "2.0.2.10.in-addr.arpa.")
 
 	soft.endpoints = []string{"10.2.0.1 a name=soft-0 unready", "10.2.0.2 b name=soft-1"}
 	hard.endpoints = []string{"10.2.1.2 b"}
 	s.point(soft)
 	s.point(hard)
-	s.await("the next zone", "NOERROR, A 10.2.0.2", s.ofCache, "A", soft.full())
-	s.await("a hard key that nobody has", "NOERROR", s.ofCache, "A", hard.full())
+	s.waitFor("the next zone", "NOERROR, A 10.2.0.2", s.ofCache, "A", soft.full())
+	s.waitFor("a hard key that nobody has", "NOERROR", s.ofCache, "A", hard.full())
 
 	s.api.Kubectl(t, "annotate", "service", "hard", "vicinity.dev/topology-keys-", "--overwrite")
-	s.await("without keys it is the cluster's", "NOERROR, A 10.2.1.2", s.ofCache, "A", hard.full())
-	s.await("without keys the proxy refuses", "REFUSED", s.ofProxy, "A", hard.full())
+	s.waitFor("without keys it is the cluster's", "NOERROR, A 10.2.1.2", s.ofCache, "A", hard.full())
+	s.waitFor("without keys the proxy refuses", "REFUSED", s.ofProxy, "A", hard.full())
 	s.api.Kubectl(t, "annotate", "service", "hard", "vicinity.dev/topology-keys=kubernetes.io/hostname, *")
-	s.await("with keys again", "NOERROR, A 10.2.1.2", s.ofProxy, "A", hard.full())
+	s.waitFor("with keys again", "NOERROR, A 10.2.1.2", s.ofProxy, "A", hard.full())
 	s.api.Kubectl(t, "delete", "service", "soft", "hard")
-	s.await("a Service that is gone", "REFUSED", s.ofProxy, "A", soft.full())
+	s.waitFor("a Service that is gone", "REFUSED", s.ofProxy, "A", soft.full())
 	if s.counted("answered") == 0 || s.counted("refused") == 0 || s.counted("empty") == 0 {
 		t.Error("the metrics do not count what was answered")
 	}
@@ -182,15 +182,15 @@ func TestAClientIsToldOfItsOwnZone(t *testing.T) {
 // TestACacheFollowsWithinTheTimeToLive: with the README's cache, too.
 func TestACacheFollowsWithinTheTimeToLive(t *testing.T) {
 	s := newTown(t)
-	must.Succeed(t, s.cache.Stop(wait.Patience))
+	must.Succeed(t, s.cache.Stop(wait.Timeout))
 	s.startCoreDNS(binaries.NodeDNS, s.node.Namespace, cacheCorefile(t, s.other.IPv4))
 	near := headless{"near", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort}, []string{"10.4.0.1 a", "10.4.0.2 b"}}
 	s.create(near)
-	s.await("its own zone", "NOERROR, A 10.4.0.1", s.ofCache, "A", near.full())
+	s.waitFor("its own zone", "NOERROR, A 10.4.0.1", s.ofCache, "A", near.full())
 	near.endpoints = []string{"10.4.0.1 a unready", "10.4.0.2 b"}
 	s.point(near)
-	s.await("the proxy says the next zone", "NOERROR, A 10.4.0.2", s.ofProxy, "A", near.full())
+	s.waitFor("the proxy says the next zone", "NOERROR, A 10.4.0.2", s.ofProxy, "A", near.full())
 	began := time.Now()
-	s.await("and so does the cache", "NOERROR, A 10.4.0.2", s.ofCache, "A", near.full())
+	s.waitFor("and so does the cache", "NOERROR, A 10.4.0.2", s.ofCache, "A", near.full())
 	t.Logf("the cache says it %s later; the time to live is 5 s", time.Since(began).Round(time.Millisecond))
 }

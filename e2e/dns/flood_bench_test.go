@@ -12,9 +12,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// BenchmarkStrangersChanges: how soon changes of others are answered while somebody asks 200 times a second for the SRV
+// BenchmarkChangesOfOtherServices: how soon changes of others are answered while somebody asks 200 times a second for the SRV
 // records of a Service with 8,192 ports, and while nobody does.
-func BenchmarkStrangersChanges(b *testing.B) {
+func BenchmarkChangesOfOtherServices(b *testing.B) {
 	const ports, eachSecond, changes = 8192, 200, 400
 	s := newTown(b)
 	flood := headless{"flood", "*", nil, []string{"10.5.0.1 a", "10.5.0.2 a", "10.5.0.3 a", "10.5.0.4 a"}}

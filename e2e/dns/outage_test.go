@@ -125,8 +125,8 @@ func noLookupFails(t *testing.T, s *town) {
 	keyless := headless{"keyless", "", []corev1.ServicePort{httpPort}, []string{"10.3.1.1 a", "10.3.1.2 b"}}
 	const own, everybody = "NOERROR, A 10.3.0.1", "NOERROR, A 10.3.0.1, A 10.3.0.2"
 	s.create(near, keyless)
-	s.await("its own zone", own, s.ofCache, "A", near.full())
-	s.await("no preference", "NOERROR, A 10.3.1.1, A 10.3.1.2", s.ofCache, "A", keyless.full())
+	s.waitFor("its own zone", own, s.ofCache, "A", near.full())
+	s.waitFor("no preference", "NOERROR, A 10.3.1.1, A 10.3.1.2", s.ofCache, "A", keyless.full())
 	l := s.startLookups(near.full(), keyless.full())
 	during := func(what string, step func()) {
 		t.Helper()
@@ -138,31 +138,31 @@ func noLookupFails(t *testing.T, s *town) {
 	during("as usual", func() { time.Sleep(2 * time.Second) })
 	during("killed", func() {
 		must.Succeed(t, s.proxy.Kill())
-		s.await("everybody, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
+		s.waitFor("everybody, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
 		time.Sleep(2 * time.Second)
 	})
 	during("started again", func() {
 		s.startProxy()
-		s.await("its own zone", own, s.ofCache, "A", near.full())
+		s.waitFor("its own zone", own, s.ofCache, "A", near.full())
 	})
 	during("hung", func() {
 		must.Succeed(t, s.proxy.Signal(syscall.SIGSTOP))
-		s.await("everybody, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
+		s.waitFor("everybody, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
 		time.Sleep(2 * time.Second)
 	})
 	during("goes on", func() {
 		must.Succeed(t, s.proxy.Signal(syscall.SIGCONT))
-		s.await("its own zone", own, s.ofCache, "A", near.full())
+		s.waitFor("its own zone", own, s.ofCache, "A", near.full())
 	})
 	during("rolled out", func() {
-		must.Succeed(t, s.proxy.Stop(wait.Patience))
+		must.Succeed(t, s.proxy.Stop(wait.Timeout))
 		s.startProxy()
-		s.await("its own zone", own, s.ofCache, "A", near.full())
+		s.waitFor("its own zone", own, s.ofCache, "A", near.full())
 	})
 	during("without an API server", func() {
 		s.api.Stop()
 		time.Sleep(apiOutage(t))
-		s.await("its own zone", own, s.ofCache, "A", near.full())
+		s.waitFor("its own zone", own, s.ofCache, "A", near.full())
 	})
 	l.end()
 }

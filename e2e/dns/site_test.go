@@ -128,7 +128,7 @@ func newTownWith(t testing.TB, cache binaries.Module) *town {
 func (s *town) startProxy() {
 	s.t.Helper()
 	s.proxy = site.Start(s.t, s.node.Namespace, exec.Command(site.Program(s.t, "proxy"), s.args...))
-	s.proxy.Await(s.t, "the first sync", func() error {
+	s.proxy.WaitFor(s.t, "the first sync", func() error {
 		if !strings.Contains(s.proxy.Log.String(), "the first sync is in the kernel") {
 			return fmt.Errorf("not yet")
 		}
@@ -143,8 +143,8 @@ func (s *town) startCoreDNS(module binaries.Module, on *fabric.Namespace, corefi
 	path := filepath.Join(s.t.TempDir(), "Corefile")
 	must.Succeed(s.t, os.WriteFile(path, []byte(corefile), 0o600))
 	process := site.Start(s.t, on, exec.Command(onlyProgram(s.t, programs.Folder(module)), "-conf", path))
-	process.Await(s.t, "an answer of "+on.Name+"'s DNS", func() error {
-		_, err := s.ask(on, net.JoinHostPort("127.0.0.1", dnsPort), "udp", "A", "nobody.default.svc.cluster.local.")
+	process.WaitFor(s.t, "an answer of "+on.Name+"'s DNS", func() error {
+		_, err := s.query(on, net.JoinHostPort("127.0.0.1", dnsPort), "udp", "A", "nobody.default.svc.cluster.local.")
 		return err
 	})
 	return process
@@ -161,8 +161,8 @@ func onlyProgram(t testing.TB, folder string) string {
 	return programs[0]
 }
 
-// ask asks a DNS server on a machine.
-func (s *town) ask(on *fabric.Namespace, server, network, typ, name string) (*miekg.Msg, error) {
+// query asks a DNS server on a machine.
+func (s *town) query(on *fabric.Namespace, server, network, typ, name string) (*miekg.Msg, error) {
 	conn, err := on.Dial(network, server, 10*time.Second)
 	if err != nil {
 		return nil, err
@@ -190,15 +190,15 @@ func exchange(conn net.Conn, query *miekg.Msg) (*miekg.Msg, error) {
 
 // The servers that a test asks.
 func (s *town) ofProxy(typ, name string) (*miekg.Msg, error) {
-	return s.ask(s.node.Namespace, proxyAddress, "tcp", typ, name)
+	return s.query(s.node.Namespace, proxyAddress, "tcp", typ, name)
 }
 
 func (s *town) ofCluster(typ, name string) (*miekg.Msg, error) {
-	return s.ask(s.node.Namespace, net.JoinHostPort(s.other.IPv4.String(), dnsPort), "tcp", typ, name)
+	return s.query(s.node.Namespace, net.JoinHostPort(s.other.IPv4.String(), dnsPort), "tcp", typ, name)
 }
 
 func (s *town) ofCache(typ, name string) (*miekg.Msg, error) {
-	return s.ask(s.node.Namespace, net.JoinHostPort("127.0.0.1", dnsPort), "tcp", typ, name)
+	return s.query(s.node.Namespace, net.JoinHostPort("127.0.0.1", dnsPort), "tcp", typ, name)
 }
 
 // headless is a Service of namespace default. Its endpoints are "ADDRESS ZONE", and what else is true of them:
@@ -309,13 +309,13 @@ func (s *town) point(h headless) {
 func rest(answer *miekg.Msg) string {
 	words := []string{}
 	for _, record := range answer.Answer {
-		words = append(words, inWords(record))
+		words = append(words, recordText(record))
 	}
 	slices.Sort(words)
 	return strings.Join(append([]string{miekg.RcodeToString[answer.Rcode]}, words...), ", ")
 }
 
-func inWords(record miekg.RR) string {
+func recordText(record miekg.RR) string {
 	text := strings.TrimPrefix(record.String(), record.Header().String())
 	return miekg.TypeToString[record.Header().Rrtype] + " " + strings.ToLower(strings.ReplaceAll(text, "\t", " "))
 }
@@ -325,15 +325,15 @@ func beside(answer *miekg.Msg) string {
 	words := []string{}
 	for _, record := range answer.Extra {
 		if header := record.Header(); header.Rrtype != miekg.TypeOPT {
-			words = append(words, "; "+strings.ToLower(header.Name)+" "+inWords(record))
+			words = append(words, "; "+strings.ToLower(header.Name)+" "+recordText(record))
 		}
 	}
 	slices.Sort(words)
 	return strings.Join(words, "")
 }
 
-// await waits until a server answers something.
-func (s *town) await(what, want string, ask func(typ, name string) (*miekg.Msg, error), typ, name string) {
+// waitFor waits until a server answers something.
+func (s *town) waitFor(what, want string, ask func(typ, name string) (*miekg.Msg, error), typ, name string) {
 	s.t.Helper()
 	wait.Equal(s.t, what+": "+typ+" "+name, want, func() string {
 		answer, err := ask(typ, name)

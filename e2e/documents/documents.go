@@ -28,8 +28,8 @@ var (
 	// program begins a command.
 	program = regexp.MustCompile(`^(\$ )?(sudo )?(kubectl|make|proxy|webhook|bin/[a-z]+|nft|ufw|docker|curl) `)
 	// whole is a command in a sentence, or a flag with its value: two words such as "proxy explain" are a name.
-	whole = regexp.MustCompile(`^(make \S|--[a-z-]+ \S|(kubectl|proxy|webhook|nft|ufw|docker|curl|bin/[a-z]+) \S+ \S)`)
-	here  = regexp.MustCompile(`<<'?([A-Z]+)'?`)
+	whole          = regexp.MustCompile(`^(make \S|--[a-z-]+ \S|(kubectl|proxy|webhook|nft|ufw|docker|curl|bin/[a-z]+) \S+ \S)`)
+	repositoryLink = regexp.MustCompile(`<<'?([A-Z]+)'?`)
 )
 
 // Commands returns the commands of a document, whose path is seen from the repository's top folder: those of its blocks of
@@ -173,8 +173,8 @@ func split(block string) []string {
 			if word == ends {
 				ends = ""
 			}
-		case here.MatchString(line):
-			ends = here.FindStringSubmatch(line)[1]
+		case repositoryLink.MatchString(line):
+			ends = repositoryLink.FindStringSubmatch(line)[1]
 		case strings.HasPrefix(word, "for "):
 			loops++
 		case word == "done":

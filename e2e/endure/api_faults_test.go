@@ -39,7 +39,7 @@ func (s *storm) pause(atMost time.Duration) {
 // connection.
 func (s *storm) lose() {
 	if s.random.IntN(2) == 0 {
-		s.wire.refuse()
+		s.wire.rejectConnections()
 	}
 }
 
@@ -61,7 +61,7 @@ func (s *storm) stopAPIServer() {
 	back := time.Now().Add(7 * time.Second) // and its start takes some
 	must.Succeed(s.t, s.api.StopAPIServer())
 	s.lose()
-	s.awaitDeaf(allHeard...)
+	s.waitForInterruption(allFaults...)
 	time.Sleep(time.Until(back))
 	s.startAPIServer()
 	for range 3 {
@@ -78,16 +78,16 @@ func (s *storm) expire() {
 	s.t.Helper()
 	for range 5 {
 		s.restart()
-		s.daemon.awaitSync()
-		s.awaitDeaf()
+		s.daemon.waitForSync()
+		s.waitForInterruption()
 		s.changeAll()
-		s.awaitClusterTables()
-		s.wire.refuse()
+		s.waitForClusterTables()
+		s.wire.rejectConnections()
 		s.changeAll()
 		s.api.KillAPIServer()
 		s.startAPIServer()
 		s.wire.heal()
-		s.awaitDeaf()
+		s.waitForInterruption()
 		if s.expired() > 0 {
 			return
 		}
@@ -102,17 +102,17 @@ func (s *storm) expired() int {
 
 // killProxy starts the proxy without an API server: it must be live and not ready, and leave everything as it is.
 func (s *storm) killProxy() {
-	s.wire.refuse()
+	s.wire.rejectConnections()
 	s.change()
 	s.restart()
-	s.awaitDeaf(firstHeard...)
-	s.mustAnswer("/readyz", http.StatusServiceUnavailable)
+	s.waitForInterruption(firstFaults...)
+	s.mustRespond("/readyz", http.StatusServiceUnavailable)
 	if s.daemon.synced() {
 		s.t.Error("the proxy synced without an API server")
 	}
 	s.wire.heal()
-	s.daemon.awaitSync()
-	s.mustAnswer("/readyz", http.StatusOK)
+	s.daemon.waitForSync()
+	s.mustRespond("/readyz", http.StatusOK)
 }
 
 func (s *storm) cut() {
@@ -154,7 +154,7 @@ func (s *storm) changeObjects() {
 }
 
 func (s *storm) replaceUnheard() {
-	s.wire.refuse()
+	s.wire.rejectConnections()
 	s.replaceService()
 	s.replaceService()
 	s.wire.heal()
@@ -170,7 +170,7 @@ var acts = []sabotage{
 
 // sabotage changes the tables. Owned ones cannot be changed.
 func (s *storm) sabotage() {
-	s.awaitRepair()
+	s.waitForRepair()
 	for _, act := range acts {
 		before := s.daemon.foreignChanges()
 		_, err := s.run("nft", act.text)
@@ -180,14 +180,14 @@ func (s *storm) sabotage() {
 		case !s.isOwned && err != nil:
 			s.t.Errorf("%s: %v", act.name, err)
 		case !s.isOwned:
-			s.daemon.awaitForeignChange(act, before)
+			s.daemon.waitForExternalChange(act, before)
 		}
 	}
 }
 
-// awaitRepair waits until nothing is left of an earlier sabotage. To flush what is empty or to add what is there
+// waitForRepair waits until nothing is left of an earlier sabotage. To flush what is empty or to add what is there
 // changes nothing, so that there would be nothing to count; and repairs lie half a second apart.
-func (s *storm) awaitRepair() {
+func (s *storm) waitForRepair() {
 	s.t.Helper()
 	wait.Until(s.t, "an earlier sabotage is repaired", func() bool {
 		list := func(what ...string) string {

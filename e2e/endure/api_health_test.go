@@ -23,10 +23,10 @@ const healthAddress = "127.0.0.1:10256"
 // within seconds. But a storm also cuts watches as soon as they begin, and after many of these client-go lets a minute
 // pass before it tries again (tools/cache/reflector.go, v0.37). Then it hears everything at once, unless the machine
 // is slow.
-const recovery = time.Minute + patience
+const recovery = time.Minute + waitTimeout
 
-// mustAnswer checks the status of a page.
-func (s *town) mustAnswer(path string, want int) (body string) {
+// mustRespond checks the status of a page.
+func (s *town) mustRespond(path string, want int) (body string) {
 	s.t.Helper()
 	code, body, err := site.Get(s.node.Namespace, healthAddress, path)
 	must.Succeed(s.t, err)
@@ -70,8 +70,8 @@ func (s *town) deaf() (now deaf) {
 	return now
 }
 
-// awaitDeaf waits until health and metrics name these resources and no others.
-func (s *town) awaitDeaf(resources ...string) {
+// waitForInterruption waits until health and metrics name these resources and no others.
+func (s *town) waitForInterruption(resources ...string) {
 	s.t.Helper()
 	want := deaf{resources, resources}
 	var now deaf

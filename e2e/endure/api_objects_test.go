@@ -43,9 +43,9 @@ type objects struct {
 	rack   string // this node's
 }
 
-// ask repeats a request until the API server does it. One that has just come up refuses some, and one that is slow may
+// retry repeats a request until the API server does it. One that has just come up refuses some, and one that is slow may
 // have done what it says it did not.
-func (o *objects) ask(what string, request func(context.Context) error) {
+func (o *objects) retry(what string, request func(context.Context) error) {
 	o.t.Helper()
 	var err error
 	for deadline := time.Now().Add(recovery); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -74,12 +74,12 @@ func (o *objects) create(a app, endpoints ...string) {
 			},
 		},
 	}
-	o.ask("creating Service "+a.name, func(ctx context.Context) error {
+	o.retry("creating Service "+a.name, func(ctx context.Context) error {
 		_, err := o.client.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{})
 		return err
 	})
 	for _, slice := range o.slices(a, endpoints) {
-		o.ask("creating EndpointSlice "+slice.Name, func(ctx context.Context) error {
+		o.retry("creating EndpointSlice "+slice.Name, func(ctx context.Context) error {
 			_, err := o.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, slice, metav1.CreateOptions{})
 			return err
 		})
@@ -90,7 +90,7 @@ func (o *objects) create(a app, endpoints ...string) {
 func (o *objects) point(a app, endpoints ...string) {
 	o.t.Helper()
 	for _, slice := range o.slices(a, endpoints) {
-		o.ask("writing EndpointSlice "+slice.Name, func(ctx context.Context) error {
+		o.retry("writing EndpointSlice "+slice.Name, func(ctx context.Context) error {
 			_, err := o.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Update(ctx, slice, metav1.UpdateOptions{})
 			return err
 		})
@@ -129,11 +129,11 @@ func (o *objects) slices(a app, endpoints []string) []*discoveryv1.EndpointSlice
 // delete deletes a Service and its slices.
 func (o *objects) delete(a app) {
 	o.t.Helper()
-	o.ask("deleting Service "+a.name, func(ctx context.Context) error {
+	o.retry("deleting Service "+a.name, func(ctx context.Context) error {
 		return o.client.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, a.name, metav1.DeleteOptions{})
 	})
 	ofService := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + a.name}
-	o.ask("deleting the EndpointSlices of "+a.name, func(ctx context.Context) error {
+	o.retry("deleting the EndpointSlices of "+a.name, func(ctx context.Context) error {
 		return o.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, ofService)
 	})
 }
@@ -142,7 +142,7 @@ func (o *objects) delete(a app) {
 func (o *objects) annotate(a app, keys string) {
 	o.t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, policy.TopologyKeysAnnotation, keys)
-	o.ask("annotating Service "+a.name, func(ctx context.Context) error {
+	o.retry("annotating Service "+a.name, func(ctx context.Context) error {
 		_, err := o.client.CoreV1().Services(metav1.NamespaceDefault).Patch(
 			ctx, a.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
@@ -156,7 +156,7 @@ func (o *objects) createNode(name, rack string) {
 	for _, addr := range []netip.Addr{o.node.IPv4, o.node.IPv6} {
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: addr.String()})
 	}
-	o.ask("creating Node "+name, func(ctx context.Context) error {
+	o.retry("creating Node "+name, func(ctx context.Context) error {
 		_, err := o.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 		return err
 	})
@@ -164,7 +164,7 @@ func (o *objects) createNode(name, rack string) {
 
 func (o *objects) deleteNode(name string) {
 	o.t.Helper()
-	o.ask("deleting Node "+name, func(ctx context.Context) error {
+	o.retry("deleting Node "+name, func(ctx context.Context) error {
 		return o.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 	})
 }
@@ -173,7 +173,7 @@ func (o *objects) deleteNode(name string) {
 func (o *objects) beat(node string) {
 	o.t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"labels": {"example.com/beat": "%d"}}}`, o.made)
-	o.ask("labelling Node "+node, func(ctx context.Context) error {
+	o.retry("labelling Node "+node, func(ctx context.Context) error {
 		_, err := o.client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	})
@@ -188,13 +188,13 @@ func (o *objects) toggleServiceCIDR() {
 		cidr := &networkingv1.ServiceCIDR{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/24", "fd00:97::/112"}},
 		}
-		o.ask("creating ServiceCIDR "+name, func(ctx context.Context) error {
+		o.retry("creating ServiceCIDR "+name, func(ctx context.Context) error {
 			_, err := ranges.Create(ctx, cidr, metav1.CreateOptions{})
 			return err
 		})
 		return
 	}
-	o.ask("deleting ServiceCIDR "+name, func(ctx context.Context) error {
+	o.retry("deleting ServiceCIDR "+name, func(ctx context.Context) error {
 		return ranges.Delete(ctx, name, metav1.DeleteOptions{})
 	})
 }

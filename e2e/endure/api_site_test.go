@@ -98,10 +98,10 @@ func (s *apiSite) clusterTables() ([]string, error) {
 	return blocksOf(listing), nil
 }
 
-// awaitClusterTables waits until the tables are those of the cluster. The API server itself also writes to it: the
+// waitForClusterTables waits until the tables are those of the cluster. The API server itself also writes to it: the
 // endpoints of the Service kubernetes. And it may refuse to list it when it has just started or is busy, which
 // `proxy render` does not wait for.
-func (s *apiSite) awaitClusterTables() {
+func (s *apiSite) waitForClusterTables() {
 	s.t.Helper()
 	for deadline := time.Now().Add(recovery); ; {
 		want, err := s.clusterTables()
@@ -121,7 +121,7 @@ func (s *apiSite) awaitClusterTables() {
 func (f *traffic) visit(client *fabric.Namespace, a app) {
 	for _, to := range []netip.AddrPort{a.ipv4(), a.ipv6()} {
 		f.goOn(func() error {
-			_, err := client.Ask("tcp", to, slowest)
+			_, err := client.Request("tcp", to, slowest)
 			f.dials.Add(1)
 			time.Sleep(5 * time.Millisecond)
 			return err

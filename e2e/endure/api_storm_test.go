@@ -13,8 +13,8 @@ import (
 
 // The resources about which the proxy hears from the API server: those that it starts with, and all.
 var (
-	firstHeard = []string{"endpointslices", "nodes/evacuated", "nodes/node-1", "servicecidrs", "services"}
-	allHeard   = []string{
+	firstFaults = []string{"endpointslices", "nodes/evacuated", "nodes/node-1", "servicecidrs", "services"}
+	allFaults   = []string{
 		"endpointslices", "endpointslices/addresses", "nodes", "nodes/evacuated", "nodes/node-1", "servicecidrs", "services",
 	}
 )
@@ -65,8 +65,8 @@ func (s *storm) rage() {
 	s.point(web, "a", "b")
 	s.point(sticky, "a", "b")
 	s.daemon = s.follow(s.args...)
-	s.daemon.awaitSync()
-	s.awaitClusterTables()
+	s.daemon.waitForSync()
+	s.waitForClusterTables()
 	f := newTraffic(t)
 	s.begin(f)
 	stop := onceAtEnd(t, f.end)
@@ -79,16 +79,16 @@ func (s *storm) rage() {
 		time.Sleep(time.Duration(s.random.Int64N(int64(500 * time.Millisecond))))
 	}
 	ended := time.Now()
-	s.awaitClusterTables()
-	s.awaitDeaf()
+	s.waitForClusterTables()
+	s.waitForInterruption()
 	t.Logf("all is well %s after the storm", time.Since(ended).Round(time.Millisecond))
-	s.mustAnswer("/readyz", http.StatusOK)
-	s.mustAnswer("/healthz", http.StatusOK)
+	s.mustRespond("/readyz", http.StatusOK)
+	s.mustRespond("/healthz", http.StatusOK)
 	s.followsRack()
 	stop()
 	t.Logf("%d changes, %d new connections, %d of sticky clients, %d answers on open ones, live %d times",
-		s.made-made, f.dials.Load(), f.sticky.Load(), f.answers.Load(), s.alive.Load()-before)
-	if f.dials.Load() < 500 || f.sticky.Load() < 100 || f.answers.Load() < 500 || s.alive.Load()-before < 100 {
+		s.made-made, f.dials.Load(), f.sticky.Load(), f.replies.Load(), s.alive.Load()-before)
+	if f.dials.Load() < 500 || f.sticky.Load() < 100 || f.replies.Load() < 500 || s.alive.Load()-before < 100 {
 		t.Error("that is too little to say something")
 	}
 	s.stop()
@@ -123,7 +123,7 @@ func (s *storm) order() []fault {
 // is now.
 func (s *storm) followsRack() {
 	s.t.Helper()
-	reply, err := s.clients[0].Ask("tcp", keyed.ipv4(), slowest)
+	reply, err := s.clients[0].Request("tcp", keyed.ipv4(), slowest)
 	if err != nil || reply.Pod != racks[s.rack] {
 		s.t.Errorf("from %s %q answers, want %q (%v)", s.rack, reply.Pod, racks[s.rack], err)
 	}

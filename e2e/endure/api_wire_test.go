@@ -33,7 +33,7 @@ func newWire(t *testing.T, node *fabric.Namespace, target string) *wire {
 	close(w.flows)
 	w.heal()
 	t.Cleanup(func() {
-		w.refuse()
+		w.rejectConnections()
 		w.thaw()
 		w.serving.Wait()
 	})
@@ -69,8 +69,8 @@ func (w *wire) accept(listener net.Listener) {
 // answer.
 func (w *wire) forward(client net.Conn) {
 	defer client.Close()
-	w.await()
-	server, err := w.node.Dial("tcp", w.target, patience)
+	w.waitFor()
+	server, err := w.node.Dial("tcp", w.target, waitTimeout)
 	if err != nil {
 		return
 	}
@@ -102,15 +102,15 @@ func (w *wire) copy(to, from net.Conn) {
 		if err != nil {
 			return
 		}
-		w.await()
+		w.waitFor()
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
 	}
 }
 
-// await returns when bytes are let through.
-func (w *wire) await() {
+// waitFor returns when bytes are let through.
+func (w *wire) waitFor() {
 	w.mu.Lock()
 	flows := w.flows
 	w.mu.Unlock()
@@ -127,8 +127,8 @@ func (w *wire) cut() {
 	clear(w.conns)
 }
 
-// refuse ends all connections and refuses those that come, as a machine does on which no API server runs.
-func (w *wire) refuse() {
+// rejectConnections ends all connections and refuses those that come, as a machine does on which no API server runs.
+func (w *wire) rejectConnections() {
 	w.mu.Lock()
 	if w.listener != nil {
 		_ = w.listener.Close() // nothing is lost with it

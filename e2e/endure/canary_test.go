@@ -62,8 +62,8 @@ func TestACanaryLosesNoConnection(t *testing.T) {
 	// The ports are those of manifests/beside-kube-proxy: kube-proxy has the others.
 	daemon := s.follow("--service-proxy-name", canaryName,
 		"--healthz-bind-address", "127.0.0.1:10356", "--metrics-bind-address", "127.0.0.1:10349")
-	daemon.awaitSync()
-	s.awaitServed("kube-proxy", "vicinity")
+	daemon.waitForSync()
+	s.waitForServed("kube-proxy", "vicinity")
 	stop := onceAtEnd(t, s.traffic.end)
 	s.dial(s.clients[0], web.ipv4())
 	s.dial(s.clients[1], web.ipv6())
@@ -92,7 +92,7 @@ func TestACanaryLosesNoConnection(t *testing.T) {
 	if failed := daemon.failedSyncs(); len(failed) > 0 {
 		t.Errorf("the proxy logged errors: %q", failed)
 	}
-	if told := daemon.Log.Lines(toldOfAnother); len(told) > 0 {
+	if told := daemon.Log.Lines(otherProxyMessage); len(told) > 0 {
 		t.Errorf("two proxies are wanted, and the proxy warns of the other: %q", told)
 	}
 }
@@ -110,18 +110,18 @@ func (s *canary) change(label, to, from string) span {
 	s.t.Helper()
 	begun := time.Now()
 	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: %s}}}`, policy.ServiceProxyNameLabel, label)
-	s.ask("labelling Service "+web.name, func(ctx context.Context) error {
+	s.retry("labelling Service "+web.name, func(ctx context.Context) error {
 		_, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Patch(ctx, web.name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 	for _, slice := range s.slices(web, nil) {
-		s.ask("labelling EndpointSlice "+slice.Name, func(ctx context.Context) error {
+		s.retry("labelling EndpointSlice "+slice.Name, func(ctx context.Context) error {
 			_, err := s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Patch(
 				ctx, slice.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 			return err
 		})
 	}
-	s.awaitServed(to, from)
+	s.waitForServed(to, from)
 	ended := time.Now()
 	const enough = 200
 	alone := s.traffic.dials.Load()
@@ -199,8 +199,8 @@ func (s *canary) kubeProxy() string { return s.api.Programs.Path(binaries.Kubern
 // frontends is the map in which each proxy has the frontends that it serves.
 var frontends = map[string]string{"vicinity": "services", "kube-proxy": "service-ips"}
 
-// awaitServed waits until one proxy serves the Service in both families, and another one does not.
-func (s *canary) awaitServed(by, notBy string) {
+// waitForServed waits until one proxy serves the Service in both families, and another one does not.
+func (s *canary) waitForServed(by, notBy string) {
 	s.t.Helper()
 	serves := func(proxy, family string, addr netip.Addr) bool {
 		// The table is missing until its proxy has made it.

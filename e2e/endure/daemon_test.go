@@ -31,10 +31,10 @@ func (s *town) start(args ...string) *daemon {
 // synced reports whether the first sync is in the kernel.
 func (d *daemon) synced() bool { return d.Log.Has("the first sync is in the kernel: ") }
 
-// awaitSync waits for the first sync and returns how long after the start it came.
-func (d *daemon) awaitSync() time.Duration {
+// waitForSync waits for the first sync and returns how long after the start it came.
+func (d *daemon) waitForSync() time.Duration {
 	d.town.t.Helper()
-	d.Await(d.town.t, "the first sync", func() error {
+	d.WaitFor(d.town.t, "the first sync", func() error {
 		if !d.synced() {
 			return errors.New("it has not synced")
 		}

@@ -21,7 +21,7 @@ import (
 func (s *town) transactions() int {
 	s.t.Helper()
 	listening := site.Start(s.t, s.node.Namespace, exec.Command("nft", "monitor"))
-	defer func() { _ = listening.Stop(patience) }()
+	defer func() { _ = listening.Stop(waitTimeout) }()
 	number := 0
 	wait.Until(s.t, "the kernel reports the number of a transaction", func() bool {
 		s.own++
@@ -56,14 +56,14 @@ func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
 			s.write(web, "a", "b", "c")
 			s.write(sticky, "a", "b")
 			d := s.start(args...)
-			d.awaitSync()
+			d.waitForSync()
 			tables, numbers, first := s.tables(), s.numbers(), d.written()
 			for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
 				must.Succeed(t, d.Signal(end))
 				<-d.Done()
 				before := s.transactions()
 				d = s.start(args...)
-				d.awaitSync()
+				d.waitForSync()
 				if now := d.written(); now != first || now.Deleted != 0 {
 					t.Errorf("after %s it wrote %+v, want %+v as at first, and none deleted", end, now, first)
 				}
@@ -81,19 +81,19 @@ func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
 	}
 }
 
-// TestManifestsThatSayTheSameAgainWriteNothing: one Service more costs the same whether others were written again
+// TestUnchangedManifestsWriteNothing: one Service more costs the same whether others were written again
 // beside it or not.
-func TestManifestsThatSayTheSameAgainWriteNothing(t *testing.T) {
+func TestUnchangedManifestsWriteNothing(t *testing.T) {
 	s := newTown(t)
 	s.write(web, "a", "b", "c")
 	s.write(sticky, "a", "b")
 	d := s.start()
-	d.awaitSync()
+	d.waitForSync()
 	cost := func(stranger app, again func()) (elements written, transactions int) {
 		before, since := d.written(), s.transactions()
 		again()
 		s.write(stranger, "a", "b", "c")
-		s.awaitService(stranger)
+		s.waitForService(stranger)
 		transactions = s.transactions() - since
 		now := d.written()
 		return written{now.Added - before.Added, now.Deleted - before.Deleted}, transactions
@@ -111,11 +111,11 @@ func TestManifestsThatSayTheSameAgainWriteNothing(t *testing.T) {
 	}
 }
 
-// awaitService waits until clients reach a Service.
-func (s *town) awaitService(a app) {
+// waitForService waits until clients reach a Service.
+func (s *town) waitForService(a app) {
 	s.t.Helper()
 	wait.Until(s.t, a.name+" is served", func() bool {
-		_, err := s.clients[0].Ask("tcp", a.ipv4(), time.Second) // an untranslated packet is lost in silence
+		_, err := s.clients[0].Request("tcp", a.ipv4(), time.Second) // an untranslated packet is lost in silence
 		return err == nil
 	})
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// toldOfAnother is what the log says of another service proxy.
-const toldOfAnother = "another service proxy is on this node"
+// otherProxyMessage is what the log says of another service proxy.
+const otherProxyMessage = "another service proxy is on this node"
 
-// TestAKubeProxyThatComesBackIsTold: kube-proxy, Kubernetes' own, starts on a node that Vicinity has for itself, as
+// TestAKubeProxyThatComesBackIsReported: kube-proxy, Kubernetes' own, starts on a node that Vicinity has for itself, as
 // after an upgrade by kubeadm. Its rules come last, so they answer first. They stay when it ends, until they are
 // cleaned up as the warning says.
-func TestAKubeProxyThatComesBackIsTold(t *testing.T) {
+func TestAKubeProxyThatComesBackIsReported(t *testing.T) {
 	t.Parallel() // beside the storms
 	s := &canary{apiSite: newAPISite(t)}
 	// kube-proxy has the usual ports.
 	const metrics = "127.0.0.1:10349"
 	daemon := s.follow("--healthz-bind-address", "0.0.0.0:10356", "--metrics-bind-address", metrics)
-	daemon.awaitSync()
+	daemon.waitForSync()
 	s.createPodOfProxy()
 	if others, err := s.others(metrics); err != nil || len(others) > 0 {
 		t.Fatalf("alone on the node: %v, %+v", err, others)
@@ -37,9 +37,9 @@ func TestAKubeProxyThatComesBackIsTold(t *testing.T) {
 		t.Errorf("alone on the node: status --all-nodes says %q", problem)
 	}
 	kubeProxy := s.startKubeProxy()
-	wait.Until(t, "the proxy warns of kube-proxy", func() bool { return daemon.Log.Has(toldOfAnother) })
+	wait.Until(t, "the proxy warns of kube-proxy", func() bool { return daemon.Log.Has(otherProxyMessage) })
 	for _, want := range []string{"proxy=kube-proxy-nftables", "first=true", "kube-proxy --cleanup"} {
-		if told := daemon.Log.Lines(toldOfAnother); len(told) != 1 || !strings.Contains(told[0], want) {
+		if told := daemon.Log.Lines(otherProxyMessage); len(told) != 1 || !strings.Contains(told[0], want) {
 			t.Errorf("the log tells %q, want %q once", told, want)
 		}
 	}
@@ -104,7 +104,7 @@ func (s *canary) createPodOfProxy() {
 		Spec:       corev1.PodSpec{NodeName: s.node.Name, Containers: []corev1.Container{{Name: "proxy", Image: "none"}}},
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	s.ask("creating the pod of the proxy", func(ctx context.Context) error {
+	s.retry("creating the pod of the proxy", func(ctx context.Context) error {
 		_, err := s.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err

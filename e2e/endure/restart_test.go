@@ -76,7 +76,7 @@ func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
 	d := s.start()
-	ready := d.awaitSync() // and how long that takes
+	ready := d.waitForSync() // and how long that takes
 	f := newTraffic(t)
 	s.begin(f)
 	stop := onceAtEnd(t, f.end)
@@ -88,14 +88,14 @@ func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 		case 0: // before or amid the first sync
 			upTo(ready)
 		case 1: // while a change is being written
-			d.awaitSync()
+			d.waitForSync()
 			changing.one()
 			upTo(10 * time.Millisecond)
 		case 2: // with changes from before the start, around the end of the first sync
 			time.Sleep(ready * 3 / 4)
 			upTo(ready / 2)
 		default: // some time later
-			d.awaitSync()
+			d.waitForSync()
 			changing.one()
 			upTo(50 * time.Millisecond)
 		}
@@ -111,12 +111,12 @@ func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 		}
 		d = s.start()
 	}
-	d.awaitSync()
+	d.waitForSync()
 	wait.Until(t, "so many connections that the kills say something", func() bool { return t.Failed() || f.dials.Load() >= enough })
 	stop()
 	t.Logf("%d kills, %d of them before the first sync was logged; %d changes; %d new connections, %d of sticky clients, "+
 		"%d answers on open ones, %d UDP queries, %d sent again", kills, amidFirstSync, changing.made, f.dials.Load(), f.sticky.Load(),
-		f.answers.Load(), f.datagrams.Load(), f.sentAgain.Load())
+		f.replies.Load(), f.datagrams.Load(), f.sentAgain.Load())
 	if amidFirstSync < kills/10 || amidFirstSync > kills*9/10 {
 		t.Errorf("%d of %d kills came before the first sync, so half of it was not tested", amidFirstSync, kills)
 	}

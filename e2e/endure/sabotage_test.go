@@ -74,8 +74,8 @@ func (s *town) order(act sabotage) string {
 	return strings.ReplaceAll(act.text, itsHandle, handles[1][1])
 }
 
-// open is a connection that stays, and who answers it.
-type open struct {
+// openConnection is a connection that stays, and who answers it.
+type openConnection struct {
 	conversation *fabric.Conversation
 	pod          string
 }
@@ -83,29 +83,29 @@ type open struct {
 // openSome opens connections over TCP that are silent until the tables are right again. While a namespace has no NAT
 // chain at all, as after a flush, the kernel does not translate the packets of open connections either, and one that
 // speaks then may be reset. Only owned tables prevent that.
-func (s *town) openSome() []open {
+func (s *town) openSome() []openConnection {
 	s.t.Helper()
-	var all []open
+	var all []openConnection
 	for _, client := range []*fabric.Namespace{s.clients[0], s.outside, s.node.Namespace} {
 		conversation := openTo(s.t, client, "tcp", sticky.nodePort(s.node.IPv4))
-		reply, err := conversation.Ask(slowest)
+		reply, err := conversation.Request(slowest)
 		must.Succeed(s.t, err)
-		all = append(all, open{conversation, reply.Pod})
+		all = append(all, openConnection{conversation, reply.Pod})
 	}
 	return all
 }
 
 // goOn checks that connections are alive that were open before, and that new ones work.
-func (s *town) goOn(all []open) {
+func (s *town) goOn(all []openConnection) {
 	s.t.Helper()
 	for _, one := range all {
-		if reply, err := one.conversation.Ask(slowest); err != nil || reply.Pod != one.pod {
+		if reply, err := one.conversation.Request(slowest); err != nil || reply.Pod != one.pod {
 			s.t.Errorf("on a connection that was open before %q answers, want %q (%v)", reply.Pod, one.pod, err)
 		}
 	}
 	for _, client := range []*fabric.Namespace{s.clients[0], s.outside, s.node.Namespace} {
 		for _, network := range []string{"tcp", "udp"} {
-			if _, err := client.Ask(network, web.nodePort(s.node.IPv4), slowest); err != nil {
+			if _, err := client.Request(network, web.nodePort(s.node.IPv4), slowest); err != nil {
 				s.t.Errorf("a new connection: %v", err)
 			}
 		}
@@ -118,7 +118,7 @@ func TestForeignChangesAreRepairedAndTheirCulpritNamed(t *testing.T) {
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
 	d := s.start("--own-tables", "never")
-	d.awaitSync()
+	d.waitForSync()
 	want, culprit := s.tables(), site.Saboteur(t)
 	for _, act := range sabotages {
 		t.Run(act.name, func(t *testing.T) {
@@ -128,11 +128,11 @@ func TestForeignChangesAreRepairedAndTheirCulpritNamed(t *testing.T) {
 			process, err := s.node.Start(exec.Command(culprit, order))
 			must.Succeed(t, err)
 			must.Succeed(t, process.Wait())
-			s.awaitTables(want, 5*time.Second)
+			s.waitForTables(want, 5*time.Second)
 			t.Logf("repaired within %s of its beginning", time.Since(began))
-			d.awaitForeignChange(act, before)
+			d.waitForExternalChange(act, before)
 			line := fmt.Sprintf("process=saboteur pid=%d families=", process.PID())
-			d.Log.Await(t, line)
+			d.Log.WaitFor(t, line)
 			if times := d.Log.Count(line); times != 1 {
 				t.Errorf("the log has %d times %s", times, line)
 			}
@@ -153,8 +153,8 @@ func (d *daemon) foreignChanges() map[string]int {
 	return counts
 }
 
-// awaitForeignChange waits until a sabotage is counted, once for each family that it touched.
-func (d *daemon) awaitForeignChange(act sabotage, before map[string]int) {
+// waitForExternalChange waits until a sabotage is counted, once for each family that it touched.
+func (d *daemon) waitForExternalChange(act sabotage, before map[string]int) {
 	d.town.t.Helper()
 	for _, family := range act.families {
 		before[family]++
@@ -169,13 +169,13 @@ func (d *daemon) awaitForeignChange(act sabotage, before map[string]int) {
 	}
 }
 
-// TestWhatOthersDoToOwnedTablesIsRefused by the kernel, so that there is nothing to repair or to report.
-func TestWhatOthersDoToOwnedTablesIsRefused(t *testing.T) {
+// TestChangesOfOthersToOwnedTablesAreRejected by the kernel, so that there is nothing to repair or to report.
+func TestChangesOfOthersToOwnedTablesAreRejected(t *testing.T) {
 	s := newTown(t)
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
 	d := s.start()
-	d.awaitSync()
+	d.waitForSync()
 	want, culprit, transactions, all := s.tables(), site.Saboteur(t), s.transactions(), s.openSome()
 	for _, act := range sabotages {
 		t.Run(act.name, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestChangesWhoseNotificationsWereLostAreRepaired(t *testing.T) {
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
 	d := s.start("--own-tables", "never")
-	d.awaitSync()
+	d.waitForSync()
 	want := s.tables()
 	must.Succeed(t, d.Signal(syscall.SIGSTOP))
 	order := filepath.Join(t.TempDir(), "order")
@@ -219,8 +219,8 @@ func TestChangesWhoseNotificationsWereLostAreRepaired(t *testing.T) {
 	_, err = s.run("nft", "delete table ip crowd; flush ruleset")
 	must.Succeed(t, err)
 	must.Succeed(t, d.Signal(syscall.SIGCONT))
-	s.awaitTables(want, patience)
-	d.Log.Await(t, "changes of nftables may have been missed")
+	s.waitForTables(want, waitTimeout)
+	d.Log.WaitFor(t, "changes of nftables may have been missed")
 	d.kill()
 }
 

@@ -26,8 +26,8 @@ const (
 	podPort     = 8080
 )
 
-// patience is how long something may take that happens at once on an idle machine.
-const patience = 30 * time.Second
+// waitTimeout is how long something may take that happens at once on an idle machine.
+const waitTimeout = 30 * time.Second
 
 // town is a node with pods, a machine outside, and the manifests that the proxy on the node reads.
 type town struct {

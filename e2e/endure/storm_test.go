@@ -19,7 +19,7 @@ func TestAStormOfForeignChangesEndsInTheRightTables(t *testing.T) {
 			s.write(web, "a", "b")
 			s.write(sticky, "a", "b")
 			d := s.start("--own-tables", "never")
-			d.awaitSync()
+			d.waitForSync()
 			changing := &changes{town: s, random: seeded(t), present: map[string]bool{}}
 			done, kills := 0, 0
 			for tries := 0; done < 100 && tries < 1000; tries++ {
@@ -42,7 +42,7 @@ func TestAStormOfForeignChangesEndsInTheRightTables(t *testing.T) {
 			if done < 100 || kills == 0 || changing.made == 0 {
 				t.Errorf("that is too few to say something")
 			}
-			s.awaitTables(s.rendered(), patience)
+			s.waitForTables(s.rendered(), waitTimeout)
 			s.goOn(nil)
 			d.kill()
 			s.likeAFreshStart("--own-tables", "never")

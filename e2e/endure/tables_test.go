@@ -110,7 +110,7 @@ func normalized(block string, endpoints map[string]string) string {
 		return strings.TrimSpace(head) + "\n\t}"
 	}
 	elements, rest, _ := strings.Cut(shard.ReplaceAllString(elements, "$1"), " }")
-	elements = numbers.ReplaceAllStringFunc(elements, func(number string) string { return meaning(number, endpoints) })
+	elements = numbers.ReplaceAllStringFunc(elements, func(number string) string { return elementText(number, endpoints) })
 	list := strings.Split(slot.ReplaceAllString(elements, " : "), ",")
 	for i := range list {
 		list[i] = strings.TrimSpace(list[i])
@@ -120,8 +120,8 @@ func normalized(block string, endpoints map[string]string) string {
 	return strings.TrimSpace(head) + "\n" + strings.Join(list, "\n") + rest
 }
 
-// meaning is what a number stands for, without the shard.
-func meaning(number string, endpoints map[string]string) string {
+// elementText is what a number stands for, without the shard.
+func elementText(number string, endpoints map[string]string) string {
 	switch parts := numbers.FindStringSubmatch(number); parts[1] {
 	case "0":
 		return "port"
@@ -133,8 +133,8 @@ func meaning(number string, endpoints map[string]string) string {
 	}
 }
 
-// awaitTables waits until the tables are right.
-func (s *town) awaitTables(want []string, atMost time.Duration) {
+// waitForTables waits until the tables are right.
+func (s *town) waitForTables(want []string, atMost time.Duration) {
 	s.t.Helper()
 	for began := time.Now(); ; {
 		got := s.tables()
@@ -154,7 +154,7 @@ func (s *town) likeAFreshStart(args ...string) {
 	_, err := s.run(s.program, "cleanup")
 	must.Succeed(s.t, err)
 	fresh := s.start(args...)
-	fresh.awaitSync()
+	fresh.waitForSync()
 	want := s.tables()
 	if len(want) < 2*20 {
 		s.t.Errorf("a fresh proxy writes only %q", want)

@@ -26,7 +26,7 @@ type traffic struct {
 
 	// dials are new connections, sticky those of clients with session affinity, answers what came on connections that
 	// stay, datagrams what was answered over UDP, sentAgain what was not at first.
-	dials, answers, sticky, datagrams, sentAgain atomic.Int64
+	dials, replies, sticky, datagrams, sentAgain atomic.Int64
 }
 
 func newTraffic(t *testing.T) *traffic { return &traffic{t: t, ended: make(chan struct{})} }
@@ -87,17 +87,17 @@ func openTo(t *testing.T, client *fabric.Namespace, network string, to netip.Add
 func (f *traffic) converse(client *fabric.Namespace, network string, to netip.AddrPort) {
 	f.t.Helper()
 	conversation := openTo(f.t, client, network, to)
-	first, err := conversation.Ask(slowest)
+	first, err := conversation.Request(slowest)
 	must.Succeed(f.t, err)
 	f.goOn(func() error {
-		reply, err := conversation.Ask(slowest)
+		reply, err := conversation.Request(slowest)
 		if err != nil {
 			return err
 		}
 		if reply.Pod != first.Pod {
 			return fmt.Errorf("an open connection of %s to %s over %s: %s answers after %s", client.Name, to, network, reply.Pod, first.Pod)
 		}
-		f.answers.Add(1)
+		f.replies.Add(1)
 		time.Sleep(5 * time.Millisecond)
 		return nil
 	})
@@ -106,10 +106,10 @@ func (f *traffic) converse(client *fabric.Namespace, network string, to netip.Ad
 // stick makes new connections to a Service with session affinity, which must all reach the same endpoint.
 func (f *traffic) stick(client *fabric.Namespace, to netip.AddrPort) {
 	f.t.Helper()
-	first, err := client.Ask("tcp", to, slowest)
+	first, err := client.Request("tcp", to, slowest)
 	must.Succeed(f.t, err)
 	f.goOn(func() error {
-		reply, err := client.Ask("tcp", to, slowest)
+		reply, err := client.Request("tcp", to, slowest)
 		if err != nil {
 			return err
 		}
@@ -126,13 +126,13 @@ func (f *traffic) stick(client *fabric.Namespace, to netip.AddrPort) {
 // leaves, as over any network; the one that is sent again must be answered.
 func (f *traffic) query(client *fabric.Namespace, to netip.AddrPort) {
 	f.goOn(func() error {
-		_, err := client.Ask("udp", to, time.Second)
+		_, err := client.Request("udp", to, time.Second)
 		for range 5 {
 			if err == nil {
 				break
 			}
 			f.sentAgain.Add(1)
-			_, err = client.Ask("udp", to, slowest)
+			_, err = client.Request("udp", to, slowest)
 		}
 		f.datagrams.Add(1)
 		return err

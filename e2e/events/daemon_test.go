@@ -21,12 +21,12 @@ import (
 // first 86 of its node ports for what it allocates itself only when all others are taken (KEP-3668).
 const takenPort = 30001
 
-// wantedEvent is what a user finds when asking for the Events of one object, with one reason.
-type wantedEvent struct {
+// expectedEvent is what a user finds when asking for the Events of one object, with one reason.
+type expectedEvent struct {
 	about  corev1.ObjectReference
 	reason string
 	kind   string // Normal or Warning
-	words  []string
+	texts  []string
 }
 
 // TestTheDaemonReports is about the real program on a node, with what manifests/access.yaml allows and nothing else.
@@ -34,7 +34,7 @@ type wantedEvent struct {
 func TestTheDaemonReports(t *testing.T) {
 	n := newNode(t)
 	object := corev1.ObjectReference{Kind: "Node", Name: nodeName, UID: nodeName} // as kubectl describe asks for it
-	wants := map[string]wantedEvent{
+	wants := map[string]expectedEvent{
 		"on the Node that it starts": {
 			object, "Starting", corev1.EventTypeNormal, []string{"Vicinity ", " starts to program this node's Services"},
 		},
@@ -69,9 +69,9 @@ func TestTheDaemonReports(t *testing.T) {
 		},
 	}
 	n.startProxy()
-	n.proxy.Log.Await(t, "the first sync is in the kernel")
+	n.proxy.Log.WaitFor(t, "the first sync is in the kernel")
 	saboteur := n.sabotage()
-	wants["on the Node who changed the tables"] = wantedEvent{
+	wants["on the Node who changed the tables"] = expectedEvent{
 		object, "TablesChanged", corev1.EventTypeWarning,
 		[]string{fmt.Sprintf(`Process "saboteur" (pid %d) changed the nftables tables`, saboteur)},
 	}
@@ -83,7 +83,7 @@ func TestTheDaemonReports(t *testing.T) {
 			if event.Type != want.kind || event.ReportingController != "vicinity.dev/proxy" || event.ReportingInstance != nodeName {
 				t.Errorf("an Event of type %s by %s on %s", event.Type, event.ReportingController, event.ReportingInstance)
 			}
-			for _, words := range want.words {
+			for _, words := range want.texts {
 				if !strings.Contains(event.Message, words) {
 					t.Errorf("it does not say %q: %s", words, event.Message)
 				}
@@ -132,11 +132,11 @@ func TestAServiceWithTheAPIServersAddressLocksNoProxyOut(t *testing.T) {
 	n.onTheAPIServer()
 	for range 2 {
 		n.startProxy()
-		n.proxy.Log.Await(t, "the first sync is in the kernel")
-		connection, err := n.Dial("tcp", n.apiServer().String(), wait.Patience)
+		n.proxy.Log.WaitFor(t, "the first sync is in the kernel")
+		connection, err := n.Dial("tcp", n.apiServer().String(), wait.Timeout)
 		must.Succeed(t, err)
 		must.Succeed(t, connection.Close())
-		must.Succeed(t, n.proxy.Stop(wait.Patience))
+		must.Succeed(t, n.proxy.Stop(wait.Timeout))
 	}
 }
 
@@ -164,7 +164,7 @@ func (n *node) sabotage() int {
 
 // events returns the Events that a person finds with field selectors. kubectl describe asks for an object's Events in
 // this way.
-func (n *node) events(want wantedEvent) []corev1.Event {
+func (n *node) events(want expectedEvent) []corev1.Event {
 	n.t.Helper()
 	selectors := []string{
 		"involvedObject.kind=" + want.about.Kind, "involvedObject.namespace=" + want.about.Namespace,

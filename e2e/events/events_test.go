@@ -44,7 +44,7 @@ func recorder(t *testing.T, config *rest.Config, node string) *events.Recorder {
 
 // found are the Events about one finding of a node.
 func found(object events.Reference, node string, code model.FindingCode, reason string) []events.Event {
-	local := code == model.HealthCheckNotServed
+	local := code == model.HealthCheckListenFailed
 	return events.Findings(object, node, []model.Finding{{Code: code, Reason: reason, Local: local}})
 }
 
@@ -68,12 +68,12 @@ func TestAnEvent(t *testing.T) {
 		for _, node := range nodes {
 			r := recorder(t, creator, node)
 			for _, event := range slices.Concat(
-				found(web, node, model.Refused, "spec.ports[0].port: why not"),
+				found(web, node, model.Invalid, "spec.ports[0].port: why not"),
 				found(web, node, "TopologyKeysIgnored", "the list is empty"),
 				found(web, node, model.FrontendConflict, "*:30080/TCP belongs to the older Service bank/api, until that one lets go of it."),
-				found(web, node, model.HealthCheckNotServed, "address already in use"),
-				found(slice, node, model.PartsLeftOut, "endpoints[0]: loopback"),
-				found(cidr, node, model.Refused, "spec.cidrs[0]: everything"),
+				found(web, node, model.HealthCheckListenFailed, "address already in use"),
+				found(slice, node, model.PartiallyIgnored, "endpoints[0]: loopback"),
+				found(cidr, node, model.Invalid, "spec.cidrs[0]: everything"),
 			) {
 				r.Report(event)
 			}
@@ -133,7 +133,7 @@ func TestAnEvent(t *testing.T) {
 		node := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("n", 62), 3) // 252 bytes; 253 are allowed
 		r := recorder(t, creator, node)
 		strange := strings.Repeat("\x1b[31m\xff\n\u202eä", 100_000)
-		r.Report(found(web, "node-1", model.Refused, strange)[0])
+		r.Report(found(web, "node-1", model.Invalid, strange)[0])
 		r.Report(events.ForeignChange(node, strange, 1))
 		r.Report(events.Started(node, strange))
 		wait.Equal(t, "three Events of a node with a long name", 3, func() int {
@@ -171,7 +171,7 @@ func TestAnEvent(t *testing.T) {
 
 	t.Run("is dropped for a namespace that is gone", func(t *testing.T) {
 		r := recorder(t, creator, "node-1")
-		r.Report(found(events.Reference{Kind: "Service", Namespace: "gone", Name: "web"}, "node-4", model.Refused, "why")[0])
+		r.Report(found(events.Reference{Kind: "Service", Namespace: "gone", Name: "web"}, "node-4", model.Invalid, "why")[0])
 		wait.Equal(t, "the loss is counted", 1, r.Dropped)
 	})
 }

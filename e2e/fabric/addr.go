@@ -18,7 +18,7 @@ func (n *Namespace) AddAddr(addr netip.Addr) error {
 	if err := n.setUp(uplinkName, single(addr)); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(addrPatience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(addrTimeout); ; time.Sleep(time.Millisecond) {
 		routes, err := n.links.RouteGet(addr.AsSlice())
 		if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
 			return nil
@@ -29,9 +29,9 @@ func (n *Namespace) AddAddr(addr netip.Addr) error {
 	}
 }
 
-// addrPatience is how long the kernel may take for the route of an IPv6 address. Mostly that is some milliseconds. But the
+// addrTimeout is how long the kernel may take for the route of an IPv6 address. Mostly that is some milliseconds. But the
 // kernel makes it in one queue of work for all namespaces, and so it may come behind the end of many others.
-const addrPatience = time.Minute
+const addrTimeout = time.Minute
 
 var errNotLocal = errors.New("the kernel has no route that keeps its packets here")
 

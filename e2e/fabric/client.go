@@ -25,9 +25,9 @@ type Reply struct {
 	Own netip.AddrPort `json:"-"`
 }
 
-// Patience is how long Get waits for a connection and its answer: far more than they take, for a machine may be busy with
+// Timeout is how long Get waits for a connection and its answer: far more than they take, for a machine may be busy with
 // other tests.
-const Patience = 30 * time.Second
+const Timeout = 30 * time.Second
 
 // The source ports that Ask uses, in turn. The kernel's own choice may come back to a port whose connection conntrack
 // still remembers, and with it to the same endpoint.
@@ -37,33 +37,33 @@ const (
 )
 
 // Get asks a server over TCP. The connection is a new one, from a port not used lately.
-func (n *Namespace) Get(addr netip.AddrPort) (Reply, error) { return n.Ask("tcp", addr, Patience) }
+func (n *Namespace) Get(addr netip.AddrPort) (Reply, error) { return n.Request("tcp", addr, Timeout) }
 
-// Ask asks a server over tcp, udp or sctp, waiting for the answer no longer than patience. The connection is a new
+// Request asks a server over tcp, udp or sctp, waiting for the answer no longer than patience. The connection is a new
 // one, from a port not used lately. An error keeps what the kernel said, so that errors.Is finds syscall.ECONNREFUSED
 // or os.ErrDeadlineExceeded in it.
-func (n *Namespace) Ask(network string, addr netip.AddrPort, patience time.Duration) (Reply, error) {
-	return n.AskFrom(network, netip.Addr{}, addr, patience)
+func (n *Namespace) Request(network string, addr netip.AddrPort, timeout time.Duration) (Reply, error) {
+	return n.RequestFrom(network, netip.Addr{}, addr, timeout)
 }
 
-// AskFrom is Ask from an address of the machine, such as one that AddAddr gave it. Without an address the kernel
+// RequestFrom is Ask from an address of the machine, such as one that AddAddr gave it. Without an address the kernel
 // chooses.
-func (n *Namespace) AskFrom(network string, own netip.Addr, addr netip.AddrPort, patience time.Duration) (Reply, error) {
-	deadline := time.Now().Add(patience)
+func (n *Namespace) RequestFrom(network string, own netip.Addr, addr netip.AddrPort, timeout time.Duration) (Reply, error) {
+	deadline := time.Now().Add(timeout)
 	conversation, err := n.open(network, own, addr, deadline)
 	var reply Reply
 	if err == nil {
-		reply, err = conversation.ask(deadline)
+		reply, err = conversation.request(deadline)
 		err = errors.Join(err, conversation.Close())
 	}
 	if err != nil {
-		err = fmt.Errorf("asking %s over %s from %s: %w", addr, network, n.Name, sayTimeout(err))
+		err = fmt.Errorf("asking %s over %s from %s: %w", addr, network, n.Name, explainTimeout(err))
 	}
 	return reply, err
 }
 
-// sayTimeout gives every timeout one name: that of a net.Dialer is not os.ErrDeadlineExceeded.
-func sayTimeout(err error) error {
+// explainTimeout gives every timeout one name: that of a net.Dialer is not os.ErrDeadlineExceeded.
+func explainTimeout(err error) error {
 	var network net.Error
 	if errors.As(err, &network) && network.Timeout() && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, err)

@@ -31,9 +31,9 @@ type line interface {
 
 // Open connects to a server over tcp, udp or sctp and keeps the connection. For UDP nothing is sent yet.
 func (n *Namespace) Open(network string, addr netip.AddrPort) (*Conversation, error) {
-	conversation, err := n.open(network, netip.Addr{}, addr, time.Now().Add(Patience))
+	conversation, err := n.open(network, netip.Addr{}, addr, time.Now().Add(Timeout))
 	if err != nil {
-		return nil, fmt.Errorf("opening a connection to %s over %s from %s: %w", addr, network, n.Name, sayTimeout(err))
+		return nil, fmt.Errorf("opening a connection to %s over %s from %s: %w", addr, network, n.Name, explainTimeout(err))
 	}
 	return conversation, nil
 }
@@ -70,15 +70,15 @@ func (n *Namespace) open(network string, own netip.Addr, addr netip.AddrPort, de
 	return conversation, nil
 }
 
-// Ask asks once more, waiting for the answer no longer than patience. Errors are those of Namespace.Ask.
-func (c *Conversation) Ask(patience time.Duration) (Reply, error) {
-	return c.ask(time.Now().Add(patience))
+// Request asks once more, waiting for the answer no longer than patience. Errors are those of Namespace.Ask.
+func (c *Conversation) Request(timeout time.Duration) (Reply, error) {
+	return c.request(time.Now().Add(timeout))
 }
 
-func (c *Conversation) ask(deadline time.Time) (Reply, error) {
+func (c *Conversation) request(deadline time.Time) (Reply, error) {
 	answer, err := c.line.exchange(deadline)
 	if err != nil {
-		return Reply{}, fmt.Errorf("asking %s over %s from %s: %w", c.addr, c.network, c.client.Name, sayTimeout(err))
+		return Reply{}, fmt.Errorf("asking %s over %s from %s: %w", c.addr, c.network, c.client.Name, explainTimeout(err))
 	}
 	reply := Reply{Own: c.line.own()}
 	if err := json.Unmarshal(answer, &reply); err != nil {
@@ -105,9 +105,9 @@ func (m messages) exchange(deadline time.Time) ([]byte, error) {
 	if _, err := m.Write([]byte("?")); err != nil {
 		return nil, err
 	}
-	answer := make([]byte, maxMessage)
-	size, err := m.Read(answer)
-	return answer[:size], err
+	reply := make([]byte, maxMessage)
+	size, err := m.Read(reply)
+	return reply[:size], err
 }
 
 func (m messages) own() netip.AddrPort { return ownEnd(m.Conn) }
@@ -138,9 +138,9 @@ func (r *requests) exchange(deadline time.Time) ([]byte, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the server answered %s", response.Status)
 	}
-	var answer json.RawMessage
-	err = json.NewDecoder(response.Body).Decode(&answer)
-	return answer, err
+	var reply json.RawMessage
+	err = json.NewDecoder(response.Body).Decode(&reply)
+	return reply, err
 }
 
 func (r *requests) own() netip.AddrPort { return ownEnd(r.Conn) }

@@ -79,7 +79,7 @@ func hasEnded(pid int) bool {
 	return errors.Is(err, os.ErrNotExist) || strings.Contains(string(status), ") Z ")
 }
 
-func TestWithoutRootTheErrorSaysSo(t *testing.T) {
+func TestWithoutRootTheErrorNamesTheCause(t *testing.T) {
 	unprivileged := inRole("unprivileged")
 	const nobody = 65534
 	unprivileged.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

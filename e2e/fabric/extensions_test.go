@@ -37,10 +37,10 @@ func TestPodsBehindABridgeReachEveryoneThroughTheirNode(t *testing.T) {
 		}
 	}
 	for _, network := range []string{"tcp", "udp", "sctp"} {
-		askBothFamilies(t, network, client.Namespace, web.Namespace, "node-a")
-		askBothFamilies(t, network, client.Namespace, far.Namespace, "node-b")
-		askBothFamilies(t, network, far.Namespace, web.Namespace, "node-a")
-		askBothFamilies(t, network, bridged.Namespace, web.Namespace, "node-a")
+		requestBothFamilies(t, network, client.Namespace, web.Namespace, "node-a")
+		requestBothFamilies(t, network, client.Namespace, far.Namespace, "node-b")
+		requestBothFamilies(t, network, far.Namespace, web.Namespace, "node-a")
+		requestBothFamilies(t, network, bridged.Namespace, web.Namespace, "node-a")
 	}
 }
 
@@ -51,7 +51,7 @@ func TestAnAddressComesAndGoesAndIsReachedByARoute(t *testing.T) {
 		must(t, town.nodeA.AddAddr(addr))
 		server, err := town.nodeA.Serve(testPort, addr)
 		must(t, err)
-		if _, err := town.outside.Ask("tcp", to, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := town.outside.Request("tcp", to, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("asking %s without a route: got %v, want a timeout", addr, err)
 		}
 		must(t, town.outside.RouteVia(single(addr), town.nodeA.Namespace))
@@ -62,7 +62,7 @@ func TestAnAddressComesAndGoesAndIsReachedByARoute(t *testing.T) {
 		}
 		must(t, server.Close())
 		must(t, town.nodeA.RemoveAddr(addr))
-		if _, err := town.outside.Ask("tcp", to, 50*time.Millisecond); err == nil {
+		if _, err := town.outside.Request("tcp", to, 50*time.Millisecond); err == nil {
 			t.Errorf("%s answers after it was removed", addr)
 		}
 	}
@@ -76,7 +76,7 @@ func TestAConversationKeepsItsPort(t *testing.T) {
 			must(t, err)
 			var first Reply
 			for number := range 3 {
-				reply, err := conversation.Ask(Patience)
+				reply, err := conversation.Request(Timeout)
 				must(t, err)
 				if number == 0 {
 					first = reply
@@ -87,7 +87,7 @@ func TestAConversationKeepsItsPort(t *testing.T) {
 			}
 			must(t, conversation.Close())
 			must(t, conversation.Close())
-			if _, err := conversation.Ask(Patience); err == nil {
+			if _, err := conversation.Request(Timeout); err == nil {
 				t.Errorf("%s: a closed conversation goes on", network)
 			}
 		}
@@ -97,7 +97,7 @@ func TestAConversationKeepsItsPort(t *testing.T) {
 func TestPing(t *testing.T) {
 	town := newTown(t)
 	for _, addr := range []netip.Addr{town.webB.IPv4, town.webB.IPv6} {
-		echo, err := town.client.Ping(addr, Patience)
+		echo, err := town.client.Ping(addr, Timeout)
 		must(t, err)
 		want := Echo{From: addr, Type: 0}
 		if addr.Is6() {
@@ -117,7 +117,7 @@ func TestPing(t *testing.T) {
 		addr := netip.MustParseAddr(addr)
 		unreachable := &netlink.Route{Dst: ipNet(single(addr)), Type: unix.RTN_UNREACHABLE}
 		must(t, town.nodeA.links.RouteAdd(unreachable))
-		echo, err := town.client.Ping(addr, Patience)
+		echo, err := town.client.Ping(addr, Timeout)
 		must(t, err)
 		if echo != want {
 			t.Errorf("an error is %+v, want %+v", echo, want)
@@ -125,13 +125,13 @@ func TestPing(t *testing.T) {
 	}
 }
 
-func TestAPodAsksFromAnAddressThatItWasGiven(t *testing.T) {
+func TestAPodSendsFromAnAddressThatItWasGiven(t *testing.T) {
 	town := newTown(t)
 	for _, addr := range []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("2001:db8::2")} {
 		must(t, town.client.AddAddr(addr))
 		for _, network := range []string{"tcp", "udp", "sctp"} {
 			server := town.webA.addrOf(single(addr))
-			reply, err := town.client.AskFrom(network, addr, netip.AddrPortFrom(server, testPort), Patience)
+			reply, err := town.client.RequestFrom(network, addr, netip.AddrPortFrom(server, testPort), Timeout)
 			must(t, err)
 			if reply.Client.Addr() != addr || reply.Own != reply.Client {
 				t.Errorf("over %s the server saw %s, and the client is %s, want %s", network, reply.Client, reply.Own, addr)

@@ -21,10 +21,10 @@ const testPort = 8080
 
 // town is two nodes, three serving pods, a client pod on the first node and a host that goes through the second.
 type town struct {
-	fabric                     *Fabric
-	nodeA, nodeB               *Node
-	client, webA, webB, silent *Pod
-	outside                    *Host
+	fabric                           *Fabric
+	nodeA, nodeB                     *Node
+	client, webA, webB, unresponsive *Pod
+	outside                          *Host
 }
 
 func newTown(t *testing.T) *town {
@@ -35,7 +35,7 @@ func newTown(t *testing.T) *town {
 	town := &town{fabric: f}
 	town.nodeA, town.nodeB = add(t, f.AddNode, "node-a"), add(t, f.AddNode, "node-b")
 	town.client, town.webA = add(t, town.nodeA.AddPod, "client"), add(t, town.nodeA.AddPod, "web-a")
-	town.webB, town.silent = add(t, town.nodeB.AddPod, "web-b"), add(t, town.nodeB.AddPod, "silent")
+	town.webB, town.unresponsive = add(t, town.nodeB.AddPod, "web-b"), add(t, town.nodeB.AddPod, "silent")
 	town.outside, err = f.AddHost("outside", town.nodeB)
 	must(t, err)
 	for _, ns := range []*Namespace{town.webA.Namespace, town.webB.Namespace, town.nodeA.Namespace, town.outside.Namespace} {
@@ -59,7 +59,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestEveryPlaceReachesEveryServerWithItsOwnAddress(t *testing.T) {
+func TestEveryNamespaceReachesEveryServerWithItsOwnAddress(t *testing.T) {
 	town := newTown(t)
 	tests := map[string]struct {
 		from, to *Namespace
@@ -80,16 +80,16 @@ func TestEveryPlaceReachesEveryServerWithItsOwnAddress(t *testing.T) {
 	for name, test := range tests {
 		for _, network := range []string{"tcp", "udp", "sctp"} {
 			t.Run(name+" over "+network, func(t *testing.T) {
-				askBothFamilies(t, network, test.from, test.to, test.toNode)
+				requestBothFamilies(t, network, test.from, test.to, test.toNode)
 			})
 		}
 	}
 }
 
-func askBothFamilies(t *testing.T, network string, from, to *Namespace, toNode string) {
+func requestBothFamilies(t *testing.T, network string, from, to *Namespace, toNode string) {
 	t.Helper()
 	for family, addrs := range map[string][2]netip.Addr{"IPv4": {from.IPv4, to.IPv4}, "IPv6": {from.IPv6, to.IPv6}} {
-		reply, err := from.Ask(network, netip.AddrPortFrom(addrs[1], testPort), Patience)
+		reply, err := from.Request(network, netip.AddrPortFrom(addrs[1], testPort), Timeout)
 		if err != nil {
 			t.Errorf("%s: %v", family, err)
 			continue
@@ -108,7 +108,7 @@ func TestEveryConnectionComesFromAFreshPort(t *testing.T) {
 	for _, network := range []string{"tcp", "udp", "sctp"} {
 		seen := map[uint16]bool{}
 		for range 50 {
-			reply, err := town.client.Ask(network, netip.AddrPortFrom(town.webB.IPv4, testPort), Patience)
+			reply, err := town.client.Request(network, netip.AddrPortFrom(town.webB.IPv4, testPort), Timeout)
 			must(t, err)
 			if seen[reply.Client.Port()] {
 				t.Fatalf("%s: port %d was used twice", network, reply.Client.Port())
@@ -120,14 +120,14 @@ func TestEveryConnectionComesFromAFreshPort(t *testing.T) {
 
 func TestAServerThatIsNotThereRefusesAtOnce(t *testing.T) {
 	town := newTown(t)
-	for _, addr := range []netip.Addr{town.silent.IPv4, town.silent.IPv6} {
+	for _, addr := range []netip.Addr{town.unresponsive.IPv4, town.unresponsive.IPv6} {
 		// Without SCTP in the kernel the pod does not know the protocol: the refusals differ, the waiting is the same.
 		for network, want := range map[string][]error{
 			"tcp":  {syscall.ECONNREFUSED},
 			"udp":  {syscall.ECONNREFUSED},
 			"sctp": {syscall.ECONNREFUSED, syscall.ENOPROTOOPT, syscall.EPROTO},
 		} {
-			_, err := town.client.Ask(network, netip.AddrPortFrom(addr, testPort), time.Minute)
+			_, err := town.client.Request(network, netip.AddrPortFrom(addr, testPort), time.Minute)
 			if !isAny(err, want) {
 				t.Errorf("asking %s over %s: got %v, want one of %v", addr, network, err, want)
 			}
@@ -144,12 +144,12 @@ func isAny(err error, targets []error) bool {
 	return false
 }
 
-func TestAnUnassignedAddressGivesNoAnswer(t *testing.T) {
+func TestAnUnassignedAddressGivesNoReply(t *testing.T) {
 	town := newTown(t)
 	for _, from := range []*Namespace{town.client.Namespace, town.nodeA.Namespace, town.outside.Namespace} {
 		for _, addr := range []string{"10.96.0.10", "fd00:96::a"} {
 			for _, network := range []string{"tcp", "udp", "sctp"} {
-				_, err := from.Ask(network, netip.AddrPortFrom(netip.MustParseAddr(addr), 80), 50*time.Millisecond)
+				_, err := from.Request(network, netip.AddrPortFrom(netip.MustParseAddr(addr), 80), 50*time.Millisecond)
 				if !errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Errorf("asking %s over %s from %s: got %v, want a timeout", addr, network, from.Name, err)
 				}
@@ -173,7 +173,7 @@ func TestAClosedServerIsGoneAndTheOthersStay(t *testing.T) {
 	}
 }
 
-func TestAPortInUseIsAnErrorThatNamesThePlace(t *testing.T) {
+func TestAPortInUseIsAnErrorThatNamesTheNamespace(t *testing.T) {
 	town := newTown(t)
 	_, err := town.webA.Serve(testPort)
 	if !errors.Is(err, syscall.EADDRINUSE) {
@@ -190,7 +190,7 @@ func TestSocketsOpenedByHandLiveInTheNamespace(t *testing.T) {
 	listener, err := town.webB.Listen("tcp", addr)
 	must(t, err)
 	defer listener.Close()
-	conn, err := town.client.Dial("tcp", addr, Patience)
+	conn, err := town.client.Dial("tcp", addr, Timeout)
 	must(t, err)
 	defer conn.Close()
 	if got := conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr(); got != town.client.IPv6 {
@@ -201,10 +201,10 @@ func TestSocketsOpenedByHandLiveInTheNamespace(t *testing.T) {
 	must(t, packets.Close())
 }
 
-func TestAConnectionCanBeKeptOpenAndAskedAgain(t *testing.T) {
+func TestAConnectionCanBeKeptOpenAndReused(t *testing.T) {
 	town := newTown(t)
 	addr := netip.AddrPortFrom(town.webB.IPv4, testPort)
-	conn, err := town.client.Dial("tcp", addr.String(), Patience)
+	conn, err := town.client.Dial("tcp", addr.String(), Timeout)
 	must(t, err)
 	defer conn.Close()
 	reader := bufio.NewReader(conn)
@@ -224,20 +224,20 @@ func TestAConnectionCanBeKeptOpenAndAskedAgain(t *testing.T) {
 
 // The kernel's SCTP sockets differ from its TCP sockets, as far as the fabric uses them, in the protocol number.
 // Kernels without SCTP are common; this proves the code on them.
-func TestStreamSocketsOfTheKernelCarryQuestions(t *testing.T) {
+func TestStreamSocketsOfTheKernelCarryRequests(t *testing.T) {
 	town := newTown(t)
 	server := &Server{namespace: town.webB.Namespace}
 	for _, addr := range []netip.Addr{town.webB.IPv4, town.webB.IPv6} {
 		must(t, server.listenStream(syscall.IPPROTO_TCP, netip.AddrPortFrom(addr, 9000)))
 	}
 	for _, addr := range []netip.Addr{town.webB.IPv4, town.webB.IPv6} {
-		conn, err := town.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, netip.AddrPortFrom(addr, 9000), time.Now().Add(Patience))
+		conn, err := town.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, netip.AddrPortFrom(addr, 9000), time.Now().Add(Timeout))
 		must(t, err)
 		line := messages{conn}
 		for range 2 {
-			answer, err := line.exchange(time.Now().Add(Patience))
+			reply, err := line.exchange(time.Now().Add(Timeout))
 			must(t, err)
-			if diff := cmp.Diff(string(server.answer(netip.AddrPortFrom(addr, 9000), line.own())), string(answer)); diff != "" {
+			if diff := cmp.Diff(string(server.reply(netip.AddrPortFrom(addr, 9000), line.own())), string(reply)); diff != "" {
 				t.Errorf("the answer differs (-want +got):\n%s", diff)
 			}
 		}
@@ -245,7 +245,7 @@ func TestStreamSocketsOfTheKernelCarryQuestions(t *testing.T) {
 	}
 	must(t, server.Close())
 	addr := netip.AddrPortFrom(town.webB.IPv4, 9000)
-	_, err := town.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, addr, time.Now().Add(Patience))
+	_, err := town.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, addr, time.Now().Add(Timeout))
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("dialling a closed server: got %v, want connection refused", err)
 	}

@@ -23,28 +23,28 @@ type Echo struct {
 
 // icmpFamily is what differs between ICMP and ICMPv6.
 type icmpFamily struct {
-	protocol          int
-	network, anywhere string
-	request, reply    icmp.Type
-	header            int // length of the header of the packet that an error quotes
-	quotedType        int // of an echo request, as an error quotes it
+	protocol             int
+	network, unspecified string
+	request, reply       icmp.Type
+	header               int // length of the header of the packet that an error quotes
+	quotedType           int // of an echo request, as an error quotes it
 }
 
 var (
 	icmpIPv4 = icmpFamily{
-		protocol: 1, network: "ip4:icmp", anywhere: "0.0.0.0", request: ipv4.ICMPTypeEcho, reply: ipv4.ICMPTypeEchoReply,
+		protocol: 1, network: "ip4:icmp", unspecified: "0.0.0.0", request: ipv4.ICMPTypeEcho, reply: ipv4.ICMPTypeEchoReply,
 		header: ipv4.HeaderLen, quotedType: int(ipv4.ICMPTypeEcho),
 	}
 	icmpIPv6 = icmpFamily{
-		protocol: 58, network: "ip6:ipv6-icmp", anywhere: "::", request: ipv6.ICMPTypeEchoRequest, reply: ipv6.ICMPTypeEchoReply,
+		protocol: 58, network: "ip6:ipv6-icmp", unspecified: "::", request: ipv6.ICMPTypeEchoRequest, reply: ipv6.ICMPTypeEchoReply,
 		header: ipv6.HeaderLen, quotedType: int(ipv6.ICMPTypeEchoRequest),
 	}
 )
 
 // Ping sends one ICMP echo request and returns what comes back for it. An error keeps what the kernel said:
 // syscall.EPERM if the request was stopped before it left, os.ErrDeadlineExceeded if nothing came.
-func (n *Namespace) Ping(addr netip.Addr, patience time.Duration) (Echo, error) {
-	echo, err := n.ping(addr, time.Now().Add(patience))
+func (n *Namespace) Ping(addr netip.Addr, timeout time.Duration) (Echo, error) {
+	echo, err := n.ping(addr, time.Now().Add(timeout))
 	if err != nil {
 		return Echo{}, fmt.Errorf("pinging %s from %s: %w", addr, n.Name, err)
 	}
@@ -57,7 +57,7 @@ func (n *Namespace) ping(addr netip.Addr, deadline time.Time) (Echo, error) {
 		family = icmpIPv6
 	}
 	// Not connected: an error may come from any machine on the way.
-	conn, err := n.ListenPacket(family.network, family.anywhere)
+	conn, err := n.ListenPacket(family.network, family.unspecified)
 	if err != nil {
 		return Echo{}, err
 	}
@@ -74,12 +74,12 @@ func (n *Namespace) ping(addr netip.Addr, deadline time.Time) (Echo, error) {
 	if _, err := conn.WriteTo(packet, &net.IPAddr{IP: addr.AsSlice()}); err != nil {
 		return Echo{}, err
 	}
-	return family.await(conn, uint16(id))
+	return family.waitForEcho(conn, uint16(id))
 }
 
-// await reads packets until one is about the echo request with an identifier. A raw socket sees all ICMP of its
+// waitForEcho reads packets until one is about the echo request with an identifier. A raw socket sees all ICMP of its
 // namespace.
-func (family icmpFamily) await(conn net.PacketConn, id uint16) (Echo, error) {
+func (family icmpFamily) waitForEcho(conn net.PacketConn, id uint16) (Echo, error) {
 	buffer := make([]byte, 2*maxMessage)
 	for {
 		size, from, err := conn.ReadFrom(buffer)

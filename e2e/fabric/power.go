@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TurnOff takes a node away as a loss of power does. First its cable carries nothing any more: no peer hears of the end
+// PowerOff takes a node away as a loss of power does. First its cable carries nothing any more: no peer hears of the end
 // of its processes, which the given function brings about. Then its kernel forgets its nftables rules and connections,
 // and loses the links that others made, such as those of pods: a pod's network outlives its processes for as long as its
 // connections try to end, which takes minutes without a cable.
-func (n *Node) TurnOff(end func() error) error {
+func (n *Node) PowerOff(end func() error) error {
 	if err := n.Unplug(); err != nil {
 		return err
 	}
@@ -50,8 +50,8 @@ func (n *Node) loseLinks() error {
 	return nil
 }
 
-// TurnOn lets its cable carry packets again.
-func (n *Node) TurnOn() error { return n.fabric.bridge.setUp(portOf(n.number)) }
+// PowerOn lets its cable carry packets again.
+func (n *Node) PowerOn() error { return n.fabric.bridge.setUp(portOf(n.number)) }
 
 // forgetFlows empties what netfilter knows in the network namespace of this thread.
 func forgetFlows() error {

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-func TestANodeWithoutPowerIsSilentAndComesBackWithNothing(t *testing.T) {
+func TestANodeWithoutPowerIsUnreachableAndComesBackWithNothing(t *testing.T) {
 	f, err := New()
 	must(t, err)
 	t.Cleanup(func() { must(t, f.Close()) })
@@ -32,13 +32,13 @@ func TestANodeWithoutPowerIsSilentAndComesBackWithNothing(t *testing.T) {
 	wait.Until(t, "the node answers", func() bool { return dial() == nil })
 	must(t, far.Do(func() error { return exec.Command("nft", "add table ip rules").Run() }))
 
-	must(t, far.TurnOff(func() error {
+	must(t, far.PowerOff(func() error {
 		if err := dial(); err == nil || !strings.Contains(err.Error(), "timeout") {
 			t.Errorf("dialling while its processes end: %v, want silence", err)
 		}
 		return nil
 	}))
-	must(t, far.TurnOn())
+	must(t, far.PowerOn())
 	wait.Until(t, "the node answers again", func() bool { return dial() == nil })
 	var rules bytes.Buffer
 	must(t, far.Do(func() error {

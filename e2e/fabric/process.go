@@ -94,11 +94,11 @@ func (p *Process) Signal(signal syscall.Signal) error {
 }
 
 // Stop asks the process to end, and kills it when the time is over. It returns what exec.Cmd.Wait returned.
-func (p *Process) Stop(patience time.Duration) error {
+func (p *Process) Stop(timeout time.Duration) error {
 	_ = p.Signal(syscall.SIGTERM) // it may have ended already
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		_ = p.Kill() // it may have ended already
 	}
 	return p.Wait()

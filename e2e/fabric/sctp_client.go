@@ -81,19 +81,19 @@ func (a *association) exchange(deadline time.Time) ([]byte, error) {
 	a.deadline = deadline
 	data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(a.sequence, []byte("?"))}
 	for {
-		answer, err := a.call(a.peerTag, data, chunkData)
+		reply, err := a.call(a.peerTag, data, chunkData)
 		if err != nil {
 			return nil, err
 		}
-		if len(answer) < dataPrefix {
+		if len(reply) < dataPrefix {
 			return nil, fmt.Errorf("DATA: %w", errShort)
 		}
-		if binary.BigEndian.Uint32(answer) != a.sequence {
+		if binary.BigEndian.Uint32(reply) != a.sequence {
 			continue // an earlier answer, sent again
 		}
 		err = a.send(a.peerTag, sctpChunk{kind: chunkSack, value: sackValue(a.sequence)})
 		a.sequence++
-		return answer[dataPrefix:], err
+		return reply[dataPrefix:], err
 	}
 }
 
@@ -119,7 +119,7 @@ func (a *association) call(tag uint32, chunk sctpChunk, want chunkKind) ([]byte,
 		if err := a.send(tag, chunk); err != nil {
 			return nil, err
 		}
-		value, err := a.await(want, earlier(a.deadline, time.Now().Add(resendAfter)))
+		value, err := a.waitForChunk(want, earlier(a.deadline, time.Now().Add(resendAfter)))
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return value, err
 		}
@@ -133,8 +133,8 @@ func (a *association) send(tag uint32, chunk sctpChunk) error {
 	return err
 }
 
-// await reads packets until one for this association has a chunk of the wanted kind.
-func (a *association) await(want chunkKind, until time.Time) ([]byte, error) {
+// waitForChunk reads packets until one for this association has a chunk of the wanted kind.
+func (a *association) waitForChunk(want chunkKind, until time.Time) ([]byte, error) {
 	if err := a.conn.SetReadDeadline(until); err != nil {
 		return nil, err
 	}

@@ -99,21 +99,21 @@ func (s *Server) accept(listener net.Listener, own netip.AddrPort) {
 		if err != nil {
 			return
 		}
-		s.serve(func() { s.answerAll(conn, own) })
+		s.serve(func() { s.serveAll(conn, own) })
 	}
 }
 
-// answerAll answers questions until the client ends the association, or says nothing for a while.
-func (s *Server) answerAll(conn net.Conn, own netip.AddrPort) {
+// serveAll answers questions until the client ends the association, or says nothing for a while.
+func (s *Server) serveAll(conn net.Conn, own netip.AddrPort) {
 	defer conn.Close()
 	client, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	question := make([]byte, maxMessage)
 	for err == nil {
-		if err = conn.SetDeadline(time.Now().Add(5 * Patience)); err != nil {
+		if err = conn.SetDeadline(time.Now().Add(5 * Timeout)); err != nil {
 			return
 		}
 		if _, err = conn.Read(question); err == nil {
-			_, err = conn.Write(s.answer(own, client))
+			_, err = conn.Write(s.reply(own, client))
 		}
 	}
 }

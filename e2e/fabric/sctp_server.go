@@ -11,10 +11,10 @@ import (
 
 // rawServer is the servers' side of SCTP over a raw socket: it answers each message with one message.
 type rawServer struct {
-	conn   net.PacketConn
-	own    netip.AddrPort
-	answer func(own, client netip.AddrPort) []byte
-	peers  map[netip.AddrPort]peerTags
+	conn  net.PacketConn
+	own   netip.AddrPort
+	reply func(own, client netip.AddrPort) []byte
+	peers map[netip.AddrPort]peerTags
 }
 
 // peerTags are the verification tags of an association.
@@ -27,7 +27,7 @@ func (s *Server) listenRawSCTP(addr netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	server := &rawServer{conn: conn, own: addr, answer: s.answer, peers: map[netip.AddrPort]peerTags{}}
+	server := &rawServer{conn: conn, own: addr, reply: s.reply, peers: map[netip.AddrPort]peerTags{}}
 	s.closers = append(s.closers, conn)
 	s.serve(server.serve)
 	return nil
@@ -49,11 +49,11 @@ func (s *rawServer) serve() {
 		addr, _ := netip.AddrFromSlice(source.IP)
 		client := netip.AddrPortFrom(addr.Unmap(), packet.from)
 		for _, chunk := range packet.chunks {
-			tag, answers := s.react(client, packet.tag, chunk)
-			if len(answers) == 0 {
+			tag, replies := s.react(client, packet.tag, chunk)
+			if len(replies) == 0 {
 				continue
 			}
-			reply := sctpPacket{from: s.own.Port(), to: packet.from, tag: tag, chunks: answers}
+			reply := sctpPacket{from: s.own.Port(), to: packet.from, tag: tag, chunks: replies}
 			_, _ = s.conn.WriteTo(reply.encode(), source) // a client that is gone needs no answer
 		}
 	}
@@ -84,7 +84,7 @@ func (s *rawServer) react(client netip.AddrPort, tag uint32, chunk sctpChunk) (u
 		}
 		sequence := binary.BigEndian.Uint32(chunk.value)
 		sack := sctpChunk{kind: chunkSack, value: sackValue(sequence)}
-		data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(sequence, s.answer(s.own, client))}
+		data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(sequence, s.reply(s.own, client))}
 		return peer.theirs, []sctpChunk{sack, data}
 	case chunkShutdown:
 		return peer.theirs, []sctpChunk{{kind: chunkShutdownAck}}

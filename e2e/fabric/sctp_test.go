@@ -44,7 +44,7 @@ func TestAnSCTPPacketHasTheChecksumOfTheRFC(t *testing.T) {
 	}
 }
 
-func TestABrokenSCTPPacketIsRefused(t *testing.T) {
+func TestABrokenSCTPPacketIsRejected(t *testing.T) {
 	whole := sctpPacket{from: 1, to: 2, tag: 3, chunks: []sctpChunk{{kind: chunkInit, value: initValue(4, 5, nil)}}}.encode()
 	flipped := append([]byte(nil), whole...)
 	flipped[14] ^= 1
@@ -67,18 +67,18 @@ func TestABrokenSCTPPacketIsRefused(t *testing.T) {
 }
 
 // A lost answer is asked for again by sending the chunk again.
-func TestAServerAnswersARepeatedChunkAgain(t *testing.T) {
+func TestAServerRepliesToARepeatedChunkAgain(t *testing.T) {
 	town := newTown(t)
-	server := &rawServer{answer: (&Server{namespace: town.webA.Namespace}).answer, peers: map[netip.AddrPort]peerTags{}}
+	server := &rawServer{reply: (&Server{namespace: town.webA.Namespace}).reply, peers: map[netip.AddrPort]peerTags{}}
 	var client netip.AddrPort
-	theirs, answers := server.react(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)})
-	if theirs != 4 || len(answers) != 1 || answers[0].kind != chunkInitAck {
-		t.Fatalf("INIT was answered with tag %d, %v", theirs, answers)
+	theirs, replies := server.react(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)})
+	if theirs != 4 || len(replies) != 1 || replies[0].kind != chunkInitAck {
+		t.Fatalf("INIT was answered with tag %d, %v", theirs, replies)
 	}
-	if _, again := server.react(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)}); !reflect.DeepEqual(again, answers) {
-		t.Errorf("a repeated INIT was answered %v, at first %v", again, answers)
+	if _, again := server.react(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)}); !reflect.DeepEqual(again, replies) {
+		t.Errorf("a repeated INIT was answered %v, at first %v", again, replies)
 	}
-	cookie := answers[0].value[initLength+chunkHeader:]
+	cookie := replies[0].value[initLength+chunkHeader:]
 	peer, err := readCookie(cookie)
 	must(t, err)
 	for _, step := range []struct {
@@ -90,16 +90,16 @@ func TestAServerAnswersARepeatedChunkAgain(t *testing.T) {
 		{sctpChunk{kind: chunkShutdown, value: make([]byte, 4)}, []chunkKind{chunkShutdownAck}},
 	} {
 		for range 2 {
-			_, answers := server.react(client, peer.ours, step.send)
+			_, replies := server.react(client, peer.ours, step.send)
 			var got []chunkKind
-			for _, answer := range answers {
-				got = append(got, answer.kind)
+			for _, reply := range replies {
+				got = append(got, reply.kind)
 			}
 			if diff := cmp.Diff(step.want, got); diff != "" {
 				t.Errorf("chunk %d was answered differently (-want +got):\n%s", step.send.kind, diff)
 			}
 		}
-		if _, answers := server.react(client, peer.ours+1, step.send); len(answers) != 0 {
+		if _, replies := server.react(client, peer.ours+1, step.send); len(replies) != 0 {
 			t.Errorf("chunk %d with a wrong tag was answered", step.send.kind)
 		}
 	}

@@ -87,7 +87,7 @@ func (s *Server) greet(own netip.AddrPort) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(s.answer(own, client)) // a client that is gone needs no answer
+		_, _ = w.Write(s.reply(own, client)) // a client that is gone needs no answer
 	}
 }
 
@@ -110,14 +110,14 @@ func (s *Server) echo(conn net.PacketConn, own netip.AddrPort) {
 			return
 		}
 		if client, ok := from.(*net.UDPAddr); ok {
-			_, _ = conn.WriteTo(s.answer(own, client.AddrPort()), client) // a client that is gone needs no answer
+			_, _ = conn.WriteTo(s.reply(own, client.AddrPort()), client) // a client that is gone needs no answer
 		}
 	}
 }
 
 func (s *Server) serve(loop func()) { s.namespace.fabric.services.Go(loop) }
 
-func (s *Server) answer(own, client netip.AddrPort) []byte {
+func (s *Server) reply(own, client netip.AddrPort) []byte {
 	reply := Reply{Pod: s.namespace.Name, Node: s.namespace.nodeName, Server: own, Client: plain(client)}
 	// Strings and an address always marshal.
 	text, _ := json.Marshal(reply)

@@ -53,8 +53,8 @@ func TestAFabricLeavesNoTraces(t *testing.T) {
 	var process *Process
 	t.Run("in use", func(t *testing.T) {
 		town := newTown(t)
-		askBothFamilies(t, "tcp", town.client.Namespace, town.webB.Namespace, "node-b")
-		askBothFamilies(t, "sctp", town.client.Namespace, town.webB.Namespace, "node-b")
+		requestBothFamilies(t, "tcp", town.client.Namespace, town.webB.Namespace, "node-b")
+		requestBothFamilies(t, "sctp", town.client.Namespace, town.webB.Namespace, "node-b")
 		var err error
 		process, err = town.nodeA.Start(exec.Command("/bin/sleep", "600"))
 		must(t, err)

@@ -29,7 +29,7 @@ func acceptTransfers(listener net.Listener) {
 		}
 		go func() {
 			defer conn.Close()
-			if Silence(conn) != nil {
+			if Blackhole(conn) != nil {
 				return
 			}
 			for serveTransfer(conn) == nil {
@@ -83,8 +83,8 @@ func exchange(conn net.Conn, sent, received int64) error {
 	return err
 }
 
-// Silence keeps one end of a connection from asking whether the other one is still there.
-func Silence(conn net.Conn) error { return conn.(*net.TCPConn).SetKeepAlive(false) }
+// Blackhole keeps one end of a connection from asking whether the other one is still there.
+func Blackhole(conn net.Conn) error { return conn.(*net.TCPConn).SetKeepAlive(false) }
 
 // zeros are as many as anybody wants.
 type zeros struct{}

@@ -107,8 +107,8 @@ func load(t *testing.T, manifests *folder.Manifests, dir string, objects []byte)
 		t.Fatal(err)
 	}
 	update, err := manifests.Load()
-	if err != nil || slices.ContainsFunc(update.Refused, model.Finding.IsRefusal) {
-		t.Fatalf("load the objects: %v, %v", err, update.Refused)
+	if err != nil || slices.ContainsFunc(update.Rejected, model.Finding.IsRejection) {
+		t.Fatalf("load the objects: %v, %v", err, update.Rejected)
 	}
 	return update.Change
 }
@@ -215,7 +215,7 @@ const (
 	// Where several endpoints answer, all are seen within mostConnections; with three of them one is missed once in 10^17
 	// runs. fewestConnections find one that should not answer, or a port that masquerading left as it was.
 	fewestConnections = 8
-	mostConnections   = 100
+	maxConnections    = 100
 )
 
 // holds sends a flow, again and again, and says what differs from its table.
@@ -223,7 +223,7 @@ func (n *network) holds(f flow) error {
 	client := n.machines[f.from]
 	switch f.outcome {
 	case "reject":
-		return failsWith(syscall.ECONNREFUSED, client, f, fabric.Patience)
+		return failsWith(syscall.ECONNREFUSED, client, f, fabric.Timeout)
 	case "drop":
 		return failsWith(os.ErrDeadlineExceeded, client, f, shortly)
 	case "untouched":
@@ -231,9 +231,9 @@ func (n *network) holds(f flow) error {
 	}
 	seen, kept := map[netip.AddrPort]bool{}, 0
 	number := 0
-	for number < fewestConnections || number < mostConnections && len(seen) < len(f.endpoints) {
+	for number < fewestConnections || number < maxConnections && len(seen) < len(f.endpoints) {
 		number++
-		reply, err := client.AskFrom(f.network, f.from, f.to, fabric.Patience)
+		reply, err := client.RequestFrom(f.network, f.from, f.to, fabric.Timeout)
 		if err == nil {
 			err = n.checkReply(f, reply)
 		}
@@ -267,8 +267,8 @@ func (n *network) checkReply(f flow, reply fabric.Reply) error {
 }
 
 // failsWith sends a flow once and expects an error of it.
-func failsWith(want error, client *fabric.Namespace, f flow, patience time.Duration) error {
-	switch reply, err := client.AskFrom(f.network, f.from, f.to, patience); {
+func failsWith(want error, client *fabric.Namespace, f flow, timeout time.Duration) error {
+	switch reply, err := client.RequestFrom(f.network, f.from, f.to, timeout); {
 	case err == nil:
 		return fmt.Errorf("%s answered, want %s: %w", reply.Server, f.outcome, want)
 	case !errors.Is(err, want):

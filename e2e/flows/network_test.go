@@ -61,7 +61,7 @@ func newNetwork(t *testing.T, flows []flow, objects model.Change) *network {
 	}
 	t.Cleanup(func() { _ = n.conn.Close() })
 	for _, f := range flows {
-		reply, err := n.machines[f.from].AskFrom(f.network, f.from, f.to, fabric.Patience)
+		reply, err := n.machines[f.from].RequestFrom(f.network, f.from, f.to, fabric.Timeout)
 		if err != nil || reply.Server != f.to || reply.Client != reply.Own {
 			t.Fatalf("without a proxy %s dials %s: %+v, %v", f.from, f.to, reply, err)
 		}
@@ -217,7 +217,7 @@ func (n *network) dial() error {
 // apply hands a change to the proxy, and waits until the kernel has it.
 func (n *network) apply(t *testing.T, change model.Change) {
 	t.Helper()
-	n.everything = n.everything.Then(change)
+	n.everything = n.everything.Merge(change)
 	if n.proxy != nil {
 		n.proxy.Apply(change)
 		n.sync(t)
@@ -232,14 +232,14 @@ func (n *network) configure(t *testing.T, settings []string) {
 	}
 	n.settings = settings
 	n.proxy = proxy.New(nodeName, configOf(t, settings), n.conn)
-	n.proxy.Apply(n.everything.Then(model.Change{LocalAddrs: n.local}))
+	n.proxy.Apply(n.everything.Merge(model.Change{LocalAddrs: n.local}))
 	n.sync(t)
 }
 
 func (n *network) sync(t *testing.T) {
 	t.Helper()
 	report, err := n.proxy.Sync(t.Context())
-	if err := errors.Join(err, report.Unswept); err != nil {
+	if err := errors.Join(err, report.CleanupErr); err != nil {
 		t.Fatalf("sync: %v", err)
 	}
 }

@@ -38,18 +38,18 @@ type browser struct {
 	t   *testing.T
 	ctx context.Context
 
-	mutex  sync.Mutex
-	faults []string
-	asked  []string // addresses
+	mutex    sync.Mutex
+	faults   []string
+	requests []string // addresses
 }
 
 // open writes a forecast of some objects as a page, and opens it in a window of some width, in pixels.
 func open(t *testing.T, objects convert.Objects, width int64, bounds ...uint64) *browser {
 	t.Helper()
-	report, refused := forecast.Make(forecast.NewCluster(objects, convert.View{}),
-		forecast.Options{Now: time.Now(), Bounds: append([]uint64{policy.UsualMaxLoad}, bounds...)})
-	if len(refused) > 0 {
-		t.Fatal(refused)
+	report, rejected := forecast.Compute(forecast.NewCluster(objects, convert.View{}),
+		forecast.Options{Now: time.Now(), Bounds: append([]uint64{policy.DefaultLoadBound}, bounds...)})
+	if len(rejected) > 0 {
+		t.Fatal(rejected)
 	}
 	return openReport(t, &report, width)
 }
@@ -70,7 +70,7 @@ func openReport(t *testing.T, report *forecast.Report, width int64) *browser {
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
 	b := &browser{t: t, ctx: ctx}
-	must.Succeed(t, chromedp.Listen(ctx, b.note))
+	must.Succeed(t, chromedp.Listen(ctx, b.onEvent))
 	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
 	must.Succeed(t, err)
 	window := emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 1000, DeviceScaleFactor: 1, Mobile: width < 500}
@@ -83,15 +83,15 @@ func openReport(t *testing.T, report *forecast.Report, width int64) *browser {
 		if len(b.faults) > 0 {
 			t.Errorf("the page complains: %q", b.faults)
 		}
-		if len(b.asked) != 1 || !strings.HasPrefix(b.asked[0], "file:") {
-			t.Errorf("the page asks for more than itself: %q", b.asked)
+		if len(b.requests) != 1 || !strings.HasPrefix(b.requests[0], "file:") {
+			t.Errorf("the page asks for more than itself: %q", b.requests)
 		}
 	})
 	return b
 }
 
-// note takes down what the page complains of, and what it asks for.
-func (b *browser) note(event any) {
+// onEvent takes down what the page complains of, and what it asks for.
+func (b *browser) onEvent(event any) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	switch event := event.(type) {
@@ -100,7 +100,7 @@ func (b *browser) note(event any) {
 	case *runtime.EventConsoleAPICalled:
 		b.faults = append(b.faults, fmt.Sprint(event.Type))
 	case *network.EventRequestWillBeSent:
-		b.asked = append(b.asked, event.Request.URL)
+		b.requests = append(b.requests, event.Request.URL)
 	}
 }
 
@@ -257,12 +257,12 @@ func (b *browser) wantOpened(service, key string) {
 	b.want("its row", `document.querySelector("#services [aria-expanded=true]").textContent`, service)
 }
 
-// TestThePageSaysWhatOtherZonesCost, in a wide window and a narrow one; and nothing of that where there is no price.
-func TestThePageSaysWhatOtherZonesCost(t *testing.T) {
+// TestThePageShowsWhatOtherZonesCost, in a wide window and a narrow one; and nothing of that where there is no price.
+func TestThePageShowsWhatOtherZonesCost(t *testing.T) {
 	cluster := forecast.NewCluster(town(10, 3), convert.View{})
-	options := forecast.Options{Now: time.Now(), Bounds: []uint64{policy.UsualMaxLoad}}
-	report, _ := forecast.Make(cluster, options)
-	report.Price(forecast.Traffic{"": 1e9 / (30 * 24 * 3600)}, 2) // 1 GB a month
+	options := forecast.Options{Now: time.Now(), Bounds: []uint64{policy.DefaultLoadBound}}
+	report, _ := forecast.Compute(cluster, options)
+	report.EstimateCost(forecast.Traffic{"": 1e9 / (30 * 24 * 3600)}, 2) // 1 GB a month
 	for _, width := range []int64{1280, 390} {
 		b := openReport(t, &report, width)
 		for i, total := range report.Settings {
@@ -277,7 +277,7 @@ func TestThePageSaysWhatOtherZonesCost(t *testing.T) {
 		b.want("how much wider than its window the page is", `document.documentElement.scrollWidth - innerWidth`, 0)
 		b.screenshot(fmt.Sprintf("forecast-cost-%d.png", width))
 	}
-	report, _ = forecast.Make(cluster, options)
+	report, _ = forecast.Compute(cluster, options)
 	b := openReport(t, &report, 1280)
 	b.want("columns without a price", `document.getElementById("settings").rows[0].cells.length`, 7)
 	b.want("the price", `document.getElementById("price").offsetHeight`, 0)
@@ -329,8 +329,8 @@ func TestThePageFitsIntoEveryWindow(t *testing.T) {
 	}
 }
 
-// TestThePageSaysWhyConnectionsAreRefused, and what no label says is no number.
-func TestThePageSaysWhyConnectionsAreRefused(t *testing.T) {
+// TestThePageShowsWhyConnectionsAreRefused, and what no label says is no number.
+func TestThePageShowsWhyConnectionsAreRefused(t *testing.T) {
 	shop, _, err := folder.Objects("shop")
 	must.Succeed(t, err)
 	for _, node := range shop.Nodes {

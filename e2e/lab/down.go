@@ -36,8 +36,8 @@ func newDown() *cobra.Command {
 }
 
 const (
-	// downPatience is what a keeper gets to end everything in order.
-	downPatience = 15 * time.Second
+	// downTimeout is what a keeper gets to end everything in order.
+	downTimeout  = 15 * time.Second
 	pollInterval = 20 * time.Millisecond
 )
 
@@ -68,7 +68,7 @@ func endKeeper(folder cluster.Folder, signals ...unix.Signal) error {
 		if err := unix.Kill(keeper, signal); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("ending the lab's process %d: %w", keeper, err)
 		}
-		for deadline := time.Now().Add(downPatience); time.Now().Before(deadline); time.Sleep(pollInterval) {
+		for deadline := time.Now().Add(downTimeout); time.Now().Before(deadline); time.Sleep(pollInterval) {
 			if keeper, err = keeperOf(folder); err != nil || keeper == 0 {
 				return err
 			}
@@ -84,7 +84,7 @@ func cleanUp(folder cluster.Folder, keep ...string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading which cgroups the lab has: %w", err)
 	}
-	if err := cgroup.Remove(strings.Fields(string(groups)), downPatience); err != nil {
+	if err := cgroup.Remove(strings.Fields(string(groups)), downTimeout); err != nil {
 		return err
 	}
 	for _, path := range folder.Contents() {

@@ -24,7 +24,7 @@ type machine struct {
 	Sysctls                map[string]string
 }
 
-func look(t *testing.T) machine {
+func inspect(t *testing.T) machine {
 	t.Helper()
 	read := func(path string) string {
 		text, err := os.ReadFile(path)
@@ -89,8 +89,8 @@ func sysctls(t *testing.T) map[string]string {
 	return found
 }
 
-func TestALabServesAndLeavesTheMachineAsItWas(t *testing.T) {
-	before := look(t)
+func TestALabServesAndRestoresTheMachine(t *testing.T) {
+	before := inspect(t)
 	dir := filepath.Join(t.TempDir(), "lab")
 	t.Cleanup(func() {
 		if err := down(cluster.Folder(dir)); err != nil {
@@ -116,12 +116,12 @@ func TestALabServesAndLeavesTheMachineAsItWas(t *testing.T) {
 	if nodes := mustRun(t, "status", "--dir", dir); !strings.Contains(nodes, "true") {
 		t.Errorf("a node that was stopped and started is not ready:\n%s", nodes)
 	}
-	if diff := cmp.Diff(before, look(t)); diff != "" {
+	if diff := cmp.Diff(before, inspect(t)); diff != "" {
 		t.Errorf("while the lab runs (-before +now):\n%s", diff)
 	}
 
 	mustRun(t, "down", "--dir", dir)
-	if diff := cmp.Diff(before, look(t)); diff != "" {
+	if diff := cmp.Diff(before, inspect(t)); diff != "" {
 		t.Errorf("after the lab (-before +now):\n%s", diff)
 	}
 	groups, err := filepath.Glob("/sys/fs/cgroup/*/" + groupsOf(cluster.Folder(dir)))

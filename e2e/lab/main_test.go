@@ -62,7 +62,7 @@ func keeperIn(t *testing.T, folder cluster.Folder) int {
 	return pid
 }
 
-func TestTheKernelSaysWhoKeepsALab(t *testing.T) {
+func TestTheKernelShowsWhoKeepsALab(t *testing.T) {
 	folder := cluster.Folder(t.TempDir())
 	if pid := keeperIn(t, folder); pid != 0 {
 		t.Errorf("process %d keeps a lab that was never started", pid)
@@ -103,7 +103,7 @@ func TestDownEndsALabOnceAndMayBeCalledAgain(t *testing.T) {
 	}
 }
 
-func TestDownLeavesWhatIsNotTheLabs(t *testing.T) {
+func TestDownKeepsWhatIsNotTheLabs(t *testing.T) {
 	folder := cluster.Folder(t.TempDir())
 	for _, path := range []string{folder.Kubeconfig(), filepath.Join(string(folder), "notes")} {
 		if err := os.WriteFile(path, nil, 0o644); err != nil {
@@ -121,7 +121,7 @@ func TestDownLeavesWhatIsNotTheLabs(t *testing.T) {
 	}
 }
 
-func TestUpSaysWhatCannotBeBeforeAnythingIsStarted(t *testing.T) {
+func TestUpReportsErrorsBeforeAnythingIsStarted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "lab")
 	for name, test := range map[string]struct {
 		options cluster.Options

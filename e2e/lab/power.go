@@ -65,7 +65,7 @@ func newPower(cmd *cobra.Command, ask func(cluster.Folder, string) error, done f
 			return errNoLab(folder)
 		}
 		for _, node := range nodes {
-			if err := known(folder, node); err != nil {
+			if err := checkNode(folder, node); err != nil {
 				return err
 			}
 		}
@@ -74,25 +74,25 @@ func newPower(cmd *cobra.Command, ask func(cluster.Folder, string) error, done f
 				return err
 			}
 		}
-		return awaitPower(cmd.Context(), folder, nodes, done)
+		return waitForPower(cmd.Context(), folder, nodes, done)
 	}
 	addDir(cmd, &dir)
 	return cmd
 }
 
-// known fails for a node that the lab does not have. Each has its folder of logs.
-func known(folder cluster.Folder, node string) error {
+// checkNode fails for a node that the lab does not have. Each has its folder of logs.
+func checkNode(folder cluster.Folder, node string) error {
 	if _, err := os.Stat(filepath.Join(folder.Logs(), filepath.Base(node))); err != nil || node != filepath.Base(node) {
 		return fmt.Errorf("there is no node %q: `lab status` lists them", node)
 	}
 	return nil
 }
 
-// powerPatience is more than the keeper itself waits for a node.
-const powerPatience = 4 * time.Minute
+// powerTimeout is more than the keeper itself waits for a node.
+const powerTimeout = 4 * time.Minute
 
-func awaitPower(ctx context.Context, folder cluster.Folder, nodes []string, done func(running bool) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, powerPatience)
+func waitForPower(ctx context.Context, folder cluster.Folder, nodes []string, done func(running bool) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, powerTimeout)
 	defer cancel()
 	for _, node := range nodes {
 		for {

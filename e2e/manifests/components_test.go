@@ -17,7 +17,7 @@ import (
 
 // mark is a word by which a component or an overlay shows, and how often it is there without it and with it.
 type mark struct {
-	word          string
+	text          string
 	without, with int
 }
 
@@ -72,8 +72,8 @@ func checkMarks(t *testing.T, text string, marks map[string]mark, chosen []strin
 		if slices.Contains(chosen, name) {
 			want = mark.with
 		}
-		if got := strings.Count(text, mark.word); mark.word != "" && got != want {
-			t.Errorf("%s: %q is there %d times, want %d", name, mark.word, got, want)
+		if got := strings.Count(text, mark.text); mark.text != "" && got != want {
+			t.Errorf("%s: %q is there %d times, want %d", name, mark.text, got, want)
 		}
 	}
 }

@@ -23,11 +23,11 @@ func settings(t *testing.T, configMap *corev1.ConfigMap) config.Settings {
 	if err := os.WriteFile(path, []byte(configMap.Data[configFile]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file, err := config.Read(path, config.Own{})
+	file, err := config.Read(path, config.VicinityConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, note := range file.Notes {
+	for _, note := range file.IgnoredSettings {
 		t.Errorf("the proxy would say of its own configuration: %s", note)
 	}
 	settings, mistakes := config.Resolve(file.Configuration)

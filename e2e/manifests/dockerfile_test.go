@@ -206,7 +206,7 @@ func copyWithoutIgnored(t *testing.T, name, to string) {
 		if err != nil {
 			return err
 		}
-		switch isNeedless := slices.ContainsFunc(ignored, func(line string) bool { return matchesAnywhere(line, entry.Name()) }); {
+		switch isNeedless := slices.ContainsFunc(ignored, func(line string) bool { return matchesSubstring(line, entry.Name()) }); {
 		case isNeedless && entry.IsDir():
 			return filepath.SkipDir
 		case isNeedless:
@@ -225,7 +225,7 @@ func copyWithoutIgnored(t *testing.T, name, to string) {
 	}
 }
 
-func matchesAnywhere(line, name string) bool {
+func matchesSubstring(line, name string) bool {
 	pattern, anywhere := strings.CutPrefix(line, "**/")
 	matches, err := filepath.Match(pattern, name)
 	return anywhere && matches && err == nil

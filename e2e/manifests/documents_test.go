@@ -27,8 +27,8 @@ const (
 	manifestsReadme = "manifests/README.md"
 )
 
-// place is where a command is run, or why it is not.
-type place struct {
+// commandRunner is where a command is run, or why it is not.
+type commandRunner struct {
 	by  runner
 	why string
 }
@@ -44,7 +44,7 @@ const (
 )
 
 // chapters say where the commands in the blocks of each chapter are run, all of them in their order.
-var chapters = map[string]place{
+var chapters = map[string]commandRunner{
 	topReadme + ": Install":                                        {by: onNode},
 	manifestsReadme + ": Before you install":                       {by: inLab},
 	manifestsReadme + ": Replace kube-proxy":                       {by: inLab},
@@ -63,7 +63,7 @@ var chapters = map[string]place{
 const kubectlGet = "mkdir -p state && kubectl get services,endpointslices,nodes -A -o yaml > state/cluster.yaml      # any folder will do"
 
 // apart are the commands that are not run with their chapter, and those in sentences.
-var apart = map[string]place{
+var apart = map[string]commandRunner{
 	"make demo    # watch it: six nodes in three zones, on this machine, nothing installed": {why: "TestTheDemo of e2e/demo plays it"},
 
 	"make test    # run every test": {why: "it runs this test"},
@@ -116,8 +116,8 @@ var apart = map[string]place{
 	"docker buildx build": {why: "the document says that it was not tried"},
 }
 
-// TestEveryCommandHasAPlace: a command that no test runs must be in the list, with the reason, and the list has no other.
-func TestEveryCommandHasAPlace(t *testing.T) {
+// TestEveryCommandHasARunner: a command that no test runs must be in the list, with the reason, and the list has no other.
+func TestEveryCommandHasARunner(t *testing.T) {
 	unused, empty := map[string]bool{}, map[string]bool{}
 	for text := range apart {
 		unused[text] = true
@@ -133,7 +133,7 @@ func TestEveryCommandHasAPlace(t *testing.T) {
 			if !command.Inline {
 				delete(empty, chapter)
 			}
-			if !isApart && (command.Inline || chapters[chapter] == place{}) {
+			if !isApart && (command.Inline || chapters[chapter] == commandRunner{}) {
 				t.Errorf("%s: no test runs this; say in documents_test.go which one should, or why none can:\n%s", chapter, command.Text)
 			}
 		}
@@ -159,8 +159,8 @@ func script(t *testing.T, document, chapter string) string {
 // alone are the commands that a test runs one by one.
 func alone(by runner) []string {
 	var all []string
-	for text, place := range apart {
-		if place.by == by {
+	for text, runner := range apart {
+		if runner.by == by {
 			all = append(all, text)
 		}
 	}
@@ -239,8 +239,8 @@ func TestCommandsAboutFiles(t *testing.T) {
 	}
 }
 
-// TestTheReadmesExampleOfAMistakeIsWhatTheWebhookSays: the session in which it checks a folder.
-func TestTheReadmesExampleOfAMistakeIsWhatTheWebhookSays(t *testing.T) {
+// TestTheReadmesExampleOfAMistakeIsTheWebhooksMessage: the session in which it checks a folder.
+func TestTheReadmesExampleOfAMistakeIsTheWebhooksMessage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, topReadme))
 	must.Succeed(t, err)
 	_, rest, _ := strings.Cut(string(text), "```console\n$ ")
@@ -321,7 +321,7 @@ func TestCommandsAboutAFolderOfManifests(t *testing.T) {
 		}
 	}
 	proxy := site.Start(t, node.Namespace, r.command("exec "+strings.TrimPrefix(lines[run], "sudo ")))
-	proxy.Await(t, "the proxy has written its rules", func() error {
+	proxy.WaitFor(t, "the proxy has written its rules", func() error {
 		_, err := site.Page(node.Namespace, "127.0.0.1:10256", "/readyz")
 		return err
 	})
@@ -338,7 +338,7 @@ func TestCommandsAboutAFolderOfManifests(t *testing.T) {
 			t.Errorf("%s\nsays nothing of shop/web:\n%s", text, printed)
 		}
 	}
-	must.Succeed(t, proxy.Stop(wait.Patience)) // as Ctrl-C would: it would restore its tables
+	must.Succeed(t, proxy.Stop(wait.Timeout)) // as Ctrl-C would: it would restore its tables
 	for _, line := range lines[cleanup:] {
 		types(line)
 	}

@@ -42,8 +42,8 @@ var flagsOfOthers = map[string]string{
 }
 
 var (
-	flagWord = regexp.MustCompile(`(?:^|[^\w-])--([a-z][a-z0-9-]*)`)
-	helpLine = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`)
+	flagPattern = regexp.MustCompile(`(?:^|[^\w-])--([a-z][a-z0-9-]*)`)
+	helpLine    = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`)
 )
 
 // TestEachFlagThatATextNamesExists: in the help, log lines and errors of both programs, in the documents and in the
@@ -59,7 +59,7 @@ func TestEachFlagThatATextNamesExists(t *testing.T) {
 		exists[flag] = true
 	}
 	see := func(file, text string) {
-		for _, word := range flagWord.FindAllStringSubmatch(text, -1) {
+		for _, word := range flagPattern.FindAllStringSubmatch(text, -1) {
 			named[word[1]] = append(named[word[1]], file)
 		}
 	}

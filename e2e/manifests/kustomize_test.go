@@ -14,7 +14,7 @@ func TestPlainAndKustomizedAreTheSame(t *testing.T) {
 }
 
 // The overlay says what differs beside kube-proxy, and nothing else may.
-func TestBesideKubeProxyDiffersInAFewPlaces(t *testing.T) {
+func TestBesideKubeProxyDiffersInAFewFields(t *testing.T) {
 	full, overlaid := kustomized(t, folder), kustomized(t, beside)
 	want := only(t, full.DaemonSets).DeepCopy()
 	container := &want.Spec.Template.Spec.Containers[0]

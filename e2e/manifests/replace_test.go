@@ -270,8 +270,8 @@ func yamlIn(t *testing.T, document, line string) string {
 	return ""
 }
 
-// kubeletPatience is for a kubelet that brings new texts every minute or two.
-const kubeletPatience = 3 * time.Minute
+// kubeletTimeout is for a kubelet that brings new texts every minute or two.
+const kubeletTimeout = 3 * time.Minute
 
 // changeKubeconfig gives the proxies a kubeconfig that is wrong, which they must not mind, and then one that is right
 // and new.
@@ -287,7 +287,7 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 			"looked-at="+time.Now().Format(time.RFC3339Nano))
 	}
 	change("current-context: default", "current-context: missing")
-	wait.Within(t, kubeletPatience, "all proxies say that the kubeconfig is wrong", func() bool {
+	wait.Within(t, kubeletTimeout, "all proxies say that the kubeconfig is wrong", func() bool {
 		const refused = "an updated configuration file cannot be used; keeping the last good one"
 		return strings.Count(c.logs(t), refused) == len(realNodes)
 	})
@@ -295,7 +295,7 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 		t.Errorf("the proxies were started %s times anew because of a kubeconfig that is wrong", restarts)
 	}
 	change("    current-context: missing", "    # It is new.\n    current-context: default")
-	wait.Within(t, kubeletPatience, "all proxies were started anew", func() bool { return c.restarts(t) == "1 1" })
+	wait.Within(t, kubeletTimeout, "all proxies were started anew", func() bool { return c.restarts(t) == "1 1" })
 	c.run(t, c.dir, "kubectl", "-n", "kube-system", "rollout", "status", "daemonset", "vicinity-proxy", "--timeout=2m")
 }
 

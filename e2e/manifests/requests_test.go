@@ -26,7 +26,7 @@ import (
 // requests collects what is asked of the API server, in RBAC's words, and what was forbidden.
 type requests struct {
 	mutex     sync.Mutex
-	asked     map[string]bool
+	requested map[string]bool
 	forbidden []string
 }
 
@@ -41,7 +41,7 @@ func (r transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	permission := permissionOf(request)
-	r.asked[permission] = true
+	r.requested[permission] = true
 	if err == nil && response.StatusCode == http.StatusForbidden {
 		r.forbidden = append(r.forbidden, permission)
 	}
@@ -51,7 +51,7 @@ func (r transport) RoundTrip(request *http.Request) (*http.Response, error) {
 func (r *requests) all() []string {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return slices.Sorted(maps.Keys(r.asked))
+	return slices.Sorted(maps.Keys(r.requested))
 }
 
 // permissionOf returns what RBAC is asked for a request to a whole resource: "watch /services". Anything else is
@@ -84,7 +84,7 @@ func testRequests(t *testing.T, api *site.Site) {
 	// Its topology key is answered by the labels of other nodes alone.
 	api.Create(t, objects.Service("default", "web", objects.Annotated(policy.TopologyKeysAnnotation, "example.com/rack, *")))
 	config := api.Account(t, "kube-system", "vicinity-proxy")
-	seen := &requests{asked: map[string]bool{}}
+	seen := &requests{requested: map[string]bool{}}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{seen, next} })
 	client, err := kubernetes.NewForConfig(config)
 	must.Succeed(t, err)

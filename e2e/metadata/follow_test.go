@@ -70,13 +70,13 @@ func (r *requests) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // follow follows the cluster. The cache runs once start is called, until the test ends.
-func follow(t *testing.T, config *rest.Config) (c *cluster.Follower, start func()) {
+func follow(t *testing.T, config *rest.Config) (c *cluster.Cache, start func()) {
 	t.Helper()
 	objects, err := cache.New(config, cache.Options{ByObject: cluster.ByObject()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err = cluster.Follow(t.Context(), objects)
+	c, err = cluster.NewCache(t.Context(), objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,17 +102,17 @@ func TestNamespacesAndNodesAreFollowedByTheirMetadataAlone(t *testing.T) {
 		return seen
 	}
 	c, start := follow(t, config)
-	if c.HasSynced() || c.Nodes() != nil || c.Namespace("default").Known {
+	if c.HasSynced() || c.Nodes() != nil || c.Namespace("default").IsLoaded {
 		t.Error("something is known before the API server was asked")
 	}
 	start()
 	wait.Until(t, "everything is known", c.HasSynced)
-	if !c.Namespace("default").Known || c.Nodes().Zones() != 1 {
+	if !c.Namespace("default").IsLoaded || c.Nodes().Zones() != 1 {
 		t.Errorf("default %v, %d zones", c.Namespace("default"), c.Nodes().Zones())
 	}
 
 	namespace(t, "shop", map[string]string{policy.DefaultTopologyModeAnnotation: "Auto", "example.com/other": "x"})
-	wait.Until(t, "a new Namespace is known", func() bool { return c.Namespace("shop").Known })
+	wait.Until(t, "a new Namespace is known", func() bool { return c.Namespace("shop").IsLoaded })
 	got := c.Namespace("shop")
 	if len(got.Annotations) != 1 || got.Annotations[policy.DefaultTopologyModeAnnotation] != "Auto" ||
 		got.Labels[policy.AdmissionLabel] != "disabled" {
@@ -120,9 +120,9 @@ func TestNamespacesAndNodesAreFollowedByTheirMetadataAlone(t *testing.T) {
 	}
 
 	node(t, "followed-2", map[string]string{string(policy.Zone): "b", "example.com/rack": "r1"})
-	wait.Until(t, "a second zone is known", func() bool { return c.Nodes().Zones() == 2 && c.Nodes().Carries("example.com/rack") })
+	wait.Until(t, "a second zone is known", func() bool { return c.Nodes().Zones() == 2 && c.Nodes().HasKey("example.com/rack") })
 	patchNode(t, "followed-2", `{"metadata": {"labels": {"topology.kubernetes.io/zone": "a", "example.com/rack": null}}}`)
-	wait.Until(t, "it is gone again", func() bool { return c.Nodes().Zones() == 1 && !c.Nodes().Carries("example.com/rack") })
+	wait.Until(t, "it is gone again", func() bool { return c.Nodes().Zones() == 1 && !c.Nodes().HasKey("example.com/rack") })
 
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
@@ -148,18 +148,18 @@ func TestHeartbeatsMakeNothingNew(t *testing.T) {
 	}
 	// What comes last shows that everything before it has been seen.
 	patchNode(t, "beating", `{"metadata": {"labels": {"example.com/last": "x"}}}`)
-	wait.Until(t, "the label is known", func() bool { return c.Nodes().Carries("example.com/last") })
+	wait.Until(t, "the label is known", func() bool { return c.Nodes().HasKey("example.com/last") })
 	stop()
 	if got := <-handedOut; got > 2 {
 		t.Errorf("%d different values were handed out, want those before and after the label", got)
 	}
-	if before.Carries("example.com/last") {
+	if before.HasKey("example.com/last") {
 		t.Error("what was handed out before has changed")
 	}
 }
 
 // watchNodes counts the different values that are handed out, until stop is called.
-func watchNodes(c *cluster.Follower) (different <-chan int, stop func()) {
+func watchNodes(c *cluster.Cache) (different <-chan int, stop func()) {
 	done, counted := make(chan struct{}), make(chan int, 1)
 	go func() {
 		seen := map[*rules.NodeLabels]bool{}
@@ -176,7 +176,7 @@ func watchNodes(c *cluster.Follower) (different <-chan int, stop func()) {
 	return counted, func() { close(done) }
 }
 
-func TestANamespaceIsKnownToWhoAsksAtOnce(t *testing.T) {
+func TestANamespaceIsCachedAtOnce(t *testing.T) {
 	c, start := follow(t, reader(t, "asker"))
 	start()
 	wait.Until(t, "everything is known", c.HasSynced)
@@ -185,10 +185,10 @@ func TestANamespaceIsKnownToWhoAsksAtOnce(t *testing.T) {
 	for i := range all {
 		name := fmt.Sprintf("new-%d", i)
 		namespace(t, name, nil)
-		if c.Namespace(name).Known {
+		if c.Namespace(name).IsLoaded {
 			atOnce++
 		}
-		wait.Until(t, "a new Namespace is known", func() bool { return c.Namespace(name).Known })
+		wait.Until(t, "a new Namespace is known", func() bool { return c.Namespace(name).IsLoaded })
 	}
 	// On a machine that has too much to do an event may take longer than the test waits for it.
 	if atOnce < all/2 {
@@ -196,17 +196,17 @@ func TestANamespaceIsKnownToWhoAsksAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatWasKnownStaysInForceWhileTheAPIServerIsAway(t *testing.T) {
+func TestWhatWasCachedStaysAppliedWhileTheAPIServerIsAway(t *testing.T) {
 	namespace(t, "lasting", map[string]string{policy.DefaultTopologyKeysAnnotation: "*"})
 	node(t, "lasting", map[string]string{string(policy.Zone): "a"})
 	c, start := follow(t, reader(t, "patient"))
 	start()
 	wait.Until(t, "everything is known", c.HasSynced)
 	api.KillAPIServer()
-	if !c.HasSynced() || !c.Namespace("lasting").Known || c.Nodes().Zones() != 1 {
+	if !c.HasSynced() || !c.Namespace("lasting").IsLoaded || c.Nodes().Zones() != 1 {
 		t.Errorf("without API server: synced %v, Namespace %v, %d zones", c.HasSynced(), c.Namespace("lasting"), c.Nodes().Zones())
 	}
 	must.Succeed(t, api.StartAPIServer(t.Context()))
 	patchNode(t, "lasting", `{"metadata": {"labels": {"example.com/after": "x"}}}`)
-	wait.Until(t, "changes are known again", func() bool { return c.Nodes().Carries("example.com/after") })
+	wait.Until(t, "changes are known again", func() bool { return c.Nodes().HasKey("example.com/after") })
 }

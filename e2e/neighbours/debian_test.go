@@ -31,7 +31,7 @@ func newDebian(m *machine) *debian {
 	d := &debian{machine: m}
 	d.keeper = site.Start(t, m.Namespace,
 		exec.Command("layers/over", layers, "sh", "-c", "echo ready; exec sleep infinity"))
-	d.keeper.Await(t, "the layers of Debian packages", func() error {
+	d.keeper.WaitFor(t, "the layers of Debian packages", func() error {
 		if !d.keeper.Log.Has("ready") {
 			return fmt.Errorf("it said %q", d.keeper.Log)
 		}
@@ -76,7 +76,7 @@ func (d *debian) start(what string, step func() error, name string, args ...stri
 	t := d.machine.town.t
 	t.Helper()
 	process := site.Start(t, d.machine.Namespace, d.command(name, args...))
-	process.Await(t, what, step)
+	process.WaitFor(t, what, step)
 	return process
 }
 

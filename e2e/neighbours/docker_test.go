@@ -81,11 +81,11 @@ func (m *machine) publish(port uint16) {
 	d.run("docker", "run", "--detach", "--restart=always", "--name", name,
 		"--publish", fmt.Sprintf("%d:%d", port, podPort), contained, "/"+contained, "--data-dir=/data",
 		fmt.Sprintf("--listen-client-urls=http://0.0.0.0:%d", podPort), "--advertise-client-urls=http://127.0.0.1:1")
-	m.awaitContainer(port)
+	m.waitForContainer(port)
 }
 
-// awaitContainer waits until a container answers on its own address, which it gets anew when docker starts.
-func (m *machine) awaitContainer(port uint16) {
+// waitForContainer waits until a container answers on its own address, which it gets anew when docker starts.
+func (m *machine) waitForContainer(port uint16) {
 	m.town.t.Helper()
 	wait.Success(m.town.t, "a container", func() error {
 		inspect := []string{"inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", fmt.Sprintf("port-%d", port)}
@@ -137,7 +137,7 @@ func TestDockerPublishesPorts(t *testing.T) {
 		restart: func(m *machine) {
 			m.stop()
 			m.startDocker()
-			m.awaitContainer(servicePort)
+			m.waitForContainer(servicePort)
 		},
 		promise: func(here *town) {
 			here.isPublished("published", servicePort, here.nodes[0].IPv4, here.nodes[0].IPv6)

@@ -19,7 +19,7 @@ func (s *town) isClosed(port uint16) {
 		first.listener = server
 	}
 	for _, to := range at(port, first.IPv4, first.IPv6) {
-		if reply, err := s.outside.Ask("tcp", to, shortly); err == nil {
+		if reply, err := s.outside.Request("tcp", to, shortly); err == nil {
 			s.t.Errorf("%s answers at %s: the firewall is open", reply.Pod, to)
 		}
 	}
@@ -42,7 +42,7 @@ const shortly = 500 * time.Millisecond
 func (s *town) stopped(what string, from *fabric.Namespace, to ...netip.AddrPort) {
 	s.t.Helper()
 	for _, addr := range to {
-		if reply, err := from.Ask("tcp", addr, shortly); err == nil {
+		if reply, err := from.Request("tcp", addr, shortly); err == nil {
 			s.t.Errorf("%s: %s reaches %s at %s, want it stopped", what, from.Name, reply.Pod, addr)
 		}
 	}

@@ -40,7 +40,7 @@ func (m *machine) startFirewalld() {
 // stop ends the neighbour as a service manager does.
 func (m *machine) stop() {
 	m.town.t.Helper()
-	must.Succeed(m.town.t, m.service.Stop(wait.Patience))
+	must.Succeed(m.town.t, m.service.Stop(wait.Timeout))
 }
 
 // trustTheCluster are the lines of manifests/README.md, for a firewalld that does not run.

@@ -49,7 +49,7 @@ func newEtcd(here *town) subnets {
 	address := store.IPv4.String() + ":2379"
 	etcd := site.Start(t, store.Namespace, exec.Command(programs.Path(binaries.Etcd, "etcd"), "--data-dir", t.TempDir(),
 		"--listen-client-urls=http://"+address, "--advertise-client-urls=http://"+address, "--log-level=warn"))
-	etcd.Await(t, "etcd is ready", func() error {
+	etcd.WaitFor(t, "etcd is ready", func() error {
 		_, err := site.Page(store.Namespace, address, "/readyz")
 		return err
 	})
@@ -120,7 +120,7 @@ func (o *overlay) start(m *machine) {
 			fabric.PodsIPv4, ipv4, fabric.PodsIPv6, ipv6)
 		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	}
-	m.leavePodsToOthers()
+	m.disablePodHandling()
 	ready := func() error {
 		_, err := site.Page(m.Namespace, flannelReady, "/readyz")
 		return err
@@ -132,8 +132,8 @@ func (o *overlay) start(m *machine) {
 	m.service = m.inDebian().start("flannel", ready, "env", append(arguments, o.arguments(m)...)...)
 }
 
-// leavePodsToOthers takes away the fabric's own routes to the pods of other nodes: flannel makes its own.
-func (m *machine) leavePodsToOthers() {
+// disablePodHandling takes away the fabric's own routes to the pods of other nodes: flannel makes its own.
+func (m *machine) disablePodHandling() {
 	m.town.t.Helper()
 	must.Succeed(m.town.t, m.Do(func() error {
 		routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)

@@ -111,7 +111,7 @@ func (p *policies) allow(here *town, from []networkingv1.NetworkPolicyPeer, pods
 func (m *machine) startKubeRouter() {
 	m.town.t.Helper()
 	m.runKubeRouter()
-	m.service.Await(m.town.t, "rules of pods", func() error {
+	m.service.WaitFor(m.town.t, "rules of pods", func() error {
 		if !strings.Contains(m.inDebian().run("iptables-save"), "KUBE-POD-FW-") {
 			return errNoRules
 		}
@@ -168,7 +168,7 @@ func TestAChangeOfAPolicyHolds(t *testing.T) {
 	peer := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{podLabel: stranger.Name}}}
 	policy := here.policies.allow(here, []networkingv1.NetworkPolicyPeer{peer}, here.near.Name)
 	wait.Success(t, "the policy allows it", func() error {
-		_, err := stranger.Ask("tcp", to[0], shortly)
+		_, err := stranger.Request("tcp", to[0], shortly)
 		return err
 	})
 	open, err := stranger.Open("tcp", to[0])
@@ -177,10 +177,10 @@ func TestAChangeOfAPolicyHolds(t *testing.T) {
 	policies := here.policies.api.Admin.NetworkingV1().NetworkPolicies(policy.Namespace)
 	must.Succeed(t, policies.Delete(t.Context(), policy.Name, metav1.DeleteOptions{}))
 	wait.Until(t, "no policy allows it any more", func() bool {
-		_, err := stranger.Ask("tcp", to[0], shortly)
+		_, err := stranger.Request("tcp", to[0], shortly)
 		return err != nil
 	})
-	if _, err := open.Ask(slowest); err != nil {
+	if _, err := open.Request(slowest); err != nil {
 		t.Errorf("an open connection: %v", err)
 	}
 }
@@ -201,7 +201,7 @@ func TestKubeRouterOverIPv6(t *testing.T) {
 				first.startKubeRouter()
 			} else {
 				first.runKubeRouter(flags...)
-				first.service.Await(t, "rules that are refused", first.refusedByIP6Tables)
+				first.service.WaitFor(t, "rules that are refused", first.refusedByIP6Tables)
 			}
 			stranger := here.policies.stranger.Namespace
 			reaches := func(to netip.AddrPort) check { return check{stranger, to, cell{onlyNear, client}} }

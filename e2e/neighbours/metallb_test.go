@@ -182,7 +182,7 @@ func (s *town) balanced(when string) {
 	for _, one := range announced {
 		for _, to := range at(servicePort, one.app.balancer()...) {
 			wait.Success(s.t, fmt.Sprintf("%s: %s reaches %s", when, s.balancers.lan.Name, to), func() error {
-				reply, err := s.balancers.lan.Ask("tcp", to, shortly)
+				reply, err := s.balancers.lan.Request("tcp", to, shortly)
 				switch {
 				case err != nil:
 					return err
@@ -218,15 +218,15 @@ func TestTheNodeThatAnnouncesLosesPower(t *testing.T) {
 	here.each((*machine).startSpeaker)
 	here.balanced("at first")
 	to := at(servicePort, localApp.balancer()...)
-	reply, err := here.balancers.lan.Ask("tcp", to[0], slowest)
+	reply, err := here.balancers.lan.Request("tcp", to[0], slowest)
 	must.Succeed(t, err)
 	lost := here.nodes[slices.IndexFunc(here.nodes, func(m *machine) bool { return m.Name == reply.Node })]
-	must.Succeed(t, lost.TurnOff(func() error {
+	must.Succeed(t, lost.PowerOff(func() error {
 		return errors.Join(lost.service.Kill(), lost.proxy.Kill())
 	}))
 	for _, addr := range to {
 		wait.Success(t, "another node answers at "+addr.String(), func() error {
-			got, err := here.balancers.lan.Ask("tcp", addr, shortly)
+			got, err := here.balancers.lan.Request("tcp", addr, shortly)
 			if err == nil && (got.Node == lost.Name || got.Client.Addr() != got.Own.Addr()) {
 				err = fmt.Errorf("%s on %s answers, and sees %s", got.Pod, got.Node, got.Client.Addr())
 			}
@@ -235,9 +235,9 @@ func TestTheNodeThatAnnouncesLosesPower(t *testing.T) {
 	}
 }
 
-// TestMetalLBAndTheWordsOfAService: the nodes that announce an address keep to spec.loadBalancerSourceRanges, and with
+// TestMetalLBAndTheAnnotationsOfAService: the nodes that announce an address keep to spec.loadBalancerSourceRanges, and with
 // ipMode Proxy they announce what the proxy does not serve.
-func TestMetalLBAndTheWordsOfAService(t *testing.T) {
+func TestMetalLBAndTheAnnotationsOfAService(t *testing.T) {
 	t.Parallel()
 	here := newTown(t)
 	here.each((*machine).startProxy)
@@ -264,7 +264,7 @@ func TestMetalLBAndTheWordsOfAService(t *testing.T) {
 	reached := func(from *fabric.Namespace, to netip.AddrPort) {
 		t.Helper()
 		wait.Success(t, fmt.Sprintf("%s reaches %s", from.Name, to), func() error {
-			_, err := from.Ask("tcp", to, shortly)
+			_, err := from.Request("tcp", to, shortly)
 			return err
 		})
 	}
@@ -286,7 +286,7 @@ func TestMetalLBAndTheWordsOfAService(t *testing.T) {
 
 // isAnnounced reports whether the machine on the link knows who has an address, after it has asked for it.
 func (s *town) isAnnounced(addr netip.Addr) error {
-	_, _ = s.balancers.lan.Ask("tcp", netip.AddrPortFrom(addr, servicePort), shortly)
+	_, _ = s.balancers.lan.Request("tcp", netip.AddrPortFrom(addr, servicePort), shortly)
 	known, err := s.balancers.lan.Run(exec.Command("ip", "neigh", "show", addr.String()))
 	if err == nil && !strings.Contains(known, "lladdr") {
 		err = fmt.Errorf("ip neigh says %q", known)

@@ -38,11 +38,11 @@ func TestNFTablesService(t *testing.T) {
 		here := newTown(t)
 		here.each((*machine).startProxy)
 		first := here.nodes[0]
-		must.Succeed(t, first.proxy.Stop(wait.Patience))
+		must.Succeed(t, first.proxy.Stop(wait.Timeout))
 		here.holds("the rules of a proxy that has ended")
 		start(first)
 		for _, to := range (spec{app: nearApp}).frontends(first) {
-			if reply, err := here.outside.Ask("tcp", to, shortly); err == nil {
+			if reply, err := here.outside.Request("tcp", to, shortly); err == nil {
 				t.Errorf("%s answers at %s after the flush", reply.Pod, to)
 			}
 		}

@@ -26,7 +26,7 @@ const (
 
 // cell is what becomes of connections from one place to one kind of frontend.
 type cell struct {
-	answers []string // one of these
+	servers []string // one of these
 	sees    source
 }
 
@@ -125,7 +125,7 @@ func (s *town) expectOver(networks []string, why string, checks ...check) {
 			free <- struct{}{}
 			dialling.Go(func() {
 				defer func() { <-free }()
-				if err := s.ask(check, network); err != nil {
+				if err := s.request(check, network); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					failures = append(failures, fmt.Sprintf("%s dials %s over %s: %v", check.from.Name, check.to, network, err))
@@ -140,13 +140,13 @@ func (s *town) expectOver(networks []string, why string, checks ...check) {
 	}
 }
 
-func (s *town) ask(c check, network string) error {
-	reply, err := c.from.Ask(network, c.to, slowest)
+func (s *town) request(c check, network string) error {
+	reply, err := c.from.Request(network, c.to, slowest)
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(c.want.answers, reply.Pod) {
-		return fmt.Errorf("%s answers, want one of %v", reply.Pod, c.want.answers)
+	if !slices.Contains(c.want.servers, reply.Pod) {
+		return fmt.Errorf("%s answers, want one of %v", reply.Pod, c.want.servers)
 	}
 	sees := client
 	if reply.Client.Addr() != reply.Own.Addr() || c.from == s.nodes[0].Namespace {
@@ -230,8 +230,8 @@ func (s *town) during(what string, happens func()) {
 					return
 				default:
 				}
-				_, dialled := c.from.Ask("tcp", c.to, slowest)
-				_, asked := stays.Ask(slowest)
+				_, dialled := c.from.Request("tcp", c.to, slowest)
+				_, asked := stays.Request(slowest)
 				if err := errors.Join(dialled, asked); err != nil {
 					s.t.Errorf("%s, connection %d of %s to %s: %v", what, count, c.from.Name, c.to, err)
 					return
@@ -246,7 +246,7 @@ func (s *town) during(what string, happens func()) {
 }
 
 // slowest is how long a connection or answer may take. TCP sends again what a firewall drops while it reloads.
-const slowest = wait.Patience / 6
+const slowest = wait.Timeout / 6
 
 // neighbour is a program with rules of its own.
 type neighbour struct {

@@ -105,13 +105,13 @@ func (m *machine) startProxy() {
 		"--cluster-cidr", fabric.PodsIPv4.String() + "," + fabric.PodsIPv6.String(),
 	}
 	m.proxy = site.Start(t, m.Namespace, exec.Command(site.Program(t, "proxy"), slices.Concat(arguments, m.flags)...))
-	m.proxy.Await(t, "the first sync", func() error {
+	m.proxy.WaitFor(t, "the first sync", func() error {
 		if !m.proxy.Log.Has("the first sync is in the kernel: ") {
 			return errors.New("it has not synced")
 		}
 		return nil
 	})
-	m.proxy.Await(t, "the first look at UDP flows", func() error {
+	m.proxy.WaitFor(t, "the first look at UDP flows", func() error {
 		for _, family := range model.Families {
 			looks, err := m.proxy.Metric("127.0.0.1:10249", "kubeproxy_conntrack_reconciler_sync_duration_seconds_count",
 				fmt.Sprintf("ip_family=%q", family))
@@ -126,7 +126,7 @@ func (m *machine) startProxy() {
 // restartProxy ends the proxy as kubelet does, and starts it.
 func (m *machine) restartProxy() {
 	m.town.t.Helper()
-	must.Succeed(m.town.t, m.proxy.Stop(wait.Patience))
+	must.Succeed(m.town.t, m.proxy.Stop(wait.Timeout))
 	m.startProxy()
 }
 

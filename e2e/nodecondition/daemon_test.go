@@ -70,75 +70,75 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 	n.step("a new node", func() {
 		n.withholdSlices(true)
 		n.startProxy(n.token)
-		n.awaitHistory("False")
+		n.waitForHistory("False")
 		n.pod("first")
 		n.withholdSlices(false)
-		n.awaitHistory("False", "True")
+		n.waitForHistory("False", "True")
 		n.isBoundAfter("first", 1)
 	})
 	n.step("restarts, by a signal and by force", func() {
-		for _, end := range []func() error{func() error { return n.proxy.Stop(wait.Patience) }, func() error { return n.proxy.Kill() }} {
+		for _, end := range []func() error{func() error { return n.proxy.Stop(wait.Timeout) }, func() error { return n.proxy.Kill() }} {
 			must.Succeed(n.t, end())
 			reads := n.requests("list")
 			n.startProxy(n.token)
-			n.proxy.Log.Await(n.t, "the first sync is in the kernel")
+			n.proxy.Log.WaitFor(n.t, "the first sync is in the kernel")
 			wait.Until(n.t, "it has looked at the Node", func() bool { return n.requests("list") > reads })
 		}
 		n.pod("second")
-		n.awaitBound("second")
-		n.awaitHistory("False", "True")
+		n.waitForBound("second")
+		n.waitForHistory("False", "True")
 	})
 	n.step("an upgrade, from a proxy of other words and other rules", func() {
-		must.Succeed(n.t, n.proxy.Stop(wait.Patience))
-		n.sayInOtherWords()
+		must.Succeed(n.t, n.proxy.Stop(wait.Timeout))
+		n.changeMessage()
 		n.addRules("add table ip vicinity\nadd counter ip vicinity other\nadd chain ip vicinity of-another-version\n" +
 			"add rule ip vicinity of-another-version counter name other\n")
 		n.program = site.Program(n.t, "proxy")
-		n.awaitPatches(2)
+		n.waitForPatches(2)
 		n.startProxy(n.token)
-		n.proxy.Log.Await(n.t, "the first sync is in the kernel")
+		n.proxy.Log.WaitFor(n.t, "the first sync is in the kernel")
 		n.pod("upgraded")
-		n.awaitBound("upgraded")
-		n.awaitHistory("False", "True")
-		n.awaitPatches(2) // the new proxy makes none: its words alone are others
+		n.waitForBound("upgraded")
+		n.waitForHistory("False", "True")
+		n.waitForPatches(2) // the new proxy makes none: its words alone are others
 	})
 	n.step("a loss of power", func() {
-		must.Succeed(n.t, n.TurnOff(n.proxy.Kill))
-		must.Succeed(n.t, n.TurnOn())
+		must.Succeed(n.t, n.PowerOff(n.proxy.Kill))
+		must.Succeed(n.t, n.PowerOn())
 		n.withholdSlices(true)
 		n.startProxy(n.token)
-		n.awaitHistory("False", "True", "False")
-		n.awaitTaint(true)
+		n.waitForHistory("False", "True", "False")
+		n.waitForTaint(true)
 		n.pod("third")
 		n.withholdSlices(false)
-		n.awaitHistory("False", "True", "False", "True")
+		n.waitForHistory("False", "True", "False", "True")
 		n.isBoundAfter("third", 3)
 	})
-	n.awaitPatches(4)
+	n.waitForPatches(4)
 	n.step("a Node that is registered anew", func() {
 		must.Succeed(n.t, n.api.Admin.CoreV1().Nodes().Delete(n.t.Context(), nodeName, metav1.DeleteOptions{}))
 		n.register()
-		n.awaitHistory("False", "True", "False", "True", "True")
+		n.waitForHistory("False", "True", "False", "True", "True")
 		n.unwritten(0)
 	})
 	n.step("without the right", func() {
-		must.Succeed(n.t, n.TurnOff(n.proxy.Kill))
-		must.Succeed(n.t, n.TurnOn())
+		must.Succeed(n.t, n.PowerOff(n.proxy.Kill))
+		must.Succeed(n.t, n.PowerOn())
 		must.Succeed(n.t, n.api.Admin.CoreV1().Nodes().Delete(n.t.Context(), nodeName, metav1.DeleteOptions{}))
 		n.register()
 		n.startProxy(n.api.Account(n.t, namespace, account)) // the token of no pod
-		n.proxy.Log.Await(n.t, "the first sync is in the kernel")
-		n.proxy.Log.Await(n.t, "the component manifests/node-condition gives the right")
+		n.proxy.Log.WaitFor(n.t, "the first sync is in the kernel")
+		n.proxy.Log.WaitFor(n.t, "the component manifests/node-condition gives the right")
 		patches := n.requests("patch")
 		wait.Until(n.t, "it tries again", func() bool { return n.requests("patch") > patches+1 })
 		if got := n.proxy.Log.Count("could not write the Node's condition"); got != 1 {
 			n.t.Errorf("it is logged %d times, want once", got)
 		}
 		n.unwritten(1)
-		n.awaitHistory("False", "True", "False", "True", "True")
+		n.waitForHistory("False", "True", "False", "True", "True")
 		must.Succeed(n.t, n.api.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(
 			n.t.Context(), "node-condition.proxy.vicinity.dev", metav1.DeleteOptions{})) // as if the right had come
-		n.awaitHistory("False", "True", "False", "True", "True", "True")
+		n.waitForHistory("False", "True", "False", "True", "True", "True")
 		n.unwritten(0)
 	})
 }
@@ -174,9 +174,9 @@ func (n *node) step(name string, step func()) {
 	}
 }
 
-// awaitPatches waits until the audit log has one patch for each change of what the Node says. It is written after whoever
+// waitForPatches waits until the audit log has one patch for each change of what the Node says. It is written after whoever
 // watches has seen the change.
-func (n *node) awaitPatches(want int) {
+func (n *node) waitForPatches(want int) {
 	n.t.Helper()
 	wait.Equal(n.t, "patches, one for each change", want, func() int { return n.requests("patch") })
 }
@@ -199,8 +199,8 @@ func (n *node) startProxy(token *rest.Config) {
 		"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String()))
 }
 
-// sayInOtherWords has the Node say the same of its Services as another version of the proxy would.
-func (n *node) sayInOtherWords() {
+// changeMessage has the Node say the same of its Services as another version of the proxy would.
+func (n *node) changeMessage() {
 	n.t.Helper()
 	patch := `{"status": {"conditions": [{"type": "vicinity.dev/ServicesReady", "reason": "Other", "message": "In other words"}]}}`
 	_, err := n.api.Admin.CoreV1().Nodes().Patch(
@@ -263,9 +263,9 @@ func (n *node) controlTaint() {
 				last = ""
 				continue
 			}
-			if now := said(object); now != last {
+			if now := conditionStatus(object); now != last {
 				last = now
-				n.note(change{now, object.ResourceVersion})
+				n.record(change{now, object.ResourceVersion})
 			}
 			n.taintUnlessReady(ctx, whole, object)
 		}
@@ -274,7 +274,7 @@ func (n *node) controlTaint() {
 
 // taintUnlessReady is what the Node Readiness Controller does where its rule is enforced continuously.
 func (n *node) taintUnlessReady(ctx context.Context, whole *testing.T, object *corev1.Node) {
-	ready := said(object) == corev1.ConditionTrue
+	ready := conditionStatus(object) == corev1.ConditionTrue
 	if ready != isTainted(object) {
 		return
 	}
@@ -294,14 +294,14 @@ func isTainted(object *corev1.Node) bool { return slices.ContainsFunc(object.Spe
 
 func isOurs(taint corev1.Taint) bool { return taint.Key == pending.Key }
 
-func (n *node) note(one change) {
+func (n *node) record(one change) {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
 	n.history = append(n.history, one)
 }
 
-// awaitHistory waits until the Node has said this, one after the other, and nothing else.
-func (n *node) awaitHistory(want ...string) {
+// waitForHistory waits until the Node has said this, one after the other, and nothing else.
+func (n *node) waitForHistory(want ...string) {
 	n.t.Helper()
 	wait.Equal(n.t, "what the Node says of its Services", want, func() []string {
 		n.mutex.Lock()
@@ -314,7 +314,7 @@ func (n *node) awaitHistory(want ...string) {
 	})
 }
 
-func (n *node) awaitTaint(want bool) {
+func (n *node) waitForTaint(want bool) {
 	n.t.Helper()
 	wait.Equal(n.t, "the Node is tainted", want, func() bool { return isTainted(nodeOf(n.t, n.api, nodeName)) })
 }
@@ -349,7 +349,7 @@ func (n *node) get(pod string) *corev1.Pod {
 	return got
 }
 
-func (n *node) awaitBound(pod string) {
+func (n *node) waitForBound(pod string) {
 	n.t.Helper()
 	wait.Equal(n.t, "the node of pod "+pod, nodeName, func() string { return n.get(pod).Spec.NodeName })
 }
@@ -358,7 +358,7 @@ func (n *node) awaitBound(pod string) {
 // its history.
 func (n *node) isBoundAfter(pod string, index int) {
 	n.t.Helper()
-	n.awaitBound(pod)
+	n.waitForBound(pod)
 	changes, err := n.api.Admin.CoreV1().Pods(metav1.NamespaceDefault).Watch(n.t.Context(), metav1.ListOptions{
 		FieldSelector: "metadata.name=" + pod, ResourceVersion: n.created[pod],
 	})

@@ -20,10 +20,10 @@ import (
 func TestLoadBalancersLearnThatANodeIsDrainedOrShutDown(t *testing.T) {
 	n := newNode(t)
 	n.startProxy(n.token)
-	n.proxy.Log.Await(t, "the first sync is in the kernel")
+	n.proxy.Log.WaitFor(t, "the first sync is in the kernel")
 	const isReady = `{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}`
-	n.say(isReady)
-	n.awaitHealthz("")
+	n.setCondition(isReady)
+	n.waitForHealthz("")
 	for _, one := range []struct{ begins, ends, why string }{
 		{`{"type": "DrainInProgress", "status": "True"}`, `{"type": "DrainInProgress", "status": "False"}`,
 			"it has the condition DrainInProgress"},
@@ -34,17 +34,17 @@ func TestLoadBalancersLearnThatANodeIsDrainedOrShutDown(t *testing.T) {
 		{`{"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "node is shutting down"}`,
 			isReady, "kubelet says that the node is shutting down"},
 	} {
-		n.say(one.begins)
-		n.awaitHealthz(one.why)
-		n.awaitOK("/livez")
-		n.awaitOK("/readyz")
-		n.say(one.ends)
-		n.awaitHealthz("")
+		n.setCondition(one.begins)
+		n.waitForHealthz(one.why)
+		n.waitForOK("/livez")
+		n.waitForOK("/readyz")
+		n.setCondition(one.ends)
+		n.waitForHealthz("")
 	}
 }
 
-// say writes a condition into the Node's status.
-func (n *node) say(condition string) {
+// setCondition writes a condition into the Node's status.
+func (n *node) setCondition(condition string) {
 	n.t.Helper()
 	patch := fmt.Sprintf(`{"status": {"conditions": [%s]}}`, condition)
 	_, err := n.api.Admin.CoreV1().Nodes().Patch(
@@ -52,8 +52,8 @@ func (n *node) say(condition string) {
 	must.Succeed(n.t, err)
 }
 
-// awaitHealthz waits until load balancers are told that the node is to be spared, and why; empty: that it is not.
-func (n *node) awaitHealthz(why string) {
+// waitForHealthz waits until load balancers are told that the node is to be spared, and why; empty: that it is not.
+func (n *node) waitForHealthz(why string) {
 	n.t.Helper()
 	code := http.StatusOK
 	if why != "" {
@@ -71,7 +71,7 @@ func (n *node) awaitHealthz(why string) {
 	})
 }
 
-func (n *node) awaitOK(path string) {
+func (n *node) waitForOK(path string) {
 	n.t.Helper()
 	_, err := site.Page(n.Namespace, "127.0.0.1:10256", path)
 	must.Succeed(n.t, err)

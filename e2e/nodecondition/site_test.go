@@ -48,15 +48,15 @@ func onNode(t *testing.T, api *site.Site, node string) *rest.Config {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
 	}}
-	answer, err := api.Admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
+	response, err := api.Admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
 	must.Succeed(t, err)
 	config := api.Account(t, namespace, account)
-	config.BearerToken = answer.Status.Token
+	config.BearerToken = response.Status.Token
 	return config
 }
 
-// said returns what a Node says of its Services; empty if nothing.
-func said(node *corev1.Node) corev1.ConditionStatus {
+// conditionStatus returns what a Node says of its Services; empty if nothing.
+func conditionStatus(node *corev1.Node) corev1.ConditionStatus {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == condition.Type {
 			return node.Status.Conditions[i].Status

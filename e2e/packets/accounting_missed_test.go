@@ -20,17 +20,17 @@ import (
 // entries are those of the client's node.
 func (c *counted) entries() (table *entries.Table) {
 	c.t.Helper()
-	must.Succeed(c.t, c.nodes[0].Do(func() (err error) { table, err = entries.OpenHere(c.t); return err }))
+	must.Succeed(c.t, c.nodes[0].Do(func() (err error) { table, err = entries.OpenCurrent(c.t); return err }))
 	return table
 }
 
-// open opens a connection for transfers to the Service.
-func (c *counted) open(to netip.AddrPort) net.Conn {
+// dial opens a connection for transfers to the Service.
+func (c *counted) dial(to netip.AddrPort) net.Conn {
 	c.t.Helper()
-	conn, err := c.client.Dial("tcp", to.String(), fabric.Patience)
+	conn, err := c.client.Dial("tcp", to.String(), fabric.Timeout)
 	must.Succeed(c.t, err)
 	c.t.Cleanup(func() { _ = conn.Close() })
-	must.Succeed(c.t, fabric.Silence(conn))
+	must.Succeed(c.t, fabric.Blackhole(conn))
 	return conn
 }
 
@@ -44,17 +44,17 @@ func newTransfers(t *testing.T) *counted {
 	c := newCounted(t)
 	_, err := c.far.ServeTransfers(podPort + 1)
 	must.Succeed(t, err)
-	c.apply(c.transfersTo(c.far).Then(service(web.withNodePorts, topologyKeys(policy.Hostname, policy.AnyNode))))
+	c.apply(c.transfersTo(c.far).Merge(service(web.withNodePorts, topologyKeys(policy.Hostname, policy.AnyNode))))
 	return c
 }
 
-// TestADialIsAnsweredRefusedOrUnanswered: three outcomes, over both families, ClusterIPs and node ports, of the node and of
+// TestADialIsRepliedRefusedOrUnreplied: three outcomes, over both families, ClusterIPs and node ports, of the node and of
 // the Service.
-func TestADialIsAnsweredRefusedOrUnanswered(t *testing.T) {
+func TestADialIsRepliedRefusedOrUnreplied(t *testing.T) {
 	t.Parallel()
 	c := newCounted(t)
 	closed := &pod{Pod: c.addPod(c.nodes[1], "closed"), zone: c.far.zone}
-	silent := c.addSilent(c.nodes[1])
+	silent := c.addUnresponsive(c.nodes[1])
 	var dials []netip.AddrPort
 	for _, p := range web.paths(c.nodes[0], model.ClusterIP, model.NodePort) {
 		if p.network == "tcp" {
@@ -66,7 +66,7 @@ func TestADialIsAnsweredRefusedOrUnanswered(t *testing.T) {
 		t.Helper()
 		for range times {
 			for _, to := range dials {
-				if _, err := c.client.Ask("tcp", to, atOnce); !want(err) {
+				if _, err := c.client.Request("tcp", to, atOnce); !want(err) {
 					t.Fatalf("%s: %v", to, err)
 				}
 			}
@@ -80,7 +80,7 @@ func TestADialIsAnsweredRefusedOrUnanswered(t *testing.T) {
 	c.end()
 	each := uint64(times * len(dials))
 	c.expect("the outcomes", otherZone, func(got accounting.Count) error {
-		if got.Connections != each || got.Refused != each || got.Unanswered != each || each == 0 {
+		if got.Connections != each || got.Refused != each || got.Unreplied != each || each == 0 {
 			return fmt.Errorf("%+v, want %d of each outcome", got, each)
 		}
 		return nil
@@ -91,12 +91,12 @@ func TestADialIsAnsweredRefusedOrUnanswered(t *testing.T) {
 func TestCountersThatAreSetToZeroAreNoticed(t *testing.T) {
 	t.Parallel()
 	c := newTransfers(t)
-	conn, table := c.open(clusterIP(model.IPv4)), c.entries()
+	conn, table := c.dial(clusterIP(model.IPv4)), c.entries()
 	must.Succeed(t, fabric.Transfer(conn, 10_000_000, 5_000_000))
-	c.looks(2)
+	c.waitForDumps(2)
 	c.expect("before", otherZone, about(1, 1, 10_000_000, 5_000_000))
 	must.Succeed(t, table.ZeroCounters(model.IPv4))
-	wait.Equal(t, "connections whose counters were set to zero", 1, func() uint64 { return c.accounts[0].Ledger.State().CountersReset })
+	wait.Equal(t, "connections whose counters were set to zero", 1, func() uint64 { return c.accounts[0].Counters.State().CountersReset })
 	must.Succeed(t, fabric.Transfer(conn, 2_000_000, 1_000_000))
 	must.Succeed(t, conn.Close())
 	c.end()
@@ -118,21 +118,21 @@ func TestAnotherProgramsConnectionIsNotOurs(t *testing.T) {
 			const chain = "table ip intruder {\n chain first {\n type nat hook prerouting priority dstnat - 1;\n" +
 				" ip daddr %s tcp dport %d dnat to %s:%d\n }\n}\n"
 			runNFT(t, c.nodes[0], fmt.Sprintf(chain, to.Addr(), to.Port(), c.far.IPv4, podPort+1), "-f", "-")
-			foreign := c.open(to)
+			foreign := c.dial(to)
 			runNFT(t, c.nodes[0], "delete table ip intruder\n", "-f", "-")
 			must.Succeed(t, fabric.Transfer(foreign, 4_000_000, 4_000_000))
-			c.looks(2)
+			c.waitForDumps(2)
 			if all := sums(c.accounts[0]); len(all) > 0 {
 				t.Errorf("while it lasts, it is counted: %+v", all)
 			}
 			must.Succeed(t, foreign.Close())
 			c.end()
-			wait.Equal(t, "connections of other programs", 1, func() uint64 { return c.accounts[0].Ledger.State().OtherProgram })
+			wait.Equal(t, "connections of other programs", 1, func() uint64 { return c.accounts[0].Counters.State().OtherProgram })
 			if all := sums(c.accounts[0]); len(all) > 0 {
 				t.Errorf("at its end, it is counted: %+v", all)
 			}
 
-			ours := c.open(to)
+			ours := c.dial(to)
 			must.Succeed(t, fabric.Transfer(ours, 4_000_000, 4_000_000))
 			must.Succeed(t, ours.Close())
 			c.end()

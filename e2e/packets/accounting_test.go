@@ -35,8 +35,8 @@ func newCounted(t *testing.T) *counted {
 	for i := range c.nodes {
 		c.accounts[i] = c.count(c.nodes[i])
 	}
-	c.apply(service(web.withNodePorts, topologyKeys(policy.Hostname, policy.AnyNode)).Then(endpoints(c.far)))
-	c.looks(1)
+	c.apply(service(web.withNodePorts, topologyKeys(policy.Hostname, policy.AnyNode)).Merge(endpoints(c.far)))
+	c.waitForDumps(1)
 	return c
 }
 
@@ -48,9 +48,9 @@ func (c *counted) count(n *node) *accounting.Accounting {
 	}
 	accounts := accounting.New(
 		accounting.Settings{PerService: true, MaxServices: 10, Keys: []string{string(policy.Hostname)}},
-		owners.NewReader(flows.LookFor),
+		owners.New(flows.StaleDialWindow),
 		accounting.Kernel{
-			Table: conntrack.NewLooks(n.flows, nil), Subscribe: n.flows.Subscribe, LookEvery: time.Second,
+			Table: conntrack.NewDumpScheduler(n.flows, nil), Subscribe: n.flows.Subscribe, DumpInterval: time.Second,
 		}, slog.New(slog.DiscardHandler))
 	n.readers = append(n.readers, accounts.Owners)
 	c.restart(n)
@@ -65,11 +65,11 @@ func (c *counted) count(n *node) *accounting.Accounting {
 	return accounts
 }
 
-// looks waits for whole looks of the client's node from now on.
-func (c *counted) looks(more uint64) {
+// waitForDumps waits for whole looks of the client's node from now on.
+func (c *counted) waitForDumps(more uint64) {
 	c.t.Helper()
-	wanted := c.accounts[0].Looks() + more
-	wait.Until(c.t, "a look", func() bool { return c.accounts[0].Looks() >= wanted })
+	wanted := c.accounts[0].Dumps() + more
+	wait.Until(c.t, "a look", func() bool { return c.accounts[0].Dumps() >= wanted })
 }
 
 // end has all connections end that are translated on the client's node.
@@ -92,7 +92,7 @@ func (c *counted) end() {
 // sums are what a node counted, by locality and tier.
 func sums(accounts *accounting.Accounting) map[string]accounting.Count {
 	all := map[string]accounting.Count{}
-	accounts.Ledger.Node(func(row accounting.Row) { all[row.Locality.String()+" "+row.Tier] = row.Count })
+	accounts.Counters.Node(func(row accounting.Row) { all[row.Locality.String()+" "+row.Tier] = row.Count })
 	return all
 }
 
@@ -106,7 +106,7 @@ func (c *counted) expect(what string, where string, fits func(accounting.Count) 
 			return fmt.Errorf("counted elsewhere, too: %+v", all)
 		}
 		byService := accounting.Count{}
-		c.accounts[0].Ledger.Services(func(row accounting.Row) {
+		c.accounts[0].Counters.Services(func(row accounting.Row) {
 			if row.Service != web.object() {
 				c.t.Errorf("%s: counted for %s", what, row.Service)
 			}
@@ -124,7 +124,7 @@ func (c *counted) expect(what string, where string, fits func(accounting.Count) 
 
 func connections(want uint64) func(accounting.Count) error {
 	return func(got accounting.Count) error {
-		if got.Connections != want || got.Unanswered != 0 || got.Sent == 0 || got.Received == 0 {
+		if got.Connections != want || got.Unreplied != 0 || got.Sent == 0 || got.Received == 0 {
 			return fmt.Errorf("%+v, want %d connections", got, want)
 		}
 		return nil
@@ -144,7 +144,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	const each = 3
 	for range each {
 		for _, p := range all {
-			mustAsk(t, c.client.Namespace, p)
+			mustRequest(t, c.client.Namespace, p)
 		}
 	}
 	c.end()
@@ -153,7 +153,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 
 // transfersTo is the Service's port of transfers.
 func (c *counted) transfersTo(pods ...*pod) model.Change {
-	change := service(topologyKeys(policy.Hostname, policy.AnyNode)).Then(endpoints(pods...))
+	change := service(topologyKeys(policy.Hostname, policy.AnyNode)).Merge(endpoints(pods...))
 	for _, slice := range change.Slices {
 		for i := range slice.Ports {
 			slice.Ports[i].Port = podPort + 1
@@ -187,7 +187,7 @@ func TestBytesAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.apply(c.transfersTo(c.far))
-			conn, err := c.client.Dial("tcp", netip.AddrPortFrom(web.addr(model.ClusterIP, family), servicePort).String(), fabric.Patience)
+			conn, err := c.client.Dial("tcp", netip.AddrPortFrom(web.addr(model.ClusterIP, family), servicePort).String(), fabric.Timeout)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +205,7 @@ func TestBytesAreCounted(t *testing.T) {
 
 			second := c.count(c.nodes[0]) // another proxy, as after a restart
 			c.accounts[0], second = second, c.accounts[0]
-			c.looks(2)
+			c.waitForDumps(2)
 			move(2_000_000, 3_000_000)
 			c.end()
 			c.expect("what it moved since a restart", otherZone, about(3, 0, 2_000_000, 3_000_000))
@@ -221,21 +221,21 @@ func TestBytesOfUDPAreExact(t *testing.T) {
 	t.Parallel()
 	c := newCounted(t)
 	c.apply(endpoints(c.near))
-	conn, err := c.client.Dial("udp", netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort).String(), fabric.Patience)
+	conn, err := c.client.Dial("udp", netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort).String(), fabric.Timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	received := 0
-	answer := make([]byte, 2000)
+	response := make([]byte, 2000)
 	for range 100 {
 		if _, err := conn.Write(make([]byte, 1000)); err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(fabric.Patience)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(fabric.Timeout)); err != nil {
 			t.Fatal(err)
 		}
-		n, err := conn.Read(answer)
+		n, err := conn.Read(response)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,18 +251,18 @@ func TestBytesOfUDPAreExact(t *testing.T) {
 	})
 }
 
-// TestADialThatNobodyAnswersIsNoConnection, and what other programs translate is not ours.
-func TestADialThatNobodyAnswersIsNoConnection(t *testing.T) {
+// TestAnUnrepliedDialIsNoConnection, and what other programs translate is not ours.
+func TestAnUnrepliedDialIsNoConnection(t *testing.T) {
 	t.Parallel()
 	c := newCounted(t)
-	c.apply(endpoints(c.addSilent(c.nodes[1])))
+	c.apply(endpoints(c.addUnresponsive(c.nodes[1])))
 	dial := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
-	if _, err := c.client.Ask("tcp", dial, atOnce); err == nil {
+	if _, err := c.client.Request("tcp", dial, atOnce); err == nil {
 		t.Fatal("it was answered")
 	}
 	c.end()
 	c.expect("a dial", otherZone, func(got accounting.Count) error {
-		if got.Connections != 0 || got.Unanswered != 1 || got.Received != 0 {
+		if got.Connections != 0 || got.Unreplied != 1 || got.Received != 0 {
 			return fmt.Errorf("%+v, want one that was not answered", got)
 		}
 		return nil
@@ -271,10 +271,10 @@ func TestADialThatNobodyAnswersIsNoConnection(t *testing.T) {
 	before := sums(c.accounts[0])[otherZone]
 	foreign := path{"tcp", netip.AddrPortFrom(c.nodes[0].IPv4, 8080)}
 	leave := intrude(t, c.nodes[0], []path{foreign}, c.far)
-	mustAsk(t, c.client.Namespace, foreign)
+	mustRequest(t, c.client.Namespace, foreign)
 	leave()
 	c.end()
-	wait.Until(t, "a port mapping that ends", func() bool { return c.accounts[0].Ledger.State().OtherProgram == 1 })
+	wait.Until(t, "a port mapping that ends", func() bool { return c.accounts[0].Counters.State().OtherProgram == 1 })
 	if after := sums(c.accounts[0]); after[otherZone] != before || len(after) != 1 {
 		t.Errorf("a port mapping is counted: %+v", after)
 	}

@@ -13,7 +13,7 @@ func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
 	const timeout = time.Second
-	c.apply(service(affinity(timeout)).Then(endpoints(servers...)))
+	c.apply(service(affinity(timeout)).Merge(endpoints(servers...)))
 	for range 2 {
 		open := converse(t, clients, paths)
 		for range 6 {
@@ -22,7 +22,7 @@ func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 		}
 		// Chance gives all 18 the endpoint that they had once in 10^14 runs.
 		for _, talking := range open {
-			if mustAsk(t, talking.from, talking.to).Pod != talking.first.Pod {
+			if mustRequest(t, talking.from, talking.to).Pod != talking.first.Pod {
 				return
 			}
 		}
@@ -44,19 +44,19 @@ func TestAffinityNeverOverridesReadinessOrTopology(t *testing.T) {
 		slice.Endpoints[1].Ready, slice.Endpoints[1].Serving = false, false
 	}
 	sticky, inZone := affinity(anHour), topologyKeys(policy.Zone, policy.AnyNode)
-	here.apply(service(web.withEverything, sticky).Then(endpoints(here.far)))
-	expect(t, "the only endpoint", here.clients(), everywhere, answeredBy("far"))
+	here.apply(service(web.withEverything, sticky).Merge(endpoints(here.far)))
+	expect(t, "the only endpoint", here.clients(), everywhere, servedBy("far"))
 	here.apply(endpoints(here.near, here.far))
-	expect(t, "the endpoint that is remembered", here.clients(), everywhere, answeredBy("far"))
+	expect(t, "the endpoint that is remembered", here.clients(), everywhere, servedBy("far"))
 	for range 3 {
-		here.apply(service(web.withEverything, sticky, inZone).Then(endpoints(here.near, here.far)))
-		expect(t, "there is an endpoint in the zone", here.clients(), everywhere, answeredBy("near"))
-		here.apply(service(web.withEverything, sticky).Then(terminating))
-		expect(t, "the endpoint that is remembered terminates", here.clients(), everywhere, answeredBy("far"))
+		here.apply(service(web.withEverything, sticky, inZone).Merge(endpoints(here.near, here.far)))
+		expect(t, "there is an endpoint in the zone", here.clients(), everywhere, servedBy("near"))
+		here.apply(service(web.withEverything, sticky).Merge(terminating))
+		expect(t, "the endpoint that is remembered terminates", here.clients(), everywhere, servedBy("far"))
 		here.apply(unready)
-		expect(t, "the endpoint that is remembered is not ready", here.clients(), everywhere, answeredBy("near"))
+		expect(t, "the endpoint that is remembered is not ready", here.clients(), everywhere, servedBy("near"))
 		here.apply(endpoints(here.near, here.far))
-		expect(t, "both are ready again", here.clients(), everywhere, answeredBy("near"))
+		expect(t, "both are ready again", here.clients(), everywhere, servedBy("near"))
 	}
 }
 
@@ -65,10 +65,10 @@ func TestAffinityIsForgottenWhenItIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
 	everywhere := web.paths(c.nodes[0], allKinds...)
-	c.apply(service(web.withEverything, affinity(anHour)).Then(endpoints(servers[0])))
-	expect(t, "the only endpoint", clients, everywhere, answeredBy(servers[0].Name))
+	c.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(servers[0])))
+	expect(t, "the only endpoint", clients, everywhere, servedBy(servers[0].Name))
 	c.apply(endpoints(servers...))
-	expect(t, "the endpoint that is remembered", clients, everywhere, answeredBy(servers[0].Name))
+	expect(t, "the endpoint that is remembered", clients, everywhere, servedBy(servers[0].Name))
 	c.apply(service(web.withEverything))
 	c.apply(service(web.withEverything, affinity(anHour)))
 	moved := 0

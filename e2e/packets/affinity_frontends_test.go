@@ -30,7 +30,7 @@ func sticksTo(t *testing.T, why string, client *fabric.Namespace, to []path) str
 	first := ""
 	for range times {
 		for _, p := range to {
-			got := mustAsk(t, client, p).Pod
+			got := mustRequest(t, client, p).Pod
 			if first == "" {
 				first = got
 			}
@@ -61,7 +61,7 @@ func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
 	node := c.nodes[0]
-	c.apply(service(web.withEverything, affinity(anHour)).Then(endpoints(servers...)))
+	c.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(servers...)))
 	own := map[string]string{}
 	check := func(why string) {
 		t.Helper()
@@ -99,7 +99,7 @@ func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 	c.restart(node)
 	c.sync(node)
 	check("the proxy restarted")
-	node.proxy.Distrust()
+	node.proxy.ForceFullSync()
 	c.sync(node)
 	check("everything was written again")
 }
@@ -111,7 +111,7 @@ func TestEveryKindOfFrontendRemembersForTheOthers(t *testing.T) {
 	node := c.nodes[0]
 	for number, kind := range allKinds {
 		own := app{strings.ToLower(kind.String()), byte(41 + number)}
-		c.apply(own.service(own.withEverything, affinity(anHour)).Then(own.endpoints(servers...)))
+		c.apply(own.service(own.withEverything, affinity(anHour)).Merge(own.endpoints(servers...)))
 		for _, client := range clients {
 			everywhere := byNetwork(own.paths(node, allKinds...))
 			for name, to := range byNetwork(own.paths(node, kind)) {
@@ -124,8 +124,8 @@ func TestEveryKindOfFrontendRemembersForTheOthers(t *testing.T) {
 	}
 }
 
-// crowd is so many clients, or ports, that chance sends all of them to one of two endpoints once in 2^30 runs.
-const crowd = 31
+// manyClients is so many clients, or ports, that chance sends all of them to one of two endpoints once in 2^30 runs.
+const manyClients = 31
 
 // TestEveryClientIsRememberedByItself, also those that the endpoints see as one because their node masquerades them.
 func TestEveryClientIsRememberedByItself(t *testing.T) {
@@ -133,9 +133,9 @@ func TestEveryClientIsRememberedByItself(t *testing.T) {
 	c := newCluster(t, 2)
 	node := c.nodes[0]
 	servers := []*pod{c.addServer(node, "near"), c.addServer(c.nodes[1], "far")}
-	c.apply(service(web.withNodePorts, affinity(anHour)).Then(endpoints(servers...)))
+	c.apply(service(web.withNodePorts, affinity(anHour)).Merge(endpoints(servers...)))
 	seen := map[string]bool{}
-	for i := range crowd {
+	for i := range manyClients {
 		host := c.addHost(fmt.Sprintf("host-%d", i), node)
 		seen[sticksTo(t, "a host", host, only(web.paths(node, model.NodePort), "tcp")[:1])] = true
 	}
@@ -152,19 +152,19 @@ func TestThePortsOfAServiceRememberByThemselves(t *testing.T) {
 	client := c.addPod(c.nodes[0], "client").Namespace
 	change := service(affinity(anHour), func(s *model.Service) {
 		s.Ports = nil
-		for i := range crowd {
+		for i := range manyClients {
 			s.Ports = append(s.Ports, model.ServicePort{Name: fmt.Sprintf("p%d", i), Protocol: model.TCP, Port: servicePort + uint16(i)})
 		}
-	}).Then(endpoints(servers...))
+	}).Merge(endpoints(servers...))
 	for _, slice := range change.Slices {
 		slice.Ports = nil
-		for i := range crowd {
+		for i := range manyClients {
 			slice.Ports = append(slice.Ports, model.SlicePort{Name: fmt.Sprintf("p%d", i), Protocol: model.TCP, Port: podPort})
 		}
 	}
 	c.apply(change)
 	seen := map[string]bool{}
-	for i := range crowd {
+	for i := range manyClients {
 		seen[sticksTo(t, "a port", client, []path{paths[0].at(servicePort + uint16(i))})] = true
 	}
 	if len(seen) != 2 {
@@ -179,27 +179,27 @@ func TestAffinityNeverOverridesAPolicy(t *testing.T) {
 	here := newTown(t, setup{config: clusterCIDR()})
 	internal := web.paths(here.nodes[0], model.ClusterIP)
 	clients := [][]*fabric.Namespace{here.pod, here.node, here.host}
-	here.apply(service(web.withEverything, externalLocal, affinity(anHour)).Then(endpoints(here.far)))
+	here.apply(service(web.withEverything, externalLocal, affinity(anHour)).Merge(endpoints(here.far)))
 	for _, client := range clients {
-		expect(t, "the only endpoint is elsewhere, and is remembered", client, internal, answeredBy("far"))
+		expect(t, "the only endpoint is elsewhere, and is remembered", client, internal, servedBy("far"))
 	}
 	here.apply(endpoints(here.near, here.far))
 	for _, client := range clients {
-		expect(t, "the endpoint that is remembered", client, internal, answeredBy("far"))
+		expect(t, "the endpoint that is remembered", client, internal, servedBy("far"))
 	}
 	for range 4 {
-		expect(t, "externalTrafficPolicy Local", here.host, here.external, answeredBy("near"))
+		expect(t, "externalTrafficPolicy Local", here.host, here.external, servedBy("near"))
 	}
-	expect(t, "the short circuit", here.pod, here.external, answeredBy("far"))
-	expect(t, "the short circuit", here.node, here.external, answeredBy("far"))
+	expect(t, "the short circuit", here.pod, here.external, servedBy("far"))
+	expect(t, "the short circuit", here.node, here.external, servedBy("far"))
 
 	here.apply(service(web.withEverything, internalLocal, affinity(anHour)))
 	for range 4 {
-		expect(t, "internalTrafficPolicy Local", here.pod, internal, answeredBy("near"))
-		expect(t, "internalTrafficPolicy Local", here.host, internal, answeredBy("near"))
+		expect(t, "internalTrafficPolicy Local", here.pod, internal, servedBy("near"))
+		expect(t, "internalTrafficPolicy Local", here.host, internal, servedBy("near"))
 	}
-	here.apply(service(web.withEverything, internalLocal, affinity(anHour)).Then(endpoints(here.far)))
-	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", here.host, internal, silent)
+	here.apply(service(web.withEverything, internalLocal, affinity(anHour)).Merge(endpoints(here.far)))
+	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", here.host, internal, timesOut)
 }
 
 // TestANewTimeoutCountsFromTheNextConnection.
@@ -208,10 +208,10 @@ func TestANewTimeoutCountsFromTheNextConnection(t *testing.T) {
 	c := newCluster(t, 1)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b"), c.addServer(c.nodes[0], "c")}
 	client := c.addPod(c.nodes[0], "client").Namespace
-	c.apply(service(affinity(anHour)).Then(endpoints(servers...)))
+	c.apply(service(affinity(anHour)).Merge(endpoints(servers...)))
 	own := sticks(t, client, paths[0], 8)
 	c.apply(service(affinity(time.Second)))
-	if got := mustAsk(t, client, paths[0]).Pod; got != own {
+	if got := mustRequest(t, client, paths[0]).Pod; got != own {
 		t.Errorf("%s answers under the new timeout, want %s", got, own)
 	}
 	endsByItself(t, client, paths[0], time.Second)

@@ -15,16 +15,16 @@ import (
 // full is how many clients the kernel lets a map without a size of its own remember.
 const full = 65535
 
-// TestACrowdOfClientsDisturbsNoOtherService: when as many clients are remembered as the kernel allows, the Service goes on
+// TestManyClientsDisturbNoOtherService: when as many clients are remembered as the kernel allows, the Service goes on
 // to balance new ones, only without affinity; and another Service remembers its clients as before.
-func TestACrowdOfClientsDisturbsNoOtherService(t *testing.T) {
+func TestManyClientsDisturbNoOtherService(t *testing.T) {
 	t.Parallel()
 	c := setUp(t, setup{nodes: 1, config: clusterCIDR(), notOwned: true})
 	node := c.nodes[0]
 	servers := []*pod{c.addServer(node, "a"), c.addServer(node, "b")}
 	client := c.addPod(node, "client").Namespace
 	other := app{"other", 11}
-	c.apply(other.service(affinity(anHour)).Then(other.endpoints(servers...)))
+	c.apply(other.service(affinity(anHour)).Merge(other.endpoints(servers...)))
 	others := other.paths(node, model.ClusterIP)
 	own := map[path]string{}
 	for _, to := range others {
@@ -32,7 +32,7 @@ func TestACrowdOfClientsDisturbsNoOtherService(t *testing.T) {
 	}
 	for number, to := range []path{paths[0], paths[4]} { // TCP over IPv4, UDP over IPv6
 		crowded := app{fmt.Sprintf("crowded-%d", number), byte(51 + number)}
-		c.apply(crowded.service(crowded.withEverything, affinity(anHour)).Then(crowded.endpoints(servers...)))
+		c.apply(crowded.service(crowded.withEverything, affinity(anHour)).Merge(crowded.endpoints(servers...)))
 		fill(t, node, crowded, to, servers[0])
 		expectForgets(t, client, crowded, to)
 		for _, to := range others {
@@ -57,8 +57,8 @@ func expectForgets(t *testing.T, client *fabric.Namespace, crowded app, full pat
 			continue
 		}
 		seen := map[string]bool{}
-		for range mostConnections {
-			seen[mustAsk(t, client, to).Pod] = true
+		for range maxConnections {
+			seen[mustRequest(t, client, to).Pod] = true
 		}
 		if len(seen) != 2 {
 			t.Errorf("%s: only %v answer a client that could not be remembered", to, seen)
@@ -74,8 +74,8 @@ func fill(t *testing.T, n *node, crowded app, to path, endpoint *pod) {
 		table, clientOf = "ip6", "fd00:64::%x:%x"
 	}
 	frontend := fmt.Sprintf("%s . %s . %d", crowded.addr(model.ClusterIP, to.family()), to.network, servicePort)
-	class := says(t, n, table, "services", frontend)
-	port := says(t, n, table, "sticky-ports", frontend)
+	class := elementValue(t, n, table, "services", frontend)
+	port := elementValue(t, n, table, "sticky-ports", frontend)
 	if class>>24 != 0xf7 || port>>24 != 0xf0 {
 		t.Fatalf("%s has the class %x and the number %x, which remember nobody", frontend, class, port)
 	}
@@ -93,8 +93,8 @@ func fill(t *testing.T, n *node, crowded app, to path, endpoint *pod) {
 // value is what a map says: a number, as nft writes those of packets' priorities.
 var value = regexp.MustCompile(` : ([0-9a-f]+):([0-9a-f]+)`)
 
-// says returns the number that a map has for a key.
-func says(t *testing.T, n *node, table, name, key string) uint32 {
+// elementValue returns the number that a map has for a key.
+func elementValue(t *testing.T, n *node, table, name, key string) uint32 {
 	t.Helper()
 	listing := runNFT(t, n, "", "get", "element", table, "vicinity", name, "{ "+key+" }")
 	found := value.FindAllStringSubmatch(listing, -1)

@@ -10,9 +10,9 @@ import (
 // sticks asks a number of times and returns the one pod that must always answer.
 func sticks(t *testing.T, client *fabric.Namespace, to path, times int) string {
 	t.Helper()
-	first := mustAsk(t, client, to).Pod
+	first := mustRequest(t, client, to).Pod
 	for range times - 1 {
-		if got := mustAsk(t, client, to).Pod; got != first {
+		if got := mustRequest(t, client, to).Pod; got != first {
 			t.Fatalf("%s: %s answered after %s", to, got, first)
 		}
 	}
@@ -82,12 +82,12 @@ func TestAffinityEndsAfterItsTimeout(t *testing.T) {
 func staysWhileRenewed(t *testing.T, client *fabric.Namespace, to path, timeout time.Duration) {
 	t.Helper()
 	asked := time.Now()
-	first := mustAsk(t, client, to).Pod
+	first := mustRequest(t, client, to).Pod
 	for range 5 {
 		time.Sleep(timeout / 3)
 		before := asked
 		asked = time.Now()
-		got := mustAsk(t, client, to).Pod
+		got := mustRequest(t, client, to).Pod
 		if got != first && time.Since(before) < timeout {
 			t.Fatalf("%s answered after %s, though the connection came within the timeout", got, first)
 		}
@@ -98,10 +98,10 @@ func staysWhileRenewed(t *testing.T, client *fabric.Namespace, to path, timeout 
 // endsByItself waits longer than the timeout until another endpoint answers.
 func endsByItself(t *testing.T, client *fabric.Namespace, to path, timeout time.Duration) {
 	t.Helper()
-	first := mustAsk(t, client, to).Pod
+	first := mustRequest(t, client, to).Pod
 	for range 16 { // chance picks the same endpoint 16 times once in 40 million runs
 		time.Sleep(timeout + timeout/5)
-		if mustAsk(t, client, to).Pod != first {
+		if mustRequest(t, client, to).Pod != first {
 			return
 		}
 	}
@@ -122,7 +122,7 @@ func TestAffinitySwitchesOffAndOn(t *testing.T) {
 	for _, to := range []path{paths[0], paths[3]} {
 		seen := map[string]bool{}
 		for range 30 { // chance picks one endpoint 30 times once in 500 million runs
-			seen[mustAsk(t, client.Namespace, to).Pod] = true
+			seen[mustRequest(t, client.Namespace, to).Pod] = true
 		}
 		if len(seen) != 2 {
 			t.Errorf("%s: without affinity only %v answer", to, seen)

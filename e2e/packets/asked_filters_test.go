@@ -67,8 +67,8 @@ func TestWhatAFilterDropsIsNoDemand(t *testing.T) {
 			} else {
 				server = c.addServer(n, "server")
 			}
-			a := c.countAsked(n)
-			c.apply(web.service(web.withEverything, bounded).Then(web.endpoints(server)))
+			a := c.countDemand(n)
+			c.apply(web.service(web.withEverything, bounded).Merge(web.endpoints(server)))
 			a.read()
 			const dialled = "ct status dnat ct direction original"
 			if !test.byNode && test.hook != "postrouting" { // where nft refuses nothing
@@ -82,14 +82,14 @@ func TestWhatAFilterDropsIsNoDemand(t *testing.T) {
 				under = dialMany(t, client, clusterIP, many)
 				waitForDrops(t, n, 2*many)
 			}
-			expect(t, "while a filter drops it", []*fabric.Namespace{client}, web.paths(n, allKinds...), silent)
+			expect(t, "while a filter drops it", []*fabric.Namespace{client}, web.paths(n, allKinds...), timesOut)
 			a.expect("after a filter rejected and dropped all of it", map[string]uint64{})
 
 			runNFT(t, n, "", "delete", "table", "inet", "witness")
-			if got := under.connected(time.Now().Add(fabric.Patience)); got != len(under) {
+			if got := under.connected(time.Now().Add(fabric.Timeout)); got != len(under) {
 				t.Errorf("%d of %d clients connected after the filter went", got, len(under))
 			}
-			count := dialEach(t, []*fabric.Namespace{client}, web.paths(n, allKinds...), 4, answered) + uint64(len(under))
+			count := dialEach(t, []*fabric.Namespace{client}, web.paths(n, allKinds...), 4, succeeds) + uint64(len(under))
 			a.expect("after the filter went", map[string]uint64{"default/web": count})
 		})
 	}
@@ -102,14 +102,14 @@ func TestASYNThatIsSentAgainCountsOnce(t *testing.T) {
 	c := newCluster(t, 2)
 	near, far := c.nodes[0], c.nodes[1]
 	client, server := c.addPod(near, "client"), c.addServer(far, "server")
-	a := c.countAsked(near)
-	c.apply(web.service(bounded).Then(web.endpoints(server)))
+	a := c.countDemand(near)
+	c.apply(web.service(bounded).Merge(web.endpoints(server)))
 	a.read()
 	filtering(t, far, "forward", 0, "tcp flags syn", "drop")
 	under := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), many)
 	waitForDrops(t, far, 2*many)
 	runNFT(t, far, "", "delete", "table", "inet", "witness")
-	if got := under.connected(time.Now().Add(fabric.Patience)); got != many {
+	if got := under.connected(time.Now().Add(fabric.Timeout)); got != many {
 		t.Errorf("%d of %d clients connected", got, many)
 	}
 	a.expect("after each SYN was sent three times", map[string]uint64{"default/web": many})
@@ -130,22 +130,22 @@ func TestANodePortIsCountedByItselfAlone(t *testing.T) {
 			n := c.nodes[0]
 			server, host := c.addServer(n, "server"), c.addHost("host", n)
 			clients := []*fabric.Namespace{c.addPod(n, "client").Namespace, n.Namespace, host}
-			a := c.countAsked(n)
+			a := c.countDemand(n)
 			namesake := app{"namesake", 11}
 			onThatPort := func(s *model.Service) {
 				for i := range s.Ports {
 					s.Ports[i].Port = web.nodePort()
 				}
 			}
-			c.apply(web.service(web.withNodePorts, bounded).Then(web.endpoints(server)))
-			c.apply(namesake.service(namesake.withExternalIPs, onThatPort).Then(namesake.endpoints(server)))
+			c.apply(web.service(web.withNodePorts, bounded).Merge(web.endpoints(server)))
+			c.apply(namesake.service(namesake.withExternalIPs, onThatPort).Merge(namesake.endpoints(server)))
 			a.read()
 			others := pathsTo(web.nodePort(), append(namesake.addrs(model.ClusterIP), namesake.addrs(model.ExternalIP)...)...)
-			dialEach(t, clients, others, 1, answered)
+			dialEach(t, clients, others, 1, succeeds)
 			c.serveOn(server.Namespace, web.nodePort())
-			dialEach(t, clients, pathsTo(web.nodePort(), server.IPv4, server.IPv6), 1, answered)
+			dialEach(t, clients, pathsTo(web.nodePort(), server.IPv4, server.IPv6), 1, succeeds)
 			a.expect("after others with that number were dialled", map[string]uint64{})
-			count := dialEach(t, clients, web.paths(n, model.NodePort), 3, answered)
+			count := dialEach(t, clients, web.paths(n, model.NodePort), 3, succeeds)
 			a.expect("after the node port was dialled", map[string]uint64{"default/web": count})
 		})
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// asking is a node that counts what is asked, and a reader of its page.
-type asking struct {
+// demandCounting is a node that counts what is asked, and a reader of its page.
+type demandCounting struct {
 	t       *testing.T
 	node    *node
 	counter *asked.Counter
@@ -35,27 +35,27 @@ func bounded(s *model.Service) {
 	maxLoad(120)(s)
 }
 
-// countAsked restarts the proxy of a node with one that can count what is asked.
-func (c *cluster) countAsked(n *node) *asking {
+// countDemand restarts the proxy of a node with one that can count what is asked.
+func (c *cluster) countDemand(n *node) *demandCounting {
 	c.t.Helper()
-	reader := asked.NewReader()
+	reader := asked.NewFrontends()
 	n.readers = append(n.readers, reader)
 	c.restart(n)
 	c.sync(n)
-	a := &asking{t: c.t, node: n}
+	a := &demandCounting{t: c.t, node: n}
 	a.counter = asked.NewCounter(reader, n.conn, c.setup.config.Families, slog.New(slog.DiscardHandler), time.Now)
 	return a
 }
 
 // read reads the page, and returns the counts since the last reading.
-func (a *asking) read() demandpage.Page {
+func (a *demandCounting) read() demandpage.Page {
 	a.t.Helper()
-	answer := httptest.NewRecorder()
-	a.counter.ServeHTTP(answer, httptest.NewRequest("GET", demandpage.Path+"?"+demandpage.After+"="+a.cursor, nil))
-	if answer.Code != 200 {
-		a.t.Fatalf("the page of %s: %d %s", a.node.Name, answer.Code, answer.Body)
+	response := httptest.NewRecorder()
+	a.counter.ServeHTTP(response, httptest.NewRequest("GET", demandpage.Path+"?"+demandpage.After+"="+a.cursor, nil))
+	if response.Code != 200 {
+		a.t.Fatalf("the page of %s: %d %s", a.node.Name, response.Code, response.Body)
 	}
-	page, err := demandpage.Parse(answer.Body.Bytes())
+	page, err := demandpage.Parse(response.Body.Bytes())
 	if err != nil {
 		a.t.Fatalf("the page of %s: %v", a.node.Name, err)
 	}
@@ -64,7 +64,7 @@ func (a *asking) read() demandpage.Page {
 }
 
 // expect reads the page and compares the counts.
-func (a *asking) expect(why string, want map[string]uint64) {
+func (a *demandCounting) expect(why string, want map[string]uint64) {
 	a.t.Helper()
 	if diff := cmp.Diff(want, a.read().Counts); diff != "" {
 		a.t.Errorf("%s: counts of %s (-want +got):\n%s", why, a.node.Name, diff)
@@ -72,7 +72,7 @@ func (a *asking) expect(why string, want map[string]uint64) {
 }
 
 // tables returns what nft lists of the tables that count.
-func (a *asking) tables() string {
+func (a *demandCounting) tables() string {
 	a.t.Helper()
 	listed, err := a.node.Run(exec.Command("nft", "list", "tables"))
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *asking) tables() string {
 }
 
 // runUntil runs the counter until something holds.
-func (a *asking) runUntil(holds func() bool) {
+func (a *demandCounting) runUntil(holds func() bool) {
 	a.t.Helper()
 	ctx, stop := context.WithCancel(a.t.Context())
 	done := make(chan error, 1)
@@ -112,28 +112,28 @@ func dialEach(t *testing.T, clients []*fabric.Namespace, to []path, times int, s
 
 var cart = app{name: "cart", number: 11}
 
-// TestWhatClientsAskCountsOnce: pods, the node and machines outside dial by every kind of frontend, protocol and family. What
+// TestDemandOfClientsCountsOnce: pods, the node and machines outside dial by every kind of frontend, protocol and family. What
 // each node counts is what was dialled there, wherever it went; what is refused because there is no endpoint counts nowhere.
-func TestWhatClientsAskCountsOnce(t *testing.T) {
+func TestDemandOfClientsCountsOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
 	server, client := c.addServer(c.nodes[1], "server"), c.addPod(c.nodes[0], "client")
 	host := c.addHost("host", c.nodes[0])
-	near, far := c.countAsked(c.nodes[0]), c.countAsked(c.nodes[1])
-	c.apply(web.service(web.withEverything, bounded).Then(web.endpoints(server)))
-	c.apply(cart.service(cart.withEverything).Then(cart.endpoints(server))) // nobody bounds its load
+	near, far := c.countDemand(c.nodes[0]), c.countDemand(c.nodes[1])
+	c.apply(web.service(web.withEverything, bounded).Merge(web.endpoints(server)))
+	c.apply(cart.service(cart.withEverything).Merge(cart.endpoints(server))) // nobody bounds its load
 	if page := near.read(); page.Took != 0 || len(page.Counts) != 0 {
 		t.Errorf("a first reader gets %+v, want a cursor and nothing else", page)
 	}
 	far.read()
 	inside := []*fabric.Namespace{client.Namespace, c.nodes[0].Namespace}
-	count := dialEach(t, inside, web.paths(c.nodes[0], allKinds...), 3, answered)
-	count += dialEach(t, []*fabric.Namespace{host}, web.paths(c.nodes[0], externalKinds...), 3, answered)
-	dialEach(t, inside, cart.paths(c.nodes[0], allKinds...), 1, answered)
+	count := dialEach(t, inside, web.paths(c.nodes[0], allKinds...), 3, succeeds)
+	count += dialEach(t, []*fabric.Namespace{host}, web.paths(c.nodes[0], externalKinds...), 3, succeeds)
+	dialEach(t, inside, cart.paths(c.nodes[0], allKinds...), 1, succeeds)
 	near.expect("after all were dialled", map[string]uint64{"default/web": count})
 	far.expect("nobody dials there", map[string]uint64{})
 
-	count = dialEach(t, inside, paths, 1, answered)
+	count = dialEach(t, inside, paths, 1, succeeds)
 	near.counter.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", demandpage.Path+"?"+demandpage.After+"="+near.cursor, nil))
 	near.expect("after an answer got lost", map[string]uint64{"default/web": count})
 
@@ -142,37 +142,37 @@ func TestWhatClientsAskCountsOnce(t *testing.T) {
 	near.expect("while there is no endpoint", map[string]uint64{})
 }
 
-// TestSyncsLeaveWhatWasCounted: endpoints, other Services and complete syncs change the tables, not the counts; only what
+// TestSyncsKeepWhatWasCounted: endpoints, other Services and complete syncs change the tables, not the counts; only what
 // begins or ceases to be counted changes these.
-func TestSyncsLeaveWhatWasCounted(t *testing.T) {
+func TestSyncsKeepWhatWasCounted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	n := c.nodes[0]
 	servers := []*pod{c.addServer(n, "one"), c.addServer(n, "two")}
 	clients := []*fabric.Namespace{c.addPod(n, "client").Namespace}
-	a := c.countAsked(n)
-	c.apply(web.service(bounded, affinity(time.Hour)).Then(web.endpoints(servers[0])))
+	a := c.countDemand(n)
+	c.apply(web.service(bounded, affinity(time.Hour)).Merge(web.endpoints(servers[0])))
 	a.read()
-	count := dialEach(t, clients, paths, 1, answered)
+	count := dialEach(t, clients, paths, 1, succeeds)
 	c.apply(web.endpoints(servers...))
-	count += dialEach(t, clients, paths, 1, answered)
-	c.apply(cart.service(bounded).Then(cart.endpoints(servers...)))
-	count += dialEach(t, clients, paths, 1, answered)
+	count += dialEach(t, clients, paths, 1, succeeds)
+	c.apply(cart.service(bounded).Merge(cart.endpoints(servers...)))
+	count += dialEach(t, clients, paths, 1, succeeds)
 	n.proxy.Apply(model.Change{})
 	c.restart(n)
 	c.sync(n)
-	count += dialEach(t, clients, paths, 1, answered)
+	count += dialEach(t, clients, paths, 1, succeeds)
 	a.expect("after syncs, with session affinity", map[string]uint64{"default/web": count})
 
 	// The page of before had the second Service counted.
-	dialEach(t, clients, cart.paths(n, model.ClusterIP), 1, answered)
-	count = dialEach(t, clients, paths, 1, answered)
+	dialEach(t, clients, cart.paths(n, model.ClusterIP), 1, succeeds)
+	count = dialEach(t, clients, paths, 1, succeeds)
 	c.apply(cart.gone())
 	a.expect("after a Service went", map[string]uint64{"default/web": count})
 
 	c.apply(web.service())
 	a.read()
-	dialEach(t, clients, paths, 1, answered)
+	dialEach(t, clients, paths, 1, succeeds)
 	a.expect("without a bound", map[string]uint64{})
 }
 
@@ -183,8 +183,8 @@ func TestNothingIsThereWhileNobodyReads(t *testing.T) {
 	c := setUp(t, setup{nodes: 1, config: clusterCIDR(), notOwned: true})
 	n := c.nodes[0]
 	server, clients := c.addServer(n, "server"), []*fabric.Namespace{c.addPod(n, "client").Namespace}
-	a := c.countAsked(n)
-	c.apply(web.service(bounded).Then(web.endpoints(server)))
+	a := c.countDemand(n)
+	c.apply(web.service(bounded).Merge(web.endpoints(server)))
 	if tables := a.tables(); tables != "" {
 		t.Errorf("before anybody reads there is %s", tables)
 	}
@@ -193,20 +193,20 @@ func TestNothingIsThereWhileNobodyReads(t *testing.T) {
 		t.Errorf("while somebody reads there is %q", tables)
 	}
 	for _, family := range []string{"ip", "ip6"} {
-		if _, err := n.Run(exec.Command("nft", "delete", "table", family, ruleset.AskedTableName)); err != nil {
+		if _, err := n.Run(exec.Command("nft", "delete", "table", family, ruleset.DemandTableName)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	dialEach(t, clients, paths, 1, answered)
+	dialEach(t, clients, paths, 1, succeeds)
 	a.expect("after the table was deleted", map[string]uint64{})
-	count := dialEach(t, clients, paths, 1, answered)
+	count := dialEach(t, clients, paths, 1, succeeds)
 	a.expect("after it came back", map[string]uint64{"default/web": count})
 
 	// The next process deletes what a killed one left, of an earlier version too, and when it ends, what it made itself.
 	if _, err := n.Run(exec.Command("nft", "add", "table", "ip", ruleset.AskedTableNames[1])); err != nil {
 		t.Fatal(err)
 	}
-	next := c.countAsked(n)
+	next := c.countDemand(n)
 	next.runUntil(func() bool { return next.tables() == "" })
 	next.read()
 	next.runUntil(func() bool { return true })

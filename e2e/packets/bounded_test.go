@@ -36,7 +36,7 @@ func (c *cluster) measure(clients []*fabric.Pod, servers []*pod, each int) load 
 	for _, client := range clients {
 		for number := range each {
 			to := only(paths, "tcp")[number%2] // both families
-			name := mustAsk(c.t, client.Namespace, to).Pod
+			name := mustRequest(c.t, client.Namespace, to).Pod
 			found.byPod[name]++
 			if nodeOf[name] == client.Node {
 				found.near++
@@ -70,7 +70,7 @@ func TestABoundKeepsNearWhatItMay(t *testing.T) {
 		}
 	}
 	keys := topologyKeys(policy.Zone, policy.AnyNode)
-	c.apply(model.Change{AllNodes: new(true)}.Then(endpoints(servers...)))
+	c.apply(model.Change{AllNodes: new(true)}.Merge(endpoints(servers...)))
 
 	const each = 1200
 	c.apply(service(keys))
@@ -107,7 +107,7 @@ func TestARememberedClientStaysWhereNoSlotLeads(t *testing.T) {
 	c := newCluster(t, 2)
 	near, far := c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")
 	client, other := c.addPod(c.nodes[0], "client"), c.addPod(c.nodes[0], "other")
-	c.apply(model.Change{AllNodes: new(true)}.Then(endpoints(far)))
+	c.apply(model.Change{AllNodes: new(true)}.Merge(endpoints(far)))
 	c.apply(service(topologyKeys(policy.Zone, policy.AnyNode), maxLoad(120), affinity(time.Hour)))
 	for _, to := range paths {
 		c.apply(endpoints(far))

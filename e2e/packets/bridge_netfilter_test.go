@@ -7,9 +7,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// bridgedWitness counts packets of others that pass postrouting without the interface that they came by, as
+// bridgedCounter counts packets of others that pass postrouting without the interface that they came by, as
 // br_netfilter leads them.
-const bridgedWitness = `
+const bridgedCounter = `
 table inet witness {
 	chain leaving {
 		type filter hook postrouting priority 300; policy accept;
@@ -37,7 +37,7 @@ func withBridgeNetfilter(t *testing.T, test func(*testing.T, *town)) {
 					t.Fatalf("switch br_netfilter on (the test needs it): %v", err)
 				}
 			}
-			runNFT(t, node, bridgedWitness, "-f", "-")
+			runNFT(t, node, bridgedCounter, "-f", "-")
 			test(t, here)
 			if packets(t, node, "bridged") == "0" {
 				t.Error("no packet passed postrouting over the bridge, so nothing was tested")
@@ -52,7 +52,7 @@ func TestPodsOnOneBridgeAreNotMasqueraded(t *testing.T) {
 	t.Parallel()
 	withBridgeNetfilter(t, func(t *testing.T, here *town) {
 		node, second := here.nodes[0], here.addServer(here.nodes[0], "second")
-		here.apply(service().Then(endpoints(here.near, second)))
+		here.apply(service().Merge(endpoints(here.near, second)))
 		expect(t, "a pod, both endpoints on its bridge", here.pod, paths, all.holds(node, here.near, second))
 		expect(t, "the node", here.node, paths, allMasq.holds(node, here.near, second))
 		expect(t, "a host", here.host, paths, allMasq.holds(node, here.near, second))
@@ -70,7 +70,7 @@ func TestAPodKeepsAnEndpointOnItsBridge(t *testing.T) {
 		for _, name := range []string{"second", "third", "fourth"} {
 			servers = append(servers, here.addServer(here.nodes[0], name))
 		}
-		here.apply(service(web.withEverything, externalLocal, affinity(anHour)).Then(endpoints(servers...)))
+		here.apply(service(web.withEverything, externalLocal, affinity(anHour)).Merge(endpoints(servers...)))
 		for _, client := range here.clients() {
 			for name, to := range byNetwork(here.external) {
 				sticksTo(t, "externalTrafficPolicy Local: "+name, client, to)

@@ -29,7 +29,7 @@ func (c cell) isMasqueraded() bool { return strings.HasSuffix(string(c), "masq")
 // runs for each path; with as many paths as a row of the matrix has, that is never.
 const (
 	fewestConnections = 4
-	mostConnections   = 32
+	maxConnections    = 32
 	localConnections  = 8
 )
 
@@ -39,8 +39,8 @@ func (c cell) holds(node *node, near, far *pod) expectation {
 	return func(from *fabric.Namespace, to path) error {
 		seen := map[string]bool{}
 		kept, translated := 0, 0
-		for number := 1; number <= mostConnections; number++ {
-			reply, err := from.Ask(to.network, to.addr, fabric.Patience)
+		for number := 1; number <= maxConnections; number++ {
+			reply, err := from.Request(to.network, to.addr, fabric.Timeout)
 			if err != nil {
 				return fmt.Errorf("connection %d: %w", number, err)
 			}

@@ -29,8 +29,8 @@ func TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges(t *testing.T) {
 				return
 			default:
 				c.nodes[0].proxy.Apply(endpoints(servers[:3+changes.Load()%2]...))
-				if report, err := c.nodes[0].proxy.Sync(t.Context()); err != nil || report.Unswept != nil {
-					t.Errorf("sync: %v, %v", err, report.Unswept)
+				if report, err := c.nodes[0].proxy.Sync(t.Context()); err != nil || report.CleanupErr != nil {
+					t.Errorf("sync: %v, %v", err, report.CleanupErr)
 				}
 			}
 		}
@@ -38,7 +38,7 @@ func TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges(t *testing.T) {
 	const enoughChanges, enoughDials, tooManyDials = 100, 750, 100_000
 	for dials := 0; dials < enoughDials || changes.Load() < enoughChanges && dials < tooManyDials; dials++ {
 		for _, to := range []path{paths[0], paths[3]} {
-			if _, err := client.Ask(to.network, to.addr, fabric.Patience); err != nil {
+			if _, err := client.Request(to.network, to.addr, fabric.Timeout); err != nil {
 				t.Errorf("%s: %v", to, err)
 			}
 		}

@@ -50,24 +50,24 @@ type node struct {
 	conn   *nft.Conn
 	flows  *conntrack.Conn
 	routes *interfaces.Routes
-	owners *owners.Reader
+	owners *owners.Index
 	proxy  *proxy.Proxy
 	// local are the addresses of its interfaces, as last reported to its proxy.
 	local []netip.Addr
 	// readers are of its proxy, beside the one that ends flows.
-	readers []selection.Reader
+	readers []selection.Handler
 }
 
-// flowsAtOnce ends flows of UDP before Synced returns, so that a test need not wait.
-type flowsAtOnce struct {
-	*owners.Reader
+// concurrentFlows ends flows of UDP before Synced returns, so that a test need not wait.
+type concurrentFlows struct {
+	*owners.Index
 	t          *testing.T
 	reconciler *flows.Reconciler
 }
 
-func (f flowsAtOnce) Synced(sync selection.Sync) {
-	f.Reader.Synced(sync)
-	if _, err := f.reconciler.Look(f.t.Context()); err != nil {
+func (f concurrentFlows) OnSynced(sync selection.SyncState) {
+	f.Index.OnSynced(sync)
+	if _, err := f.reconciler.CleanOnce(f.t.Context()); err != nil {
 		f.t.Errorf("end flows: %v", err)
 	}
 }
@@ -170,17 +170,17 @@ func (n *node) object() *model.Node {
 
 // restart puts a new proxy on a node that knows nothing but the cluster and finds the kernel as it is.
 func (c *cluster) restart(n *node) {
-	n.owners = owners.NewReader(flows.LookFor)
-	reconciler := flows.NewReconciler(conntrack.NewLooks(onlyUDP{n.flows}, nil), n.owners, n.routes.IsLocal)
-	readers := append([]selection.Reader{flowsAtOnce{n.owners, c.t, reconciler}}, n.readers...)
+	n.owners = owners.New(flows.StaleDialWindow)
+	reconciler := flows.NewReconciler(conntrack.NewDumpScheduler(onlyUDP{n.flows}, nil), n.owners, n.routes.IsLocal)
+	readers := append([]selection.Handler{concurrentFlows{n.owners, c.t, reconciler}}, n.readers...)
 	n.proxy = proxy.New(n.Name, c.setup.config, n.conn, readers...)
-	n.proxy.Apply(c.everything.Then(model.Change{LocalAddrs: n.local}))
+	n.proxy.Apply(c.everything.Merge(model.Change{LocalAddrs: n.local}))
 }
 
 // apply applies a change to every proxy, and waits until all kernels have it.
 func (c *cluster) apply(change model.Change) {
 	c.t.Helper()
-	c.everything = c.everything.Then(change)
+	c.everything = c.everything.Merge(change)
 	for _, n := range c.nodes {
 		n.proxy.Apply(change)
 		c.sync(n)
@@ -190,7 +190,7 @@ func (c *cluster) apply(change model.Change) {
 func (c *cluster) sync(n *node) {
 	c.t.Helper()
 	report, err := n.proxy.Sync(c.t.Context())
-	if err := errors.Join(err, report.Unswept); err != nil {
+	if err := errors.Join(err, report.CleanupErr); err != nil {
 		c.t.Fatalf("sync of %s: %v", n.Name, err)
 	}
 }

@@ -32,22 +32,22 @@ func TestAnUnallocatedAddressOfAServiceCIDRIsDropped(t *testing.T) {
 	t.Parallel()
 	c, clients := newUnallocated(t)
 	to := pathsTo(servicePort, unallocated...)
-	c.apply(service().Then(endpoints(c.addServer(c.nodes[0], "server"))))
-	expect(t, "no ServiceCIDR is known", clients, to, answeredBy("elsewhere"))
+	c.apply(service().Merge(endpoints(c.addServer(c.nodes[0], "server"))))
+	expect(t, "no ServiceCIDR is known", clients, to, servedBy("elsewhere"))
 	open := converse(t, clients, only(to, "tcp", "sctp"))
 
 	c.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
-	expect(t, "the ServiceCIDR is there", clients, to, silent)
-	expect(t, "a ClusterIP inside the ServiceCIDR", clients, paths, answeredBy("server"))
+	expect(t, "the ServiceCIDR is there", clients, to, timesOut)
+	expect(t, "a ClusterIP inside the ServiceCIDR", clients, paths, servedBy("server"))
 	expectGoesOn(t, "the ServiceCIDR is there", open)
 	c.apply(web.gone())
-	expect(t, "a ClusterIP whose Service is gone", clients, paths, silent)
+	expect(t, "a ClusterIP whose Service is gone", clients, paths, timesOut)
 
 	c.apply(serviceCIDR(fabric.ClusterIPv4))
-	expect(t, "the ServiceCIDR has lost its IPv6 range", clients, to[3:], answeredBy("elsewhere"))
-	expect(t, "the ServiceCIDR has lost its IPv6 range", clients, to[:3], silent)
+	expect(t, "the ServiceCIDR has lost its IPv6 range", clients, to[3:], servedBy("elsewhere"))
+	expect(t, "the ServiceCIDR has lost its IPv6 range", clients, to[:3], timesOut)
 	c.apply(serviceCIDR())
-	expect(t, "the ServiceCIDR is gone", clients, to, answeredBy("elsewhere"))
+	expect(t, "the ServiceCIDR is gone", clients, to, servedBy("elsewhere"))
 }
 
 // serviceCIDR returns the change that gives the ServiceCIDR its ranges; it is gone without any.
@@ -79,9 +79,9 @@ func TestAnotherProxysServicesGoOn(t *testing.T) {
 	client := c.addPod(c.nodes[0], "client").Namespace
 	c.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
 	clients, to := []*fabric.Namespace{client, c.nodes[0].Namespace}, only(pathsTo(servicePort, unallocated...), "tcp")
-	expect(t, "no proxy translates the address", clients, to, silent)
+	expect(t, "no proxy translates the address", clients, to, timesOut)
 	runNFT(t, c.nodes[0], foreignProxy, "-f", "-")
-	expect(t, "another proxy translates the address", clients, to, answeredBy("server"))
+	expect(t, "another proxy translates the address", clients, to, servedBy("server"))
 }
 
 // TestAClusterIPThatTheNodeHasItself, as some DNS caches want it: what comes in for a port that the Service does not
@@ -92,11 +92,11 @@ func TestAClusterIPThatTheNodeHasItself(t *testing.T) {
 	r.gain(r.nodes[0], web.addrs(model.ClusterIP)...)
 	r.reportAddrs(r.nodes[0])
 	r.serveOn(r.node, 81, web.addrs(model.ClusterIP)...)
-	r.apply(service().Then(endpoints(r.near)))
-	expect(t, "the Service's own port", r.clients(), paths, answeredBy("near"))
-	expect(t, "a port that the Service does not define", r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), answeredBy(r.node.Name))
+	r.apply(service().Merge(endpoints(r.near)))
+	expect(t, "the Service's own port", r.clients(), paths, servedBy("near"))
+	expect(t, "a port that the Service does not define", r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), servedBy(r.node.Name))
 	r.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
-	expect(t, "inside a ServiceCIDR", r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), answeredBy(r.node.Name))
+	expect(t, "inside a ServiceCIDR", r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), servedBy(r.node.Name))
 }
 
 // TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService: what comes in for a port of the Service is dropped and
@@ -107,13 +107,13 @@ func TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService(t *testing.T) {
 	r.gain(r.nodes[0], web.addrs(model.ClusterIP)...)
 	r.reportAddrs(r.nodes[0])
 	r.serveOn(r.node, servicePort, web.addrs(model.ClusterIP)...)
-	expect(t, "no Service", r.clients(), paths, answeredBy(r.node.Name))
-	r.apply(service(internalLocal).Then(endpoints(r.far)))
-	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", r.clients(), paths, silent)
+	expect(t, "no Service", r.clients(), paths, servedBy(r.node.Name))
+	r.apply(service(internalLocal).Merge(endpoints(r.far)))
+	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", r.clients(), paths, timesOut)
 	r.apply(endpoints())
 	expect(t, "internalTrafficPolicy Local, no endpoint", r.clients(), paths, refused)
 	r.apply(service())
 	expect(t, "no endpoint", r.clients(), paths, refused)
 	r.apply(endpoints(r.near))
-	expect(t, "an endpoint", r.clients(), paths, answeredBy("near"))
+	expect(t, "an endpoint", r.clients(), paths, servedBy("near"))
 }

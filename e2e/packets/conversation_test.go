@@ -26,7 +26,7 @@ func converse(t *testing.T, clients []*fabric.Namespace, to []path) []*conversat
 			}
 			t.Cleanup(func() { _ = opened.Close() }) // the test has seen what it wanted to
 			c := &conversation{Conversation: opened, from: from, to: p}
-			if c.first, err = c.Ask(fabric.Patience); err != nil {
+			if c.first, err = c.Request(fabric.Timeout); err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, c)
@@ -39,7 +39,7 @@ func converse(t *testing.T, clients []*fabric.Namespace, to []path) []*conversat
 func expectGoesOn(t *testing.T, why string, open []*conversation) {
 	t.Helper()
 	for _, c := range open {
-		reply, err := c.Ask(fabric.Patience)
+		reply, err := c.Request(fabric.Timeout)
 		if err != nil {
 			t.Errorf("%s: %v", why, err)
 		} else if reply != c.first {

@@ -23,64 +23,64 @@ import (
 )
 
 const (
-	// dialPatience is how long clients wait that reach an endpoint which takes over. Without one their dials hang for more
+	// dialTimeout is how long clients wait that reach an endpoint which takes over. Without one their dials hang for more
 	// than two minutes.
-	dialPatience = fabric.Patience
-	// inVain is how long those wait whose dials hang.
-	inVain = 5 * time.Second
+	dialTimeout = fabric.Timeout
+	// failingDialTimeout is how long those wait whose dials hang.
+	failingDialTimeout = 5 * time.Second
 )
 
-// drawing counts what a node's dials do.
-type drawing struct {
-	t     *testing.T
-	mutex sync.Mutex
-	drawn map[model.Protocol]int
+// cleaning counts what a node's dials do.
+type cleaning struct {
+	t       *testing.T
+	mutex   sync.Mutex
+	deleted map[model.Protocol]int
 }
 
-// drawAnew has a node draw dials anew, as its daemon does, until the test ends.
-func drawAnew(t *testing.T, n *node) *drawing {
+// startCleaning has a node draw dials anew, as its daemon does, until the test ends.
+func startCleaning(t *testing.T, n *node) *cleaning {
 	t.Helper()
-	return drawAnewIn(t, n, n.flows)
+	return startCleaningIn(t, n, n.flows)
 }
 
-// drawAnewIn is drawAnew with a table in place of the node's.
-func drawAnewIn(t *testing.T, n *node, table conntrack.Table) *drawing {
+// startCleaningIn is drawAnew with a table in place of the node's.
+func startCleaningIn(t *testing.T, n *node, table conntrack.Table) *cleaning {
 	t.Helper()
-	d := &drawing{t: t, drawn: map[model.Protocol]int{}}
+	d := &cleaning{t: t, deleted: map[model.Protocol]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		flows.NewReconciler(conntrack.NewLooks(table, nil), n.owners, n.routes.IsLocal).Run(ctx, d.note)
+		flows.NewReconciler(conntrack.NewDumpScheduler(table, nil), n.owners, n.routes.IsLocal).Run(ctx, d.record)
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return d
 }
 
-func (d *drawing) note(done flows.Done, err error) {
+func (d *cleaning) record(done flows.CleanupResult, err error) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	for protocol, n := range done.Anew {
-		d.drawn[protocol] += n
+	for protocol, n := range done.Unreplied {
+		d.deleted[protocol] += n
 	}
 	if err != nil {
 		d.t.Errorf("look at dials: %v", err)
 	}
 }
 
-// await waits until so many dials are counted, or more: they are counted once a look is over, and connect before.
-func (d *drawing) await(protocol model.Protocol, dials int) {
+// waitFor waits until so many dials are counted, or more: they are counted once a look is over, and connect before.
+func (d *cleaning) waitFor(protocol model.Protocol, dials int) {
 	d.t.Helper()
 	wait.Until(d.t, fmt.Sprintf("%d dials of %s that were drawn anew", dials, protocol), func() bool { return d.of(protocol) >= dials })
 }
 
-func (d *drawing) of(protocol model.Protocol) int {
+func (d *cleaning) of(protocol model.Protocol) int {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	return d.drawn[protocol]
+	return d.deleted[protocol]
 }
 
-// silence has a pod answer nothing any more, and send nothing either: its connections end without a FIN.
-func silence(t *testing.T, p *pod) {
+// blackhole has a pod answer nothing any more, and send nothing either: its connections end without a FIN.
+func blackhole(t *testing.T, p *pod) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "nft", "-f", "-")
 	rules := "table inet silent {\n"
@@ -93,11 +93,11 @@ func silence(t *testing.T, p *pod) {
 	}
 }
 
-// addSilent adds a server that answers nothing.
-func (c *cluster) addSilent(n *node) *pod {
+// addUnresponsive adds a server that answers nothing.
+func (c *cluster) addUnresponsive(n *node) *pod {
 	c.t.Helper()
 	added := c.addServer(n, "silent")
-	silence(c.t, added)
+	blackhole(c.t, added)
 	return added
 }
 
@@ -146,8 +146,8 @@ func dialMany(t *testing.T, from *fabric.Namespace, to netip.AddrPort, n int) di
 }
 
 // isReady waits until something happens to a socket. Go's own signals interrupt that.
-func isReady(fd int, events int16, patience time.Duration) bool {
-	for until := time.Now().Add(patience); ; {
+func isReady(fd int, events int16, timeout time.Duration) bool {
+	for until := time.Now().Add(timeout); ; {
 		poll := []unix.PollFd{{Fd: int32(fd), Events: events}}
 		n, err := unix.Poll(poll, max(0, int(time.Until(until).Milliseconds())))
 		if !errors.Is(err, unix.EINTR) {
@@ -178,25 +178,25 @@ func TestDialsUnderWayReachTheEndpointThatTakesOver(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 1)
 			node := c.nodes[0]
-			silent, alive, client := c.addSilent(node), c.addServer(node, "alive"), c.addPod(node, "client")
-			c.apply(service().Then(endpoints(silent)))
-			var drawn *drawing
+			silent, alive, client := c.addUnresponsive(node), c.addServer(node, "alive"), c.addPod(node, "client")
+			c.apply(service().Merge(endpoints(silent)))
+			var cleaning *cleaning
 			if draws {
-				drawn = drawAnew(t, node)
+				cleaning = startCleaning(t, node)
 			}
 			under := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), clients)
 			waitForDials(t, node, clients)
 			c.apply(endpoints(alive))
 			if !draws {
-				if got := under.connected(time.Now().Add(inVain)); got != 0 {
+				if got := under.connected(time.Now().Add(failingDialTimeout)); got != 0 {
 					t.Errorf("%d of %d clients connected, though nobody ended their flows", got, clients)
 				}
 				return
 			}
-			if got := under.connected(time.Now().Add(dialPatience)); got != clients {
+			if got := under.connected(time.Now().Add(dialTimeout)); got != clients {
 				t.Errorf("%d of %d clients connected", got, clients)
 			}
-			drawn.await(model.TCP, clients)
+			cleaning.waitFor(model.TCP, clients)
 		})
 	}
 }
@@ -214,16 +214,16 @@ func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 1)
 			node := c.nodes[0]
-			silent, alive := c.addSilent(node), c.addServer(node, "alive")
+			silent, alive := c.addUnresponsive(node), c.addServer(node, "alive")
 			clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
-			c.apply(service(web.withEverything, edit).Then(endpoints(silent)))
-			drawn := drawAnew(t, node)
+			c.apply(service(web.withEverything, edit).Merge(endpoints(silent)))
+			cleaning := startCleaning(t, node)
 			to := only(web.paths(node, allKinds...), "tcp", "sctp")
-			var asking sync.WaitGroup
+			var requests sync.WaitGroup
 			for _, from := range clients {
 				for _, path := range to {
-					asking.Go(func() {
-						reply, err := from.Ask(path.network, path.addr, dialPatience)
+					requests.Go(func() {
+						reply, err := from.Request(path.network, path.addr, dialTimeout)
 						if err != nil || reply.Pod != "alive" {
 							t.Errorf("%s from %s: %s answered, %v", path, from.Name, reply.Pod, err)
 						}
@@ -232,10 +232,10 @@ func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 			}
 			waitForDials(t, node, len(clients)*len(to))
 			c.apply(endpoints(alive))
-			asking.Wait()
+			requests.Wait()
 			each := len(clients) * len(to) / 2
-			drawn.await(model.TCP, each)
-			drawn.await(model.SCTP, each)
+			cleaning.waitFor(model.TCP, each)
+			cleaning.waitFor(model.SCTP, each)
 		})
 	}
 }
@@ -244,12 +244,12 @@ func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 func TestDialsToTheLastEndpointAreRefused(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
-	silent, client := c.addSilent(node), c.addPod(node, "client")
-	c.apply(service().Then(endpoints(silent)))
-	drawAnew(t, node)
+	silent, client := c.addUnresponsive(node), c.addPod(node, "client")
+	c.apply(service().Merge(endpoints(silent)))
+	startCleaning(t, node)
 	refusals := make(chan error)
 	go func() {
-		_, err := client.Ask("tcp", netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), dialPatience)
+		_, err := client.Request("tcp", netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), dialTimeout)
 		refusals <- wantRefusal(err)
 	}()
 	waitForDials(t, node, 1)
@@ -263,9 +263,9 @@ func TestDialsToTheLastEndpointAreRefused(t *testing.T) {
 func TestDialsThatAnotherProgramTranslatedStay(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
-	silent, alive, client := c.addSilent(node), c.addServer(node, "alive"), c.addPod(node, "client")
-	c.apply(service().Then(endpoints(silent)))
-	drawn := drawAnew(t, node)
+	silent, alive, client := c.addUnresponsive(node), c.addServer(node, "alive"), c.addPod(node, "client")
+	c.apply(service().Merge(endpoints(silent)))
+	cleaning := startCleaning(t, node)
 	foreign := netip.MustParseAddr("192.0.2.7")
 	intrude(t, node, []path{{"tcp", netip.AddrPortFrom(foreign, 80)}}, silent)
 	dialMany(t, client.Namespace, netip.AddrPortFrom(foreign, 80), 20)
@@ -273,12 +273,12 @@ func TestDialsThatAnotherProgramTranslatedStay(t *testing.T) {
 	waitForDials(t, node, 40)
 	before := idsOf(t, node, foreign)
 	c.apply(endpoints(alive))
-	if got := ours.connected(time.Now().Add(dialPatience)); got != 20 {
+	if got := ours.connected(time.Now().Add(dialTimeout)); got != 20 {
 		t.Errorf("%d of our 20 dials connected", got)
 	}
-	drawn.await(model.TCP, 20)
-	if after := idsOf(t, node, foreign); len(before) != 20 || !sameIDs(before, after) || drawn.of(model.TCP) != 20 {
-		t.Errorf("of %d dials that another program translated %d are left; %d were drawn anew", len(before), len(after), drawn.of(model.TCP))
+	cleaning.waitFor(model.TCP, 20)
+	if after := idsOf(t, node, foreign); len(before) != 20 || !sameIDs(before, after) || cleaning.of(model.TCP) != 20 {
+		t.Errorf("of %d dials that another program translated %d are left; %d were drawn anew", len(before), len(after), cleaning.of(model.TCP))
 	}
 }
 
@@ -287,7 +287,7 @@ func idsOf(t *testing.T, n *node, dialled netip.Addr) map[uint32]conntrack.Statu
 	t.Helper()
 	ids := map[uint32]conntrack.Status{}
 	_, err := n.flows.Dump(t.Context(), conntrack.Filter{Protocol: model.TCP}, func(e *conntrack.Entry) bool {
-		if e.Dialled().Addr() == dialled {
+		if e.OrigDst().Addr() == dialled {
 			ids[e.ID] = e.Status
 		}
 		return true
@@ -307,29 +307,29 @@ func sameIDs(before, after map[uint32]conntrack.Status) bool {
 	return len(before) > 0
 }
 
-// TestOpenConnectionsLiveThroughDialsThatAreDrawnAnew: two thousand of them, whose endpoint leaves a hundred times, beside
+// TestEstablishedConnectionsSurviveTheDeletionOfStaleDials: two thousand of them, whose endpoint leaves a hundred times, beside
 // as many that another endpoint serves.
-func TestOpenConnectionsLiveThroughDialsThatAreDrawnAnew(t *testing.T) {
+func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
-	leaving, silent, alive := c.addServer(node, "leaving"), c.addSilent(node), c.addServer(node, "alive")
+	leaving, silent, alive := c.addServer(node, "leaving"), c.addUnresponsive(node), c.addServer(node, "alive")
 	client := c.addPod(node, "client")
 	to := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
-	c.apply(service().Then(endpoints(leaving)))
+	c.apply(service().Merge(endpoints(leaving)))
 	open := dialMany(t, client.Namespace, to, 2000)
-	if got := open.connected(time.Now().Add(dialPatience)); got != 2000 {
+	if got := open.connected(time.Now().Add(dialTimeout)); got != 2000 {
 		t.Fatalf("%d of 2000 connected", got)
 	}
 	before := idsOf(t, node, to.Addr())
-	drawn := drawAnew(t, node)
+	cleaning := startCleaning(t, node)
 	c.apply(endpoints(silent))
 	under := dialMany(t, client.Namespace, to, 100)
 	waitForDials(t, node, 100)
 	c.apply(endpoints(alive))
-	if got := under.connected(time.Now().Add(dialPatience)); got != 100 {
+	if got := under.connected(time.Now().Add(dialTimeout)); got != 100 {
 		t.Errorf("%d of 100 dials connected", got)
 	}
-	drawn.await(model.TCP, 100)
+	cleaning.waitFor(model.TCP, 100)
 	if after := idsOf(t, node, to.Addr()); len(before) != 2000 || !sameIDs(before, after) {
 		t.Errorf("of %d entries some are gone", len(before))
 	}
@@ -338,7 +338,7 @@ func TestOpenConnectionsLiveThroughDialsThatAreDrawnAnew(t *testing.T) {
 		if _, err := unix.Write(fd, []byte("GET / HTTP/1.1\r\nHost: web\r\n\r\n")); err != nil {
 			t.Fatal(err)
 		}
-		if !isReady(fd, unix.POLLIN, fabric.Patience) {
+		if !isReady(fd, unix.POLLIN, fabric.Timeout) {
 			continue
 		}
 		if n, err := unix.Read(fd, make([]byte, 4096)); err == nil && n > 0 {
@@ -366,12 +366,12 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			}
 			defer func() { _ = listener.Close() }()
 			to := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
-			c.apply(service().Then(endpoints(leaving)))
+			c.apply(service().Merge(endpoints(leaving)))
 			// The kernel itself forgets a connection that was reset after ten seconds, which are too few to tell.
 			must.Succeed(t, node.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "600"))
 			if draws {
-				node.owners.Snapshot().Since = time.Now().Add(-flows.LookFor) // as long after the start
-				drawAnew(t, node)
+				node.owners.Snapshot().RemovedKnownSince = time.Now().Add(-flows.StaleDialWindow) // as long after the start
+				startCleaning(t, node)
 			}
 			first := dialFrom(t, client.Namespace, 20_000, to)
 			conn, err := listener.Accept()
@@ -381,20 +381,20 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			if err := errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close()); err != nil { // a reset
 				t.Fatal(err)
 			}
-			if !isReady(first, unix.POLLIN, fabric.Patience) {
+			if !isReady(first, unix.POLLIN, fabric.Timeout) {
 				t.Fatal("the connection was not reset")
 			}
 			_ = unix.Close(first)
-			silence(t, leaving)
+			blackhole(t, leaving)
 			c.apply(endpoints(alive))
-			patience := inVain
+			timeout := failingDialTimeout
 			if draws {
 				wait.Until(t, "the first connection is forgotten", func() bool { return len(idsOf(t, node, to.Addr())) == 0 })
-				patience = dialPatience
+				timeout = dialTimeout
 			}
 			again := dials{dialFrom(t, client.Namespace, 20_000, to)}
 			defer func() { _ = unix.Close(again[0]) }()
-			if got := again.connected(time.Now().Add(patience)); (got == 1) != draws {
+			if got := again.connected(time.Now().Add(timeout)); (got == 1) != draws {
 				t.Errorf("%d connections were made from the port of the first", got)
 			}
 		})
@@ -422,9 +422,9 @@ func dialFrom(t *testing.T, from *fabric.Namespace, port int, to netip.AddrPort)
 	return fd
 }
 
-// TestARollingRestartOfPodsThatSayNothingLosesNoDial: thirty pods go one after the other, each a while before its slice says
+// TestARollingRestartOfUnresponsivePodsLosesNoDial: thirty pods go one after the other, each a while before its slice says
 // so, and another takes over.
-func TestARollingRestartOfPodsThatSayNothingLosesNoDial(t *testing.T) {
+func TestARollingRestartOfUnresponsivePodsLosesNoDial(t *testing.T) {
 	for name, draws := range map[string]bool{"drawn anew": true, "left alone": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -439,17 +439,17 @@ func TestARollingRestartOfPodsThatSayNothingLosesNoDial(t *testing.T) {
 				next[i] = c.addServer(node, fmt.Sprintf("new-%d", i))
 			}
 			client := c.addPod(node, "client")
-			c.apply(service().Then(endpoints(pods...)))
-			patience := inVain
+			c.apply(service().Merge(endpoints(pods...)))
+			timeout := failingDialTimeout
 			if draws {
-				drawAnew(t, node)
-				patience = dialPatience
+				startCleaning(t, node)
+				timeout = dialTimeout
 			}
 			stop := make(chan struct{})
 			to := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
-			failed, asked := goOnAsking(client.Namespace, to, patience, stop)
+			failed, asked := keepRequesting(client.Namespace, to, timeout, stop)
 			for i := range pods {
-				silence(t, pods[i])
+				blackhole(t, pods[i])
 				time.Sleep(200 * time.Millisecond)
 				pods[i] = next[i]
 				c.apply(endpoints(pods...))
@@ -464,11 +464,11 @@ func TestARollingRestartOfPodsThatSayNothingLosesNoDial(t *testing.T) {
 	}
 }
 
-// goOnAsking dials two hundred times a second, whatever becomes of it, and tells how many failed, of how many.
-func goOnAsking(from *fabric.Namespace, to netip.AddrPort, patience time.Duration, stop <-chan struct{}) (failed, all <-chan int) {
+// keepRequesting dials two hundred times a second, whatever becomes of it, and tells how many failed, of how many.
+func keepRequesting(from *fabric.Namespace, to netip.AddrPort, timeout time.Duration, stop <-chan struct{}) (failed, all <-chan int) {
 	failures, asked := make(chan int, 1), make(chan int, 1)
 	go func() {
-		var asking sync.WaitGroup
+		var requests sync.WaitGroup
 		var mutex sync.Mutex
 		n, lost := 0, 0
 		ticker := time.NewTicker(5 * time.Millisecond)
@@ -476,15 +476,15 @@ func goOnAsking(from *fabric.Namespace, to netip.AddrPort, patience time.Duratio
 		for {
 			select {
 			case <-stop:
-				asking.Wait()
+				requests.Wait()
 				failures <- lost
 				asked <- n
 				return
 			case <-ticker.C:
 			}
 			n++
-			asking.Go(func() {
-				conn, err := from.Dial("tcp", to.String(), patience)
+			requests.Go(func() {
+				conn, err := from.Dial("tcp", to.String(), timeout)
 				if err == nil {
 					_ = conn.Close()
 					return

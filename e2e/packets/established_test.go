@@ -18,7 +18,7 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 	everything := func(edit ...func(*model.Service)) model.Change {
 		return service(append([]func(*model.Service){web.withEverything}, edit...)...)
 	}
-	c.apply(everything().Then(endpoints(near)))
+	c.apply(everything().Merge(endpoints(near)))
 	// A UDP flow does not know by itself when it should end; udp_flows_test.go says when it does.
 	to := only(web.paths(node, allKinds...), "tcp", "sctp")
 	open := converse(t, clients, to)
@@ -34,14 +34,14 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 		change model.Change
 	}{
 		{"a second endpoint came", endpoints(near, far)},
-		{"the tier changed: only the other zone has an endpoint", everything(topologyKeys(policy.Zone, policy.AnyNode)).Then(endpoints(far))},
+		{"the tier changed: only the other zone has an endpoint", everything(topologyKeys(policy.Zone, policy.AnyNode)).Merge(endpoints(far))},
 		{"the tier changed: this zone has an endpoint again", endpoints(near, far)},
 		{"a hard key excludes everything", everything(topologyKeys("example.com/nobody"))},
-		{"the policies are Local", everything(internalLocal, externalLocal).Then(endpoints(near, far))},
+		{"the policies are Local", everything(internalLocal, externalLocal).Merge(endpoints(near, far))},
 		{"the policies are Local and the only endpoints elsewhere", endpoints(far)},
 		{"the endpoint left the selection, and nothing is there", endpoints()},
 		{"the endpoint terminates", web.slices([]*pod{near}, model.Endpoint{Serving: true, Terminating: true})},
-		{"session affinity was switched on", everything(affinity(anHour)).Then(endpoints(near, far))},
+		{"session affinity was switched on", everything(affinity(anHour)).Merge(endpoints(near, far))},
 		{"the source ranges exclude all clients", everything(sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"))},
 		{"the port was deleted", everything(withoutTCP)},
 		{"the node ports changed", everything(otherNodePorts)},
@@ -57,7 +57,7 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 	c.restart(node)
 	c.sync(node)
 	expectGoesOn(t, "the proxy restarted", open)
-	node.proxy.Distrust()
+	node.proxy.ForceFullSync()
 	c.sync(node)
 	expectGoesOn(t, "everything was written again", open)
 	node.proxy.Apply(model.Change{LocalAddrs: []netip.Addr{}})
@@ -65,20 +65,20 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 	expectGoesOn(t, "the node has lost its addresses, as far as the proxy knows", open)
 }
 
-// TestAnOpenFlowKeepsItsEndpoint over UDP too: as long as the socket asks from the same port, the same endpoint
+// TestAnEstablishedFlowKeepsItsEndpoint over UDP too: as long as the socket asks from the same port, the same endpoint
 // answers, however many others come.
-func TestAnOpenFlowKeepsItsEndpoint(t *testing.T) {
+func TestAnEstablishedFlowKeepsItsEndpoint(t *testing.T) {
 	c := newCluster(t, 2)
 	node := c.nodes[0]
 	near, far := c.addServer(node, "near"), c.addServer(c.nodes[1], "far")
 	clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
-	c.apply(service(web.withEverything).Then(endpoints(near)))
+	c.apply(service(web.withEverything).Merge(endpoints(near)))
 	open := converse(t, clients, web.paths(node, allKinds...))
 	c.apply(endpoints(near, far))
 	for range 8 {
 		expectGoesOn(t, "another endpoint came", open)
 	}
-	node.proxy.Distrust()
+	node.proxy.ForceFullSync()
 	c.sync(node)
 	expectGoesOn(t, "everything was written again", open)
 }

@@ -16,9 +16,9 @@ import (
 // within is how soon after a change of a label new connections obey it.
 const within = time.Second
 
-// TestAnEvacuationMovesNewConnectionsAndNoOpenOne: a node is labelled and unlabelled again while 200 connections and
+// TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne: a node is labelled and unlabelled again while 200 connections and
 // 200 UDP flows go on and every client makes new ones.
-func TestAnEvacuationMovesNewConnectionsAndNoOpenOne(t *testing.T) {
+func TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne(t *testing.T) {
 	t.Parallel()
 	for name, edits := range map[string][]func(*model.Service){
 		"no preference":                    nil,
@@ -41,10 +41,10 @@ func TestAnEvacuationMovesNewConnectionsAndNoOpenOne(t *testing.T) {
 					}
 				}
 			}
-			c.apply(model.Change{AllNodes: new(true)}.Then(service(edits...)).Then(endpoints(slices.Concat(leaving, staying)...)))
-			label := func(avoid *model.Avoid) (at time.Time) {
+			c.apply(model.Change{AllNodes: new(true)}.Merge(service(edits...)).Merge(endpoints(slices.Concat(leaving, staying)...)))
+			label := func(demotion *model.Demotion) (at time.Time) {
 				at = time.Now()
-				c.apply(model.Change{Avoid: map[model.Against]*model.Avoid{{Node: c.nodes[1].Name}: avoid}})
+				c.apply(model.Change{Demotions: map[model.DemotionKey]*model.Demotion{{Node: c.nodes[1].Name}: demotion}})
 				return at
 			}
 
@@ -56,7 +56,7 @@ func TestAnEvacuationMovesNewConnectionsAndNoOpenOne(t *testing.T) {
 			}
 			going := startTraffic(clients, flows)
 			time.Sleep(within / 4) // the clients are at work
-			labelled := label(&model.Avoid{})
+			labelled := label(&model.Demotion{})
 			const each = 500
 			shared := c.measure(clients, staying, each)
 			time.Sleep(time.Until(labelled.Add(within * 5 / 4)))
@@ -110,8 +110,8 @@ type traffic struct {
 	ended   chan struct{}
 	running sync.WaitGroup
 
-	mu    sync.Mutex
-	asked int // over flows
+	mu       sync.Mutex
+	requests int // over flows
 	// broken is what became of flows that gave no answer, or another server's.
 	broken map[*conversation]error
 	made   attempts
@@ -119,9 +119,9 @@ type traffic struct {
 
 // attempt is a new connection.
 type attempt struct {
-	began, answered time.Time
-	by              string
-	err             error
+	began, repliedAt time.Time
+	by               string
+	err              error
 }
 
 type attempts []attempt
@@ -142,7 +142,7 @@ func startTraffic(clients []*fabric.Pod, flows []*conversation) *traffic {
 		own := slices.DeleteFunc(slices.Clone(flows), func(flow *conversation) bool { return flow.from != client.Namespace })
 		going.running.Go(func() {
 			for number := 0; going.goesOn(gently); number++ {
-				going.askOver(own[number%len(own)])
+				going.requestOver(own[number%len(own)])
 			}
 		})
 		going.running.Go(func() {
@@ -165,14 +165,14 @@ func (tr *traffic) goesOn(moment time.Duration) bool {
 	}
 }
 
-func (tr *traffic) askOver(flow *conversation) {
-	reply, err := flow.Ask(fabric.Patience)
+func (tr *traffic) requestOver(flow *conversation) {
+	reply, err := flow.Request(fabric.Timeout)
 	if err == nil && reply != flow.first {
 		err = fmt.Errorf("it is answered %+v now, at first %+v", reply, flow.first)
 	}
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	tr.asked++
+	tr.requests++
 	if err != nil {
 		tr.broken[flow] = err
 	}
@@ -180,8 +180,8 @@ func (tr *traffic) askOver(flow *conversation) {
 
 func (tr *traffic) connect(from *fabric.Namespace, to path) {
 	one := attempt{began: time.Now()}
-	reply, err := from.Ask(to.network, to.addr, fabric.Patience)
-	one.answered, one.by, one.err = time.Now(), reply.Pod, err
+	reply, err := from.Request(to.network, to.addr, fabric.Timeout)
+	one.repliedAt, one.by, one.err = time.Now(), reply.Pod, err
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.made = append(tr.made, one)
@@ -201,8 +201,8 @@ func (tr *traffic) expectNothingBroke(t *testing.T, flows []*conversation) {
 		t.Errorf("%s from %s: %v", flow.to, flow.from.Name, err)
 	}
 	expectGoesOn(t, "the node is unlabelled", flows)
-	if tr.asked < len(flows) {
-		t.Errorf("%d flows were asked only %d times, so little was tested", len(flows), tr.asked)
+	if tr.requests < len(flows) {
+		t.Errorf("%d flows were asked only %d times, so little was tested", len(flows), tr.requests)
 	}
 	failed := 0
 	for _, one := range tr.made {
@@ -212,7 +212,7 @@ func (tr *traffic) expectNothingBroke(t *testing.T, flows []*conversation) {
 		}
 	}
 	t.Logf("%d of %d flows broke, asked %d times; %d of %d new connections failed",
-		len(tr.broken), len(flows), tr.asked, failed, len(tr.made))
+		len(tr.broken), len(flows), tr.requests, failed, len(tr.made))
 }
 
 // expectMoved: the evacuated servers get new connections before the label and after it, and none while it is there,
@@ -220,8 +220,8 @@ func (tr *traffic) expectNothingBroke(t *testing.T, flows []*conversation) {
 func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, leaving []*pod) {
 	t.Helper()
 	toLeaving := func(one attempt) bool { return isOneOf(one.by, leaving) }
-	before := tr.made.where(func(one attempt) bool { return toLeaving(one) && one.answered.Before(labelled) })
-	while := tr.made.where(func(one attempt) bool { return one.began.After(labelled) && one.answered.Before(unlabelled) })
+	before := tr.made.where(func(one attempt) bool { return toLeaving(one) && one.repliedAt.Before(labelled) })
+	while := tr.made.where(func(one attempt) bool { return one.began.After(labelled) && one.repliedAt.Before(unlabelled) })
 	settled := while.where(func(one attempt) bool { return one.began.Sub(labelled) > within })
 	const few = 20
 	if len(before) == 0 || len(settled) < few {
@@ -242,7 +242,7 @@ func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, lea
 		back := tr.made.where(func(one attempt) bool { return one.by == server.Name && one.began.After(unlabelled) })
 		first := time.Hour
 		for _, one := range back {
-			first = min(first, one.answered.Sub(unlabelled))
+			first = min(first, one.repliedAt.Sub(unlabelled))
 		}
 		if first > within {
 			t.Errorf("%s got no new connection within %s after the label went", server.Name, within)

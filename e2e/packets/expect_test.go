@@ -49,16 +49,16 @@ func expect(t *testing.T, why string, clients []*fabric.Namespace, to []path, sh
 	}
 }
 
-// answered expects an answer, of any server.
-func answered(from *fabric.Namespace, to path) error {
-	_, err := from.Ask(to.network, to.addr, fabric.Patience)
+// succeeds expects an answer, of any server.
+func succeeds(from *fabric.Namespace, to path) error {
+	_, err := from.Request(to.network, to.addr, fabric.Timeout)
 	return err
 }
 
-// answeredBy expects an answer of that server.
-func answeredBy(name string) expectation {
+// servedBy expects an answer of that server.
+func servedBy(name string) expectation {
 	return func(from *fabric.Namespace, to path) error {
-		reply, err := from.Ask(to.network, to.addr, fabric.Patience)
+		reply, err := from.Request(to.network, to.addr, fabric.Timeout)
 		if err == nil && reply.Pod != name {
 			return fmt.Errorf("%s answered, want %s", reply.Pod, name)
 		}
@@ -69,7 +69,7 @@ func answeredBy(name string) expectation {
 // seenAs expects that the server takes a certain machine for its client.
 func seenAs(client *fabric.Namespace) expectation {
 	return func(from *fabric.Namespace, to path) error {
-		reply, err := from.Ask(to.network, to.addr, fabric.Patience)
+		reply, err := from.Request(to.network, to.addr, fabric.Timeout)
 		if err == nil && reply.Client.Addr() != to.own(client) {
 			return fmt.Errorf("%s saw %s, want %s", reply.Pod, reply.Client, client.Name)
 		}
@@ -87,20 +87,20 @@ const atOnce = 500 * time.Millisecond
 // a reset, and of ICMP port unreachable (type 3 code 3, or type 1 code 4 for IPv6) and no other ICMP message.
 func refused(from *fabric.Namespace, to path) (err error) {
 	for range 4 {
-		if err = refusedAtOnce(from, to); err == nil {
+		if err = refusedImmediately(from, to); err == nil {
 			break
 		}
 	}
 	return err
 }
 
-func refusedAtOnce(from *fabric.Namespace, to path) error {
+func refusedImmediately(from *fabric.Namespace, to path) error {
 	started := time.Now()
-	_, err := from.Ask(to.network, to.addr, fabric.Patience)
+	_, err := from.Request(to.network, to.addr, fabric.Timeout)
 	took := time.Since(started)
 	stopped := errors.Is(err, syscall.EPERM) && to.network != "tcp" && isNode(from)
 	if !errors.Is(err, syscall.ECONNREFUSED) && !stopped || took > atOnce {
-		return fmt.Errorf("%w after %s, want a refusal at once", orAnswer(err), took)
+		return fmt.Errorf("%w after %s, want a refusal at once", replyError(err), took)
 	}
 	return nil
 }
@@ -108,16 +108,16 @@ func refusedAtOnce(from *fabric.Namespace, to path) error {
 // shortly is long enough for an answer to arrive, if there is one.
 const shortly = 250 * time.Millisecond
 
-// silent expects no answer at all. What the node itself sends is stopped before it leaves, so that sending on
+// timesOut expects no answer at all. What the node itself sends is stopped before it leaves, so that sending on
 // a datagram socket fails.
-func silent(from *fabric.Namespace, to path) error {
+func timesOut(from *fabric.Namespace, to path) error {
 	started := time.Now()
-	_, err := from.Ask(to.network, to.addr, shortly)
+	_, err := from.Request(to.network, to.addr, shortly)
 	took := time.Since(started)
 	stopped := errors.Is(err, syscall.EPERM) && isNode(from)
 	waited := errors.Is(err, os.ErrDeadlineExceeded) && took >= shortly
 	if !waited && !stopped {
-		return fmt.Errorf("%w after %s, want silence", orAnswer(err), took)
+		return fmt.Errorf("%w after %s, want silence", replyError(err), took)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func silent(from *fabric.Namespace, to path) error {
 // notServed expects that no endpoint answers: the packet goes where it would go without us, to a socket that is not
 // there or an address that no machine has.
 func notServed(from *fabric.Namespace, to path) error {
-	if reply, err := from.Ask(to.network, to.addr, shortly); err == nil {
+	if reply, err := from.Request(to.network, to.addr, shortly); err == nil {
 		return fmt.Errorf("%s answered, want no answer", reply.Pod)
 	} else if errors.Is(err, syscall.EPERM) {
 		return fmt.Errorf("the packet was stopped: %w", err)
@@ -133,11 +133,11 @@ func notServed(from *fabric.Namespace, to path) error {
 	return nil
 }
 
-var errAnswered = errors.New("an answer")
+var errReplied = errors.New("an answer")
 
-func orAnswer(err error) error {
+func replyError(err error) error {
 	if err == nil {
-		return errAnswered
+		return errReplied
 	}
 	return err
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
-// TestExplainSaysOfEveryAddressAndPortWhatTheRulesDo: whatever a client dials, a frontend of a Service or something beside it,
+// TestExplainReportsForEveryAddressAndPortWhatTheRulesDo: whatever a client dials, a frontend of a Service or something beside it,
 // `explain ADDRESS:PORT` foretells what becomes of it, over each protocol.
-func TestExplainSaysOfEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
+func TestExplainReportsForEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
 	t.Parallel()
 	for name, addresses := range map[string]model.NodePortAddresses{
 		"node ports on the node's addresses": {Primary: true},
@@ -31,8 +31,8 @@ func TestExplainSaysOfEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
 				s.ExternalIPs = append(s.ExternalIPs, n.node.IPv4, n.node.IPv6)
 			}
 			inRange := []netip.Addr{netip.MustParseAddr("10.96.7.7"), netip.MustParseAddr("fd00:96::77")}
-			n.apply(service(web.withEverything).Then(streams.service(withNode)).Then(streams.endpoints(n.near)).
-				Then(app{"none", 12}.service()).Then(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6)))
+			n.apply(service(web.withEverything).Merge(streams.service(withNode)).Merge(streams.endpoints(n.near)).
+				Merge(app{"none", 12}.service()).Merge(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6)))
 			addrs := append(inRange, n.node.IPv4, n.node.IPv6)
 			for _, kind := range []model.FrontendKind{model.ClusterIP, model.ExternalIP, model.LoadBalancerIP} {
 				addrs = append(append(addrs, web.addrs(kind)...), streams.addrs(kind)...)
@@ -56,12 +56,12 @@ func TestExplainSaysOfEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
 }
 
 // expectations are what a client sees of each outcome; none is what explain knows nothing of.
-var expectations = map[string]expectation{"balance": answered, "refuse": refused, "drop": silent, "none": notServed}
+var expectations = map[string]expectation{"balance": succeeds, "refuse": refused, "drop": timesOut, "none": notServed}
 
 // explained returns the outcome that explain says, of a pod's connection on the first node.
 func (n *nodePorts) explained(p path) string {
 	n.t.Helper()
-	cluster := explain.Seen(n.everything, n.node.Name, n.setup.config.NodePorts)
+	cluster := explain.ClusterView(n.everything, n.node.Name, n.setup.config.NodePorts)
 	ports := explain.Clients{NodePorts: n.setup.config.NodePorts}.Ports(cluster, explain.Query{Dialled: p.addr})
 	outcome := "none"
 	for _, port := range ports {

@@ -30,9 +30,9 @@ func TestTheOlderOfTwoServicesOwnsASharedAddress(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 2)
 			old, young := c.addServer(c.nodes[0], "old"), c.addServer(c.nodes[1], "young")
-			c.apply(younger.service(share, born(2002)).Then(younger.endpoints(young)))
+			c.apply(younger.service(share, born(2002)).Merge(younger.endpoints(young)))
 			expectOnEveryNode(t, c, share, "the younger one is alone", "young")
-			c.apply(elder.service(share, born(2001)).Then(elder.endpoints(old)))
+			c.apply(elder.service(share, born(2001)).Merge(elder.endpoints(old)))
 			expectOnEveryNode(t, c, share, "the older one came later", "old")
 			for _, n := range c.nodes {
 				c.restart(n)
@@ -67,7 +67,7 @@ func expectOnEveryNode(t *testing.T, c *cluster, share func(*model.Service), why
 		if probe.Ports[0].NodePort != 0 {
 			shared = append(shared, web.paths(n, model.NodePort)...)
 		}
-		expect(t, why+", dialled on "+n.Name, []*fabric.Namespace{n.Namespace}, shared, answeredBy(want))
+		expect(t, why+", dialled on "+n.Name, []*fabric.Namespace{n.Namespace}, shared, servedBy(want))
 	}
 }
 
@@ -83,10 +83,10 @@ func TestAClusterIPIsNeverTakenByAnExternalIP(t *testing.T) {
 		s.LoadBalancerIPs = append(s.LoadBalancerIPs, web.addrs(model.ClusterIP)...)
 	}
 	clients := []*fabric.Namespace{client, c.nodes[0].Namespace}
-	c.apply(elder.service(stealing, born(2001)).Then(elder.endpoints(thief)))
-	expect(t, "no Service has the ClusterIP yet", clients, paths, answeredBy("thief"))
-	c.apply(service(born(2002)).Then(endpoints(owner)))
-	expect(t, "a Service has the ClusterIP", clients, paths, answeredBy("owner"))
+	c.apply(elder.service(stealing, born(2001)).Merge(elder.endpoints(thief)))
+	expect(t, "no Service has the ClusterIP yet", clients, paths, servedBy("thief"))
+	c.apply(service(born(2002)).Merge(endpoints(owner)))
+	expect(t, "a Service has the ClusterIP", clients, paths, servedBy("owner"))
 	c.apply(endpoints())
 	expect(t, "a Service without endpoints has the ClusterIP", clients, only(paths, "tcp"), refused)
 }
@@ -103,11 +103,11 @@ func TestTheSameExternalIPOnOtherPorts(t *testing.T) {
 			s.Ports[i].Port = 81
 		}
 	}
-	c.apply(service(web.withExternalIPs).Then(endpoints(first)))
-	c.apply(other.service(web.withExternalIPs, onPort81).Then(other.endpoints(second)))
+	c.apply(service(web.withExternalIPs).Merge(endpoints(first)))
+	c.apply(other.service(web.withExternalIPs, onPort81).Merge(other.endpoints(second)))
 	clients := []*fabric.Namespace{client, c.nodes[0].Namespace, host}
-	expect(t, "one port", clients, web.paths(c.nodes[0], model.ExternalIP), answeredBy("first"))
-	expect(t, "another port", clients, pathsTo(81, web.addrs(model.ExternalIP)...), answeredBy("second"))
+	expect(t, "one port", clients, web.paths(c.nodes[0], model.ExternalIP), servedBy("first"))
+	expect(t, "another port", clients, pathsTo(81, web.addrs(model.ExternalIP)...), servedBy("second"))
 }
 
 // TestExternalAddressesOfAFamilyWithoutAClusterIPAreIgnored, as in kube-proxy.
@@ -116,10 +116,10 @@ func TestExternalAddressesOfAFamilyWithoutAClusterIPAreIgnored(t *testing.T) {
 	c := newCluster(t, 1)
 	host := []*fabric.Namespace{c.addHost("host", c.nodes[0])}
 	onlyIPv4 := func(s *model.Service) { s.ClusterIPs = []netip.Addr{web.addr(model.ClusterIP, model.IPv4)} }
-	c.apply(service(web.withEverything, onlyIPv4).Then(endpoints(c.addServer(c.nodes[0], "server"))))
+	c.apply(service(web.withEverything, onlyIPv4).Merge(endpoints(c.addServer(c.nodes[0], "server"))))
 	for _, kind := range externalKinds {
 		to := web.paths(c.nodes[0], kind)
-		expect(t, kind.String()+" of the ClusterIP's family", host, to[:3], answeredBy("server"))
+		expect(t, kind.String()+" of the ClusterIP's family", host, to[:3], servedBy("server"))
 		expect(t, kind.String()+" of the other family", host, to[3:], notServed)
 	}
 }
@@ -147,7 +147,7 @@ func TestAnOlderExternalIPTakesNothingThatTheClusterGave(t *testing.T) {
 	n := c.nodes[0]
 	thief, owner := c.addServer(n, "thief"), c.addServer(n, "owner")
 	clients := []*fabric.Namespace{c.addPod(n, "client").Namespace, n.Namespace, c.addHost("host", n)}
-	c.apply(elder.endpoints(thief).Then(younger.endpoints(owner)))
+	c.apply(elder.endpoints(thief).Merge(younger.endpoints(owner)))
 	for name, test := range map[string]struct {
 		owned, stolen func(*model.Service)
 		to            []path
@@ -155,17 +155,17 @@ func TestAnOlderExternalIPTakesNothingThatTheClusterGave(t *testing.T) {
 		"a load balancer's address": {younger.withLoadBalancer, onLoadBalancer(younger), younger.paths(n, model.LoadBalancerIP)},
 		"a node port":               {younger.withNodePorts, onNodePorts(younger, n), younger.paths(n, model.NodePort)},
 	} {
-		c.apply(elder.service(born(2001), test.stolen).Then(younger.gone()))
-		expect(t, name+": no other Service wants it", clients, test.to, answeredBy("thief"))
+		c.apply(elder.service(born(2001), test.stolen).Merge(younger.gone()))
+		expect(t, name+": no other Service wants it", clients, test.to, servedBy("thief"))
 		c.apply(younger.service(born(2002), test.owned))
-		expect(t, name+": it is given to another Service", clients, test.to, answeredBy("owner"))
+		expect(t, name+": it is given to another Service", clients, test.to, servedBy("owner"))
 		c.restart(n)
 		c.sync(n)
-		expect(t, name+": after a restart", clients, test.to, answeredBy("owner"))
+		expect(t, name+": after a restart", clients, test.to, servedBy("owner"))
 		c.apply(elder.service(born(2001), test.stolen, affinity(anHour)))
-		expect(t, name+": the older Service changes", clients, test.to, answeredBy("owner"))
+		expect(t, name+": the older Service changes", clients, test.to, servedBy("owner"))
 		c.apply(younger.service(born(2002)))
-		expect(t, name+": the other Service lets go", clients, test.to, answeredBy("thief"))
+		expect(t, name+": the other Service lets go", clients, test.to, servedBy("thief"))
 		c.apply(elder.gone())
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneAnswers: each has endpoints of its own.
-func TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneAnswers(t *testing.T) {
+// TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneServes: each has endpoints of its own.
+func TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneServes(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	everywhere := byFamily(web.paths(r.nodes[0], allKinds...))
@@ -24,8 +24,8 @@ func TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneAnswers(t *testing.T) {
 					slice.Endpoints = nil
 				}
 			}
-			r.apply(service(edits...).Then(one))
-			expect(t, why+", "+family.String()+" has an endpoint", r.clients(), everywhere[family], answeredBy("near"))
+			r.apply(service(edits...).Merge(one))
+			expect(t, why+", "+family.String()+" has an endpoint", r.clients(), everywhere[family], servedBy("near"))
 			expect(t, why+", "+other.String()+" has none", r.clients(), everywhere[other], refused)
 		}
 	}

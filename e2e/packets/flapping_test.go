@@ -33,10 +33,10 @@ const (
 	dialsPerSecond = 200
 )
 
-// TestNoOpenConnectionEndsWhileEndpointsFlap: a Service's selector is switched between two sets of pods twice a second, and
+// TestNoEstablishedConnectionEndsWhileEndpointsFlap: a Service's selector is switched between two sets of pods twice a second, and
 // one pod of each set is unready at a time. All pods serve on. Answers take a while, and some packets are lost, so dials are
 // answered while the proxy decides about them. The kernel's own reports of the entries that end are the judge.
-func TestNoOpenConnectionEndsWhileEndpointsFlap(t *testing.T) {
+func TestNoEstablishedConnectionEndsWhileEndpointsFlap(t *testing.T) {
 	all := fewDials
 	if text := os.Getenv(dialsVariable); text != "" {
 		var err error
@@ -70,7 +70,7 @@ type flapping struct {
 // oldKernel is a table as kernels before about Linux 6.12 have it.
 type oldKernel struct{ *conntrack.Conn }
 
-func (oldKernel) DeleteUnanswered([]*conntrack.Entry) ([]*conntrack.Entry, error) {
+func (oldKernel) DeleteUnreplied([]*conntrack.Entry) ([]*conntrack.Entry, error) {
 	return nil, conntrack.ErrUntested
 }
 
@@ -86,26 +86,26 @@ func (f flapping) run(t *testing.T, dials int) {
 			sets[i] = append(sets[i], server)
 		}
 	}
-	silent := c.addSilent(there) // in both sets for ten seconds, and in none for as long
+	silent := c.addUnresponsive(there) // in both sets for ten seconds, and in none for as long
 	way, err := c.fabric.AddLongWay("long-way", here.Node, there.Node)
 	must.Succeed(t, err)
 	way.Worsen(f.delay, 0.02)
-	c.apply(service().Then(endpoints(append(sets[0], silent)...)))
+	c.apply(service().Merge(endpoints(append(sets[0], silent)...)))
 	ends := listenToEnds(t, here.Namespace)
 	if !f.isUnsure {
-		here.owners.Snapshot().Since = time.Now().Add(-flows.LookFor)
+		here.owners.Snapshot().RemovedKnownSince = time.Now().Add(-flows.StaleDialWindow)
 	}
 	var table conntrack.Table = here.flows
 	if f.isOld {
 		table = oldKernel{here.flows}
 	}
-	drawn := drawAnewIn(t, here, table)
+	cleaning := startCleaningIn(t, here, table)
 
 	var to []netip.AddrPort
 	for _, family := range model.Families {
 		to = append(to, netip.AddrPortFrom(web.addr(model.ClusterIP, family), servicePort))
 	}
-	load := &visits{to: to, patience: 4 * fabric.Patience}
+	load := &visits{to: to, timeout: 4 * fabric.Timeout}
 	done := make(chan error, 1)
 	go func() { done <- client.Do(func() error { return load.dial(dials) }) }()
 	switches := 0
@@ -127,11 +127,11 @@ func (f flapping) run(t *testing.T, dials int) {
 	}
 	c.apply(endpoints(sets[0]...))
 	load.under.Wait()
-	wait.Until(t, "dials to the pod that is silent are drawn anew", func() bool { return drawn.of(model.TCP) > 0 })
+	wait.Until(t, "dials to the pod that is silent are drawn anew", func() bool { return cleaning.of(model.TCP) > 0 })
 	t.Logf("%d switches, %d dials, %d of them answered, %d connected and waited for ever, %d never connected (%v); %d were drawn anew; "+
 		"the kernel reported %d ends by request: %d unanswered, %d closed, %d open; %d packets were lost on the way",
-		switches, dials, load.answered.Load(), load.hung.Load(), load.failed.Load(), load.failure.Load(), drawn.of(model.TCP),
-		ends.unanswered.Load()+ends.closed.Load()+ends.open.Load(), ends.unanswered.Load(), ends.closed.Load(), ends.open.Load(), way.Lost())
+		switches, dials, load.replied.Load(), load.hung.Load(), load.failed.Load(), load.failure.Load(), cleaning.of(model.TCP),
+		ends.unreplied.Load()+ends.closed.Load()+ends.open.Load(), ends.unreplied.Load(), ends.closed.Load(), ends.open.Load(), way.Lost())
 	harmless := int64(0)
 	if f.isOld {
 		harmless = int64(dials) / 1000
@@ -139,9 +139,9 @@ func (f flapping) run(t *testing.T, dials int) {
 	if ends.open.Load() > harmless || load.hung.Load() > harmless {
 		t.Errorf("%d open connections were ended, and %d clients wait for ever", ends.open.Load(), load.hung.Load())
 	}
-	if ends.unanswered.Load() == 0 || load.answered.Load() < int64(dials)*9/10 {
+	if ends.unreplied.Load() == 0 || load.replied.Load() < int64(dials)*9/10 {
 		t.Errorf("%d unanswered dials were ended, and %d of %d were answered: this shows nothing",
-			ends.unanswered.Load(), load.answered.Load(), dials)
+			ends.unreplied.Load(), load.replied.Load(), dials)
 	}
 }
 
@@ -168,11 +168,11 @@ func echo(t *testing.T, on *fabric.Namespace) {
 
 // visits are clients that dial, say something, wait for the answer and reset the connection, so that its port is free again.
 type visits struct {
-	to       []netip.AddrPort
-	patience time.Duration
+	to      []netip.AddrPort
+	timeout time.Duration
 
-	under                  sync.WaitGroup
-	answered, hung, failed atomic.Int64
+	under                 sync.WaitGroup
+	replied, hung, failed atomic.Int64
 	// failure is the last error of a client that never connected.
 	failure atomic.Value
 }
@@ -217,7 +217,7 @@ func as4(to netip.AddrPort) (addr [4]byte) {
 
 func (l *visits) converse(conn *os.File) {
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(l.patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(l.timeout)); err != nil {
 		l.failed.Add(1)
 		return
 	}
@@ -226,7 +226,7 @@ func (l *visits) converse(conn *os.File) {
 		l.failure.Store(err.Error())
 		return
 	}
-	err := conn.SetDeadline(time.Now().Add(l.patience))
+	err := conn.SetDeadline(time.Now().Add(l.timeout))
 	if err == nil {
 		_, err = conn.Read(make([]byte, 1))
 	}
@@ -234,7 +234,7 @@ func (l *visits) converse(conn *os.File) {
 		l.hung.Add(1)
 		return
 	}
-	l.answered.Add(1)
+	l.replied.Add(1)
 	raw, err := conn.SyscallConn()
 	if err == nil {
 		_ = raw.Control(func(fd uintptr) {
@@ -244,7 +244,7 @@ func (l *visits) converse(conn *os.File) {
 }
 
 // ends counts the connections of TCP that ended because somebody asked the kernel for it, by what they were.
-type ends struct{ unanswered, closed, open atomic.Int64 }
+type ends struct{ unreplied, closed, open atomic.Int64 }
 
 // listenToEnds counts until the test ends. It reads the kernel's messages by itself, not with the code that it judges.
 func listenToEnds(t *testing.T, on *fabric.Namespace) *ends {
@@ -319,7 +319,7 @@ func (n *ends) add(t *testing.T, message []byte) {
 	}
 	switch {
 	case status&uint32(conntrack.SeenReply) == 0:
-		n.unanswered.Add(1)
+		n.unreplied.Add(1)
 	case state == conntrack.TCPTimeWait || state == conntrack.TCPClose:
 		n.closed.Add(1)
 	default:

@@ -31,7 +31,7 @@ func TestAPodReachesItselfThroughEveryFrontend(t *testing.T) {
 				{web.withEverything, internalLocal, externalLocal},
 				{web.withEverything, affinity(anHour)},
 			} {
-				c.apply(service(edits...).Then(endpoints(server)))
+				c.apply(service(edits...).Merge(endpoints(server)))
 				// The second time it is remembered, if the Service has session affinity.
 				for range 2 {
 					expect(t, "a pod dials itself", []*fabric.Namespace{server.Namespace}, everywhere, seenAs(c.nodes[0].Namespace))

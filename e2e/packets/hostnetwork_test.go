@@ -29,7 +29,7 @@ func TestAnEndpointInTheHostNetworkOfThisNode(t *testing.T) {
 	} {
 		here.apply(change)
 		for range 2 { // the second time it is remembered, if the Service has session affinity
-			expect(t, why, here.clients(), everywhere, answeredBy(node.Name))
+			expect(t, why, here.clients(), everywhere, servedBy(node.Name))
 			expect(t, why, here.pod, everywhere, seenAs(here.pod[0]))
 			expect(t, why, here.host, everywhere, seenAs(here.host[0]))
 		}
@@ -41,7 +41,7 @@ func TestAnEndpointInTheHostNetworkOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})
 	here.apply(endpoints(here.inHostNetwork(here.nodes[1])))
-	clusterIPs, there := web.paths(here.nodes[0], model.ClusterIP), answeredBy(here.nodes[1].Name)
+	clusterIPs, there := web.paths(here.nodes[0], model.ClusterIP), servedBy(here.nodes[1].Name)
 	for why, edit := range map[string]func(*model.Service){
 		"no session affinity": func(*model.Service) {},
 		"session affinity":    affinity(anHour),
@@ -56,9 +56,9 @@ func TestAnEndpointInTheHostNetworkOfAnotherNode(t *testing.T) {
 	}
 	here.apply(service(web.withEverything, externalLocal))
 	expect(t, "externalTrafficPolicy Local: the short circuit", append(here.pod, here.node...), here.external, there)
-	expect(t, "externalTrafficPolicy Local: outside", here.host, here.external, silent)
+	expect(t, "externalTrafficPolicy Local: outside", here.host, here.external, timesOut)
 	here.apply(service(web.withEverything, internalLocal))
-	expect(t, "internalTrafficPolicy Local", here.clients(), clusterIPs, silent)
+	expect(t, "internalTrafficPolicy Local", here.clients(), clusterIPs, timesOut)
 }
 
 // TestAClientKeepsAnEndpointInAHostNetwork: connections to one on this node come in and never pass postrouting, where
@@ -70,11 +70,11 @@ func TestAClientKeepsAnEndpointInAHostNetwork(t *testing.T) {
 			t.Parallel()
 			here := newTown(t, setup{config: clusterCIDR()})
 			endpoint, everywhere := here.inHostNetwork(here.nodes[number]), web.paths(here.nodes[0], allKinds...)
-			here.apply(service(web.withEverything, affinity(anHour)).Then(endpoints(endpoint)))
-			expect(t, "the only endpoint", here.clients(), everywhere, answeredBy(endpoint.Name))
+			here.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(endpoint)))
+			expect(t, "the only endpoint", here.clients(), everywhere, servedBy(endpoint.Name))
 			here.apply(endpoints(endpoint, here.near, here.far))
 			for range 3 {
-				expect(t, "others came", here.clients(), everywhere, answeredBy(endpoint.Name))
+				expect(t, "others came", here.clients(), everywhere, servedBy(endpoint.Name))
 			}
 			here.apply(endpoints(here.near, here.far))
 			for _, client := range here.clients() {

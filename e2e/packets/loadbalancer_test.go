@@ -17,9 +17,9 @@ func clientRanges(clients ...*fabric.Namespace) func(*model.Service) {
 	}
 }
 
-// TestSourceRangesSayWhoMayDialALoadBalancerIP: pods and the node like all other clients. They do not concern other
+// TestSourceRangesRestrictWhoMayDialALoadBalancerIP: pods and the node like all other clients. They do not concern other
 // frontends.
-func TestSourceRangesSayWhoMayDialALoadBalancerIP(t *testing.T) {
+func TestSourceRangesRestrictWhoMayDialALoadBalancerIP(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	stranger := r.addHost("stranger", r.nodes[0])
@@ -41,10 +41,10 @@ func TestSourceRangesSayWhoMayDialALoadBalancerIP(t *testing.T) {
 			[]*fabric.Namespace{r.pod, r.node, r.host, stranger}, nil},
 		{"no client here", sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"), nil, []*fabric.Namespace{r.pod, r.node, r.host, stranger}},
 	} {
-		r.apply(service(web.withEverything, test.edit).Then(endpoints(r.near)))
-		expect(t, "in the ranges: "+test.why, test.allowed, balancer, answeredBy("near"))
-		expect(t, "not in the ranges: "+test.why, test.barred, balancer, silent)
-		expect(t, "other frontends; ranges: "+test.why, []*fabric.Namespace{r.pod, r.node, r.host, stranger}, others, answeredBy("near"))
+		r.apply(service(web.withEverything, test.edit).Merge(endpoints(r.near)))
+		expect(t, "in the ranges: "+test.why, test.allowed, balancer, servedBy("near"))
+		expect(t, "not in the ranges: "+test.why, test.barred, balancer, timesOut)
+		expect(t, "other frontends; ranges: "+test.why, []*fabric.Namespace{r.pod, r.node, r.host, stranger}, others, servedBy("near"))
 	}
 }
 
@@ -54,25 +54,25 @@ func TestSourceRangesDropBeforeAnythingElse(t *testing.T) {
 	r := newRefusals(t)
 	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
 	r.apply(service(web.withEverything, clientRanges(r.host)))
-	expect(t, "not in the ranges, no endpoint", []*fabric.Namespace{r.pod, r.node}, balancer, silent)
+	expect(t, "not in the ranges, no endpoint", []*fabric.Namespace{r.pod, r.node}, balancer, timesOut)
 	expect(t, "in the ranges, no endpoint", []*fabric.Namespace{r.host}, balancer, refused)
-	r.apply(service(web.withEverything, clientRanges(r.host), externalLocal).Then(endpoints(r.far)))
-	expect(t, "not in the ranges, a pod's short circuit", []*fabric.Namespace{r.pod, r.node}, balancer, silent)
-	expect(t, "in the ranges, endpoints only elsewhere", []*fabric.Namespace{r.host}, balancer, silent)
-	r.apply(service(web.withEverything, clientRanges(r.host), affinity(anHour)).Then(endpoints(r.near)))
-	expect(t, "in the ranges, with session affinity", []*fabric.Namespace{r.host}, balancer, answeredBy("near"))
+	r.apply(service(web.withEverything, clientRanges(r.host), externalLocal).Merge(endpoints(r.far)))
+	expect(t, "not in the ranges, a pod's short circuit", []*fabric.Namespace{r.pod, r.node}, balancer, timesOut)
+	expect(t, "in the ranges, endpoints only elsewhere", []*fabric.Namespace{r.host}, balancer, timesOut)
+	r.apply(service(web.withEverything, clientRanges(r.host), affinity(anHour)).Merge(endpoints(r.near)))
+	expect(t, "in the ranges, with session affinity", []*fabric.Namespace{r.host}, balancer, servedBy("near"))
 	r.apply(service(web.withEverything, clientRanges(r.pod), affinity(anHour)))
-	expect(t, "remembered, and not in the ranges any more", []*fabric.Namespace{r.host}, balancer, silent)
+	expect(t, "remembered, and not in the ranges any more", []*fabric.Namespace{r.host}, balancer, timesOut)
 }
 
-// TestSourceRangesOfOneFamilyLeaveTheOtherOpen, as in kube-proxy.
-func TestSourceRangesOfOneFamilyLeaveTheOtherOpen(t *testing.T) {
+// TestSourceRangesOfOneFamilyDoNotRestrictTheOther, as in kube-proxy.
+func TestSourceRangesOfOneFamilyDoNotRestrictTheOther(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
-	r.apply(service(web.withEverything, sourceRanges("192.0.2.0/24")).Then(endpoints(r.near)))
-	expect(t, "IPv4, which has a range", r.clients(), balancer[:3], silent)
-	expect(t, "IPv6, which has none", r.clients(), balancer[3:], answeredBy("near"))
+	r.apply(service(web.withEverything, sourceRanges("192.0.2.0/24")).Merge(endpoints(r.near)))
+	expect(t, "IPv4, which has a range", r.clients(), balancer[:3], timesOut)
+	expect(t, "IPv6, which has none", r.clients(), balancer[3:], servedBy("near"))
 }
 
 // TestSourceRangesConcernTheirOwnPortsOnly: another Service on the same address, on a port of its own, is open.
@@ -86,11 +86,11 @@ func TestSourceRangesConcernTheirOwnPortsOnly(t *testing.T) {
 			s.Ports[i].Port = 81
 		}
 	}
-	r.apply(service(web.withEverything, clientRanges(r.host)).Then(endpoints(r.near)))
-	r.apply(other.service(sameAddress).Then(other.endpoints(r.far)))
+	r.apply(service(web.withEverything, clientRanges(r.host)).Merge(endpoints(r.near)))
+	r.apply(other.service(sameAddress).Merge(other.endpoints(r.far)))
 	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
-	expect(t, "the port with ranges", []*fabric.Namespace{r.pod}, balancer, silent)
-	expect(t, "the other Service's port", r.clients(), pathsTo(81, web.addrs(model.LoadBalancerIP)...), answeredBy("far"))
+	expect(t, "the port with ranges", []*fabric.Namespace{r.pod}, balancer, timesOut)
+	expect(t, "the other Service's port", r.clients(), pathsTo(81, web.addrs(model.LoadBalancerIP)...), servedBy("far"))
 }
 
 // TestAnExternalIPThatIsALoadBalancerIPTooIsFiltered: the source ranges hold for the address.
@@ -98,10 +98,10 @@ func TestAnExternalIPThatIsALoadBalancerIPTooIsFiltered(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	both := func(s *model.Service) { s.ExternalIPs = s.LoadBalancerIPs }
-	r.apply(service(web.withLoadBalancer, both, clientRanges(r.host)).Then(endpoints(r.near)))
+	r.apply(service(web.withLoadBalancer, both, clientRanges(r.host)).Merge(endpoints(r.near)))
 	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
-	expect(t, "in the ranges", []*fabric.Namespace{r.host}, balancer, answeredBy("near"))
-	expect(t, "not in the ranges", []*fabric.Namespace{r.pod, r.node}, balancer, silent)
+	expect(t, "in the ranges", []*fabric.Namespace{r.host}, balancer, servedBy("near"))
+	expect(t, "not in the ranges", []*fabric.Namespace{r.pod, r.node}, balancer, timesOut)
 }
 
 // TestANodeInTheRangesMaySendFromTheLoadBalancerIP: what it sends to an address of its own has that address as its
@@ -112,17 +112,17 @@ func TestANodeInTheRangesMaySendFromTheLoadBalancerIP(t *testing.T) {
 	r.gain(r.nodes[0], web.addrs(model.LoadBalancerIP)...)
 	r.reportAddrs(r.nodes[0])
 	balancer, node := web.paths(r.nodes[0], model.LoadBalancerIP), []*fabric.Namespace{r.node}
-	r.apply(service(web.withEverything, clientRanges(r.host)).Then(endpoints(r.near)))
-	expect(t, "the node is not in the ranges", node, balancer, silent)
+	r.apply(service(web.withEverything, clientRanges(r.host)).Merge(endpoints(r.near)))
+	expect(t, "the node is not in the ranges", node, balancer, timesOut)
 	r.apply(service(web.withEverything, clientRanges(r.host, r.node)))
-	expect(t, "the node is in the ranges", node, balancer, answeredBy("near"))
+	expect(t, "the node is in the ranges", node, balancer, servedBy("near"))
 
 	object := r.nodes[0].object()
 	object.Addresses = nil
 	r.apply(model.Change{Nodes: map[string]*model.Node{object.Name: object}})
-	expect(t, "the Node object does not name the address any more", node, balancer, silent)
+	expect(t, "the Node object does not name the address any more", node, balancer, timesOut)
 	r.apply(model.Change{Nodes: map[string]*model.Node{object.Name: r.nodes[0].object()}})
-	expect(t, "the Node object names it again", node, balancer, answeredBy("near"))
+	expect(t, "the Node object names it again", node, balancer, servedBy("near"))
 }
 
 // TestPacketsToALoadBalancerIPNeverLeaveTheNode: those of its pods and its own are translated before they are routed.
@@ -131,14 +131,14 @@ func TestPacketsToALoadBalancerIPNeverLeaveTheNode(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
 	clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace}
-	c.apply(service(web.withEverything).Then(endpoints(c.addServer(node, "server"))))
-	runNFT(t, node, leavingWitness, "-f", "-")
-	expect(t, "a load-balancer IP", clients, web.paths(node, model.LoadBalancerIP), answeredBy("server"))
+	c.apply(service(web.withEverything).Merge(endpoints(c.addServer(node, "server"))))
+	runNFT(t, node, egressCounter, "-f", "-")
+	expect(t, "a load-balancer IP", clients, web.paths(node, model.LoadBalancerIP), servedBy("server"))
 	if got := packets(t, node, "leaving"); got != "0" {
 		t.Errorf("%s packets left the node", got)
 	}
 	for _, addr := range web.addrs(model.LoadBalancerIP) {
-		if _, err := node.Ask("tcp", netip.AddrPortFrom(addr.Next(), servicePort), atOnce); err == nil {
+		if _, err := node.Request("tcp", netip.AddrPortFrom(addr.Next(), servicePort), atOnce); err == nil {
 			t.Errorf("%s belongs to no Service, and answers", addr.Next())
 		}
 	}
@@ -147,8 +147,8 @@ func TestPacketsToALoadBalancerIPNeverLeaveTheNode(t *testing.T) {
 	}
 }
 
-// leavingWitness counts packets to load balancers that leave by the uplink.
-const leavingWitness = `
+// egressCounter counts packets to load balancers that leave by the uplink.
+const egressCounter = `
 table inet witness {
 	chain leaving {
 		type filter hook postrouting priority 300; policy accept;

@@ -21,14 +21,14 @@ func TestWhatIsNoneOfOursIsNotServed(t *testing.T) {
 		"the label of another proxy": {label: "service.kubernetes.io/service-proxy-name: other", spec: everything.spec, ingress: vip},
 	} {
 		m.is(everything)
-		expect(t, "before "+why, m.clients(), everywhere, answeredBy("near"))
+		expect(t, "before "+why, m.clients(), everywhere, servedBy("near"))
 		m.is(not)
 		expect(t, why, m.clients(), everywhere, notServed)
 	}
 	m.is(manifest{spec: "type: ClusterIP, " + bothFamilies})
-	expect(t, "a ClusterIP again", m.clients(), paths, answeredBy("near"))
+	expect(t, "a ClusterIP again", m.clients(), paths, servedBy("near"))
 	m.is(everything)
-	expect(t, "everything again", m.clients(), everywhere, answeredBy("near"))
+	expect(t, "everything again", m.clients(), everywhere, servedBy("near"))
 }
 
 // TestSlicesOfAHeadlessServiceAreNoEndpoints: the label of a slice says so, whatever the Service is.
@@ -38,14 +38,14 @@ func TestSlicesOfAHeadlessServiceAreNoEndpoints(t *testing.T) {
 	everywhere := web.paths(m.nodes[0], allKinds...)
 	m.is(everything)
 	for range 2 {
-		expect(t, "no label", m.clients(), everywhere, answeredBy("near"))
+		expect(t, "no label", m.clients(), everywhere, servedBy("near"))
 		m.write("slices.yaml", m.slices(`service.kubernetes.io/headless: ""`))
 		m.load()
 		expect(t, "the label", m.clients(), everywhere, refused)
 		m.write("slices.yaml", m.slices(""))
 		m.load()
 	}
-	expect(t, "no label again", m.clients(), everywhere, answeredBy("near"))
+	expect(t, "no label again", m.clients(), everywhere, servedBy("near"))
 }
 
 // TestAServiceOfOneFamily has no frontend of any kind in the other one, though its manifest names addresses there.
@@ -58,10 +58,10 @@ func TestAServiceOfOneFamily(t *testing.T) {
 		served, other model.Family
 	}{{onlyIPv4, model.IPv4, model.IPv6}, {onlyIPv6, model.IPv6, model.IPv4}} {
 		m.is(manifest{spec: balanced + test.spec, ingress: vip})
-		expect(t, "only "+test.served.String(), m.clients(), everywhere[test.served], answeredBy("near"))
+		expect(t, "only "+test.served.String(), m.clients(), everywhere[test.served], servedBy("near"))
 		expect(t, "only "+test.served.String(), m.clients(), everywhere[test.other], notServed)
 		m.is(everything)
-		expect(t, "both families", m.clients(), everywhere[test.other], answeredBy("near"))
+		expect(t, "both families", m.clients(), everywhere[test.other], servedBy("near"))
 	}
 }
 
@@ -76,10 +76,10 @@ func TestALoadBalancerInModeProxyGetsItsPackets(t *testing.T) {
 	others := web.paths(m.nodes[0], model.ClusterIP, model.NodePort, model.ExternalIP)
 	for range 2 {
 		m.is(manifest{spec: everything.spec, ingress: proxied})
-		expect(t, "mode Proxy", inside, to, answeredBy("balancer"))
-		expect(t, "mode Proxy: other frontends", m.clients(), others, answeredBy("near"))
+		expect(t, "mode Proxy", inside, to, servedBy("balancer"))
+		expect(t, "mode Proxy: other frontends", m.clients(), others, servedBy("near"))
 		m.is(everything)
-		expect(t, "mode VIP", m.clients(), to, answeredBy("near"))
+		expect(t, "mode VIP", m.clients(), to, servedBy("near"))
 	}
 }
 
@@ -104,7 +104,7 @@ func TestSourceRangesAsTheirOwnersWriteThem(t *testing.T) {
 			`172.30.0.0/17, 172.30.128.0/17, 172.30.0.0/17, "fd00:30::/33", "fd00:30:8000::/33"`, hosts, pods},
 	} {
 		m.is(manifest{spec: everything.spec + ", loadBalancerSourceRanges: [" + test.ranges + "]", ingress: vip})
-		expect(t, "in the ranges: "+test.why, test.allowed, to, answeredBy("near"))
-		expect(t, "not in the ranges: "+test.why, test.barred, to, silent)
+		expect(t, "in the ranges: "+test.why, test.allowed, to, servedBy("near"))
+		expect(t, "not in the ranges: "+test.why, test.barred, to, timesOut)
 	}
 }

@@ -40,8 +40,8 @@ func (m *manifests) write(name, text string) {
 func (m *manifests) load() {
 	m.t.Helper()
 	update, err := m.folder.Load()
-	if err != nil || len(update.Refused) > 0 {
-		m.t.Fatalf("load the manifests: %v, %v", err, update.Refused)
+	if err != nil || len(update.Rejected) > 0 {
+		m.t.Fatalf("load the manifests: %v, %v", err, update.Rejected)
 	}
 	m.apply(update.Change)
 }

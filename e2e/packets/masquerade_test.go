@@ -18,7 +18,7 @@ func TestWhomTheServerSees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.apply(service().Then(endpoints(server)))
+	c.apply(service().Merge(endpoints(server)))
 	for _, to := range paths {
 		for _, tt := range []struct {
 			from *fabric.Namespace
@@ -28,7 +28,7 @@ func TestWhomTheServerSees(t *testing.T) {
 			{c.nodes[0].Namespace, to.own(c.nodes[0].Namespace)},
 			{host.Namespace, to.own(c.nodes[0].Namespace)},
 		} {
-			if got := mustAsk(t, tt.from, to).Client.Addr(); got != tt.want {
+			if got := mustRequest(t, tt.from, to).Client.Addr(); got != tt.want {
 				t.Errorf("%s from %s: the server sees %s, want %s", to, tt.from.Name, got, tt.want)
 			}
 		}
@@ -46,10 +46,10 @@ func TestAnEndpointThatIsDialledItselfSeesItsClient(t *testing.T) {
 		for i := range s.Ports {
 			s.Ports[i].Port = podPort
 		}
-	}).Then(endpoints(server)))
+	}).Merge(endpoints(server)))
 	clients := []*fabric.Namespace{client.Namespace, c.nodes[0].Namespace}
 	expect(t, "the endpoint's own address", clients, pathsTo(podPort, own...), sourceKept)
-	expect(t, "the ClusterIP", clients, pathsTo(podPort, web.addrs(model.ClusterIP)...), answeredBy("server"))
+	expect(t, "the ClusterIP", clients, pathsTo(podPort, web.addrs(model.ClusterIP)...), servedBy("server"))
 }
 
 // TestAFamilyWithoutAPrefixHasNoDetector, while the other one has.
@@ -60,7 +60,7 @@ func TestAFamilyWithoutAPrefixHasNoDetector(t *testing.T) {
 	node := c.nodes[0]
 	near, far := c.addServer(node, "near"), c.addServer(c.nodes[1], "far")
 	host := []*fabric.Namespace{c.addHost("host", node)}
-	c.apply(service().Then(endpoints(near, far)))
+	c.apply(service().Merge(endpoints(near, far)))
 	expect(t, "the family that has a prefix", host, paths[:3], allMasq.holds(node, near, far))
 	expect(t, "the family that has none", host, paths[3:], all.holds(node, near, far))
 }

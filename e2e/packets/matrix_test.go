@@ -109,7 +109,7 @@ func holdMatrix(t *testing.T, c *cluster, rows []row) {
 	for _, p := range policies {
 		c.apply(p.app.service(p.app.withEverything, func(s *model.Service) {
 			s.InternalTrafficLocal, s.ExternalTrafficLocal = p.internalLocal, p.externalLocal
-		}).Then(p.app.endpoints(near, far)))
+		}).Merge(p.app.endpoints(near, far)))
 	}
 	for _, row := range rows {
 		for _, p := range policies {
@@ -132,7 +132,7 @@ func TestAPodOfAnotherNodeIsOutsideInNodeCIDRMode(t *testing.T) {
 	c := setUp(t, setup{nodes: 2, config: config})
 	near, far := c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")
 	stranger := c.addPod(c.nodes[1], "stranger")
-	c.apply(web.service(web.withNodePorts, externalLocal).Then(web.endpoints(near, far)))
+	c.apply(web.service(web.withNodePorts, externalLocal).Merge(web.endpoints(near, far)))
 	expect(t, "a pod of another node dials this node's port", []*fabric.Namespace{stranger.Namespace},
 		web.paths(c.nodes[0], model.NodePort), local.holds(c.nodes[0], near, far))
 }

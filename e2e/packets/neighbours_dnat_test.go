@@ -65,16 +65,16 @@ func TestForeignTranslationsAreNotRemembered(t *testing.T) {
 			for number, kind := range slices.Concat([]model.FrontendKind{model.NodePort}, allKinds) {
 				// Each has a Service of its own, for a client that is remembered already is not learned anew.
 				own := app{fmt.Sprintf("own-%d", number), byte(61 + number)}
-				n.apply(own.service(own.withEverything, affinity(anHour)).Then(own.endpoints(n.near, n.far)))
+				n.apply(own.service(own.withEverything, affinity(anHour)).Merge(own.endpoints(n.near, n.far)))
 				why, taken := "another address, with the node port's number", pathsTo(own.nodePort(), secondAddrs...)
 				if number > 0 {
 					why, taken = kind.String(), own.paths(n.node, kind)
 				}
 				leave := intrude(t, n.node, taken, foreign)
-				expect(t, why+" is another table's", n.clients(), taken, answeredBy("foreign"))
+				expect(t, why+" is another table's", n.clients(), taken, servedBy("foreign"))
 				leave()
 				for range 2 {
-					expect(t, why+" was another table's", n.clients(), own.paths(n.node, allKinds...), answeredByOneOf("near", "far"))
+					expect(t, why+" was another table's", n.clients(), own.paths(n.node, allKinds...), servedByOneOf("near", "far"))
 				}
 			}
 		})
@@ -99,7 +99,7 @@ func TestForeignTranslationsAreNotMasqueraded(t *testing.T) {
 				func(s *model.Service) { internalLocal(s); externalLocal(s) },
 				affinity(anHour),
 			} {
-				n.apply(service(web.withEverything, edit).Then(endpoints(n.near)))
+				n.apply(service(web.withEverything, edit).Merge(endpoints(n.near)))
 				for _, server := range []*pod{foreign, n.near} {
 					leave := intrude(t, n.node, taken, server)
 					expect(t, "another table leads to "+server.Name, n.clients(), taken, sourceKept)
@@ -112,17 +112,17 @@ func TestForeignTranslationsAreNotMasqueraded(t *testing.T) {
 
 // sourceKept expects that the server sees the address and the port that the client has.
 func sourceKept(from *fabric.Namespace, to path) error {
-	reply, err := from.Ask(to.network, to.addr, fabric.Patience)
+	reply, err := from.Request(to.network, to.addr, fabric.Timeout)
 	if err == nil && reply.Client != reply.Own {
 		return fmt.Errorf("%s saw %s, want %s", reply.Pod, reply.Client, reply.Own)
 	}
 	return err
 }
 
-// answeredByOneOf expects an answer of one of those servers.
-func answeredByOneOf(names ...string) expectation {
+// servedByOneOf expects an answer of one of those servers.
+func servedByOneOf(names ...string) expectation {
 	return func(from *fabric.Namespace, to path) error {
-		reply, err := from.Ask(to.network, to.addr, fabric.Patience)
+		reply, err := from.Request(to.network, to.addr, fabric.Timeout)
 		if err == nil && !slices.Contains(names, reply.Pod) {
 			return fmt.Errorf("%s answered, want one of %v", reply.Pod, names)
 		}

@@ -26,9 +26,9 @@ func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 					s.Ports[i].Port = web.nodePort()
 				}
 			}
-			here.apply(web.service(web.withNodePorts, affinity(anHour)).Then(web.endpoints(here.near)))
+			here.apply(web.service(web.withNodePorts, affinity(anHour)).Merge(web.endpoints(here.near)))
 			here.apply(namesake.service(namesake.withExternalIPs, namesake.withLoadBalancer, onThatPort).
-				Then(namesake.endpoints(here.far)))
+				Merge(namesake.endpoints(here.far)))
 			var external []path
 			for _, kind := range []model.FrontendKind{model.ExternalIP, model.LoadBalancerIP} {
 				external = append(external, pathsTo(web.nodePort(), namesake.addrs(kind)...)...)
@@ -36,9 +36,9 @@ func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 			internal := pathsTo(web.nodePort(), namesake.addrs(model.ClusterIP)...)
 			for range 2 {
 				for _, clients := range [][]*fabric.Namespace{here.pod, here.node, here.host} {
-					expect(t, "the other Service's ClusterIP", clients, internal, answeredBy("far"))
-					expect(t, "the other Service's external addresses", clients, external, answeredBy("far"))
-					expect(t, "the node port", clients, web.paths(here.nodes[0], model.NodePort), answeredBy("near"))
+					expect(t, "the other Service's ClusterIP", clients, internal, servedBy("far"))
+					expect(t, "the other Service's external addresses", clients, external, servedBy("far"))
+					expect(t, "the node port", clients, web.paths(here.nodes[0], model.NodePort), servedBy("near"))
 				}
 			}
 			expect(t, "a pod dials the other Service's ClusterIP", here.pod, internal, seenAs(here.pod[0]))
@@ -46,13 +46,13 @@ func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 			expect(t, "a pod's short circuit to the other Service", here.pod, external, seenAs(here.pod[0]))
 			here.apply(namesake.endpoints())
 			expect(t, "the other Service has no endpoint", here.host, only(internal, "tcp"), refused)
-			expect(t, "the node port", here.host, web.paths(here.nodes[0], model.NodePort), answeredBy("near"))
+			expect(t, "the node port", here.host, web.paths(here.nodes[0], model.NodePort), servedBy("near"))
 		})
 	}
 }
 
-// TestAnExternalIPThatIsTheNodesOwnAddressLeavesANodePortAlone that has the same number, and its sticky clients.
-func TestAnExternalIPThatIsTheNodesOwnAddressLeavesANodePortAlone(t *testing.T) {
+// TestAnExternalIPThatIsTheNodesOwnAddressDoesNotAffectANodePort that has the same number, and its sticky clients.
+func TestAnExternalIPThatIsTheNodesOwnAddressDoesNotAffectANodePort(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})
 	node := here.nodes[0]
@@ -65,14 +65,14 @@ func TestAnExternalIPThatIsTheNodesOwnAddressLeavesANodePortAlone(t *testing.T) 
 	}
 	to := web.paths(node, model.NodePort)
 	clients := append(append(here.pod, here.node...), here.host...)
-	here.apply(service(web.withNodePorts, affinity(anHour)).Then(endpoints(here.near)))
-	expect(t, "a node port", clients, to, answeredBy("near"))
-	here.apply(exact.service(onTheNode).Then(exact.endpoints(here.far)))
+	here.apply(service(web.withNodePorts, affinity(anHour)).Merge(endpoints(here.near)))
+	expect(t, "a node port", clients, to, servedBy("near"))
+	here.apply(exact.service(onTheNode).Merge(exact.endpoints(here.far)))
 	for range 2 {
-		expect(t, "an external IP on the same address and port", clients, to, answeredBy("near"))
+		expect(t, "an external IP on the same address and port", clients, to, servedBy("near"))
 	}
 	here.apply(web.gone())
-	expect(t, "the node port is gone", clients, to, answeredBy("far"))
+	expect(t, "the node port is gone", clients, to, servedBy("far"))
 	here.apply(service(web.withNodePorts, affinity(anHour)))
-	expect(t, "the node port is back", clients, to, answeredBy("near"))
+	expect(t, "the node port is back", clients, to, servedBy("near"))
 }

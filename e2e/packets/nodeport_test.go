@@ -37,7 +37,7 @@ func newNodePorts(t *testing.T, addresses model.NodePortAddresses) *nodePorts {
 			t.Fatal(err)
 		}
 	}
-	c.apply(service(web.withNodePorts).Then(endpoints(n.near)))
+	c.apply(service(web.withNodePorts).Merge(endpoints(n.near)))
 	return n
 }
 
@@ -55,10 +55,10 @@ func TestNodePortsAreServedOnTheNodesOwnAddressesByDefault(t *testing.T) {
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
 	n.gain(n.node, secondAddrs...)
 	n.reportAddrs(n.node)
-	expect(t, "the node's own address", n.clients(), n.own(), answeredBy("near"))
+	expect(t, "the node's own address", n.clients(), n.own(), servedBy("near"))
 	expect(t, "another address of the node", n.clients(), second, notServed)
 	n.serveOn(n.node.Namespace, web.nodePort(), secondAddrs...)
-	expect(t, "a socket on another address of the node", n.clients(), second, answeredBy(n.node.Name))
+	expect(t, "a socket on another address of the node", n.clients(), second, servedBy(n.node.Name))
 }
 
 // TestNodePortsFollowTheNodeObject: when it names other addresses, those serve; one that is on no interface serves
@@ -76,12 +76,12 @@ func TestNodePortsFollowTheNodeObject(t *testing.T) {
 	expect(t, "an address that is on no interface", n.clients(), second, notServed)
 	n.gain(n.node, secondAddrs...)
 	n.reportAddrs(n.node)
-	expect(t, "the address has come up", n.clients(), second, answeredBy("near"))
+	expect(t, "the address has come up", n.clients(), second, servedBy("near"))
 	rename(n.node.IPv4)
 	expect(t, "a family that the Node object does not name", n.clients(), n.own()[3:], notServed)
-	expect(t, "a family that the Node object names", n.clients(), n.own()[:3], answeredBy("near"))
+	expect(t, "a family that the Node object names", n.clients(), n.own()[:3], servedBy("near"))
 	rename(n.node.IPv4, n.node.IPv6)
-	expect(t, "both families again", n.clients(), n.own(), answeredBy("near"))
+	expect(t, "both families again", n.clients(), n.own(), servedBy("near"))
 }
 
 // TestNodePortAddressesAppearAndVanish inside the prefixes that were chosen.
@@ -94,10 +94,10 @@ func TestNodePortAddressesAppearAndVanish(t *testing.T) {
 		n.gain(n.node, secondAddrs...)
 		expect(t, "an address that was not reported to the proxy", n.clients(), second, notServed)
 		n.reportAddrs(n.node)
-		expect(t, "an address inside the prefixes", n.clients(), second, answeredBy("near"))
+		expect(t, "an address inside the prefixes", n.clients(), second, servedBy("near"))
 		n.restart(n.node)
 		n.sync(n.node)
-		expect(t, "after a restart", n.clients(), second, answeredBy("near"))
+		expect(t, "after a restart", n.clients(), second, servedBy("near"))
 		for _, addr := range secondAddrs {
 			if err := n.node.RemoveAddr(addr); err != nil {
 				t.Fatal(err)
@@ -113,8 +113,8 @@ func TestNodePortsOnAllAddresses(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{})
 	n.gain(n.node, secondAddrs...)
-	expect(t, "the node's own address", n.clients(), n.own(), answeredBy("near"))
-	expect(t, "another address of the node", n.clients(), second, answeredBy("near"))
+	expect(t, "the node's own address", n.clients(), n.own(), servedBy("near"))
+	expect(t, "another address of the node", n.clients(), second, servedBy("near"))
 	expect(t, "an address that the node does not have", n.clients(),
 		pathsTo(web.nodePort(), secondAddrs[0].Next(), secondAddrs[1].Next()), notServed)
 	expectNotOnLoopback(t, n)
@@ -127,7 +127,7 @@ func TestLoopbackNeverServesNodePorts(t *testing.T) {
 		netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("172.30.0.0/24"),
 		netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fd00:30::/64"),
 	}})
-	expect(t, "the node's own address", n.clients(), n.own(), answeredBy("near"))
+	expect(t, "the node's own address", n.clients(), n.own(), servedBy("near"))
 	expectNotOnLoopback(t, n)
 }
 
@@ -137,15 +137,15 @@ func expectNotOnLoopback(t *testing.T, n *nodePorts) {
 	node := []*fabric.Namespace{n.node.Namespace}
 	expect(t, "loopback without a socket", node, pathsTo(web.nodePort(), loopback...), notServed)
 	n.serveOn(n.node.Namespace, web.nodePort(), loopback...)
-	expect(t, "a socket on loopback", node, pathsTo(web.nodePort(), loopback...), answeredBy(n.node.Name))
+	expect(t, "a socket on loopback", node, pathsTo(web.nodePort(), loopback...), servedBy(n.node.Name))
 }
 
-// TestPrefixesOfOneFamilyLeaveTheOtherOnAllAddresses, as in kube-proxy.
-func TestPrefixesOfOneFamilyLeaveTheOtherOnAllAddresses(t *testing.T) {
+// TestPrefixesOfOneFamilyKeepTheOtherOnAllAddresses, as in kube-proxy.
+func TestPrefixesOfOneFamilyKeepTheOtherOnAllAddresses(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Prefixes: secondPrefixes[:1]})
 	expect(t, "IPv4, narrowed to another prefix", n.clients(), n.own()[:3], notServed)
-	expect(t, "IPv6, not narrowed", n.clients(), n.own()[3:], answeredBy("near"))
+	expect(t, "IPv6, not narrowed", n.clients(), n.own()[3:], servedBy("near"))
 }
 
 // TestANodePortWinsOverALocalSocket, even if the Service cannot answer. It opens no socket itself: the local one could
@@ -154,14 +154,14 @@ func TestANodePortWinsOverALocalSocket(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
 	n.serveOn(n.node.Namespace, web.nodePort())
-	expect(t, "an endpoint", n.clients(), n.own(), answeredBy("near"))
+	expect(t, "an endpoint", n.clients(), n.own(), servedBy("near"))
 	n.apply(endpoints())
 	expect(t, "no endpoint", n.clients(), only(n.own(), "tcp"), refused)
-	n.apply(service(web.withNodePorts, externalLocal).Then(endpoints(n.far)))
-	expect(t, "endpoints only elsewhere", []*fabric.Namespace{n.host}, n.own(), silent)
-	expect(t, "endpoints only elsewhere", []*fabric.Namespace{n.pod, n.node.Namespace}, n.own(), answeredBy("far"))
+	n.apply(service(web.withNodePorts, externalLocal).Merge(endpoints(n.far)))
+	expect(t, "endpoints only elsewhere", []*fabric.Namespace{n.host}, n.own(), timesOut)
+	expect(t, "endpoints only elsewhere", []*fabric.Namespace{n.pod, n.node.Namespace}, n.own(), servedBy("far"))
 	n.apply(service())
-	expect(t, "no node port any more", n.clients(), n.own(), answeredBy(n.node.Name))
+	expect(t, "no node port any more", n.clients(), n.own(), servedBy(n.node.Name))
 }
 
 // TestANodePortIsForThisNodeOnly: what is for another node's address passes by, and that node's proxy serves it.
@@ -169,13 +169,13 @@ func TestANodePortIsForThisNodeOnly(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
 	other := n.nodes[1]
-	n.apply(service(web.withNodePorts, externalLocal).Then(endpoints(n.near, n.far)))
+	n.apply(service(web.withNodePorts, externalLocal).Merge(endpoints(n.near, n.far)))
 	clients, to := []*fabric.Namespace{n.host, n.node.Namespace}, web.paths(other, model.NodePort)
 	for range 8 {
-		expect(t, "a node port of the other node", clients, to, answeredBy("far"))
+		expect(t, "a node port of the other node", clients, to, servedBy("far"))
 	}
 	n.apply(endpoints(n.near))
-	expect(t, "a node port of the other node, which has no endpoint", clients, to, silent)
+	expect(t, "a node port of the other node, which has no endpoint", clients, to, timesOut)
 }
 
 // TestSourceRangesDoNotConcernNodePorts, nor external IPs.
@@ -183,8 +183,8 @@ func TestSourceRangesDoNotConcernNodePorts(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
 	n.apply(service(web.withEverything, sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48")))
-	expect(t, "node ports and external IPs", n.clients(), web.paths(n.node, model.NodePort, model.ExternalIP), answeredBy("near"))
-	expect(t, "load-balancer IPs", n.clients(), web.paths(n.node, model.LoadBalancerIP), silent)
+	expect(t, "node ports and external IPs", n.clients(), web.paths(n.node, model.NodePort, model.ExternalIP), servedBy("near"))
+	expect(t, "load-balancer IPs", n.clients(), web.paths(n.node, model.LoadBalancerIP), timesOut)
 }
 
 // TestALoadBalancerWithoutNodePorts: allocateLoadBalancerNodePorts false.
@@ -192,6 +192,6 @@ func TestALoadBalancerWithoutNodePorts(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
 	n.apply(service(web.withLoadBalancer))
-	expect(t, "the load-balancer IP", n.clients(), web.paths(n.node, model.LoadBalancerIP), answeredBy("near"))
+	expect(t, "the load-balancer IP", n.clients(), web.paths(n.node, model.LoadBalancerIP), servedBy("near"))
 	expect(t, "the node port that was", n.clients(), n.own(), notServed)
 }

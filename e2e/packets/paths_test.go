@@ -77,10 +77,10 @@ func only(all []path, networks ...string) []path {
 	return slices.DeleteFunc(slices.Clone(all), func(p path) bool { return !slices.Contains(networks, p.network) })
 }
 
-// mustAsk dials the Service and returns who answered.
-func mustAsk(t *testing.T, client *fabric.Namespace, to path) fabric.Reply {
+// mustRequest dials the Service and returns who answered.
+func mustRequest(t *testing.T, client *fabric.Namespace, to path) fabric.Reply {
 	t.Helper()
-	reply, err := client.Ask(to.network, to.addr, fabric.Patience)
+	reply, err := client.Request(to.network, to.addr, fabric.Timeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,15 +40,15 @@ func TestExternalTrafficLocalWithoutALocalEndpoint(t *testing.T) {
 		setup setup
 		pod   expectation
 	}{
-		"with a detector": {setup{config: clusterCIDR()}, answeredBy("far")},
-		"no detector":     {setup{config: withoutDetector()}, silent},
+		"with a detector": {setup{config: clusterCIDR()}, servedBy("far")},
+		"no detector":     {setup{config: withoutDetector()}, timesOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := newTown(t, test.setup)
-			here.apply(service(web.withEverything, externalLocal).Then(endpoints(here.far)))
+			here.apply(service(web.withEverything, externalLocal).Merge(endpoints(here.far)))
 			expect(t, "a pod", here.pod, here.external, test.pod)
-			expect(t, "the node", here.node, here.external, answeredBy("far"))
-			expect(t, "another host", here.host, here.external, silent)
+			expect(t, "the node", here.node, here.external, servedBy("far"))
+			expect(t, "another host", here.host, here.external, timesOut)
 		})
 	}
 }
@@ -62,11 +62,11 @@ func TestTheShortCircuitHonoursTopology(t *testing.T) {
 		slice.Endpoints[0].HintZones = []string{"zone-of-node-2"}
 		slice.Endpoints[1].HintZones = []string{"zone-of-node-1"}
 	}
-	here.apply(service(web.withEverything, externalLocal).Then(hinted))
+	here.apply(service(web.withEverything, externalLocal).Merge(hinted))
 	for range 8 {
-		expect(t, "a pod follows the hints", here.pod, here.external, answeredBy("far"))
-		expect(t, "the node follows the hints", here.node, here.external, answeredBy("far"))
-		expect(t, "another host stays on the node", here.host, here.external, answeredBy("near"))
+		expect(t, "a pod follows the hints", here.pod, here.external, servedBy("far"))
+		expect(t, "the node follows the hints", here.node, here.external, servedBy("far"))
+		expect(t, "another host stays on the node", here.host, here.external, servedBy("near"))
 	}
 }
 
@@ -78,16 +78,16 @@ func TestTerminatingEndpointsServeEachPathByItself(t *testing.T) {
 	for _, slice := range mixed.Slices {
 		slice.Endpoints[0].Ready, slice.Endpoints[0].Terminating = false, true
 	}
-	here.apply(service(web.withEverything, externalLocal).Then(mixed))
+	here.apply(service(web.withEverything, externalLocal).Merge(mixed))
 	for range 8 {
-		expect(t, "a pod goes to the ready endpoint", here.pod, here.external, answeredBy("far"))
-		expect(t, "the node goes to the ready endpoint", here.node, here.external, answeredBy("far"))
-		expect(t, "another host goes to the local one, which terminates", here.host, here.external, answeredBy("near"))
+		expect(t, "a pod goes to the ready endpoint", here.pod, here.external, servedBy("far"))
+		expect(t, "the node goes to the ready endpoint", here.node, here.external, servedBy("far"))
+		expect(t, "another host goes to the local one, which terminates", here.host, here.external, servedBy("near"))
 	}
 	here.apply(service(web.withEverything, internalLocal))
 	for range 8 {
-		expect(t, "internalTrafficPolicy Local goes to the local one, which terminates", here.pod, paths, answeredBy("near"))
-		expect(t, "externalTrafficPolicy Cluster goes to the ready one", here.host, here.external, answeredBy("far"))
+		expect(t, "internalTrafficPolicy Local goes to the local one, which terminates", here.pod, paths, servedBy("near"))
+		expect(t, "externalTrafficPolicy Cluster goes to the ready one", here.host, here.external, servedBy("far"))
 	}
 }
 
@@ -104,10 +104,10 @@ func TestTopologyKeysHoldForEveryFrontend(t *testing.T) {
 		{"no endpoint in the zone", "far", []*pod{here.far}},
 		{"an endpoint in the zone again", "near", []*pod{here.near, here.far}},
 	} {
-		here.apply(service(web.withEverything, topologyKeys(policy.Zone, policy.AnyNode)).Then(endpoints(step.endpoints...)))
+		here.apply(service(web.withEverything, topologyKeys(policy.Zone, policy.AnyNode)).Merge(endpoints(step.endpoints...)))
 		for _, clients := range [][]*fabric.Namespace{here.pod, here.node, here.host} {
 			for range 4 {
-				expect(t, step.why, clients, everywhere, answeredBy(step.want))
+				expect(t, step.why, clients, everywhere, servedBy(step.want))
 			}
 		}
 	}

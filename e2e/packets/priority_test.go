@@ -42,10 +42,10 @@ func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
 		{"externalTrafficPolicy Local", externalLocal},
 		{"session affinity", affinity(anHour)},
 	} {
-		here.apply(service(web.withEverything, test.edit).Then(endpoints(here.near, here.far)))
+		here.apply(service(web.withEverything, test.edit).Merge(endpoints(here.near, here.far)))
 		before := packets(t, node, "any")
 		for range 2 {
-			expect(t, test.why, here.clients(), web.paths(node, allKinds...), answered)
+			expect(t, test.why, here.clients(), web.paths(node, allKinds...), succeeds)
 		}
 		if got := packets(t, node, "ours"); got != "0" {
 			t.Errorf("%s: %s packets have left with a class or slot of ours", test.why, got)
@@ -62,7 +62,7 @@ func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
 
 func sendWithPriority(t *testing.T, from *fabric.Namespace, to *pod, priority int) {
 	t.Helper()
-	conn, err := from.Dial("udp", net.JoinHostPort(to.IPv4.String(), "9"), fabric.Patience)
+	conn, err := from.Dial("udp", net.JoinHostPort(to.IPv4.String(), "9"), fabric.Timeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestADatagramSenderGetsTheRefusal: with ECONNREFUSED, the kernel's word for ICMP port unreachable, or with EPERM
+// TestADatagramSenderGetsTheICMPError: with ECONNREFUSED, the kernel's word for ICMP port unreachable, or with EPERM
 // on the node, where the datagram is stopped on its way out.
-func TestADatagramSenderGetsTheRefusal(t *testing.T) {
+func TestADatagramSenderGetsTheICMPError(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	r.apply(service(web.withEverything))
@@ -25,8 +25,8 @@ func TestADatagramSenderGetsTheRefusal(t *testing.T) {
 	}{{r.pod, syscall.ECONNREFUSED}, {r.host, syscall.ECONNREFUSED}, {r.node, syscall.EPERM}} {
 		to := only(web.paths(r.nodes[0], allKinds...), "udp", "sctp")
 		expect(t, "no endpoint", []*fabric.Namespace{test.client}, to, func(from *fabric.Namespace, to path) error {
-			if _, err := from.Ask(to.network, to.addr, fabric.Patience); !errors.Is(err, test.want) {
-				return fmt.Errorf("%w, want %w", orAnswer(err), test.want)
+			if _, err := from.Request(to.network, to.addr, fabric.Timeout); !errors.Is(err, test.want) {
+				return fmt.Errorf("%w, want %w", replyError(err), test.want)
 			}
 			return nil
 		})
@@ -34,10 +34,10 @@ func TestADatagramSenderGetsTheRefusal(t *testing.T) {
 }
 
 // TestPingToAClusterIPIsAnsweredWithPortUnreachable; on the node itself sending fails at once.
-func TestPingToAClusterIPIsAnsweredWithPortUnreachable(t *testing.T) {
+func TestPingToAClusterIPGetsPortUnreachable(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
-	r.apply(service().Then(endpoints(r.near)))
+	r.apply(service().Merge(endpoints(r.near)))
 	for _, client := range r.clients() {
 		for _, addr := range web.addrs(model.ClusterIP) {
 			if err := pingIsRefused(client, addr); err != nil {
@@ -48,7 +48,7 @@ func TestPingToAClusterIPIsAnsweredWithPortUnreachable(t *testing.T) {
 }
 
 func pingIsRefused(from *fabric.Namespace, addr netip.Addr) error {
-	echo, err := from.Ping(addr, fabric.Patience)
+	echo, err := from.Ping(addr, fabric.Timeout)
 	if isNode(from) && errors.Is(err, syscall.EPERM) {
 		return nil
 	}

@@ -55,7 +55,7 @@ func meetNeighbours(t *testing.T, clients []*fabric.Namespace, servers ...*pod) 
 	for _, client := range clients {
 		for _, server := range servers {
 			for _, addr := range []netip.Addr{server.IPv4, server.IPv6} {
-				mustAsk(t, client, path{"tcp", netip.AddrPortFrom(addr, podPort)})
+				mustRequest(t, client, path{"tcp", netip.AddrPortFrom(addr, podPort)})
 			}
 		}
 	}
@@ -91,14 +91,14 @@ func TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend(t *testing.T) {
 		{"both policies Local, without any endpoint anywhere", service(web.withEverything, internalLocal, externalLocal)},
 		{"session affinity", service(web.withEverything, affinity(anHour))},
 		{"a hard key that nothing matches",
-			service(web.withEverything, topologyKeys("example.com/nobody")).Then(endpoints(r.near, r.far))},
-		{"no endpoint again", service(web.withEverything).Then(endpoints())},
+			service(web.withEverything, topologyKeys("example.com/nobody")).Merge(endpoints(r.near, r.far))},
+		{"no endpoint again", service(web.withEverything).Merge(endpoints())},
 	} {
 		r.apply(test.change)
 		expect(t, test.why, r.clients(), everywhere, refused)
 	}
 	r.apply(endpoints(r.near))
-	expect(t, "an endpoint at last", r.clients(), everywhere, answeredBy("near"))
+	expect(t, "an endpoint at last", r.clients(), everywhere, servedBy("near"))
 }
 
 // TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself: such a packet would be delivered and not forwarded.
@@ -110,24 +110,24 @@ func TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself(t *testing.T) {
 	external := web.paths(r.nodes[0], externalKinds...)
 	r.apply(service(web.withEverything))
 	expect(t, "an external address of the node itself, no endpoint", r.clients(), external, refused)
-	r.apply(service(web.withEverything, externalLocal).Then(endpoints(r.far)))
-	expect(t, "an external address of the node itself, endpoints only elsewhere", []*fabric.Namespace{r.host}, external, silent)
-	expect(t, "and yet the pods and the node reach it", []*fabric.Namespace{r.pod, r.node}, external, answeredBy("far"))
+	r.apply(service(web.withEverything, externalLocal).Merge(endpoints(r.far)))
+	expect(t, "an external address of the node itself, endpoints only elsewhere", []*fabric.Namespace{r.host}, external, timesOut)
+	expect(t, "and yet the pods and the node reach it", []*fabric.Namespace{r.pod, r.node}, external, servedBy("far"))
 	r.apply(endpoints(r.near))
-	expect(t, "an external address of the node itself", r.clients(), external, answeredBy("near"))
+	expect(t, "an external address of the node itself", r.clients(), external, servedBy("near"))
 }
 
-// TestWhatAPolicyForbidsIsDroppedInSilence: other endpoints could answer, so no client is refused.
-func TestWhatAPolicyForbidsIsDroppedInSilence(t *testing.T) {
+// TestWhatAPolicyForbidsIsDroppedWithoutAReply: other endpoints could answer, so no client is refused.
+func TestWhatAPolicyForbidsIsDroppedWithoutAReply(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	internal, external := web.paths(r.nodes[0], model.ClusterIP), web.paths(r.nodes[0], externalKinds...)
-	r.apply(service(web.withEverything, internalLocal).Then(endpoints(r.far)))
-	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", r.clients(), internal, silent)
-	expect(t, "internalTrafficPolicy has no say outside", r.clients(), external, answeredBy("far"))
+	r.apply(service(web.withEverything, internalLocal).Merge(endpoints(r.far)))
+	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", r.clients(), internal, timesOut)
+	expect(t, "internalTrafficPolicy has no say outside", r.clients(), external, servedBy("far"))
 	r.apply(service(web.withEverything, externalLocal))
-	expect(t, "externalTrafficPolicy Local, endpoints only elsewhere", []*fabric.Namespace{r.host}, external, silent)
-	expect(t, "externalTrafficPolicy has no say inside", r.clients(), internal, answeredBy("far"))
+	expect(t, "externalTrafficPolicy Local, endpoints only elsewhere", []*fabric.Namespace{r.host}, external, timesOut)
+	expect(t, "externalTrafficPolicy has no say inside", r.clients(), internal, servedBy("far"))
 	r.apply(endpoints())
 	expect(t, "externalTrafficPolicy Local without any endpoint", r.clients(), external, refused)
 }
@@ -137,10 +137,10 @@ func TestTopologyKeysThatMatchNothingRefuse(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	everywhere := web.paths(r.nodes[0], allKinds...)
-	r.apply(service(web.withEverything, topologyKeys(policy.Hostname)).Then(endpoints(r.far)))
+	r.apply(service(web.withEverything, topologyKeys(policy.Hostname)).Merge(endpoints(r.far)))
 	expect(t, "a hard key that nothing matches", r.clients(), everywhere, refused)
 	r.apply(service(web.withEverything, topologyKeys(policy.Hostname, policy.AnyNode)))
-	expect(t, "a soft key", r.clients(), everywhere, answeredBy("far"))
+	expect(t, "a soft key", r.clients(), everywhere, servedBy("far"))
 }
 
 // TestUndefinedPortsOfAClusterIPAreRefused: ports and protocols that the Service does not define.
@@ -152,9 +152,9 @@ func TestUndefinedPortsOfAClusterIPAreRefused(t *testing.T) {
 		why    string
 		change model.Change
 	}{
-		{"with endpoints", service(onlyTCP).Then(endpoints(r.near))},
-		{"without endpoints", service(onlyTCP).Then(endpoints())},
-		{"dropped by policy on its own port", service(onlyTCP, internalLocal).Then(endpoints(r.far))},
+		{"with endpoints", service(onlyTCP).Merge(endpoints(r.near))},
+		{"without endpoints", service(onlyTCP).Merge(endpoints())},
+		{"dropped by policy on its own port", service(onlyTCP, internalLocal).Merge(endpoints(r.far))},
 	} {
 		r.apply(test.change)
 		expect(t, "a protocol that the Service does not define, "+test.why, r.clients(), only(paths, "udp", "sctp"), refused)
@@ -171,11 +171,11 @@ func TestUndefinedPortsOfExternalAddressesAreUntouched(t *testing.T) {
 	r.gain(r.nodes[0], external...)
 	r.reportAddrs(r.nodes[0])
 	r.serveOn(r.node, 81, external...)
-	r.apply(service(web.withEverything).Then(endpoints(r.near)))
-	expect(t, "another port of an external address", r.clients(), pathsTo(81, external...), answeredBy(r.node.Name))
+	r.apply(service(web.withEverything).Merge(endpoints(r.near)))
+	expect(t, "another port of an external address", r.clients(), pathsTo(81, external...), servedBy(r.node.Name))
 	for _, client := range r.clients() {
 		for _, addr := range external {
-			echo, err := client.Ping(addr, fabric.Patience)
+			echo, err := client.Ping(addr, fabric.Timeout)
 			if want := map[bool]int{true: 0, false: 129}[addr.Is4()]; err != nil || echo.Type != want {
 				t.Errorf("ping from %s to %s: %+v, %v, want an echo reply", client.Name, addr, echo, err)
 			}

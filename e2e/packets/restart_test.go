@@ -38,7 +38,7 @@ func TestARestartDropsNoConnectionThatSourceRangesAllow(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
 	client := c.addPod(node, "client").Namespace
-	c.apply(service(web.withLoadBalancer, manyRanges(1000, client)).Then(endpoints(c.addServer(node, "server"))))
+	c.apply(service(web.withLoadBalancer, manyRanges(1000, client)).Merge(endpoints(c.addServer(node, "server"))))
 	const enoughRestarts, enoughDials = 20, 3000
 	var dials atomic.Int32
 	ended := make(chan struct{})
@@ -49,7 +49,7 @@ func TestARestartDropsNoConnectionThatSourceRangesAllow(t *testing.T) {
 	})
 	defer stop() // also if a sync fails
 	balancer := only(web.paths(node, model.LoadBalancerIP), "tcp")
-	expect(t, "before the first restart", []*fabric.Namespace{client}, balancer, answeredBy("server"))
+	expect(t, "before the first restart", []*fabric.Namespace{client}, balancer, servedBy("server"))
 	sentAgain := synRetransmissions(t, client)
 	for _, to := range balancer {
 		for range 2 {
@@ -74,7 +74,7 @@ func dialUntil(t *testing.T, ended <-chan struct{}, client *fabric.Namespace, to
 			return
 		default:
 		}
-		conn, err := client.Dial("tcp", to.addr.String(), fabric.Patience)
+		conn, err := client.Dial("tcp", to.addr.String(), fabric.Timeout)
 		if err != nil {
 			t.Errorf("%s: %v", to, err)
 			return

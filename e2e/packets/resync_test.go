@@ -28,7 +28,7 @@ func TestTrafficNeverNoticesACompleteSync(t *testing.T) {
 					case <-ended:
 						return
 					default:
-						c.nodes[0].proxy.Distrust()
+						c.nodes[0].proxy.ForceFullSync()
 						if _, err := c.nodes[0].proxy.Sync(t.Context()); err != nil {
 							t.Errorf("sync: %v", err)
 						}
@@ -41,7 +41,7 @@ func TestTrafficNeverNoticesACompleteSync(t *testing.T) {
 					if answered[to] == nil {
 						answered[to] = map[string]int{}
 					}
-					answered[to][mustAsk(t, client.Namespace, to).Pod]++
+					answered[to][mustRequest(t, client.Namespace, to).Pod]++
 				}
 			}
 			close(ended)

@@ -17,7 +17,7 @@ func TestConnectionsSpreadEvenly(t *testing.T) {
 	c := newCluster(t, 2)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[1], "b"), c.addServer(c.nodes[1], "c")}
 	client := c.addPod(c.nodes[0], "client")
-	c.apply(service(web.withEverything).Then(endpoints(servers...)))
+	c.apply(service(web.withEverything).Merge(endpoints(servers...)))
 	spreadEvenly(t, c, client, len(servers), 24)
 }
 
@@ -27,7 +27,7 @@ func TestConnectionsToAWidePortSpreadEvenly(t *testing.T) {
 	c := newCluster(t, 2)
 	servers := c.addServers(12)
 	client := c.addPod(c.nodes[0], "client")
-	c.apply(service(web.withEverything, withManyAddresses).Then(endpoints(servers...)))
+	c.apply(service(web.withEverything, withManyAddresses).Merge(endpoints(servers...)))
 	spreadEvenly(t, c, client, len(servers), 48)
 }
 
@@ -62,7 +62,7 @@ func TestAWidePortObeysPoliciesAndChanges(t *testing.T) {
 	external := only(web.paths(r.nodes[0], model.ExternalIP, model.NodePort, model.LoadBalancerIP), "tcp", "udp")
 	among := func(servers []*pod) expectation {
 		return func(from *fabric.Namespace, to path) error {
-			reply, err := from.Ask(to.network, to.addr, fabric.Patience)
+			reply, err := from.Request(to.network, to.addr, fabric.Timeout)
 			isOne := func(server *pod) bool { return server.Name == reply.Pod }
 			if err == nil && !slices.ContainsFunc(servers, isOne) {
 				err = fmt.Errorf("%s answered", reply.Pod)
@@ -70,16 +70,16 @@ func TestAWidePortObeysPoliciesAndChanges(t *testing.T) {
 			return err
 		}
 	}
-	r.apply(service(web.withEverything, withManyAddresses, externalLocal).Then(all))
+	r.apply(service(web.withEverything, withManyAddresses, externalLocal).Merge(all))
 	for range 8 {
 		expect(t, "externalTrafficPolicy: Local, from outside", []*fabric.Namespace{r.host}, external, among(append(near, r.near)))
 		expect(t, "externalTrafficPolicy: Local, from a pod", []*fabric.Namespace{r.pod}, external, among(append(far, r.near)))
 	}
-	r.apply(service(web.withEverything, withManyAddresses, internalLocal).Then(all))
+	r.apply(service(web.withEverything, withManyAddresses, internalLocal).Merge(all))
 	for range 8 {
 		expect(t, "internalTrafficPolicy: Local", []*fabric.Namespace{r.pod}, web.paths(r.nodes[0], model.ClusterIP), among(append(near, r.near)))
 	}
-	r.apply(service(web.withEverything, withManyAddresses).Then(all))
+	r.apply(service(web.withEverything, withManyAddresses).Merge(all))
 	open := converse(t, r.clients(), only(web.paths(r.nodes[0], model.ClusterIP), "tcp"))
 	r.apply(service(web.withEverything))
 	expectGoesOn(t, "the port is not wide any more", open)
@@ -104,7 +104,7 @@ func spreadEvenly(t *testing.T, c *cluster, client *fabric.Pod, servers int, lim
 			if number%2 == 0 {
 				from = c.nodes[0].Namespace
 			}
-			counts[mustAsk(t, from, to).Pod]++
+			counts[mustRequest(t, from, to).Pod]++
 		}
 		if chi := chiSquare(counts, servers, connections); chi > limit {
 			t.Errorf("%s: connections went to %v: chi-square %.1f, want %.0f at most", to, counts, chi, limit)
@@ -133,7 +133,7 @@ func TestEachNodeStaysInItsTier(t *testing.T) {
 		t.Helper()
 		for _, to := range paths {
 			for range 10 {
-				if got := mustAsk(t, client.Namespace, to).Pod; got != want {
+				if got := mustRequest(t, client.Namespace, to).Pod; got != want {
 					t.Fatalf("%s: %s answered, want %s", to, got, want)
 				}
 			}

@@ -35,7 +35,7 @@ func newSecondNodePorts(t *testing.T, addresses model.NodePortAddresses) *nodePo
 func (n *nodePorts) restartWith(addresses model.NodePortAddresses, meanwhile model.Change) {
 	n.t.Helper()
 	n.setup.config.NodePorts = addresses
-	n.everything = n.everything.Then(meanwhile)
+	n.everything = n.everything.Merge(meanwhile)
 	n.restart(n.node)
 	n.sync(n.node)
 }
@@ -70,7 +70,7 @@ func TestAUDPFlowEndsWhenItsAddressServesNodePortsNoMore(t *testing.T) {
 			ending := converse(t, []*fabric.Namespace{n.pod, n.host}, secondUDP)
 			going := converse(t, n.clients(), only(n.own(), "udp"))
 			test.change(n)
-			expectNext(t, name, ending, isUnanswered)
+			expectNext(t, name, ending, isUnreplied)
 			expectGoesOn(t, name, going)
 		})
 	}
@@ -83,7 +83,7 @@ func TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress(t *testing.T) {
 	n.rename(n.node.IPv4, secondAddrs[1])
 	ending, going := converse(t, n.clients(), secondUDP[1:]), converse(t, n.clients(), only(n.own()[:3], "udp"))
 	n.rename(n.node.IPv4, n.node.IPv6)
-	expectNext(t, "IPv6, which has another address now", ending, isUnanswered)
+	expectNext(t, "IPv6, which has another address now", ending, isUnreplied)
 	expectGoesOn(t, "IPv4, which has the same", going)
 }
 
@@ -96,7 +96,7 @@ func TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore(t *test
 			n := newSecondNodePorts(t, onSecond)
 			open := converse(t, n.clients(), append(only(n.own(), "udp"), secondUDP...))
 			n.restartWith(onPrimary, meanwhile)
-			expectNext(t, name, open, isUnanswered)
+			expectNext(t, name, open, isUnreplied)
 		})
 	}
 }
@@ -109,8 +109,8 @@ func TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint(t *testing.T) {
 		"its endpoint left":                func(n *nodePorts) { n.apply(endpoints(n.far)) },
 		"its last endpoint left":           func(n *nodePorts) { n.apply(endpoints()) },
 		"its Service went":                 func(n *nodePorts) { n.apply(web.gone()) },
-		"both went":                        func(n *nodePorts) { n.apply(web.gone().Then(endpoints())) },
-		"only the Service changed":         func(n *nodePorts) { n.apply(service(web.withNodePorts, affinity(anHour)).Then(endpoints(n.far))) },
+		"both went":                        func(n *nodePorts) { n.apply(web.gone().Merge(endpoints())) },
+		"only the Service changed":         func(n *nodePorts) { n.apply(service(web.withNodePorts, affinity(anHour)).Merge(endpoints(n.far))) },
 		"its node port has another number": func(n *nodePorts) { n.apply(service()) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,11 +120,11 @@ func TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint(t *testing.T) {
 			open := converse(t, n.clients(), secondUDP)
 			n.restart(n.node)
 			n.sync(n.node)
-			expectNext(t, "a proxy starts beside it", open, isAnsweredBy("near"))
+			expectNext(t, "a proxy starts beside it", open, isServedBy("near"))
 			leave()
-			expectNext(t, "the other table is gone", open, isAnsweredBy("near"))
+			expectNext(t, "the other table is gone", open, isServedBy("near"))
 			change(n)
-			expectNext(t, name, open, isUnanswered)
+			expectNext(t, name, open, isUnreplied)
 		})
 	}
 }
@@ -189,14 +189,14 @@ func TestAUDPFlowToAnAddressThatIsLocalByARoute(t *testing.T) {
 	n.restart(n.node)
 	n.sync(n.node)
 	expectGoesOn(t, "a restart", open)
-	n.node.proxy.Distrust()
+	n.node.proxy.ForceFullSync()
 	n.apply(endpoints(n.near, n.far))
 	n.apply(service(web.withNodePorts, externalLocal))
 	expectGoesOn(t, "another endpoint that may answer", open)
-	n.apply(service(web.withNodePorts).Then(endpoints(n.far)))
-	expectNext(t, "its endpoint left", open, isAnsweredBy("far"))
+	n.apply(service(web.withNodePorts).Merge(endpoints(n.far)))
+	expectNext(t, "its endpoint left", open, isServedBy("far"))
 	n.apply(web.gone())
-	expectNext(t, "its Service went", open, isUnanswered)
+	expectNext(t, "its Service went", open, isUnreplied)
 }
 
 // TestAUDPFlowFromAnAddressThatIsLocalByARoute is the node's own: externalTrafficPolicy Local is about others.
@@ -208,7 +208,7 @@ func TestAUDPFlowFromAnAddressThatIsLocalByARoute(t *testing.T) {
 			n := newNodePorts(t, config)
 			routeLocally(t, n.node, "add")
 			must.Succeed(t, n.node.SetSysctl("net.ipv6.ip_nonlocal_bind", "1")) // IPv6 binds to no such address else
-			n.apply(service(web.withEverything, externalLocal).Then(endpoints(n.far)))
+			n.apply(service(web.withEverything, externalLocal).Merge(endpoints(n.far)))
 			var open []*conversation
 			for _, to := range only(web.paths(n.node, externalKinds...), "udp") {
 				own := secondAddrs[to.family()]
@@ -216,7 +216,7 @@ func TestAUDPFlowFromAnAddressThatIsLocalByARoute(t *testing.T) {
 				must.Succeed(t, err)
 				t.Cleanup(func() { _ = opened.Close() }) // the test has seen what it wanted to
 				c := &conversation{Conversation: opened, from: n.node.Namespace, to: to}
-				if c.first, err = c.Ask(fabric.Patience); err != nil || c.first.Pod != "far" {
+				if c.first, err = c.Request(fabric.Timeout); err != nil || c.first.Pod != "far" {
 					t.Fatalf("%s from %s: %+v, %v", to, own, c.first, err)
 				}
 				open = append(open, c)
@@ -225,7 +225,7 @@ func TestAUDPFlowFromAnAddressThatIsLocalByARoute(t *testing.T) {
 			n.sync(n.node)
 			expectGoesOn(t, "a restart", open)
 			n.apply(endpoints(n.near))
-			expectNext(t, "its endpoint left", open, isAnsweredBy("near"))
+			expectNext(t, "its endpoint left", open, isServedBy("near"))
 		})
 	}
 }

@@ -44,11 +44,11 @@ func external(open []*conversation, wanted bool) []*conversation {
 func expectNext(t *testing.T, why string, open []*conversation, should func(*conversation) error) {
 	t.Helper()
 	failures := make([]error, len(open))
-	var asking sync.WaitGroup
+	var requests sync.WaitGroup
 	for i, c := range open {
-		asking.Go(func() { failures[i] = should(c) })
+		requests.Go(func() { failures[i] = should(c) })
 	}
-	asking.Wait()
+	requests.Wait()
 	for i, err := range failures {
 		if err != nil {
 			t.Errorf("%s: %s from %s: %v", why, open[i].to, open[i].from.Name, err)
@@ -56,9 +56,9 @@ func expectNext(t *testing.T, why string, open []*conversation, should func(*con
 	}
 }
 
-func isAnsweredBy(name string) func(*conversation) error {
+func isServedBy(name string) func(*conversation) error {
 	return func(c *conversation) error {
-		reply, err := c.Ask(fabric.Patience)
+		reply, err := c.Request(fabric.Timeout)
 		if err == nil && reply.Pod != name {
 			return fmt.Errorf("%s answered, want %s", reply.Pod, name)
 		}
@@ -66,15 +66,15 @@ func isAnsweredBy(name string) func(*conversation) error {
 	}
 }
 
-func isUnanswered(c *conversation) error {
-	if reply, err := c.Ask(atOnce); err == nil {
+func isUnreplied(c *conversation) error {
+	if reply, err := c.Request(atOnce); err == nil {
 		return fmt.Errorf("%s answered, want no answer", reply.Pod)
 	}
 	return nil
 }
 
 func isRefused(c *conversation) error {
-	_, err := c.Ask(fabric.Patience)
+	_, err := c.Request(fabric.Timeout)
 	return wantRefusal(err)
 }
 
@@ -82,7 +82,7 @@ func wantRefusal(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPERM) {
 		return nil
 	}
-	return fmt.Errorf("%w, want a refusal", orAnswer(err))
+	return fmt.Errorf("%w, want a refusal", replyError(err))
 }
 
 // newFlowsTown is a town whose node sends as many refusals as it is asked for.
@@ -93,23 +93,23 @@ func newFlowsTown(t *testing.T) *town {
 	return here
 }
 
-// TestAUDPFlowMovesWhenItsEndpointLeaves, on every frontend, and is refused when the last one has left. One that
+// TestAUDPFlowMovesWhenItsEndpointIsRemoved, on every frontend, and is refused when the last one has left. One that
 // appears later answers the same socket.
-func TestAUDPFlowMovesWhenItsEndpointLeaves(t *testing.T) {
+func TestAUDPFlowMovesWhenItsEndpointIsRemoved(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
-	here.apply(service(web.withEverything).Then(endpoints(here.near)))
+	here.apply(service(web.withEverything).Merge(endpoints(here.near)))
 	flows := newUDPFlows(t, here)
 	here.apply(endpoints(here.near, here.far))
 	expectGoesOn(t, "another endpoint came", flows.all())
 	here.apply(endpoints(here.far))
-	expectNext(t, "the endpoint left", flows.all(), isAnsweredBy("far"))
+	expectNext(t, "the endpoint left", flows.all(), isServedBy("far"))
 	here.apply(endpoints())
 	for range 2 { // a socket on the node gets the error twice: by send, and by an ICMP error that the next send returns
 		expectNext(t, "the last endpoint left", flows.all(), isRefused)
 	}
 	here.apply(endpoints(here.near))
-	expectNext(t, "an endpoint came", flows.all(), isAnsweredBy("near"))
+	expectNext(t, "an endpoint came", flows.all(), isServedBy("near"))
 }
 
 // TestAUDPFlowEndsWithItsService, and with its port or address.
@@ -126,34 +126,34 @@ func TestAUDPFlowEndsWithItsService(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := newFlowsTown(t)
-			here.apply(service(web.withEverything).Then(endpoints(here.near)))
+			here.apply(service(web.withEverything).Merge(endpoints(here.near)))
 			flows := newUDPFlows(t, here)
 			here.apply(test.change)
 			ended, left := test.ends(flows.all())
-			expectNext(t, name, ended, isUnanswered)
+			expectNext(t, name, ended, isUnreplied)
 			expectGoesOn(t, name, left)
 			here.apply(service(web.withEverything))
-			expectNext(t, "everything is there again", flows.all(), isAnsweredBy("near"))
+			expectNext(t, "everything is there again", flows.all(), isServedBy("near"))
 		})
 	}
 }
 
-// TestAUDPFlowEndsWhenAProxyStartsThatKnowsBetter: its Service was deleted, or its endpoint left, while no proxy was
+// TestAStaleUDPFlowEndsWhenAProxyStarts: its Service was deleted, or its endpoint left, while no proxy was
 // running.
-func TestAUDPFlowEndsWhenAProxyStartsThatKnowsBetter(t *testing.T) {
+func TestAStaleUDPFlowEndsWhenAProxyStarts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change model.Change
 		should func(*conversation) error
 	}{
-		"the Service was deleted": {web.gone(), isUnanswered},
+		"the Service was deleted": {web.gone(), isUnreplied},
 		"the endpoint left":       {endpoints(), isRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := newFlowsTown(t)
-			here.apply(service(web.withEverything).Then(endpoints(here.near)))
+			here.apply(service(web.withEverything).Merge(endpoints(here.near)))
 			flows := newUDPFlows(t, here)
-			here.everything = here.everything.Then(test.change)
+			here.everything = here.everything.Merge(test.change)
 			here.restart(here.nodes[0])
 			here.sync(here.nodes[0])
 			expectNext(t, name, flows.all(), test.should)
@@ -176,27 +176,27 @@ func TestAUDPFlowThatBeganBeforeItsServiceFindsIt(t *testing.T) {
 			open = append(open, &conversation{Conversation: opened, from: from, to: to})
 		}
 	}
-	expectNext(t, "before there is a Service", open, isUnanswered)
-	here.apply(service(web.withEverything).Then(endpoints(here.near)))
-	expectNext(t, "the Service is there", open, isAnsweredBy("near"))
+	expectNext(t, "before there is a Service", open, isUnreplied)
+	here.apply(service(web.withEverything).Merge(endpoints(here.near)))
+	expectNext(t, "the Service is there", open, isServedBy("near"))
 }
 
 // TestAUDPFlowFollowsThePolicies: a client that its endpoint may no longer answer is answered by another one.
 func TestAUDPFlowFollowsThePolicies(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
-	here.apply(service(web.withEverything).Then(endpoints(here.far)))
+	here.apply(service(web.withEverything).Merge(endpoints(here.far)))
 	flows := newUDPFlows(t, here)
 	here.apply(endpoints(here.near, here.far))
 	expectGoesOn(t, "a nearer endpoint came", flows.all())
 
 	here.apply(service(web.withEverything, externalLocal))
-	expectNext(t, "externalTrafficPolicy Local: outside clients leave the far endpoint", external(flows.outside, true), isAnsweredBy("near"))
+	expectNext(t, "externalTrafficPolicy Local: outside clients leave the far endpoint", external(flows.outside, true), isServedBy("near"))
 	expectGoesOn(t, "externalTrafficPolicy Local has no say inside", flows.inside)
 	expectGoesOn(t, "externalTrafficPolicy Local has no say over the ClusterIP", external(flows.outside, false))
 
 	here.apply(service(web.withEverything, internalLocal, externalLocal))
-	expectNext(t, "internalTrafficPolicy Local: all leave the far endpoint", external(flows.all(), false), isAnsweredBy("near"))
+	expectNext(t, "internalTrafficPolicy Local: all leave the far endpoint", external(flows.all(), false), isServedBy("near"))
 	expectGoesOn(t, "internalTrafficPolicy Local has no say over external frontends", external(flows.inside, true))
 }
 
@@ -204,19 +204,19 @@ func TestAUDPFlowFollowsThePolicies(t *testing.T) {
 func TestAUDPFlowFollowsTopologyKeysThatForbid(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
-	here.apply(service(web.withEverything).Then(endpoints(here.far)))
+	here.apply(service(web.withEverything).Merge(endpoints(here.far)))
 	flows := newUDPFlows(t, here)
-	here.apply(service(web.withEverything, topologyKeys(policy.Zone, policy.AnyNode)).Then(endpoints(here.near, here.far)))
+	here.apply(service(web.withEverything, topologyKeys(policy.Zone, policy.AnyNode)).Merge(endpoints(here.near, here.far)))
 	expectGoesOn(t, "a soft key that prefers another endpoint", flows.all())
 	here.apply(service(web.withEverything, topologyKeys(policy.Zone)))
-	expectNext(t, "a hard key that forbids the endpoint", flows.all(), isAnsweredBy("near"))
+	expectNext(t, "a hard key that forbids the endpoint", flows.all(), isServedBy("near"))
 }
 
 // TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes.
 func TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
-	here.apply(service(web.withEverything).Then(endpoints(here.near)))
+	here.apply(service(web.withEverything).Merge(endpoints(here.near)))
 	flows := newUDPFlows(t, here)
 	terminating := endpoints(here.near, here.far)
 	for _, slice := range terminating.Slices {
@@ -231,16 +231,16 @@ func TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes(t *testing.T) {
 		terminating.Slices[slice.Name] = &serving
 	}
 	here.apply(terminating)
-	expectNext(t, "the endpoint has ended", flows.all(), isAnsweredBy("far"))
+	expectNext(t, "the endpoint has ended", flows.all(), isServedBy("far"))
 }
 
-// TestOtherFlowsAreLeftAlone: those of other Services, and those that are not ours.
-func TestOtherFlowsAreLeftAlone(t *testing.T) {
+// TestOtherFlowsAreKept: those of other Services, and those that are not ours.
+func TestOtherFlowsAreKept(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
 	other := app{"other", 11}
-	here.apply(other.service(other.withEverything).Then(other.endpoints(here.near, here.far)))
-	here.apply(service(web.withEverything).Then(endpoints(here.near)))
+	here.apply(other.service(other.withEverything).Merge(other.endpoints(here.near, here.far)))
+	here.apply(service(web.withEverything).Merge(endpoints(here.near)))
 	clients := append(append(here.pod, here.node...), here.host...)
 	direct := pathsTo(podPort, here.near.IPv4, here.far.IPv4, here.near.IPv6, here.far.IPv6)
 	open := converse(t, clients, append(only(other.paths(here.nodes[0], allKinds...), "udp"), only(direct, "udp")...))
@@ -256,13 +256,13 @@ func TestTighterSourceRangesEndTheFlowsThatTheyNoLongerAllow(t *testing.T) {
 	r := newRefusals(t)
 	balancer := only(web.paths(r.nodes[0], model.LoadBalancerIP), "udp")
 	others := only(web.paths(r.nodes[0], model.ExternalIP), "udp")
-	r.apply(service(web.withEverything).Then(endpoints(r.near)))
+	r.apply(service(web.withEverything).Merge(endpoints(r.near)))
 	fromHost, fromPod := converse(t, []*fabric.Namespace{r.host}, balancer), converse(t, []*fabric.Namespace{r.pod}, balancer)
 	elsewhere := converse(t, []*fabric.Namespace{r.host}, others)
 	r.apply(service(web.withEverything, clientRanges(r.host, r.pod)))
-	expectNext(t, "ranges with both clients", append(fromHost, fromPod...), isAnsweredBy("near"))
+	expectNext(t, "ranges with both clients", append(fromHost, fromPod...), isServedBy("near"))
 	r.apply(service(web.withEverything, clientRanges(r.pod)))
-	expectNext(t, "ranges without the client", fromHost, isUnanswered)
-	expectNext(t, "ranges with the client", fromPod, isAnsweredBy("near"))
-	expectNext(t, "another frontend", elsewhere, isAnsweredBy("near"))
+	expectNext(t, "ranges without the client", fromHost, isUnreplied)
+	expectNext(t, "ranges with the client", fromPod, isServedBy("near"))
+	expectNext(t, "another frontend", elsewhere, isServedBy("near"))
 }

@@ -32,11 +32,11 @@ func newControl() http.Handler {
 	mux.HandleFunc("POST /ready", func(w http.ResponseWriter, r *http.Request) {
 		ready, err := strconv.ParseBool(r.FormValue("value"))
 		if err != nil {
-			refuse(w, fmt.Errorf("value: %w", err))
+			respondError(w, fmt.Errorf("value: %w", err))
 			return
 		}
 		unready.Store(!ready)
-		answer(w, struct{}{})
+		respond(w, struct{}{})
 	})
 	mux.HandleFunc("GET /dial", serveDial)
 	mux.HandleFunc("GET /resolve", resolve)
@@ -52,16 +52,16 @@ func resolve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	answer(w, map[string][]string{"addresses": addresses})
+	respond(w, map[string][]string{"addresses": addresses})
 }
 
-// answer writes a value as JSON.
-func answer(w http.ResponseWriter, value any) {
+// respond writes a value as JSON.
+func respond(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(value) // the client is gone
 }
 
-// refuse is for requests that make no sense.
-func refuse(w http.ResponseWriter, err error) {
+// respondError is for requests that make no sense.
+func respondError(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusBadRequest)
 }

@@ -51,8 +51,8 @@ func newTestControl(t *testing.T) control {
 	return control{t: t, url: web.URL}
 }
 
-// ask sends an order and reads the answer, if there is to be one.
-func (c control) ask(method, path string, query url.Values, into any) (status int) {
+// request sends an order and reads the answer, if there is to be one.
+func (c control) request(method, path string, query url.Values, into any) (status int) {
 	c.t.Helper()
 	request, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path+"?"+query.Encode(), nil)
 	if err != nil {
@@ -71,19 +71,19 @@ func (c control) ask(method, path string, query url.Values, into any) (status in
 	return response.StatusCode
 }
 
-func (c control) dial(query url.Values) answers {
+func (c control) dial(query url.Values) results {
 	c.t.Helper()
-	var got answers
-	c.ask(http.MethodGet, "/dial", query, &got)
+	var got results
+	c.request(http.MethodGet, "/dial", query, &got)
 	return got
 }
 
-func TestDiallingCountsWhoAnsweredAndHowTheySawUs(t *testing.T) {
+func TestDiallingCountsWhoRepliedAndTheClientAddressTheySaw(t *testing.T) {
 	s, c := newServer(t, "web-1"), newTestControl(t)
-	want := answers{Answers: map[string]int{"web-1": 5}, Clients: map[string]int{"127.0.0.1": 5}, Errors: map[string]int{}}
+	want := results{Servers: map[string]int{"web-1": 5}, Clients: map[string]int{"127.0.0.1": 5}, Errors: map[string]int{}}
 	for network, address := range map[string]string{"tcp": s.tcp, "udp": s.udp} {
 		got := c.dial(url.Values{"network": {network}, "address": {address}, "count": {"5"}, "timeout": {"1m"}, "interval": {"1ms"}})
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(answers{}, "SlowestMS")); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(results{}, "SlowestMS")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", network, diff)
 		}
 		if got.SlowestMS <= 0 {
@@ -92,7 +92,7 @@ func TestDiallingCountsWhoAnsweredAndHowTheySawUs(t *testing.T) {
 	}
 }
 
-func TestDiallingDistinguishesARefusalFromSilence(t *testing.T) {
+func TestDiallingDistinguishesARefusalFromATimeout(t *testing.T) {
 	c := newTestControl(t)
 	closed := reserve.OnLoopback(t).String()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and no program answers
@@ -107,7 +107,7 @@ func TestDiallingDistinguishesARefusalFromSilence(t *testing.T) {
 	} {
 		query := url.Values{"network": {test.network}, "address": {test.address}, "count": {"3"}, "timeout": {test.timeout}}
 		got := c.dial(query)
-		if len(got.Errors) != 1 || len(got.Answers) != 0 {
+		if len(got.Errors) != 1 || len(got.Servers) != 0 {
 			t.Errorf("%s: %+v, want one kind of error", test.want, got)
 		}
 		for text, times := range got.Errors {
@@ -146,20 +146,20 @@ func TestDiallingFromAFixedPortWorksAgainAtOnce(t *testing.T) {
 			"network": {network}, "address": {address}, "count": {"3"}, "timeout": {"1m"},
 			"source_port": {strconv.Itoa(sourcePort)},
 		}
-		if got := c.dial(query); got.Answers["web-1"] != 3 {
+		if got := c.dial(query); got.Servers["web-1"] != 3 {
 			t.Errorf("%s: %+v", network, got)
 		}
 	}
 }
 
-func TestAnOrderThatMakesNoSenseIsRefused(t *testing.T) {
+func TestAnInvalidOrderIsRejected(t *testing.T) {
 	c := newTestControl(t)
 	for _, query := range []url.Values{
 		{}, {"address": {"127.0.0.1:1"}, "network": {"sctp"}}, {"address": {"127.0.0.1:1"}, "count": {"-1"}},
 		{"address": {"127.0.0.1:1"}, "timeout": {"soon"}}, {"address": {"127.0.0.1:1"}, "source_port": {"70000"}},
 		{"address": {"127.0.0.1:1"}, "overlap": {"often"}},
 	} {
-		if status := c.ask(http.MethodGet, "/dial", query, nil); status != http.StatusBadRequest {
+		if status := c.request(http.MethodGet, "/dial", query, nil); status != http.StatusBadRequest {
 			t.Errorf("%v: status %d", query, status)
 		}
 	}
@@ -172,11 +172,11 @@ func TestAProbeIsAsReadyAsRequested(t *testing.T) {
 		want  int
 	}{{"", http.StatusOK}, {"false", http.StatusServiceUnavailable}, {"true", http.StatusOK}} {
 		if test.value != "" {
-			if status := c.ask(http.MethodPost, "/ready", url.Values{"value": {test.value}}, nil); status != http.StatusOK {
+			if status := c.request(http.MethodPost, "/ready", url.Values{"value": {test.value}}, nil); status != http.StatusOK {
 				t.Errorf("saying %s: status %d", test.value, status)
 			}
 		}
-		if status := c.ask(http.MethodGet, "/healthz", nil, nil); status != test.want {
+		if status := c.request(http.MethodGet, "/healthz", nil, nil); status != test.want {
 			t.Errorf("after %q: status %d, want %d", test.value, status, test.want)
 		}
 	}
@@ -185,11 +185,11 @@ func TestAProbeIsAsReadyAsRequested(t *testing.T) {
 func TestNamesAreLookedUp(t *testing.T) {
 	c := newTestControl(t)
 	var got map[string][]string
-	c.ask(http.MethodGet, "/resolve", url.Values{"host": {"127.0.0.1"}}, &got)
+	c.request(http.MethodGet, "/resolve", url.Values{"host": {"127.0.0.1"}}, &got)
 	if diff := cmp.Diff([]string{"127.0.0.1"}, got["addresses"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if status := c.ask(http.MethodGet, "/resolve", url.Values{"host": {"no such name"}}, nil); status != http.StatusBadGateway {
+	if status := c.request(http.MethodGet, "/resolve", url.Values{"host": {"no such name"}}, nil); status != http.StatusBadGateway {
 		t.Errorf("an unknown name: status %d", status)
 	}
 }
@@ -205,9 +205,9 @@ func TestAConnectionIsHeldUntilTheServerIsGone(t *testing.T) {
 	go func() { _ = greetConnections(remembering{listener, connections}, "web-1") }() // until it is closed
 
 	var made map[string]string
-	c.ask(http.MethodPost, "/hold", url.Values{"address": {listener.Addr().String()}}, &made)
+	c.request(http.MethodPost, "/hold", url.Values{"address": {listener.Addr().String()}}, &made)
 	report := func() (s state) {
-		c.ask(http.MethodGet, "/hold/"+made["id"], nil, &s)
+		c.request(http.MethodGet, "/hold/"+made["id"], nil, &s)
 		return s
 	}
 	wait.Until(t, "lines come back", func() bool { return report().Echoes > 2 })
@@ -238,13 +238,13 @@ func (r remembering) Accept() (net.Conn, error) {
 func TestAHeldConnectionThatIsEndedIsForgotten(t *testing.T) {
 	s, c := newServer(t, "web-1"), newTestControl(t)
 	var made map[string]string
-	c.ask(http.MethodPost, "/hold", url.Values{"address": {s.tcp}}, &made)
+	c.request(http.MethodPost, "/hold", url.Values{"address": {s.tcp}}, &made)
 	path := "/hold/" + made["id"]
-	if status := c.ask(http.MethodDelete, path, nil, nil); status != http.StatusOK {
+	if status := c.request(http.MethodDelete, path, nil, nil); status != http.StatusOK {
 		t.Errorf("ending it: status %d", status)
 	}
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {
-		if status := c.ask(method, path, nil, nil); status != http.StatusNotFound {
+		if status := c.request(method, path, nil, nil); status != http.StatusNotFound {
 			t.Errorf("%s afterwards: status %d", method, status)
 		}
 	}

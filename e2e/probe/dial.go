@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// answers are what became of connections. Each is in answers or in errors, once.
-type answers struct {
-	Answers   map[string]int `json:"answers"` // by the server's name
+// results are what became of connections. Each is in answers or in errors, once.
+type results struct {
+	Servers   map[string]int `json:"answers"` // by the server's name
 	Clients   map[string]int `json:"clients"` // by our address as the servers saw it
 	Errors    map[string]int `json:"errors"`
 	SlowestMS float64        `json:"slowest_ms"` // of those that were answered
@@ -24,19 +24,19 @@ type answers struct {
 func serveDial(w http.ResponseWriter, r *http.Request) {
 	order, err := readOrder(r)
 	if err != nil {
-		refuse(w, err)
+		respondError(w, err)
 		return
 	}
-	answer(w, order.dial(r.Context()))
+	respond(w, order.dial(r.Context()))
 }
 
 // dial connects as often as the order says: one connection after the other, or each at its time.
-func (o order) dial(ctx context.Context) answers {
-	a := answers{Answers: map[string]int{}, Clients: map[string]int{}, Errors: map[string]int{}}
+func (o order) dial(ctx context.Context) results {
+	a := results{Servers: map[string]int{}, Clients: map[string]int{}, Errors: map[string]int{}}
 	var mutex sync.Mutex
 	connect := func() {
 		start := time.Now()
-		server, client, err := o.ask(ctx)
+		server, client, err := o.connect(ctx)
 		mutex.Lock()
 		defer mutex.Unlock()
 		a.add(server, client, err, time.Since(start))
@@ -59,18 +59,18 @@ func (o order) dial(ctx context.Context) answers {
 	return a
 }
 
-func (a *answers) add(server, client string, err error, took time.Duration) {
+func (a *results) add(server, client string, err error, took time.Duration) {
 	if err != nil {
 		a.Errors[plain(err)]++
 		return
 	}
-	a.Answers[server]++
+	a.Servers[server]++
 	a.Clients[client]++
 	a.SlowestMS = max(a.SlowestMS, float64(took.Microseconds())/1000)
 }
 
-// ask connects once and reads the greeting.
-func (o order) ask(ctx context.Context) (server, client string, err error) {
+// connect connects once and reads the greeting.
+func (o order) connect(ctx context.Context) (server, client string, err error) {
 	deadline := time.Now().Add(o.timeout)
 	dialer := net.Dialer{Deadline: deadline}
 	if o.sourcePort != 0 {

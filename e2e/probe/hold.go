@@ -14,9 +14,9 @@ import (
 const (
 	// echoInterval is short, so that a connection that broke is noticed soon.
 	echoInterval = 50 * time.Millisecond
-	// echoPatience is how long a line may take to come back: TCP sends again for a while, and a machine may be slow.
-	echoPatience = 15 * time.Second
-	dialPatience = 10 * time.Second
+	// echoTimeout is how long a line may take to come back: TCP sends again for a while, and a machine may be slow.
+	echoTimeout = 15 * time.Second
+	dialTimeout = 10 * time.Second
 )
 
 // holds are the connections that are kept open, by id.
@@ -41,17 +41,17 @@ func newHolds() *holds { return &holds{byID: map[string]*held{}} }
 func (h *holds) open(w http.ResponseWriter, r *http.Request) {
 	address := r.FormValue("address")
 	if address == "" {
-		refuse(w, errNoAddress)
+		respondError(w, errNoAddress)
 		return
 	}
-	conn, err := net.DialTimeout("tcp", address, dialPatience)
+	conn, err := net.DialTimeout("tcp", address, dialTimeout)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
 	c := &held{conn: conn}
 	go c.talk()
-	answer(w, map[string]string{"id": h.add(c)})
+	respond(w, map[string]string{"id": h.add(c)})
 }
 
 func (h *holds) add(c *held) string {
@@ -71,7 +71,7 @@ func (h *holds) report(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	answer(w, c.state())
+	respond(w, c.state())
 }
 
 func (h *holds) end(w http.ResponseWriter, r *http.Request) {
@@ -84,7 +84,7 @@ func (h *holds) end(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.conn.Close()
-	answer(w, c.state())
+	respond(w, c.state())
 }
 
 // state is how a connection fares.
@@ -143,7 +143,7 @@ func (c *held) converse() error {
 }
 
 func (c *held) read(lines *bufio.Reader) (string, error) {
-	if err := c.conn.SetDeadline(time.Now().Add(echoPatience)); err != nil {
+	if err := c.conn.SetDeadline(time.Now().Add(echoTimeout)); err != nil {
 		return "", err
 	}
 	return lines.ReadString('\n')

@@ -40,12 +40,12 @@ func startProbe(t *testing.T, environment ...string) (*fabric.Pod, *fabric.Proce
 	cmd.Stdout, cmd.Stderr = said, said
 	process, err := pod.Start(cmd)
 	must.Succeed(t, err)
-	said.Await(t, "web-1 serves")
+	said.WaitFor(t, "web-1 serves")
 	return pod, process, said
 }
 
-// answersIn asks the probe of a pod who it is.
-func answersIn(t *testing.T, pod *fabric.Pod) string {
+// resultsIn asks the probe of a pod who it is.
+func resultsIn(t *testing.T, pod *fabric.Pod) string {
 	t.Helper()
 	conn, err := pod.Node.Dial("tcp", net.JoinHostPort(pod.IPv4.String(), "8080"), time.Minute)
 	if err != nil {
@@ -62,14 +62,14 @@ func answersIn(t *testing.T, pod *fabric.Pod) string {
 func TestAProbeGoesOnForItsGracePeriod(t *testing.T) {
 	pod, process, said := startProbe(t, "GRACE=10m")
 	want := "web-1 " + pod.Node.IPv4.String()
-	if got := answersIn(t, pod); got != want {
+	if got := resultsIn(t, pod); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if err := process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	said.Await(t, "web-1 goes on for 10m")
-	if got := answersIn(t, pod); got != want {
+	said.WaitFor(t, "web-1 goes on for 10m")
+	if got := resultsIn(t, pod); got != want {
 		t.Errorf("while it ends: got %q, want %q", got, want)
 	}
 }

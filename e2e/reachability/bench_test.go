@@ -37,7 +37,7 @@ func BenchmarkIdle(b *testing.B) {
 	daemons := []*idleDaemon{newIdleDaemon(b, network, manifests, "off"), newIdleDaemon(b, network, manifests, "enforce")}
 	for b.Loop() {
 		for _, d := range daemons {
-			d.process.Log.Await(b, "the first sync is in the kernel")
+			d.process.Log.WaitFor(b, "the first sync is in the kernel")
 		}
 		fmt.Printf("\nTen thousand Services, a daemon on one processor, %v idle; memory is VmRSS\n", watched)
 		time.Sleep(quiet)
@@ -87,7 +87,7 @@ func newIdleDaemon(b *testing.B, network *fabric.Fabric, manifests, mode string)
 	d.process = site.Start(b, node.Namespace, exec.Command("taskset", "--cpu-list", "0", site.Program(b, "proxy"), "run",
 		"--node", "node-0", "--manifests", manifests, "--cluster-cidr", fabric.PodsIPv4.String(), "--unreachable-node-mode", mode))
 	must.Succeed(b, node.Do(func() (err error) {
-		d.table, err = connections.OpenHere(b)
+		d.table, err = connections.OpenCurrent(b)
 		return err
 	}))
 	return d
@@ -100,9 +100,9 @@ func (d *idleDaemon) insert(b *testing.B, count int, areAnswered bool) {
 		i := d.inserted
 		d.inserted++
 		c := connections.Connection{
-			Protocol: model.TCP, Dialled: netip.AddrPortFrom(idleAddr(96, 0), 80), Answerer: netip.AddrPortFrom(idleAddr(244, 0), 8080),
+			Protocol: model.TCP, Dialled: netip.AddrPortFrom(idleAddr(96, 0), 80), ReplySrc: netip.AddrPortFrom(idleAddr(244, 0), 8080),
 			Client: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 245, byte(i >> 22), byte(i >> 14)}), uint16(1024+i&0x3fff)),
-			State:  conntrack.TCPSynSent, Label: ruleset.TranslatedLabel, IsAnswered: areAnswered,
+			State:  conntrack.TCPSynSent, Label: ruleset.TranslatedLabel, IsReplied: areAnswered,
 		}
 		if areAnswered {
 			c.State = conntrack.TCPEstablished

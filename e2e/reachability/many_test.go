@@ -40,25 +40,25 @@ func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	others := s.addMany(node)
 	s.proxy = site.Start(t, node.Namespace, exec.Command(s.program, "run", "--node", node.Name, "--manifests", s.manifests,
 		"--cluster-cidr", fabric.PodsIPv4.String(), "--unreachable-node-mode", "enforce"))
-	s.proxy.Log.Await(t, "the first sync is in the kernel")
-	s.awaitKnown(manyNodes)
+	s.proxy.Log.WaitFor(t, "the first sync is in the kernel")
+	s.waitForBaselines(manyNodes)
 	var dialling sync.WaitGroup
 	done := make(chan struct{})
 	defer dialling.Wait()
 	defer close(done)
 	dialling.Go(func() { s.dialMany(done) })
 	time.Sleep(2 * time.Second)
-	s.expectNoVerdict(s.proxy)
+	s.expectNoEjection(s.proxy)
 
 	var dead []string
 	for i := range manyNodes / 2 {
 		dead = append(dead, manyAddr(manyNodesAt, i).String(), manyAddr(manyEndpointsAt, i).String())
 	}
 	s.drop(others.Namespace, "ip daddr { "+strings.Join(dead, ", ")+" }")
-	took := s.awaitUnreachable(manyNodes / 2)
+	took := s.waitForUnreachable(manyNodes / 2)
 	t.Logf("the last of %d is judged after %v", manyNodes/2, took)
 	time.Sleep(2 * time.Second)
-	judged := verdicts(s.proxy)
+	judged := ejectionLogs(s.proxy)
 	slices.Sort(judged)
 	var want []string
 	for i := range manyNodes / 2 {

@@ -15,23 +15,23 @@ import (
 // probed are all ports at which nodes are probed.
 const probed = "tcp dport { 9, 10250, 10256 }"
 
-// neighbourPatience is how early a verdict has to come where nodes share a link and one has no cable. The kernel looks for a
+// neighbourTimeout is how early a verdict has to come where nodes share a link and one has no cable. The kernel looks for a
 // neighbour of which it knows nothing for three seconds. Then it tells all clients of IPv6 that wait "no route to host", and
 // their dials end at once. They send a SYN each second: one of them has to come between the verdict and that moment.
-const neighbourPatience = 1800 * time.Millisecond
+const neighbourTimeout = 1800 * time.Millisecond
 
-// TestNewConnectionsLeaveADeadNode: one of three nodes with endpoints is gone for a while, in silence or with its cable,
+// TestNewConnectionsAvoidADeadNode: one of three nodes with endpoints is gone for a while, in silence or with its cable,
 // while a client dials a hundred times a second in either family. No client that waits long enough fails. Five seconds are
 // enough unless the machine stands still meanwhile, so the log says how many waited longer.
-func TestNewConnectionsLeaveADeadNode(t *testing.T) {
+func TestNewConnectionsAvoidADeadNode(t *testing.T) {
 	t.Parallel()
 	for _, death := range []struct {
 		name string
 		to   netip.AddrPort
 		drop []string
 	}{
-		{"in silence, IPv4", web, silence},
-		{"in silence, IPv6", web6, silence},
+		{"in silence, IPv4", web, unresponsiveStates},
+		{"in silence, IPv6", web6, unresponsiveStates},
 		{"without a cable, IPv4", web, noCable},
 		{"without a cable, IPv6", web6, noCable},
 	} {
@@ -47,20 +47,20 @@ func TestNewConnectionsLeaveADeadNode(t *testing.T) {
 			var judging sync.WaitGroup
 			judging.Go(func() {
 				began := time.Now()
-				s.awaitUnanswered(true)
-				s.awaitUnreachable(1)
+				s.waitForUnreplied(true)
+				s.waitForUnreachable(1)
 				judged = time.Since(began)
 				s.expectExplained(dead, endpoint)
 			})
 			all := s.load(death.to, 100, 10*time.Second, 3*patient)
 			judging.Wait()
 			end()
-			back := s.awaitUnreachable(0)
-			s.awaitUnanswered(false)
+			back := s.waitForUnreachable(0)
+			s.waitForUnreplied(false)
 			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; judged after %v, back after %v", all.made, all.failed, all.errors,
-				all.waited, all.longest, judged, back)
+				all.waited, all.maxDuration, judged, back)
 			forgiven := 0
-			if &death.drop[0] == &noCable[0] && judged > neighbourPatience {
+			if &death.drop[0] == &noCable[0] && judged > neighbourTimeout {
 				forgiven = all.errors[unix.EHOSTUNREACH.Error()]
 			}
 			if all.failed > forgiven {
@@ -69,7 +69,7 @@ func TestNewConnectionsLeaveADeadNode(t *testing.T) {
 			if all.waited == 0 {
 				t.Error("no connection waited: the node was not dead")
 			}
-			s.expectJudged(dead, 0)
+			s.expectEjected(dead, 0)
 		})
 	}
 }
@@ -78,7 +78,7 @@ func TestNewConnectionsLeaveADeadNode(t *testing.T) {
 func TestWithoutItConnectionsFail(t *testing.T) {
 	t.Parallel()
 	s := newTown(t, "off")
-	end := s.drop(s.nodes[1].Namespace, silence...)
+	end := s.drop(s.nodes[1].Namespace, unresponsiveStates...)
 	defer end()
 	all := s.load(web, 100, 5*time.Second, patient)
 	t.Logf("%d of %d connections failed", all.failed, all.made)
@@ -87,9 +87,9 @@ func TestWithoutItConnectionsFail(t *testing.T) {
 	}
 }
 
-// TestNobodyElseIsJudged: clients that are denied, a cut of this node's own network, and dials that are dropped on their way
+// TestNoOtherNodeIsEjected: clients that are denied, a cut of this node's own network, and dials that are dropped on their way
 // are no deaths.
-func TestNobodyElseIsJudged(t *testing.T) {
+func TestNoOtherNodeIsEjected(t *testing.T) {
 	t.Parallel()
 	const period = 20 * time.Second
 	s := newTown(t, "enforce")
@@ -101,7 +101,7 @@ func TestNobodyElseIsJudged(t *testing.T) {
 		{
 			name: "this node's network is gone for 8 s", sure: "isolated",
 			begin: func() func() {
-				end := s.drop(s.nodes[0].Namespace, silence...)
+				end := s.drop(s.nodes[0].Namespace, unresponsiveStates...)
 				back := time.AfterFunc(8*time.Second, end)
 				return func() { back.Stop() }
 			},
@@ -129,7 +129,7 @@ func TestNobodyElseIsJudged(t *testing.T) {
 			all := s.load(web, 50, period, time.Second)
 			end()
 			t.Logf("%d of %d connections failed", all.failed, all.made)
-			s.expectNoVerdict(s.proxy)
+			s.expectNoEjection(s.proxy)
 			if s.metric("vicinity_reachability_suspicions_total", `outcome="`+scene.sure+`"`) == before {
 				t.Errorf("no suspicion ended as %s: the scene shows nothing", scene.sure)
 			}
@@ -137,9 +137,9 @@ func TestNobodyElseIsJudged(t *testing.T) {
 	}
 }
 
-// TestConnectionsWithoutAnswerAreCounted: dials that a policy drops are in vicinity_conntrack_unreplied_entries, each of them and no other,
+// TestUnrepliedConnectionsAreCounted: dials that a policy drops are in vicinity_conntrack_unreplied_entries, each of them and no other,
 // until they are answered.
-func TestConnectionsWithoutAnswerAreCounted(t *testing.T) {
+func TestUnrepliedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	const count = 30
 	s := newTown(t, "observe")
@@ -148,7 +148,7 @@ func TestConnectionsWithoutAnswerAreCounted(t *testing.T) {
 	var dialling sync.WaitGroup
 	for range count { // a third of them to the pod that does not hear them
 		dialling.Go(func() {
-			conn, err := s.client.Dial("tcp", web.String(), wait.Patience)
+			conn, err := s.client.Dial("tcp", web.String(), wait.Timeout)
 			if err != nil {
 				failed.Add(1)
 				return

@@ -18,9 +18,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestADeadNodeThatCannotBeToldFromALivingOneStays: where dials say nothing of a node, all is as without them, though nobody
+// TestADeadNodeThatCannotBeDistinguishedFromALivingOneStays: where dials say nothing of a node, all is as without them, though nobody
 // answers on it any more.
-func TestADeadNodeThatCannotBeToldFromALivingOneStays(t *testing.T) {
+func TestADeadNodeThatCannotBeDistinguishedFromALivingOneStays(t *testing.T) {
 	t.Parallel()
 	for name, scene := range map[string]struct {
 		prepare func(s *town)
@@ -28,30 +28,30 @@ func TestADeadNodeThatCannotBeToldFromALivingOneStays(t *testing.T) {
 	}{
 		"a CNI drops probes of the node from the beginning": {prepare: func(s *town) {
 			s.drop(s.nodes[1].Namespace, probed)
-			s.silent = 1
+			s.unresponsive = 1
 		}},
 		"another machine answers at the address that the Node has, such as a gateway with NAT": {prepare: func(s *town) {
-			s.said[1] = s.nodes[2].IPv4
+			s.overrides[1] = s.nodes[2].IPv4
 		}, outcome: "replied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newOddTown(t, "enforce", scene.prepare)
-			if s.silent == 0 {
-				s.drop(s.nodes[1].Namespace, silence...)
+			if s.unresponsive == 0 {
+				s.drop(s.nodes[1].Namespace, unresponsiveStates...)
 			} else {
-				s.drop(s.pods[1].Namespace, silence...)
+				s.drop(s.pods[1].Namespace, unresponsiveStates...)
 			}
 			all := s.load(web, 50, 10*time.Second, time.Second)
 			if all.failed*4 < all.made {
 				t.Errorf("%d of %d connections failed: the node is not dead", all.failed, all.made)
 			}
-			s.expectNoVerdict(s.proxy)
+			s.expectNoEjection(s.proxy)
 			if scene.outcome != "" {
 				s.expectOutcome(scene.outcome)
 			}
-			if never := s.metric("vicinity_reachability_targets", `state="without_baseline"`); never != float64(2*s.silent) {
-				t.Errorf("%v nodes never answered in some family, want %d", never, 2*s.silent)
+			if never := s.metric("vicinity_reachability_targets", `state="without_baseline"`); never != float64(2*s.unresponsive) {
+				t.Errorf("%v nodes never answered in some family, want %d", never, 2*s.unresponsive)
 			}
 		})
 	}
@@ -73,15 +73,15 @@ func TestANodeBehindAGateway(t *testing.T) {
 		}`, hidden.IPv4))
 		must.Succeed(t, s.nodes[0].RouteVia(single(s.pods[1].IPv4), gateway.Namespace))
 		s.drop(hidden.Namespace, "ip saddr "+s.nodes[0].IPv4.String()) // there is no other way to it
-		s.said[1] = gateway.IPv4
+		s.overrides[1] = gateway.IPv4
 	})
 	s.drop(s.pods[1].Namespace, s.deniedClients())
 	s.load(web, 50, 6*time.Second, time.Second)
-	s.expectNoVerdict(s.proxy)
+	s.expectNoEjection(s.proxy)
 	s.expectOutcome("replied")
 	must.Succeed(t, hidden.Unplug())
 	s.load(web, 50, 3*time.Second, time.Second)
-	s.expectJudged(hidden, 1)
+	s.expectEjected(hidden, 1)
 }
 
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
@@ -101,7 +101,7 @@ func TestWaysThatAreNotTheSameThereAndBack(t *testing.T) {
 			if all := s.load(web, 50, 6*time.Second, patient); all.failed > 0 {
 				t.Errorf("%d of %d connections failed: %v", all.failed, all.made, all.errors)
 			}
-			s.expectNoVerdict(s.proxy)
+			s.expectNoEjection(s.proxy)
 			s.nft(s.nodes[2].Namespace, fmt.Sprintf(`table inet dark { chain passing { type filter hook forward priority -500;
 				ip daddr { %s, %s } %s; }; }`, s.nodes[1].IPv4, s.pods[1].IPv4, verdict))
 			all := s.load(web, 50, 6*time.Second, 3*patient)
@@ -109,9 +109,9 @@ func TestWaysThatAreNotTheSameThereAndBack(t *testing.T) {
 			if all.failed > all.errors[unix.EHOSTUNREACH.Error()] || all.failed == 0 && all.waited == 0 {
 				t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
 			}
-			s.expectJudged(s.nodes[1], 1)
+			s.expectEjected(s.nodes[1], 1)
 			for _, other := range s.proxies[1:] {
-				s.expectNoVerdict(other)
+				s.expectNoEjection(other)
 			}
 		})
 	}
@@ -134,12 +134,12 @@ func TestDelayAndLoss(t *testing.T) {
 			way.Worsen(400*time.Millisecond, 0.2)
 			all := s.load(web, 20, 30*time.Second, patient)
 			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; on their way %d packets were lost", all.made, all.failed, all.errors,
-				all.waited, all.longest, way.Lost())
-			s.expectNoVerdict(s.proxy)
+				all.waited, all.maxDuration, way.Lost())
+			s.expectNoEjection(s.proxy)
 			s.expectOutcome("replied", "flows_replied")
-			s.drop(s.nodes[1].Namespace, silence...)
+			s.drop(s.nodes[1].Namespace, unresponsiveStates...)
 			s.load(web, 20, 3*time.Second, time.Second)
-			s.expectJudged(s.nodes[1], 1)
+			s.expectEjected(s.nodes[1], 1)
 		})
 	}
 }
@@ -151,25 +151,25 @@ func TestANodeThatFlaps(t *testing.T) {
 	var load sync.WaitGroup
 	load.Go(func() { s.load(web, 50, time.Minute, time.Second) })
 	for range 6 {
-		end := s.drop(s.nodes[1].Namespace, silence...)
+		end := s.drop(s.nodes[1].Namespace, unresponsiveStates...)
 		time.Sleep(5 * time.Second)
-		before := len(verdicts(s.proxy))
+		before := len(ejectionLogs(s.proxy))
 		end()
 		time.Sleep(5 * time.Second)
-		if after := len(verdicts(s.proxy)); after != before {
+		if after := len(ejectionLogs(s.proxy)); after != before {
 			t.Error("it was judged while it answered")
 		}
 	}
 	load.Wait()
-	s.expectJudged(s.nodes[1], 0)
-	if judged := verdicts(s.proxy); len(judged) > 3 {
+	s.expectEjected(s.nodes[1], 0)
+	if judged := ejectionLogs(s.proxy); len(judged) > 3 {
 		t.Errorf("%d verdicts in a minute, want at most 3", len(judged))
 	}
 }
 
-// TestWhatIsOpenStays: connections that are open when their node is found to be unreachable go on when it is back, and so
+// TestEstablishedConnectionsStay: connections that are open when their node is found to be unreachable go on when it is back, and so
 // do flows of UDP. Whoever sends the first datagram meanwhile is served by another node.
-func TestWhatIsOpenStays(t *testing.T) {
+func TestEstablishedConnectionsStay(t *testing.T) {
 	t.Parallel()
 	udp := netip.MustParseAddrPort("10.96.0.11:80")
 	s := newOddTown(t, "enforce", func(s *town) {
@@ -177,22 +177,22 @@ func TestWhatIsOpenStays(t *testing.T) {
 	})
 	connections, datagrams := s.open("tcp", web, 200), s.open("udp", udp, 30)
 	before := s.nodesOf(datagrams)
-	end := s.drop(s.nodes[1].Namespace, silence...)
+	end := s.drop(s.nodes[1].Namespace, unresponsiveStates...)
 	s.load(web, 50, 3*time.Second, patient)
-	s.awaitUnreachable(1)
+	s.waitForUnreachable(1)
 	for range 30 {
 		one, err := s.client.Open("udp", udp)
 		must.Succeed(t, err)
 		wait.Success(t, "new flows go elsewhere", func() error {
-			_, err := one.Ask(time.Second)
+			_, err := one.Request(time.Second)
 			return err
 		})
 		must.Succeed(t, one.Close())
 	}
 	end()
-	s.expectJudged(s.nodes[1], 0)
+	s.expectEjected(s.nodes[1], 0)
 	for _, one := range connections {
-		if _, err := one.Ask(3 * patient); err != nil {
+		if _, err := one.Request(3 * patient); err != nil {
 			t.Errorf("a connection that was open all the time: %v", err)
 		}
 	}
@@ -205,7 +205,7 @@ func TestWhatIsOpenStays(t *testing.T) {
 func (s *town) nodesOf(all []*fabric.Conversation) (nodes []string) {
 	s.t.Helper()
 	for _, one := range all {
-		reply, err := one.Ask(patient)
+		reply, err := one.Request(patient)
 		if err != nil {
 			s.t.Errorf("a conversation: %v", err)
 		}
@@ -223,7 +223,7 @@ func (s *town) open(network string, to netip.AddrPort, count int) []*fabric.Conv
 		one, err := s.client.Open(network, to)
 		must.Succeed(s.t, err)
 		s.t.Cleanup(func() { _ = one.Close() })
-		reply, err := one.Ask(patient)
+		reply, err := one.Request(patient)
 		must.Succeed(s.t, err)
 		if reply.Node == s.nodes[1].Name {
 			there++
@@ -276,14 +276,14 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 	if all := s.load(web, 20, 20*time.Second, patient); all.failed > 0 {
 		t.Errorf("%d of %d connections failed: %v", all.failed, all.made, all.errors)
 	}
-	s.expectNoVerdict(s.proxy)
+	s.expectNoEjection(s.proxy)
 	s.expectOutcome("replied")
-	s.proxy.Log.Await(t, "a frontend is where nodes are probed")
-	s.drop(s.nodes[1].Namespace, silence...)
+	s.proxy.Log.WaitFor(t, "a frontend is where nodes are probed")
+	s.drop(s.nodes[1].Namespace, unresponsiveStates...)
 	if all := s.load(web, 50, 5*time.Second, 3*patient); all.failed > 0 || all.waited == 0 {
 		t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
 	}
-	s.expectJudged(s.nodes[1], 1)
+	s.expectEjected(s.nodes[1], 1)
 }
 
 // trapManifests are what a tenant may write.
@@ -355,7 +355,7 @@ func TestNothingElseProvesThatANodeLives(t *testing.T) {
 						one, err := client.Open("tcp", busy)
 						must.Succeed(s.t, err)
 						s.t.Cleanup(func() { _ = one.Close() })
-						_, err = one.Ask(patient)
+						_, err = one.Request(patient)
 						must.Succeed(s.t, err)
 					}
 				}
@@ -376,13 +376,13 @@ func TestNothingElseProvesThatANodeLives(t *testing.T) {
 			t.Parallel()
 			s := newOddTown(t, "enforce", scene.prepare)
 			end := scene.begin(s)
-			s.drop(s.nodes[1].Namespace, silence...)
+			s.drop(s.nodes[1].Namespace, unresponsiveStates...)
 			all := s.loadFrom(s.clients[:1], web, 50, 8*time.Second, 3*patient)
 			end()
 			if all.failed > 0 || all.waited == 0 {
 				t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
 			}
-			s.expectJudged(s.nodes[1], 1)
+			s.expectEjected(s.nodes[1], 1)
 			if proofs := s.metric("vicinity_reachability_suspicions_total", `outcome="flows_replied"`); proofs > 0 {
 				t.Errorf("%v suspicions ended because connections were answered", proofs)
 			}
@@ -422,13 +422,13 @@ func TestAnOverloadedNodeThatDies(t *testing.T) {
 	end := s.drop(s.pods[1].Namespace, "tcp dport 8080 tcp flags syn numgen random mod 10 < 6")
 	s.load(web, 50, 20*time.Second, patient)
 	end()
-	s.expectNoVerdict(s.proxy)
+	s.expectNoEjection(s.proxy)
 	s.expectOutcome("replied")
-	s.drop(s.nodes[1].Namespace, silence...)
+	s.drop(s.nodes[1].Namespace, unresponsiveStates...)
 	if all := s.load(web, 50, 6*time.Second, 3*patient); all.failed > 0 || all.waited == 0 {
 		t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
 	}
-	s.expectJudged(s.nodes[1], 1)
+	s.expectEjected(s.nodes[1], 1)
 }
 
 // TestOneFamilyOfANodeIsDead: dials of that family leave it, and those of the other one do not.
@@ -460,7 +460,7 @@ func TestOneFamilyOfANodeIsDead(t *testing.T) {
 			if all.failed > 0 || all.waited == 0 {
 				t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
 			}
-			s.expectJudged(s.nodes[1], 1)
+			s.expectEjected(s.nodes[1], 1)
 			if out := s.metric("vicinity_reachability_targets", `state="unreachable"`, `ip_family="`+name+`"`); out != 1 {
 				t.Errorf("%v nodes are unreachable over %s, want one", out, name)
 			}
@@ -487,7 +487,7 @@ func TestAFullAcceptQueueIsNoDeath(t *testing.T) {
 	}
 	s.drop(s.nodes[1].Namespace, s.deniedClients())
 	s.load(web, 50, 10*time.Second, time.Second)
-	s.expectNoVerdict(s.proxy)
+	s.expectNoEjection(s.proxy)
 	s.expectOutcome("replied")
 }
 
@@ -508,7 +508,7 @@ func TestRememberedClients(t *testing.T) {
 		for _, port := range ports {
 			one, err := s.client.Open("tcp", netip.AddrPortFrom(netip.MustParseAddr("10.96.0.12"), uint16(100+port)))
 			must.Succeed(t, err)
-			reply, err := one.Ask(patient)
+			reply, err := one.Request(patient)
 			must.Succeed(t, err)
 			must.Succeed(t, one.Close())
 			nodes = append(nodes, reply.Node)
@@ -520,15 +520,15 @@ func TestRememberedClients(t *testing.T) {
 		all = append(all, port)
 	}
 	before := servers(all...)
-	end := s.drop(s.nodes[1].Namespace, silence...)
+	end := s.drop(s.nodes[1].Namespace, unresponsiveStates...)
 	s.load(web, 50, 3*time.Second, patient)
-	s.awaitUnreachable(1)
+	s.waitForUnreachable(1)
 	meanwhile := servers(all[:ports/2]...)
 	if slices.Contains(meanwhile, s.nodes[1].Name) || !slices.Contains(before[ports/2:], s.nodes[1].Name) {
 		t.Errorf("remembered are %v, then %v: the scene shows nothing", before, meanwhile)
 	}
 	end()
-	s.awaitUnreachable(0)
+	s.waitForUnreachable(0)
 	if after, want := servers(all...), slices.Concat(meanwhile, before[ports/2:]); !slices.Equal(after, want) {
 		t.Errorf("remembered clients are with %v, want %v", after, want)
 	}

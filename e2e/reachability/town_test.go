@@ -51,12 +51,12 @@ type town struct {
 	proxies   []*site.Process
 	proxy     *site.Process // of node-1
 	manifests string
-	// said are addresses that Nodes have in place of their own, by number.
-	said map[int]netip.Addr
+	// overrides are addresses that Nodes have in place of their own, by number.
+	overrides map[int]netip.Addr
 	// more are further objects.
 	more string
-	// silent is how many nodes never answer a probe.
-	silent int
+	// unresponsive is how many nodes never answer a probe.
+	unresponsive int
 }
 
 // newTown starts a proxy on each node, and waits until that of node-1 knows how the others answer.
@@ -69,7 +69,7 @@ func newTown(t *testing.T, mode string) *town {
 func newOddTown(t *testing.T, mode string, prepare func(*town)) *town {
 	t.Helper()
 	network := fabrictest.New(t)
-	s := &town{t: t, network: network, program: site.Program(t, "proxy"), manifests: t.TempDir(), said: map[int]netip.Addr{}}
+	s := &town{t: t, network: network, program: site.Program(t, "proxy"), manifests: t.TempDir(), overrides: map[int]netip.Addr{}}
 	for i := range 4 {
 		node, err := network.AddNode(fmt.Sprintf("node-%d", i+1))
 		must.Succeed(t, err)
@@ -86,11 +86,11 @@ func newOddTown(t *testing.T, mode string, prepare func(*town)) *town {
 	for _, node := range s.nodes {
 		proxy := site.Start(t, node.Namespace, exec.Command(s.program, "run", "--node", node.Name, "--manifests", s.manifests,
 			"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(), "--unreachable-node-mode", mode))
-		proxy.Log.Await(t, "the first sync is in the kernel")
+		proxy.Log.WaitFor(t, "the first sync is in the kernel")
 		s.proxies = append(s.proxies, proxy)
 	}
 	if s.proxy = s.proxies[0]; mode != "off" {
-		s.awaitKnown(2 * (len(s.nodes) - 1 - s.silent))
+		s.waitForBaselines(2 * (len(s.nodes) - 1 - s.unresponsive))
 	}
 	return s
 }
@@ -109,7 +109,7 @@ func (s *town) writeObjects() error {
 	var objects, ipv4, ipv6 strings.Builder
 	for i, node := range s.nodes {
 		addr := node.IPv4
-		if said, isOther := s.said[i]; isOther {
+		if said, isOther := s.overrides[i]; isOther {
 			addr = said
 		}
 		fmt.Fprintf(&objects, nodeManifest, node.Name, i+1, addr, node.IPv6)
@@ -126,8 +126,8 @@ func (s *town) writeObjects() error {
 	return os.WriteFile(filepath.Join(s.manifests, "all.yaml"), []byte(objects.String()), 0o600)
 }
 
-// awaitKnown waits until nodes have answered the proxy of node-1, so many in both families together.
-func (s *town) awaitKnown(count int) {
+// waitForBaselines waits until nodes have answered the proxy of node-1, so many in both families together.
+func (s *town) waitForBaselines(count int) {
 	s.t.Helper()
 	reachable := func() float64 { return s.metric("vicinity_reachability_targets", `state="reachable"`) }
 	for deadline := time.Now().Add(learnt); reachable() < float64(count); time.Sleep(time.Second) {
@@ -197,14 +197,14 @@ func (s *town) drop(machine *fabric.Namespace, matches ...string) (end func()) {
 
 // What is dropped of a machine without power whose neighbours still find it, as behind a router; and of one without a cable.
 var (
-	silence = []string{"meta protocol ip", "icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert }", "ip6 nexthdr != icmpv6"}
-	noCable = []string{"meta protocol { ip, ip6, arp }"}
+	unresponsiveStates = []string{"meta protocol ip", "icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert }", "ip6 nexthdr != icmpv6"}
+	noCable            = []string{"meta protocol { ip, ip6, arp }"}
 )
 
 // dials are new connections at a rate.
 type dials struct {
 	made, failed, waited int
-	longest              time.Duration
+	maxDuration          time.Duration
 	errors               map[string]int
 }
 
@@ -214,12 +214,12 @@ func (s *town) deniedClients() string {
 }
 
 // load dials from the clients in turn so many times a second, for a time.
-func (s *town) load(to netip.AddrPort, perSecond int, period, patience time.Duration) *dials {
+func (s *town) load(to netip.AddrPort, perSecond int, period, timeout time.Duration) *dials {
 	s.t.Helper()
-	return s.loadFrom(s.clients, to, perSecond, period, patience)
+	return s.loadFrom(s.clients, to, perSecond, period, timeout)
 }
 
-func (s *town) loadFrom(clients []*fabric.Pod, to netip.AddrPort, perSecond int, period, patience time.Duration) *dials {
+func (s *town) loadFrom(clients []*fabric.Pod, to netip.AddrPort, perSecond int, period, timeout time.Duration) *dials {
 	s.t.Helper()
 	all := dials{errors: map[string]int{}}
 	var mutex sync.Mutex
@@ -231,7 +231,7 @@ func (s *town) loadFrom(clients []*fabric.Pod, to netip.AddrPort, perSecond int,
 		client := clients[turn%len(clients)]
 		dialling.Go(func() {
 			began := time.Now()
-			conn, err := client.Dial("tcp", to.String(), patience)
+			conn, err := client.Dial("tcp", to.String(), timeout)
 			took := time.Since(began)
 			if err == nil {
 				_ = conn.(*net.TCPConn).SetLinger(0)
@@ -248,19 +248,19 @@ func (s *town) loadFrom(clients []*fabric.Pod, to netip.AddrPort, perSecond int,
 			if took > 500*time.Millisecond {
 				all.waited++
 			}
-			all.longest = max(all.longest, took)
+			all.maxDuration = max(all.maxDuration, took)
 		})
 	}
 	dialling.Wait()
 	return &all
 }
 
-// awaitUnreachable waits until so many nodes are unreachable, and returns how long that took.
-func (s *town) awaitUnreachable(count float64) time.Duration {
+// waitForUnreachable waits until so many nodes are unreachable, and returns how long that took.
+func (s *town) waitForUnreachable(count float64) time.Duration {
 	s.t.Helper()
 	began := time.Now()
 	for s.metric("vicinity_reachability_targets", `state="unreachable"`) != count {
-		if time.Since(began) > wait.Patience {
+		if time.Since(began) > wait.Timeout {
 			s.t.Fatalf("there are not %v unreachable nodes:\n%s", count, s.proxy.Log)
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -268,8 +268,8 @@ func (s *town) awaitUnreachable(count float64) time.Duration {
 	return time.Since(began)
 }
 
-// awaitUnanswered waits until connections have no answer when they are looked at, or all have one.
-func (s *town) awaitUnanswered(want bool) {
+// waitForUnreplied waits until connections have no answer when they are looked at, or all have one.
+func (s *town) waitForUnreplied(want bool) {
 	s.t.Helper()
 	wait.Until(s.t, fmt.Sprintf("connections without an answer: %v", want), func() bool {
 		return s.metric("vicinity_conntrack_unreplied_entries") > 0 == want
@@ -287,19 +287,19 @@ func (s *town) expectExplained(on *fabric.Node, endpoint netip.Addr) {
 	}
 }
 
-// expectNoVerdict checks that a proxy has judged no node.
-func (s *town) expectNoVerdict(of *site.Process) {
+// expectNoEjection checks that a proxy has judged no node.
+func (s *town) expectNoEjection(of *site.Process) {
 	s.t.Helper()
-	if judged := verdicts(of); len(judged) > 0 {
+	if judged := ejectionLogs(of); len(judged) > 0 {
 		s.t.Errorf("verdicts against %v", judged)
 	}
 }
 
-// expectJudged waits until so many nodes are unreachable from node-1, and checks that its proxy has judged one node and no other.
-func (s *town) expectJudged(node *fabric.Node, unreachable float64) {
+// expectEjected waits until so many nodes are unreachable from node-1, and checks that its proxy has judged one node and no other.
+func (s *town) expectEjected(node *fabric.Node, unreachable float64) {
 	s.t.Helper()
-	s.awaitUnreachable(unreachable)
-	if judged := verdicts(s.proxy); !slices.Equal(slices.Compact(judged), []string{node.Name}) {
+	s.waitForUnreachable(unreachable)
+	if judged := ejectionLogs(s.proxy); !slices.Equal(slices.Compact(judged), []string{node.Name}) {
 		s.t.Errorf("verdicts against %v, want %s and no other", judged, node.Name)
 	}
 }
@@ -316,12 +316,12 @@ func (s *town) expectOutcome(outcomes ...string) {
 	}
 }
 
-var verdictLine = regexp.MustCompile(`a node does not answer this one.* unreachableNode=(\S+)`)
+var ejectionLine = regexp.MustCompile(`a node does not answer this one.* unreachableNode=(\S+)`)
 
-// verdicts are the nodes that a proxy has judged, in that order.
-func verdicts(of *site.Process) []string {
+// ejectionLogs are the nodes that a proxy has judged, in that order.
+func ejectionLogs(of *site.Process) []string {
 	var names []string
-	for _, found := range verdictLine.FindAllStringSubmatch(of.Log.String(), -1) {
+	for _, found := range ejectionLine.FindAllStringSubmatch(of.Log.String(), -1) {
 		names = append(names, found[1])
 	}
 	return names

@@ -45,13 +45,13 @@ func (s scraper) get(t *testing.T, path, token string) (status int, body string,
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	answer, err := s.client.Do(request)
+	response, err := s.client.Do(request)
 	if err != nil {
 		return 0, "", err
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(text), err
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
 }
 
 // tokenOf returns a token of an account. That of the component's Secret is written by a controller, which does not run
@@ -81,7 +81,7 @@ func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
 	kubeconfig := site.Kubeconfig(t, api.Account(t, "kube-system", "vicinity-proxy"))
 	proxy := site.Start(t, machine.Namespace, exec.Command(site.Program(t, "proxy"), "run", "--kubeconfig", kubeconfig, "--node", nodeName,
 		"--own-tables", "never", "--cluster-cidr", fabric.PodsIPv4.String(), "--secure-metrics-bind-address", flagOfTheComponent(t, manifests)))
-	proxy.Log.Await(t, "the first sync is in the kernel")
+	proxy.Log.WaitFor(t, "the first sync is in the kernel")
 
 	reader, stranger := tokenOf(t, api, "vicinity-metrics-reader"), tokenOf(t, api, "stranger")
 	otherAudience := tokenOf(t, api, "vicinity-metrics-reader", "--audience", "elsewhere")

@@ -78,40 +78,40 @@ func (p *peer) api(t *testing.T, timeout time.Duration) *rest.Config {
 
 // client asks a peer, once a round.
 type client struct {
-	asks func(t *testing.T, p *peer) (round func(ctx context.Context) error)
+	newRound func(t *testing.T, p *peer) (round func(ctx context.Context) error)
 	// onlyPlain: it knows no TLS, so that there is no handshake.
 	onlyPlain bool
-	// answered: to have connected is an answer.
-	answered bool
+	// isServed: to have connected is an answer.
+	isServed bool
 }
 
 // clients are all that our programs have.
 func clients() map[string]client {
 	return map[string]client{
-		"the webhook asks proxies for demand": {asks: func(_ *testing.T, p *peer) func(context.Context) error {
+		"the webhook asks proxies for demand": {newRound: func(_ *testing.T, p *peer) func(context.Context) error {
 			puller := demand.NewPuller(p.addr.Port(), nil)
 			var targets []demand.Target
 			for number := range byte(5) {
 				targets = append(targets, demand.Target{Node: strconv.Itoa(int(number)), Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1 + number})})
 			}
 			return func(ctx context.Context) error {
-				return puller.Pull(ctx, "token", targets, 0, func(string, demandpage.Page) {}).Why
+				return puller.Pull(ctx, "token", targets, 0, func(string, demandpage.Page) {}).Sample
 			}
 		}},
-		"a command asks the running proxy": {onlyPlain: true, asks: func(_ *testing.T, p *peer) func(context.Context) error {
+		"a command asks the running proxy": {onlyPlain: true, newRound: func(_ *testing.T, p *peer) func(context.Context) error {
 			return func(ctx context.Context) error {
-				_, err := status.Ask(ctx, p.addr.String(), "/summary")
+				_, err := status.FetchSummary(ctx, p.addr.String(), "/summary")
 				return err
 			}
 		}},
-		"a command asks the API server, and through it the proxies": {asks: func(t *testing.T, p *peer) func(context.Context) error {
+		"a command asks the API server, and through it the proxies": {newRound: func(t *testing.T, p *peer) func(context.Context) error {
 			config := p.api(t, time.Second)
 			return func(ctx context.Context) error {
-				_, err := rollcall.Call(ctx, config, rollcall.Options{Namespace: "kube-system", Port: 10256})
+				_, err := rollcall.CheckNodes(ctx, config, rollcall.Options{Namespace: "kube-system", Port: 10256})
 				return err
 			}
 		}},
-		"a daemon asks the API server": {asks: func(t *testing.T, p *peer) func(context.Context) error {
+		"a daemon asks the API server": {newRound: func(t *testing.T, p *peer) func(context.Context) error {
 			clients, err := kubernetes.NewForConfig(p.api(t, 0))
 			must.Succeed(t, err)
 			return func(ctx context.Context) error {
@@ -121,9 +121,9 @@ func clients() map[string]client {
 				return err
 			}
 		}},
-		"a proxy dials a node": {onlyPlain: true, answered: true, asks: func(t *testing.T, p *peer) func(context.Context) error {
+		"a proxy dials a node": {onlyPlain: true, isServed: true, newRound: func(t *testing.T, p *peer) func(context.Context) error {
 			return func(ctx context.Context) error {
-				if kind, _ := probe.Dial(ctx, p.addr, wait.Patience); kind != reachability.Accepted {
+				if kind, _ := probe.Dial(ctx, p.addr, wait.Timeout); kind != reachability.Accepted {
 					t.Errorf("the dial was %v", kind)
 				}
 				return nil
@@ -132,9 +132,9 @@ func clients() map[string]client {
 	}
 }
 
-// TestASilentPeerHoldsNothing: each client of ours gives up on a peer that accepts connections and then says nothing, and
+// TestAnUnresponsivePeerHoldsNothing: each client of ours gives up on a peer that accepts connections and then says nothing, and
 // keeps neither connections nor goroutines, however often it asks.
-func TestASilentPeerHoldsNothing(t *testing.T) {
+func TestAnUnresponsivePeerHoldsNothing(t *testing.T) {
 	// client-go finds out by pings of HTTP/2 whether a server is there, by default after 45 s.
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
@@ -148,9 +148,9 @@ func TestASilentPeerHoldsNothing(t *testing.T) {
 			for when, peer := range silent {
 				t.Run(name+", "+when, func(t *testing.T) {
 					t.Parallel()
-					round := client.asks(t, peer)
+					round := client.newRound(t, peer)
 					for range 3 {
-						if err := round(t.Context()); (err == nil) != client.answered {
+						if err := round(t.Context()); (err == nil) != client.isServed {
 							t.Errorf("it was answered: %v", err)
 						}
 					}

@@ -48,8 +48,8 @@ func (p *Process) HasEnded() bool {
 	}
 }
 
-// Await waits until a step succeeds. The test ends if the program does.
-func (p *Process) Await(t testing.TB, what string, step func() error) {
+// WaitFor waits until a step succeeds. The test ends if the program does.
+func (p *Process) WaitFor(t testing.TB, what string, step func() error) {
 	t.Helper()
 	wait.Success(t, what, func() error {
 		if p.HasEnded() {

@@ -109,7 +109,7 @@ func (s *Site) start(ctx context.Context) (err error) {
 		Dir: s.dir, Programs: s.Programs, Controllers: s.config.Controllers, APIServerFlags: s.config.Flags,
 	}
 	if s.config.On != nil {
-		config.Place, config.Address = s.config.On, s.config.On.IPv4
+		config.Netns, config.Address = s.config.On, s.config.On.IPv4
 	}
 	if s.config.Audit != "" {
 		policy := filepath.Join(s.dir, "audit-policy.yaml")

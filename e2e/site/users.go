@@ -28,7 +28,7 @@ func (s *Site) Create(t testing.TB, objects ...client.Object) {
 // Account returns the configuration of a client that is a ServiceAccount. It may do what the applied manifests say.
 func (s *Site) Account(t testing.TB, namespace, name string) *rest.Config {
 	t.Helper()
-	s.awaitRoles(t)
+	s.waitForRoles(t)
 	config, err := s.ServiceAccountConfig(t.Context(), namespace, name)
 	must.Succeed(t, err)
 	return config
@@ -56,12 +56,12 @@ func (s *Site) Grant(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	})
-	s.awaitRoles(t)
+	s.waitForRoles(t)
 }
 
-// awaitRoles waits until all roles and their bindings that were written are in force. The API server's authorizer hears of
+// waitForRoles waits until all roles and their bindings that were written are in force. The API server's authorizer hears of
 // them by four watches, each in the order of the writes: what is written last shows that it has heard of the others.
-func (s *Site) awaitRoles(t testing.TB) {
+func (s *Site) waitForRoles(t testing.TB) {
 	t.Helper()
 	const namespace, everywhere, there = metav1.NamespaceDefault, "everywhere.example", "there.example"
 	user := fmt.Sprint("newcomer-", s.newcomers.Add(1))

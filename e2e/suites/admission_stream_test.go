@@ -20,8 +20,8 @@ import (
 type outcomeOfCreate string
 
 const (
-	judged outcomeOfCreate = "judged by the webhook"
-	passed outcomeOfCreate = "passed without the webhook"
+	reviewed outcomeOfCreate = "judged by the webhook"
+	passed   outcomeOfCreate = "passed without the webhook"
 )
 
 // creates is clients that go on making Services, of which none is kept, until they are stopped.
@@ -48,7 +48,7 @@ func startCreates(ctx context.Context) *creates {
 	})
 	kinds := []*corev1.Service{webService(), webService(topologyKeys(mistakenKeys))}
 	for _, service := range kinds {
-		Eventually(createDry).WithArguments(ctx, namespace, service).WithContext(ctx).Should(Equal(judged))
+		Eventually(createDry).WithArguments(ctx, namespace, service).WithContext(ctx).Should(Equal(reviewed))
 	}
 	c := &creates{stop: make(chan struct{}), counts: map[outcomeOfCreate]int{}}
 	for _, service := range kinds {
@@ -63,11 +63,11 @@ func createDry(ctx context.Context, namespace string, service *corev1.Service) (
 	made, err := kube.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case isDenial(err):
-		return judged, nil
+		return reviewed, nil
 	case err != nil:
 		return "", err
 	case settings(service) == "" && settings(made) == zoneFirst:
-		return judged, nil
+		return reviewed, nil
 	}
 	return passed, nil
 }

@@ -75,8 +75,8 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 			service, out := newService(ctx, namespace), newService(ctx, namespace, named("out"), optedOut)
 			Expect(settings(service)).To(Equal(inherited.value))
 			expectEachInItsZone(ctx, "with the default", clusterIPs(service), servers)
-			expectAnswers(ctx, "opted out", podClients, clusterIPs(out), servers)
-			expectAnswers(ctx, "there before the default was", podClients, clusterIPs(older), servers)
+			expectServers(ctx, "opted out", podClients, clusterIPs(out), servers)
+			expectServers(ctx, "there before the default was", podClients, clusterIPs(older), servers)
 			own := newService(ctx, namespace, named("own"), topologyKeys("*"))
 			Expect(settings(own)).To(Equal("*"), "a Service that says what it wants")
 		})
@@ -96,7 +96,7 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 		restartWebhook(ctx)
 		expectDeployment(ctx, webhookNamespace, webhookName)
 		expectGone(ctx, before)
-		stream.expectMore(ctx, "after the restart", judged)
+		stream.expectMore(ctx, "after the restart", reviewed)
 
 		got := stream.end()
 		Expect(got.failed).To(BeEmpty(), "requests that failed: %s", got)
@@ -115,7 +115,7 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 		stream.expectMore(ctx, "while it is gone", passed)
 		expectGone(ctx, before)
 		expectDeployment(ctx, webhookNamespace, webhookName)
-		stream.expectMore(ctx, "when it is back", judged)
+		stream.expectMore(ctx, "when it is back", reviewed)
 
 		got := stream.end()
 		Expect(got.failed).To(BeEmpty(), "requests that failed: %s", got)

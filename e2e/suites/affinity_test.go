@@ -33,13 +33,13 @@ var _ = Describe("Session affinity", func() {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
 		service := newService(ctx, namespace)
-		expectAnswers(ctx, "without affinity", podClients[:1], clusterIPs(service), servers)
+		expectServers(ctx, "without affinity", podClients[:1], clusterIPs(service), servers)
 		changeService(ctx, service, affinity(3600))
 		for _, to := range clusterIPs(service) {
 			expectOneServer(ctx, "switched on", podClients[0], to)
 		}
 		changeService(ctx, service, noAffinity)
-		expectAnswers(ctx, "switched off", podClients[:1], clusterIPs(service), servers)
+		expectServers(ctx, "switched off", podClients[:1], clusterIPs(service), servers)
 	})
 
 	It("never holds a client at an endpoint that is not ready", func(ctx SpecContext) {
@@ -73,7 +73,7 @@ var _ = Describe("Session affinity", func() {
 		Eventually(func(g Gomega) {
 			got, err := podClients[0].dial(ctx, to, dialling{count: 1, timeout: patient})
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(got.answered()).To(Equal(1), "connections that are answered: %s", got)
+			g.Expect(got.replies()).To(Equal(1), "connections that are answered: %s", got)
 			g.Expect(got.servers()).NotTo(Equal([]string{kept}), "the endpoint after a pause")
 		}).WithContext(ctx).WithPolling(3 * timeout * time.Second).Should(Succeed())
 	})
@@ -88,7 +88,7 @@ func expectOneServer(ctx context.Context, why string, client probe, to target) s
 		g.Expect(err).NotTo(HaveOccurred())
 		got, err := client.dial(ctx, to, dialling{count: sample, timeout: patient})
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(got.answered()).To(Equal(sample), "%s: connections from %s to %s that are answered: %s", why, client, to, got)
+		g.Expect(got.replies()).To(Equal(sample), "%s: connections from %s to %s that are answered: %s", why, client, to, got)
 		g.Expect(got.servers()).To(HaveLen(1), "%s: the servers that %s finds at %s: %s", why, client, to, got)
 		name = got.servers()[0]
 	}).WithContext(ctx).Should(Succeed())

@@ -13,8 +13,8 @@ var _ = Describe("A ClusterIP", func() {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
 		service := newService(ctx, namespace)
-		expectAnswers(ctx, "from pods", podClients, bothProtocols(clusterIPs(service)), servers)
-		expectAnswers(ctx, "from nodes", nodeClients, clusterIPs(service), servers)
+		expectServers(ctx, "from pods", podClients, bothProtocols(clusterIPs(service)), servers)
+		expectServers(ctx, "from nodes", nodeClients, clusterIPs(service), servers)
 		for _, client := range podClients {
 			for _, to := range clusterIPs(service) {
 				expectClients(ctx, "a pod's address is kept", client, to, client.addressOf(to))
@@ -26,14 +26,14 @@ var _ = Describe("A ClusterIP", func() {
 		namespace := newNamespace(ctx)
 		server := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		service := newService(ctx, namespace)
-		expectAnswers(ctx, "the endpoint dials itself", server, bothProtocols(clusterIPs(service)), server)
+		expectServers(ctx, "the endpoint dials itself", server, bothProtocols(clusterIPs(service)), server)
 	})
 
 	It("is refused at once where no endpoint is ready or the Service lacks the port, and answered again afterwards", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace)
-		expectAnswers(ctx, "all are ready", podClients, clusterIPs(service), servers)
+		expectServers(ctx, "all are ready", podClients, clusterIPs(service), servers)
 		var lacking []target
 		for _, address := range service.Spec.ClusterIPs {
 			lacking = append(lacking, overTCP(address, servicePort+1))
@@ -44,15 +44,15 @@ var _ = Describe("A ClusterIP", func() {
 		}
 		expectRefusal(ctx, "no endpoint is ready", everyClient(), clusterIPs(service))
 		servers[0].setReady(ctx, true)
-		expectAnswers(ctx, "one is ready again", podClients, clusterIPs(service), servers[:1])
+		expectServers(ctx, "one is ready again", podClients, clusterIPs(service), servers[:1])
 	})
 
 	It("belongs to no Service after its own was deleted", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		service := newService(ctx, namespace)
-		expectAnswers(ctx, "the Service exists", podClients, clusterIPs(service), servers)
+		expectServers(ctx, "the Service exists", podClients, clusterIPs(service), servers)
 		Expect(kube.CoreV1().Services(namespace).Delete(ctx, service.Name, metav1.DeleteOptions{})).To(Succeed())
-		expectSilence(ctx, "the Service is gone, and its address is inside a ServiceCIDR", podClients[:1], clusterIPs(service))
+		expectTimeout(ctx, "the Service is gone, and its address is inside a ServiceCIDR", podClients[:1], clusterIPs(service))
 	})
 })

@@ -87,7 +87,7 @@ func (c cluster) withProxyFlags(ctx context.Context, flags ...string) {
 	var before appsv1.DaemonSetSpec
 	c.updateDaemonSet(ctx, func(spec *appsv1.DaemonSetSpec) {
 		before = *spec.DeepCopy()
-		spec.UpdateStrategy = allAtOnce()
+		spec.UpdateStrategy = allTogether()
 		container := &spec.Template.Spec.Containers[0]
 		container.Args = append(container.Args, flags...)
 	})
@@ -99,8 +99,8 @@ func (c cluster) withProxyFlags(ctx context.Context, flags ...string) {
 	c.expectRolledOut(ctx)
 }
 
-// allAtOnce is for specs that wait for every node anyway.
-func allAtOnce() appsv1.DaemonSetUpdateStrategy {
+// allTogether is for specs that wait for every node anyway.
+func allTogether() appsv1.DaemonSetUpdateStrategy {
 	return appsv1.DaemonSetUpdateStrategy{
 		Type:          appsv1.RollingUpdateDaemonSetStrategyType,
 		RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: new(intstr.FromString("100%"))},

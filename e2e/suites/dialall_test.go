@@ -13,13 +13,13 @@ import (
 
 // outcome is what became of one client's connections to one target.
 type outcome struct {
-	answers
+	results
 	err    error // the client could not be asked
 	client probe
 	to     target
 }
 
-func (o outcome) String() string { return fmt.Sprintf("%s to %s: %s", o.client, o.to, o.answers) }
+func (o outcome) String() string { return fmt.Sprintf("%s to %s: %s", o.client, o.to, o.results) }
 
 // atOnce is how many clients are asked at a time. Most of them wait.
 const atOnce = 8
@@ -47,15 +47,15 @@ func dialSome(ctx context.Context, clients probes, targets []target, how diallin
 			all = append(all, outcome{client: client, to: to})
 		}
 	}
-	var asking sync.WaitGroup
+	var requests sync.WaitGroup
 	free := make(chan struct{}, limit)
 	for i := range all {
 		free <- struct{}{}
-		asking.Go(func() {
+		requests.Go(func() {
 			defer func() { <-free }()
-			all[i].answers, all[i].err = all[i].client.dial(ctx, all[i].to, how)
+			all[i].results, all[i].err = all[i].client.dial(ctx, all[i].to, how)
 		})
 	}
-	asking.Wait()
+	requests.Wait()
 	return all
 }

@@ -23,13 +23,13 @@ var _ = Describe("Changes of the tables by others", Serial, func() {
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, nodePort)
 		on := kube.nodes[0]
-		expectAnswers(ctx, "before", podClients, clusterIPs(service), servers)
+		expectServers(ctx, "before", podClients, clusterIPs(service), servers)
 		clients := startSteady(ctx, podClients.on(on), append(clusterIPs(service), nodePorts(service, on)...))
 		for _, deed := range deeds {
-			expectOutcome(sabotageOn(ctx, namespace, on, deed), sabotage.Refused)
+			expectOutcome(sabotageOn(ctx, namespace, on, deed), sabotage.Rejected)
 		}
 		clients.expectNoneLost("during the attempts")
-		expectAnswers(ctx, "after", podClients.on(on), clusterIPs(service), servers)
+		expectServers(ctx, "after", podClients.on(on), clusterIPs(service), servers)
 	})
 
 	It("are repaired, without a restart, where the tables have none", func(ctx SpecContext) {
@@ -38,12 +38,12 @@ var _ = Describe("Changes of the tables by others", Serial, func() {
 		service := newService(ctx, namespace, nodePort)
 		on := kube.nodes[0]
 		kube.withProxyFlags(ctx, "--own-tables=never")
-		expectAnswers(ctx, "before", podClients, clusterIPs(service), servers)
+		expectServers(ctx, "before", podClients, clusterIPs(service), servers)
 		restarts := restartsOn(ctx, on)
 		for _, deed := range deeds {
 			expectOutcome(sabotageOn(ctx, namespace, on, deed), sabotage.Done)
-			expectAnswers(ctx, deed, podClients.on(on), clusterIPs(service), servers)
-			expectAnswers(ctx, deed, nodeClients.notOn(on)[:1], nodePorts(service, on), servers)
+			expectServers(ctx, deed, podClients.on(on), clusterIPs(service), servers)
+			expectServers(ctx, deed, nodeClients.notOn(on)[:1], nodePorts(service, on), servers)
 		}
 		Expect(restartsOn(ctx, on)).To(Equal(restarts), "restarts of the proxy on %s, by pod", on.name)
 	})

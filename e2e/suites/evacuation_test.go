@@ -32,7 +32,7 @@ var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
 			bounded:    newService(ctx, namespace, named("bounded"), preferSameZone, withinBound),
 		}
 		anywhere := clusterIPs(newService(ctx, namespace, named("anywhere")))
-		expectAnswers(ctx, "before", nodeClients.notInZone(leaving), anywhere, slices.Concat(staying, evacuated))
+		expectServers(ctx, "before", nodeClients.notInZone(leaving), anywhere, slices.Concat(staying, evacuated))
 		services.measure(ctx, "before", slices.Concat(staying, evacuated))
 		// So many that some go to the zone which leaves: that none does is less likely than 1 to 500,000.
 		open := hold(ctx, nodeClients.notInZone(leaving), slices.Concat(slices.Repeat(anywhere, 6), services.targets()))
@@ -72,7 +72,7 @@ var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
 		expectAlive(ctx, "after", others)
 		total := clients.expectNoneLost("from before the label until after it")
 		AddReportEntry("connections", fmt.Sprintf("%d new ones, %d failed; of %d open ones %d ended, which went to nodes that were taken away",
-			total.answered(), total.failed(), len(open), len(toEvacuated)))
+			total.replies(), total.failed(), len(open), len(toEvacuated)))
 	})
 })
 
@@ -111,11 +111,11 @@ func (s unevenServices) expectNone(ctx context.Context, why string, from, of pro
 	connections := 0
 	for _, got := range dialAll(ctx, from, s.targets(), dialling{count: sample, timeout: patient}) {
 		Expect(got.err).NotTo(HaveOccurred())
-		Expect(got.answered()).To(Equal(sample), "%s: connections that are answered: %s", why, got)
+		Expect(got.replies()).To(Equal(sample), "%s: connections that are answered: %s", why, got)
 		for _, server := range of {
-			Expect(got.Answers).NotTo(HaveKey(server.name), "%s: who answers: %s", why, got)
+			Expect(got.Servers).NotTo(HaveKey(server.name), "%s: who answers: %s", why, got)
 		}
-		connections += got.answered()
+		connections += got.replies()
 	}
 	AddReportEntry(why, fmt.Sprintf("none of %d new connections goes to %v", connections, of.names()))
 }

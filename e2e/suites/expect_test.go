@@ -15,17 +15,17 @@ const (
 	// sample is how many connections a client makes for one statement. Chance overlooks one of six endpoints once in
 	// 10,000 samples. Where each must be used, the statement is then looked at again.
 	sample = 60
-	// unanswered is how many it makes where none is to be answered, for each takes its time.
-	unanswered = 2
+	// timedOut is how many it makes where none is to be answered, for each takes its time.
+	timedOut = 2
 	// patient is how long a connection waits where an answer is expected. Where silence is expected it waits only a
 	// moment.
 	patient = 10 * time.Second
 	moment  = 2 * time.Second
 )
 
-// expectAnswers waits until every client's whole sample to every target is answered, by these servers, and each of
+// expectServers waits until every client's whole sample to every target is answered, by these servers, and each of
 // them is used.
-func expectAnswers(ctx context.Context, why string, clients probes, targets []target, servers probes) {
+func expectServers(ctx context.Context, why string, clients probes, targets []target, servers probes) {
 	GinkgoHelper()
 	Expect(servers).NotTo(BeEmpty(), "servers: %s", why)
 	Eventually(func(g Gomega) {
@@ -33,7 +33,7 @@ func expectAnswers(ctx context.Context, why string, clients probes, targets []ta
 		for _, how := range []dialling{{count: 1, timeout: moment}, {count: sample, timeout: patient}} {
 			for _, got := range dialAll(ctx, clients, targets, how) {
 				g.Expect(got.err).NotTo(HaveOccurred())
-				g.Expect(got.answered()).To(Equal(how.count), "%s: connections that are answered: %s", why, got)
+				g.Expect(got.replies()).To(Equal(how.count), "%s: connections that are answered: %s", why, got)
 				g.Expect(servers.names()).To(ContainElements(got.servers()), "%s: who may answer: %s", why, got)
 				if how.count == sample {
 					g.Expect(got.servers()).To(Equal(servers.names()), "%s: who answers: %s", why, got)
@@ -56,13 +56,13 @@ func expectRefusal(ctx context.Context, why string, clients probes, targets []ta
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectSilence waits until no client gets any answer.
-func expectSilence(ctx context.Context, why string, clients probes, targets []target) {
+// expectTimeout waits until no client gets any answer.
+func expectTimeout(ctx context.Context, why string, clients probes, targets []target) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		for _, got := range dialAll(ctx, clients, targets, dialling{count: unanswered, timeout: moment}) {
+		for _, got := range dialAll(ctx, clients, targets, dialling{count: timedOut, timeout: moment}) {
 			g.Expect(got.err).NotTo(HaveOccurred())
-			g.Expect(got.silent()).To(Equal(unanswered), "%s: connections that are left without an answer: %s", why, got)
+			g.Expect(got.timeouts()).To(Equal(timedOut), "%s: connections that are left without an answer: %s", why, got)
 		}
 	}).WithContext(ctx).Should(Succeed())
 }
@@ -72,7 +72,7 @@ func expectClients(ctx context.Context, why string, client probe, to target, exp
 	GinkgoHelper()
 	got, err := client.dial(ctx, to, dialling{count: sample, timeout: patient})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(got.answered()).To(Equal(sample), "%s: connections from %s to %s that are answered: %s", why, client, to, got)
+	Expect(got.replies()).To(Equal(sample), "%s: connections from %s to %s that are answered: %s", why, client, to, got)
 	for address := range got.Clients {
 		Expect(expected).To(ContainElement(address), "%s: whom the servers see when %s dials %s: %s", why, client, to, got)
 	}

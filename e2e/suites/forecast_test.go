@@ -39,7 +39,7 @@ func expectForecast(ctx context.Context, pods []*corev1.Pod) {
 	namespace := newNamespace(ctx)
 	servers := kube.startPods(ctx, namespace, pods...)
 	service := newService(ctx, namespace)
-	expectAnswers(ctx, "no setting", podClients, clusterIPs(service), servers)
+	expectServers(ctx, "no setting", podClients, clusterIPs(service), servers)
 	for _, setting := range []struct {
 		name string
 		set  serviceOption
@@ -55,9 +55,9 @@ func expectForecast(ctx context.Context, pods []*corev1.Pod) {
 			service.Annotations, service.Spec.TrafficDistribution = nil, nil
 			setting.set(service)
 		})
-		wanted := outlookOf(beforehand, setting.name)
+		wanted := projectionOf(beforehand, setting.name)
 		Eventually(func(g Gomega) {
-			got := outlookOf(forecastOf(ctx, service), forecast.Now)
+			got := projectionOf(forecastOf(ctx, service), forecast.Now)
 			g.Expect(got.Zone).To(BeNumerically("~", wanted.Zone, 1e-6), "what stays in the zone with %s", setting.name)
 			g.Expect(got.Node).To(BeNumerically("~", wanted.Node, 1e-6), "what stays on the node with %s", setting.name)
 			g.Expect(got.Busiest.Load).To(BeNumerically("~", wanted.Busiest.Load, 1e-6), "the busiest with %s", setting.name)
@@ -77,7 +77,7 @@ func expectLoads(ctx context.Context, g Gomega, service *corev1.Service, measure
 	GinkgoHelper()
 	wanted := map[string]float64{}
 	for i, endpoint := range beforehand.Endpoints {
-		wanted[endpoint.Address] = outlookOf(beforehand, setting).Loads[i]
+		wanted[endpoint.Address] = projectionOf(beforehand, setting).Loads[i]
 	}
 	isFirst6 := isIPv6(beforehand.Endpoints[0].Address)
 	for _, endpoint := range endpointsOf(ctx, service, isFirst6) {
@@ -94,19 +94,19 @@ func forecastOf(ctx context.Context, service *corev1.Service) forecast.Service {
 	GinkgoHelper()
 	objects, err := apiserver.Objects(ctx, kube.config, "vicinity-system")
 	Expect(err).NotTo(HaveOccurred())
-	report, refused := forecast.Make(forecast.NewCluster(objects, convert.View{}), forecast.Options{
+	report, rejected := forecast.Compute(forecast.NewCluster(objects, convert.View{}), forecast.Options{
 		Now: time.Now(), Bounds: []uint64{120},
 		Only: explain.Query{Service: model.ObjectName{Namespace: service.Namespace, Name: service.Name}},
 	})
-	Expect(refused).To(BeEmpty())
+	Expect(rejected).To(BeEmpty())
 	Expect(report.Services).To(HaveLen(1))
 	return report.Services[0]
 }
 
-// outlookOf is what a forecast says of a setting.
-func outlookOf(service forecast.Service, setting string) forecast.Outlook {
+// projectionOf is what a forecast says of a setting.
+func projectionOf(service forecast.Service, setting string) forecast.Projection {
 	GinkgoHelper()
-	at := slices.IndexFunc(service.Outlooks, func(o forecast.Outlook) bool { return o.Setting == setting })
+	at := slices.IndexFunc(service.Outlooks, func(o forecast.Projection) bool { return o.Setting == setting })
 	Expect(at).To(BeNumerically(">=", 0), "the outlook of %s", setting)
 	return service.Outlooks[at]
 }

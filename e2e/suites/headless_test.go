@@ -33,7 +33,7 @@ var _ = Describe("A headless Service with topology keys", Label(nodeDNS), func()
 		expectMembers(ctx, slices.Concat(members, clients), all, members)
 		for _, zone := range kube.zones() {
 			byName := []target{overTCP(hostOf(near), dataPort)}
-			expectAnswers(ctx, "who dials by name", podClients.inZone(zone), byName, members.inZone(zone))
+			expectServers(ctx, "who dials by name", podClients.inZone(zone), byName, members.inZone(zone))
 		}
 
 		empty := kube.zones()[0]

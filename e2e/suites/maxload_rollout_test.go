@@ -19,7 +19,7 @@ import (
 var _ = Describe("A rollout under load", func() {
 	// The new version may not run in the first zone, whose old pods therefore become few before they are none. The lab
 	// bears 30 pods on two cores, and the old ones that terminate beside them.
-	It("overloads no pod of 30 with a bound of 120 %, beside PreferSameZone, which does", longest, func(ctx SpecContext) {
+	It("overloads no pod of 30 with a bound of 120 %, beside PreferSameZone, which does", longestFirst, func(ctx SpecContext) {
 		const replicas, surge = 30, 3
 		namespace := newNamespace(ctx)
 		makeDeployment(ctx, namespace, replicas, surge)
@@ -40,10 +40,10 @@ var _ = Describe("A rollout under load", func() {
 				Expect(got.Errors).To(BeEmpty(), "connections to the Service %s that failed: %s", name, got)
 			}
 			got := w[bounded.Name]
-			mean := float64(got.answered()) / replicas // at least so many are ready at any time
-			for server, count := range got.Answers {
+			mean := float64(got.replies()) / replicas // at least so many are ready at any time
+			for server, count := range got.Servers {
 				Expect(float64(count)).To(BeNumerically("<=", bound*mean*(1+rounding)+deviations*math.Sqrt(bound*mean)),
-					"connections to %s, of %d in a window: %s", server, got.answered(), got)
+					"connections to %s, of %d in a window: %s", server, got.replies(), got)
 			}
 		}
 	})
@@ -56,7 +56,7 @@ func notInZone(zone string) string {
 }
 
 // window is what became of connections to Services, by their names, in a few seconds.
-type window map[string]answers
+type window map[string]results
 
 // watchRollout counts connections from every node, in one window after the other, until all pods are new.
 func watchRollout(ctx context.Context, namespace string, services ...*corev1.Service) []window {
@@ -69,11 +69,11 @@ func watchRollout(ctx context.Context, namespace string, services ...*corev1.Ser
 	}
 	targets := slices.Collect(maps.Keys(nameOf))
 	var windows []window
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); {
 		w := window{}
 		for _, got := range dialTogether(ctx, podClients, targets, dialling{count: 150, timeout: patient, interval: 10 * time.Millisecond}) {
 			Expect(got.err).NotTo(HaveOccurred())
-			w[nameOf[got.to]] = w[nameOf[got.to]].plus(got.answers)
+			w[nameOf[got.to]] = w[nameOf[got.to]].plus(got.results)
 		}
 		windows = append(windows, w)
 		found, err := kube.AppsV1().Deployments(namespace).Get(ctx, "web", metav1.GetOptions{})
@@ -87,14 +87,14 @@ func watchRollout(ctx context.Context, namespace string, services ...*corev1.Ser
 
 // worst describes what the busiest pod of all windows got.
 func worst(windows []window, service *corev1.Service, pods int) string {
-	times, in := 0.0, answers{}
+	times, in := 0.0, results{}
 	for _, w := range windows {
 		got := w[service.Name]
-		most := float64(slices.Max(slices.Collect(maps.Values(got.Answers)))*pods) / float64(got.answered())
+		most := float64(slices.Max(slices.Collect(maps.Values(got.Servers)))*pods) / float64(got.replies())
 		if most > times {
 			times, in = most, got
 		}
 	}
 	return fmt.Sprintf("the busiest pod got %.2f times the mean, in the worst of %d windows of %d connections",
-		times, len(windows), in.answered())
+		times, len(windows), in.replies())
 }

@@ -87,7 +87,7 @@ func expectBound(ctx context.Context, service *corev1.Service, wanted load) {
 		for _, got := range dialAll(ctx, podClients, clusterIPs(service), dialling{count: sample, timeout: patient}) {
 			g.Expect(got.err).NotTo(HaveOccurred())
 			zone := got.client.node.zone
-			near := load{servers: wanted.servers, from: map[string]answers{zone: got.answers}}.stayed(zone)
+			near := load{servers: wanted.servers, from: map[string]results{zone: got.results}}.stayed(zone)
 			g.Expect(near == 1).To(Equal(wanted.mayStay(zone) == 1), "whether all connections stay: %s", got)
 		}
 	}).WithContext(ctx).Should(Succeed())
@@ -97,7 +97,7 @@ func expectBound(ctx context.Context, service *corev1.Service, wanted load) {
 type load struct {
 	service string
 	servers probes
-	from    map[string]answers // by the clients' zone
+	from    map[string]results // by the clients' zone
 }
 
 // loadOf has a pod on every node connect to all ClusterIPs of a Service.
@@ -106,12 +106,12 @@ func loadOf(ctx context.Context, service *corev1.Service, servers probes) load {
 	const each = 300 // to each family
 	// What is measured is where connections go, and not how long they take on a busy machine.
 	const longest = time.Minute
-	measured := load{service: service.Name, servers: servers, from: map[string]answers{}}
+	measured := load{service: service.Name, servers: servers, from: map[string]results{}}
 	for _, got := range dialAll(ctx, podClients, clusterIPs(service), dialling{count: each, timeout: longest}) {
 		Expect(got.err).NotTo(HaveOccurred())
-		Expect(got.answered()).To(Equal(each), "connections that are answered: %s", got)
+		Expect(got.replies()).To(Equal(each), "connections that are answered: %s", got)
 		zone := got.client.node.zone
-		measured.from[zone] = measured.from[zone].plus(got.answers)
+		measured.from[zone] = measured.from[zone].plus(got.results)
 	}
 	return measured
 }
@@ -133,7 +133,7 @@ func (l load) String() string {
 func (l load) mean() float64 {
 	total := 0
 	for _, got := range l.from {
-		total += got.answered()
+		total += got.replies()
 	}
 	return float64(total) / float64(len(l.servers))
 }
@@ -142,7 +142,7 @@ func (l load) mean() float64 {
 func (l load) times(server probe) float64 {
 	count := 0
 	for _, got := range l.from {
-		count += got.Answers[server.name]
+		count += got.Servers[server.name]
 	}
 	return float64(count) / l.mean()
 }
@@ -160,9 +160,9 @@ func (l load) busiest() float64 {
 func (l load) stayed(zone string) float64 {
 	near := 0
 	for _, server := range l.servers.inZone(zone) {
-		near += l.from[zone].Answers[server.name]
+		near += l.from[zone].Servers[server.name]
 	}
-	return float64(near) / float64(l.from[zone].answered())
+	return float64(near) / float64(l.from[zone].replies())
 }
 
 // room is how many connections a zone's servers may get.
@@ -172,7 +172,7 @@ func (l load) room(zone string) float64 {
 
 // mayStay is which part of a zone's connections there is room for in the zone.
 func (l load) mayStay(zone string) float64 {
-	return min(1, l.room(zone)/float64(l.from[zone].answered()))
+	return min(1, l.room(zone)/float64(l.from[zone].replies()))
 }
 
 const (
@@ -189,5 +189,5 @@ func (l load) noise() float64 { return bound*rounding + deviations*math.Sqrt(bou
 // noiseOfStayed is by how much the part that stays may be off; nothing where all may stay.
 func (l load) noiseOfStayed(zone string) float64 {
 	leaves := 1 - l.mayStay(zone)
-	return leaves*rounding + deviations*math.Sqrt(l.mayStay(zone)*leaves/float64(l.from[zone].answered()))
+	return leaves*rounding + deviations*math.Sqrt(l.mayStay(zone)*leaves/float64(l.from[zone].replies()))
 }

@@ -19,12 +19,12 @@ import (
 const measuredDemand = "measured-demand"
 
 var _ = Describe("A bound that is planned for measured demand", Label(measuredDemand), func() {
-	It("holds while nine of ten connections come from one zone", longest, func(ctx SpecContext) {
-		gatherCrowd(ctx).expectBound(ctx, "with demand as measured")
+	It("holds while nine of ten connections come from one zone", longestFirst, func(ctx SpecContext) {
+		startLoad(ctx).expectBound(ctx, "with demand as measured")
 	})
 
 	It("outlives the publisher, which is killed", Serial, Label(thorough), func(ctx SpecContext) {
-		c := gatherCrowd(ctx)
+		c := startLoad(ctx)
 		c.expectBound(ctx, "with demand as measured")
 		before, leader := c.published(ctx), holderOf(ctx, "vicinity-demand-publisher")
 		now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
@@ -38,20 +38,20 @@ var _ = Describe("A bound that is planned for measured demand", Label(measuredDe
 	})
 })
 
-// crowd is clients of a Service with a bound. Nine of ten connections come from one zone.
-type crowd struct {
+// loadGenerator is clients of a Service with a bound. Nine of ten connections come from one zone.
+type loadGenerator struct {
 	service *corev1.Service
 	servers probes
 	zone    string
 }
 
-// gatherCrowd has a crowd overload the servers in its zone, and then has demand measured.
-func gatherCrowd(ctx context.Context) *crowd {
+// startLoad has a crowd overload the servers in its zone, and then has demand measured.
+func startLoad(ctx context.Context) *loadGenerator {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
-	c := &crowd{servers: kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...), zone: kube.zones()[0]}
+	c := &loadGenerator{servers: kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...), zone: kube.zones()[0]}
 	c.service = newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone+", *"), withinBound)
-	expectAnswers(ctx, "before", podClients.inZone(c.zone), clusterIPs(c.service)[:1], c.servers.inZone(c.zone))
+	expectServers(ctx, "before", podClients.inZone(c.zone), clusterIPs(c.service)[:1], c.servers.inZone(c.zone))
 	alone := c.dial(ctx)
 	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "nobody is overloaded, and nothing is shown: %s", alone)
 	c.service = changeService(ctx, c.service, func(service *corev1.Service) {
@@ -61,12 +61,12 @@ func gatherCrowd(ctx context.Context) *crowd {
 }
 
 // dial makes some hundred connections in some seconds, and reports who got them. All must be answered.
-func (c *crowd) dial(ctx context.Context) load {
+func (c *loadGenerator) dial(ctx context.Context) load {
 	GinkgoHelper()
 	const takes, each = 4 * time.Second, 10 // connections of a client outside of the zone
 	near, far := podClients.inZone(c.zone), podClients.notInZone(c.zone)
 	counts := map[int]probes{each: far, 9 * each * len(far) / len(near): near}
-	got := load{service: c.service.Name, servers: c.servers, from: map[string]answers{}}
+	got := load{service: c.service.Name, servers: c.servers, from: map[string]results{}}
 	var mutex sync.Mutex
 	var all sync.WaitGroup
 	for count, clients := range counts {
@@ -75,9 +75,9 @@ func (c *crowd) dial(ctx context.Context) load {
 			how := dialling{count: count, timeout: patient, interval: takes / time.Duration(count), overlap: true}
 			for _, one := range dialTogether(ctx, clients, clusterIPs(c.service)[:1], how) {
 				Expect(one.err).NotTo(HaveOccurred())
-				Expect(one.answered()).To(Equal(count), "connections that are answered: %s", one)
+				Expect(one.replies()).To(Equal(count), "connections that are answered: %s", one)
 				mutex.Lock()
-				got.from[one.client.node.zone] = got.from[one.client.node.zone].plus(one.answers)
+				got.from[one.client.node.zone] = got.from[one.client.node.zone].plus(one.results)
 				mutex.Unlock()
 			}
 		})
@@ -87,7 +87,7 @@ func (c *crowd) dial(ctx context.Context) load {
 }
 
 // expectBound dials until no server gets more than the bound, in some thousand connections that were made last.
-func (c *crowd) expectBound(ctx context.Context, why string) {
+func (c *loadGenerator) expectBound(ctx context.Context, why string) {
 	GinkgoHelper()
 	const enough = 5
 	var last []load
@@ -96,16 +96,16 @@ func (c *crowd) expectBound(ctx context.Context, why string) {
 		last = append(last, c.dial(ctx))
 		last = last[max(0, len(last)-enough):]
 		g.Expect(last).To(HaveLen(enough))
-		got = load{service: c.service.Name, servers: c.servers, from: map[string]answers{}}
+		got = load{service: c.service.Name, servers: c.servers, from: map[string]results{}}
 		for _, each := range last {
 			for zone, some := range each.from {
 				got.from[zone] = got.from[zone].plus(some)
 			}
 		}
 		g.Expect(got.busiest()).To(BeNumerically("<=", bound+got.noise()), "the busiest server, %s: %s", why, got)
-	}).WithContext(ctx).WithTimeout(2 * patience).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(2 * waitTimeout).Should(Succeed())
 	AddReportEntry(why, got)
-	Expect(c.published(ctx).asks(c.zone)).To(BeNumerically(">", 800_000), "what the zone asks, of a million")
+	Expect(c.published(ctx).demandOf(c.zone)).To(BeNumerically(">", 800_000), "what the zone asks, of a million")
 }
 
 // publishedDemand is a ServiceDemand.
@@ -117,7 +117,7 @@ type publishedDemand struct {
 	}
 }
 
-func (c *crowd) published(ctx context.Context) (d publishedDemand) {
+func (c *loadGenerator) published(ctx context.Context) (d publishedDemand) {
 	GinkgoHelper()
 	body, err := kube.CoreV1().RESTClient().Get().
 		AbsPath("/apis/vicinity.dev/v1alpha1/namespaces", c.service.Namespace, "servicedemands", c.service.Name).DoRaw(ctx)
@@ -126,7 +126,7 @@ func (c *crowd) published(ctx context.Context) (d publishedDemand) {
 	return d
 }
 
-func (d publishedDemand) asks(zone string) int {
+func (d publishedDemand) demandOf(zone string) int {
 	for _, each := range d.Zones {
 		if each.Zone == zone {
 			return each.Asks

@@ -17,9 +17,9 @@ var _ = Describe("A node port", func() {
 		Expect(service.Spec.Ports[1].NodePort).To(Equal(service.Spec.Ports[0].NodePort), "the node ports of TCP and UDP")
 		for _, on := range kube.nodes {
 			targets := nodePorts(service, on)
-			expectAnswers(ctx, "from pods", podClients[:2], bothProtocols(targets), servers)
-			expectAnswers(ctx, "from the node itself", nodeClients.on(on), targets, servers)
-			expectAnswers(ctx, "from another node", nodeClients.notOn(on)[:1], bothProtocols(targets), servers)
+			expectServers(ctx, "from pods", podClients[:2], bothProtocols(targets), servers)
+			expectServers(ctx, "from the node itself", nodeClients.on(on), targets, servers)
+			expectServers(ctx, "from another node", nodeClients.notOn(on)[:1], bothProtocols(targets), servers)
 		}
 	})
 
@@ -28,7 +28,7 @@ var _ = Describe("A node port", func() {
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		service := newService(ctx, namespace, nodePort)
 		on := kube.nodes[0]
-		expectAnswers(ctx, "the node's address", nodeClients.on(on), nodePorts(service, on), servers)
+		expectServers(ctx, "the node's address", nodeClients.on(on), nodePorts(service, on), servers)
 		number := service.Spec.Ports[0].NodePort
 		expectRefusal(ctx, "loopback", nodeClients.on(on), []target{overTCP("127.0.0.1", number)})
 	})
@@ -38,7 +38,7 @@ var _ = Describe("A node port", func() {
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		service := newService(ctx, namespace, nodePort)
 		targets := nodePorts(service, kube.nodes[1])
-		expectAnswers(ctx, "type NodePort", nodeClients[:1], targets, servers)
+		expectServers(ctx, "type NodePort", nodeClients[:1], targets, servers)
 		changeService(ctx, service, func(service *corev1.Service) {
 			service.Spec.Type = corev1.ServiceTypeClusterIP
 			for i := range service.Spec.Ports {
@@ -46,9 +46,9 @@ var _ = Describe("A node port", func() {
 			}
 		})
 		expectRefusal(ctx, "type ClusterIP", nodeClients[:1], targets)
-		expectAnswers(ctx, "type ClusterIP", podClients[:1], clusterIPs(service), servers)
+		expectServers(ctx, "type ClusterIP", podClients[:1], clusterIPs(service), servers)
 		changed := changeService(ctx, service, nodePort)
-		expectAnswers(ctx, "type NodePort again", nodeClients[:1], nodePorts(changed, kube.nodes[1]), servers)
+		expectServers(ctx, "type NodePort again", nodeClients[:1], nodePorts(changed, kube.nodes[1]), servers)
 	})
 })
 
@@ -65,7 +65,7 @@ var _ = Describe("An address from outside the cluster", func() {
 		_, err := kube.CoreV1().Services(namespace).UpdateStatus(ctx, service, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		targets := bothProtocols([]target{overTCP(external, servicePort), overTCP(ingress, servicePort)})
-		expectAnswers(ctx, "from pods", podClients, targets, servers)
-		expectAnswers(ctx, "from nodes", nodeClients, targets, servers)
+		expectServers(ctx, "from pods", podClients, targets, servers)
+		expectServers(ctx, "from nodes", nodeClients, targets, servers)
 	})
 })

@@ -36,7 +36,7 @@ func power(ctx context.Context, variable string, nodes []node) {
 func (c cluster) takeAway(ctx context.Context, nodes []node) {
 	GinkgoHelper()
 	DeferCleanup(func(ctx SpecContext) { c.bringBack(ctx, nodes) })
-	noteOutage(nodes)
+	recordOutage(nodes)
 	power(ctx, "STOP_NODES", nodes)
 }
 
@@ -87,7 +87,7 @@ func (c cluster) bringBack(ctx context.Context, nodes []node) {
 		}).WithContext(ctx).Should(Succeed())
 	}
 	c.expectVicinity(ctx)
-	noteReturn(nodes)
+	recordReturn(nodes)
 	namespace := podClients[0].namespace
 	var missing []*corev1.Pod
 	for _, client := range clientPods(nodes) {

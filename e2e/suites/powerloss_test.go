@@ -57,7 +57,7 @@ var _ = Describe("A loss of power", Serial, Label(nodePower, powerLossLabel, tho
 })
 
 // powerLoss is what became of the connections that were begun while nodes lost their power, by the proxy that served them.
-type powerLoss struct{ ours, theirs answers }
+type powerLoss struct{ ours, theirs results }
 
 // losePower stops nodes while clients on all others dial Services whose endpoints are on all nodes. Beside another proxy one
 // of the Services is that one's. IPv6 is not dialled: on one link the kernel tells its clients after three seconds that there
@@ -68,7 +68,7 @@ func losePower(ctx context.Context, do string, nodes []node) powerLoss {
 	namespace := newNamespace(ctx)
 	servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
 	var lost powerLoss
-	counts := map[*corev1.Service]*answers{}
+	counts := map[*corev1.Service]*results{}
 	if name, beside := kube.proxyName(ctx); beside {
 		counts[newService(ctx, namespace, named("ours"), proxyName(name))] = &lost.ours
 		counts[newService(ctx, namespace, named("theirs"))] = &lost.theirs
@@ -77,10 +77,10 @@ func losePower(ctx context.Context, do string, nodes []node) powerLoss {
 	}
 	clients := podClients.notOn(nodes...)
 	for service := range counts {
-		expectAnswers(ctx, "before", clients, clusterIPs(service), servers)
+		expectServers(ctx, "before", clients, clusterIPs(service), servers)
 	}
 	if do != "off" {
-		kube.expectAllNodesKnown(ctx)
+		kube.expectAllBaselines(ctx)
 	}
 	var mutex sync.Mutex
 	var dialing sync.WaitGroup
@@ -105,11 +105,11 @@ func losePower(ctx context.Context, do string, nodes []node) powerLoss {
 }
 
 func (l powerLoss) String() string {
-	say := func(of answers) string {
+	say := func(of results) string {
 		return fmt.Sprintf("%d of %d connections failed, and the longest wait for an answer was %.1f s",
-			of.failed(), of.failed()+of.answered(), of.SlowestMS/1000)
+			of.failed(), of.failed()+of.replies(), of.SlowestMS/1000)
 	}
-	if l.theirs.Answers == nil {
+	if l.theirs.Servers == nil {
 		return say(l.ours)
 	}
 	return say(l.ours) + "; with the other proxy " + say(l.theirs)
@@ -119,24 +119,24 @@ func (l powerLoss) expectNoneFailed() {
 	GinkgoHelper()
 	Expect(l.ours.Errors).To(BeEmpty(), "connections that failed: %s", l.ours)
 	Expect(l.ours.SlowestMS).To(BeNumerically(">", 900), "no connection was led to what is dead: %s", l.ours)
-	if l.theirs.Answers != nil {
+	if l.theirs.Servers != nil {
 		Expect(l.theirs).To(loseMany())
 	}
 }
 
 // loseMany is more than an eighth: the dead nodes have a sixth of the endpoints, or more.
 func loseMany() types.GomegaMatcher {
-	return WithTransform(func(of answers) int { return of.failed()*8 - of.failed() - of.answered() }, BeNumerically(">", 0))
+	return WithTransform(func(of results) int { return of.failed()*8 - of.failed() - of.replies() }, BeNumerically(">", 0))
 }
 
-// expectAllNodesKnown waits until each proxy knows how every other node answers.
-func (c cluster) expectAllNodesKnown(ctx context.Context) {
+// expectAllBaselines waits until each proxy knows how every other node answers.
+func (c cluster) expectAllBaselines(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		for _, pod := range c.proxyPods(ctx) {
 			known := c.reachability(ctx, g, &pod)
 			g.Expect(known).NotTo(BeNil(), "what the proxy on %s knows of other nodes", pod.Spec.NodeName)
-			g.Expect(known.Families["IPv4"].Answering).To(Equal(len(c.nodes)-1), "nodes that have answered %s: %+v", pod.Spec.NodeName, known)
+			g.Expect(known.Families["IPv4"].WithBaseline).To(Equal(len(c.nodes)-1), "nodes that have answered %s: %+v", pod.Spec.NodeName, known)
 		}
 	}).WithContext(ctx).Should(Succeed())
 }

@@ -84,34 +84,34 @@ func (all probes) where(belongs func(probe) bool) probes {
 
 func (p probe) isOn(on node) bool { return p.node.name == on.name }
 
-// answers is what a probe says of its connections.
-type answers struct {
-	Answers   map[string]int `json:"answers"` // by the server's name
+// results is what a probe says of its connections.
+type results struct {
+	Servers   map[string]int `json:"answers"` // by the server's name
 	Clients   map[string]int `json:"clients"` // by the client's address as the servers saw it
 	Errors    map[string]int `json:"errors"`
 	SlowestMS float64        `json:"slowest_ms"`
 }
 
-func (a answers) String() string {
-	return fmt.Sprintf("answers %v, errors %v, clients %v, the slowest after %.1f ms", a.Answers, a.Errors, a.Clients, a.SlowestMS)
+func (a results) String() string {
+	return fmt.Sprintf("answers %v, errors %v, clients %v, the slowest after %.1f ms", a.Servers, a.Errors, a.Clients, a.SlowestMS)
 }
 
 // servers returns who answered, sorted.
-func (a answers) servers() []string {
-	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(a.Answers))))
+func (a results) servers() []string {
+	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(a.Servers))))
 }
 
-func (a answers) answered() int { return sum(a.Answers) }
+func (a results) replies() int { return sum(a.Servers) }
 
-func (a answers) failed() int { return sum(a.Errors) }
+func (a results) failed() int { return sum(a.Errors) }
 
 // refused counts the connections that were refused.
-func (a answers) refused() int { return a.failedWith("connection refused") }
+func (a results) refused() int { return a.failedWith("connection refused") }
 
-// silent counts the connections that were not answered in time.
-func (a answers) silent() int { return a.failedWith("timeout") + a.failedWith("deadline exceeded") }
+// timeouts counts the connections that were not answered in time.
+func (a results) timeouts() int { return a.failedWith("timeout") + a.failedWith("deadline exceeded") }
 
-func (a answers) failedWith(words string) int {
+func (a results) failedWith(words string) int {
 	count := 0
 	for text, times := range a.Errors {
 		if strings.Contains(text, words) {
@@ -122,9 +122,9 @@ func (a answers) failedWith(words string) int {
 }
 
 // plus adds up two reports.
-func (a answers) plus(b answers) answers {
-	return answers{
-		Answers: added(a.Answers, b.Answers), Clients: added(a.Clients, b.Clients), Errors: added(a.Errors, b.Errors),
+func (a results) plus(b results) results {
+	return results{
+		Servers: added(a.Servers, b.Servers), Clients: added(a.Clients, b.Clients), Errors: added(a.Errors, b.Errors),
 		SlowestMS: max(a.SlowestMS, b.SlowestMS),
 	}
 }
@@ -157,7 +157,7 @@ type dialling struct {
 }
 
 // dial has a probe connect, and reports every answer in the spec's output.
-func (p probe) dial(ctx context.Context, to target, how dialling) (answers, error) {
+func (p probe) dial(ctx context.Context, to target, how dialling) (results, error) {
 	query := map[string]string{
 		"network": to.network, "address": to.address, "count": strconv.Itoa(how.count), "timeout": how.timeout.String(),
 	}
@@ -170,13 +170,13 @@ func (p probe) dial(ctx context.Context, to target, how dialling) (answers, erro
 	if how.overlap {
 		query["overlap"] = "true"
 	}
-	var got answers
-	if err := p.ask(ctx, "GET", "dial", query, &got); err != nil {
-		return answers{}, err
+	var got results
+	if err := p.request(ctx, "GET", "dial", query, &got); err != nil {
+		return results{}, err
 	}
 	GinkgoWriter.Printf("%s: %s, %d times: %s\n", p, to, how.count, got)
-	if got.answered()+got.failed() != how.count {
-		return got, fmt.Errorf("%s accounts for %d of %d connections: %s", p, got.answered()+got.failed(), how.count, got)
+	if got.replies()+got.failed() != how.count {
+		return got, fmt.Errorf("%s accounts for %d of %d connections: %s", p, got.replies()+got.failed(), how.count, got)
 	}
 	return got, nil
 }
@@ -186,18 +186,18 @@ func (p probe) resolve(ctx context.Context, host string) ([]string, error) {
 	var got struct {
 		Addresses []string `json:"addresses"`
 	}
-	err := p.ask(ctx, "GET", "resolve", map[string]string{"host": host}, &got)
+	err := p.request(ctx, "GET", "resolve", map[string]string{"host": host}, &got)
 	return got.Addresses, err
 }
 
 // setReady makes the readiness probe of a pod succeed or fail.
 func (p probe) setReady(ctx context.Context, ready bool) {
 	GinkgoHelper()
-	Expect(p.ask(ctx, "POST", "ready", map[string]string{"value": strconv.FormatBool(ready)}, nil)).To(Succeed())
+	Expect(p.request(ctx, "POST", "ready", map[string]string{"value": strconv.FormatBool(ready)}, nil)).To(Succeed())
 }
 
-// ask sends a request to a probe's control port, through the API server, and reads the JSON of the answer.
-func (p probe) ask(ctx context.Context, verb, path string, query map[string]string, into any) error {
+// request sends a request to a probe's control port, through the API server, and reads the JSON of the answer.
+func (p probe) request(ctx context.Context, verb, path string, query map[string]string, into any) error {
 	request := kube.CoreV1().RESTClient().Verb(verb).Namespace(p.namespace).Resource("pods").
 		Name(fmt.Sprintf("http:%s:%d", p.name, controlPort)).SubResource("proxy").Suffix(path)
 	for key, value := range query {

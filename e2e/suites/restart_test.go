@@ -24,7 +24,7 @@ var _ = Describe("A restart of the proxy on every node", Serial, func() {
 			servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 			service, sticky := newService(ctx, namespace, nodePort), newService(ctx, namespace, named("sticky"), affinity(3600))
 			targets := clusterIPs(service)
-			expectAnswers(ctx, "before", podClients, targets, servers)
+			expectServers(ctx, "before", podClients, targets, servers)
 			kept := keptServers(ctx, sticky)
 			open := hold(ctx, podClients, targets)
 			clients := startSteady(ctx, podClients, append(targets, nodePorts(service, kube.nodes[0])...))
@@ -33,7 +33,7 @@ var _ = Describe("A restart of the proxy on every node", Serial, func() {
 			Expect(keptServers(ctx, sticky)).To(Equal(kept), "the server that each client is kept with")
 			// A change shows that those who began anew are at work.
 			servers[0].setReady(ctx, false)
-			expectAnswers(ctx, "a change after the restart", podClients, targets, servers[1:])
+			expectServers(ctx, "a change after the restart", podClients, targets, servers[1:])
 			clients.expectNoneLost("during the restart")
 			expectAlive(ctx, "after the change", open)
 		})

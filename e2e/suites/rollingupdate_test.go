@@ -24,14 +24,14 @@ var _ = Describe("A rolling update", func() {
 		makeDeployment(ctx, namespace, 3, 1)
 		service := newService(ctx, namespace)
 		before := expectRolledOut(ctx, namespace)
-		expectAnswers(ctx, "before", podClients, clusterIPs(service), before)
+		expectServers(ctx, "before", podClients, clusterIPs(service), before)
 		clients := startSteady(ctx, podClients, clusterIPs(service))
 		updateDeployment(ctx, namespace, `{"metadata":{"annotations":{"version":"2"}}}`)
 		after := expectRolledOut(ctx, namespace)
-		expectAnswers(ctx, "after", podClients, clusterIPs(service), after)
+		expectServers(ctx, "after", podClients, clusterIPs(service), after)
 		total := clients.expectNoneLost("during the update")
 		for _, server := range append(before, after...) {
-			Expect(total.Answers).To(HaveKey(server.name), "servers before and after: %s", total)
+			Expect(total.Servers).To(HaveKey(server.name), "servers before and after: %s", total)
 		}
 	})
 })

@@ -24,7 +24,7 @@ const (
 	soakBefore, soakAfter = 36 * time.Second, 72 * time.Second
 	// plainEvery and soakEvery are how often a client on each node dials the Service whose endpoints are on all nodes, and
 	// each of the others; soakPatience is how long it waits. All dial some 250,000 times together.
-	plainEvery, soakEvery, soakPatience = 60 * time.Millisecond, 200 * time.Millisecond, 8 * time.Second
+	plainEvery, soakEvery, soakTimeout = 60 * time.Millisecond, 200 * time.Millisecond, 8 * time.Second
 	// ejectedWithin is how soon every proxy has to know, once its clients dial there. Nearly always they do so within the
 	// first second: of seventeen dials in a second a sixth goes there.
 	ejectedWithin = 3500*time.Millisecond + time.Second
@@ -43,13 +43,13 @@ var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLab
 			newService(ctx, namespace, named("near"), topologyKeys(preferZone)),
 			newService(ctx, namespace, named("bounded"), topologyKeys(preferZone), withinBound),
 		}
-		expectAnswers(ctx, "before", podClients, clusterIPs(services[0]), servers)
+		expectServers(ctx, "before", podClients, clusterIPs(services[0]), servers)
 		DeferCleanup(func(ctx SpecContext) { kube.bringBack(ctx, kube.nodes) })
-		var all answers
+		var all results
 		var late []string
 		for cut := range soakCuts {
 			dead := kube.nodes[cut%len(kube.nodes)]
-			kube.expectAllNodesKnown(ctx)
+			kube.expectAllBaselines(ctx)
 			from := podClients.notOn(dead)
 			var dialing sync.WaitGroup
 			dialing.Go(func() {
@@ -60,7 +60,7 @@ var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLab
 			})
 			time.Sleep(soakBefore)
 			began := time.Now()
-			noteOutage([]node{dead})
+			recordOutage([]node{dead})
 			power(ctx, "STOP_NODES", []node{dead})
 			stopped := time.Now()
 			Eventually(func() []string { return slices.Sorted(maps.Keys(followed.about(dead.name, began))) }).
@@ -79,20 +79,20 @@ var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLab
 			kube.startPods(ctx, namespace, serversOn([]node{dead})...)
 		}
 		AddReportEntry("connections", fmt.Sprintf("%d of %d failed, and the longest wait for an answer was %.1f s", all.failed(),
-			all.failed()+all.answered(), all.SlowestMS/1000))
+			all.failed()+all.replies(), all.SlowestMS/1000))
 		Expect(all.Errors).To(BeEmpty(), "connections that failed")
 		Expect(late).To(BeEmpty(), "proxies that noticed later than after %v", ejectedWithin)
 	})
 })
 
 // dialFrom has clients dial all Services at a steady pace for a while.
-func dialFrom(ctx context.Context, from probes, services []*corev1.Service, period time.Duration) (all answers) {
+func dialFrom(ctx context.Context, from probes, services []*corev1.Service, period time.Duration) (all results) {
 	GinkgoHelper()
 	var mutex sync.Mutex
 	var dialing sync.WaitGroup
 	for end := time.Now().Add(period - dialFor/2); time.Now().Before(end); time.Sleep(dialFor) {
 		for i, service := range services {
-			how := dialling{count: int(dialFor / soakEvery), interval: soakEvery, timeout: soakPatience, overlap: true}
+			how := dialling{count: int(dialFor / soakEvery), interval: soakEvery, timeout: soakTimeout, overlap: true}
 			if i == 0 {
 				how.count, how.interval = int(dialFor/plainEvery), plainEvery
 			}
@@ -114,11 +114,11 @@ func dialFrom(ctx context.Context, from probes, services []*corev1.Service, peri
 }
 
 // about returns when proxies first found that a node does not answer, from a moment on.
-func (v *verdicts) about(node string, from time.Time) map[string]time.Time {
+func (v *ejectionLog) about(node string, from time.Time) map[string]time.Time {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	first := map[string]time.Time{}
-	for one := range v.verdicts {
+	for one := range v.ejections {
 		if known, isKnown := first[one.by]; one.node == node && one.at.After(from) && (!isKnown || one.at.Before(known)) {
 			first[one.by] = one.at
 		}

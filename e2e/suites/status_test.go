@@ -40,7 +40,7 @@ var _ = Describe("The status of a node", func() {
 				g.Expect(said).To(And(ContainSubstring("holds what it should"), ContainSubstring("in agreement    since")))
 			}).WithContext(ctx).Should(Succeed())
 		}
-		nodes, err := rollcall.Call(ctx, kube.config, rollcall.Options{
+		nodes, err := rollcall.CheckNodes(ctx, kube.config, rollcall.Options{
 			Namespace: proxyNamespace, Selector: "app.kubernetes.io/name=vicinity-proxy", Port: 10256,
 		})
 		Expect(err).NotTo(HaveOccurred())

@@ -18,7 +18,7 @@ type steady struct {
 	dialing sync.WaitGroup
 
 	mu     sync.Mutex
-	total  answers
+	total  results
 	broken []error // a client could not be asked, so that nothing is known of its connections
 }
 
@@ -54,19 +54,19 @@ func (s *steady) dial(ctx context.Context, client probe, to target) {
 }
 
 // end stops the clients, and returns what became of all connections.
-func (s *steady) end() (answers, []error) {
+func (s *steady) end() (results, []error) {
 	close(s.stop)
 	s.dialing.Wait()
 	return s.total, s.broken
 }
 
 // expectNoneLost stops the clients and reports every connection that was not answered.
-func (s *steady) expectNoneLost(why string) answers {
+func (s *steady) expectNoneLost(why string) results {
 	GinkgoHelper()
 	total, broken := s.end()
 	Expect(broken).To(BeEmpty(), "%s: clients that could not be asked", why)
 	Expect(total.Errors).To(BeEmpty(), "%s: connections that failed: %s", why, total)
-	Expect(total.answered()).To(BeNumerically(">", 0), "%s: connections that are answered", why)
+	Expect(total.replies()).To(BeNumerically(">", 0), "%s: connections that are answered", why)
 	return total
 }
 
@@ -85,10 +85,10 @@ func hold(ctx context.Context, clients probes, targets []target) []held {
 			var made struct {
 				ID string `json:"id"`
 			}
-			Expect(client.ask(ctx, "POST", "hold", map[string]string{"address": to.address}, &made)).To(Succeed())
+			Expect(client.request(ctx, "POST", "hold", map[string]string{"address": to.address}, &made)).To(Succeed())
 			h := held{client: client, id: made.ID}
 			DeferCleanup(func(ctx SpecContext) {
-				Expect(client.ask(ctx, "DELETE", "hold/"+h.id, nil, nil)).To(Succeed())
+				Expect(client.request(ctx, "DELETE", "hold/"+h.id, nil, nil)).To(Succeed())
 			})
 			all = append(all, h)
 		}
@@ -105,7 +105,7 @@ type heldState struct {
 
 func (h held) state(ctx context.Context) (heldState, error) {
 	var got heldState
-	err := h.client.ask(ctx, "GET", "hold/"+h.id, nil, &got)
+	err := h.client.request(ctx, "GET", "hold/"+h.id, nil, &got)
 	return got, err
 }
 

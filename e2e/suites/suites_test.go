@@ -25,21 +25,21 @@ import (
 )
 
 const (
-	// patience is how long anything may take to come true. It only decides how late a failure is reported.
-	patience = 2 * time.Minute
+	// waitTimeout is how long anything may take to come true. It only decides how late a failure is reported.
+	waitTimeout = 2 * time.Minute
 	// glance is the time between two checks whether it did.
 	glance = 200 * time.Millisecond
 )
 
 // Specs that take a minute or more run before others, so that none of them is alone at the end.
 const (
-	long    = SpecPriority(1)
-	longest = SpecPriority(2)
+	long         = SpecPriority(1)
+	longestFirst = SpecPriority(2)
 )
 
 func TestVicinityInACluster(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyTimeout(waitTimeout)
 	SetDefaultEventuallyPollingInterval(glance)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	RunSpecs(t, "Vicinity in a cluster")
@@ -62,7 +62,7 @@ var _ = SynchronizedBeforeSuite(func(ctx SpecContext) []byte {
 	kube.expectVicinity(ctx)
 	namespace := kube.makeNamespace(ctx, "vicinity-clients-")
 	DeferCleanup(kube.deleteNamespace, namespace)
-	followed = kube.followVerdicts()
+	followed = kube.followEjections()
 	kube.startClients(ctx, namespace)
 	return []byte(namespace)
 }, func(ctx SpecContext, namespace []byte) {
@@ -71,4 +71,4 @@ var _ = SynchronizedBeforeSuite(func(ctx SpecContext) []byte {
 })
 
 // The first process is the last one, too.
-var _ = SynchronizedAfterSuite(func() {}, expectOnlyDeadNodesJudged)
+var _ = SynchronizedAfterSuite(func() {}, expectOnlyDeadNodesEjected)

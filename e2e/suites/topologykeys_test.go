@@ -17,7 +17,7 @@ var _ = Describe("Topology keys", func() {
 		empty := kube.zones()[0]
 		here, elsewhere := servers.inZone(empty), servers.notInZone(empty)
 		here[0].setReady(ctx, false)
-		expectAnswers(ctx, "the zone is empty", podClients.inZone(empty), targets, elsewhere)
+		expectServers(ctx, "the zone is empty", podClients.inZone(empty), targets, elsewhere)
 		expectEachInItsZone(ctx, "the other zones", targets, elsewhere)
 		here[0].setReady(ctx, true)
 		expectEachInItsZone(ctx, "the zone is filled again", targets, servers)
@@ -50,14 +50,14 @@ var _ = Describe("Topology keys", func() {
 		service := newService(ctx, namespace, topologyKeys(corev1.LabelHostname+", "+corev1.LabelTopologyZone+", *"))
 		targets, client := clusterIPs(service), podClients.on(first)
 		for _, on := range pairs {
-			expectAnswers(ctx, "every node has an endpoint", podClients.on(on), targets, servers.on(on))
+			expectServers(ctx, "every node has an endpoint", podClients.on(on), targets, servers.on(on))
 		}
 		servers.on(first)[0].setReady(ctx, false)
-		expectAnswers(ctx, "none on the node", client, targets, servers.on(second))
+		expectServers(ctx, "none on the node", client, targets, servers.on(second))
 		servers.on(second)[0].setReady(ctx, false)
-		expectAnswers(ctx, "none in the zone", client, targets, servers.notInZone(first.zone))
+		expectServers(ctx, "none in the zone", client, targets, servers.notInZone(first.zone))
 		servers.on(first)[0].setReady(ctx, true)
-		expectAnswers(ctx, "one on the node again", append(client, podClients.on(second)...), targets, servers.on(first))
+		expectServers(ctx, "one on the node again", append(client, podClients.on(second)...), targets, servers.on(first))
 	})
 
 	It("know any label of nodes, and follow it when it changes", func(ctx SpecContext) {
@@ -72,18 +72,18 @@ var _ = Describe("Topology keys", func() {
 		expectRefusal(ctx, "no node has the label", podClients, targets)
 		labelNode(ctx, one, rack, new("one"))
 		labelNode(ctx, other, rack, new("other"))
-		expectAnswers(ctx, "a client's own rack", podClients.on(one), targets, servers.on(one))
-		expectAnswers(ctx, "a client's own rack", podClients.on(other), targets, servers.on(other))
+		expectServers(ctx, "a client's own rack", podClients.on(one), targets, servers.on(one))
+		expectServers(ctx, "a client's own rack", podClients.on(other), targets, servers.on(other))
 		expectRefusal(ctx, "a client in no rack", podClients.on(mover), targets)
 		labelNode(ctx, mover, rack, new("one"))
-		expectAnswers(ctx, "the client's node was labelled", podClients.on(mover), targets, servers.on(one))
+		expectServers(ctx, "the client's node was labelled", podClients.on(mover), targets, servers.on(one))
 		patchLabel(ctx, mover, rack, new("other"))
-		expectAnswers(ctx, "the client's node moved", podClients.on(mover), targets, servers.on(other))
+		expectServers(ctx, "the client's node moved", podClients.on(mover), targets, servers.on(other))
 		patchLabel(ctx, other, rack, new("one"))
-		expectAnswers(ctx, "an endpoint's node moved", podClients.on(one, other), targets, servers)
+		expectServers(ctx, "an endpoint's node moved", podClients.on(one, other), targets, servers)
 		expectRefusal(ctx, "and left the client alone in its rack", podClients.on(mover), targets)
 		changeService(ctx, service, topologyKeys(rack+", *"))
-		expectAnswers(ctx, "any endpoint will do", podClients.on(mover), targets, servers)
+		expectServers(ctx, "any endpoint will do", podClients.on(mover), targets, servers)
 	})
 
 	It("follow a node whose zone changes", Serial, func(ctx SpecContext) {
@@ -95,7 +95,7 @@ var _ = Describe("Topology keys", func() {
 		expectRefusal(ctx, "its zone is empty", podClients.on(mover), targets)
 		for _, to := range nodes[1:] {
 			labelNode(ctx, mover, corev1.LabelTopologyZone, &to.zone)
-			expectAnswers(ctx, "it moved to "+to.zone, podClients.on(mover), targets, servers.on(to))
+			expectServers(ctx, "it moved to "+to.zone, podClients.on(mover), targets, servers.on(to))
 		}
 		patchLabel(ctx, mover, corev1.LabelTopologyZone, nil)
 		expectRefusal(ctx, "it has no zone", podClients.on(mover), targets)

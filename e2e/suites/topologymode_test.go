@@ -23,14 +23,14 @@ var _ = Describe("topology-mode Auto", func() {
 		for _, to := range clusterIPs(service) {
 			hinted := expectZoneHints(ctx, service, isIPv6(to.address), servers)
 			for _, zone := range kube.zones() {
-				expectAnswers(ctx, "the hints for "+zone, podClients.inZone(zone), bothProtocols([]target{to}), hinted[zone])
+				expectServers(ctx, "the hints for "+zone, podClients.inZone(zone), bothProtocols([]target{to}), hinted[zone])
 			}
 		}
 		// With one endpoint, the controller takes all hints back.
 		for _, server := range servers[1:] {
 			server.setReady(ctx, false)
 		}
-		expectAnswers(ctx, "too few for hints", podClients, clusterIPs(service), servers[:1])
+		expectServers(ctx, "too few for hints", podClients, clusterIPs(service), servers[:1])
 	})
 })
 

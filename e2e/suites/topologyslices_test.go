@@ -58,16 +58,16 @@ var _ = Describe("TopologySlices", Label(topologySlices), func() {
 		client, to := podClients.on(here), clusterIPs(service)[:1]
 		labelNode(ctx, here, row, new("one"))
 		labelNode(ctx, there, row, nil) // which takes it away at the end
-		expectAnswers(ctx, "no other node of the row", client, to, servers)
+		expectServers(ctx, "no other node of the row", client, to, servers)
 		var took []time.Duration
 		for range 10 {
 			patchLabel(ctx, there, row, new("one"))
 			began := time.Now()
-			expectAnswers(ctx, "one node of the row", client, to, servers.on(there))
+			expectServers(ctx, "one node of the row", client, to, servers.on(there))
 			took = append(took, time.Since(began))
 			patchLabel(ctx, there, row, nil)
 			began = time.Now()
-			expectAnswers(ctx, "none again", client, to, servers)
+			expectServers(ctx, "none again", client, to, servers)
 			took = append(took, time.Since(began))
 		}
 		slices.Sort(took)

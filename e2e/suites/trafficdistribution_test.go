@@ -17,7 +17,7 @@ var _ = Describe("trafficDistribution", func() {
 		empty := kube.zones()[0]
 		here, elsewhere := servers.inZone(empty), servers.notInZone(empty)
 		here[0].setReady(ctx, false)
-		expectAnswers(ctx, "the zone is empty", podClients.inZone(empty), targets, elsewhere)
+		expectServers(ctx, "the zone is empty", podClients.inZone(empty), targets, elsewhere)
 		expectEachInItsZone(ctx, "the other zones", targets, elsewhere)
 		here[0].setReady(ctx, true)
 		expectEachInItsZone(ctx, "the zone is filled again", targets, servers)
@@ -31,14 +31,14 @@ var _ = Describe("trafficDistribution", func() {
 		service := newService(ctx, namespace, trafficDistribution(corev1.ServiceTrafficDistributionPreferSameNode))
 		targets, client := clusterIPs(service), podClients.on(first)
 		for _, on := range pairs {
-			expectAnswers(ctx, "every node has an endpoint", podClients.on(on), bothProtocols(targets), servers.on(on))
+			expectServers(ctx, "every node has an endpoint", podClients.on(on), bothProtocols(targets), servers.on(on))
 		}
 		servers.on(first)[0].setReady(ctx, false)
-		expectAnswers(ctx, "none on the node", client, targets, servers.on(second))
+		expectServers(ctx, "none on the node", client, targets, servers.on(second))
 		servers.on(second)[0].setReady(ctx, false)
-		expectAnswers(ctx, "none in the zone", client, targets, servers.notInZone(first.zone))
+		expectServers(ctx, "none in the zone", client, targets, servers.notInZone(first.zone))
 		servers.on(first)[0].setReady(ctx, true)
-		expectAnswers(ctx, "one on the node again", client, targets, servers.on(first))
+		expectServers(ctx, "one on the node again", client, targets, servers.on(first))
 	})
 
 	It("is followed when it is set, changed and taken away", func(ctx SpecContext) {
@@ -46,14 +46,14 @@ var _ = Describe("trafficDistribution", func() {
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace)
 		targets := clusterIPs(service)
-		expectAnswers(ctx, "not set", podClients, targets, servers)
+		expectServers(ctx, "not set", podClients, targets, servers)
 		changeService(ctx, service, trafficDistribution(corev1.ServiceTrafficDistributionPreferSameZone))
 		expectEachInItsZone(ctx, "set", targets, servers)
 		changeService(ctx, service, trafficDistribution(corev1.ServiceTrafficDistributionPreferSameNode))
 		for _, server := range servers {
-			expectAnswers(ctx, "changed", podClients.on(server.node), targets, probes{server})
+			expectServers(ctx, "changed", podClients.on(server.node), targets, probes{server})
 		}
 		changeService(ctx, service, func(service *corev1.Service) { service.Spec.TrafficDistribution = nil })
-		expectAnswers(ctx, "taken away", podClients, targets, servers)
+		expectServers(ctx, "taken away", podClients, targets, servers)
 	})
 })

@@ -20,13 +20,13 @@ var _ = Describe("internalTrafficPolicy", func() {
 		service := newService(ctx, namespace, internalLocal)
 		targets := clusterIPs(service)
 		for _, on := range with {
-			expectAnswers(ctx, "a node with an endpoint", append(podClients.on(on), nodeClients.on(on)...), targets, servers.on(on))
+			expectServers(ctx, "a node with an endpoint", append(podClients.on(on), nodeClients.on(on)...), targets, servers.on(on))
 		}
-		expectSilence(ctx, "a node without", append(podClients.on(without), nodeClients.on(without)...), targets)
+		expectTimeout(ctx, "a node without", append(podClients.on(without), nodeClients.on(without)...), targets)
 		changeService(ctx, service, func(service *corev1.Service) {
 			*service.Spec.InternalTrafficPolicy = corev1.ServiceInternalTrafficPolicyCluster
 		})
-		expectAnswers(ctx, "Cluster", everyClient(), targets, servers)
+		expectServers(ctx, "Cluster", everyClient(), targets, servers)
 	})
 })
 
@@ -38,16 +38,16 @@ var _ = Describe("externalTrafficPolicy", func() {
 		service := newService(ctx, namespace, nodePort, externalLocal)
 		outside := nodeClients.notOn(with[0], without)
 		for _, to := range nodePorts(service, with[0]) {
-			expectAnswers(ctx, "a node with an endpoint", outside, []target{to}, servers.on(with[0]))
+			expectServers(ctx, "a node with an endpoint", outside, []target{to}, servers.on(with[0]))
 			for _, client := range outside {
 				expectClients(ctx, "a client's address is kept", client, to, client.addressOf(to))
 			}
 		}
 		targets := nodePorts(service, without)
-		expectSilence(ctx, "a node without", outside[:1], targets)
+		expectTimeout(ctx, "a node without", outside[:1], targets)
 		inside := append(nodeClients.on(without), podClients.on(without)...)
-		expectAnswers(ctx, "what is on the node itself may go anywhere", inside, targets, servers)
-		expectAnswers(ctx, "and a ClusterIP is not concerned", podClients.on(without), clusterIPs(service), servers)
+		expectServers(ctx, "what is on the node itself may go anywhere", inside, targets, servers)
+		expectServers(ctx, "and a ClusterIP is not concerned", podClients.on(without), clusterIPs(service), servers)
 	})
 
 	It("Cluster takes clients from outside to any endpoint, and hides their address", func(ctx SpecContext) {
@@ -57,10 +57,10 @@ var _ = Describe("externalTrafficPolicy", func() {
 		on := kube.nodes[0]
 		client := nodeClients.notOn(on)[0]
 		for _, to := range nodePorts(service, on) {
-			expectAnswers(ctx, "from outside", probes{client}, []target{to}, servers)
+			expectServers(ctx, "from outside", probes{client}, []target{to}, servers)
 			got, err := client.dial(ctx, to, dialling{count: sample, timeout: patient})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(got.answered()).To(Equal(sample), "connections that are answered: %s", got)
+			Expect(got.replies()).To(Equal(sample), "connections that are answered: %s", got)
 			Expect(got.Clients).NotTo(HaveKey(client.addressOf(to)), "whom the servers see: %s", got)
 		}
 	})

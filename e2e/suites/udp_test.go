@@ -45,9 +45,9 @@ var _ = Describe("A UDP client that always sends from one port", func() {
 		service := newService(ctx, namespace)
 		targets := overUDP(clusterIPs(service))
 		for _, to := range targets {
-			got, err := podClients[0].dial(ctx, to, dialling{count: unanswered, timeout: moment, sourcePort: clientPort()})
+			got, err := podClients[0].dial(ctx, to, dialling{count: timedOut, timeout: moment, sourcePort: clientPort()})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(got.failed()).To(Equal(unanswered), "without an endpoint: %s", got)
+			Expect(got.failed()).To(Equal(timedOut), "without an endpoint: %s", got)
 		}
 		server := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		expectFlows(ctx, "the first endpoint", podClients[:1], targets, server)
@@ -95,7 +95,7 @@ func expectFlows(ctx context.Context, why string, clients probes, targets []targ
 			for _, to := range targets {
 				for _, got := range dialAll(ctx, clients, []target{to}, dialling{count: count, timeout: moment, sourcePort: clientPort()}) {
 					g.Expect(got.err).NotTo(HaveOccurred())
-					g.Expect(got.answered()).To(Equal(count), "%s: datagrams that are answered: %s", why, got)
+					g.Expect(got.replies()).To(Equal(count), "%s: datagrams that are answered: %s", why, got)
 					g.Expect(got.servers()).To(Equal(server.names()), "%s: who answers: %s", why, got)
 				}
 			}

@@ -20,7 +20,7 @@ import (
 // first spec until after the last one, and each node that they named was without power at that time.
 var (
 	outages  []outage
-	followed *verdicts
+	followed *ejectionLog
 )
 
 // outage is a time in which a node was stopped, or was not back yet. Only the first process knows of any: specs that stop
@@ -30,13 +30,13 @@ type outage struct {
 	from, to time.Time // to is zero until the node is back
 }
 
-func noteOutage(nodes []node) {
+func recordOutage(nodes []node) {
 	for _, on := range nodes {
 		outages = append(outages, outage{node: on.name, from: time.Now()})
 	}
 }
 
-func noteReturn(nodes []node) {
+func recordReturn(nodes []node) {
 	for i := range outages {
 		if outages[i].to.IsZero() && slices.ContainsFunc(nodes, func(on node) bool { return on.name == outages[i].node }) {
 			outages[i].to = time.Now()
@@ -44,39 +44,39 @@ func noteReturn(nodes []node) {
 	}
 }
 
-// verdict is what a proxy logs when it has decided about a node.
-type verdict struct {
+// ejection is what a proxy logs when it has decided about a node.
+type ejection struct {
 	at       time.Time
 	by, node string
 }
 
-func (v verdict) isRight() bool {
+func (v ejection) isRight() bool {
 	return slices.ContainsFunc(outages, func(o outage) bool {
 		return o.node == v.node && o.from.Before(v.at) && (o.to.IsZero() || v.at.Before(o.to))
 	})
 }
 
-func (v verdict) String() string {
+func (v ejection) String() string {
 	return fmt.Sprintf("%s: %s does not answer %s", v.at.Format(time.StampMilli), v.node, v.by)
 }
 
-var verdictLine = regexp.MustCompile(`^(\S+) .*"?a node does not answer this one"?.*unreachable-node"?[=:]"?([a-z0-9.-]+)`)
+var ejectionLine = regexp.MustCompile(`^(\S+) .*"?a node does not answer this one"?.*unreachable-node"?[=:]"?([a-z0-9.-]+)`)
 
-// verdicts are those of all proxies, those that specs end included.
-type verdicts struct {
+// ejectionLog are those of all proxies, those that specs end included.
+type ejectionLog struct {
 	stop  context.CancelFunc
 	lines sync.WaitGroup
 
-	mutex    sync.Mutex
-	reading  map[string]bool // whose log is read: containers
-	heard    map[string]bool // who said anything
-	verdicts map[verdict]bool
+	mutex     sync.Mutex
+	reading   map[string]bool // whose log is read: containers
+	followed  map[string]bool // who said anything
+	ejections map[ejection]bool
 }
 
-// followVerdicts reads the logs of all proxies until it is stopped.
-func (c cluster) followVerdicts() *verdicts {
+// followEjections reads the logs of all proxies until it is stopped.
+func (c cluster) followEjections() *ejectionLog {
 	ctx, stop := context.WithCancel(context.Background())
-	v := &verdicts{stop: stop, reading: map[string]bool{}, heard: map[string]bool{}, verdicts: map[verdict]bool{}}
+	v := &ejectionLog{stop: stop, reading: map[string]bool{}, followed: map[string]bool{}, ejections: map[ejection]bool{}}
 	v.lines.Go(func() {
 		defer GinkgoRecover()
 		for ctx.Err() == nil {
@@ -91,7 +91,7 @@ func (c cluster) followVerdicts() *verdicts {
 }
 
 // readNew begins to read the logs of containers that are new, and those again whose end was not heard.
-func (v *verdicts) readNew(ctx context.Context, c cluster) {
+func (v *ejectionLog) readNew(ctx context.Context, c cluster) {
 	pods, err := c.findProxyPods(ctx)
 	if err != nil {
 		return // the API server is asked again in a second
@@ -105,9 +105,9 @@ func (v *verdicts) readNew(ctx context.Context, c cluster) {
 	}
 }
 
-const longestLine = 1 << 20
+const maxLine = 1 << 20
 
-func (v *verdicts) begins(container string) bool {
+func (v *ejectionLog) begins(container string) bool {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	begins := !v.reading[container]
@@ -115,7 +115,7 @@ func (v *verdicts) begins(container string) bool {
 	return begins
 }
 
-func (v *verdicts) read(ctx context.Context, c cluster, pod *corev1.Pod, container string) {
+func (v *ejectionLog) read(ctx context.Context, c cluster, pod *corev1.Pod, container string) {
 	defer func() {
 		v.mutex.Lock()
 		defer v.mutex.Unlock()
@@ -127,28 +127,28 @@ func (v *verdicts) read(ctx context.Context, c cluster, pod *corev1.Pod, contain
 	}
 	defer log.Close()
 	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, longestLine)
+	lines.Buffer(nil, maxLine)
 	for lines.Scan() { // until the container ends, or the suite does
 		v.take(pod.Spec.NodeName, lines.Text())
 	}
 }
 
-func (v *verdicts) take(by, line string) {
+func (v *ejectionLog) take(by, line string) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
-	v.heard[by] = true
-	found := verdictLine.FindStringSubmatch(line)
+	v.followed[by] = true
+	found := ejectionLine.FindStringSubmatch(line)
 	if found == nil {
 		return
 	}
 	at, err := time.Parse(time.RFC3339Nano, found[1])
 	if err == nil {
-		v.verdicts[verdict{at: at, by: by, node: found[2]}] = true
+		v.ejections[ejection{at: at, by: by, node: found[2]}] = true
 	}
 }
 
 // end stops reading, and returns all verdicts in their order, and the nodes whose proxies were heard.
-func (v *verdicts) end(ctx context.Context) (all []verdict, heard map[string]bool) {
+func (v *ejectionLog) end(ctx context.Context) (all []ejection, heard map[string]bool) {
 	GinkgoHelper()
 	v.stop()
 	ended := make(chan struct{})
@@ -157,15 +157,15 @@ func (v *verdicts) end(ctx context.Context) (all []verdict, heard map[string]boo
 		close(ended)
 	}()
 	Eventually(ended).WithContext(ctx).Should(BeClosed(), "no log is read any more")
-	for one := range v.verdicts {
+	for one := range v.ejections {
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b verdict) int { return a.at.Compare(b.at) })
-	return all, v.heard
+	slices.SortFunc(all, func(a, b ejection) int { return a.at.Compare(b.at) })
+	return all, v.followed
 }
 
-// expectOnlyDeadNodesJudged looks through what proxies have decided.
-func expectOnlyDeadNodesJudged(ctx SpecContext) {
+// expectOnlyDeadNodesEjected looks through what proxies have decided.
+func expectOnlyDeadNodesEjected(ctx SpecContext) {
 	GinkgoHelper()
 	if followed == nil { // the suite did not begin
 		return
@@ -174,7 +174,7 @@ func expectOnlyDeadNodesJudged(ctx SpecContext) {
 	for _, on := range kube.nodes {
 		Expect(heard).To(HaveKey(on.name), "nodes whose proxies' logs could be read")
 	}
-	var wrong []verdict
+	var wrong []ejection
 	for _, one := range all {
 		if !one.isRight() {
 			wrong = append(wrong, one)

@@ -14,7 +14,7 @@ func expectEachInItsZone(ctx context.Context, why string, targets []target, serv
 	GinkgoHelper()
 	for _, zone := range kube.zones() {
 		if there := servers.inZone(zone); len(there) > 0 {
-			expectAnswers(ctx, why+": "+zone, podClients.inZone(zone), targets, there)
+			expectServers(ctx, why+": "+zone, podClients.inZone(zone), targets, there)
 		}
 	}
 }

@@ -35,7 +35,7 @@ const (
 	beatsAnHour = 12
 	comeAndGo   = 100 // nodes an hour
 	labelTries  = 40
-	crowd       = 200 // proxies at once
+	manyNodes   = 200 // proxies at once
 	// apart is how far from each other nodes come and go: each change is published by itself, as in a real hour.
 	apart = 1200 * time.Millisecond
 )
@@ -64,8 +64,8 @@ type view struct {
 	end      func()
 }
 
-// look follows as a proxy does.
-func (s *town) look(from cluster.NodeTopology) *view {
+// newView follows as a proxy does.
+func (s *town) newView(from cluster.NodeTopology) *view {
 	s.b.Helper()
 	v := &view{from: from}
 	watcher, err := cluster.New(v.received.Of(asAdmin()), cluster.Options{
@@ -220,7 +220,7 @@ func (s *town) both(count int) []*view {
 	var views []*view
 	for _, from := range []cluster.NodeTopology{cluster.NodesTopology, cluster.AutoTopology} {
 		before := heap()
-		v := s.look(from)
+		v := s.newView(from)
 		wait.Until(s.b, "all nodes", func() bool { return v.count() == count })
 		s.b.Logf("%s: %d nodes take %d KiB of the heap, and %d bytes to list", from, count, (heap()-before)>>10, v.received.Load())
 		views = append(views, v)
@@ -307,8 +307,8 @@ func BenchmarkManyProxies(b *testing.B) {
 	for i, from := range []cluster.NodeTopology{"", cluster.NodesTopology, cluster.SlicesTopology} {
 		var views []*view
 		if from != "" {
-			for range crowd {
-				views = append(views, s.look(from))
+			for range manyNodes {
+				views = append(views, s.newView(from))
 			}
 			for _, v := range views {
 				wait.Until(b, "all nodes", func() bool { return v.count() == count })

@@ -21,14 +21,14 @@ func BenchmarkADaemonSetsSlices(b *testing.B) {
 	s, count := newTown(b), measuredNodes(b)
 	installProxyService(b)
 	s.all(0, count, func(ctx context.Context, i int) error { return runProxy(ctx, s.admin, i, 0) })
-	s.awaitEndpoints(count)
+	s.waitForEndpoints(count)
 	b.ReportMetric(s.rollOut(count, 10, 1), "MB/rollout-by-10%")
 	b.ReportMetric(s.rollOut(count, 1, 2), "MB/rollout-by-1%")
 	b.ReportMetric(0, "ns/op")
 }
 
-// awaitEndpoints waits until the EndpointSlices have that many ready endpoints.
-func (s *town) awaitEndpoints(count int) {
+// waitForEndpoints waits until the EndpointSlices have that many ready endpoints.
+func (s *town) waitForEndpoints(count int) {
 	s.b.Helper()
 	wait.Until(s.b, "every pod is an endpoint", func() bool {
 		time.Sleep(time.Second)
@@ -70,7 +70,7 @@ func (s *town) rollOut(count, percent, generation int) float64 {
 		s.all(first, last, func(ctx context.Context, i int) error { return runProxy(ctx, s.admin, i, generation) })
 		time.Sleep(time.Second)
 	}
-	s.awaitEndpoints(count)
+	s.waitForEndpoints(count)
 	time.Sleep(2 * time.Second)
 	megabytes, took := float64(bytes.Load()-before)/1e6, s.apiServerTime()-spent
 	watching.Stop()

@@ -45,7 +45,7 @@ func follow(t testing.TB, config *rest.Config, from cluster.NodeTopology) *follo
 	f := &follower{t: t, log: logs.New(t, "the proxy"), nodes: map[string]*model.Node{}, services: map[string]bool{}}
 	options := cluster.Options{
 		View: convert.View{Node: "node-0000", Proxies: proxyService}, NodeTopology: from, TopologyNamespace: namespace,
-		Log: slog.New(slog.NewTextHandler(f.log, nil)), TopologyFrom: f.takeSource,
+		Log: slog.New(slog.NewTextHandler(f.log, nil)), OnTopologySource: f.takeSource,
 	}
 	watcher, err := cluster.New(config, options)
 	must.Succeed(t, err)
@@ -162,7 +162,7 @@ func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
 	createNodes(t, fewNodes, fewNodes+1)
 	want["0030"] = "rack-3"
 	wait.Equal(t, "a node that came while nobody publishes", racksText(want), f.racks)
-	f.log.Await(t, "before=topologyslices") // it follows Nodes again
+	f.log.WaitFor(t, "before=topologyslices") // it follows Nodes again
 	if lost := f.lostNodes(); len(lost) > 0 {
 		t.Errorf("nodes are lost: %q", lost)
 	}
@@ -195,7 +195,7 @@ func TestAServiceWaitsForItsLabel(t *testing.T) {
 	proxy := asProxy(t)
 	want := createNodes(t, 0, fewNodes)
 	start(t, config, "one")
-	awaitNodes(t, "all nodes", want)
+	waitForNodes(t, "all nodes", want)
 	createRacked(t, "demanding", "topology.kubernetes.io/region, *")
 	f := follow(t, proxy, cluster.SlicesTopology)
 	wait.Until(t, "a Service whose labels are published", func() bool { return f.serves("demanding") })

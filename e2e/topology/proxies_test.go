@@ -122,7 +122,7 @@ func inZones() map[string]map[string]string {
 	return nodes
 }
 
-func inWords(nodes map[string]map[string]string) string {
+func topologyText(nodes map[string]map[string]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		all = append(all, fmt.Sprint(name, nodes[name]))
@@ -140,9 +140,9 @@ func createBounded(t testing.TB) {
 	})
 }
 
-// TestTheProxiesThemselvesSayInWhichZonesNodesAre: while no Service asks for more, and without a publisher. What nodes ask
+// TestTheProxiesThemselvesReportInWhichZonesNodesAre: while no Service asks for more, and without a publisher. What nodes ask
 // is the same as by Nodes.
-func TestTheProxiesThemselvesSayInWhichZonesNodesAre(t *testing.T) {
+func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	install(t)
 	proxy := asProxy(t)
 	createNodes(t, 0, fewNodes)
@@ -157,18 +157,18 @@ func TestTheProxiesThemselvesSayInWhichZonesNodesAre(t *testing.T) {
 	wait.Until(t, "the bounded Service", func() bool { return f.serves("bounded") })
 	want := inZones()
 	maps.Copy(want["node-0004"], map[string]string{policy.ControlPlaneLabel: "", policy.NoBalancersLabel: ""})
-	if got := f.labels(); got != inWords(want) {
-		t.Errorf("when it is served, the nodes are:\n%s\nwant\n%s", got, inWords(want))
+	if got := f.labels(); got != topologyText(want) {
+		t.Errorf("when it is served, the nodes are:\n%s\nwant\n%s", got, topologyText(want))
 	}
-	wait.Equal(t, "what it follows", model.FromProxySlices, f.source) // it says so once it does
+	wait.Equal(t, "what it follows", model.TopologyFromProxies, f.source) // it says so once it does
 
 	// What a node asks, from one moment to the next.
 	api.Kubectl(t, "label", "node", "node-0005", policy.DemandLabel+"=7")
 	want["node-0005"][policy.DemandLabel] = "7"
-	wait.Equal(t, "a node with a demand", inWords(want), f.labels)
+	wait.Equal(t, "a node with a demand", topologyText(want), f.labels)
 	api.Kubectl(t, "label", "node", "node-0005", policy.DemandLabel+"-")
 	delete(want["node-0005"], policy.DemandLabel)
-	wait.Equal(t, "one without again", inWords(want), f.labels)
+	wait.Equal(t, "one without again", topologyText(want), f.labels)
 
 	// A rollout: pods go, and others come. No node is lost meanwhile.
 	for i := 1; i < 4; i++ {
@@ -181,7 +181,7 @@ func TestTheProxiesThemselvesSayInWhichZonesNodesAre(t *testing.T) {
 	createNodes(t, fewNodes, fewNodes+1)
 	must.Succeed(t, runProxy(t.Context(), api.Admin, fewNodes, 0))
 	want["node-0030"] = map[string]string{string(policy.Zone): "zone-a"}
-	wait.Equal(t, "a node more, and one in another zone", inWords(want), f.labels)
+	wait.Equal(t, "a node more, and one in another zone", topologyText(want), f.labels)
 	for i := 1; i < 4; i++ {
 		must.Succeed(t, runProxy(t.Context(), api.Admin, i, 1))
 	}
@@ -196,7 +196,7 @@ func TestTheProxiesThemselvesSayInWhichZonesNodesAre(t *testing.T) {
 		}
 		return isServed
 	})
-	wait.Equal(t, "what it follows with racks", model.FromNodes, f.source)
+	wait.Equal(t, "what it follows with racks", model.TopologyFromNodes, f.source)
 	if lost := f.lostNodes(); len(lost) > 0 {
 		t.Errorf("nodes are lost: %q", lost)
 	}
@@ -207,8 +207,8 @@ func withOneMore(racks map[string]string) map[string]string {
 	return racks
 }
 
-// TestTooFewProxiesSayNothing: where many nodes have none, Nodes are followed.
-func TestTooFewProxiesSayNothing(t *testing.T) {
+// TestTooFewProxiesReportNothing: where many nodes have none, Nodes are followed.
+func TestTooFewProxiesReportNothing(t *testing.T) {
 	install(t)
 	proxy := asProxy(t)
 	createNodes(t, 0, fewNodes)
@@ -220,8 +220,8 @@ func TestTooFewProxiesSayNothing(t *testing.T) {
 	createBounded(t)
 	f := follow(t, proxy, cluster.AutoTopology)
 	wait.Until(t, "the bounded Service", func() bool { return f.serves("bounded") })
-	if got := f.labels(); got != inWords(inZones()) {
-		t.Errorf("the nodes are:\n%s\nwant\n%s", got, inWords(inZones()))
+	if got := f.labels(); got != topologyText(inZones()) {
+		t.Errorf("the nodes are:\n%s\nwant\n%s", got, topologyText(inZones()))
 	}
-	wait.Equal(t, "what it follows", model.FromNodes, f.source)
+	wait.Equal(t, "what it follows", model.TopologyFromNodes, f.source)
 }

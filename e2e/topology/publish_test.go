@@ -21,8 +21,8 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	config := install(t)
 	want := createNodes(t, 0, 250)
 	first := start(t, config, "one")
-	awaitNodes(t, "all nodes", want)
-	wait.Equal(t, "what the observer is told", "map[create:3]", first.seen.toldOf)
+	waitForNodes(t, "all nodes", want)
+	wait.Equal(t, "what the observer is told", "map[create:3]", first.seen.notifiedText)
 	if got := first.writes.Taken(); got != "map[create:3]" {
 		t.Errorf("for 250 nodes: %s", got)
 	}
@@ -37,15 +37,15 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	api.Kubectl(t, "label", "node", "node-0007", "topology.kubernetes.io/zone=zone-z", "--overwrite")
 	api.Kubectl(t, "label", "node", "node-0008", "example.com/unused=1")
 	want["node-0007"] = corev1.LabelTopologyZone + "=zone-z"
-	awaitNodes(t, "another zone", want)
+	waitForNodes(t, "another zone", want)
 	if got := first.writes.Taken(); got != "map[update:1]" {
 		t.Errorf("for another zone, and a label that nobody uses: %s", got)
 	}
 	maps.Copy(want, createNodes(t, 250, 252))
-	awaitNodes(t, "two more", want)
+	waitForNodes(t, "two more", want)
 	api.Kubectl(t, "delete", "node", "node-0100")
 	delete(want, "node-0100")
-	awaitNodes(t, "one less", want)
+	waitForNodes(t, "one less", want)
 	if got := first.writes.Taken(); strings.Contains(got, "create") || strings.Contains(got, "delete") {
 		t.Errorf("for two nodes more, and one less: %s", got)
 	}
@@ -58,7 +58,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 		must.Succeed(t, err)
 		want[name] = fmt.Sprintf("%s=rack-%d %s", rack, number/10, want[name])
 	}
-	awaitNodes(t, "with racks", want)
+	waitForNodes(t, "with racks", want)
 	if got := first.writes.Taken(); got != "map[update:3]" {
 		t.Errorf("for another key: %s", got)
 	}
@@ -69,7 +69,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 		api.Kubectl(t, "delete", "topologyslice", name)
 		break
 	}
-	awaitNodes(t, "after a slice was deleted by hand", want)
+	waitForNodes(t, "after a slice was deleted by hand", want)
 
 	// Another one takes over, and writes nothing, for nothing changed.
 	second := start(t, config, "two")
@@ -85,7 +85,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	}
 	api.Kubectl(t, "label", "node", "node-0007", "topology.kubernetes.io/zone=zone-a", "--overwrite")
 	want["node-0007"] = strings.Replace(want["node-0007"], "zone-z", "zone-a", 1)
-	awaitNodes(t, "by the next leader", want)
+	waitForNodes(t, "by the next leader", want)
 	if got := second.writes.Taken(); got != "map[update:1]" {
 		t.Errorf("the next leader, for another zone: %s", got)
 	}
@@ -94,9 +94,9 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestTheAdministratorsKeysHaveAPlace: where tenants have taken all places with keys that nodes carry, one that comes late
+// TestTheAdministratorsKeysAreAlwaysPublished: where tenants have taken all places with keys that nodes carry, one that comes late
 // waits, and one that the webhook's own Namespace names does not.
-func TestTheAdministratorsKeysHaveAPlace(t *testing.T) {
+func TestTheAdministratorsKeysAreAlwaysPublished(t *testing.T) {
 	config := install(t)
 	const tenants = topologyslice.MaxKeys // some places are taken always
 	labels := map[string]string{rack: "rack-1"}

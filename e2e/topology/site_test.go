@@ -86,15 +86,15 @@ type publisher struct {
 // counts is what a publisher tells its observer.
 type counts struct {
 	mutex                  sync.Mutex
-	told                   map[string]int
-	slices, nodes, leftOut int
+	notified               map[string]int
+	slices, nodes, skipped int
 	failures               int
 }
 
-func (c *counts) Published(_ time.Time, slices, nodes, leftOut int, _ time.Duration) {
+func (c *counts) Published(_ time.Time, slices, nodes, skipped int, _ time.Duration) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.slices, c.nodes, c.leftOut = slices, nodes, leftOut
+	c.slices, c.nodes, c.skipped = slices, nodes, skipped
 }
 
 func (c *counts) LeadEnded() {}
@@ -102,7 +102,7 @@ func (c *counts) LeadEnded() {}
 func (c *counts) SliceWritten(operation string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.told[operation]++
+	c.notified[operation]++
 }
 
 func (c *counts) PublishFailed() {
@@ -118,16 +118,16 @@ func (c *counts) failed() int {
 	return c.failures
 }
 
-// toldOf returns the writes that the observer was told of.
-func (c *counts) toldOf() string {
+// notifiedText returns the writes that the observer was told of.
+func (c *counts) notifiedText() string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	return fmt.Sprint(c.told)
+	return fmt.Sprint(c.notified)
 }
 
 func start(t testing.TB, config *rest.Config, identity string) publisher {
 	t.Helper()
-	seen, writes, log := &counts{told: map[string]int{}}, sent.Of("topologyslices"), logs.New(t, identity)
+	seen, writes, log := &counts{notified: map[string]int{}}, sent.Of("topologyslices"), logs.New(t, identity)
 	options := publish.Options{
 		Namespace: namespace, Identity: identity, DefaultKeys: func() string { return "" },
 		Log: slog.New(slog.NewTextHandler(log, nil)), Observer: seen,
@@ -193,8 +193,8 @@ func published(t testing.TB) (nodes, versions map[string]string) {
 	return nodes, versions
 }
 
-// awaitNodes waits until all is published.
-func awaitNodes(t testing.TB, what string, want map[string]string) {
+// waitForNodes waits until all is published.
+func waitForNodes(t testing.TB, what string, want map[string]string) {
 	t.Helper()
 	wait.Equal(t, what, fmt.Sprint(want), func() string {
 		nodes, _ := published(t)

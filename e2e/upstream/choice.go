@@ -12,7 +12,7 @@ import (
 )
 
 //go:embed left-out.yaml
-var leftOutText []byte
+var skippedText []byte
 
 // reason says why some specs do not run.
 type reason struct {
@@ -58,8 +58,8 @@ func labOf(text string) labKind {
 // choice is what becomes of all specs of the group.
 type choice struct {
 	specs []spec
-	// leftOut counts the specs left out, in the order of the reasons.
-	leftOut []int
+	// skipped counts the specs left out, in the order of the reasons.
+	skipped []int
 }
 
 // choose leaves specs out by reasons. Each pattern has to match at least one.
@@ -68,14 +68,14 @@ func choose(reports []types.SpecReport, reasons []reason) (choice, error) {
 	if err != nil {
 		return choice{}, err
 	}
-	chosen := choice{leftOut: make([]int, len(reasons))}
+	chosen := choice{skipped: make([]int, len(reasons))}
 	for _, report := range reports {
 		if report.LeafNodeType != types.NodeTypeIt || report.State.Is(types.SpecStateSkipped) {
 			continue
 		}
 		text := report.FullText()
 		if reason, out := patterns.match(text); out {
-			chosen.leftOut[reason]++
+			chosen.skipped[reason]++
 		} else {
 			chosen.specs = append(chosen.specs, spec{text: text, alone: runsAlone(report), lab: labOf(text)})
 		}
@@ -140,7 +140,7 @@ func runsAlone(report types.SpecReport) bool {
 // readReasons returns why specs are left out, as left-out.yaml says it.
 func readReasons() ([]reason, error) {
 	var reasons []reason
-	if err := yaml.UnmarshalStrict(leftOutText, &reasons); err != nil {
+	if err := yaml.UnmarshalStrict(skippedText, &reasons); err != nil {
 		return nil, fmt.Errorf("reading left-out.yaml: %w", err)
 	}
 	return reasons, nil
@@ -173,7 +173,7 @@ func (c choice) inLab(kind labKind) choice {
 // total counts the specs left out.
 func (c choice) total() int {
 	sum := 0
-	for _, count := range c.leftOut {
+	for _, count := range c.skipped {
 		sum += count
 	}
 	return sum

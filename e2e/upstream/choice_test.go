@@ -17,7 +17,7 @@ func specReport(text string, labels ...string) types.SpecReport {
 	}
 }
 
-func TestSpecsAreLeftOutByTheFirstReasonThatMatches(t *testing.T) {
+func TestSpecsAreSkippedByTheFirstReasonThatMatches(t *testing.T) {
 	suite := types.SpecReport{LeafNodeType: types.NodeTypeBeforeSuite, State: types.SpecStatePassed}
 	other := specReport("of another group")
 	other.State = types.SpecStateSkipped
@@ -31,8 +31,8 @@ func TestSpecsAreLeftOutByTheFirstReasonThatMatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(chosen.leftOut, []int{1, 1}) || chosen.total() != 2 {
-		t.Errorf("left out: %v, %d in all", chosen.leftOut, chosen.total())
+	if !slices.Equal(chosen.skipped, []int{1, 1}) || chosen.total() != 2 {
+		t.Errorf("left out: %v, %d in all", chosen.skipped, chosen.total())
 	}
 	if got := strings.Join(chosen.texts(false), "; "); got != "[sig-network] a quick; [sig-network] b quick" {
 		t.Errorf("side by side: %s", got)

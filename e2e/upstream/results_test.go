@@ -46,7 +46,7 @@ func TestOnlyWhatPassedCountsAsPassed(t *testing.T) {
 	}
 }
 
-func TestTheTableTakesTheOldOnesPlace(t *testing.T) {
+func TestTheTableReplacesTheOldOne(t *testing.T) {
 	readme := filepath.Join(t.TempDir(), "README.md")
 	write := func(text string) {
 		if err := os.WriteFile(readme, []byte(text), 0o600); err != nil {

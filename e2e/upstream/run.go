@@ -152,8 +152,8 @@ func (r runner) run(ctx context.Context, program string, args ...string) error {
 const (
 	// procs is how many specs run at once: most of a spec is waiting.
 	procs = 8
-	// patience is for a whole part. It only decides how late a part that hangs is reported.
-	patience = 90 * time.Minute
+	// specTimeout is for a whole part. It only decides how late a part that hangs is reported.
+	specTimeout = 90 * time.Minute
 )
 
 // part runs some specs, and returns what became of each. Specs that fail are no error.
@@ -170,7 +170,7 @@ func (r runner) part(ctx context.Context, name, kubeconfig string, texts []strin
 	defer log.Close()
 	r.output = io.MultiWriter(r.output, log)
 	err = r.run(ctx, r.programs.Path(binaries.Upstream, "ginkgo"),
-		"--procs", strconv.Itoa(procs), "--timeout", patience.String(), "--no-color", "--silence-skips", "--poll-progress-after", "10m",
+		"--procs", strconv.Itoa(procs), "--timeout", specTimeout.String(), "--no-color", "--silence-skips", "--poll-progress-after", "10m",
 		"--focus", " ("+strings.Join(quoted, "|")+")$", // ginkgo puts the suite's name before a spec's text
 		"--output-dir", r.folder, "--json-report", report,
 		r.programs.Path(binaries.Upstream, "e2e.test"), "--",

@@ -24,13 +24,13 @@ import (
 // The load: so many streams of so many names each, of so many Services, each with so many endpoints; and so many changes
 // a second, for so long.
 const (
-	crowdStreams     = 1000
-	crowdConnections = 100
+	manyStreams      = 1000
+	manyConnections  = 100
 	namesOfStream    = 10
-	crowdServices    = 1000
-	crowdEndpoints   = 10
+	manyServices     = 1000
+	manyEndpoints    = 10
 	changesPerSecond = 100
-	crowdTime        = 10 * time.Second
+	loadTime         = 10 * time.Second
 )
 
 // ourServer makes this test's program a server, which is fed as go-control-plane's is.
@@ -95,15 +95,15 @@ func serveUpdates(input io.Reader) error {
 	}
 }
 
-// BenchmarkCrowd has a crowd follow changes, of our server and of go-control-plane's.
-func BenchmarkCrowd(b *testing.B) {
+// BenchmarkManyStreams has a crowd follow changes, of our server and of go-control-plane's.
+func BenchmarkManyStreams(b *testing.B) {
 	built, err := programs()
 	must.Succeed(b, err)
 	theirs := func() *exec.Cmd { return exec.Command(built.Path(binaries.XDS, "xds"), "cache") }
 	for name, server := range map[string]func() *exec.Cmd{"vicinity": func() *exec.Cmd { return ours(b) }, "go-control-plane": theirs} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				benchmarkCrowd(b, server(), exec.Command(built.Path(binaries.XDS, "xds"), "crowd"))
+				benchmarkManyStreams(b, server(), exec.Command(built.Path(binaries.XDS, "xds"), "crowd"))
 			}
 		})
 	}
@@ -119,26 +119,26 @@ func ours(t testing.TB) *exec.Cmd {
 	return cmd
 }
 
-func benchmarkCrowd(b *testing.B, server, crowd *exec.Cmd) {
+func benchmarkManyStreams(b *testing.B, server, crowd *exec.Cmd) {
 	socket := xds.SocketPrefix + filepath.Join(b.TempDir(), "xds.sock")
 	updates, _ := startPiped(b, server)
 	encoder := json.NewEncoder(updates)
-	names := make([]string, crowdServices)
+	names := make([]string, manyServices)
 	for i := range names {
 		names[i] = fmt.Sprintf("web-%d.shop:80", i)
 		must.Succeed(b, encoder.Encode(updateOf(i, names[i], 1)))
 	}
 	must.Succeed(b, encoder.Encode(update{Listen: socket}))
-	streams := make([][]string, crowdStreams)
+	streams := make([][]string, manyStreams)
 	for i := range streams {
 		for k := range namesOfStream {
-			streams[i] = append(streams[i], names[(i*namesOfStream+k*97)%crowdServices])
+			streams[i] = append(streams[i], names[(i*namesOfStream+k*97)%manyServices])
 		}
 	}
 	waitForSocket(b, strings.TrimPrefix(socket, xds.SocketPrefix))
 	before := memoryOf(b, server.Process.Pid)
 	input, output := startPiped(b, crowd)
-	must.Succeed(b, json.NewEncoder(input).Encode(map[string]any{"server": socket, "connections": crowdConnections, "streams": streams}))
+	must.Succeed(b, json.NewEncoder(input).Encode(map[string]any{"server": socket, "connections": manyConnections, "streams": streams}))
 	decoder := json.NewDecoder(bufio.NewReader(output))
 	var ready int
 	must.Succeed(b, decoder.Decode(&ready))
@@ -148,9 +148,9 @@ func benchmarkCrowd(b *testing.B, server, crowd *exec.Cmd) {
 	pace := time.NewTicker(time.Second / changesPerSecond)
 	defer pace.Stop()
 	began := time.Now()
-	for port := uint32(2); time.Since(began) < crowdTime; port++ {
+	for port := uint32(2); time.Since(began) < loadTime; port++ {
 		<-pace.C
-		i := int(port*31) % crowdServices
+		i := int(port*31) % manyServices
 		sent[port] = time.Now()
 		must.Succeed(b, encoder.Encode(updateOf(i, names[i], port)))
 	}
@@ -171,7 +171,7 @@ func benchmarkCrowd(b *testing.B, server, crowd *exec.Cmd) {
 
 func updateOf(i int, name string, port uint32) update {
 	next := update{Name: name, Port: port}
-	for e := range crowdEndpoints {
+	for e := range manyEndpoints {
 		next.Addrs = append(next.Addrs, fmt.Sprintf("10.%d.%d.%d", 1+e, i>>8, i&255))
 	}
 	return next

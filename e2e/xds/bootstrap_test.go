@@ -52,8 +52,8 @@ static_resources:
     load_assignment: {cluster_name: xds, endpoints: [{lb_endpoints: [{endpoint: {address: {pipe: {path: %s}}}}]}]}
 `
 
-// judgeBootstrap checks the bootstrap of an Envoy, as YAML, against Envoy's types.
-func judgeBootstrap(t *testing.T, text string) error {
+// checkBootstrap checks the bootstrap of an Envoy, as YAML, against Envoy's types.
+func checkBootstrap(t *testing.T, text string) error {
 	t.Helper()
 	built, err := programs()
 	must.Succeed(t, err)
@@ -80,7 +80,7 @@ func TestEnvoysTypesTakeTheConfiguration(t *testing.T) {
 	clusters, _, _ = strings.Cut(clusters, "```")
 	for name, text := range map[string]string{"the test's": whole, "the README's": "static_resources:\n  clusters:\n  " +
 		strings.TrimSpace(strings.ReplaceAll(clusters, "\n", "\n  "))} {
-		if err := judgeBootstrap(t, text); err != nil {
+		if err := checkBootstrap(t, text); err != nil {
 			t.Errorf("%s: %v:\n%s", name, err, text)
 		}
 	}
@@ -88,7 +88,7 @@ func TestEnvoysTypesTakeTheConfiguration(t *testing.T) {
 		"an unknown field": strings.Replace(whole, "stat_prefix: in", "stat_prefix: in\n          no_such_field: 1", 1),
 		"no path":          strings.Replace(whole, "/run/vicinity/xds.sock", `""`, 1),
 	} {
-		if broken == whole || judgeBootstrap(t, broken) == nil {
+		if broken == whole || checkBootstrap(t, broken) == nil {
 			t.Errorf("%s is taken: the judge looks at nothing", what)
 		}
 	}

@@ -29,10 +29,10 @@ func TestAHundredChannelsOnThreeNodes(t *testing.T) {
 		must.Succeed(t, err)
 		c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), pod.Namespace)
 		for k := range channels / len(s.nodes) {
-			var want []place
+			var want []endpoint
 			for j := range s.servers {
 				if kinds[k%len(kinds)] == "" || s.servers[j].node == i {
-					want = append(want, s.places(j)...)
+					want = append(want, s.endpointsOf(j)...)
 				}
 			}
 			what := fmt.Sprintf("channel %d on node-%d", k, i+1)

@@ -55,11 +55,11 @@ type server struct {
 	name string
 }
 
-// places are some of the servers.
-func (s *town) places(which ...int) []place {
-	var all []place
+// endpointsOf are some of the servers.
+func (s *town) endpointsOf(which ...int) []endpoint {
+	var all []endpoint
 	for _, i := range which {
-		all = append(all, place{addr: netip.MustParseAddrPort(s.servers[i].name)})
+		all = append(all, endpoint{addr: netip.MustParseAddrPort(s.servers[i].name)})
 	}
 	return all
 }
@@ -86,7 +86,7 @@ func newTownOf(t *testing.T, nodes int, servers ...int) *town {
 		listener, err := pod.Listen("tcp", net.JoinHostPort(pod.IPv4.String(), fmt.Sprint(serverPort)))
 		must.Succeed(t, err)
 		name := netip.AddrPortFrom(pod.IPv4, serverPort).String()
-		answers := answering(name)
+		answers := greeterServer(name)
 		go func() { _ = answers.Serve(listener) }() // until it is stopped
 		t.Cleanup(answers.Stop)
 		s.servers = append(s.servers, server{pod, on, name})
@@ -112,7 +112,7 @@ func (s *town) startOn(node int, addresses string) *site.Process {
 	s.t.Helper()
 	daemon := site.Start(s.t, s.nodes[node].Namespace, exec.Command(site.Program(s.t, "proxy"), "run",
 		"--node", fmt.Sprintf("node-%d", node+1), "--manifests", s.manifests, "--xds-bind-address", addresses))
-	daemon.Await(s.t, "the first sync", func() error {
+	daemon.WaitFor(s.t, "the first sync", func() error {
 		if !strings.Contains(daemon.Log.String(), "the first sync is in the kernel") {
 			return fmt.Errorf("not yet")
 		}
@@ -303,7 +303,7 @@ func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
 	bySocket := startClient(t, "unix://"+s.socket, s.near.Namespace)
 	byNode := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.nodes[0].Namespace)
 	for what, c := range map[string]*client{"the Service": byService, "the socket": bySocket, "the node itself": byNode} {
-		c.reaches("by "+what, 0, s.places(0, 2)...)
+		c.reaches("by "+what, 0, s.endpointsOf(0, 2)...)
 	}
 	want := []string{s.servers[0].name, s.servers[2].name}
 	if got := s.byKernel(byService, draws(len(want))); !slices.Equal(got, want) {
@@ -316,7 +316,7 @@ func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
 	s.wantsMetric("vicinity_xds_rejections_total", 1, `reason="remote_client"`)
 	s.wantsMetric("vicinity_xds_streams", 3)
 	s.wantsMetric("vicinity_xds_responses_total", 0, `result="nacked"`)
-	s.daemon.Await(t, "a line about the stranger", func() error {
+	s.daemon.WaitFor(t, "a line about the stranger", func() error {
 		if log := s.daemon.Log.String(); strings.Count(log, "reason=remote_client") != 1 {
 			return fmt.Errorf("the log says %s", log)
 		}
@@ -387,7 +387,7 @@ func TestAKilledDaemonFailsNoCall(t *testing.T) {
 	s.start()
 	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
 	want := []string{s.servers[0].name, s.servers[2].name}
-	c.reaches("before the daemon is killed", 0, s.places(0, 2)...)
+	c.reaches("before the daemon is killed", 0, s.endpointsOf(0, 2)...)
 	c.do(command{Load: 1000, Timeout: 5000})
 	for range 3 {
 		must.Succeed(t, s.daemon.Kill())

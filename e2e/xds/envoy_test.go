@@ -32,7 +32,8 @@ func TestEnvoy(t *testing.T) {
 	s.open()
 	admin, listener := reserve.OnLoopback(t).Port(), reserve.OnLoopback(t).Port()
 	config := filepath.Join(t.TempDir(), "envoy.yaml")
-	must.Succeed(t, os.WriteFile(config, []byte(fmt.Sprintf(envoyConfig, admin, listener, strings.TrimPrefix(s.address, xds.SocketPrefix))), 0o600))
+	must.Succeed(t, os.WriteFile(config, []byte(fmt.Sprintf(envoyConfig, admin, listener,
+		strings.TrimPrefix(s.address, xds.SocketPrefix))), 0o600))
 	cmd := exec.Command(program, "--config-path", config, "--disable-hot-restart", "--concurrency", "1")
 	log := logs.New(t, "Envoy")
 	cmd.Stdout, cmd.Stderr = log, log
@@ -52,9 +53,9 @@ func TestEnvoy(t *testing.T) {
 		return string(text)
 	}
 	wait.Equal(t, "Envoy's word for itself", "LIVE\n", func() string { return page("/ready") })
-	for place, priority := range map[place]int{here: 0, zone: 0, far: 1} {
-		wait.Until(t, fmt.Sprintf("%s has priority %d in /clusters", place.addr, priority), func() bool {
-			return strings.Contains(page("/clusters"), fmt.Sprintf("web::%s::priority::%d\n", place.addr, priority))
+	for endpoint, priority := range map[endpoint]int{here: 0, zone: 0, far: 1} {
+		wait.Until(t, fmt.Sprintf("%s has priority %d in /clusters", endpoint.addr, priority), func() bool {
+			return strings.Contains(page("/clusters"), fmt.Sprintf("web::%s::priority::%d\n", endpoint.addr, priority))
 		})
 	}
 	c := startClient(t, "unix:///nowhere")

@@ -61,8 +61,8 @@ func TestAHardKeyFailsAtOnce(t *testing.T) {
 	}
 }
 
-// TestNobodyIsAnsweredTooEarly: a client that comes before the first sync waits for it.
-func TestNobodyIsAnsweredTooEarly(t *testing.T) {
+// TestNobodyGetsAResponseTooEarly: a client that comes before the first sync waits for it.
+func TestNobodyGetsAResponseTooEarly(t *testing.T) {
 	s := newStage(t)
 	here := s.backend("node-1", "a")
 	s.serve(zoneThenAll, here)

@@ -14,7 +14,7 @@ import (
 )
 
 // byGRPCJS makes calls with grpc-js, once so many servers have answered. `make xds-grpc-js` installs it.
-func (s *stage) byGRPCJS(calls, servers int) answer {
+func (s *stage) byGRPCJS(calls, servers int) results {
 	s.t.Helper()
 	cmd := exec.Command("node", "client.js", webTarget, fmt.Sprint(calls), fmt.Sprint(servers))
 	cmd.Dir = "grpc-js"
@@ -23,7 +23,7 @@ func (s *stage) byGRPCJS(calls, servers int) answer {
 	cmd.Stderr = os.Stderr
 	output, err := cmd.Output()
 	must.Succeed(s.t, err)
-	var got answer
+	var got results
 	must.Succeed(s.t, json.Unmarshal(output, &got))
 	return got
 }
@@ -35,12 +35,12 @@ func TestGRPCJSReachesTheFirstTier(t *testing.T) {
 	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, here, zone, other, far)
 	s.open()
 	got := s.byGRPCJS(90, 3)
-	for _, near := range []place{here, zone, other} {
+	for _, near := range []endpoint{here, zone, other} {
 		if count := got.Answers[near.addr.String()]; count < 25 || count > 35 {
 			t.Errorf("%s answered %d of 90: %s; errors %s", near.addr, count, inShort(got.Answers), inShort(got.Errors))
 		}
 	}
-	for _, near := range []place{here, zone, other} {
+	for _, near := range []endpoint{here, zone, other} {
 		s.fail(near)
 	}
 	if got := s.byGRPCJS(10, 1); got.Answers[far.addr.String()] != 10 {

@@ -29,8 +29,8 @@ const (
 	listenerType   = "type.googleapis.com/envoy.config.listener.v3.Listener"
 )
 
-// judge checks responses against Envoy's types.
-func judge(t *testing.T, responses [][]byte) []judged {
+// classify checks responses against Envoy's types.
+func classify(t *testing.T, responses [][]byte) []classified {
 	t.Helper()
 	built, err := programs()
 	must.Succeed(t, err)
@@ -47,7 +47,7 @@ func judge(t *testing.T, responses [][]byte) []judged {
 		}
 	}()
 	decoder := json.NewDecoder(bufio.NewReader(output))
-	all := make([]judged, len(responses))
+	all := make([]classified, len(responses))
 	for i := range all {
 		must.Succeed(t, decoder.Decode(&all[i]))
 	}
@@ -152,8 +152,8 @@ func TestEnvoysTypesTakeEveryResponse(t *testing.T) {
 	const services = 300
 	var names []string
 	for i := range services {
-		service, places := randomService(random, i)
-		s.serveAs(service, places...)
+		service, endpoints := randomService(random, i)
+		s.serveAs(service, endpoints...)
 		names = append(names, fmt.Sprintf("web-%d.shop:80", i))
 	}
 	s.open()
@@ -166,7 +166,7 @@ func TestEnvoysTypesTakeEveryResponse(t *testing.T) {
 	for seen[assignmentType] < services || seen[clusterType] < services || seen[listenerType] < services {
 		response := p.receive()
 		responses = append(responses, response)
-		one := judge(t, [][]byte{response})[0]
+		one := classify(t, [][]byte{response})[0]
 		if one.Wrong != "" {
 			t.Fatalf("%s: %s", one.Type, one.Wrong)
 		}
@@ -190,8 +190,8 @@ func TestGRPCTakesEveryResponse(t *testing.T) {
 	random := rand.New(rand.NewPCG(36, 2))
 	const services = 200
 	for i := range services {
-		service, places := randomService(random, i)
-		s.serveAs(service, places...)
+		service, endpoints := randomService(random, i)
+		s.serveAs(service, endpoints...)
 	}
 	s.open()
 	c := s.client()
@@ -209,7 +209,7 @@ func TestGRPCTakesEveryResponse(t *testing.T) {
 	}
 }
 
-func randomService(random *rand.Rand, i int) (*model.Service, []place) {
+func randomService(random *rand.Rand, i int) (*model.Service, []endpoint) {
 	service := webService()
 	service.Name.Name = fmt.Sprintf("web-%d", i)
 	service.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(i >> 8), byte(i)})}
@@ -219,16 +219,17 @@ func randomService(random *rand.Rand, i int) (*model.Service, []place) {
 		service.Topology.MaxLoad = 100 + random.Uint64N(100)
 	}
 	service.InternalTrafficLocal = random.IntN(6) == 0
-	var places []place
+	var endpoints []endpoint
 	for e := range random.IntN(12) {
 		addr := netip.AddrFrom4([4]byte{10, 1, byte(i), byte(e)})
 		if random.IntN(8) == 0 {
 			addr = netip.AddrFrom16([16]byte{0xfd, 1, byte(i), 15: byte(e)})
 		}
 		zone := []string{"a", "b", "c", ""}[random.IntN(4)]
-		places = append(places, place{netip.AddrPortFrom(addr, uint16(1+random.IntN(60_000))), fmt.Sprintf("node-%d", 1+random.IntN(5)), zone})
+		endpoints = append(endpoints, endpoint{netip.AddrPortFrom(addr, uint16(1+random.IntN(60_000))),
+			fmt.Sprintf("node-%d", 1+random.IntN(5)), zone})
 	}
-	return service, places
+	return service, endpoints
 }
 
 func checkAssignment(t *testing.T, text []byte) {
@@ -266,11 +267,11 @@ func checkAssignment(t *testing.T, text []byte) {
 // TestEndpointsAloneHaveAStreamOfTheirOwn, which need not say its type.
 func TestEndpointsAloneHaveAStreamOfTheirOwn(t *testing.T) {
 	s := newStage(t)
-	s.serve(zoneThenAll, place{netip.MustParseAddrPort("10.1.0.1:8080"), "node-1", "a"})
+	s.serve(zoneThenAll, endpoint{netip.MustParseAddrPort("10.1.0.1:8080"), "node-1", "a"})
 	s.open()
 	p := s.dial(edsMethod)
 	p.send(requestOf("", "", "outbound|80||web.shop.svc.cluster.local"))
-	got := judge(t, [][]byte{p.receive()})[0]
+	got := classify(t, [][]byte{p.receive()})[0]
 	if got.Wrong != "" || got.Type != assignmentType || len(got.Resources) != 1 {
 		t.Fatalf("got %+v", got)
 	}

@@ -64,7 +64,7 @@ func TestClientsInALab(t *testing.T) {
 		for k := range servers {
 			near = append(near, fmt.Sprintf("server-%d-%d", i+1, k))
 		}
-		var last map[string]answer
+		var last map[string]results
 		wait.Success(t, fmt.Sprintf("a round of calls on node-%d without an error, to all servers", i+1), func() error {
 			lines := strings.Split(strings.TrimSpace(l.tryKubectl("logs", "--tail=1", fmt.Sprintf("client-%d", i+1))), "\n")
 			last = nil

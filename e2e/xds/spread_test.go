@@ -10,23 +10,23 @@ import (
 // one.
 func TestCallsAreSpreadAsConnectionsAre(t *testing.T) {
 	s := newStage(t)
-	var places []place
+	var endpoints []endpoint
 	for zone, count := range map[string]int{"a": 5, "b": 3, "c": 1} {
 		for range count {
-			places = append(places, s.backend("node-2", zone))
+			endpoints = append(endpoints, s.backend("node-2", zone))
 		}
 	}
-	s.serve([]policy.Key{policy.AnyNode}, places...)
+	s.serve([]policy.Key{policy.AnyNode}, endpoints...)
 	s.open()
 	c := s.client()
-	c.reaches("all", 1000, places...)
+	c.reaches("all", 1000, endpoints...)
 	const calls = 9000
 	got := c.do(command{Calls: calls})
 	// The weights are drawn in turn, so the sum of squares is far below that of a fair draw: 26.1 with 8 degrees of freedom
 	// once in a thousand times.
-	chi, expected := 0.0, float64(calls)/float64(len(places))
-	for _, place := range places {
-		difference := float64(got.Answers[place.addr.String()]) - expected
+	chi, expected := 0.0, float64(calls)/float64(len(endpoints))
+	for _, endpoint := range endpoints {
+		difference := float64(got.Answers[endpoint.addr.String()]) - expected
 		chi += difference * difference / expected
 	}
 	if chi > 26.1 || len(got.Errors) > 0 {

@@ -84,11 +84,11 @@ func (s *stage) start() {
 }
 
 // open says that the first sync is over.
-func (s *stage) open() { s.table.Synced(selection.Sync{}) }
+func (s *stage) open() { s.table.OnSynced(selection.SyncState{}) }
 
 func (s *stage) apply(change model.Change) {
 	dirty := s.cluster.Apply(change)
-	s.planner.Note(change)
+	s.planner.ApplyChange(change)
 	if s.table == nil {
 		return
 	}
@@ -100,13 +100,13 @@ func (s *stage) apply(change model.Change) {
 func (s *stage) accept(name model.ObjectName) {
 	var digest any
 	if decisions := s.planner.Decide(name, model.Families); len(decisions) > 0 {
-		digest = s.table.Digest(decisions)
+		digest = s.table.Derive(decisions)
 	}
-	s.table.Accept(name, digest)
+	s.table.OnApplied(name, digest)
 }
 
-// place is an endpoint: an address, which answers or not, on a node.
-type place struct {
+// endpoint is an endpoint: an address, which answers or not, on a node.
+type endpoint struct {
 	addr       netip.AddrPort
 	node, zone string
 }
@@ -116,26 +116,26 @@ var web = model.ObjectName{Namespace: "shop", Name: "web"}
 const webTarget = "xds:///web.shop.svc.cluster.local:80"
 
 // serve has the Service web have topology keys and endpoints.
-func (s *stage) serve(keys []policy.Key, places ...place) {
+func (s *stage) serve(keys []policy.Key, endpoints ...endpoint) {
 	service := webService()
 	service.Topology.Keys = keys
-	s.serveAs(service, places...)
+	s.serveAs(service, endpoints...)
 }
 
 // serveAs is serve for a Service with other settings. Endpoints have ports of their own, so each has its own slice.
-func (s *stage) serveAs(service *model.Service, places ...place) {
+func (s *stage) serveAs(service *model.Service, endpoints ...endpoint) {
 	change := model.Change{
 		Services: map[model.ObjectName]*model.Service{service.Name: service}, Slices: map[model.ObjectName]*model.EndpointSlice{},
 	}
 	for _, old := range s.cluster.SlicesOf(service.Name) {
 		change.Slices[old.Name] = nil
 	}
-	for _, place := range places {
+	for _, endpoint := range endpoints {
 		slice := &model.EndpointSlice{
-			Name: model.ObjectName{Namespace: service.Name.Namespace, Name: service.Name.Name + "-" + place.addr.String()}, Service: service.Name,
-			Ports: []model.SlicePort{{Protocol: model.TCP, Port: place.addr.Port()}},
+			Name: model.ObjectName{Namespace: service.Name.Namespace, Name: service.Name.Name + "-" + endpoint.addr.String()}, Service: service.Name,
+			Ports: []model.SlicePort{{Protocol: model.TCP, Port: endpoint.addr.Port()}},
 			Endpoints: []model.SliceEndpoint{{
-				Addr: place.addr.Addr(), Endpoint: model.Endpoint{Node: place.node, Zone: place.zone, Ready: true, Serving: true},
+				Addr: endpoint.addr.Addr(), Endpoint: model.Endpoint{Node: endpoint.node, Zone: endpoint.zone, Ready: true, Serving: true},
 			}},
 		}
 		change.Slices[slice.Name] = slice
@@ -144,24 +144,24 @@ func (s *stage) serveAs(service *model.Service, places ...place) {
 }
 
 // backend makes a server that answers calls, on an address of its own.
-func (s *stage) backend(node, zone string) place {
+func (s *stage) backend(node, zone string) endpoint {
 	s.t.Helper()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", 2+len(s.backends)))
 	must.Succeed(s.t, err)
 	addr := netip.MustParseAddrPort(listener.Addr().String())
-	s.answer(addr, listener)
-	return place{addr, node, zone}
+	s.serveEndpoint(addr, listener)
+	return endpoint{addr, node, zone}
 }
 
-func (s *stage) answer(addr netip.AddrPort, listener net.Listener) {
-	server := answering(addr.String())
+func (s *stage) serveEndpoint(addr netip.AddrPort, listener net.Listener) {
+	server := greeterServer(addr.String())
 	go func() { _ = server.Serve(listener) }() // until it is stopped
 	s.backends[addr] = server
 	s.t.Cleanup(server.Stop)
 }
 
-// answering answers calls, and says who it is.
-func answering(name string) *grpc.Server {
+// greeterServer answers calls, and says who it is.
+func greeterServer(name string) *grpc.Server {
 	server := grpc.NewServer(grpc.UnaryInterceptor(
 		func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			if err := grpc.SetHeader(ctx, metadata.Pairs("server", name)); err != nil {
@@ -174,14 +174,14 @@ func answering(name string) *grpc.Server {
 }
 
 // fail has a backend refuse connections, and end those that it has.
-func (s *stage) fail(p place) { s.backends[p.addr].Stop() }
+func (s *stage) fail(p endpoint) { s.backends[p.addr].Stop() }
 
 // recover has it answer again.
-func (s *stage) recover(p place) {
+func (s *stage) recover(p endpoint) {
 	s.t.Helper()
 	listener, err := net.Listen("tcp", p.addr.String())
 	must.Succeed(s.t, err)
-	s.answer(p.addr, listener)
+	s.serveEndpoint(p.addr, listener)
 }
 
 // counts are those of a server.
@@ -195,10 +195,10 @@ func (c counts) get(what string) int {
 		case "answered " + name:
 			return now.Sent[of]
 		case "rejected " + name:
-			return now.Rejected[of]
+			return now.NACKed[of]
 		}
 	}
-	return now.Refused[xds.Refusal(what)]
+	return now.Rejected[xds.RejectReason(what)]
 }
 
 // clients returns how many streams and names there are.
@@ -234,7 +234,7 @@ type command struct {
 	Close     bool     `json:"close,omitempty"`
 }
 
-type answer struct {
+type results struct {
 	Wrong               string
 	Answers, Errors     map[string]int
 	Took, Longest, Last int64
@@ -273,7 +273,7 @@ func startClient(t *testing.T, server string, on ...*fabric.Namespace) *client {
 	return &client{t: t, input: input, encoder: json.NewEncoder(input), decoder: json.NewDecoder(bufio.NewReader(output))}
 }
 
-func (c *client) do(next command) answer {
+func (c *client) do(next command) results {
 	c.t.Helper()
 	if next.Channel == "" {
 		next.Channel = "web"
@@ -282,19 +282,19 @@ func (c *client) do(next command) answer {
 		next.Target = webTarget
 	}
 	must.Succeed(c.t, c.encoder.Encode(next))
-	var got answer
+	var got results
 	must.Succeed(c.t, c.decoder.Decode(&got))
 	return got
 }
 
 // reaches wants some servers to answer within so many milliseconds, and nobody else after that; and no errors.
-func (c *client) reaches(why string, within int64, want ...place) {
+func (c *client) reaches(why string, within int64, want ...endpoint) {
 	c.t.Helper()
 	c.reachesAfter(why, 0, within, want...)
 }
 
 // reachesAfter is reaches after so many errors at most.
-func (c *client) reachesAfter(why string, errors int, within int64, want ...place) {
+func (c *client) reachesAfter(why string, errors int, within int64, want ...endpoint) {
 	c.t.Helper()
 	got := c.do(command{Until: addrs(want), Calls: 20 * len(want), Timeout: 60_000, Wait: true})
 	failed := 0
@@ -309,16 +309,16 @@ func (c *client) reachesAfter(why string, errors int, within int64, want ...plac
 	}
 }
 
-func addrs(places []place) []string {
+func addrs(endpoints []endpoint) []string {
 	var all []string
-	for _, place := range places {
-		all = append(all, place.addr.String())
+	for _, endpoint := range endpoints {
+		all = append(all, endpoint.addr.String())
 	}
 	return all
 }
 
-// judged is what Envoy's types see in a response.
-type judged struct {
+// classified is what Envoy's types see in a response.
+type classified struct {
 	Wrong                string
 	Version, Nonce, Type string
 	Resources            []json.RawMessage

@@ -8,17 +8,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// escaping is standard output or error; it makes visible what would control the terminal.
-type escaping struct {
+// escapeWriter is standard output or error; it makes visible what would control the terminal.
+type escapeWriter struct {
 	to    io.Writer
 	mutex sync.Mutex
 	rest  []byte // the beginning of a character
 }
 
-func newEscaping(to io.Writer) *escaping { return &escaping{to: to} }
+func newEscapeWriter(to io.Writer) *escapeWriter { return &escapeWriter{to: to} }
 
 // Write writes text.
-func (e *escaping) Write(text []byte) (int, error) {
+func (e *escapeWriter) Write(text []byte) (int, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	all := text
@@ -34,7 +34,7 @@ func (e *escaping) Write(text []byte) (int, error) {
 }
 
 // end writes what is left over: the beginning of a character that was never completed.
-func (e *escaping) end() {
+func (e *escapeWriter) end() {
 	for _, b := range e.rest {
 		printable.Fprintf(e.to, "\\x%02x", b)
 	}

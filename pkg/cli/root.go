@@ -83,8 +83,8 @@ func commandNames(root *cobra.Command) []string {
 	return names
 }
 
-// AtMost allows up to n arguments; more are a usage error.
-func AtMost(n int) cobra.PositionalArgs {
+// MaxArgs allows up to n arguments; more are a usage error.
+func MaxArgs(n int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > n {
 			return UsageError{fmt.Errorf("unexpected argument %q", args[n])}
@@ -93,8 +93,8 @@ func AtMost(n int) cobra.PositionalArgs {
 	}
 }
 
-// OneOf checks the value of a flag that allows only a few values.
-func OneOf(flag, value string, allowed ...string) error {
+// Choice checks the value of a flag that allows only a few values.
+func Choice(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}

@@ -31,19 +31,19 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the mistake, or all of them joined.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// Exit is an exit status whose reason has been printed already.
-type Exit int
+// ExitError is an exit status whose reason has been printed already.
+type ExitError int
 
-func (e Exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // Main carries out the command line of this process, and ends it.
 func Main(ctx context.Context, root *cobra.Command) {
 	os.Exit(Run(ctx, root, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// UntilSignalled is for commands that have something to do before they end: the first SIGTERM or interrupt ends the
+// SignalContext is for commands that have something to do before they end: the first SIGTERM or interrupt ends the
 // context. A second one, from an impatient user, ends the process at once, as the first one does in all other commands.
-func UntilSignalled(ctx context.Context) context.Context {
+func SignalContext(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop)
 	return ctx
@@ -53,7 +53,7 @@ func UntilSignalled(ctx context.Context) context.Context {
 func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	out, errOut := newEscaping(stdout), newEscaping(stderr)
+	out, errOut := newEscapeWriter(stdout), newEscapeWriter(stderr)
 	defer out.end()
 	defer errOut.end()
 	root.SetOut(out)
@@ -62,7 +62,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	if err == nil {
 		return OK
 	}
-	if status, ok := errors.AsType[Exit](err); ok {
+	if status, ok := errors.AsType[ExitError](err); ok {
 		return int(status)
 	}
 	if wrong, ok := errors.AsType[UsageError](err); ok {
@@ -81,28 +81,28 @@ func PrintError(stderr io.Writer, program string, err error) {
 
 // printUsage prints every mistake on a line of its own, then how the command is used.
 func printUsage(stderr io.Writer, command *cobra.Command, wrong UsageError) {
-	for _, mistake := range joined(wrong.Err) {
+	for _, mistake := range joinErrors(wrong.Err) {
 		PrintError(stderr, command.Root().Name(), mistake)
 	}
 	printable.Fprintf(stderr, "usage: %s\nSee '%s --help'.\n", command.UseLine(), command.CommandPath())
 }
 
-// joined returns the errors that errors.Join has joined, or else the single error.
-func joined(err error) []error {
+// joinErrors returns the errors that errors.Join has joined, or else the single error.
+func joinErrors(err error) []error {
 	several, are := err.(interface{ Unwrap() []error })
 	if !are || err.Error() != errors.Join(several.Unwrap()...).Error() {
 		return []error{err}
 	}
 	var all []error
 	for _, one := range several.Unwrap() {
-		all = append(all, joined(one)...)
+		all = append(all, joinErrors(one)...)
 	}
 	return all
 }
 
-// Together runs all parts of a program, each in a goroutine, until all have ended. The first that fails ends the
+// MutuallyRequired runs all parts of a program, each in a goroutine, until all have ended. The first that fails ends the
 // others, and its error is returned.
-func Together(ctx context.Context, parts ...func(context.Context) error) error {
+func MutuallyRequired(ctx context.Context, parts ...func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {
 		group.Go(func() error { return part(ctx) })

@@ -36,7 +36,7 @@ func wait(ctx context.Context, out io.Writer, kind string) error {
 		fmt.Fprintln(out, "waiting")
 		select {}
 	}
-	ctx = cli.UntilSignalled(ctx)
+	ctx = cli.SignalContext(ctx)
 	fmt.Fprintln(out, "waiting")
 	<-ctx.Done()
 	fmt.Fprintln(out, "draining")

@@ -43,10 +43,10 @@ func NewVersion(program string, made Build) *cobra.Command {
 		Short: "Print the version of this program and of Go",
 		Example: fmt.Sprintf(`  %[1]s version
   %[1]s version -o json | jq -r .version`, program),
-		Args:                  AtMost(0),
+		Args:                  MaxArgs(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := OneOf("output", output, "text", "json"); err != nil {
+			if err := Choice("output", output, "text", "json"); err != nil {
 				return UsageError{err}
 			}
 			return made.write(command.OutOrStdout(), output)

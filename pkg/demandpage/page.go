@@ -37,15 +37,15 @@ type Page struct {
 	Cursor string
 	// Took is the time over which the counts were taken; 0: there are none, because the cursor was unknown.
 	Took time.Duration
-	// LeftOut is the number of Services that are not counted, because there are too many.
-	LeftOut int
+	// Skipped is the number of Services that are not counted, because there are too many.
+	Skipped int
 	// Counts are new connections by Service, as namespace/name. Services without connections may be missing.
 	Counts map[string]uint64
 }
 
 // Text returns the page as it is served. Services are sorted.
 func (p Page) Text() []byte {
-	text := fmt.Appendf(nil, "cursor %s\nseconds %.3f\nleft-out %d\n", p.Cursor, p.Took.Seconds(), p.LeftOut)
+	text := fmt.Appendf(nil, "cursor %s\nseconds %.3f\nleft-out %d\n", p.Cursor, p.Took.Seconds(), p.Skipped)
 	names := make([]string, 0, len(p.Counts))
 	for name, count := range p.Counts {
 		if count > 0 {
@@ -59,8 +59,8 @@ func (p Page) Text() []byte {
 	return text
 }
 
-// mostSeconds is the longest time that a page may say it counted.
-const mostSeconds = 24 * 60 * 60
+// maxSeconds is the longest time that a page may say it counted.
+const maxSeconds = 24 * 60 * 60
 
 // Parse reads a page. Anybody may answer at a node's address: malformed pages are errors, and callers must check the
 // values. Unknown words are skipped, because a newer proxy may write them.
@@ -68,7 +68,7 @@ func Parse(text []byte) (Page, error) {
 	page := Page{Counts: map[string]uint64{}}
 	for number, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
 		word, value, _ := strings.Cut(line, " ")
-		if err := page.take(word, value); err != nil {
+		if err := page.parseLine(word, value); err != nil {
 			return Page{}, fmt.Errorf("line %d: %w", number+1, err)
 		}
 		if len(page.Counts) > MaxServices {
@@ -81,7 +81,7 @@ func Parse(text []byte) (Page, error) {
 	return page, nil
 }
 
-func (p *Page) take(word, value string) (err error) {
+func (p *Page) parseLine(word, value string) (err error) {
 	switch {
 	case word == "cursor":
 		if value == "" || len(value) > 64 {
@@ -90,12 +90,12 @@ func (p *Page) take(word, value string) (err error) {
 		p.Cursor = strings.Clone(value) // it is kept until the next page, which must not keep all of this one
 	case word == "seconds":
 		seconds, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(seconds >= 0 && seconds <= mostSeconds) { // which refuses NaN, too
+		if err != nil || !(seconds >= 0 && seconds <= maxSeconds) { // which refuses NaN, too
 			return fmt.Errorf("seconds %q is not a time of a day at most", value)
 		}
 		p.Took = time.Duration(seconds * float64(time.Second))
 	case word == "left-out":
-		if p.LeftOut, err = strconv.Atoi(value); err != nil || p.LeftOut < 0 {
+		if p.Skipped, err = strconv.Atoi(value); err != nil || p.Skipped < 0 {
 			return fmt.Errorf("left-out %q is not a number of Services", value)
 		}
 	case strings.Contains(word, "/"):

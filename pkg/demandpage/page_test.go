@@ -14,7 +14,7 @@ import (
 
 func TestAPageIsReadAsItWasWritten(t *testing.T) {
 	page := demandpage.Page{
-		Cursor: "abc-1", Took: 30012 * time.Millisecond, LeftOut: 7,
+		Cursor: "abc-1", Took: 30012 * time.Millisecond, Skipped: 7,
 		Counts: map[string]uint64{"shop/web": 6024, "shop/cart": 1, "a/b": 1<<64 - 1},
 	}
 	text := string(page.Text())
@@ -31,7 +31,7 @@ func TestAPageIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestServicesThatNobodyAskedAreNotOnThePage(t *testing.T) {
+func TestServicesWithoutDemandAreNotOnThePage(t *testing.T) {
 	page := demandpage.Page{Cursor: "c", Counts: map[string]uint64{"shop/web": 0}}
 	if text := string(page.Text()); strings.Contains(text, "shop") {
 		t.Errorf("the page is\n%s", text)
@@ -90,7 +90,7 @@ func TestWhatANewerProxyAddsIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestAPageThatIsNoneIsRefused(t *testing.T) {
+func TestAPageThatIsNoneIsRejected(t *testing.T) {
 	many := "cursor c\n"
 	for i := range demandpage.MaxServices + 1 {
 		many += fmt.Sprintf("shop/web-%d 1\n", i)
@@ -113,7 +113,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("cursor c\nseconds 30\nleft-out 1\nshop/web 3\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		page, err := demandpage.Parse([]byte(text))
-		if err == nil && (page.Took < 0 || page.LeftOut < 0 || page.Cursor == "") {
+		if err == nil && (page.Took < 0 || page.Skipped < 0 || page.Cursor == "") {
 			t.Errorf("%q was read as %+v", text, page)
 		}
 	})

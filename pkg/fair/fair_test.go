@@ -81,15 +81,15 @@ func TestOrderGivesEachNamespaceItsPart(t *testing.T) {
 	}
 }
 
-// TestInTurnsServesAllAlike: three Namespaces that always want something get equally much, whatever their things weigh, and
+// TestFairOrderServesAllEqually: three Namespaces that always want something get equally much, whatever their things weigh, and
 // one that comes later gets as much from then on.
-func TestInTurnsServesAllAlike(t *testing.T) {
-	var turns fair.Turns
+func TestFairOrderServesAllEqually(t *testing.T) {
+	var queue fair.FairQueue
 	got := map[string]int{}
 	serve := func(times int, waits []thing) {
 		for range times {
-			next := fair.InTurns(&turns, waits, of)[0]
-			turns.Serve(next.Share)
+			next := fair.FairOrder(&queue, waits, of)[0]
+			queue.OnServed(next.Share)
 			got[next.Namespace] += next.Weight
 		}
 	}
@@ -106,48 +106,48 @@ func TestInTurnsServesAllAlike(t *testing.T) {
 	}
 }
 
-func TestInTurnsKeepsTheOrderOfOneNamespaceAndOfEquals(t *testing.T) {
-	var turns fair.Turns
-	if got := names(fair.InTurns(&turns, things("b1=5 a1=1 a2=1 a3=9 b2=1"), of)); got != "b1 a1 a2 a3 b2" {
+func TestFairOrderKeepsTheOrderOfOneNamespaceAndOfEquals(t *testing.T) {
+	var queue fair.FairQueue
+	if got := names(fair.FairOrder(&queue, things("b1=5 a1=1 a2=1 a3=9 b2=1"), of)); got != "b1 a1 a2 a3 b2" {
 		t.Errorf("first: %s", got)
 	}
-	turns.Serve(fair.Share{Namespace: "b", Weight: 5})
-	if got := names(fair.InTurns(&turns, things("a1=1 a2=1 a3=9 b2=1"), of)); got != "a1 a2 a3 b2" {
+	queue.OnServed(fair.Share{Namespace: "b", Weight: 5})
+	if got := names(fair.FairOrder(&queue, things("a1=1 a2=1 a3=9 b2=1"), of)); got != "a1 a2 a3 b2" {
 		t.Errorf("after b had its turn: %s", got)
 	}
-	if got := fair.InTurns(&turns, nil, of); len(got) > 0 {
+	if got := fair.FairOrder(&queue, nil, of); len(got) > 0 {
 		t.Errorf("of nothing there is %v", got)
 	}
 }
 
-// TestPlacesEndUpEqual, whoever comes first, and nobody gives up a place twice for nothing.
-func TestPlacesEndUpEqual(t *testing.T) {
+// TestQuotasEndUpEqual, whoever comes first, and nobody gives up a place twice for nothing.
+func TestQuotasEndUpEqual(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 100 {
 		const number, namespaces = 50, 5
-		places, given := fair.NewPlaces(number), 0
+		quota, given := fair.NewQuota(number), 0
 		held := map[string]int{}
 		for range 5000 {
 			namespace := string(rune('a' + min(random.IntN(namespaces), random.IntN(namespaces))))
-			if !places.Take(namespace) && places.Owes(namespace) {
+			if !quota.Acquire(namespace) && quota.ShouldRelease(namespace) {
 				for other, count := range held {
-					if count == places.Most() {
-						places.GiveBack(other)
+					if count == quota.MaxUsed() {
+						quota.Release(other)
 						held[other]--
 						given++
 						break
 					}
 				}
-				if !places.Take(namespace) {
+				if !quota.Acquire(namespace) {
 					t.Fatal("no place although one was given back")
 				}
 				held[namespace]++
-			} else if places.Held(namespace) > held[namespace] {
+			} else if quota.Used(namespace) > held[namespace] {
 				held[namespace]++
 			}
 		}
 		for namespace, count := range held {
-			if count != number/namespaces || places.Held(namespace) != count || places.Free() != 0 {
+			if count != number/namespaces || quota.Used(namespace) != count || quota.Free() != 0 {
 				t.Errorf("%s has %d of %d places: %v", namespace, count, number, held)
 			}
 		}

@@ -1,34 +1,34 @@
 package fair
 
-// Places are a number of equal places. A Namespace takes them one by one, and may have all as long as nobody else wants one.
-type Places struct {
+// Quota are a number of equal places. A Namespace takes them one by one, and may have all as long as nobody else wants one.
+type Quota struct {
 	free int
-	held map[string]int
-	// holders is how many Namespaces hold each number of places, and most the largest number that one holds.
-	holders map[int]int
-	most    int
+	used map[string]int
+	// namespacesByUsed is how many Namespaces hold each number of places, and most the largest number that one holds.
+	namespacesByUsed map[int]int
+	maxUsed          int
 }
 
-// NewPlaces returns so many free places.
-func NewPlaces(number int) *Places {
-	return &Places{free: number, held: map[string]int{}, holders: map[int]int{}}
+// NewQuota returns so many free places.
+func NewQuota(number int) *Quota {
+	return &Quota{free: number, used: map[string]int{}, namespacesByUsed: map[int]int{}}
 }
 
 // Free returns how many places nobody has.
-func (p *Places) Free() int { return p.free }
+func (p *Quota) Free() int { return p.free }
 
-// Held returns how many a Namespace has.
-func (p *Places) Held(namespace string) int { return p.held[namespace] }
+// Used returns how many a Namespace has.
+func (p *Quota) Used(namespace string) int { return p.used[namespace] }
 
-// Most returns how many the Namespace has that has most.
-func (p *Places) Most() int { return p.most }
+// MaxUsed returns how many the Namespace has that has most.
+func (p *Quota) MaxUsed() int { return p.maxUsed }
 
-// Owes reports whether another Namespace should give up a place for one that has none left to take: it has at least two
+// ShouldRelease reports whether another Namespace should give up a place for one that has none left to take: it has at least two
 // more, so that it does not want the place back.
-func (p *Places) Owes(to string) bool { return p.most >= p.held[to]+2 }
+func (p *Quota) ShouldRelease(to string) bool { return p.maxUsed >= p.used[to]+2 }
 
-// Take takes a place for a Namespace; false if none is free.
-func (p *Places) Take(namespace string) bool {
+// Acquire takes a place for a Namespace; false if none is free.
+func (p *Quota) Acquire(namespace string) bool {
 	if p.free == 0 {
 		return false
 	}
@@ -37,21 +37,21 @@ func (p *Places) Take(namespace string) bool {
 	return true
 }
 
-// GiveBack makes a place of a Namespace free.
-func (p *Places) GiveBack(namespace string) {
+// Release makes a place of a Namespace free.
+func (p *Quota) Release(namespace string) {
 	p.free++
 	p.change(namespace, -1)
 }
 
-func (p *Places) change(namespace string, by int) {
-	before := p.held[namespace]
-	p.held[namespace] = before + by
-	if p.held[namespace] == 0 {
-		delete(p.held, namespace)
+func (p *Quota) change(namespace string, by int) {
+	before := p.used[namespace]
+	p.used[namespace] = before + by
+	if p.used[namespace] == 0 {
+		delete(p.used, namespace)
 	}
-	p.holders[before]--
-	p.holders[before+by]++
-	if p.most = max(p.most, before+by); p.holders[p.most] == 0 {
-		p.most-- // the one that had most has one fewer now
+	p.namespacesByUsed[before]--
+	p.namespacesByUsed[before+by]++
+	if p.maxUsed = max(p.maxUsed, before+by); p.namespacesByUsed[p.maxUsed] == 0 {
+		p.maxUsed-- // the one that had most has one fewer now
 	}
 }

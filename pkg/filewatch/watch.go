@@ -17,9 +17,9 @@ import (
 // ErrUpdated is why Watch ends.
 var ErrUpdated = errors.New("a configuration file was updated")
 
-// lookInterval is how often the file is read. A watch by inotify would have to follow every link and directory on the way
+// pollInterval is how often the file is read. A watch by inotify would have to follow every link and directory on the way
 // to it. Each of these files has a few kilobytes, so reading them costs less, and shows every kind of change.
-const lookInterval = time.Second
+const pollInterval = time.Second
 
 // File is a file that the program has read.
 type File struct {
@@ -55,21 +55,21 @@ func Read(path string, check func() error) (File, error) {
 // A new text that is wrong would end the program for good. It is logged, and what was read stays in force.
 func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 	log = log.With("file", f.Path)
-	ticker := time.NewTicker(lookInterval)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	logged := "" // why the file could not be used at the last look
 	for {
-		changed, err := f.look()
+		changed, err := f.poll()
 		switch {
 		case changed:
 			return fmt.Errorf("%w: %s", ErrUpdated, f.Path)
 		case err == nil && logged != "":
 			logged = ""
-			f.report(nil)
+			f.log(nil)
 		case err != nil && err.Error() != logged: // once, and not with every look
 			logged = err.Error()
 			log.Error("an updated configuration file cannot be used; keeping the last good one", "error", err)
-			f.report(err)
+			f.log(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -79,14 +79,14 @@ func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-func (f File) report(reason error) {
+func (f File) log(reason error) {
 	if f.Failed != nil {
 		f.Failed(reason)
 	}
 }
 
-// look reports whether the file has other contents now that can be used. The error says why they cannot be used.
-func (f File) look() (changed bool, err error) {
+// poll reports whether the file has other contents now that can be used. The error says why they cannot be used.
+func (f File) poll() (changed bool, err error) {
 	content, err := ReadFile(f.Path)
 	for {
 		switch {

@@ -79,8 +79,8 @@ func TestANewTextEndsTheWatch(t *testing.T) {
 	}
 }
 
-// TestWhatIsTurnedOnTheWayToAFileIsNoticedSoon although the directory in which the path ends does not change.
-func TestWhatIsTurnedOnTheWayToAFileIsNoticedSoon(t *testing.T) {
+// TestAChangedLinkOnTheWayToAFileIsNoticedSoon although the directory in which the path ends does not change.
+func TestAChangedLinkOnTheWayToAFileIsNoticedSoon(t *testing.T) {
 	for name, path := range map[string]string{"a link above it": "current/file.conf", "a link that it leads through": "file.conf"} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -111,7 +111,7 @@ func TestAWrongTextIsLoggedAndARightOneAfterItCounts(t *testing.T) {
 	log, ended, _ := watchIt(t, file.path())
 
 	file.write("wrong")
-	log.Await(t, `keeping the last good one" file=`+file.path()+` error="it says wrong"`)
+	log.WaitFor(t, `keeping the last good one" file=`+file.path()+` error="it says wrong"`)
 	select {
 	case err := <-ended:
 		t.Fatalf("the wrong text ended the watch: %v", err)
@@ -164,7 +164,7 @@ func TestATextThatIsTakenBackWhileItIsCheckedIsNoChange(t *testing.T) {
 		file.write("one")
 		return check()
 	}
-	if changed, err := read.look(); changed || err != nil {
+	if changed, err := read.poll(); changed || err != nil {
 		t.Errorf("changed %v, error %v", changed, err)
 	}
 }
@@ -173,7 +173,7 @@ func TestTheSameTextInANewFileIsNoChange(t *testing.T) {
 	file := mount(t)
 	read := readIt(t, file.path())
 	file.write("one")
-	if changed, err := read.look(); changed || err != nil {
+	if changed, err := read.poll(); changed || err != nil {
 		t.Errorf("changed %v, error %v", changed, err)
 	}
 }
@@ -184,13 +184,13 @@ func TestAFileThatIsAwayIsNoChangeAndOneThatCannotBeReadIsReported(t *testing.T)
 	if err := os.Remove(file.path()); err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := read.look(); changed || err != nil {
+	if changed, err := read.poll(); changed || err != nil {
 		t.Errorf("without file: changed %v, error %v", changed, err)
 	}
 	if err := os.Mkdir(file.path(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := read.look(); changed || err == nil || !strings.Contains(err.Error(), file.path()) {
+	if changed, err := read.poll(); changed || err == nil || !strings.Contains(err.Error(), file.path()) {
 		t.Errorf("with a folder in its place: changed %v, error %v", changed, err)
 	}
 }

@@ -11,10 +11,10 @@ import (
 // need a handful.
 const maxConnections = 256
 
-// bounded is a listener that keeps the number of open connections below a limit. A new connection is always taken: if
+// limitListener is a listener that keeps the number of open connections below a limit. A new connection is always taken: if
 // there are too many, the client with the most of them loses its oldest one. So a client that keeps opening connections
 // and holds them cuts off only itself, and a kubelet still gets its answers.
-type bounded struct {
+type limitListener struct {
 	net.Listener
 	limit int
 
@@ -26,16 +26,16 @@ type bounded struct {
 
 // Bounded returns a listener that keeps no more than so many connections open.
 func Bounded(listener net.Listener, limit int) net.Listener {
-	return &bounded{Listener: listener, limit: limit, byClient: map[netip.Addr]*list.List{}}
+	return &limitListener{Listener: listener, limit: limit, byClient: map[netip.Addr]*list.List{}}
 }
 
 // Accept returns the next connection. It may close another one.
-func (b *bounded) Accept() (net.Conn, error) {
+func (b *limitListener) Accept() (net.Conn, error) {
 	connection, err := b.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	counted := &countedConnection{Conn: connection, listener: b, client: ClientOf(connection.RemoteAddr().String())}
+	counted := &countedConnection{Conn: connection, listener: b, client: ClientAddr(connection.RemoteAddr().String())}
 	if surplus := b.add(counted); surplus != nil {
 		_ = surplus.Close() // only its own client notices
 	}
@@ -43,11 +43,11 @@ func (b *bounded) Accept() (net.Conn, error) {
 }
 
 // add enters a connection, and returns the one that has to make room for it; nil if there is room.
-func (b *bounded) add(connection *countedConnection) (surplus *countedConnection) {
+func (b *limitListener) add(connection *countedConnection) (surplus *countedConnection) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	if b.open >= b.limit {
-		surplus = b.largest().Front().Value.(*countedConnection)
+		surplus = b.busiestClient().Front().Value.(*countedConnection)
 	}
 	mine := b.byClient[connection.client]
 	if mine == nil {
@@ -59,8 +59,8 @@ func (b *bounded) add(connection *countedConnection) (surplus *countedConnection
 	return surplus
 }
 
-// largest returns the connections of the client that has the most. There are at most as many clients as connections.
-func (b *bounded) largest() *list.List {
+// busiestClient returns the connections of the client that has the most. There are at most as many clients as connections.
+func (b *limitListener) busiestClient() *list.List {
 	var largest *list.List
 	for _, connections := range b.byClient {
 		if largest == nil || connections.Len() > largest.Len() {
@@ -70,7 +70,7 @@ func (b *bounded) largest() *list.List {
 	return largest
 }
 
-func (b *bounded) remove(connection *countedConnection) {
+func (b *limitListener) remove(connection *countedConnection) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	mine := b.byClient[connection.client]
@@ -84,7 +84,7 @@ func (b *bounded) remove(connection *countedConnection) {
 // countedConnection leaves its listener's count when it is closed.
 type countedConnection struct {
 	net.Conn
-	listener *bounded
+	listener *limitListener
 	client   netip.Addr
 	entry    *list.Element
 	closing  sync.Once
@@ -96,9 +96,9 @@ func (c *countedConnection) Close() error {
 	return c.Conn.Close()
 }
 
-// ClientOf returns a client's address from the remote address of its connection or request (http.Request.RemoteAddr):
+// ClientAddr returns a client's address from the remote address of its connection or request (http.Request.RemoteAddr):
 // the zero address if the kernel does not name the client.
-func ClientOf(remote string) netip.Addr {
+func ClientAddr(remote string) netip.Addr {
 	client, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Addr{}

@@ -24,8 +24,8 @@ func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
-	go func() { ended <- Serve(ctx, listener, answer, slog.New(slog.DiscardHandler)) }()
+	response := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	go func() { ended <- Serve(ctx, listener, response, slog.New(slog.DiscardHandler)) }()
 	defer func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -34,26 +34,26 @@ func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 	}()
 	opened := 0
 	kubelet := from("127.0.0.2", &opened)
-	ask(t, kubelet, listener.Addr())
+	request(t, kubelet, listener.Addr())
 
 	var greedy []net.Conn
 	for range 3 * maxConnections {
-		connection, err := net.DialTimeout("tcp", listener.Addr().String(), wait.Patience)
+		connection, err := net.DialTimeout("tcp", listener.Addr().String(), wait.Timeout)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer connection.Close()
 		greedy = append(greedy, connection)
 		if len(greedy)%100 == 0 {
-			ask(t, kubelet, listener.Addr())
-			ask(t, from("127.0.0.3", new(int)), listener.Addr()) // a client that comes while there is no room
+			request(t, kubelet, listener.Addr())
+			request(t, from("127.0.0.3", new(int)), listener.Addr()) // a client that comes while there is no room
 		}
 	}
 	if opened != 1 {
 		t.Errorf("the other client had to open %d connections", opened)
 	}
 	for number, connection := range greedy[:2*maxConnections] {
-		_ = connection.SetReadDeadline(time.Now().Add(wait.Patience))
+		_ = connection.SetReadDeadline(time.Now().Add(wait.Timeout))
 		_, err := connection.Read(make([]byte, 1))
 		if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("connection %d of the greedy client is answered or still open: %v", number, err)
@@ -64,7 +64,7 @@ func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 // from is a client with an address of its own. It counts the connections that it opens.
 func from(addr string, opened *int) *http.Client {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
-	return &http.Client{Timeout: wait.Patience, Transport: &http.Transport{
+	return &http.Client{Timeout: wait.Timeout, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
 			*opened++
 			return dialer.DialContext(ctx, network, to)
@@ -72,7 +72,7 @@ func from(addr string, opened *int) *http.Client {
 	}}
 }
 
-func ask(t *testing.T, client *http.Client, server net.Addr) {
+func request(t *testing.T, client *http.Client, server net.Addr) {
 	t.Helper()
 	response, err := client.Get("http://" + server.String() + "/")
 	if err != nil {

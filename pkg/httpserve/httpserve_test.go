@@ -44,12 +44,12 @@ func get(t *testing.T, url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
 	return string(body), err
 }
 
@@ -79,7 +79,7 @@ func TestAllAddressesAreThoseOfBothFamilies(t *testing.T) {
 	}
 }
 
-func TestServeAnswersUntilItsContextEnds(t *testing.T) {
+func TestServeRespondsUntilItsContextEnds(t *testing.T) {
 	listener := listen(t)
 	url := "http://" + listener.Addr().String()
 	stop := serve(t, listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
@@ -99,7 +99,7 @@ func TestServeAnswersUntilItsContextEnds(t *testing.T) {
 	}
 }
 
-func TestARunningAnswerFinishes(t *testing.T) {
+func TestARunningResponseFinishes(t *testing.T) {
 	listener := listen(t)
 	asked, finish := make(chan struct{}), make(chan struct{})
 	stop := serve(t, listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -126,7 +126,7 @@ func TestARunningAnswerFinishes(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatNeverFinishesIsCut(t *testing.T) {
+func TestAResponseThatNeverFinishesIsCut(t *testing.T) {
 	listener := listen(t)
 	asked, never := make(chan struct{}), make(chan struct{})
 	defer close(never)

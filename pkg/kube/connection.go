@@ -66,7 +66,7 @@ func (c Connection) Config() (*rest.Config, error) {
 // address finds out where the API server is, and which user we are there.
 func (c Connection) address() (*rest.Config, error) {
 	if c.AsKubectl {
-		return c.asKubectl()
+		return c.kubectlLoader()
 	}
 	if c.Kubeconfig == "" && c.Server == "" {
 		config, err := rest.InClusterConfig()
@@ -81,8 +81,8 @@ func (c Connection) address() (*rest.Config, error) {
 	return c.loadKubeconfig()
 }
 
-// asKubectl finds the cluster as kubectl does.
-func (c Connection) asKubectl() (*rest.Config, error) {
+// kubectlLoader finds the cluster as kubectl does.
+func (c Connection) kubectlLoader() (*rest.Config, error) {
 	rules, overrides := c.kubeconfig()
 	loaded, err := rules.Load()
 	if err != nil {
@@ -144,9 +144,9 @@ func (c Connection) checkContext(loaded *clientcmdapi.Config, files string) erro
 	case name == "" && (len(loaded.Contexts) == 0 || c.Server != ""):
 		return nil // there is no kubeconfig, or it is not needed
 	case name == "":
-		return fmt.Errorf("kubeconfig %q has no current context, only %s", files, names(loaded.Contexts))
+		return fmt.Errorf("kubeconfig %q has no current context, only %s", files, parseNames(loaded.Contexts))
 	case context == nil:
-		return fmt.Errorf("kubeconfig %q has no context %q; it has %s", files, name, names(loaded.Contexts))
+		return fmt.Errorf("kubeconfig %q has no context %q; it has %s", files, name, parseNames(loaded.Contexts))
 	default:
 		return c.checkParts(loaded, name, context)
 	}
@@ -162,18 +162,18 @@ func (c Connection) checkParts(loaded *clientcmdapi.Config, name string, context
 	case context.Cluster == "":
 		return broken("names no cluster")
 	case cluster == nil:
-		return broken("names the cluster %q, which is missing; there is %s", context.Cluster, names(loaded.Clusters))
+		return broken("names the cluster %q, which is missing; there is %s", context.Cluster, parseNames(loaded.Clusters))
 	case cluster.Server == "":
 		return broken("names the cluster %q, which has no server", context.Cluster)
 	}
 	if user := context.AuthInfo; user != "" && loaded.AuthInfos[user] == nil {
-		return broken("names the user %q, which is missing; there is %s", user, names(loaded.AuthInfos))
+		return broken("names the user %q, which is missing; there is %s", user, parseNames(loaded.AuthInfos))
 	}
 	return nil
 }
 
-// names lists the names of what a kubeconfig has; of a hundred contexts it lists only some.
-func names[T any](named map[string]T) string {
+// parseNames lists the names of what a kubeconfig has; of a hundred contexts it lists only some.
+func parseNames[T any](named map[string]T) string {
 	const few = 8
 	quoted := make([]string, 0, few+1)
 	for _, name := range slices.Sorted(maps.Keys(named)) {

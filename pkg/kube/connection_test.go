@@ -27,7 +27,7 @@ func writeKubeconfig(t *testing.T, text string) string {
 	return path
 }
 
-func TestConnectionSaysHowTheAPIServerIsReached(t *testing.T) {
+func TestConnectionReportsHowTheAPIServerIsReached(t *testing.T) {
 	type settings struct {
 		Host, Token         string
 		QPS                 float32
@@ -66,7 +66,7 @@ func TestConnectionSaysHowTheAPIServerIsReached(t *testing.T) {
 	}
 }
 
-func TestConnectionThatCannotBeMadeSaysWhatToDo(t *testing.T) {
+func TestConnectionThatCannotBeMadeReportsWhatToDo(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, test := range map[string]struct {
@@ -140,7 +140,7 @@ func TestAServerNeedsNoContext(t *testing.T) {
 	}
 }
 
-func TestNamesWithoutANamespaceAreWhereKubectlLooks(t *testing.T) {
+func TestNamesWithoutANamespaceAreInKubectlsNamespace(t *testing.T) {
 	t.Setenv("KUBECONFIG", writeKubeconfig(t, kubeconfig))
 	inShop := strings.Replace(kubeconfig, "user: u}}", `user: u, namespace: shop}}, {name: z, context: {cluster: c, namespace: ops}}`, 1)
 	for _, test := range []struct {

@@ -16,34 +16,34 @@ import (
 // maxServers bounds how many addresses are remembered: a name may resolve to others each time.
 const maxServers = 64
 
-// Dialled knows where this process reaches the API server: what the clients of a configuration connect to, possibly a
+// PeerTracker knows where this process reaches the API server: what the clients of a configuration connect to, possibly a
 // proxy in front of it, and what its name resolved to each time. It may be used by several goroutines.
-type Dialled struct {
+type PeerTracker struct {
 	mutex sync.Mutex
 	addrs []netip.AddrPort // the newest last
 	// changed holds a signal if there are more addresses than when the signal was last taken out.
 	changed wake.Signal
 }
 
-// NewDialled returns a Dialled that knows no address yet, and traces the clients that are made from a configuration.
+// NewPeerTracker returns a Dialled that knows no address yet, and traces the clients that are made from a configuration.
 // These still share a connection, as clients with a dial function of their own would not.
-func NewDialled(config *rest.Config) *Dialled {
-	d := &Dialled{changed: wake.NewSignal()}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &traced{next, d} })
+func NewPeerTracker(config *rest.Config) *PeerTracker {
+	d := &PeerTracker{changed: wake.NewSignal()}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &tracingTransport{next, d} })
 	return d
 }
 
 // Addrs returns the addresses, sorted.
-func (d *Dialled) Addrs() []netip.AddrPort {
+func (d *PeerTracker) Addrs() []netip.AddrPort {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	return slices.SortedFunc(slices.Values(d.addrs), netip.AddrPort.Compare)
 }
 
 // Changed signals that there are more addresses.
-func (d *Dialled) Changed() <-chan struct{} { return d.changed }
+func (d *PeerTracker) Changed() <-chan struct{} { return d.changed }
 
-func (d *Dialled) add(addr netip.AddrPort) {
+func (d *PeerTracker) add(addr netip.AddrPort) {
 	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -52,26 +52,26 @@ func (d *Dialled) add(addr netip.AddrPort) {
 	}
 	d.addrs = append(d.addrs, addr)
 	d.addrs = d.addrs[max(0, len(d.addrs)-maxServers):]
-	d.changed.Send()
+	d.changed.Notify()
 }
 
-// traced is a transport whose connections are noted.
-type traced struct {
+// tracingTransport is a transport whose connections are noted.
+type tracingTransport struct {
 	next    http.RoundTripper
-	dialled *Dialled
+	dialled *PeerTracker
 }
 
 // RoundTrip sends a request.
-func (t *traced) RoundTrip(request *http.Request) (*http.Response, error) {
+func (t *tracingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx := httptrace.WithClientTrace(request.Context(), t.dialled.trace(request))
 	return t.next.RoundTrip(request.WithContext(ctx))
 }
 
 // WrappedRoundTripper lets client-go find the transport below.
-func (t *traced) WrappedRoundTripper() http.RoundTripper { return t.next }
+func (t *tracingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // trace notes what the server's name resolves to, and what is dialled, whether or not anything answers there.
-func (d *Dialled) trace(request *http.Request) *httptrace.ClientTrace {
+func (d *PeerTracker) trace(request *http.Request) *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		DNSDone: func(found httptrace.DNSDoneInfo) {
 			for _, one := range found.Addrs {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestWhereTheAPIServerIsReachedIsKnown, by its address and by its name, even if nothing answers.
-func TestWhereTheAPIServerIsReachedIsKnown(t *testing.T) {
+// TestThePeerAddressesOfTheAPIServerAreTracked, by its address and by its name, even if nothing answers.
+func TestThePeerAddressesOfTheAPIServerAreTracked(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	at, err := url.Parse(server.URL)
 	if err != nil {
@@ -33,7 +33,7 @@ func TestWhereTheAPIServerIsReachedIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &rest.Config{Host: test.host}
-			dialled := NewDialled(config)
+			dialled := NewPeerTracker(config)
 			client, err := rest.HTTPClientFor(config)
 			if err != nil {
 				t.Fatal(err)
@@ -67,7 +67,7 @@ func TestWhereTheAPIServerIsReachedIsKnown(t *testing.T) {
 
 // TestWhatIsRememberedIsBounded: a name may resolve to others each time.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
-	dialled := NewDialled(&rest.Config{})
+	dialled := NewPeerTracker(&rest.Config{})
 	addr := netip.MustParseAddr("192.0.2.1")
 	for range 3 * maxServers {
 		dialled.add(netip.AddrPortFrom(addr, 443))

@@ -53,9 +53,9 @@ type Observed struct {
 	isMissed bool          // there was one, and the last read found none
 }
 
-// longestGap is the most that the time between two reads adds to the age of a Lease that was not renewed. Readers read at
+// maxGap is the most that the time between two reads adds to the age of a Lease that was not renewed. Readers read at
 // least once a minute, and while the API server was away nobody could renew it.
-const longestGap = time.Minute
+const maxGap = time.Minute
 
 // Observe takes in what was read. If there was a Lease, only two reads in a row without one count: an API server that
 // starts may forbid for a moment what it otherwise allows.
@@ -69,7 +69,7 @@ func (o *Observed) Observe(now time.Time, read Renewal) {
 		*o = Observed{}
 		return
 	case read.At.Equal(o.At):
-		o.age += min(gap, longestGap)
+		o.age += min(gap, maxGap)
 	case read.At.Before(o.At):
 		o.age = age
 	default: // at first the gap has no end

@@ -85,9 +85,9 @@ func TestWhetherALeaseIsFreshIsDecidedByOurOwnClock(t *testing.T) {
 	}
 }
 
-// TestALeaseMaySayForHowLongItIsValid. What else there is to read, or not, is with the readers: package cluster of the source
+// TestALeaseMaySpecifyForHowLongItIsValid. What else there is to read, or not, is with the readers: package cluster of the source
 // and of the webhook.
-func TestALeaseMaySayForHowLongItIsValid(t *testing.T) {
+func TestALeaseMaySpecifyForHowLongItIsValid(t *testing.T) {
 	for seconds, want := range map[*int32]time.Duration{nil: 0, new(int32(60)): time.Minute} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")

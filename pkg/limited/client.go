@@ -10,8 +10,8 @@ import (
 
 // ClientOptions say how servers are reached.
 type ClientOptions struct {
-	// Patience is how long each step may take: to connect, the TLS handshake, and the wait for an answer.
-	Patience time.Duration
+	// Timeout is how long each step may take: to connect, the TLS handshake, and the wait for an answer.
+	Timeout time.Duration
 	// TLS is for servers that have it; nil for the usual. Dial reaches them; nil for the usual way.
 	TLS  *tls.Config
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -29,12 +29,12 @@ const maxHeader = 16 << 10
 func NewClient(options ClientOptions) http.Client {
 	dial := options.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: options.Patience}).DialContext
+		dial = (&net.Dialer{Timeout: options.Timeout}).DialContext
 	}
 	return http.Client{Transport: &http.Transport{
 		DialContext:         dial,
 		TLSClientConfig:     options.TLS,
-		TLSHandshakeTimeout: options.Patience, ResponseHeaderTimeout: options.Patience,
+		TLSHandshakeTimeout: options.Timeout, ResponseHeaderTimeout: options.Timeout,
 		DisableKeepAlives: options.KeepIdle == 0, IdleConnTimeout: options.KeepIdle, MaxIdleConnsPerHost: 1,
 		ReadBufferSize: 2 << 10, WriteBufferSize: 1 << 10, MaxResponseHeaderBytes: maxHeader,
 	}}

@@ -54,11 +54,11 @@ func Get(ctx context.Context, client http.Client, url string, limit int64, timeo
 		return 0, nil, err
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err = ReadAll(answer.Body, limit)
-	return answer.StatusCode, body, err
+	defer func() { _ = response.Body.Close() }()
+	body, err = ReadAll(response.Body, limit)
+	return response.StatusCode, body, err
 }

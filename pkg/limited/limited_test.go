@@ -34,7 +34,7 @@ func TestReadingEndsAtTheLimit(t *testing.T) {
 	}
 }
 
-func TestAPageIsBoundedInSizeTimeAndPlace(t *testing.T) {
+func TestAPageIsBoundedInSizeTimeAndHost(t *testing.T) {
 	done := make(chan struct{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("/page", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("12345")) })

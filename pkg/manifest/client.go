@@ -12,8 +12,8 @@ import (
 // ForeignField is the reason of a fault that IsForeign.
 const ForeignField = "unknown field, perhaps of a newer Kubernetes"
 
-// mostUnknown bounds the unknown fields that are reported of one object, so that no object drowns the others.
-const mostUnknown = 20
+// maxUnknownFields bounds the unknown fields that are reported of one object, so that no object drowns the others.
+const maxUnknownFields = 20
 
 // DecodeAsClient decodes an object that an API server may have written. Such a server may be newer than this program, and
 // clients of Kubernetes pass over the fields that they do not know: the Fault of such a field IsForeign, and the object is
@@ -22,48 +22,48 @@ const mostUnknown = 20
 // A person may have misspelled a field instead, and loadBalancerSourceRange must not open a load balancer to the world.
 // So a field like a known one of the same place, or with the name of one that belongs elsewhere in the object, is a
 // Fault like those of Decode. Each unknown name is reported once for each kind of place.
-func (p *Part) DecodeAsClient(into any) []Fault {
+func (p *Part) DecodeAsClient(into any) []ParseError {
 	return append(asClient(p.JSON, into), p.duplicateFields("")...)
 }
 
 // asClient decodes JSON text, and returns a Fault for each error. The decoder reports no more than 100 fields.
-func asClient(text []byte, into any) []Fault {
+func asClient(text []byte, into any) []ParseError {
 	root := reflect.TypeOf(into)
 	elsewhere := topFields(root)
-	told := map[foreign]bool{}
-	var faults, wrong, passedOver []Fault
+	told := map[unknownField]bool{}
+	var faults, wrong, passedOver []ParseError
 	for _, fault := range strictly(text, into) {
 		if fault.Reason != UnknownField {
 			faults = append(faults, fault)
 			continue
 		}
-		place, name := placeOf(root, fault.Field)
-		if told[foreign{place, name}] {
+		place, name := parentOf(root, fault.Field)
+		if told[unknownField{place, name}] {
 			continue
 		}
-		told[foreign{place, name}] = true
+		told[unknownField{place, name}] = true
 		meant := elsewhere[name]
 		if near := policy.Suggest(name, fieldsOf(place).names...); near != "" {
 			meant = strings.TrimSuffix(fault.Field, name) + near
 		}
 		switch {
-		case meant != "" && len(wrong) < mostUnknown:
-			wrong = append(wrong, Fault{Field: fault.Field, Reason: UnknownField + "; did you mean " + meant + "?"})
-		case meant == "" && len(passedOver) < mostUnknown:
-			passedOver = append(passedOver, Fault{Field: fault.Field, Reason: ForeignField, IsForeign: true})
+		case meant != "" && len(wrong) < maxUnknownFields:
+			wrong = append(wrong, ParseError{Field: fault.Field, Reason: UnknownField + "; did you mean " + meant + "?"})
+		case meant == "" && len(passedOver) < maxUnknownFields:
+			passedOver = append(passedOver, ParseError{Field: fault.Field, Reason: ForeignField, IsForeign: true})
 		}
 	}
 	return slices.Concat(faults, wrong, passedOver)
 }
 
-// foreign is an unknown field by its place, whichever element of a list that is in.
-type foreign struct {
-	place reflect.Type
-	name  string
+// unknownField is an unknown field by its place, whichever element of a list that is in.
+type unknownField struct {
+	parent reflect.Type
+	name   string
 }
 
-// placeOf returns the struct in which an unknown field stands, and the field's name, which may have dots.
-func placeOf(of reflect.Type, path string) (place reflect.Type, name string) {
+// parentOf returns the struct in which an unknown field stands, and the field's name, which may have dots.
+func parentOf(of reflect.Type, path string) (place reflect.Type, name string) {
 	for {
 		of = written(of)
 		switch {

@@ -110,8 +110,8 @@ func TestAFieldOfANewerServerIsPassedOverAndASlipIsNot(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownIsReadBesideAForeignField: the object is as good as without it.
-func TestWhatIsKnownIsReadBesideAForeignField(t *testing.T) {
+// TestKnownFieldsAreReadNextToAnUnknownOne: the object is as good as without it.
+func TestKnownFieldsAreReadNextToAnUnknownOne(t *testing.T) {
 	var service corev1.Service
 	clientLines("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {newIn138: x, clusterIP: 10.96.0.1}\n", &service)
 	if service.Name != "web" || service.Spec.ClusterIP != "10.96.0.1" {
@@ -119,12 +119,13 @@ func TestWhatIsKnownIsReadBesideAForeignField(t *testing.T) {
 	}
 }
 
-func TestUnknownFieldsOfOneObjectAreToldUpToANumber(t *testing.T) {
+func TestUnknownFieldsOfOneObjectAreReportedUpToALimit(t *testing.T) {
 	text := "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
 	for i := range 90 {
 		text += fmt.Sprintf("newIn%d: 1\nnewIn%[1]d: 1\n", 1000+i)
 	}
-	if lines := clientLines(text+"Spec: {}\n", &corev1.Service{}); len(lines) < mostUnknown || len(lines) > 2*mostUnknown+maxDuplicates ||
+	if lines := clientLines(text+"Spec: {}\n", &corev1.Service{}); len(lines) < maxUnknownFields ||
+		len(lines) > 2*maxUnknownFields+maxDuplicates ||
 		lines[0] != "Spec: unknown field; did you mean spec?" {
 		t.Errorf("%d faults, the first: %.100q", len(lines), lines[:min(3, len(lines))])
 	}

@@ -20,7 +20,7 @@ type document struct {
 	duplicates []string
 	// items holds a list's items if they were split off the JSON; else nil.
 	items []chunk
-	fault *Fault
+	fault *ParseError
 	lines *lines
 }
 
@@ -106,7 +106,7 @@ func jsonDocuments(text []byte) iter.Seq[document] {
 				return
 			}
 			if err != nil {
-				yield(document{line: line, fault: jsonFault(text, err)})
+				yield(document{line: line, fault: jsonError(text, err)})
 				return
 			}
 			doc := document{line: line, json: raw, lines: &lines{first: line, text: raw}}
@@ -117,13 +117,13 @@ func jsonDocuments(text []byte) iter.Seq[document] {
 	}
 }
 
-// jsonFault finds the line of a syntax error of the JSON decoder.
-func jsonFault(text []byte, err error) *Fault {
+// jsonError finds the line of a syntax error of the JSON decoder.
+func jsonError(text []byte, err error) *ParseError {
 	offset := int64(len(text))
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		offset = syntax.Offset
 	}
-	return &Fault{Line: lineAt(text, offset), Reason: err.Error()}
+	return &ParseError{Line: lineAt(text, offset), Reason: err.Error()}
 }
 
 // lineAt returns the number of the line at an offset, counted from 1.

@@ -60,14 +60,14 @@ var notText = []struct{ begin, what string }{
 }
 
 // faultOfFormat says why a file is no text by how it begins, or because it is a tar archive; nil if it may be text.
-func faultOfFormat(text []byte) *Fault {
+func faultOfFormat(text []byte) *ParseError {
 	const tar, tarAt = "ustar", 257 // POSIX.1-1988
 	if len(text) > tarAt && bytes.HasPrefix(text[tarAt:], []byte(tar)) {
-		return &Fault{Reason: "the file is a tar archive; unpack it first, with tar -x"}
+		return &ParseError{Reason: "the file is a tar archive; unpack it first, with tar -x"}
 	}
 	for _, format := range notText {
 		if bytes.HasPrefix(text, []byte(format.begin)) {
-			return &Fault{Reason: format.what}
+			return &ParseError{Reason: format.what}
 		}
 	}
 	return nil

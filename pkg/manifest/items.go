@@ -56,7 +56,7 @@ func listHead(head []byte, items []chunk) (list []byte, _ []chunk, ok bool) {
 	if err != nil || len(duplicates) > 0 {
 		return nil, nil, false
 	}
-	var e envelope
+	var e typeMeta
 	if json.Unmarshal(list, &e) != nil || !strings.HasSuffix(e.Kind, "List") || e.Items != nil {
 		return nil, nil, false
 	}

@@ -86,7 +86,7 @@ func stepIntoSequence(node *yaml.Node, path string) (key, value *yaml.Node, rest
 func stepIntoMapping(node *yaml.Node, path string) (key, value *yaml.Node, rest string) {
 	mappings, seen := []*yaml.Node{node}, map[*yaml.Node]bool{node: true}
 	for key == nil && len(mappings) > 0 {
-		key, value, rest = ownKey(mappings[0], path)
+		key, value, rest = directKey(mappings[0], path)
 		for _, merged := range merges(mappings[0]) {
 			if !seen[merged] {
 				seen[merged] = true
@@ -98,8 +98,8 @@ func stepIntoMapping(node *yaml.Node, path string) (key, value *yaml.Node, rest 
 	return key, value, rest
 }
 
-// ownKey is stepIntoMapping without merges.
-func ownKey(node *yaml.Node, path string) (key, value *yaml.Node, rest string) {
+// directKey is stepIntoMapping without merges.
+func directKey(node *yaml.Node, path string) (key, value *yaml.Node, rest string) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		candidate := node.Content[i]
 		after, ok := cutKey(path, candidate.Value)

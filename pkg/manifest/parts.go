@@ -35,7 +35,7 @@ type Part struct {
 	// JSON is the object.
 	JSON []byte
 	// Fault is why the part could not be read; nil for an object.
-	Fault *Fault
+	Fault *ParseError
 
 	duplicates []string // paths in the document
 	items      []chunk  // items that are not in JSON; nil except for a list
@@ -44,8 +44,8 @@ type Part struct {
 	implied    Type // the type that the list around it gives to its items
 }
 
-// Fault is what is wrong with a part.
-type Fault struct {
+// ParseError is what is wrong with a part.
+type ParseError struct {
 	// Line is the line in the file where a text stops making sense; zero if it was understood.
 	Line int
 	// Field is the path of a field in the part; empty if no single field is to blame.
@@ -71,7 +71,7 @@ func Parts(format Format, text []byte, wanted ...Type) iter.Seq[Part] {
 		if format == JSON {
 			documents = jsonDocuments(text)
 		}
-		w := walk{wanted: wanted, yield: yield}
+		w := nodeWalker{kinds: wanted, yield: yield}
 		for doc := range documents {
 			if !w.document(doc) {
 				return
@@ -80,13 +80,13 @@ func Parts(format Format, text []byte, wanted ...Type) iter.Seq[Part] {
 	}
 }
 
-// walk yields what documents hold. Its methods report whether the caller wants more.
-type walk struct {
-	wanted []Type
-	yield  func(Part) bool
+// nodeWalker yields what documents hold. Its methods report whether the caller wants more.
+type nodeWalker struct {
+	kinds []Type
+	yield func(Part) bool
 }
 
-func (w *walk) document(doc document) bool {
+func (w *nodeWalker) document(doc document) bool {
 	part := Part{Line: doc.line, JSON: doc.json, Fault: doc.fault, duplicates: doc.duplicates, lines: doc.lines, items: doc.items}
 	if doc.fault != nil {
 		return w.yield(part)
@@ -94,10 +94,10 @@ func (w *walk) document(doc document) bool {
 	return w.part(part)
 }
 
-// envelope is what must be read of anything to know what it is.
+// typeMeta is what must be read of anything to know what it is.
 //
 // Nothing is embedded in it: the decoder's errors would name an embedded type.
-type envelope struct {
+type typeMeta struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
@@ -116,10 +116,10 @@ type listEnvelope struct {
 }
 
 // part yields an object, or the items of a list.
-func (w *walk) part(p Part) bool {
-	var e envelope
+func (w *nodeWalker) part(p Part) bool {
+	var e typeMeta
 	if !bytes.HasPrefix(bytes.TrimSpace(p.JSON), []byte("{")) {
-		return w.fault(p, "", "must be a Kubernetes object, with apiVersion, kind and metadata")
+		return w.addError(p, "", "must be a Kubernetes object, with apiVersion, kind and metadata")
 	}
 	err := kjson.UnmarshalCaseSensitivePreserveInts(p.JSON, &e)
 	p.Type = Type{APIVersion: e.APIVersion, Kind: e.Kind}
@@ -132,10 +132,10 @@ func (w *walk) part(p Part) bool {
 	}
 	itemType, isList := w.itemType(p.Type)
 	switch {
-	case !isList && !slices.Contains(w.wanted, p.Type):
+	case !isList && !slices.Contains(w.kinds, p.Type):
 	case err != nil:
 		field, reason := describe(err)
-		return w.fault(p, field, reason)
+		return w.addError(p, field, reason)
 	case isList:
 		return w.list(p, itemType, e.Items)
 	}
@@ -143,8 +143,8 @@ func (w *walk) part(p Part) bool {
 }
 
 // itemType reports whether a type is a list, and the type of items that do not state their own.
-func (w *walk) itemType(list Type) (item Type, isList bool) {
-	for _, wanted := range w.wanted {
+func (w *nodeWalker) itemType(list Type) (item Type, isList bool) {
+	for _, wanted := range w.kinds {
 		if list.APIVersion == wanted.APIVersion && list.Kind == wanted.Kind+"List" {
 			return wanted, true
 		}
@@ -153,7 +153,7 @@ func (w *walk) itemType(list Type) (item Type, isList bool) {
 }
 
 // untyped refuses something that does not say what it is.
-func (w *walk) untyped(p Part, err error) bool {
+func (w *nodeWalker) untyped(p Part, err error) bool {
 	missing, reason := "kind", "Required value"
 	if p.Type.Kind != "" {
 		missing = "apiVersion"
@@ -161,14 +161,14 @@ func (w *walk) untyped(p Part, err error) bool {
 	if err != nil {
 		missing, reason = describe(err)
 	}
-	return w.fault(p, missing, reason)
+	return w.addError(p, missing, reason)
 }
 
 // list yields what is wrong with a list, and then its items.
-func (w *walk) list(p Part, itemType Type, items []json.RawMessage) bool {
+func (w *nodeWalker) list(p Part, itemType Type, items []json.RawMessage) bool {
 	p.Type = Type{}
 	if p.depth == maxListDepth {
-		return w.fault(p, "", fmt.Sprintf("lists are nested more than %d deep", maxListDepth))
+		return w.addError(p, "", fmt.Sprintf("lists are nested more than %d deep", maxListDepth))
 	}
 	for _, fault := range append(asClient(p.JSON, &listEnvelope{}), p.duplicateFields("items[")...) {
 		broken := p
@@ -202,8 +202,8 @@ func (w *walk) list(p Part, itemType Type, items []json.RawMessage) bool {
 	return true
 }
 
-// fault yields a part that could not be read. The contents of such a part are not read.
-func (w *walk) fault(p Part, field, reason string) bool {
-	p.Fault = &Fault{Field: field, Reason: reason}
+// addError yields a part that could not be read. The contents of such a part are not read.
+func (w *nodeWalker) addError(p Part, field, reason string) bool {
+	p.Fault = &ParseError{Field: field, Reason: reason}
 	return w.yield(p)
 }

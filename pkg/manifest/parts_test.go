@@ -95,7 +95,7 @@ func TestPartsEndWhenTheCallerStops(t *testing.T) {
 func TestDecodeReportsEveryFieldThatIsWrong(t *testing.T) {
 	const text = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n  a: 1\n  a: 2\n  b: 3\n" +
 		"- apiVersion: v1\n  kind: Service\n  metadata: {name: b}\n  a: x\n"
-	var got [][]Fault
+	var got [][]ParseError
 	for part := range Parts(YAML, []byte(text), serviceType) {
 		var object struct {
 			Type     `json:",inline"`
@@ -106,7 +106,7 @@ func TestDecodeReportsEveryFieldThatIsWrong(t *testing.T) {
 		}
 		got = append(got, part.Decode(&object))
 	}
-	want := [][]Fault{
+	want := [][]ParseError{
 		{{Field: "b", Reason: UnknownField}, {Field: "a", Reason: DuplicateField}},
 		{{Field: "a", Reason: "must be int, not string"}},
 	}
@@ -134,7 +134,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-func TestAFileThatIsTooLargeIsRefused(t *testing.T) {
+func TestAFileThatIsTooLargeIsRejected(t *testing.T) {
 	text, err := Read("huge.yaml", endless{})
 	const want = "read huge.yaml: it has more than 268435456 bytes, the most that are read"
 	if text != nil || err == nil || err.Error() != want {

@@ -26,8 +26,8 @@ type Tree struct {
 	Links map[string]error
 }
 
-// FailureOf returns why a file, or a directory on the way to it, cannot be looked at; nil if it can.
-func (t *Tree) FailureOf(name string) error {
+// ErrorOf returns why a file, or a directory on the way to it, cannot be looked at; nil if it can.
+func (t *Tree) ErrorOf(name string) error {
 	for ; name != "."; name = path.Dir(name) {
 		if failure := t.Unreadable[name]; failure != nil {
 			return failure

@@ -12,7 +12,7 @@ type chunk struct {
 }
 
 // fault is why the chunk cannot be read, after an error of the YAML library, with the line in the file.
-func (c chunk) fault(err error) *Fault {
+func (c chunk) fault(err error) *ParseError {
 	fault := syntaxFault(c.text, err)
 	fault.Line += c.line - 1
 	return fault

@@ -18,32 +18,32 @@ const (
 
 // Decode decodes the object strictly, as the API server does, and returns a Fault for each field that is unknown, set
 // twice or of the wrong type.
-func (p *Part) Decode(into any) []Fault {
+func (p *Part) Decode(into any) []ParseError {
 	return append(strictly(p.JSON, into), p.duplicateFields("")...)
 }
 
 // strictly decodes JSON text, and returns a Fault for each error.
-func strictly(text []byte, into any) []Fault {
+func strictly(text []byte, into any) []ParseError {
 	errs, err := kjson.UnmarshalStrict(text, into)
 	if err != nil {
 		errs = append(errs, err)
 	}
-	var faults []Fault
+	var faults []ParseError
 	for _, err := range errs {
 		field, reason := describe(err)
-		faults = append(faults, Fault{Field: field, Reason: reason})
+		faults = append(faults, ParseError{Field: field, Reason: reason})
 	}
 	return faults
 }
 
 // duplicateFields returns a Fault for each field of the part that the YAML text sets twice, except for those with a
 // prefix.
-func (p *Part) duplicateFields(besides string) []Fault {
-	var faults []Fault
+func (p *Part) duplicateFields(besides string) []ParseError {
+	var faults []ParseError
 	for _, duplicate := range p.duplicates {
-		field, ok := within(duplicate, p.Path)
+		field, ok := inRange(duplicate, p.Path)
 		if isMeant := besides == "" || !strings.HasPrefix(field, besides); ok && isMeant {
-			faults = append(faults, Fault{Field: field, Reason: DuplicateField})
+			faults = append(faults, ParseError{Field: field, Reason: DuplicateField})
 		}
 	}
 	return faults
@@ -76,8 +76,8 @@ func join(parent, child string) string {
 	return strings.Trim(parent+"."+child, ".")
 }
 
-// within returns the rest of a path below a parent.
-func within(field, parent string) (rest string, ok bool) {
+// inRange returns the rest of a path below a parent.
+func inRange(field, parent string) (rest string, ok bool) {
 	if parent == "" {
 		return field, true
 	}

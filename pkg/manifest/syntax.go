@@ -12,15 +12,15 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2"
 )
 
-// place is how the YAML library begins an error that has a place.
-var place = regexp.MustCompile(`^line (\d+): `)
+// linePrefix is how the YAML library begins an error that has a place.
+var linePrefix = regexp.MustCompile(`^line (\d+): `)
 
 // isEarly matches the errors of the YAML library's parser, which counts lines from 0; its scanner counts from 1.
 var isEarly = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or )`)
 
 // syntaxFault says why a text is not YAML, after an error of the YAML library. Its line is counted from 1 in the text;
 // it is 1 if the library does not know the place.
-func syntaxFault(text []byte, err error) *Fault {
+func syntaxFault(text []byte, err error) *ParseError {
 	fault := faultOfFormat(text)
 	if fault == nil {
 		fault = unquoted(text)
@@ -33,33 +33,33 @@ func syntaxFault(text []byte, err error) *Fault {
 }
 
 // readError reads an error of the YAML library. The line is 0 if the library does not know it.
-func readError(err error) *Fault {
+func readError(err error) *ParseError {
 	text := err.Error()
 	if mistyped, ok := errors.AsType[*yamlv2.TypeError](err); ok && len(mistyped.Errors) > 0 {
 		text = mistyped.Errors[0]
 	}
 	reason := strings.TrimPrefix(strings.ReplaceAll(text, "\n", ""), "error converting YAML to JSON: ")
 	reason = strings.TrimPrefix(reason, "yaml: ")
-	found := place.FindStringSubmatch(reason)
+	found := linePrefix.FindStringSubmatch(reason)
 	if found == nil {
-		return &Fault{Reason: reason}
+		return &ParseError{Reason: reason}
 	}
 	line, err := strconv.Atoi(found[1])
 	if reason = strings.TrimPrefix(reason, found[0]); err != nil {
-		return &Fault{Reason: reason}
+		return &ParseError{Reason: reason}
 	}
 	if isEarly.MatchString(reason) {
 		line++
 	}
-	return &Fault{Line: line, Reason: reason}
+	return &ParseError{Line: line, Reason: reason}
 }
 
 const (
 	// indicators may not begin a text without quotes, or begin something else (YAML 1.2, rule c-indicator).
 	indicators = "*&!|>%@`{}[],?:#-\"'"
-	// mostExplained bounds the text that is parsed again, in bytes, and mostTried how often.
-	mostExplained = 1 << 20
-	mostTried     = 4
+	// maxExplained bounds the text that is parsed again, in bytes, and mostTried how often.
+	maxExplained = 1 << 20
+	maxTried     = 4
 )
 
 // unquoted finds a text without quotes, or with quotes around a part of it, that is the cause of a syntax error: with
@@ -67,8 +67,8 @@ const (
 //
 // It asks the YAML library for version 1.2, which names the line where a bracket or a quote opens, and not the one where
 // it should have been closed.
-func unquoted(text []byte) *Fault {
-	if len(text) > mostExplained {
+func unquoted(text []byte) *ParseError {
+	if len(text) > maxExplained {
 		return nil
 	}
 	_, err := parseNodes(text)
@@ -80,7 +80,7 @@ func unquoted(text []byte) *Fault {
 		number = lineAt(text, int64(max(0, bytes.Index(text, []byte("*"+alias[1])))))
 	}
 	start, line := lineOf(text, number)
-	for i, tried := len(line)-1, 0; i >= 0 && tried < mostTried; i-- {
+	for i, tried := len(line)-1, 0; i >= 0 && tried < maxTried; i-- {
 		if !mayBeUnquoted(line, i) {
 			continue
 		}
@@ -92,9 +92,9 @@ func unquoted(text []byte) *Fault {
 			continue
 		}
 		if line[i] == '"' || line[i] == '\'' {
-			return &Fault{Line: number, Reason: fmt.Sprintf("the quotes must enclose the whole value, from %c to %[1]c", line[i])}
+			return &ParseError{Line: number, Reason: fmt.Sprintf("the quotes must enclose the whole value, from %c to %[1]c", line[i])}
 		}
-		return &Fault{Line: number, Reason: mustBeQuoted(line[i])}
+		return &ParseError{Line: number, Reason: mustBeQuoted(line[i])}
 	}
 	return nil
 }

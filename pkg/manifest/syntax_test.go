@@ -40,14 +40,14 @@ func TestAValueThatYAMLTakesForSyntaxIsNamed(t *testing.T) {
 		`the value begins with "*", which means something else in YAML; quote it`)
 }
 
-// TestOtherFaultsKeepTheWordsOfTheLibrary: with another first letter these would be wrong all the same.
-func TestOtherFaultsKeepTheWordsOfTheLibrary(t *testing.T) {
+// TestOtherErrorsKeepTheTextOfTheLibrary: with another first letter these would be wrong all the same.
+func TestOtherErrorsKeepTheTextOfTheLibrary(t *testing.T) {
 	for text, want := range map[string]string{
-		annotated("a: b"):                                 "6 mapping values are not allowed in this context",
-		annotated("{{ .Values.keys }}x"):                  "6 did not find expected key",
-		annotated("{{ .Values.keys }}: {"):                "6 mapping values are not allowed in this context",
-		"kind: Service\nmetadata:\n\tname: web\n":         "3 found character that cannot start any token",
-		"a: *b # " + strings.Repeat("x", mostExplained+1): "1 unknown anchor 'b' referenced",
+		annotated("a: b"):                                "6 mapping values are not allowed in this context",
+		annotated("{{ .Values.keys }}x"):                 "6 did not find expected key",
+		annotated("{{ .Values.keys }}: {"):               "6 mapping values are not allowed in this context",
+		"kind: Service\nmetadata:\n\tname: web\n":        "3 found character that cannot start any token",
+		"a: *b # " + strings.Repeat("x", maxExplained+1): "1 unknown anchor 'b' referenced",
 	} {
 		fault := faultOf(text)
 		if got := fmt.Sprintf("%d %s", fault.Line, fault.Reason); got != want {
@@ -57,15 +57,15 @@ func TestOtherFaultsKeepTheWordsOfTheLibrary(t *testing.T) {
 }
 
 // faultOf returns the only fault of a text.
-func faultOf(text string) Fault {
-	var faults []Fault
+func faultOf(text string) ParseError {
+	var faults []ParseError
 	for part := range Parts(YAML, []byte(text), serviceType) {
 		if part.Fault != nil {
 			faults = append(faults, *part.Fault)
 		}
 	}
 	if len(faults) != 1 {
-		return Fault{Reason: fmt.Sprintf("%d faults: %v", len(faults), faults)}
+		return ParseError{Reason: fmt.Sprintf("%d faults: %v", len(faults), faults)}
 	}
 	return faults[0]
 }

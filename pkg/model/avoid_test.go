@@ -7,9 +7,9 @@ import (
 )
 
 func evacuating(nodes ...string) Change {
-	change := Change{Avoid: map[Against]*Avoid{}}
+	change := Change{Demotions: map[DemotionKey]*Demotion{}}
 	for _, node := range nodes {
-		change.Avoid[Against{Node: node}] = &Avoid{}
+		change.Demotions[DemotionKey{Node: node}] = &Demotion{}
 	}
 	return change
 }
@@ -27,24 +27,24 @@ func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
 		{"a node without endpoints", evacuating("node-9"), "", false},
 		{"one begins", evacuating("node-2"), "racks zones", true},
 		{"it is told again", evacuating("node-2"), "", true},
-		{"it gets an end", Change{Avoid: map[Against]*Avoid{{Node: "node-2"}: {Until: new(time.Unix(1, 0))}}}, "", true},
+		{"it gets an end", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-2"}: {Until: new(time.Unix(1, 0))}}}, "", true},
 		{
-			"it is over, and another one begins", Change{Avoid: map[Against]*Avoid{{Node: "node-2"}: nil, {Node: "node-6"}: {}}},
+			"it is over, and another one begins", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-2"}: nil, {Node: "node-6"}: {}}},
 			"elsewhere racks zones", false,
 		},
-		{"one ends that never began", Change{Avoid: map[Against]*Avoid{{Node: "node-4"}: nil}}, "", false},
+		{"one ends that never began", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-4"}: nil}}, "", false},
 	} {
-		if got := words(cluster.Apply(step.change)); got != step.want {
+		if got := namesText(cluster.Apply(step.change)); got != step.want {
 			t.Errorf("%s: decided anew are %q, want %q", step.title, got, step.want)
 		}
 		endpoints := []PortEndpoint{{Endpoint: Endpoint{Node: "node-2"}}, {}}
-		cluster.MarkAvoided(endpoints)
-		if (endpoints[0].Avoid != nil) != step.marked || endpoints[1].Avoid != nil {
+		cluster.MarkDemoted(endpoints)
+		if (endpoints[0].Demotion != nil) != step.marked || endpoints[1].Demotion != nil {
 			t.Errorf("%s: marked are %+v", step.title, endpoints)
 		}
 	}
-	cluster.Apply(Change{Avoid: map[Against]*Avoid{{Node: "node-1"}: {Until: new(time.Unix(1, 0))}}})
-	if timed, open := cluster.Evacuated(); timed != 1 || open != 2 || cluster.Avoid("node-6", IPv6) == nil {
+	cluster.Apply(Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-1"}: {Until: new(time.Unix(1, 0))}}})
+	if timed, open := cluster.Evacuated(); timed != 1 || open != 2 || cluster.DemotionOf("node-6", IPv6) == nil {
 		t.Errorf("%d nodes are being evacuated until a time, %d without an end", timed, open)
 	}
 }
@@ -57,7 +57,7 @@ func TestWhatHasEndedIsOver(t *testing.T) {
 	}{
 		"ended now": {&at, true}, "ended before the zero time": {&time.Time{}, true}, "going on": {new(at.Add(1)), false}, "without end": {},
 	} {
-		if got := (&Avoid{Until: test.until}).IsOver(at); got != test.want {
+		if got := (&Demotion{Until: test.until}).IsExpired(at); got != test.want {
 			t.Errorf("%s: it is over: %v", name, got)
 		}
 	}
@@ -66,7 +66,7 @@ func TestWhatHasEndedIsOver(t *testing.T) {
 // TestSeveralReasonsTogether: what this node alone has seen decides here, without hiding what all nodes see.
 func TestSeveralReasonsTogether(t *testing.T) {
 	cluster := startingCluster()
-	unreachable := Against{Node: "node-2", Why: Unreachable}
+	unreachable := DemotionKey{Node: "node-2", Reason: Unreachable}
 	const evacuated, silent = 1 + Rank(Evacuated), 1 + Rank(Unreachable)
 	for _, step := range []struct {
 		title       string
@@ -75,17 +75,18 @@ func TestSeveralReasonsTogether(t *testing.T) {
 		level, seen Rank
 	}{
 		{"it is evacuated", evacuating("node-2"), "racks zones", evacuated, evacuated},
-		{"it does not answer", Change{Avoid: map[Against]*Avoid{unreachable: {Why: Unreachable}}}, "racks zones", silent, evacuated},
-		{"the evacuation is over", Change{Avoid: map[Against]*Avoid{{Node: "node-2"}: nil}}, "racks zones", silent, 0},
+		{"it does not answer", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable}}}, "racks zones",
+			silent, evacuated},
+		{"the evacuation is over", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-2"}: nil}}, "racks zones", silent, 0},
 		{"it is evacuated again", evacuating("node-2"), "racks zones", silent, evacuated},
-		{"it answers", Change{Avoid: map[Against]*Avoid{unreachable: nil}}, "racks zones", evacuated, evacuated},
+		{"it answers", Change{Demotions: map[DemotionKey]*Demotion{unreachable: nil}}, "racks zones", evacuated, evacuated},
 	} {
-		if got := words(cluster.Apply(step.change)); got != step.want {
+		if got := namesText(cluster.Apply(step.change)); got != step.want {
 			t.Errorf("%s: decided anew are %q, want %q", step.title, got, step.want)
 		}
-		avoid := cluster.Avoid("node-2", IPv4)
-		if avoid.Level() != step.level || avoid.SeenByAll().Level() != step.seen {
-			t.Errorf("%s: %+v, want level %d, and %d for all", step.title, avoid, step.level, step.seen)
+		demotion := cluster.DemotionOf("node-2", IPv4)
+		if demotion.Level() != step.level || demotion.ClusterWide().Level() != step.seen {
+			t.Errorf("%s: %+v, want level %d, and %d for all", step.title, demotion, step.level, step.seen)
 		}
 	}
 }
@@ -93,31 +94,31 @@ func TestSeveralReasonsTogether(t *testing.T) {
 // TestANodeIsUnreachableInOneFamily: in the other one its endpoints are as before.
 func TestANodeIsUnreachableInOneFamily(t *testing.T) {
 	cluster := startingCluster()
-	unreachable := Against{Node: "node-2", Why: Unreachable}
+	unreachable := DemotionKey{Node: "node-2", Reason: Unreachable}
 	for _, step := range []struct {
 		title  string
 		change Change
 		levels [2]Rank
 	}{
-		{"IPv6", Change{Avoid: map[Against]*Avoid{unreachable: {Why: Unreachable, Families: []Family{IPv6}}}}, [2]Rank{0, 2}},
+		{"IPv6", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv6}}}}, [2]Rank{0, 2}},
 		{"and evacuated", evacuating("node-2"), [2]Rank{1, 2}},
-		{"both", Change{Avoid: map[Against]*Avoid{unreachable: {Why: Unreachable}}}, [2]Rank{2, 2}},
-		{"IPv4", Change{Avoid: map[Against]*Avoid{unreachable: {Why: Unreachable, Families: []Family{IPv4}}}}, [2]Rank{2, 1}},
+		{"both", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable}}}, [2]Rank{2, 2}},
+		{"IPv4", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}}}}, [2]Rank{2, 1}},
 		{
-			"for long", Change{Avoid: map[Against]*Avoid{unreachable: {Why: Unreachable, Families: []Family{IPv4}, IsLasting: true}}},
+			"for long", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}, IsLasting: true}}},
 			[2]Rank{2, 1},
 		},
-		{"no longer", Change{Avoid: map[Against]*Avoid{unreachable: nil}}, [2]Rank{1, 1}},
+		{"no longer", Change{Demotions: map[DemotionKey]*Demotion{unreachable: nil}}, [2]Rank{1, 1}},
 	} {
-		if got := words(cluster.Apply(step.change)); got != "racks zones" {
+		if got := namesText(cluster.Apply(step.change)); got != "racks zones" {
 			t.Errorf("%s: decided anew are %q", step.title, got)
 		}
 		endpoints := []PortEndpoint{
 			{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Endpoint: Endpoint{Node: "node-2"}},
 			{Addr: netip.MustParseAddrPort("[fd00::1]:80"), Endpoint: Endpoint{Node: "node-2"}},
 		}
-		cluster.MarkAvoided(endpoints)
-		if got := [2]Rank{endpoints[0].Avoid.Level(), endpoints[1].Avoid.Level()}; got != step.levels {
+		cluster.MarkDemoted(endpoints)
+		if got := [2]Rank{endpoints[0].Demotion.Level(), endpoints[1].Demotion.Level()}; got != step.levels {
 			t.Errorf("%s: levels %v, want %v", step.title, got, step.levels)
 		}
 	}

@@ -50,9 +50,9 @@ func (b *bounded) remove(service *Service) {
 	}
 }
 
-// noteNode takes in that a node came, went or changed its labels. Changes of this node's own labels concern all bounded
+// markNodeChanged takes in that a node came, went or changed its labels. Changes of this node's own labels concern all bounded
 // Services at once.
-func (b *bounded) noteNode(isSelf bool, dirty map[ObjectName]bool) {
+func (b *bounded) markNodeChanged(isSelf bool, dirty map[ObjectName]bool) {
 	if isSelf {
 		maps.Copy(dirty, b.services)
 		return
@@ -60,16 +60,16 @@ func (b *bounded) noteNode(isSelf bool, dirty map[ObjectName]bool) {
 	b.allStale = true
 }
 
-// askAnew takes in that the endpoints of a Service, which may be clients, have changed.
-func (b *bounded) askAnew(client ObjectName) {
+// markClientsChanged takes in that the endpoints of a Service, which may be clients, have changed.
+func (b *bounded) markClientsChanged(client ObjectName) {
 	if len(b.clients[client]) > 0 {
 		maps.Copy(b.stale, b.clients[client])
 		b.version++
 	}
 }
 
-// measureAnew takes in that the measured demand of a Service changed. Nil: there is no such Service.
-func (b *bounded) measureAnew(service *Service) {
+// markDemandChanged takes in that the measured demand of a Service changed. Nil: there is no such Service.
+func (b *bounded) markDemandChanged(service *Service) {
 	if service != nil && service.Topology.MaxLoad > 0 && service.Topology.Measured {
 		b.stale[service.Name] = true
 	}

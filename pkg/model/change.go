@@ -14,8 +14,8 @@ type Change struct {
 	Nodes    map[string]*Node
 	// AllNodes reports whether all nodes of the cluster are known. Nil: unchanged.
 	AllNodes *bool
-	// Avoid is what is held against nodes. Nil: it is over.
-	Avoid map[Against]*Avoid
+	// Demotions is what is held against nodes. Nil: it is over.
+	Demotions map[DemotionKey]*Demotion
 	// Demands are measured demand by Service. Nil: there is none any more. DemandState says whether it counts; nil:
 	// unchanged.
 	Demands     map[ObjectName]*Demand
@@ -42,18 +42,18 @@ func (p *Probed) has(f Frontend) bool {
 
 // IsEmpty reports whether nothing changed.
 func (c Change) IsEmpty() bool {
-	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.Avoid)+len(c.Demands)+len(c.ServiceCIDRs) == 0 &&
+	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.Demotions)+len(c.Demands)+len(c.ServiceCIDRs) == 0 &&
 		c.AllNodes == nil && c.DemandState == nil && c.LocalAddrs == nil && c.APIServers == nil &&
 		c.Probed == nil
 }
 
-// Then returns the change that c followed by later makes.
-func (c Change) Then(later Change) Change {
+// Merge returns the change that c followed by later makes.
+func (c Change) Merge(later Change) Change {
 	return Change{
 		Services:     merge(c.Services, later.Services),
 		Slices:       merge(c.Slices, later.Slices),
 		Nodes:        merge(c.Nodes, later.Nodes),
-		Avoid:        merge(c.Avoid, later.Avoid),
+		Demotions:    merge(c.Demotions, later.Demotions),
 		Demands:      merge(c.Demands, later.Demands),
 		AllNodes:     cmp.Or(later.AllNodes, c.AllNodes),
 		DemandState:  cmp.Or(later.DemandState, c.DemandState),

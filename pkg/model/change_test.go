@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// said are the labels of a node in the tests of Then, by which its versions are distinguished.
-func said(version string) *Node {
+// versionedNode are the labels of a node in the tests of Then, by which its versions are distinguished.
+func versionedNode(version string) *Node {
 	return &Node{Name: "node-1", Labels: map[string]string{"version": version}}
 }
 
@@ -20,17 +20,17 @@ func TestThen(t *testing.T) {
 		"nothing and then nothing is nothing": {Change{}, Change{}, Change{}},
 		"changes of different objects are both there": {
 			earlier: Change{Services: map[ObjectName]*Service{web: first}},
-			later:   Change{Slices: map[ObjectName]*EndpointSlice{slice.Name: slice}, Nodes: map[string]*Node{"node-1": said("1")}},
+			later:   Change{Slices: map[ObjectName]*EndpointSlice{slice.Name: slice}, Nodes: map[string]*Node{"node-1": versionedNode("1")}},
 			want: Change{
 				Services: map[ObjectName]*Service{web: first},
 				Slices:   map[ObjectName]*EndpointSlice{slice.Name: slice},
-				Nodes:    map[string]*Node{"node-1": said("1")},
+				Nodes:    map[string]*Node{"node-1": versionedNode("1")},
 			},
 		},
 		"of one object, the later version counts": {
-			earlier: Change{Nodes: map[string]*Node{"node-1": said("1")}},
-			later:   Change{Nodes: map[string]*Node{"node-1": said("2")}},
-			want:    Change{Nodes: map[string]*Node{"node-1": said("2")}},
+			earlier: Change{Nodes: map[string]*Node{"node-1": versionedNode("1")}},
+			later:   Change{Nodes: map[string]*Node{"node-1": versionedNode("2")}},
+			want:    Change{Nodes: map[string]*Node{"node-1": versionedNode("2")}},
 		},
 		"what goes later is gone": {
 			earlier: Change{Services: map[ObjectName]*Service{web: first, db: nil}},
@@ -56,8 +56,8 @@ func TestThen(t *testing.T) {
 		},
 		"nothing new about local addresses leaves the earlier list": {
 			earlier: Change{LocalAddrs: addrs("192.0.2.10")},
-			later:   Change{Nodes: map[string]*Node{"node-1": said("1")}},
-			want:    Change{LocalAddrs: addrs("192.0.2.10"), Nodes: map[string]*Node{"node-1": said("1")}},
+			later:   Change{Nodes: map[string]*Node{"node-1": versionedNode("1")}},
+			want:    Change{LocalAddrs: addrs("192.0.2.10"), Nodes: map[string]*Node{"node-1": versionedNode("1")}},
 		},
 		"a machine that lost its last address has none, which is not the same as nothing new": {
 			earlier: Change{LocalAddrs: addrs("192.0.2.10")},
@@ -67,18 +67,18 @@ func TestThen(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			earlierBefore, laterBefore := Change{}.Then(test.earlier), Change{}.Then(test.later)
-			got := test.earlier.Then(test.later)
-			if diff := cmp.Diff(Change{}.Then(test.want), got, compareAddrs); diff != "" {
+			earlierBefore, laterBefore := Change{}.Merge(test.earlier), Change{}.Merge(test.later)
+			got := test.earlier.Merge(test.later)
+			if diff := cmp.Diff(Change{}.Merge(test.want), got, compareAddrs); diff != "" {
 				t.Errorf("both together differ (-want +got):\n%s", diff)
 			}
 			if got.IsEmpty() != test.want.IsEmpty() {
 				t.Errorf("both together are empty: %v, want %v", got.IsEmpty(), test.want.IsEmpty())
 			}
-			if diff := cmp.Diff(earlierBefore, Change{}.Then(test.earlier), compareAddrs); diff != "" {
+			if diff := cmp.Diff(earlierBefore, Change{}.Merge(test.earlier), compareAddrs); diff != "" {
 				t.Errorf("the earlier change was written to (-before +after):\n%s", diff)
 			}
-			if diff := cmp.Diff(laterBefore, Change{}.Then(test.later), compareAddrs); diff != "" {
+			if diff := cmp.Diff(laterBefore, Change{}.Merge(test.later), compareAddrs); diff != "" {
 				t.Errorf("the later change was written to (-before +after):\n%s", diff)
 			}
 		})
@@ -94,7 +94,7 @@ func TestAChangeIsEmptyOnlyIfItNamesNothing(t *testing.T) {
 		"maps without entries":    {Change{Services: map[ObjectName]*Service{}, Nodes: map[string]*Node{}}, true},
 		"a Service that went":     {Change{Services: map[ObjectName]*Service{named("web"): nil}}, false},
 		"a slice that went":       {Change{Slices: map[ObjectName]*EndpointSlice{named("web-1"): nil}}, false},
-		"a node that came":        {Change{Nodes: map[string]*Node{"node-1": said("1")}}, false},
+		"a node that came":        {Change{Nodes: map[string]*Node{"node-1": versionedNode("1")}}, false},
 		"a Service that is new":   {Change{Services: map[ObjectName]*Service{named("web"): serviceNamed("web")}}, false},
 		"a ServiceCIDR that went": {Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": nil}}, false},
 		"local addresses":         {Change{LocalAddrs: addrs("192.0.2.10")}, false},

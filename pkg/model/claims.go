@@ -95,9 +95,9 @@ func (c *Cluster) Contested() int { return c.claims.contested }
 // LostFrontend is a frontend that a Service wants but another one owns.
 type LostFrontend struct {
 	PortFrontend
-	Owner     ObjectName
-	OwnerKind FrontendKind // why the owner has it
-	IsOlder   bool         // the owner is
+	Owner        ObjectName
+	OwnerKind    FrontendKind // why the owner has it
+	OwnerIsOlder bool         // the owner is
 	// Reserved is why no Service owns it; empty if another one does.
 	Reserved LossReason
 }
@@ -119,8 +119,8 @@ const (
 	ownersNameIsFirst LossReason = "OwnersNameIsFirst"
 )
 
-// Why returns why the Service does not get the frontend.
-func (l LostFrontend) Why() LossReason {
+// Reason returns why the Service does not get the frontend.
+func (l LostFrontend) Reason() LossReason {
 	switch {
 	case l.Reserved != "":
 		return l.Reserved
@@ -130,7 +130,7 @@ func (l LostFrontend) Why() LossReason {
 		return ownersBalancer
 	case l.Kind == ExternalIP && l.OwnerKind == NodePort:
 		return ownersNodePort
-	case l.IsOlder:
+	case l.OwnerIsOlder:
 		return ownerIsOlder
 	}
 	return ownersNameIsFirst
@@ -139,7 +139,7 @@ func (l LostFrontend) Why() LossReason {
 // Sentence says who has the frontend, and why.
 func (l LostFrontend) Sentence() string {
 	const untilReleased = "until that one lets go of it."
-	switch l.Why() {
+	switch l.Reason() {
 	case apiServersAddress:
 		return fmt.Sprintf("%s is left out because the proxy reaches the API server there", l.Frontend)
 	case probedAddress:
@@ -177,12 +177,12 @@ func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (
 			continue
 		}
 		first := c.claims.byFrontend[frontend.Frontend][0]
-		if nodePort, overruled := c.overruled(frontend, service.Name); overruled {
+		if nodePort, overruled := c.overriddenBy(frontend, service.Name); overruled {
 			first = nodePort
 		}
 		if first.service.Name != service.Name {
 			lost = append(lost, LostFrontend{
-				PortFrontend: frontend, Owner: first.service.Name, OwnerKind: first.kind, IsOlder: first.service.Created.Before(service.Created),
+				PortFrontend: frontend, Owner: first.service.Name, OwnerKind: first.kind, OwnerIsOlder: first.service.Created.Before(service.Created),
 			})
 			continue
 		}
@@ -199,7 +199,7 @@ func (c *Cluster) Owner(frontend Frontend) (service ObjectName, isOwned bool) {
 	}
 	first := claimants[0]
 	owned := PortFrontend{Frontend: frontend, Kind: first.kind}
-	if _, overruled := c.overruled(owned, first.service.Name); overruled || c.isReserved(owned) != "" {
+	if _, overruled := c.overriddenBy(owned, first.service.Name); overruled || c.isReserved(owned) != "" {
 		return ObjectName{}, false
 	}
 	return first.service.Name, true
@@ -265,10 +265,10 @@ func eachDifferent[T comparable](before, now map[T]bool, call func(T)) {
 	}
 }
 
-// overruled returns the node port of another Service that is served on a Service's external IP: on an address of this
+// overriddenBy returns the node port of another Service that is served on a Service's external IP: on an address of this
 // node, with the same protocol and number. The tables look for a frontend with an address first, so the external IP
 // would take the node port's clients.
-func (c *Cluster) overruled(frontend PortFrontend, service ObjectName) (nodePort claim, overruled bool) {
+func (c *Cluster) overriddenBy(frontend PortFrontend, service ObjectName) (nodePort claim, overruled bool) {
 	if frontend.Kind != ExternalIP || !c.ServesNodePorts(frontend.Addr) {
 		return claim{}, false
 	}
@@ -290,8 +290,8 @@ func (c *Cluster) ServesNodePorts(addr netip.Addr) bool {
 	return c.local[addr] && !addr.IsLoopback() && (c.NodePorts.All(FamilyOf(addr)) || c.NodePorts.includes(addr, c.Self()))
 }
 
-// markOverruled marks the Services whose external IPs a Service's node ports overrule or did overrule.
-func (c *Cluster) markOverruled(service *Service, dirty map[ObjectName]bool) {
+// markOverridden marks the Services whose external IPs a Service's node ports overrule or did overrule.
+func (c *Cluster) markOverridden(service *Service, dirty map[ObjectName]bool) {
 	for _, port := range service.Ports {
 		if port.NodePort == 0 {
 			continue

@@ -45,8 +45,8 @@ func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
 	}
 }
 
-// TestNothingIsContestedWhenAllHaveLeft also shows that the histories do contest frontends.
-func TestNothingIsContestedWhenAllHaveLeft(t *testing.T) {
+// TestNothingIsContestedWhenAllAreRemoved also shows that the histories do contest frontends.
+func TestNothingIsContestedWhenAllAreRemoved(t *testing.T) {
 	random, most := rand.New(rand.NewPCG(3, 4)), 0
 	cluster := NewCluster("node-1")
 	for range 50 {
@@ -106,7 +106,7 @@ func checkOwners(t *testing.T, cluster *Cluster) {
 				t.Errorf("%s owns %v, but the owner of %s should be %s", each.Name, owned, frontend, owner.Name)
 			}
 			another := LostFrontend{
-				PortFrontend: mine, Owner: owner.Name, OwnerKind: owner.kind, IsOlder: owner.Created.Before(each.Created),
+				PortFrontend: mine, Owner: owner.Name, OwnerKind: owner.kind, OwnerIsOlder: owner.Created.Before(each.Created),
 			}
 			if slices.Contains(lost, another) != (each != owner) {
 				t.Errorf("%s lost %v, but the owner of %s should be %s", each.Name, lost, frontend, owner.Name)

@@ -79,7 +79,7 @@ func TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort(t *testing.T) {
 				{changeOf(given, claimant("thief", 1, own).withExternalIPs(here).withNodePort(82)), "given thief", here + ":80/TCP"},
 				{present("10.244.0.9"), "thief", ""},
 			} {
-				if got := words(cluster.Apply(step.change)); got != step.dirty {
+				if got := namesText(cluster.Apply(step.change)); got != step.dirty {
 					t.Errorf("step %d: Services to decide anew: %q, want %q", number+1, got, step.dirty)
 				}
 				service := cluster.Service(named("thief"))
@@ -139,7 +139,7 @@ func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
 		{reached(), "balanced thief", "balanced thief"},
 		{probed(), "balanced thief", "thief"},
 	} {
-		if got := words(cluster.Apply(step.change)); got != step.dirty {
+		if got := namesText(cluster.Apply(step.change)); got != step.dirty {
 			t.Errorf("step %d: Services to decide anew: %q, want %q", number+1, got, step.dirty)
 		}
 		var losers []string

@@ -52,7 +52,7 @@ func TestALostFrontendNamesItsOwner(t *testing.T) {
 	cluster.Apply(changeOf(claimant("old", 1, one), loser))
 	owned, lost := cluster.Frontends(loser, web, IPv4)
 	wanted := PortFrontend{Frontend: Frontend{Addr: netip.MustParseAddr(one), Protocol: TCP, Port: 80}}
-	want := []LostFrontend{{PortFrontend: wanted, Owner: named("old"), IsOlder: true}}
+	want := []LostFrontend{{PortFrontend: wanted, Owner: named("old"), OwnerIsOlder: true}}
 	if diff := cmp.Diff(want, lost, compareAddrs); diff != "" || len(owned) > 0 {
 		t.Errorf("the loser owns %v and lost (-want +got):\n%s", owned, diff)
 	}

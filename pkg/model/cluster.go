@@ -22,15 +22,15 @@ type Cluster struct {
 	nodes    map[string]*Node
 	// allNodes: these are all nodes of the cluster.
 	allNodes bool
-	// against is everything that is held against nodes; avoid is the deciding part of it, by node.
-	against map[Against]*Avoid
-	avoid   map[string]avoids
-	claims  claims
-	// readers are the Services whose topology keys name a label, by that label.
-	readers map[policy.Key]map[ObjectName]bool
-	// unzoned are the slices that do not name the zone of every endpoint. For those without one the Node's zone counts.
-	unzoned map[*EndpointSlice]bool
-	bounded bounded
+	// demotions is everything that is held against nodes; avoid is the deciding part of it, by node.
+	demotions map[DemotionKey]*Demotion
+	effective map[string]avoids
+	claims    claims
+	// servicesByKey are the Services whose topology keys name a label, by that label.
+	servicesByKey map[policy.Key]map[ObjectName]bool
+	// slicesWithoutZone are the slices that do not name the zone of every endpoint. For those without one the Node's zone counts.
+	slicesWithoutZone map[*EndpointSlice]bool
+	bounded           bounded
 	// demands are measured demand by Service, and demandState says whether it counts.
 	demands     map[ObjectName]*Demand
 	demandState DemandState
@@ -45,18 +45,18 @@ type Cluster struct {
 // NewCluster returns an empty cluster as seen from a node.
 func NewCluster(self string) *Cluster {
 	return &Cluster{
-		self:     self,
-		services: map[ObjectName]*Service{},
-		slices:   map[ObjectName]*EndpointSlice{},
-		slicesOf: map[ObjectName][]*EndpointSlice{},
-		nodes:    map[string]*Node{},
-		against:  map[Against]*Avoid{},
-		avoid:    map[string]avoids{},
-		claims:   claims{byFrontend: map[Frontend][]claim{}, external: map[netip.Addr]map[ObjectName]bool{}},
-		readers:  map[policy.Key]map[ObjectName]bool{},
-		unzoned:  map[*EndpointSlice]bool{},
-		bounded:  newBounded(),
-		demands:  map[ObjectName]*Demand{},
+		self:              self,
+		services:          map[ObjectName]*Service{},
+		slices:            map[ObjectName]*EndpointSlice{},
+		slicesOf:          map[ObjectName][]*EndpointSlice{},
+		nodes:             map[string]*Node{},
+		demotions:         map[DemotionKey]*Demotion{},
+		effective:         map[string]avoids{},
+		claims:            claims{byFrontend: map[Frontend][]claim{}, external: map[netip.Addr]map[ObjectName]bool{}},
+		servicesByKey:     map[policy.Key]map[ObjectName]bool{},
+		slicesWithoutZone: map[*EndpointSlice]bool{},
+		bounded:           newBounded(),
+		demands:           map[ObjectName]*Demand{},
 
 		serviceCIDRs: map[string][]netip.Prefix{},
 	}
@@ -112,8 +112,8 @@ func (c *Cluster) Nodes() iter.Seq[*Node] { return maps.Values(c.nodes) }
 // NodeCount returns how many nodes are known.
 func (c *Cluster) NodeCount() int { return len(c.nodes) }
 
-// KnowsAllNodes reports whether these are all nodes of the cluster.
-func (c *Cluster) KnowsAllNodes() bool { return c.allNodes }
+// HasAllNodes reports whether these are all nodes of the cluster.
+func (c *Cluster) HasAllNodes() bool { return c.allNodes }
 
 // NodeLabels returns the labels of a node, and whether it is known.
 func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool) {
@@ -131,7 +131,7 @@ func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool)
 // AllowedSources) and with external IPs.
 func (c *Cluster) Apply(change Change) []ObjectName {
 	dirty := make(map[ObjectName]bool, max(len(change.Services), len(change.Slices)))
-	c.makeRoom(change)
+	c.preallocate(change)
 	for name, prefixes := range change.ServiceCIDRs {
 		if c.serviceCIDRs[name] = prefixes; prefixes == nil {
 			delete(c.serviceCIDRs, name)
@@ -144,7 +144,7 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 		c.applySlice(name, slice, dirty)
 	}
 	c.applyNodes(change.Nodes, dirty)
-	c.applyAvoid(change.Avoid, dirty)
+	c.applyDemotions(change.Demotions, dirty)
 	c.applyDemand(change.Demands, change.DemandState)
 	if all := change.AllNodes; all != nil && *all != c.allNodes {
 		c.allNodes = *all
@@ -162,8 +162,8 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 	return slices.SortedFunc(maps.Keys(dirty), ObjectName.Compare)
 }
 
-// makeRoom makes room for the first change, which is the complete state: maps that grow step by step copy it twice.
-func (c *Cluster) makeRoom(first Change) {
+// preallocate makes room for the first change, which is the complete state: maps that grow step by step copy it twice.
+func (c *Cluster) preallocate(first Change) {
 	if len(c.services) == 0 && len(first.Services) > 0 {
 		c.services = make(map[ObjectName]*Service, len(first.Services))
 		c.claims.byFrontend = make(map[Frontend][]claim, len(first.Services))
@@ -178,11 +178,11 @@ func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[Obje
 	dirty[name] = true
 	if old := c.services[name]; old != nil {
 		c.claims.release(old, dirty)
-		c.markOverruled(old, dirty)
+		c.markOverridden(old, dirty)
 		c.bounded.remove(old)
 		for _, key := range old.Topology.Keys {
-			if delete(c.readers[key], name); len(c.readers[key]) == 0 {
-				delete(c.readers, key)
+			if delete(c.servicesByKey[key], name); len(c.servicesByKey[key]) == 0 {
+				delete(c.servicesByKey, key)
 			}
 		}
 	}
@@ -192,13 +192,13 @@ func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[Obje
 	}
 	c.services[name] = service
 	c.claims.claim(service, dirty)
-	c.markOverruled(service, dirty)
+	c.markOverridden(service, dirty)
 	c.bounded.add(service)
 	for _, key := range service.Topology.Keys {
-		if c.readers[key] == nil {
-			c.readers[key] = map[ObjectName]bool{}
+		if c.servicesByKey[key] == nil {
+			c.servicesByKey[key] = map[ObjectName]bool{}
 		}
-		c.readers[key][name] = true
+		c.servicesByKey[key][name] = true
 	}
 }
 
@@ -206,19 +206,19 @@ func (c *Cluster) applySlice(name ObjectName, slice *EndpointSlice, dirty map[Ob
 	// The label that names the Service may have been edited: the old Service loses the slice (kube-proxy forgets that).
 	if old := c.slices[name]; old != nil {
 		dirty[old.Service] = true
-		c.bounded.askAnew(old.Service)
+		c.bounded.markClientsChanged(old.Service)
 		c.setSlicesOf(old.Service, slices.DeleteFunc(slices.Clone(c.slicesOf[old.Service]), func(s *EndpointSlice) bool { return s == old }))
 		delete(c.slices, name)
-		delete(c.unzoned, old)
+		delete(c.slicesWithoutZone, old)
 	}
 	if slice == nil {
 		return
 	}
 	if slices.ContainsFunc(slice.Endpoints, func(endpoint SliceEndpoint) bool { return endpoint.Zone == "" }) {
-		c.unzoned[slice] = true
+		c.slicesWithoutZone[slice] = true
 	}
 	dirty[slice.Service] = true
-	c.bounded.askAnew(slice.Service)
+	c.bounded.markClientsChanged(slice.Service)
 	c.slices[name] = slice
 	list := slices.Clone(c.slicesOf[slice.Service])
 	at, _ := slices.BinarySearchFunc(list, name, func(s *EndpointSlice, name ObjectName) int { return s.Name.Compare(name) })
@@ -246,7 +246,7 @@ func (c *Cluster) applyNodes(nodes map[string]*Node, dirty map[ObjectName]bool) 
 		labels := changedLabels(old, c.setNode(name, node))
 		for label := range labels {
 			key := policy.Key(label)
-			if c.readers[key] == nil {
+			if c.servicesByKey[key] == nil {
 				continue
 			}
 			if changed[key] == nil {
@@ -255,30 +255,30 @@ func (c *Cluster) applyNodes(nodes map[string]*Node, dirty map[ObjectName]bool) 
 			changed[key][name] = true
 		}
 		if len(labels) > 0 || (old == nil) != (c.nodes[name] == nil) {
-			c.bounded.noteNode(name == c.self, dirty)
+			c.bounded.markNodeChanged(name == c.self, dirty)
 		}
 	}
 	for key, nodes := range changed {
-		c.markReaders(key, nodes, dirty)
+		c.markServicesUsing(key, nodes, dirty)
 	}
 }
 
-// markReaders marks the Services that read the label of a key whose value changed on some nodes.
-func (c *Cluster) markReaders(key policy.Key, nodes map[string]bool, dirty map[ObjectName]bool) {
-	readers := c.readers[key]
+// markServicesUsing marks the Services that read the label of a key whose value changed on some nodes.
+func (c *Cluster) markServicesUsing(key policy.Key, nodes map[string]bool, dirty map[ObjectName]bool) {
+	readers := c.servicesByKey[key]
 	switch {
 	case nodes[c.self]:
 		maps.Copy(dirty, readers)
 	case key == policy.Hostname:
 	case key == policy.Zone:
-		for slice := range c.unzoned {
-			if readers[slice.Service] && slice.reads(key, nodes) {
+		for slice := range c.slicesWithoutZone {
+			if readers[slice.Service] && slice.dependsOnLabel(key, nodes) {
 				dirty[slice.Service] = true
 			}
 		}
 	default:
 		for reader := range readers {
-			if slices.ContainsFunc(c.slicesOf[reader], func(slice *EndpointSlice) bool { return slice.reads(key, nodes) }) {
+			if slices.ContainsFunc(c.slicesOf[reader], func(slice *EndpointSlice) bool { return slice.dependsOnLabel(key, nodes) }) {
 				dirty[reader] = true
 			}
 		}

@@ -38,7 +38,7 @@ func TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges(t *testing.
 		"ServiceCIDRs":                {Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes("10.96.0.0/16")}}, ""},
 		"this node's object went":     {Change{Nodes: map[string]*Node{"node-1": nil}}, ""},
 		"this node is leaving": {
-			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a"}, Addresses: addrs("192.0.2.10"), Leaving: "why"}), "",
+			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a"}, Addresses: addrs("192.0.2.10"), NotEligible: "why"}), "",
 		},
 		"this node's rack came with another address": {
 			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a", rackLabel: "1"}, Addresses: addrs("192.0.2.11")}), concerned,
@@ -55,14 +55,14 @@ func TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges(t *testing.
 			cluster := NewCluster("node-1")
 			cluster.Apply(changeOf(
 				restricted, restricted6, keyed, open, nodeAt("node-1", "192.0.2.10", "10.0.0.0/24"), nodeAt("node-2", "192.0.2.20", "")))
-			if got := words(cluster.Apply(test.change)); got != test.want {
+			if got := namesText(cluster.Apply(test.change)); got != test.want {
 				t.Errorf("Services to decide anew: %q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
-func TestTheClusterKnowsItsOwnAddresses(t *testing.T) {
+func TestTheClusterHasItsOwnAddresses(t *testing.T) {
 	cluster := NewCluster("node-1")
 	if self := cluster.Self(); len(self.Addresses)+len(self.PodCIDRs) != 0 {
 		t.Errorf("an unknown node has addresses: %+v", self)

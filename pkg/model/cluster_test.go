@@ -58,8 +58,8 @@ func changeOf(objects ...any) Change {
 	return change
 }
 
-// words writes names without their namespace: "db web".
-func words(names []ObjectName) string {
+// namesText writes names without their namespace: "db web".
+func namesText(names []ObjectName) string {
 	texts := make([]string, len(names))
 	for i, name := range names {
 		texts[i] = name.Name
@@ -95,7 +95,7 @@ func startingCluster() *Cluster {
 	return cluster
 }
 
-func TestApplyReturnsTheServicesToDecideAnew(t *testing.T) {
+func TestApplyReturnsTheServicesToRedecide(t *testing.T) {
 	tests := map[string]struct {
 		change Change
 		want   string
@@ -143,7 +143,7 @@ func TestApplyReturnsTheServicesToDecideAnew(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := words(startingCluster().Apply(test.change)); got != test.want {
+			if got := namesText(startingCluster().Apply(test.change)); got != test.want {
 				t.Errorf("Services to decide anew: %q, want %q", got, test.want)
 			}
 		})
@@ -158,7 +158,7 @@ func TestSlicesOfAreSortedAndFollowTheirLabel(t *testing.T) {
 		change  Change
 		web, db string
 	}{
-		{"slices come in any order", changeOf(sliceFor("web-3", "web")).Then(changeOf(sliceFor("web-1", "web"))), "web-1 web-3", ""},
+		{"slices come in any order", changeOf(sliceFor("web-3", "web")).Merge(changeOf(sliceFor("web-1", "web"))), "web-1 web-3", ""},
 		{"one between them", changeOf(sliceFor("web-2", "web")), "web-1 web-2 web-3", ""},
 		{"one that changes keeps its place", changeOf(sliceFor("web-2", "web")), "web-1 web-2 web-3", ""},
 		{"one that gets another Service's label", changeOf(sliceFor("web-2", "db")), "web-1 web-3", "web-2"},
@@ -172,7 +172,7 @@ func TestSlicesOfAreSortedAndFollowTheirLabel(t *testing.T) {
 		for _, slice := range cluster.SlicesOf(named(service)) {
 			names = append(names, slice.Name)
 		}
-		return words(names)
+		return namesText(names)
 	}
 	for _, step := range steps {
 		before := cluster.SlicesOf(named("web"))
@@ -187,7 +187,7 @@ func TestSlicesOfAreSortedAndFollowTheirLabel(t *testing.T) {
 	}
 }
 
-func TestTheClusterKnowsItsNodes(t *testing.T) {
+func TestTheClusterHasItsNodes(t *testing.T) {
 	cluster := NewCluster("node-1")
 	if self := cluster.Self(); self.Name != "node-1" || self.Labels != nil {
 		t.Errorf("an unknown node sees itself as %+v, want its name and no labels", self)
@@ -214,19 +214,19 @@ func TestTheClusterKnowsItsNodes(t *testing.T) {
 	}
 }
 
-func TestTheClusterKnowsItsServices(t *testing.T) {
+func TestTheClusterHasItsServices(t *testing.T) {
 	cluster := NewCluster("node-1")
 	other := &Service{Name: ObjectName{Namespace: "another", Name: "z"}, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}}
 	web := serviceNamed("web")
 	cluster.Apply(changeOf(web, serviceNamed("db"), other))
-	if got := words(cluster.ServiceNames()); got != "z db web" {
+	if got := namesText(cluster.ServiceNames()); got != "z db web" {
 		t.Errorf("Services %q, want them by namespace, then name", got)
 	}
 	if cluster.Service(web.Name) != web {
 		t.Error("a Service is not what was applied")
 	}
 	cluster.Apply(Change{Services: map[ObjectName]*Service{web.Name: nil}})
-	if cluster.Service(web.Name) != nil || words(cluster.ServiceNames()) != "z db" {
+	if cluster.Service(web.Name) != nil || namesText(cluster.ServiceNames()) != "z db" {
 		t.Errorf("a Service that went is still here: %v", cluster.ServiceNames())
 	}
 }

@@ -11,9 +11,9 @@ type Demand struct {
 	// Zones are the total demand of each zone's nodes, in millionths of all; a missing zone has none. The zone of nodes
 	// without a zone is empty.
 	Zones map[string]uint32
-	// Since is when that was determined, from NodesHeard of NodesAll.
-	Since                time.Time
-	NodesHeard, NodesAll int
+	// ObservedAt is when that was determined, from NodesHeard of NodesAll.
+	ObservedAt                 time.Time
+	NodesReporting, NodesTotal int
 	// ConnectionsPerMinute are the new connections to the Service.
 	ConnectionsPerMinute uint64
 }
@@ -24,29 +24,29 @@ type DemandState int
 // The states.
 const (
 	DemandUnknown     DemandState = iota // nobody has looked yet, or nobody needs it
-	DemandUnpublished                    // nobody publishes it in this cluster, or it may not be read
+	DemandUnavailable                    // nobody publishes it in this cluster, or it may not be read
 	DemandStale                          // nobody has published for so long that it no longer counts
-	DemandCounts
+	DemandActive
 )
 
 // Assumed returns why the demand on a Service that has no measured demand is assumed.
 func (s DemandState) Assumed() servicedemand.Assumed {
 	switch s {
-	case DemandUnpublished:
+	case DemandUnavailable:
 		return servicedemand.NotPublished
 	case DemandStale:
 		return servicedemand.NotConfirmed
-	case DemandCounts:
+	case DemandActive:
 		return servicedemand.NoneToPlan
 	case DemandUnknown:
 	}
-	return servicedemand.NotKnown
+	return servicedemand.DemandUnknown
 }
 
 // MeasuredDemand returns the measured demand of a Service; nil if there is none, it does not count, or the owner does
 // not want it.
 func (c *Cluster) MeasuredDemand(service *Service) *Demand {
-	if c.demandState != DemandCounts || !service.Topology.Measured {
+	if c.demandState != DemandActive || !service.Topology.Measured {
 		return nil
 	}
 	return c.demands[service.Name]
@@ -64,13 +64,13 @@ func (c *Cluster) applyDemand(demands map[ObjectName]*Demand, state *DemandState
 		} else {
 			c.demands[name] = demand
 		}
-		c.bounded.measureAnew(c.services[name])
+		c.bounded.markDemandChanged(c.services[name])
 	}
 	if state == nil || *state == c.demandState {
 		return
 	}
 	c.demandState = *state
 	for name := range c.bounded.services {
-		c.bounded.measureAnew(c.services[name])
+		c.bounded.markDemandChanged(c.services[name])
 	}
 }

@@ -15,13 +15,13 @@ type EndpointSlice struct {
 	Family  Family     // addressType
 	// IsHeadless: it has the label of headless Services, and serves only those.
 	IsHeadless bool
-	// Names is how many endpoints have names instead of addresses (addressType FQDN). Such a slice has nothing else: it serves
+	// FQDNCount is how many endpoints have names instead of addresses (addressType FQDN). Such a slice has nothing else: it serves
 	// no clients, and is kept so that this can be reported.
-	Names uint16
-	// Crowded is how many endpoints have more than one address; all but the first are ignored.
-	Crowded   uint16
-	Ports     []SlicePort
-	Endpoints []SliceEndpoint
+	FQDNCount uint16
+	// MultiAddressCount is how many endpoints have more than one address; all but the first are ignored.
+	MultiAddressCount uint16
+	Ports             []SlicePort
+	Endpoints         []SliceEndpoint
 	// Hostnames are the names of the endpoints, in their order, below the name of a headless Service, often empty; nil if
 	// no endpoint has one, or they are not needed.
 	Hostnames []string
@@ -37,9 +37,9 @@ func (s *EndpointSlice) isOn(nodes map[string]bool) bool {
 	return slices.ContainsFunc(s.Endpoints, func(endpoint SliceEndpoint) bool { return nodes[endpoint.Node] })
 }
 
-// reads reports whether an endpoint's value of a key comes from the label of one of some nodes. The name of the node,
+// dependsOnLabel reports whether an endpoint's value of a key comes from the label of one of some nodes. The name of the node,
 // and mostly the zone, come from the slice.
-func (s *EndpointSlice) reads(key policy.Key, nodes map[string]bool) bool {
+func (s *EndpointSlice) dependsOnLabel(key policy.Key, nodes map[string]bool) bool {
 	return slices.ContainsFunc(s.Endpoints, func(endpoint SliceEndpoint) bool {
 		return (key != policy.Zone || endpoint.Zone == "") && nodes[endpoint.Node]
 	})
@@ -80,8 +80,8 @@ type Endpoint struct {
 type PortEndpoint struct {
 	Addr netip.AddrPort
 	Endpoint
-	// Avoid is why it is tried last, because of its node; nil if it is not.
-	Avoid *Avoid
+	// Demotion is why it is tried last, because of its node; nil if it is not.
+	Demotion *Demotion
 }
 
 // Phase says in which order endpoints are tried, each phase as a whole before the next one. Terminating endpoints that
@@ -115,18 +115,22 @@ func (e *Endpoint) Phase() Phase {
 type Rank uint8
 
 // Ranks is how many ranks there are.
-const Ranks = phases * (1 + Whys)
+const Ranks = phases * (1 + NumDemotionReasons)
 
 // Rank returns the endpoint's rank, and whether it may be used at all.
-func (e *PortEndpoint) Rank() (rank Rank, usable bool) { return e.rank(e.Avoid) }
+func (e *PortEndpoint) Rank() (rank Rank, usable bool) { return e.rank(e.Demotion) }
 
-// RankSeenByAll returns the rank that all nodes give the endpoint alike.
-func (e *PortEndpoint) RankSeenByAll() (rank Rank, usable bool) { return e.rank(e.Avoid.SeenByAll()) }
+// ClusterWideRank returns the rank that all nodes give the endpoint alike.
+func (e *PortEndpoint) ClusterWideRank() (rank Rank, usable bool) {
+	return e.rank(e.Demotion.ClusterWide())
+}
 
-func (e *PortEndpoint) rank(avoid *Avoid) (rank Rank, usable bool) {
+func (e *PortEndpoint) rank(demotion *Demotion) (rank Rank, usable bool) {
 	phase := e.Phase()
-	return Rank(phase) + phases*avoid.Level(), phase != PhaseNever
+	return Rank(phase) + phases*demotion.Level(), phase != PhaseNever
 }
 
 // IsUnreachable reports whether the endpoint's node does not answer this one.
-func (e *PortEndpoint) IsUnreachable() bool { return e.Avoid != nil && e.Avoid.Why == Unreachable }
+func (e *PortEndpoint) IsUnreachable() bool {
+	return e.Demotion != nil && e.Demotion.Reason == Unreachable
+}

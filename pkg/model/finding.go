@@ -33,12 +33,12 @@ type FindingCode string
 
 // The codes. The codes of annotations without effect are those of policy.Annotations.
 const (
-	// Refused: the object is left out, and its last good version stays in force.
-	Refused FindingCode = "Invalid"
+	// Invalid: the object is left out, and its last good version stays in force.
+	Invalid FindingCode = "Invalid"
 	// ValueIgnored: a label or annotation counts as absent, because its value cannot be read.
 	ValueIgnored FindingCode = "ValueIgnored"
-	// PartsLeftOut: the rest of the object is served.
-	PartsLeftOut FindingCode = "PartiallyIgnored"
+	// PartiallyIgnored: the rest of the object is served.
+	PartiallyIgnored FindingCode = "PartiallyIgnored"
 	// FrontendConflict: another Service owns a frontend. FrontendIsAPIServer: the proxy reaches the API server there.
 	// FrontendIsProbed: proxies find out there whether a node answers.
 	FrontendConflict    FindingCode = "FrontendConflict"
@@ -46,10 +46,10 @@ const (
 	FrontendIsProbed    FindingCode = "FrontendIsProbed"
 	// SessionAffinityIgnored: the Service's clients are not remembered.
 	SessionAffinityIgnored FindingCode = "SessionAffinityIgnored"
-	// RefusedByKernel: the kernel does not take the Service's newest version.
-	RefusedByKernel FindingCode = "FailedToProgram"
-	// HealthCheckNotServed: load balancers get no answer at the Service's healthCheckNodePort. The name is kube-proxy's.
-	HealthCheckNotServed FindingCode = "FailedToStartServiceHealthcheck"
+	// FailedToProgram: the kernel does not take the Service's newest version.
+	FailedToProgram FindingCode = "FailedToProgram"
+	// HealthCheckListenFailed: load balancers get no answer at the Service's healthCheckNodePort. The name is kube-proxy's.
+	HealthCheckListenFailed FindingCode = "FailedToStartServiceHealthcheck"
 	// LocalhostNodePortNotServed: a node port of the Service cannot be dialled on a loopback address.
 	LocalhostNodePortNotServed FindingCode = "LocalhostNodePortNotServed"
 )
@@ -57,8 +57,8 @@ const (
 // FindingCodes are all codes.
 var FindingCodes = func() []FindingCode {
 	codes := []FindingCode{
-		Refused, ValueIgnored, PartsLeftOut, FrontendConflict, FrontendIsAPIServer, FrontendIsProbed, SessionAffinityIgnored,
-		RefusedByKernel, HealthCheckNotServed, LocalhostNodePortNotServed,
+		Invalid, ValueIgnored, PartiallyIgnored, FrontendConflict, FrontendIsAPIServer, FrontendIsProbed, SessionAffinityIgnored,
+		FailedToProgram, HealthCheckListenFailed, LocalhostNodePortNotServed,
 	}
 	for _, annotation := range policy.Annotations {
 		if code := FindingCode(annotation.Ignored); !slices.Contains(codes, code) {
@@ -82,9 +82,9 @@ func (f Finding) Object() string {
 	case f.Line > 0:
 		return fmt.Sprintf("%s in the document at line %d", f.Kind, f.Line)
 	case f.Name.Namespace == "":
-		return f.Kind + " " + printable.Short(f.Name.Name)
+		return f.Kind + " " + printable.Truncate(f.Name.Name)
 	}
-	return f.Kind + " " + printable.Short(f.Name.String())
+	return f.Kind + " " + printable.Truncate(f.Name.String())
 }
 
 // Sentence says what does not work, and why: "spec.ports[0].port: Invalid value: 70000: ...".
@@ -114,12 +114,12 @@ func (f Finding) String() string {
 // Error makes a Finding an error.
 func (f Finding) Error() string { return f.String() }
 
-// IsRefusal reports whether the object, or file, is refused.
-func (f Finding) IsRefusal() bool { return f.Code == Refused }
+// IsRejection reports whether the object, or file, is refused.
+func (f Finding) IsRejection() bool { return f.Code == Invalid }
 
-// IsUnread reports whether something could not be read: the object, or a label or annotation of it. All other findings are
+// IsInvalidInput reports whether something could not be read: the object, or a label or annotation of it. All other findings are
 // about what was read.
-func (c FindingCode) IsUnread() bool { return c == Refused || c == ValueIgnored }
+func (c FindingCode) IsInvalidInput() bool { return c == Invalid || c == ValueIgnored }
 
 // Subject is what a finding is about: an object, or else a file.
 type Subject struct {
@@ -138,23 +138,23 @@ func SubjectOf(file, kind string, name ObjectName) Subject {
 // Subject returns what the finding is about.
 func (f Finding) Subject() Subject { return SubjectOf(f.File, f.Kind, f.Name) }
 
-// Found returns which parts of the object have no effect.
-func (s *Service) Found() []Finding { return s.Findings }
+// GetFindings returns which parts of the object have no effect.
+func (s *Service) GetFindings() []Finding { return s.Findings }
 
-// Found returns which parts of the object have no effect.
-func (s *EndpointSlice) Found() []Finding { return s.Findings }
+// GetFindings returns which parts of the object have no effect.
+func (s *EndpointSlice) GetFindings() []Finding { return s.Findings }
 
-// Of returns the finding with the object that it is about.
-func (f Finding) Of(kind string, name ObjectName) Finding {
+// WithObject returns the finding with the object that it is about.
+func (f Finding) WithObject(kind string, name ObjectName) Finding {
 	f.Kind, f.Name = kind, name
 	return f
 }
 
-// Printable makes texts safe to print, whatever the file held: one line, no control characters, not too long. The name
+// Sanitized makes texts safe to print, whatever the file held: one line, no control characters, not too long. The name
 // stays as it is, so that users can look the object up.
-func (f Finding) Printable() Finding {
+func (f Finding) Sanitized() Finding {
 	for _, text := range []*string{&f.File, &f.Kind, &f.Field, &f.Reason} {
-		*text = printable.Short(*text)
+		*text = printable.Truncate(*text)
 	}
 	return f
 }

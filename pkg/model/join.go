@@ -18,30 +18,30 @@ const (
 // Joined are the EndpointSlices of a Service, ready to be asked for the endpoints of many ports.
 type Joined struct {
 	slices []*EndpointSlice
-	// most is how many endpoints a port can have.
-	most int
+	// largest is how many endpoints a port can have.
+	largest int
 	// byPort are the slices by what they offer; nil if they offer so little that searching all is faster.
-	byPort map[offer][]offered
+	byPort map[portKey][]slicePort
 }
 
-// offer is what a slice says that it serves.
-type offer struct {
+// portKey is what a slice says that it serves.
+type portKey struct {
 	family   Family
 	name     string
 	protocol Protocol
 }
 
-type offered struct {
+type slicePort struct {
 	slice  *EndpointSlice
 	number uint16
 }
 
-// manyOffers is how many ports a Service's slices have in sum before they are indexed.
-const manyOffers = 32
+// maxLinearPorts is how many ports a Service's slices have in sum before they are indexed.
+const maxLinearPorts = 32
 
-// Join prepares the slices that name a Service. A slice with the label of headless Services serves only those:
+// JoinSlices prepares the slices that name a Service. A slice with the label of headless Services serves only those:
 // kube-proxy never sees it, and neither does a proxy that answers no DNS.
-func Join(service *Service, named []*EndpointSlice) Joined {
+func JoinSlices(service *Service, named []*EndpointSlice) Joined {
 	isOthers := func(slice *EndpointSlice) bool { return slice.IsHeadless && !service.IsHeadless }
 	if slices.ContainsFunc(named, isOthers) {
 		named = slices.DeleteFunc(slices.Clone(named), isOthers)
@@ -51,23 +51,23 @@ func Join(service *Service, named []*EndpointSlice) Joined {
 
 // join prepares the slices of a Service with some ports.
 func join(endpointSlices []*EndpointSlice, ports int) Joined {
-	endpointSlices, offers := Taken(endpointSlices)
-	joined := Joined{slices: endpointSlices, most: max(1, MaxPortEndpoints/max(1, ports))}
-	if offers <= manyOffers {
+	endpointSlices, offers := TakeUpTo(endpointSlices)
+	joined := Joined{slices: endpointSlices, largest: max(1, MaxPortEndpoints/max(1, ports))}
+	if offers <= maxLinearPorts {
 		return joined
 	}
-	joined.byPort = make(map[offer][]offered, offers)
+	joined.byPort = make(map[portKey][]slicePort, offers)
 	for _, slice := range endpointSlices {
 		for _, port := range slice.Ports {
-			key := offer{slice.Family, port.Name, port.Protocol}
-			joined.byPort[key] = append(joined.byPort[key], offered{slice, port.Port})
+			key := portKey{slice.Family, port.Name, port.Protocol}
+			joined.byPort[key] = append(joined.byPort[key], slicePort{slice, port.Port})
 		}
 	}
 	return joined
 }
 
-// Taken returns the first slices of a Service, as far as they list MaxOffers ports in sum, and how many they list.
-func Taken(endpointSlices []*EndpointSlice) (taken []*EndpointSlice, offers int) {
+// TakeUpTo returns the first slices of a Service, as far as they list MaxOffers ports in sum, and how many they list.
+func TakeUpTo(endpointSlices []*EndpointSlice) (taken []*EndpointSlice, offers int) {
 	for i, slice := range endpointSlices {
 		if offers+len(slice.Ports) > MaxOffers {
 			return endpointSlices[:i], offers
@@ -83,36 +83,36 @@ func Taken(endpointSlices []*EndpointSlice) (taken []*EndpointSlice, offers int)
 // A slice's port belongs to the Service port of the same name and protocol. An address and port that several entries
 // claim is one endpoint: a pod's address may be used again while the slice of its predecessor still lists it as
 // terminating. The result does not depend on the order of slices, ports or entries.
-func (j Joined) Endpoints(port ServicePort, family Family) (endpoints []PortEndpoint, leftOut int) {
+func (j Joined) Endpoints(port ServicePort, family Family) (endpoints []PortEndpoint, skipped int) {
 	count := 0
 	for slice := range j.serving(port, family) {
 		count += len(slice.Endpoints)
 	}
-	endpoints = make([]PortEndpoint, 0, min(count, j.most))
+	endpoints = make([]PortEndpoint, 0, min(count, j.largest))
 	for slice, number := range j.serving(port, family) {
-		for i := range min(len(slice.Endpoints), j.most-len(endpoints)) {
+		for i := range min(len(slice.Endpoints), j.largest-len(endpoints)) {
 			entry := &slice.Endpoints[i]
 			endpoints = append(endpoints, PortEndpoint{Addr: netip.AddrPortFrom(entry.Addr, number), Endpoint: entry.Endpoint})
 		}
 	}
-	return believe(endpoints), max(0, count-j.most)
+	return resolveConflict(endpoints), max(0, count-j.largest)
 }
 
 // Addresses returns the addresses of a family, whatever their ports, as endpoints with port 0, and how many are left out.
 // They are what the name of a headless Service stands for.
-func (j Joined) Addresses(family Family) (endpoints []PortEndpoint, leftOut int) {
+func (j Joined) Addresses(family Family) (endpoints []PortEndpoint, skipped int) {
 	count := 0
 	for _, slice := range j.slices {
 		if slice.Family != family {
 			continue
 		}
 		count += len(slice.Endpoints)
-		for i := range min(len(slice.Endpoints), j.most-len(endpoints)) {
+		for i := range min(len(slice.Endpoints), j.largest-len(endpoints)) {
 			entry := &slice.Endpoints[i]
 			endpoints = append(endpoints, PortEndpoint{Addr: netip.AddrPortFrom(entry.Addr, 0), Endpoint: entry.Endpoint})
 		}
 	}
-	return believe(endpoints), max(0, count-j.most)
+	return resolveConflict(endpoints), max(0, count-j.largest)
 }
 
 // Hostnames returns the names of endpoints below the name of a headless Service, by address. If an address has several
@@ -130,8 +130,8 @@ func (j Joined) Hostnames() map[netip.Addr]string {
 	return names
 }
 
-// believe sorts endpoints, and of several with the same address and port keeps the one to believe.
-func believe(endpoints []PortEndpoint) []PortEndpoint {
+// resolveConflict sorts endpoints, and of several with the same address and port keeps the one to believe.
+func resolveConflict(endpoints []PortEndpoint) []PortEndpoint {
 	slices.SortFunc(endpoints, compareEntries)
 	return slices.CompactFunc(endpoints, func(a, b PortEndpoint) bool { return a.Addr == b.Addr })
 }
@@ -140,7 +140,7 @@ func believe(endpoints []PortEndpoint) []PortEndpoint {
 func (j Joined) serving(port ServicePort, family Family) iter.Seq2[*EndpointSlice, uint16] {
 	return func(yield func(*EndpointSlice, uint16) bool) {
 		if j.byPort != nil {
-			for _, found := range j.byPort[offer{family, port.Name, port.Protocol}] {
+			for _, found := range j.byPort[portKey{family, port.Name, port.Protocol}] {
 				if !yield(found.slice, found.number) {
 					return
 				}
@@ -166,9 +166,9 @@ func compareEntries(a, b PortEndpoint) int {
 		return order
 	}
 	return cmp.Or(
-		falseFirst(a.Terminating, b.Terminating),
-		falseFirst(b.Ready, a.Ready),
-		falseFirst(b.Serving, a.Serving),
+		compareBool(a.Terminating, b.Terminating),
+		compareBool(b.Ready, a.Ready),
+		compareBool(b.Serving, a.Serving),
 		cmp.Compare(a.Node, b.Node),
 		cmp.Compare(a.Zone, b.Zone),
 		slices.Compare(a.HintNodes, b.HintNodes),
@@ -176,7 +176,7 @@ func compareEntries(a, b PortEndpoint) int {
 	)
 }
 
-func falseFirst(a, b bool) int {
+func compareBool(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

@@ -25,7 +25,7 @@ func entry(addr, node string) SliceEndpoint {
 
 func unready(e SliceEndpoint) SliceEndpoint { e.Ready = false; return e }
 
-func silent(e SliceEndpoint) SliceEndpoint { e.Serving = false; return e }
+func notServing(e SliceEndpoint) SliceEndpoint { e.Serving = false; return e }
 
 func terminating(e SliceEndpoint) SliceEndpoint { e.Terminating = true; return e }
 
@@ -104,16 +104,16 @@ func TestEndpointsBelievesOneOfSeveralClaims(t *testing.T) {
 			entry("10.0.0.1", "z"), terminating(entry("10.0.0.1", "a")),
 		},
 		"one that is not terminating, even if it is not ready yet": {
-			silent(unready(entry("10.0.0.1", "z"))), terminating(entry("10.0.0.1", "a")),
+			notServing(unready(entry("10.0.0.1", "z"))), terminating(entry("10.0.0.1", "a")),
 		},
 		"one that is ready": {
 			entry("10.0.0.1", "z"), unready(entry("10.0.0.1", "a")),
 		},
 		"one that serves": {
-			unready(entry("10.0.0.1", "z")), silent(unready(entry("10.0.0.1", "a"))),
+			unready(entry("10.0.0.1", "z")), notServing(unready(entry("10.0.0.1", "a"))),
 		},
 		"the terminating one that serves": {
-			terminating(unready(entry("10.0.0.1", "z"))), terminating(silent(unready(entry("10.0.0.1", "a")))),
+			terminating(unready(entry("10.0.0.1", "z"))), terminating(notServing(unready(entry("10.0.0.1", "a")))),
 		},
 		"the lexically first node among equals": {
 			entry("10.0.0.1", "a"), entry("10.0.0.1", "b"), entry("10.0.0.1", "c"),
@@ -224,9 +224,9 @@ func TestOneServiceHasABoundedNumberOfEndpoints(t *testing.T) {
 	}
 	for ports, want := range map[int]int{1: 10_000, 3: 10_000, 4: MaxPortEndpoints / 4, 8: MaxPortEndpoints / 8, 1_000_000: 1} {
 		for _, port := range []ServicePort{{Name: "a"}, {Name: "b"}} {
-			endpoints, leftOut := join(endpointSlices, ports).Endpoints(port, IPv4)
-			if len(endpoints) != want || leftOut != 10_000-want {
-				t.Errorf("one port of %d has %d endpoints and %d are left out, want %d of 10,000", ports, len(endpoints), leftOut, want)
+			endpoints, skipped := join(endpointSlices, ports).Endpoints(port, IPv4)
+			if len(endpoints) != want || skipped != 10_000-want {
+				t.Errorf("one port of %d has %d endpoints and %d are left out, want %d of 10,000", ports, len(endpoints), skipped, want)
 			}
 		}
 	}
@@ -263,7 +263,7 @@ func TestASliceOfHeadlessServicesServesNoOther(t *testing.T) {
 	port := ServicePort{Protocol: TCP, Port: 80}
 	for isHeadless, want := range map[bool]int{false: 1, true: 2} {
 		service := &Service{IsHeadless: isHeadless, Ports: []ServicePort{port}}
-		if endpoints, _ := Join(service, named).Endpoints(port, IPv4); len(endpoints) != want {
+		if endpoints, _ := JoinSlices(service, named).Endpoints(port, IPv4); len(endpoints) != want {
 			t.Errorf("headless %t: %v, want %d", isHeadless, endpoints, want)
 		}
 	}

@@ -16,9 +16,9 @@ type Node struct {
 	// PodCIDRs are the ranges of its pods' addresses, at most one a family: the first of spec.podCIDRs.
 	PodCIDRs []netip.Prefix
 
-	// Leaving is why load balancers should spare this node: it is being deleted, drained or shut down, or about to be.
+	// NotEligible is why load balancers should spare this node: it is being deleted, drained or shut down, or about to be.
 	// Empty: it stays. It does not affect decisions about Services.
-	Leaving string
+	NotEligible string
 }
 
 // NodePortAddresses says on which of the node's addresses node ports are served: kube-proxy's setting of that name.

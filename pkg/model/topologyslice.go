@@ -4,16 +4,16 @@ import "github.com/vicinity-proxy/vicinity/pkg/policy"
 
 // The resources from which we learn where other nodes are, by their names in metrics, outages and `explain`.
 const (
-	FromNodes       = "nodes"
-	FromSlices      = "topologyslices"
-	FromProxySlices = "endpointslices/proxies" // those over the proxies' own pods
+	TopologyFromNodes   = "nodes"
+	TopologyFromSlices  = "topologyslices"
+	TopologyFromProxies = "endpointslices/proxies" // those over the proxies' own pods
 )
 
 // TopologyResources are all of them, with the words for people.
 var TopologyResources = []struct{ Name, Words string }{
-	{FromNodes, "Nodes"},
-	{FromSlices, "TopologySlices"},
-	{FromProxySlices, "the EndpointSlices of the proxies"},
+	{TopologyFromNodes, "Nodes"},
+	{TopologyFromSlices, "TopologySlices"},
+	{TopologyFromProxies, "the EndpointSlices of the proxies"},
 }
 
 // TopologySlice says where some nodes are. A publisher writes it, to save every proxy from following every Node; or it

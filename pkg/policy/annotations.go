@@ -21,51 +21,51 @@ const (
 // the parser, the sentences where it has no effect, the webhook's vocabulary and the documents are made from it.
 type Annotation struct {
 	Name string
-	// Meaning is what it is for, for the documents. Since is the release that reads it first.
-	Meaning, Since string
+	// Description is what it is for, for the documents. Since is the release that reads it first.
+	Description, Since string
 	// Ignored is the stable code of the finding that it has no effect.
 	Ignored string
 	// OnNamespace is what an owner of a Namespace means by writing it there; empty if unknown.
 	OnNamespace string
-	// Prefers: it says which endpoints are preferred, so that no default of the webhook does.
-	Prefers bool
-	// IsCommon: others may have annotations with similar names, so it is never suggested as what was meant.
-	IsCommon bool
+	// IsPreference: it says which endpoints are preferred, so that no default of the webhook does.
+	IsPreference bool
+	// IsGenericName: others may have annotations with similar names, so it is never suggested as what was meant.
+	IsGenericName bool
 	// IsDeprecated: it is never recommended.
 	IsDeprecated bool
 	// read is a pass of the parser. It returns false if what it found leaves nothing to read for the later passes.
-	read func(*reading) bool
+	read func(*parser) bool
 }
 
 // Annotations are all of them, in the order in which they are read.
 var Annotations = [...]Annotation{
 	{
-		Name: TopologyKeysAnnotation, Ignored: "TopologyKeysIgnored", Since: "v0.1.0", read: (*reading).readKeys,
-		OnNamespace: DefaultTopologyKeysAnnotation, Prefers: true,
-		Meaning: "labels of Nodes, the nearest first: connections go to the endpoints that share the first label that any endpoint shares",
+		Name: TopologyKeysAnnotation, Ignored: "TopologyKeysIgnored", Since: "v0.1.0", read: (*parser).readKeys,
+		OnNamespace: DefaultTopologyKeysAnnotation, IsPreference: true,
+		Description: "labels of Nodes, the nearest first: connections go to the endpoints that share the first label that any endpoint shares",
 	},
 	{
-		Name: TopologyModeAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*reading).readMode,
-		Prefers: true,
-		Meaning: "`Auto`, hints as Kubernetes computes them; or `" + ModeBalanced + "`, near as far as a bound on the load allows",
+		Name: TopologyModeAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*parser).readMode,
+		IsPreference: true,
+		Description:  "`Auto`, hints as Kubernetes computes them; or `" + ModeBalanced + "`, near as far as a bound on the load allows",
 	},
 	{
-		Name: TopologyAwareHintsAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*reading).readHints,
-		Prefers: true, IsDeprecated: true,
-		Meaning: "the older name of `" + TopologyModeAnnotation + "`: it decides if a Service has both",
+		Name: TopologyAwareHintsAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*parser).readHints,
+		IsPreference: true, IsDeprecated: true,
+		Description: "the older name of `" + TopologyModeAnnotation + "`: it decides if a Service has both",
 	},
 	{
-		Name: MaxLoadAnnotation, Ignored: "LoadBoundIgnored", Since: "v0.1.0", read: (*reading).readBound,
+		Name: MaxLoadAnnotation, Ignored: "LoadBoundIgnored", Since: "v0.1.0", read: (*parser).readBound,
 		OnNamespace: DefaultTopologyModeAnnotation + "=" + ModeBalanced,
-		Meaning:     "a percentage of the mean load that no endpoint should expect to exceed, as far as other endpoints can take the rest",
+		Description: "a percentage of the mean load that no endpoint should expect to exceed, as far as other endpoints can take the rest",
 	},
 	{
-		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*reading).readClients, IsCommon: true,
-		Meaning: "the Services whose endpoints are the clients, so that a bound knows the demand of each node",
+		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*parser).readClients, IsGenericName: true,
+		Description: "the Services whose endpoints are the clients, so that a bound knows the demand of each node",
 	},
 	{
-		Name: DemandSourceAnnotation, Ignored: "DemandSourceIgnored", Since: "v0.1.0", read: (*reading).readDemandSource, IsCommon: true,
-		Meaning: "`" + Measured + "`: the demand that a bound is planned with is what was measured, and until then what it is without this",
+		Name: DemandSourceAnnotation, Ignored: "DemandSourceIgnored", Since: "v0.1.0", read: (*parser).readDemandSource, IsGenericName: true,
+		Description: "`" + Measured + "`: the demand that a bound is planned with is what was measured, and until then what it is without this",
 	},
 }
 
@@ -111,7 +111,7 @@ var NamespaceDefaults = [...]struct{ Name, Of string }{
 
 // NodeLabel is a label of ours on a Node, as Annotation is on a Service.
 type NodeLabel struct {
-	Name, Meaning, Since string
+	Name, Description, Since string
 	// Check returns what is wrong with a value, which counts as absent then.
 	Check func(value string) error
 }
@@ -120,11 +120,11 @@ type NodeLabel struct {
 var NodeLabels = [...]NodeLabel{
 	{
 		Name: EvacuateLabel, Since: "v0.1.0", Check: checkEvacuate,
-		Meaning: "`true`, or the time in UTC until when: its endpoints get no new connections where others may serve in their place",
+		Description: "`true`, or the time in UTC until when: its endpoints get no new connections where others may serve in their place",
 	},
 	{
 		Name: DemandLabel, Since: "v0.1.0", Check: checkDemand,
-		Meaning: "0 to 100: the demand there, compared with other Nodes, for a bound on the load",
+		Description: "0 to 100: the demand there, compared with other Nodes, for a bound on the load",
 	},
 }
 

@@ -42,18 +42,18 @@ func DistributionKeys(distribution string) []Key {
 const (
 	BalancedConflict = "has no effect beside " + TopologyAwareHintsAnnotation + "; keep one of them"
 
-	ClientsWithoutBound = "has no effect without a bound; add " + MaxLoadAnnotation
+	ClientsNeedBound = "has no effect without a bound; add " + MaxLoadAnnotation
 
 	MeasuredHeadless = "has no effect on a headless Service: nobody counts who dials its endpoints; remove it"
 )
 
-// BoundBesideAuto is what to say about a bound beside mode Auto.
-func BoundBesideAuto(mode ModeSetting) string {
+// ReasonBoundWithAuto is what to say about a bound beside mode Auto.
+func ReasonBoundWithAuto(mode ModeSetting) string {
 	return "may not be used with " + mode.Annotation + "=" + mode.Value + "; set " + TopologyModeAnnotation + "=" + ModeBalanced
 }
 
-// NothingToBound is what to say about a bound without keys to bound, or beside keys that prefer no endpoint.
-func NothingToBound(own []Key) string {
+// ReasonNothingToBound is what to say about a bound without keys to bound, or beside keys that prefer no endpoint.
+func ReasonNothingToBound(own []Key) string {
 	if own != nil {
 		return `has nothing to bound: "*" alone prefers no endpoint; write keys before it, such as "` + string(Zone) + `, *"`
 	}
@@ -61,8 +61,8 @@ func NothingToBound(own []Key) string {
 		TopologyModeAnnotation + "=" + ModeBalanced
 }
 
-// HidesBalanced reports whether mode balanced has no effect because the other annotation decides.
-func HidesBalanced(annotations map[string]string) bool {
+// OverridesBalanced reports whether mode balanced has no effect because the other annotation decides.
+func OverridesBalanced(annotations map[string]string) bool {
 	return annotations[TopologyModeAnnotation] == ModeBalanced && !ModeOf(annotations).IsBalanced()
 }
 
@@ -76,14 +76,14 @@ func IsUnknownMode(value string) bool {
 
 // UnknownMode is what to say of such a mode.
 func UnknownMode(value string) string {
-	return fmt.Sprintf("%.*q is no mode of ours; %s", maxMode, value, ModeMeant(value))
+	return fmt.Sprintf("%.*q is no mode of ours; %s", maxMode, value, SuggestMode(value))
 }
 
 // maxMode is how much of a mode a message repeats.
 const maxMode = 64
 
-// ModeMeant says which mode to write.
-func ModeMeant(value string) string {
+// SuggestMode says which mode to write.
+func SuggestMode(value string) string {
 	if Suggest(value, ModeBalanced) != "" {
 		return fmt.Sprintf("did you mean %q?", ModeBalanced)
 	}

@@ -69,14 +69,14 @@ func checkClient(client string, earlier []string, ownNamespace string) (EntryErr
 // noService is what is wrong with an entry that is not the name of a Service.
 func noService(client, ownNamespace string) EntryError {
 	err := EntryError{Rule: ServiceName, Cause: "is not the namespace and name of a Service", Remedy: `write it as "shop/frontend"`}
-	if meansMeasured(client) {
+	if resemblesMeasured(client) {
 		err.Remedy = "did you mean the annotation " + DemandSourceAnnotation + "=" + Measured + "?"
 		return err
 	}
 	if !strings.Contains(client, "/") {
 		err.Cause = "lacks the namespace of the Service"
 	}
-	if meant := meantClient(client, ownNamespace); meant != "" {
+	if meant := suggestClient(client, ownNamespace); meant != "" {
 		err.Remedy = fmt.Sprintf("did you mean %q?", meant)
 	} else if strings.ContainsAny(client, "; \t\n[]\"'|") {
 		err.Remedy = "separate Services with commas, and put neither quotes nor brackets around them"
@@ -84,8 +84,8 @@ func noService(client, ownNamespace string) EntryError {
 	return err
 }
 
-// meansMeasured reports whether Measured was probably meant: misspelled, or under the name that other programs use.
-func meansMeasured(text string) bool {
+// resemblesMeasured reports whether Measured was probably meant: misspelled, or under the name that other programs use.
+func resemblesMeasured(text string) bool {
 	letters := lettersOf(text[:min(len(text), maxQuoted)])
 	return !strings.Contains(text, "/") && (text == Measured || letters == "auto" || letters == "automatic" || Suggest(text, Measured) != "")
 }
@@ -96,9 +96,9 @@ func isServiceName(text string) bool {
 	return found && len(content.IsDNS1123Label(namespace)) == 0 && len(content.IsDNS1123Label(name)) == 0
 }
 
-// meantClient is the Service that was probably meant: in upper case, by its DNS name, or without its namespace. Empty if
+// suggestClient is the Service that was probably meant: in upper case, by its DNS name, or without its namespace. Empty if
 // nothing comes near.
-func meantClient(text, ownNamespace string) string {
+func suggestClient(text, ownNamespace string) string {
 	const longest = 253
 	if len(text) > longest {
 		return ""

@@ -32,7 +32,7 @@ func clientsOf(count int) string {
 	return strings.Join(clients, ",")
 }
 
-func TestParseClientsRefuses(t *testing.T) {
+func TestParseClientsRejects(t *testing.T) {
 	for value, want := range map[string][]brokenRule{
 		"":                                   {{NotEmpty, 0, ""}},
 		" \n":                                {{NotEmpty, 0, ""}},
@@ -69,7 +69,7 @@ func TestParseClientsRefuses(t *testing.T) {
 	}
 }
 
-func TestAClientThatIsNoneSaysWhatWasMeant(t *testing.T) {
+func TestAnInvalidClientSuggestsAValidOne(t *testing.T) {
 	for value, want := range map[string]string{
 		"frontend":                       `entry 1 "frontend" lacks the namespace of the Service; did you mean "shop/frontend"?`,
 		"Frontend":                       `did you mean "shop/frontend"?`,

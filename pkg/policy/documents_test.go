@@ -25,20 +25,20 @@ func TestTheREADMEHasTheAnnotations(t *testing.T) {
 		fmt.Fprintf(&table, "| %s | `%s` | %s | %s |\n", on, name, since, meaning)
 	}
 	for _, annotation := range policy.Annotations {
-		row("Service", annotation.Name, annotation.Since, annotation.Meaning)
+		row("Service", annotation.Name, annotation.Since, annotation.Description)
 	}
 	for _, standard := range policy.NamespaceDefaults {
 		row("Namespace", standard.Name, "v0.1.0", "the default of `"+standard.Of+"` for its Services, which the webhook writes; or `None`")
 	}
 	for _, label := range policy.NodeLabels {
-		row("Node, as a label", label.Name, label.Since, label.Meaning)
+		row("Node, as a label", label.Name, label.Since, label.Description)
 	}
 	golden.Tables(t, "../../README.md", map[string]string{"annotations": table.String()})
 }
 
-// TestTheAPIServerAsksTheWebhookAboutEachAnnotation: the conditions of its manifest are written by hand, for an API server
+// TestTheAPIServerCallsTheWebhookAboutEachAnnotation: the conditions of its manifest are written by hand, for an API server
 // to read.
-func TestTheAPIServerAsksTheWebhookAboutEachAnnotation(t *testing.T) {
+func TestTheAPIServerCallsTheWebhookAboutEachAnnotation(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook/base/webhooks.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestTheAPIServerAsksTheWebhookAboutEachAnnotation(t *testing.T) {
 		condition("says-nothing-itself"), -1) {
 		own = append(own, found[1])
 	}
-	prefer := policy.NamesOf(func(a policy.Annotation) bool { return a.Prefers })
+	prefer := policy.NamesOf(func(a policy.Annotation) bool { return a.IsPreference })
 	slices.Sort(own)
 	slices.Sort(prefer)
 	if diff := cmp.Diff(prefer, own); diff != "" {
@@ -77,15 +77,15 @@ func TestTheAPIServerAsksTheWebhookAboutEachAnnotation(t *testing.T) {
 			t.Errorf("%s begins with none of %q", annotation.Name, prefixes)
 		}
 		isNear := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(annotation.Name, word) })
-		if isNear == annotation.IsCommon {
+		if isNear == annotation.IsGenericName {
 			t.Errorf("%s: the webhook is asked about it with another domain: %v, though IsCommon is %v",
-				annotation.Name, isNear, annotation.IsCommon)
+				annotation.Name, isNear, annotation.IsGenericName)
 		}
 	}
 }
 
-// TestThePoliciesKnowEachAnnotation of ours: their lists, too, are written by hand, for an API server to read.
-func TestThePoliciesKnowEachAnnotation(t *testing.T) {
+// TestThePoliciesCoverEachAnnotation of ours: their lists, too, are written by hand, for an API server to read.
+func TestThePoliciesCoverEachAnnotation(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook-cel/base/services.yaml")
 	if err != nil {
 		t.Fatal(err)

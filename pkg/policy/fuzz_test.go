@@ -19,7 +19,7 @@ func FuzzParseKeys(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string) {
 		keys, err := ParseKeys(value)
 		if err != nil {
-			checkRefused(t, value, keys, err)
+			checkRejected(t, value, keys, err)
 			return
 		}
 		checkAccepted(t, value, keys)
@@ -30,8 +30,8 @@ func FuzzParseKeys(f *testing.F) {
 	})
 }
 
-// checkRefused reports what an error must have: no keys beside it, and a message for every entry at fault.
-func checkRefused(t *testing.T, value string, keys []Key, err error) {
+// checkRejected reports what an error must have: no keys beside it, and a message for every entry at fault.
+func checkRejected(t *testing.T, value string, keys []Key, err error) {
 	var faults EntryErrors
 	if keys != nil || !errors.As(err, &faults) || len(faults) == 0 || len(faults) > MaxKeys {
 		t.Fatalf("ParseKeys(%q) = %q, %#v", value, keys, err)

@@ -43,7 +43,7 @@ type brokenRule struct {
 	Entry    string
 }
 
-func TestParseKeysRefuses(t *testing.T) {
+func TestParseKeysRejects(t *testing.T) {
 	tests := map[string]struct {
 		value string
 		want  []brokenRule
@@ -104,7 +104,7 @@ func TestErrorsReadAsSentences(t *testing.T) {
 	}
 }
 
-func TestKeysSeparatedOtherwiseAreAnErrorThatSaysHow(t *testing.T) {
+func TestKeysSeparatedOtherwiseAreAnErrorThatReportsHow(t *testing.T) {
 	for _, value := range []string{"rack;zone", "rack zone", `["rack", "zone"]`, "rack\nzone", "'rack'"} {
 		_, err := ParseKeys(value)
 		if err == nil || !strings.Contains(err.Error(), "separate keys with commas") {

@@ -9,12 +9,12 @@ import (
 // A bound is a percentage of the mean load. A bound below the mean cannot be kept, and above ten times the mean
 // there is no endpoint to protect.
 const (
-	LeastMaxLoad = 100
-	MostMaxLoad  = 1000
+	MinLoadBound = 100
+	MaxLoadBound = 1000
 )
 
-// UsualMaxLoad is the bound where one is asked for without a number: mode Auto tolerates as much.
-const UsualMaxLoad = 120
+// DefaultLoadBound is the bound where one is asked for without a number: mode Auto tolerates as much.
+const DefaultLoadBound = 120
 
 // WrongMaxLoad is what is wrong with a text that is not a bound, and what to write, as the rest of a sentence about it.
 const WrongMaxLoad = `is no whole number from 100 to 1000 with % right behind it; write a percentage of the mean load, such as "120%"`
@@ -23,7 +23,7 @@ const WrongMaxLoad = `is no whole number from 100 to 1000 with % right behind it
 func ParseMaxLoad(text string) (percent uint64, err error) {
 	if number, found := strings.CutSuffix(text, "%"); found {
 		percent, err := strconv.ParseUint(number, 10, 32)
-		if err == nil && LeastMaxLoad <= percent && percent <= MostMaxLoad && number[0] != '0' {
+		if err == nil && MinLoadBound <= percent && percent <= MaxLoadBound && number[0] != '0' {
 			return percent, nil
 		}
 	}

@@ -14,7 +14,7 @@ func TestMaxLoadIsAPercentageOfTheMean(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoMaxLoadIsRefused(t *testing.T) {
+func TestWhatIsNoMaxLoadIsRejected(t *testing.T) {
 	for _, text := range []string{
 		"1.2", "120", "120 %", " 120% ", "0120%", "120.0%", `"120%"`, "+120%", "-120%", "99%", "0%", "1001%", "99999999999999999999%", "", "%",
 		"120%%", "lots", "0x78%", "１２０%", "\xff", strings.Repeat("1", 1<<18),
@@ -32,7 +32,7 @@ func FuzzParseMaxLoad(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		percent, err := ParseMaxLoad(text)
-		if err == nil && (percent < LeastMaxLoad || percent > MostMaxLoad || FormatMaxLoad(percent) != text) || err != nil && percent != 0 {
+		if err == nil && (percent < MinLoadBound || percent > MaxLoadBound || FormatMaxLoad(percent) != text) || err != nil && percent != 0 {
 			t.Errorf("ParseMaxLoad(%q) = %d, %v", text, percent, err)
 		}
 	})

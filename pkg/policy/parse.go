@@ -2,8 +2,8 @@ package policy
 
 import "slices"
 
-// Words are what a Service says about which endpoints to prefer.
-type Words struct {
+// Input are what a Service says about which endpoints to prefer.
+type Input struct {
 	// Namespace is that of the Service.
 	Namespace   string
 	Annotations map[string]string
@@ -42,8 +42,8 @@ func (i Ignored) Code() string {
 //     would go where none should.
 //   - Clients that cannot be read leave the bound, and demand is what it is without the annotation: measured if that is the
 //     cluster's default, or else all nodes ask alike. So does a demand source that cannot be read.
-func Parse(w Words) (Topology, []Ignored) {
-	r := reading{Words: w}
+func Parse(w Input) (Topology, []Ignored) {
+	r := parser{Input: w}
 	for i := range Annotations {
 		if !Annotations[i].read(&r) {
 			break
@@ -55,19 +55,19 @@ func Parse(w Words) (Topology, []Ignored) {
 	return r.topology, r.ignored
 }
 
-// reading is the result of the parser's passes so far.
-type reading struct {
-	Words
+// parser is the result of the parser's passes so far.
+type parser struct {
+	Input
 	topology Topology
 	ignored  []Ignored
 }
 
-func (r *reading) ignore(annotation, reason string) {
+func (r *parser) ignore(annotation, reason string) {
 	r.ignored = append(r.ignored, Ignored{annotation, reason})
 }
 
 // byHints is the setting that the EndpointSlice controller turns into hints.
-func (w Words) byHints() string {
+func (w Input) byHints() string {
 	switch mode := ModeOf(w.Annotations); {
 	case mode.IsAuto():
 		return mode.Annotation + ": " + mode.Value
@@ -78,7 +78,7 @@ func (w Words) byHints() string {
 }
 
 // readKeys finds the topology keys. Without them, though they are asked for, nothing else is read.
-func (r *reading) readKeys() bool {
+func (r *parser) readKeys() bool {
 	value, present := r.Annotations[TopologyKeysAnnotation]
 	if !present {
 		return true
@@ -98,17 +98,17 @@ func (r *reading) readKeys() bool {
 
 // readMode and readHints find an unknown mode in our domain, and a mode of ours that the other annotation overrides. A
 // mode of ours asks for a bound.
-func (r *reading) readMode() bool { return r.readUnknownMode(TopologyModeAnnotation) }
+func (r *parser) readMode() bool { return r.readUnknownMode(TopologyModeAnnotation) }
 
-func (r *reading) readHints() bool {
+func (r *parser) readHints() bool {
 	r.readUnknownMode(TopologyAwareHintsAnnotation)
-	if HidesBalanced(r.Annotations) {
+	if OverridesBalanced(r.Annotations) {
 		r.ignore(TopologyModeAnnotation, BalancedConflict)
 	}
 	return true
 }
 
-func (r *reading) readUnknownMode(annotation string) bool {
+func (r *parser) readUnknownMode(annotation string) bool {
 	if value := r.Annotations[annotation]; IsUnknownMode(value) {
 		r.ignore(annotation, UnknownMode(value))
 	}
@@ -116,7 +116,7 @@ func (r *reading) readUnknownMode(annotation string) bool {
 }
 
 // readBound finds the bound, and the keys that it is about.
-func (r *reading) readBound() bool {
+func (r *parser) readBound() bool {
 	text, hasText := r.Annotations[MaxLoadAnnotation]
 	mode := ModeOf(r.Annotations)
 	keys := KeysToBound(r.topology.Keys, r.TrafficDistribution, mode)
@@ -131,10 +131,10 @@ func (r *reading) readBound() bool {
 	if hasText {
 		annotation = MaxLoadAnnotation
 	}
-	limit, err := r.usualMaxLoad(), error(nil)
+	limit, err := r.defaultMaxLoad(), error(nil)
 	if hasText {
 		if limit, err = ParseMaxLoad(text); err != nil {
-			limit = r.usualMaxLoad()
+			limit = r.defaultMaxLoad()
 		}
 	}
 	if canBe {
@@ -148,25 +148,25 @@ func (r *reading) readBound() bool {
 	}
 	switch {
 	case hasText && mode.IsAuto() && r.topology.Keys == nil:
-		r.ignore(annotation, BoundBesideAuto(mode))
+		r.ignore(annotation, ReasonBoundWithAuto(mode))
 	case keys == nil:
-		r.ignore(annotation, NothingToBound(r.topology.Keys))
+		r.ignore(annotation, ReasonNothingToBound(r.topology.Keys))
 	case r.ExternalTrafficLocal:
 		r.ignore(annotation, LocalConflict+"; "+LocalRemedy)
 	}
 	return true
 }
 
-// usualMaxLoad is the bound of a Service that wants one, and does not say which.
-func (w Words) usualMaxLoad() uint64 {
+// defaultMaxLoad is the bound of a Service that wants one, and does not say which.
+func (w Input) defaultMaxLoad() uint64 {
 	if w.DefaultMaxLoad > 0 {
 		return w.DefaultMaxLoad
 	}
-	return UsualMaxLoad
+	return DefaultLoadBound
 }
 
 // readClients finds the Services whose endpoints are the demand.
-func (r *reading) readClients() bool {
+func (r *parser) readClients() bool {
 	text, present := r.Annotations[ClientsAnnotation]
 	if !present {
 		return true
@@ -176,7 +176,7 @@ func (r *reading) readClients() bool {
 	case err != nil:
 		r.ignore(ClientsAnnotation, err.Error())
 	case r.topology.MaxLoad == 0:
-		r.ignore(ClientsAnnotation, ClientsWithoutBound)
+		r.ignore(ClientsAnnotation, ClientsNeedBound)
 	default:
 		r.topology.Clients = clients
 	}
@@ -184,7 +184,7 @@ func (r *reading) readClients() bool {
 }
 
 // readDemandSource finds whether the demand is measured. The cluster's default is not for a Service that names clients.
-func (r *reading) readDemandSource() bool {
+func (r *parser) readDemandSource() bool {
 	isBounded := r.topology.MaxLoad > 0
 	r.topology.Measured = isBounded && r.DefaultMeasured && !r.IsHeadless && len(r.topology.Clients) == 0
 	text, present := r.Annotations[DemandSourceAnnotation]
@@ -196,7 +196,7 @@ func (r *reading) readDemandSource() bool {
 	case err != nil:
 		r.ignore(DemandSourceAnnotation, err.Error())
 	case !isBounded:
-		r.ignore(DemandSourceAnnotation, ClientsWithoutBound)
+		r.ignore(DemandSourceAnnotation, ClientsNeedBound)
 	case r.IsHeadless:
 		r.ignore(DemandSourceAnnotation, MeasuredHeadless)
 	default:

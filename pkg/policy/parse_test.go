@@ -32,13 +32,13 @@ type parsed struct {
 	Ignored  []Ignored
 }
 
-func parse(w Words) parsed {
+func parse(w Input) parsed {
 	topology, ignored := Parse(w)
 	return parsed{topology.Keys, topology.MaxLoad, topology.Clients, topology.Measured, topology.ByHints, ignored}
 }
 
-// said reads what is ignored: "annotation reason. annotation reason"; a sentence without an annotation is about keys.
-func said(text string) (list []Ignored) {
+// ignoredOf reads what is ignored: "annotation reason. annotation reason"; a sentence without an annotation is about keys.
+func ignoredOf(text string) (list []Ignored) {
 	for text != "" {
 		one := Ignored{Annotation: TopologyKeysAnnotation}
 		for _, annotation := range [...]string{MaxLoadAnnotation, ClientsAnnotation, DemandSourceAnnotation, TopologyModeAnnotation} {
@@ -58,8 +58,8 @@ func said(text string) (list []Ignored) {
 	return list
 }
 
-// anySays reports whether a reason has some words.
-func anySays(list []Ignored, words string) bool {
+// anyContains reports whether a reason has some words.
+func anyContains(list []Ignored, words string) bool {
 	return slices.ContainsFunc(list, func(ignored Ignored) bool { return strings.Contains(ignored.Reason, words) })
 }
 
@@ -134,26 +134,27 @@ func TestParseBounds(t *testing.T) {
 		},
 		"where they cannot be read it is measured by default all the same": {
 			annotations: short{"mode": ModeBalanced, "clients": "measured"}, measured: true,
-			want: parsed{Keys: zone, MaxLoad: 120, Measured: true, Ignored: said(`vicinity.dev/clients entry 1 "measured" is not the namespace ` +
-				`and name of a Service; did you mean the annotation vicinity.dev/demand-source=measured?`)},
+			want: parsed{Keys: zone, MaxLoad: 120, Measured: true,
+				Ignored: ignoredOf(`vicinity.dev/clients entry 1 "measured" is not the namespace ` +
+					`and name of a Service; did you mean the annotation vicinity.dev/demand-source=measured?`)},
 		},
 		"a demand source that is none is ignored, and clients are not": {
 			annotations: short{"mode": ModeBalanced, "clients": "a/b", "demand": "Measured"},
-			want: parsed{Keys: zone, MaxLoad: 120, Clients: []string{"a/b"}, Ignored: said(
+			want: parsed{Keys: zone, MaxLoad: 120, Clients: []string{"a/b"}, Ignored: ignoredOf(
 				`vicinity.dev/demand-source "Measured" is no demand source; the only one is "measured"`)},
 		},
 		"and the cluster's default counts": {
 			annotations: short{"mode": ModeBalanced, "demand": ""}, measured: true,
-			want: parsed{Keys: zone, MaxLoad: 120, Measured: true, Ignored: said(
+			want: parsed{Keys: zone, MaxLoad: 120, Measured: true, Ignored: ignoredOf(
 				`vicinity.dev/demand-source "" is no demand source; the only one is "measured"`)},
 		},
 		"a demand source without a bound has no effect": {
 			annotations: short{"keys": "rack", "demand": "measured"},
-			want:        parsed{Keys: rack, Ignored: said("vicinity.dev/demand-source " + ClientsWithoutBound)},
+			want:        parsed{Keys: rack, Ignored: ignoredOf("vicinity.dev/demand-source " + ClientsNeedBound)},
 		},
 		"a headless Service is not measured": {
 			annotations: short{"keys": "rack", "load": "150%", "clients": "a/b", "demand": "measured"}, headless: true,
-			want: parsed{Keys: rack, MaxLoad: 150, Clients: []string{"a/b"}, Ignored: said("vicinity.dev/demand-source " + MeasuredHeadless)},
+			want: parsed{Keys: rack, MaxLoad: 150, Clients: []string{"a/b"}, Ignored: ignoredOf("vicinity.dev/demand-source " + MeasuredHeadless)},
 		},
 		"nor by default, and can name its clients": {
 			annotations: short{"keys": "rack", "load": "150%", "clients": "a/b"}, headless: true, measured: true,
@@ -193,95 +194,97 @@ func TestParseBounds(t *testing.T) {
 
 		"wrong keys take everything with them": {
 			annotations: short{"keys": "a b", "mode": ModeBalanced, "load": "1.2", "clients": "x"}, distribution: PreferSameZone, byDefault: 200,
-			want: parse(Words{Annotations: annotated(short{"keys": "a b"}), TrafficDistribution: PreferSameZone}),
+			want: parse(Input{Annotations: annotated(short{"keys": "a b"}), TrafficDistribution: PreferSameZone}),
 		},
 		"keys beside Local take everything with them": {
 			annotations: short{"keys": "rack", "load": "120%"}, local: true,
-			want: parsed{Ignored: said("topology keys " + LocalConflict + "; " + LocalRemedy)},
+			want: parsed{Ignored: ignoredOf("topology keys " + LocalConflict + "; " + LocalRemedy)},
 		},
 		"a bound that cannot be read is the usual one": {
 			annotations: short{"keys": "rack", "load": "1.2"},
-			want:        parsed{Keys: rack, MaxLoad: 120, Ignored: said(wrongLoad + " (until then 120% holds)")},
+			want:        parsed{Keys: rack, MaxLoad: 120, Ignored: ignoredOf(wrongLoad + " (until then 120% holds)")},
 		},
 		"or the cluster's": {
 			annotations: short{"keys": "rack", "load": "1.2"}, byDefault: 200,
-			want: parsed{Keys: rack, MaxLoad: 200, Ignored: said(wrongLoad + " (until then 200% holds)")},
+			want: parsed{Keys: rack, MaxLoad: 200, Ignored: ignoredOf(wrongLoad + " (until then 200% holds)")},
 		},
 		"also for trafficDistribution": {
 			annotations: short{"load": "1.2"}, distribution: PreferSameZone,
-			want: parsed{Keys: zone, MaxLoad: 120, Ignored: said(wrongLoad + " (until then 120% holds)")},
+			want: parsed{Keys: zone, MaxLoad: 120, Ignored: ignoredOf(wrongLoad + " (until then 120% holds)")},
 		},
 		"without anything to bound there is none": {
-			annotations: short{"load": "120%"}, want: parsed{Ignored: said("vicinity.dev/max-load " + NothingToBound(nil))},
+			annotations: short{"load": "120%"}, want: parsed{Ignored: ignoredOf("vicinity.dev/max-load " + ReasonNothingToBound(nil))},
 		},
 		"a distribution that nobody knows is nothing to bound": {
 			annotations: short{"load": "120%"}, distribution: "Nearby",
-			want: parsed{Ignored: said("vicinity.dev/max-load " + NothingToBound(nil))},
+			want: parsed{Ignored: ignoredOf("vicinity.dev/max-load " + ReasonNothingToBound(nil))},
 		},
 		"all that is wrong with a bound is told": {
-			annotations: short{"load": "1.2"}, want: parsed{Ignored: said(wrongLoad + ". vicinity.dev/max-load " + NothingToBound(nil))},
+			annotations: short{"load": "1.2"}, want: parsed{Ignored: ignoredOf(wrongLoad + ". vicinity.dev/max-load " + ReasonNothingToBound(nil))},
 		},
 		"* alone is nothing to bound": {
 			annotations: short{"keys": "*", "load": "120%"},
-			want:        parsed{Keys: []Key{AnyNode}, Ignored: said("vicinity.dev/max-load " + NothingToBound([]Key{AnyNode}))},
+			want:        parsed{Keys: []Key{AnyNode}, Ignored: ignoredOf("vicinity.dev/max-load " + ReasonNothingToBound([]Key{AnyNode}))},
 		},
 		"not for balanced either": {
 			annotations: short{"keys": "*", "mode": ModeBalanced}, distribution: PreferSameZone,
-			want: parsed{Keys: []Key{AnyNode}, Ignored: said("service.kubernetes.io/topology-mode " + NothingToBound([]Key{AnyNode}))},
+			want: parsed{Keys: []Key{AnyNode}, Ignored: ignoredOf("service.kubernetes.io/topology-mode " + ReasonNothingToBound([]Key{AnyNode}))},
 		},
 		"a bound gives way to Auto": {
 			annotations: short{"mode": "Auto", "load": "120%"}, distribution: PreferSameZone,
-			want: parsed{ByHints: byMode, Ignored: said("vicinity.dev/max-load may not be used with service.kubernetes.io/topology-mode=Auto; " +
-				"set service.kubernetes.io/topology-mode=vicinity.dev/balanced")},
+			want: parsed{ByHints: byMode,
+				Ignored: ignoredOf("vicinity.dev/max-load may not be used with service.kubernetes.io/topology-mode=Auto; " +
+					"set service.kubernetes.io/topology-mode=vicinity.dev/balanced")},
 		},
 		"keys do not give way to Auto, nor does their bound": {
 			annotations: short{"mode": "Auto", "load": "150%", "keys": "rack"}, want: parsed{Keys: rack, MaxLoad: 150},
 		},
 		"a bound gives way to Local": {
 			annotations: short{"load": "120%"}, distribution: PreferSameZone, local: true,
-			want: parsed{ByHints: byDistribution, Ignored: said("vicinity.dev/max-load " + LocalConflict + "; " + LocalRemedy)},
+			want: parsed{ByHints: byDistribution, Ignored: ignoredOf("vicinity.dev/max-load " + LocalConflict + "; " + LocalRemedy)},
 		},
 		"so does balanced": {
 			annotations: short{"mode": ModeBalanced}, local: true,
-			want: parsed{Ignored: said("service.kubernetes.io/topology-mode " + LocalConflict + "; " + LocalRemedy)},
+			want: parsed{Ignored: ignoredOf("service.kubernetes.io/topology-mode " + LocalConflict + "; " + LocalRemedy)},
 		},
 		"balanced gives way to the deprecated annotation": {
 			annotations: short{"mode": ModeBalanced, "hints": "Auto", "keys": "rack"},
-			want:        parsed{Keys: rack, Ignored: said("service.kubernetes.io/topology-mode " + BalancedConflict)},
+			want:        parsed{Keys: rack, Ignored: ignoredOf("service.kubernetes.io/topology-mode " + BalancedConflict)},
 		},
 		"a mode of ours that is none is told, and the rest obeyed": {
 			annotations: short{"mode": "vicinity.dev/ballanced", "keys": "rack", "load": "150%"},
-			want: parsed{Keys: rack, MaxLoad: 150, Ignored: said(`service.kubernetes.io/topology-mode "vicinity.dev/ballanced" is no mode ` +
+			want: parsed{Keys: rack, MaxLoad: 150, Ignored: ignoredOf(`service.kubernetes.io/topology-mode "vicinity.dev/ballanced" is no mode ` +
 				`of ours; ` +
 				`did you mean "vicinity.dev/balanced"?`)},
 		},
 		"in upper case it is none": {
 			annotations: short{"mode": " Vicinity.dev/Balanced"},
-			want: parsed{Ignored: said(`service.kubernetes.io/topology-mode " Vicinity.dev/Balanced" is no mode of ours; ` +
+			want: parsed{Ignored: ignoredOf(`service.kubernetes.io/topology-mode " Vicinity.dev/Balanced" is no mode of ours; ` +
 				`did you mean "vicinity.dev/balanced"?`)},
 		},
 		"one that nobody could mean": {
 			annotations: short{"mode": "vicinity.dev/x"},
-			want: parsed{Ignored: said(`service.kubernetes.io/topology-mode "vicinity.dev/x" is no mode of ours; ` +
+			want: parsed{Ignored: ignoredOf(`service.kubernetes.io/topology-mode "vicinity.dev/x" is no mode of ours; ` +
 				`the only one is "vicinity.dev/balanced"`)},
 		},
 		"others' modes are theirs": {annotations: short{"mode": "example.com/balanced"}, want: parsed{}},
 		"clients that cannot be read leave the bound": {
 			annotations: short{"mode": ModeBalanced, "clients": "frontend"},
-			want: parsed{Keys: zone, MaxLoad: 120, Ignored: said(`vicinity.dev/clients entry 1 "frontend" lacks the namespace of the Service; ` +
-				`did you mean "shop/frontend"?`)},
+			want: parsed{Keys: zone, MaxLoad: 120,
+				Ignored: ignoredOf(`vicinity.dev/clients entry 1 "frontend" lacks the namespace of the Service; ` +
+					`did you mean "shop/frontend"?`)},
 		},
 		"clients without a bound mean nothing": {
 			annotations: short{"keys": "rack", "clients": "a/b"},
-			want:        parsed{Keys: rack, Ignored: said("vicinity.dev/clients " + ClientsWithoutBound)},
+			want:        parsed{Keys: rack, Ignored: ignoredOf("vicinity.dev/clients " + ClientsNeedBound)},
 		},
 		"measured or not": {
 			annotations: short{"keys": "rack", "clients": "a/b"}, measured: true,
-			want: parsed{Keys: rack, Ignored: said("vicinity.dev/clients " + ClientsWithoutBound)},
+			want: parsed{Keys: rack, Ignored: ignoredOf("vicinity.dev/clients " + ClientsNeedBound)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := parse(Words{
+			got := parse(Input{
 				Namespace: "shop", Annotations: annotated(test.annotations), TrafficDistribution: test.distribution, ExternalTrafficLocal: test.local,
 				DefaultMaxLoad: test.byDefault, DefaultMeasured: test.measured, IsHeadless: test.headless,
 			})
@@ -310,35 +313,36 @@ func TestLawsOfBounds(t *testing.T) {
 		put(annotations, DemandSourceAnnotation, "measured", "measured", "Measured", "")
 		put(annotations, TopologyModeAnnotation, ModeBalanced, "Auto", "Disabled", "vicinity.dev/x")
 		put(annotations, TopologyAwareHintsAnnotation, ModeBalanced, "Auto", "x")
-		words := Words{
+		input := Input{
 			Annotations: annotations, ExternalTrafficLocal: random.IntN(4) == 0, DefaultMaxLoad: uint64(random.IntN(2) * 300),
 			DefaultMeasured: random.IntN(2) == 0, IsHeadless: random.IntN(4) == 0,
 			TrafficDistribution: []string{"", PreferSameZone, PreferSameNode, "x"}[random.IntN(4)],
 		}
-		got := parse(words)
+		got := parse(input)
 		if got.MaxLoad > 0 {
 			bounded++
 		}
-		if got.MaxLoad != 0 && (got.MaxLoad < LeastMaxLoad || got.MaxLoad > MostMaxLoad || len(got.Keys) == 0 || !ConflictsWithLocal(got.Keys)) ||
-			(len(got.Clients) > 0 || got.Measured) && got.MaxLoad == 0 || got.Measured && words.IsHeadless {
-			t.Fatalf("Parse(%+v) = %+v", words, got)
+		if got.MaxLoad != 0 && (got.MaxLoad < MinLoadBound || got.MaxLoad > MaxLoadBound || len(got.Keys) == 0 ||
+			!ConflictsWithLocal(got.Keys)) ||
+			(len(got.Clients) > 0 || got.Measured) && got.MaxLoad == 0 || got.Measured && input.IsHeadless {
+			t.Fatalf("Parse(%+v) = %+v", input, got)
 		}
 		_, hasLoad := annotations[MaxLoadAnnotation]
 		if (hasLoad || annotations[TopologyModeAnnotation] == ModeBalanced) && got.MaxLoad == 0 && len(got.Ignored) == 0 {
-			t.Fatalf("nobody says why there is no bound: Parse(%+v) = %+v", words, got)
+			t.Fatalf("nobody says why there is no bound: Parse(%+v) = %+v", input, got)
 		}
 		if _, hasClients := annotations[ClientsAnnotation]; hasClients && len(got.Clients) == 0 && len(got.Ignored) == 0 {
-			t.Fatalf("nobody says why there are no clients: Parse(%+v) = %+v", words, got)
+			t.Fatalf("nobody says why there are no clients: Parse(%+v) = %+v", input, got)
 		}
 		if _, hasSource := annotations[DemandSourceAnnotation]; hasSource && !got.Measured && len(got.Ignored) == 0 {
-			t.Fatalf("nobody says why demand is not measured: Parse(%+v) = %+v", words, got)
+			t.Fatalf("nobody says why demand is not measured: Parse(%+v) = %+v", input, got)
 		}
 		if annotations[MaxLoadAnnotation] != "1.2" {
 			continue
 		}
-		annotations[MaxLoadAnnotation] = FormatMaxLoad(words.usualMaxLoad())
-		read := parse(words)
-		if diff := cmp.Diff(read.Keys, got.Keys); diff != "" || read.MaxLoad != got.MaxLoad || !anySays(got.Ignored, ";") {
+		annotations[MaxLoadAnnotation] = FormatMaxLoad(input.defaultMaxLoad())
+		read := parse(input)
+		if diff := cmp.Diff(read.Keys, got.Keys); diff != "" || read.MaxLoad != got.MaxLoad || !anyContains(got.Ignored, ";") {
 			t.Fatalf("a bound that cannot be read is not the usual one: %+v, %+v", read, got)
 		}
 	}
@@ -361,7 +365,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		for _, local := range []bool{false, true} {
-			got := parse(Words{Namespace: namespace, Annotations: annotations, TrafficDistribution: distribution, ExternalTrafficLocal: local})
+			got := parse(Input{Namespace: namespace, Annotations: annotations, TrafficDistribution: distribution, ExternalTrafficLocal: local})
 			if got.MaxLoad > 0 && len(got.Keys) == 0 || (len(got.Clients) > 0 || got.Measured) && got.MaxLoad == 0 ||
 				len(got.Ignored) > 8 {
 				t.Errorf("Parse(%q) = %+v", annotations, got)

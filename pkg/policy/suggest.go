@@ -31,13 +31,13 @@ func Suggest(word string, known ...string) string {
 	for _, isMeant := range []func(string) bool{
 		func(other string) bool { return slices.Contains(renamed[word], other) },
 		func(other string) bool { return letters != "" && letters == lettersOf(other) },
-		func(other string) bool { return IsSlip(letters, lettersOf(other)) },
-		func(other string) bool { return isSameOrSlip(singular(letters), singular(lettersOf(other))) },
+		func(other string) bool { return IsTypo(letters, lettersOf(other)) },
+		func(other string) bool { return isSameOrTypo(singular(letters), singular(lettersOf(other))) },
 		func(other string) bool {
 			return lettersOf(nameOf(word)) != "" && lettersOf(nameOf(word)) == lettersOf(nameOf(other))
 		},
-		func(other string) bool { return IsSlip(lettersOf(nameOf(word)), lettersOf(nameOf(other))) },
-		func(other string) bool { return isFirstWordsOf(other, word) },
+		func(other string) bool { return IsTypo(lettersOf(nameOf(word)), lettersOf(nameOf(other))) },
+		func(other string) bool { return isWordPrefixOf(other, word) },
 	} {
 		for _, other := range known {
 			if other != word && isMeant(other) {
@@ -66,10 +66,10 @@ func singular(letters string) string {
 	return strings.TrimSuffix(letters, "s")
 }
 
-func isSameOrSlip(a, b string) bool { return a != "" && a == b || IsSlip(a, b) }
+func isSameOrTypo(a, b string) bool { return a != "" && a == b || IsTypo(a, b) }
 
-// isFirstWordsOf reports whether a longer name begins with all words of another: account-keys or accountKeys with account.
-func isFirstWordsOf(words, name string) bool {
+// isWordPrefixOf reports whether a longer name begins with all words of another: account-keys or accountKeys with account.
+func isWordPrefixOf(words, name string) bool {
 	rest, ok := strings.CutPrefix(name, words)
 	return ok && words != "" && rest != "" && (rest[0] == '-' || unicode.IsUpper(rune(rest[0])))
 }
@@ -77,10 +77,10 @@ func isFirstWordsOf(words, name string) bool {
 // nameOf is what follows the last slash.
 func nameOf(word string) string { return word[strings.LastIndexByte(word, '/')+1:] }
 
-// IsSlip reports whether two words differ in one place, by two letters at most: left out, added, mistyped or swapped.
+// IsTypo reports whether two words differ in one place, by two letters at most: left out, added, mistyped or swapped.
 // If both letters are replaced it is another word: internalTrafficPolicy is not a slip of externalTrafficPolicy. In
 // short words two letters are too many.
-func IsSlip(a, b string) bool {
+func IsTypo(a, b string) bool {
 	const shortest, most = 4, 2
 	if min(len(a), len(b)) < shortest {
 		return false

@@ -34,18 +34,18 @@ func TestParse(t *testing.T) {
 		},
 		"one bad key makes all keys ignored": {
 			annotations: map[string]string{TopologyKeysAnnotation: "topology.kubernetes.io/zone, *, example.com/rack"},
-			want: parsed{Ignored: said(`entry 2 "*" matches every endpoint, so the keys after it would never be tried; ` +
+			want: parsed{Ignored: ignoredOf(`entry 2 "*" matches every endpoint, so the keys after it would never be tried; ` +
 				`move it to the end`)},
 		},
 		"an empty annotation is a mistake and says so": {
 			annotations: map[string]string{TopologyKeysAnnotation: ""},
-			want: parsed{Ignored: said(`the list of topology keys is empty; list node label keys, the most preferred first, ` +
+			want: parsed{Ignored: ignoredOf(`the list of topology keys is empty; list node label keys, the most preferred first, ` +
 				`such as "topology.kubernetes.io/zone, *", or remove the annotation`)},
 		},
 		"keys give way to externalTrafficPolicy: Local": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "topology.kubernetes.io/zone"},
 			externalTrafficLocal: true,
-			want: parsed{Ignored: said("topology keys may not be used with externalTrafficPolicy: Local; " +
+			want: parsed{Ignored: ignoredOf("topology keys may not be used with externalTrafficPolicy: Local; " +
 				"set externalTrafficPolicy to Cluster, or remove the annotation")},
 		},
 		"the key that matches everything contradicts nothing, if it is alone": {
@@ -56,18 +56,18 @@ func TestParse(t *testing.T) {
 		"with another key before it, it gives way to externalTrafficPolicy: Local": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "kubernetes.io/hostname, *"},
 			externalTrafficLocal: true,
-			want:                 parsed{Ignored: said("topology keys " + LocalConflict + "; " + LocalRemedy)},
+			want:                 parsed{Ignored: ignoredOf("topology keys " + LocalConflict + "; " + LocalRemedy)},
 		},
 		"what is wrong with the keys comes before what they conflict with": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "*, *"},
 			externalTrafficLocal: true,
-			want: parsed{Ignored: said(`entry 1 "*" matches every endpoint, so the keys after it would never be tried; move it to the end. ` +
+			want: parsed{Ignored: ignoredOf(`entry 1 "*" matches every endpoint, so the keys after it would never be tried; move it to the end. ` +
 				`entry 2 "*" is the same key as entry 1; list each key once`)},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := parse(Words{Annotations: test.annotations, ExternalTrafficLocal: test.externalTrafficLocal})
+			got := parse(Input{Annotations: test.annotations, ExternalTrafficLocal: test.externalTrafficLocal})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("Parse(%q) differs (-want +got):\n%s", test.annotations, diff)
 			}

@@ -20,17 +20,17 @@ const MaxShort = 1000
 
 // Text makes one line of a text, without control characters.
 func Text(text string) string {
-	if strings.IndexFunc(text, isUnprintable) < 0 && utf8.ValidString(text) {
+	if strings.IndexFunc(text, needsEscape) < 0 && utf8.ValidString(text) {
 		return text
 	}
 	quoted := strconv.Quote(text)
 	return quoted[1 : len(quoted)-1]
 }
 
-func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
+func needsEscape(r rune) bool { return !unicode.IsPrint(r) }
 
-// Short is Text, cut off after MaxShort bytes.
-func Short(text string) string {
+// Truncate is Text, cut off after MaxShort bytes.
+func Truncate(text string) string {
 	return Text(Cut(text, MaxShort, "..."))
 }
 
@@ -84,7 +84,7 @@ func Escape(text []byte) (escaped, rest []byte) {
 		}
 		if isNoText := r == utf8.RuneError && size == 1; isNoText || isControl(r) {
 			escaped = append(escaped, text[clean:i]...)
-			escaped = append(escaped, escapeOf(r, text[i], isNoText)...)
+			escaped = append(escaped, escapeRune(r, text[i], isNoText)...)
 			clean = i + size
 		}
 		i += size
@@ -105,7 +105,7 @@ func isControl(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }
 
-func escapeOf(r rune, first byte, isNoText bool) string {
+func escapeRune(r rune, first byte, isNoText bool) string {
 	if isNoText {
 		return fmt.Sprintf(`\x%02x`, first)
 	}

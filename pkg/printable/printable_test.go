@@ -36,13 +36,13 @@ func TestAShortTextIsCutBetweenCharacters(t *testing.T) {
 		strings.Repeat("a", MaxShort-1) + "ü": strings.Repeat("a", MaxShort-1) + "...",
 		"a\nb\x9b":                            `a\nb\x9b`,
 	} {
-		if got := Short(text); got != want {
+		if got := Truncate(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
 	}
 }
 
-func TestEscapeLeavesNothingThatControlsATerminal(t *testing.T) {
+func TestEscapeRemovesTerminalControls(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\tb\nü → \u00a0": "a\tb\nü → \u00a0", "\x1b[1m\x7f\r\x00": `\u001b[1m\u007f\u000d\u0000`,
 		"\u009b\u202e\u2028\u061c": `\u009b\u202e\u2028\u061c`,
@@ -71,7 +71,7 @@ func FuzzEscape(f *testing.F) {
 		if json.Unmarshal(encoded, &want) != nil || json.Unmarshal(escaped, &got) != nil || got != want || len(rest) > 0 {
 			t.Errorf("%q is %q, which means %q", text, escaped, got)
 		}
-		for _, safe := range []string{string(escaped), Text(raw), Text(text), Short(raw)} {
+		for _, safe := range []string{string(escaped), Text(raw), Text(text), Truncate(raw)} {
 			if found := hostile.Found(safe + "\n"); found != "" && !strings.HasPrefix(strings.TrimSpace(raw), hostile.Line) &&
 				!strings.HasPrefix(strings.TrimSpace(text), hostile.Line) {
 				t.Errorf("%q: %s", safe, found)

@@ -22,22 +22,22 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 	kernel.numbers = map[model.Family]map[string][]ruleset.Element{model.IPv4: taken}
 	p := starting(kernel)
 	const services = 120
-	everything := manyServices(services, 2)
+	everything := minParallelServices(services, 2)
 	for _, service := range everything.Services {
 		service.AffinityTimeout = affinityTimeout
 	}
 	p.Apply(everything)
 	first := model.ObjectName{Namespace: "default", Name: "service-0"}
-	if report := mustSync(t, p); len(report.Unremembered) != services || !report.Unremembered[first] {
-		t.Errorf("%d Services are reported, want %d", len(report.Unremembered), services)
+	if report := mustSync(t, p); len(report.WithoutAffinity) != services || !report.WithoutAffinity[first] {
+		t.Errorf("%d Services are reported, want %d", len(report.WithoutAffinity), services)
 	}
-	plain := manyServices(services, 2)
+	plain := minParallelServices(services, 2)
 	likeFreshStart(t, &kernel.memoryKernel, plain)
 
 	// Now the numbers are free again, and a change of the Service is enough to get one.
 	p.Apply(resized(1))
 	over := map[model.ObjectName]bool{first: false}
-	if report := mustSync(t, p); !maps.Equal(report.Unremembered, over) || report.Complete {
+	if report := mustSync(t, p); !maps.Equal(report.WithoutAffinity, over) || report.Full {
 		t.Errorf("a change of one Service reports %+v, want it with a number", report)
 	}
 	for _, maps := range balancingIn(t, &kernel.memoryKernel, model.IPv4)[:1] {

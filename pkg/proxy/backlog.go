@@ -10,13 +10,13 @@ import (
 // pending is what is left to do about one Service. The mirror knows what of it is in force.
 type pending struct {
 	// waiting: it changed, and waits until the kernel has accepted its elements; since is zero if it does not.
-	waiting waiting
+	waiting queuedService
 	// replanned: it must be decided anew because it has new clients or new demand.
 	replanned bool
-	// refusal: the kernel does not take its newest version; nil if it does. Unreported: there is news to report about
+	// rejection: the kernel does not take its newest version; nil if it does. Unreported: there is news to report about
 	// that, possibly that it is over.
-	refusal    *refusal
-	unreported bool
+	rejection   *rejection
+	needsReport bool
 	// last is the version that the kernel took last, if the Service was waiting when the mirror was given up.
 	last *ruleset.Service
 }
@@ -24,7 +24,7 @@ type pending struct {
 // backlog is what is left to do, by Service. It has only Services with something left to do.
 type backlog struct {
 	services map[model.ObjectName]*pending
-	refusing int // how many of them the kernel refuses
+	rejected int // how many of them the kernel refuses
 }
 
 func newBacklog() backlog { return backlog{services: map[model.ObjectName]*pending{}} }
@@ -49,37 +49,37 @@ func (b *backlog) done(name model.ObjectName) {
 	}
 }
 
-// refused returns the refusal of a Service; nil if the kernel refuses nothing of it.
-func (b *backlog) refused(name model.ObjectName) *refusal {
+// rejectionOf returns the refusal of a Service; nil if the kernel refuses nothing of it.
+func (b *backlog) rejectionOf(name model.ObjectName) *rejection {
 	if one := b.services[name]; one != nil {
-		return one.refusal
+		return one.rejection
 	}
 	return nil
 }
 
-// setRefusal notes, and marks for a report, what the kernel refuses of a Service; nil: nothing any more.
-func (b *backlog) setRefusal(name model.ObjectName, now *refusal) {
+// setRejection notes, and marks for a report, what the kernel refuses of a Service; nil: nothing any more.
+func (b *backlog) setRejection(name model.ObjectName, now *rejection) {
 	one := b.of(name)
-	if one.refusal != nil {
-		b.refusing--
+	if one.rejection != nil {
+		b.rejected--
 	}
 	if now != nil {
-		b.refusing++
+		b.rejected++
 	}
-	one.refusal, one.unreported = now, true
+	one.rejection, one.needsReport = now, true
 }
 
 // isWaiting reports whether a Service waits to be decided anew, because it changed.
 func (b *backlog) isWaiting(name model.ObjectName) bool {
 	one := b.services[name]
-	return one != nil && one.waiting.since > 0
+	return one != nil && one.waiting.sequence > 0
 }
 
 // waiting yields the Services that wait to be decided anew because they changed, in any order.
-func (b *backlog) waiting() iter.Seq[waiting] {
-	return func(yield func(waiting) bool) {
+func (b *backlog) waiting() iter.Seq[queuedService] {
+	return func(yield func(queuedService) bool) {
 		for _, one := range b.services {
-			if one.waiting.since > 0 && !yield(one.waiting) {
+			if one.waiting.sequence > 0 && !yield(one.waiting) {
 				return
 			}
 		}
@@ -96,14 +96,14 @@ func (b *backlog) isReplanning() bool {
 	return false
 }
 
-// refusals yields the Services that the kernel refuses, in any order.
-func (b *backlog) refusals() iter.Seq[*refusal] {
-	return func(yield func(*refusal) bool) {
-		if b.refusing == 0 {
+// rejections yields the Services that the kernel refuses, in any order.
+func (b *backlog) rejections() iter.Seq[*rejection] {
+	return func(yield func(*rejection) bool) {
+		if b.rejected == 0 {
 			return
 		}
 		for _, one := range b.services {
-			if one.refusal != nil && !yield(one.refusal) {
+			if one.rejection != nil && !yield(one.rejection) {
 				return
 			}
 		}

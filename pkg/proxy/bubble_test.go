@@ -17,11 +17,11 @@ import (
 
 // attempt is one sync that Run made. Times count from the start of the test.
 type attempt struct {
-	At       time.Duration
-	Complete bool
-	Services int           // decided, if it succeeded
-	RetryIn  time.Duration // if it failed
-	Unswept  bool
+	At            time.Duration
+	Complete      bool
+	Services      int           // decided, if it succeeded
+	RetryIn       time.Duration // if it failed
+	CleanupFailed bool
 }
 
 // recorder is an Observer that keeps what it is notified of. It is locked because a timer that fires orders nothing.
@@ -46,14 +46,14 @@ func (r *recorder) Queued(changes proxy.Changes, at time.Time) {
 }
 
 func (r *recorder) Synced(report proxy.Report, started, ended time.Time) {
-	r.record(started, ended, attempt{Complete: report.Complete, Services: report.Services, Unswept: report.Unswept != nil})
+	r.record(started, ended, attempt{Complete: report.Full, Services: report.Services, CleanupFailed: report.CleanupErr != nil})
 }
 
 func (r *recorder) Failed(err error, report proxy.Report, started, ended time.Time, retryIn time.Duration) {
 	if err == nil || retryIn <= 0 {
 		r.t.Errorf("notified of a failure with error %v, to be tried again in %s", err, retryIn)
 	}
-	r.record(started, ended, attempt{Complete: report.Complete, RetryIn: retryIn})
+	r.record(started, ended, attempt{Complete: report.Full, RetryIn: retryIn})
 }
 
 func (r *recorder) record(started, ended time.Time, what attempt) {
@@ -84,14 +84,14 @@ type run struct {
 	disturbed chan struct{}
 	end       context.CancelFunc
 	ended     bool
-	refusal   atomic.Pointer[func(ruleset.Batch) error]
+	rejection atomic.Pointer[func(ruleset.Batch) error]
 }
 
-// refuse makes the kernel refuse what the function says; nothing if the function is nil.
-func (r *run) refuse(refuse func(ruleset.Batch) error) { r.refusal.Store(&refuse) }
+// reject makes the kernel refuse what the function says; nothing if the function is nil.
+func (r *run) reject(refuse func(ruleset.Batch) error) { r.rejection.Store(&refuse) }
 
-func (r *run) refuses(batch ruleset.Batch) error {
-	if refuse := r.refusal.Load(); refuse != nil && *refuse != nil {
+func (r *run) rejects(batch ruleset.Batch) error {
+	if refuse := r.rejection.Load(); refuse != nil && *refuse != nil {
 		return (*refuse)(batch)
 	}
 	return nil
@@ -108,7 +108,7 @@ func running(t *testing.T, test func(t *testing.T, r *run)) {
 			disturbed: make(chan struct{}, 1),
 			end:       cancel,
 		}
-		r.kernel.refuse = r.refuses
+		r.kernel.reject = r.rejects
 		p := proxy.New(self, bothFamilies, r.kernel)
 		go func() {
 			p.Run(ctx, r.changes, r.disturbed, r.recorder)

@@ -25,23 +25,23 @@ type trigger struct {
 	service model.ObjectName
 }
 
-// note enters the slices whose stamp differs from that in the cluster, which does not have the change yet. A deleted
+// record enters the slices whose stamp differs from that in the cluster, which does not have the change yet. A deleted
 // slice has no latency to report.
-func (t triggers) note(cluster *model.Cluster, change model.Change) {
+func (t triggers) record(cluster *model.Cluster, change model.Change) {
 	for name, slice := range change.Slices {
 		if slice == nil {
 			delete(t, name)
 			continue
 		}
-		if _, waits := t[name]; waits || slice.TriggeredAt.IsZero() || slice.TriggeredAt.Equal(stampOf(cluster, slice)) {
+		if _, waits := t[name]; waits || slice.TriggeredAt.IsZero() || slice.TriggeredAt.Equal(triggerTimeOf(cluster, slice)) {
 			continue
 		}
 		t[name] = trigger{slice.TriggeredAt, slice.Family, slice.Service}
 	}
 }
 
-// stampOf returns the stamp of a slice's version in the cluster; zero if there is none.
-func stampOf(cluster *model.Cluster, slice *model.EndpointSlice) time.Time {
+// triggerTimeOf returns the stamp of a slice's version in the cluster; zero if there is none.
+func triggerTimeOf(cluster *model.Cluster, slice *model.EndpointSlice) time.Time {
 	known := cluster.SlicesOf(slice.Service)
 	at, found := slices.BinarySearchFunc(known, slice.Name, func(s *model.EndpointSlice, name model.ObjectName) int {
 		return s.Name.Compare(name)
@@ -52,9 +52,9 @@ func stampOf(cluster *model.Cluster, slice *model.EndpointSlice) time.Time {
 	return known[at].TriggeredAt
 }
 
-// take returns, by family, the times of changes that a sync has followed, and forgets them: all but those of Services
+// takeSynced returns, by family, the times of changes that a sync has followed, and forgets them: all but those of Services
 // that still wait.
-func (t *triggers) take(isWaiting func(model.ObjectName) bool) map[model.Family][]time.Time {
+func (t *triggers) takeSynced(isWaiting func(model.ObjectName) bool) map[model.Family][]time.Time {
 	followed, left := map[model.Family][]time.Time{}, triggers{}
 	for name, trigger := range *t {
 		if isWaiting(trigger.service) {

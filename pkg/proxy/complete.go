@@ -18,60 +18,60 @@ import (
 // memory again, in the kernel and here.
 
 // partWeight is about how many elements a part has: those of a thousand Services of ten endpoints.
-const partWeight = 2 * turnWeight
+const partWeight = 2 * maxBatchWeight
 
-func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, error) {
-	found, err := p.found(ctx)
+func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, error) {
+	found, err := p.readKernelObjects(ctx)
 	if err != nil {
-		return Report{Complete: true}, err
+		return Report{Full: true}, err
 	}
 	bare := true
 	for _, objects := range found {
 		bare = bare && !objects.Table
 	}
-	p.untouched = bare || p.untouched && !p.synced // what an earlier try has left is ours
+	p.startedEmpty = bare || p.startedEmpty && !p.synced // what an earlier try has left is ours
 	names := p.cluster.ServiceNames()
-	complete := ruleset.NewComplete(config, found)
+	complete := ruleset.NewFullSync(config, found)
 	decided, early, err := p.decideAll(ctx, complete, p.parts(names, bare))
 	if err != nil { // one transaction, from scratch, finds out which Services the kernel refuses
-		if undone := p.kernel.Commit(ctx, complete.Undo()); undone != nil {
-			return Report{Complete: true}, fmt.Errorf("fill new tables: %w; remove them again: %w", err, undone)
+		if undone := p.kernel.Commit(ctx, complete.Rollback()); undone != nil {
+			return Report{Full: true}, fmt.Errorf("fill new tables: %w; remove them again: %w", err, undone)
 		}
-		complete, early = ruleset.NewComplete(config, found), nil
+		complete, early = ruleset.NewFullSync(config, found), nil
 		complete.Add(decided.owned)
 	}
-	mirror, plan := complete.Finish(p.surroundings())
+	mirror, plan := complete.Finish(p.nodeState())
 	if err := p.commit(ctx, plan, decided, true); err != nil {
-		switch _, refused := errors.AsType[*servicesRefused](err); {
+		switch _, refused := errors.AsType[*servicesRejectedError](err); {
 		case refused: // without these Services the tables may be good as they are
 			p.failures = 0
-		case !isUnrelated(err):
+		case !isEnvironmentError(err):
 			p.failures++
 		}
-		return Report{Complete: true}, err
+		return Report{Full: true}, err
 	}
-	p.inForce, p.failures, p.synced = config, 0, true
-	p.takeOver(mirror, decided)
+	p.applied, p.failures, p.synced = config, 0, true
+	p.acceptFull(mirror, decided)
 	report := p.newReport(len(names))
 	for _, batch := range early {
 		report.count(batch)
 	}
-	report.noteUnremembered(nil, plan, decided)
+	report.addAffinityChanges(nil, plan, decided)
 	report.add(plan)
-	report.Complete = true
+	report.Full = true
 	return p.finish(ctx, report)
 }
 
-// takeOver is accept for all Services: what was known of them before is void.
-func (p *Proxy) takeOver(mirror *ruleset.Mirror, decided decided) {
+// acceptFull is accept for all Services: what was known of them before is void.
+func (p *Proxy) acceptFull(mirror *ruleset.Mirror, decided decisions) {
 	left := map[model.ObjectName]*pending{}
 	var gone []model.ObjectName
 	for name, one := range p.backlog.services {
-		if one.waiting.since > 0 && p.cluster.Service(name) == nil {
+		if one.waiting.sequence > 0 && p.cluster.Service(name) == nil {
 			gone = append(gone, name)
 		}
-		if one.refusal != nil || one.unreported {
-			left[name] = &pending{refusal: one.refusal, unreported: one.unreported}
+		if one.rejection != nil || one.needsReport {
+			left[name] = &pending{rejection: one.rejection, needsReport: one.needsReport}
 		}
 	}
 	p.mirror, p.backlog.services, p.smallWaits, p.largeWaits = mirror, left, false, false
@@ -79,9 +79,9 @@ func (p *Proxy) takeOver(mirror *ruleset.Mirror, decided decided) {
 	p.cluster.TakeStale()
 	slices.SortFunc(gone, model.ObjectName.Compare)
 	for _, name := range gone {
-		p.readers.accept(name, nil)
+		p.handlers.onApplied(name, nil)
 	}
-	p.handOver(decided)
+	p.notifyHandlers(decided)
 }
 
 // parts returns the names of Services in as many parts as a complete sync writes.
@@ -99,8 +99,8 @@ func (p *Proxy) parts(names []model.ObjectName, bare bool) [][]model.ObjectName 
 
 // decideAll decides about all Services, and takes them into the complete sync. If they are several parts it returns the
 // batches that it has written early, and the error of the first that failed.
-func (p *Proxy) decideAll(ctx context.Context, complete *ruleset.Complete, parts [][]model.ObjectName) (
-	all decided, early []ruleset.Batch, err error,
+func (p *Proxy) decideAll(ctx context.Context, complete *ruleset.FullSync, parts [][]model.ObjectName) (
+	all decisions, early []ruleset.Batch, err error,
 ) {
 	if len(parts) == 1 {
 		all = p.decide(parts[0])
@@ -136,16 +136,16 @@ func (p *Proxy) commitEach(ctx context.Context, batches <-chan ruleset.Batch) er
 	return err
 }
 
-// found asks the kernel what is there.
-func (p *Proxy) found(ctx context.Context) (map[model.Family]ruleset.Objects, error) {
+// readKernelObjects asks the kernel what is there.
+func (p *Proxy) readKernelObjects(ctx context.Context) (map[model.Family]ruleset.Objects, error) {
 	found := map[model.Family]ruleset.Objects{}
 	for _, family := range p.config.Families {
 		objects, err := p.kernel.Objects(ctx, family)
 		if err != nil {
 			return nil, fmt.Errorf("read what the %s table holds: %w", family, err)
 		}
-		if p.failures >= rebuildAfter {
-			objects.Rebuild = true
+		if p.failures >= recreateTablesAfter {
+			objects.NeedsRecreate = true
 		}
 		found[family] = objects
 	}

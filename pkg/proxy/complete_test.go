@@ -126,11 +126,11 @@ func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 	}
 }
 
-// TestAFirstSyncThatIsEndedLeavesNoChains: what it wrote does not affect any packet.
-func TestAFirstSyncThatIsEndedLeavesNoChains(t *testing.T) {
+// TestACancelledFirstSyncLeavesNoChains: what it wrote does not affect any packet.
+func TestACancelledFirstSyncLeavesNoChains(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	kernel := &scriptedKernel{committed: func(ruleset.Batch) { cancel() }}
-	kernel.refuse = func(ruleset.Batch) error { return ctx.Err() }
+	kernel.reject = func(ruleset.Batch) error { return ctx.Err() }
 	p := starting(kernel)
 	p.Apply(many())
 	if _, err := p.Sync(ctx); err == nil {
@@ -144,7 +144,7 @@ func TestAFirstSyncThatIsEndedLeavesNoChains(t *testing.T) {
 // refusingServices returns a function that makes a kernel refuse the ClusterIPs of some Services.
 func refusingServices(everything model.Change, names ...model.ObjectName) func(ruleset.Batch) error {
 	return func(batch ruleset.Batch) error {
-		var refusals []ruleset.Refusal
+		var rejections []ruleset.Rejection
 		for _, op := range batch.Ops {
 			object, isElements := op.Object.(ruleset.ElementsObject)
 			if !isElements || object.Set.Name != ruleset.Services.Name {
@@ -153,20 +153,20 @@ func refusingServices(everything model.Change, names ...model.ObjectName) func(r
 			for element := range object.Elements {
 				for _, name := range names {
 					if element.Key.Addr == everything.Services[name].ClusterIPs[0] {
-						refusals = append(refusals, ruleset.Refusal{Op: op, Element: &element, Err: syscall.EINVAL})
+						rejections = append(rejections, ruleset.Rejection{Op: op, Element: &element, Err: syscall.EINVAL})
 					}
 				}
 			}
 		}
-		if len(refusals) == 0 {
+		if len(rejections) == 0 {
 			return nil
 		}
-		return &ruleset.RefusedError{Refusals: refusals}
+		return &ruleset.RejectedError{Rejections: rejections}
 	}
 }
 
-// TestWhatTheKernelRefusesInAPartTakesItsOwnServiceOut, even if the kernel had no memory at first.
-func TestWhatTheKernelRefusesInAPartTakesItsOwnServiceOut(t *testing.T) {
+// TestAKernelRejectionInAPartExcludesItsOwnService, even if the kernel had no memory at first.
+func TestAKernelRejectionInAPartExcludesItsOwnService(t *testing.T) {
 	everything := many()
 	names := []model.ObjectName{{Namespace: "default", Name: "service-7"}, {Namespace: "default", Name: "service-998"}}
 	for _, isShort := range []bool{false, true} {
@@ -176,7 +176,7 @@ func TestWhatTheKernelRefusesInAPartTakesItsOwnServiceOut(t *testing.T) {
 			p.Apply(everything)
 			if isShort {
 				batches := 0
-				kernel.refuse = func(ruleset.Batch) error {
+				kernel.reject = func(ruleset.Batch) error {
 					if batches++; batches == 1 {
 						return nil
 					}
@@ -186,9 +186,9 @@ func TestWhatTheKernelRefusesInAPartTakesItsOwnServiceOut(t *testing.T) {
 					t.Fatalf("Sync: %v, want no memory", err)
 				}
 			}
-			kernel.refuse = refusingServices(everything, names...)
+			kernel.reject = refusingServices(everything, names...)
 			report := mustSync(t, p)
-			if refused := namesOf(report.Refused); !slices.Equal(refused, names) {
+			if refused := namesOf(report.Rejected); !slices.Equal(refused, names) {
 				t.Errorf("refused are %v, want %v", refused, names)
 			}
 			// What the first try left has numbers of session affinity, which stay.

@@ -11,8 +11,8 @@ import (
 // leave it to the sweep.
 const manyEndpoints = 33
 
-// manyServices returns a cluster of Services with the given number of ready endpoints each.
-func manyServices(services, endpoints int) model.Change {
+// minParallelServices returns a cluster of Services with the given number of ready endpoints each.
+func minParallelServices(services, endpoints int) model.Change {
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for number := range services {
 		name := model.ObjectName{Namespace: "default", Name: fmt.Sprintf("service-%d", number)}

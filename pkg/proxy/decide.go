@@ -9,53 +9,53 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// decided is what was decided about some Services.
-type decided struct {
+// decisions is what was decided about some Services.
+type decisions struct {
 	owned []ruleset.Service // by name
-	// digests are what the readers keep of the decided Services, by reader; nil if no reader keeps anything. Other
+	// derived are what the readers keep of the decided Services, by reader; nil if no reader keeps anything. Other
 	// Services keep what is in force, except for frontends that they lose.
-	digests map[model.ObjectName][]any
-	lost    map[model.ObjectName][]model.Frontend
+	derived       map[model.ObjectName][]any
+	lostFrontends map[model.ObjectName][]model.Frontend
 }
 
 // decide decides about the named Services. Services that the kernel refuses keep what is in force, and are tried again
 // one by one.
-func (p *Proxy) decide(names []model.ObjectName) decided {
+func (p *Proxy) decide(names []model.ObjectName) decisions {
 	all := newDecided(len(names))
 	p.decideMore(&all, names)
 	return all
 }
 
 // decideMore adds what decide returns for more names. They sort after the earlier ones.
-func (p *Proxy) decideMore(all *decided, names []model.ObjectName) {
+func (p *Proxy) decideMore(all *decisions, names []model.ObjectName) {
 	fit := slices.DeleteFunc(slices.Clone(names), func(name model.ObjectName) bool {
-		if p.backlog.refused(name) != nil && p.cluster.Service(name) == nil {
-			p.backlog.setRefusal(name, nil) // there is nothing left to refuse
+		if p.backlog.rejectionOf(name) != nil && p.cluster.Service(name) == nil {
+			p.backlog.setRejection(name, nil) // there is nothing left to refuse
 		}
-		return p.backlog.refused(name) != nil
+		return p.backlog.rejectionOf(name) != nil
 	})
 	before := len(all.owned)
-	p.decideAnew(all, fit)
+	p.decideIncludingRejected(all, fit)
 	if len(fit) == len(names) {
 		return
 	}
 	for _, name := range names {
-		if refused := p.backlog.refused(name); refused != nil {
-			p.hold(all, refused)
+		if rejected := p.backlog.rejectionOf(name); rejected != nil {
+			p.keepApplied(all, rejected)
 		}
 	}
 	slices.SortFunc(all.owned[before:], func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
 }
 
-// manyServices is the number of Services from which all processors decide: fewer are decided before the others have
+// minParallelServices is the number of Services from which all processors decide: fewer are decided before the others have
 // begun.
-const manyServices = 256
+const minParallelServices = 256
 
-// decideAnew adds decisions about the named Services, whether the kernel refuses them or not.
-func (p *Proxy) decideAnew(all *decided, names []model.ObjectName) {
+// decideIncludingRejected adds decisions about the named Services, whether the kernel refuses them or not.
+func (p *Proxy) decideIncludingRejected(all *decisions, names []model.ObjectName) {
 	services, digests := make([]ruleset.Service, len(names)), make([][]any, len(names))
 	workers := 1
-	if len(names) >= manyServices {
+	if len(names) >= minParallelServices {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	var deciding sync.WaitGroup
@@ -69,7 +69,7 @@ func (p *Proxy) decideAnew(all *decided, names []model.ObjectName) {
 	deciding.Wait()
 	all.owned = append(all.owned, services...)
 	for i, name := range names {
-		all.digests[name] = digests[i]
+		all.derived[name] = digests[i]
 	}
 }
 
@@ -82,34 +82,34 @@ func (p *Proxy) decideService(name model.ObjectName) (ruleset.Service, []any) {
 			owned.Ports = append(owned.Ports, ruleset.NewPort(decision))
 		}
 	}
-	return owned, p.readers.digest(decisions)
+	return owned, p.handlers.derive(decisions)
 }
 
 // newDecided returns room for the decisions about a number of Services.
-func newDecided(services int) decided {
-	return decided{
-		owned:   make([]ruleset.Service, 0, services),
-		digests: make(map[model.ObjectName][]any, services),
-		lost:    map[model.ObjectName][]model.Frontend{},
+func newDecided(services int) decisions {
+	return decisions{
+		owned:         make([]ruleset.Service, 0, services),
+		derived:       make(map[model.ObjectName][]any, services),
+		lostFrontends: map[model.ObjectName][]model.Frontend{},
 	}
 }
 
-// leave keeps what is in force of a Service, except for the frontends that it has in have but not in now.
-func (d *decided) leave(have, now ruleset.Service) {
-	delete(d.digests, now.Name)
+// keepApplied keeps what is in force of a Service, except for the frontends that it has in have but not in now.
+func (d *decisions) keepApplied(have, now ruleset.Service) {
+	delete(d.derived, now.Name)
 	stays := map[model.Frontend]bool{}
 	for frontend := range now.Frontends() {
 		stays[frontend] = true
 	}
 	for frontend := range have.Frontends() {
 		if !stays[frontend] {
-			d.lost[now.Name] = append(d.lost[now.Name], frontend)
+			d.lostFrontends[now.Name] = append(d.lostFrontends[now.Name], frontend)
 		}
 	}
 }
 
-// resolve returns the configuration with what the node's own object says.
-func (p *Proxy) resolve() ruleset.Config {
+// resolveConfig returns the configuration with what the node's own object says.
+func (p *Proxy) resolveConfig() ruleset.Config {
 	config := p.config
 	if config.LocalTraffic.PodCIDRs {
 		config.LocalTraffic.Prefixes = p.cluster.Self().PodCIDRs
@@ -117,6 +117,6 @@ func (p *Proxy) resolve() ruleset.Config {
 	return config
 }
 
-func (p *Proxy) surroundings() ruleset.Surroundings {
+func (p *Proxy) nodeState() ruleset.NodeState {
 	return ruleset.NewSurroundings(p.config, p.cluster.Self(), p.cluster.LocalAddrs(), p.cluster.ServiceCIDRs())
 }

@@ -9,27 +9,27 @@ import (
 // SyncInterval is for tests that count syncs.
 const SyncInterval = syncInterval
 
-// TurnWeight is for tests that count elements.
-const TurnWeight = turnWeight
+// MaxBatchWeight is for tests that count elements.
+const MaxBatchWeight = maxBatchWeight
 
 // Waiting is a Service that waits for its turn.
-type Waiting = waiting
+type Waiting = queuedService
 
 // NewWaiting returns a Service that waits.
 func NewWaiting(name model.ObjectName, since uint64, weight int) Waiting {
-	return waiting{name, since, weight}
+	return queuedService{name, since, weight}
 }
 
 // Name returns namespace/name.
 func (w Waiting) Name() string { return w.name.String() }
 
-// TurnOf returns the names of the Services whose turn it is, and of those that still wait.
-func TurnOf(all []Waiting, lastLarge map[string]uint64, allowLarge bool) (taken, rest []string) {
-	next := turnOf(all, lastLarge, allowLarge)
-	for _, name := range next.taken {
+// PickBatch returns the names of the Services whose turn it is, and of those that still wait.
+func PickBatch(all []Waiting, lastLarge map[string]uint64, allowLarge bool) (taken, rest []string) {
+	next := pickBatch(all, lastLarge, allowLarge)
+	for _, name := range next.selected {
 		taken = append(taken, name.String())
 	}
-	for _, one := range next.rest {
+	for _, one := range next.remaining {
 		rest = append(rest, one.Name())
 	}
 	return taken, rest
@@ -37,7 +37,7 @@ func TurnOf(all []Waiting, lastLarge map[string]uint64, allowLarge bool) (taken,
 
 // Waits reports whether something waits for its turn, or to be swept.
 func (p *Proxy) Waits() bool {
-	_, waits := p.untilNextTurn(time.Now())
+	_, waits := p.untilNextBatch(time.Now())
 	return waits
 }
 

@@ -57,7 +57,7 @@ type targetsRead struct {
 	all                map[model.ObjectName]int
 }
 
-func (*targetsRead) Digest(decisions []selection.Decision) any {
+func (*targetsRead) Derive(decisions []selection.Decision) any {
 	targets := 0
 	for _, decision := range decisions {
 		if decision.Service.IsHeadless {
@@ -67,17 +67,17 @@ func (*targetsRead) Digest(decisions []selection.Decision) any {
 	return targets
 }
 
-func (*targetsRead) Synced(selection.Sync) {}
+func (*targetsRead) OnSynced(selection.SyncState) {}
 
-func (r *targetsRead) Accept(service model.ObjectName, digest any) {
+func (r *targetsRead) OnApplied(service model.ObjectName, digest any) {
 	delete(r.all, service)
 	if targets, _ := digest.(int); targets > 0 {
 		r.all[service], r.lastSync, r.services = targets, r.lastSync+targets, r.services+1
 	}
 }
 
-// turns syncs until nothing waits, and returns the targets of each sync.
-func (r *targetsRead) turns(t *testing.T, p *proxy.Proxy) (targets []int) {
+// batches syncs until nothing waits, and returns the targets of each sync.
+func (r *targetsRead) batches(t *testing.T, p *proxy.Proxy) (targets []int) {
 	t.Helper()
 	for len(targets) == 0 || p.Waits() {
 		if len(targets) > 1000 {
@@ -96,16 +96,17 @@ func newTargetsRead(t *testing.T) (*targetsRead, *memoryKernel, *proxy.Proxy) {
 	t.Helper()
 	read, kernel := &targetsRead{all: map[model.ObjectName]int{}}, &memoryKernel{}
 	p := starting(kernel, read)
-	p.Apply(manyServices(3, 2))
+	p.Apply(minParallelServices(3, 2))
 	mustSync(t, p)
 	return read, kernel, p
 }
 
-// TestALargeHeadlessServiceWaitsForItsTurn: one in a sync, beside small ones, and never two one after the other without a
+// TestALargeHeadlessServiceWaitsForItsBatch: one in a sync, beside small ones, and never two one after the other without a
 // pause. What was decided before stays in force meanwhile.
-func TestALargeHeadlessServiceWaitsForItsTurn(t *testing.T) {
+func TestALargeHeadlessServiceWaitsForItsBatch(t *testing.T) {
 	for title, size := range map[string][2]int{
-		"many ports": {proxy.TurnWeight, 4}, "many endpoints": {1, 2 * proxy.TurnWeight}, "ports without endpoints": {proxy.TurnWeight, 0},
+		"many ports": {proxy.MaxBatchWeight, 4}, "many endpoints": {1, 2 * proxy.MaxBatchWeight},
+		"ports without endpoints": {proxy.MaxBatchWeight, 0},
 	} {
 		t.Run(title, func(t *testing.T) {
 			read, kernel, p := newTargetsRead(t)
@@ -127,16 +128,16 @@ func TestALargeHeadlessServiceWaitsForItsTurn(t *testing.T) {
 			if !p.Waits() {
 				t.Error("nothing waits")
 			}
-			if syncs := read.turns(t, p); len(syncs) < 3 {
+			if syncs := read.batches(t, p); len(syncs) < 3 {
 				t.Errorf("three large ones were decided in %d syncs, of %d targets", len(syncs), syncs)
 			}
 		})
 	}
 }
 
-// TestManyHeadlessServicesThatChangeTogetherTakeTurns: none is in the kernel, but each is still work. Somebody else's
+// TestManyHeadlessServicesThatChangeTogetherAreBatched: none is in the kernel, but each is still work. Somebody else's
 // change is in the first sync.
-func TestManyHeadlessServicesThatChangeTogetherTakeTurns(t *testing.T) {
+func TestManyHeadlessServicesThatChangeTogetherAreBatched(t *testing.T) {
 	const count, ports, endpoints = 100, 4, 50
 	read, kernel, p := newTargetsRead(t)
 	for i := range count {
@@ -146,13 +147,13 @@ func TestManyHeadlessServicesThatChangeTogetherTakeTurns(t *testing.T) {
 	read.lastSync = 0
 	p.ForbidLarge()
 	mustSync(t, p)
-	if got := kernel.serves(t, "10.96.0.0"); got != 5 || read.lastSync > proxy.TurnWeight {
+	if got := kernel.serves(t, "10.96.0.0"); got != 5 || read.lastSync > proxy.MaxBatchWeight {
 		t.Errorf("after the first sync the other Service has %d endpoints, want 5; it decided about %d targets", got, read.lastSync)
 	}
-	all := read.turns(t, p)
+	all := read.batches(t, p)
 	const each = 2 * endpoints * (ports + 1)
-	if largest := slices.Max(all); largest > proxy.TurnWeight || len(all) < count*each/proxy.TurnWeight {
-		t.Errorf("syncs decided about %d targets, want several of at most %d", all, proxy.TurnWeight)
+	if largest := slices.Max(all); largest > proxy.MaxBatchWeight || len(all) < count*each/proxy.MaxBatchWeight {
+		t.Errorf("syncs decided about %d targets, want several of at most %d", all, proxy.MaxBatchWeight)
 	}
 	if len(read.all) != count {
 		t.Errorf("%d Services were handed over, want %d", len(read.all), count)

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// crowded is a Service of a tenant with many endpoints.
-func crowded(name string, clusterIP netip.Addr, endpoints int) model.Change {
+// largeService is a Service of a tenant with many endpoints.
+func largeService(name string, clusterIP netip.Addr, endpoints int) model.Change {
 	object := model.ObjectName{Namespace: "tenant", Name: name}
 	slice := &model.EndpointSlice{Name: object, Service: object, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
 	addr := netip.MustParseAddr("10.64.0.1")
@@ -59,8 +59,8 @@ func (k *memoryKernel) serves(t *testing.T, addr string) int {
 	return 0
 }
 
-// syncAllTurns syncs until nothing waits, and returns how many syncs that were.
-func syncAllTurns(t *testing.T, p *proxy.Proxy) int {
+// syncAllBatches syncs until nothing waits, and returns how many syncs that were.
+func syncAllBatches(t *testing.T, p *proxy.Proxy) int {
 	t.Helper()
 	for syncs := 1; ; syncs++ {
 		mustSync(t, p)
@@ -77,19 +77,19 @@ func syncAllTurns(t *testing.T, p *proxy.Proxy) int {
 // TestALargeServiceIsWrittenInSteps: it appears, changes and goes in transactions of a bounded size, and a small change
 // that comes meanwhile is in the next one.
 func TestALargeServiceIsWrittenInSteps(t *testing.T) {
-	const size = 3*proxy.TurnWeight + 100
+	const size = 3*proxy.MaxBatchWeight + 100
 	kernel := &memoryKernel{}
 	p := starting(kernel)
-	everything := manyServices(3, 2)
+	everything := minParallelServices(3, 2)
 	p.Apply(everything)
 	mustSync(t, p)
 	kernel.batches = nil
 	apply := func(change model.Change) {
-		everything = everything.Then(change)
+		everything = everything.Merge(change)
 		p.Apply(change)
 	}
 	ip := netip.MustParseAddr("10.96.200.1")
-	replaced := crowded("large", ip, size)
+	replaced := largeService("large", ip, size)
 	for _, slice := range replaced.Slices {
 		for i := range slice.Endpoints {
 			slice.Endpoints[i].Addr = netip.AddrFrom4([4]byte{10, 80, byte(i >> 8), byte(i)})
@@ -99,7 +99,7 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 	gone := model.Change{
 		Services: map[model.ObjectName]*model.Service{name: nil}, Slices: map[model.ObjectName]*model.EndpointSlice{name: nil},
 	}
-	for i, change := range []model.Change{crowded("large", ip, size), replaced, gone} {
+	for i, change := range []model.Change{largeService("large", ip, size), replaced, gone} {
 		apply(change)
 		p.AllowLarge()
 		mustSync(t, p)
@@ -111,10 +111,10 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 		if report.Services != 1 || kernel.serves(t, "10.96.0.0") != 3+i {
 			t.Errorf("step %d: the small change is not in the next sync: %+v", i, report)
 		}
-		if syncs := syncAllTurns(t, p); syncs < 2 {
+		if syncs := syncAllBatches(t, p); syncs < 2 {
 			t.Errorf("step %d: everything is done after %d more syncs, want a few", i, syncs)
 		}
-		if largest := kernel.largestBatch(); largest > 2*proxy.TurnWeight+1000 {
+		if largest := kernel.largestBatch(); largest > 2*proxy.MaxBatchWeight+1000 {
 			t.Errorf("step %d: a transaction has %d elements", i, largest)
 		}
 		likeFreshStart(t, kernel, everything)
@@ -128,23 +128,23 @@ func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 	large, small := model.ObjectName{Namespace: "tenant", Name: "large"}, model.ObjectName{Namespace: "tenant", Name: "small"}
 	for title, refuses := range map[string]bool{"at once": false, "after it was refused": true} {
 		t.Run(title, func(t *testing.T) {
-			kernel, read := &pickyKernel{refused: map[thing]bool{}}, newKnown(t)
+			kernel, read := &pickyKernel{rejected: map[thing]bool{}}, newHandlerModel(t)
 			p := starting(kernel, read)
-			p.Apply(crowded("large", ip, 3*proxy.TurnWeight))
+			p.Apply(largeService("large", ip, 3*proxy.MaxBatchWeight))
 			mustSync(t, p)
 			frontend := model.Frontend{Addr: ip, Protocol: model.TCP, Port: 80}
 			if refuses {
-				p.Apply(crowded("small", netip.MustParseAddr("10.96.200.9"), 3))
-				kernel.refused[thing{
+				p.Apply(largeService("small", netip.MustParseAddr("10.96.200.9"), 3))
+				kernel.rejected[thing{
 					model.IPv4, ruleset.Services.Name, ruleset.Tuple{Addr: netip.MustParseAddr("10.96.200.9"), Proto: model.TCP, Port: 80},
 				}] = true
-				if report := mustSync(t, p); report.RefusedTotal != 1 {
+				if report := mustSync(t, p); report.RejectedTotal != 1 {
 					t.Fatalf("report %+v, want one Service refused", report)
 				}
-				clear(kernel.refused)
+				clear(kernel.rejected)
 			}
 			p.Apply(model.Change{Services: map[model.ObjectName]*model.Service{large: nil}})
-			p.Apply(crowded("small", ip, 3))
+			p.Apply(largeService("small", ip, 3))
 			p.ForbidLarge()
 			mustSync(t, p)
 			if got := kernel.serves(t, ip.String()); read.byFrontend[frontend] != small || got != 3 || !p.Waits() {
@@ -159,22 +159,22 @@ func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 func TestManyServicesThatChangeTogetherLeaveRoomForOthers(t *testing.T) {
 	kernel := &memoryKernel{}
 	p := starting(kernel)
-	everything := manyServices(3, 2)
+	everything := minParallelServices(3, 2)
 	p.Apply(everything)
 	mustSync(t, p)
 	kernel.batches = nil
 	for i := range 400 {
-		change := crowded(fmt.Sprint("s-", i), netip.AddrFrom4([4]byte{10, 96, 100 + byte(i>>8), byte(i)}), 100)
-		everything = everything.Then(change)
+		change := largeService(fmt.Sprint("s-", i), netip.AddrFrom4([4]byte{10, 96, 100 + byte(i>>8), byte(i)}), 100)
+		everything = everything.Merge(change)
 		p.Apply(change)
 	}
 	p.Apply(resized(5))
-	everything = everything.Then(resized(5))
+	everything = everything.Merge(resized(5))
 	mustSync(t, p)
 	if got := kernel.serves(t, "10.96.0.0"); got != 5 {
 		t.Errorf("after the first sync the other Service has %d endpoints, want 5", got)
 	}
-	if syncs := syncAllTurns(t, p); syncs < 4 {
+	if syncs := syncAllBatches(t, p); syncs < 4 {
 		t.Errorf("400 Services of 100 endpoints took %d more syncs, want several", syncs)
 	}
 	likeFreshStart(t, kernel, everything)

@@ -29,7 +29,7 @@ func (m moments) Failed(_ error, _ proxy.Report, started, ended time.Time, _ tim
 // anyway. A real jump cannot be made here: the date is the whole machine's, and time namespaces leave it alone.
 func TestAJumpOfTheMachinesClockReachesNoObserver(t *testing.T) {
 	failures := 0
-	kernel := &scriptedKernel{refuse: func(ruleset.Batch) error {
+	kernel := &scriptedKernel{reject: func(ruleset.Batch) error {
 		if failures++; failures == 1 {
 			return errInjected
 		}
@@ -37,7 +37,7 @@ func TestAJumpOfTheMachinesClockReachesNoObserver(t *testing.T) {
 	}}
 	seen := moments{make(chan []time.Time, 2), make(chan []time.Time, 1), make(chan []time.Time, 1)}
 	changes := make(chan model.Change, 1)
-	changes <- manyServices(3, 2)
+	changes <- minParallelServices(3, 2)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	go starting(kernel).Run(ctx, changes, nil, seen)

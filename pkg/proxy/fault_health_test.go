@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// witness reports to health what it sees, as the daemon does, and remembers the truth beside it.
-type witness struct {
+// healthModel reports to health what it sees, as the daemon does, and remembers the truth beside it.
+type healthModel struct {
 	t      *testing.T
 	status *status.Status
 
@@ -29,7 +29,7 @@ type witness struct {
 	complete bool
 }
 
-func (w *witness) Queued(_ proxy.Changes, at time.Time) {
+func (w *healthModel) Queued(_ proxy.Changes, at time.Time) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.pending.IsZero() {
@@ -38,14 +38,14 @@ func (w *witness) Queued(_ proxy.Changes, at time.Time) {
 	w.status.SyncQueued(at)
 }
 
-func (w *witness) Synced(report proxy.Report, started, _ time.Time) {
+func (w *healthModel) Synced(report proxy.Report, started, _ time.Time) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	w.pending, w.lastError, w.synced, w.complete = time.Time{}, "", true, report.Unswept == nil
+	w.pending, w.lastError, w.synced, w.complete = time.Time{}, "", true, report.CleanupErr == nil
 	w.status.SyncSucceeded(started)
 }
 
-func (w *witness) Failed(err error, _ proxy.Report, _, ended time.Time, _ time.Duration) {
+func (w *healthModel) Failed(err error, _ proxy.Report, _, ended time.Time, _ time.Duration) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.lastError = err.Error()
@@ -53,12 +53,12 @@ func (w *witness) Failed(err error, _ proxy.Report, _, ended time.Time, _ time.D
 	w.status.SyncFailed(ended, err)
 }
 
-// judge compares the verdict with the truth.
-func (w *witness) judge(now time.Time) (healthy bool) {
+// check compares the verdict with the truth.
+func (w *healthModel) check(now time.Time) (healthy bool) {
 	w.t.Helper()
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	got := w.status.Verdict(now)
+	got := w.status.Health(now)
 	healthy = w.pending.IsZero() || now.Sub(w.pending) < status.DefaultPendingTimeout
 	if got.Healthy != healthy || got.Ready != w.synced || got.LastError != w.lastError || !got.PendingSince.Equal(w.pending) {
 		w.t.Errorf("the verdict is %+v; in truth something waits since %s, the newest failure is %q, and a sync ever succeeded: %v",
@@ -73,23 +73,23 @@ func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random, kernel := rand.New(rand.NewPCG(seed, 2)), &memoryKernel{}
 			faults := &faultInjector{Kernel: kernel, random: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}}
-			seen := &witness{t: t, status: &status.Status{}}
+			seen := &healthModel{t: t, status: &status.Status{}}
 			changes, disturbed := make(chan model.Change, 16), make(chan struct{}, 1)
 			ctx, end := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() { starting(faults).Run(ctx, changes, disturbed, seen) })
 
-			everything, verdicts := manyServices(3, 2), map[bool]int{}
+			everything, verdicts := minParallelServices(3, 2), map[bool]int{}
 			changes <- everything
 			for range 60 {
 				faults.percent.Store(50 * random.Int32N(3)) // nothing fails, half of it, or all
 				change := resized(random.IntN(5))
-				everything = everything.Then(change)
+				everything = everything.Merge(change)
 				changes <- change
 				for range 1 + random.IntN(40) {
 					time.Sleep(time.Duration(random.Int64N(int64(8 * time.Second))))
 					synctest.Wait()
-					verdicts[seen.judge(time.Now())]++
+					verdicts[seen.check(time.Now())]++
 				}
 				faults.percent.Store(0)
 				select { // a repair comes at once, a retry within half a minute
@@ -98,7 +98,7 @@ func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if !seen.judge(time.Now()) || seen.lastError != "" || !seen.complete {
+				if !seen.check(time.Now()) || seen.lastError != "" || !seen.complete {
 					t.Errorf("a minute after the faults ended the last error is %q", seen.lastError)
 				}
 				likeFreshStart(t, kernel, everything)

@@ -43,9 +43,9 @@ func dialled(t *testing.T, namespace *netns.Namespace) *nft.Conn {
 	return conn
 }
 
-// TestARealCommitThatFailsLeavesTheTablesAsTheyAre, and the sync after it makes up for it: with the same connection if
+// TestARealCommitThatFailsChangesNothing, and the sync after it makes up for it: with the same connection if
 // there was only a timeout, with a new one if the sockets were closed.
-func TestARealCommitThatFailsLeavesTheTablesAsTheyAre(t *testing.T) {
+func TestARealCommitThatFailsChangesNothing(t *testing.T) {
 	over, cancel := context.WithTimeout(t.Context(), -1)
 	defer cancel()
 	for name, test := range map[string]struct {
@@ -57,8 +57,8 @@ func TestARealCommitThatFailsLeavesTheTablesAsTheyAre(t *testing.T) {
 		"the socket was closed": {t.Context(), true, "use of closed file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			namespace, everything := netns.New(t), manyServices(3, 2).Then(resized(1))
-			p, conn := onRealKernel(t, namespace, manyServices(3, 2))
+			namespace, everything := netns.New(t), minParallelServices(3, 2).Merge(resized(1))
+			p, conn := onRealKernel(t, namespace, minParallelServices(3, 2))
 			before := listing(namespace)
 			if test.closed {
 				if err := conn.Close(); err != nil {
@@ -110,8 +110,8 @@ func TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt(t *testing.T) {
 	if _, err := p.Sync(t.Context()); !errors.Is(err, ruleset.ErrNotExist) {
 		t.Fatalf("got error %v, want %v", err, ruleset.ErrNotExist)
 	}
-	if report := mustSync(t, p); !report.Complete {
+	if report := mustSync(t, p); !report.Full {
 		t.Errorf("the next sync reports %+v, want it complete", report)
 	}
-	likeFreshStart(t, kernel, manyServices(3, 2).Then(resized(1)))
+	likeFreshStart(t, kernel, minParallelServices(3, 2).Merge(resized(1)))
 }

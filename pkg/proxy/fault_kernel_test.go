@@ -25,9 +25,9 @@ type fault struct {
 	done bool
 }
 
-// refusal is what package nft makes of the kernel's error for an operation of a batch.
-func refusal(errno syscall.Errno) error {
-	return &ruleset.RefusedError{Refusals: []ruleset.Refusal{{Err: fmt.Errorf("adding element: %w", errno)}}}
+// rejection is what package nft makes of the kernel's error for an operation of a batch.
+func rejection(errno syscall.Errno) error {
+	return &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Err: fmt.Errorf("adding element: %w", errno)}}}
 }
 
 // unknown is what package nft makes of an answer that did not come, or that cannot be read.
@@ -37,15 +37,15 @@ func unknown(err error) error {
 
 // commitFaults are the ways in which a commit fails.
 var commitFaults = []fault{
-	{"an object is in use", refusal(unix.EBUSY), false},
-	{"an object is not there", refusal(unix.ENOENT), false},
-	{"an element is there with another value", refusal(unix.EEXIST), false},
-	{"a set is full", refusal(unix.ENFILE), false},
-	{"an interval set is full", refusal(unix.ENOSPC), false},
-	{"the kernel has no memory", refusal(unix.ENOMEM), false},
-	{"the table belongs to another process", &nft.OwnedError{Family: model.IPv6, Port: 4711, Process: "other"}, false},
-	{"privilege is gone", refusal(unix.EPERM), false},
-	{"another transaction came between", refusal(unix.ERESTART), false},
+	{"an object is in use", rejection(unix.EBUSY), false},
+	{"an object is not there", rejection(unix.ENOENT), false},
+	{"an element is there with another value", rejection(unix.EEXIST), false},
+	{"a set is full", rejection(unix.ENFILE), false},
+	{"an interval set is full", rejection(unix.ENOSPC), false},
+	{"the kernel has no memory", rejection(unix.ENOMEM), false},
+	{"the table belongs to another process", &nft.TableOwnedError{Family: model.IPv6, Port: 4711, Process: "other"}, false},
+	{"privilege is gone", rejection(unix.EPERM), false},
+	{"another transaction came between", rejection(unix.ERESTART), false},
 	{"the batch is larger than the socket's buffer", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EMSGSIZE), false},
 	{"the socket's buffer is full", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.ENOBUFS), false},
 	{"a signal comes while it is sent", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EINTR), false},
@@ -98,7 +98,7 @@ func (f *faultInjector) Commit(ctx context.Context, batch ruleset.Batch) error {
 	if len(batch.Ops) == 0 {
 		return f.Kernel.Commit(ctx, batch)
 	}
-	if refused := f.refuse(batch); refused != nil {
+	if refused := f.reject(batch); refused != nil {
 		return refused
 	}
 	failing := f.next(commitFaults)
@@ -117,24 +117,24 @@ func (f *faultInjector) Commit(ctx context.Context, batch ruleset.Batch) error {
 	return nil
 }
 
-// refusedService is the name of the fault that the kernel refuses what a Service asks for.
-const refusedService = "a Service is refused"
+// rejectedService is the name of the fault that the kernel refuses what a Service asks for.
+const rejectedService = "a Service is refused"
 
-// refuse returns an error that names some of the frontends in a batch; nil for none.
-func (f *faultInjector) refuse(batch ruleset.Batch) error {
-	refused := &ruleset.RefusedError{}
+// reject returns an error that names some of the frontends in a batch; nil for none.
+func (f *faultInjector) reject(batch ruleset.Batch) error {
+	rejected := &ruleset.RejectedError{}
 	for _, op := range batch.Ops {
 		eachThing(op, func(_ thing, element *ruleset.Element) {
 			if op.Verb == ruleset.Add && element != nil && element.Comment != "" && f.random.Int32N(800) < f.percent.Load() {
-				refused.Refusals = append(refused.Refusals, ruleset.Refusal{Op: op, Element: element, Err: unix.EINVAL})
+				rejected.Rejections = append(rejected.Rejections, ruleset.Rejection{Op: op, Element: element, Err: unix.EINVAL})
 			}
 		})
 	}
-	if f.counts[refusedService] += len(refused.Refusals); len(refused.Refusals) == 0 {
+	if f.counts[rejectedService] += len(rejected.Rejections); len(rejected.Rejections) == 0 {
 		return nil
 	}
-	f.injected = append(f.injected, refused)
-	return refused
+	f.injected = append(f.injected, rejected)
+	return rejected
 }
 
 func (f *faultInjector) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {

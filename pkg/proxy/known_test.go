@@ -16,24 +16,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// known is what readers know. It keeps the owner of each frontend in two ways, so that one shows what the other hides: by
+// handlerModel is what readers know. It keeps the owner of each frontend in two ways, so that one shows what the other hides: by
 // Service, where a frontend may have two owners, and by frontend, where the newest decision counts.
-type known struct {
+type handlerModel struct {
 	t          testing.TB
 	byService  map[model.ObjectName]map[model.Frontend]string // with the endpoints that were chosen
 	byFrontend map[model.Frontend]model.ObjectName
 	lost       int // how often a Service lost a frontend and stayed
-	counts     counts.Counts
+	counts     counts.PortCounts
 	checks     healthChecks
-	sync       selection.Sync
-	counter    *counts.Reader
+	sync       selection.SyncState
+	counter    *counts.PortCounter
 }
 
-func newKnown(t testing.TB) *known {
-	k := &known{
+func newHandlerModel(t testing.TB) *handlerModel {
+	k := &handlerModel{
 		t: t, byService: map[model.ObjectName]map[model.Frontend]string{}, byFrontend: map[model.Frontend]model.ObjectName{},
 	}
-	k.counter = counts.NewReader(func(now counts.Counts) { k.counts = now })
+	k.counter = counts.NewPortCounter(func(now counts.PortCounts) { k.counts = now })
 	return k
 }
 
@@ -43,7 +43,7 @@ type digests struct {
 	counts, checked any
 }
 
-func (k *known) Digest(decisions []selection.Decision) any {
+func (k *handlerModel) Derive(decisions []selection.Decision) any {
 	frontends := map[model.Frontend]string{}
 	for _, decision := range decisions {
 		var chosen []netip.AddrPort
@@ -51,16 +51,16 @@ func (k *known) Digest(decisions []selection.Decision) any {
 		for i := range choice.Endpoints {
 			chosen = append(chosen, choice.Endpoints[i].Addr)
 		}
-		for _, owned := range decision.Owned {
+		for _, owned := range decision.Frontends {
 			frontends[owned.Frontend] = fmt.Sprint(len(chosen), chosen[:min(len(chosen), 20)])
 		}
 	}
-	return digests{frontends, k.counter.Digest(decisions), k.checks.Digest(decisions)}
+	return digests{frontends, k.counter.Derive(decisions), k.checks.Derive(decisions)}
 }
 
-func (k *known) Accept(service model.ObjectName, digest any) {
+func (k *handlerModel) OnApplied(service model.ObjectName, digest any) {
 	for frontend := range k.byService[service] {
-		k.leave(service, frontend)
+		k.remove(service, frontend)
 	}
 	delete(k.byService, service)
 	all, _ := digest.(digests)
@@ -70,30 +70,30 @@ func (k *known) Accept(service model.ObjectName, digest any) {
 	if len(all.frontends) > 0 {
 		k.byService[service] = maps.Clone(all.frontends)
 	}
-	k.counter.Accept(service, all.counts)
-	k.checks.Accept(service, all.checked)
+	k.counter.OnApplied(service, all.counts)
+	k.checks.OnApplied(service, all.checked)
 }
 
-func (k *known) Lose(service model.ObjectName, frontends []model.Frontend) {
+func (k *handlerModel) OnFrontendsLost(service model.ObjectName, frontends []model.Frontend) {
 	for _, frontend := range frontends {
 		if _, isThere := k.byService[service][frontend]; isThere {
 			k.lost++
-			k.leave(service, frontend)
+			k.remove(service, frontend)
 			delete(k.byService[service], frontend)
 		}
 	}
 }
 
-func (k *known) leave(service model.ObjectName, frontend model.Frontend) {
+func (k *handlerModel) remove(service model.ObjectName, frontend model.Frontend) {
 	if k.byFrontend[frontend] == service {
 		delete(k.byFrontend, frontend)
 	}
 }
 
-// Synced checks that no frontend has two owners.
-func (k *known) Synced(sync selection.Sync) {
+// OnSynced checks that no frontend has two owners.
+func (k *handlerModel) OnSynced(sync selection.SyncState) {
 	k.sync = sync
-	k.counter.Synced(sync)
+	k.counter.OnSynced(sync)
 	all := map[model.Frontend]model.ObjectName{}
 	for service, frontends := range k.byService {
 		for frontend := range frontends {
@@ -109,8 +109,8 @@ func (k *known) Synced(sync selection.Sync) {
 }
 
 // all is what is compared with a fresh start.
-func (k *known) all() any {
-	maps.DeleteFunc(k.counts.Reasons, func(_ counts.Reason, count int) bool { return count == 0 })
+func (k *handlerModel) all() any {
+	maps.DeleteFunc(k.counts.Reasons, func(_ counts.PortReason, count int) bool { return count == 0 })
 	for service, frontends := range k.byService {
 		if len(frontends) == 0 {
 			delete(k.byService, service)
@@ -118,15 +118,15 @@ func (k *known) all() any {
 	}
 	return struct {
 		ByService map[model.ObjectName]map[model.Frontend]string
-		Reasons   map[counts.Reason]int
+		Reasons   map[counts.PortReason]int
 		Checks    map[model.ObjectName]selection.HealthCheck
-		Sync      selection.Sync
+		Sync      selection.SyncState
 	}{k.byService, k.counts.Reasons, k.checks.all, k.sync}
 }
 
 // agree checks the owners against the tables, whose elements name them in comments. While something waits for its turn,
 // or after a failure, the tables may have more.
-func (k *known) agree(kernel *memoryKernel, mayHaveMore bool) {
+func (k *handlerModel) agree(kernel *memoryKernel, mayHaveMore bool) {
 	k.t.Helper()
 	got, want := map[model.Frontend]string{}, map[model.Frontend]string{}
 	for frontend, service := range k.byFrontend {

@@ -57,10 +57,10 @@ type machine struct {
 	kernel     *memoryKernel
 	inner      proxy.Kernel // kernel, or a real one that has the same tables
 	faults     *faultInjector
-	more       []selection.Reader
+	more       []selection.Handler
 	running    *proxy.Proxy
-	traffic    *traffic.Reader
-	known      *known
+	traffic    *traffic.Index
+	model      *handlerModel
 	versions   map[offer]bool // what any version of the cluster offered
 	numbers    map[clientsOf]map[netip.AddrPort][]uint32
 	ranges     []netip.Prefix // the PodCIDRs of the node at the last sync
@@ -70,7 +70,7 @@ type machine struct {
 	failed, lost         int // syncs that failed, and frontends that Services lost and stayed
 }
 
-func newMachine(t testing.TB, seed uint64, on switches, memory *memoryKernel, inner proxy.Kernel, more ...selection.Reader) *machine {
+func newMachine(t testing.TB, seed uint64, on switches, memory *memoryKernel, inner proxy.Kernel, more ...selection.Handler) *machine {
 	m := &machine{
 		switches: on, t: t, config: configurations[seed%uint64(len(configurations))], random: rand.New(rand.NewPCG(seed, 1)),
 		changes: newHistory(seed), kernel: memory, inner: inner, more: more, versions: map[offer]bool{},
@@ -82,8 +82,8 @@ func newMachine(t testing.TB, seed uint64, on switches, memory *memoryKernel, in
 
 // restart starts a new proxy, whose readers know nothing yet.
 func (m *machine) restart() {
-	m.known, m.traffic = newKnown(m.t), traffic.NewReader(0)
-	m.running = proxy.New(self, m.config, m.faults, append([]selection.Reader{m.known, m.traffic}, m.more...)...)
+	m.model, m.traffic = newHandlerModel(m.t), traffic.New(0)
+	m.running = proxy.New(self, m.config, m.faults, append([]selection.Handler{m.model, m.traffic}, m.more...)...)
 	m.running.RetryMax = 1 // what was refused is tried again by the next sync
 	m.running.Apply(m.everything)
 	m.ranges = nil
@@ -94,7 +94,7 @@ func (m *machine) goOn() {
 	change := m.changes.change()
 	for range 3 {
 		if m.large {
-			change = change.Then(m.changes.tenant())
+			change = change.Merge(m.changes.tenant())
 		}
 	}
 	m.everything = thenAs(self, m.everything, change)
@@ -105,14 +105,14 @@ func (m *machine) goOn() {
 // fresh is what a start with the present cluster makes, in a kernel that holds nothing but the numbers of session affinity.
 type fresh struct {
 	kernel *memoryKernel
-	known  *known
+	model  *handlerModel
 	report proxy.Report
 }
 
 func (m *machine) fresh() fresh {
 	m.t.Helper()
-	made := fresh{kernel: &memoryKernel{numbers: numbersIn(m.kernel)}, known: newKnown(m.t)}
-	p := proxy.New(self, m.config, made.kernel, made.known)
+	made := fresh{kernel: &memoryKernel{numbers: numbersIn(m.kernel)}, model: newHandlerModel(m.t)}
+	p := proxy.New(self, m.config, made.kernel, made.model)
 	p.Apply(m.everything)
 	made.report = mustSync(m.t, p)
 	return made
@@ -148,7 +148,7 @@ func (m *machine) step() {
 		m.faults.percent.Store(0)
 	}
 	if m.sabotaged { // in the end the kernel reports that a notification was lost
-		m.running.Distrust()
+		m.running.ForceFullSync()
 	}
 	report := m.mend()
 	m.sabotaged, m.uncertain = false, false
@@ -162,10 +162,10 @@ func (m *machine) mend() proxy.Report {
 	m.t.Helper()
 	for tries := 0; ; tries++ {
 		report := m.cleanSync()
-		if report.RefusedTotal > 0 || report.Unswept != nil && tries > 0 || tries > 1000 {
+		if report.RejectedTotal > 0 || report.CleanupErr != nil && tries > 0 || tries > 1000 {
 			m.t.Fatalf("without faults, sync %d reports %+v", tries+1, report)
 		}
-		if report.Unswept == nil && !m.running.Waits() {
+		if report.CleanupErr == nil && !m.running.Waits() {
 			return report
 		}
 		m.running.AllowLarge()
@@ -176,7 +176,7 @@ func (m *machine) mend() proxy.Report {
 // what differs and no more.
 func (m *machine) cleanSync() proxy.Report {
 	m.t.Helper()
-	before, owners := held(m.kernel), maps.Clone(m.known.byFrontend)
+	before, owners := held(m.kernel), maps.Clone(m.model.byFrontend)
 	report, err := m.running.Sync(m.t.Context())
 	if err != nil {
 		m.t.Fatalf("a sync without faults fails: %v", err)
@@ -186,15 +186,15 @@ func (m *machine) cleanSync() proxy.Report {
 		ranges = node.PodCIDRs
 	}
 	isKnown := m.switches == (switches{}) && len(before) > 0
-	if report.Complete != !slices.Equal(ranges, m.ranges) && isKnown {
-		m.t.Errorf("complete: %v, and the pods' ranges were %v and are %v", report.Complete, m.ranges, ranges)
+	if report.Full != !slices.Equal(ranges, m.ranges) && isKnown {
+		m.t.Errorf("complete: %v, and the pods' ranges were %v and are %v", report.Full, m.ranges, ranges)
 	}
-	for frontend, owner := range m.known.byFrontend {
+	for frontend, owner := range m.model.byFrontend {
 		if was, isThere := owners[frontend]; isThere && was != owner { // its slots are deleted and added, even if they are the same
 			isKnown = false
 		}
 	}
-	if m.ranges = ranges; isKnown && !report.Complete {
+	if m.ranges = ranges; isKnown && !report.Full {
 		m.wroteTheDifference(before, report)
 	}
 	return report
@@ -229,10 +229,10 @@ func (m *machine) sync() {
 	}
 	report, err := m.running.Sync(m.t.Context())
 	if err == nil && !m.sabotaged {
-		m.known.agree(m.kernel, m.running.Waits())
+		m.model.agree(m.kernel, m.running.Waits())
 	}
 	injected := m.faults.take()
-	if err = errors.Join(err, report.Unswept); err == nil {
+	if err = errors.Join(err, report.CleanupErr); err == nil {
 		return
 	}
 	m.failed++
@@ -286,13 +286,13 @@ func (m *machine) smallOnesAreServed(made fresh) {
 	m.t.Helper()
 	m.running.ForbidLarge()
 	m.cleanSync()
-	m.known.agree(m.kernel, true)
-	of := func(k *known) map[model.ObjectName]map[model.Frontend]string {
+	m.model.agree(m.kernel, true)
+	of := func(k *handlerModel) map[model.ObjectName]map[model.Frontend]string {
 		all := maps.Clone(k.byService)
 		maps.DeleteFunc(all, func(name model.ObjectName, _ map[model.Frontend]string) bool { return name.Namespace == "tenant" })
 		return all
 	}
-	if diff := cmp.Diff(of(made.known), of(m.known), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+	if diff := cmp.Diff(of(made.model), of(m.model), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		m.t.Errorf("beside large Services that may wait (-fresh start +after the history):\n%s", diff)
 	}
 }
@@ -302,19 +302,19 @@ func (m *machine) converged(report proxy.Report) {
 	m.t.Helper()
 	made := m.fresh()
 	sameTables(m.t, m.config, made.kernel, m.kernel)
-	m.known.agree(m.kernel, false)
+	m.model.agree(m.kernel, false)
 	opts := cmp.Options{
-		cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(selection.Sync{}, "Complete"),
+		cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(selection.SyncState{}, "Full"),
 	}
-	if diff := cmp.Diff(made.known.all(), m.known.all(), opts); diff != "" {
+	if diff := cmp.Diff(made.model.all(), m.model.all(), opts); diff != "" {
 		m.t.Fatalf("what readers know (-fresh start +after the history):\n%s", diff)
 	}
 	if report.Total != made.report.Total || report.Contested != made.report.Contested || report.Waiting > 0 {
 		m.t.Errorf("%d Services, %d contested frontends, and %d wait; a fresh start reports %+v",
 			report.Total, report.Contested, report.Waiting, made.report)
 	}
-	m.lost += m.known.lost
-	m.known.lost = 0
+	m.lost += m.model.lost
+	m.model.lost = 0
 }
 
 // takeAway removes something from the tables. The proxy is notified of it, or not.
@@ -325,7 +325,7 @@ func (m *machine) takeAway() {
 		return // it is in use, or there is nothing to take away
 	}
 	if m.random.IntN(2) == 0 {
-		m.running.Distrust()
+		m.running.ForceFullSync()
 	}
 	m.sabotaged = true
 }
@@ -399,8 +399,8 @@ func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 			t.Errorf("%s: that never happened, so it was not tested", fault.name)
 		}
 	}
-	if lost == 0 || counts[refusedService] == 0 {
-		t.Errorf("Services lost %d frontends and stayed, and %d elements were refused: that was not tested", lost, counts[refusedService])
+	if lost == 0 || counts[rejectedService] == 0 {
+		t.Errorf("Services lost %d frontends and stayed, and %d elements were refused: that was not tested", lost, counts[rejectedService])
 	}
 }
 
@@ -410,7 +410,7 @@ func TestTheRealKernelAgreesWithTheOneInMemory(t *testing.T) {
 		for seed := range uint64(len(configurations)) {
 			t.Run(fmt.Sprintf("sabotage %v, seed %d", sabotage, seed), func(t *testing.T) {
 				kernel := newRealKernel(t)
-				m := newMachine(t, seed, switches{faults: true, sabotage: sabotage}, &kernel.memory, kernel)
+				m := newMachine(t, seed, switches{faults: true, sabotage: sabotage}, &kernel.model, kernel)
 				for range 4 {
 					m.step()
 					kernel.agree(t)

@@ -64,7 +64,7 @@ func FuzzObjectToElement(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte, which uint8) {
 		config, kernel := configurations[int(which)%len(configurations)], &memoryKernel{}
-		before := oneService(bystander(), nil).Then(model.Change{LocalAddrs: nodeAddrs})
+		before := oneService(bystander(), nil).Merge(model.Change{LocalAddrs: nodeAddrs})
 		p := proxy.New(self, config, kernel)
 		p.Apply(before)
 		mustSync(t, p)
@@ -73,7 +73,7 @@ func FuzzObjectToElement(f *testing.F) {
 		p.Apply(change)
 		mustSync(t, p)
 		checkTables(t, kernel, config)
-		likeFreshStartOf(t, self, config, kernel, before.Then(change))
+		likeFreshStartOf(t, self, config, kernel, before.Merge(change))
 		if _, replaced := change.Services[bystander().Name]; !replaced {
 			checkBystander(t, kernel, config)
 		}
@@ -81,7 +81,7 @@ func FuzzObjectToElement(f *testing.F) {
 		after := file.load(nil)
 		p.Apply(after)
 		mustSync(t, p)
-		likeFreshStartOf(t, self, config, kernel, thenAs(self, before.Then(change), after))
+		likeFreshStartOf(t, self, config, kernel, thenAs(self, before.Merge(change), after))
 	})
 }
 
@@ -92,7 +92,7 @@ func TestEveryOddObjectReachesTheKernel(t *testing.T) {
 	for at, config := range configurations {
 		kernel, file := newRealKernel(t), manifest{t: t, dir: t.TempDir()}
 		p := proxy.New(self, config, kernel)
-		p.Apply(oneService(bystander(), nil).Then(model.Change{LocalAddrs: nodeAddrs}))
+		p.Apply(oneService(bystander(), nil).Merge(model.Change{LocalAddrs: nodeAddrs}))
 		names := oddNames()
 		for i := at; i < len(names); i += len(configurations) {
 			text, next := odd(t, names[i]), names[(i+7)%len(names)]
@@ -102,8 +102,8 @@ func TestEveryOddObjectReachesTheKernel(t *testing.T) {
 				if slices.Contains(config.Families, model.IPv4) && report.Total < 2 {
 					t.Errorf("%s: %d Services are in force, want the other one too", name, report.Total)
 				}
-				checkTables(t, &kernel.memory, config)
-				checkBystander(t, &kernel.memory, config)
+				checkTables(t, &kernel.model, config)
+				checkBystander(t, &kernel.model, config)
 				text = odder(text, next)
 			}
 			kernel.agree(t)

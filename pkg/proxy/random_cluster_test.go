@@ -22,7 +22,7 @@ func newHistory(seed uint64) *history { return &history{rand.New(rand.NewPCG(see
 func (h *history) change() model.Change {
 	var change model.Change
 	for range 1 + h.random.IntN(3) {
-		change = change.Then(h.single())
+		change = change.Merge(h.single())
 	}
 	return change
 }
@@ -30,11 +30,11 @@ func (h *history) change() model.Change {
 func (h *history) single() model.Change {
 	switch h.random.IntN(16) {
 	case 15:
-		avoid := &model.Avoid{}
+		demotion := &model.Demotion{}
 		if h.sometimes() {
-			avoid = nil
+			demotion = nil
 		}
-		return model.Change{Avoid: map[model.Against]*model.Avoid{{Node: h.node()}: avoid}}
+		return model.Change{Demotions: map[model.DemotionKey]*model.Demotion{{Node: h.node()}: demotion}}
 	case 14:
 		return model.Change{AllNodes: new(!h.sometimes())}
 	case 0:
@@ -62,8 +62,8 @@ func (h *history) single() model.Change {
 // tenant changes a Service of a tenant that may be more than one sync may write, or deletes it.
 func (h *history) tenant() model.Change {
 	name := model.ObjectName{Namespace: "tenant", Name: fmt.Sprint("s-", h.random.IntN(4))}
-	size := []int{3, proxy.TurnWeight / 4, proxy.TurnWeight + 1}[h.random.IntN(3)]
-	change := crowded(name.Name, addrs("10.96.200.1", "10.96.200.2", "10.96.200.3")[h.random.IntN(3)], size)
+	size := []int{3, proxy.MaxBatchWeight / 4, proxy.MaxBatchWeight + 1}[h.random.IntN(3)]
+	change := largeService(name.Name, addrs("10.96.200.1", "10.96.200.2", "10.96.200.3")[h.random.IntN(3)], size)
 	service := change.Services[name]
 	if service.ExternalIPs = addrs("192.0.2.1", "192.0.2.2")[:h.random.IntN(3)]; h.random.IntN(4) == 0 {
 		change.Services[name] = nil

@@ -8,17 +8,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// readers keep what they make of the decisions in force.
-type readers []selection.Reader
+// handlers keep what they make of the decisions in force.
+type handlers []selection.Handler
 
-// digest returns what the readers keep of decisions; nil if none keeps anything.
-func (r readers) digest(decisions []selection.Decision) []any {
+// derive returns what the readers keep of decisions; nil if none keeps anything.
+func (r handlers) derive(decisions []selection.Decision) []any {
 	if len(decisions) == 0 {
 		return nil
 	}
 	var digests []any
 	for i, reader := range r {
-		if digest := reader.Digest(decisions); digest != nil {
+		if digest := reader.Derive(decisions); digest != nil {
 			if digests == nil {
 				digests = make([]any, len(r))
 			}
@@ -28,61 +28,61 @@ func (r readers) digest(decisions []selection.Decision) []any {
 	return digests
 }
 
-// accept has the readers take over the digests of a Service; nil: nothing of it is in force, or no reader keeps
+// onApplied has the readers take over the digests of a Service; nil: nothing of it is in force, or no reader keeps
 // anything of it.
-func (r readers) accept(name model.ObjectName, digests []any) {
+func (r handlers) onApplied(name model.ObjectName, digests []any) {
 	for i, reader := range r {
 		var digest any
 		if digests != nil {
 			digest = digests[i]
 		}
-		reader.Accept(name, digest)
+		reader.OnApplied(name, digest)
 	}
 }
 
-// doubt tells the readers what may or may not be in force.
-func (r readers) doubt(decided decided) {
+// onMaybeApplied tells the readers what may or may not be in force.
+func (r handlers) onMaybeApplied(decided decisions) {
 	for i, reader := range r {
-		doubter, ok := reader.(selection.Doubter)
+		doubter, ok := reader.(selection.MaybeAppliedHandler)
 		if !ok {
 			continue
 		}
-		for name, digests := range decided.digests {
+		for name, digests := range decided.derived {
 			if digests != nil && digests[i] != nil {
-				doubter.MayBeInForce(name, digests[i])
+				doubter.OnMaybeApplied(name, digests[i])
 			}
 		}
 	}
 }
 
-// handOver passes to the readers what the kernel has taken, by the names of the Services. Services that lose frontends
+// notifyHandlers passes to the readers what the kernel has taken, by the names of the Services. Services that lose frontends
 // come first.
-func (p *Proxy) handOver(decided decided) {
-	for _, name := range slices.SortedFunc(maps.Keys(decided.lost), model.ObjectName.Compare) {
-		for _, reader := range p.readers {
+func (p *Proxy) notifyHandlers(decided decisions) {
+	for _, name := range slices.SortedFunc(maps.Keys(decided.lostFrontends), model.ObjectName.Compare) {
+		for _, reader := range p.handlers {
 			if keeper, ok := reader.(selection.FrontendReader); ok {
-				keeper.Lose(name, decided.lost[name])
+				keeper.OnFrontendsLost(name, decided.lostFrontends[name])
 			}
 		}
 	}
 	for _, service := range decided.owned {
-		if digests, isDecided := decided.digests[service.Name]; isDecided {
-			p.readers.accept(service.Name, digests)
+		if digests, isDecided := decided.derived[service.Name]; isDecided {
+			p.handlers.onApplied(service.Name, digests)
 		}
-		if refused := p.backlog.refused(service.Name); refused != nil {
-			refused.held = service
+		if rejected := p.backlog.rejectionOf(service.Name); rejected != nil {
+			rejected.applied = service
 		}
 	}
 }
 
-// tellSynced tells the readers that a sync is over.
-func (p *Proxy) tellSynced(complete bool) {
-	sync := selection.Sync{
-		Complete:   complete,
-		Scope:      selection.ScopeOf(p.cluster, p.config.Families, p.config.NodePorts, p.inForce.LocalTraffic.Prefixes),
+// notifySynced tells the readers that a sync is over.
+func (p *Proxy) notifySynced(complete bool) {
+	sync := selection.SyncState{
+		Full:       complete,
+		Scope:      selection.ScopeOf(p.cluster, p.config.Families, p.config.NodePorts, p.applied.LocalTraffic.Prefixes),
 		LocalAddrs: p.cluster.LocalAddrs(),
 	}
-	for _, reader := range p.readers {
-		reader.Synced(sync)
+	for _, reader := range p.handlers {
+		reader.OnSynced(sync)
 	}
 }

@@ -25,7 +25,7 @@ type realKernel struct {
 	namespace *netns.Namespace
 	scratch   *netns.Namespace // for agree
 	conn      *nft.Conn
-	memory    memoryKernel
+	model     memoryKernel
 }
 
 func newRealKernel(t testing.TB) *realKernel {
@@ -46,7 +46,7 @@ func (k *realKernel) dial() {
 }
 
 func (k *realKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
-	realErr, memoryErr := k.conn.Commit(ctx, batch), k.memory.Commit(ctx, batch)
+	realErr, memoryErr := k.conn.Commit(ctx, batch), k.model.Commit(ctx, batch)
 	if (realErr == nil) != (memoryErr == nil) {
 		k.t.Errorf("the kernel says %v to a batch, the kernel in memory says %v", realErr, memoryErr)
 	}
@@ -55,7 +55,7 @@ func (k *realKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 
 func (k *realKernel) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
 	objects, err := k.conn.Objects(ctx, family)
-	want, _ := k.memory.Objects(ctx, family)
+	want, _ := k.model.Objects(ctx, family)
 	inOrder := cmpopts.SortSlices(func(a, b ruleset.Element) bool {
 		return strings.Compare(fmt.Sprint(a.Key), fmt.Sprint(b.Key)) < 0
 	})
@@ -70,7 +70,7 @@ func (k *realKernel) Objects(ctx context.Context, family model.Family) (ruleset.
 // an empty namespace.
 func (k *realKernel) agree(t testing.TB) {
 	t.Helper()
-	k.scratch.Load("flush ruleset\n" + k.memory.text(t))
+	k.scratch.Load("flush ruleset\n" + k.model.text(t))
 	want := sortedListing(k.scratch.NFT("-n", "list", "ruleset"))
 	got := sortedListing(k.namespace.NFT("-n", "list", "ruleset"))
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -135,7 +135,7 @@ func TestAProxyTakesOverTheTablesOfAPredecessorThatIsLate(t *testing.T) {
 	p.Apply(stickyService(1, 2))
 	for range 5 {
 		_, err := p.Sync(t.Context())
-		if _, owned := errors.AsType[*nft.OwnedError](err); !owned {
+		if _, owned := errors.AsType[*nft.TableOwnedError](err); !owned {
 			t.Fatalf("while the predecessor owns the tables, a sync says %v", err)
 		}
 	}

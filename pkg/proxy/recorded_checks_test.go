@@ -14,14 +14,14 @@ type healthChecks struct {
 	changed bool
 }
 
-func (*healthChecks) Digest(decisions []selection.Decision) any {
+func (*healthChecks) Derive(decisions []selection.Decision) any {
 	if check, isAsked := selection.HealthCheckOf(decisions); isAsked {
 		return check
 	}
 	return nil
 }
 
-func (h *healthChecks) Accept(service model.ObjectName, digest any) {
+func (h *healthChecks) OnApplied(service model.ObjectName, digest any) {
 	now, isAsked := digest.(selection.HealthCheck)
 	before, was := h.all[service]
 	h.changed = h.changed || isAsked != was || before.Port != now.Port || !maps.Equal(before.Endpoints, now.Endpoints)
@@ -33,7 +33,7 @@ func (h *healthChecks) Accept(service model.ObjectName, digest any) {
 	}
 }
 
-func (*healthChecks) Synced(selection.Sync) {}
+func (*healthChecks) OnSynced(selection.SyncState) {}
 
 // take reports whether anything changed since the last call.
 func (h *healthChecks) take() bool {

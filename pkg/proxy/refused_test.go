@@ -31,8 +31,8 @@ type thing struct {
 // pickyKernel refuses some things, and names all of them that are in a batch, as package nft does.
 type pickyKernel struct {
 	memoryKernel
-	refused map[thing]bool
-	commits int // that were tried
+	rejected map[thing]bool
+	commits  int // that were tried
 }
 
 func (k *pickyKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
@@ -40,17 +40,17 @@ func (k *pickyKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 		return nil
 	}
 	k.commits++
-	var refusals []ruleset.Refusal
+	var rejections []ruleset.Rejection
 	for _, op := range batch.Ops {
 		eachThing(op, func(this thing, element *ruleset.Element) {
-			if k.refused[this] && op.Verb == ruleset.Add {
+			if k.rejected[this] && op.Verb == ruleset.Add {
 				err := fmt.Errorf("adding %+v: %w", this, syscall.EINVAL)
-				refusals = append(refusals, ruleset.Refusal{Op: op, Element: element, Err: err})
+				rejections = append(rejections, ruleset.Rejection{Op: op, Element: element, Err: err})
 			}
 		})
 	}
-	if len(refusals) > 0 {
-		return &ruleset.RefusedError{Refusals: refusals}
+	if len(rejections) > 0 {
+		return &ruleset.RejectedError{Rejections: rejections}
 	}
 	return k.memoryKernel.Commit(ctx, batch)
 }
@@ -195,9 +195,9 @@ func withoutServices(everything model.Change, names []model.ObjectName) model.Ch
 	return everything
 }
 
-func namesOf(refused []proxy.Refused) []model.ObjectName {
+func namesOf(rejected []proxy.Rejected) []model.ObjectName {
 	var names []model.ObjectName
-	for _, one := range refused {
+	for _, one := range rejected {
 		names = append(names, one.Service)
 	}
 	return names
@@ -255,10 +255,10 @@ func held(kernel *memoryKernel) map[thing]ruleset.Element {
 	return all
 }
 
-// TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther: among many Services one thing of each kind is refused, picked
+// TestAKernelRejectionExcludesItsOwnServiceAndNoOther: among many Services one thing of each kind is refused, picked
 // at random, and two things at once. All other Services are served as if the refused one did not exist. Once the kernel
 // takes it, no trace of the trouble is left.
-func TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther(t *testing.T) {
+func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 	everything := motley(160)
 	complete := &memoryKernel{}
 	p := starting(complete)
@@ -277,10 +277,10 @@ func TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther(t *testing.T) {
 	for kind, things := range cases {
 		t.Run(fmt.Sprintf("%s, seed %d", kind, seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				kernel, out := &pickyKernel{refused: map[thing]bool{}}, map[model.ObjectName]bool{}
+				kernel, out := &pickyKernel{rejected: map[thing]bool{}}, map[model.ObjectName]bool{}
 				kernel.numbers = numbersIn(complete)
 				for _, this := range things {
-					kernel.refused[this] = true
+					kernel.rejected[this] = true
 					for _, owner := range owners[this] {
 						out[owner] = true
 					}
@@ -289,7 +289,7 @@ func TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther(t *testing.T) {
 				p := starting(kernel)
 				p.Apply(everything)
 				report := mustSync(t, p)
-				if diff := cmp.Diff(want, namesOf(report.Refused)); diff != "" || report.RefusedTotal != len(want) {
+				if diff := cmp.Diff(want, namesOf(report.Rejected)); diff != "" || report.RejectedTotal != len(want) {
 					t.Fatalf("with %+v refused these Services are out (-want +got):\n%s", things, diff)
 				}
 				asIf := func(there model.Change) {
@@ -302,11 +302,11 @@ func TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther(t *testing.T) {
 					}
 				}
 				asIf(withoutServices(everything, want))
-				clear(kernel.refused)
+				clear(kernel.rejected)
 				time.Sleep(proxy.DefaultRetryMax)
 				var taken []model.ObjectName
 				for range 1 + len(want)/10 { // ten in a sync
-					taken = append(taken, mustSync(t, p).NoLongerRefused...)
+					taken = append(taken, mustSync(t, p).NoLongerRejected...)
 				}
 				slices.SortFunc(taken, model.ObjectName.Compare)
 				if diff := cmp.Diff(want, taken); diff != "" {
@@ -330,9 +330,9 @@ func lastSlot(everything model.Change, name model.ObjectName, endpoints int) thi
 	}}
 }
 
-// TestTheLastGoodVersionStaysInForce while the kernel refuses a newer one, as far as the Service still owns its
+// TestTheLastKnownGoodVersionStaysApplied while the kernel refuses a newer one, as far as the Service still owns its
 // frontends.
-func TestTheLastGoodVersionStaysInForce(t *testing.T) {
+func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 	name := model.ObjectName{Namespace: "default", Name: "service-1"} // with external IPs, and two endpoints
 	for title, test := range map[string]struct {
 		endpoints int // of the version that is refused: as many as another Service has, or a new number
@@ -346,22 +346,22 @@ func TestTheLastGoodVersionStaysInForce(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				everything := motley(20)
-				kernel := &pickyKernel{refused: map[thing]bool{lastSlot(everything, name, test.endpoints): true}}
+				kernel := &pickyKernel{rejected: map[thing]bool{lastSlot(everything, name, test.endpoints): true}}
 				p := starting(kernel)
 				p.Apply(everything)
 				mustSync(t, p)
 
-				bad := answers(endpointsOf(name, model.IPv4, test.endpoints, 1))
-				other := answers(endpointsOf(model.ObjectName{Namespace: "default", Name: "service-2"}, model.IPv4, 1, 2))
-				p.Apply(bad.Then(other))
+				bad := sliceChange(endpointsOf(name, model.IPv4, test.endpoints, 1))
+				other := sliceChange(endpointsOf(model.ObjectName{Namespace: "default", Name: "service-2"}, model.IPv4, 1, 2))
+				p.Apply(bad.Merge(other))
 				if test.complete {
-					p.Distrust()
+					p.ForceFullSync()
 				}
 				report := mustSync(t, p)
-				if len(report.Refused) != 1 || report.Refused[0].Service != name || !report.Refused[0].InForce {
-					t.Fatalf("refused: %+v, want %s with its last version in force", report.Refused, name)
+				if len(report.Rejected) != 1 || report.Rejected[0].Service != name || !report.Rejected[0].HasApplied {
+					t.Fatalf("refused: %+v, want %s with its last version in force", report.Rejected, name)
 				}
-				likeFreshStart(t, &kernel.memoryKernel, everything.Then(other))
+				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(other))
 
 				// Another Service takes one of its frontends; it is older.
 				thief := *everything.Services[name]
@@ -372,37 +372,37 @@ func TestTheLastGoodVersionStaysInForce(t *testing.T) {
 				}
 				taken := model.Change{Services: map[model.ObjectName]*model.Service{thief.Name: &thief}}
 				p.Apply(taken)
-				if report := mustSync(t, p); len(report.NoLongerRefused) > 0 {
-					t.Errorf("no longer refused: %v, want none", report.NoLongerRefused)
+				if report := mustSync(t, p); len(report.NoLongerRejected) > 0 {
+					t.Errorf("no longer refused: %v, want none", report.NoLongerRejected)
 				}
-				likeFreshStart(t, &kernel.memoryKernel, everything.Then(other).Then(taken))
+				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(other).Merge(taken))
 
 				// What the Service no longer wants is not kept, and once the Service is gone nothing is kept.
 				gone := model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}
 				p.Apply(gone)
-				if report := mustSync(t, p); !slices.Equal(report.NoLongerRefused, []model.ObjectName{name}) || report.RefusedTotal != 0 {
+				if report := mustSync(t, p); !slices.Equal(report.NoLongerRejected, []model.ObjectName{name}) || report.RejectedTotal != 0 {
 					t.Errorf("a refused Service that is deleted is reported as %+v", report)
 				}
-				likeFreshStart(t, &kernel.memoryKernel, everything.Then(bad).Then(other).Then(taken).Then(gone))
+				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(bad).Merge(other).Merge(taken).Merge(gone))
 			})
 		})
 	}
 }
 
-// TestARefusedServiceIsTriedAgainAfterGrowingPauses, alone, and whenever it changes. Nothing waits for it.
-func TestARefusedServiceIsTriedAgainAfterGrowingPauses(t *testing.T) {
+// TestARejectedServiceIsRetriedWithBackoff, alone, and whenever it changes. Nothing waits for it.
+func TestARejectedServiceIsRetriedWithBackoff(t *testing.T) {
 	everything := motley(20)
 	name := model.ObjectName{Namespace: "default", Name: "service-1"}
 	bad := lastSlot(everything, name, 1)
 	running(t, func(t *testing.T, r *run) {
 		var tries, others atomic.Int64
-		r.refuse(func(batch ruleset.Batch) error {
+		r.reject(func(batch ruleset.Batch) error {
 			for _, op := range batch.Ops {
 				var refusal error
 				eachThing(op, func(this thing, element *ruleset.Element) {
 					if this == bad && op.Verb == ruleset.Add {
 						tries.Add(1)
-						refusal = &ruleset.RefusedError{Refusals: []ruleset.Refusal{{Op: op, Element: element, Err: syscall.EINVAL}}}
+						refusal = &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Op: op, Element: element, Err: syscall.EINVAL}}}
 					}
 				})
 				if refusal != nil {
@@ -429,7 +429,7 @@ func TestARefusedServiceIsTriedAgainAfterGrowingPauses(t *testing.T) {
 		r.take()
 
 		before := tries.Load()
-		r.changes <- answers(endpointsOf(name, model.IPv6, 3, 1))
+		r.changes <- sliceChange(endpointsOf(name, model.IPv6, 3, 1))
 		r.later(proxy.SyncInterval)
 		if n := tries.Load() - before; n != 1 {
 			t.Errorf("when it changed it was tried %d times, want once", n)
@@ -437,7 +437,7 @@ func TestARefusedServiceIsTriedAgainAfterGrowingPauses(t *testing.T) {
 		tries.Store(0)
 		others.Store(0)
 		for i := range 10 {
-			r.changes <- answers(endpointsOf(model.ObjectName{Namespace: "default", Name: "service-2"}, model.IPv4, 1+i%2, 2))
+			r.changes <- sliceChange(endpointsOf(model.ObjectName{Namespace: "default", Name: "service-2"}, model.IPv4, 1+i%2, 2))
 			r.later(proxy.SyncInterval)
 		}
 		if tries, others := tries.Load(), others.Load(); tries != 0 || others < 10 {
@@ -457,7 +457,7 @@ func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 	everything := motley(20)
 	for title, restarted := range map[string]bool{"while the proxy runs": false, "while none runs": true} {
 		t.Run(title, func(t *testing.T) {
-			kernel := &pickyKernel{refused: map[thing]bool{}}
+			kernel := &pickyKernel{rejected: map[thing]bool{}}
 			p := starting(kernel)
 			p.Apply(everything)
 			mustSync(t, p)
@@ -465,28 +465,28 @@ func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 				p = starting(kernel)
 				p.Apply(everything)
 			}
-			kernel.refused[thing{family: model.IPv4, name: "lb-2"}] = true
-			p.Distrust()
+			kernel.rejected[thing{family: model.IPv4, name: "lb-2"}] = true
+			p.ForceFullSync()
 			for range 2 {
 				if _, err := p.Sync(t.Context()); err == nil {
 					t.Fatal("a sync succeeds though a chain is in the way")
 				}
 			}
-			clear(kernel.refused) // the obstacle goes when the tables are made anew
+			clear(kernel.rejected) // the obstacle goes when the tables are made anew
 			kernel.batches = nil
-			if report := mustSync(t, p); report.RefusedTotal != 0 || !slices.ContainsFunc(kernel.batches, rebuilds) {
-				t.Errorf("%d Services are refused, want none, and the tables made anew", report.RefusedTotal)
+			if report := mustSync(t, p); report.RejectedTotal != 0 || !slices.ContainsFunc(kernel.batches, rebuilds) {
+				t.Errorf("%d Services are refused, want none, and the tables made anew", report.RejectedTotal)
 			}
 		})
 	}
 }
 
-// TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst: a set that another program made too small refuses new elements.
-func TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst(t *testing.T) {
+// TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst: a set that another program made too small refuses new elements.
+func TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst(t *testing.T) {
 	everything := motley(300)
-	kernel := &pickyKernel{refused: map[thing]bool{}}
+	kernel := &pickyKernel{rejected: map[thing]bool{}}
 	for name := range everything.Services {
-		kernel.refused[lastSlot(everything, name, 1)] = true
+		kernel.rejected[lastSlot(everything, name, 1)] = true
 	}
 	p := starting(kernel)
 	p.Apply(everything)
@@ -496,10 +496,10 @@ func TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst(t *testing.T) {
 		}
 	}
 	report := mustSync(t, p)
-	if report.RefusedTotal < 250 {
-		t.Errorf("%d Services are refused, want nearly all", report.RefusedTotal)
+	if report.RejectedTotal < 250 {
+		t.Errorf("%d Services are refused, want nearly all", report.RejectedTotal)
 	}
-	likeFreshStart(t, &kernel.memoryKernel, withoutServices(everything, namesOf(report.Refused)))
+	likeFreshStart(t, &kernel.memoryKernel, withoutServices(everything, namesOf(report.Rejected)))
 }
 
 // strictKernel is the real kernel, and allows it to refuse more than the one in memory does.
@@ -509,13 +509,13 @@ func (k strictKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 	if err := k.conn.Commit(ctx, batch); err != nil {
 		return err
 	}
-	return k.memory.Commit(ctx, batch)
+	return k.model.Commit(ctx, batch)
 }
 
-// TestTheRealKernelRefusesOneServiceAndNoOther with what it really refuses: a name that is too long, and that package
+// TestTheRealKernelRejectsOneServiceAndNoOther with what it really refuses: a name that is too long, and that package
 // source would not let through.
-func TestTheRealKernelRefusesOneServiceAndNoOther(t *testing.T) {
-	everything := manyServices(50, 3)
+func TestTheRealKernelRejectsOneServiceAndNoOther(t *testing.T) {
+	everything := minParallelServices(50, 3)
 	var endpoints []int
 	for number := range 20 {
 		endpoints = append(endpoints, number+2)
@@ -523,7 +523,7 @@ func TestTheRealKernelRefusesOneServiceAndNoOther(t *testing.T) {
 	long := nameService(strings.Repeat("long", 70), "10.96.2.2", func(service *model.Service) { // a wide port, which has a map of its own
 		service.AffinityTimeout, service.ExternalIPs = time.Hour, manyAddrs("198.18.1.0", 200)
 	})
-	bad := oneService(long, answeredBy(long.Name.Name, endpoints...))
+	bad := oneService(long, servedBy(long.Name.Name, endpoints...))
 	want := []model.ObjectName{long.Name}
 
 	for title, together := range map[string]bool{"from the start": true, "later": false} {
@@ -536,22 +536,22 @@ func TestTheRealKernelRefusesOneServiceAndNoOther(t *testing.T) {
 			}
 			p.Apply(bad)
 			report, err := p.Sync(t.Context())
-			if diff := cmp.Diff(want, namesOf(report.Refused)); err != nil || diff != "" {
+			if diff := cmp.Diff(want, namesOf(report.Rejected)); err != nil || diff != "" {
 				t.Fatalf("error %v, and these are refused (-want +got):\n%s", err, diff)
 			}
-			for _, refused := range report.Refused {
-				t.Log(refused.Err)
+			for _, rejected := range report.Rejected {
+				t.Log(rejected.Err)
 			}
 			kernel.agree(t)
-			likeFreshStart(t, &kernel.memory, everything)
+			likeFreshStart(t, &kernel.model, everything)
 			p.Apply(resized(1))
-			if report := mustSync(t, p); report.Complete || report.Services != 1 {
+			if report := mustSync(t, p); report.Full || report.Services != 1 {
 				t.Errorf("a change of another Service reports %+v, want it written alone", report)
 			}
 			p.Apply(resized(3))
 			p.Apply(without(long.Name.Name))
 			mustSync(t, p)
-			likeFreshStart(t, &kernel.memory, everything)
+			likeFreshStart(t, &kernel.model, everything)
 		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 // boundedServices are Services whose load is bounded, with four endpoints each, one of them in the zone of three nodes,
 // the others in that of the fourth.
 func boundedServices(count int) model.Change {
-	change := manyServices(count, 4)
+	change := minParallelServices(count, 4)
 	for name, service := range change.Services {
 		service.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120}
 		for i := range change.Slices[name].Endpoints {
@@ -27,7 +27,7 @@ func boundedServices(count int) model.Change {
 		}
 	}
 	change.AllNodes = new(true)
-	return change.Then(nodesIn("zone-a", self, "near-1", "near-2")).Then(nodesIn("zone-b", "far"))
+	return change.Merge(nodesIn("zone-a", self, "near-1", "near-2")).Merge(nodesIn("zone-b", "far"))
 }
 
 func nodesIn(zone string, names ...string) model.Change {
@@ -42,9 +42,9 @@ func nodesIn(zone string, names ...string) model.Change {
 // so together after a while, and no change of endpoints waits for that.
 func TestNodesThatComeAreGathered(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
-		everything := boundedServices(5).Then(manyServices(1, 2))
+		everything := boundedServices(5).Merge(minParallelServices(1, 2))
 		send := func(change model.Change) {
-			everything = everything.Then(change)
+			everything = everything.Merge(change)
 			r.changes <- change
 		}
 		r.changes <- everything
@@ -74,11 +74,11 @@ func TestNodesThatComeAreGathered(t *testing.T) {
 	})
 }
 
-// TestALargeServiceIsPlannedAnewInSteps: the changes that a new node causes are written in transactions of a bounded
+// TestALargeServiceIsReplannedInSteps: the changes that a new node causes are written in transactions of a bounded
 // size, even during a stream of other changes.
-func TestALargeServiceIsPlannedAnewInSteps(t *testing.T) {
-	const size = 4*proxy.TurnWeight - 100
-	large := crowded("large", netip.MustParseAddr("10.96.200.1"), size)
+func TestALargeServiceIsReplannedInSteps(t *testing.T) {
+	const size = 4*proxy.MaxBatchWeight - 100
+	large := largeService("large", netip.MustParseAddr("10.96.200.1"), size)
 	for name, service := range large.Services {
 		service.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 100}
 		for i := range large.Slices[name].Endpoints {
@@ -91,7 +91,7 @@ func TestALargeServiceIsPlannedAnewInSteps(t *testing.T) {
 	}
 	kernel := &memoryKernel{}
 	p := starting(kernel)
-	everything := manyServices(3, 2).Then(large).Then(nodesIn("zone-a", self, "near-1", "near-2")).Then(nodesIn("zone-b", "far"))
+	everything := minParallelServices(3, 2).Merge(large).Merge(nodesIn("zone-a", self, "near-1", "near-2")).Merge(nodesIn("zone-b", "far"))
 	everything.AllNodes = new(true)
 	p.Apply(everything)
 	mustSync(t, p)
@@ -106,7 +106,7 @@ func TestALargeServiceIsPlannedAnewInSteps(t *testing.T) {
 	syncs := 0
 	for ; ; syncs++ {
 		change := resized(2 + syncs%3)
-		everything = everything.Then(change)
+		everything = everything.Merge(change)
 		p.Apply(change)
 		p.AllowLarge()
 		mustSync(t, p)
@@ -117,10 +117,10 @@ func TestALargeServiceIsPlannedAnewInSteps(t *testing.T) {
 			t.Fatal("the large Service waits for ever beside others that change")
 		}
 	}
-	if largest := kernel.largestBatch(); largest > 2*proxy.TurnWeight || syncs < 2 {
+	if largest := kernel.largestBatch(); largest > 2*proxy.MaxBatchWeight || syncs < 2 {
 		t.Errorf("it is written in %d syncs, the largest of %d elements", syncs+1, largest)
 	}
-	likeFreshStart(t, kernel, everything.Then(node))
+	likeFreshStart(t, kernel, everything.Merge(node))
 }
 
 // TestEndpointsChangeBeforeSharesDo: while very many Services are planned anew, turn by turn, a change of endpoints is
@@ -137,9 +137,9 @@ func TestEndpointsChangeBeforeSharesDo(t *testing.T) {
 	for ; ; syncs++ {
 		change := resized(2 + syncs%3)
 		p.Apply(change)
-		everything = everything.Then(change)
+		everything = everything.Merge(change)
 		mustSync(t, p)
-		alone := boundedServices(1).Then(node).Then(change)
+		alone := boundedServices(1).Merge(node).Merge(change)
 		if got, want := kernel.serves(t, "10.96.0.0"), freshlyServes(t, alone, "10.96.0.0"); got != want {
 			t.Fatalf("after %d syncs there are %d slots, want %d", syncs+1, got, want)
 		}
@@ -150,7 +150,7 @@ func TestEndpointsChangeBeforeSharesDo(t *testing.T) {
 	if syncs < 3 {
 		t.Errorf("all Services were planned anew in %d syncs, want them in turns", syncs+1)
 	}
-	likeFreshStart(t, kernel, everything.Then(node))
+	likeFreshStart(t, kernel, everything.Merge(node))
 }
 
 func freshlyServes(t *testing.T, everything model.Change, addr string) int {

@@ -9,29 +9,29 @@ import (
 
 // Report is what a sync did.
 type Report struct {
-	// Complete reports whether everything was written, and not only what changed.
-	Complete bool
+	// Full reports whether everything was written, and not only what changed.
+	Full     bool
 	Services int // decided
 	Total    int // in force
 	Waiting  int // that wait for their turn, some of them with a part of their change in force
 	// Triggered says, by family, when each change of an EndpointSlice that this sync brought into force was caused, as
 	// far as the slices say.
 	Triggered map[model.Family][]time.Time
-	// Unswept is why something that no Service uses is still in the kernel; nil if nothing is. The next sync tries again.
-	Unswept error
+	// CleanupErr is why something that no Service uses is still in the kernel; nil if nothing is. The next sync tries again.
+	CleanupErr error
 	// EvacuatedTimed and EvacuatedOpen are the numbers of nodes that are being evacuated: until a time, or until their label
 	// goes.
-	EvacuatedTimed, EvacuatedOpen int
+	EvacuatedTimed, EvacuatedUntimed int
 	// Contested is the number of frontends that several Services want.
 	Contested int
-	// Unremembered says for Services that this sync wrote whether their clients are not remembered although they should
+	// WithoutAffinity says for Services that this sync wrote whether their clients are not remembered although they should
 	// be, because no numbers are left. A Service that neither is nor was short of numbers is absent.
-	Unremembered map[model.ObjectName]bool
-	// Refused are the Services that the kernel refused in this sync, for the first time or again, by name;
+	WithoutAffinity map[model.ObjectName]bool
+	// Rejected are the Services that the kernel refused in this sync, for the first time or again, by name;
 	// NoLongerRefused those that it took now, or that are gone. RefusedTotal is the number of all that it does not take.
-	Refused         []Refused
-	NoLongerRefused []model.ObjectName
-	RefusedTotal    int
+	Rejected         []Rejected
+	NoLongerRejected []model.ObjectName
+	RejectedTotal    int
 	// Added and Deleted count the elements that were written, at once or by the sweep.
 	Added   map[model.Family]int
 	Deleted map[model.Family]int
@@ -48,23 +48,23 @@ func (p *Proxy) newReport(services int) Report {
 
 // add counts what a plan wrote.
 func (r *Report) add(plan *ruleset.Plan) {
-	r.count(plan.Prepare)
+	r.count(plan.Prerequisites)
 	r.count(plan.Batch)
 }
 
-// noteUnremembered adds the Services whose clients a plan does not remember, and those whose clients it remembers
+// addAffinityChanges adds the Services whose clients a plan does not remember, and those whose clients it remembers
 // again. The mirror does not have the plan yet; it is nil if what was in force is unknown.
-func (r *Report) noteUnremembered(mirror *ruleset.Mirror, plan *ruleset.Plan, decided decided) {
-	if r.Unremembered == nil {
-		r.Unremembered = map[model.ObjectName]bool{}
+func (r *Report) addAffinityChanges(mirror *ruleset.Mirror, plan *ruleset.Plan, decided decisions) {
+	if r.WithoutAffinity == nil {
+		r.WithoutAffinity = map[model.ObjectName]bool{}
 	}
 	for i := range decided.owned {
-		if name := decided.owned[i].Name; mirror != nil && mirror.Service(name).IsUnremembered() {
-			r.Unremembered[name] = false
+		if name := decided.owned[i].Name; mirror != nil && mirror.Service(name).LacksAffinity() {
+			r.WithoutAffinity[name] = false
 		}
 	}
-	for _, port := range plan.Unremembered {
-		r.Unremembered[port.Service] = true
+	for _, port := range plan.WithoutAffinity {
+		r.WithoutAffinity[port.Service] = true
 	}
 }
 

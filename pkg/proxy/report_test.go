@@ -32,7 +32,7 @@ func stamped(name string, endpoints, n int) model.Change {
 func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T) {
 	kernel := &scriptedKernel{}
 	p := starting(kernel)
-	p.Apply(manyServices(3, 2))
+	p.Apply(minParallelServices(3, 2))
 	gone := model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{{Namespace: "default", Name: "service-1"}: nil}}
 	for _, step := range []struct {
 		title   string
@@ -55,11 +55,11 @@ func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T)
 			p.Apply(change)
 		}
 		if step.fails {
-			kernel.refuse = refuseAll
+			kernel.reject = rejectAll
 			if report, err := p.Sync(t.Context()); err == nil || report.Triggered != nil {
 				t.Errorf("%s: error %v, reported %v", step.title, err, report.Triggered)
 			}
-			kernel.refuse = nil
+			kernel.reject = nil
 			continue
 		}
 		got := mustSync(t, p).Triggered
@@ -72,7 +72,7 @@ func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T)
 
 // greedyServices returns Services, each of which wants a number of frontends that service-0 of manyServices owns.
 func greedyServices(services, frontends int) model.Change {
-	change := manyServices(1, 1)
+	change := minParallelServices(1, 1)
 	owner := change.Services[model.ObjectName{Namespace: "default", Name: "service-0"}]
 	owner.Ports = nil
 	for port := range frontends {
@@ -88,31 +88,32 @@ func greedyServices(services, frontends int) model.Change {
 	return change
 }
 
-func TestTheServicesThatDoNotGetWhatTheyWantAreReportedWithTheOwner(t *testing.T) {
-	var told []servicefindings.Found
-	p := starting(&memoryKernel{}, servicefindings.NewReader(func(found []servicefindings.Found) { told = found }))
+func TestServicesThatLoseAFrontendAreReportedWithTheOwner(t *testing.T) {
+	var told []servicefindings.ServiceFindings
+	p := starting(&memoryKernel{}, servicefindings.NewCollector(func(found []servicefindings.ServiceFindings) { told = found }))
 	p.Apply(greedyServices(1, 2))
 	owner, greedy := model.ObjectName{Namespace: "default", Name: "service-0"}, model.ObjectName{Namespace: "greedy", Name: "service-000"}
 	lost := func(port uint16) model.Finding {
 		return model.Finding{Code: model.FrontendConflict, Reason: fmt.Sprintf(
 			"10.96.0.0:%d/TCP belongs to the Service default/service-0, whose ClusterIP it is, until that one lets go of it.", port,
-		)}.Of("Service", greedy)
+		)}.WithObject("Service", greedy)
 	}
-	want := []servicefindings.Found{{Service: greedy, Findings: []model.Finding{lost(1000), lost(1001)}}}
+	want := []servicefindings.ServiceFindings{{Service: greedy, Findings: []model.Finding{lost(1000), lost(1001)}}}
 	for _, step := range []struct {
 		title  string
 		change model.Change
-		want   []servicefindings.Found
+		want   []servicefindings.ServiceFindings
 	}{
 		{"the first sync", model.Change{}, want},
-		{"the owner lets go", manyServices(2, 1), []servicefindings.Found{{Service: greedy}}},
+		{"the owner lets go", minParallelServices(2, 1), []servicefindings.ServiceFindings{{Service: greedy}}},
 		{"another Service changes", resized(1), nil},
 		{"the greedy one wants them again", greedyServices(1, 2), want},
-		{"the owner goes", model.Change{Services: map[model.ObjectName]*model.Service{owner: nil}}, []servicefindings.Found{{Service: greedy}}},
+		{"the owner goes", model.Change{Services: map[model.ObjectName]*model.Service{owner: nil}},
+			[]servicefindings.ServiceFindings{{Service: greedy}}},
 		{"it is decided again", greedyServices(1, 2), want},
 		{
 			"the greedy one goes", model.Change{Services: map[model.ObjectName]*model.Service{greedy: nil}},
-			[]servicefindings.Found{{Service: greedy}},
+			[]servicefindings.ServiceFindings{{Service: greedy}},
 		},
 	} {
 		told = nil
@@ -126,8 +127,8 @@ func TestTheServicesThatDoNotGetWhatTheyWantAreReportedWithTheOwner(t *testing.T
 
 // TestWhatIsReportedOfFindingsIsBounded, and a complete sync says that findings of deleted Services are over.
 func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
-	var told []servicefindings.Found
-	p := starting(&memoryKernel{}, servicefindings.NewReader(func(found []servicefindings.Found) { told = found }))
+	var told []servicefindings.ServiceFindings
+	p := starting(&memoryKernel{}, servicefindings.NewCollector(func(found []servicefindings.ServiceFindings) { told = found }))
 	all := greedyServices(servicefindings.MaxFound+20, selection.MaxFindings+5)
 	p.Apply(all)
 	report := mustSync(t, p)
@@ -143,11 +144,11 @@ func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
 	for name := range all.Services {
 		gone.Services[name] = nil
 	}
-	p.Distrust()
+	p.ForceFullSync()
 	p.Apply(gone)
 	over := mustSync(t, p)
-	if len(told) != servicefindings.MaxFound || !over.Complete {
-		t.Errorf("of %d Services something is said when all are gone, complete %v; want %d", len(told), over.Complete, servicefindings.MaxFound)
+	if len(told) != servicefindings.MaxFound || !over.Full {
+		t.Errorf("of %d Services something is said when all are gone, complete %v; want %d", len(told), over.Full, servicefindings.MaxFound)
 	}
 	for _, one := range told {
 		if len(one.Findings) > 0 {
@@ -159,11 +160,11 @@ func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
 func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
 	kernel := &scriptedKernel{}
 	p := starting(kernel)
-	p.Apply(manyServices(3, 2))
+	p.Apply(minParallelServices(3, 2))
 	mustSync(t, p)
-	kernel.refuse = refuseAll
-	p.Apply(manyServices(3, 1))
-	for _, want := range []proxy.Report{{}, {Complete: true}, {Complete: true}} {
+	kernel.reject = rejectAll
+	p.Apply(minParallelServices(3, 1))
+	for _, want := range []proxy.Report{{}, {Full: true}, {Full: true}} {
 		report, err := p.Sync(t.Context())
 		if err == nil {
 			t.Fatal("the kernel took it")
@@ -176,10 +177,10 @@ func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
 
 func TestEachChangeIsQueuedOnceHoweverOftenItsSyncFails(t *testing.T) {
 	running(t, func(t *testing.T, r *run) {
-		r.refuse(refuseAll)
-		r.changes <- manyServices(3, 2)
+		r.reject(rejectAll)
+		r.changes <- minParallelServices(3, 2)
 		r.later(100 * time.Millisecond)
-		r.refuse(nil)
+		r.reject(nil)
 		r.changes <- resized(1)
 		r.later(time.Minute)
 		r.disturbed <- struct{}{}

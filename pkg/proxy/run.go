@@ -50,7 +50,7 @@ func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, disturbed 
 	case change := <-changes:
 		p.Apply(change)
 	}
-	for next := (pause{}); ; {
+	for next := (nextSync{}); ; {
 		p.drain(changes, disturbed)
 		next = p.syncOnce(ctx, next, observer)
 		if !p.wait(ctx, changes, disturbed, next) {
@@ -59,8 +59,8 @@ func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, disturbed 
 	}
 }
 
-// pause is what lies before the next sync.
-type pause struct {
+// nextSync is what lies before the next sync.
+type nextSync struct {
 	// after is when to sync even if nothing changes; zero for never.
 	after time.Duration
 	// earliest is when to sync at the earliest for the sake of changes.
@@ -70,16 +70,16 @@ type pause struct {
 }
 
 // syncOnce syncs and returns what to wait for.
-func (p *Proxy) syncOnce(ctx context.Context, last pause, observer Observer) pause {
+func (p *Proxy) syncOnce(ctx context.Context, last nextSync, observer Observer) nextSync {
 	started := time.Now()
-	observer.Queued(p.taken, started)
-	p.taken = Changes{}
+	observer.Queued(p.ingested, started)
+	p.ingested = Changes{}
 	report, err := p.Sync(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return pause{} // the end, not a failure
+		return nextSync{} // the end, not a failure
 	case err != nil:
-		next := pause{after: retryMin, failed: true}
+		next := nextSync{after: retryMin, failed: true}
 		if last.failed {
 			next.after = min(2*last.after, p.retryMax())
 		}
@@ -88,11 +88,11 @@ func (p *Proxy) syncOnce(ctx context.Context, last pause, observer Observer) pau
 	}
 	ended := time.Now()
 	observer.Synced(report, started, ended)
-	next := pause{earliest: started.Add(min(syncShare*ended.Sub(started), syncInterval)), after: p.untilNextTry(time.Now())}
-	if until, waits := p.untilNextTurn(time.Now()); waits && report.Unswept == nil && (next.after == 0 || until < next.after) {
+	next := nextSync{earliest: started.Add(min(syncShare*ended.Sub(started), syncInterval)), after: p.untilNextTry(time.Now())}
+	if until, waits := p.untilNextBatch(time.Now()); waits && report.CleanupErr == nil && (next.after == 0 || until < next.after) {
 		next.after = max(until, 1)
 	}
-	if report.Unswept != nil && (next.after == 0 || next.after > time.Second) {
+	if report.CleanupErr != nil && (next.after == 0 || next.after > time.Second) {
 		next.after = time.Second
 	}
 	return next
@@ -102,7 +102,7 @@ func (p *Proxy) retryMax() time.Duration { return cmp.Or(p.RetryMax, DefaultRetr
 
 // wait returns when it is time to sync again, or false when ctx has ended. A disturbance does not wait: after a
 // failure, what stood in the way may be gone with it.
-func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, next pause) bool {
+func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, next nextSync) bool {
 	var again <-chan time.Time
 	var at time.Time
 	if next.after > 0 {
@@ -123,7 +123,7 @@ func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed
 				again = time.After(time.Until(at))
 			}
 		case <-disturbed:
-			p.Distrust()
+			p.ForceFullSync()
 			return true
 		}
 	}
@@ -136,7 +136,7 @@ func (p *Proxy) drain(changes <-chan model.Change, disturbed <-chan struct{}) {
 		case change := <-changes:
 			p.Apply(change)
 		case <-disturbed:
-			p.Distrust()
+			p.ForceFullSync()
 		default:
 			return
 		}

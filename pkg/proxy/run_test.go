@@ -14,7 +14,7 @@ func TestRunWaitsForTheCompleteState(t *testing.T) {
 		r.disturbed <- struct{}{}
 		r.later(time.Hour)
 		r.expect("before the first change")
-		r.changes <- manyServices(3, 2)
+		r.changes <- minParallelServices(3, 2)
 		r.expect("the first change", attempt{At: time.Hour, Complete: true, Services: 3})
 		r.later(time.Hour)
 		r.expect("while nothing happens")
@@ -23,7 +23,7 @@ func TestRunWaitsForTheCompleteState(t *testing.T) {
 
 func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
-		r.changes <- manyServices(3, 2)
+		r.changes <- minParallelServices(3, 2)
 		r.expect("the first change", attempt{Complete: true, Services: 3})
 
 		r.later(proxy.SyncInterval)
@@ -39,14 +39,14 @@ func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
 		// The first of them needs lb-33, and so a batch for that before the one with its elements.
 		r.expect("what arrived meanwhile is one sync",
 			attempt{At: proxy.SyncInterval, Services: 1}, attempt{At: proxy.SyncInterval + 2*time.Second, Services: 2})
-		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Then(resized(5)).Then(stickyService(1, 2)))
+		likeFreshStart(r.t, &r.kernel.memoryKernel, minParallelServices(3, 2).Merge(resized(5)).Merge(stickyService(1, 2)))
 	})
 }
 
 func TestRunTriesAFailedSyncAgainLaterEachTime(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
-		r.refuse(refuseAll)
-		r.changes <- manyServices(3, 2)
+		r.reject(rejectAll)
+		r.changes <- minParallelServices(3, 2)
 		var at, pause time.Duration
 		pause = 100 * time.Millisecond
 		for range 12 {
@@ -57,7 +57,7 @@ func TestRunTriesAFailedSyncAgainLaterEachTime(t *testing.T) {
 			at, pause = at+pause, min(2*pause, 30*time.Second)
 		}
 		r.expect("the last of them", attempt{At: at, Complete: true, RetryIn: pause})
-		r.refuse(nil)
+		r.reject(nil)
 		r.later(30 * time.Second)
 		at += 30 * time.Second
 		r.expect("the kernel takes it at last", attempt{At: at, Complete: true, Services: 3})
@@ -65,24 +65,24 @@ func TestRunTriesAFailedSyncAgainLaterEachTime(t *testing.T) {
 		at += time.Hour
 		r.expect("after the success")
 
-		r.refuse(refuseAll)
+		r.reject(rejectAll)
 		r.changes <- resized(1)
 		r.expect("the next failure waits as short as the first", attempt{At: at, RetryIn: 100 * time.Millisecond})
 	})
 }
 
-func TestWhatCouldNotBeSweptDoesNotKeepChangesWaiting(t *testing.T) {
+func TestWhatCouldNotBeCleanedUpDoesNotKeepChangesWaiting(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
-		r.changes <- manyServices(3, manyEndpoints+1)
+		r.changes <- minParallelServices(3, manyEndpoints+1)
 		r.expect("the first change", attempt{Complete: true, Services: 3})
 		r.later(time.Second)
-		r.refuse(refuseSweeps)
-		r.changes <- manyServices(3, manyEndpoints)
-		r.expect("a change whose sweep fails", attempt{At: time.Second, Services: 3, Unswept: true})
+		r.reject(rejectCleanups)
+		r.changes <- minParallelServices(3, manyEndpoints)
+		r.expect("a change whose sweep fails", attempt{At: time.Second, Services: 3, CleanupFailed: true})
 		r.later(300 * time.Millisecond)
 		r.changes <- stickyService(1)
-		r.expect("a change soon after", attempt{At: 1300 * time.Millisecond, Services: 1, Unswept: true})
-		r.refuse(nil)
+		r.expect("a change soon after", attempt{At: 1300 * time.Millisecond, Services: 1, CleanupFailed: true})
+		r.reject(nil)
 		r.later(time.Second)
 		r.expect("a second later", attempt{At: 2300 * time.Millisecond})
 		r.later(time.Hour)
@@ -93,19 +93,19 @@ func TestWhatCouldNotBeSweptDoesNotKeepChangesWaiting(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	for name, prepare := range map[string]func(r *run){
 		"before the first change": func(*run) {},
-		"while nothing happens":   func(r *run) { r.changes <- manyServices(3, 2) },
+		"while nothing happens":   func(r *run) { r.changes <- minParallelServices(3, 2) },
 		"before a sync is tried again": func(r *run) {
-			r.refuse(refuseAll)
-			r.changes <- manyServices(3, 2)
+			r.reject(rejectAll)
+			r.changes <- minParallelServices(3, 2)
 		},
 		"while a change waits for a failed sync": func(r *run) {
-			r.refuse(refuseAll)
-			r.changes <- manyServices(3, 2)
+			r.reject(rejectAll)
+			r.changes <- minParallelServices(3, 2)
 			synctest.Wait()
 			r.changes <- resized(1)
 		},
 		"while a change waits for others": func(r *run) {
-			r.changes <- manyServices(3, 2)
+			r.changes <- minParallelServices(3, 2)
 			synctest.Wait()
 			r.changes <- resized(1)
 		},
@@ -127,16 +127,16 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestChangesWaitForAFailedSync(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
-		r.refuse(refuseAll)
-		r.changes <- manyServices(3, 2)
+		r.reject(rejectAll)
+		r.changes <- minParallelServices(3, 2)
 		r.expect("a sync that fails", attempt{Complete: true, RetryIn: 100 * time.Millisecond})
 		r.changes <- resized(1)
 		r.changes <- stickyService(1)
 		r.later(99 * time.Millisecond)
 		r.expect("changes before the pause is over")
-		r.refuse(nil)
+		r.reject(nil)
 		r.later(time.Millisecond)
 		r.expect("all of it together", attempt{At: 100 * time.Millisecond, Complete: true, Services: 4})
-		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Then(resized(1)).Then(stickyService(1)))
+		likeFreshStart(r.t, &r.kernel.memoryKernel, minParallelServices(3, 2).Merge(resized(1)).Merge(stickyService(1)))
 	})
 }

@@ -23,25 +23,25 @@ func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
 	s.apply(loaded.Change)
 	report, err := s.proxy.Sync(s.t.Context())
 	ts.Check(err)
-	ts.Check(report.Unswept)
-	for _, problem := range loaded.Refused {
-		if !problem.Code.IsUnread() {
+	ts.Check(report.CleanupErr)
+	for _, problem := range loaded.Rejected {
+		if !problem.Code.IsInvalidInput() {
 			continue // printLeftOut prints those about what was read
 		}
 		fmt.Fprintf(ts.Stdout(), "refused: %s\n", problem)
 	}
-	printLeftOut(ts.Stdout(), loaded.Change)
+	printSkipped(ts.Stdout(), loaded.Change)
 	printReport(ts.Stdout(), report)
-	s.printHealthChecks(ts.Stdout(), report.Complete)
+	s.printHealthChecks(ts.Stdout(), report.Full)
 	likeFreshStartOf(s.t, s.node, s.config, s.kernel.inMemory(), s.everything)
 	s.kernel.agree(s.t)
 }
 
-func printLeftOut(w io.Writer, change model.Change) {
+func printSkipped(w io.Writer, change model.Change) {
 	for _, name := range slices.SortedFunc(maps.Keys(change.Services), model.ObjectName.Compare) {
 		if service := change.Services[name]; service != nil {
 			for _, finding := range service.Findings {
-				if finding.Code == model.PartsLeftOut {
+				if finding.Code == model.PartiallyIgnored {
 					fmt.Fprintf(w, "left out of Service %s: %s\n", name, finding.Sentence())
 				}
 			}
@@ -58,7 +58,7 @@ func printLeftOut(w io.Writer, change model.Change) {
 
 func printReport(w io.Writer, report proxy.Report) {
 	what := "synced"
-	if report.Complete {
+	if report.Full {
 		what = "synced everything:"
 	}
 	fmt.Fprintf(w, "%s %d of %d Services: %d elements added, %d deleted\n", what, report.Services, report.Total,

@@ -54,7 +54,7 @@ type scenarioKernel interface {
 
 func (k *memoryKernel) inMemory() *memoryKernel { return k }
 func (k *memoryKernel) agree(testing.TB)        {}
-func (k *realKernel) inMemory() *memoryKernel   { return &k.memory }
+func (k *realKernel) inMemory() *memoryKernel   { return &k.model }
 
 type scenario struct {
 	t          testing.TB

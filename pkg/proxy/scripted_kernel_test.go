@@ -13,8 +13,8 @@ import (
 // scriptedKernel is the kernel in memory with a test's hand in it. A hook that is nil does nothing.
 type scriptedKernel struct {
 	memoryKernel
-	// refuse is asked before each batch that is not empty, when the earlier ones are done.
-	refuse func(ruleset.Batch) error
+	// reject is asked before each batch that is not empty, when the earlier ones are done.
+	reject func(ruleset.Batch) error
 	// committed is called after each batch that was done.
 	committed func(ruleset.Batch)
 	// blind is the error of asking what a table holds.
@@ -28,8 +28,8 @@ func (k *scriptedKernel) Commit(ctx context.Context, batch ruleset.Batch) error 
 		return nil
 	}
 	time.Sleep(k.slow)
-	if k.refuse != nil {
-		if err := k.refuse(batch); err != nil {
+	if k.reject != nil {
+		if err := k.reject(batch); err != nil {
 			return err
 		}
 	}
@@ -49,11 +49,11 @@ func (k *scriptedKernel) Objects(ctx context.Context, family model.Family) (rule
 	return k.memoryKernel.Objects(ctx, family)
 }
 
-// refuseAll refuses every batch.
-func refuseAll(ruleset.Batch) error { return errInjected }
+// rejectAll refuses every batch.
+func rejectAll(ruleset.Batch) error { return errInjected }
 
-// refuseSweeps refuses the batches that remove chains and sets, and nothing else.
-func refuseSweeps(batch ruleset.Batch) error {
+// rejectCleanups refuses the batches that remove chains and sets, and nothing else.
+func rejectCleanups(batch ruleset.Batch) error {
 	for _, op := range batch.Ops {
 		switch op.Object.(type) {
 		case ruleset.ChainObject, ruleset.SetObject:

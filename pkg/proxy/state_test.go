@@ -152,7 +152,7 @@ func heldIn(t testing.TB, kernel *memoryKernel, family model.Family) ruleset.Obj
 
 // thenAs is Change.Then as seen from a node: the node keeps its last state when its own object goes.
 func thenAs(node string, earlier, later model.Change) model.Change {
-	together := earlier.Then(later)
+	together := earlier.Merge(later)
 	if gone, known := later.Nodes[node]; known && gone == nil {
 		together.Nodes[node] = earlier.Nodes[node]
 	}
@@ -165,8 +165,8 @@ func mustSync(t testing.TB, p *proxy.Proxy) proxy.Report {
 	if err != nil {
 		t.Fatalf("sync: %v", err)
 	}
-	if report.Unswept != nil {
-		t.Fatalf("sync left something over: %v", report.Unswept)
+	if report.CleanupErr != nil {
+		t.Fatalf("sync left something over: %v", report.CleanupErr)
 	}
 	return report
 }

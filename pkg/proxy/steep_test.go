@@ -171,16 +171,16 @@ func TestAPortWithAMapOfItsOwnIsListed(t *testing.T) {
 		}
 		p.Apply(change)
 		mustSync(t, p)
-		if got := len(wideMaps(kernel.memory.Tables.Objects(model.IPv4))); got != step.maps {
+		if got := len(wideMaps(kernel.model.Tables.Objects(model.IPv4))); got != step.maps {
 			t.Errorf("%+v: %d ports have a map of their own", step, got)
 		}
-		likeFreshStart(t, &kernel.memory, change)
+		likeFreshStart(t, &kernel.model, change)
 		kernel.agree(t)
 	}
 	p = starting(kernel)
 	change := large(model.UDP, 1, 200, 39)
 	p.Apply(change)
 	mustSync(t, p)
-	likeFreshStart(t, &kernel.memory, change)
+	likeFreshStart(t, &kernel.model, change)
 	kernel.agree(t)
 }

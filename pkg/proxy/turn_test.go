@@ -16,8 +16,8 @@ func waits(since uint64, namespace, name string, weight int) proxy.Waiting {
 	return proxy.NewWaiting(model.ObjectName{Namespace: namespace, Name: name}, since, weight)
 }
 
-func TestWhoseTurnItIs(t *testing.T) {
-	const all, large = proxy.TurnWeight, proxy.TurnWeight + 1
+func TestPickBatch(t *testing.T) {
+	const all, large = proxy.MaxBatchWeight, proxy.MaxBatchWeight + 1
 	many := func(count int) (crowd []proxy.Waiting, names []string) {
 		for i := range count {
 			name := fmt.Sprintf("s-%03d", i)
@@ -62,7 +62,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			taken, rest := proxy.TurnOf(slices.Clone(test.waiting), test.lastLarge, test.allowLarge)
+			taken, rest := proxy.PickBatch(slices.Clone(test.waiting), test.lastLarge, test.allowLarge)
 			if diff := cmp.Diff(test.want, taken); diff != "" {
 				t.Errorf("taken (-want +got):\n%s", diff)
 			}
@@ -78,9 +78,9 @@ func TestWhoseTurnItIs(t *testing.T) {
 	}
 }
 
-// TestEverybodyHasATurn: whatever comes meanwhile, every namespace that waits has a turn after at most one turn of each
+// TestEveryServiceIsPicked: whatever comes meanwhile, every namespace that waits has a turn after at most one turn of each
 // other namespace.
-func TestEverybodyHasATurn(t *testing.T) {
+func TestEveryServiceIsPicked(t *testing.T) {
 	var waiting []proxy.Waiting
 	lastLarge, since := map[string]uint64{}, uint64(0)
 	add := func(namespace string, weight int) {
@@ -88,19 +88,19 @@ func TestEverybodyHasATurn(t *testing.T) {
 		waiting = append(waiting, waits(since, namespace, fmt.Sprint("s-", since), weight))
 	}
 	for range 50 {
-		add("greedy", proxy.TurnWeight*3)
+		add("greedy", proxy.MaxBatchWeight*3)
 	}
-	add("modest", proxy.TurnWeight*3)
+	add("modest", proxy.MaxBatchWeight*3)
 	victim := fmt.Sprint("modest/s-", since)
 	for turn := range 3 {
-		taken, rest := proxy.TurnOf(waiting, lastLarge, true)
+		taken, rest := proxy.PickBatch(waiting, lastLarge, true)
 		if slices.Contains(taken, victim) {
 			return
 		}
 		since++
 		lastLarge["greedy"] = since
 		waiting = slices.DeleteFunc(waiting, func(one proxy.Waiting) bool { return !slices.Contains(rest, one.Name()) })
-		add("greedy", proxy.TurnWeight*3)
+		add("greedy", proxy.MaxBatchWeight*3)
 		if turn == 2 {
 			t.Errorf("%s has had no turn in three", victim)
 		}

@@ -19,8 +19,8 @@ func nameService(name, clusterIP string, edits ...func(*model.Service)) *model.S
 	return service
 }
 
-// answeredBy returns the slice of a nameService: ready endpoints 10.244.0.N, on this node if N is below 10.
-func answeredBy(service string, numbers ...int) *model.EndpointSlice {
+// servedBy returns the slice of a nameService: ready endpoints 10.244.0.N, on this node if N is below 10.
+func servedBy(service string, numbers ...int) *model.EndpointSlice {
 	name := model.ObjectName{Namespace: "default", Name: service}
 	slice := &model.EndpointSlice{Name: name, Service: name}
 	for _, protocol := range model.Protocols {
@@ -36,7 +36,7 @@ func answeredBy(service string, numbers ...int) *model.EndpointSlice {
 	return slice
 }
 
-func answers(slice *model.EndpointSlice) model.Change {
+func sliceChange(slice *model.EndpointSlice) model.Change {
 	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}
 }
 
@@ -50,7 +50,7 @@ func without(names ...string) model.Change {
 }
 
 // starting returns a new proxy of both families, with readers.
-func starting(kernel proxy.Kernel, readers ...selection.Reader) *proxy.Proxy {
+func starting(kernel proxy.Kernel, readers ...selection.Handler) *proxy.Proxy {
 	return proxy.New(self, bothFamilies, kernel, readers...)
 }
 

@@ -20,7 +20,7 @@ type Alike struct {
 	nodes     []*model.Node
 	columns   map[string]*column
 	addresses map[netip.Addr]bool // of all nodes
-	known     map[string][]Group  // by the keys, of Services whose endpoints make no difference
+	cache     map[string][]Group  // by the keys, of Services whose endpoints make no difference
 }
 
 // Group is some nodes that decide alike.
@@ -32,13 +32,13 @@ type Group struct {
 	OnNode           bool
 }
 
-// fewValues is how many values a key may have if nodes with different ones are to be told apart in any case. With more, nodes
+// maxDistinctValues is how many values a key may have if nodes with different ones are to be told apart in any case. With more, nodes
 // differ only by how many endpoints share theirs.
-const fewValues = 16
+const maxDistinctValues = 16
 
 // NewAlike compares some nodes. Their order decides the order of groups.
 func NewAlike(nodes []*model.Node) *Alike {
-	a := &Alike{nodes: nodes, columns: map[string]*column{}, addresses: map[netip.Addr]bool{}, known: map[string][]Group{}}
+	a := &Alike{nodes: nodes, columns: map[string]*column{}, addresses: map[netip.Addr]bool{}, cache: map[string][]Group{}}
 	for _, node := range nodes {
 		for _, addr := range node.Addresses {
 			a.addresses[addr] = true
@@ -66,7 +66,7 @@ type dimension struct {
 }
 
 // isExact reports whether nodes with different values are told apart in any case.
-func (d *dimension) isExact() bool { return !d.isOwn && len(d.column.values) <= fewValues+1 }
+func (d *dimension) isExact() bool { return !d.isOwn && len(d.column.values) <= maxDistinctValues+1 }
 
 // onNode is the dimension of Local policies.
 const onNode = "onNode"
@@ -146,12 +146,12 @@ func (a *Alike) columnOf(d *dimension) *column {
 	return c
 }
 
-// mostDimensions is how many a Service can have: its keys, and that of its policies.
-const mostDimensions = policy.MaxKeys + 2
+// maxDimensions is how many a Service can have: its keys, and that of its policies.
+const maxDimensions = policy.MaxKeys + 2
 
 // likeness is what nodes that decide alike have in common.
 type likeness struct {
-	states  [mostDimensions]int32
+	states  [maxDimensions]int32
 	address int32 // see addressOf
 	outline int32 // of their part of a plan
 }
@@ -177,7 +177,7 @@ func (a *Alike) Of(decisions []Decision) []Group {
 	byAddress := len(service.SourceRanges) > 0 ||
 		slices.ContainsFunc(service.ExternalIPs, func(addr netip.Addr) bool { return a.addresses[addr] })
 	isExact = isExact && !byAddress
-	if known := a.known[key]; isExact && known != nil {
+	if known := a.cache[key]; isExact && known != nil {
 		return known
 	}
 	var compared *shapes
@@ -204,7 +204,7 @@ func (a *Alike) Of(decisions []Decision) []Group {
 		groups[number].Nodes = append(groups[number].Nodes, int32(n))
 	}
 	if isExact {
-		a.known[key] = groups
+		a.cache[key] = groups
 	}
 	return groups
 }
@@ -244,8 +244,8 @@ func outlineOf(decisions []Decision, node *model.Node) string {
 	for i := range decisions {
 		if kept := decisions[i].Viewpoint.plan; kept != nil && kept.plan != nil {
 			outline := kept.plan.Outline(node.Name, node.Labels)
-			for k := range outline.Steps {
-				outline.Steps[k].Value = ""
+			for k := range outline.KeyResults {
+				outline.KeyResults[k].Value = ""
 			}
 			text = fmt.Appendf(text, "%v\n", outline)
 		}
@@ -263,22 +263,22 @@ const (
 
 // shapes compares what the endpoints of a Service have in common with each node.
 type shapes struct {
-	places   []placed
-	prefixes map[[3]int32]int32 // numbers of the values of a node in the first dimensions
-	known    map[int32]int32    // states by prefix
-	numbers  map[string]int32   // of shapes
-	traits   map[traits]int32   // numbers of kinds
-	index    map[place]int32    // into places
+	located        []locatedEndpoint
+	prefixes       map[[3]int32]int32    // numbers of the values of a node in the first dimensions
+	statesByPrefix map[int32]int32       // states by prefix
+	numbers        map[string]int32      // of shapes
+	traits         map[traits]int32      // numbers of kinds
+	index          map[locationKey]int32 // into places
 }
 
-// place is an address of an endpoint, and all that decides which nodes it is near to.
-type place struct {
+// locationKey is an address of an endpoint, and all that decides which nodes it is near to.
+type locationKey struct {
 	addr                                 netip.Addr
 	node, zone, hintedNodes, hintedZones string
 }
 
-// placed is what the endpoints at a place are: one for each port.
-type placed struct {
+// locatedEndpoint is what the endpoints at a place are: one for each port.
+type locatedEndpoint struct {
 	endpoint *model.PortEndpoint
 	kind     int32 // the number of its traits
 }
@@ -293,8 +293,8 @@ type traits struct {
 
 func newShapes(dimensions []dimension, decisions []Decision) *shapes {
 	s := &shapes{
-		prefixes: map[[3]int32]int32{}, known: map[int32]int32{}, numbers: map[string]int32{}, traits: map[traits]int32{},
-		index: map[place]int32{},
+		prefixes: map[[3]int32]int32{}, statesByPrefix: map[int32]int32{}, numbers: map[string]int32{}, traits: map[traits]int32{},
+		index: map[locationKey]int32{},
 	}
 	for i := range decisions {
 		for j := range decisions[i].Endpoints {
@@ -306,8 +306,8 @@ func newShapes(dimensions []dimension, decisions []Decision) *shapes {
 	for i := range dimensions {
 		if d := &dimensions[i]; !d.isExact() {
 			d.entries = map[string][]int32{}
-			for at := range s.places {
-				for _, value := range d.values(s.places[at].endpoint) {
+			for at := range s.located {
+				for _, value := range d.values(s.located[at].endpoint) {
 					d.entries[value] = append(d.entries[value], int32(at))
 				}
 			}
@@ -317,27 +317,27 @@ func newShapes(dimensions []dimension, decisions []Decision) *shapes {
 }
 
 func (s *shapes) add(decision int32, endpoint *model.PortEndpoint) {
-	at := place{
+	at := locationKey{
 		endpoint.Addr.Addr(), endpoint.Node, endpoint.Zone, strings.Join(endpoint.HintNodes, ","), strings.Join(endpoint.HintZones, ","),
 	}
 	number, known := s.index[at]
 	if !known {
-		number = int32(len(s.places))
+		number = int32(len(s.located))
 		s.index[at] = number
-		s.places = append(s.places, placed{endpoint: endpoint})
+		s.located = append(s.located, locatedEndpoint{endpoint: endpoint})
 	}
 	of := traits{
-		before: s.places[number].kind, decision: decision, port: endpoint.Addr.Port(),
+		before: s.located[number].kind, decision: decision, port: endpoint.Addr.Port(),
 		ready: endpoint.Ready, serving: endpoint.Serving, terminating: endpoint.Terminating,
 	}
-	if avoid := endpoint.Avoid; avoid != nil {
-		of.avoid = fmt.Sprint(avoid.Why, avoid.End(), avoid.Since)
+	if demotion := endpoint.Demotion; demotion != nil {
+		of.avoid = fmt.Sprint(demotion.Reason, demotion.EndText(), demotion.Since)
 	}
-	s.places[number].kind = numberOf(s.traits, of)
+	s.located[number].kind = numberOf(s.traits, of)
 }
 
 // states writes the states of a node.
-func (s *shapes) states(dimensions []dimension, node int, states *[mostDimensions]int32) {
+func (s *shapes) states(dimensions []dimension, node int, states *[maxDimensions]int32) {
 	prefix := int32(0)
 	for i := range dimensions {
 		d := &dimensions[i]
@@ -359,10 +359,10 @@ func (s *shapes) states(dimensions []dimension, node int, states *[mostDimension
 		case len(entries) == 0:
 			states[i] = unshared
 		default:
-			if s.known[prefix] == 0 {
-				s.known[prefix] = firstShape + numberOf(s.numbers, s.shapeOf(dimensions[:i], entries, node))
+			if s.statesByPrefix[prefix] == 0 {
+				s.statesByPrefix[prefix] = firstShape + numberOf(s.numbers, s.shapeOf(dimensions[:i], entries, node))
 			}
-			states[i] = s.known[prefix]
+			states[i] = s.statesByPrefix[prefix]
 		}
 	}
 }
@@ -371,10 +371,10 @@ func (s *shapes) states(dimensions []dimension, node int, states *[mostDimension
 func (s *shapes) shapeOf(earlier []dimension, entries []int32, node int) string {
 	codes := make([]uint64, len(entries))
 	for at, entry := range entries {
-		codes[at] = uint64(s.places[entry].kind) << mostDimensions
+		codes[at] = uint64(s.located[entry].kind) << maxDimensions
 		for i := range earlier {
 			if d := &earlier[i]; d.byNode[node] > 0 &&
-				slices.Contains(d.values(s.places[entry].endpoint), d.column.values[d.byNode[node]]) {
+				slices.Contains(d.values(s.located[entry].endpoint), d.column.values[d.byNode[node]]) {
 				codes[at] |= 1 << i
 			}
 		}

@@ -7,23 +7,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Answering returns the endpoints that may answer connections, and those on this node; and those that may answer open
+// AllowedEndpoints returns the endpoints that may answer connections, and those on this node; and those that may answer open
 // connections only, because their node does not answer this one and others serve in their place. It may come back.
 //
 // They are more than a Choice has. A connection keeps its endpoint as long as that one serves, even if it is terminating,
 // and as long as the Service's policies and topology keys allow its place at all. A nearer tier that has come up is no
 // reason to break it.
-func (d Decision) Answering() (anywhere, here, open []netip.AddrPort) {
+func (d Decision) AllowedEndpoints() (anywhere, here, open []netip.AddrPort) {
 	isAllowed := func(endpoint *model.PortEndpoint) bool { return d.Viewpoint.allows(d.Service.Topology.Keys, endpoint) }
-	anywhere = serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool { return isAllowed(endpoint) && !d.isLeft(endpoint) })
-	open = serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
-		return isAllowed(endpoint) && d.isLeft(endpoint) && !endpoint.Avoid.IsLasting
+	anywhere = serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
+		return isAllowed(endpoint) && !d.isUnreachableStandby(endpoint)
 	})
-	return anywhere, serving(d.Endpoints, d.Viewpoint.isHere), open
+	open = serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
+		return isAllowed(endpoint) && d.isUnreachableStandby(endpoint) && !endpoint.Demotion.IsLasting
+	})
+	return anywhere, serving(d.Endpoints, d.Viewpoint.isLocal), open
 }
 
-// AnsweredHere reports whether a policy keeps connections to a frontend on this node, for each kind of client.
-func (d Decision) AnsweredHere(kind model.FrontendKind) (inside, outside bool) {
+// IsLocalOnly reports whether a policy keeps connections to a frontend on this node, for each kind of client.
+func (d Decision) IsLocalOnly(kind model.FrontendKind) (inside, outside bool) {
 	if kind.IsExternal() {
 		return false, d.Service.ExternalTrafficLocal
 	}
@@ -42,6 +44,6 @@ func serving(endpoints []model.PortEndpoint, allowed func(*model.PortEndpoint) b
 }
 
 // allows reports whether the topology keys ever let a connection go to an endpoint: whether any of them matches.
-func (v Viewpoint) allows(keys []policy.Key, endpoint *model.PortEndpoint) bool {
+func (v NodeView) allows(keys []policy.Key, endpoint *model.PortEndpoint) bool {
 	return len(keys) == 0 || v.firstMatch(keys, endpoint) < len(keys)
 }

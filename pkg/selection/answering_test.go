@@ -20,7 +20,7 @@ func keptNumbers(addrs []netip.AddrPort) string {
 	return numbers(endpoints)
 }
 
-func TestWhoMayGoOnAnswering(t *testing.T) {
+func TestWhichEndpointsMayContinueToServe(t *testing.T) {
 	all := func(numbers string) kept { return kept{numbers, numbers} }
 	tests := map[string]struct {
 		service             model.Service
@@ -86,12 +86,12 @@ func TestWhoMayGoOnAnswering(t *testing.T) {
 			service.LoadBalancerIPs = decideAddrs("203.0.113.1")
 			viewpoint, endpoints := viewFrom(fleet), parseEndpoints(t, test.endpoints)
 			decision := Decision{Viewpoint: viewpoint, Service: &service, Port: port, Endpoints: endpoints}
-			decision.Owned = service.Frontends(port, model.IPv4)
+			decision.Frontends = service.Frontends(port, model.IPv4)
 			got := map[string]kept{}
-			anywhere, here, _ := decision.Answering()
+			anywhere, here, _ := decision.AllowedEndpoints()
 			lists := map[bool]string{false: keptNumbers(anywhere), true: keptNumbers(here)}
-			for _, frontend := range decision.Owned {
-				inside, outside := decision.AnsweredHere(frontend.Kind)
+			for _, frontend := range decision.Frontends {
+				inside, outside := decision.IsLocalOnly(frontend.Kind)
 				got[frontend.String()] = kept{lists[inside], lists[outside]}
 			}
 			want := map[string]kept{

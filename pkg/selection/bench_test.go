@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// crowd is ten endpoints of one Service port, spread over three zones.
-func crowd(hints bool) []model.PortEndpoint {
+// manyEndpoints is ten endpoints of one Service port, spread over three zones.
+func manyEndpoints(hints bool) []model.PortEndpoint {
 	endpoints := make([]model.PortEndpoint, 10)
 	for i := range endpoints {
 		endpoints[i] = model.PortEndpoint{
@@ -43,7 +43,7 @@ var benchmarks = []struct {
 
 func BenchmarkSelect(b *testing.B) {
 	for _, benchmark := range benchmarks {
-		service, endpoints, viewpoint := withKeys(model.Service{}, benchmark.keys), crowd(benchmark.hints), viewFrom(fleet)
+		service, endpoints, viewpoint := withKeys(model.Service{}, benchmark.keys), manyEndpoints(benchmark.hints), viewFrom(fleet)
 		b.Run(benchmark.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -57,7 +57,7 @@ func BenchmarkSelect(b *testing.B) {
 
 func TestSelectAllocatesAtMostOnceForAChoice(t *testing.T) {
 	for _, benchmark := range benchmarks {
-		service, endpoints, viewpoint := withKeys(model.Service{}, benchmark.keys), crowd(benchmark.hints), viewFrom(fleet)
+		service, endpoints, viewpoint := withKeys(model.Service{}, benchmark.keys), manyEndpoints(benchmark.hints), viewFrom(fleet)
 		got := testing.AllocsPerRun(100, func() { Select(&service, false, endpoints, viewpoint) })
 		if got != benchmark.allocs {
 			t.Errorf("%s: %v allocations, want %v", benchmark.name, got, benchmark.allocs)
@@ -66,7 +66,7 @@ func TestSelectAllocatesAtMostOnceForAChoice(t *testing.T) {
 }
 
 func TestAllEndpointsAreTheGivenSlice(t *testing.T) {
-	endpoints := crowd(false)[:9]
+	endpoints := manyEndpoints(false)[:9]
 	got := Select(&model.Service{}, false, endpoints, viewFrom(fleet)).Cluster.Endpoints
 	if &got[0] != &endpoints[0] || cap(got) != len(endpoints) {
 		t.Error("the choice of all endpoints is a copy, or an append to it could reach beyond them")
@@ -109,13 +109,13 @@ func BenchmarkMayDiffer(b *testing.B) {
 	planner := NewPlanner(cluster)
 	names := cluster.ServiceNames()
 	for _, name := range names {
-		planner.Accept(name, planner.Digest(planner.Decide(name, []model.Family{model.IPv4})))
+		planner.OnApplied(name, planner.Derive(planner.Decide(name, []model.Family{model.IPv4})))
 	}
 	comes := model.Change{Nodes: map[string]*model.Node{"new": {Name: "new", Labels: node(3).Labels}}}
 	cluster.Apply(comes)
-	planner.Note(comes)
+	planner.ApplyChange(comes)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		planner.MayDiffer(names[i%services])
+		planner.NeedsReplan(names[i%services])
 	}
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // boundedCodes are the reasons that only a Service with a bound has.
-var boundedCodes = []Code{KeptNear, SpilledOverLoad, NobodyNear, OverLoad, NodesUnknown, BelowOneSlot, NotNeededHere}
+var boundedCodes = []Code{WithinLoadBound, Spillover, NoNearEndpoints, LoadBoundExceeded, NodesUnknown, ShareBelowOneSlot,
+	NotSelectedByPlan}
 
 // town is a cluster with a Service whose load is bounded.
 type town struct {
@@ -75,7 +76,7 @@ func bounded(limit uint64, keys ...policy.Key) policy.Topology {
 	return policy.Topology{Keys: keys, MaxLoad: limit}
 }
 
-func TestABoundedServiceSaysWhatBecomesOfConnections(t *testing.T) {
+func TestABoundedServiceReportsWhereConnectionsGo(t *testing.T) {
 	keys := bounded(120, zoneThenAll...)
 	tests := map[string]struct {
 		town *town
@@ -205,10 +206,10 @@ func TestNamedClientsAreTheDemand(t *testing.T) {
 	}
 	town.change.Slices[front.Name] = front
 	choice := town.decide(t, "zone-b-0").Selection.Cluster
-	if choice.Reason.Code != SpilledOverLoad {
+	if choice.Reason.Code != Spillover {
 		t.Fatalf("got %s: %s", choice.Reason.Code, choice.Reason.Sentence())
 	}
-	if load := choice.Reason.Load; load.Demand != 3 || load.AllDemand != 3 || load.Unbounded != 3000 || load.Kept.String() != "40 %" {
+	if load := choice.Reason.Load; load.Demand != 3 || load.AllDemand != 3 || load.Unbounded != 3000 || load.NearShare.String() != "40 %" {
 		t.Errorf("got %+v", *load)
 	}
 }
@@ -218,8 +219,8 @@ func TestRememberedClientsMayStay(t *testing.T) {
 	town := newTown(bounded(120, zoneThenAll...), []int{3, 3, 3}, []int{6, 3, 3})
 	town.change.Services[town.web].AffinityTimeout = 1
 	choice := town.decide(t, "zone-a-0").Selection.Cluster
-	if len(choice.Endpoints) != 6 || len(choice.Spared) != 12 {
-		t.Errorf("%d endpoints have slots, and %d may keep their clients; want 6 and 12", len(choice.Endpoints), len(choice.Spared))
+	if len(choice.Endpoints) != 6 || len(choice.Standby) != 12 {
+		t.Errorf("%d endpoints have slots, and %d may keep their clients; want 6 and 12", len(choice.Endpoints), len(choice.Standby))
 	}
 }
 
@@ -290,15 +291,15 @@ func checkBounded(t *testing.T, decision Decision, seen map[Code]bool) {
 	}
 }
 
-// TestClientsAreCountedAnewWhenTheyChange, even if no Service named them at the time of the change.
-func TestClientsAreCountedAnewWhenTheyChange(t *testing.T) {
+// TestClientsAreRecountedWhenTheyChange, even if no Service named them at the time of the change.
+func TestClientsAreRecountedWhenTheyChange(t *testing.T) {
 	topology := bounded(120, zoneThenAll...)
 	town := newTown(topology, []int{3, 3, 3}, []int{3, 3, 3})
 	cluster := model.NewCluster("zone-b-0")
 	planner := NewPlanner(cluster)
 	apply := func(change model.Change) {
 		cluster.Apply(change)
-		planner.Note(change)
+		planner.ApplyChange(change)
 	}
 	apply(town.change)
 	front := func(zone string) model.Change {
@@ -322,12 +323,12 @@ func TestClientsAreCountedAnewWhenTheyChange(t *testing.T) {
 		change model.Change
 		want   Code
 	}{
-		{"nobody is named", front("b"), KeptNear},
-		{"clients in this zone", naming("shop/front"), SpilledOverLoad},
-		{"they move away", front("c"), KeptNear},
-		{"they are not named", naming(), KeptNear},
-		{"they come back unseen", front("b"), KeptNear},
-		{"they are named again", naming("shop/front"), SpilledOverLoad},
+		{"nobody is named", front("b"), WithinLoadBound},
+		{"clients in this zone", naming("shop/front"), Spillover},
+		{"they move away", front("c"), WithinLoadBound},
+		{"they are not named", naming(), WithinLoadBound},
+		{"they come back unseen", front("b"), WithinLoadBound},
+		{"they are named again", naming("shop/front"), Spillover},
 	} {
 		apply(step.change)
 		got := planner.Decide(town.web, []model.Family{model.IPv4})[0].Selection.Cluster.Reason

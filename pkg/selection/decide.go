@@ -9,18 +9,18 @@ import (
 // Decision is a selection together with its subject and its input: everything that its readers need.
 type Decision struct {
 	// Viewpoint is where the decision was made: the node it holds for, and what was known there of other nodes.
-	Viewpoint Viewpoint
+	Viewpoint NodeView
 	Service   *model.Service
 	Port      model.ServicePort
 	Family    model.Family
 	// IsOfAddresses: it is about the addresses of a headless Service, whatever their ports; Port is empty then.
 	IsOfAddresses bool
-	// Owned are the frontends that lead to the port; Lost are those that it asks for but another Service owns.
-	Owned []model.PortFrontend
-	Lost  []model.LostFrontend
+	// Frontends are the frontends that lead to the port; Lost are those that it asks for but another Service owns.
+	Frontends     []model.PortFrontend
+	LostFrontends []model.LostFrontend
 	// Endpoints are the port's; LeftOut is how many more there are than a Service can have.
 	Endpoints []model.PortEndpoint
-	LeftOut   int
+	Skipped   int
 	// Hostnames are the names of endpoints below a headless Service's name, by address; endpoints without one are missing.
 	Hostnames map[netip.Addr]string
 	// Sources are the clients that may dial a load balancer's address: see model.Service.AllowedSources.
@@ -38,7 +38,7 @@ func (p *Planner) Decide(name model.ObjectName, families []model.Family) []Decis
 	if service == nil {
 		return nil
 	}
-	viewpoint, joined := p.viewpoint(), model.Join(service, cluster.SlicesOf(name))
+	viewpoint, joined := p.viewpoint(), model.JoinSlices(service, cluster.SlicesOf(name))
 	if service.IsHeadless {
 		return p.decideHeadless(service, joined, viewpoint, families)
 	}
@@ -54,9 +54,9 @@ func (p *Planner) Decide(name model.ObjectName, families []model.Family) []Decis
 			}
 			decision := Decision{Viewpoint: viewpoint, Service: service, Port: port, Family: family, Sources: sources[family]}
 			decision.Viewpoint.plan = p.planOf(&decision)
-			decision.Owned, decision.Lost = cluster.Frontends(service, port, family)
-			decision.Endpoints, decision.LeftOut = joined.Endpoints(port, family)
-			cluster.MarkAvoided(decision.Endpoints)
+			decision.Frontends, decision.LostFrontends = cluster.Frontends(service, port, family)
+			decision.Endpoints, decision.Skipped = joined.Endpoints(port, family)
+			cluster.MarkDemoted(decision.Endpoints)
 			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, decision.Viewpoint)
 			decisions = append(decisions, decision)
 		}

@@ -44,7 +44,7 @@ func externalCluster() *model.Cluster {
 }
 
 // externalTrafficPolicy: Local keeps connections here only where a frontend of the port and family is external.
-func TestDecideAsksOfEachPortAndFamilyWhetherItIsExternal(t *testing.T) {
+func TestDecideDeterminesForEachPortAndFamilyWhetherItIsExternal(t *testing.T) {
 	type decided struct {
 		Port, Owned, Lost string
 		External          bool // whether the policy was looked at
@@ -74,10 +74,10 @@ func TestDecideAsksOfEachPortAndFamilyWhetherItIsExternal(t *testing.T) {
 			for _, decision := range NewPlanner(cluster).Decide(decideName(name), model.Families) {
 				short := decided{Port: decision.Port.Name + " " + decision.Family.String(), External: decision.Selection.Local != nil}
 				var owned, lost []string
-				for _, frontend := range decision.Owned {
+				for _, frontend := range decision.Frontends {
 					owned = append(owned, frontend.String())
 				}
-				for _, frontend := range decision.Lost {
+				for _, frontend := range decision.LostFrontends {
 					lost = append(lost, frontend.String())
 				}
 				short.Owned, short.Lost = strings.Join(owned, " "), strings.Join(lost, " ")

@@ -87,7 +87,7 @@ func decideSlice(name string, endpoints []string) *model.EndpointSlice {
 type decided struct {
 	Port        string
 	Owned, Lost string
-	Known, Used int // endpoints
+	Total, Used int // endpoints
 	Outcome     Outcome
 }
 
@@ -95,12 +95,12 @@ func inShort(decision Decision) decided {
 	choice, outcome := decision.Selection.ClusterIP()
 	short := decided{
 		Port:  fmt.Sprintf("%s %s", decision.Port.Name, decision.Family),
-		Known: len(decision.Endpoints), Used: len(choice.Endpoints), Outcome: outcome,
+		Total: len(decision.Endpoints), Used: len(choice.Endpoints), Outcome: outcome,
 	}
-	for _, frontend := range decision.Owned {
+	for _, frontend := range decision.Frontends {
 		short.Owned += frontend.String()
 	}
-	for _, lost := range decision.Lost {
+	for _, lost := range decision.LostFrontends {
 		short.Lost += lost.String() + " to " + lost.Owner.Name
 	}
 	return short
@@ -113,21 +113,21 @@ func TestDecide(t *testing.T) {
 		want     []decided
 	}{
 		"every port in every family, in the order of the ports": {"web", model.Families, []decided{
-			{Port: "http IPv4", Owned: "10.96.0.1:80/TCP", Known: 3, Used: 2},
-			{Port: "http IPv6", Owned: "[fd00:96::1]:80/TCP", Known: 1, Used: 1},
-			{Port: "dns IPv4", Owned: "10.96.0.1:53/UDP", Known: 3, Used: 2},
-			{Port: "dns IPv6", Owned: "[fd00:96::1]:53/UDP", Known: 1, Used: 1},
+			{Port: "http IPv4", Owned: "10.96.0.1:80/TCP", Total: 3, Used: 2},
+			{Port: "http IPv6", Owned: "[fd00:96::1]:80/TCP", Total: 1, Used: 1},
+			{Port: "dns IPv4", Owned: "10.96.0.1:53/UDP", Total: 3, Used: 2},
+			{Port: "dns IPv6", Owned: "[fd00:96::1]:53/UDP", Total: 1, Used: 1},
 		}},
 		"only the families that are asked for": {"web", []model.Family{model.IPv6}, []decided{
-			{Port: "http IPv6", Owned: "[fd00:96::1]:80/TCP", Known: 1, Used: 1},
-			{Port: "dns IPv6", Owned: "[fd00:96::1]:53/UDP", Known: 1, Used: 1},
+			{Port: "http IPv6", Owned: "[fd00:96::1]:80/TCP", Total: 1, Used: 1},
+			{Port: "dns IPv6", Owned: "[fd00:96::1]:53/UDP", Total: 1, Used: 1},
 		}},
 		"a frontend that an older Service owns is lost, in its family alone": {"late", model.Families, []decided{
 			{Port: "http IPv4", Lost: "10.96.0.1:80/TCP to web", Outcome: Refuse},
 			{Port: "http IPv6", Owned: "[fd00:96::2]:80/TCP", Outcome: Refuse},
 		}},
 		"only the families in which it has a ClusterIP": {"silent", model.Families, []decided{
-			{Port: "http IPv4", Owned: "10.96.0.3:80/TCP", Known: 1, Outcome: Drop},
+			{Port: "http IPv4", Owned: "10.96.0.3:80/TCP", Total: 1, Outcome: Drop},
 		}},
 		"a Service without ports has no decisions":       {"portless", model.Families, nil},
 		"a Service that is unknown has none":             {"unknown", model.Families, nil},
@@ -150,7 +150,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestDecideLooksFromTheClustersOwnNode(t *testing.T) {
+func TestDecideUsesTheClustersOwnNode(t *testing.T) {
 	cluster := decideCluster()
 	local := NewPlanner(cluster).Decide(decideName("web"), []model.Family{model.IPv4})[0]
 	choice, _ := local.Selection.ClusterIP()

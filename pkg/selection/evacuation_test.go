@@ -10,10 +10,10 @@ import (
 )
 
 // evacuated returns the endpoints with the evacuations of some nodes.
-func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Avoid) []model.PortEndpoint {
+func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Demotion) []model.PortEndpoint {
 	marked := slices.Clone(endpoints)
 	for i := range marked {
-		marked[i].Avoid = nodes[marked[i].Node]
+		marked[i].Demotion = nodes[marked[i].Node]
 	}
 	return marked
 }
@@ -46,10 +46,10 @@ func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		nodes := map[string]*model.Avoid{}
+		nodes := map[string]*model.Demotion{}
 		for _, node := range worldNodes[:4] {
 			if random.IntN(2) == 0 {
-				nodes[node] = &model.Avoid{Until: new(time.Unix(1800000000, 0))}
+				nodes[node] = &model.Demotion{Until: new(time.Unix(1800000000, 0))}
 			}
 		}
 		all := w.endpoints()
@@ -72,13 +72,13 @@ func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 			checkReason(t, exclusion.Reason)
 			seen[exclusion.Reason.Code]++
 			at := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
-			if exclusion.Reason.Code == NodeEvacuated && marked[at].Avoid == nil {
+			if exclusion.Reason.Code == NodeEvacuated && marked[at].Demotion == nil {
 				t.Errorf("%v is said to be evacuated", marked[at])
 			}
 		}
 		before := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: all, Selection: without}
-		anywhereBefore, hereBefore, _ := before.Answering()
-		if anywhere, here, _ := decision.Answering(); !slices.Equal(anywhere, anywhereBefore) || !slices.Equal(here, hereBefore) {
+		anywhereBefore, hereBefore, _ := before.AllowedEndpoints()
+		if anywhere, here, _ := decision.AllowedEndpoints(); !slices.Equal(anywhere, anywhereBefore) || !slices.Equal(here, hereBefore) {
 			t.Errorf("%v and %v may go on while nodes are evacuated, and before %v and %v", anywhere, here, anywhereBefore, hereBefore)
 		}
 		if t.Failed() {

@@ -33,38 +33,38 @@ func (d Decision) Exclusions() []Exclusion {
 func (d Decision) whyExcluded(i int) Reason {
 	endpoint, share := &d.Endpoints[i], d.Selection.Cluster.Share
 	switch {
-	case d.isSpared(endpoint):
-		return whySpared(endpoint)
+	case d.isStandby(endpoint):
+		return standbyReason(endpoint)
 	case share != nil && hasRank(endpoint, share.Rank) && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint):
 		return d.Selection.whyWithoutSlot(i)
 	}
 	return d.Selection.whyExcluded(endpoint, d.Viewpoint)
 }
 
-// isSpared reports whether an endpoint could be used, except for what is held against its node, while others serve.
-func (d Decision) isSpared(endpoint *model.PortEndpoint) bool {
+// isStandby reports whether an endpoint could be used, except for what is held against its node, while others serve.
+func (d Decision) isStandby(endpoint *model.PortEndpoint) bool {
 	chosen := d.Selection.Cluster.Endpoints
-	if len(chosen) == 0 || endpoint.Avoid.Level() <= chosen[0].Avoid.Level() {
+	if len(chosen) == 0 || endpoint.Demotion.Level() <= chosen[0].Demotion.Level() {
 		return false
 	}
-	isForLocal := d.Selection.Local != nil && d.Viewpoint.isHere(endpoint)
+	isForLocal := d.Selection.Local != nil && d.Viewpoint.isLocal(endpoint)
 	_, usable := endpoint.Rank()
 	return usable && !isForLocal && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint)
 }
 
 // whyExcluded looks at the cluster choice where there is one, because it considered the endpoints of every node. Each
 // policy has connections that it serves: to the ClusterIP, or from the pods and this node to the other frontends.
-func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint Viewpoint) Reason {
+func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint NodeView) Reason {
 	reason, chosen := s.Cluster.Reason, s.Cluster.Endpoints
 	rank, usable := endpoint.Rank()
 	switch {
 	case !usable:
 		return Reason{Code: NotReady}
-	case s.Local != nil && viewpoint.isHere(endpoint):
+	case s.Local != nil && viewpoint.isLocal(endpoint):
 		// The local choice then has ready endpoints, and this one terminates. That is the reason, whatever other one the
 		// cluster choice has.
 		return Reason{Code: TerminatingNotNeeded}
-	case reason.Code == ClusterNotUsed:
+	case reason.Code == ClusterChoiceUnused:
 		return Reason{Code: NotOnThisNode, Key: internalTrafficPolicy}
 	case reason.Code == NodeHasNoTopologyLabel:
 		return reason
@@ -74,7 +74,7 @@ func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint Viewpoint
 	first, _ := chosen[0].Rank()
 	switch {
 	case s.Cluster.Share != nil && rank < first:
-		return viewpoint.whyNoMatch(endpoint, s.Cluster.Share.Steps[len(s.Cluster.Share.Steps)-1].Key)
+		return viewpoint.whyNoMatch(endpoint, s.Cluster.Share.KeyResults[len(s.Cluster.Share.KeyResults)-1].Key)
 	case endpoint.Phase() == model.PhaseTerminating && chosen[0].Phase() == model.PhaseReady && rank > first:
 		return Reason{Code: TerminatingNotNeeded}
 	case s.Cluster.Tier == TierForNodes:
@@ -90,7 +90,7 @@ func hintedElsewhere(kind string, places []string) Reason {
 }
 
 // whyNoMatch is why an endpoint does not have this node's value of a key.
-func (v Viewpoint) whyNoMatch(endpoint *model.PortEndpoint, key policy.Key) Reason {
+func (v NodeView) whyNoMatch(endpoint *model.PortEndpoint, key policy.Key) Reason {
 	if value, known := v.ValueOf(endpoint, key); known {
 		return Reason{Code: OtherTopologyValue, Key: string(key), Value: value}
 	}

@@ -126,8 +126,8 @@ func TestExclusions(t *testing.T) {
 	}
 }
 
-// TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToLeaveOthersOut, wherever in the choice it is repeated.
-func TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToLeaveOthersOut(t *testing.T) {
+// TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToSkipOthers, wherever in the choice it is repeated.
+func TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToSkipOthers(t *testing.T) {
 	endpoints, viewpoint := parseEndpoints(t, "1* 2* 3@node-2 4@node-2 5!*"), viewFrom(fleet)
 	selection := choose(&externalLocal, endpoints, viewpoint)
 	selection.Cluster.Endpoints = parseEndpoints(t, "2* 2* 3@node-2 2* 3@node-2")

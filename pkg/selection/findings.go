@@ -14,11 +14,11 @@ const MaxFindings = 10
 // have. They do not name the Service.
 func (d Decision) Findings() []model.Finding {
 	var list []model.Finding
-	for i := range d.Lost[:min(len(d.Lost), MaxFindings)] {
-		list = append(list, d.Lost[i].Finding())
+	for i := range d.LostFrontends[:min(len(d.LostFrontends), MaxFindings)] {
+		list = append(list, d.LostFrontends[i].Finding())
 	}
-	if d.LeftOut > 0 {
-		list = append(list, model.Finding{Code: model.PartsLeftOut, Field: "endpoints", Reason: TooManyEndpoints})
+	if d.Skipped > 0 {
+		list = append(list, model.Finding{Code: model.PartiallyIgnored, Field: "endpoints", Reason: TooManyEndpoints})
 	}
 	return list
 }

@@ -7,17 +7,17 @@ import (
 // decideHeadless decides which endpoints of a headless Service DNS answers to this node's clients: among the ready
 // ones, as the specification of Kubernetes' DNS requires. A terminating one may be gone before the answer expires.
 func (p *Planner) decideHeadless(
-	service *model.Service, joined model.Joined, viewpoint Viewpoint, families []model.Family,
+	service *model.Service, joined model.Joined, viewpoint NodeView, families []model.Family,
 ) []Decision {
 	hostnames := joined.Hostnames()
 	decisions := make([]Decision, 0, len(families)*(1+len(service.Ports)))
 	for _, family := range families {
 		addresses := Decision{Viewpoint: viewpoint, Service: service, Family: family, IsOfAddresses: true, Hostnames: hostnames}
-		addresses.Endpoints, addresses.LeftOut = joined.Addresses(family)
+		addresses.Endpoints, addresses.Skipped = joined.Addresses(family)
 		decisions = append(decisions, p.chooseReady(addresses))
 		for _, port := range service.Ports {
 			decision := Decision{Viewpoint: viewpoint, Service: service, Port: port, Family: family, Hostnames: hostnames}
-			decision.Endpoints, decision.LeftOut = joined.Endpoints(port, family)
+			decision.Endpoints, decision.Skipped = joined.Endpoints(port, family)
 			decisions = append(decisions, p.chooseReady(decision))
 		}
 	}
@@ -26,7 +26,7 @@ func (p *Planner) decideHeadless(
 
 func (p *Planner) chooseReady(decision Decision) Decision {
 	decision.Viewpoint.plan = p.planOf(&decision)
-	p.cluster.MarkAvoided(decision.Endpoints)
+	p.cluster.MarkDemoted(decision.Endpoints)
 	for i := range decision.Endpoints {
 		endpoint := &decision.Endpoints[i]
 		endpoint.Serving = endpoint.Serving && endpoint.Ready

@@ -12,14 +12,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// headlessWorld is a headless Service as node n-a in zone a sees it, with nodes n-b and n-c in zones of their own.
-type headlessWorld struct {
+// headlessFixture is a headless Service as node n-a in zone a sees it, with nodes n-b and n-c in zones of their own.
+type headlessFixture struct {
 	topology  policy.Topology
 	endpoints []string // ADDRESS NODE, and "unready" or "terminating"
 	evacuated []string // nodes
 }
 
-func (w headlessWorld) decisions() []selection.Decision {
+func (w headlessFixture) decisions() []selection.Decision {
 	name := model.ObjectName{Namespace: "shop", Name: "db"}
 	slice := &model.EndpointSlice{
 		Name: name, Service: name, Ports: []model.SlicePort{{Name: "pg", Protocol: model.TCP, Port: 5432}},
@@ -37,19 +37,19 @@ func (w headlessWorld) decisions() []selection.Decision {
 			Name: name, IsHeadless: true, Topology: w.topology, Ports: []model.ServicePort{{Name: "pg", Protocol: model.TCP, Port: 5432}},
 		}},
 		Slices: map[model.ObjectName]*model.EndpointSlice{name: slice}, Nodes: map[string]*model.Node{},
-		Avoid: map[model.Against]*model.Avoid{}, AllNodes: new(true),
+		Demotions: map[model.DemotionKey]*model.Demotion{}, AllNodes: new(true),
 	}
 	for _, zone := range []string{"a", "b", "c"} {
 		node := "n-" + zone
 		change.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{string(policy.Zone): zone}}
 	}
 	for _, node := range w.evacuated {
-		change.Avoid[model.Against{Node: node}] = &model.Avoid{}
+		change.Demotions[model.DemotionKey{Node: node}] = &model.Demotion{}
 	}
 	cluster := model.NewCluster("n-a")
 	cluster.Apply(change)
 	planner := selection.NewPlanner(cluster)
-	planner.Note(change)
+	planner.ApplyChange(change)
 	return planner.Decide(name, []model.Family{model.IPv4})
 }
 
@@ -57,33 +57,33 @@ func TestHeadlessServices(t *testing.T) {
 	zoned, anywhere := policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}}, policy.Topology{Keys: []policy.Key{policy.AnyNode}}
 	bounded := policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 100}
 	for title, test := range map[string]struct {
-		world  headlessWorld
+		world  headlessFixture
 		want   string // last bytes of the addresses, and their slots if they differ
 		reason selection.Code
 	}{
-		"its own zone": {headlessWorld{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, nil}, "1", selection.MatchedTopologyKey},
+		"its own zone": {headlessFixture{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, nil}, "1", selection.MatchedTopologyKey},
 		"the next key where nobody is near": {
-			headlessWorld{zoned, []string{"10.0.0.2 n-b", "10.0.0.3 n-c"}, nil}, "2 3", selection.MatchedAnyNode,
+			headlessFixture{zoned, []string{"10.0.0.2 n-b", "10.0.0.3 n-c"}, nil}, "2 3", selection.MatchedAnyNode,
 		},
 		"nobody that is being evacuated": {
-			headlessWorld{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, []string{"n-a"}}, "2", selection.MatchedAnyNode,
+			headlessFixture{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, []string{"n-a"}}, "2", selection.MatchedAnyNode,
 		},
 		"those that are, if there is nobody else": {
-			headlessWorld{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, []string{"n-a", "n-b"}}, "1", selection.OnlyEvacuated,
+			headlessFixture{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, []string{"n-a", "n-b"}}, "1", selection.OnlyEvacuated,
 		},
 		"ready ones alone": {
-			headlessWorld{anywhere, []string{"10.0.0.1 n-a terminating", "10.0.0.2 n-b unready", "10.0.0.3 n-c"}, nil},
+			headlessFixture{anywhere, []string{"10.0.0.1 n-a terminating", "10.0.0.2 n-b unready", "10.0.0.3 n-c"}, nil},
 			"3", selection.MatchedAnyNode,
 		},
 		"terminating ones never": {
-			headlessWorld{anywhere, []string{"10.0.0.1 n-a terminating"}, nil}, "", selection.NoUsableEndpoints,
+			headlessFixture{anywhere, []string{"10.0.0.1 n-a terminating"}, nil}, "", selection.NoUsableEndpoints,
 		},
 		"as much near as the bound allows": {
-			headlessWorld{bounded, []string{"10.0.0.1 n-a", "10.0.0.2 n-b", "10.0.0.3 n-c"}, nil}, "1", selection.KeptNear,
+			headlessFixture{bounded, []string{"10.0.0.1 n-a", "10.0.0.2 n-b", "10.0.0.3 n-c"}, nil}, "1", selection.WithinLoadBound,
 		},
 		"and the rest elsewhere": {
-			headlessWorld{bounded, []string{"10.0.0.1 n-a", "10.0.0.2 n-b", "10.0.0.3 n-b", "10.0.0.4 n-b"}, nil},
-			"1 more", selection.SpilledOverLoad,
+			headlessFixture{bounded, []string{"10.0.0.1 n-a", "10.0.0.2 n-b", "10.0.0.3 n-b", "10.0.0.4 n-b"}, nil},
+			"1 more", selection.Spillover,
 		},
 	} {
 		t.Run(title, func(t *testing.T) {

@@ -29,7 +29,7 @@ func HealthCheckOf(decisions []Decision) (HealthCheck, bool) {
 			ready[decision.Family] = map[netip.Addr]bool{}
 		}
 		for j := range decision.Endpoints {
-			if endpoint := &decision.Endpoints[j]; endpoint.Ready && decision.Viewpoint.isHere(endpoint) {
+			if endpoint := &decision.Endpoints[j]; endpoint.Ready && decision.Viewpoint.isLocal(endpoint) {
 				ready[decision.Family][endpoint.Addr.Addr()] = true
 			}
 		}

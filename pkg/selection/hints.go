@@ -13,7 +13,7 @@ import (
 // selectByHints follows the EndpointSlices' hints exactly as kube-proxy 1.37 does: hints for nodes, then for zones,
 // and each kind only if every ready endpoint has one and some of them names this node or its zone. Otherwise a Service
 // could have endpoints here and nowhere else, or none here at all.
-func selectByHints(endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
+func selectByHints(endpoints []model.PortEndpoint, viewpoint NodeView) Choice {
 	// A node without the label is in the zone "", as in kube-proxy. The API accepts hints for that zone.
 	node, zone := viewpoint.Node.Name, viewpoint.Node.Labels[string(policy.Zone)]
 	survey := surveyHints(endpoints, node, zone)
@@ -50,7 +50,7 @@ func forNodes(endpoint *model.PortEndpoint) []string { return endpoint.HintNodes
 func forZones(endpoint *model.PortEndpoint) []string { return endpoint.HintZones }
 
 func pickHinted(endpoints []model.PortEndpoint, hints func(*model.PortEndpoint) []string, place string) []model.PortEndpoint {
-	return pick(endpoints, func(endpoint *model.PortEndpoint) bool {
+	return filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool {
 		return endpoint.Phase() == model.PhaseReady && slices.Contains(hints(endpoint), place)
 	})
 }
@@ -63,10 +63,10 @@ type hintSurvey struct {
 
 // hintKind is what the hints of one kind have in common.
 type hintKind struct {
-	some    bool           // some ready endpoint has a hint
-	here    bool           // some ready endpoint has a hint that names this node or its zone
-	missing bool           // some ready endpoint has no hint
-	without netip.AddrPort // the first such endpoint
+	present       bool           // some ready endpoint has a hint
+	namesThisNode bool           // some ready endpoint has a hint that names this node or its zone
+	missing       bool           // some ready endpoint has no hint
+	without       netip.AddrPort // the first such endpoint
 }
 
 func surveyHints(endpoints []model.PortEndpoint, node, zone string) hintSurvey {
@@ -85,14 +85,14 @@ func surveyHints(endpoints []model.PortEndpoint, node, zone string) hintSurvey {
 func (k *hintKind) add(endpoint netip.AddrPort, hints []string, place string) {
 	switch {
 	case len(hints) > 0:
-		k.some = true
-		k.here = k.here || slices.Contains(hints, place)
+		k.present = true
+		k.namesThisNode = k.namesThisNode || slices.Contains(hints, place)
 	case !k.missing:
 		k.missing, k.without = true, endpoint
 	}
 }
 
-func (k *hintKind) usable() bool { return k.here && !k.missing }
+func (k *hintKind) usable() bool { return k.namesThisNode && !k.missing }
 
 // MissingHints says why a setting that works through hints has no effect, if ready endpoints have none; empty
 // otherwise.
@@ -102,11 +102,11 @@ func MissingHints(service *model.Service, endpoints []model.PortEndpoint) string
 	}
 	survey := surveyHints(endpoints, "", "")
 	switch nodes, zones := &survey.nodes, &survey.zones; {
-	case !survey.anyReady, nodes.some && !nodes.missing, zones.some && !zones.missing:
+	case !survey.anyReady, nodes.present && !nodes.missing, zones.present && !zones.missing:
 		return ""
-	case zones.some:
+	case zones.present:
 		return service.Topology.ByHints + " is set, and has no effect, because the ready endpoint " + zones.without.String() + " has no hint."
-	case nodes.some:
+	case nodes.present:
 		return service.Topology.ByHints + " is set, and has no effect, because the ready endpoint " + nodes.without.String() + " has no hint."
 	}
 	return service.Topology.ByHints + " is set, and has no effect, because no EndpointSlice of the Service has hints."
@@ -114,7 +114,7 @@ func MissingHints(service *model.Service, endpoints []model.PortEndpoint) string
 
 // MissingZone says why the EndpointSlice of a ready endpoint has no zone, without which the controller writes no hint for
 // zones, and when it gets one; empty if all have one, or the Service works without. The viewpoint has the nodes' labels.
-func MissingZone(service *model.Service, endpoints []model.PortEndpoint, viewpoint Viewpoint) string {
+func MissingZone(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) string {
 	if strings.HasSuffix(service.Topology.ByHints, policy.PreferSameNode) {
 		return ""
 	}
@@ -144,9 +144,9 @@ func MissingZone(service *model.Service, endpoints []model.PortEndpoint, viewpoi
 func (s *hintSurvey) whyZones(zone string) Reason {
 	reason := Reason{Code: HintedForThisZone, Key: TierForZones, Value: zone}
 	switch {
-	case s.nodes.some && s.nodes.missing:
+	case s.nodes.present && s.nodes.missing:
 		reason.Code, reason.Endpoint = HintedForThisZoneNodeHintsIncomplete, s.nodes.without
-	case s.nodes.some:
+	case s.nodes.present:
 		reason.Code = HintedForThisZoneNotNode
 	}
 	return reason
@@ -155,15 +155,15 @@ func (s *hintSurvey) whyZones(zone string) Reason {
 // whyAll is why no hints are used. Hints for zones were tried last, so they come first.
 func (s *hintSurvey) whyAll(node, zone string) Reason {
 	switch {
-	case s.zones.some && s.zones.missing:
+	case s.zones.present && s.zones.missing:
 		return Reason{Code: HintsIncomplete, Key: TierForZones, Endpoint: s.zones.without}
-	case s.zones.some && zone == "":
+	case s.zones.present && zone == "":
 		return Reason{Code: NodeHasNoZone, Key: string(policy.Zone)}
-	case s.zones.some:
+	case s.zones.present:
 		return Reason{Code: NoHintForThisZone, Key: TierForZones, Value: zone}
-	case s.nodes.some && s.nodes.missing:
+	case s.nodes.present && s.nodes.missing:
 		return Reason{Code: HintsIncomplete, Key: TierForNodes, Endpoint: s.nodes.without}
-	case s.nodes.some:
+	case s.nodes.present:
 		return Reason{Code: NoHintForThisNode, Key: TierForNodes, Value: node}
 	}
 	return Reason{Code: AllEndpoints}

@@ -117,7 +117,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-func TestASettingWithoutHintsIsTold(t *testing.T) {
+func TestASettingWithoutHintsIsReported(t *testing.T) {
 	const set = "spec.trafficDistribution: PreferSameZone"
 	for name, test := range map[string]struct {
 		endpoints, setting, want string

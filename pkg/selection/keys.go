@@ -10,14 +10,14 @@ import (
 // that serve while terminating. So kubernetes.io/hostname alone behaves as a Local policy does.
 //
 // Usable endpoints are chosen before the tier: a zone whose endpoints are all unready must not win.
-func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
+func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint NodeView) Choice {
 	for _, wanted := range [...]model.Phase{model.PhaseReady, model.PhaseTerminating} {
 		for _, key := range keys {
 			value, carried := viewpoint.ownValue(key)
 			if !carried {
 				continue
 			}
-			chosen := pick(endpoints, func(endpoint *model.PortEndpoint) bool {
+			chosen := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool {
 				return endpoint.Phase() == wanted && viewpoint.matches(endpoint, key, value)
 			})
 			if len(chosen) > 0 {
@@ -49,7 +49,7 @@ func matchCode(key policy.Key, chosen model.Phase) Code {
 }
 
 // mismatch is why no endpoint matches, given the last key.
-func (v Viewpoint) mismatch(last policy.Key) Reason {
+func (v NodeView) mismatch(last policy.Key) Reason {
 	value, carried := v.ownValue(last)
 	if !carried {
 		return Reason{Code: NodeHasNoTopologyLabel, Key: string(last)}
@@ -58,12 +58,12 @@ func (v Viewpoint) mismatch(last policy.Key) Reason {
 }
 
 // ownValue returns this node's value of a key, and whether it has one.
-func (v Viewpoint) ownValue(key policy.Key) (value string, carried bool) {
+func (v NodeView) ownValue(key policy.Key) (value string, carried bool) {
 	return balance.NodeValue(key, v.Node.Name, v.Node.Labels)
 }
 
 // matches reports whether an endpoint has this node's value of a key.
-func (v Viewpoint) matches(endpoint *model.PortEndpoint, key policy.Key, own string) bool {
+func (v NodeView) matches(endpoint *model.PortEndpoint, key policy.Key, own string) bool {
 	if key == policy.AnyNode {
 		return true
 	}
@@ -72,7 +72,7 @@ func (v Viewpoint) matches(endpoint *model.PortEndpoint, key policy.Key, own str
 }
 
 // firstMatch returns the index of the first key that matches an endpoint; the number of keys if none does.
-func (v Viewpoint) firstMatch(keys []policy.Key, endpoint *model.PortEndpoint) int {
+func (v NodeView) firstMatch(keys []policy.Key, endpoint *model.PortEndpoint) int {
 	for k, key := range keys {
 		if own, carried := v.ownValue(key); carried && v.matches(endpoint, key, own) {
 			return k
@@ -83,7 +83,7 @@ func (v Viewpoint) firstMatch(keys []policy.Key, endpoint *model.PortEndpoint) i
 
 // ValueOf returns an endpoint's value of a key, and whether it is known. The EndpointSlice answers the keys that need
 // no Node (policy.Key.NeedsNode); if it does not name the zone, a Node does that happens to be known.
-func (v Viewpoint) ValueOf(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool) {
+func (v NodeView) ValueOf(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool) {
 	switch {
 	case key == policy.Hostname:
 		return endpoint.Node, endpoint.Node != ""
@@ -96,7 +96,7 @@ func (v Viewpoint) ValueOf(endpoint *model.PortEndpoint, key policy.Key) (value 
 }
 
 // labelsOf returns the labels of a node, and whether it is known. This node is always watched, others only if need be.
-func (v Viewpoint) labelsOf(node string) (labels map[string]string, known bool) {
+func (v NodeView) labelsOf(node string) (labels map[string]string, known bool) {
 	switch {
 	case node == "":
 		return nil, false

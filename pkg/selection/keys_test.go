@@ -243,16 +243,16 @@ func TestANodeThatIsNotKnownYet(t *testing.T) {
 		"without keys nothing is asked": {"", "1*/a 2@node-2/a", "1 2", Reason{Code: AllEndpoints}},
 	})
 	service := &model.Service{Topology: policy.Topology{Keys: []policy.Key{rack}}}
-	viewpoint := Viewpoint{Node: model.Node{Name: "node-1", Labels: map[string]string{rack: "1"}}}
+	viewpoint := NodeView{Node: model.Node{Name: "node-1", Labels: map[string]string{rack: "1"}}}
 	got := Select(service, false, parseEndpoints(t, "1* 2@node-2"), viewpoint).Cluster
 	if want := "1"; numbers(got.Endpoints) != want {
 		t.Errorf("without a view of other nodes, endpoints are %q, want %q", numbers(got.Endpoints), want)
 	}
 }
 
-// TestAnEndpointSliceAnswersTheKeysThatNeedNoNode, and no other.
-func TestAnEndpointSliceAnswersTheKeysThatNeedNoNode(t *testing.T) {
-	endpoint, ignorant := parseEndpoints(t, "1@node-2/a")[0], Viewpoint{Node: model.Node{Name: "node-1"}}
+// TestAnEndpointSliceResolvesTheKeysThatNeedNoNode, and no other.
+func TestAnEndpointSliceResolvesTheKeysThatNeedNoNode(t *testing.T) {
+	endpoint, ignorant := parseEndpoints(t, "1@node-2/a")[0], NodeView{Node: model.Node{Name: "node-1"}}
 	for _, key := range []policy.Key{policy.AnyNode, policy.Hostname, policy.Zone, policy.Region, policy.Key(rack)} {
 		value, _ := ignorant.ValueOf(&endpoint, key)
 		if got := ignorant.matches(&endpoint, key, value); got == key.NeedsNode() {

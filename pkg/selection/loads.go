@@ -26,9 +26,9 @@ type MeasuredLoads struct {
 	// Zones are the measured demand of the zones that have nodes, and AssumedZones the assumed one, each as a part of its
 	// sum.
 	Zones, AssumedZones map[string]float64
-	// AssumedGives is what each endpoint would get of the measured demand, per mille of the mean, if the plan were made with
+	// AssumedLoads is what each endpoint would get of the measured demand, per mille of the mean, if the plan were made with
 	// assumed demand: in the order of the endpoints.
-	AssumedGives []uint64
+	AssumedLoads []uint64
 }
 
 // Loads returns what the endpoints of a decision expect, and whether anything was planned.
@@ -52,9 +52,9 @@ func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
 	return *kept.loads, true
 }
 
-func (p *Planner) loadsOf(service *model.Service, part *planned, demand balance.Demand) (loads Loads) {
+func (p *Planner) loadsOf(service *model.Service, part *planInput, demand balance.Demand) (loads Loads) {
 	limit := int(service.Topology.MaxLoad)
-	loads.Endpoints, loads.Source = balance.NewPlan(demand, part.places, limit).Loads(), demand.Source()
+	loads.Endpoints, loads.Source = balance.NewPlan(demand, part.endpointClasses, limit).Loads(), demand.Source()
 	for node, count := range p.readyEndpoints(service.Clients()) {
 		if labels, _ := p.cluster.NodeLabels(node); policy.IsLinux(labels) {
 			loads.Clients += int(count)
@@ -64,7 +64,7 @@ func (p *Planner) loadsOf(service *model.Service, part *planned, demand balance.
 		assumed := p.assumedOf(service, WithZone(service.Topology.Keys))
 		loads.Measured = &MeasuredLoads{
 			Demand: p.cluster.MeasuredDemand(service), AssumedZones: partsOf(assumed.Zones()),
-			AssumedGives: balance.NewPlan(assumed, part.places, limit).LoadsUnder(demand),
+			AssumedLoads: balance.NewPlan(assumed, part.endpointClasses, limit).LoadsUnder(demand),
 		}
 		loads.Measured.setParts(demand)
 	}
@@ -82,7 +82,7 @@ func (m *MeasuredLoads) setParts(demand balance.Demand) {
 
 // AssumedBusiest returns the index of the endpoint that would get most if the plan were made with assumed demand.
 func (m *MeasuredLoads) AssumedBusiest() int {
-	return slices.Index(m.AssumedGives, slices.Max(m.AssumedGives))
+	return slices.Index(m.AssumedLoads, slices.Max(m.AssumedLoads))
 }
 
 // partsOf returns the zones' parts of their total demand; all 0 if that is 0.

@@ -12,17 +12,17 @@ const (
 
 // selectLocal chooses among the endpoints on this node. Topology keys and hints do not apply: the policy is stricter
 // than either. Whether terminating endpoints are needed is decided for this node alone.
-func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint Viewpoint) *Choice {
+func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint NodeView) *Choice {
 	for _, turn := range [...]struct {
 		phase model.Phase
 		code  Code
 	}{{model.PhaseReady, OnThisNode}, {model.PhaseTerminating, OnThisNodeTerminating}} {
-		chosen := pick(endpoints, func(endpoint *model.PortEndpoint) bool {
-			return endpoint.Phase() == turn.phase && viewpoint.isHere(endpoint)
+		chosen := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool {
+			return endpoint.Phase() == turn.phase && viewpoint.isLocal(endpoint)
 		})
 		if len(chosen) > 0 {
 			choice := &Choice{Endpoints: chosen, Tier: TierNode, Reason: Reason{Code: turn.code, Key: policyField}}
-			choice.noteAvoided()
+			choice.markDemotedOnly()
 			return choice
 		}
 	}
@@ -33,7 +33,7 @@ func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint V
 	return &Choice{Reason: Reason{Code: NoneOnThisNode, Key: policyField}}
 }
 
-// isHere reports whether an endpoint runs on this node. One whose node is unknown never does.
-func (v Viewpoint) isHere(endpoint *model.PortEndpoint) bool {
+// isLocal reports whether an endpoint runs on this node. One whose node is unknown never does.
+func (v NodeView) isLocal(endpoint *model.PortEndpoint) bool {
 	return endpoint.Node != "" && endpoint.Node == v.Node.Name
 }

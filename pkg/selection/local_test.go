@@ -22,7 +22,7 @@ func exposed(service model.Service) model.Service {
 }
 
 // choose selects for a port without a node port in IPv4.
-func choose(service *model.Service, endpoints []model.PortEndpoint, viewpoint Viewpoint) Selection {
+func choose(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) Selection {
 	return Select(service, service.IsExternal(model.ServicePort{}, model.IPv4), endpoints, viewpoint)
 }
 
@@ -90,7 +90,7 @@ func TestLocalChoice(t *testing.T) {
 }
 
 func TestNothingIsOnANodeWithoutAName(t *testing.T) {
-	got := choose(&internalLocal, parseEndpoints(t, "1 2@node-2"), Viewpoint{}).Local
+	got := choose(&internalLocal, parseEndpoints(t, "1 2@node-2"), NodeView{}).Local
 	if numbers(got.Endpoints) != "" || got.Reason.Code != NoneOnThisNode {
 		t.Errorf("endpoints %q for the reason %+v, want none", numbers(got.Endpoints), got.Reason)
 	}

@@ -28,7 +28,7 @@ func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 			planned := func() Choice {
 				t.Helper()
 				decisions := planner.Decide(town.web, []model.Family{model.IPv4})
-				planner.Accept(town.web, planner.Digest(decisions))
+				planner.OnApplied(town.web, planner.Derive(decisions))
 				return decisions[0].Selection.Cluster
 			}
 			expectSource := func(want balance.Source) Choice {
@@ -49,26 +49,26 @@ func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 				if dirty := cluster.Apply(change); len(dirty) > 0 {
 					t.Errorf("%v is decided at once, among what changes everything", dirty)
 				}
-				planner.Note(change)
+				planner.ApplyChange(change)
 			}
 			expectStale := func() {
 				t.Helper()
 				if stale := cluster.TakeStale(); !slices.Equal(stale, []model.ObjectName{town.web}) {
 					t.Errorf("%v is to be planned anew", stale)
 				}
-				if differs, weight := planner.MayDiffer(town.web); !differs || weight < 1 {
+				if differs, weight := planner.NeedsReplan(town.web); !differs || weight < 1 {
 					t.Errorf("a new plan may differ: %t", differs)
 				}
 			}
 			demand := &model.Demand{Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}}
 			assumed := expectSource(balance.Labels)
 			apply(model.Change{Demands: map[model.ObjectName]*model.Demand{town.web: demand}})
-			if differs, _ := planner.MayDiffer(town.web); differs {
+			if differs, _ := planner.NeedsReplan(town.web); differs {
 				t.Error("what does not count makes a difference")
 			}
 			expectSource(balance.Labels)
 
-			counts, stale := model.DemandCounts, model.DemandStale
+			counts, stale := model.DemandActive, model.DemandStale
 			apply(model.Change{DemandState: &counts})
 			expectStale()
 			measured := expectSource(balance.Measurement)
@@ -82,7 +82,7 @@ func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 			if stale := cluster.TakeStale(); len(stale) > 0 {
 				t.Errorf("%v is to be planned anew for what another Service is asked", stale)
 			}
-			if differs, _ := planner.MayDiffer(town.web); differs {
+			if differs, _ := planner.NeedsReplan(town.web); differs {
 				t.Error("nothing changed, and a new plan may differ")
 			}
 			if weight := planner.PlanWeight(town.web); weight > 2 {
@@ -109,7 +109,7 @@ func TestMeasuredLoads(t *testing.T) {
 		topology := bounded(120, zoneThenAll...)
 		topology.Measured, topology.Clients = true, clients
 		town := newTown(topology, []int{3, 3, 3}, []int{4, 4, 3})
-		counts := model.DemandCounts
+		counts := model.DemandActive
 		town.change.Demands = map[model.ObjectName]*model.Demand{town.web: {Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}}}
 		town.change.DemandState = &counts
 		cluster := model.NewCluster("zone-b-0")
@@ -120,8 +120,8 @@ func TestMeasuredLoads(t *testing.T) {
 			t.Fatalf("%s: %+v", name, loads)
 		}
 		m := loads.Measured
-		if at := m.AssumedBusiest(); m.AssumedGives[at] < 2475 || m.AssumedGives[at] > 2800 || at < 4 || at > 7 {
-			t.Errorf("%s: endpoint %d would get %d", name, at, m.AssumedGives[at])
+		if at := m.AssumedBusiest(); m.AssumedLoads[at] < 2475 || m.AssumedLoads[at] > 2800 || at < 4 || at > 7 {
+			t.Errorf("%s: endpoint %d would get %d", name, at, m.AssumedLoads[at])
 		}
 		if m.Zones["zone-b"] < 0.8999 || m.Zones["zone-b"] > 0.9001 || m.Zones["zone-c"] != 0 || m.AssumedZones["zone-c"] != 1./3 {
 			t.Errorf("%s: zones ask %v, and are assumed to ask %v", name, m.Zones, m.AssumedZones)
@@ -148,15 +148,15 @@ func TestALongHistoryPlansAsAStart(t *testing.T) {
 		planner, slots := NewPlanner(cluster), ""
 		for step, change := range append([]model.Change{town.change}, town.events(random, 200)...) {
 			cluster.Apply(change)
-			planner.Note(change)
+			planner.ApplyChange(change)
 			if random.IntN(8) == 0 {
 				planner.Prune()
 			}
-			history = history.Then(change)
+			history = history.Merge(change)
 			started := model.NewCluster("zone-b-0")
 			started.Apply(history)
 			_, isOwn := change.Nodes["zone-b-0"]
-			differs, _ := planner.MayDiffer(town.web)
+			differs, _ := planner.NeedsReplan(town.web)
 			got, planned := town.plan(planner)
 			if want, _ := town.plan(NewPlanner(started)); got != want {
 				t.Fatalf("%v, event %d: it decides\n%s, a new one\n%s", keys, step, got, want)
@@ -173,7 +173,7 @@ func TestALongHistoryPlansAsAStart(t *testing.T) {
 func (t *town) events(random *rand.Rand, count int) []model.Change {
 	zones := []string{"zone-a", "zone-b", "zone-c", "zone-gone", "", "no label"}
 	node := func() string { return fmt.Sprintf("zone-%c-%d", 'a'+rune(random.IntN(4)), random.IntN(5)) }
-	states := []model.DemandState{model.DemandCounts, model.DemandCounts, model.DemandCounts, model.DemandStale}
+	states := []model.DemandState{model.DemandActive, model.DemandActive, model.DemandActive, model.DemandStale}
 	var events []model.Change
 	for range count {
 		switch random.IntN(6) {
@@ -203,7 +203,7 @@ func (t *town) events(random *rand.Rand, count int) []model.Change {
 // plan returns all that a planner decides, and of that the slots in its plan.
 func (t *town) plan(planner *Planner) (all, slots string) {
 	decisions := planner.Decide(t.web, []model.Family{model.IPv4})
-	planner.Accept(t.web, planner.Digest(decisions))
+	planner.OnApplied(t.web, planner.Derive(decisions))
 	choice := decisions[0].Selection.Cluster
 	loads, _ := planner.Loads(decisions[0])
 	return fmt.Sprint(choice.planned.slots, choice.Slots, choice.planned.source, choice.Reason.Sentence(), loads.Endpoints),

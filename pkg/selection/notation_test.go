@@ -97,12 +97,12 @@ func parseLabels(text string) map[string]string {
 }
 
 // viewFrom is node-1's view of the nodes that a table lists. Nodes not listed are unknown.
-func viewFrom(nodes map[string]string) Viewpoint {
+func viewFrom(nodes map[string]string) NodeView {
 	known := map[string]map[string]string{}
 	for name, labels := range nodes {
 		known[name] = parseLabels(labels)
 	}
-	return Viewpoint{
+	return NodeView{
 		Node: model.Node{Name: "node-1", Labels: known["node-1"]},
 		Labels: func(node string) (map[string]string, bool) {
 			labels, ok := known[node]

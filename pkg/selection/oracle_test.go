@@ -20,7 +20,7 @@ func kubeProxys(w *world, endpoints []model.PortEndpoint) view {
 		cluster = kubeProxysCluster(w, ready, terminating)
 		got.Cluster = numbers(cluster)
 	}
-	got.Anywhere = len(cluster) > 0
+	got.HasUsableEndpoint = len(cluster) > 0
 	if w.service.InternalTrafficLocal || w.service.ExternalTrafficLocal && external {
 		here := func(e model.PortEndpoint) bool { return e.Node == w.viewpoint.Node.Name }
 		local := where(ready, here)
@@ -28,7 +28,7 @@ func kubeProxys(w *world, endpoints []model.PortEndpoint) view {
 			local = where(terminating, here)
 		}
 		got.Local = numbers(local)
-		got.Anywhere = got.Anywhere || len(ready)+len(terminating) > 0
+		got.HasUsableEndpoint = got.HasUsableEndpoint || len(ready)+len(terminating) > 0
 	}
 	return got
 }
@@ -42,8 +42,8 @@ func (w *world) dialledFromOutside() bool {
 
 // kubeProxysRoutes is what kube-proxy does with connections, given its choices.
 func kubeProxysRoutes(w *world, choices view) routes {
-	if !choices.Anywhere {
-		return routes{refused, refused, refused}
+	if !choices.HasUsableEndpoint {
+		return routes{rejectedRoute, rejectedRoute, rejectedRoute}
 	}
 	local := choices.Local
 	if local == "" {

@@ -16,29 +16,29 @@ import (
 type Planner struct {
 	cluster *model.Cluster
 
-	// inForce are the plans in force for the ports of Services whose load is bounded.
-	inForce map[model.ObjectName]Plans
+	// applied are the plans in force for the ports of Services whose load is bounded.
+	applied map[model.ObjectName]Plans
 
 	mutex  sync.Mutex // guards what follows, except for cells: those do not change while decisions are made
-	byKeys map[string]*keyList
-	// kept is about how many entries the lists have in sum: see mostKept; built is how many were made since the start.
-	kept, built int
-	// asked is how many ready endpoints each named client Service has on each node, as of a version of them.
-	asked   map[model.ObjectName]map[string]uint32
-	askedAt uint64
+	byKeys map[string]*keyIndex
+	// cachedEntries is about how many entries the lists have in sum: see mostKept; built is how many were made since the start.
+	cachedEntries, built int
+	// clientCounts is how many ready endpoints each named client Service has on each node, as of a version of them.
+	clientCounts        map[model.ObjectName]map[string]uint32
+	clientCountsVersion uint64
 
 	// views is what other nodes decide from, too; nil before SeeFrom.
 	views *views
 }
 
-// mostKept bounds the entries of all lists together, some 40 MiB; each node in a list is an entry. Users may write any
+// maxCachedEntries bounds the entries of all lists together, some 40 MiB; each node in a list is an entry. Users may write any
 // number of lists, each as long as the cluster is large. Beyond the bound all lists are forgotten, and made again on
 // demand: plans stay the same without them, and take up to a millisecond longer.
-const mostKept = 1 << 19
+const maxCachedEntries = 1 << 19
 
-// keyList is a list of keys that is in use.
-type keyList struct {
-	cells *balance.Cells
+// keyIndex is a list of keys that is in use.
+type keyIndex struct {
+	cells *balance.NodeClasses
 	// named is the demand of clients, by their names: many Services may have the same clients.
 	named map[string]balance.Demand
 	// isUsed: a decision has asked for it since the last Prune.
@@ -47,11 +47,11 @@ type keyList struct {
 
 // NewPlanner returns a planner for a cluster.
 func NewPlanner(cluster *model.Cluster) *Planner {
-	return &Planner{cluster: cluster, byKeys: map[string]*keyList{}, inForce: map[model.ObjectName]Plans{}}
+	return &Planner{cluster: cluster, byKeys: map[string]*keyIndex{}, applied: map[model.ObjectName]Plans{}}
 }
 
-// Note takes in the nodes whose state in the cluster has changed.
-func (p *Planner) Note(change model.Change) {
+// ApplyChange takes in the nodes whose state in the cluster has changed.
+func (p *Planner) ApplyChange(change model.Change) {
 	for name := range change.Nodes {
 		labels, known := p.cluster.NodeLabels(name)
 		for _, list := range p.byKeys {
@@ -63,8 +63,8 @@ func (p *Planner) Note(change model.Change) {
 		}
 	}
 	version := p.cluster.ClientsVersion()
-	if version != p.askedAt {
-		p.asked, p.askedAt = nil, version
+	if version != p.clientCountsVersion {
+		p.clientCounts, p.clientCountsVersion = nil, version
 	} else if len(change.Nodes) == 0 {
 		return
 	}
@@ -87,11 +87,11 @@ func (p *Planner) Prune() {
 
 // count counts what is kept.
 func (p *Planner) count() {
-	p.kept = 0
+	p.cachedEntries = 0
 	for _, list := range p.byKeys {
-		p.kept += entries(list.cells.Len())
+		p.cachedEntries += entries(list.cells.Len())
 		for _, demand := range list.named {
-			p.kept += entries(demand.Len())
+			p.cachedEntries += entries(demand.Len())
 		}
 	}
 }
@@ -99,19 +99,19 @@ func (p *Planner) count() {
 // entries is how many entries something with a number of nodes counts as.
 func entries(nodes int) int { return 16 + nodes }
 
-// makeRoom makes room for something new with a number of nodes. The caller holds the mutex.
-func (p *Planner) makeRoom(nodes int) {
+// evictIfFull makes room for something new with a number of nodes. The caller holds the mutex.
+func (p *Planner) evictIfFull(nodes int) {
 	p.built += nodes
-	if p.kept += entries(nodes); p.kept > mostKept {
-		p.byKeys, p.kept = map[string]*keyList{}, entries(nodes)
+	if p.cachedEntries += entries(nodes); p.cachedEntries > maxCachedEntries {
+		p.byKeys, p.cachedEntries = map[string]*keyIndex{}, entries(nodes)
 	}
 }
 
-// MayDiffer reports whether a decision about a Service whose load is bounded may now differ from the one in force, if
+// NeedsReplan reports whether a decision about a Service whose load is bounded may now differ from the one in force, if
 // only other nodes or clients came or went; and about how much work it was to find out, in the unit of Weight. It takes
 // a few microseconds, a decision many.
-func (p *Planner) MayDiffer(name model.ObjectName) (differs bool, weight int) {
-	service, plans := p.cluster.Service(name), p.inForce[name]
+func (p *Planner) NeedsReplan(name model.ObjectName) (differs bool, weight int) {
+	service, plans := p.cluster.Service(name), p.applied[name]
 	if service == nil || len(plans) == 0 {
 		return true, 1
 	}
@@ -121,14 +121,14 @@ func (p *Planner) MayDiffer(name model.ObjectName) (differs bool, weight int) {
 		return true, 1
 	}
 	self := p.cluster.Self()
-	differs = slices.ContainsFunc(plans, func(part *planned) bool {
-		if !slices.Equal(part.places.Keys(), service.Topology.Keys) {
+	differs = slices.ContainsFunc(plans, func(part *planInput) bool {
+		if !slices.Equal(part.endpointClasses.Keys(), service.Topology.Keys) {
 			return true // it changed and waits for its turn, or the kernel refuses it: the plan in force is by other keys
 		}
 		if part.source != demand.Source() {
 			return true // readers of the plan's demand must be told, even if nothing moves
 		}
-		if part.kept.Holds(demand, service.Topology.MaxLoad) {
+		if part.nearProof.StillHolds(demand, service.Topology.MaxLoad) {
 			return false
 		}
 		share := part.plan(service, demand, self)
@@ -162,8 +162,8 @@ func (p *Planner) PlanWeight(name model.ObjectName) int {
 	return weight
 }
 
-func (p *Planner) viewpoint() Viewpoint {
-	return Viewpoint{Node: p.cluster.Self(), Labels: p.cluster.NodeLabels, Demand: p.demandOf}
+func (p *Planner) viewpoint() NodeView {
+	return NodeView{Node: p.cluster.Self(), Labels: p.cluster.NodeLabels, Demand: p.demandOf}
 }
 
 // demandOf returns each node's demand on a Service: measured, if its owner wants that and it is known; or else assumed.
@@ -173,14 +173,14 @@ func (p *Planner) demandOf(service *model.Service) (balance.Demand, bool) {
 	}
 	of, isThere := p.views.demands[service.Name]
 	if !isThere {
-		of.demand, of.known = p.sumDemand(service)
+		of.demand, of.isKnown = p.sumDemand(service)
 		p.views.demands[service.Name] = of
 	}
-	return of.demand, of.known
+	return of.demand, of.isKnown
 }
 
 func (p *Planner) sumDemand(service *model.Service) (balance.Demand, bool) {
-	if !p.cluster.KnowsAllNodes() {
+	if !p.cluster.HasAllNodes() {
 		return balance.Demand{}, false
 	}
 	if demand, measured := p.measuredOf(service); measured {
@@ -196,7 +196,7 @@ func (p *Planner) measuredOf(service *model.Service) (balance.Demand, bool) {
 		return balance.Demand{}, false
 	}
 	p.mutex.Lock()
-	cells := p.listOf(WithZone(service.Topology.Keys)).cells
+	cells := p.indexFor(WithZone(service.Topology.Keys)).cells
 	p.mutex.Unlock()
 	return cells.Measured(measured.Zones)
 }
@@ -214,7 +214,7 @@ func WithZone(keys []policy.Key) []policy.Key {
 func (p *Planner) assumedOf(service *model.Service, keys []policy.Key) balance.Demand {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	list := p.listOf(keys)
+	list := p.indexFor(keys)
 	if len(service.Topology.Clients) == 0 {
 		return list.cells.ByLabels()
 	}
@@ -226,7 +226,7 @@ func (p *Planner) assumedOf(service *model.Service, keys []policy.Key) balance.D
 		if list.named == nil {
 			list.named = map[string]balance.Demand{}
 		}
-		p.makeRoom(len(asked))
+		p.evictIfFull(len(asked))
 		list.named[clients] = demand
 	}
 	return demand
@@ -236,13 +236,13 @@ func (p *Planner) assumedOf(service *model.Service, keys []policy.Key) balance.D
 func (p *Planner) readyEndpoints(services []model.ObjectName) map[string]uint32 {
 	byNode := map[string]uint32{}
 	for _, service := range services {
-		ready, known := p.asked[service]
+		ready, known := p.clientCounts[service]
 		if !known {
 			ready = ReadyEndpoints(p.cluster.SlicesOf(service))
-			if p.asked == nil {
-				p.asked = map[model.ObjectName]map[string]uint32{}
+			if p.clientCounts == nil {
+				p.clientCounts = map[model.ObjectName]map[string]uint32{}
 			}
-			p.asked[service] = ready
+			p.clientCounts[service] = ready
 		}
 		for node, count := range ready {
 			byNode[node] += count
@@ -269,16 +269,16 @@ func ReadyEndpoints(endpointSlices []*model.EndpointSlice) map[string]uint32 {
 	return ready
 }
 
-// listOf returns the nodes by some keys. The caller holds the mutex.
-func (p *Planner) listOf(keys []policy.Key) *keyList {
+// indexFor returns the nodes by some keys. The caller holds the mutex.
+func (p *Planner) indexFor(keys []policy.Key) *keyIndex {
 	name := nameOf(keys)
 	list := p.byKeys[name]
 	if list == nil {
-		list = &keyList{cells: balance.NewCells(keys, p.cluster.Self().Name)}
+		list = &keyIndex{cells: balance.NewNodeClasses(keys, p.cluster.Self().Name)}
 		for node := range p.cluster.Nodes() {
 			list.cells.Set(node.Name, node.Labels)
 		}
-		p.makeRoom(list.cells.Len())
+		p.evictIfFull(list.cells.Len())
 		p.byKeys[name] = list
 	}
 	list.isUsed = true

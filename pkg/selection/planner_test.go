@@ -13,7 +13,7 @@ import (
 // TestListsAreKeptUpToABound: each Service may have different lists of topology keys and of clients, each as long as
 // the cluster is large. The kept lists are bounded, and decisions are the same without them.
 func TestListsAreKeptUpToABound(t *testing.T) {
-	const count = mostKept/1000 + 10
+	const count = maxCachedEntries/1000 + 10
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{},
 		Nodes: map[string]*model.Node{}, AllNodes: new(true)}
 	for i := range 1000 {
@@ -55,16 +55,16 @@ func TestListsAreKeptUpToABound(t *testing.T) {
 		if len(got.Slots) == 0 || !slices.Equal(got.Slots, want.Slots) {
 			t.Fatalf("%s has slots %d, want %d as if it were alone", name, got.Slots, want.Slots)
 		}
-		if planner.kept > mostKept {
-			t.Fatalf("%d entries are kept after %s, want at most %d", planner.kept, name, mostKept)
+		if planner.cachedEntries > maxCachedEntries {
+			t.Fatalf("%d entries are kept after %s, want at most %d", planner.cachedEntries, name, maxCachedEntries)
 		}
 		if again := planner.PlanWeight(name); weight <= again {
 			t.Fatalf("%s, with a list of its own, weighs %d, and %d once it is known", name, weight, again)
 		}
-		planner.Accept(name, planner.Digest(decisions))
+		planner.OnApplied(name, planner.Derive(decisions))
 	}
 	for _, name := range names {
-		if differs, _ := planner.MayDiffer(name); differs {
+		if differs, _ := planner.NeedsReplan(name); differs {
 			t.Fatalf("%s is planned in another way, and nothing changed", name)
 		}
 	}

@@ -3,7 +3,7 @@ package selection
 import "github.com/vicinity-proxy/vicinity/pkg/model"
 
 // Plans are what decisions about a Service were planned from: nil if nothing was.
-type Plans []*planned
+type Plans []*planInput
 
 // PlansOf returns the plans behind decisions about a Service.
 func PlansOf(decisions []Decision) Plans {
@@ -19,22 +19,22 @@ func PlansOf(decisions []Decision) Plans {
 // A Planner is a reader of the decisions that it makes: MayDiffer tells from the plans in force, without making new
 // ones, whether another decision can differ.
 
-// Digest returns the plans behind decisions.
-func (*Planner) Digest(decisions []Decision) any {
+// Derive returns the plans behind decisions.
+func (*Planner) Derive(decisions []Decision) any {
 	if plans := PlansOf(decisions); plans != nil {
 		return plans
 	}
 	return nil
 }
 
-// Accept takes over the plans in force of a Service.
-func (p *Planner) Accept(service model.ObjectName, digest any) {
+// OnApplied takes over the plans in force of a Service.
+func (p *Planner) OnApplied(service model.ObjectName, digest any) {
 	if plans, _ := digest.(Plans); plans != nil {
-		p.inForce[service] = plans
+		p.applied[service] = plans
 		return
 	}
-	delete(p.inForce, service)
+	delete(p.applied, service)
 }
 
-// Synced does nothing.
-func (*Planner) Synced(Sync) {}
+// OnSynced does nothing.
+func (*Planner) OnSynced(SyncState) {}

@@ -38,15 +38,15 @@ func TestAPlanByOtherKeysDiffers(t *testing.T) {
 		}
 		change.Slices = map[model.ObjectName]*model.EndpointSlice{name: slice}
 		cluster.Apply(change)
-		planner.Accept(name, planner.Digest(planner.Decide(name, []model.Family{model.IPv4})))
-		if differs, _ := planner.MayDiffer(name); differs {
+		planner.OnApplied(name, planner.Derive(planner.Decide(name, []model.Family{model.IPv4})))
+		if differs, _ := planner.NeedsReplan(name); differs {
 			t.Errorf("%s: differs though nothing changed", keys)
 		}
 		later := with(keys[1])
 		later.Nodes = map[string]*model.Node{"worker-1": nil, "worker-3": nil}
 		cluster.Apply(later)
-		planner.Note(later)
-		if differs, _ := planner.MayDiffer(name); !differs {
+		planner.ApplyChange(later)
+		if differs, _ := planner.NeedsReplan(name); !differs {
 			t.Errorf("%s: does not differ", keys)
 		}
 	}

@@ -34,7 +34,7 @@ func checkOutcomes(t *testing.T, w *world, selection Selection) {
 	checkServed(t, selection, selection.ClusterIP, w.service.InternalTrafficLocal, internalTrafficPolicy)
 	checkServed(t, selection, selection.External, w.service.ExternalTrafficLocal && external, externalTrafficPolicy)
 	checkServed(t, selection, selection.ShortCircuit, false, "")
-	if external && selection.Cluster.Reason.Code == ClusterNotUsed {
+	if external && selection.Cluster.Reason.Code == ClusterChoiceUnused {
 		t.Error("the cluster choice is not computed, and the pods need it for the external frontends")
 	}
 }
@@ -49,7 +49,7 @@ func checkServed(t *testing.T, selection Selection, serve func() (Choice, Outcom
 	switch {
 	case len(served.Endpoints) > 0:
 		want = Balance
-	case local && selection.Anywhere:
+	case local && selection.HasUsableEndpoint:
 		want = Drop
 	}
 	if numbers(choice.Endpoints) != numbers(served.Endpoints) || choice.Reason.Code != served.Reason.Code || choice.Tier != served.Tier {
@@ -95,11 +95,11 @@ func checkWhyExcluded(t *testing.T, endpoints []model.PortEndpoint, selection Se
 func checkFlows(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
 	decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Port: w.port, Endpoints: endpoints, Selection: selection}
-	decision.Owned = w.service.Frontends(w.port, model.IPv4)
-	anywhere, here, _ := decision.Answering()
+	decision.Frontends = w.service.Frontends(w.port, model.IPv4)
+	anywhere, here, _ := decision.AllowedEndpoints()
 	lists := map[bool][]netip.AddrPort{false: anywhere, true: here}
-	for _, frontend := range decision.Owned {
-		insideHere, outsideHere := decision.AnsweredHere(frontend.Kind)
+	for _, frontend := range decision.Frontends {
+		insideHere, outsideHere := decision.IsLocalOnly(frontend.Kind)
 		if frontend.Kind.IsExternal() {
 			checkKept(t, w, endpoints, lists[insideHere], selection.ShortCircuit, false)
 			checkKept(t, w, endpoints, lists[outsideHere], selection.External, w.service.ExternalTrafficLocal)

@@ -162,7 +162,7 @@ func checkOrder(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 func checkTiers(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
 	keys := w.service.Topology.Keys
-	if selection.Cluster.Reason.Code == ClusterNotUsed {
+	if selection.Cluster.Reason.Code == ClusterChoiceUnused {
 		return
 	}
 	want, tier := "", ""
@@ -182,8 +182,8 @@ func checkTiers(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 	if got := numbers(selection.Cluster.Endpoints); got != want || selection.Cluster.Tier != tier {
 		t.Errorf("chosen are %q by %q, want %q by %q", got, selection.Cluster.Tier, want, tier)
 	}
-	if keys[len(keys)-1] == policy.AnyNode && (len(selection.Cluster.Endpoints) > 0) != selection.Anywhere {
-		t.Errorf("with * last, %d endpoints are chosen; a usable one exists: %t", len(selection.Cluster.Endpoints), selection.Anywhere)
+	if keys[len(keys)-1] == policy.AnyNode && (len(selection.Cluster.Endpoints) > 0) != selection.HasUsableEndpoint {
+		t.Errorf("with * last, %d endpoints are chosen; a usable one exists: %t", len(selection.Cluster.Endpoints), selection.HasUsableEndpoint)
 	}
 }
 

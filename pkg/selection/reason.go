@@ -28,11 +28,11 @@ const (
 	MatchedAnyNode                Code = "MatchedAnyNode"
 	MatchedAnyNodeTerminating     Code = "MatchedAnyNodeTerminating"
 
-	KeptNear        Code = "WithinLoadBound"
-	SpilledOverLoad Code = "Spillover"
-	NobodyNear      Code = "NoNearEndpoints"
-	OverLoad        Code = "LoadBoundExceeded"
-	NodesUnknown    Code = "NodesUnknown"
+	WithinLoadBound   Code = "WithinLoadBound"
+	Spillover         Code = "Spillover"
+	NoNearEndpoints   Code = "NoNearEndpoints"
+	LoadBoundExceeded Code = "LoadBoundExceeded"
+	NodesUnknown      Code = "NodesUnknown"
 
 	HintedForThisNode                    Code = "HintedForThisNode"
 	HintedForThisZone                    Code = "HintedForThisZone"
@@ -57,7 +57,7 @@ const (
 	NoTopologyMatch        Code = "NoTopologyMatch"
 	NodeHasNoTopologyLabel Code = "NodeHasNoTopologyLabel"
 	NoneOnThisNode         Code = "NoneOnThisNode"
-	ClusterNotUsed         Code = "ClusterChoiceUnused"
+	ClusterChoiceUnused    Code = "ClusterChoiceUnused"
 )
 
 // Why an endpoint was left out.
@@ -70,8 +70,8 @@ const (
 	EndpointHasNoTopologyLabel Code = "EndpointHasNoTopologyLabel"
 	HintedElsewhere            Code = "HintedElsewhere"
 	NotOnThisNode              Code = "NotOnThisNode"
-	BelowOneSlot               Code = "ShareBelowOneSlot"
-	NotNeededHere              Code = "NotSelectedByPlan"
+	ShareBelowOneSlot          Code = "ShareBelowOneSlot"
+	NotSelectedByPlan          Code = "NotSelectedByPlan"
 )
 
 // sentence is what a code says.
@@ -90,13 +90,14 @@ var sentences = append([]sentence{
 	{MatchedAnyNodeTerminating, "No endpoint is ready, so all that still serve while terminating are used: the topology key * matches " +
 		"every node, and no key before it matched."},
 
-	{KeptNear, "All of this node's connections stay {there}: {endpoints} there, and none expects more than {busiest} times the " +
+	{WithinLoadBound, "All of this node's connections stay {there}: {endpoints} there, and none expects more than {busiest} times the " +
 		"mean load; max-load is {limit}."},
-	{SpilledOverLoad, "{kept} of this node's connections stay {there}, and {rest} go on to {next}: {endpoints} there for {demand} of " +
+	{Spillover, "{kept} of this node's connections stay {there}, and {rest} go on to {next}: {endpoints} there for {demand} of " +
 		"the demand, and would expect {unbounded} times the mean load without the bound; max-load is {limit}."},
-	{NobodyNear, "{nobody}; all of this node's connections go to {next}, most to those that expect least."},
-	{OverLoad, "The endpoints {there} expect {busiest} times the mean load, more than max-load, {limit}: the keys allow this node no " +
-		"other ones, and they do not end with *."},
+	{NoNearEndpoints, "{nobody}; all of this node's connections go to {next}, most to those that expect least."},
+	{LoadBoundExceeded,
+		"The endpoints {there} expect {busiest} times the mean load, more than max-load, {limit}: the keys allow this node no " +
+			"other ones, and they do not end with *."},
 	{NodesUnknown, "The endpoints that share this node's {key}, {value}, are used, whatever load they expect: the Nodes are not " +
 		"known yet, and without them max-load cannot be kept."},
 
@@ -125,7 +126,8 @@ var sentences = append([]sentence{
 	{NodeHasNoTopologyLabel, "No endpoint matches the topology key {key} because this node has no such label; no key before it matches " +
 		"either, and the keys do not end with *."},
 	{NoneOnThisNode, "{key} is Local, and no usable endpoint is on this node."},
-	{ClusterNotUsed, "internalTrafficPolicy is Local and nothing can be dialled from outside the cluster, so no traffic goes to other nodes."},
+	{ClusterChoiceUnused,
+		"internalTrafficPolicy is Local and nothing can be dialled from outside the cluster, so no traffic goes to other nodes."},
 
 	{NotReady, "The endpoint is not ready."},
 	{TerminatingNotNeeded, "The endpoint is terminating, and ready ones serve in its place."},
@@ -135,40 +137,41 @@ var sentences = append([]sentence{
 	{EndpointHasNoTopologyLabel, "The endpoint runs on node {value}, which has no label {key}."},
 	{HintedElsewhere, "The endpoint's {key} hints name {value}, and so not this node."},
 	{NotOnThisNode, "{key} is Local, and the endpoint is not on this node."},
-	{BelowOneSlot, "The endpoint's part of this node's connections is {kept}, less than a slot, and other nodes have taken it."},
-	{NotNeededHere, "Other endpoints take all of this node's connections."},
-}, avoidedSentences()...)
+	{ShareBelowOneSlot, "The endpoint's part of this node's connections is {kept}, less than a slot, and other nodes have taken it."},
+	{NotSelectedByPlan, "Other endpoints take all of this node's connections."},
+}, demotionSentences()...)
 
 // Sentence says the reason in plain English; it is empty for the zero Reason.
 func (r Reason) Sentence() string {
 	for i := range sentences {
 		if sentences[i].code == r.Code {
-			words := append(r.Load.words(), "{there}", there(r.Key, r.Value), "{nobody}", r.nobody(),
-				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.until(), "{since}", r.since())
+			words := append(r.Load.placeholders(), "{there}", locationText(r.Key, r.Value), "{nobody}", r.noEndpointsText(),
+				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.untilText(),
+				"{since}", r.sinceText())
 			return strings.NewReplacer(words...).Replace(sentences[i].sentence)
 		}
 	}
 	return string(r.Code)
 }
 
-// nobody says that no endpoint is near.
-func (r Reason) nobody() string {
+// noEndpointsText says that no endpoint is near.
+func (r Reason) noEndpointsText() string {
 	if r.Load != nil && r.Load.HasNoLabel {
 		return "This node has no label " + r.Key
 	}
-	return "No endpoint is " + there(r.Key, r.Value)
+	return "No endpoint is " + locationText(r.Key, r.Value)
 }
 
-// until is the end of an evacuation, as the rest of "being evacuated"; empty if it has no end.
-func (r Reason) until() string {
+// untilText is the end of an evacuation, as the rest of "being evacuated"; empty if it has no end.
+func (r Reason) untilText() string {
 	if r.Until == nil {
 		return ""
 	}
 	return " until " + r.Until.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// since is when a node stopped answering, as the rest of "has not answered"; empty if unknown.
-func (r Reason) since() string {
+// sinceText is when a node stopped answering, as the rest of "has not answered"; empty if unknown.
+func (r Reason) sinceText() string {
 	if r.Since.IsZero() {
 		return ""
 	}

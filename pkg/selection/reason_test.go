@@ -78,7 +78,7 @@ func TestCodesListsEveryConstant(t *testing.T) {
 	if len(declared) == 0 {
 		t.Fatal("no constants found")
 	}
-	for _, codes := range avoided { // made of rows
+	for _, codes := range demotionCodes { // made of rows
 		declared = append(declared, codes.only, codes.spared)
 	}
 	listed := Codes()

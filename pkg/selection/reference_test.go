@@ -12,13 +12,13 @@ import (
 // view is a Selection as kube-proxy's own tests describe one. A choice that is not computed is "-". Anywhere is its
 // hasAny.
 type view struct {
-	Cluster, Local string
-	Anywhere       bool
+	Cluster, Local    string
+	HasUsableEndpoint bool
 }
 
 func viewOf(selection Selection) view {
-	got := view{Cluster: numbers(selection.Cluster.Endpoints), Local: "-", Anywhere: selection.Anywhere}
-	if selection.Cluster.Reason.Code == ClusterNotUsed {
+	got := view{Cluster: numbers(selection.Cluster.Endpoints), Local: "-", HasUsableEndpoint: selection.HasUsableEndpoint}
+	if selection.Cluster.Reason.Code == ClusterChoiceUnused {
 		got.Cluster = "-"
 	}
 	if selection.Local != nil {
@@ -108,7 +108,7 @@ func TestKubeProxysReferenceCases(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			viewpoint := Viewpoint{Node: model.Node{Name: "node-1", Labels: map[string]string{}}}
+			viewpoint := NodeView{Node: model.Node{Name: "node-1", Labels: map[string]string{}}}
 			if test.node != "" {
 				viewpoint.Node.Name = test.node
 			}

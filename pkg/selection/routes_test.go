@@ -10,12 +10,12 @@ import (
 type routes struct{ ClusterIP, External, ShortCircuit string }
 
 const (
-	refused = "refused"
-	dropped = "dropped"
+	rejectedRoute = "refused"
+	dropped       = "dropped"
 )
 
 func routeOf(choice Choice, outcome Outcome) string {
-	return map[Outcome]string{Balance: numbers(choice.Endpoints), Refuse: refused, Drop: dropped}[outcome]
+	return map[Outcome]string{Balance: numbers(choice.Endpoints), Refuse: rejectedRoute, Drop: dropped}[outcome]
 }
 
 func routesOf(selection Selection) routes {
@@ -52,8 +52,8 @@ func TestWhichChoiceServesWhichConnections(t *testing.T) {
 		"endpoints elsewhere only":          {"2@node-2(a) 3@node-3(b)", map[string]string{"C": "2", "L": dropped, no: no}},
 		"terminating ones elsewhere only":   {"2t@node-2 3!*", map[string]string{"C": "2", "L": dropped, no: no}},
 		"endpoints on unknown nodes":        {"2 3", map[string]string{"C": "2 3", "L": dropped, no: no}},
-		"no usable endpoint":                {"1!* 2x@node-2", map[string]string{"C": refused, "L": refused, no: no}},
-		"no endpoint":                       {"", map[string]string{"C": refused, "L": refused, no: no}},
+		"no usable endpoint":                {"1!* 2x@node-2", map[string]string{"C": rejectedRoute, "L": rejectedRoute, no: no}},
+		"no endpoint":                       {"", map[string]string{"C": rejectedRoute, "L": rejectedRoute, no: no}},
 	}
 	for name, test := range tests {
 		for where, world := range worlds {
@@ -84,19 +84,19 @@ func TestRoutesWithTopologyKeys(t *testing.T) {
 			withKeys(exposed(model.Service{}), "zone"), "1* 2@node-2 3@node-3", routes{"1 2", "1 2", "1 2"},
 		},
 		"hard keys that match nothing refuse all": {
-			withKeys(exposed(model.Service{}), "zone"), "3@node-3", routes{refused, refused, refused},
+			withKeys(exposed(model.Service{}), "zone"), "3@node-3", routes{rejectedRoute, rejectedRoute, rejectedRoute},
 		},
 		"externalTrafficPolicy: Local: keys do not hold for clients outside": {
 			withKeys(externalLocal, "example.com/row *"), "1* 2@node-2", routes{"1 2", "1", "1 2"},
 		},
 		"externalTrafficPolicy: Local: hard keys refuse inside, the policy drops outside": {
-			withKeys(externalLocal, "hostname"), "2@node-2", routes{refused, dropped, refused},
+			withKeys(externalLocal, "hostname"), "2@node-2", routes{rejectedRoute, dropped, rejectedRoute},
 		},
 		"externalTrafficPolicy: Local: hard keys refuse inside, endpoints here serve outside": {
-			withKeys(externalLocal, "example.com/row"), "1* 2@node-2", routes{refused, "1", refused},
+			withKeys(externalLocal, "example.com/row"), "1* 2@node-2", routes{rejectedRoute, "1", rejectedRoute},
 		},
 		"internalTrafficPolicy: Local: hard keys refuse outside": {
-			withKeys(exposed(internalLocal), "zone"), "3@node-3", routes{dropped, refused, refused},
+			withKeys(exposed(internalLocal), "zone"), "3@node-3", routes{dropped, rejectedRoute, rejectedRoute},
 		},
 		"internalTrafficPolicy: Local: keys hold outside": {
 			withKeys(exposed(internalLocal), "zone"), "1* 2@node-2 3@node-3", routes{"1", "1 2", "1 2"},

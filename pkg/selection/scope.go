@@ -52,33 +52,33 @@ func (s Scope) MayServeNodePorts(addr netip.Addr) bool {
 	return serves
 }
 
-// Place is where a client is, as far as its address shows.
-type Place uint8
+// ClientOrigin is where a client is, as far as its address shows.
+type ClientOrigin uint8
 
 // The places.
 const (
-	Outside   Place = iota // neither of the following
-	Inside                 // it is this node, or a pod
-	Uncertain              // it is not this node, and it is unknown whether it is a pod
+	External      ClientOrigin = iota // neither of the following
+	Internal                          // it is this node, or a pod
+	UnknownOrigin                     // it is not this node, and it is unknown whether it is a pod
 )
 
-// PlaceOf returns where the client with an address is.
-func (s Scope) PlaceOf(client netip.Addr, isLocal IsLocal) (Place, error) {
-	place := Uncertain
+// OriginOf returns where the client with an address is.
+func (s Scope) OriginOf(client netip.Addr, isLocal IsLocal) (ClientOrigin, error) {
+	origin := UnknownOrigin
 	for _, pods := range s.Pods {
 		switch {
 		case pods.Contains(client):
-			return Inside, nil
+			return Internal, nil
 		case model.FamilyOfPrefix(pods) == model.FamilyOf(client):
-			place = Outside
+			origin = External
 		}
 	}
 	if client.IsLoopback() {
-		return Inside, nil
+		return Internal, nil
 	}
 	local, err := isLocal(client)
 	if local {
-		return Inside, nil
+		return Internal, nil
 	}
-	return place, err
+	return origin, err
 }

@@ -36,9 +36,9 @@ func among(local []netip.Addr, asked *int) IsLocal {
 	}
 }
 
-var errNoAnswer = errors.New("the kernel does not answer")
+var errNoReply = errors.New("the kernel does not answer")
 
-func noAnswer(netip.Addr) (bool, error) { return false, errNoAnswer }
+func failingIsLocal(netip.Addr) (bool, error) { return false, errNoReply }
 
 func TestNodePortsAreServedOnTheAddressesThatTheSettingNames(t *testing.T) {
 	cluster := model.NewCluster("node-1")
@@ -100,26 +100,26 @@ func TestNodePortsAreServedOnTheAddressesThatTheSettingNames(t *testing.T) {
 	}
 }
 
-func TestAnAddressTellsWhereAClientIs(t *testing.T) {
+func TestTheOriginOfAClientFollowsFromItsAddress(t *testing.T) {
 	local := addrs("172.30.0.1", "fd00:30::1")
 	for name, c := range map[string]struct {
 		pods   []netip.Prefix
 		client string
-		want   Place
+		want   ClientOrigin
 		asked  int
 	}{
-		"this node's own address":                  {prefixes("10.244.0.0/16"), "172.30.0.1", Inside, 1},
-		"loopback":                                 {prefixes("10.244.0.0/16"), "127.0.0.1", Inside, 0},
-		"a pod":                                    {prefixes("10.244.0.0/16", "fd00:244::/32"), "fd00:244::7", Inside, 0},
-		"a pod in the second of two ranges":        {prefixes("10.244.0.0/16", "10.245.0.0/16"), "10.245.0.7", Inside, 0},
-		"another machine":                          {prefixes("10.244.0.0/16"), "172.30.0.201", Outside, 1},
-		"the family's pods are unknown":            {prefixes("10.244.0.0/16"), "fd00:244::7", Uncertain, 1},
-		"this node, although the pods are unknown": {nil, "fd00:30::1", Inside, 1},
+		"this node's own address":                  {prefixes("10.244.0.0/16"), "172.30.0.1", Internal, 1},
+		"loopback":                                 {prefixes("10.244.0.0/16"), "127.0.0.1", Internal, 0},
+		"a pod":                                    {prefixes("10.244.0.0/16", "fd00:244::/32"), "fd00:244::7", Internal, 0},
+		"a pod in the second of two ranges":        {prefixes("10.244.0.0/16", "10.245.0.0/16"), "10.245.0.7", Internal, 0},
+		"another machine":                          {prefixes("10.244.0.0/16"), "172.30.0.201", External, 1},
+		"the family's pods are unknown":            {prefixes("10.244.0.0/16"), "fd00:244::7", UnknownOrigin, 1},
+		"this node, although the pods are unknown": {nil, "fd00:30::1", Internal, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
 			scope := Scope{Pods: c.pods}
-			got, err := scope.PlaceOf(netip.MustParseAddr(c.client), among(local, &asked))
+			got, err := scope.OriginOf(netip.MustParseAddr(c.client), among(local, &asked))
 			if got != c.want || err != nil {
 				t.Errorf("PlaceOf(%s) = %d, %v; want %d", c.client, got, err, c.want)
 			}
@@ -130,12 +130,12 @@ func TestAnAddressTellsWhereAClientIs(t *testing.T) {
 	}
 }
 
-func TestAKernelThatDoesNotAnswerIsAnError(t *testing.T) {
+func TestAFailedRouteLookupIsAnError(t *testing.T) {
 	scope := Scope{OnAll: model.Families}
-	if _, err := scope.ServesNodePorts(netip.MustParseAddr("172.30.0.1"), noAnswer); !errors.Is(err, errNoAnswer) {
+	if _, err := scope.ServesNodePorts(netip.MustParseAddr("172.30.0.1"), failingIsLocal); !errors.Is(err, errNoReply) {
 		t.Errorf("whether node ports are served: %v", err)
 	}
-	if _, err := scope.PlaceOf(netip.MustParseAddr("172.30.0.1"), noAnswer); !errors.Is(err, errNoAnswer) {
+	if _, err := scope.OriginOf(netip.MustParseAddr("172.30.0.1"), failingIsLocal); !errors.Is(err, errNoReply) {
 		t.Errorf("where the client is: %v", err)
 	}
 }

@@ -12,12 +12,12 @@ import (
 //
 // In a first sync it goes through every endpoint of the cluster, so it formats nothing and allocates at most once per
 // choice.
-func Select(service *model.Service, external bool, endpoints []model.PortEndpoint, viewpoint Viewpoint) Selection {
+func Select(service *model.Service, external bool, endpoints []model.PortEndpoint, viewpoint NodeView) Selection {
 	selection := Selection{
-		Cluster:       Choice{Reason: Reason{Code: ClusterNotUsed}},
-		Anywhere:      anyUsable(endpoints),
-		internalLocal: service.InternalTrafficLocal,
-		externalLocal: service.ExternalTrafficLocal && external,
+		Cluster:           Choice{Reason: Reason{Code: ClusterChoiceUnused}},
+		HasUsableEndpoint: anyUsable(endpoints),
+		internalLocal:     service.InternalTrafficLocal,
+		externalLocal:     service.ExternalTrafficLocal && external,
 	}
 	if !service.InternalTrafficLocal || external {
 		selection.Cluster = selectCluster(service, endpoints, viewpoint)
@@ -33,11 +33,11 @@ func Select(service *model.Service, external bool, endpoints []model.PortEndpoin
 
 // selectCluster chooses among the endpoints of all nodes. Topology keys take precedence: they are the owner's own
 // words, hints are a controller's.
-func selectCluster(service *model.Service, endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
+func selectCluster(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) Choice {
 	if service.Topology.MaxLoad > 0 {
 		return selectBounded(service, endpoints, viewpoint)
 	}
-	return preferOthers(endpoints, func(endpoints []model.PortEndpoint) Choice {
+	return withDemotions(endpoints, func(endpoints []model.PortEndpoint) Choice {
 		if len(service.Topology.Keys) > 0 {
 			return selectByKeys(service.Topology.Keys, endpoints, viewpoint)
 		}
@@ -54,8 +54,8 @@ func anyUsable(endpoints []model.PortEndpoint) bool {
 	return false
 }
 
-// pick returns the endpoints that a test accepts: the given slice itself if it accepts all, nil if none.
-func pick(endpoints []model.PortEndpoint, accepts func(*model.PortEndpoint) bool) []model.PortEndpoint {
+// filterEndpoints returns the endpoints that a test accepts: the given slice itself if it accepts all, nil if none.
+func filterEndpoints(endpoints []model.PortEndpoint, accepts func(*model.PortEndpoint) bool) []model.PortEndpoint {
 	count := 0
 	for i := range endpoints {
 		if accepts(&endpoints[i]) {
@@ -79,7 +79,7 @@ func pick(endpoints []model.PortEndpoint, accepts func(*model.PortEndpoint) bool
 
 // pickPhase returns the endpoints of a phase.
 func pickPhase(endpoints []model.PortEndpoint, wanted model.Phase) []model.PortEndpoint {
-	return pick(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Phase() == wanted })
+	return filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Phase() == wanted })
 }
 
 // noneUsable is the choice if no endpoint can be used at all.

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Viewpoint is where a decision is made.
-type Viewpoint struct {
+// NodeView is where a decision is made.
+type NodeView struct {
 	// Node is this node. Its labels are nil while the Node object is unknown.
 	Node model.Node
 	// Labels returns the labels of any node, and whether that node is known. Nil if no other node is known.
@@ -27,8 +27,8 @@ type Selection struct {
 	// Local is where traffic goes that internalTrafficPolicy or externalTrafficPolicy keeps on this node; nil without
 	// such a policy. If both do, its reason names the internal one.
 	Local *Choice
-	// Anywhere reports whether the Service has a usable endpoint on any node. Without one, connections are refused.
-	Anywhere bool
+	// HasUsableEndpoint reports whether the Service has a usable endpoint on any node. Without one, connections are refused.
+	HasUsableEndpoint bool
 	// internalLocal: a Local policy governs the ClusterIP. externalLocal: one governs the other frontends, for clients
 	// outside.
 	internalLocal, externalLocal bool
@@ -41,11 +41,11 @@ type Choice struct {
 	Endpoints []model.PortEndpoint
 	// Slots is how many slots each of the Endpoints gets; nil: one each. Share is this node's part of the plan that they
 	// come from; nil without one. Spared are the endpoints that the plan could use, but to which no slot leads here.
-	Slots  []int
-	Share  *balance.Share
-	Spared []model.PortEndpoint
+	Slots   []int
+	Share   *balance.Share
+	Standby []model.PortEndpoint
 	// planned is what Share was made of; nil without one.
-	planned *planned
+	planned *planInput
 	// Tier is the topology key that won ("topology.kubernetes.io/zone", "*") or one of the Tier constants; empty if there
 	// are no endpoints.
 	Tier   string
@@ -117,7 +117,7 @@ func (s Selection) serveLocal(policyField string) (Choice, Outcome) {
 	switch {
 	case len(choice.Endpoints) > 0:
 		return choice, Balance
-	case s.Anywhere:
+	case s.HasUsableEndpoint:
 		return choice, Drop
 	}
 	return choice, Refuse

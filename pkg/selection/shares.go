@@ -16,8 +16,8 @@ type Shares struct {
 	sent [len(sharedKeys) + 1]int
 }
 
-// sharesOne is all of one port's connections.
-const sharesOne = 1 << 20
+// fullShare is all of one port's connections.
+const fullShare = 1 << 20
 
 // sharedKeys are the keys that Ratios counts separately. Users may write any number of others.
 var sharedKeys = [...]policy.Key{policy.Hostname, policy.Zone, policy.Region, policy.AnyNode}
@@ -37,7 +37,7 @@ func (s Shares) Ratios() map[string]float64 {
 		if i < len(sharedKeys) {
 			name = string(sharedKeys[i])
 		}
-		ratios[name] = float64(sent) / sharesOne / float64(s.Ports)
+		ratios[name] = float64(sent) / fullShare / float64(s.Ports)
 	}
 	return ratios
 }
@@ -49,7 +49,7 @@ func (s *Shares) Add(plans Plans, times int) {
 	}
 }
 
-func (s *Shares) add(part *planned, times int) {
+func (s *Shares) add(part *planInput, times int) {
 	if part.sent == nil {
 		return // it has no endpoints here
 	}
@@ -57,7 +57,7 @@ func (s *Shares) add(part *planned, times int) {
 	s.BySource[part.source] += times
 	for k, sent := range part.sent {
 		at := 0
-		for at < len(sharedKeys) && sharedKeys[at] != part.places.Keys()[k] {
+		for at < len(sharedKeys) && sharedKeys[at] != part.endpointClasses.Keys()[k] {
 			at++
 		}
 		s.sent[at] += times * int(sent)

@@ -31,10 +31,10 @@ func (d Decision) Tiers() []Tier {
 		return tiers
 	}
 	if keys := d.Service.Topology.Keys; len(keys) > 0 {
-		return append(tiers, d.Viewpoint.tiersByKeys(keys, behind(d.Endpoints, choice.Endpoints))...)
+		return append(tiers, d.Viewpoint.tiersByKeys(keys, fallbackCandidates(d.Endpoints, choice.Endpoints))...)
 	}
 	for rest := d.Endpoints; ; {
-		rest = behind(rest, choice.Endpoints)
+		rest = fallbackCandidates(rest, choice.Endpoints)
 		if choice = selectCluster(d.Service, rest, d.Viewpoint); len(choice.Endpoints) == 0 {
 			return tiers
 		}
@@ -42,21 +42,21 @@ func (d Decision) Tiers() []Tier {
 	}
 }
 
-// behind returns the endpoints that may be in a tier after some others.
-func behind(endpoints, tier []model.PortEndpoint) []model.PortEndpoint {
+// fallbackCandidates returns the endpoints that may be in a tier after some others.
+func fallbackCandidates(endpoints, tier []model.PortEndpoint) []model.PortEndpoint {
 	taken := make(map[netip.AddrPort]bool, len(tier))
 	for i := range tier {
 		taken[tier[i].Addr] = true
 	}
 	isReady := tier[0].Phase() == model.PhaseReady
-	return pick(endpoints, func(endpoint *model.PortEndpoint) bool {
+	return filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool {
 		return !taken[endpoint.Addr] && (!isReady || endpoint.Phase() == model.PhaseReady)
 	})
 }
 
 // tiersByKeys gives the same as choosing by the keys repeatedly, each time without what was chosen before: but in one
 // walk, because users may write many keys.
-func (v Viewpoint) tiersByKeys(keys []policy.Key, endpoints []model.PortEndpoint) []Tier {
+func (v NodeView) tiersByKeys(keys []policy.Key, endpoints []model.PortEndpoint) []Tier {
 	matching := make([]Tier, model.Ranks*len(keys))
 	for i := range endpoints {
 		endpoint := &endpoints[i]

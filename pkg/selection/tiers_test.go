@@ -59,12 +59,12 @@ func TestTiersFollowTheOwnersOrder(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			service := withKeys(test.service, test.keys)
-			nodes := map[string]*model.Avoid{}
+			nodes := map[string]*model.Demotion{}
 			for node := range strings.FieldsSeq(test.evacuated) {
-				nodes[node] = &model.Avoid{}
+				nodes[node] = &model.Demotion{}
 			}
 			endpoints := evacuated(parseZoned(t, test.endpoints), nodes)
-			viewpoint := Viewpoint{Node: model.Node{Name: "node-1", Labels: inZoneA}}
+			viewpoint := NodeView{Node: model.Node{Name: "node-1", Labels: inZoneA}}
 			decision := Decision{Viewpoint: viewpoint, Service: &service, Endpoints: endpoints}
 			decision.Selection = Select(&service, false, endpoints, viewpoint)
 			if got := inTiers(decision.Tiers()); got != test.want {
@@ -99,7 +99,7 @@ func TestTiersOfHints(t *testing.T) {
 	for i := range endpoints {
 		endpoints[i].HintNodes, endpoints[i].HintZones = []string{endpoints[i].Node}, []string{endpoints[i].Zone}
 	}
-	viewpoint := Viewpoint{Node: model.Node{Name: "node-1", Labels: map[string]string{string(policy.Zone): "a"}}}
+	viewpoint := NodeView{Node: model.Node{Name: "node-1", Labels: map[string]string{string(policy.Zone): "a"}}}
 	decision := Decision{Viewpoint: viewpoint, Service: &model.Service{}, Endpoints: endpoints}
 	decision.Selection = Select(decision.Service, false, endpoints, viewpoint)
 	if got, want := inTiers(decision.Tiers()), "1 | 2 | 3"; got != want {
@@ -116,10 +116,10 @@ func TestTiersInRandomWorlds(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		nodes := map[string]*model.Avoid{}
+		nodes := map[string]*model.Demotion{}
 		for _, node := range worldNodes[:4] {
 			if random.IntN(4) == 0 {
-				nodes[node] = &model.Avoid{}
+				nodes[node] = &model.Demotion{}
 			}
 		}
 		endpoints := evacuated(w.endpoints(), nodes)

@@ -26,15 +26,15 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		alike, nodes := map[string]*model.Avoid{}, map[string]*model.Avoid{}
+		alike, nodes := map[string]*model.Demotion{}, map[string]*model.Demotion{}
 		for _, node := range worldNodes[:4] {
 			if random.IntN(4) == 0 {
-				alike[node] = &model.Avoid{}
+				alike[node] = &model.Demotion{}
 			}
 			nodes[node] = alike[node]
 			if node != "node-1" && random.IntN(2) == 0 { // this node always answers itself
-				nodes[node] = &model.Avoid{
-					Why: model.Unreachable, Since: time.Unix(1800000000, 0), Alike: alike[node], IsLasting: random.IntN(3) == 0,
+				nodes[node] = &model.Demotion{
+					Reason: model.Unreachable, Since: time.Unix(1800000000, 0), Shared: alike[node], IsLasting: random.IntN(3) == 0,
 				}
 			}
 		}
@@ -64,16 +64,16 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 		if len(got.Cluster.Endpoints) > 0 && !got.Cluster.Endpoints[0].IsUnreachable() {
 			before.Endpoints, before.Selection = answering, want
 		}
-		anywhere, here, open := decision.Answering()
-		wantAnywhere, wantHere, _ := before.Answering()
+		anywhere, here, open := decision.AllowedEndpoints()
+		wantAnywhere, wantHere, _ := before.AllowedEndpoints()
 		if !slices.Equal(anywhere, wantAnywhere) || !slices.Equal(here, wantHere) {
 			t.Errorf("flows may be answered by %v, here %v, want %v and %v", anywhere, here, wantAnywhere, wantHere)
 		}
 		before.Endpoints, before.Selection = without, asBefore
-		wantAnywhere, _, _ = before.Answering()
+		wantAnywhere, _, _ = before.AllowedEndpoints()
 		wantOpen := slices.DeleteFunc(slices.Clone(wantAnywhere), func(addr netip.AddrPort) bool {
 			at := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == addr })
-			return slices.Contains(anywhere, addr) || marked[at].Avoid.IsLasting
+			return slices.Contains(anywhere, addr) || marked[at].Demotion.IsLasting
 		})
 		if !slices.Equal(sorted(open), sorted(wantOpen)) {
 			t.Errorf("open connections may be answered by %v, want %v", open, wantOpen)
@@ -89,10 +89,10 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 	}
 }
 
-// TestAPlanIsMadeAsIfAllAnswered: whichever nodes do not answer this one, the plan under a bound is byte for byte the
+// TestAPlanIgnoresUnreachableNodes: whichever nodes do not answer this one, the plan under a bound is byte for byte the
 // same. Then the slots of such nodes are dropped; if no slots are left, keys decide among the other endpoints; and if
 // the keys allow none, the plan counts.
-func TestAPlanIsMadeAsIfAllAnswered(t *testing.T) {
+func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 	random := rand.New(rand.NewPCG(35, 71))
 	seen := map[string]int{}
 	for range 3000 {
@@ -107,11 +107,11 @@ func TestAPlanIsMadeAsIfAllAnswered(t *testing.T) {
 			slice.Endpoints = slice.Endpoints[1:] // that on this node
 		}
 		town.change.Services[town.web].AffinityTimeout = time.Duration(random.IntN(2)) * time.Minute
-		town.change.Avoid = map[model.Against]*model.Avoid{}
-		against := func(why model.Why, chances int) {
+		town.change.Demotions = map[model.DemotionKey]*model.Demotion{}
+		against := func(reason model.DemotionReason, chances int) {
 			for node := range town.change.Nodes {
 				if node != "zone-a-0" && random.IntN(chances) == 0 {
-					town.change.Avoid[model.Against{Node: node, Why: why}] = &model.Avoid{Why: why}
+					town.change.Demotions[model.DemotionKey{Node: node, Reason: reason}] = &model.Demotion{Reason: reason}
 				}
 			}
 		}
@@ -156,7 +156,7 @@ func TestAPlanIsMadeAsIfAllAnswered(t *testing.T) {
 				t.Fatalf("no allowed endpoint answers: slots %v because of %v, want %v", got, now.Reason, slotsOf(before))
 			}
 		}
-		for _, spared := range now.Spared {
+		for _, spared := range now.Standby {
 			if spared.IsUnreachable() != now.Endpoints[0].IsUnreachable() {
 				t.Fatalf("clients are remembered for %v, while %v serves", spared, now.Endpoints[0])
 			}
@@ -187,12 +187,12 @@ func slotsOf(choice Choice) map[string]int {
 
 func TestUnreachableIsBehindEvacuated(t *testing.T) {
 	town := newTown(policy.Topology{Keys: zoneThenAll}, []int{2, 2}, []int{2, 2})
-	town.change.Avoid = map[model.Against]*model.Avoid{
-		{Node: "zone-a-0", Why: model.Evacuated}:   {},
-		{Node: "zone-a-1", Why: model.Unreachable}: {Why: model.Unreachable},
-		{Node: "zone-b-0", Why: model.Unreachable}: {Why: model.Unreachable},
-		{Node: "zone-b-1", Why: model.Unreachable}: {Why: model.Unreachable},
-		{Node: "zone-b-1", Why: model.Evacuated}:   {},
+	town.change.Demotions = map[model.DemotionKey]*model.Demotion{
+		{Node: "zone-a-0", Reason: model.Evacuated}:   {},
+		{Node: "zone-a-1", Reason: model.Unreachable}: {Reason: model.Unreachable},
+		{Node: "zone-b-0", Reason: model.Unreachable}: {Reason: model.Unreachable},
+		{Node: "zone-b-1", Reason: model.Unreachable}: {Reason: model.Unreachable},
+		{Node: "zone-b-1", Reason: model.Evacuated}:   {},
 	}
 	decision := town.decide(t, "zone-a-0")
 	if choice := decision.Selection.Cluster; choice.Reason.Code != OnlyEvacuated || choice.Endpoints[0].Node != "zone-a-0" {

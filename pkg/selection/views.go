@@ -13,19 +13,19 @@ import (
 func (p *Planner) SeeFrom(view *model.Cluster) {
 	p.cluster = view
 	if p.views == nil {
-		p.views = &views{demands: map[model.ObjectName]knownDemand{}, plans: map[viewedPort]*portPlan{}}
+		p.views = &views{demands: map[model.ObjectName]trackedDemand{}, plans: map[viewedPort]*portPlan{}}
 	}
 }
 
 // views is what a planner keeps for the decisions of other nodes.
 type views struct {
-	demands map[model.ObjectName]knownDemand
+	demands map[model.ObjectName]trackedDemand
 	plans   map[viewedPort]*portPlan
 }
 
-type knownDemand struct {
-	demand balance.Demand
-	known  bool
+type trackedDemand struct {
+	demand  balance.Demand
+	isKnown bool
 }
 
 // viewedPort is a port in a family, or the addresses of a headless Service.
@@ -48,31 +48,31 @@ func (p *Planner) planOf(decision *Decision) *portPlan {
 
 // portPlan is the plan for one port, which is the same for all nodes that see its endpoints alike.
 type portPlan struct {
-	endpoints []model.PortEndpoint
-	places    *balance.Places
-	hashes    []uint32
-	plan      *balance.Plan
-	loads     *Loads
+	endpoints       []model.PortEndpoint
+	endpointClasses *balance.EndpointClasses
+	hashes          []uint32
+	plan            *balance.Plan
+	loads           *Loads
 }
 
 // share returns a node's share of the plan, and what it was made of.
 func (p *portPlan) share(
-	service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand, viewpoint Viewpoint,
-) (planned, balance.Share) {
+	service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand, viewpoint NodeView,
+) (planInput, balance.Share) {
 	if p.plan == nil || !slices.EqualFunc(p.endpoints, endpoints, isPlannedAlike) {
 		made := newPlanned(service, endpoints, viewpoint)
 		*p = portPlan{
-			endpoints: endpoints, places: made.places, hashes: made.hashes,
-			plan: balance.NewPlan(demand, made.places, int(service.Topology.MaxLoad)),
+			endpoints: endpoints, endpointClasses: made.endpointClasses, hashes: made.hashes,
+			plan: balance.NewPlan(demand, made.endpointClasses, int(service.Topology.MaxLoad)),
 		}
 	}
-	return planned{places: p.places, hashes: p.hashes}, p.plan.Share(viewpoint.Node.Name, viewpoint.Node.Labels)
+	return planInput{endpointClasses: p.endpointClasses, hashes: p.hashes}, p.plan.Share(viewpoint.Node.Name, viewpoint.Node.Labels)
 }
 
 // isPlannedAlike reports whether a plan makes no difference between two endpoints.
 func isPlannedAlike(a, b model.PortEndpoint) bool {
-	rankOfA, isUsableA := a.RankSeenByAll()
-	rankOfB, isUsableB := b.RankSeenByAll()
+	rankOfA, isUsableA := a.ClusterWideRank()
+	rankOfB, isUsableB := b.ClusterWideRank()
 	return a.Addr == b.Addr && a.Node == b.Node && a.Zone == b.Zone && rankOfA == rankOfB && isUsableA == isUsableB
 }
 
@@ -83,17 +83,17 @@ func (d *Decision) UsedBySteps() []int {
 	if chosen.Share == nil || kept == nil || kept.plan == nil {
 		return nil
 	}
-	used := make([]int, len(chosen.Share.Steps))
-	for _, leg := range kept.plan.Legs(d.Viewpoint.Node.Name, d.Viewpoint.Node.Labels) {
+	used := make([]int, len(chosen.Share.KeyResults))
+	for _, allocation := range kept.plan.Allocations(d.Viewpoint.Node.Name, d.Viewpoint.Node.Labels) {
 		rest := chosen.Endpoints
 		for i := range d.Endpoints {
-			if leg.Part == 0 || len(rest) == 0 {
+			if allocation.Part == 0 || len(rest) == 0 {
 				break
 			}
 			if rest[0].Addr == d.Endpoints[i].Addr {
 				rest = rest[1:]
-				if kept.plan.Weight(leg.Group, i) > 0 {
-					used[leg.Key]++
+				if kept.plan.Weight(allocation.Group, i) > 0 {
+					used[allocation.Key]++
 				}
 			}
 		}

@@ -28,7 +28,7 @@ func Weight(cluster *model.Cluster, name model.ObjectName) int {
 		slots += endpoints
 	}
 	if service.Topology.MaxLoad > 0 {
-		slots += ports * balance.MostSlots(endpoints)
+		slots += ports * balance.MaxSlots(endpoints)
 	}
 	return slots + ports*addresses + offers + len(service.SourceRanges)
 }

@@ -13,11 +13,11 @@ type world struct {
 	service   model.Service
 	port      model.ServicePort
 	slices    []*model.EndpointSlice
-	viewpoint Viewpoint
+	viewpoint NodeView
 }
 
 func (w *world) endpoints() []model.PortEndpoint {
-	endpoints, _ := model.Join(&w.service, w.slices).Endpoints(w.port, model.IPv4)
+	endpoints, _ := model.JoinSlices(&w.service, w.slices).Endpoints(w.port, model.IPv4)
 	return endpoints
 }
 
@@ -41,7 +41,7 @@ func (d *dice) below(limit int) int {
 
 func (d *dice) oneIn(chances int) bool { return d.below(chances) == chances-1 }
 
-func (d *dice) word(words []string) string { return words[d.below(len(words))] }
+func (d *dice) pick(words []string) string { return words[d.below(len(words))] }
 
 // There are so few names that endpoints collide, keys repeat and nodes are shared.
 var (
@@ -81,7 +81,7 @@ func worldFrontends(dice *dice, w *world) {
 	w.service.ExternalIPs, w.service.LoadBalancerIPs = lists[dice.below(len(lists))], lists[dice.below(len(lists))]
 }
 
-func worldView(dice *dice) Viewpoint {
+func worldView(dice *dice) NodeView {
 	known := map[string]map[string]string{}
 	for _, node := range worldNodes[:4] {
 		if dice.oneIn(4) {
@@ -90,11 +90,11 @@ func worldView(dice *dice) Viewpoint {
 		known[node] = map[string]string{}
 		for _, key := range []string{zone, rack} {
 			if !dice.oneIn(4) {
-				known[node][key] = dice.word(worldZones)
+				known[node][key] = dice.pick(worldZones)
 			}
 		}
 	}
-	return Viewpoint{
+	return NodeView{
 		Node: model.Node{Name: "node-1", Labels: known["node-1"]},
 		Labels: func(node string) (map[string]string, bool) {
 			labels, ok := known[node]
@@ -122,7 +122,7 @@ func worldSlice(dice *dice, hintChances, readyChances int) *model.EndpointSlice 
 		endpoint := model.SliceEndpoint{
 			Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(dice.below(8))}),
 			Endpoint: model.Endpoint{
-				Node: dice.word(worldNodes), Zone: dice.word(worldZones), Ready: true, Serving: true,
+				Node: dice.pick(worldNodes), Zone: dice.pick(worldZones), Ready: true, Serving: true,
 			},
 		}
 		if readyChances > 0 && dice.oneIn(3-readyChances) {
@@ -140,9 +140,9 @@ func worldHints(dice *dice, chances int, places []string) []string {
 	if chances == 0 || chances == 1 && dice.oneIn(2) || chances == 2 && dice.oneIn(16) {
 		return nil
 	}
-	hints := []string{dice.word(places)}
+	hints := []string{dice.pick(places)}
 	if dice.oneIn(4) {
-		hints = append(hints, dice.word(places))
+		hints = append(hints, dice.pick(places))
 	}
 	return hints
 }

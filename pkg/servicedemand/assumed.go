@@ -6,11 +6,12 @@ type Assumed string
 
 // The reasons.
 const (
-	NotKnown     Assumed = "It is not known here whether demand is measured, so it is assumed."
-	NotListed    Assumed = "ServiceDemands may not be listed, so demand is assumed."
-	NoneToPlan   Assumed = "There is no ServiceDemand to plan with, so demand is assumed: Services with few connections have none."
-	NotPublished Assumed = "The Lease " + LeaseName + " is missing or may not be read, so demand is assumed. The webhook's component demand " +
+	DemandUnknown Assumed = "It is not known here whether demand is measured, so it is assumed."
+	NotListed     Assumed = "ServiceDemands may not be listed, so demand is assumed."
+	NoneToPlan    Assumed = "There is no ServiceDemand to plan with, so demand is assumed: Services with few connections have none."
+	NotPublished  Assumed = "The Lease " + LeaseName +
+		" is missing or may not be read, so demand is assumed. The webhook's component demand " +
 		"publishes it."
-	NotConfirmed Assumed = "Measured demand is too old: the Lease " + LeaseName + " was not renewed for " + GoodForWords + ", so demand is " +
+	NotConfirmed Assumed = "Measured demand is too old: the Lease " + LeaseName + " was not renewed for " + FreshForText + ", so demand is " +
 		"assumed. The webhook's log says why."
 )

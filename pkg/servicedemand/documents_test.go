@@ -12,30 +12,30 @@ import (
 // half of that is over.
 func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
 	words := map[time.Duration]string{30 * time.Minute: "half an hour", time.Hour: "an hour", 2 * time.Hour: "two hours"}
-	if words[GoodFor] != GoodForWords {
-		t.Fatalf("%s in words is %q, not %q", GoodFor, words[GoodFor], GoodForWords)
+	if words[FreshFor] != FreshForText {
+		t.Fatalf("%s in words is %q, not %q", FreshFor, words[FreshFor], FreshForText)
 	}
-	half, seconds := words[GoodFor/2], fmt.Sprintf("%.0f", (GoodFor/2).Seconds())
+	half, seconds := words[FreshFor/2], fmt.Sprintf("%.0f", (FreshFor/2).Seconds())
 	for file, sentences := range map[string][]string{
 		"manifests/webhook/README.md": {
-			"not renewed for " + GoodForWords + " the objects no longer count",
+			"not renewed for " + FreshForText + " the objects no longer count",
 			"`VicinityDemandStale` of the proxies fires " + half + " before that",
 		},
 		"manifests/monitoring/runbook.md": {
-			"none yet. " + strings.ToUpper(GoodForWords[:1]) + GoodForWords[1:] + " after the last confirmation",
+			"none yet. " + strings.ToUpper(FreshForText[:1]) + FreshForText[1:] + " after the last confirmation",
 		},
 		"manifests/monitoring/proxy/prometheus-rules.yaml": {
 			`time() - max(vicinity_demand_last_renewed_timestamp_seconds{job="vicinity-proxy"}) > ` + seconds + " for:",
-			"After " + GoodForWords + " it counts no more",
+			"After " + FreshForText + " it counts no more",
 		},
 		"manifests/monitoring/proxy/prometheusrule.yaml": {
 			`time() - max(vicinity_demand_last_renewed_timestamp_seconds{job="vicinity-proxy"}) > ` + seconds + " for:",
-			"After " + GoodForWords + " it counts no more",
+			"After " + FreshForText + " it counts no more",
 		},
-		"manifests/monitoring/proxy/grafana-dashboard.json":  {"From " + GoodForWords + " on it counts no more"},
-		"manifests/monitoring/webhook/prometheus-rules.yaml": {"assumed demand after " + GoodForWords + "."},
-		"manifests/monitoring/webhook/prometheusrule.yaml":   {"assumed demand after " + GoodForWords + "."},
-		"pkg/proxy/metrics/README.md":                        {"From " + GoodForWords + " on it counts no more"},
+		"manifests/monitoring/proxy/grafana-dashboard.json":  {"From " + FreshForText + " on it counts no more"},
+		"manifests/monitoring/webhook/prometheus-rules.yaml": {"assumed demand after " + FreshForText + "."},
+		"manifests/monitoring/webhook/prometheusrule.yaml":   {"assumed demand after " + FreshForText + "."},
+		"pkg/proxy/metrics/README.md":                        {"From " + FreshForText + " on it counts no more"},
 	} {
 		text, err := os.ReadFile("../../" + file)
 		if err != nil {

@@ -21,8 +21,8 @@ var Group = schema.GroupVersion{Group: "vicinity.dev", Version: "v1alpha1"}
 const (
 	// MaxZones is large enough for hundreds of sites that are a zone each.
 	MaxZones = 512
-	// Million is the most that all zones may ask together.
-	Million = 1_000_000
+	// PPM is the most that all zones may ask together.
+	PPM = 1_000_000
 )
 
 // The Lease of the publisher, in its own namespace, and how long the published objects count after its last renewal. An
@@ -30,9 +30,9 @@ const (
 // two are not.
 const (
 	LeaseName = "vicinity-demand"
-	GoodFor   = time.Hour
-	// GoodForWords is GoodFor in the middle of a sentence. Manifests and documents say it, too: a test compares them.
-	GoodForWords = "an hour"
+	FreshFor  = time.Hour
+	// FreshForText is GoodFor in the middle of a sentence. Manifests and documents say it, too: a test compares them.
+	FreshForText = "an hour"
 )
 
 // ServiceDemand is the demand for the Service that has its name.
@@ -42,19 +42,19 @@ type ServiceDemand struct {
 
 	// Zones are what the nodes of each zone ask together. A zone that is missing asks nothing.
 	Zones []Zone `json:"zones"`
-	// NodesHeard of NodesAll have reported their counts.
-	NodesHeard int32 `json:"nodesReporting"`
-	NodesAll   int32 `json:"nodesTotal"`
+	// NodesReporting of NodesAll have reported their counts.
+	NodesReporting int32 `json:"nodesReporting"`
+	NodesTotal     int32 `json:"nodesTotal"`
 	// ConnectionsPerMinute are the new connections to the Service in the last minutes.
 	ConnectionsPerMinute int64 `json:"connectionsPerMinute"`
-	// Since is when this demand was determined.
-	Since metav1.Time `json:"observedAt"`
+	// ObservedAt is when this demand was determined.
+	ObservedAt metav1.Time `json:"observedAt"`
 }
 
 // Zone is what the nodes of one zone ask; the zone of nodes without a zone is empty.
 type Zone struct {
-	Zone string `json:"zone"`
-	Asks uint32 `json:"demandPPM"` // of Million
+	Zone      string `json:"zone"`
+	DemandPPM uint32 `json:"demandPPM"` // of Million
 }
 
 // List is a list of them, called ServiceDemandList in the API.

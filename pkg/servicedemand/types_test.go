@@ -22,7 +22,7 @@ func TestACopySharesNothing(t *testing.T) {
 		t.Errorf("a copy (-want +got):\n%s", diff)
 	}
 	demand := &copied.Items[0]
-	demand.Labels["a"], demand.Zones[0].Asks = "x", 7
+	demand.Labels["a"], demand.Zones[0].DemandPPM = "x", 7
 	if diff := cmp.Diff(original(), &list.Items[0]); diff != "" {
 		t.Errorf("after a change of the copy (-want +got):\n%s", diff)
 	}
@@ -63,7 +63,7 @@ func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 		t.Errorf("names (-want +got):\n%s%d versions", diff, len(spec.Versions))
 	}
 	zones := spec.Versions[0].Schema.OpenAPIV3Schema.Properties.Zones
-	if asks := zones.Items.Properties.Asks; zones.MaxItems != MaxZones || asks.Maximum != Million || asks.Minimum != 0 {
+	if asks := zones.Items.Properties.Asks; zones.MaxItems != MaxZones || asks.Maximum != PPM || asks.Minimum != 0 {
 		t.Errorf("at most %d zones that ask %d to %d, want %d that ask up to a million", zones.MaxItems, asks.Minimum, asks.Maximum, MaxZones)
 	}
 }

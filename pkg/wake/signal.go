@@ -7,8 +7,8 @@ type Signal chan struct{}
 // NewSignal returns a signal that nobody has sent yet.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// Send leaves a signal, unless one is waiting already. It never blocks.
-func (s Signal) Send() {
+// Notify leaves a signal, unless one is waiting already. It never blocks.
+func (s Signal) Notify() {
 	select {
 	case s <- struct{}{}:
 	default:

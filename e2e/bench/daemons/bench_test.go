@@ -53,14 +53,14 @@ func measure(b *testing.B, s *town, d *daemon, services int) {
 	fmt.Fprintf(os.Stderr, "%s, %d Services: first connection after %s; measuring ...\n", d.name, services, d.ready.Round(time.Millisecond))
 	row := row{daemon: d.name, services: services, ready: d.ready}
 	row.quiet = d.settle(b)
-	row.idle = d.watch(b, watched)
+	row.idle = d.measure(b, watched)
 	row.idleMemory, _ = d.memory(b)
 	alone := func() time.Duration { return pauseBetween }
 	for range rounds(s.follow(b, d, alone())) {
 		row.paths = append(row.paths, s.follow(b, d, alone()))
 	}
 	row.rate = s.load(b, func() {
-		row.loaded = d.watch(b, watched)
+		row.loaded = d.measure(b, watched)
 		anywhere := func() time.Duration { return rand.N(pauseBetween) } // and not always as long after a sync
 		for range rounds(s.follow(b, d, anywhere())) {
 			row.loadedPaths = append(row.loadedPaths, s.follow(b, d, anywhere()))

@@ -17,8 +17,8 @@ type cost struct {
 	over      time.Duration
 }
 
-// watch measures the daemon for a while.
-func (d *daemon) watch(b *testing.B, over time.Duration) cost {
+// measure measures the daemon for a while.
+func (d *daemon) measure(b *testing.B, over time.Duration) cost {
 	b.Helper()
 	before, started := d.processorTime(b), time.Now()
 	time.Sleep(over)

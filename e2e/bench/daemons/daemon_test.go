@@ -27,11 +27,11 @@ type daemon struct {
 
 const (
 	healthAddress = "127.0.0.1:10256"
-	// patience is for a peer that takes half a minute for its first sync, on a busy machine.
-	patience = 5 * time.Minute
-	// dialPatience is for one connection. A SYN that no socket took is sent again after a second; a new connection
+	// waitTimeout is for a peer that takes half a minute for its first sync, on a busy machine.
+	waitTimeout = 5 * time.Minute
+	// dialTimeout is for one connection. A SYN that no socket took is sent again after a second; a new connection
 	// tries sooner.
-	dialPatience = 20 * time.Millisecond
+	dialTimeout = 20 * time.Millisecond
 )
 
 func startVicinity(b *testing.B, s *town) *daemon {
@@ -85,7 +85,7 @@ func (s *town) start(b *testing.B, name string, command func(kubeconfig string, 
 	if d.process, err = d.node.Start(cmd); err != nil {
 		b.Fatal(err)
 	}
-	d.await(b, s, s.old)
+	d.waitFor(b, s, s.old)
 	d.ready = time.Since(started)
 	return d
 }
@@ -97,11 +97,11 @@ func (s *town) kubeconfig(b *testing.B, user string) string {
 	return site.Kubeconfig(b, config)
 }
 
-// await dials until the pod answers, and returns when it did.
-func (d *daemon) await(b *testing.B, s *town, pod *fabric.Pod) time.Time {
+// waitFor dials until the pod answers, and returns when it did.
+func (d *daemon) waitFor(b *testing.B, s *town, pod *fabric.Pod) time.Time {
 	b.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		reply, err := d.client.Ask("tcp", s.probe, dialPatience)
+	for deadline := time.Now().Add(waitTimeout); ; {
+		reply, err := d.client.Request("tcp", s.probe, dialTimeout)
 		now := time.Now()
 		if err == nil && reply.Pod == pod.Name {
 			return now
@@ -112,7 +112,7 @@ func (d *daemon) await(b *testing.B, s *town, pod *fabric.Pod) time.Time {
 		default:
 		}
 		if now.After(deadline) {
-			b.Fatalf("%s does not lead to pod %s after %s (%v); see %s", d.name, pod.Name, patience, err, d.log)
+			b.Fatalf("%s does not lead to pod %s after %s (%v); see %s", d.name, pod.Name, waitTimeout, err, d.log)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func (d *daemon) await(b *testing.B, s *town, pod *fabric.Pod) time.Time {
 func (d *daemon) settle(b *testing.B) time.Duration {
 	b.Helper()
 	started := time.Now()
-	for deadline := started.Add(patience); ; {
+	for deadline := started.Add(waitTimeout); ; {
 		before := d.processorTime(b)
 		time.Sleep(2 * time.Second)
 		_, err := site.Page(d.node.Namespace, healthAddress, "/healthz")

@@ -19,7 +19,7 @@ func (s *town) follow(b *testing.B, d *daemon, pause time.Duration) time.Duratio
 	written := make(chan error, 1)
 	started := time.Now()
 	go func() { written <- s.update(b.Context(), "probe", s.new.IPv4) }()
-	answered := d.await(b, s, s.new)
+	answered := d.waitFor(b, s, s.new)
 	if err := <-written; err != nil {
 		b.Fatal(err)
 	}

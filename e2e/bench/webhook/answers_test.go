@@ -10,14 +10,14 @@ import (
 )
 
 // What is measured must be what it is called.
-func TestEachKindOfReviewIsAnsweredAsItsNameSays(t *testing.T) {
+func TestEachKindOfReviewGetsTheResponseOfItsName(t *testing.T) {
 	s := newSetup(t)
 	for _, kind := range kinds(t) {
 		for _, review := range kind.reviews {
-			if got := s.webhook.answerTo(t, review); got != review.answer {
-				t.Errorf("%s: the webhook answers %+v, want %+v", kind.name, got, review.answer)
+			if got := s.webhook.respond(t, review); got != review.response {
+				t.Errorf("%s: the webhook answers %+v, want %+v", kind.name, got, review.response)
 			}
-			if got := s.floor.answerTo(t, review); got != (answer{}) {
+			if got := s.floor.respond(t, review); got != (response{}) {
 				t.Errorf("%s: the floor answers %+v", kind.name, got)
 			}
 		}
@@ -27,10 +27,10 @@ func TestEachKindOfReviewIsAnsweredAsItsNameSays(t *testing.T) {
 	}
 }
 
-func (s *webhook) answerTo(t *testing.T, asked review) answer {
+func (s *webhook) respond(t *testing.T, asked review) response {
 	t.Helper()
 	var body bytes.Buffer
-	if err := s.dial(t).ask(asked, &body); err != nil {
+	if err := s.dial(t).review(asked, &body); err != nil {
 		t.Fatal(err)
 	}
 	var review admissionv1.AdmissionReview
@@ -40,7 +40,7 @@ func (s *webhook) answerTo(t *testing.T, asked review) answer {
 	if review.Response == nil || review.Response.UID != reviewID {
 		t.Fatalf("the answer is %s", &body)
 	}
-	got := answer{patched: len(review.Response.Patch) > 0}
+	got := response{patched: len(review.Response.Patch) > 0}
 	if len(review.Response.Warnings) > 0 {
 		got.warned = ruleIn(review.Response.Warnings[0])
 	}

@@ -31,21 +31,21 @@ func (s *webhook) dial(t testing.TB) *connection {
 	return &connection{made, bufio.NewReader(made)}
 }
 
-// ask sends a review and reads its answer to the end.
-func (c *connection) ask(asked review, into io.Writer) error {
-	if _, err := c.Write(asked.request); err != nil {
+// review sends a review and reads its answer to the end.
+func (c *connection) review(review review, into io.Writer) error {
+	if _, err := c.Write(review.request); err != nil {
 		return err
 	}
-	answer, err := http.ReadResponse(c.reader, nil)
+	response, err := http.ReadResponse(c.reader, nil)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if _, err := io.Copy(into, answer.Body); err != nil {
+	defer response.Body.Close()
+	if _, err := io.Copy(into, response.Body); err != nil {
 		return err
 	}
-	if answer.StatusCode != http.StatusOK || answer.Close {
-		return fmt.Errorf("a review is answered with status %d, Connection: close is %v", answer.StatusCode, answer.Close)
+	if response.StatusCode != http.StatusOK || response.Close {
+		return fmt.Errorf("a review is answered with status %d, Connection: close is %v", response.StatusCode, response.Close)
 	}
 	return nil
 }
@@ -69,24 +69,24 @@ func (s *webhook) together(t testing.TB, count int, work func(*connection) error
 	}
 }
 
-// ask sends that many reviews, as fast as it goes.
-func (s *webhook) ask(t testing.TB, kind kind, reviews int) {
+// sendReviews sends that many reviews, as fast as it goes.
+func (s *webhook) sendReviews(t testing.TB, kind kind, reviews int) {
 	t.Helper()
 	var asked atomic.Int64
 	s.together(t, connections, func(c *connection) error {
 		for number := asked.Add(1); number <= int64(reviews); number = asked.Add(1) {
-			if err := c.ask(kind.review(int(number)), io.Discard); err != nil {
+			if err := c.review(kind.review(int(number)), io.Discard); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	s.asked += reviews
+	s.reviewed += reviews
 }
 
 func (s *webhook) warmUp(t testing.TB) {
 	t.Helper()
-	s.ask(t, mix(t), warmUp)
+	s.sendReviews(t, mix(t), warmUp)
 }
 
 // cost is what reviews cost a server.
@@ -105,14 +105,14 @@ func (s *webhook) saturate(t testing.TB, kind kind) cost {
 	before, began := s.processorTime(t), time.Now()
 	s.together(t, connections, func(c *connection) error {
 		for time.Since(began) < saturated {
-			if err := c.ask(kind.review(int(asked.Add(1))), io.Discard); err != nil {
+			if err := c.review(kind.review(int(asked.Add(1))), io.Discard); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	made := cost{int(asked.Load()), time.Since(began), s.processorTime(t) - before}
-	s.asked += made.reviews
+	s.reviewed += made.reviews
 	return made
 }
 
@@ -136,7 +136,7 @@ func (s *webhook) steady(t testing.TB, kind kind, over time.Duration) steady {
 	s.together(t, connections, func(c *connection) error {
 		for next := range due {
 			measured.late[next.number] = time.Since(next.at)
-			if err := c.ask(kind.review(next.number), io.Discard); err != nil {
+			if err := c.review(kind.review(next.number), io.Discard); err != nil {
 				return err
 			}
 			measured.times[next.number] = time.Since(next.at)
@@ -144,7 +144,7 @@ func (s *webhook) steady(t testing.TB, kind kind, over time.Duration) steady {
 		return nil
 	})
 	measured.cost = cost{reviews, time.Since(began), s.processorTime(t) - before}
-	s.asked += reviews
+	s.reviewed += reviews
 	return measured
 }
 

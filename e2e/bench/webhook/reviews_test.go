@@ -42,13 +42,13 @@ func (k kind) size() int {
 
 // review is one as it goes over the wire.
 type review struct {
-	request []byte
-	size    int // of the body
-	answer  answer
+	request  []byte
+	size     int // of the body
+	response response
 }
 
-// answer is what is expected in an answer.
-type answer struct {
+// response is what is expected in an answer.
+type response struct {
 	denied, warned string // by a rule of that id
 	patched        bool
 }
@@ -66,16 +66,16 @@ func kinds(t testing.TB) []kind {
 	wrong := service(t, few, map[string]string{policy.TopologyKeysAnnotation: "a b,zone,zone"})
 	hard := service(t, few, map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone"})
 	large := service(t, many, map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone, *"})
-	kindOf := func(name, path string, operation admissionv1.Operation, now, old []byte, answer answer) kind {
-		return kind{name, []review{newReview(t, path, operation, now, old, answer)}}
+	kindOf := func(name, path string, operation admissionv1.Operation, now, old []byte, response response) kind {
+		return kind{name, []review{newReview(t, path, operation, now, old, response)}}
 	}
 	return []kind{
-		kindOf("default", server.DefaultServicesPath, admissionv1.Create, plain, nil, answer{patched: true}),
-		kindOf("allow", server.ValidateServicesPath, admissionv1.Create, right, nil, answer{}),
-		kindOf("update", server.ValidateServicesPath, admissionv1.Update, right, plain, answer{}),
-		kindOf("warn", server.ValidateServicesPath, admissionv1.Create, hard, nil, answer{warned: "SVC027"}),
-		kindOf("deny", server.ValidateServicesPath, admissionv1.Create, wrong, nil, answer{denied: "SVC003"}),
-		kindOf("large", server.ValidateServicesPath, admissionv1.Create, large, nil, answer{}),
+		kindOf("default", server.DefaultServicesPath, admissionv1.Create, plain, nil, response{patched: true}),
+		kindOf("allow", server.ValidateServicesPath, admissionv1.Create, right, nil, response{}),
+		kindOf("update", server.ValidateServicesPath, admissionv1.Update, right, plain, response{}),
+		kindOf("warn", server.ValidateServicesPath, admissionv1.Create, hard, nil, response{warned: "SVC027"}),
+		kindOf("deny", server.ValidateServicesPath, admissionv1.Create, wrong, nil, response{denied: "SVC003"}),
+		kindOf("large", server.ValidateServicesPath, admissionv1.Create, large, nil, response{}),
 	}
 }
 
@@ -96,7 +96,7 @@ func mix(t testing.TB) kind {
 	return mixed
 }
 
-func newReview(t testing.TB, path string, operation admissionv1.Operation, now, old []byte, answer answer) review {
+func newReview(t testing.TB, path string, operation admissionv1.Operation, now, old []byte, response response) review {
 	t.Helper()
 	asked := admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
@@ -117,7 +117,7 @@ func newReview(t testing.TB, path string, operation admissionv1.Operation, now, 
 	head := fmt.Sprintf("POST %s?timeout=2s HTTP/1.1\r\nHost: %s:443\r\nUser-Agent: kube-apiserver-admission\r\n"+
 		"Content-Length: %d\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n",
 		path, serverName, len(body))
-	return review{request: append([]byte(head), body...), size: len(body), answer: answer}
+	return review{request: append([]byte(head), body...), size: len(body), response: response}
 }
 
 // service is a Service that was applied with kubectl, as an API server hands it on: with its defaults, and its field

@@ -19,12 +19,12 @@ import (
 
 // webhook is one that is measured.
 type webhook struct {
-	name    string
-	address string
-	metrics string // where its metrics are; empty if it has none
-	process *process.Process
-	tls     *tls.Config
-	asked   int // reviews so far
+	name     string
+	address  string
+	metrics  string // where its metrics are; empty if it has none
+	process  *process.Process
+	tls      *tls.Config
+	reviewed int // reviews so far
 }
 
 // ticksPerSecond is the unit of /proc/PID/stat: USER_HZ is 100 on all architectures that Go knows but Alpha (proc(5)).
@@ -96,15 +96,15 @@ func (s *webhook) metric(t testing.TB, names ...string) []float64 {
 // get reads what is at a URL, which must be well.
 func get(url string) (string, error) {
 	client := &http.Client{Timeout: 10 * time.Second}
-	answer, err := client.Get(url)
+	response, err := client.Get(url)
 	if err != nil {
 		return "", err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: %s", url, answer.Status)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s: %s", url, response.Status)
 	}
-	text, err := io.ReadAll(answer.Body)
+	text, err := io.ReadAll(response.Body)
 	return string(text), err
 }
 

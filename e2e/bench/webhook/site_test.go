@@ -83,7 +83,7 @@ func (s *setup) startWebhook(t testing.TB, environment ...string) *webhook {
 		"--cert-source", "files", "--tls-cert-file", s.certificate, "--tls-private-key-file", s.key, "--shutdown-delay", "0s")
 	command.Env = append(os.Environ(), environment...)
 	s.start(t, webhook, command)
-	webhook.await(t, "it is ready", func() error { _, err := get("http://" + health + "/readyz"); return err })
+	webhook.waitFor(t, "it is ready", func() error { _, err := get("http://" + health + "/readyz"); return err })
 	return webhook
 }
 
@@ -91,16 +91,16 @@ func (s *setup) startWebhook(t testing.TB, environment ...string) *webhook {
 func (s *setup) start(t testing.TB, server *webhook, command *exec.Cmd) *webhook {
 	t.Helper()
 	var err error
-	if server.process, err = process.Start(process.Here{}, s.dir, server.name, command); err != nil {
+	if server.process, err = process.Start(process.CurrentNamespace{}, s.dir, server.name, command); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := server.process.Stop(wait.Patience); err != nil {
+		if err := server.process.Stop(wait.Timeout); err != nil {
 			t.Error(err)
 		}
 	})
 	server.tls = s.tls
-	server.await(t, "it accepts connections", func() error {
+	server.waitFor(t, "it accepts connections", func() error {
 		connection, err := tls.Dial("tcp", server.address, s.tls)
 		if err != nil {
 			return err
@@ -110,8 +110,8 @@ func (s *setup) start(t testing.TB, server *webhook, command *exec.Cmd) *webhook
 	return server
 }
 
-// await waits until nothing is wrong any more. The test ends if the server does.
-func (s *webhook) await(t testing.TB, what string, condition func() error) {
+// waitFor waits until nothing is wrong any more. The test ends if the server does.
+func (s *webhook) waitFor(t testing.TB, what string, condition func() error) {
 	t.Helper()
 	wait.Success(t, s.name+": "+what, func() error {
 		select {

@@ -55,7 +55,7 @@ func TestAClientIsAUserInGroups(t *testing.T) {
 	}
 }
 
-func TestAServerIsKnownByItsNamesAndAddressesOnly(t *testing.T) {
+func TestAServerIsVerifiedByItsNamesAndAddressesOnly(t *testing.T) {
 	a, pool := newAuthority(t)
 	pair, err := a.Server("server", []string{"kubernetes.default.svc"}, []net.IP{net.ParseIP("10.96.0.1"), net.ParseIP("fd00::1")})
 	if err != nil {

@@ -114,7 +114,7 @@ func (b builder) buildInto(ctx context.Context, folder, version string) error {
 		return fmt.Errorf("making a folder for the programs: %w", err)
 	}
 	start := time.Now()
-	fmt.Fprintf(b.progress, "building %s %s (the first time about %s) ...\n", b.module.name, version, b.module.patience)
+	fmt.Fprintf(b.progress, "building %s %s (the first time about %s) ...\n", b.module.name, version, b.module.timeout)
 	if err := b.compile(ctx, partial, version); err != nil {
 		return errors.Join(err, os.RemoveAll(partial))
 	}

@@ -25,7 +25,7 @@ func newBuilder(t *testing.T, program string) builder {
 		}
 	}
 	module := Module{
-		name: "hello", of: "example.com/hello", packages: []string{"."}, patience: "a moment",
+		name: "hello", of: "example.com/hello", packages: []string{"."}, timeout: "a moment",
 		stamp: func(string) []string { return []string{"main.version=v1.2.3"} },
 	}
 	return builder{module: module, source: source, cache: filepath.Join(t.TempDir(), "cache"), progress: &bytes.Buffer{}}
@@ -72,7 +72,7 @@ func TestAModuleIsBuiltOnce(t *testing.T) {
 	}
 }
 
-func TestAModuleIsBuiltAnewWhenAnyFileOfItChanges(t *testing.T) {
+func TestAModuleIsRebuiltWhenAnyFileOfItChanges(t *testing.T) {
 	b := newBuilder(t, hello)
 	first := mustBuild(t, b)
 	if err := os.WriteFile(filepath.Join(b.source, "more.go"), []byte("package main\n"), 0o644); err != nil {
@@ -122,7 +122,7 @@ func TestOfSeveralBuildsAtOnceOneBuilds(t *testing.T) {
 	}
 }
 
-func TestAFailedBuildLeavesNothingBehindAndCarriesTheCompilersWords(t *testing.T) {
+func TestAFailedBuildCleansUpAndCarriesTheCompilersOutput(t *testing.T) {
 	b := newBuilder(t, "package main\n\nfunc main() { undefinedFunction() }\n")
 	_, err := b.build(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "undefined: undefinedFunction") {
@@ -139,7 +139,7 @@ func TestAFailedBuildLeavesNothingBehindAndCarriesTheCompilersWords(t *testing.T
 	}
 }
 
-func TestWhatACBuildLacksIsSaidBeforeIt(t *testing.T) {
+func TestMissingToolsOfACBuildAreReportedBeforeIt(t *testing.T) {
 	present := library{name: "c", header: "stdio.h", debian: "libc6-dev"}
 	if err := present.missing(t.Context(), "cc"); err != nil {
 		t.Errorf("the C library: %v", err)

@@ -22,8 +22,8 @@ type Module struct {
 	tags    string
 	// stamp returns what the linker writes into the programs so that they know their version.
 	stamp func(version string) []string
-	// patience says how long a first build takes on two cores.
-	patience string
+	// timeout says how long a first build takes on two cores.
+	timeout string
 }
 
 // library is a C library: its name, a header of its, and the Debian package that has both.
@@ -42,15 +42,15 @@ var (
 			"k8s.io/kubernetes/cmd/kubectl",
 			"k8s.io/kubernetes/cmd/kubelet",
 		},
-		stamp:    stampKubernetes,
-		patience: "8 minutes",
+		stamp:   stampKubernetes,
+		timeout: "8 minutes",
 	}
 	Etcd = Module{
 		name:     "etcd",
 		of:       "go.etcd.io/etcd/server/v3",
 		packages: []string{"go.etcd.io/etcd/server/v3"},
 		program:  "etcd",
-		patience: "1 minute",
+		timeout:  "1 minute",
 	}
 	Containerd = Module{
 		name: "containerd",
@@ -63,7 +63,7 @@ var (
 		stamp: func(version string) []string {
 			return []string{"github.com/containerd/containerd/v2/version.Version=" + version}
 		},
-		patience: "2 minutes",
+		timeout: "2 minutes",
 	}
 	// Runc enters namespaces in C, before Go starts threads, and filters system calls with libseccomp.
 	Runc = Module{
@@ -72,7 +72,7 @@ var (
 		packages: []string{"github.com/opencontainers/runc"},
 		library:  &library{name: "seccomp", header: "seccomp.h", debian: "libseccomp-dev"},
 		tags:     "seccomp,netgo,osusergo",
-		patience: "30 seconds",
+		timeout:  "30 seconds",
 	}
 	CNI = Module{
 		name: "cni",
@@ -83,7 +83,7 @@ var (
 			"github.com/containernetworking/plugins/plugins/main/ptp",
 			"github.com/containernetworking/plugins/plugins/meta/portmap",
 		},
-		patience: "30 seconds",
+		timeout: "30 seconds",
 	}
 	// Flannel is a network for pods. One of its backends is written in C.
 	Flannel = Module{
@@ -96,7 +96,7 @@ var (
 		stamp: func(version string) []string {
 			return []string{"github.com/flannel-io/flannel/pkg/version.Version=" + version}
 		},
-		patience: "1 minute",
+		timeout: "1 minute",
 	}
 	// KubeRouter enforces NetworkPolicies; what else it could do is not used.
 	KubeRouter = Module{
@@ -106,14 +106,14 @@ var (
 		stamp: func(version string) []string {
 			return []string{"github.com/cloudnativelabs/kube-router/v2/pkg/version.Version=" + version}
 		},
-		patience: "1 minute",
+		timeout: "1 minute",
 	}
 	// MetalLB announces the addresses of load balancers on the link of the nodes.
 	MetalLB = Module{
 		name:     "metallb",
 		of:       "go.universe.tf/metallb",
 		packages: []string{"go.universe.tf/metallb/speaker"},
-		patience: "2 minutes",
+		timeout:  "2 minutes",
 	}
 	// Kubeadm makes a cluster of kind's nodes.
 	Kubeadm = Module{
@@ -121,7 +121,7 @@ var (
 		of:       "k8s.io/kubernetes",
 		packages: []string{"k8s.io/kubernetes/cmd/kubeadm"},
 		stamp:    stampKubernetes,
-		patience: "1 minute",
+		timeout:  "1 minute",
 	}
 	// Upstream is Kubernetes' own end-to-end tests, what runs them, and the program of most of their images.
 	Upstream = Module{
@@ -132,37 +132,37 @@ var (
 			"k8s.io/kubernetes/test/images/agnhost",
 			"k8s.io/kubernetes/test/images/regression-issue-74839",
 		},
-		test:     "k8s.io/kubernetes/test/e2e",
-		stamp:    stampKubernetes,
-		patience: "5 minutes",
+		test:    "k8s.io/kubernetes/test/e2e",
+		stamp:   stampKubernetes,
+		timeout: "5 minutes",
 	}
 	// CoreDNS is a program of ours: CoreDNS' own has all its plugins.
 	CoreDNS = Module{
 		name:     "coredns",
 		of:       "github.com/coredns/coredns",
 		packages: []string{"."},
-		patience: "1 minute",
+		timeout:  "1 minute",
 	}
 	// NodeDNS is the DNS cache of a node: an older CoreDNS, the one that NodeLocal DNSCache has.
 	NodeDNS = Module{
 		name:     "nodedns",
 		of:       "github.com/coredns/coredns",
 		packages: []string{"."},
-		patience: "1 minute",
+		timeout:  "1 minute",
 	}
 	// Categorize is a program of ours, which says which endpoints kube-proxy's own code chooses.
 	Categorize = Module{
 		name:     "categorize",
 		of:       "k8s.io/kubernetes",
 		packages: []string{"."},
-		patience: "2 minutes",
+		timeout:  "2 minutes",
 	}
 	// XDS are programs of ours: Envoy's own types, and clients that dial by xDS with grpc-go.
 	XDS = Module{
 		name:     "xds",
 		of:       "google.golang.org/grpc",
 		packages: []string{"."},
-		patience: "1 minute",
+		timeout:  "1 minute",
 	}
 )
 

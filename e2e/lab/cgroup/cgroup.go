@@ -126,8 +126,8 @@ func (g *Groups) Folders() []string {
 
 // Remove removes groups with all groups below. A process that was killed stays in its groups for a moment; Remove
 // waits for it.
-func Remove(folders []string, patience time.Duration) error {
-	deadline := time.Now().Add(patience)
+func Remove(folders []string, timeout time.Duration) error {
+	deadline := time.Now().Add(timeout)
 	for _, folder := range folders {
 		for {
 			err := removeTree(folder)

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestHierarchiesAreFoundFromWhatTheKernelSays(t *testing.T) {
+func TestHierarchiesAreFoundFromTheKernelsFiles(t *testing.T) {
 	for name, test := range map[string]struct {
 		membership, mountinfo string
 		want                  []hierarchy

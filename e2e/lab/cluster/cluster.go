@@ -108,7 +108,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		Dir:         folder,
 		Logs:        c.config.Folder.Logs(),
 		Programs:    c.config.Programs,
-		Place:       c.host,
+		Netns:       c.host,
 		Address:     c.host.IPv4,
 		Controllers: true,
 		// The API server calls webhooks. It dials the ClusterIPs of their Services, unless this flag makes it look up the
@@ -140,8 +140,8 @@ func (c *Cluster) openDoor() (err error) {
 	return controlplane.WriteKubeconfig(c.config.Folder.Kubeconfig(), admin)
 }
 
-// groupPatience is how long processes that were killed may take to leave their cgroups.
-const groupPatience = 10 * time.Second
+// groupTimeout is how long processes that were killed may take to leave their cgroups.
+const groupTimeout = 10 * time.Second
 
 // Close ends everything. Logs stay.
 func (c *Cluster) Close() error {
@@ -161,7 +161,7 @@ func (c *Cluster) Close() error {
 		errs = append(errs, c.network.Close())
 	}
 	if c.groups != nil {
-		errs = append(errs, cgroup.Remove(c.groups.Folders(), groupPatience))
+		errs = append(errs, cgroup.Remove(c.groups.Folders(), groupTimeout))
 	}
 	return errors.Join(errs...)
 }

@@ -40,15 +40,15 @@ func (c *Cluster) fill(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.awaitNodes(ctx); err != nil {
+	if err := c.waitForNodes(ctx); err != nil {
 		return err
 	}
 	c.config.Step("%d nodes are ready", c.config.Nodes)
 	if c.config.served() {
-		contents = append(contents, content{await: c.awaitDNS, step: "cluster DNS is ready"})
+		contents = append(contents, content{waitReady: c.waitForDNS, step: "cluster DNS is ready"})
 	}
 	for _, content := range contents {
-		if err := content.await(ctx); err != nil {
+		if err := content.waitReady(ctx); err != nil {
 			return err
 		}
 		c.config.Step(content.step)
@@ -58,8 +58,8 @@ func (c *Cluster) fill(ctx context.Context) error {
 
 // content is something that runs in the cluster.
 type content struct {
-	install, await func(context.Context) error
-	step           string // what is true afterwards
+	install, waitReady func(context.Context) error
+	step               string // what is true afterwards
 }
 
 // contents is what was asked for. All of it is installed before anything is waited for.
@@ -67,37 +67,37 @@ func (c *Cluster) contents() []content {
 	var all []content
 	if c.config.KubeProxy {
 		all = append(all, content{
-			install: c.deployKubeProxy,
-			await:   func(ctx context.Context) error { return c.awaitDaemonSet(ctx, kubeProxyName) },
-			step:    "kube-proxy runs on all nodes",
+			install:   c.deployKubeProxy,
+			waitReady: func(ctx context.Context) error { return c.waitForDaemonSet(ctx, kubeProxyName) },
+			step:      "kube-proxy runs on all nodes",
 		})
 	}
 	if c.config.Manifests != "" {
 		all = append(all, content{
-			install: c.installProxy,
-			await:   func(ctx context.Context) error { return c.awaitDaemonSet(ctx, proxyName) },
-			step:    "Vicinity is ready on all nodes",
+			install:   c.installProxy,
+			waitReady: func(ctx context.Context) error { return c.waitForDaemonSet(ctx, proxyName) },
+			step:      "Vicinity is ready on all nodes",
 		})
 	}
 	if c.config.NodeDNS {
 		all = append(all, content{
-			install: c.deployNodeDNS,
-			await:   func(ctx context.Context) error { return c.awaitDaemonSet(ctx, nodeDNSName) },
-			step:    "a DNS cache is ready on all nodes",
+			install:   c.deployNodeDNS,
+			waitReady: func(ctx context.Context) error { return c.waitForDaemonSet(ctx, nodeDNSName) },
+			step:      "a DNS cache is ready on all nodes",
 		})
 	}
 	if c.config.WebhookManifests != "" {
 		all = append(all, content{
-			install: c.installWebhook,
-			await:   func(ctx context.Context) error { return c.awaitDeployment(ctx, webhookNamespace, webhookName) },
-			step:    "the admission webhook is ready",
+			install:   c.installWebhook,
+			waitReady: func(ctx context.Context) error { return c.waitForDeployment(ctx, webhookNamespace, webhookName) },
+			step:      "the admission webhook is ready",
 		})
 	}
 	return all
 }
 
-func (c *Cluster) awaitDaemonSet(ctx context.Context, name string) error {
-	return c.await(ctx, func(ctx context.Context) (waitingFor string, err error) {
+func (c *Cluster) waitForDaemonSet(ctx context.Context, name string) error {
+	return c.poll(ctx, func(ctx context.Context) (waitingFor string, err error) {
 		found, err := c.client.AppsV1().DaemonSets(system).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return "", fmt.Errorf("reading DaemonSet %s/%s: %w", system, name, err)
@@ -109,12 +109,12 @@ func (c *Cluster) awaitDaemonSet(ctx context.Context, name string) error {
 	})
 }
 
-func (c *Cluster) awaitDNS(ctx context.Context) error {
-	return c.awaitDeployment(ctx, system, "coredns")
+func (c *Cluster) waitForDNS(ctx context.Context) error {
+	return c.waitForDeployment(ctx, system, "coredns")
 }
 
-func (c *Cluster) awaitDeployment(ctx context.Context, namespace, name string) error {
-	return c.await(ctx, func(ctx context.Context) (waitingFor string, err error) {
+func (c *Cluster) waitForDeployment(ctx context.Context, namespace, name string) error {
+	return c.poll(ctx, func(ctx context.Context) (waitingFor string, err error) {
 		found, err := c.client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return "", fmt.Errorf("reading Deployment %s/%s: %w", namespace, name, err)

@@ -21,7 +21,7 @@ func (c *Cluster) importImages(ctx context.Context) (root string, err error) {
 	}
 	store := image.Store{
 		Programs: c.config.Programs,
-		Place:    c.host,
+		Netns:    c.host,
 		Dir:      filepath.Join(c.config.Folder.Run(), "images"),
 		Logs:     c.config.Folder.Logs(),
 	}

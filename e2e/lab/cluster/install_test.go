@@ -73,7 +73,7 @@ func TestAKubeconfigIsNotMissedWhereAnotherServiceProxyRuns(t *testing.T) {
 	}
 }
 
-func TestManifestsWithoutAConfigMapAreRefused(t *testing.T) {
+func TestManifestsWithoutAConfigMapAreRejected(t *testing.T) {
 	if _, err := settings([]byte("kind: Service\n"), "", nil, nil); !errors.Is(err, errNoConfigMap) {
 		t.Errorf("got error %v, want %v", err, errNoConfigMap)
 	}

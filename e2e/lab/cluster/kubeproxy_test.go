@@ -40,7 +40,7 @@ func TestAnImageMayHoldWhatItsProgramRuns(t *testing.T) {
 	}
 }
 
-func TestKubeProxysManifestsAreCompleteOnceTheClustersOwnIsKnown(t *testing.T) {
+func TestKubeProxysManifestsAreCompleteOnceTheClustersValuesAreSet(t *testing.T) {
 	withLocalhost := &Cluster{config: Config{Options: Options{Localhost: true}}}
 	text, err := kubeProxyText("https://172.30.0.201:6443", withLocalhost.proxySettings())
 	if err != nil {

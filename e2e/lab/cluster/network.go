@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-const dialPatience = 10 * time.Second
+const dialTimeout = 10 * time.Second
 
 // nodeSysctls are what the owner of a node should set, by manifests/README.md.
 var nodeSysctls = map[string]string{
@@ -96,7 +96,7 @@ func (f *forwarder) serve(client net.Conn) {
 	if !f.remember(client) {
 		return
 	}
-	server, err := f.from.Dial("tcp", f.to, dialPatience)
+	server, err := f.from.Dial("tcp", f.to, dialTimeout)
 	if err != nil {
 		return // the client sees a connection that ends
 	}

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestTheNodesCacheIsConfiguredAsTheREADMESays: what the lab tries is what users are told.
-func TestTheNodesCacheIsConfiguredAsTheREADMESays(t *testing.T) {
+// TestTheNodesCacheIsConfiguredAsTheREADMEDescribes: what the lab tries is what users are told.
+func TestTheNodesCacheIsConfiguredAsTheREADMEDescribes(t *testing.T) {
 	readme, err := os.ReadFile("../../../manifests/dns/README.md")
 	if err != nil {
 		t.Fatal(err)

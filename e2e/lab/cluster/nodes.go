@@ -33,14 +33,14 @@ func (c *Cluster) startNodes(images string) error {
 			return err
 		}
 		c.nodes = append(c.nodes, started)
-		if err := c.notePID(started); err != nil {
+		if err := c.recordPID(started); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) notePID(m *machine) error {
+func (c *Cluster) recordPID(m *machine) error {
 	pid := strconv.Itoa(m.process.PID())
 	if err := os.WriteFile(c.config.Folder.PID(m.config.Name), []byte(pid), 0o644); err != nil {
 		return fmt.Errorf("noting the first process of %s: %w", m.config.Name, err)
@@ -69,7 +69,7 @@ func (c *Cluster) nodeConfig(number int, network *fabric.Node) (node.Config, err
 		Addrs:      []netip.Addr{network.IPv4, network.IPv6},
 		Pods:       []netip.Prefix{ipv4, ipv6},
 		DNS:        c.dns(),
-		Place:      network,
+		Netns:      network,
 		Root:       filepath.Join(c.config.Folder.Run(), name),
 		Logs:       logs,
 		Groups:     groups,

@@ -25,7 +25,7 @@ func (c *Cluster) Run(ctx context.Context, log io.Writer) {
 				continue
 			}
 			delete(failed, m.config.Name)
-			if err := c.turn(ctx, m, off); err != nil {
+			if err := c.setPower(ctx, m, off); err != nil {
 				fmt.Fprintln(log, err)
 				failed[m.config.Name] = off
 			}
@@ -38,14 +38,14 @@ func (c *Cluster) Run(ctx context.Context, log io.Writer) {
 	}
 }
 
-func (c *Cluster) turn(ctx context.Context, m *machine, off bool) error {
+func (c *Cluster) setPower(ctx context.Context, m *machine, off bool) error {
 	if off {
-		if err := c.turnOff(m); err != nil {
+		if err := c.powerOff(m); err != nil {
 			return fmt.Errorf("turning off %s: %w", m.config.Name, err)
 		}
 		return nil
 	}
-	if err := c.turnOn(ctx, m); err != nil {
+	if err := c.powerOn(ctx, m); err != nil {
 		return fmt.Errorf("turning on %s: %w", m.config.Name, err)
 	}
 	return nil
@@ -61,26 +61,26 @@ func (m *machine) ended() <-chan struct{} {
 	return m.process.Done()
 }
 
-// turnOff takes a node away. Its disk goes too: what comes back is a new machine with the old name.
-func (c *Cluster) turnOff(m *machine) error {
-	if err := m.network.TurnOff(m.process.Kill); err != nil {
+// powerOff takes a node away. Its disk goes too: what comes back is a new machine with the old name.
+func (c *Cluster) powerOff(m *machine) error {
+	if err := m.network.PowerOff(m.process.Kill); err != nil {
 		return err
 	}
 	m.process = nil
 	return errors.Join(os.RemoveAll(m.config.Root), os.RemoveAll(c.config.Folder.PID(m.config.Name)))
 }
 
-// turnOn starts it anew, and waits until it is ready.
-func (c *Cluster) turnOn(ctx context.Context, m *machine) (err error) {
+// powerOn starts it anew, and waits until it is ready.
+func (c *Cluster) powerOn(ctx context.Context, m *machine) (err error) {
 	start := time.Now()
-	if err := m.network.TurnOn(); err != nil {
+	if err := m.network.PowerOn(); err != nil {
 		return err
 	}
 	if m.process, err = node.Start(m.config); err != nil {
 		return err
 	}
-	if err := c.awaitSome(ctx, []*fabric.Node{m.network}, start); err != nil {
+	if err := c.waitForSome(ctx, []*fabric.Node{m.network}, start); err != nil {
 		return err
 	}
-	return c.notePID(m)
+	return c.recordPID(m)
 }

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	readyPatience = 3 * time.Minute
-	pollInterval  = 100 * time.Millisecond
+	readyTimeout = 3 * time.Minute
+	pollInterval = 100 * time.Millisecond
 )
 
-// awaitNodes waits until every node is ready, and writes its pods' addresses into the Node as soon as there is one.
-func (c *Cluster) awaitNodes(ctx context.Context) error {
-	return c.awaitSome(ctx, c.network.Nodes(), time.Time{})
+// waitForNodes waits until every node is ready, and writes its pods' addresses into the Node as soon as there is one.
+func (c *Cluster) waitForNodes(ctx context.Context) error {
+	return c.waitForSome(ctx, c.network.Nodes(), time.Time{})
 }
 
-// awaitSome does it for some nodes. Those that were there before count once their kubelet has spoken since then: the
+// waitForSome does it for some nodes. Those that were there before count once their kubelet has spoken since then: the
 // API server remembers what it last said.
-func (c *Cluster) awaitSome(ctx context.Context, nodes []*fabric.Node, since time.Time) error {
+func (c *Cluster) waitForSome(ctx context.Context, nodes []*fabric.Node, since time.Time) error {
 	assigned := map[string]bool{}
-	return c.await(ctx, func(ctx context.Context) (waitingFor string, err error) {
+	return c.poll(ctx, func(ctx context.Context) (waitingFor string, err error) {
 		var waiting []string
 		for _, network := range nodes {
 			found, err := c.client.CoreV1().Nodes().Get(ctx, network.Name, metav1.GetOptions{})
@@ -77,9 +77,9 @@ func ready(node *corev1.Node, since time.Time) bool {
 	return false
 }
 
-// await asks until there is nothing left to wait for. A node that ends will never be ready.
-func (c *Cluster) await(ctx context.Context, ask func(context.Context) (waitingFor string, err error)) error {
-	ctx, cancel := context.WithTimeout(ctx, readyPatience)
+// poll asks until there is nothing left to wait for. A node that ends will never be ready.
+func (c *Cluster) poll(ctx context.Context, ask func(context.Context) (waitingFor string, err error)) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for {
 		waitingFor, err := ask(ctx)

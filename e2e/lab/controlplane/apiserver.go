@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// readyPatience is for a machine that is busy with other tests, where 90 s were too few; alone, the API server takes a
+	// readyTimeout is for a machine that is busy with other tests, where 90 s were too few; alone, the API server takes a
 	// few seconds.
-	readyPatience = 5 * time.Minute
-	// stopPatience is what an API server gets to end its watches.
-	stopPatience = 10 * time.Second
+	readyTimeout = 5 * time.Minute
+	// stopTimeout is what an API server gets to end its watches.
+	stopTimeout  = 10 * time.Second
 	pollInterval = 50 * time.Millisecond
 )
 
@@ -35,7 +35,7 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context, flags ...string) erro
 		return err
 	}
 	c.apiServer = server
-	return c.awaitReady(ctx)
+	return c.waitReady(ctx)
 }
 
 // StopAPIServer asks the API server to end, as an upgrade would, and waits until it has. Everything else goes on.
@@ -43,7 +43,7 @@ func (c *ControlPlane) StopAPIServer() error {
 	if c.apiServer == nil {
 		return nil
 	}
-	err := c.apiServer.Stop(stopPatience)
+	err := c.apiServer.Stop(stopTimeout)
 	c.apiServer = nil
 	return err
 }
@@ -59,13 +59,13 @@ func (c *ControlPlane) KillAPIServer() {
 // kill ends a process. What we started ourselves we may kill, so there is no error to act on.
 func kill(p *process.Process) { _ = p.Kill() }
 
-// awaitReady asks /readyz until it says yes.
-func (c *ControlPlane) awaitReady(ctx context.Context) error {
+// waitReady asks /readyz until it says yes.
+func (c *ControlPlane) waitReady(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyPatience)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	var last error
 	for {
@@ -81,7 +81,7 @@ func (c *ControlPlane) awaitReady(ctx context.Context) error {
 			return c.apiServer.Ended()
 		case <-ctx.Done():
 			return fmt.Errorf("the API server is not ready (%w): %w; the end of %s:\n%s",
-				ctx.Err(), last, c.apiServer.Log, c.apiServer.LastWords())
+				ctx.Err(), last, c.apiServer.Log, c.apiServer.LastOutput())
 		case <-time.After(pollInterval):
 		}
 	}

@@ -39,12 +39,12 @@ func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	request := &authenticationv1.TokenRequest{}
-	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	response, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", namespace, name, err)
 	}
 	config := c.anonymous()
-	config.BearerToken = answer.Status.Token
+	config.BearerToken = response.Status.Token
 	return config, nil
 }
 
@@ -59,18 +59,18 @@ func (c *ControlPlane) anonymous() *rest.Config {
 	}
 }
 
-// dialPatience is for a connection to the API server from a client of this process.
-const dialPatience = 10 * time.Second
+// dialTimeout is for a connection to the API server from a client of this process.
+const dialTimeout = 10 * time.Second
 
 // dialer returns how clients of this process connect: from the place of the API server, by addresses and not by
 // names. If that is here it is nil, for the default.
 func (c *ControlPlane) dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
-	if c.config.Place == (process.Here{}) {
+	if c.config.Netns == (process.CurrentNamespace{}) {
 		return nil
 	}
 	return func(ctx context.Context, network, address string) (connection net.Conn, err error) {
-		err = c.config.Place.Do(func() (err error) {
-			connection, err = (&net.Dialer{Timeout: dialPatience}).DialContext(ctx, network, address)
+		err = c.config.Netns.Do(func() (err error) {
+			connection, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 			return err
 		})
 		return connection, err

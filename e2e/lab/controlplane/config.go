@@ -26,8 +26,8 @@ type Config struct {
 	// Programs have the modules Etcd and Kubernetes.
 	Programs binaries.Programs
 
-	// Place is where the programs run. Nil is the network namespace of the caller.
-	Place process.Place
+	// Netns is where the programs run. Nil is the network namespace of the caller.
+	Netns process.NetworkNamespace
 	// Address is what the API server listens on and says of itself to pods. Unset, it is 127.0.0.1, which pods cannot
 	// use.
 	Address netip.Addr
@@ -48,8 +48,8 @@ func (c Config) complete() (Config, error) {
 	if c.Logs == "" {
 		c.Logs = filepath.Join(c.Dir, "logs")
 	}
-	if c.Place == nil {
-		c.Place = process.Here{}
+	if c.Netns == nil {
+		c.Netns = process.CurrentNamespace{}
 	}
 	if !c.Address.IsValid() {
 		c.Address = loopback

@@ -76,7 +76,7 @@ func (c *ControlPlane) prepare() (err error) {
 	if err := c.files.makeCertificates(c.authority, c.config.Address); err != nil {
 		return err
 	}
-	if err := c.ports.reserve(c.config.Place); err != nil {
+	if err := c.ports.reserve(c.config.Netns); err != nil {
 		return err
 	}
 	if c.admin, err = c.ClientConfig("admin", masters); err != nil {
@@ -123,7 +123,7 @@ func (c *ControlPlane) startController(name string, flags []string) error {
 }
 
 func (c *ControlPlane) launch(name, program string, flags []string) (*process.Process, error) {
-	return process.Start(c.config.Place, c.config.Logs, name, exec.Command(program, flags...))
+	return process.Start(c.config.Netns, c.config.Logs, name, exec.Command(program, flags...))
 }
 
 // Stop ends everything at once. It may be called twice. Files stay.

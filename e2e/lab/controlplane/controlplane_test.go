@@ -126,11 +126,11 @@ func testServiceAccount(t *testing.T, c *controlplane.ControlPlane, admin kubern
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets"},
 	}}
-	answer, err := newClient(t, config).AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	response, err := newClient(t, config).AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer.Status.Allowed {
+	if response.Status.Allowed {
 		t.Error("a ServiceAccount without a role may list Secrets")
 	}
 }
@@ -165,7 +165,7 @@ func TestAnAPIServerKeepsItsDataWhenItIsKilledAndStartedAgain(t *testing.T) {
 	}
 }
 
-func TestAnAPIServerThatCannotStartSaysWhy(t *testing.T) {
+func TestAnAPIServerThatCannotStartReportsWhy(t *testing.T) {
 	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.Etcd, binaries.Kubernetes)
 	if err != nil {
 		t.Fatal(err)

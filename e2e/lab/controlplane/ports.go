@@ -15,8 +15,8 @@ type ports struct {
 	reserved []*port.Reserved
 }
 
-func (p *ports) reserve(place process.Place) error {
-	return place.Do(func() error {
+func (p *ports) reserve(netns process.NetworkNamespace) error {
+	return netns.Do(func() error {
 		for _, each := range []*uint16{&p.etcd, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler} {
 			reserved, err := port.Reserve(netip.IPv6Unspecified())
 			if err != nil {

@@ -63,7 +63,7 @@ func TestAnImageIsOneProgram(t *testing.T) {
 	}
 }
 
-func TestAProgramThatIsNotStaticIsRefused(t *testing.T) {
+func TestAProgramThatIsNotStaticIsRejected(t *testing.T) {
 	shell, err := exec.LookPath("sh") // dynamic on every system that has packages
 	if err != nil {
 		t.Fatal(err)

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	startPatience = time.Minute
-	stopPatience  = 10 * time.Second
-	pollInterval  = 20 * time.Millisecond
+	startTimeout = time.Minute
+	stopTimeout  = 10 * time.Second
+	pollInterval = 20 * time.Millisecond
 )
 
 // Store is a containerd that runs just long enough to take images in.
 type Store struct {
 	// Programs have the module Containerd.
 	Programs binaries.Programs
-	// Place is a network namespace: containerd needs none, and should have none of the machine's.
-	Place process.Place
+	// Netns is a network namespace: containerd needs none, and should have none of the machine's.
+	Netns process.NetworkNamespace
 	// Dir is a folder for it, on a file system where overlays can be made. Logs is a folder for its log.
 	Dir, Logs string
 }
@@ -47,16 +47,16 @@ func (s Store) Import(ctx context.Context, files ...string) (root string, err er
 		return "", fmt.Errorf("configuring containerd for images: %w", err)
 	}
 	program := s.Programs.Path(binaries.Containerd, "containerd")
-	containerd, err := process.Start(s.Place, s.Logs, "images", exec.Command(program, "--config", config))
+	containerd, err := process.Start(s.Netns, s.Logs, "images", exec.Command(program, "--config", config))
 	if err != nil {
 		return "", err
 	}
 	err = s.load(ctx, containerd, socket, files)
-	return s.root(), errors.Join(err, containerd.Stop(stopPatience))
+	return s.root(), errors.Join(err, containerd.Stop(stopTimeout))
 }
 
 func (s Store) load(ctx context.Context, containerd *process.Process, socket string, files []string) error {
-	if err := await(ctx, containerd, socket); err != nil {
+	if err := waitReady(ctx, containerd, socket); err != nil {
 		return err
 	}
 	for _, file := range files {
@@ -69,9 +69,9 @@ func (s Store) load(ctx context.Context, containerd *process.Process, socket str
 	return nil
 }
 
-// await waits until containerd answers.
-func await(ctx context.Context, containerd *process.Process, socket string) error {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+// waitReady waits until containerd answers.
+func waitReady(ctx context.Context, containerd *process.Process, socket string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
 		connection, err := net.Dial("unix", socket)
@@ -82,7 +82,7 @@ func await(ctx context.Context, containerd *process.Process, socket string) erro
 		case <-containerd.Done():
 			return containerd.Ended()
 		case <-ctx.Done():
-			return fmt.Errorf("containerd does not answer: %w; the end of %s:\n%s", err, containerd.Log, containerd.LastWords())
+			return fmt.Errorf("containerd does not answer: %w; the end of %s:\n%s", err, containerd.Log, containerd.LastOutput())
 		case <-time.After(pollInterval):
 		}
 	}

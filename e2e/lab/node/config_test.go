@@ -22,7 +22,7 @@ func object(t *testing.T, text string) map[string]any {
 	return read
 }
 
-func TestKubeletLeavesTheMachineAndTheRulesetAlone(t *testing.T) {
+func TestKubeletChangesNeitherTheMachineNorTheRuleset(t *testing.T) {
 	text, err := kubeletConfiguration(netip.MustParseAddr("10.96.0.10"))
 	if err != nil {
 		t.Fatal(err)

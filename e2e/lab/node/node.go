@@ -30,8 +30,8 @@ type Config struct {
 	// DNS is the ClusterIP of cluster DNS.
 	DNS netip.Addr
 
-	// Place is the node's network namespace.
-	Place process.Place
+	// Netns is the node's network namespace.
+	Netns process.NetworkNamespace
 	// Root is a folder for the node's files, on a file system that is no overlay: containers are overlays, and the kernel
 	// does not stack their upper folders. Logs is a folder for the logs of its programs and pods.
 	Root, Logs string
@@ -67,7 +67,7 @@ func Start(config Config) (*process.Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWPID,
 	}
-	return process.Start(config.Place, config.Logs, "init", cmd)
+	return process.Start(config.Netns, config.Logs, "init", cmd)
 }
 
 // Where programs are in a node.

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// Place is where a program runs: Do calls a function on a thread that is in a network namespace for as long as the
+// NetworkNamespace is where a program runs: Do calls a function on a thread that is in a network namespace for as long as the
 // function takes. A fabric.Namespace is one.
-type Place interface {
+type NetworkNamespace interface {
 	Do(f func() error) error
 }
 
-// Here is the network namespace of the caller.
-type Here struct{}
+// CurrentNamespace is the network namespace of the caller.
+type CurrentNamespace struct{}
 
 // Do calls f on a thread of its own.
-func (Here) Do(f func() error) error {
+func (CurrentNamespace) Do(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -48,7 +48,7 @@ type Process struct {
 //
 // One thread starts the program and waits for it: the kernel sends the parent-death signal when the *thread* that
 // started a child ends (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as it likes.
-func Start(place Place, logs, name string, cmd *exec.Cmd) (*Process, error) {
+func Start(netns NetworkNamespace, logs, name string, cmd *exec.Cmd) (*Process, error) {
 	log, err := os.OpenFile(filepath.Join(logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", name, err)
@@ -63,7 +63,7 @@ func Start(place Place, logs, name string, cmd *exec.Cmd) (*Process, error) {
 	p := &Process{Log: log.Name(), name: name, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		err := place.Do(func() error {
+		err := netns.Do(func() error {
 			if err := cmd.Start(); err != nil {
 				return err
 			}
@@ -87,14 +87,14 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Stop asks the process and those it started to end, and kills them when the time is over. It may have ended already.
-func (p *Process) Stop(patience time.Duration) error {
+func (p *Process) Stop(timeout time.Duration) error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
 	select {
 	case <-p.done:
 		return nil
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		return p.Kill()
 	}
 }
@@ -126,11 +126,11 @@ const lastLines = 8
 // Ended says how the process ended, and its last words. It waits for the end.
 func (p *Process) Ended() error {
 	<-p.done
-	return fmt.Errorf("%s ended (%s); the end of %s:\n%s", p.name, p.cmd.ProcessState, p.Log, p.LastWords())
+	return fmt.Errorf("%s ended (%s); the end of %s:\n%s", p.name, p.cmd.ProcessState, p.Log, p.LastOutput())
 }
 
-// LastWords returns the end of the process's log.
-func (p *Process) LastWords() string {
+// LastOutput returns the end of the process's log.
+func (p *Process) LastOutput() string {
 	text, err := os.ReadFile(p.Log)
 	if err != nil {
 		return err.Error()

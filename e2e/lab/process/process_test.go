@@ -20,7 +20,7 @@ const asStarter = "VICINITY_TEST_STARTER"
 
 func TestMain(m *testing.M) {
 	if logs := os.Getenv(asStarter); logs != "" {
-		p, err := process.Start(process.Here{}, logs, "sleep", exec.Command("sleep", "1000"))
+		p, err := process.Start(process.CurrentNamespace{}, logs, "sleep", exec.Command("sleep", "1000"))
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -69,7 +69,7 @@ func TestAProgramDiesWithTheProcessThatStartedIt(t *testing.T) {
 
 func start(t *testing.T, args ...string) *process.Process {
 	t.Helper()
-	p, err := process.Start(process.Here{}, t.TempDir(), "program", exec.Command(args[0], args[1:]...))
+	p, err := process.Start(process.CurrentNamespace{}, t.TempDir(), "program", exec.Command(args[0], args[1:]...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func start(t *testing.T, args ...string) *process.Process {
 	return p
 }
 
-func TestAProgramThatEndedSaysHowAndItsLastWords(t *testing.T) {
+func TestAProgramThatEndedReportsHowAndItsLastOutput(t *testing.T) {
 	p := start(t, "sh", "-c", "echo first; echo last >&2; exit 3")
 	got := p.Ended().Error()
 	for _, want := range []string{"program ended (exit status 3)", p.Log, "first\n    last"} {
@@ -87,7 +87,7 @@ func TestAProgramThatEndedSaysHowAndItsLastWords(t *testing.T) {
 	}
 }
 
-func TestAProgramIsAskedToEndAndKilledIfItDoesNot(t *testing.T) {
+func TestAProgramIsTerminatedAndKilledIfItDoesNotEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		script   string
 		patience time.Duration
@@ -100,7 +100,7 @@ func TestAProgramIsAskedToEndAndKilledIfItDoesNot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, "sh", "-c", test.script)
-			wait.Until(t, "the program is ready", func() bool { return strings.Contains(p.LastWords(), "ready") })
+			wait.Until(t, "the program is ready", func() bool { return strings.Contains(p.LastOutput(), "ready") })
 			if err := p.Stop(test.patience); err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestAProgramIsAskedToEndAndKilledIfItDoesNot(t *testing.T) {
 }
 
 func TestAProgramThatDoesNotExistIsAnError(t *testing.T) {
-	_, err := process.Start(process.Here{}, t.TempDir(), "program", exec.Command("/no/such/program"))
+	_, err := process.Start(process.CurrentNamespace{}, t.TempDir(), "program", exec.Command("/no/such/program"))
 	if err == nil || !strings.Contains(err.Error(), "starting program") {
 		t.Errorf("got error %v", err)
 	}

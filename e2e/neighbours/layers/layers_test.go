@@ -11,9 +11,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// places is where a cache folder may be: below everything that the scripts mount over, and elsewhere. Where tmpfs is
+// directories is where a cache folder may be: below everything that the scripts mount over, and elsewhere. Where tmpfs is
 // mounted, it stands for a disk of its own, as /var/lib often has, which a layer over the machine's folder does not show.
-const places = `
+const directories = `
 set -eu
 for place in /etc/opt /usr/local /var/opt /run /tmp /mnt; do
 	mount -t tmpfs tmpfs $place
@@ -36,13 +36,13 @@ done
 unshare --net ./over "$cache/layers" "$cache/read" /etc/$name /usr/$name /var/$name
 `
 
-func TestTheCacheFolderMayBeAnywhere(t *testing.T) {
+func TestTheCacheFolderMayBeInAnyDirectory(t *testing.T) {
 	for _, script := range []string{"write", "over"} { // go test runs anew when one of them changes
 		_, err := os.ReadFile(script)
 		must.Succeed(t, err)
 	}
 	for _, place := range []string{"/etc/opt", "/usr/local", "/var/opt", "/run", "/tmp", "/mnt"} {
-		expectKept(t, place, "unshare", "--mount", "sh", "-c", places, "places")
+		expectKept(t, place, "unshare", "--mount", "sh", "-c", directories, "places")
 	}
 	// The file systems that the machine has there.
 	for _, place := range []string{"/etc", "/usr", "/var", "/run", "/tmp"} {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	answerTimeout = 10 // seconds
-	answerSize    = 1 << 16
+	replyTimeout = 10 // seconds
+	replySize    = 1 << 16
 )
 
 // send has the kernel do a deed in a transaction of its own, and returns the kernel's errno if it did not.
@@ -22,18 +22,18 @@ func send(d deed, family byte) error {
 		return fmt.Errorf("opening a socket: %w", err)
 	}
 	defer unix.Close(socket)
-	if err := unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: answerTimeout}); err != nil {
+	if err := unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: replyTimeout}); err != nil {
 		return fmt.Errorf("limiting the wait for an answer: %w", err)
 	}
 	if err := unix.Sendto(socket, transaction(d, family), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("sending: %w", err)
 	}
-	answer := make([]byte, answerSize)
-	read, _, err := unix.Recvfrom(socket, answer, 0)
+	reply := make([]byte, replySize)
+	read, _, err := unix.Recvfrom(socket, reply, 0)
 	if err != nil {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
-	return errnoOf(answer[:read])
+	return errnoOf(reply[:read])
 }
 
 // transaction is the bytes of a deed between the messages that begin and end a batch. Only the deed asks for an
@@ -74,15 +74,15 @@ func attribute(kind uint16, text string) []byte {
 }
 
 // errnoOf reads the kernel's answer: a nlmsghdr of type NLMSG_ERROR, and a negative errno or 0.
-func errnoOf(answer []byte) error {
+func errnoOf(reply []byte) error {
 	const header, errno = 16, 4
-	if len(answer) < header+errno {
-		return fmt.Errorf("the answer has %d bytes, too few for an error", len(answer))
+	if len(reply) < header+errno {
+		return fmt.Errorf("the answer has %d bytes, too few for an error", len(reply))
 	}
-	if kind := binary.NativeEndian.Uint16(answer[4:]); kind != unix.NLMSG_ERROR {
+	if kind := binary.NativeEndian.Uint16(reply[4:]); kind != unix.NLMSG_ERROR {
 		return fmt.Errorf("the answer is of type %d, and no error", kind)
 	}
-	code := int32(binary.NativeEndian.Uint32(answer[header:]))
+	code := int32(binary.NativeEndian.Uint32(reply[header:]))
 	if code > 0 {
 		return errors.New("the answer's error is positive")
 	}

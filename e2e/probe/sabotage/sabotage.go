@@ -21,9 +21,9 @@ const table = "vicinity"
 
 // What became of a deed, as Run writes it.
 const (
-	Done    = "done"    // the kernel did it
-	Refused = "refused" // the table belongs to another process (kernel 6.9 and newer)
-	Missing = "missing" // there is no such table
+	Done     = "done"    // the kernel did it
+	Rejected = "refused" // the table belongs to another process (kernel 6.9 and newer)
+	Missing  = "missing" // there is no such table
 )
 
 // deeds are the messages of package unix by what `nft` would call them, and what they name besides the table.
@@ -66,7 +66,7 @@ func outcomeOf(err error) (string, error) {
 	case err == nil:
 		return Done, nil
 	case errors.Is(err, unix.EPERM):
-		return Refused, nil
+		return Rejected, nil
 	case errors.Is(err, unix.ENOENT):
 		return Missing, nil
 	default:

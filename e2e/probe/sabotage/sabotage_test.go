@@ -50,7 +50,7 @@ func TestADeedIsDoneToOurTableAndToNoOther(t *testing.T) {
 	}
 }
 
-func TestATableWithAnOwnerIsRefused(t *testing.T) {
+func TestATableWithAnOwnerIsRejected(t *testing.T) {
 	t.Parallel()
 	namespace := netns.New(t)
 	ownTable(t, namespace)
@@ -61,7 +61,7 @@ func TestATableWithAnOwnerIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnUnknownDeedIsAnErrorThatNamesTheKnown(t *testing.T) {
+func TestAnUnknownDeedIsAnErrorThatNamesTheValidOnes(t *testing.T) {
 	t.Parallel()
 	err := Run("burn", new(strings.Builder))
 	if err == nil || !strings.Contains(err.Error(), "delete-table, flush-services, flush-table") {

@@ -19,16 +19,16 @@ import (
 )
 
 // settled is for tests in which nothing is renewed by the passing of time.
-var settled = certs.Settings{CA: certs.DefaultCA, Leaf: certs.DefaultLeaf, Settle: time.Second}
+var settled = certs.Settings{CA: certs.DefaultCA, Leaf: certs.DefaultLeaf, TrustDelay: time.Second}
 
 // shortLived certificates are renewed while a test waits. A busy machine may be twenty seconds late with what is due.
-var shortLived = certs.Settings{CA: 180 * time.Second, Leaf: time.Minute, Settle: time.Second}
+var shortLived = certs.Settings{CA: 180 * time.Second, Leaf: time.Minute, TrustDelay: time.Second}
 
 // age makes the Secret as it is when half a CA's life is over, so that a rotation is due in half a minute. It returns
 // the CA.
 func (s *installation) age() *x509.Certificate {
 	s.t.Helper()
-	first := s.launch(certs.Settings{CA: shortLived.CA / 2, Leaf: shortLived.Leaf / 2, Settle: time.Second})
+	first := s.launch(certs.Settings{CA: shortLived.CA / 2, Leaf: shortLived.Leaf / 2, TrustDelay: time.Second})
 	var trusted []*x509.Certificate
 	wait.Success(s.t, "the Secret", func() (err error) {
 		trusted, err = s.trusted()
@@ -47,7 +47,7 @@ func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {
 	s.configure()
 	s.agreed()
 	s.underTraffic(func() {
-		wait.Within(t, shortLived.CA+wait.Patience, "another CA", func() bool {
+		wait.Within(t, shortLived.CA+wait.Timeout, "another CA", func() bool {
 			// A replica that comes, and is killed in the middle of its work. It answers no request.
 			other := s.launch(shortLived)
 			time.Sleep(time.Second)
@@ -145,8 +145,8 @@ func TestASecretThatHasLostAKeyOrItsCertificateFailsNoHandshake(t *testing.T) {
 	}
 }
 
-// TestASecretWhoseCAIsGoneIsMadeAnew: then nothing trusts the old CA any more, whose key may have leaked.
-func TestASecretWhoseCAIsGoneIsMadeAnew(t *testing.T) {
+// TestASecretWhoseCAIsGoneIsRecreated: then nothing trusts the old CA any more, whose key may have leaked.
+func TestASecretWhoseCAIsGoneIsRecreated(t *testing.T) {
 	s := install(t)
 	for range 2 {
 		s.start(settled)

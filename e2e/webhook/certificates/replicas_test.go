@@ -85,7 +85,7 @@ func (s *installation) permit() {
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: accountName}}, &role, &clusterRole,
 		&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref("Role")},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Subjects: subjects, RoleRef: ref("ClusterRole")})
-	s.awaitPermission()
+	s.waitForPermission()
 }
 
 // shippedRoles reads the permissions that users apply.
@@ -110,8 +110,8 @@ func shippedRoles(t *testing.T) (role rbacv1.Role, clusterRole rbacv1.ClusterRol
 	return role, clusterRole
 }
 
-// awaitPermission waits until the API server has heard of the rules.
-func (s *installation) awaitPermission() {
+// waitForPermission waits until the API server has heard of the rules.
+func (s *installation) waitForPermission() {
 	s.t.Helper()
 	client, err := kubernetes.NewForConfig(s.accountConfig())
 	must.Succeed(s.t, err)
@@ -134,7 +134,7 @@ func (s *installation) accountConfig() *rest.Config {
 
 // replica is the certificate of one replica, and a webhook that serves it and allows everything.
 type replica struct {
-	*certs.SelfMade
+	*certs.SelfSigned
 	address string
 	stop    func()
 }
@@ -155,9 +155,9 @@ func (s *installation) launch(settings certs.Settings) *replica {
 	settings.Mutating, settings.Validating = configurationName, configurationName
 	r := &replica{}
 	settings.Log, settings.Observer = log.Logger(), r
-	made, err := certs.NewSelfMade(config, settings)
+	made, err := certs.NewSelfSigned(config, settings)
 	must.Succeed(s.t, err)
-	r.SelfMade = made
+	r.SelfSigned = made
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- made.Run(ctx) }()
@@ -168,7 +168,7 @@ func (s *installation) launch(settings certs.Settings) *replica {
 			if err != nil {
 				s.t.Errorf("Run() = %v, want nil when the context ends", err)
 			}
-		case <-time.After(wait.Patience):
+		case <-time.After(wait.Timeout):
 			s.t.Error("Run goes on after its context has ended")
 		}
 	})
@@ -191,7 +191,7 @@ func (r *replica) serve(t *testing.T) {
 	must.Succeed(t, err)
 	r.address = listener.Addr().String()
 	server := &http.Server{
-		Handler: http.HandlerFunc(allow), ReadHeaderTimeout: wait.Patience, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+		Handler: http.HandlerFunc(allow), ReadHeaderTimeout: wait.Timeout, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
 		TLSConfig: &tls.Config{GetCertificate: r.GetCertificate, MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}},
 	}
 	server.SetKeepAlivesEnabled(false)

@@ -49,7 +49,7 @@ type corpus struct {
 	*town
 	t      *testing.T
 	in     *installation
-	cases  []placedCase
+	cases  []locatedCase
 	server release.Release
 
 	configs int                 // how many there were
@@ -58,8 +58,8 @@ type corpus struct {
 	nodes   []map[string]string // of the group
 }
 
-// placedCase is a case, and its Namespace; or what a Namespace that is the object is called.
-type placedCase struct {
+// locatedCase is a case, and its Namespace; or what a Namespace that is the object is called.
+type locatedCase struct {
 	rulecases.Case
 	namespace string
 }
@@ -68,7 +68,7 @@ type placedCase struct {
 type group struct {
 	settings *rulecases.Settings
 	nodes    []map[string]string // nil: nothing that a case asks for is missing
-	cases    []placedCase
+	cases    []locatedCase
 }
 
 func newCorpus(t *testing.T) *corpus {
@@ -76,14 +76,14 @@ func newCorpus(t *testing.T) *corpus {
 	c := &corpus{town: shared, t: t, server: release.Of(t, shared.Site)}
 	for i, one := range c.server.Cases(t) {
 		if kind := one.Kind(); kind == "Service" || kind == "Namespace" { // other kinds are for the policies alone
-			c.cases = append(c.cases, placedCase{one, fmt.Sprintf("case-%03d", i)})
+			c.cases = append(c.cases, locatedCase{one, fmt.Sprintf("case-%03d", i)})
 		}
 	}
 	return c
 }
 
 // object is an object of a case in its place.
-func (p placedCase) object(t *testing.T, from map[string]any) map[string]any {
+func (p locatedCase) object(t *testing.T, from map[string]any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(from)
 	must.Succeed(t, err)
@@ -100,7 +100,7 @@ func (p placedCase) object(t *testing.T, from map[string]any) map[string]any {
 }
 
 // request creates the object, or replaces one.
-func (c *corpus) request(p placedCase, isUpdate bool) *rest.Request {
+func (c *corpus) request(p locatedCase, isUpdate bool) *rest.Request {
 	client := c.Admin.CoreV1().RESTClient()
 	request := client.Post()
 	if isUpdate {
@@ -133,7 +133,7 @@ func (c *corpus) store() {
 			c.Create(c.t, made)
 		}
 		if one.Old != nil && one.APIServer == "" {
-			if got := ask(c.t.Context(), c.t, c.request(one, false), one.object(c.t, one.Old)); got.err != nil {
+			if got := send(c.t.Context(), c.t, c.request(one, false), one.object(c.t, one.Old)); got.err != nil {
 				c.t.Fatalf("%s: storing the old object: %v", one.Name, got.err)
 			}
 		}
@@ -179,7 +179,7 @@ func (c *corpus) prepare(g *group) {
 	c.configure(g.settings)
 	if needsUpdates(g.settings) {
 		c.in.Kubectl(c.t, "apply", "-k", defaultOnUpdate)
-		c.in.awaitUpdatesGiven()
+		c.in.waitForUpdatePermission()
 	}
 }
 
@@ -254,7 +254,7 @@ func (c *corpus) replaceNodes(labels []map[string]string) {
 func (c *corpus) misses(key string) bool {
 	c.t.Helper()
 	request := c.Admin.CoreV1().RESTClient().Post().Namespace(probedNamespace).Resource("services").Param("dryRun", "All")
-	got := ask(c.t.Context(), c.t, request, map[string]any{
+	got := send(c.t.Context(), c.t, request, map[string]any{
 		"apiVersion": "v1", "kind": "Service",
 		"metadata": map[string]any{"name": "keyed", "annotations": map[string]any{keysAnnotation: key + ", *"}},
 		"spec":     map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}},
@@ -264,12 +264,12 @@ func (c *corpus) misses(key string) bool {
 }
 
 // run makes the request of a case and compares what comes of it.
-func (c *corpus) run(t *testing.T, one placedCase) {
+func (c *corpus) run(t *testing.T, one locatedCase) {
 	if one.APIServer != "" {
 		c.runAPIServer(t, one)
 		return
 	}
-	got := ask(t.Context(), t, c.request(one, one.Old != nil), one.object(t, one.Object))
+	got := send(t.Context(), t, c.request(one, one.Old != nil), one.object(t, one.Object))
 	if diff := gocmp.Diff(one.Want, got.found, cmpopts.EquateEmpty(), cmpopts.SortSlices(byRuleAndPath)); diff != "" {
 		t.Errorf("what is found (-want +got):\n%s\n%s", diff, got)
 	}
@@ -292,7 +292,7 @@ func byRuleAndPath(a, b rulecases.Want) bool {
 }
 
 // checkStored compares the topology settings of what is stored with those that were asked for and the default.
-func (c *corpus) checkStored(t *testing.T, one placedCase, stored map[string]any) {
+func (c *corpus) checkStored(t *testing.T, one locatedCase, stored map[string]any) {
 	t.Helper()
 	want := c.server.Stored(settingsOf(one.Object))
 	if one.Default != nil && one.Default.Setting != "" {
@@ -338,14 +338,14 @@ func annotationsOf(object map[string]any) map[string]string {
 
 // checkAudit looks for the decision about the default in the API server's audit log. There is no decision where the
 // match conditions and selectors keep the API server from asking.
-func (c *corpus) checkAudit(t *testing.T, one placedCase) {
+func (c *corpus) checkAudit(t *testing.T, one locatedCase) {
 	t.Helper()
 	verb := "create"
 	if one.Old != nil {
 		verb = "update"
 	}
 	said := givenBy(c.auditOf(t, verb, one.namespace))
-	if isLeftOut(one) {
+	if isSkipped(one) {
 		if said != "" {
 			t.Errorf("the API server asked about it: %q", said)
 		}
@@ -361,8 +361,8 @@ func (c *corpus) checkAudit(t *testing.T, one placedCase) {
 	}
 }
 
-// isLeftOut says whether the mutating configuration leaves a case out.
-func isLeftOut(one placedCase) bool {
+// isSkipped says whether the mutating configuration leaves a case out.
+func isSkipped(one locatedCase) bool {
 	switch {
 	case one.Default.Source == rules.FromService, one.Default.Source == rules.FromOptOut:
 		return true
@@ -373,8 +373,8 @@ func isLeftOut(one placedCase) bool {
 }
 
 // runAPIServer shows what there is to show of a case about which a real API server does not ask.
-func (c *corpus) runAPIServer(t *testing.T, one placedCase) {
-	got := func() answer { return ask(t.Context(), t, c.request(one, false), one.object(t, one.Object)) }
+func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
+	got := func() response { return send(t.Context(), t, c.request(one, false), one.object(t, one.Object)) }
 	switch reason := one.APIServer; {
 	case strings.HasPrefix(reason, "it refuses"):
 		if got := got(); !apierrors.IsInvalid(got.err) || len(got.found) > 0 {
@@ -403,8 +403,8 @@ func (c *corpus) runAPIServer(t *testing.T, one placedCase) {
 	}
 }
 
-// awaitUpdatesGiven waits until updates are given defaults too.
-func (in *installation) awaitUpdatesGiven() {
+// waitForUpdatePermission waits until updates are given defaults too.
+func (in *installation) waitForUpdatePermission() {
 	in.t.Helper()
 	services := in.Admin.CoreV1().Services(probedNamespace)
 	const name = "updated"

@@ -12,20 +12,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// asked is how often each webhook is asked.
-type asked struct{ defaults, services, namespaces float64 }
+// reviewCounts is how often each webhook is asked.
+type reviewCounts struct{ defaults, services, namespaces float64 }
 
-func (in *installation) asked() asked {
+func (in *installation) reviewCounts() reviewCounts {
 	in.t.Helper()
-	return asked{in.reviews("/default-services"), in.reviews("/validate-services"), in.reviews("/validate-namespaces")}
+	return reviewCounts{in.reviews("/default-services"), in.reviews("/validate-services"), in.reviews("/validate-namespaces")}
 }
 
-// askedSince counts again, once there are as many as there should be: a review is counted after it was answered.
-func (in *installation) askedSince(before, want asked) (got asked) {
+// reviewsSince counts again, once there are as many as there should be: a review is counted after it was answered.
+func (in *installation) reviewsSince(before, want reviewCounts) (got reviewCounts) {
 	in.t.Helper()
 	wait.Success(in.t, "the reviews are counted", func() error {
-		now := in.asked()
-		got = asked{now.defaults - before.defaults, now.services - before.services, now.namespaces - before.namespaces}
+		now := in.reviewCounts()
+		got = reviewCounts{now.defaults - before.defaults, now.services - before.services, now.namespaces - before.namespaces}
 		if got.defaults < want.defaults || got.services < want.services || got.namespaces < want.namespaces {
 			return fmt.Errorf("the webhooks were asked %s, want %s", got, want)
 		}
@@ -34,8 +34,8 @@ func (in *installation) askedSince(before, want asked) (got asked) {
 	return got
 }
 
-// TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay counts calls. A client waits for each of them.
-func TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay(t *testing.T) {
+// TestTheAPIServerCallsTheWebhookOnlyWhereNeeded counts calls. A client waits for each of them.
+func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 	in := install(t, manifests, 1)
 	in.namespace("asking", nil, nil)
 	in.namespace("silent", map[string]string{"vicinity.dev/admission": "disabled"}, nil)
@@ -64,62 +64,63 @@ func TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay(t *testing.T) {
 	for _, step := range []struct {
 		what string
 		do   func() error
-		want asked
+		want reviewCounts
 	}{
-		{"a create that says nothing", func() error { return create("asking", serviceOf("plain", nil)) }, asked{defaults: 1}},
-		{"its update", func() error { return patch("plain", `{"spec": {"sessionAffinity": "ClientIP"}}`) }, asked{}},
-		{"its labels", func() error { return patch("plain", `{"metadata": {"labels": {"app": "x"}}}`) }, asked{}},
-		{"its deletion", func() error { return services.Delete(t.Context(), "plain", metav1.DeleteOptions{}) }, asked{}},
-		{"a create that says something", func() error { return create("asking", serviceOf("keyed", wrong)) }, asked{services: 1}},
-		{"an update that changes nothing", func() error { return patch("keyed", `{}`) }, asked{}},
-		{"its finalizers", func() error { return patch("keyed", `{"metadata": {"finalizers": ["example.com/wait"]}}`) }, asked{}},
+		{"a create that says nothing", func() error { return create("asking", serviceOf("plain", nil)) }, reviewCounts{defaults: 1}},
+		{"its update", func() error { return patch("plain", `{"spec": {"sessionAffinity": "ClientIP"}}`) }, reviewCounts{}},
+		{"its labels", func() error { return patch("plain", `{"metadata": {"labels": {"app": "x"}}}`) }, reviewCounts{}},
+		{"its deletion", func() error { return services.Delete(t.Context(), "plain", metav1.DeleteOptions{}) }, reviewCounts{}},
+		{"a create that says something", func() error { return create("asking", serviceOf("keyed", wrong)) }, reviewCounts{services: 1}},
+		{"an update that changes nothing", func() error { return patch("keyed", `{}`) }, reviewCounts{}},
+		{"its finalizers", func() error { return patch("keyed", `{"metadata": {"finalizers": ["example.com/wait"]}}`) }, reviewCounts{}},
 		{"its status", func() error {
 			return patch("keyed", `{"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "x", "message": "",
 				"lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`, "status")
-		}, asked{}},
-		{"its update", func() error { return patch("keyed", `{"spec": {"sessionAffinity": "ClientIP"}}`) }, asked{services: 1}},
+		}, reviewCounts{}},
+		{"its update", func() error { return patch("keyed", `{"spec": {"sessionAffinity": "ClientIP"}}`) }, reviewCounts{services: 1}},
 		{"its annotations", func() error {
 			return patch("keyed", `{"metadata": {"annotations": {"example.com/note": "x"}}}`)
-		}, asked{services: 1}},
-		{"its deletion, with a finalizer", func() error { return services.Delete(t.Context(), "keyed", metav1.DeleteOptions{}) }, asked{}},
-		{"the end of its deletion", func() error { return patch("keyed", `{"metadata": {"finalizers": null}}`) }, asked{}},
-		{"a Service that opts out", func() error { return create("asking", labelled) }, asked{}},
+		}, reviewCounts{services: 1}},
+		{"its deletion, with a finalizer", func() error { return services.Delete(t.Context(), "keyed", metav1.DeleteOptions{}) }, reviewCounts{}},
+		{"the end of its deletion", func() error { return patch("keyed", `{"metadata": {"finalizers": null}}`) }, reviewCounts{}},
+		{"a Service that opts out", func() error { return create("asking", labelled) }, reviewCounts{}},
 		// The answer to a user who takes the label away reports what it has hidden.
 		{"one that opts in again", func() error {
 			return patch("labelled", `{"metadata": {"labels": {"vicinity.dev/admission": null}}}`)
-		}, asked{services: 1}},
+		}, reviewCounts{services: 1}},
 		{"one that opts out", func() error {
 			return patch("labelled", `{"metadata": {"labels": {"vicinity.dev/admission": "disabled"}}}`)
-		}, asked{}},
-		{"more names than an API server searches soon", func() error { return create("asking", crowded) }, asked{defaults: 1, services: 1}},
-		{"a Namespace that opts out", func() error { return create("silent", serviceOf("keyed", wrong)) }, asked{}},
-		{"and says nothing", func() error { return create("silent", serviceOf("plain", nil)) }, asked{}},
-		{"kube-system", func() error { return create("kube-system", serviceOf("keyed", wrong)) }, asked{}},
-		{"kube-public", func() error { return create("kube-public", serviceOf("plain", nil)) }, asked{}},
-		{"the webhook's own Namespace", func() error { return create(installedNamespace, serviceOf("keyed", wrong)) }, asked{}},
-		{"an ExternalName", func() error { return create("asking", outside) }, asked{}},
-		{"a headless Service", func() error { return create("asking", headless) }, asked{}},
-		{"an EndpointSlice", func() error { return in.putSlice(t.Context(), []string{in.running()[0].pod.IPv4.String()}) }, asked{}},
-		{"a Namespace that says nothing", func() error { in.namespace("quiet", nil, nil); return nil }, asked{}},
+		}, reviewCounts{}},
+		{"more names than an API server searches soon", func() error { return create("asking", crowded) },
+			reviewCounts{defaults: 1, services: 1}},
+		{"a Namespace that opts out", func() error { return create("silent", serviceOf("keyed", wrong)) }, reviewCounts{}},
+		{"and says nothing", func() error { return create("silent", serviceOf("plain", nil)) }, reviewCounts{}},
+		{"kube-system", func() error { return create("kube-system", serviceOf("keyed", wrong)) }, reviewCounts{}},
+		{"kube-public", func() error { return create("kube-public", serviceOf("plain", nil)) }, reviewCounts{}},
+		{"the webhook's own Namespace", func() error { return create(installedNamespace, serviceOf("keyed", wrong)) }, reviewCounts{}},
+		{"an ExternalName", func() error { return create("asking", outside) }, reviewCounts{}},
+		{"a headless Service", func() error { return create("asking", headless) }, reviewCounts{}},
+		{"an EndpointSlice", func() error { return in.putSlice(t.Context(), []string{in.running()[0].pod.IPv4.String()}) }, reviewCounts{}},
+		{"a Namespace that says nothing", func() error { in.namespace("quiet", nil, nil); return nil }, reviewCounts{}},
 		{"a Namespace that says something", func() error {
 			in.namespace("talking", nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
 			return nil
-		}, asked{namespaces: 1}},
+		}, reviewCounts{namespaces: 1}},
 		{"a Namespace that opts out and says something", func() error {
 			in.namespace("mute", map[string]string{"vicinity.dev/admission": "disabled"}, map[string]string{"vicinity.dev/x": "y"})
 			return nil
-		}, asked{}},
+		}, reviewCounts{}},
 		{"another label of a Namespace", func() error {
 			_, err := in.Admin.CoreV1().Namespaces().Patch(t.Context(), "quiet", types.MergePatchType,
 				[]byte(`{"metadata": {"labels": {"team": "a"}}}`), metav1.PatchOptions{})
 			return err
-		}, asked{}},
+		}, reviewCounts{}},
 	} {
-		before := in.asked()
+		before := in.reviewCounts()
 		if err := step.do(); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
-		if got := in.askedSince(before, step.want); got != step.want {
+		if got := in.reviewsSince(before, step.want); got != step.want {
 			t.Errorf("%s: the webhooks were asked %s, want %s", step.what, got, step.want)
 		}
 	}
@@ -129,6 +130,6 @@ func TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay(t *testing.T) {
 	must.Succeed(t, in.Admin.CoreV1().Services("kube-public").Delete(t.Context(), "plain", metav1.DeleteOptions{}))
 }
 
-func (a asked) String() string {
+func (a reviewCounts) String() string {
 	return fmt.Sprintf("(defaults %v, Services %v, Namespaces %v)", a.defaults, a.services, a.namespaces)
 }

@@ -15,7 +15,7 @@ import (
 
 const fileHead = "apiVersion: vicinity.dev/v1alpha1\nkind: TopologyAdmissionConfiguration\n"
 
-func TestAnInvalidConfigurationIsRefusedAtTheStart(t *testing.T) {
+func TestAnInvalidConfigurationIsRejectedAtTheStart(t *testing.T) {
 	in := apply(t, manifests)
 	in.mount(fileHead + "stict: true\n")
 	r := in.run(in.from)

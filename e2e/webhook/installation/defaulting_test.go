@@ -158,7 +158,7 @@ items:
 	})
 }
 
-func TestADryRunIsAnsweredAndHasNoEffects(t *testing.T) {
+func TestADryRunGetsAResponseAndHasNoEffects(t *testing.T) {
 	in := install(t, manifests, 1)
 	givingNamespace(in, "giving-dry")
 	services, dryRun := in.Admin.CoreV1().Services("giving-dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -172,7 +172,7 @@ func TestADryRunIsAnsweredAndHasNoEffects(t *testing.T) {
 	if !slices.Equal(isDenied(err), []string{"SVC003"}) {
 		t.Errorf("a mistake: %v", err)
 	}
-	warned := ask(t.Context(), t, in.Admin.CoreV1().RESTClient().Post().Namespace("giving-dry").Resource("services").Param("dryRun", "All"),
+	warned := send(t.Context(), t, in.Admin.CoreV1().RESTClient().Post().Namespace("giving-dry").Resource("services").Param("dryRun", "All"),
 		map[string]any{
 			"apiVersion": "v1", "kind": "Service",
 			"metadata": map[string]any{"name": "warned", "annotations": map[string]any{keysAnnotation: "topology.kubernetes.io/zone"}},

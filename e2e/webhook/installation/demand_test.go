@@ -16,12 +16,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestAnOwnerIsToldThatNobodyPublishesDemand, as long as that is so.
-func TestAnOwnerIsToldThatNobodyPublishesDemand(t *testing.T) {
+// TestAnOwnerIsNotifiedThatNobodyPublishesDemand, as long as that is so.
+func TestAnOwnerIsNotifiedThatNobodyPublishesDemand(t *testing.T) {
 	in := install(t, manifests, 1)
 	isTold := func() bool {
 		request := in.Admin.CoreV1().RESTClient().Post().Namespace(probedNamespace).Resource("services").Param("dryRun", "All")
-		got := ask(t.Context(), t, request, map[string]any{
+		got := send(t.Context(), t, request, map[string]any{
 			"apiVersion": "v1", "kind": "Service",
 			"metadata": map[string]any{"name": "measured", "annotations": map[string]any{
 				policy.TopologyModeAnnotation: policy.ModeBalanced, policy.DemandSourceAnnotation: policy.Measured,

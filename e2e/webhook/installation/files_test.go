@@ -30,20 +30,20 @@ func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 	first, trusted := serverPair(t, issuer), issuer.Certificate()
 	in.keep(first)
 	r := in.startReplica()
-	in.awaitReady()
+	in.waitReady()
 	in.trust(trusted)
-	in.awaitJudgement()
+	in.waitForReviews()
 	in.wantServed(r, first)
 	in.wantUntouched(trusted)
 	pids := in.pids()
 
 	// From here on a call that fails is a request that fails.
-	in.failUnanswered()
+	in.failUnserved()
 	load := in.startLoad(20)
 	load.goOn(t)
 	second := serverPair(t, issuer)
 	in.keep(second)
-	in.awaitServed(r, trusted, second)
+	in.waitForServed(r, trusted, second)
 	load.goOn(t)
 
 	failed := in.failedReads(r)
@@ -66,7 +66,7 @@ func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 
 	third := serverPair(t, issuer)
 	in.keep(third)
-	in.awaitServed(r, trusted, third)
+	in.waitForServed(r, trusted, third)
 	load.end(t)
 	if now := in.pids(); !slices.Equal(now, pids) {
 		t.Errorf("the processes are %v, and were %v", now, pids)
@@ -74,7 +74,7 @@ func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 	in.wantDenial()
 	in.wantUntouched(trusted)
 	in.wantNoRights()
-	in.wantNothingAskedOfCertificates()
+	in.wantNoCertificateRequests()
 }
 
 // serverPair is a certificate for the webhook.
@@ -141,9 +141,9 @@ func (in *installation) wantUntouched(bundle []byte) {
 	}
 }
 
-// failUnanswered changes failurePolicy, which the overlay leaves at Ignore, so that a call that fails is reported to
+// failUnserved changes failurePolicy, which the overlay leaves at Ignore, so that a call that fails is reported to
 // clients.
-func (in *installation) failUnanswered() {
+func (in *installation) failUnserved() {
 	in.t.Helper()
 	in.beGenerous()
 	in.Kubectl(in.t, "patch", "validatingwebhookconfiguration", installedName, "--type=json", "-p", `[
@@ -154,9 +154,9 @@ func (in *installation) failUnanswered() {
 // goOn waits for some more requests.
 func (l *load) goOn(t *testing.T) {
 	t.Helper()
-	before := l.answered.Load()
+	before := l.served.Load()
 	wait.Success(t, "requests go on", func() error {
-		if now := l.answered.Load(); now < before+40 {
+		if now := l.served.Load(); now < before+40 {
 			return fmt.Errorf("%d requests", now-before)
 		}
 		return nil
@@ -172,7 +172,7 @@ func (in *installation) isServed(r *replica, bundle []byte, pair authority.Pair)
 	return bytes.Equal(state.PeerCertificates[0].Raw, block.Bytes)
 }
 
-func (in *installation) awaitServed(r *replica, bundle []byte, pair authority.Pair) {
+func (in *installation) waitForServed(r *replica, bundle []byte, pair authority.Pair) {
 	in.t.Helper()
 	wait.Success(in.t, "the new certificate is served", func() error {
 		if !in.isServed(r, bundle, pair) {
@@ -239,13 +239,13 @@ func (in *installation) may(right authorizationv1.ResourceAttributes) bool {
 		User: accountUser, ResourceAttributes: &right,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + installedNamespace, "system:authenticated"},
 	}}
-	answer, err := in.Admin.AuthorizationV1().SubjectAccessReviews().Create(in.t.Context(), review, metav1.CreateOptions{})
+	response, err := in.Admin.AuthorizationV1().SubjectAccessReviews().Create(in.t.Context(), review, metav1.CreateOptions{})
 	must.Succeed(in.t, err)
-	return answer.Status.Allowed
+	return response.Status.Allowed
 }
 
-// wantNothingAskedOfCertificates fails if the webhook asked for a Secret or a configuration, whatever it was answered.
-func (in *installation) wantNothingAskedOfCertificates() {
+// wantNoCertificateRequests fails if the webhook asked for a Secret or a configuration, whatever it was answered.
+func (in *installation) wantNoCertificateRequests() {
 	in.t.Helper()
 	all, err := in.Audited()
 	must.Succeed(in.t, err)

@@ -68,8 +68,8 @@ func (in *installation) start(replicas int) {
 	for range replicas {
 		in.startReplica()
 	}
-	in.awaitReady()
-	in.awaitJudgement()
+	in.waitReady()
+	in.waitForReviews()
 }
 
 // apply applies the manifests in a folder, and starts nothing but kubelet.
@@ -102,7 +102,7 @@ func (in *installation) prepare() {
 	must.Succeed(in.t, err)
 	in.from.volumes[configVolume].Write(in.t, filesOf(config))
 	in.from.kubeconfig = site.Kubeconfig(in.t, in.Account(in.t, installedNamespace, installedName))
-	in.awaitPermission()
+	in.waitForPermission()
 }
 
 // checkPorts compares the ports that the tests speak to with those of the Deployment.
@@ -116,9 +116,9 @@ func checkPorts(t *testing.T, deployment *appsv1.Deployment) {
 	}
 }
 
-// awaitPermission waits until the API server has heard of the roles that were just applied. A pod takes longer to
+// waitForPermission waits until the API server has heard of the roles that were just applied. A pod takes longer to
 // start.
-func (in *installation) awaitPermission() {
+func (in *installation) waitForPermission() {
 	in.t.Helper()
 	client, err := kubernetes.NewForConfig(in.Account(in.t, installedNamespace, installedName))
 	must.Succeed(in.t, err)
@@ -134,8 +134,8 @@ func (in *installation) awaitPermission() {
 	for _, attributes := range awaited {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 		wait.Success(in.t, "permission to "+attributes.Verb+" "+attributes.Resource, func() error {
-			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(in.t.Context(), review, metav1.CreateOptions{})
-			if err == nil && !answer.Status.Allowed {
+			response, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(in.t.Context(), review, metav1.CreateOptions{})
+			if err == nil && !response.Status.Allowed {
 				err = errors.New("it is not allowed")
 			}
 			return err
@@ -165,8 +165,8 @@ func (in *installation) running() []*replica {
 	return slices.DeleteFunc(slices.Clone(in.replicas), (*replica).HasEnded)
 }
 
-// awaitReady waits for every replica, and until the EndpointSlice says so.
-func (in *installation) awaitReady() {
+// waitReady waits for every replica, and until the EndpointSlice says so.
+func (in *installation) waitReady() {
 	in.t.Helper()
 	wait.Success(in.t, "all replicas are ready", func() error {
 		in.mutex.Lock()
@@ -291,7 +291,7 @@ func (in *installation) removeConfigurations() {
 			in.t.Error(err)
 		}
 	}
-	in.awaitNoJudgement()
+	in.waitForNoReviews()
 }
 
 // configure changes the ConfigMap to a text, mounts it, and waits until every replica has taken it over.
@@ -364,8 +364,8 @@ func (in *installation) namespace(name string, labels, annotations map[string]st
 	}
 }
 
-// judges says whether a mistake is denied, and defaults whether a default is given.
-func (in *installation) judges(ctx context.Context) (judges, defaults bool, err error) {
+// isReviewing says whether a mistake is denied, and defaults whether a default is given.
+func (in *installation) isReviewing(ctx context.Context) (judges, defaults bool, err error) {
 	services := in.Admin.CoreV1().Services(probedNamespace)
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	_, err = services.Create(ctx, serviceOf("wrong", map[string]string{keysAnnotation: "a b"}), dryRun)
@@ -380,11 +380,11 @@ func (in *installation) judges(ctx context.Context) (judges, defaults bool, err 
 	return judges, made.Annotations[modeAnnotation] == "Disabled", nil
 }
 
-// awaitJudgement waits until the API server knows the configurations and where to call.
-func (in *installation) awaitJudgement() {
+// waitForReviews waits until the API server knows the configurations and where to call.
+func (in *installation) waitForReviews() {
 	in.t.Helper()
 	wait.Success(in.t, "both webhooks are asked", func() error {
-		judges, defaults, err := in.judges(in.t.Context())
+		judges, defaults, err := in.isReviewing(in.t.Context())
 		if err == nil && (!judges || !defaults) {
 			err = fmt.Errorf("judged %v, given defaults %v", judges, defaults)
 		}
@@ -392,10 +392,10 @@ func (in *installation) awaitJudgement() {
 	})
 }
 
-func (in *installation) awaitNoJudgement() {
+func (in *installation) waitForNoReviews() {
 	in.t.Helper()
 	wait.Success(in.t, "no webhook is asked", func() error {
-		judges, defaults, err := in.judges(context.Background())
+		judges, defaults, err := in.isReviewing(context.Background())
 		if err == nil && (judges || defaults) {
 			err = fmt.Errorf("judged %v, given defaults %v", judges, defaults)
 		}

@@ -48,7 +48,7 @@ func (in *installation) breakDown(t *testing.T, begin func(t *testing.T, in *ins
 	in.pause()
 	begin(t, in)
 	wait.Success(t, "the API server has noticed", func() error {
-		judges, defaults, err := in.judges(t.Context())
+		judges, defaults, err := in.isReviewing(t.Context())
 		if err == nil && (judges || defaults) {
 			err = errors.New("a replica answers")
 		}
@@ -85,8 +85,8 @@ func TestRequestsDoNotWaitLongForAWebhookThatIsAway(t *testing.T) {
 	}
 }
 
-// TestWhatIsCheckedIsRefusedWhileNoReplicaAnswersIfEnforced is about the overlay. Nothing else is held up.
-func TestWhatIsCheckedIsRefusedWhileNoReplicaAnswersIfEnforced(t *testing.T) {
+// TestWhatIsCheckedIsRejectedWhileNoReplicaRespondsIfEnforced is about the overlay. Nothing else is held up.
+func TestWhatIsCheckedIsRejectedWhileNoReplicaRespondsIfEnforced(t *testing.T) {
 	in := install(t, enforce, 1)
 	ctx, services := t.Context(), in.Admin.CoreV1().Services(probedNamespace)
 	_, err := services.Create(ctx, serviceOf("kept", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
@@ -129,7 +129,7 @@ func TestWhatIsCheckedIsRefusedWhileNoReplicaAnswersIfEnforced(t *testing.T) {
 	in.Kubectl(in.t, "apply", "-k", enforce)
 
 	in.Kubectl(in.t, emergencyCommand(t)...)
-	in.awaitNoJudgement()
+	in.waitForNoReviews()
 	_, err = services.Create(ctx, serviceOf("right", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
 	must.Succeed(t, err)
 	must.Succeed(t, services.Delete(ctx, "right", metav1.DeleteOptions{}))
@@ -163,7 +163,7 @@ func TestAnUninstallationLeavesNothingBehind(t *testing.T) {
 			t.Errorf("there are still:\n%s", printed)
 		}
 	}
-	in.awaitNoJudgement()
+	in.waitForNoReviews()
 }
 
 // uninstall deletes what the manifests made, and does the work of the Namespace controller, on which kubectl waits.

@@ -12,7 +12,7 @@ import (
 )
 
 // An API server of a release knows the distributions that the tests expect of that release.
-func TestTheAPIServerKnowsTheDistributionsOfItsVersion(t *testing.T) {
+func TestTheAPIServerAcceptsTheDistributionsOfItsVersion(t *testing.T) {
 	in := install(t, manifests, 1)
 	server := release.Of(t, in.Site)
 	services := in.Admin.CoreV1().Services(probedNamespace)

@@ -35,20 +35,20 @@ func serviceOf(name string, annotations map[string]string) *corev1.Service {
 	return objects.Service("", name, func(service *corev1.Service) { maps.Copy(service.Annotations, annotations) })
 }
 
-// answer is what a client gets.
-type answer struct {
+// response is what a client gets.
+type response struct {
 	object map[string]any // what is stored
 	err    error
 	found  []rulecases.Want // what the webhook says, as a case writes it
 }
 
-// ask makes a request as kubectl does, and reads the answer.
-func ask(ctx context.Context, t *testing.T, request *rest.Request, object map[string]any) answer {
+// send makes a request as kubectl does, and reads the answer.
+func send(ctx context.Context, t *testing.T, request *rest.Request, object map[string]any) response {
 	t.Helper()
 	body, err := json.Marshal(object)
 	must.Succeed(t, err)
 	result := request.SetHeader("Content-Type", "application/json").Body(body).Do(ctx)
-	var got answer
+	var got response
 	if got.err = result.Error(); got.err == nil {
 		text, err := result.Raw()
 		must.Succeed(t, err)
@@ -154,4 +154,4 @@ func givenBy(line site.Request) string {
 	return line.Annotations["default.services.vicinity.dev/default"]
 }
 
-func (a answer) String() string { return fmt.Sprintf("error %v, found %v", a.err, a.found) }
+func (a response) String() string { return fmt.Sprintf("error %v, found %v", a.err, a.found) }

@@ -27,12 +27,12 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 	old := in.running()
 	in.callEveryReplica()
 	for _, leaving := range old {
-		before := load.answered.Load()
+		before := load.served.Load()
 		coming := in.startReplica()
 		wait.Success(t, "the new replica is ready", coming.isReady)
 		must.Succeed(t, leaving.Signal(syscall.SIGTERM))
 		wait.Success(t, "requests go on", func() error {
-			if load.answered.Load() < before+100 {
+			if load.served.Load() < before+100 {
 				return errors.New("not enough of them")
 			}
 			return nil
@@ -62,10 +62,10 @@ func (in *installation) beGenerous() {
 
 // load is a steady stream of requests about each of which the API server asks.
 type load struct {
-	began    time.Time
-	answered atomic.Int64
-	stop     context.CancelFunc
-	workers  sync.WaitGroup
+	began   time.Time
+	served  atomic.Int64
+	stop    context.CancelFunc
+	workers sync.WaitGroup
 
 	mutex  sync.Mutex
 	failed []error
@@ -110,7 +110,7 @@ func (in *installation) startLoad(perSecond int) *load {
 				if err := requests[i%2](i); err != nil {
 					l.fail(fmt.Errorf("%s: request %d: %w", time.Now().Format(time.StampMilli), i, err))
 				}
-				l.answered.Add(1)
+				l.served.Add(1)
 			}
 		})
 	}
@@ -133,7 +133,7 @@ func (l *load) end(t *testing.T) {
 	t.Helper()
 	l.stop()
 	l.workers.Wait()
-	t.Logf("%d requests in %s", l.answered.Load(), time.Since(l.began))
+	t.Logf("%d requests in %s", l.served.Load(), time.Since(l.began))
 	for _, err := range l.failed {
 		t.Error(err)
 	}

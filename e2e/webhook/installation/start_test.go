@@ -77,13 +77,13 @@ func (in *installation) shake(r *replica, bundle []byte, config *tls.Config) (tl
 		return tls.ConnectionState{}, errors.New("the caBundle has no certificate")
 	}
 	config.ServerName = installedName + "." + installedNamespace + ".svc"
-	plain, err := in.node.Dial("tcp", r.address(webhookPort), wait.Patience)
+	plain, err := in.node.Dial("tcp", r.address(webhookPort), wait.Timeout)
 	if err != nil {
 		return tls.ConnectionState{}, err
 	}
 	defer plain.Close()
 	connection := tls.Client(plain, config)
-	if err := errors.Join(plain.SetDeadline(time.Now().Add(wait.Patience)), connection.Handshake()); err != nil {
+	if err := errors.Join(plain.SetDeadline(time.Now().Add(wait.Timeout)), connection.Handshake()); err != nil {
 		return tls.ConnectionState{}, err
 	}
 	return connection.ConnectionState(), nil

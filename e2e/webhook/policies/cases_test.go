@@ -18,59 +18,59 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// placedCase is a case with a Namespace of its own, or the name of one or of a Node if that is the object.
-type placedCase struct {
+// locatedCase is a case with a Namespace of its own, or the name of one or of a Node if that is the object.
+type locatedCase struct {
 	rulecases.Case
-	place string
+	location string
 }
 
-// place gives each case that reaches an API server its place.
-func (w *twin) place() []placedCase {
-	var cases []placedCase
+// locate gives each case that reaches an API server its place.
+func (w *twin) locate() []locatedCase {
+	var cases []locatedCase
 	for i, c := range w.Cases(w.t) {
 		if c.APIServer == "" {
-			cases = append(cases, placedCase{c, fmt.Sprintf("case-%d", i)})
+			cases = append(cases, locatedCase{c, fmt.Sprintf("case-%d", i)})
 		}
 	}
 	return cases
 }
 
 // isPlain: the case is about the policies as they are shipped.
-func (c placedCase) isPlain() bool { return c.Settings == nil }
+func (c locatedCase) isPlain() bool { return c.Settings == nil }
 
 // put is an object of the case at its place.
-func (c placedCase) put(t *testing.T, object map[string]any) map[string]any {
+func (c locatedCase) put(t *testing.T, object map[string]any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(object)
 	must.Succeed(t, err)
 	var put map[string]any
-	text = bytes.ReplaceAll(text, []byte(rulecases.OwnNamespace), []byte(c.place))
+	text = bytes.ReplaceAll(text, []byte(rulecases.OwnNamespace), []byte(c.location))
 	must.Succeed(t, json.Unmarshal(text, &put))
 	metadata := put["metadata"].(map[string]any)
 	switch c.Kind() {
 	case "Namespace", "Node":
-		metadata["name"] = c.place
+		metadata["name"] = c.location
 	default:
-		metadata["namespace"] = c.place
+		metadata["namespace"] = c.location
 	}
 	return put
 }
 
 // storeOld makes the Namespaces and the old objects while no policy judges them.
-func (w *twin) storeOld(cases []placedCase) {
+func (w *twin) storeOld(cases []locatedCase) {
 	for _, c := range cases {
 		if c.Kind() == "Service" || c.Kind() == "EndpointSlice" {
-			w.namespace(w.t, c.place, c.Namespace)
+			w.namespace(w.t, c.location, c.Namespace)
 		}
 		if c.Old != nil {
-			if answer := w.create(w.t, c.put(w.t, c.Old)); answer.err != nil {
-				w.t.Fatalf("%s: storing the old object: %v", c.Name, answer.err)
+			if response := w.create(w.t, c.put(w.t, c.Old)); response.err != nil {
+				w.t.Fatalf("%s: storing the old object: %v", c.Name, response.err)
 			}
 		}
 	}
 }
 
-func (w *twin) testCases(t *testing.T, cases []placedCase) {
+func (w *twin) testCases(t *testing.T, cases []locatedCase) {
 	count := 0
 	for _, c := range cases {
 		if c.isPlain() {
@@ -84,17 +84,17 @@ func (w *twin) testCases(t *testing.T, cases []placedCase) {
 }
 
 // testCase makes the request of a case. A case that CEL cannot express is admitted without a word.
-func (w *twin) testCase(t *testing.T, c placedCase) {
-	answer := w.request(t, c)
-	checkWords(t, c.wantWords(), answer)
-	if answer.err == nil && c.Kind() == "Service" {
-		if diff := cmp.Diff(w.wantSettings(t, c), settingsOf(t, answer.stored)); diff != "" {
+func (w *twin) testCase(t *testing.T, c locatedCase) {
+	response := w.request(t, c)
+	checkViolations(t, c.wantViolations(), response)
+	if response.err == nil && c.Kind() == "Service" {
+		if diff := cmp.Diff(w.wantSettings(t, c), settingsOf(t, response.stored)); diff != "" {
 			t.Errorf("topology settings of what is stored (-want +got):\n%s", diff)
 		}
 	}
 }
 
-func (w *twin) request(t *testing.T, c placedCase, parameters ...string) answer {
+func (w *twin) request(t *testing.T, c locatedCase, parameters ...string) response {
 	t.Helper()
 	if c.Old == nil {
 		return w.create(t, c.put(t, c.Object), parameters...)
@@ -102,40 +102,40 @@ func (w *twin) request(t *testing.T, c placedCase, parameters ...string) answer 
 	return w.replace(t, c.put(t, c.Object), parameters...)
 }
 
-// wantWords are what the policies say.
-func (c placedCase) wantWords() []rulecases.Want {
+// wantViolations are what the policies say.
+func (c locatedCase) wantViolations() []rulecases.Want {
 	if c.Twin != "" {
 		return nil
 	}
 	return c.Want
 }
 
-// checkWords compares what an answer says with what a case wants: the same rules, the same actions, and each path in
+// checkViolations compares what an answer says with what a case wants: the same rules, the same actions, and each path in
 // its text.
-func checkWords(t *testing.T, want []rulecases.Want, answer answer) {
+func checkViolations(t *testing.T, want []rulecases.Want, response response) {
 	t.Helper()
 	wanted, said := map[string]bool{}, map[string]bool{}
 	isDenied := false
 	for _, one := range want {
 		wanted[string(one.Action)+" "+string(one.Rule)] = true
 		isDenied = isDenied || one.Action == rules.Deny
-		isFound := func(word word) bool {
+		isFound := func(word violation) bool {
 			return word.rule == one.Rule && word.action == one.Action && strings.Contains(word.text, one.Path+": ")
 		}
-		if !slices.ContainsFunc(answer.said, isFound) {
+		if !slices.ContainsFunc(response.violations, isFound) {
 			t.Errorf("%s is not said of %s", one.Rule, one.Path)
 		}
 	}
-	for _, word := range answer.said {
+	for _, word := range response.violations {
 		said[string(word.action)+" "+string(word.rule)] = true
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(said))); diff != "" || isDenied != (answer.err != nil) {
-		t.Errorf("rules (-want +got):\n%s%v", diff, answer)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(said))); diff != "" || isDenied != (response.err != nil) {
+		t.Errorf("rules (-want +got):\n%s%v", diff, response)
 	}
 }
 
 // wantSettings are the topology settings of the object of a case once it is stored.
-func (w *twin) wantSettings(t *testing.T, c placedCase) map[rules.Setting]string {
+func (w *twin) wantSettings(t *testing.T, c locatedCase) map[rules.Setting]string {
 	t.Helper()
 	settings := w.Stored(settingsOf(t, c.Object))
 	switch {

@@ -35,10 +35,10 @@ const (
 // types in policies, and others write EndpointSlices. What the parts do to the policies, they do in this order.
 func TestTheTwin(t *testing.T) {
 	w := newTwin(t)
-	cases := w.place()
+	cases := w.locate()
 	w.storeOld(cases)
 	t.Run("applies as files and with kustomize", w.testApply)
-	w.awaitAll()
+	w.waitForAll()
 	t.Run("cases", func(t *testing.T) { w.testCases(t, cases) })
 	t.Run("types are right", w.testTypes)
 	t.Run("writing", w.testWriting)
@@ -105,22 +105,22 @@ func (w *twin) mustDo(t *testing.T, text string, changes ...string) string {
 	return output
 }
 
-// answer is what becomes of a request.
-type answer struct {
-	err    error
-	stored map[string]any // what is stored, or would be
-	said   []word
+// response is what becomes of a request.
+type response struct {
+	err        error
+	stored     map[string]any // what is stored, or would be
+	violations []violation
 }
 
-// word is a rule in an answer, with the text around it.
-type word struct {
+// violation is a rule in an answer, with the text around it.
+type violation struct {
 	rule   rules.ID
 	action rules.Action
 	text   string
 }
 
 // send creates an object, or replaces one.
-func (w *twin) send(t *testing.T, client rest.Interface, verb string, object map[string]any, parameters ...string) answer {
+func (w *twin) send(t *testing.T, client rest.Interface, verb string, object map[string]any, parameters ...string) response {
 	t.Helper()
 	metadata := object["metadata"].(map[string]any)
 	request := client.Verb(verb).Resource(resources[object["kind"].(string)])
@@ -140,7 +140,7 @@ func (w *twin) send(t *testing.T, client rest.Interface, verb string, object map
 	}
 	body, err := json.Marshal(object)
 	must.Succeed(t, err)
-	return readAnswer(t, request.SetHeader("Content-Type", contentType).Body(body).Do(t.Context()))
+	return readResponse(t, request.SetHeader("Content-Type", contentType).Body(body).Do(t.Context()))
 }
 
 var resources = map[string]string{
@@ -155,57 +155,57 @@ func (w *twin) rest(kind any) rest.Interface {
 	return w.Admin.CoreV1().RESTClient()
 }
 
-func (w *twin) create(t *testing.T, object map[string]any, parameters ...string) answer {
+func (w *twin) create(t *testing.T, object map[string]any, parameters ...string) response {
 	t.Helper()
 	return w.send(t, w.rest(object["kind"]), http.MethodPost, object, parameters...)
 }
 
-func (w *twin) replace(t *testing.T, object map[string]any, parameters ...string) answer {
+func (w *twin) replace(t *testing.T, object map[string]any, parameters ...string) response {
 	t.Helper()
 	return w.send(t, w.rest(object["kind"]), http.MethodPut, object, parameters...)
 }
 
 // apply applies on the server's side.
-func (w *twin) apply(t *testing.T, object map[string]any, parameters ...string) answer {
+func (w *twin) apply(t *testing.T, object map[string]any, parameters ...string) response {
 	t.Helper()
 	return w.send(t, w.rest(object["kind"]), http.MethodPatch, object, append(parameters, "fieldManager=twin")...)
 }
 
-func readAnswer(t *testing.T, result rest.Result) answer {
+func readResponse(t *testing.T, result rest.Result) response {
 	t.Helper()
-	answer := answer{err: result.Error()}
-	if answer.err == nil {
+	response := response{err: result.Error()}
+	if response.err == nil {
 		text, err := result.Raw()
 		must.Succeed(t, err)
-		must.Succeed(t, json.Unmarshal(text, &answer.stored))
+		must.Succeed(t, json.Unmarshal(text, &response.stored))
 	}
-	if status, ok := errors.AsType[*apierrors.StatusError](answer.err); ok {
-		answer.said = wordsIn(status.ErrStatus.Message, rules.Deny)
+	if status, ok := errors.AsType[*apierrors.StatusError](response.err); ok {
+		response.violations = violationsIn(status.ErrStatus.Message, rules.Deny)
 		asKubernetes := status.ErrStatus.Code == http.StatusUnprocessableEntity && status.ErrStatus.Reason == metav1.StatusReasonInvalid
-		if len(answer.said) > 0 && !asKubernetes {
+		if len(response.violations) > 0 && !asKubernetes {
 			t.Errorf("denied with code %d and reason %s", status.ErrStatus.Code, status.ErrStatus.Reason)
 		}
 	}
 	for _, warning := range result.Warnings() {
-		answer.said = append(answer.said, wordsIn(warning.Text, rules.Warn)...)
+		response.violations = append(response.violations, violationsIn(warning.Text, rules.Warn)...)
 	}
-	return answer
+	return response
 }
 
 // mark is how the text of each rule ends.
 var mark = regexp.MustCompile(`\[([A-Z]+\d{3})\]`)
 
-func wordsIn(text string, action rules.Action) []word {
-	var words []word
+func violationsIn(text string, action rules.Action) []violation {
+	var words []violation
 	for _, found := range mark.FindAllStringSubmatch(text, -1) {
-		words = append(words, word{rule: rules.ID(found[1]), action: action, text: text})
+		words = append(words, violation{rule: rules.ID(found[1]), action: action, text: text})
 	}
 	return words
 }
 
-// says reports whether an answer has a rule.
-func (a answer) says(rule rules.ID) bool {
-	for _, word := range a.said {
+// reports reports whether an answer has a rule.
+func (a response) reports(rule rules.ID) bool {
+	for _, word := range a.violations {
 		if word.rule == rule {
 			return true
 		}
@@ -213,9 +213,9 @@ func (a answer) says(rule rules.ID) bool {
 	return false
 }
 
-func (a answer) String() string {
+func (a response) String() string {
 	var said []string
-	for _, word := range a.said {
+	for _, word := range a.violations {
 		said = append(said, fmt.Sprintf("%s %s: %s", word.action, word.rule, word.text))
 	}
 	return fmt.Sprintf("error: %v\n%s", a.err, strings.Join(said, "\n"))
@@ -250,6 +250,6 @@ func (w *twin) namespace(t *testing.T, name string, content *rulecases.Namespace
 	if content != nil {
 		metadata["labels"], metadata["annotations"] = content.Labels, content.Annotations
 	}
-	answer := w.create(t, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-	must.Succeed(t, answer.err)
+	response := w.create(t, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+	must.Succeed(t, response.err)
 }

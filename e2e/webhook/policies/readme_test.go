@@ -16,7 +16,7 @@ import (
 )
 
 // The table of rules in the README is what the cases and the policies say.
-func TestTheTwinsReadmeSaysWhatThePoliciesCan(t *testing.T) {
+func TestTheTwinsReadmeDescribesThePolicies(t *testing.T) {
 	policies := map[rules.ID]string{}
 	for _, policy := range shipped(t) {
 		for _, variable := range policy.Spec.Variables {

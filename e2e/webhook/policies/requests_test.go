@@ -30,10 +30,10 @@ func (w *twin) auto() map[rules.Setting]string {
 	return map[rules.Setting]string{rules.TopologyMode: "Auto"}
 }
 
-func checkSettings(t *testing.T, what string, want map[rules.Setting]string, answer answer) {
+func checkSettings(t *testing.T, what string, want map[rules.Setting]string, response response) {
 	t.Helper()
-	must.Succeed(t, answer.err)
-	if diff := cmp.Diff(want, settingsOf(t, answer.stored)); diff != "" {
+	must.Succeed(t, response.err)
+	if diff := cmp.Diff(want, settingsOf(t, response.stored)); diff != "" {
 		t.Errorf("%s: topology settings (-want +got):\n%s", what, diff)
 	}
 }
@@ -84,8 +84,8 @@ func (w *twin) testClientSideApply(t *testing.T) {
 	}
 }
 
-func versionOf(answer answer) any {
-	return answer.stored["metadata"].(map[string]any)["resourceVersion"]
+func versionOf(response response) any {
+	return response.stored["metadata"].(map[string]any)["resourceVersion"]
 }
 
 // testDeletion: an object that is wrong, and being deleted, may lose its finalizer, and even be made worse.
@@ -95,11 +95,11 @@ func (w *twin) testDeletion(t *testing.T) {
 	must.Succeed(t, w.create(t, serviceOf("deletion", "web", held)).err)
 	must.Succeed(t, w.Admin.CoreV1().Services("deletion").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	wrong := annotated(policy.TopologyKeysAnnotation, "a b")
-	if answer := w.replace(t, serviceOf("deletion", "web", held, wrong)); answer.err != nil || len(answer.said) > 0 {
-		t.Errorf("a wrong annotation on what is being deleted: %v", answer)
+	if response := w.replace(t, serviceOf("deletion", "web", held, wrong)); response.err != nil || len(response.violations) > 0 {
+		t.Errorf("a wrong annotation on what is being deleted: %v", response)
 	}
-	if answer := w.replace(t, serviceOf("deletion", "web", wrong)); answer.err != nil || len(answer.said) > 0 {
-		t.Errorf("taking the finalizer away: %v", answer)
+	if response := w.replace(t, serviceOf("deletion", "web", wrong)); response.err != nil || len(response.violations) > 0 {
+		t.Errorf("taking the finalizer away: %v", response)
 	}
 	if _, err := w.Admin.CoreV1().Services("deletion").Get(t.Context(), "web", metav1.GetOptions{}); err == nil {
 		t.Error("the Service is still there")
@@ -116,8 +116,8 @@ func (w *twin) testOptingOut(t *testing.T) {
 	w.namespace(t, "vicinity-system", nil)
 	wrong := annotated(policy.TopologyKeysAnnotation, "a b")
 	for _, namespace := range []string{"kube-system", "kube-public", "kube-node-lease", "vicinity-system", "opted-out"} {
-		if answer := w.create(t, serviceOf(namespace, "wrong", wrong)); answer.err != nil || len(answer.said) > 0 {
-			t.Errorf("a wrong Service in %s: %v", namespace, answer)
+		if response := w.create(t, serviceOf(namespace, "wrong", wrong)); response.err != nil || len(response.violations) > 0 {
+			t.Errorf("a wrong Service in %s: %v", namespace, response)
 		}
 	}
 	none := map[rules.Setting]string{}
@@ -189,9 +189,9 @@ func (w *twin) testLargeObjects(t *testing.T) {
 		"many annotations and one wrong": {manyAndWrong, "SVC003"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := w.create(t, serviceOf("large", "web", c.change), "dryRun=All")
-			if c.denies != "" != (answer.err != nil) || c.denies != "" && !answer.says(c.denies) {
-				t.Errorf("want %q: %.2000v", c.denies, answer)
+			response := w.create(t, serviceOf("large", "web", c.change), "dryRun=All")
+			if c.denies != "" != (response.err != nil) || c.denies != "" && !response.reports(c.denies) {
+				t.Errorf("want %q: %.2000v", c.denies, response)
 			}
 		})
 	}
@@ -207,21 +207,21 @@ func (w *twin) testLargeSlice(t *testing.T) {
 			"hints": map[string]any{"forZones": []any{map[string]any{"name": "zone-1"}, map[string]any{"name": "zone-2"}}},
 		}
 	}
-	slice := w.knownBad()["EPS001"]
+	slice := w.badExamples()["EPS001"]
 	slice["metadata"], slice["endpoints"] = map[string]any{"namespace": "large", "name": "web-1"}, endpoints
-	if answer := w.create(t, slice, "dryRun=All"); answer.err != nil || len(answer.said) > 0 {
-		t.Errorf("%d endpoints: %.2000v", most, answer)
+	if response := w.create(t, slice, "dryRun=All"); response.err != nil || len(response.violations) > 0 {
+		t.Errorf("%d endpoints: %.2000v", most, response)
 	}
 	endpoints[most-1].(map[string]any)["zone"] = "us east!!"
-	if answer := w.create(t, slice, "dryRun=All"); !answer.says("EPS001") {
-		t.Errorf("%d endpoints and one wrong: %.2000v", most, answer)
+	if response := w.create(t, slice, "dryRun=All"); !response.reports("EPS001") {
+		t.Errorf("%d endpoints and one wrong: %.2000v", most, response)
 	}
 }
 
 // testClusterDefaults gives the policy each default of the cluster that the cases have, as the README says.
-func (w *twin) testClusterDefaults(t *testing.T, cases []placedCase) {
+func (w *twin) testClusterDefaults(t *testing.T, cases []locatedCase) {
 	w.Needs(t, release.HasMutatingPolicies, "a policy that gives defaults")
-	byDefault := map[rulecases.Setting][]placedCase{}
+	byDefault := map[rulecases.Setting][]locatedCase{}
 	for _, c := range cases {
 		if s := c.Settings; s != nil && s.Default != nil && !s.OnUpdate && !s.WithAffinity && s.ProxyName == "" {
 			byDefault[*s.Default] = append(byDefault[*s.Default], c)
@@ -246,9 +246,9 @@ func (w *twin) giveDefault(t *testing.T, given rulecases.Setting) {
 	w.mustDo(t, "value: cluster", example, expression)
 	want := map[rules.Setting]string{given.Setting: given.Value}
 	wait.Success(t, "Services are given "+expression, func() error {
-		answer := w.create(t, serviceOf("without-default", "web"), "dryRun=All")
-		must.Succeed(t, answer.err)
-		if diff := cmp.Diff(want, settingsOf(t, answer.stored)); diff != "" {
+		response := w.create(t, serviceOf("without-default", "web"), "dryRun=All")
+		must.Succeed(t, response.err)
+		if diff := cmp.Diff(want, settingsOf(t, response.stored)); diff != "" {
 			return fmt.Errorf("not this one (-want +got):\n%s", diff)
 		}
 		return nil

@@ -22,7 +22,7 @@ func (w *twin) testApply(t *testing.T) {
 	if w.IsAtLeast(release.HasMutatingPolicies) {
 		first += w.Kubectl(t, "apply", "-f", defaults)
 	} else {
-		w.testDefaultsAreRefused(t)
+		w.testDefaultsAreRejected(t)
 	}
 	if n := strings.Count(first, " created\n"); n == 0 || n != strings.Count(first, "\n") {
 		t.Errorf("apply -f:\n%s", first)
@@ -46,30 +46,30 @@ const installCommand = "kubectl apply -k manifests/webhook-cel "
 // probed is where policies are asked whether they work.
 const probed = "probed"
 
-// awaitAll waits until each policy does what it is for.
-func (w *twin) awaitAll() {
+// waitForAll waits until each policy does what it is for.
+func (w *twin) waitForAll() {
 	w.namespaceWith(w.t, probed, policy.DefaultTopologyModeAnnotation, "Auto")
-	for rule, object := range w.knownBad() {
-		w.awaitRule(w.t, rule, object)
+	for rule, object := range w.badExamples() {
+		w.waitForRule(w.t, rule, object)
 	}
 	if !w.IsAtLeast(release.HasMutatingPolicies) {
 		return
 	}
 	wait.Success(w.t, "Services are given defaults", func() error {
-		answer := w.create(w.t, serviceOf(probed, "web"), "dryRun=All")
-		must.Succeed(w.t, answer.err)
-		if settingsOf(w.t, answer.stored)[rules.TopologyMode] != "Auto" {
+		response := w.create(w.t, serviceOf(probed, "web"), "dryRun=All")
+		must.Succeed(w.t, response.err)
+		if settingsOf(w.t, response.stored)[rules.TopologyMode] != "Auto" {
 			return fmt.Errorf("this one is not")
 		}
 		return nil
 	})
 }
 
-func (w *twin) awaitRule(t *testing.T, rule rules.ID, object map[string]any) {
+func (w *twin) waitForRule(t *testing.T, rule rules.ID, object map[string]any) {
 	t.Helper()
 	wait.Success(t, string(rule)+" is in force", func() error {
-		if answer := w.create(t, object, "dryRun=All"); !answer.says(rule) {
-			return fmt.Errorf("answer: %v", answer)
+		if response := w.create(t, object, "dryRun=All"); !response.reports(rule) {
+			return fmt.Errorf("answer: %v", response)
 		}
 		return nil
 	})
@@ -77,14 +77,14 @@ func (w *twin) awaitRule(t *testing.T, rule rules.ID, object map[string]any) {
 
 func (w *twin) namespaceWith(t *testing.T, name, annotation, value string) {
 	t.Helper()
-	answer := w.create(t, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
+	response := w.create(t, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
 		"name": name, "annotations": map[string]any{annotation: value},
 	}})
-	must.Succeed(t, answer.err)
+	must.Succeed(t, response.err)
 }
 
-// knownBad has an object for each policy.
-func (w *twin) knownBad() map[rules.ID]map[string]any {
+// badExamples has an object for each policy.
+func (w *twin) badExamples() map[rules.ID]map[string]any {
 	slice := func(endpoints ...any) map[string]any {
 		return map[string]any{
 			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
@@ -122,8 +122,8 @@ func (w *twin) testTypes(t *testing.T) {
 		}
 		return nil
 	})
-	if len(list.Items) != len(w.knownBad()) {
-		t.Errorf("there are %d policies, and a known bad object for %d", len(list.Items), len(w.knownBad()))
+	if len(list.Items) != len(w.badExamples()) {
+		t.Errorf("there are %d policies, and a known bad object for %d", len(list.Items), len(w.badExamples()))
 	}
 	for _, one := range list.Items {
 		for _, warning := range one.Status.TypeChecking.ExpressionWarnings {
@@ -159,32 +159,32 @@ var checkCounts = regexp.MustCompile(`^apiserver_(validating|mutating)_admission
 // testRuleOff turns a rule off as the README says, and on again.
 func (w *twin) testRuleOff(t *testing.T) {
 	w.mustDo(t, "name: SVC027")
-	w.awaitSilence(t, "SVC027", w.knownBad()["SVC027"])
+	w.waitForAcceptance(t, "SVC027", w.badExamples()["SVC027"])
 	w.mustDo(t, installCommand)
-	w.awaitRule(t, "SVC027", w.knownBad()["SVC027"])
+	w.waitForRule(t, "SVC027", w.badExamples()["SVC027"])
 }
 
-func (w *twin) awaitSilence(t *testing.T, rule rules.ID, object map[string]any) {
+func (w *twin) waitForAcceptance(t *testing.T, rule rules.ID, object map[string]any) {
 	t.Helper()
 	wait.Success(t, string(rule)+" is out of force", func() error {
-		if answer := w.create(t, object, "dryRun=All"); answer.says(rule) {
-			return fmt.Errorf("answer: %v", answer)
+		if response := w.create(t, object, "dryRun=All"); response.reports(rule) {
+			return fmt.Errorf("answer: %v", response)
 		}
 		return nil
 	})
 }
 
 // testNamedProxy gives the proxy a name as the README says, and takes it away.
-func (w *twin) testNamedProxy(t *testing.T, cases []placedCase) {
+func (w *twin) testNamedProxy(t *testing.T, cases []locatedCase) {
 	w.mustDo(t, "name: proxyName")
 	if w.IsAtLeast(release.HasMutatingPolicies) {
 		w.mustDo(t, "name: is-ours")
 	}
-	foreign := w.knownBad()["SVC027"]
-	w.awaitRule(t, "SVC035", foreign)
+	foreign := w.badExamples()["SVC027"]
+	w.waitForRule(t, "SVC035", foreign)
 	wait.Success(t, "Services of the default proxy are given nothing", func() error {
-		if answer := w.create(t, serviceOf(probed, "web"), "dryRun=All"); len(settingsOf(t, answer.stored)) > 0 {
-			return fmt.Errorf("this one is: %v", settingsOf(t, answer.stored))
+		if response := w.create(t, serviceOf(probed, "web"), "dryRun=All"); len(settingsOf(t, response.stored)) > 0 {
+			return fmt.Errorf("this one is: %v", settingsOf(t, response.stored))
 		}
 		return nil
 	})
@@ -199,18 +199,18 @@ func (w *twin) testNamedProxy(t *testing.T, cases []placedCase) {
 		t.Error("no case has a proxy with a name")
 	}
 	w.mustDo(t, installCommand)
-	w.awaitSilence(t, "SVC035", foreign)
+	w.waitForAcceptance(t, "SVC035", foreign)
 }
 
 // label is what all the policies have, and with which they are removed.
 const label = "app.kubernetes.io/name=vicinity-webhook-cel"
 
 // testStrict: the overlay denies what it says, and nothing else changes.
-func (w *twin) testStrict(t *testing.T, cases []placedCase) {
+func (w *twin) testStrict(t *testing.T, cases []locatedCase) {
 	w.Kubectl(t, "apply", "-k", strict)
 	wait.Success(t, "an unknown mode is denied", func() error {
-		if answer := w.create(t, w.knownBad()["SVC022"], "dryRun=All"); answer.err == nil {
-			return fmt.Errorf("answer: %v", answer)
+		if response := w.create(t, w.badExamples()["SVC022"], "dryRun=All"); response.err == nil {
+			return fmt.Errorf("answer: %v", response)
 		}
 		return nil
 	})
@@ -223,13 +223,13 @@ func (w *twin) testStrict(t *testing.T, cases []placedCase) {
 		t.Run(c.Name, func(t *testing.T) {
 			// Whether the policy is in force with its new variable: a rule that is no new mistake is not denied.
 			wait.Success(t, "the overlay is in force", func() error {
-				answer := w.request(t, c, "dryRun=All")
-				if (answer.err != nil) != denies(c) {
-					return fmt.Errorf("answer: %v", answer)
+				response := w.request(t, c, "dryRun=All")
+				if (response.err != nil) != denies(c) {
+					return fmt.Errorf("answer: %v", response)
 				}
 				return nil
 			})
-			checkWords(t, c.wantWords(), w.request(t, c))
+			checkViolations(t, c.wantViolations(), w.request(t, c))
 		})
 	}
 	if count == 0 {
@@ -237,7 +237,7 @@ func (w *twin) testStrict(t *testing.T, cases []placedCase) {
 	}
 }
 
-func denies(c placedCase) bool {
+func denies(c locatedCase) bool {
 	for _, want := range c.Want {
 		if want.Action == rules.Deny {
 			return true
@@ -249,21 +249,21 @@ func denies(c placedCase) bool {
 // testRemoval removes all policies as the README says.
 func (w *twin) testRemoval(t *testing.T) {
 	w.mustDo(t, "kubectl delete validatingadmissionpolicies")
-	for rule, object := range w.knownBad() {
-		w.awaitSilence(t, rule, object)
+	for rule, object := range w.badExamples() {
+		w.waitForAcceptance(t, rule, object)
 	}
 	wait.Success(t, "no Service is given a default", func() error {
-		answer := w.create(t, serviceOf(probed, "web"), "dryRun=All")
-		must.Succeed(t, answer.err)
-		if settings := settingsOf(t, answer.stored); len(settings) > 0 {
+		response := w.create(t, serviceOf(probed, "web"), "dryRun=All")
+		must.Succeed(t, response.err)
+		if settings := settingsOf(t, response.stored); len(settings) > 0 {
 			return fmt.Errorf("this one is: %v", settings)
 		}
 		return nil
 	})
 }
 
-// testDefaultsAreRefused: before there are MutatingAdmissionPolicies, API servers refuse the file, as it says itself.
-func (w *twin) testDefaultsAreRefused(t *testing.T) {
+// testDefaultsAreRejected: before there are MutatingAdmissionPolicies, API servers refuse the file, as it says itself.
+func (w *twin) testDefaultsAreRejected(t *testing.T) {
 	t.Helper()
 	_, err := w.TryKubectl(t.Context(), "apply", "-f", defaults)
 	if err == nil || !strings.Contains(err.Error(), `no matches for kind "MutatingAdmissionPolicy"`) {

@@ -34,13 +34,13 @@ type Release struct{ version *version.Version }
 // Of asks an API server for its release. Those that the lab builds are never old.
 func Of(t testing.TB, api *site.Site) Release {
 	t.Helper()
-	answer, err := api.Admin.Discovery().ServerVersion()
+	response, err := api.Admin.Discovery().ServerVersion()
 	must.Succeed(t, err)
-	parsed, err := version.ParseGeneric(answer.GitVersion)
+	parsed, err := version.ParseGeneric(response.GitVersion)
 	must.Succeed(t, err)
 	r := Release{parsed}
 	if os.Getenv(binaries.OfYours) == "" && !r.IsAtLeast(hasEverything) {
-		t.Fatalf("the lab's API server says that it is %s, with which tests would be left out", answer.GitVersion)
+		t.Fatalf("the lab's API server says that it is %s, with which tests would be left out", response.GitVersion)
 	}
 	return r
 }

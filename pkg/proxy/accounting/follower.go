@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// longFlow is how many bytes a connection must have moved to be counted before it ends.
-	longFlow = 1 << 20
-	// mostFollowed is how many of these there are at most: some 10 MB. Others count when they end.
-	mostFollowed = 100_000
-	// missedFor is how long a flow must be missing in dumps until it is forgotten: the report of its end may still be on
+	// longFlowBytes is how many bytes a connection must have moved to be counted before it ends.
+	longFlowBytes = 1 << 20
+	// maxTracked is how many of these there are at most: some 10 MB. Others count when they end.
+	maxTracked = 100_000
+	// missingGrace is how long a flow must be missing in dumps until it is forgotten: the report of its end may still be on
 	// its way.
-	missedFor = 2 * time.Minute
+	missingGrace = 2 * time.Minute
 )
 
-// follower remembers what was counted of flows that have not ended.
+// flowTracker remembers what was counted of flows that have not ended.
 //
 // A small flow is counted once, at its end. So a restart counts it once, too: only one process, the earlier one or this
 // one, hears of the end. A long flow is counted bit by bit, and what it moved before the first dump was the earlier
@@ -29,17 +29,17 @@ const (
 //
 // The report of an end does not have the label that says whose a connection is. So a flow is followed, too, if its end
 // alone would be taken for another origin's than the one that a dump knows; it is counted as any other.
-type follower struct {
+type flowTracker struct {
 	seed  maphash.Seed
-	flows map[key]followed
+	flows map[key]trackedFlow
 	// isFirst: no dump has been complete yet.
 	isFirst bool
-	// looking: a dump is going on. Some of the flows in it may have ended since the kernel was asked; those among them that
+	// dumping: a dump is going on. Some of the flows in it may have ended since the kernel was asked; those among them that
 	// it might begin to follow are in ended.
-	looking bool
-	ended   map[key]bool
-	look    uint32 // number of the dump
-	missed  Missed
+	dumping    bool
+	ended      map[key]bool
+	dumpNumber uint32 // number of the dump
+	missed     Missed
 }
 
 // Missed counts connections that were not counted, or not wholly.
@@ -59,17 +59,17 @@ type key struct {
 	id     uint32
 }
 
-// followed is a flow.
-type followed struct {
-	origin   *owners.Origin // nil if another program translated it
-	counted  Traffic
-	isLinked bool // counted as a connection
-	look     uint32
-	missing  uint32 // since when, in seconds; 0 if the last dump had it
+// trackedFlow is a flow.
+type trackedFlow struct {
+	origin              *owners.Attribution // nil if another program translated it
+	counted             Traffic
+	countedAsConnection bool // counted as a connection
+	lastDump            uint32
+	missing             uint32 // since when, in seconds; 0 if the last dump had it
 }
 
-func newFollower() follower {
-	return follower{seed: maphash.MakeSeed(), flows: map[key]followed{}, ended: map[key]bool{}, isFirst: true}
+func newFollower() flowTracker {
+	return flowTracker{seed: maphash.MakeSeed(), flows: map[key]trackedFlow{}, ended: map[key]bool{}, isFirst: true}
 }
 
 // tuples are what a key is made of.
@@ -78,16 +78,16 @@ type tuples struct {
 	original, reply conntrack.Tuple
 }
 
-func (f *follower) keyOf(e *conntrack.Entry) key {
+func (f *flowTracker) keyOf(e *conntrack.Entry) key {
 	return key{maphash.Comparable(f.seed, tuples{e.Protocol, e.Original, e.Reply}), e.ID}
 }
 
 func trafficOf(e *conntrack.Entry) Traffic { return Traffic{e.Sent.Bytes, e.Received.Bytes} }
 
-func isLong(e *conntrack.Entry) bool { return e.Sent.Bytes+e.Received.Bytes > longFlow }
+func isLong(e *conntrack.Entry) bool { return e.Sent.Bytes+e.Received.Bytes > longFlowBytes }
 
-// IsOver reports whether nothing more is moved by a connection whose entry is still there.
-func IsOver(e *conntrack.Entry) bool {
+// IsClosed reports whether nothing more is moved by a connection whose entry is still there.
+func IsClosed(e *conntrack.Entry) bool {
 	switch e.Protocol {
 	case model.TCP:
 		return e.State == conntrack.TCPTimeWait || e.State == conntrack.TCPClose
@@ -98,13 +98,15 @@ func IsOver(e *conntrack.Entry) bool {
 	return false
 }
 
-// isAnswered reports whether a connection came about.
-func isAnswered(e *conntrack.Entry) bool { return e.Status&conntrack.SeenReply != 0 && !isRefused(e) }
+// isReplied reports whether a connection came about.
+func isReplied(e *conntrack.Entry) bool {
+	return e.Status&conntrack.SeenReply != 0 && !isConnectionRefused(e)
+}
 
-// isRefused reports whether a dial was answered by a reset, or in SCTP by an ABORT. Conntrack does not take a reset for a
+// isConnectionRefused reports whether a dial was answered by a reset, or in SCTP by an ABORT. Conntrack does not take a reset for a
 // reply, and forgets the connection with it: only the report of its end shows it. UDP is refused by ICMP, of which an
 // entry knows nothing.
-func isRefused(e *conntrack.Entry) bool {
+func isConnectionRefused(e *conntrack.Entry) bool {
 	switch e.Protocol {
 	case model.TCP:
 		hasReply := e.Received.Packets > 0 || !e.IsCounted && e.State == conntrack.TCPClose
@@ -118,33 +120,33 @@ func isRefused(e *conntrack.Entry) bool {
 
 // rest returns what an entry has beyond what is counted of its flow. If it has less than that, somebody has set its
 // counters to zero: then it is all that it has, and what it moved between is lost.
-func (f *follower) rest(flow *followed, e *conntrack.Entry) (count Count) {
+func (f *flowTracker) rest(flow *trackedFlow, e *conntrack.Entry) (count Count) {
 	now, before := trafficOf(e), flow.counted
 	if now.Sent < before.Sent || now.Received < before.Received {
 		f.missed.CountersReset++
 		before = Traffic{}
 	}
 	count.Traffic = Traffic{now.Sent - before.Sent, now.Received - before.Received}
-	if !flow.isLinked && isAnswered(e) {
+	if !flow.countedAsConnection && isReplied(e) {
 		count.Connections = 1
 	}
 	return count
 }
 
-// end returns what is to be counted for an entry that has ended, and the origin to count it for; nil if nothing is. The
+// onDestroy returns what is to be counted for an entry that has ended, and the origin to count it for; nil if nothing is. The
 // origin that is passed is what the end alone tells.
-func (f *follower) end(e *conntrack.Entry, origin *owners.Origin) (*owners.Origin, Count) {
+func (f *flowTracker) onDestroy(e *conntrack.Entry, origin *owners.Attribution) (*owners.Attribution, Count) {
 	if e.Status&conntrack.DestinationNAT == 0 {
 		return nil, Count{}
 	}
 	name := f.keyOf(e)
-	if f.looking && isLong(e) {
+	if f.dumping && isLong(e) {
 		f.ended[name] = true
 	}
 	flow, isFollowed := f.flows[name]
 	delete(f.flows, name)
 	switch {
-	case !isFollowed && isLong(e) && f.looking && f.isFirst:
+	case !isFollowed && isLong(e) && f.dumping && f.isFirst:
 		return nil, Count{} // an earlier process may have counted some of it, and we cannot know how much
 	case !isFollowed:
 		flow.origin = origin
@@ -158,58 +160,58 @@ func (f *follower) end(e *conntrack.Entry, origin *owners.Origin) (*owners.Origi
 	}
 	count := f.rest(&flow, e)
 	switch {
-	case flow.isLinked, count.Connections > 0:
-	case isRefused(e):
+	case flow.countedAsConnection, count.Connections > 0:
+	case isConnectionRefused(e):
 		count.Refused = 1
 	default:
-		count.Unanswered = 1
+		count.Unreplied = 1
 	}
 	return flow.origin, count
 }
 
-func (f *follower) begin() {
-	f.looking = true
-	f.look++
+func (f *flowTracker) beginDump() {
+	f.dumping = true
+	f.dumpNumber++
 }
 
-// see returns what is to be counted for an entry in a dump, and the origin to count it for; nil if nothing is. AtEnd is
+// onEntry returns what is to be counted for an entry in a dump, and the origin to count it for; nil if nothing is. AtEnd is
 // the origin that its end alone would tell.
-func (f *follower) see(e *conntrack.Entry, origin, atEnd *owners.Origin) (*owners.Origin, Count) {
-	isWanted := f.isWanted(e) && origin != nil
+func (f *flowTracker) onEntry(e *conntrack.Entry, origin, atEnd *owners.Attribution) (*owners.Attribution, Count) {
+	isWanted := f.shouldTrack(e) && origin != nil
 	if len(f.flows) == 0 && !isWanted && origin == atEnd {
 		return nil, Count{}
 	}
 	name := f.keyOf(e)
 	flow, isFollowed := f.flows[name]
 	if !isFollowed {
-		if f.ended[name] || len(f.flows) >= mostFollowed || !isWanted && origin == atEnd {
+		if f.ended[name] || len(f.flows) >= maxTracked || !isWanted && origin == atEnd {
 			return nil, Count{}
 		}
 		flow.origin = origin
 	}
-	flow.look, flow.missing = f.look, 0
+	flow.lastDump, flow.missing = f.dumpNumber, 0
 	var count Count
 	switch {
 	case flow.origin == nil:
 	case !isFollowed && isWanted && f.isFirst:
-		flow.counted, flow.isLinked = trafficOf(e), true
+		flow.counted, flow.countedAsConnection = trafficOf(e), true
 	case isWanted || flow.counted != Traffic{}:
 		count = f.rest(&flow, e)
-		flow.counted, flow.isLinked = trafficOf(e), flow.isLinked || count.Connections > 0
+		flow.counted, flow.countedAsConnection = trafficOf(e), flow.countedAsConnection || count.Connections > 0
 	}
 	f.flows[name] = flow
 	return flow.origin, count
 }
 
-// isWanted reports whether a flow that is not followed should be. The entry of a flow that is over soon ends by itself;
+// shouldTrack reports whether a flow that is not followed should be. The entry of a flow that is over soon ends by itself;
 // but before the first dump an earlier process may have counted part of it.
-func (f *follower) isWanted(e *conntrack.Entry) bool {
-	return isLong(e) && (f.isFirst || !IsOver(e))
+func (f *flowTracker) shouldTrack(e *conntrack.Entry) bool {
+	return isLong(e) && (f.isFirst || !IsClosed(e))
 }
 
-// finish ends a dump, and forgets flows that have long been missing in dumps though the kernel reported no end.
-func (f *follower) finish(isWhole bool, now time.Time) {
-	f.looking = false
+// endDump ends a dump, and forgets flows that have long been missing in dumps though the kernel reported no end.
+func (f *flowTracker) endDump(isWhole bool, now time.Time) {
+	f.dumping = false
 	clear(f.ended)
 	if !isWhole {
 		return
@@ -218,11 +220,11 @@ func (f *follower) finish(isWhole bool, now time.Time) {
 	at := uint32(now.Unix())
 	for name, flow := range f.flows {
 		switch {
-		case flow.look == f.look:
+		case flow.lastDump == f.dumpNumber:
 		case flow.missing == 0:
 			flow.missing = at
 			f.flows[name] = flow
-		case at-flow.missing >= uint32(missedFor/time.Second):
+		case at-flow.missing >= uint32(missingGrace/time.Second):
 			delete(f.flows, name)
 		}
 	}

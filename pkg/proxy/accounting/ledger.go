@@ -28,25 +28,25 @@ const OtherTier = "other"
 // first named: a zone that had its name taken away would be a counter that goes back. So after a restart others may be
 // named. No decision depends on these names, and all bytes are counted under one of them.
 const (
-	otherZones = "other"
-	mostZones  = 64
+	otherZones    = "other"
+	maxNamedZones = 64
 )
 
-// Ledger adds up connections and bytes. Its methods may be called by several goroutines, each of which holds the ledger for
+// Counters adds up connections and bytes. Its methods may be called by several goroutines, each of which holds the ledger for
 // as long as it takes to count one connection, or to read all sums.
-type Ledger struct {
+type Counters struct {
 	mutex    sync.Mutex
 	tiers    map[string]bool
-	node     cells
+	node     buckets
 	zones    map[zones]*Traffic
 	services *services // nil unless counted by Service
-	follower follower
+	follower flowTracker
 }
 
 // Count is what is counted.
 type Count struct {
 	// Connections were answered, Refused by a reset, and Unanswered not at all.
-	Connections, Refused, Unanswered uint64
+	Connections, Refused, Unreplied uint64
 	Traffic
 }
 
@@ -56,7 +56,7 @@ type Traffic struct{ Sent, Received uint64 }
 func (c *Count) add(more Count) {
 	c.Connections += more.Connections
 	c.Refused += more.Refused
-	c.Unanswered += more.Unanswered
+	c.Unreplied += more.Unreplied
 	c.Traffic.add(more.Traffic)
 }
 
@@ -65,15 +65,15 @@ func (t *Traffic) add(more Traffic) {
 	t.Received += more.Received
 }
 
-// cells are counts by locality and tier.
-type cells map[cell]*Count
+// buckets are counts by locality and tier.
+type buckets map[bucketKey]*Count
 
-type cell struct {
+type bucketKey struct {
 	locality owners.Locality
 	tier     string
 }
 
-func (c cells) at(where cell) *Count {
+func (c buckets) bucket(where bucketKey) *Count {
 	count := c[where]
 	if count == nil {
 		count = &Count{}
@@ -83,13 +83,13 @@ func (c cells) at(where cell) *Count {
 }
 
 // zones are this node's zone and an endpoint's.
-type zones struct{ own, endpoint string }
+type zones struct{ source, endpoint string }
 
-// NewLedger returns a ledger of nothing yet.
-func NewLedger(settings Settings) *Ledger {
-	l := &Ledger{
+// NewCounters returns a ledger of nothing yet.
+func NewCounters(settings Settings) *Counters {
+	l := &Counters{
 		tiers: map[string]bool{"*": true, selection.TierHint: true, selection.TierNone: true},
-		node:  cells{}, zones: map[zones]*Traffic{}, follower: newFollower(),
+		node:  buckets{}, zones: map[zones]*Traffic{}, follower: newFollower(),
 	}
 	for _, key := range settings.Keys {
 		l.tiers[key] = true
@@ -101,25 +101,25 @@ func NewLedger(settings Settings) *Ledger {
 }
 
 // add adds what was counted of a connection.
-func (l *Ledger) add(origin *owners.Origin, count Count, now time.Time) {
+func (l *Counters) add(origin *owners.Attribution, count Count, now time.Time) {
 	if count == (Count{}) {
 		return
 	}
-	where := cell{origin.Place.Locality, origin.Place.Tier}
+	where := bucketKey{origin.Location.Locality, origin.Location.Tier}
 	if !l.tiers[where.tier] {
 		where.tier = OtherTier
 	}
-	l.node.at(where).add(count)
-	l.between(origin.Place).add(count.Traffic)
+	l.node.bucket(where).add(count)
+	l.zoneTraffic(origin.Location).add(count.Traffic)
 	if l.services != nil {
 		l.services.at(origin, where, now).add(count)
 	}
 }
 
-func (l *Ledger) between(place owners.Place) *Traffic {
-	pair := zones{place.OwnZone, place.Zone}
+func (l *Counters) zoneTraffic(location owners.Location) *Traffic {
+	pair := zones{location.OwnZone, location.Zone}
 	traffic := l.zones[pair]
-	if traffic == nil && len(l.zones) >= mostZones {
+	if traffic == nil && len(l.zones) >= maxNamedZones {
 		pair = zones{otherZones, otherZones}
 		traffic = l.zones[pair]
 	}
@@ -130,39 +130,39 @@ func (l *Ledger) between(place owners.Place) *Traffic {
 	return traffic
 }
 
-// Ended counts what is not yet counted of an entry that has ended. The origin is what owners.Reader.OfEnded returns.
-func (l *Ledger) Ended(e *conntrack.Entry, origin *owners.Origin, now time.Time) {
+// OnDestroy counts what is not yet counted of an entry that has ended. The origin is what owners.Reader.OfEnded returns.
+func (l *Counters) OnDestroy(e *conntrack.Entry, origin *owners.Attribution, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if of, count := l.follower.end(e, origin); of != nil {
+	if of, count := l.follower.onDestroy(e, origin); of != nil {
 		l.add(of, count, now)
 	}
 }
 
-// BeginLook says that a dump begins.
-func (l *Ledger) BeginLook() {
+// BeginDump says that a dump begins.
+func (l *Counters) BeginDump() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.follower.begin()
+	l.follower.beginDump()
 }
 
-// Seen counts what is not yet counted of an entry of the dump that is going on. Origin is what owners.Reader.Of returns,
+// OnEntry counts what is not yet counted of an entry of the dump that is going on. Origin is what owners.Reader.Of returns,
 // and atEnd what OfEnded does.
-func (l *Ledger) Seen(e *conntrack.Entry, origin, atEnd *owners.Origin, now time.Time) {
+func (l *Counters) OnEntry(e *conntrack.Entry, origin, atEnd *owners.Attribution, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if of, count := l.follower.see(e, origin, atEnd); of != nil {
+	if of, count := l.follower.onEntry(e, origin, atEnd); of != nil {
 		l.add(of, count, now)
 	}
 }
 
-// EndLook says that a dump is over, and whether it had all entries. Services that are gone for long lose their series.
-func (l *Ledger) EndLook(isWhole bool, exists func(model.ObjectName) bool, now time.Time) {
+// EndDump says that a dump is over, and whether it had all entries. Services that are gone for long lose their series.
+func (l *Counters) EndDump(isWhole bool, exists func(model.ObjectName) bool, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.follower.finish(isWhole, now)
+	l.follower.endDump(isWhole, now)
 	if l.services != nil {
-		l.services.forget(exists, now)
+		l.services.expire(exists, now)
 	}
 }
 
@@ -175,50 +175,50 @@ type Row struct {
 }
 
 // Node yields the totals of all Services.
-func (l *Ledger) Node(yield func(Row)) {
+func (l *Counters) Node(yield func(Row)) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.node.rows(model.ObjectName{}, yield)
 }
 
 // Services yields the counts by Service. All Services that are not named share one without a name.
-func (l *Ledger) Services(yield func(Row)) {
+func (l *Counters) Services(yield func(Row)) {
 	if l.services == nil {
 		return
 	}
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.services.rest.rows(model.ObjectName{}, yield)
+	l.services.unnamedCounts.rows(model.ObjectName{}, yield)
 	for name, of := range l.services.named {
 		of.cells.rows(name, yield)
 	}
 }
 
-func (c cells) rows(service model.ObjectName, yield func(Row)) {
+func (c buckets) rows(service model.ObjectName, yield func(Row)) {
 	for where, count := range c {
 		yield(Row{service, where.locality, where.tier, *count})
 	}
 }
 
 // Zones yields the bytes between this node's zone and each endpoint zone. An unknown zone is empty.
-func (l *Ledger) Zones(yield func(own, endpoint string, traffic Traffic)) {
+func (l *Counters) Zones(yield func(own, endpoint string, traffic Traffic)) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	for pair, traffic := range l.zones {
-		yield(pair.own, pair.endpoint, *traffic)
+		yield(pair.source, pair.endpoint, *traffic)
 	}
 }
 
 // State is how full the bounded part is, and what was missed.
 type State struct {
-	// Followed is how many flows are followed before they end, of mostFollowed.
-	Followed int
+	// Tracked is how many flows are followed before they end, of mostFollowed.
+	Tracked int
 	Missed
 }
 
 // State returns the present state.
-func (l *Ledger) State() State {
+func (l *Counters) State() State {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	return State{Followed: len(l.follower.flows), Missed: l.follower.missed}
+	return State{Tracked: len(l.follower.flows), Missed: l.follower.missed}
 }

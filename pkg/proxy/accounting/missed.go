@@ -15,7 +15,7 @@ const (
 
 // Missed yields how many connections were not counted, or not wholly, by the reason.
 func (a *Accounting) Missed(yield func(Why, uint64)) {
-	missed := a.Ledger.State().Missed
+	missed := a.Counters.State().Missed
 	yield(LostEnd, a.LostEnds())
 	yield(OtherProgram, missed.OtherProgram)
 	yield(CountersReset, missed.CountersReset)

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// lookEvery is how often the table is read for connections that last.
-	lookEvery = time.Minute
-	// againAfter is the pause before another try after a failure.
-	againAfter = time.Minute
+	// dumpInterval is how often the table is read for connections that last.
+	dumpInterval = time.Minute
+	// retryDelay is the pause before another try after a failure.
+	retryDelay = time.Minute
 )
 
 // Kernel is what the kernel is asked for.
@@ -29,33 +29,33 @@ type Kernel struct {
 	// Table is looked at, together with whoever else looks.
 	Table conntrack.Table
 	// Subscribe listens to ends.
-	Subscribe func(buffer int) (*conntrack.Ends, error)
-	// LookEvery is how often the table is read for connections that last; 0 for the usual interval.
-	LookEvery time.Duration
+	Subscribe func(buffer int) (*conntrack.DestroyEvents, error)
+	// DumpInterval is how often the table is read for connections that last; 0 for the usual interval.
+	DumpInterval time.Duration
 }
 
 // Accounting keeps a ledger of what the kernel's connections move.
 type Accounting struct {
-	Ledger *Ledger
-	Owners *owners.Reader
+	Counters *Counters
+	Owners   *owners.Index
 
 	kernel Kernel
 	log    *slog.Logger
-	looks  atomic.Uint64
-	// lookNow holds a signal after ends were lost: a dump catches up with the connections that still live.
-	lookNow wake.Signal
-	// saidFailed was logged, and is not logged again until it changes.
-	saidFailed bool
+	dumps  atomic.Uint64
+	// dumpRequested holds a signal after ends were lost: a dump catches up with the connections that still live.
+	dumpRequested wake.Signal
+	// loggedFailure was logged, and is not logged again until it changes.
+	loggedFailure bool
 
 	mutex sync.Mutex
-	ends  *conntrack.Ends // nil while nobody listens
-	lost  uint64          // ends, by earlier ones
+	ends  *conntrack.DestroyEvents // nil while nobody listens
+	lost  uint64                   // ends, by earlier ones
 }
 
 // New returns accounting that has counted nothing yet. The owners must have been asked for places.
-func New(settings Settings, of *owners.Reader, kernel Kernel, log *slog.Logger) *Accounting {
+func New(settings Settings, of *owners.Index, kernel Kernel, log *slog.Logger) *Accounting {
 	return &Accounting{
-		Ledger: NewLedger(settings), Owners: of, kernel: kernel, log: log, lookNow: wake.NewSignal(),
+		Counters: NewCounters(settings), Owners: of, kernel: kernel, log: log, dumpRequested: wake.NewSignal(),
 	}
 }
 
@@ -80,15 +80,15 @@ func (a *Accounting) lostNow() uint64 {
 }
 
 // listensTo sets the present subscription, and nil when it is about to be closed.
-func (a *Accounting) listensTo(ends *conntrack.Ends) {
+func (a *Accounting) listensTo(ends *conntrack.DestroyEvents) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	a.lost += a.lostNow()
 	a.ends = ends
 }
 
-// Looks returns how many dumps there were of the whole table.
-func (a *Accounting) Looks() uint64 { return a.looks.Load() }
+// Dumps returns how many dumps there were of the whole table.
+func (a *Accounting) Dumps() uint64 { return a.dumps.Load() }
 
 // Run counts until ctx ends. It begins once the proxy has synced, because until then the owners of connections are
 // unknown. After a failure it logs and tries again: traffic does not depend on it. The error is always nil.
@@ -100,12 +100,12 @@ func (a *Accounting) Run(ctx context.Context) error {
 	}
 	for {
 		if err := a.count(ctx); ctx.Err() == nil {
-			a.log.Warn("connections are not counted; trying again", "error", err, "retryIn", againAfter)
+			a.log.Warn("connections are not counted; trying again", "error", err, "retryIn", retryDelay)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(againAfter):
+		case <-time.After(retryDelay):
 		}
 	}
 }
@@ -122,23 +122,23 @@ func (a *Accounting) count(ctx context.Context) error {
 	var failed error
 	listening.Go(func() {
 		defer stop()
-		failed = a.listen(ctx, ends)
+		failed = a.consumeEvents(ctx, ends)
 	})
-	a.look(ctx)
+	a.dumpLoop(ctx)
 	stop()
 	listening.Wait()
 	a.listensTo(nil)
 	return errors.Join(failed, ends.Close())
 }
 
-// listen counts what ends.
-func (a *Accounting) listen(ctx context.Context, ends *conntrack.Ends) error {
-	count := func(e *conntrack.Entry) { a.Ledger.Ended(e, a.Owners.OfEnded(e), time.Now()) }
+// consumeEvents counts what ends.
+func (a *Accounting) consumeEvents(ctx context.Context, ends *conntrack.DestroyEvents) error {
+	count := func(e *conntrack.Entry) { a.Counters.OnDestroy(e, a.Owners.OfEnded(e), time.Now()) }
 	for ctx.Err() == nil {
 		err := ends.Receive(ctx, count)
 		switch {
 		case errors.Is(err, conntrack.ErrOverrun):
-			a.lookNow.Send()
+			a.dumpRequested.Notify()
 		case err != nil && ctx.Err() == nil:
 			return fmt.Errorf("listening to the ends of connections: %w", err)
 		}
@@ -146,34 +146,34 @@ func (a *Accounting) listen(ctx context.Context, ends *conntrack.Ends) error {
 	return nil
 }
 
-// look reads the table again and again.
-func (a *Accounting) look(ctx context.Context) {
+// dumpLoop reads the table again and again.
+func (a *Accounting) dumpLoop(ctx context.Context) {
 	for {
-		a.lookOnce(ctx)
+		a.dumpOnce(ctx)
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.lookNow:
-		case <-time.After(cmp.Or(a.kernel.LookEvery, lookEvery)):
+		case <-a.dumpRequested:
+		case <-time.After(cmp.Or(a.kernel.DumpInterval, dumpInterval)):
 		}
 	}
 }
 
-func (a *Accounting) lookOnce(ctx context.Context) {
-	a.Ledger.BeginLook()
+func (a *Accounting) dumpOnce(ctx context.Context) {
+	a.Counters.BeginDump()
 	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
 	now := time.Now()
 	_, err := a.kernel.Table.Dump(ctx, translated, func(e *conntrack.Entry) bool {
-		a.Ledger.Seen(e, a.Owners.Of(e), a.Owners.OfEnded(e), now)
+		a.Counters.OnEntry(e, a.Owners.Attribute(e), a.Owners.OfEnded(e), now)
 		return true
 	})
-	a.Ledger.EndLook(err == nil, a.Owners.Has, time.Now())
-	if err == nil && a.looks.Add(1) == 1 {
-		a.log.Info("connections are counted from now on", "alreadyOpen", a.Ledger.State().Followed)
+	a.Counters.EndDump(err == nil, a.Owners.Has, time.Now())
+	if err == nil && a.dumps.Add(1) == 1 {
+		a.log.Info("connections are counted from now on", "alreadyOpen", a.Counters.State().Tracked)
 	}
 	isFailure := err != nil && ctx.Err() == nil && !errors.Is(err, conntrack.ErrInterrupted)
-	if isFailure && !a.saidFailed {
+	if isFailure && !a.loggedFailure {
 		a.log.Warn("long connections are not counted before they end; trying again", "error", err)
 	}
-	a.saidFailed = isFailure
+	a.loggedFailure = isFailure
 }

@@ -60,8 +60,8 @@ func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
 // begin has it count: it knows all Services.
 func (c *counting) begin() {
 	c.t.Helper()
-	c.accounts.Owners.Synced(selection.Sync{})
-	wait.Until(c.t, "the first look", func() bool { return c.accounts.Looks() > 0 })
+	c.accounts.Owners.OnSynced(selection.SyncState{})
+	wait.Until(c.t, "the first look", func() bool { return c.accounts.Dumps() > 0 })
 }
 
 func (c *counting) insert(number int) {
@@ -69,8 +69,8 @@ func (c *counting) insert(number int) {
 	client := at("10.244.1.9:1").Addr()
 	for i := range number {
 		c.table.Insert(connections.Connection{
-			Protocol: model.TCP, Client: netip.AddrPortFrom(client, uint16(1000+i)), Dialled: at("10.96.0.10:80"), Answerer: at("10.244.2.1:8080"),
-			State: conntrack.TCPEstablished, IsAnswered: true,
+			Protocol: model.TCP, Client: netip.AddrPortFrom(client, uint16(1000+i)), Dialled: at("10.96.0.10:80"), ReplySrc: at("10.244.2.1:8080"),
+			State: conntrack.TCPEstablished, IsReplied: true,
 			Label: ruleset.TranslatedLabel,
 		})
 	}
@@ -96,43 +96,43 @@ func (c *counting) end() (ended int) {
 	return ended
 }
 
-// TestABurstIsCountedOrSaidToBeLost: it keeps no entry in the table, and triggers a look at the table.
-func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
+// TestABurstIsCountedOrReportedLost: it keeps no entry in the table, and triggers a look at the table.
+func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	const burst = 5000
 	release := make(chan struct{})
 	c := newCounting(t, func(kernel *Kernel) {
 		subscribe := kernel.Subscribe
-		kernel.Subscribe = func(int) (*conntrack.Ends, error) { return subscribe(64 << 10) }
+		kernel.Subscribe = func(int) (*conntrack.DestroyEvents, error) { return subscribe(64 << 10) }
 	})
 	c.begin()
-	looks := c.accounts.Looks()
+	looks := c.accounts.Dumps()
 	c.insert(burst)
-	c.accounts.Ledger.mutex.Lock() // this stops the reader
-	go func() { <-release; c.accounts.Ledger.mutex.Unlock() }()
+	c.accounts.Counters.mutex.Lock() // this stops the reader
+	go func() { <-release; c.accounts.Counters.mutex.Unlock() }()
 	ended := c.end()
 	if left := c.namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_count"); strings.TrimSpace(left) != "0" {
 		t.Errorf("%s entries are left in the table", left)
 	}
 	close(release)
-	wait.Until(t, "lost ends, and a look", func() bool { return c.accounts.LostEnds() > 0 && c.accounts.Looks() > looks })
+	wait.Until(t, "lost ends, and a look", func() bool { return c.accounts.LostEnds() > 0 && c.accounts.Dumps() > looks })
 	wait.Success(t, "every end is counted or said to be lost", func() error {
-		if got, lost := sum(c.accounts.Ledger).Connections, c.accounts.LostEnds(); ended != burst || got == 0 || got+lost != burst {
+		if got, lost := sum(c.accounts.Counters).Connections, c.accounts.LostEnds(); ended != burst || got == 0 || got+lost != burst {
 			return fmt.Errorf("of %d ended connections %d are counted, and %d are said to be lost", ended, got, lost)
 		}
 		return nil
 	})
 }
 
-// TestNothingIsAskedBeforeServicesAreKnown, and failures are retried.
-func TestNothingIsAskedBeforeServicesAreKnown(t *testing.T) {
+// TestNothingIsDumpedBeforeServicesAreLoaded, and failures are retried.
+func TestNothingIsDumpedBeforeServicesAreLoaded(t *testing.T) {
 	var asked atomic.Int32
 	c := newCounting(t, func(kernel *Kernel) {
-		kernel.Subscribe = func(int) (*conntrack.Ends, error) { asked.Add(1); return nil, errors.New("no") }
+		kernel.Subscribe = func(int) (*conntrack.DestroyEvents, error) { asked.Add(1); return nil, errors.New("no") }
 	})
 	time.Sleep(20 * time.Millisecond)
 	if asked.Load() != 0 {
 		t.Error("the kernel was asked before the first sync")
 	}
-	c.accounts.Owners.Synced(selection.Sync{})
+	c.accounts.Owners.OnSynced(selection.SyncState{})
 	wait.Until(t, "a try", func() bool { return asked.Load() == 1 })
 }

@@ -17,13 +17,13 @@ func serviceNumber(i int) model.ObjectName {
 }
 
 // end counts a connection of a Service that sent the given number of bytes.
-func end(l *Ledger, service model.ObjectName, place owners.Place, sent uint64, at time.Time) {
+func end(l *Counters, service model.ObjectName, location owners.Location, sent uint64, at time.Time) {
 	e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), sent, 0)
-	l.Ended(&e, &owners.Origin{Service: service, Place: place}, at)
+	l.OnDestroy(&e, &owners.Attribution{Service: service, Location: location}, at)
 }
 
 // names are the Services with series, and what is counted of all of them, and of those without.
-func names(l *Ledger) (found map[model.ObjectName]bool, all, rest Count) {
+func names(l *Counters) (found map[model.ObjectName]bool, all, rest Count) {
 	found = map[model.ObjectName]bool{}
 	l.Services(func(row Row) {
 		all.add(row.Count)
@@ -40,10 +40,10 @@ func settings(most int, keys ...string) Settings {
 	return Settings{PerService: true, MaxServices: most, Keys: keys}
 }
 
-var near = owners.Place{Locality: owners.SameZone, Tier: "*", Zone: "a", OwnZone: "a"}
+var near = owners.Location{Locality: owners.SameZone, Tier: "*", Zone: "a", OwnZone: "a"}
 
 func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
-	l := NewLedger(settings(500))
+	l := NewCounters(settings(500))
 	for round := range 3 {
 		for i := range 10_000 {
 			end(l, serviceNumber(i), near, uint64(i+round), start)
@@ -58,14 +58,14 @@ func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
 	}
 }
 
-// TestNamespacesHaveEquallyManyPlaces: a Namespace that came first and has all of them gives some up, to those that have
+// TestNamespacesHaveEqualQuotas: a Namespace that came first and has all of them gives some up, to those that have
 // none, and nobody changes places for ever. One that goes leaves room for those that were left out.
-func TestNamespacesHaveEquallyManyPlaces(t *testing.T) {
+func TestNamespacesHaveEqualQuotas(t *testing.T) {
 	const most = 30
 	service := func(namespace string, i int) model.ObjectName {
 		return model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
 	}
-	l := NewLedger(settings(most))
+	l := NewCounters(settings(most))
 	round := func(namespaces ...string) map[string]int {
 		for range 3 {
 			for _, namespace := range namespaces {
@@ -93,9 +93,9 @@ func TestNamespacesHaveEquallyManyPlaces(t *testing.T) {
 	if after, _, _ := names(l); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("places change for ever: named were %v, now %v", before, after)
 	}
-	for _, after := range []time.Duration{0, goneFor} {
-		l.BeginLook()
-		l.EndLook(true, func(name model.ObjectName) bool { return name.Namespace != "greedy" }, start.Add(after))
+	for _, after := range []time.Duration{0, seriesRetention} {
+		l.BeginDump()
+		l.EndDump(true, func(name model.ObjectName) bool { return name.Namespace != "greedy" }, start.Add(after))
 	}
 	if got := fmt.Sprint(round("other", "late")); got != "map[late:15 other:15]" {
 		t.Errorf("after one went, the Namespaces have %v", got)
@@ -105,14 +105,14 @@ func TestNamespacesHaveEquallyManyPlaces(t *testing.T) {
 // TestNamespacesHaveEquallyManyPairs of the pool: those that came first leave others their tiers.
 func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
 	keys := []string{"example.com/a", "example.com/b", "example.com/c", "example.com/d"}
-	l := NewLedger(settings(20, keys...)) // and 80 pairs in the pool
+	l := NewCounters(settings(20, keys...)) // and 80 pairs in the pool
 	tiers := func(namespace string) map[model.ObjectName]int {
 		for range 3 {
 			for i := range 10 {
 				for _, tier := range keys {
 					for _, locality := range owners.Localities {
 						name := model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
-						end(l, name, owners.Place{Locality: locality, Tier: tier}, 1, start)
+						end(l, name, owners.Location{Locality: locality, Tier: tier}, 1, start)
 					}
 				}
 			}
@@ -138,13 +138,13 @@ func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
 }
 
 func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
-	l := NewLedger(settings(2))
+	l := NewCounters(settings(2))
 	end(l, web, near, 1, start)
 	end(l, api, near, 1, start)
 	end(l, serviceNumber(1), near, 1, start)
 	look := func(after time.Duration, there ...model.ObjectName) {
-		l.BeginLook()
-		l.EndLook(true, func(name model.ObjectName) bool { return slices.Contains(there, name) }, start.Add(after))
+		l.BeginDump()
+		l.EndDump(true, func(name model.ObjectName) bool { return slices.Contains(there, name) }, start.Add(after))
 	}
 	look(0, api, serviceNumber(1))
 	look(59*time.Minute, api, serviceNumber(1))
@@ -163,9 +163,9 @@ func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
 }
 
 func TestTiers(t *testing.T) {
-	l := NewLedger(settings(1, "topology.kubernetes.io/zone"))
+	l := NewCounters(settings(1, "topology.kubernetes.io/zone"))
 	for _, tier := range []string{"topology.kubernetes.io/zone", "tenants.example/word", "*", "hint", "none"} {
-		end(l, web, owners.Place{Locality: owners.SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
+		end(l, web, owners.Location{Locality: owners.SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
 	}
 	got := map[string]uint64{}
 	l.Services(func(row Row) { got[row.Tier] += row.Connections })
@@ -182,11 +182,11 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	for i := range 16 {
 		keys = append(keys, fmt.Sprintf("example.com/key-%d", i))
 	}
-	l := NewLedger(settings(most, keys...))
+	l := NewCounters(settings(most, keys...))
 	for i := range 1000 {
 		for _, tier := range append(keys, "*", "hint", "none", "tenants.example/word") {
 			for _, locality := range owners.Localities {
-				end(l, serviceNumber(i), owners.Place{Locality: locality, Tier: tier}, 1, start)
+				end(l, serviceNumber(i), owners.Location{Locality: locality, Tier: tier}, 1, start)
 			}
 		}
 	}
@@ -210,13 +210,13 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 }
 
 func TestZonesAreBounded(t *testing.T) {
-	l := NewLedger(Settings{})
-	for i := range 10 * mostZones {
-		end(l, web, owners.Place{Locality: owners.OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
+	l := NewCounters(Settings{})
+	for i := range 10 * maxNamedZones {
+		end(l, web, owners.Location{Locality: owners.OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
 	}
 	pairs, bytes := 0, uint64(0)
 	l.Zones(func(_, _ string, traffic Traffic) { pairs, bytes = pairs+1, bytes+traffic.Sent })
-	if pairs != mostZones+1 || bytes != 10*mostZones {
+	if pairs != maxNamedZones+1 || bytes != 10*maxNamedZones {
 		t.Errorf("%d pairs have %d bytes", pairs, bytes)
 	}
 }

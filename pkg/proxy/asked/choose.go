@@ -13,10 +13,10 @@ import (
 // maxFrontends is how many frontends are counted at most: the kernel takes a tenth of a second to report that many.
 const maxFrontends = 10_000
 
-// choose returns the frontends to count, the Service of each, and how many Services there is no room for. Namespaces get
+// selectFrontends returns the frontends to count, the Service of each, and how many Services there is no room for. Namespaces get
 // equal parts of the room, and in each of them the Services with the fewest frontends come first. All nodes choose the
 // same, because all see the same Services.
-func choose(services map[model.ObjectName][]model.Frontend) (chosen map[model.Frontend]model.ObjectName, leftOut int) {
+func selectFrontends(services map[model.ObjectName][]model.Frontend) (chosen map[model.Frontend]model.ObjectName, skipped int) {
 	// There is room for a number of frontends and for a number of Services. What matters of each Service is the larger part.
 	weight := func(name model.ObjectName) int { return max(len(services[name]), maxFrontends/demandpage.MaxServices) }
 	names := slices.SortedFunc(maps.Keys(services), func(a, b model.ObjectName) int {
@@ -30,7 +30,7 @@ func choose(services map[model.ObjectName][]model.Frontend) (chosen map[model.Fr
 	for _, name := range fair.Order(names, of) {
 		frontends := services[name]
 		if count == demandpage.MaxServices || len(chosen)+len(frontends) > maxFrontends {
-			leftOut++
+			skipped++
 			continue
 		}
 		count++
@@ -38,5 +38,5 @@ func choose(services map[model.ObjectName][]model.Frontend) (chosen map[model.Fr
 			chosen[frontend] = name
 		}
 	}
-	return chosen, leftOut
+	return chosen, skipped
 }

@@ -19,7 +19,7 @@ func frontends(number, count int) []model.Frontend {
 	return list
 }
 
-func TestNamespacesTakeTurnsWhereNotAllAreCounted(t *testing.T) {
+func TestNamespacesAreSelectedRoundRobin(t *testing.T) {
 	services := map[model.ObjectName][]model.Frontend{}
 	for number := range 3 * demandpage.MaxServices {
 		services[model.ObjectName{Namespace: "large", Name: fmt.Sprintf("web-%05d", number)}] = frontends(number, 1)
@@ -28,9 +28,9 @@ func TestNamespacesTakeTurnsWhereNotAllAreCounted(t *testing.T) {
 		name := model.ObjectName{Namespace: "small", Name: fmt.Sprintf("web-%05d", number)}
 		services[name] = frontends(3*demandpage.MaxServices+number, 1)
 	}
-	chosen, leftOut := choose(services)
-	if len(chosen) != demandpage.MaxServices || leftOut != 2*demandpage.MaxServices+10 {
-		t.Errorf("%d frontends are counted, %d Services left out", len(chosen), leftOut)
+	chosen, skipped := selectFrontends(services)
+	if len(chosen) != demandpage.MaxServices || skipped != 2*demandpage.MaxServices+10 {
+		t.Errorf("%d frontends are counted, %d Services left out", len(chosen), skipped)
 	}
 	byNamespace := map[string]int{}
 	for _, owner := range chosen {
@@ -41,16 +41,16 @@ func TestNamespacesTakeTurnsWhereNotAllAreCounted(t *testing.T) {
 	}
 }
 
-func TestAServiceWithTooManyFrontendsLeavesOthersTheirRoom(t *testing.T) {
+func TestAServiceWithTooManyFrontendsLeavesRoomForOthers(t *testing.T) {
 	services := map[model.ObjectName][]model.Frontend{
 		{Namespace: "a", Name: "huge"}:  frontends(1, maxFrontends+1),
 		{Namespace: "b", Name: "large"}: frontends(2, maxFrontends-2),
 		{Namespace: "c", Name: "small"}: frontends(3, 1),
 		{Namespace: "d", Name: "late"}:  frontends(4, 1),
 	}
-	chosen, leftOut := choose(services)
-	if len(chosen) != maxFrontends || leftOut != 1 {
-		t.Errorf("%d frontends are counted, %d Services left out; want %d and 1", len(chosen), leftOut, maxFrontends)
+	chosen, skipped := selectFrontends(services)
+	if len(chosen) != maxFrontends || skipped != 1 {
+		t.Errorf("%d frontends are counted, %d Services left out; want %d and 1", len(chosen), skipped, maxFrontends)
 	}
 	for number, want := range map[int]string{2: "large", 3: "small", 4: "late"} {
 		if owner := chosen[frontends(number, 1)[0]]; owner.Name != want {
@@ -59,9 +59,9 @@ func TestAServiceWithTooManyFrontendsLeavesOthersTheirRoom(t *testing.T) {
 	}
 }
 
-// TestOneServiceWithManyPortsLeavesNobodyOut: one of 8,000 ports, whose Namespace comes first by name, beside what 30 other
+// TestOneServiceWithManyPortsSkipsNoService: one of 8,000 ports, whose Namespace comes first by name, beside what 30 other
 // Namespaces have, and others of its own.
-func TestOneServiceWithManyPortsLeavesNobodyOut(t *testing.T) {
+func TestOneServiceWithManyPortsSkipsNoService(t *testing.T) {
 	services := map[model.ObjectName][]model.Frontend{{Namespace: "a", Name: "a"}: frontends(0, 8000)}
 	number := 0
 	for namespace := range 31 {
@@ -74,9 +74,9 @@ func TestOneServiceWithManyPortsLeavesNobodyOut(t *testing.T) {
 			services[name] = frontends(number, 25)
 		}
 	}
-	chosen, leftOut := choose(services)
-	if len(chosen) != 31*4*25 || leftOut != 1 {
-		t.Errorf("%d frontends are counted, %d Services left out; want %d and 1", len(chosen), leftOut, 31*4*25)
+	chosen, skipped := selectFrontends(services)
+	if len(chosen) != 31*4*25 || skipped != 1 {
+		t.Errorf("%d frontends are counted, %d Services left out; want %d and 1", len(chosen), skipped, 31*4*25)
 	}
 }
 
@@ -87,6 +87,6 @@ func BenchmarkChoose(b *testing.B) {
 		services[model.ObjectName{Namespace: fmt.Sprint(number % 500), Name: fmt.Sprint(number)}] = frontends(number, 1+number%7)
 	}
 	for b.Loop() {
-		choose(services)
+		selectFrontends(services)
 	}
 }

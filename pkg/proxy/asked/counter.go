@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	// keepFor is how long counting goes on after somebody read the page: a few intervals of any reader.
-	keepFor = 10 * time.Minute
-	// keptCursors is how many cursors are known: enough for two readers, each with one lost answer.
-	keptCursors = 4
-	// endPatience bounds the deletion of the table at the end.
-	endPatience = 2 * time.Second
+	// idleTimeout is how long counting goes on after somebody read the page: a few intervals of any reader.
+	idleTimeout = 10 * time.Minute
+	// maxCursors is how many cursors are known: enough for two readers, each with one lost answer.
+	maxCursors = 4
+	// shutdownTimeout bounds the deletion of the table at the end.
+	shutdownTimeout = 2 * time.Second
 )
 
 // Kernel does the counting.
 type Kernel interface {
 	Commit(ctx context.Context, batch ruleset.Batch) error
-	HasAsked(ctx context.Context, family model.Family, table string) (bool, error)
-	Asked(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error
+	HasDemandTable(ctx context.Context, family model.Family, table string) (bool, error)
+	DemandCounts(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error
 }
 
 // Counter answers how many connections were asked for. Only a request for the page makes it count, and read the counts.
 type Counter struct {
-	reader   *Reader
+	reader   *Frontends
 	kernel   Kernel
 	families []model.Family
 	log      *slog.Logger
@@ -46,16 +46,16 @@ type Counter struct {
 
 	mutex sync.Mutex // guards what follows
 	// isCounting: the table is there. Before that, there may be tables that an earlier process left.
-	isCounting bool
-	lastRead   time.Time
-	owners     map[model.Frontend]model.ObjectName // of the frontends in the table
-	seen       map[model.Frontend]uint64           // what each element had counted
-	totals     map[model.ObjectName]uint64
-	leftOut    int
-	cursors    []cursor // the oldest one first
-	number     int
-	process    string
-	saidFailed bool
+	isCounting    bool
+	lastRead      time.Time
+	owners        map[model.Frontend]model.ObjectName // of the frontends in the table
+	lastCounts    map[model.Frontend]uint64           // what each element had counted
+	totals        map[model.ObjectName]uint64
+	skipped       int
+	cursors       []cursor // the oldest one first
+	number        int
+	process       string
+	loggedFailure bool
 }
 
 // cursor is a cursor, with the counts at the time when it was handed out.
@@ -66,7 +66,7 @@ type cursor struct {
 }
 
 // NewCounter returns a counter that counts nothing until it is asked.
-func NewCounter(reader *Reader, kernel Kernel, families []model.Family, log *slog.Logger, now func() time.Time) *Counter {
+func NewCounter(reader *Frontends, kernel Kernel, families []model.Family, log *slog.Logger, now func() time.Time) *Counter {
 	process := make([]byte, 8)
 	_, _ = rand.Read(process) // which never fails
 	return &Counter{reader: reader, kernel: kernel, families: families, log: log, now: now, process: hex.EncodeToString(process)}
@@ -75,24 +75,24 @@ func NewCounter(reader *Reader, kernel Kernel, families []model.Family, log *slo
 // Run deletes the table when nobody has read the page for a long time, and also a table that an earlier process left.
 // When ctx ends it deletes the table, too: without a reader its counts are useless.
 func (c *Counter) Run(ctx context.Context) error {
-	c.end(ctx, 0)
-	ticks := time.NewTicker(keepFor / 10)
+	c.deleteIfIdle(ctx, 0)
+	ticks := time.NewTicker(idleTimeout / 10)
 	defer ticks.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 			defer cancel()
-			c.end(ctx, 0)
+			c.deleteIfIdle(ctx, 0)
 			return nil
 		case <-ticks.C:
-			c.end(ctx, keepFor)
+			c.deleteIfIdle(ctx, idleTimeout)
 		}
 	}
 }
 
-// end deletes the table unless the page was read within that time.
-func (c *Counter) end(ctx context.Context, unlessWithin time.Duration) {
+// deleteIfIdle deletes the table unless the page was read within that time.
+func (c *Counter) deleteIfIdle(ctx context.Context, unlessWithin time.Duration) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if unlessWithin > 0 && (!c.isCounting || c.now().Sub(c.lastRead) < unlessWithin) {
@@ -104,15 +104,15 @@ func (c *Counter) end(ctx context.Context, unlessWithin time.Duration) {
 }
 
 func (c *Counter) deleteTables(ctx context.Context) error {
-	c.isCounting, c.owners, c.seen, c.totals, c.cursors = false, nil, nil, nil, nil
+	c.isCounting, c.owners, c.lastCounts, c.totals, c.cursors = false, nil, nil, nil, nil
 	for _, family := range c.families {
 		for _, table := range ruleset.AskedTableNames {
-			has, err := c.kernel.HasAsked(ctx, family, table)
+			has, err := c.kernel.HasDemandTable(ctx, family, table)
 			if err != nil {
 				return err
 			}
 			if has {
-				if err := c.kernel.Commit(ctx, ruleset.DeleteAsked(family, table)); err != nil {
+				if err := c.kernel.Commit(ctx, ruleset.DeleteDemandTable(family, table)); err != nil {
 					return err
 				}
 			}
@@ -141,16 +141,16 @@ func (c *Counter) page(ctx context.Context, after string) (demandpage.Page, erro
 	defer c.mutex.Unlock()
 	// A request that is cancelled must not leave half of a change.
 	err := c.update(context.WithoutCancel(ctx))
-	if err != nil && !errors.Is(err, errNotSynced) && !c.saidFailed {
+	if err != nil && !errors.Is(err, errNotSynced) && !c.loggedFailure {
 		c.log.Warn("what clients ask of Services is not counted; trying again with the next request", "error", err)
 	}
-	c.saidFailed = err != nil
+	c.loggedFailure = err != nil
 	if err != nil {
 		return demandpage.Page{}, err
 	}
 	now := c.now()
 	c.lastRead = now
-	page := demandpage.Page{LeftOut: c.leftOut, Counts: map[string]uint64{}}
+	page := demandpage.Page{Skipped: c.skipped, Counts: map[string]uint64{}}
 	for _, known := range c.cursors {
 		if known.name == after {
 			page.Took = now.Sub(known.at)
@@ -162,7 +162,7 @@ func (c *Counter) page(ctx context.Context, after string) (demandpage.Page, erro
 	c.number++
 	page.Cursor = fmt.Sprintf("%s-%d", c.process, c.number)
 	c.cursors = append(c.cursors, cursor{page.Cursor, now, maps.Clone(c.totals)})
-	if len(c.cursors) > keptCursors {
+	if len(c.cursors) > maxCursors {
 		c.cursors = c.cursors[1:]
 	}
 	return page, nil
@@ -170,7 +170,7 @@ func (c *Counter) page(ctx context.Context, after string) (demandpage.Page, erro
 
 // update reads what the table has counted, and then makes it count what is wanted now.
 func (c *Counter) update(ctx context.Context) error {
-	wanted, leftOut, isKnown := c.reader.wanted()
+	wanted, skipped, isKnown := c.reader.selection()
 	if !isKnown {
 		return errNotSynced
 	}
@@ -184,30 +184,30 @@ func (c *Counter) update(ctx context.Context) error {
 		}
 	}
 	if !c.isCounting {
-		if err := c.begin(ctx); err != nil {
+		if err := c.recreateTables(ctx); err != nil {
 			return err
 		}
 	}
-	if err := c.change(ctx, wanted); err != nil {
+	if err := c.updateFrontends(ctx, wanted); err != nil {
 		c.isCounting = false // what the table holds is unknown
 		return err
 	}
-	c.leftOut = leftOut
+	c.skipped = skipped
 	return nil
 }
 
-// begin makes the tables anew. Cursors stay: what was counted before is known.
-func (c *Counter) begin(ctx context.Context) error {
+// recreateTables makes the tables anew. Cursors stay: what was counted before is known.
+func (c *Counter) recreateTables(ctx context.Context) error {
 	totals, cursors := c.totals, c.cursors
 	if err := c.deleteTables(ctx); err != nil {
 		return err
 	}
 	for _, family := range c.families {
-		if err := c.kernel.Commit(ctx, ruleset.AddAsked(family)); err != nil {
+		if err := c.kernel.Commit(ctx, ruleset.AddDemandTable(family)); err != nil {
 			return err
 		}
 	}
-	c.isCounting, c.seen = true, map[model.Frontend]uint64{}
+	c.isCounting, c.lastCounts = true, map[model.Frontend]uint64{}
 	c.totals, c.cursors = totals, cursors
 	if c.totals == nil {
 		c.totals = map[model.ObjectName]uint64{}
@@ -218,12 +218,12 @@ func (c *Counter) begin(ctx context.Context) error {
 // read adds what was counted since the last reading. An element that counted less than before was made anew.
 func (c *Counter) read(ctx context.Context) error {
 	for _, family := range c.families {
-		err := c.kernel.Asked(ctx, family, func(frontend model.Frontend, count uint64) {
-			before := c.seen[frontend]
+		err := c.kernel.DemandCounts(ctx, family, func(frontend model.Frontend, count uint64) {
+			before := c.lastCounts[frontend]
 			if count < before {
 				before = 0
 			}
-			c.seen[frontend] = count
+			c.lastCounts[frontend] = count
 			if owner, has := c.owners[frontend]; has {
 				c.totals[owner] += count - before
 			}
@@ -235,16 +235,16 @@ func (c *Counter) read(ctx context.Context) error {
 	return nil
 }
 
-// change has the tables count other frontends.
-func (c *Counter) change(ctx context.Context, wanted map[model.Frontend]model.ObjectName) error {
+// updateFrontends has the tables count other frontends.
+func (c *Counter) updateFrontends(ctx context.Context, wanted map[model.Frontend]model.ObjectName) error {
 	for _, family := range c.families {
-		batch := ruleset.ChangeAsked(family, frontendsOf(c.owners, family), frontendsOf(wanted, family))
+		batch := ruleset.UpdateDemandTable(family, frontendsOf(c.owners, family), frontendsOf(wanted, family))
 		if err := c.kernel.Commit(ctx, batch); err != nil {
 			return err
 		}
 	}
 	c.owners = wanted
-	maps.DeleteFunc(c.seen, func(frontend model.Frontend, _ uint64) bool { _, has := wanted[frontend]; return !has })
+	maps.DeleteFunc(c.lastCounts, func(frontend model.Frontend, _ uint64) bool { _, has := wanted[frontend]; return !has })
 	isThere := map[model.ObjectName]bool{}
 	for _, service := range wanted {
 		isThere[service] = true

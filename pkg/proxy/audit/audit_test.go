@@ -33,9 +33,9 @@ func shop(endpoints ...string) model.Change {
 }
 
 func TestWhatATableShouldHoldDiffersByWhatChanged(t *testing.T) {
-	want := func(change model.Change) Wanted {
+	want := func(change model.Change) DesiredState {
 		t.Helper()
-		wanted, err := Want(t.Context(), "node-a", ruleset.Config{Families: model.Families}, dns.Zone{}, change, nil)
+		wanted, err := Desired(t.Context(), "node-a", ruleset.Config{Families: model.Families}, dns.Zone{}, change, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestWhatATableShouldHoldDiffersByWhatChanged(t *testing.T) {
 	if one.Services != 1 || one.DNSServices != 0 {
 		t.Errorf("%d Services, %d of DNS", one.Services, one.DNSServices)
 	}
-	held := func(of *Wanted) ruleset.Objects {
+	held := func(of *DesiredState) ruleset.Objects {
 		held := ruleset.Objects{Table: true}
 		sets, _ := of.Tables.Sets(model.IPv4)
 		for _, set := range sets {
@@ -71,16 +71,17 @@ func TestWhatATableShouldHoldDiffersByWhatChanged(t *testing.T) {
 func TestANodeAgreesIfEverythingDoes(t *testing.T) {
 	now := time.Unix(1, 0)
 	good := func() Node {
-		return Node{Proxy: &status.Summary{AgreesSince: &now}, Kernel: Kernel{Agrees: true}, Refused: []Refused{{Said: true, InForce: true}}}
+		return Node{Proxy: &status.Summary{AgreesSince: &now}, Kernel: Kernel{Agrees: true},
+			Invalid: []InvalidObject{{ProxyReason: true, HasLastKnownGood: true}}}
 	}
 	for what, test := range map[string]struct {
 		spoil           func(*Node)
 		agrees, inForce bool
 	}{
 		"nothing is wrong":           {func(*Node) {}, true, true},
-		"nothing of it is in force":  {func(n *Node) { n.Refused[0].InForce = false }, true, false},
-		"the proxy knows no refusal": {func(n *Node) { n.Refused[0].Said = false }, false, true},
-		"another proxy":              {func(n *Node) { n.Kernel.OtherProxies = []otherproxy.Finding{{}} }, false, true},
+		"nothing of it is in force":  {func(n *Node) { n.Invalid[0].HasLastKnownGood = false }, true, false},
+		"the proxy knows no refusal": {func(n *Node) { n.Invalid[0].ProxyReason = false }, false, true},
+		"another proxy":              {func(n *Node) { n.Kernel.OtherProxies = []otherproxy.Conflict{{}} }, false, true},
 		"the kernel differs":         {func(n *Node) { n.Kernel.Agrees = false }, false, true},
 		"no proxy answers":           {func(n *Node) { n.Proxy = nil }, false, true},
 		"the proxy fails":            {func(n *Node) { n.Proxy.LastError = "no space" }, false, true},
@@ -88,19 +89,20 @@ func TestANodeAgreesIfEverythingDoes(t *testing.T) {
 	} {
 		node := good()
 		test.spoil(&node)
-		if inForce := node.Judge(); node.Agrees != test.agrees || inForce != test.inForce {
+		if inForce := node.Compare(); node.Agrees != test.agrees || inForce != test.inForce {
 			t.Errorf("%s: agrees %v, in force %v", what, node.Agrees, inForce)
 		}
 	}
 }
 
-func TestRefusalsAreThoseThatTheProxyKnows(t *testing.T) {
-	web := model.Finding{Kind: "Service", Name: model.ObjectName{Namespace: "shop", Name: "web"}, Code: model.Refused, Reason: "no"}
-	file := model.Finding{File: "a.yaml", Code: model.Refused, Reason: "it is no YAML"}
+func TestInvalidObjectsAreThoseOfTheProxy(t *testing.T) {
+	web := model.Finding{Kind: "Service", Name: model.ObjectName{Namespace: "shop", Name: "web"}, Code: model.Invalid, Reason: "no"}
+	file := model.Finding{File: "a.yaml", Code: model.Invalid, Reason: "it is no YAML"}
 	ignored := model.Finding{Kind: "Service", Name: web.Name, Code: model.ValueIgnored}
-	said := []convert.Refusal{{Kind: "Service", Name: web.Name}}
-	got := Refusals([]model.Finding{web, file, ignored}, said)
-	if len(got) != 2 || got[0].Object != "Service shop/web" || !got[0].Said || got[0].InForce || got[1].Object != "a.yaml" || got[1].Said {
+	rejections := []convert.Rejection{{Kind: "Service", Name: web.Name}}
+	got := InvalidObjects([]model.Finding{web, file, ignored}, rejections)
+	if len(got) != 2 || got[0].Object != "Service shop/web" || !got[0].ProxyReason || got[0].HasLastKnownGood ||
+		got[1].Object != "a.yaml" || got[1].ProxyReason {
 		t.Errorf("%+v", got)
 	}
 }

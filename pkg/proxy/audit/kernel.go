@@ -27,26 +27,26 @@ type Kernel struct {
 	Seconds     float64              `json:"seconds"`  // that the comparison took
 	Differences []ruleset.Difference `json:"differences"`
 	// OtherProxies are those that translate connections here; null where two are wanted, with --service-proxy-name.
-	OtherProxies []otherproxy.Finding `json:"otherProxies"`
+	OtherProxies []otherproxy.Conflict `json:"otherProxies"`
 }
 
-// Question says which node's kernel is compared, and with what.
-type Question struct {
+// Options says which node's kernel is compared, and with what.
+type Options struct {
 	Node   string
 	Config ruleset.Config
 	Zone   dns.Zone
 	// Load reads the state of the cluster. It is called for each comparison.
 	Load func(context.Context) (model.Change, error)
-	// BesideOthers: other service proxies on the node are wanted.
-	BesideOthers bool
+	// IgnoreOtherProxies: other service proxies on the node are wanted.
+	IgnoreOtherProxies bool
 }
 
-// looks is how often the kernel is compared, a second apart, before a difference counts: a change that is still on its
+// confirmations is how often the kernel is compared, a second apart, before a difference counts: a change that is still on its
 // way does not count.
-const looks = 2
+const confirmations = 2
 
 // Run compares the kernel in this network namespace with what it should hold.
-func Run(ctx context.Context, question Question) (Kernel, error) {
+func Run(ctx context.Context, options Options) (Kernel, error) {
 	reader, err := nft.OpenReader()
 	if err != nil {
 		return Kernel{}, err
@@ -55,8 +55,8 @@ func Run(ctx context.Context, question Question) (Kernel, error) {
 	began := time.Now()
 	kernel := Kernel{Differences: []ruleset.Difference{}}
 	var before []ruleset.Difference
-	for look := range looks {
-		found, err := kernel.look(ctx, question, reader)
+	for look := range confirmations {
+		found, err := kernel.readOnce(ctx, options, reader)
 		if err != nil {
 			return Kernel{}, err
 		}
@@ -68,7 +68,7 @@ func Run(ctx context.Context, question Question) (Kernel, error) {
 		if before = found; len(found) == 0 {
 			break
 		}
-		if look < looks-1 {
+		if look < confirmations-1 {
 			select {
 			case <-ctx.Done():
 				return Kernel{}, ctx.Err()
@@ -76,7 +76,7 @@ func Run(ctx context.Context, question Question) (Kernel, error) {
 			}
 		}
 	}
-	if !question.BesideOthers {
+	if !options.IgnoreOtherProxies {
 		if kernel.OtherProxies, err = reader.OtherProxies(ctx); err != nil {
 			return Kernel{}, err
 		}
@@ -86,12 +86,12 @@ func Run(ctx context.Context, question Question) (Kernel, error) {
 	return kernel, nil
 }
 
-// look compares once, and counts. The kernel is read while the Services are: a look takes as long as the slower of the two.
-func (k *Kernel) look(ctx context.Context, question Question, reader *nft.Reader) ([]ruleset.Difference, error) {
+// readOnce compares once, and counts. The kernel is read while the Services are: a look takes as long as the slower of the two.
+func (k *Kernel) readOnce(ctx context.Context, options Options, reader *nft.Reader) ([]ruleset.Difference, error) {
 	var change model.Change
 	held := map[model.Family]*nft.Table{}
-	err := cli.Together(ctx, func(ctx context.Context) (err error) {
-		if change, err = question.Load(ctx); err != nil {
+	err := cli.MutuallyRequired(ctx, func(ctx context.Context) (err error) {
+		if change, err = options.Load(ctx); err != nil {
 			return err
 		}
 		change.LocalAddrs, err = interfaces.Now(ctx, slog.New(slog.DiscardHandler))
@@ -107,7 +107,7 @@ func (k *Kernel) look(ctx context.Context, question Question, reader *nft.Reader
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := Want(ctx, question.Node, question.Config, question.Zone, change, numbersIn(held))
+	wanted, err := Desired(ctx, options.Node, options.Config, options.Zone, change, numbersIn(held))
 	if err != nil {
 		return nil, err
 	}

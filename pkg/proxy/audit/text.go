@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// shown is how many differences, and how many refused objects, the text has.
-const shown = 20
+// maxShown is how many differences, and how many refused objects, the text has.
+const maxShown = 20
 
 // Text writes a node for a person. The proxy was asked at an address.
 func Text(to io.Writer, node *Node, address string) error {
@@ -30,11 +30,11 @@ func Text(to io.Writer, node *Node, address string) error {
 		p.proxy(node)
 	}
 	p.kernel(&node.Kernel)
-	p.list("refused", len(node.Refused), func(i int) string { return node.Refused[i].sentence() })
-	if node.Lacks != "" {
-		p.line("missing", "%s", node.Lacks)
+	p.list("refused", len(node.Invalid), func(i int) string { return node.Invalid[i].sentence() })
+	if node.Missing != "" {
+		p.line("missing", "%s", node.Missing)
 	}
-	p.line("other proxies", "%s", notAlone(node.Kernel.OtherProxies))
+	p.line("other proxies", "%s", otherProxiesText(node.Kernel.OtherProxies))
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
@@ -50,41 +50,41 @@ func (p printer) line(label, format string, args ...any) {
 
 // list writes a line for each of the first few items, and a label before the first one.
 func (p printer) list(label string, count int, of func(int) string) {
-	for i := range min(count, shown) {
+	for i := range min(count, maxShown) {
 		p.line(label, "%s", of(i))
 		label = ""
 	}
-	if count > shown {
-		p.line("", "and %d more; -o json has all", count-shown)
+	if count > maxShown {
+		p.line("", "and %d more; -o json has all", count-maxShown)
 	}
 }
 
 // proxy writes what the proxy says.
 func (p printer) proxy(node *Node) {
 	says := node.Proxy
-	p.line("proxy", "node %s, version %s, since %s", says.Node, says.Version, ago(says.Began))
+	p.line("proxy", "node %s, version %s, since %s", says.Node, says.Version, sinceText(says.Began))
 	switch {
 	case says.AgreesSince != nil:
-		p.line("in agreement", "since %s, as far as the proxy knows", ago(*says.AgreesSince))
+		p.line("in agreement", "since %s, as far as the proxy knows", sinceText(*says.AgreesSince))
 	case says.LastError != "":
 		p.line("in agreement", "no: %s", says.LastError)
 	default:
 		p.line("in agreement", "no: %s", printable.CountOf(says.Waiting, "Service waits for its turn", "Services wait for their turn"))
 	}
 	if says.Newest != nil {
-		p.line("newest change", "%s; Services decided: %d, in %s", ago(says.Newest.At), says.Newest.Services,
+		p.line("newest change", "%s; Services decided: %d, in %s", sinceText(says.Newest.At), says.Newest.Services,
 			time.Duration(says.Newest.Seconds*float64(time.Second)).Round(10*time.Microsecond))
 	}
 	p.line("Services", "%s", node.counted())
 	p.line("left out", "%s refused, %s by the kernel; %s contested; %s",
-		printable.CountOf(says.RefusedObjects, "object is", "objects are"), printable.Count(says.RefusedByKernel, "Service"),
+		printable.CountOf(says.InvalidObjects, "object is", "objects are"), printable.Count(says.RejectedByKernel, "Service"),
 		printable.CountOf(says.Contested, "frontend is", "frontends are"), printable.CountOf(says.Waiting, "Service waits", "Services wait"))
 	nodes := "no Service needs their labels"
 	if says.NodeTopology != "" {
-		nodes = "their labels come from " + explain.SourceInWords(says.NodeTopology)
+		nodes = "their labels come from " + explain.TopologySourceText(says.NodeTopology)
 	}
 	if says.Manifests == "" {
-		p.line("API server", "%s", heard(says.Interruptions))
+		p.line("API server", "%s", lastResponseText(says.Interruptions))
 		p.line("other nodes", "%s", nodes)
 	} else {
 		p.line("API server", "none is used: the manifests are in %s", says.Manifests)
@@ -93,18 +93,18 @@ func (p printer) proxy(node *Node) {
 	if says.NotEligible != "" {
 		p.line("eligible", "no, load balancers are sent away: %s", says.NotEligible)
 	}
-	p.list("sysctls", len(says.KernelSettings), func(i int) string { return settingInWords(&says.KernelSettings[i]) })
+	p.list("sysctls", len(says.KernelSettings), func(i int) string { return settingText(&says.KernelSettings[i]) })
 	p.reachability(says)
 	p.xds(says.XDS)
 }
 
-// settingInWords says what became of a kernel setting.
-func settingInWords(s *status.KernelSetting) string {
+// settingText says what became of a kernel setting.
+func settingText(s *status.KernelSetting) string {
 	if s.UnmetSince == nil {
 		return fmt.Sprintf("%s is as it should be; somebody changed it, and it was set again %s, last %s",
-			s.Name, times(s.Restored), ago(*s.RestoredAt))
+			s.Name, times(s.Restored), sinceText(*s.RestoredAt))
 	}
-	text := fmt.Sprintf("%s is %d and should be %d", s.Name, s.Value, s.Wanted)
+	text := fmt.Sprintf("%s is %d and should be %d", s.Name, s.Value, s.Desired)
 	if s.Without != "" {
 		text += ": " + s.Without
 	}
@@ -127,17 +127,17 @@ func (p printer) reachability(proxy *status.Summary) {
 	var lines []string
 	for _, family := range model.Families {
 		switch in := says.Families[family.String()]; {
-		case in.CutOffSince != nil:
+		case in.IsolatedSince != nil:
 			lines = append(lines, fmt.Sprintf("%s: no other node has answered this one since %s, so none is taken to be unreachable",
-				family, ago(*in.CutOffSince)))
+				family, sinceText(*in.IsolatedSince)))
 		case in.HasNoControl:
 			lines = append(lines, fmt.Sprintf("%s: one other node answers. If it falls silent, that proves nothing: there is neither a third "+
 				"node nor an API server elsewhere that would show whether this node is cut off", family))
-		case in.Answering+in.NeverAnswered > 0:
-			line := fmt.Sprintf("%s: %s", family, printable.CountOf(in.Answering, "other node answers", "other nodes answer"))
-			if in.NeverAnswered > 0 {
+		case in.WithBaseline+in.WithoutBaseline > 0:
+			line := fmt.Sprintf("%s: %s", family, printable.CountOf(in.WithBaseline, "other node answers", "other nodes answer"))
+			if in.WithoutBaseline > 0 {
 				line += fmt.Sprintf("; %d never answered a probe, so that their death would go unnoticed: open TCP port 9, or that of "+
-					"/healthz, between nodes", in.NeverAnswered)
+					"/healthz, between nodes", in.WithoutBaseline)
 			}
 			lines = append(lines, line)
 		}
@@ -169,9 +169,9 @@ func (p printer) xds(says *status.XDS) {
 	})
 	refused := 0
 	var reasons []string
-	for _, why := range slices.Sorted(maps.Keys(says.Refused)) {
-		refused += says.Refused[why]
-		reasons = append(reasons, fmt.Sprintf("%s %d", why, says.Refused[why]))
+	for _, why := range slices.Sorted(maps.Keys(says.Rejected)) {
+		refused += says.Rejected[why]
+		reasons = append(reasons, fmt.Sprintf("%s %d", why, says.Rejected[why]))
 	}
 	words := fmt.Sprintf("since the start: refused: %d", refused)
 	if len(reasons) > 0 {
@@ -191,17 +191,17 @@ func (p printer) kernel(k *Kernel) {
 	p.list("", len(k.Differences), func(i int) string { return k.Differences[i].String() })
 }
 
-func ago(at time.Time) string {
+func sinceText(at time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", at.UTC().Format("2006-01-02 15:04:05 UTC"), time.Since(at).Round(time.Second))
 }
 
-func heard(interruptions []status.Interruption) string {
+func lastResponseText(interruptions []status.Interruption) string {
 	if len(interruptions) == 0 {
 		return "is reachable"
 	}
 	var words []string
 	for _, one := range interruptions {
-		words = append(words, fmt.Sprintf("%s since %s: %s", one.Resource, ago(one.Since), one.Reason))
+		words = append(words, fmt.Sprintf("%s since %s: %s", one.Resource, sinceText(one.Since), one.Reason))
 	}
 	return "has interrupted watches: " + strings.Join(words, "; ")
 }
@@ -215,8 +215,8 @@ func (n *Node) counted() string {
 	return words
 }
 
-// notAlone says which other service proxies are on the node, and what to do. others is nil if nobody looked for them.
-func notAlone(others []otherproxy.Finding) string {
+// otherProxiesText says which other service proxies are on the node, and what to do. others is nil if nobody looked for them.
+func otherProxiesText(others []otherproxy.Conflict) string {
 	switch {
 	case others == nil:
 		return "are wanted, with --service-proxy-name"
@@ -225,7 +225,7 @@ func notAlone(others []otherproxy.Finding) string {
 	}
 	var words []string
 	for _, other := range others {
-		words = append(words, other.Says+"; "+other.Do)
+		words = append(words, other.Message+"; "+other.Remedy)
 	}
 	return strings.Join(words, "; ")
 }

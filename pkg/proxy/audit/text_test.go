@@ -16,8 +16,8 @@ func TestTheTextNamesTheSourceOfTheState(t *testing.T) {
 		want             []string
 	}{
 		"an API server":             {"", "", []string{"API server      is reachable", "other nodes     no Service needs their labels"}},
-		"an API server, and slices": {"", model.FromSlices, []string{"is reachable", "their labels come from TopologySlices\n"}},
-		"manifests, which have them": {"/state", model.FromNodes, []string{
+		"an API server, and slices": {"", model.TopologyFromSlices, []string{"is reachable", "their labels come from TopologySlices\n"}},
+		"manifests, which have them": {"/state", model.TopologyFromNodes, []string{
 			"none is used: the manifests are in /state", "from Nodes in the manifests",
 		}},
 	} {
@@ -36,21 +36,21 @@ func TestTheTextNamesTheSourceOfTheState(t *testing.T) {
 // TestSinceWhenANodeIsUnreachableIsOneTime: that of the decisions, which 'explain' has, too. Its last answer may be older.
 func TestSinceWhenANodeIsUnreachableIsOneTime(t *testing.T) {
 	since := time.Date(2026, time.March, 1, 12, 0, 5, 0, time.UTC)
-	said := &status.Summary{Node: "node-a", Reachability: &status.Reachability{Avoided: true, Unreachable: []status.UnreachableNode{
-		{Node: "node-z", Since: since, LastAnswer: since.Add(-time.Hour)},
+	summary := &status.Summary{Node: "node-a", Reachability: &status.Reachability{Demotes: true, Unreachable: []status.UnreachableNode{
+		{Node: "node-z", Since: since, LastReply: since.Add(-time.Hour)},
 	}}}
 	var text strings.Builder
-	if err := Text(&text, &Node{Proxy: said}, ""); err != nil {
+	if err := Text(&text, &Node{Proxy: summary}, ""); err != nil {
 		t.Fatal(err)
 	}
 	const want = "node node-z has not answered node-a since 2026-03-01 12:00:05 UTC: its endpoints are tried last here"
-	sentences := said.Unreachable()
+	sentences := summary.Unreachable()
 	if len(sentences) != 1 || sentences[0] != want || !strings.Contains(text.String(), "unreachable     "+want) {
 		t.Errorf("explain says %q; status says\n%s", sentences, text.String())
 	}
-	for against, avoid := range said.Avoids().Avoid {
-		if against.Node != "node-z" || !avoid.Since.Equal(since) {
-			t.Errorf("decisions count %s since %s", against.Node, avoid.Since)
+	for key, demotion := range summary.HasDemoted().Demotions {
+		if key.Node != "node-z" || !demotion.Since.Equal(since) {
+			t.Errorf("decisions count %s since %s", key.Node, demotion.Since)
 		}
 	}
 }

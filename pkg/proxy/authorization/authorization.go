@@ -33,18 +33,18 @@ const (
 	// allowedWithout is how long an old yes stays in force while the API server does not answer: metrics are wanted
 	// most when it is down.
 	allowedWithout = time.Hour
-	// reviewPatience bounds one answer of the API server.
-	reviewPatience = 5 * time.Second
-	// maxVerdicts bounds the memory. At the rate of reviews for strangers, so many are never valid at once.
-	maxVerdicts = 1024
+	// reviewTimeout bounds one answer of the API server.
+	reviewTimeout = 5 * time.Second
+	// maxCachedDecisions bounds the memory. At the rate of reviews for strangers, so many are never valid at once.
+	maxCachedDecisions = 1024
 )
 
-// Ask returns what to answer to a client with a token that wants to get a path: 200, 401 or 403. An error says that the
+// Reviewer returns what to answer to a client with a token that wants to get a path: 200, 401 or 403. An error says that the
 // API server did not answer.
-type Ask func(ctx context.Context, token, path string) (status int, err error)
+type Reviewer func(ctx context.Context, token, path string) (status int, err error)
 
-// Connect returns an Ask of the API server that a configuration leads to. Its credentials are not used.
-func Connect(config *rest.Config) Ask {
+// NewReviewer returns an Ask of the API server that a configuration leads to. Its credentials are not used.
+func NewReviewer(config *rest.Config) Reviewer {
 	anonymous := rest.AnonymousClientConfig(config)
 	return func(ctx context.Context, token, path string) (int, error) {
 		asClient := rest.CopyConfig(anonymous)
@@ -56,7 +56,7 @@ func Connect(config *rest.Config) Ask {
 		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
 		}}
-		answer, err := client.SelfSubjectAccessReviews().Create(ctx, &review, metav1.CreateOptions{})
+		response, err := client.SelfSubjectAccessReviews().Create(ctx, &review, metav1.CreateOptions{})
 		switch {
 		case apierrors.IsUnauthorized(err):
 			return http.StatusUnauthorized, nil
@@ -64,7 +64,7 @@ func Connect(config *rest.Config) Ask {
 			return http.StatusForbidden, nil
 		case err != nil:
 			return 0, fmt.Errorf("creating a SelfSubjectAccessReview: %w", err)
-		case answer.Status.Allowed:
+		case response.Status.Allowed:
 			return http.StatusOK, nil
 		default:
 			return http.StatusForbidden, nil
@@ -74,17 +74,17 @@ func Connect(config *rest.Config) Ask {
 
 // Handler passes on GET requests that the API server allows.
 type Handler struct {
-	askServer Ask
-	next      http.Handler
-	log       *slog.Logger
-	now       func() time.Time
-	goodFor   time.Duration // how long a yes is good
-	strangers *budget.Budget
-	asking    singleflight.Group
+	reviewer     Reviewer
+	next         http.Handler
+	log          *slog.Logger
+	now          func() time.Time
+	goodFor      time.Duration // how long a yes is good
+	reviewBudget *budget.Budget
+	reviews      singleflight.Group
 
-	mutex    sync.Mutex
-	verdicts map[key]verdict
-	silent   bool // the API server does not answer, and the log says so
+	mutex        sync.Mutex
+	decisions    map[key]decision
+	unresponsive bool // the API server does not answer, and the log says so
 }
 
 // key is a question: who asks for what. Tokens are not kept.
@@ -92,17 +92,17 @@ type key [sha256.Size]byte
 
 func keyOf(token, path string) key { return sha256.Sum256([]byte(path + "\x00" + token)) }
 
-// verdict is an answer of the API server: an HTTP status, 200 for yes.
-type verdict struct {
+// decision is an answer of the API server: an HTTP status, 200 for yes.
+type decision struct {
 	status int
 	at     time.Time
 }
 
 // New returns a handler before another one. A yes of the API server is good for a time.
-func New(ask Ask, next http.Handler, log *slog.Logger, now func() time.Time, goodFor time.Duration) *Handler {
+func New(ask Reviewer, next http.Handler, log *slog.Logger, now func() time.Time, goodFor time.Duration) *Handler {
 	return &Handler{
-		askServer: ask, next: next, log: log, now: now, goodFor: goodFor,
-		strangers: newBudget(), verdicts: map[key]verdict{},
+		reviewer: ask, next: next, log: log, now: now, goodFor: goodFor,
+		reviewBudget: newBudget(), decisions: map[key]decision{},
 	}
 }
 
@@ -116,17 +116,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		refuse(w, http.StatusUnauthorized)
+		deny(w, http.StatusUnauthorized)
 		return
 	}
-	if status := h.status(r.Context(), httpserve.ClientOf(r.RemoteAddr), token, r.URL.Path); status != http.StatusOK {
-		refuse(w, status)
+	if status := h.status(r.Context(), httpserve.ClientAddr(r.RemoteAddr), token, r.URL.Path); status != http.StatusOK {
+		deny(w, status)
 		return
 	}
 	h.next.ServeHTTP(w, r)
 }
 
-func refuse(w http.ResponseWriter, status int) {
+func deny(w http.ResponseWriter, status int) {
 	text := map[int]string{
 		http.StatusUnauthorized:       "a bearer token that the API server accepts is needed",
 		http.StatusForbidden:          "a role that allows get of this nonResourceURL is needed",
@@ -143,16 +143,16 @@ func refuse(w http.ResponseWriter, status int) {
 // does not answer. Asking about an expired yes again costs no budget: there are only as many as tokens that the API
 // server allowed, and so a stranger at the same address cannot keep them out.
 func (h *Handler) status(ctx context.Context, client netip.Addr, token, path string) int {
-	question := keyOf(token, path)
-	old, known := h.remembered(question)
-	if known && h.isGood(old) {
+	key := keyOf(token, path)
+	old, known := h.cached(key)
+	if known && h.isFresh(old) {
 		return old.status
 	}
 	wasAllowed := known && old.status == http.StatusOK
-	if !wasAllowed && !h.strangers.Spend(h.now(), client) {
+	if !wasAllowed && !h.reviewBudget.Spend(h.now(), client) {
 		return http.StatusTooManyRequests
 	}
-	status, err, _ := h.asking.Do(string(question[:]), func() (any, error) { return h.ask(ctx, question, token, path) })
+	status, err, _ := h.reviews.Do(string(key[:]), func() (any, error) { return h.review(ctx, key, token, path) })
 	switch {
 	case err == nil:
 		return status.(int)
@@ -163,23 +163,23 @@ func (h *Handler) status(ctx context.Context, client netip.Addr, token, path str
 	}
 }
 
-// ask asks the API server, and remembers the answer.
-func (h *Handler) ask(ctx context.Context, question key, token, path string) (int, error) {
-	if v, known := h.remembered(question); known && h.isGood(v) { // another request was quicker
+// review asks the API server, and remembers the answer.
+func (h *Handler) review(ctx context.Context, key key, token, path string) (int, error) {
+	if v, known := h.cached(key); known && h.isFresh(v) { // another request was quicker
 		return v.status, nil
 	}
 	// Others may wait for the same answer: it does not end with this client's patience.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 	defer cancel()
-	status, err := h.askServer(ctx, token, path)
+	status, err := h.reviewer(ctx, token, path)
 	h.report(err)
 	if err == nil {
-		h.remember(question, verdict{status, h.now()})
+		h.store(key, decision{status, h.now()})
 	}
 	return status, err
 }
 
-func (h *Handler) isGood(v verdict) bool {
+func (h *Handler) isFresh(v decision) bool {
 	age := h.now().Sub(v.at)
 	if v.status == http.StatusOK {
 		return age < h.goodFor
@@ -187,25 +187,25 @@ func (h *Handler) isGood(v verdict) bool {
 	return age < deniedFor
 }
 
-func (h *Handler) remembered(question key) (verdict, bool) {
+func (h *Handler) cached(key key) (decision, bool) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	v, known := h.verdicts[question]
+	v, known := h.decisions[key]
 	return v, known
 }
 
-func (h *Handler) remember(question key, v verdict) {
+func (h *Handler) store(key key, v decision) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	if len(h.verdicts) >= maxVerdicts {
-		for other, v := range h.verdicts {
-			if !h.isGood(v) && (v.status != http.StatusOK || h.now().Sub(v.at) >= allowedWithout) {
-				delete(h.verdicts, other)
+	if len(h.decisions) >= maxCachedDecisions {
+		for other, v := range h.decisions {
+			if !h.isFresh(v) && (v.status != http.StatusOK || h.now().Sub(v.at) >= allowedWithout) {
+				delete(h.decisions, other)
 			}
 		}
 	}
-	if _, known := h.verdicts[question]; known || len(h.verdicts) < maxVerdicts {
-		h.verdicts[question] = v
+	if _, known := h.decisions[key]; known || len(h.decisions) < maxCachedDecisions {
+		h.decisions[key] = v
 	}
 }
 
@@ -214,10 +214,10 @@ func (h *Handler) report(err error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	switch {
-	case err != nil && !h.silent:
+	case err != nil && !h.unresponsive:
 		h.log.Error("could not ask the API server who may read the metrics; whoever was allowed within the last hour still is", "error", err)
-	case err == nil && h.silent:
+	case err == nil && h.unresponsive:
 		h.log.Info("the API server says again who may read the metrics")
 	}
-	h.silent = err != nil
+	h.unresponsive = err != nil
 }

@@ -21,14 +21,14 @@ const allowedFor = 2 * time.Minute
 
 // apiServer knows the tokens "reader...", which may read, and "nobody", which may not. The real one is asked in e2e/scrape.
 type apiServer struct {
-	asked atomic.Int32
-	away  atomic.Bool
-	may   atomic.Bool // the reader
-	gate  chan struct{}
+	reviews atomic.Int32
+	away    atomic.Bool
+	may     atomic.Bool // the reader
+	gate    chan struct{}
 }
 
-func (a *apiServer) ask(_ context.Context, token, path string) (int, error) {
-	a.asked.Add(1)
+func (a *apiServer) review(_ context.Context, token, path string) (int, error) {
+	a.reviews.Add(1)
 	if a.gate != nil {
 		<-a.gate
 	}
@@ -54,7 +54,7 @@ func newClock() *clock                    { c := &clock{}; c.advance(time.Hour);
 func newAPIServer() *apiServer            { a := &apiServer{}; a.may.Store(true); return a }
 func guarded(a *apiServer, c *clock, log *strings.Builder) *Handler {
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") })
-	return New(a.ask, next, slog.New(slog.NewTextHandler(log, nil)), c.now, allowedFor)
+	return New(a.review, next, slog.New(slog.NewTextHandler(log, nil)), c.now, allowedFor)
 }
 
 func get(h http.Handler, method, path, authorization string) *httptest.ResponseRecorder {
@@ -67,9 +67,9 @@ func getFrom(h http.Handler, client, method, path, authorization string) *httpte
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
 	}
-	answer := httptest.NewRecorder()
-	h.ServeHTTP(answer, request)
-	return answer
+	response := httptest.NewRecorder()
+	h.ServeHTTP(response, request)
+	return response
 }
 
 func TestOnlyWhomTheAPIServerAllowsReads(t *testing.T) {
@@ -89,25 +89,25 @@ func TestOnlyWhomTheAPIServerAllowsReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newAPIServer()
-			answer := get(guarded(api, newClock(), &strings.Builder{}), c.method, c.path, c.authorization)
-			if answer.Code != c.want || (c.want == 200) != (answer.Body.String() == "metrics") {
-				t.Errorf("got %d %q, want %d", answer.Code, answer.Body, c.want)
+			response := get(guarded(api, newClock(), &strings.Builder{}), c.method, c.path, c.authorization)
+			if response.Code != c.want || (c.want == 200) != (response.Body.String() == "metrics") {
+				t.Errorf("got %d %q, want %d", response.Code, response.Body, c.want)
 			}
-			if (answer.Header().Get("WWW-Authenticate") != "") != (c.want == 401) {
-				t.Errorf("WWW-Authenticate: %q", answer.Header().Get("WWW-Authenticate"))
+			if (response.Header().Get("WWW-Authenticate") != "") != (c.want == 401) {
+				t.Errorf("WWW-Authenticate: %q", response.Header().Get("WWW-Authenticate"))
 			}
 		})
 	}
 }
 
-func TestAnswersOfTheAPIServerAreGoodForAWhile(t *testing.T) {
+func TestReviewsAreCachedForAWhile(t *testing.T) {
 	api, clock := newAPIServer(), newClock()
 	h := guarded(api, clock, &strings.Builder{})
 	ask := func(token string, want int, asked int32) {
 		t.Helper()
-		before := api.asked.Load()
-		if got := get(h, "GET", "/metrics", "Bearer "+token).Code; got != want || api.asked.Load()-before != asked {
-			t.Errorf("%s: %d, and the API server was asked %d times; want %d, %d", token, got, api.asked.Load()-before, want, asked)
+		before := api.reviews.Load()
+		if got := get(h, "GET", "/metrics", "Bearer "+token).Code; got != want || api.reviews.Load()-before != asked {
+			t.Errorf("%s: %d, and the API server was asked %d times; want %d, %d", token, got, api.reviews.Load()-before, want, asked)
 		}
 	}
 	ask("reader", 200, 1)
@@ -181,15 +181,15 @@ func TestAStrangerKeepsOutItself(t *testing.T) {
 				t.Errorf("%d of %d tokens were refused unasked, want all but %d", refused, seconds*50, limit)
 			}
 			readers := seconds + seconds/int(allowedFor.Seconds()) + 1
-			if got, limit := int(api.asked.Load()), clientBurst+seconds*clientReviews+readers; got > limit {
+			if got, limit := int(api.reviews.Load()), clientBurst+seconds*clientReviews+readers; got > limit {
 				t.Errorf("the API server was asked %d times in %d s, want at most %d", got, seconds, limit)
 			}
 		})
 	}
 }
 
-// TestStrangersTogetherBotherTheAPIServerAFewTimesASecond from more addresses than a budget remembers.
-func TestStrangersTogetherBotherTheAPIServerAFewTimesASecond(t *testing.T) {
+// TestReviewsOfUnknownTokensAreRateLimited from more addresses than a budget remembers.
+func TestReviewsOfUnknownTokensAreRateLimited(t *testing.T) {
 	api, clock := newAPIServer(), newClock()
 	h := guarded(api, clock, &strings.Builder{})
 	for second := range 20 {
@@ -199,16 +199,16 @@ func TestStrangersTogetherBotherTheAPIServerAFewTimesASecond(t *testing.T) {
 		}
 		clock.advance(time.Second)
 	}
-	if got := api.asked.Load(); got > allBurst+20*allReviews {
+	if got := api.reviews.Load(); got > allBurst+20*allReviews {
 		t.Errorf("the API server was asked %d times in 20 s", got)
 	}
-	if got := len(h.verdicts); got > maxVerdicts {
+	if got := len(h.decisions); got > maxCachedDecisions {
 		t.Errorf("%d verdicts are kept", got)
 	}
 }
 
-// TestARevokedTokenEndsWhileStrangersTryTokens: requests over our own limit do not prolong an old yes.
-func TestARevokedTokenEndsWhileStrangersTryTokens(t *testing.T) {
+// TestARevokedTokenEndsWhileUnknownTokensAreTried: requests over our own limit do not prolong an old yes.
+func TestARevokedTokenEndsWhileUnknownTokensAreTried(t *testing.T) {
 	api, clock := newAPIServer(), newClock()
 	h := guarded(api, clock, &strings.Builder{})
 	get(h, "GET", "/metrics", "Bearer reader")
@@ -225,24 +225,24 @@ func TestARevokedTokenEndsWhileStrangersTryTokens(t *testing.T) {
 	}
 }
 
-func TestOneQuestionIsAskedOnceAtATime(t *testing.T) {
+func TestConcurrentReviewsOfAKeyAreOne(t *testing.T) {
 	api := newAPIServer()
 	api.gate = make(chan struct{})
 	h := guarded(api, newClock(), &strings.Builder{})
-	var asking sync.WaitGroup
+	var requests sync.WaitGroup
 	for range 8 {
-		asking.Go(func() {
+		requests.Go(func() {
 			if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
 				t.Errorf("got %d", got)
 			}
 		})
 	}
-	for api.asked.Load() == 0 {
+	for api.reviews.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	close(api.gate)
-	asking.Wait()
-	if got := api.asked.Load(); got != 1 {
+	requests.Wait()
+	if got := api.reviews.Load(); got != 1 {
 		t.Errorf("asked %d times", got)
 	}
 }

@@ -40,8 +40,8 @@ type Writer struct {
 	again wake.Signal           // holds a signal if the Node should be looked at
 }
 
-// Connect returns a writer for the Node of a proxy, at the API server of a configuration. It asks nothing yet.
-func Connect(config *rest.Config, node string, log *slog.Logger) (*Writer, error) {
+// NewWriter returns a writer for the Node of a proxy, at the API server of a configuration. It asks nothing yet.
+func NewWriter(config *rest.Config, node string, log *slog.Logger) (*Writer, error) {
 	client, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for Nodes: %w", err)
@@ -49,21 +49,21 @@ func Connect(config *rest.Config, node string, log *slog.Logger) (*Writer, error
 	return &Writer{node: node, nodes: client.Nodes(), log: log, again: wake.NewSignal()}, nil
 }
 
-// Say has the condition say a state from now on. It returns at once.
-func (w *Writer) Say(state State) {
+// Set has the condition say a state from now on. It returns at once.
+func (w *Writer) Set(state State) {
 	if w == nil {
 		return
 	}
 	w.state.Store(&state)
-	w.LookAgain()
+	w.Recheck()
 }
 
-// LookAgain is for when the Node may have lost its condition: it was deleted, and registered again. It returns at once.
-func (w *Writer) LookAgain() {
+// Recheck is for when the Node may have lost its condition: it was deleted, and registered again. It returns at once.
+func (w *Writer) Recheck() {
 	if w == nil {
 		return
 	}
-	w.again.Send()
+	w.again.Notify()
 }
 
 // Run writes until ctx ends. The error is always nil.

@@ -27,36 +27,36 @@ const (
 	Leftover Outcome = "leftover"
 	// Unknown: it could not be found out.
 	Unknown Outcome = "unknown"
-	// Refused: the proxy does not start.
-	Refused Outcome = "refused"
+	// Rejected: the proxy does not start.
+	Rejected Outcome = "refused"
 )
 
-// Verdict is what happens to a setting of kube-proxy's file, or to something on the node.
+// SettingResult is what happens to a setting of kube-proxy's file, or to something on the node.
 //
 // Its JSON names are an interface: `proxy run --check` prints them.
-type Verdict struct {
+type SettingResult struct {
 	Subject string  `json:"subject"`        // a field of the file, or what was looked at
 	Line    int     `json:"line,omitempty"` // of the file; 0: the file does not set it
 	Value   string  `json:"value"`          // in the file, or what was found
 	Outcome Outcome `json:"outcome"`
-	Here    string  `json:"here"`         // what happens here, for people
+	Effect  string  `json:"here"`         // what happens here, for people
 	Do      string  `json:"do,omitempty"` // what to do about it
 }
 
 // Comparison is what a file of kube-proxy means there and here.
 type Comparison struct {
-	// Verdicts are about what the file sets, by line, and then about kube-proxy's defaults that differ.
-	Verdicts []Verdict
+	// Results are about what the file sets, by line, and then about kube-proxy's defaults that differ.
+	Results []SettingResult
 	// NodePorts is where kube-proxy serves node ports.
 	NodePorts model.NodePortAddresses
 }
 
 // Starts reports whether the proxy starts with the file.
-func (c *Comparison) Starts() bool { return starts(c.Verdicts) }
+func (c *Comparison) Starts() bool { return starts(c.Results) }
 
 // starts reports whether nothing is refused.
-func starts(verdicts []Verdict) bool {
-	return !slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Outcome == Refused })
+func starts(results []SettingResult) bool {
+	return !slices.ContainsFunc(results, func(v SettingResult) bool { return v.Outcome == Rejected })
 }
 
 // Compare says what happens to each setting of a file. An error says that the file cannot be read. Settings without
@@ -76,95 +76,95 @@ func compare(text []byte) *Comparison {
 		err = cmp.Or(err, fmt.Errorf("the file has no document of kind %s", kind))
 	}
 	if err != nil {
-		return &Comparison{Verdicts: []Verdict{{Subject: "the file", Outcome: Refused, Here: err.Error()}}}
+		return &Comparison{Results: []SettingResult{{Subject: "the file", Outcome: Rejected, Effect: err.Error()}}}
 	}
 	var there Configuration
-	compared := &Comparison{Verdicts: ofFaults(document, document.Decode(&there))}
+	compared := &Comparison{Results: ofFaults(document, document.Decode(&there))}
 	if compared.Starts() {
-		compared.Verdicts = append(compared.Verdicts, ofSettings(&there)...)
+		compared.Results = append(compared.Results, ofSettings(&there)...)
 		compared.NodePorts = nodePortsThere(&there)
 	}
-	for i := range compared.Verdicts {
-		if v := &compared.Verdicts[i]; v.Value != "" {
+	for i := range compared.Results {
+		if v := &compared.Results[i]; v.Value != "" {
 			v.Line = document.LineOf(v.Subject)
 		}
 	}
 	for i := range found.passedOver {
 		other := &found.passedOver[i]
-		compared.Verdicts = append(compared.Verdicts,
-			Verdict{Subject: other.Type.Kind, Line: other.LineOf("kind"), Outcome: Ignored, Here: notRead(other)})
+		compared.Results = append(compared.Results,
+			SettingResult{Subject: other.Type.Kind, Line: other.LineOf("kind"), Outcome: Ignored, Effect: notRead(other)})
 	}
-	slices.SortStableFunc(compared.Verdicts, func(a, b Verdict) int {
+	slices.SortStableFunc(compared.Results, func(a, b SettingResult) int {
 		return cmp.Or(cmp.Compare(min(a.Line, 1), min(b.Line, 1))*-1, cmp.Compare(a.Line, b.Line))
 	})
 	return compared
 }
 
 // ofFaults judges fields that no kube-proxy has, that are set twice, or that have the wrong type.
-func ofFaults(document *manifest.Part, faults []manifest.Fault) []Verdict {
-	var verdicts []Verdict
+func ofFaults(document *manifest.Part, faults []manifest.ParseError) []SettingResult {
+	var results []SettingResult
 	for _, fault := range faults {
-		verdict := Verdict{Subject: fault.Field, Line: document.LineOf(fault.Field), Outcome: Ignored, Here: withoutEffect(fault)}
-		if verdict.Here == "" {
-			verdict.Outcome, verdict.Here = Refused, fault.Reason
+		result := SettingResult{Subject: fault.Field, Line: document.LineOf(fault.Field), Outcome: Ignored, Effect: unusedValue(fault)}
+		if result.Effect == "" {
+			result.Outcome, result.Effect = Rejected, fault.Reason
 			if meant := suggestion(fault); meant != "" {
-				verdict.Do = "write " + meant + " if that is meant, else remove it; kube-proxy does not read it either"
+				result.Do = "write " + meant + " if that is meant, else remove it; kube-proxy does not read it either"
 			}
 		}
-		verdicts = append(verdicts, verdict)
+		results = append(results, result)
 	}
-	return verdicts
+	return results
 }
 
 // ofSettings judges every field that is set, and every default that differs.
-func ofSettings(there *Configuration) []Verdict {
+func ofSettings(there *Configuration) []SettingResult {
 	here := there.DeepCopy()
 	said := map[string]string{}
-	for _, note := range slices.Concat(notes(there), unusedDetectors(there), takeModesSection(here)) {
+	for _, note := range slices.Concat(ignoredMessages(there), unusedDetectors(there), applyModeSection(here)) {
 		field, why, _ := strings.Cut(note, ": ")
 		said[field] = why
 	}
 	_, fieldErrors := Resolve(here.DeepCopy())
-	var verdicts []Verdict
+	var results []SettingResult
 	for _, wrong := range fieldErrors {
-		verdicts = append(verdicts, Verdict{Subject: wrong.Field, Value: Get(here, wrong.Field), Outcome: Refused, Here: wrong.Reason})
+		results = append(results, SettingResult{Subject: wrong.Field, Value: Get(here, wrong.Field), Outcome: Rejected, Effect: wrong.Reason})
 	}
 	for _, path := range paths(false) {
 		isWrong := slices.ContainsFunc(fieldErrors, func(wrong FieldError) bool { return wrong.Field == path })
 		if path == "apiVersion" || path == "kind" || path == "featureGates" || isWrong {
 			continue
 		}
-		if verdict := ofSetting(there, path, said[path]); verdict.Outcome != "" {
-			verdicts = append(verdicts, verdict)
+		if result := ofSetting(there, path, said[path]); result.Outcome != "" {
+			results = append(results, result)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(there.FeatureGates)) {
-		verdict := Verdict{Subject: "featureGates." + name, Value: fmt.Sprint(there.FeatureGates[name]), Outcome: Same}
-		if verdict.Here = said[verdict.Subject]; verdict.Here != "" {
-			verdict.Outcome = Ignored
+		result := SettingResult{Subject: "featureGates." + name, Value: fmt.Sprint(there.FeatureGates[name]), Outcome: Same}
+		if result.Effect = said[result.Subject]; result.Effect != "" {
+			result.Outcome = Ignored
 		}
-		verdicts = append(verdicts, verdict)
+		results = append(results, result)
 	}
-	return verdicts
+	return results
 }
 
 // ofSetting judges one field; without an outcome if there is nothing to say of it. said is the note about it.
-func ofSetting(there *Configuration, path, said string) Verdict {
-	verdict := Verdict{Subject: path, Value: Get(there, path)}
-	if isZero := slices.Contains([]string{"0", "0s", "false"}, verdict.Value); isZero && !isPointer(path) {
-		verdict.Value = ""
+func ofSetting(there *Configuration, path, said string) SettingResult {
+	result := SettingResult{Subject: path, Value: Get(there, path)}
+	if isZero := slices.Contains([]string{"0", "0s", "false"}, result.Value); isZero && !isPointer(path) {
+		result.Value = ""
 	}
 	if differs := differences[path]; differs != nil {
-		if verdict.Here, verdict.Do = differs(there); verdict.Here != "" {
-			verdict.Outcome = Differs
-			return verdict
+		if result.Effect, result.Do = differs(there); result.Effect != "" {
+			result.Outcome = Differs
+			return result
 		}
 	}
-	switch isRead := !isMeaningless(path) || countsInMode(path, there.Mode); {
+	switch isRead := !isIgnored(path) || appliesInMode(path, there.Mode); {
 	case said != "":
-		verdict.Outcome, verdict.Here = Ignored, said
-	case verdict.Value != "" && isRead:
-		verdict.Outcome = Same
+		result.Outcome, result.Effect = Ignored, said
+	case result.Value != "" && isRead:
+		result.Outcome = Same
 	}
-	return verdict
+	return result
 }

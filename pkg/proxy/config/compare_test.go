@@ -60,14 +60,14 @@ func TestWhatBecomesOfAFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, v := range compare([]byte(header + test.text)).Verdicts {
+			for _, v := range compare([]byte(header + test.text)).Results {
 				switch isSame := v.Outcome == Same; {
 				case !isSame:
 					got = append(got, fmt.Sprintf("%d %s %s %s", v.Line, v.Subject, v.Value, v.Outcome))
-				case v.Value == "" || v.Line == 0 || v.Here != "":
+				case v.Value == "" || v.Line == 0 || v.Effect != "":
 					t.Errorf("it stays the same, and is %+v", v)
 				}
-				if (v.Here == "") != (v.Outcome == Same) {
+				if (v.Effect == "") != (v.Outcome == Same) {
 					t.Errorf("%+v has no reason, or one too many", v)
 				}
 			}
@@ -78,8 +78,8 @@ func TestWhatBecomesOfAFile(t *testing.T) {
 	}
 }
 
-// TestTheComparisonSaysWhatAStartSays goes through the files of distributions and each mistake of the other tests.
-func TestTheComparisonSaysWhatAStartSays(t *testing.T) {
+// TestTheComparisonMatchesAStart goes through the files of distributions and each mistake of the other tests.
+func TestTheComparisonMatchesAStart(t *testing.T) {
 	texts := map[string]string{}
 	for _, line := range []string{
 		"clusterCDIR: x", "Mode: ipvs", "frobnicate: true", "mode: x", "oomScoreAdj: low", "configSyncPeriod: soon", "mode: [",
@@ -103,14 +103,14 @@ func TestTheComparisonSaysWhatAStartSays(t *testing.T) {
 			_, notes, err := parse([]byte(text))
 			compared := compare([]byte(text))
 			if compared.Starts() != (err == nil) {
-				t.Errorf("it starts: %v; parse says %v; %+v", compared.Starts(), err, compared.Verdicts)
+				t.Errorf("it starts: %v; parse says %v; %+v", compared.Starts(), err, compared.Results)
 			}
 			for _, note := range notes {
 				field, why, _ := strings.Cut(note, ": ")
-				says := func(v Verdict) bool {
-					return v.Subject == field && (v.Outcome == Ignored && v.Here == why || v.Outcome == Differs || v.Outcome == Refused)
+				says := func(v SettingResult) bool {
+					return v.Subject == field && (v.Outcome == Ignored && v.Effect == why || v.Outcome == Differs || v.Outcome == Rejected)
 				}
-				if !slices.ContainsFunc(compared.Verdicts, says) {
+				if !slices.ContainsFunc(compared.Results, says) {
 					t.Errorf("a start notes %q, and the comparison does not have it", note)
 				}
 			}
@@ -147,19 +147,19 @@ func TestWhereNodePortsAreServed(t *testing.T) {
 		before, after model.NodePortAddresses
 		family        model.Family
 		node          *model.Node
-		want          Verdict
+		want          SettingResult
 	}{
-		"on fewer": {all, primary, model.IPv4, node, Verdict{
-			Value: "10.244.0.1, 192.0.2.1, 198.51.100.1", Outcome: Differs, Here: "served on 192.0.2.1",
+		"on fewer": {all, primary, model.IPv4, node, SettingResult{
+			Value: "10.244.0.1, 192.0.2.1, 198.51.100.1", Outcome: Differs, Effect: "served on 192.0.2.1",
 			Do: "clients of 10.244.0.1, 198.51.100.1 dial another address, or nodePortAddresses names it",
 		}},
-		"on the only one": {all, primary, model.IPv6, node, Verdict{Value: "2001:db8::1", Outcome: Same, Here: "served on 2001:db8::1"}},
-		"without the Node": {all, primary, model.IPv6, nil, Verdict{
-			Value: "2001:db8::1", Outcome: Unknown, Here: "served on the addresses that the Node object names; it is not known",
+		"on the only one": {all, primary, model.IPv6, node, SettingResult{Value: "2001:db8::1", Outcome: Same, Effect: "served on 2001:db8::1"}},
+		"without the Node": {all, primary, model.IPv6, nil, SettingResult{
+			Value: "2001:db8::1", Outcome: Unknown, Effect: "served on the addresses that the Node object names; it is not known",
 			Do: "give --kubeconfig FILE, or --manifests PATH with the Node",
 		}},
-		"on all, as before": {all, all, model.IPv4, nil, Verdict{
-			Value: "10.244.0.1, 192.0.2.1, 198.51.100.1", Outcome: Same, Here: "served on 10.244.0.1, 192.0.2.1, 198.51.100.1",
+		"on all, as before": {all, all, model.IPv4, nil, SettingResult{
+			Value: "10.244.0.1, 192.0.2.1, 198.51.100.1", Outcome: Same, Effect: "served on 10.244.0.1, 192.0.2.1, 198.51.100.1",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

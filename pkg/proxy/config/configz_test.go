@@ -10,7 +10,7 @@ import (
 
 // TestConfigzIsReadAsItWasWritten, and of a newer proxy if what is unknown is off.
 func TestConfigzIsReadAsItWasWritten(t *testing.T) {
-	own := Own{Fields: map[string]bool{"dnsTTL": false, "podNames": true}}
+	own := VicinityConfig{Fields: map[string]bool{"dnsTTL": false, "podNames": true}}
 	c := Default()
 	c.ClusterCIDR, c.NodePortAddresses, c.FeatureGates = "10.0.0.0/8", []string{"primary"}, map[string]bool{"AllowServiceExternalIPs": false}
 	values := map[string]string{"dnsTTL": "7s", "podNames": "true"}
@@ -40,7 +40,7 @@ func TestConfigzIsReadAsItWasWritten(t *testing.T) {
 			t.Errorf("%s: %v", title, err)
 			continue
 		}
-		if diff := cmp.Diff(c, file.Configuration) + cmp.Diff(values, file.Own); diff != "" {
+		if diff := cmp.Diff(c, file.Configuration) + cmp.Diff(values, file.VicinityFields); diff != "" {
 			t.Errorf("%s (-written +read):\n%s", title, diff)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
-// wanted is the type of kube-proxy's document.
-var wanted = manifest.Type{APIVersion: APIVersion, Kind: kind}
+// configTypes is the type of kube-proxy's document.
+var configTypes = manifest.Type{APIVersion: APIVersion, Kind: kind}
 
 // otherGroups are the API groups whose documents kubeadm keeps in one file with kube-proxy's, by who reads them.
 var otherGroups = map[string]string{"kubeadm.k8s.io": "kubeadm", "kubelet.config.k8s.io": "the kubelet"}
@@ -25,7 +25,7 @@ type documents struct {
 // and the kubelet. It refuses any other document.
 func readDocuments(text []byte) (documents, error) {
 	var found documents
-	for part := range manifest.Parts(manifest.YAML, text, wanted, ownType) {
+	for part := range manifest.Parts(manifest.YAML, text, configTypes, ownType) {
 		place := &found.kubeProxys
 		switch fault := part.Fault; {
 		case fault != nil && part.JSON == nil && fault.Line == 0: // no text
@@ -40,7 +40,7 @@ func readDocuments(text []byte) (documents, error) {
 				"as a pod sees it that mounts it")
 		case part.Type == ownType:
 			place = &found.own
-		case part.Type != wanted:
+		case part.Type != configTypes:
 			return documents{}, fmt.Errorf("line %d: apiVersion %q and kind %q are not %s and %s",
 				part.LineOf("kind"), part.Type.APIVersion, part.Type.Kind, APIVersion, kind)
 		}
@@ -53,11 +53,11 @@ func readDocuments(text []byte) (documents, error) {
 		}
 		*place = &part
 	}
-	return found, found.lack()
+	return found, found.missingError()
 }
 
-// lack returns why a file has nothing to read.
-func (d *documents) lack() error {
+// missingError returns why a file has nothing to read.
+func (d *documents) missingError() error {
 	switch {
 	case d.kubeProxys != nil || d.own != nil:
 		return nil
@@ -80,7 +80,7 @@ func notRead(document *manifest.Part) string {
 
 // decode reads a document, and returns a note for each field that no kube-proxy has, or that is set twice, if nothing
 // here depends on it. Everything else that is unknown, set twice or of the wrong type is an error.
-func decode(document *manifest.Part, into *Configuration, own Own) (notes []string, err error) {
+func decode(document *manifest.Part, into *Configuration, own VicinityConfig) (notes []string, err error) {
 	var errs []error
 	for _, fault := range document.Decode(into) {
 		path, text := fault.Field, fault.Reason
@@ -88,7 +88,7 @@ func decode(document *manifest.Part, into *Configuration, own Own) (notes []stri
 			errs = append(errs, fmt.Errorf("%s: %s; it belongs in the document of kind %s", path, text, OwnKind))
 			continue
 		}
-		if why := withoutEffect(fault); why != "" {
+		if why := unusedValue(fault); why != "" {
 			notes = append(notes, path+": "+why)
 			continue
 		}

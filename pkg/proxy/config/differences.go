@@ -108,19 +108,20 @@ func nodePortsThere(c *Configuration) model.NodePortAddresses {
 
 // CompareNodePorts says on which of the addresses that a node has node ports are served before and after. The Node is nil
 // while it is unknown.
-func CompareNodePorts(before, after model.NodePortAddresses, family model.Family, node *model.Node, present []netip.Addr) Verdict {
+func CompareNodePorts(before, after model.NodePortAddresses, family model.Family, node *model.Node, present []netip.Addr) SettingResult {
 	was, is := servedOn(before, family, node, present), servedOn(after, family, node, present)
-	verdict := Verdict{Subject: fmt.Sprintf("node ports, %s", family), Value: listed(was), Outcome: Same, Here: "served on " + listed(is)}
+	result := SettingResult{Subject: fmt.Sprintf("node ports, %s", family), Value: listed(was), Outcome: Same,
+		Effect: "served on " + listed(is)}
 	lost := slices.DeleteFunc(slices.Clone(was), func(addr netip.Addr) bool { return slices.Contains(is, addr) })
 	switch {
 	case after.Primary && node == nil:
-		verdict.Outcome, verdict.Here = Unknown, "served on the addresses that the Node object names; it is not known"
-		verdict.Do = "give --kubeconfig FILE, or --manifests PATH with the Node"
+		result.Outcome, result.Effect = Unknown, "served on the addresses that the Node object names; it is not known"
+		result.Do = "give --kubeconfig FILE, or --manifests PATH with the Node"
 	case len(lost) > 0:
-		verdict.Outcome = Differs
-		verdict.Do = "clients of " + listed(lost) + " dial another address, or nodePortAddresses names it"
+		result.Outcome = Differs
+		result.Do = "clients of " + listed(lost) + " dial another address, or nodePortAddresses names it"
 	}
-	return verdict
+	return result
 }
 
 // servedOn returns the addresses that serve node ports, without those that are valid only on one link.
@@ -132,12 +133,12 @@ func servedOn(nodePorts model.NodePortAddresses, family model.Family, node *mode
 	return slices.DeleteFunc(served, netip.Addr.IsLinkLocalUnicast)
 }
 
-// mostListed is how many addresses a sentence has room for.
-const mostListed = 8
+// maxListed is how many addresses a sentence has room for.
+const maxListed = 8
 
 func listed(addrs []netip.Addr) string {
 	texts := make([]string, 0, len(addrs))
-	for _, addr := range addrs[:min(len(addrs), mostListed)] {
+	for _, addr := range addrs[:min(len(addrs), maxListed)] {
 		texts = append(texts, addr.String())
 	}
 	if more := len(addrs) - len(texts); more > 0 {

@@ -40,15 +40,15 @@ func choose(t *testing.T, c *Configuration, path string) {
 	t.Fatalf("%s takes none of %q", path, texts)
 }
 
-// TestEveryFieldHasAMeaningOrAReason goes through all fields that kube-proxy's file can have. A field that a new
+// TestEveryFieldHasAnEffectOrAReason goes through all fields that kube-proxy's file can have. A field that a new
 // version adds makes it fail.
-func TestEveryFieldHasAMeaningOrAReason(t *testing.T) {
+func TestEveryFieldHasAnEffectOrAReason(t *testing.T) {
 	for _, path := range paths(false) {
 		if path == "apiVersion" || path == "kind" {
 			continue // they say what the file is
 		}
 		t.Run(path, func(t *testing.T) {
-			isMeaningless := slices.ContainsFunc(meaningless, func(m Meaningless) bool { return m.Field == path })
+			isMeaningless := slices.ContainsFunc(meaningless, func(m IgnoredSetting) bool { return m.Field == path })
 			if !IsSettable(path) {
 				if !isMeaningless {
 					t.Error("it is neither read nor among the meaningless")
@@ -79,12 +79,12 @@ func TestEveryFieldHasAMeaningOrAReason(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoMeaningIsNamedOnce(t *testing.T) {
+func TestIgnoredSettingsAreNamedOnce(t *testing.T) {
 	fields, flags := map[string]bool{}, map[string]bool{}
 	known := paths(false)
-	for _, setting := range WithoutMeaning() {
+	for _, setting := range IgnoredSettings() {
 		switch {
-		case setting.Why == "":
+		case setting.Reason == "":
 			t.Errorf("%+v has no reason", setting)
 		case setting.Field != "" && (fields[setting.Field] || !slices.Contains(known, setting.Field)):
 			t.Errorf("field %s is there twice, or unknown to kube-proxy", setting.Field)
@@ -100,18 +100,18 @@ func TestWhatHasNoMeaningIsNamedOnce(t *testing.T) {
 	}
 }
 
-func TestEveryMeaninglessSettingIsNotedUnlessItIsKubeProxysDefault(t *testing.T) {
+func TestEveryIgnoredSettingIsReportedUnlessItIsKubeProxysDefault(t *testing.T) {
 	for _, setting := range meaningless {
 		if setting.Field == "" || !IsSettable(setting.Field) {
 			continue
 		}
 		t.Run(setting.Field, func(t *testing.T) {
 			c := &Configuration{}
-			if setting.IsChosen(c) {
+			if setting.IsNonDefault(c) {
 				t.Error("it is chosen in an empty file")
 			}
 			if setting.Default != "" {
-				if err := Set(c, setting.Field, setting.Default); err != nil || setting.IsChosen(c) {
+				if err := Set(c, setting.Field, setting.Default); err != nil || setting.IsNonDefault(c) {
 					t.Errorf("its default %q is taken for a choice (%v)", setting.Default, err)
 				}
 			}
@@ -122,14 +122,14 @@ func TestEveryMeaninglessSettingIsNotedUnlessItIsKubeProxysDefault(t *testing.T)
 			} else {
 				choose(t, c, setting.Field)
 			}
-			if !setting.IsChosen(c) {
+			if !setting.IsNonDefault(c) {
 				t.Errorf("%q is not taken for a choice", Get(c, setting.Field))
 			}
 		})
 	}
 }
 
-func TestATextThatIsNoValueIsRefused(t *testing.T) {
+func TestATextThatIsNoValueIsRejected(t *testing.T) {
 	for path, text := range map[string]string{
 		"conntrack.min": "many", "oomScoreAdj": "99999999999", "clientConnection.qps": "fast", "enableProfiling": "perhaps",
 		"nftables.syncPeriod": "30", "conntrack.tcpCloseWaitTimeout": "an hour", "logging.verbosity": "-1", "featureGates": "AllBeta",

@@ -127,7 +127,7 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			file, err := Read(filepath.Join("testdata", name), Own{})
+			file, err := Read(filepath.Join("testdata", name), VicinityConfig{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +138,7 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 			if diff := cmp.Diff(test.want, got, equateValues); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.notes, file.Notes); diff != "" {
+			if diff := cmp.Diff(test.notes, file.IgnoredSettings); diff != "" {
 				t.Errorf("notes (-want +got):\n%s", diff)
 			}
 		})
@@ -149,7 +149,7 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 func parse(text []byte) (*Configuration, []string, error) {
 	var file File
 	err := file.parse(text)
-	return file.Configuration, file.Notes, err
+	return file.Configuration, file.IgnoredSettings, err
 }
 
 const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
@@ -191,7 +191,7 @@ func TestOnlyTheSectionOfTheFilesModeCounts(t *testing.T) {
 	}
 }
 
-func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
+func TestAWrongFileIsRejectedWithEveryMistake(t *testing.T) {
 	tests := map[string]struct {
 		text string
 		want string // the error, its lines joined by |
@@ -260,8 +260,8 @@ func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
 	}
 }
 
-// TestWhatNothingHereDependsOnIsNotedInAFile: kube-proxy starts with all of these (e2e/configuration).
-func TestWhatNothingHereDependsOnIsNotedInAFile(t *testing.T) {
+// TestIgnoredSettingsOfAFileAreReported: kube-proxy starts with all of these (e2e/configuration).
+func TestIgnoredSettingsOfAFileAreReported(t *testing.T) {
 	const unread = "kube-proxy 1.30 to 1.37 has no such setting; it is not read"
 	other := func(field string) string {
 		return "kube-proxy has no such setting in this section, and does not read it; there is " + field
@@ -307,14 +307,14 @@ func TestWhatNothingHereDependsOnIsNotedInAFile(t *testing.T) {
 
 func TestTheErrorOfAFileNamesIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.conf")
-	if _, err := Read(path, Own{}); err == nil || !strings.HasPrefix(err.Error(), "read the configuration: open "+path) {
+	if _, err := Read(path, VicinityConfig{}); err == nil || !strings.HasPrefix(err.Error(), "read the configuration: open "+path) {
 		t.Errorf("a missing file: %v", err)
 	}
 	if err := os.WriteFile(path, []byte(header+"mdoe: ipvs\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want := "read the configuration " + path + ": mdoe: unknown field; did you mean mode?"
-	if _, err := Read(path, Own{}); err == nil || err.Error() != want {
+	if _, err := Read(path, VicinityConfig{}); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -323,20 +323,20 @@ func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	before := Default()
 	before.ClusterCIDR, before.HostnameOverride = "10.244.0.0/16", "node-a"
 	path := filepath.Join(t.TempDir(), "config.conf")
-	if err := Write(path, before, Own{}, nil); err != nil {
+	if err := Write(path, before, VicinityConfig{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	file, err := Read(path, Own{})
+	file, err := Read(path, VicinityConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(before, file.Configuration); diff != "" || len(file.Notes) > 0 {
-		t.Errorf("notes %q; (-written +read):\n%s", file.Notes, diff)
+	if diff := cmp.Diff(before, file.Configuration); diff != "" || len(file.IgnoredSettings) > 0 {
+		t.Errorf("notes %q; (-written +read):\n%s", file.IgnoredSettings, diff)
 	}
 }
 
 func TestConfigzIsKubeProxysPage(t *testing.T) {
-	page, err := json.Marshal(Configz(Default(), Own{}, nil))
+	page, err := json.Marshal(Configz(Default(), VicinityConfig{}, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func TestConfigzIsKubeProxysPage(t *testing.T) {
 	}
 }
 
-func FuzzAFileIsReadOrRefused(f *testing.F) {
+func FuzzAFileIsReadOrRejected(f *testing.F) {
 	for _, name := range []string{"kubeadm-1.15.yaml", "kubeadm-1.36-ipvs.yaml", "kube-proxy-1.36-defaults.yaml"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {

@@ -22,8 +22,8 @@ type Gate struct {
 	IsObeyed bool
 	// IsAlpha: AllAlpha sets it, where it is not set itself; IsBeta: AllBeta does.
 	IsAlpha, IsBeta bool
-	// Why says in a few words what it does, if it is obeyed; else why it cannot be set.
-	Why string
+	// Reason says in a few words what it does, if it is obeyed; else why it cannot be set.
+	Reason string
 }
 
 // The gates that are obeyed.
@@ -47,41 +47,41 @@ const (
 // AllowServiceExternalIPs stays on until somebody sets it, also when Kubernetes 1.40 turns it off by default: this
 // program does not know the cluster's version, and updating this program must not take away addresses that are in use.
 var gates = []Gate{
-	{Name: allAlpha, IsObeyed: true, Why: "true serves node ports on loopback, if its own gate does not forbid it"},
-	{Name: allBeta, IsObeyed: true, Why: "false closes `/flagz` and `/statusz`, if their own gates do not open them"},
-	{Name: allowServiceExternalIPs, IsOn: true, IsObeyed: true, Why: "false serves no external IPs"},
-	{Name: "AtomicFIFO", IsOn: true, Why: follower},
-	{Name: "ClientsAllowCARotation", IsOn: true, Why: follower},
-	{Name: "ClientsAllowCBOR", Why: follower},
-	{Name: "ClientsAllowTLSCacheGC", IsOn: true, Why: follower},
-	{Name: "ClientsPreferCBOR", Why: follower},
-	{Name: componentFlagz, IsOn: true, IsObeyed: true, IsBeta: true, Why: "false closes the page `/flagz`"},
-	{Name: componentStatusz, IsOn: true, IsObeyed: true, IsBeta: true, Why: "false closes the page `/statusz`"},
-	{Name: "ContextualLogging", IsOn: true, Why: logGate},
-	{Name: "InOrderInformers", IsOn: true, Why: follower},
-	{Name: "InOrderInformersBatchProcess", IsOn: true, Why: follower},
-	{Name: "InformerResourceVersion", IsOn: true, Why: follower},
-	{Name: "KubeProxyDrainingTerminatingNodes", IsOn: true, Why: "the health check of a node that leaves always says so"},
-	{Name: "KubeProxyIPVS", Why: noIPVS},
+	{Name: allAlpha, IsObeyed: true, Reason: "true serves node ports on loopback, if its own gate does not forbid it"},
+	{Name: allBeta, IsObeyed: true, Reason: "false closes `/flagz` and `/statusz`, if their own gates do not open them"},
+	{Name: allowServiceExternalIPs, IsOn: true, IsObeyed: true, Reason: "false serves no external IPs"},
+	{Name: "AtomicFIFO", IsOn: true, Reason: follower},
+	{Name: "ClientsAllowCARotation", IsOn: true, Reason: follower},
+	{Name: "ClientsAllowCBOR", Reason: follower},
+	{Name: "ClientsAllowTLSCacheGC", IsOn: true, Reason: follower},
+	{Name: "ClientsPreferCBOR", Reason: follower},
+	{Name: componentFlagz, IsOn: true, IsObeyed: true, IsBeta: true, Reason: "false closes the page `/flagz`"},
+	{Name: componentStatusz, IsOn: true, IsObeyed: true, IsBeta: true, Reason: "false closes the page `/statusz`"},
+	{Name: "ContextualLogging", IsOn: true, Reason: logGate},
+	{Name: "InOrderInformers", IsOn: true, Reason: follower},
+	{Name: "InOrderInformersBatchProcess", IsOn: true, Reason: follower},
+	{Name: "InformerResourceVersion", IsOn: true, Reason: follower},
+	{Name: "KubeProxyDrainingTerminatingNodes", IsOn: true, Reason: "the health check of a node that leaves always says so"},
+	{Name: "KubeProxyIPVS", Reason: noIPVS},
 	{
 		Name: localhostNodePorts, IsObeyed: true, IsAlpha: true,
-		Why: "true serves TCP node ports on the loopback addresses that `nodePortAddresses` names, " +
+		Reason: "true serves TCP node ports on the loopback addresses that `nodePortAddresses` names, " +
 			"and refuses and counts what else is sent to node ports on loopback",
 	},
-	{Name: "LoadBalancerIPMode", IsOn: true, Why: "ipMode is always followed"},
-	{Name: "LoggingAlphaOptions", Why: logGate},
-	{Name: "LoggingBetaOptions", IsOn: true, Why: logGate},
-	{Name: "MultiCIDRServiceAllocator", IsOn: true, Why: "ServiceCIDRs are followed where there are some"},
-	{Name: "NFTablesNetlink", IsOn: true, Why: "the kernel is asked by netlink alone"},
-	{Name: "NFTablesProxyMode", IsOn: true, Why: "nftables is what is programmed"},
-	{Name: "NativeHistograms", Why: "histograms have fixed buckets"},
-	{Name: "PreferSameTrafficDistribution", IsOn: true, Why: hints},
-	{Name: "ServiceTrafficDistribution", IsOn: true, Why: hints},
-	{Name: "TopologyAwareHints", IsOn: true, Why: hints},
-	{Name: "UnlockWhileProcessingFIFO", IsOn: true, Why: follower},
-	{Name: "WatchListClient", IsOn: true, Why: follower},
-	{Name: "WinDSR", Why: noWindows},
-	{Name: "WinOverlay", Why: noWindows},
+	{Name: "LoadBalancerIPMode", IsOn: true, Reason: "ipMode is always followed"},
+	{Name: "LoggingAlphaOptions", Reason: logGate},
+	{Name: "LoggingBetaOptions", IsOn: true, Reason: logGate},
+	{Name: "MultiCIDRServiceAllocator", IsOn: true, Reason: "ServiceCIDRs are followed where there are some"},
+	{Name: "NFTablesNetlink", IsOn: true, Reason: "the kernel is asked by netlink alone"},
+	{Name: "NFTablesProxyMode", IsOn: true, Reason: "nftables is what is programmed"},
+	{Name: "NativeHistograms", Reason: "histograms have fixed buckets"},
+	{Name: "PreferSameTrafficDistribution", IsOn: true, Reason: hints},
+	{Name: "ServiceTrafficDistribution", IsOn: true, Reason: hints},
+	{Name: "TopologyAwareHints", IsOn: true, Reason: hints},
+	{Name: "UnlockWhileProcessingFIFO", IsOn: true, Reason: follower},
+	{Name: "WatchListClient", IsOn: true, Reason: follower},
+	{Name: "WinDSR", Reason: noWindows},
+	{Name: "WinOverlay", Reason: noWindows},
 }
 
 // featureGates has a line for each gate that some kube-proxy from 1.30 to 1.37 accepts: its name, and the first and last
@@ -132,23 +132,23 @@ func isOn(set map[string]bool, name string) bool {
 func (c *checker) gates(set map[string]bool) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if _, isKnown := versions()[name]; !isKnown {
-			c.wrong("featureGates", "%q is not a feature gate of Kubernetes 1.30 to 1.37%s", name, meantGate(name))
+			c.wrong("featureGates", "%q is not a feature gate of Kubernetes 1.30 to 1.37%s", name, suggestGate(name))
 		}
 	}
 }
 
-// meantGate names the gate that was probably meant.
-func meantGate(name string) string {
+// suggestGate names the gate that was probably meant.
+func suggestGate(name string) string {
 	for _, known := range slices.Sorted(maps.Keys(versions())) {
-		if strings.EqualFold(name, known) || policy.IsSlip(name, known) {
+		if strings.EqualFold(name, known) || policy.IsTypo(name, known) {
 			return fmt.Sprintf("; did you mean %s?", known)
 		}
 	}
 	return ""
 }
 
-// GateNotes returns a line for each feature gate that is set to something else than what is done here.
-func GateNotes(c *Configuration) []string {
+// GateMessages returns a line for each feature gate that is set to something else than what is done here.
+func GateMessages(c *Configuration) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(c.FeatureGates)) {
 		_, isKnown := versions()[name]
@@ -156,7 +156,7 @@ func GateNotes(c *Configuration) []string {
 		case isKnown && !changesProxies:
 			lines = append(lines, "featureGates."+name+": it changes nothing in a proxy")
 		case changesProxies && !gate.IsObeyed && gate.IsOn != c.FeatureGates[name]:
-			lines = append(lines, "featureGates."+name+": "+gate.Why)
+			lines = append(lines, "featureGates."+name+": "+gate.Reason)
 		}
 	}
 	return lines

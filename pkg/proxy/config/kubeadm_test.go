@@ -33,23 +33,24 @@ cgroupDriver: systemd
 
 // TestOfKubeadmsFileKubeProxysDocumentIsTaken, and the others are named.
 func TestOfKubeadmsFileKubeProxysDocumentIsTaken(t *testing.T) {
-	file := File{own: Own{Fields: map[string]bool{"dnsTTL": false}}}
+	file := File{vicinityConfig: VicinityConfig{Fields: map[string]bool{"dnsTTL": false}}}
 	text := kubeadms(header + "mode: nftables\nclusterCIDR: 10.244.0.0/16\n---\n" + ownHeader + "dnsTTL: 7s\n")
-	if err := file.parse([]byte(text)); err != nil || file.Configuration.ClusterCIDR != "10.244.0.0/16" || file.Own["dnsTTL"] != "7s" {
-		t.Fatalf("%v, clusterCIDR %q, own %v", err, file.Configuration.ClusterCIDR, file.Own)
+	if err := file.parse([]byte(text)); err != nil || file.Configuration.ClusterCIDR != "10.244.0.0/16" ||
+		file.VicinityFields["dnsTTL"] != "7s" {
+		t.Fatalf("%v, clusterCIDR %q, own %v", err, file.Configuration.ClusterCIDR, file.VicinityFields)
 	}
 	want := []string{
 		"InitConfiguration: a document of kubeadm; it is not read", "ClusterConfiguration: a document of kubeadm; it is not read",
 		"KubeletConfiguration: a document of the kubelet; it is not read",
 	}
-	if diff := cmp.Diff(want, file.Notes); diff != "" {
+	if diff := cmp.Diff(want, file.IgnoredSettings); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 	compared := compare([]byte(text))
 	var got []string
-	for _, v := range compared.Verdicts {
+	for _, v := range compared.Results {
 		if strings.HasSuffix(v.Subject, "Configuration") || v.Subject == "clusterCIDR" {
-			got = append(got, fmt.Sprintf("%d %s %s: %s", v.Line, v.Subject, v.Outcome, v.Here))
+			got = append(got, fmt.Sprintf("%d %s %s: %s", v.Line, v.Subject, v.Outcome, v.Effect))
 		}
 	}
 	want = []string{
@@ -63,7 +64,7 @@ func TestOfKubeadmsFileKubeProxysDocumentIsTaken(t *testing.T) {
 	}
 }
 
-func TestAFileWithDocumentsThatNobodyKnowsIsRefused(t *testing.T) {
+func TestAFileWithUnknownDocumentsIsRejected(t *testing.T) {
 	for title, test := range map[string]struct{ text, want string }{
 		"kube-proxy's twice": {kubeadms(header + "---\n" + header),
 			"lines 10 and 13: the file holds two documents of kind KubeProxyConfiguration, and may hold one"},
@@ -79,8 +80,8 @@ func TestAFileWithDocumentsThatNobodyKnowsIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %s", title, err, test.want)
 		}
-		if compared := compare([]byte(test.text)); compared.Starts() || !strings.Contains(compared.Verdicts[0].Here, test.want) {
-			t.Errorf("%s: compared, it is %+v, want %s", title, compared.Verdicts, test.want)
+		if compared := compare([]byte(test.text)); compared.Starts() || !strings.Contains(compared.Results[0].Effect, test.want) {
+			t.Errorf("%s: compared, it is %+v, want %s", title, compared.Results, test.want)
 		}
 	}
 }
@@ -95,7 +96,7 @@ func TestAChangeOfKubeadmsFileIsAnUpdate(t *testing.T) {
 		}
 	}
 	write(kubeadms(header))
-	read, err := Read(path, Own{})
+	read, err := Read(path, VicinityConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,14 +19,14 @@ const (
 	ignored = "logged as without meaning"
 )
 
-// verdict is what happens to a setting, and what it can forbid or limit in kube-proxy. A setting that forbids something
+// result is what happens to a setting, and what it can forbid or limit in kube-proxy. A setting that forbids something
 // is obeyed, or held says why we never do that anyway.
-type verdict struct{ class, forbids, held string }
+type result struct{ class, forbids, held string }
 
-// verdicts are about every field of kube-proxy's file, and every flag without a field, except those that replace
+// results are about every field of kube-proxy's file, and every flag without a field, except those that replace
 // running with something else. The fields are those of kube-proxy 1.37; older ones from 1.30 on have no others. A new
 // one has to get a line.
-var verdicts = map[string]verdict{
+var results = map[string]result{
 	"bindAddress":                         {obeyed, "other addresses of the node as primary", ""},
 	"bindAddressHardFail":                 {obeyed, "to run without its servers", ""},
 	"clientConnection.acceptContentTypes": {obeyed, "", ""},
@@ -104,10 +104,10 @@ func TestNothingThatForbidsIsIgnored(t *testing.T) {
 			name = "--" + setting.Flag
 			settings = append(settings, name)
 		}
-		classes[name], whys[name], refused[name] = ignored, setting.Why, setting.Refused != "" && setting.WhyRefused != ""
+		classes[name], whys[name], refused[name] = ignored, setting.Reason, setting.Rejected != "" && setting.RejectionReason != ""
 	}
 	for _, name := range settings {
-		is, class := verdicts[name], obeyed
+		is, class := results[name], obeyed
 		if classes[name] != "" {
 			class = ignored
 		}
@@ -122,21 +122,21 @@ func TestNothingThatForbidsIsIgnored(t *testing.T) {
 			t.Errorf("%s is obeyed, and nothing else need hold", name)
 		}
 	}
-	for name := range verdicts {
+	for name := range results {
 		if !slices.Contains(settings, name) {
 			t.Errorf("kube-proxy has no %s", name)
 		}
 	}
 }
 
-// gateVerdict is when kube-proxy's code asks a gate, by minor versions, and which value of it forbids something: "true",
+// gateResult is when kube-proxy's code asks a gate, by minor versions, and which value of it forbids something: "true",
 // "false", or none.
-type gateVerdict struct{ asked, forbids, what string }
+type gateResult struct{ setting, forbids, what string }
 
-// gateVerdicts are about the gates that are asked in cmd/kube-proxy and pkg/proxy of kubernetes 1.30.14, 1.31.14, 1.32.13,
+// gateResults are about the gates that are asked in cmd/kube-proxy and pkg/proxy of kubernetes 1.30.14, 1.31.14, 1.32.13,
 // 1.33.13, 1.34.4, 1.35.4, 1.36.3 and 1.37.2 (grep -rhoE 'features\.[A-Z]\w+'), and in what of client-go and
 // component-base kube-proxy runs. The code of apiserver, which it contains too, is for servers.
-var gateVerdicts = map[string]gateVerdict{
+var gateResults = map[string]gateResult{
 	"AllAlpha":                            {"1.30-1.37", "false", "what is alpha"},
 	"AllBeta":                             {"1.30-1.37", "false", "what is beta"},
 	"AllowServiceExternalIPs":             {"1.36-1.37", "false", "external IPs (serviceport.go: ExternalIPs returns none)"},
@@ -171,7 +171,7 @@ var gateVerdicts = map[string]gateVerdict{
 }
 
 func TestNoGateThatForbidsIsIgnored(t *testing.T) {
-	for name := range gateVerdicts {
+	for name := range gateResults {
 		if _, isThere := gateOf(name); !isThere {
 			t.Errorf("kube-proxy asks %s, and it has no line", name)
 		}
@@ -181,13 +181,13 @@ func TestNoGateThatForbidsIsIgnored(t *testing.T) {
 	}
 	for _, gate := range Gates() {
 		t.Run(gate.Name, func(t *testing.T) {
-			is, isThere := gateVerdicts[gate.Name]
-			if !isThere || gate.Why == "" {
+			is, isThere := gateResults[gate.Name]
+			if !isThere || gate.Reason == "" {
 				t.Errorf("no kube-proxy asks it, or there is no reason: %+v", gate)
 			}
-			since, until := is.asked[:len("1.30")], is.asked[len("1.30-"):]
+			since, until := is.setting[:len("1.30")], is.setting[len("1.30-"):]
 			if has := versions()[gate.Name]; has[0] > since || has[1] < until {
-				t.Errorf("it is asked in %s, and accepted from %s to %s", is.asked, has[0], has[1])
+				t.Errorf("it is asked in %s, and accepted from %s to %s", is.setting, has[0], has[1])
 			}
 			on, wrong := under(gate.Name, true)
 			off, wrong2 := under(gate.Name, false)
@@ -234,9 +234,9 @@ func (g *clientGates) AddVersioned(gates map[clientfeatures.Feature]clientfeatur
 	return nil
 }
 
-// TestTheGatesOfLibrariesHaveAVerdict: those that kube-proxy has from its libraries, which are this program's too. A
+// TestTheGatesOfLibrariesHaveAResult: those that kube-proxy has from its libraries, which are this program's too. A
 // library that brings a new gate makes it fail.
-func TestTheGatesOfLibrariesHaveAVerdict(t *testing.T) {
+func TestTheGatesOfLibrariesHaveAResult(t *testing.T) {
 	registry, names := featuregate.NewFeatureGate(), clientGates{}
 	err := errors.Join(logsapi.AddFeatureGates(registry), metricsfeatures.AddFeatureGates(registry),
 		zpagesfeatures.AddFeatureGates(registry), clientfeatures.AddVersionedFeaturesToExistingFeatureGates(&names))
@@ -259,7 +259,7 @@ func TestTheGatesOfLibrariesHaveAVerdict(t *testing.T) {
 func TestGates(t *testing.T) {
 	type outcome struct {
 		ExternalIPs, Flagz, Statusz bool
-		Notes                       []string
+		IgnoredSettings             []string
 		Wrong                       string
 	}
 	for text, want := range map[string]outcome{
@@ -287,7 +287,7 @@ func TestGates(t *testing.T) {
 				t.Fatal(err)
 			}
 			settings, wrong := Resolve(c)
-			got := outcome{settings.ExternalIPs, settings.Flagz, settings.Statusz, GateNotes(c), ""}
+			got := outcome{settings.ExternalIPs, settings.Flagz, settings.Statusz, GateMessages(c), ""}
 			for _, one := range wrong {
 				got.Wrong += one.Reason
 			}

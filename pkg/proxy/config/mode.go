@@ -18,9 +18,9 @@ const (
 // modes are all that a file may name. An empty one is iptables, as in kube-proxy.
 var modes = []string{"", modeIPTables, modeIPVS, modeNFTables, modeUserspace, modeKernelspace}
 
-// countsInMode reports whether a field is read after all, because the file's mode is the one it belongs to.
+// appliesInMode reports whether a field is read after all, because the file's mode is the one it belongs to.
 // kube-proxy's IPVS mode has no masqueradeAll of its own and reads that of iptables.
-func countsInMode(field string, mode v1alpha1.ProxyMode) bool {
+func appliesInMode(field string, mode v1alpha1.ProxyMode) bool {
 	switch field {
 	case "iptables.masqueradeAll":
 		return mode != modeNFTables
@@ -33,13 +33,13 @@ func countsInMode(field string, mode v1alpha1.ProxyMode) bool {
 }
 
 func countsInSomeMode(field string) bool {
-	return slices.ContainsFunc(modes, func(mode string) bool { return countsInMode(field, v1alpha1.ProxyMode(mode)) })
+	return slices.ContainsFunc(modes, func(mode string) bool { return appliesInMode(field, v1alpha1.ProxyMode(mode)) })
 }
 
-// takeModesSection moves what the section of the file's mode says into the section of nftables, which is what is
+// applyModeSection moves what the section of the file's mode says into the section of nftables, which is what is
 // programmed: a user who asked for something in one mode means it in the other. It returns a note for settings that
 // count only in another mode.
-func takeModesSection(c *Configuration) []string {
+func applyModeSection(c *Configuration) []string {
 	if c.Mode == modeNFTables {
 		return nil
 	}

@@ -22,8 +22,8 @@ const (
 
 var ownType = manifest.Type{APIVersion: OwnAPIVersion, Kind: OwnKind}
 
-// Own are the settings that kube-proxy does not have. With the zero value the document is not read.
-type Own struct {
+// VicinityConfig are the settings that kube-proxy does not have. With the zero value the document is not read.
+type VicinityConfig struct {
 	// Fields are the names of all settings, and whether each is true or false; the others are texts.
 	Fields map[string]bool
 	// Check returns what is wrong with the values of some settings.
@@ -31,7 +31,7 @@ type Own struct {
 }
 
 // decode reads the document. It is strict, because no older program reads such files.
-func (o *Own) decode(document *manifest.Part) (map[string]string, error) {
+func (o *VicinityConfig) decode(document *manifest.Part) (map[string]string, error) {
 	if o.Fields == nil {
 		return nil, nil
 	}
@@ -56,7 +56,7 @@ func (o *Own) decode(document *manifest.Part) (map[string]string, error) {
 }
 
 // text returns the value of a field, as the flag for it has it.
-func (o *Own) text(name string, value any) (string, error) {
+func (o *VicinityConfig) text(name string, value any) (string, error) {
 	isBool, known := o.Fields[name]
 	if !known {
 		unknown := name + ": " + manifest.UnknownField
@@ -81,7 +81,7 @@ func (o *Own) text(name string, value any) (string, error) {
 }
 
 // typed returns values as they are written in a document, with its type.
-func (o *Own) typed(values map[string]string) map[string]any {
+func (o *VicinityConfig) typed(values map[string]string) map[string]any {
 	document := map[string]any{"apiVersion": OwnAPIVersion, "kind": OwnKind}
 	for name, text := range values {
 		if document[name] = text; o.Fields[name] {
@@ -91,8 +91,8 @@ func (o *Own) typed(values map[string]string) map[string]any {
 	return document
 }
 
-// OwnField is the name that the setting of a flag has in the document: dnsBindAddress for dns-bind-address.
-func OwnField(flag string) string {
+// VicinityField is the name that the setting of a flag has in the document: dnsBindAddress for dns-bind-address.
+func VicinityField(flag string) string {
 	words := strings.Split(flag, "-")
 	for i, word := range words[1:] {
 		if word = strings.ToUpper(word[:1]) + word[1:]; word == "Ttl" {

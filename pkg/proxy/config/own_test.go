@@ -12,7 +12,7 @@ const ownHeader = "apiVersion: " + OwnAPIVersion + "\nkind: " + OwnKind + "\n"
 
 // TestADocumentOfOurOwnStandsBesideKubeProxys, before or after it, or alone.
 func TestADocumentOfOurOwnStandsBesideKubeProxys(t *testing.T) {
-	own := Own{Fields: map[string]bool{"dnsTTL": false, "podNames": true}, Check: func(values map[string]string) error {
+	own := VicinityConfig{Fields: map[string]bool{"dnsTTL": false, "podNames": true}, Check: func(values map[string]string) error {
 		if values["dnsTTL"] == "never" {
 			return errors.New("dnsTTL never: no time")
 		}
@@ -41,7 +41,7 @@ func TestADocumentOfOurOwnStandsBesideKubeProxys(t *testing.T) {
 		},
 		"ours, in the other": {header + "dnsTTL: 5s\n", "", nil, "dnsTTL: unknown field; it belongs in the document of kind " + OwnKind},
 	} {
-		file := File{own: own}
+		file := File{vicinityConfig: own}
 		err := file.parse([]byte(test.text))
 		if test.err != "" {
 			if err == nil || !strings.Contains(err.Error(), test.err) {
@@ -52,7 +52,7 @@ func TestADocumentOfOurOwnStandsBesideKubeProxys(t *testing.T) {
 		if err != nil || file.Configuration.ClusterCIDR != test.cidr {
 			t.Errorf("%s: %v, clusterCIDR %q", title, err, file.Configuration.ClusterCIDR)
 		}
-		if diff := cmp.Diff(test.own, file.Own); diff != "" {
+		if diff := cmp.Diff(test.own, file.VicinityFields); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", title, diff)
 		}
 	}
@@ -61,10 +61,10 @@ func TestADocumentOfOurOwnStandsBesideKubeProxys(t *testing.T) {
 // TestTheLinesOfAComparisonAreThoseOfTheFile, whatever stands before kube-proxy's document.
 func TestTheLinesOfAComparisonAreThoseOfTheFile(t *testing.T) {
 	compared := compare([]byte(ownHeader + "dnsTTL: 5s\n---\n" + header + "ipvs:\n  strictARP: true\n"))
-	for _, verdict := range compared.Verdicts {
-		if verdict.Subject == "ipvs.strictARP" && verdict.Line == 8 {
+	for _, result := range compared.Results {
+		if result.Subject == "ipvs.strictARP" && result.Line == 8 {
 			return
 		}
 	}
-	t.Errorf("ipvs.strictARP is not in line 8: %+v", compared.Verdicts)
+	t.Errorf("ipvs.strictARP is not in line 8: %+v", compared.Results)
 }

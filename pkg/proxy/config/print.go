@@ -15,13 +15,13 @@ import (
 const configzKey = "kubeproxy.config.k8s.io"
 
 // Configz returns what is served as /configz: under one key what kube-proxy serves there, under another our own settings.
-func Configz(c *Configuration, own Own, values map[string]string) map[string]any {
+func Configz(c *Configuration, own VicinityConfig, values map[string]string) map[string]any {
 	return map[string]any{configzKey: c, ownConfigzKey: own.typed(values)}
 }
 
 // ReadConfigz reads the page that Configz makes, as a file with the path name: what is in force in another process. The
 // process may be of another version: a setting of ours that this one does not have is passed over if it is off.
-func ReadConfigz(name string, page []byte, own Own) (*File, error) {
+func ReadConfigz(name string, page []byte, own VicinityConfig) (*File, error) {
 	var documents map[string]json.RawMessage
 	err := json.Unmarshal(page, &documents)
 	var ours map[string]any
@@ -39,7 +39,7 @@ func ReadConfigz(name string, page []byte, own Own) (*File, error) {
 		return !isKnown && (value == false || value == "")
 	})
 	text, err := json.Marshal(ours)
-	file := &File{Path: name, own: own}
+	file := &File{Path: name, vicinityConfig: own}
 	if err == nil {
 		err = file.parse(slices.Concat(documents[configzKey], []byte("\n---\n"), text))
 	}
@@ -50,7 +50,7 @@ func ReadConfigz(name string, page []byte, own Own) (*File, error) {
 }
 
 // Write writes a configuration as a file that Read reads, and the values of our own settings, if there are any.
-func Write(path string, c *Configuration, own Own, values map[string]string) error {
+func Write(path string, c *Configuration, own VicinityConfig, values map[string]string) error {
 	text, err := yaml.Marshal(c)
 	if err == nil && len(values) > 0 {
 		var ours []byte

@@ -19,13 +19,13 @@ type Report struct {
 	File   string `json:"file"`
 	Node   string `json:"node"`
 	// Settings are about the file, OnNode about this node. Own are the settings of our own that the file has, by field.
-	Settings []Verdict         `json:"settings"`
-	Own      map[string]string `json:"own"`
-	OnNode   []Verdict         `json:"onNode"`
+	Settings       []SettingResult   `json:"settings"`
+	VicinityFields map[string]string `json:"own"`
+	OnNode         []SettingResult   `json:"onNode"`
 }
 
-// Judge sets Starts: nothing is refused.
-func (r *Report) Judge() {
+// Evaluate sets Starts: nothing is refused.
+func (r *Report) Evaluate() {
 	r.Starts = starts(r.Settings) && starts(r.OnNode)
 }
 
@@ -41,8 +41,8 @@ func (r *Report) Text(to io.Writer) {
 	}
 	printable.Fprintf(to, "Settings of the file that do what they do in kube-proxy: %d. What is kube-proxy's default is not listed.\n\n",
 		same)
-	if len(r.Own) > 0 {
-		printable.Fprintf(to, "Settings of our own in the file: %s.\n\n", strings.Join(slices.Sorted(maps.Keys(r.Own)), ", "))
+	if len(r.VicinityFields) > 0 {
+		printable.Fprintf(to, "Settings of our own in the file: %s.\n\n", strings.Join(slices.Sorted(maps.Keys(r.VicinityFields)), ", "))
 	}
 	printable.Fprintf(to, "On this node:\n\n")
 	for i := range r.OnNode {
@@ -56,15 +56,15 @@ func (r *Report) Text(to io.Writer) {
 }
 
 // text writes what is there, and below it what happens here.
-func (v *Verdict) text(to io.Writer) {
-	line, here := "", v.Here
+func (v *SettingResult) text(to io.Writer) {
+	line, here := "", v.Effect
 	if v.Line > 0 {
 		line = fmt.Sprintf("line %d: ", v.Line)
 	}
-	if slices.Contains([]Outcome{Refused, Unknown, Leftover}, v.Outcome) {
+	if slices.Contains([]Outcome{Rejected, Unknown, Leftover}, v.Outcome) {
 		here = string(v.Outcome) + ": " + here
 	}
-	printable.Fprintf(to, "%s%s: %s\n  %s\n", line, printable.Short(v.Subject), printable.Short(cmp.Or(v.Value, "-")), here)
+	printable.Fprintf(to, "%s%s: %s\n  %s\n", line, printable.Truncate(v.Subject), printable.Truncate(cmp.Or(v.Value, "-")), here)
 	if v.Do != "" {
 		printable.Fprintf(to, "  to do: %s\n", v.Do)
 	}

@@ -49,7 +49,7 @@ func TestPodsAddressesAreRead(t *testing.T) {
 	}
 }
 
-func TestValuesThatCannotBeMeantAreRefused(t *testing.T) {
+func TestImpossibleValuesAreRejected(t *testing.T) {
 	tests := map[string]struct{ field, text string }{
 		"a negative burst":               {"clientConnection.burst", "-1"},
 		"no number of requests":          {"clientConnection.qps", "NaN"},

@@ -21,8 +21,8 @@ const elsewhere = "kube-proxy 1.30 to 1.37 has no such setting; it is not read"
 // from one to another.
 var modeSections = []string{"iptables", "ipvs", "nftables", "winkernel"}
 
-// withoutEffect says why nothing here depends on what is wrong with a field; empty if something may.
-func withoutEffect(fault manifest.Fault) string {
+// unusedValue says why nothing here depends on what is wrong with a field; empty if something may.
+func unusedValue(fault manifest.ParseError) string {
 	path := fault.Field
 	switch {
 	case former[path] != "":
@@ -34,10 +34,10 @@ func withoutEffect(fault manifest.Fault) string {
 	case path == "metadata":
 		return "kube-proxy's configuration has none; it is not read"
 	}
-	if other := inOtherSection(path); other != "" {
+	if other := sectionOf(path); other != "" {
 		return "kube-proxy has no such setting in this section, and does not read it; there is " + other
 	}
-	switch meant := meantBy(path); {
+	switch meant := suggestField(path); {
 	case meant == "":
 		return elsewhere
 	case !counts(meant):
@@ -48,15 +48,15 @@ func withoutEffect(fault manifest.Fault) string {
 
 // suggestion names the field that was probably meant, if the fault is that the field is unknown; empty if nothing comes
 // near.
-func suggestion(fault manifest.Fault) string {
+func suggestion(fault manifest.ParseError) string {
 	if fault.Reason != manifest.UnknownField {
 		return ""
 	}
-	return meantBy(fault.Field)
+	return suggestField(fault.Field)
 }
 
-// inOtherSection finds a field of a mode's section by exactly its name in the section of another mode.
-func inOtherSection(path string) string {
+// sectionOf finds a field of a mode's section by exactly its name in the section of another mode.
+func sectionOf(path string) string {
 	section, name, _ := strings.Cut(path, ".")
 	if !slices.Contains(modeSections, section) {
 		return ""
@@ -73,22 +73,22 @@ func inOtherSection(path string) string {
 func counts(path string) bool {
 	return slices.ContainsFunc(paths(false), func(field string) bool {
 		isIt := field == path || strings.HasPrefix(field, path+".")
-		return isIt && (field == "mode" || countsInSomeMode(field) || !isMeaningless(field))
+		return isIt && (field == "mode" || countsInSomeMode(field) || !isIgnored(field))
 	})
 }
 
-func isMeaningless(field string) bool {
-	return slices.ContainsFunc(meaningless, func(m Meaningless) bool { return m.Field == field })
+func isIgnored(field string) bool {
+	return slices.ContainsFunc(meaningless, func(m IgnoredSetting) bool { return m.Field == field })
 }
 
-// meantBy names the field that was probably meant by one that is unknown: the same name in another place, or one that
+// suggestField names the field that was probably meant by one that is unknown: the same name in another place, or one that
 // differs by a slip. One that counts comes first. Empty if nothing comes near.
-func meantBy(path string) string {
+func suggestField(path string) string {
 	for _, isMeant := range []func(string) bool{
 		func(other string) bool { return strings.EqualFold(path, other) },
-		func(other string) bool { return policy.IsSlip(path, other) },
+		func(other string) bool { return policy.IsTypo(path, other) },
 		func(other string) bool { return lastOf(path) == lastOf(other) },
-		func(other string) bool { return policy.IsSlip(lastOf(path), lastOf(other)) },
+		func(other string) bool { return policy.IsTypo(lastOf(path), lastOf(other)) },
 	} {
 		var meant string
 		for _, other := range paths(true) {

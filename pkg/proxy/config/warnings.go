@@ -11,8 +11,8 @@ import (
 
 // Settings and a Node may each be right, and yet do together what no user means. These are the warnings about that.
 
-// TableWarnings returns warnings that follow from the settings alone, whatever the cluster's state.
-func TableWarnings(config ruleset.Config) []string {
+// NftWarnings returns warnings that follow from the settings alone, whatever the cluster's state.
+func NftWarnings(config ruleset.Config) []string {
 	var sentences []string
 	for _, family := range openFamilies(config.NodePorts, config.Families) {
 		sentences = append(sentences, fmt.Sprintf(
@@ -51,7 +51,7 @@ func PodWarning(config ruleset.Config, node *model.Node) string {
 func RenderWarnings(config ruleset.Config, node *model.Node, services map[model.ObjectName]*model.Service) []string {
 	var sentences []string
 	if hasNodePort(services) {
-		sentences = append(TableWarnings(config), NodePortWarning(config, node))
+		sentences = append(NftWarnings(config), NodePortWarning(config, node))
 	}
 	sentences = append(sentences, PodWarning(config, node))
 	return slices.DeleteFunc(sentences, func(sentence string) bool { return sentence == "" })
@@ -66,8 +66,8 @@ func hasNodePort(services map[model.ObjectName]*model.Service) bool {
 	return false
 }
 
-// PodsUnknown says why pods of a family are not distinguished from other clients on a node; empty if they are.
-func PodsUnknown(detector ruleset.LocalTraffic, family model.Family, node *model.Node) string {
+// PodDetectionMissing says why pods of a family are not distinguished from other clients on a node; empty if they are.
+func PodDetectionMissing(detector ruleset.LocalTraffic, family model.Family, node *model.Node) string {
 	switch {
 	case detector.Interface != "" || detector.InterfacePrefix != "":
 		return ""

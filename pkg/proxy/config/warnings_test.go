@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-func TestAFamilyWithoutACIDRIsOpen(t *testing.T) {
+func TestAFamilyWithoutACIDRIsUnrestricted(t *testing.T) {
 	ipv4, ipv6 := netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")
 	allIPv4, allIPv6 := netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")
 	for name, test := range map[string]struct {

@@ -20,7 +20,7 @@ func TestOnlyATextThatCanBeUsedIsAnUpdate(t *testing.T) {
 		}
 	}
 	write("mode: nftables\n")
-	read, err := Read(path, Own{})
+	read, err := Read(path, VicinityConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

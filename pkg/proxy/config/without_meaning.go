@@ -2,19 +2,19 @@ package config
 
 import "slices"
 
-// Meaningless is a setting of kube-proxy that has no effect here.
-type Meaningless struct {
+// IgnoredSetting is a setting of kube-proxy that has no effect here.
+type IgnoredSetting struct {
 	// Field is its path in the file; empty if there is only a flag.
 	Field string
 	// Flag is its name on the command line, without dashes; empty if it can only be set in files.
 	Flag string
 	// Default is kube-proxy's own default: writing it out changes nothing.
 	Default string
-	// Why is the reason in a few words.
-	Why string
-	// Refused is a number that would forbid something, so that it is an error; empty if there is none. WhyRefused says
+	// Reason is the reason in a few words.
+	Reason string
+	// Rejected is a number that would forbid something, so that it is an error; empty if there is none. WhyRefused says
 	// what to write instead.
-	Refused, WhyRefused string
+	Rejected, RejectionReason string
 }
 
 const (
@@ -34,49 +34,49 @@ const (
 //
 // Three have a meaning after all, in some file: the section of the file's mode says whether everything is masqueraded and
 // how long to wait (see takeModesSection).
-var meaningless = []Meaningless{
-	{Field: "configSyncPeriod", Flag: "config-sync-period", Default: "15m0s", Why: "nothing is read again without a change"},
-	{Field: "iptables.localhostNodePorts", Flag: "iptables-localhost-nodeports", Default: "true", Why: noLocalhost},
-	{Field: "iptables.masqueradeAll", Why: otherModes},
-	{Field: "iptables.masqueradeBit", Flag: "iptables-masquerade-bit", Default: "14", Why: noMark},
-	{Field: "iptables.minSyncPeriod", Flag: "iptables-min-sync-period", Default: "1s", Why: noPause},
-	{Field: "iptables.syncPeriod", Default: "30s", Why: otherModes},
-	{Field: "ipvs.excludeCIDRs", Flag: "ipvs-exclude-cidrs", Why: noIPVS},
-	{Field: "ipvs.minSyncPeriod", Flag: "ipvs-min-sync-period", Default: "1s", Why: noPause},
-	{Field: "ipvs.scheduler", Flag: "ipvs-scheduler", Why: "each connection goes to an endpoint drawn at random"},
-	{Field: "ipvs.strictARP", Flag: "ipvs-strict-arp", Why: noIPVS},
-	{Field: "ipvs.syncPeriod", Flag: "ipvs-sync-period", Default: "30s", Why: otherModes},
-	{Field: "ipvs.tcpFinTimeout", Flag: "ipvs-tcpfin-timeout", Why: noIPVS},
-	{Field: "ipvs.tcpTimeout", Flag: "ipvs-tcp-timeout", Why: noIPVS},
-	{Field: "ipvs.udpTimeout", Flag: "ipvs-udp-timeout", Why: noIPVS},
-	{Field: "logging.flushFrequency", Flag: "log-flush-frequency", Default: "5s", Why: noBuffer},
-	{Field: "logging.options.json.infoBufferSize", Flag: "log-json-info-buffer-size", Why: noBuffer},
-	{Field: "logging.options.json.splitStream", Flag: "log-json-split-stream", Why: noBuffer},
-	{Field: "logging.options.text.infoBufferSize", Flag: "log-text-info-buffer-size", Why: noBuffer},
-	{Field: "logging.options.text.splitStream", Flag: "log-text-split-stream", Why: noBuffer},
-	{Field: "logging.vmodule", Flag: "vmodule", Why: "the log has one level for everything"},
-	{Field: "mode", Flag: "proxy-mode", Default: modeNFTables, Why: "nftables is what is programmed, whatever the mode"},
-	{Field: "nftables.masqueradeBit", Default: "14", Why: noMark},
-	{Field: "nftables.minSyncPeriod", Default: "1s", Why: noPause},
-	{Field: "portRange", Flag: "proxy-port-range", Why: "no port is opened for a Service"},
+var meaningless = []IgnoredSetting{
+	{Field: "configSyncPeriod", Flag: "config-sync-period", Default: "15m0s", Reason: "nothing is read again without a change"},
+	{Field: "iptables.localhostNodePorts", Flag: "iptables-localhost-nodeports", Default: "true", Reason: noLocalhost},
+	{Field: "iptables.masqueradeAll", Reason: otherModes},
+	{Field: "iptables.masqueradeBit", Flag: "iptables-masquerade-bit", Default: "14", Reason: noMark},
+	{Field: "iptables.minSyncPeriod", Flag: "iptables-min-sync-period", Default: "1s", Reason: noPause},
+	{Field: "iptables.syncPeriod", Default: "30s", Reason: otherModes},
+	{Field: "ipvs.excludeCIDRs", Flag: "ipvs-exclude-cidrs", Reason: noIPVS},
+	{Field: "ipvs.minSyncPeriod", Flag: "ipvs-min-sync-period", Default: "1s", Reason: noPause},
+	{Field: "ipvs.scheduler", Flag: "ipvs-scheduler", Reason: "each connection goes to an endpoint drawn at random"},
+	{Field: "ipvs.strictARP", Flag: "ipvs-strict-arp", Reason: noIPVS},
+	{Field: "ipvs.syncPeriod", Flag: "ipvs-sync-period", Default: "30s", Reason: otherModes},
+	{Field: "ipvs.tcpFinTimeout", Flag: "ipvs-tcpfin-timeout", Reason: noIPVS},
+	{Field: "ipvs.tcpTimeout", Flag: "ipvs-tcp-timeout", Reason: noIPVS},
+	{Field: "ipvs.udpTimeout", Flag: "ipvs-udp-timeout", Reason: noIPVS},
+	{Field: "logging.flushFrequency", Flag: "log-flush-frequency", Default: "5s", Reason: noBuffer},
+	{Field: "logging.options.json.infoBufferSize", Flag: "log-json-info-buffer-size", Reason: noBuffer},
+	{Field: "logging.options.json.splitStream", Flag: "log-json-split-stream", Reason: noBuffer},
+	{Field: "logging.options.text.infoBufferSize", Flag: "log-text-info-buffer-size", Reason: noBuffer},
+	{Field: "logging.options.text.splitStream", Flag: "log-text-split-stream", Reason: noBuffer},
+	{Field: "logging.vmodule", Flag: "vmodule", Reason: "the log has one level for everything"},
+	{Field: "mode", Flag: "proxy-mode", Default: modeNFTables, Reason: "nftables is what is programmed, whatever the mode"},
+	{Field: "nftables.masqueradeBit", Default: "14", Reason: noMark},
+	{Field: "nftables.minSyncPeriod", Default: "1s", Reason: noPause},
+	{Field: "portRange", Flag: "proxy-port-range", Reason: "no port is opened for a Service"},
 	{
-		Field: "showHiddenMetricsForVersion", Flag: "show-hidden-metrics-for-version", Why: "no metric is hidden",
+		Field: "showHiddenMetricsForVersion", Flag: "show-hidden-metrics-for-version", Reason: "no metric is hidden",
 	},
-	{Field: "windowsRunAsService", Why: noWindows},
-	{Field: "winkernel.enableDSR", Why: noWindows},
-	{Field: "winkernel.forwardHealthCheckVip", Why: noWindows},
-	{Field: "winkernel.networkName", Why: noWindows},
-	{Field: "winkernel.rootHnsEndpointName", Why: noWindows},
-	{Field: "winkernel.sourceVip", Why: noWindows},
-	{Flag: "boot-id-file", Why: noCadvisor},
-	{Flag: "machine-id-file", Why: noCadvisor},
+	{Field: "windowsRunAsService", Reason: noWindows},
+	{Field: "winkernel.enableDSR", Reason: noWindows},
+	{Field: "winkernel.forwardHealthCheckVip", Reason: noWindows},
+	{Field: "winkernel.networkName", Reason: noWindows},
+	{Field: "winkernel.rootHnsEndpointName", Reason: noWindows},
+	{Field: "winkernel.sourceVip", Reason: noWindows},
+	{Flag: "boot-id-file", Reason: noCadvisor},
+	{Flag: "machine-id-file", Reason: noCadvisor},
 	{
-		Flag: "healthz-port", Why: "--healthz-bind-address has the port",
-		Refused: "0", WhyRefused: "this server cannot be closed; --healthz-bind-address 127.0.0.1 keeps it on this node",
+		Flag: "healthz-port", Reason: "--healthz-bind-address has the port",
+		Rejected: "0", RejectionReason: "this server cannot be closed; --healthz-bind-address 127.0.0.1 keeps it on this node",
 	},
 	{
-		Flag: "metrics-port", Why: "--metrics-bind-address has the port",
-		Refused: "0", WhyRefused: "this server cannot be closed; --metrics-bind-address 127.0.0.1 keeps it on this node",
+		Flag: "metrics-port", Reason: "--metrics-bind-address has the port",
+		Rejected: "0", RejectionReason: "this server cannot be closed; --metrics-bind-address 127.0.0.1 keeps it on this node",
 	},
 }
 
@@ -88,24 +88,24 @@ var former = map[string]string{
 	"udpIdleTimeout":    "kube-proxy has it no more; it was for mode userspace",
 }
 
-// WithoutMeaning returns every setting of kube-proxy that has no effect here.
-func WithoutMeaning() []Meaningless { return slices.Clone(meaningless) }
+// IgnoredSettings returns every setting of kube-proxy that has no effect here.
+func IgnoredSettings() []IgnoredSetting { return slices.Clone(meaningless) }
 
-// notes lists which fields of a file are set and have no effect, a line each.
-func notes(c *Configuration) []string {
+// ignoredMessages lists which fields of a file are set and have no effect, a line each.
+func ignoredMessages(c *Configuration) []string {
 	var lines []string
 	for _, setting := range meaningless {
-		if !setting.IsChosen(c) || countsInMode(setting.Field, c.Mode) {
+		if !setting.IsNonDefault(c) || appliesInMode(setting.Field, c.Mode) {
 			continue
 		}
-		lines = append(lines, setting.Field+": "+setting.Why)
+		lines = append(lines, setting.Field+": "+setting.Reason)
 	}
-	return append(lines, GateNotes(c)...)
+	return append(lines, GateMessages(c)...)
 }
 
-// IsChosen reports whether the field is set, and to something else than kube-proxy's default. It is false for a
+// IsNonDefault reports whether the field is set, and to something else than kube-proxy's default. It is false for a
 // setting without a field.
-func (m Meaningless) IsChosen(c *Configuration) bool {
+func (m IgnoredSetting) IsNonDefault(c *Configuration) bool {
 	if m.Field == "" {
 		return false
 	}

@@ -26,8 +26,8 @@ type Report struct {
 	// Services are those that have connections: first those with most that are not answered, then those with most to other
 	// zones; never null.
 	Services []Service `json:"services"`
-	// Foreign is how many connections other programs translate, to Services or not: an earlier proxy perhaps.
-	Foreign int `json:"otherPrograms"`
+	// OtherPrograms is how many connections other programs translate, to Services or not: an earlier proxy perhaps.
+	OtherPrograms int `json:"otherPrograms"`
 	// CountsBytes: conntrack counts bytes.
 	CountsBytes bool `json:"countsBytes"`
 }
@@ -51,16 +51,16 @@ type Endpoint struct {
 	Locality string `json:"locality"`
 	// Tier is the first topology key of the Service that it matches here; hint, if hints lead to it, and none otherwise.
 	Tier string `json:"tier"`
-	// Gone: it is no longer an endpoint of the Service.
-	Gone bool `json:"removed"`
+	// Removed: it is no longer an endpoint of the Service.
+	Removed bool `json:"removed"`
 	Counts
 }
 
 // Counts are numbers of connections.
 type Counts struct {
-	// Open are answered, and may go on. Unanswered are not answered yet, or never will be.
-	Open       int `json:"open"`
-	Unanswered int `json:"unanswered"`
+	// Established are answered, and may go on. Unanswered are not answered yet, or never will be.
+	Established int `json:"open"`
+	Unreplied   int `json:"unanswered"`
 	// Ending are over, and wait until conntrack forgets them.
 	Ending int `json:"ending"`
 	// Sent and Received are the bytes of all of these, both as the client sees it.
@@ -69,8 +69,8 @@ type Counts struct {
 }
 
 func (c *Counts) add(more Counts) {
-	c.Open += more.Open
-	c.Unanswered += more.Unanswered
+	c.Established += more.Established
+	c.Unreplied += more.Unreplied
 	c.Ending += more.Ending
 	c.Sent += more.Sent
 	c.Received += more.Received
@@ -80,18 +80,18 @@ func (c *Counts) add(more Counts) {
 func countsOf(e *conntrack.Entry) Counts {
 	switch {
 	case e.Status&conntrack.SeenReply == 0:
-		return Counts{Unanswered: 1, Sent: e.Sent.Bytes}
-	case accounting.IsOver(e):
+		return Counts{Unreplied: 1, Sent: e.Sent.Bytes}
+	case accounting.IsClosed(e):
 		return Counts{Ending: 1, Sent: e.Sent.Bytes, Received: e.Received.Bytes}
 	}
-	return Counts{Open: 1, Sent: e.Sent.Bytes, Received: e.Received.Bytes}
+	return Counts{Established: 1, Sent: e.Sent.Bytes, Received: e.Received.Bytes}
 }
 
-// Reading puts a report together, entry by entry.
-type Reading struct {
-	owners *owners.Reader
-	nodes  map[endpointOf]string
-	wanted func(model.ObjectName) bool
+// Snapshot puts a report together, entry by entry.
+type Snapshot struct {
+	owners *owners.Index
+	nodes  map[translatedEndpoint]string
+	filter func(model.ObjectName) bool
 
 	services map[model.ObjectName]map[address]*Endpoint
 	foreign  int
@@ -104,65 +104,65 @@ type address struct {
 	addr     netip.AddrPort
 }
 
-// endpointOf is an endpoint of a Service.
-type endpointOf struct {
+// translatedEndpoint is an endpoint of a Service.
+type translatedEndpoint struct {
 	service model.ObjectName
 	address
 }
 
-// NewReading returns a reading for a state of the cluster, of those Services that are wanted.
-func NewReading(cluster *model.Cluster, families []model.Family, wanted func(model.ObjectName) bool) *Reading {
-	r := &Reading{
-		owners: owners.NewReader(0), nodes: map[endpointOf]string{}, wanted: wanted,
+// NewSnapshot returns a reading for a state of the cluster, of those Services that are wanted.
+func NewSnapshot(cluster *model.Cluster, families []model.Family, wanted func(model.ObjectName) bool) *Snapshot {
+	r := &Snapshot{
+		owners: owners.New(0), nodes: map[translatedEndpoint]string{}, filter: wanted,
 		services: map[model.ObjectName]map[address]*Endpoint{},
 	}
 	planner := selection.NewPlanner(cluster)
 	for _, name := range cluster.ServiceNames() {
 		decisions := planner.Decide(name, families)
-		r.owners.Accept(name, r.owners.Digest(decisions))
+		r.owners.OnApplied(name, r.owners.Derive(decisions))
 		for i := range decisions {
 			for j := range decisions[i].Endpoints {
 				endpoint := &decisions[i].Endpoints[j]
-				r.nodes[endpointOf{name, address{decisions[i].Port.Protocol, endpoint.Addr}}] = endpoint.Node
+				r.nodes[translatedEndpoint{name, address{decisions[i].Port.Protocol, endpoint.Addr}}] = endpoint.Node
 			}
 		}
 	}
-	r.owners.Synced(selection.Sync{})
+	r.owners.OnSynced(selection.SyncState{})
 	return r
 }
 
 // Add takes an entry in.
-func (r *Reading) Add(e *conntrack.Entry) {
+func (r *Snapshot) Add(e *conntrack.Entry) {
 	if e.Status&conntrack.DestinationNAT == 0 {
 		return
 	}
 	r.hasBytes = r.hasBytes || e.Sent.Bytes > 0
-	origin := r.owners.Of(e)
+	origin := r.owners.Attribute(e)
 	switch {
 	case origin == nil:
 		r.foreign++
 		return
-	case !r.wanted(origin.Service):
+	case !r.filter(origin.Service):
 		return
 	}
-	at := address{e.Protocol, e.Answerer()}
+	at := address{e.Protocol, e.ReplySrc()}
 	of := r.services[origin.Service]
 	if of == nil {
 		of = map[address]*Endpoint{}
 		r.services[origin.Service] = of
 	}
 	if of[at] == nil {
-		node, isKnown := r.nodes[endpointOf{origin.Service, at}]
+		node, isKnown := r.nodes[translatedEndpoint{origin.Service, at}]
 		of[at] = &Endpoint{
-			Endpoint: at.addr.String(), Protocol: e.Protocol.String(), Node: node, Zone: origin.Place.Zone,
-			Locality: origin.Place.Locality.String(), Tier: origin.Place.Tier, Gone: !isKnown,
+			Endpoint: at.addr.String(), Protocol: e.Protocol.String(), Node: node, Zone: origin.Location.Zone,
+			Locality: origin.Location.Locality.String(), Tier: origin.Location.Tier, Removed: !isKnown,
 		}
 	}
 	of[at].add(countsOf(e))
 }
 
 // AddAll takes in the connections of a table.
-func (r *Reading) AddAll(ctx context.Context, table conntrack.Table) error {
+func (r *Snapshot) AddAll(ctx context.Context, table conntrack.Table) error {
 	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
 	_, err := table.Dump(ctx, translated, func(e *conntrack.Entry) bool { r.Add(e); return true })
 	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) { // some may be missing then, as always in a table that changes
@@ -172,8 +172,8 @@ func (r *Reading) AddAll(ctx context.Context, table conntrack.Table) error {
 }
 
 // Report returns what was taken in, and starts over.
-func (r *Reading) Report(node string) Report {
-	report := Report{Node: node, Services: make([]Service, 0, len(r.services)), Foreign: r.foreign, CountsBytes: r.hasBytes}
+func (r *Snapshot) Report(node string) Report {
+	report := Report{Node: node, Services: make([]Service, 0, len(r.services)), OtherPrograms: r.foreign, CountsBytes: r.hasBytes}
 	for _, name := range slices.SortedFunc(maps.Keys(r.services), model.ObjectName.Compare) {
 		service := Service{Service: name.String(), ByLocality: map[string]int{}}
 		for _, locality := range owners.Localities {
@@ -182,16 +182,16 @@ func (r *Reading) Report(node string) Report {
 		for _, endpoint := range r.services[name] {
 			service.Endpoints = append(service.Endpoints, *endpoint)
 			service.add(endpoint.Counts)
-			service.ByLocality[endpoint.Locality] += endpoint.Open + endpoint.Unanswered
+			service.ByLocality[endpoint.Locality] += endpoint.Established + endpoint.Unreplied
 		}
 		slices.SortFunc(service.Endpoints, func(a, b Endpoint) int {
-			return cmp.Or(worse(a.Counts, b.Counts, a.crosses(), b.crosses()), cmp.Compare(a.Endpoint, b.Endpoint),
+			return cmp.Or(compareRows(a.Counts, b.Counts, a.crosses(), b.crosses()), cmp.Compare(a.Endpoint, b.Endpoint),
 				cmp.Compare(a.Protocol, b.Protocol))
 		})
 		report.Services = append(report.Services, service)
 	}
 	slices.SortStableFunc(report.Services, func(a, b Service) int {
-		return worse(a.Counts, b.Counts, a.crosses(), b.crosses())
+		return compareRows(a.Counts, b.Counts, a.crosses(), b.crosses())
 	})
 	r.services, r.foreign, r.hasBytes = map[model.ObjectName]map[address]*Endpoint{}, 0, false
 	return report
@@ -204,13 +204,13 @@ func (e *Endpoint) crosses() int {
 	if e.Locality != owners.OtherZone.String() {
 		return 0
 	}
-	return e.Open + e.Unanswered
+	return e.Established + e.Unreplied
 }
 
-// worse orders by what is not answered, then by what crosses zones, then by what is open; most first.
-func worse(a, b Counts, aCrosses, bCrosses int) int {
+// compareRows orders by what is not answered, then by what crosses zones, then by what is open; most first.
+func compareRows(a, b Counts, aCrosses, bCrosses int) int {
 	return cmp.Or(
-		cmp.Compare(b.Unanswered, a.Unanswered), cmp.Compare(bCrosses, aCrosses), cmp.Compare(b.Open, a.Open),
+		cmp.Compare(b.Unreplied, a.Unreplied), cmp.Compare(bCrosses, aCrosses), cmp.Compare(b.Established, a.Established),
 		cmp.Compare(b.Ending, a.Ending),
 	)
 }

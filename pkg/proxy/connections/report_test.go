@@ -65,24 +65,24 @@ func othersEntry(dialled, endpoint string, status conntrack.Status, state uint8)
 }
 
 const (
-	open    = conntrack.TCPEstablished
-	over    = conntrack.TCPTimeWait
-	replied = conntrack.SeenReply
+	established = conntrack.TCPEstablished
+	over        = conntrack.TCPTimeWait
+	replied     = conntrack.SeenReply
 )
 
 func everything(model.ObjectName) bool { return true }
 
 func read(wanted func(model.ObjectName) bool) Report {
-	reading := NewReading(state(), model.Families, wanted)
+	reading := NewSnapshot(state(), model.Families, wanted)
 	for _, e := range []*conntrack.Entry{
-		entry("10.96.0.1:80", "10.0.1.1:8080", replied, open), entry("10.96.0.1:80", "10.0.1.1:8080", replied, open),
+		entry("10.96.0.1:80", "10.0.1.1:8080", replied, established), entry("10.96.0.1:80", "10.0.1.1:8080", replied, established),
 		entry("10.96.0.1:80", "10.0.1.1:8080", replied, over),
-		entry("10.96.0.2:80", "10.0.2.2:8080", replied, open), // crosses zones
+		entry("10.96.0.2:80", "10.0.2.2:8080", replied, established), // crosses zones
 		entry("10.96.0.3:80", "10.0.1.3:8080", 0, conntrack.TCPSynSent),
-		entry("192.0.2.1:30003", "10.0.9.9:8080", replied, open),       // was an endpoint of the node port
-		othersEntry("192.0.2.1:80", "10.0.1.1:8080", replied, open),    // a port mapping
-		othersEntry("192.0.2.1:30001", "10.0.1.1:8080", replied, open), // likewise, with the number of a node port
-		othersEntry("10.96.0.1:80", "10.0.1.1:8080", replied, open),    // an earlier proxy's
+		entry("192.0.2.1:30003", "10.0.9.9:8080", replied, established),       // was an endpoint of the node port
+		othersEntry("192.0.2.1:80", "10.0.1.1:8080", replied, established),    // a port mapping
+		othersEntry("192.0.2.1:30001", "10.0.1.1:8080", replied, established), // likewise, with the number of a node port
+		othersEntry("10.96.0.1:80", "10.0.1.1:8080", replied, established),    // an earlier proxy's
 	} {
 		reading.Add(e)
 	}
@@ -95,22 +95,22 @@ func TestTheWorstComesFirst(t *testing.T) {
 	for _, service := range report.Services {
 		order = append(order, service.Service)
 	}
-	if got := strings.Join(order, " "); got != "shop/c shop/b shop/a" || report.Foreign != 3 || !report.CountsBytes {
+	if got := strings.Join(order, " "); got != "shop/c shop/b shop/a" || report.OtherPrograms != 3 || !report.CountsBytes {
 		t.Errorf("%s: %+v", got, report)
 	}
 	c, a := report.Services[0], report.Services[2]
-	if c.Endpoints[0].Unanswered != 1 || c.Endpoints[0].Tier != string(policy.Hostname) || c.Endpoints[0].Gone {
+	if c.Endpoints[0].Unreplied != 1 || c.Endpoints[0].Tier != string(policy.Hostname) || c.Endpoints[0].Removed {
 		t.Errorf("%+v", c.Endpoints)
 	}
-	if gone := c.Endpoints[1]; !gone.Gone || gone.Node != "" || gone.Locality != "unknown" {
+	if gone := c.Endpoints[1]; !gone.Removed || gone.Node != "" || gone.Locality != "unknown" {
 		t.Errorf("%+v", gone)
 	}
-	if a.Open != 2 || a.Ending != 1 || a.ByLocality["same_node"] != 2 || a.Sent != 4500 { // those that are over are counted
+	if a.Established != 2 || a.Ending != 1 || a.ByLocality["same_node"] != 2 || a.Sent != 4500 { // those that are over are counted
 		t.Errorf("%+v", a)
 	}
 }
 
-func TestOnlyWhatIsWantedIsListed(t *testing.T) {
+func TestOnlyMatchingConnectionsAreListed(t *testing.T) {
 	report := read(func(name model.ObjectName) bool { return name.Name == "b" })
 	if len(report.Services) != 1 || report.Services[0].Service != "shop/b" {
 		t.Errorf("%+v", report)

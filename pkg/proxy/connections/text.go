@@ -51,7 +51,7 @@ func serviceRows(report *Report) [][]string {
 	rows := [][]string{append(head, "ENDING", "SENT", "RECEIVED")}
 	for i := range report.Services {
 		service := &report.Services[i]
-		row := []string{service.Service, fmt.Sprint(service.Unanswered), fmt.Sprint(service.Open)}
+		row := []string{service.Service, fmt.Sprint(service.Unreplied), fmt.Sprint(service.Established)}
 		for _, locality := range owners.Localities {
 			row = append(row, fmt.Sprint(service.ByLocality[locality.String()]))
 		}
@@ -65,12 +65,12 @@ func endpointRows(report *Report) [][]string {
 	for i := range report.Services {
 		for _, endpoint := range report.Services[i].Endpoints {
 			name := endpoint.Endpoint + "/" + endpoint.Protocol
-			if endpoint.Gone {
+			if endpoint.Removed {
 				name += " (gone)"
 			}
 			rows = append(rows, []string{
 				name, cmp.Or(endpoint.Node, "-"), cmp.Or(endpoint.Zone, "-"), endpoint.Locality, endpoint.Tier,
-				fmt.Sprint(endpoint.Unanswered), fmt.Sprint(endpoint.Open), fmt.Sprint(endpoint.Ending),
+				fmt.Sprint(endpoint.Unreplied), fmt.Sprint(endpoint.Established), fmt.Sprint(endpoint.Ending),
 				report.bytes(endpoint.Sent), report.bytes(endpoint.Received),
 			})
 		}

@@ -28,15 +28,15 @@ type Table interface {
 	// Delete deletes an entry, but never another one that has taken its place. It reports whether the entry was still
 	// there. The entry may have changed since it was read.
 	Delete(entry *Entry) (deleted bool, err error)
-	// DeleteUnanswered deletes those of some translated entries of TCP and SCTP that are still unanswered, and returns
+	// DeleteUnreplied deletes those of some translated entries of TCP and SCTP that are still unanswered, and returns
 	// them. The kernel itself tests that as it deletes each. The error is ErrUntested, and nothing was deleted, if the
 	// kernel cannot.
-	DeleteUnanswered(entries []*Entry) (deleted []*Entry, err error)
+	DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error)
 }
 
 // What a dump may end with.
 var (
-	ErrCutOff      = errors.New("not all entries were asked for")
+	ErrTruncated   = errors.New("not all entries were asked for")
 	ErrInterrupted = errors.New("the table changed too fast to be read")
 )
 
@@ -57,38 +57,38 @@ type Conn struct {
 
 	deleting sync.Mutex
 	socket   *netlink.Conn // for all but dumps, each of which has its own
-	answers  *reader       // of socket
+	reader   *reader       // of socket
 
 	tests ability // whether the kernel tests what it deletes
 }
 
-// answerTimeout is when an answer has been lost: the kernel answers before the sending call returns.
-const answerTimeout = 30 * time.Second
+// replyTimeout is when an answer has been lost: the kernel answers before the sending call returns.
+const replyTimeout = 30 * time.Second
 
 // Dial connects to conntrack. If something is missing for that, the error is one sentence that says what, and what to
 // do.
 func Dial() (*Conn, error) {
-	where, err := here()
+	where, err := openInCurrentNamespace()
 	if err != nil {
 		return nil, err
 	}
 	socket, err := where.open()
 	if err != nil {
-		where.leave()
-		return nil, missing(err)
+		where.closeAll()
+		return nil, explainSetupError(err)
 	}
 	c := &Conn{sockets: where, socket: socket}
-	if c.answers, err = newReader(socket); err != nil {
+	if c.reader, err = newReader(socket); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	if err := c.execute(msgStatistics, BothFamilies, nil); err != nil {
-		return nil, errors.Join(missing(err), c.Close())
+		return nil, errors.Join(explainSetupError(err), c.Close())
 	}
 	return c, nil
 }
 
-// missing turns the kernel's error at first contact into a sentence that says what is missing.
-func missing(err error) error {
+// explainSetupError turns the kernel's error at first contact into a sentence that says what is missing.
+func explainSetupError(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%w (%w)", errPrivilege, err)
@@ -102,7 +102,7 @@ func missing(err error) error {
 func (c *Conn) Close() error {
 	c.deleting.Lock()
 	defer c.deleting.Unlock()
-	c.leave()
+	c.closeAll()
 	if err := c.socket.Close(); err != nil {
 		return fmt.Errorf("closing the connection to conntrack: %w", err)
 	}
@@ -126,7 +126,7 @@ func (c *Conn) execute(kind int, family Families, attributes []byte) error {
 func (c *Conn) request(kind int, family Families, attributes []byte, each func(message []byte) error) error {
 	c.deleting.Lock()
 	defer c.deleting.Unlock()
-	if err := c.socket.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+	if err := c.socket.SetReadDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return err
 	}
 	if _, err := c.socket.Send(message(kind, netlink.Acknowledge, family, attributes)); err != nil {
@@ -134,7 +134,7 @@ func (c *Conn) request(kind int, family Families, attributes []byte, each func(m
 	}
 	var unreadable error
 	for {
-		isOver, err := c.answers.read(func(message []byte) (bool, error) {
+		isOver, err := c.reader.read(func(message []byte) (bool, error) {
 			unreadable = errors.Join(unreadable, each(message))
 			return true, nil // the acknowledgement is still to come
 		})
@@ -170,9 +170,9 @@ func (c *Conn) Delete(e *Entry) (deleted bool, err error) {
 	return err == nil, err
 }
 
-// FewAnswerers is the largest number of IPv4 addresses to ask for one by one: with more, a walk through the table for each
+// MaxFilteredReplySrcs is the largest number of IPv4 addresses to ask for one by one: with more, a walk through the table for each
 // takes longer than copying the entries of other answerers too.
-const FewAnswerers = 4
+const MaxFilteredReplySrcs = 4
 
 // Dump is that of Table. Entries of protocols other than TCP, UDP and SCTP are skipped. Each part of it has a socket to
 // itself: closing it is the only way to stop the kernel.
@@ -190,7 +190,7 @@ func (c *Conn) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) 
 			return time.Since(began), err
 		}
 		if isCutOff {
-			return time.Since(began), ErrCutOff
+			return time.Since(began), ErrTruncated
 		}
 	}
 	return time.Since(began), nil
@@ -199,15 +199,15 @@ func (c *Conn) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) 
 // part is what one request asks the kernel for.
 type part struct {
 	family   Families
-	answerer netip.Addr
+	replySrc netip.Addr
 }
 
 func (f *Filter) parts() (parts []part) {
-	for _, addr := range f.Answerers {
+	for _, addr := range f.ReplySrcs {
 		parts = append(parts, part{Only(model.FamilyOf(addr)), addr})
 	}
 	switch {
-	case len(f.Answerers) > 0:
+	case len(f.ReplySrcs) > 0:
 		return parts
 	case f.Protocol != 0 && f.Family == BothFamilies:
 		return []part{{family: OnlyIPv4}, {family: OnlyIPv6}}
@@ -217,17 +217,17 @@ func (f *Filter) parts() (parts []part) {
 
 // dump asks for a part of the table.
 func (c *Conn) dump(ctx context.Context, filter *Filter, asked part, each func(*Entry) bool) error {
-	attributes, err := filter.request(asked.answerer)
+	attributes, err := filter.request(asked.replySrc)
 	if err != nil {
 		return fmt.Errorf("asking for conntrack entries: %w", err)
 	}
-	socket, err := c.take()
+	socket, err := c.acquire()
 	if err != nil {
 		return fmt.Errorf("opening a socket to list conntrack: %w", err)
 	}
 	isSilent := false
-	defer func() { c.giveBack(socket, isSilent) }()
-	if err := socket.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+	defer func() { c.release(socket, isSilent) }()
+	if err := socket.SetReadDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return fmt.Errorf("asking for conntrack entries: %w", err)
 	}
 	if _, err := socket.Send(message(nl.IPCTNL_MSG_CT_GET, netlink.Dump, asked.family, attributes)); err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// unanswered wants what is translated and was never answered.
-var unanswered = conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
+// unreplied wants what is translated and was never answered.
+var unreplied = conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
 
 func TestWhatIsReadIsWhatIsThere(t *testing.T) {
 	k := newKernel(t)
@@ -31,7 +31,7 @@ func TestWhatIsReadIsWhatIsThere(t *testing.T) {
 	for _, family := range model.Families {
 		for _, protocol := range model.Protocols {
 			for _, c := range []connections.Connection{
-				connection(protocol, family, number), answered(connection(protocol, family, number+1)),
+				connection(protocol, family, number), errorOf(connection(protocol, family, number+1)),
 			} {
 				c.Label = uint8(number)
 				k.table.Insert(c)
@@ -44,8 +44,8 @@ func TestWhatIsReadIsWhatIsThere(t *testing.T) {
 		t.Fatalf("%d entries were read, want %d", len(entries), len(want))
 	}
 	for _, e := range entries {
-		c := want[e.Client()]
-		if e.Protocol != c.Protocol || e.Dialled() != c.Dialled || e.Answerer() != c.Answerer || e.Reply.Destination != c.Client {
+		c := want[e.OrigSrc()]
+		if e.Protocol != c.Protocol || e.OrigDst() != c.Dialled || e.ReplySrc() != c.ReplySrc || e.Reply.Destination != c.Client {
 			t.Errorf("read %s, want %+v", &e, c)
 		}
 		if e.State != c.State || e.ID == 0 || e.Zone != 0 {
@@ -54,8 +54,8 @@ func TestWhatIsReadIsWhatIsThere(t *testing.T) {
 		if !e.HasLabel(c.Label) && c.Label != 0 || e.HasLabel(c.Label+1) {
 			t.Errorf("%s: the labels are %x, want %d", &e, e.Labels, c.Label)
 		}
-		if e.Status&conntrack.DestinationNAT == 0 || (e.Status&conntrack.SeenReply != 0) != c.IsAnswered {
-			t.Errorf("%s: the status is %x, answered: %t", &e, e.Status, c.IsAnswered)
+		if e.Status&conntrack.DestinationNAT == 0 || (e.Status&conntrack.SeenReply != 0) != c.IsReplied {
+			t.Errorf("%s: the status is %x, answered: %t", &e, e.Status, c.IsReplied)
 		}
 	}
 }
@@ -66,15 +66,15 @@ func TestTheKernelAndTheFilterAgree(t *testing.T) {
 		for i, protocol := range model.Protocols {
 			for n := range i + 1 {
 				k.table.Insert(connection(protocol, family, n))
-				k.table.Insert(answered(connection(protocol, family, 100+n)))
+				k.table.Insert(errorOf(connection(protocol, family, 100+n)))
 			}
 		}
 	}
 	other := connection(model.TCP, model.IPv4, 500)
-	other.Answerer = netip.MustParseAddrPort("10.244.2.2:8080")
+	other.ReplySrc = netip.MustParseAddrPort("10.244.2.2:8080")
 	k.table.Insert(other)
 	plain := connection(model.TCP, model.IPv4, 501)
-	plain.Answerer = plain.Dialled
+	plain.ReplySrc = plain.Dialled
 	k.table.Insert(plain)
 	one, two := netip.MustParseAddr("10.244.2.1"), netip.MustParseAddr("10.244.2.2")
 	for name, c := range map[string]struct {
@@ -85,12 +85,12 @@ func TestTheKernelAndTheFilterAgree(t *testing.T) {
 		"a family":                {conntrack.Filter{Family: conntrack.OnlyIPv6}, 12},
 		"a protocol":              {conntrack.Filter{Protocol: model.UDP}, 8},
 		"a protocol of a family":  {conntrack.Filter{Family: conntrack.OnlyIPv4, Protocol: model.SCTP}, 6},
-		"unanswered":              {unanswered, 13},
+		"unanswered":              {unreplied, 13},
 		"translated":              {conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}, 25},
-		"answered by an endpoint": {conntrack.Filter{Answerers: []netip.Addr{one}}, 12},
-		"by one of two":           {conntrack.Filter{Answerers: []netip.Addr{one, two}}, 13},
+		"answered by an endpoint": {conntrack.Filter{ReplySrcs: []netip.Addr{one}}, 12},
+		"by one of two":           {conntrack.Filter{ReplySrcs: []netip.Addr{one, two}}, 13},
 		"all at once": {conntrack.Filter{
-			Family: conntrack.OnlyIPv4, Protocol: model.UDP, Answerers: []netip.Addr{one},
+			Family: conntrack.OnlyIPv4, Protocol: model.UDP, ReplySrcs: []netip.Addr{one},
 			Status: conntrack.DestinationNAT | conntrack.SeenReply, Mask: conntrack.DestinationNAT | conntrack.SeenReply,
 		}, 2},
 	} {
@@ -106,16 +106,16 @@ func TestADumpIsCutOff(t *testing.T) {
 		k.table.Insert(connection(model.TCP, model.IPv4, n))
 	}
 	read := 0
-	_, err := k.conn.Dump(t.Context(), unanswered, func(*conntrack.Entry) bool { read++; return read < 100 })
-	if !errors.Is(err, conntrack.ErrCutOff) || read != 100 {
+	_, err := k.conn.Dump(t.Context(), unreplied, func(*conntrack.Entry) bool { read++; return read < 100 })
+	if !errors.Is(err, conntrack.ErrTruncated) || read != 100 {
 		t.Errorf("%d entries were read, %v; want 100, and that it was cut off", read, err)
 	}
-	if got := len(k.list(unanswered)); got != 3000 {
+	if got := len(k.list(unreplied)); got != 3000 {
 		t.Errorf("the next list has %d entries, want all 3000", got)
 	}
 }
 
-func TestAnEntryIsDeletedAndNoneThatTookItsPlace(t *testing.T) {
+func TestAnEntryIsDeletedAndNotItsSuccessor(t *testing.T) {
 	k := newKernel(t)
 	for _, family := range model.Families {
 		for _, protocol := range model.Protocols {
@@ -133,7 +133,7 @@ func TestAnEntryIsDeletedAndNoneThatTookItsPlace(t *testing.T) {
 				if deleted, err := k.conn.Delete(&stale[0]); deleted || err != nil {
 					t.Errorf("%s in zone %d: deleted again %t, %v", protocol, zone, deleted, err)
 				}
-				for name, place := range placesOf(c) {
+				for name, place := range byTuple(c) {
 					k.table.Insert(place)
 					if deleted, err := k.conn.Delete(&stale[0]); deleted || err != nil {
 						t.Errorf("%s in zone %d: %s, which took its place, was deleted: %t, %v", protocol, zone, name, deleted, err)
@@ -149,13 +149,13 @@ func TestAnEntryIsDeletedAndNoneThatTookItsPlace(t *testing.T) {
 	}
 }
 
-// placesOf returns connections that may take a connection's place in the table once it has ended.
-func placesOf(c connections.Connection) map[string]connections.Connection {
+// byTuple returns connections that may take a connection's place in the table once it has ended.
+func byTuple(c connections.Connection) map[string]connections.Connection {
 	elsewhere, plain, direct, reversed, through := c, c, c, c, c
-	elsewhere.Answerer = netip.AddrPortFrom(c.Answerer.Addr().Next(), c.Answerer.Port())
-	plain.Answerer = plain.Dialled
-	direct.Dialled = direct.Answerer
-	reversed.Client, reversed.Dialled, reversed.Answerer = c.Answerer, c.Client, c.Client
+	elsewhere.ReplySrc = netip.AddrPortFrom(c.ReplySrc.Addr().Next(), c.ReplySrc.Port())
+	plain.ReplySrc = plain.Dialled
+	direct.Dialled = direct.ReplySrc
+	reversed.Client, reversed.Dialled, reversed.ReplySrc = c.ReplySrc, c.Client, c.Client
 	through.Dialled = netip.AddrPortFrom(c.Dialled.Addr().Next(), c.Dialled.Port())
 	return map[string]connections.Connection{
 		"one of the same client to the right endpoint":    elsewhere,
@@ -198,7 +198,7 @@ func TestDumpsShareASocket(t *testing.T) {
 		t.Errorf("the sockets after one dump and after four (-one +four):\n%s", diff)
 	}
 	_, err := k.conn.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { return false })
-	if cutOff := openSockets(t); !errors.Is(err, conntrack.ErrCutOff) || len(cutOff) != len(before)-1 {
+	if cutOff := openSockets(t); !errors.Is(err, conntrack.ErrTruncated) || len(cutOff) != len(before)-1 {
 		t.Errorf("%v; %d sockets are open after a dump that was cut off, want one less than %d", err, len(cutOff), len(before))
 	}
 }
@@ -220,7 +220,7 @@ func openSockets(t *testing.T) []string {
 	return sockets
 }
 
-func TestNothingIsLeftOpen(t *testing.T) {
+func TestEverySocketIsClosed(t *testing.T) {
 	k := newKernel(t)
 	k.table.Insert(connection(model.UDP, model.IPv4, 1))
 	k.list(conntrack.Filter{}) // leaves a socket for the next one
@@ -259,7 +259,7 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-func TestEndsAreTold(t *testing.T) {
+func TestDestroyEventsAreDelivered(t *testing.T) {
 	k := newKernel(t)
 	ends, err := k.conn.Subscribe(conntrack.EventBuffer)
 	if err != nil {
@@ -267,7 +267,7 @@ func TestEndsAreTold(t *testing.T) {
 	}
 	defer func() { _ = ends.Close() }()
 	for n := range 300 {
-		k.table.Insert(answered(connection(model.TCP, model.IPv6, n)))
+		k.table.Insert(errorOf(connection(model.TCP, model.IPv6, n)))
 	}
 	for _, e := range k.list(conntrack.Filter{}) {
 		if _, err := k.conn.Delete(&e); err != nil {
@@ -276,11 +276,11 @@ func TestEndsAreTold(t *testing.T) {
 	}
 	told := 0
 	note := func(e *conntrack.Entry) {
-		if told++; e.Protocol != model.TCP || e.Answerer().Port() != 8080 || e.Status&conntrack.SeenReply == 0 {
+		if told++; e.Protocol != model.TCP || e.ReplySrc().Port() != 8080 || e.Status&conntrack.SeenReply == 0 {
 			t.Errorf("the end of %+v was told", e)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), wait.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout)
 	defer cancel()
 	for told < 300 {
 		if err := ends.Receive(ctx, note); err != nil {
@@ -302,7 +302,7 @@ func TestAReaderThatStandsStillKeepsNoEntry(t *testing.T) {
 	}
 	defer func() { _ = ends.Close() }()
 	for n := range 2000 {
-		k.table.Insert(answered(connection(model.TCP, model.IPv4, n)))
+		k.table.Insert(errorOf(connection(model.TCP, model.IPv4, n)))
 	}
 	for _, e := range k.list(conntrack.Filter{}) {
 		if _, err := k.conn.Delete(&e); err != nil {
@@ -316,7 +316,7 @@ func TestAReaderThatStandsStillKeepsNoEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), wait.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout)
 	defer cancel()
 	told := uint64(0)
 	for told+lost < 2000 {

@@ -86,14 +86,14 @@ const attrSCTPState = 1
 // Family returns the family of the connection.
 func (e *Entry) Family() model.Family { return model.FamilyOf(e.Original.Source.Addr()) }
 
-// Client returns who sent the first packet.
-func (e *Entry) Client() netip.AddrPort { return e.Original.Source }
+// OrigSrc returns who sent the first packet.
+func (e *Entry) OrigSrc() netip.AddrPort { return e.Original.Source }
 
-// Dialled returns where the first packet was sent to, before any translation.
-func (e *Entry) Dialled() netip.AddrPort { return e.Original.Destination }
+// OrigDst returns where the first packet was sent to, before any translation.
+func (e *Entry) OrigDst() netip.AddrPort { return e.Original.Destination }
 
-// Answerer returns the address whose answers belong to the connection.
-func (e *Entry) Answerer() netip.AddrPort { return e.Reply.Source }
+// ReplySrc returns the address whose answers belong to the connection.
+func (e *Entry) ReplySrc() netip.AddrPort { return e.Reply.Source }
 
 // HasLabel reports whether a rule has set a label. The kernel keeps them as words of the machine.
 func (e *Entry) HasLabel(bit uint8) bool {
@@ -103,7 +103,7 @@ func (e *Entry) HasLabel(bit uint8) bool {
 
 // String describes an entry as conntrack(8) lists it.
 func (e *Entry) String() string {
-	return fmt.Sprintf("%s from %s to %s, answered by %s", e.Protocol, e.Client().Addr(), e.Dialled(), e.Answerer())
+	return fmt.Sprintf("%s from %s to %s, answered by %s", e.Protocol, e.OrigSrc().Addr(), e.OrigDst(), e.ReplySrc())
 }
 
 var errUnreadable = errors.New("the kernel's message is not that of a conntrack entry")

@@ -93,7 +93,7 @@ func FuzzNoMessageIsReadBeyondItsEnd(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message []byte) {
 		var e Entry
 		err := e.parse(slices.Clip(message))
-		if err == nil && (!e.Client().IsValid() || !e.Dialled().IsValid() || !e.Answerer().IsValid()) {
+		if err == nil && (!e.OrigSrc().IsValid() || !e.OrigDst().IsValid() || !e.ReplySrc().IsValid()) {
 			t.Errorf("%x was read as %s", message, &e)
 		}
 		if _, failed := e.key(); err == nil && failed != nil {
@@ -103,7 +103,7 @@ func FuzzNoMessageIsReadBeyondItsEnd(f *testing.F) {
 	})
 }
 
-func TestWhatIsMissingIsSaidInASentence(t *testing.T) {
+func TestWhatIsMissingIsReportedInASentence(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		want string
@@ -114,7 +114,7 @@ func TestWhatIsMissingIsSaidInASentence(t *testing.T) {
 		"anything":     {unix.ENOMEM, "talking to conntrack: cannot allocate memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := missing(c.err); !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.want) {
+			if got := explainSetupError(c.err); !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.want) {
 				t.Errorf("the error is %q, want one with %q that wraps %v", got, c.want, c.err)
 			}
 		})

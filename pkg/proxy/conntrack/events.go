@@ -22,12 +22,12 @@ const groupDestroy = 3
 // 32 MiB at most. net.core.rmem_max does not bound it.
 const EventBuffer = 16 << 20
 
-// Ends receives the kernel's reports of entries that end. It may report nothing about entries that began before anybody
+// DestroyEvents receives the kernel's reports of entries that end. It may report nothing about entries that began before anybody
 // listened.
 //
 // We never ask the kernel for reliable delivery: a reader that hangs would keep dead entries in the table until no
 // connection can begin. The kernel drops reports that do not fit, and says so.
-type Ends struct {
+type DestroyEvents struct {
 	socket *netlink.Conn
 	reader *reader
 }
@@ -36,19 +36,19 @@ type Ends struct {
 var ErrOverrun = errors.New("ends of connections were not read in time")
 
 // Subscribe listens to the ends of entries, with a receive buffer of the given number of bytes.
-func (c *Conn) Subscribe(buffer int) (*Ends, error) {
+func (c *Conn) Subscribe(buffer int) (*DestroyEvents, error) {
 	socket, err := c.open()
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket for the ends of connections: %w", err)
 	}
-	ends := &Ends{socket: socket}
+	ends := &DestroyEvents{socket: socket}
 	if err := ends.setUp(buffer); err != nil {
 		return nil, fmt.Errorf("listening to the ends of connections: %w", errors.Join(err, socket.Close()))
 	}
 	return ends, nil
 }
 
-func (s *Ends) setUp(buffer int) (err error) {
+func (s *DestroyEvents) setUp(buffer int) (err error) {
 	if s.reader, err = newReader(s.socket); err != nil {
 		return err
 	}
@@ -60,21 +60,21 @@ func (s *Ends) setUp(buffer int) (err error) {
 }
 
 // Close ends the subscription. Receive must not be running.
-func (s *Ends) Close() error {
+func (s *DestroyEvents) Close() error {
 	s.reader.release()
 	return s.socket.Close()
 }
 
-// memoryStatistics are what SO_MEMINFO returns (enum of linux/sock_diag.h), of which we need the last.
-type memoryStatistics struct {
+// socketMemory are what SO_MEMINFO returns (enum of linux/sock_diag.h), of which we need the last.
+type socketMemory struct {
 	_     [8]uint32
 	drops uint32 // SK_MEMINFO_DROPS
 }
 
 // Lost returns how many ends the kernel has dropped: each is a message, and has a message to itself. They are of all
 // connections of the node, to Services or not. It must not be called after Close.
-func (s *Ends) Lost() (uint64, error) {
-	var statistics memoryStatistics
+func (s *DestroyEvents) Lost() (uint64, error) {
+	var statistics socketMemory
 	size := uint32(unsafe.Sizeof(statistics))
 	var failed unix.Errno
 	err := s.reader.raw.Control(func(fd uintptr) {
@@ -92,7 +92,7 @@ func (s *Ends) Lost() (uint64, error) {
 
 // Receive waits until entries have ended, and passes them to each. The entry is valid only until each returns. The
 // error is ErrOverrun if others were lost before, and Receive may be called again; any other error is final.
-func (s *Ends) Receive(ctx context.Context, each func(*Entry)) error {
+func (s *DestroyEvents) Receive(ctx context.Context, each func(*Entry)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (s *Ends) Receive(ctx context.Context, each func(*Entry)) error {
 	return err
 }
 
-func (s *Ends) receive(each func(*Entry)) error {
+func (s *DestroyEvents) receive(each func(*Entry)) error {
 	var e Entry
 	_, err := s.reader.read(func(message []byte) (more bool, err error) {
 		if err := e.parse(message); err != nil {

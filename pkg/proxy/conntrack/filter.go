@@ -33,9 +33,9 @@ type Filter struct {
 	Protocol model.Protocol
 	// Mask are the bits of the status that must be as in Status. The others of Status do not count.
 	Status, Mask Status
-	// Answerers are the addresses whose answers belong to the connection; empty for any. The kernel walks through the table
+	// ReplySrcs are the addresses whose answers belong to the connection; empty for any. The kernel walks through the table
 	// for each. Those of IPv6 it compares the wrong way round (ctnetlink_filter_match_tuple, up to 6.18 at least).
-	Answerers []netip.Addr
+	ReplySrcs []netip.Addr
 }
 
 // Families is a family, or both: the kernel's number (NFPROTO_*).
@@ -61,7 +61,7 @@ func (f *Filter) Matches(e *Entry) bool {
 	return (f.Family == BothFamilies || f.Family == Only(e.Family())) &&
 		(f.Protocol == 0 || f.Protocol == e.Protocol) &&
 		e.Status&f.Mask == f.Status&f.Mask &&
-		(len(f.Answerers) == 0 || slices.Contains(f.Answerers, e.Answerer().Addr()))
+		(len(f.ReplySrcs) == 0 || slices.Contains(f.ReplySrcs, e.ReplySrc().Addr()))
 }
 
 // covers reports whether a filter wants every entry that another one wants.
@@ -69,7 +69,7 @@ func (f *Filter) covers(other *Filter) bool {
 	return (f.Family == BothFamilies || f.Family == other.Family) &&
 		(f.Protocol == 0 || f.Protocol == other.Protocol) &&
 		f.Mask&other.Mask == f.Mask && f.Status&f.Mask == other.Status&f.Mask &&
-		(len(f.Answerers) == 0 || len(other.Answerers) > 0 && containsAll(f.Answerers, other.Answerers))
+		(len(f.ReplySrcs) == 0 || len(other.ReplySrcs) > 0 && containsAll(f.ReplySrcs, other.ReplySrcs))
 }
 
 func containsAll(list, wanted []netip.Addr) bool {
@@ -80,7 +80,7 @@ func containsAll(list, wanted []netip.Addr) bool {
 // filter is for one family, or without protocol and answerer: the kernel compares only tuples of one family. Comparing
 // is faster than copying. A kernel ignores attributes that it does not know. No entry has a bit of the status that the
 // mask leaves out.
-func (f *Filter) request(answerer netip.Addr) ([]byte, error) {
+func (f *Filter) request(replySrc netip.Addr) ([]byte, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian
 	if f.Mask != 0 {
@@ -96,22 +96,22 @@ func (f *Filter) request(answerer netip.Addr) ([]byte, error) {
 			return nil
 		})
 	}
-	if answerer.IsValid() {
+	if replySrc.IsValid() {
 		attributes.Nested(nl.CTA_TUPLE_REPLY, func(tuple *netlink.AttributeEncoder) error {
 			tuple.Nested(nl.CTA_TUPLE_IP, func(ip *netlink.AttributeEncoder) error {
-				ip.Bytes(sourceAttribute(answerer), answerer.AsSlice())
+				ip.Bytes(sourceAttribute(replySrc), replySrc.AsSlice())
 				return nil
 			})
 			return nil
 		})
 	}
-	if f.Protocol != 0 || answerer.IsValid() {
+	if f.Protocol != 0 || replySrc.IsValid() {
 		attributes.Nested(attrFilter, func(filter *netlink.AttributeEncoder) error {
 			filter.ByteOrder = binary.NativeEndian
 			if f.Protocol != 0 {
 				filter.Uint32(attrOriginalFlags, flagProtocol)
 			}
-			if answerer.IsValid() {
+			if replySrc.IsValid() {
 				filter.Uint32(attrReplyFlags, flagSource)
 			}
 			return nil

@@ -48,7 +48,7 @@ func connection(protocol model.Protocol, family model.Family, number int) connec
 		return netip.AddrPortFrom(netip.MustParseAddr(addr), uint16(port))
 	}
 	c := connections.Connection{
-		Protocol: protocol, Client: at(client, 1000+number), Dialled: at(service, 80), Answerer: at(endpoint, 8080),
+		Protocol: protocol, Client: at(client, 1000+number), Dialled: at(service, 80), ReplySrc: at(endpoint, 8080),
 	}
 	switch protocol {
 	case model.TCP:
@@ -60,8 +60,8 @@ func connection(protocol model.Protocol, family model.Family, number int) connec
 	return c
 }
 
-func answered(c connections.Connection) connections.Connection {
-	c.IsAnswered = true
+func errorOf(c connections.Connection) connections.Connection {
+	c.IsReplied = true
 	switch c.Protocol {
 	case model.TCP:
 		c.State = conntrack.TCPEstablished

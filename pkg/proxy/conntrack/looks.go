@@ -20,97 +20,97 @@ import (
 // waits for it. And nobody waits longer than restAtMost, so where a look takes more than 41 ms, looks take more than a
 // fiftieth.
 const (
-	restFor    = 49
-	restAtMost = 2 * time.Second
+	cooldownFactor = 49
+	maxCooldown    = 2 * time.Second
 )
 
-// Looks is a table for several users. Those who ask for a dump at the same time share one look, and after a look the next
+// DumpScheduler is a table for several users. Those who ask for a dump at the same time share one look, and after a look the next
 // ones wait until it has rested. Without a user it does nothing.
 //
 // A look asks the kernel once for each filter that no other one of the look covers: two short lists take less time than
 // one of everything.
-type Looks struct {
+type DumpScheduler struct {
 	Table // deletes
 
-	looked func(Look)
-	spent  func() time.Duration // the processor time of this thread
-	// turn is held by the user who looks, or rests before looking, on behalf of all who wait.
-	turn chan struct{}
-	next time.Time // when to look again; the holder of turn's
+	onDump  func(DumpStats)
+	cpuTime func() time.Duration // the processor time of this thread
+	// token is held by the user who looks, or rests before looking, on behalf of all who wait.
+	token chan struct{}
+	next  time.Time // when to look again; the holder of turn's
 
 	mutex   sync.Mutex
-	waiting []*user
+	waiting []*waiter
 }
 
-// Look is what one look did.
-type Look struct {
-	Took   time.Duration
-	CutOff int // users who did not want all
+// DumpStats is what one look did.
+type DumpStats struct {
+	Took      time.Duration
+	Truncated int // users who did not want all
 }
 
-// NewLooks returns looks at a table. It calls looked after each, unless that is nil.
-func NewLooks(table Table, looked func(Look)) *Looks {
-	l := &Looks{Table: table, looked: looked, spent: processorTime, turn: make(chan struct{}, 1)}
-	l.turn <- struct{}{}
+// NewDumpScheduler returns looks at a table. It calls looked after each, unless that is nil.
+func NewDumpScheduler(table Table, looked func(DumpStats)) *DumpScheduler {
+	l := &DumpScheduler{Table: table, onDump: looked, cpuTime: processorTime, token: make(chan struct{}, 1)}
+	l.token <- struct{}{}
 	return l
 }
 
-// user waits for a look.
-type user struct {
-	ctx       context.Context
-	questions func() []Question
-	answers   chan []Answer
+// waiter waits for a look.
+type waiter struct {
+	ctx     context.Context
+	queries func() []Query
+	results chan []Result
 }
 
 // Dump is that of Table. It waits for its turn: 2 s at most, and the looks of those who came before.
-func (l *Looks) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
-	answers, err := l.Ask(ctx, func() []Question { return []Question{{filter, each}} })
+func (l *DumpScheduler) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
+	results, err := l.Query(ctx, func() []Query { return []Query{{filter, each}} })
 	if err != nil {
 		return 0, err
 	}
-	return answers[0].Took, answers[0].Err
+	return results[0].Took, results[0].Err
 }
 
-// Question is what a user asks the table for; see Table.Dump.
-type Question struct {
+// Query is what a user asks the table for; see Table.Dump.
+type Query struct {
 	Filter Filter
 	Each   func(*Entry) bool
 }
 
-// Answer is how a question ended; see Table.Dump.
-type Answer struct {
+// Result is how a question ended; see Table.Dump.
+type Result struct {
 	Took time.Duration
 	Err  error
 }
 
-// Ask asks several questions in one look, and returns an answer to each. It calls questions once, when that look begins:
+// Query asks several questions in one look, and returns an answer to each. It calls questions once, when that look begins:
 // they may depend on what changes while it waits. The error is that of ctx if it ends before, and nothing was asked then.
-func (l *Looks) Ask(ctx context.Context, questions func() []Question) ([]Answer, error) {
-	u := &user{ctx, questions, make(chan []Answer, 1)}
+func (l *DumpScheduler) Query(ctx context.Context, questions func() []Query) ([]Result, error) {
+	u := &waiter{ctx, questions, make(chan []Result, 1)}
 	l.mutex.Lock()
 	l.waiting = append(l.waiting, u)
 	l.mutex.Unlock()
 	select {
-	case answers := <-u.answers:
-		return answers, nil
+	case results := <-u.results:
+		return results, nil
 	case <-ctx.Done():
-	case <-l.turn:
-		if !l.isServed(u) {
-			l.rest(ctx)
+	case <-l.token:
+		if !l.isStarted(u) {
+			l.waitCooldown(ctx)
 			if ctx.Err() == nil {
-				l.look(context.WithoutCancel(ctx))
+				l.dump(context.WithoutCancel(ctx))
 			}
 		}
-		l.turn <- struct{}{}
+		l.token <- struct{}{}
 	}
-	if l.withdraw(u) {
+	if l.cancel(u) {
 		return nil, ctx.Err()
 	}
-	return <-u.answers, nil // a look has begun, and uses each
+	return <-u.results, nil // a look has begun, and uses each
 }
 
-// rest waits until the next look is due. The turn is held.
-func (l *Looks) rest(ctx context.Context) {
+// waitCooldown waits until the next look is due. The turn is held.
+func (l *DumpScheduler) waitCooldown(ctx context.Context) {
 	due := time.NewTimer(time.Until(l.next))
 	defer due.Stop()
 	select {
@@ -119,15 +119,15 @@ func (l *Looks) rest(ctx context.Context) {
 	}
 }
 
-// isServed reports whether a look has begun to serve a user.
-func (l *Looks) isServed(u *user) bool {
+// isStarted reports whether a look has begun to serve a user.
+func (l *DumpScheduler) isStarted(u *waiter) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return !slices.Contains(l.waiting, u)
 }
 
-// withdraw takes a user out of those who wait. It reports false if a look has begun to serve it.
-func (l *Looks) withdraw(u *user) bool {
+// cancel takes a user out of those who wait. It reports false if a look has begun to serve it.
+func (l *DumpScheduler) cancel(u *waiter) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	i := slices.Index(l.waiting, u)
@@ -147,8 +147,8 @@ func processorTime() time.Duration {
 	return time.Duration(used.Nano())
 }
 
-// look serves all who wait, even if the one who looks has stopped waiting.
-func (l *Looks) look(ctx context.Context) {
+// dump serves all who wait, even if the one who looks has stopped waiting.
+func (l *DumpScheduler) dump(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l.mutex.Lock()
@@ -157,45 +157,45 @@ func (l *Looks) look(ctx context.Context) {
 	l.mutex.Unlock()
 	asked := make([][]*request, len(users))
 	for i, u := range users {
-		for _, question := range u.questions() {
-			asked[i] = append(asked[i], &request{Question: question, ctx: u.ctx})
+		for _, query := range u.queries() {
+			asked[i] = append(asked[i], &request{Query: query, ctx: u.ctx})
 		}
 	}
-	began, spent := time.Now(), l.spent()
-	var look Look
-	groups := together(slices.Concat(asked...))
+	began, spent := time.Now(), l.cpuTime()
+	var stats DumpStats
+	groups := groupByFilter(slices.Concat(asked...))
 	for _, of := range groups {
-		took, err := l.Table.Dump(ctx, of.filter, of.give)
-		if errors.Is(err, ErrCutOff) {
+		took, err := l.Table.Dump(ctx, of.filter, of.dispatch)
+		if errors.Is(err, ErrTruncated) {
 			err = nil // each request notes by itself whether it was cut off
 		}
 		for _, r := range of.requests {
-			if errors.Is(r.over, ErrCutOff) {
-				look.CutOff++
+			if errors.Is(r.stop, ErrTruncated) {
+				stats.Truncated++
 			}
-			r.answer = Answer{took, errors.Join(r.over, err)}
+			r.result = Result{took, errors.Join(r.stop, err)}
 		}
 	}
-	look.Took = time.Since(began)
-	l.next = time.Now().Add(min(restFor*(l.spent()-spent), restAtMost))
-	if l.looked != nil && len(groups) > 0 {
-		l.looked(look)
+	stats.Took = time.Since(began)
+	l.next = time.Now().Add(min(cooldownFactor*(l.cpuTime()-spent), maxCooldown))
+	if l.onDump != nil && len(groups) > 0 {
+		l.onDump(stats)
 	}
 	for i, u := range users {
-		answers := make([]Answer, len(asked[i]))
+		results := make([]Result, len(asked[i]))
 		for k, r := range asked[i] {
-			answers[k] = r.answer
+			results[k] = r.result
 		}
-		u.answers <- answers
+		u.results <- results
 	}
 }
 
 // request is a question and its answer.
 type request struct {
-	Question
+	Query
 	ctx    context.Context
-	over   error // why it wants no more entries
-	answer Answer
+	stop   error // why it wants no more entries
+	result Result
 }
 
 // group are requests that one dump serves.
@@ -204,8 +204,8 @@ type group struct {
 	requests []*request
 }
 
-// together returns the requests in groups, each with a filter that covers all others of the group.
-func together(requests []*request) []group {
+// groupByFilter returns the requests in groups, each with a filter that covers all others of the group.
+func groupByFilter(requests []*request) []group {
 	var groups []group
 	for _, r := range requests {
 		joined := group{r.Filter, []*request{r}}
@@ -225,23 +225,23 @@ func together(requests []*request) []group {
 	return groups
 }
 
-// give passes an entry to all who want it. It reports false once nobody wants any more entries.
-func (g *group) give(e *Entry) bool {
+// dispatch passes an entry to all who want it. It reports false once nobody wants any more entries.
+func (g *group) dispatch(e *Entry) bool {
 	isWanted := false
 	for _, r := range g.requests {
-		if r.over == nil {
-			r.give(e)
+		if r.stop == nil {
+			r.deliver(e)
 		}
-		isWanted = isWanted || r.over == nil
+		isWanted = isWanted || r.stop == nil
 	}
 	return isWanted
 }
 
-func (r *request) give(e *Entry) {
+func (r *request) deliver(e *Entry) {
 	switch {
 	case r.ctx.Err() != nil:
-		r.over = r.ctx.Err()
+		r.stop = r.ctx.Err()
 	case r.Filter.Matches(e) && !r.Each(e):
-		r.over = ErrCutOff
+		r.stop = ErrTruncated
 	}
 }

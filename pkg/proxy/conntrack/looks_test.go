@@ -34,17 +34,17 @@ func (r *remembered) Dump(_ context.Context, filter Filter, each func(*Entry) bo
 	time.Sleep(r.takes)
 	for i := range r.entries {
 		if filter.Matches(&r.entries[i]) && !each(&r.entries[i]) {
-			return r.takes, ErrCutOff
+			return r.takes, ErrTruncated
 		}
 	}
 	return r.takes, r.fails
 }
 
-// looksAt are looks whose processor time is that of the table.
-func looksAt(table *remembered, looked func(Look)) *Looks {
-	looks := NewLooks(table, looked)
-	looks.spent = func() time.Duration { return time.Duration(len(table.dumps)) * (table.takes - table.waits) }
-	return looks
+// dumpsOf are looks whose processor time is that of the table.
+func dumpsOf(table *remembered, looked func(DumpStats)) *DumpScheduler {
+	dumps := NewDumpScheduler(table, looked)
+	dumps.cpuTime = func() time.Duration { return time.Duration(len(table.dumps)) * (table.takes - table.waits) }
+	return dumps
 }
 
 // tableOf has entries of both families: of UDP, and of TCP, answered and unanswered.
@@ -64,13 +64,13 @@ func tableOf(takes time.Duration) *remembered {
 var (
 	udp        = Filter{Protocol: model.UDP}
 	udpOfIPv6  = Filter{Family: OnlyIPv6, Protocol: model.UDP}
-	unanswered = Filter{Status: DestinationNAT, Mask: DestinationNAT | SeenReply}
+	unreplied  = Filter{Status: DestinationNAT, Mask: DestinationNAT | SeenReply}
 	translated = Filter{Status: DestinationNAT, Mask: DestinationNAT}
-	byOne      = Filter{Status: DestinationNAT, Mask: DestinationNAT, Answerers: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
+	byOne      = Filter{Status: DestinationNAT, Mask: DestinationNAT, ReplySrcs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 )
 
-// TestWhoWaitsSharesALook: others come while one user looks, and one dump then serves all that its filter covers.
-func TestWhoWaitsSharesALook(t *testing.T) {
+// TestWaitersShareADump: others come while one user looks, and one dump then serves all that its filter covers.
+func TestWaitersShareADump(t *testing.T) {
 	for name, test := range map[string]struct {
 		wanted []Filter
 		dumps  []Filter // of the look that they share
@@ -79,21 +79,21 @@ func TestWhoWaitsSharesALook(t *testing.T) {
 		"the same":                      {[]Filter{udp, udp, udp}, []Filter{udp}, []int{4, 4, 4}},
 		"one covers the other":          {[]Filter{udpOfIPv6, udp}, []Filter{udp}, []int{2, 4}},
 		"in the other order":            {[]Filter{udp, udpOfIPv6}, []Filter{udp}, []int{4, 2}},
-		"by status and by answerer":     {[]Filter{unanswered, byOne, translated}, []Filter{translated}, []int{4, 4, 8}},
-		"one covers all":                {[]Filter{udp, unanswered, {}}, []Filter{{}}, []int{4, 4, 8}},
-		"neither covers the other":      {[]Filter{udp, unanswered}, []Filter{udp, unanswered}, []int{4, 4}},
-		"a third covers one of the two": {[]Filter{udp, unanswered, translated}, []Filter{udp, translated}, []int{4, 4, 8}},
+		"by status and by answerer":     {[]Filter{unreplied, byOne, translated}, []Filter{translated}, []int{4, 4, 8}},
+		"one covers all":                {[]Filter{udp, unreplied, {}}, []Filter{{}}, []int{4, 4, 8}},
+		"neither covers the other":      {[]Filter{udp, unreplied}, []Filter{udp, unreplied}, []int{4, 4}},
+		"a third covers one of the two": {[]Filter{udp, unreplied, translated}, []Filter{udp, translated}, []int{4, 4, 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table := tableOf(10 * time.Millisecond)
-				looks := looksAt(table, nil)
+				dumps := dumpsOf(table, nil)
 				var users sync.WaitGroup
-				users.Go(func() { count(t, looks, udp) })
+				users.Go(func() { count(t, dumps, udp) })
 				synctest.Wait()
 				counts := make([]int, len(test.wanted))
 				for i, filter := range test.wanted {
-					users.Go(func() { counts[i] = count(t, looks, filter) })
+					users.Go(func() { counts[i] = count(t, dumps, filter) })
 					synctest.Wait()
 				}
 				users.Wait()
@@ -117,8 +117,8 @@ func count(t *testing.T, table Table, filter Filter) (n int) {
 	return n
 }
 
-// TestLooksRest: whoever asks over and over gets a fiftieth of a processor, and nobody waits for longer than two seconds.
-func TestLooksRest(t *testing.T) {
+// TestDumpsCoolDown: whoever asks over and over gets a fiftieth of a processor, and nobody waits for longer than two seconds.
+func TestDumpsCoolDown(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes, waits time.Duration
 		looks        int // in 100 s
@@ -133,13 +133,13 @@ func TestLooksRest(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table, done := tableOf(test.takes), 0
 				table.waits = test.waits
-				looks := looksAt(table, func(look Look) {
-					if done++; look.Took != test.takes || look.CutOff != 0 {
-						t.Errorf("told %+v, want %s", look, test.takes)
+				dumps := dumpsOf(table, func(stats DumpStats) {
+					if done++; stats.Took != test.takes || stats.Truncated != 0 {
+						t.Errorf("told %+v, want %s", stats, test.takes)
 					}
 				})
 				for began := time.Now(); time.Since(began) < 100*time.Second; {
-					count(t, looks, udp)
+					count(t, dumps, udp)
 				}
 				if len(table.dumps) < test.looks-1 || len(table.dumps) > test.looks+1 || done != len(table.dumps) {
 					t.Errorf("%d looks, %d told; want %d", len(table.dumps), done, test.looks)
@@ -149,35 +149,35 @@ func TestLooksRest(t *testing.T) {
 	}
 }
 
-func TestALookAfterARestIsMadeAtOnce(t *testing.T) {
+func TestADumpAfterTheCooldownStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		looks := looksAt(tableOf(time.Millisecond), nil)
+		dumps := dumpsOf(tableOf(time.Millisecond), nil)
 		for range 3 {
 			began := time.Now()
-			count(t, looks, udp)
+			count(t, dumps, udp)
 			if waited := time.Since(began); waited != time.Millisecond {
 				t.Errorf("it took %s, want the look alone", waited)
 			}
-			time.Sleep(restFor * time.Millisecond)
+			time.Sleep(cooldownFactor * time.Millisecond)
 		}
 	})
 }
 
-func TestWhoWantsNoMoreKeepsNobodyElseFromIt(t *testing.T) {
+func TestACancelledQueryStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cutOff := 0
 		table := tableOf(time.Millisecond)
-		looks := looksAt(table, func(look Look) { cutOff += look.CutOff })
-		count(t, looks, udp)
+		dumps := dumpsOf(table, func(stats DumpStats) { cutOff += stats.Truncated })
+		count(t, dumps, udp)
 		var users sync.WaitGroup
 		users.Go(func() {
 			seen := 0
-			if _, err := looks.Dump(t.Context(), udp, func(*Entry) bool { seen++; return seen < 2 }); !errors.Is(err, ErrCutOff) || seen != 2 {
+			if _, err := dumps.Dump(t.Context(), udp, func(*Entry) bool { seen++; return seen < 2 }); !errors.Is(err, ErrTruncated) || seen != 2 {
 				t.Errorf("saw %d entries, %v; want 2, and that it was cut off", seen, err)
 			}
 		})
 		users.Go(func() {
-			if n := count(t, looks, udp); n != 4 {
+			if n := count(t, dumps, udp); n != 4 {
 				t.Errorf("another one saw %d entries, want 4", n)
 			}
 		})
@@ -188,24 +188,24 @@ func TestWhoWantsNoMoreKeepsNobodyElseFromIt(t *testing.T) {
 	})
 }
 
-func TestSeveralQuestionsAreOneLook(t *testing.T) {
+func TestSeveralQueriesAreOneDump(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0
 		table := tableOf(time.Millisecond)
-		looks := looksAt(table, func(Look) { looked++ })
+		dumps := dumpsOf(table, func(DumpStats) { looked++ })
 		counts := make([]int, 2)
-		answers, err := looks.Ask(t.Context(), func() []Question {
-			return []Question{
+		results, err := dumps.Query(t.Context(), func() []Query {
+			return []Query{
 				{udp, func(*Entry) bool { counts[0]++; return true }},
-				{unanswered, func(*Entry) bool { counts[1]++; return counts[1] < 3 }},
+				{unreplied, func(*Entry) bool { counts[1]++; return counts[1] < 3 }},
 			}
 		})
-		if len(answers) != 2 || err != nil {
-			t.Fatalf("%d answers, %v; want 2", len(answers), err)
+		if len(results) != 2 || err != nil {
+			t.Fatalf("%d answers, %v; want 2", len(results), err)
 		}
-		for i, answer := range answers {
-			if isCutOff := errors.Is(answer.Err, ErrCutOff); isCutOff != (i == 1) {
-				t.Errorf("question %d: %v", i, answer.Err)
+		for i, result := range results {
+			if isCutOff := errors.Is(result.Err, ErrTruncated); isCutOff != (i == 1) {
+				t.Errorf("question %d: %v", i, result.Err)
 			}
 		}
 		if diff := cmp.Diff([]int{4, 3}, counts); diff != "" || looked != 1 || len(table.dumps) != 2 {
@@ -214,55 +214,55 @@ func TestSeveralQuestionsAreOneLook(t *testing.T) {
 	})
 }
 
-// TestOneLookServesAllWhoWaitWhenItBegins, whoever of them makes it: nobody waits for a second rest. They say only then what
+// TestOneDumpServesAllWaiters, whoever of them makes it: nobody waits for a second rest. They say only then what
 // they want. For those who want nothing there is no look.
-func TestOneLookServesAllWhoWaitWhenItBegins(t *testing.T) {
+func TestOneDumpServesAllWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0
 		table := tableOf(10 * time.Millisecond) // and rests for 490
-		looks := looksAt(table, func(Look) { looked++ })
-		count(t, looks, udp)
-		var wanted atomic.Pointer[[]Question]
-		wanted.Store(&[]Question{})
+		dumps := dumpsOf(table, func(DumpStats) { looked++ })
+		count(t, dumps, udp)
+		var wanted atomic.Pointer[[]Query]
+		wanted.Store(&[]Query{})
 		var users sync.WaitGroup
 		for range 20 {
 			users.Go(func() {
 				asked := 0
-				answers, err := looks.Ask(t.Context(), func() []Question { asked++; return *wanted.Load() })
-				if len(answers) != 1 || err != nil || asked != 1 || looked != 2 {
-					t.Errorf("%d answers, %v, asked %d times, at look %d; want 1 of look 2", len(answers), err, asked, looked)
+				results, err := dumps.Query(t.Context(), func() []Query { asked++; return *wanted.Load() })
+				if len(results) != 1 || err != nil || asked != 1 || looked != 2 {
+					t.Errorf("%d answers, %v, asked %d times, at look %d; want 1 of look 2", len(results), err, asked, looked)
 				}
 			})
 			synctest.Wait()
 		}
-		wanted.Store(&[]Question{{unanswered, func(*Entry) bool { return true }}})
+		wanted.Store(&[]Query{{unreplied, func(*Entry) bool { return true }}})
 		users.Wait()
-		if diff := cmp.Diff([]Filter{udp, unanswered}, table.dumps); diff != "" {
+		if diff := cmp.Diff([]Filter{udp, unreplied}, table.dumps); diff != "" {
 			t.Errorf("dumps (-want +got):\n%s", diff)
 		}
-		if _, err := looks.Ask(t.Context(), func() []Question { return nil }); err != nil || len(table.dumps) != 2 || looked != 2 {
+		if _, err := dumps.Query(t.Context(), func() []Query { return nil }); err != nil || len(table.dumps) != 2 || looked != 2 {
 			t.Errorf("%v, %d dumps, %d looks; want no third one for nothing", err, len(table.dumps), looked)
 		}
 	})
 }
 
-func TestWhoGivesUpKeepsNobodyElseFromLooking(t *testing.T) {
+func TestACancelledWaiterStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := tableOf(10 * time.Millisecond) // and rests for 490
-		looks := looksAt(table, nil)
-		count(t, looks, udp)
+		dumps := dumpsOf(table, nil)
+		count(t, dumps, udp)
 		var users sync.WaitGroup
 		for range 2 { // the first one holds the turn, the second waits for it
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			users.Go(func() {
-				if _, err := looks.Dump(ctx, translated, func(*Entry) bool { return true }); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := dumps.Dump(ctx, translated, func(*Entry) bool { return true }); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%v, want that the time is over", err)
 				}
 			})
 			synctest.Wait()
 		}
-		users.Go(func() { count(t, looks, udp) })
+		users.Go(func() { count(t, dumps, udp) })
 		users.Wait()
 		if diff := cmp.Diff([]Filter{udp, udp}, table.dumps); diff != "" {
 			t.Errorf("dumps (-want +got):\n%s", diff)
@@ -270,15 +270,15 @@ func TestWhoGivesUpKeepsNobodyElseFromLooking(t *testing.T) {
 	})
 }
 
-func TestALookThatFailsIsEverybodysError(t *testing.T) {
+func TestAFailedDumpIsTheErrorOfAllWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := tableOf(time.Millisecond)
 		table.fails = ErrInterrupted
-		looks := looksAt(table, nil)
+		dumps := dumpsOf(table, nil)
 		var users sync.WaitGroup
 		for range 3 {
 			users.Go(func() {
-				if _, err := looks.Dump(t.Context(), udp, func(*Entry) bool { return true }); !errors.Is(err, ErrInterrupted) {
+				if _, err := dumps.Dump(t.Context(), udp, func(*Entry) bool { return true }); !errors.Is(err, ErrInterrupted) {
 					t.Errorf("%v, want %v", err, ErrInterrupted)
 				}
 			})

@@ -70,7 +70,7 @@ func eachMessage(datagram []byte, each func(message []byte) (more bool, err erro
 		body := datagram[unix.SizeofNlMsghdr:size]
 		switch {
 		case kind == unix.NLMSG_DONE || kind == unix.NLMSG_ERROR:
-			return true, answered(body)
+			return true, errorOf(body)
 		case flags&unix.NLM_F_DUMP_INTR != 0:
 			return true, unix.EINTR
 		}
@@ -83,8 +83,8 @@ func eachMessage(datagram []byte, each func(message []byte) (more bool, err erro
 	return false, nil
 }
 
-// answered returns the error that a last message carries.
-func answered(body []byte) error {
+// errorOf returns the error that a last message carries.
+func errorOf(body []byte) error {
 	if len(body) < 4 {
 		return nil
 	}

@@ -23,8 +23,8 @@ type sockets struct {
 	idle chan *netlink.Conn
 }
 
-// here opens sockets in the network namespace of the calling thread.
-func here() (*sockets, error) {
+// openInCurrentNamespace opens sockets in the network namespace of the calling thread.
+func openInCurrentNamespace() (*sockets, error) {
 	namespace, err := os.Open(threadNamespace)
 	if err != nil {
 		return nil, fmt.Errorf("finding the network namespace: %w", err)
@@ -56,8 +56,8 @@ func (s *sockets) open() (*netlink.Conn, error) {
 	return socket, errors.Join(err, failed)
 }
 
-// take returns a socket for a dump: the idle one, or a new one.
-func (s *sockets) take() (*netlink.Conn, error) {
+// acquire returns a socket for a dump: the idle one, or a new one.
+func (s *sockets) acquire() (*netlink.Conn, error) {
 	select {
 	case socket := <-s.idle:
 		return socket, nil
@@ -66,8 +66,8 @@ func (s *sockets) take() (*netlink.Conn, error) {
 	}
 }
 
-// giveBack takes a socket whose dump is over. If the kernel may still send something to it, it is closed.
-func (s *sockets) giveBack(socket *netlink.Conn, isSilent bool) {
+// release takes a socket whose dump is over. If the kernel may still send something to it, it is closed.
+func (s *sockets) release(socket *netlink.Conn, isSilent bool) {
 	if isSilent {
 		select {
 		case s.idle <- socket:
@@ -78,8 +78,8 @@ func (s *sockets) giveBack(socket *netlink.Conn, isSilent bool) {
 	_ = socket.Close()
 }
 
-// leave closes what is idle. No dump may be under way.
-func (s *sockets) leave() {
+// closeAll closes what is idle. No dump may be under way.
+func (s *sockets) closeAll() {
 	_ = s.namespace.Close()
 	select {
 	case socket := <-s.idle:

@@ -43,11 +43,11 @@ const confirmed Status = 1 << 3
 // ability says whether the kernel tests what it deletes, once that was found out.
 type ability struct {
 	sync.Mutex
-	isKnown, can bool
+	isProbed, can bool
 }
 
-// DeleteUnanswered is that of Table.
-func (c *Conn) DeleteUnanswered(entries []*Entry) (deleted []*Entry, err error) {
+// DeleteUnreplied is that of Table.
+func (c *Conn) DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error) {
 	switch can, err := c.canTest(); {
 	case err != nil:
 		return nil, err
@@ -91,14 +91,14 @@ type kind struct {
 func (c *Conn) canTest() (bool, error) {
 	c.tests.Lock()
 	defer c.tests.Unlock()
-	if c.tests.isKnown {
+	if c.tests.isProbed {
 		return c.tests.can, nil
 	}
 	err := c.flush(kind{OnlyIPv4, model.TCP}, SeenReply, Assured) // a bit of the status that the mask leaves out
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) {
 		return false, fmt.Errorf("asking whether the kernel tests what it deletes: %w", err)
 	}
-	c.tests.isKnown, c.tests.can = true, err == nil
+	c.tests.isProbed, c.tests.can = true, err == nil
 	return c.tests.can, nil
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
 )
 
-// TestWhatWasAnsweredMeanwhileIsNotDeleted: of each protocol and family some entries are answered after they were listed, some
+// TestAnEntryRepliedInTheMeantimeIsNotDeleted: of each protocol and family some entries are answered after they were listed, some
 // are gone, and others are not listed at all.
-func TestWhatWasAnsweredMeanwhileIsNotDeleted(t *testing.T) {
+func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 	k := newKernel(t)
 
 	want := map[connections.Connection]bool{} // that stay
@@ -24,19 +24,19 @@ func TestWhatWasAnsweredMeanwhileIsNotDeleted(t *testing.T) {
 			}
 		}
 	}
-	listed := k.list(unanswered)
+	listed := k.list(unreplied)
 	for i := range listed {
 		e := &listed[i]
-		c := connection(e.Protocol, e.Family(), int(e.Client().Port())-1000)
-		if e.Client().Port()%3 == 0 {
+		c := connection(e.Protocol, e.Family(), int(e.OrigSrc().Port())-1000)
+		if e.OrigSrc().Port()%3 == 0 {
 			continue
 		}
 		if deleted, err := k.conn.Delete(e); !deleted || err != nil {
 			t.Fatalf("%s: %t, %v", e, deleted, err)
 		}
-		if e.Client().Port()%3 == 1 {
-			k.table.Insert(answered(c)) // the kernel reuses memory and ids, or not
-			want[answered(c)] = true
+		if e.OrigSrc().Port()%3 == 1 {
+			k.table.Insert(errorOf(c)) // the kernel reuses memory and ids, or not
+			want[errorOf(c)] = true
 		}
 	}
 	for _, family := range model.Families {
@@ -53,7 +53,7 @@ func TestWhatWasAnsweredMeanwhileIsNotDeleted(t *testing.T) {
 		all[i] = &listed[i]
 	}
 
-	deleted, err := k.conn.DeleteUnanswered(all)
+	deleted, err := k.conn.DeleteUnreplied(all)
 
 	if err != nil || len(deleted) != len(listed)/3 {
 		t.Errorf("%d of %d entries were deleted, %v; want a third", len(deleted), len(listed), err)
@@ -61,9 +61,9 @@ func TestWhatWasAnsweredMeanwhileIsNotDeleted(t *testing.T) {
 	left := k.list(conntrack.Filter{})
 	for i := range left {
 		e := &left[i]
-		c := connection(e.Protocol, e.Family(), int(e.Client().Port())-1000)
+		c := connection(e.Protocol, e.Family(), int(e.OrigSrc().Port())-1000)
 		if e.Status&conntrack.SeenReply != 0 {
-			c = answered(c)
+			c = errorOf(c)
 		}
 		if !want[c] {
 			t.Errorf("%s is left", e)

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Reason is why a Service port has the endpoints that it has in one family.
-type Reason struct {
+// PortReason is why a Service port has the endpoints that it has in one family.
+type PortReason struct {
 	Family model.Family
 	// External: for clients from outside on the frontends that externalTrafficPolicy governs; otherwise for the
 	// ClusterIP.
@@ -16,45 +16,45 @@ type Reason struct {
 	Code     selection.Code
 }
 
-// Counts are how many Service ports are in force.
-type Counts struct {
+// PortCounts are how many Service ports are in force.
+type PortCounts struct {
 	// Reasons counts the ports by the reason for their endpoints. A reason that no port has any more stays, with zero.
-	Reasons map[Reason]int
+	Reasons map[PortReason]int
 	// Shares say where Services whose load is bounded send this node's connections.
 	Shares selection.Shares
 }
 
-// Reader counts the Service ports in force, and knows what each Service counts for, so that a sync touches only the counts
+// PortCounter counts the Service ports in force, and knows what each Service counts for, so that a sync touches only the counts
 // of the Services that it decides. It is a reader of the proxy's decisions.
-type Reader struct {
-	counted func(Counts)
+type PortCounter struct {
+	onChange func(PortCounts)
 	// last is what was reported last; changed: it may be different now.
-	last    *Counts
+	last    *PortCounts
 	changed bool
 
-	byReason  map[Reason]*int
+	byReason  map[PortReason]*int
 	byService map[model.ObjectName][]*int // what each Service counts for: a word for each port, for there may be very many
 	plans     map[model.ObjectName]selection.Plans
 	shares    selection.Shares
 }
 
-// NewReader returns a reader that reports the counts after each sync that has changed any.
-func NewReader(counted func(Counts)) *Reader {
-	return &Reader{
-		counted: counted, byReason: map[Reason]*int{}, byService: map[model.ObjectName][]*int{},
+// NewPortCounter returns a reader that reports the counts after each sync that has changed any.
+func NewPortCounter(counted func(PortCounts)) *PortCounter {
+	return &PortCounter{
+		onChange: counted, byReason: map[PortReason]*int{}, byService: map[model.ObjectName][]*int{},
 		plans: map[model.ObjectName]selection.Plans{},
 	}
 }
 
-// digest is what a Service counts for.
-type digest struct {
-	reasons []Reason
+// derived is what a Service counts for.
+type derived struct {
+	reasons []PortReason
 	plans   selection.Plans
 }
 
-// Digest returns what a Service counts for.
-func (*Reader) Digest(decisions []selection.Decision) any {
-	var reasons []Reason
+// Derive returns what a Service counts for.
+func (*PortCounter) Derive(decisions []selection.Decision) any {
+	var reasons []PortReason
 	for _, decision := range decisions {
 		if !decision.Service.IsHeadless { // DNS answers for it: nothing of it is in the kernel
 			reasons = appendReasons(reasons, decision)
@@ -63,23 +63,23 @@ func (*Reader) Digest(decisions []selection.Decision) any {
 	if len(reasons) == 0 {
 		return nil
 	}
-	return digest{reasons, selection.PlansOf(decisions)}
+	return derived{reasons, selection.PlansOf(decisions)}
 }
 
 // appendReasons appends the reasons of a decision: for the ClusterIP, and for the external frontends if the port asks for
 // any.
-func appendReasons(list []Reason, decision selection.Decision) []Reason {
+func appendReasons(list []PortReason, decision selection.Decision) []PortReason {
 	internal, _ := decision.Selection.ClusterIP()
-	list = append(list, Reason{Family: decision.Family, Code: internal.Reason.Code})
+	list = append(list, PortReason{Family: decision.Family, Code: internal.Reason.Code})
 	if decision.Service.IsExternal(decision.Port, decision.Family) {
 		external, _ := decision.Selection.External()
-		list = append(list, Reason{Family: decision.Family, External: true, Code: external.Reason.Code})
+		list = append(list, PortReason{Family: decision.Family, External: true, Code: external.Reason.Code})
 	}
 	return list
 }
 
-// Accept counts a Service anew.
-func (r *Reader) Accept(service model.ObjectName, accepted any) {
+// OnApplied counts a Service anew.
+func (r *PortCounter) OnApplied(service model.ObjectName, accepted any) {
 	r.changed = true
 	for _, count := range r.byService[service] {
 		*count--
@@ -87,7 +87,7 @@ func (r *Reader) Accept(service model.ObjectName, accepted any) {
 	r.shares.Add(r.plans[service], -1)
 	delete(r.byService, service)
 	delete(r.plans, service)
-	now, counts := accepted.(digest)
+	now, counts := accepted.(derived)
 	if !counts {
 		return
 	}
@@ -108,12 +108,12 @@ func (r *Reader) Accept(service model.ObjectName, accepted any) {
 	}
 }
 
-// Synced reports the counts if they have changed.
-func (r *Reader) Synced(selection.Sync) {
+// OnSynced reports the counts if they have changed.
+func (r *PortCounter) OnSynced(selection.SyncState) {
 	if !r.changed && r.last != nil {
 		return
 	}
-	now := Counts{Reasons: make(map[Reason]int, len(r.byReason)), Shares: r.shares}
+	now := PortCounts{Reasons: make(map[PortReason]int, len(r.byReason)), Shares: r.shares}
 	for reason, count := range r.byReason {
 		now.Reasons[reason] = *count
 	}
@@ -121,9 +121,9 @@ func (r *Reader) Synced(selection.Sync) {
 		return
 	}
 	r.last = &now
-	r.counted(now)
+	r.onChange(now)
 }
 
-func (c Counts) equal(other Counts) bool {
+func (c PortCounts) equal(other PortCounts) bool {
 	return c.Shares == other.Shares && maps.Equal(c.Reasons, other.Reasons)
 }

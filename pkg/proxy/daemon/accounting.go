@@ -10,50 +10,50 @@ import (
 )
 
 // newAccounting counts traffic, if that is asked for.
-func newAccounting(c *common, table *conntrack.Conn, looks conntrack.Table, of *owners.Reader) part {
+func newAccounting(c *common, table *conntrack.Conn, looks conntrack.Table, of *owners.Index) part {
 	if c.options.Account == nil {
 		return part{}
 	}
 	accounts := accounting.New(*c.options.Account, of, accounting.Kernel{
 		Table: looks, Subscribe: table.Subscribe,
 	}, c.log)
-	exposeAccounts(c.recorder, accounts)
+	registerAccounting(c.recorder, accounts)
 	return part{run: accounts.Run}
 }
 
-// exposeAccounts makes the counts available as metrics.
-func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting) {
-	ledger := accounts.Ledger
-	recorder.AskFor(metrics.Connections, func(add metrics.Add) {
-		ledger.Node(func(row accounting.Row) {
+// registerAccounting makes the counts available as metrics.
+func registerAccounting(recorder *metrics.Recorder, accounts *accounting.Accounting) {
+	counters := accounts.Counters
+	recorder.CollectFrom(metrics.Connections, func(add metrics.Add) {
+		counters.Node(func(row accounting.Row) {
 			labels := slices.Clip([]string{row.Locality.String(), row.Tier})
-			add(float64(row.Connections), append(labels, metrics.OutcomeAnswered)...)
+			add(float64(row.Connections), append(labels, metrics.OutcomeReplied)...)
 			add(float64(row.Refused), append(labels, metrics.OutcomeRefused)...)
-			add(float64(row.Unanswered), append(labels, metrics.OutcomeUnanswered)...)
+			add(float64(row.Unreplied), append(labels, metrics.OutcomeUnreplied)...)
 		})
 	})
-	recorder.AskFor(metrics.Traffic, func(add metrics.Add) {
-		ledger.Node(func(row accounting.Row) { addTraffic(add, row.Traffic, row.Locality.String(), row.Tier) })
+	recorder.CollectFrom(metrics.Traffic, func(add metrics.Add) {
+		counters.Node(func(row accounting.Row) { addTraffic(add, row.Traffic, row.Locality.String(), row.Tier) })
 	})
-	recorder.AskFor(metrics.ZoneTraffic, func(add metrics.Add) {
-		ledger.Zones(func(own, endpoint string, traffic accounting.Traffic) { addTraffic(add, traffic, own, endpoint) })
+	recorder.CollectFrom(metrics.ZoneTraffic, func(add metrics.Add) {
+		counters.Zones(func(own, endpoint string, traffic accounting.Traffic) { addTraffic(add, traffic, own, endpoint) })
 	})
-	recorder.AskFor(metrics.ServiceConnections, func(add metrics.Add) {
-		ledger.Services(func(row accounting.Row) {
+	recorder.CollectFrom(metrics.ServiceConnections, func(add metrics.Add) {
+		counters.Services(func(row accounting.Row) {
 			labels := slices.Clip(serviceLabels(row))
-			add(float64(row.Connections), append(labels, metrics.OutcomeAnswered)...)
+			add(float64(row.Connections), append(labels, metrics.OutcomeReplied)...)
 			if row.Refused > 0 { // most Services never have any: their series are made when they do
 				add(float64(row.Refused), append(labels, metrics.OutcomeRefused)...)
 			}
-			if row.Unanswered > 0 {
-				add(float64(row.Unanswered), append(labels, metrics.OutcomeUnanswered)...)
+			if row.Unreplied > 0 {
+				add(float64(row.Unreplied), append(labels, metrics.OutcomeUnreplied)...)
 			}
 		})
 	})
-	recorder.AskFor(metrics.ServiceTraffic, func(add metrics.Add) {
-		ledger.Services(func(row accounting.Row) { addTraffic(add, row.Traffic, serviceLabels(row)...) })
+	recorder.CollectFrom(metrics.ServiceTraffic, func(add metrics.Add) {
+		counters.Services(func(row accounting.Row) { addTraffic(add, row.Traffic, serviceLabels(row)...) })
 	})
-	recorder.AskFor(metrics.NotCounted, func(add metrics.Add) {
+	recorder.CollectFrom(metrics.NotCounted, func(add metrics.Add) {
 		accounts.Missed(func(why accounting.Why, number uint64) { add(float64(number), string(why)) })
 	})
 }

@@ -30,7 +30,7 @@ var oldChains = []struct{ table, name string }{{"nat", "KUBE-SERVICES"}, {"filte
 
 // Checked is what Check found.
 type Checked struct {
-	Verdicts []config.Verdict
+	Results []config.SettingResult
 	// Families are those that the kernel has tables in; both if that is unknown.
 	Families []model.Family
 	// Addresses are those of all interfaces, except for those that only IPVS made local.
@@ -49,14 +49,14 @@ func Check(ctx context.Context, settings *config.Settings, ownTables bool) Check
 }
 
 func (c *Checked) add(subject, value string, outcome config.Outcome, here, do string) {
-	c.Verdicts = append(c.Verdicts, config.Verdict{Subject: subject, Value: value, Outcome: outcome, Here: here, Do: do})
+	c.Results = append(c.Results, config.SettingResult{Subject: subject, Value: value, Outcome: outcome, Effect: here, Do: do})
 }
 
 // tables asks nf_tables what Run asks it first, and for rules of other programs.
 func (c *Checked) tables(ctx context.Context, ownTables bool) {
 	conn, err := nft.Dial(nft.Options{Owned: ownTables})
 	if err != nil {
-		c.add("nf_tables", "", config.Refused, err.Error(), "")
+		c.add("nf_tables", "", config.Rejected, err.Error(), "")
 		return
 	}
 	defer func() { _ = conn.Close() }()
@@ -75,7 +75,7 @@ func (c *Checked) tables(ctx context.Context, ownTables bool) {
 		c.add("other service proxies", "", config.Unknown, err.Error(), "")
 	}
 	for _, other := range others {
-		c.add(other.Proxy, strings.Join(other.Tables, ", "), config.Leftover, other.Says, other.Do)
+		c.add(other.Proxy, strings.Join(other.Tables, ", "), config.Leftover, other.Message, other.Remedy)
 	}
 	c.chains(ctx, conn)
 }
@@ -107,23 +107,24 @@ const cleanUp = "once this proxy runs, remove them (kube-proxy --cleanup)"
 func (c *Checked) conntrack(settings *config.Settings) {
 	flows, err := conntrack.Dial()
 	if err != nil {
-		c.add("connection tracking", "", config.Refused, err.Error(), "")
+		c.add("connection tracking", "", config.Rejected, err.Error(), "")
 		return
 	}
 	_ = flows.Close()
-	for _, result := range sysctl.Check(sysctl.Root, settings.Conntrack.Wants(runtime.NumCPU())...) {
-		c.sysctl(result, fmt.Sprintf("is set to %d, where the proxy may write it", result.Want.Value), result.Want.Advice())
+	for _, result := range sysctl.Check(sysctl.Root, settings.Conntrack.Settings(runtime.NumCPU())...) {
+		c.sysctl(result, fmt.Sprintf("is set to %d, where the proxy may write it", result.Desired.Value), result.Desired.Advice())
 	}
-	forwards := map[model.Family]sysctl.Want{model.IPv4: sysctl.ForwardingIPv4, model.IPv6: sysctl.ForwardingIPv6}
+	forwards := map[model.Family]sysctl.DesiredValue{model.IPv4: sysctl.ForwardingIPv4, model.IPv6: sysctl.ForwardingIPv6}
 	for _, family := range c.Families {
 		for _, result := range sysctl.Check(sysctl.Root, forwards[family]) {
-			c.sysctl(result, "connections to Services do not reach pods on other nodes", result.Want.Advice())
+			c.sysctl(result, "connections to Services do not reach pods on other nodes", result.Desired.Advice())
 		}
 	}
-	for _, result := range sysctl.Check(sysctl.Root, sysctl.LeftBehind...) {
+	for _, result := range sysctl.Check(sysctl.Root, sysctl.LeftoverSettings...) {
 		if result.Outcome == sysctl.Unmet {
-			c.add(result.Want.Name, fmt.Sprint(result.Before), config.Leftover,
-				"kube-proxy's iptables or IPVS mode may have set it; nothing here needs it", "unless another program needs it, "+result.Want.Advice())
+			c.add(result.Desired.Name, fmt.Sprint(result.Before), config.Leftover,
+				"kube-proxy's iptables or IPVS mode may have set it; nothing here needs it", "unless another program needs it, "+
+					result.Desired.Advice())
 		}
 	}
 }
@@ -132,9 +133,9 @@ func (c *Checked) conntrack(settings *config.Settings) {
 func (c *Checked) sysctl(result sysctl.Result, here, do string) {
 	switch {
 	case result.Err != nil:
-		c.add(result.Want.Name, "", config.Unknown, result.Err.Error(), "")
+		c.add(result.Desired.Name, "", config.Unknown, result.Err.Error(), "")
 	case result.Outcome == sysctl.Unmet:
-		c.add(result.Want.Name, fmt.Sprint(result.Before), config.Differs, here, do)
+		c.add(result.Desired.Name, fmt.Sprint(result.Before), config.Differs, here, do)
 	}
 }
 

@@ -25,6 +25,6 @@ func newCondition(ctx context.Context, c *common, writer *condition.Writer) (par
 			return keeper, nil
 		}
 	}
-	writer.Say(condition.NoRules)
+	writer.Set(condition.NoRules)
 	return keeper, nil
 }

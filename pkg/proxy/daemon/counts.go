@@ -10,17 +10,17 @@ import (
 
 // newCounts counts Service ports.
 func newCounts(c *common) part {
-	return part{reader: counts.NewReader(func(now counts.Counts) { setCounts(c.recorder, now) })}
+	return part{reader: counts.NewPortCounter(func(now counts.PortCounts) { setCounts(c.recorder, now) })}
 }
 
 // setCounts translates the counts of Service ports into metrics. All series of one change at once.
-func setCounts(recorder *metrics.Recorder, now counts.Counts) {
-	recorder.AskFor(metrics.ServicePortsByReason, func(add metrics.Add) {
+func setCounts(recorder *metrics.Recorder, now counts.PortCounts) {
+	recorder.CollectFrom(metrics.ServicePortsByReason, func(add metrics.Add) {
 		for reason, ports := range now.Reasons {
 			add(float64(ports), reason.Family.String(), policyOf(reason.External), string(reason.Code))
 		}
 	})
-	recorder.AskFor(metrics.ExpectedTraffic, func(add metrics.Add) {
+	recorder.CollectFrom(metrics.ExpectedTraffic, func(add metrics.Add) {
 		for key, ratio := range now.Shares.Ratios() {
 			add(ratio, key)
 		}
@@ -31,7 +31,7 @@ func setCounts(recorder *metrics.Recorder, now counts.Counts) {
 	for _, family := range model.Families {
 		name := family.String()
 		for _, external := range []bool{false, true} {
-			none := counts.Reason{Family: family, External: external, Code: selection.NoneOnThisNode}
+			none := counts.PortReason{Family: family, External: external, Code: selection.NoneOnThisNode}
 			recorder.Set(metrics.NoLocalEndpoints, now.Reasons[none], name, policyOf(external))
 		}
 	}

@@ -17,17 +17,17 @@ func newParts(ctx context.Context, c *common, table *conntrack.Conn, isLocal sel
 		return nil, err
 	}
 	changes := make(chan model.Change)
-	complete := &completion{changes: changes}
-	looks := conntrack.NewLooks(table, c.looked)
-	of, flows := newFlows(c, looks, isLocal)
-	watch, reachability := newWatch(c, looks, table, of, isLocal, complete)
-	from, err := newSource(c, watch)
+	complete := &startupBarrier{changes: changes}
+	dumps := conntrack.NewDumpScheduler(table, c.onConntrackDump)
+	of, flows := newFlows(c, dumps, isLocal)
+	monitor, reachability := newReachabilityMonitor(c, dumps, table, of, isLocal, complete)
+	from, err := newSource(c, monitor)
 	if err != nil {
 		return nil, err
 	}
 	findings := newFindings(c, from.reporter)
 	feed := &feed{common: c, complete: complete, reporter: from.reporter, findings: findings, condition: from.condition}
-	mesh, err := newMesh(c)
+	mesh, err := newXDSServer(c)
 	if err != nil {
 		return nil, err
 	}
@@ -40,28 +40,28 @@ func newParts(ctx context.Context, c *common, table *conntrack.Conn, isLocal sel
 	all := parts{
 		flows,
 		newHealthChecks(c, findings),
-		{reader: servicefindings.NewReader(findings.decided)},
+		{reader: servicefindings.NewCollector(findings.onDecided)},
 		newCounts(c),
 		newNodePorts(c),
 		reachability,
 		newDNS(c),
 		mesh,
 		newLocalhost(ctx, c, findings),
-		newSecureMetrics(c, from.ask),
+		newSecureMetrics(c, from.reviewer),
 		newHealth(c),
-		newObjects(c, from, feed, watch),
+		newObjects(c, from, feed, monitor),
 		newInterfaces(c, complete),
-		newAPIServers(from, complete, watch),
+		newAPIServers(from, complete, monitor),
 		newEvents(c, from.reporter),
 		condition,
 		files,
 		newSettings(c),
-		newAccounting(c, table, looks, of),
+		newAccounting(c, table, dumps, of),
 		newOtherProxies(c, from.reporter),
-		newParted(c, from.reporter, watch),
+		newPartitionReporter(c, from.reporter, monitor),
 		disturbances,
 	}
 	return append(all,
 		newPages(c, all.summarize, from, findings),
-		newSync(c, all.readers(), changes, repairs, observer)), nil
+		newSync(c, all.handlers(), changes, repairs, observer)), nil
 }

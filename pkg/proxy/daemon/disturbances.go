@@ -19,10 +19,10 @@ import (
 // period.
 func newDisturbances(c *common, reporter eventReporter) (part, <-chan struct{}) {
 	disturbed, suspected, repairs := wake.NewSignal(), wake.NewSignal(), make(chan struct{})
-	changed := func(change nft.ForeignChange) {
-		if change.Lost {
+	changed := func(change nft.ExternalChange) {
+		if change.Overrun {
 			c.log.Info("changes of nftables may have been missed; our tables will be rewritten soon")
-			suspected.Send()
+			suspected.Notify()
 			return
 		}
 		c.log.Warn("another process changed our tables; repairing them",
@@ -31,13 +31,15 @@ func newDisturbances(c *common, reporter eventReporter) (part, <-chan struct{}) 
 			c.recorder.ForeignChange(family.String())
 		}
 		reporter.report(events.ForeignChange(c.options.Node, change.Process, change.PID))
-		disturbed.Send()
+		disturbed.Notify()
 	}
 	run := func(ctx context.Context) error {
-		return cli.Together(ctx,
+		return cli.MutuallyRequired(ctx,
 			func(ctx context.Context) error { return c.conn.Watch(ctx, changed) },
-			func(ctx context.Context) error { return pace(ctx, repairInterval, disturbed, repairs) },
-			func(ctx context.Context) error { return pace(ctx, c.options.Settings.SyncPeriod, suspected, repairs) },
+			func(ctx context.Context) error { return limitRate(ctx, repairInterval, disturbed, repairs) },
+			func(ctx context.Context) error {
+				return limitRate(ctx, c.options.Settings.SyncPeriod, suspected, repairs)
+			},
 		)
 	}
 	return part{run: run}, repairs
@@ -48,9 +50,9 @@ func newDisturbances(c *common, reporter eventReporter) (part, <-chan struct{}) 
 // is due within a second.
 const repairInterval = 500 * time.Millisecond
 
-// pace passes signals on until ctx ends: the first one at once, and those that come within the interval after it as
+// limitRate passes signals on until ctx ends: the first one at once, and those that come within the interval after it as
 // one, at its end. The sender must not wait for it, so in holds one signal.
-func pace(ctx context.Context, interval time.Duration, in <-chan struct{}, out chan<- struct{}) error {
+func limitRate(ctx context.Context, interval time.Duration, in <-chan struct{}, out chan<- struct{}) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -35,7 +35,7 @@ func countPaced(t *testing.T, signals int, every time.Duration) int {
 	in, out := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(out)
-		_ = pace(ctx, repairInterval, in, out)
+		_ = limitRate(ctx, repairInterval, in, out)
 	}()
 	got := make(chan int)
 	go func() {

@@ -14,8 +14,8 @@ func newDNS(c *common) part {
 		return part{}
 	}
 	table := &dns.Table{Zone: c.options.DNSZone}
-	c.recorder.AskFor(metrics.DNSServices, func(add metrics.Add) { add(float64(table.Len())) })
-	server := dns.Server{Table: table, Log: c.log, Answered: func(result dns.Result) {
+	c.recorder.CollectFrom(metrics.DNSServices, func(add metrics.Add) { add(float64(table.Len())) })
+	server := dns.Server{Table: table, Log: c.log, OnResponse: func(result dns.Result) {
 		c.recorder.Add(metrics.DNSRequests, 1, result.Type, string(result.Outcome))
 	}}
 	return part{

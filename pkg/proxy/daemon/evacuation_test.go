@@ -13,14 +13,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// TestHealthSaysThatThisNodeIsBeingEvacuated, and until when; it does not mention other nodes, or other reasons to
+// TestHealthReportsTheEvacuationOfThisNode, and until when; it does not mention other nodes, or other reasons to
 // avoid this one.
-func TestHealthSaysThatThisNodeIsBeingEvacuated(t *testing.T) {
+func TestHealthReportsTheEvacuationOfThisNode(t *testing.T) {
 	changes, health := make(chan model.Change, 10), &status.Status{}
 	f := aFeed(changes, slog.New(slog.DiscardHandler), health)
 	f.complete.deliverAddrs(t.Context(), nil)
-	held := func(node string, why model.Why, avoid *model.Avoid) model.Change {
-		return model.Change{Avoid: map[model.Against]*model.Avoid{{Node: node, Why: why}: avoid}}
+	held := func(node string, reason model.DemotionReason, demotion *model.Demotion) model.Change {
+		return model.Change{Demotions: map[model.DemotionKey]*model.Demotion{{Node: node, Reason: reason}: demotion}}
 	}
 	end := time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
 	for _, step := range []struct {
@@ -29,17 +29,17 @@ func TestHealthSaysThatThisNodeIsBeingEvacuated(t *testing.T) {
 		want   string // in the page; with "no" before it: not
 	}{
 		{"at the start", nodeChange(&model.Node{Name: "node-a"}), "no evacuated"},
-		{"another one is", held("node-b", model.Evacuated, &model.Avoid{}), "no evacuated"},
-		{"this one is", held("node-a", model.Evacuated, &model.Avoid{}), "until the label"},
-		{"it gets an end", held("node-a", model.Evacuated, &model.Avoid{Until: &end}), "until 2026-11-22 18:00 UTC"},
-		{"it is avoided for another reason", held("node-a", model.Unreachable, &model.Avoid{}), "until 2026"},
+		{"another one is", held("node-b", model.Evacuated, &model.Demotion{}), "no evacuated"},
+		{"this one is", held("node-a", model.Evacuated, &model.Demotion{}), "until the label"},
+		{"it gets an end", held("node-a", model.Evacuated, &model.Demotion{Until: &end}), "until 2026-11-22 18:00 UTC"},
+		{"it is avoided for another reason", held("node-a", model.Unreachable, &model.Demotion{}), "until 2026"},
 		{"it ends", held("node-a", model.Evacuated, nil), "no evacuated"},
 	} {
 		f.deliver(t.Context(), convert.Update{Change: step.change})
-		answer := httptest.NewRecorder()
-		health.Handler(time.Now).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+		response := httptest.NewRecorder()
+		health.Handler(time.Now).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/healthz", nil))
 		unwanted, isUnwanted := strings.CutPrefix(step.want, "no ")
-		if page := answer.Body.String(); isUnwanted && strings.Contains(page, unwanted) || !isUnwanted && !strings.Contains(page, step.want) {
+		if page := response.Body.String(); isUnwanted && strings.Contains(page, unwanted) || !isUnwanted && !strings.Contains(page, step.want) {
 			t.Errorf("%s: /healthz says %s, want %s", step.what, page, step.want)
 		}
 	}

@@ -34,8 +34,8 @@ func (r eventReporter) report(event events.Event) {
 	}
 }
 
-// found reports what does not work about objects. Each proxy reports only its own node: thousands see the others.
-func (r eventReporter) found(found []model.Finding) {
+// reportFindings reports what does not work about objects. Each proxy reports only its own node: thousands see the others.
+func (r eventReporter) reportFindings(found []model.Finding) {
 	if r.recorder == nil {
 		return
 	}

@@ -13,22 +13,22 @@ import (
 // feed passes on what the objects say: changes to the proxy, findings to people.
 type feed struct {
 	*common
-	complete *completion
+	complete *startupBarrier
 	reporter eventReporter
 	findings *findings
 	// condition is nil unless the Node is to say when its Services work.
 	condition *condition.Writer
 
-	started bool // the objects have been reported once
-	own     ownNode
+	started   bool // the objects have been reported once
+	localNode localNodeState
 }
 
 // deliver takes what the objects say. It returns when the proxy has taken the change, so that what arrives meanwhile
 // comes as one change after it.
 func (f *feed) deliver(ctx context.Context, update convert.Update) {
-	f.findings.change(update.Refused, update.PutRight)
+	f.findings.change(update.Rejected, update.PutRight)
 	f.warn(update.Change)
-	f.judgeNode(update.Change)
+	f.updateEligibility(update.Change)
 	f.started = true
 	f.complete.send(ctx, fromObjects, update.Change)
 }
@@ -36,7 +36,7 @@ func (f *feed) deliver(ctx context.Context, update convert.Update) {
 // warn logs what is probably a mistake: in the settings, once, and in this node; at the start also if there is no Node.
 func (f *feed) warn(change model.Change) {
 	if !f.started {
-		for _, sentence := range config.TableWarnings(f.config) {
+		for _, sentence := range config.NftWarnings(f.config) {
 			f.log.Warn(sentence)
 		}
 	}
@@ -57,35 +57,35 @@ func (f *feed) warn(change model.Change) {
 	}
 }
 
-// ownNode is what health was told about this node.
-type ownNode struct {
+// localNodeState is what health was told about this node.
+type localNodeState struct {
 	node       *model.Node
-	evacuation *model.Avoid // nil if it is not being evacuated
+	evacuation *model.Demotion // nil if it is not being evacuated
 }
 
-// judgeNode reports to health whether load balancers may send connections through this node. No sync decides that.
-func (f *feed) judgeNode(change model.Change) {
+// updateEligibility reports to health whether load balancers may send connections through this node. No sync decides that.
+func (f *feed) updateEligibility(change model.Change) {
 	node, isNew := change.Nodes[f.options.Node]
-	evacuation, isOther := change.Avoid[model.Against{Node: f.options.Node, Why: model.Evacuated}]
+	evacuation, isOther := change.Demotions[model.DemotionKey{Node: f.options.Node, Reason: model.Evacuated}]
 	if isNew || !f.started {
-		f.own.node = node
-		f.condition.LookAgain()
+		f.localNode.node = node
+		f.condition.Recheck()
 	}
 	if isOther {
 		f.reportEvacuation(evacuation)
-		f.own.evacuation = evacuation
+		f.localNode.evacuation = evacuation
 	}
 	if isNew || isOther || !f.started {
-		f.status.NodeEligibility(f.own.eligibility())
+		f.status.NodeEligibility(f.localNode.eligibility())
 	}
 }
 
 // reportEvacuation says that the evacuation of this node begins, or ends.
-func (f *feed) reportEvacuation(now *model.Avoid) {
-	before := f.own.evacuation
+func (f *feed) reportEvacuation(now *model.Demotion) {
+	before := f.localNode.evacuation
 	switch {
-	case before == nil && now != nil, before != nil && now != nil && before.End() != now.End():
-		f.log.Info("this node is being evacuated: its endpoints get no new connections where others may serve", "until", now.End())
+	case before == nil && now != nil, before != nil && now != nil && before.EndText() != now.EndText():
+		f.log.Info("this node is being evacuated: its endpoints get no new connections where others may serve", "until", now.EndText())
 		f.reporter.report(events.Evacuated(f.options.Node, now))
 	case before != nil && now == nil:
 		f.log.Info("the evacuation of this node is over")
@@ -94,14 +94,14 @@ func (f *feed) reportEvacuation(now *model.Avoid) {
 }
 
 // eligibility says whether load balancers may send new connections through the node, and if not, why.
-func (n ownNode) eligibility() (eligible bool, why string) {
+func (n localNodeState) eligibility() (eligible bool, why string) {
 	switch {
 	case n.node == nil:
 		return false, "there is no Node object of this name"
-	case n.node.Leaving != "":
-		return false, n.node.Leaving
+	case n.node.NotEligible != "":
+		return false, n.node.NotEligible
 	case n.evacuation != nil:
-		return false, "it is being evacuated until " + n.evacuation.End()
+		return false, "it is being evacuated until " + n.evacuation.EndText()
 	}
 	return true, ""
 }

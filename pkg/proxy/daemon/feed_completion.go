@@ -18,44 +18,44 @@ const (
 	origins // their number
 )
 
-// completion hands changes to the proxy. Objects and interfaces come from different goroutines, and it makes the first
+// startupBarrier hands changes to the proxy. Objects and interfaces come from different goroutines, and it makes the first
 // change the complete state, as the proxy needs it: if a part were missing, the first sync would remove what an earlier
 // proxy rightly left in the kernel, such as Services, or the addresses that serve node ports.
-type completion struct {
+type startupBarrier struct {
 	changes chan<- model.Change
 
 	mutex    sync.Mutex
 	reported [origins]bool
 	waiting  model.Change // what came before all had reported
-	begun    bool         // the first change has been handed over
+	released bool         // the first change has been handed over
 }
 
 // deliverAddrs takes all addresses that this machine's interfaces have now, and returns when the proxy has.
-func (c *completion) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
+func (c *startupBarrier) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
 	c.send(ctx, fromInterfaces, model.Change{LocalAddrs: addrs})
 }
 
-// deliverLater takes what is found out independently of the objects: where this process reaches the API server, which
+// deliverAsync takes what is found out independently of the objects: where this process reaches the API server, which
 // nodes do not answer this one. The first sync does not wait for it.
-func (c *completion) deliverLater(ctx context.Context, change model.Change) {
+func (c *startupBarrier) deliverAsync(ctx context.Context, change model.Change) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.begun {
-		c.hand(ctx, change)
+	if c.released {
+		c.handOff(ctx, change)
 	} else {
-		c.waiting = c.waiting.Then(change)
+		c.waiting = c.waiting.Merge(change)
 	}
 }
 
-func (c *completion) send(ctx context.Context, from origin, change model.Change) {
+func (c *startupBarrier) send(ctx context.Context, from origin, change model.Change) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if change, ready := c.add(from, change); ready {
-		c.hand(ctx, change)
+		c.handOff(ctx, change)
 	}
 }
 
-func (c *completion) hand(ctx context.Context, change model.Change) {
+func (c *startupBarrier) handOff(ctx context.Context, change model.Change) {
 	select {
 	case c.changes <- change:
 	case <-ctx.Done():
@@ -64,15 +64,15 @@ func (c *completion) hand(ctx context.Context, change model.Change) {
 
 // add returns the change to hand over now, and whether there is one. The first is handed over even if it is empty:
 // there may be no objects.
-func (c *completion) add(from origin, change model.Change) (model.Change, bool) {
-	if c.begun {
+func (c *startupBarrier) add(from origin, change model.Change) (model.Change, bool) {
+	if c.released {
 		return change, !change.IsEmpty()
 	}
 	c.reported[from] = true
-	c.waiting = c.waiting.Then(change)
+	c.waiting = c.waiting.Merge(change)
 	if slices.Contains(c.reported[:], false) {
 		return model.Change{}, false
 	}
-	change, c.waiting, c.begun = c.waiting, model.Change{}, true
+	change, c.waiting, c.released = c.waiting, model.Change{}, true
 	return change, true
 }

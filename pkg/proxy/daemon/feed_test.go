@@ -21,10 +21,10 @@ import (
 // aFeed is that of node-a, without an API server to report to.
 func aFeed(changes chan<- model.Change, log *slog.Logger, status *status.Status) *feed {
 	c := &common{options: &Options{Node: "node-a"}, log: log, status: status, recorder: metrics.NewRecorder()}
-	return &feed{common: c, complete: &completion{changes: changes}, findings: newFindings(c, eventReporter{})}
+	return &feed{common: c, complete: &startupBarrier{changes: changes}, findings: newFindings(c, eventReporter{})}
 }
 
-func TestWhatAChangeBringsThatIsHardlyMeantIsLogged(t *testing.T) {
+func TestLikelyMistakesInAChangeAreLogged(t *testing.T) {
 	service := model.Change{Services: map[model.ObjectName]*model.Service{{Namespace: "shop", Name: "web"}: {}}}
 	here := nodeChange(&model.Node{Name: "node-a"})
 	const (
@@ -97,7 +97,7 @@ func TestSettingsThatDoWhatNoUserMeansAreLogged(t *testing.T) {
 	}
 }
 
-func TestTheNodeIsEligibleAsItsObjectSays(t *testing.T) {
+func TestTheNodeIsEligibleAsItsObjectSpecifies(t *testing.T) {
 	var status status.Status
 	feed := aFeed(nil, slog.New(slog.DiscardHandler), &status)
 	const none, leaving = "there is no Node object of this name", "it is being deleted"
@@ -109,13 +109,13 @@ func TestTheNodeIsEligibleAsItsObjectSays(t *testing.T) {
 		{"unknown", model.Change{}, none},
 		{"there", nodeChange(&model.Node{Name: "node-a"}), ""},
 		{"something else changes", model.Change{}, ""},
-		{"leaving", nodeChange(&model.Node{Name: "node-a", Leaving: leaving}), leaving},
+		{"leaving", nodeChange(&model.Node{Name: "node-a", NotEligible: leaving}), leaving},
 		{"gone", nodeChange(nil), none},
 	} {
 		feed.deliver(t.Context(), convert.Update{Change: step.change})
-		verdict := status.Verdict(time.Now())
-		if verdict.NodeEligible != (step.why == "") || verdict.NotEligible != step.why {
-			t.Errorf("%s: eligible %v because of %q, want %q", step.title, verdict.NodeEligible, verdict.NotEligible, step.why)
+		health := status.Health(time.Now())
+		if health.NodeEligible != (step.why == "") || health.NotEligible != step.why {
+			t.Errorf("%s: eligible %v because of %q, want %q", step.title, health.NodeEligible, health.NotEligible, step.why)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 	}
 	node := nodeChange(&model.Node{Name: "node-a"})
 	gone := nodeChange(nil)
-	both := node.Then(model.Change{LocalAddrs: []netip.Addr{here}})
+	both := node.Merge(model.Change{LocalAddrs: []netip.Addr{here}})
 	tests := map[string]struct {
 		calls []func(*feed)
 		want  []model.Change
@@ -205,7 +205,7 @@ func TestBothDeliveriesEndWithTheProgram(t *testing.T) {
 	for range 2 {
 		select {
 		case <-delivered:
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			t.Fatal("a delivery goes on waiting")
 		}
 	}

@@ -35,7 +35,7 @@ func writeFile(t *testing.T, name, text string) string {
 func TestTheFilesThatAreWatchedAreThoseThatAreUsed(t *testing.T) {
 	kubeconfig := writeFile(t, "kubeconfig.conf", kubeconfigText)
 	path := writeFile(t, "config.yaml", "apiVersion: "+config.APIVersion+"\nkind: KubeProxyConfiguration\nmode: nftables\n")
-	file, err := config.Read(path, config.Own{})
+	file, err := config.Read(path, config.VicinityConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,37 +26,37 @@ type findings struct {
 	mutex sync.Mutex
 	since map[model.Finding]time.Time // those that hold now
 	// replaced are the findings that came through replace.
-	replaced map[foundBy][]model.Finding
+	replaced map[sourceKey][]model.Finding
 	// byObject counts, for each refused object, the reasons for its refusal.
 	byObject map[model.Finding]int
 	byCode   map[model.FindingCode]int
-	// refused are the Services that the kernel refuses: with each try the numbers change, and the finding does not.
-	refused map[model.ObjectName]proxy.Refused
-	budget  logBudget
+	// rejected are the Services that the kernel refuses: with each try the numbers change, and the finding does not.
+	rejected map[model.ObjectName]proxy.Rejected
+	budget   logBudget
 }
 
-// finder is a source that reports everything wrong with a Service each time.
-type finder int
+// findingSource is a source that reports everything wrong with a Service each time.
+type findingSource int
 
 const (
-	decisions finder = iota
+	decisions findingSource = iota
 	kernel
 	tables
 	healthCheckServers
 	localhostListeners
 )
 
-type foundBy struct {
-	finder  finder
+type sourceKey struct {
+	source  findingSource
 	service model.ObjectName
 }
 
 func newFindings(c *common, reporter eventReporter) *findings {
 	return &findings{
 		common: c, reporter: reporter,
-		since: map[model.Finding]time.Time{}, replaced: map[foundBy][]model.Finding{},
+		since: map[model.Finding]time.Time{}, replaced: map[sourceKey][]model.Finding{},
 		byObject: map[model.Finding]int{}, byCode: map[model.FindingCode]int{},
-		refused: map[model.ObjectName]proxy.Refused{},
+		rejected: map[model.ObjectName]proxy.Rejected{},
 	}
 }
 
@@ -64,89 +64,89 @@ func newFindings(c *common, reporter eventReporter) *findings {
 func (f *findings) change(found, over []model.Finding) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.tell(found, over, f.log)
-	f.reporter.found(found)
+	f.report(found, over, f.log)
+	f.reporter.reportFindings(found)
 }
 
-// toldAtOnce is for how many Services replace logs something. The page /findings has everything.
-const toldAtOnce = 100
+// maxLoggedAtOnce is for how many Services replace logs something. The page /findings has everything.
+const maxLoggedAtOnce = 100
 
 // replace takes in everything that a finder has found about some Services, and forgets what it had found about them
 // before. A finding that persists is reported as an Event again: the recorder limits how often.
-func (f *findings) replace(by finder, all ...servicefindings.Found) {
+func (f *findings) replace(by findingSource, all ...servicefindings.ServiceFindings) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	told, log := 0, f.log
 	for _, now := range all {
-		key := foundBy{by, now.Service}
+		key := sourceKey{by, now.Service}
 		before := f.replaced[key]
 		if delete(f.replaced, key); len(now.Findings) > 0 {
 			f.replaced[key] = now.Findings
 		}
 		if !slices.Equal(before, now.Findings) {
-			if told++; told > toldAtOnce {
+			if told++; told > maxLoggedAtOnce {
 				log = slog.New(slog.DiscardHandler)
 			}
-			f.tell(without(now.Findings, before), without(before, now.Findings), log)
+			f.report(subtract(now.Findings, before), subtract(before, now.Findings), log)
 		}
-		f.reporter.found(now.Findings)
+		f.reporter.reportFindings(now.Findings)
 	}
-	if told > toldAtOnce {
-		f.log.Warn("too many findings to log at once; the page /findings has all of them", "more", told-toldAtOnce)
+	if told > maxLoggedAtOnce {
+		f.log.Warn("too many findings to log at once; the page /findings has all of them", "more", told-maxLoggedAtOnce)
 	}
 }
 
 // replaceAll is replace for all Services.
-func (f *findings) replaceAll(by finder, found []model.Finding) {
+func (f *findings) replaceAll(by findingSource, found []model.Finding) {
 	byService := map[model.ObjectName][]model.Finding{}
-	for _, service := range f.known(by) {
+	for _, service := range f.servicesWith(by) {
 		byService[service] = nil
 	}
 	for _, finding := range found {
 		byService[finding.Name] = append(byService[finding.Name], finding)
 	}
-	all := make([]servicefindings.Found, 0, len(byService))
+	all := make([]servicefindings.ServiceFindings, 0, len(byService))
 	for _, name := range slices.SortedFunc(maps.Keys(byService), model.ObjectName.Compare) {
-		all = append(all, servicefindings.Found{Service: name, Findings: byService[name]})
+		all = append(all, servicefindings.ServiceFindings{Service: name, Findings: byService[name]})
 	}
 	f.replace(by, all...)
 }
 
-// known returns the Services with findings of a finder that still hold.
-func (f *findings) known(by finder) []model.ObjectName {
+// servicesWith returns the Services with findings of a finder that still hold.
+func (f *findings) servicesWith(by findingSource) []model.ObjectName {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	var services []model.ObjectName
 	for key := range f.replaced {
-		if key.finder == by {
+		if key.source == by {
 			services = append(services, key.service)
 		}
 	}
 	return services
 }
 
-// decided takes in findings from decisions about Services.
-func (f *findings) decided(all []servicefindings.Found) { f.replace(decisions, all...) }
+// onDecided takes in findings from decisions about Services.
+func (f *findings) onDecided(all []servicefindings.ServiceFindings) { f.replace(decisions, all...) }
 
-// refusedByKernel takes in which Services the kernel refuses since a report, and which it has taken.
-func (f *findings) refusedByKernel(report proxy.Report) {
-	all := make([]servicefindings.Found, 0, len(report.Refused)+len(report.NoLongerRefused))
+// onRejectedByKernel takes in which Services the kernel refuses since a report, and which it has taken.
+func (f *findings) onRejectedByKernel(report proxy.Report) {
+	all := make([]servicefindings.ServiceFindings, 0, len(report.Rejected)+len(report.NoLongerRejected))
 	f.mutex.Lock()
-	for _, service := range report.NoLongerRefused {
-		delete(f.refused, service)
-		all = append(all, servicefindings.Found{Service: service})
+	for _, service := range report.NoLongerRejected {
+		delete(f.rejected, service)
+		all = append(all, servicefindings.ServiceFindings{Service: service})
 	}
-	for _, one := range report.Refused {
-		f.refused[one.Service] = one
-		all = append(all, servicefindings.Found{Service: one.Service, Findings: []model.Finding{one.Finding()}})
+	for _, one := range report.Rejected {
+		f.rejected[one.Service] = one
+		all = append(all, servicefindings.ServiceFindings{Service: one.Service, Findings: []model.Finding{one.Finding()}})
 	}
 	f.mutex.Unlock()
 	f.replace(kernel, all...)
 }
 
-// tell takes in what is new and what is over, and logs and counts it. If something still does not work, but for another
+// report takes in what is new and what is over, and logs and counts it. If something still does not work, but for another
 // reason, it is not over.
-func (f *findings) tell(found, over []model.Finding, log *slog.Logger) {
+func (f *findings) report(found, over []model.Finding, log *slog.Logger) {
 	goesOn := map[fault]bool{}
 	for _, finding := range found {
 		goesOn[faultOf(finding)] = true
@@ -154,9 +154,9 @@ func (f *findings) tell(found, over []model.Finding, log *slog.Logger) {
 			continue
 		}
 		f.since[finding] = time.Now()
-		f.counted(finding, +1)
+		f.count(finding, +1)
 		if f.budget.allows(log, finding.Subject()) {
-			log.Warn(events.WordsOf(finding.Code).Log, "problem", finding.String(), "code", finding.Code)
+			log.Warn(events.TextsOf(finding.Code).LogStart, "problem", finding.String(), "code", finding.Code)
 		}
 	}
 	for _, finding := range over {
@@ -164,13 +164,13 @@ func (f *findings) tell(found, over []model.Finding, log *slog.Logger) {
 			continue
 		}
 		delete(f.since, finding)
-		f.counted(finding, -1)
+		f.count(finding, -1)
 		if !goesOn[faultOf(finding)] && f.budget.allows(log, finding.Subject()) {
-			log.Info(events.WordsOf(finding.Code).Over, "problem", finding.String(), "code", finding.Code)
+			log.Info(events.TextsOf(finding.Code).LogEnd, "problem", finding.String(), "code", finding.Code)
 		}
 	}
 	if len(found)+len(over) > 0 {
-		f.status.Refused(len(f.byObject))
+		f.status.SetRejected(len(f.byObject))
 	}
 }
 
@@ -183,11 +183,11 @@ type fault struct {
 
 func faultOf(f model.Finding) fault { return fault{f.Subject(), f.Code, f.Field} }
 
-// counted counts a finding that is new, or over.
-func (f *findings) counted(finding model.Finding, by int) {
+// count counts a finding that is new, or over.
+func (f *findings) count(finding model.Finding, by int) {
 	f.byCode[finding.Code] += by
 	f.recorder.Set(metrics.Findings, f.byCode[finding.Code], string(finding.Code))
-	if !finding.IsRefusal() {
+	if !finding.IsRejection() {
 		return
 	}
 	object := finding
@@ -197,8 +197,8 @@ func (f *findings) counted(finding model.Finding, by int) {
 	}
 }
 
-// Standing is a finding that holds, as the page /findings has it.
-type Standing struct {
+// ActiveFinding is a finding that holds, as the page /findings has it.
+type ActiveFinding struct {
 	File      string            `json:"file,omitempty"`
 	Kind      string            `json:"kind,omitempty"`
 	Namespace string            `json:"namespace,omitempty"`
@@ -210,26 +210,26 @@ type Standing struct {
 	Local bool      `json:"local,omitempty"`
 	Since time.Time `json:"since"`
 	// Kernel is how the kernel's tries went, of a Service that it refuses.
-	Kernel *explain.Refusal `json:"kernel,omitempty"`
+	Kernel *explain.Rejection `json:"kernel,omitempty"`
 }
 
-// standing returns the findings of some codes, or all without a code, in the order in which they are read; never null.
-func (f *findings) standing(codes ...string) []Standing {
+// active returns the findings of some codes, or all without a code, in the order in which they are read; never null.
+func (f *findings) active(codes ...string) []ActiveFinding {
 	f.mutex.Lock()
-	since, refused := maps.Clone(f.since), maps.Clone(f.refused)
+	since, rejected := maps.Clone(f.since), maps.Clone(f.rejected)
 	f.mutex.Unlock()
-	list := []Standing{}
+	list := []ActiveFinding{}
 	for _, one := range slices.SortedFunc(maps.Keys(since), model.Finding.Compare) {
 		if len(codes) > 0 && !slices.Contains(codes, string(one.Code)) {
 			continue
 		}
-		standing := Standing{
+		standing := ActiveFinding{
 			one.File, one.Kind, one.Name.Namespace, one.Name.Name, one.Code, one.Field, one.Reason, one.Local, since[one].UTC(), nil,
 		}
-		if tried, isRefused := refused[one.Name]; isRefused && one.Code == model.RefusedByKernel {
-			standing.Kernel = &explain.Refusal{
+		if tried, isRefused := rejected[one.Name]; isRefused && one.Code == model.FailedToProgram {
+			standing.Kernel = &explain.Rejection{
 				Service: one.Name.String(), Message: tried.Err.Error(),
-				Since: tried.Since, Tries: tried.Tries, Next: tried.Next, InForce: tried.InForce,
+				Since: tried.Since, Tries: tried.Tries, Next: tried.Next, HasApplied: tried.HasApplied,
 			}
 		}
 		list = append(list, standing)
@@ -237,8 +237,8 @@ func (f *findings) standing(codes ...string) []Standing {
 	return list
 }
 
-// without returns the findings that are not among others.
-func without(findings, others []model.Finding) []model.Finding {
+// subtract returns the findings that are not among others.
+func subtract(findings, others []model.Finding) []model.Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f model.Finding) bool { return slices.Contains(others, f) })
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// telling returns empty findings, their log, and what health says.
-func telling() (*findings, *strings.Builder, *status.Status) {
+// newTestFindings returns empty findings, their log, and what health says.
+func newTestFindings() (*findings, *strings.Builder, *status.Status) {
 	var log strings.Builder
 	health := &status.Status{}
 	c := &common{log: slog.New(slog.NewTextHandler(&log, nil)), status: health, recorder: metrics.NewRecorder()}
@@ -33,13 +33,13 @@ func named(name string) model.ObjectName { return model.ObjectName{Namespace: "s
 
 // of is a finding about a Service.
 func of(name string, code model.FindingCode, reason string) model.Finding {
-	return model.Finding{Code: code, Reason: reason}.Of("Service", named(name))
+	return model.Finding{Code: code, Reason: reason}.WithObject("Service", named(name))
 }
 
-// TestAFindingIsToldWhenItIsNewAndWhenItIsOver, whatever else is found meanwhile, with any code.
-func TestAFindingIsToldWhenItIsNewAndWhenItIsOver(t *testing.T) {
+// TestAFindingIsReportedWhenItIsNewAndWhenItIsOver, whatever else is found meanwhile, with any code.
+func TestAFindingIsReportedWhenItIsNewAndWhenItIsOver(t *testing.T) {
 	for _, code := range model.FindingCodes {
-		all, log, health := telling()
+		all, log, health := newTestFindings()
 		a, b := of("a", code, "why"), of("b", code, "why")
 		for i, step := range []struct {
 			found, over []model.Finding
@@ -59,13 +59,13 @@ func TestAFindingIsToldWhenItIsNewAndWhenItIsOver(t *testing.T) {
 				t.Errorf("%s, step %d: the log says %q, want %q:\n%s", code, i, got, step.want, log)
 			}
 			wantRefused := 0
-			if code == model.Refused {
+			if code == model.Invalid {
 				wantRefused = step.standing
 			}
-			if got, refused := len(all.standing()), health.Verdict(time.Now()).Refused; got != step.standing || refused != wantRefused {
+			if got, refused := len(all.active()), health.Health(time.Now()).InvalidObjects; got != step.standing || refused != wantRefused {
 				t.Errorf("%s, step %d: %d stand and %d are refused, want %d and %d", code, i, got, refused, step.standing, wantRefused)
 			}
-			if of := len(all.standing(string(code))); of != step.standing {
+			if of := len(all.active(string(code))); of != step.standing {
 				t.Errorf("%s, step %d: %d of this code stand, want %d", code, i, of, step.standing)
 			}
 		}
@@ -85,12 +85,12 @@ func linesOf(log string) string {
 	return strings.Join(lines, " ")
 }
 
-// TestTheLogSaysWhatIsFoundInFull.
-func TestTheLogSaysWhatIsFoundInFull(t *testing.T) {
-	all, log, _ := telling()
+// TestTheLogHasFindingsInFull.
+func TestTheLogHasFindingsInFull(t *testing.T) {
+	all, log, _ := newTestFindings()
 	all.change([]model.Finding{
 		{Kind: "Node", Name: model.ObjectName{Name: "node-b"}, Code: model.ValueIgnored, Field: "metadata.labels[a]", Reason: "no time"},
-		{Kind: "EndpointSlice", Name: named("web-1"), Code: model.PartsLeftOut, Field: "ports[1].port", Reason: "70000"},
+		{Kind: "EndpointSlice", Name: named("web-1"), Code: model.PartiallyIgnored, Field: "ports[1].port", Reason: "70000"},
 		{Kind: "Service", Name: named("web"), Code: "ClientsIgnored", Field: "vicinity.dev/clients", Reason: "nobody"},
 	}, nil)
 	for _, want := range []string{
@@ -107,9 +107,9 @@ func TestTheLogSaysWhatIsFoundInFull(t *testing.T) {
 
 // TestWhatIsFoundOfAServiceIsReplaced by what the same finder finds later, and by nothing else.
 func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
-	all, log, _ := telling()
-	one, two := of("web", model.PartsLeftOut, "one"), of("web", model.FrontendConflict, "two")
-	all.change([]model.Finding{of("web", model.PartsLeftOut, "of its manifest")}, nil)
+	all, log, _ := newTestFindings()
+	one, two := of("web", model.PartiallyIgnored, "one"), of("web", model.FrontendConflict, "two")
+	all.change([]model.Finding{of("web", model.PartiallyIgnored, "of its manifest")}, nil)
 	for i, step := range []struct {
 		found    []model.Finding
 		standing string
@@ -123,10 +123,10 @@ func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
 		{nil, "of its manifest", 0},
 	} {
 		log.Reset()
-		all.replace(decisions, servicefindings.Found{Service: named("web"), Findings: step.found})
-		all.replace(kernel, servicefindings.Found{Service: named("web")}, servicefindings.Found{Service: named("db")})
+		all.replace(decisions, servicefindings.ServiceFindings{Service: named("web"), Findings: step.found})
+		all.replace(kernel, servicefindings.ServiceFindings{Service: named("web")}, servicefindings.ServiceFindings{Service: named("db")})
 		var sentences []string
-		for _, standing := range all.standing() {
+		for _, standing := range all.active() {
 			sentences = append(sentences, standing.Sentence)
 		}
 		if got := strings.Join(sentences, ", "); got != step.standing || strings.Count(log.String(), "\n") != step.lines {
@@ -137,10 +137,10 @@ func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
 
 // TestWhatAFinderNoLongerNamesIsOver.
 func TestWhatAFinderNoLongerNamesIsOver(t *testing.T) {
-	all, _, _ := telling()
-	count := func() int { return len(all.standing()) }
-	all.replace(kernel, servicefindings.Found{Service: named("a"), Findings: []model.Finding{of("a", model.RefusedByKernel, "why")}})
-	both := []model.Finding{of("a", model.HealthCheckNotServed, "x"), of("b", model.HealthCheckNotServed, "x")}
+	all, _, _ := newTestFindings()
+	count := func() int { return len(all.active()) }
+	all.replace(kernel, servicefindings.ServiceFindings{Service: named("a"), Findings: []model.Finding{of("a", model.FailedToProgram, "why")}})
+	both := []model.Finding{of("a", model.HealthCheckListenFailed, "x"), of("b", model.HealthCheckListenFailed, "x")}
 	for i, step := range []struct {
 		found []model.Finding
 		want  int
@@ -152,8 +152,8 @@ func TestWhatAFinderNoLongerNamesIsOver(t *testing.T) {
 	}
 }
 
-func TestARefusedObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
-	all, _, _ := telling()
+func TestAnInvalidObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
+	all, _, _ := newTestFindings()
 	found := []model.Finding{
 		{File: "a.yaml", Reason: "does not parse"},
 		{File: "a.yaml", Reason: "does not parse (document at line 7)"},
@@ -164,13 +164,13 @@ func TestARefusedObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
 		{File: "b.yaml", Kind: "EndpointSlice", Name: named("web-1")},
 	}
 	for i := range found {
-		found[i].Code = model.Refused
+		found[i].Code = model.Invalid
 	}
 	all.change(append(found, found...), nil)
 	if len(all.byObject) != 5 {
 		t.Errorf("%d objects, want 5", len(all.byObject))
 	}
-	if refused, others := all.standing("Invalid"), all.standing("ValueIgnored"); len(refused) != len(found) || len(others) > 0 {
+	if refused, others := all.active("Invalid"), all.active("ValueIgnored"); len(refused) != len(found) || len(others) > 0 {
 		t.Errorf("refused are %v, and others %v", refused, others)
 	}
 	for number, finding := range append(found, found...) {
@@ -179,7 +179,7 @@ func TestARefusedObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
 			t.Errorf("%d objects are left when one of the two reasons of the first is gone", len(all.byObject))
 		}
 	}
-	if len(all.byObject)+len(all.standing()) > 0 {
+	if len(all.byObject)+len(all.active()) > 0 {
 		t.Errorf("%d objects are left", len(all.byObject))
 	}
 }
@@ -187,11 +187,11 @@ func TestARefusedObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
 // TestWhatIsLoggedOfAnObjectIsBounded, however often it is changed; other objects have their own lines.
 func TestWhatIsLoggedOfAnObjectIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, log, _ := telling()
+		all, log, _ := newTestFindings()
 		change := func(name string, number int) {
 			var found []model.Finding
 			for part := range 16 {
-				found = append(found, of(name, model.PartsLeftOut, fmt.Sprintf("address %d of version %d", part, number)))
+				found = append(found, of(name, model.PartiallyIgnored, fmt.Sprintf("address %d of version %d", part, number)))
 			}
 			all.change(found, nil)
 			all.change(nil, found)
@@ -215,27 +215,27 @@ func TestWhatIsLoggedOfAnObjectIsBounded(t *testing.T) {
 	})
 }
 
-func refusedService(number int, reason string, tries int) proxy.Refused {
-	return proxy.Refused{
+func rejectedService(number int, reason string, tries int) proxy.Rejected {
+	return proxy.Rejected{
 		Service: named(fmt.Sprintf("web-%d", number)), Err: errors.New(reason),
-		Since: time.Unix(0, 0), Next: time.Unix(int64(tries), 0), Tries: tries, InForce: number%2 == 0,
+		Since: time.Unix(0, 0), Next: time.Unix(int64(tries), 0), Tries: tries, HasApplied: number%2 == 0,
 	}
 }
 
-func TestARefusedServiceIsLoggedOnceForEachReason(t *testing.T) {
-	all, log, _ := telling()
+func TestARejectedServiceIsLoggedOnceForEachReason(t *testing.T) {
+	all, log, _ := newTestFindings()
 	o := &observer{findings: all}
 	for _, step := range []struct {
 		title  string
 		report proxy.Report
 		want   int // lines
 	}{
-		{"refused", proxy.Report{Refused: []proxy.Refused{refusedService(1, "too long", 1), refusedService(2, "in use", 1)}}, 2},
-		{"again", proxy.Report{Refused: []proxy.Refused{refusedService(1, "too long", 2)}}, 0},
-		{"for another reason", proxy.Report{Refused: []proxy.Refused{refusedService(1, "too many", 3)}}, 1},
-		{"taken", proxy.Report{NoLongerRefused: []model.ObjectName{named("web-1")}}, 1},
+		{"refused", proxy.Report{Rejected: []proxy.Rejected{rejectedService(1, "too long", 1), rejectedService(2, "in use", 1)}}, 2},
+		{"again", proxy.Report{Rejected: []proxy.Rejected{rejectedService(1, "too long", 2)}}, 0},
+		{"for another reason", proxy.Report{Rejected: []proxy.Rejected{rejectedService(1, "too many", 3)}}, 1},
+		{"taken", proxy.Report{NoLongerRejected: []model.ObjectName{named("web-1")}}, 1},
 		{"nothing", proxy.Report{}, 0},
-		{"refused anew", proxy.Report{Refused: []proxy.Refused{refusedService(1, "too many", 1)}}, 1},
+		{"refused anew", proxy.Report{Rejected: []proxy.Rejected{rejectedService(1, "too many", 1)}}, 1},
 	} {
 		log.Reset()
 		o.reportFound(step.report)
@@ -243,12 +243,12 @@ func TestARefusedServiceIsLoggedOnceForEachReason(t *testing.T) {
 			t.Errorf("%s: %d lines in the log, want %d:\n%s", step.title, lines, step.want, log)
 		}
 	}
-	want := []explain.Refusal{
+	want := []explain.Rejection{
 		{Service: "shop/web-1", Message: "too many", Since: time.Unix(0, 0), Tries: 1, Next: time.Unix(1, 0)},
-		{Service: "shop/web-2", Message: "in use", Since: time.Unix(0, 0), Tries: 1, Next: time.Unix(1, 0), InForce: true},
+		{Service: "shop/web-2", Message: "in use", Since: time.Unix(0, 0), Tries: 1, Next: time.Unix(1, 0), HasApplied: true},
 	}
-	var got []explain.Refusal
-	for _, one := range all.standing("FailedToProgram") {
+	var got []explain.Rejection
+	for _, one := range all.active("FailedToProgram") {
 		got = append(got, *one.Kernel)
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
@@ -258,20 +258,20 @@ func TestARefusedServiceIsLoggedOnceForEachReason(t *testing.T) {
 
 // TestManyFindingsOfASyncAreLoggedInABoundedNumberOfLines, and are all on the page.
 func TestManyFindingsOfASyncAreLoggedInABoundedNumberOfLines(t *testing.T) {
-	all, log, _ := telling()
+	all, log, _ := newTestFindings()
 	o := &observer{findings: all}
 	var report proxy.Report
 	for number := range 1000 {
-		report.Refused = append(report.Refused, refusedService(number, "too long", 1))
+		report.Rejected = append(report.Rejected, rejectedService(number, "too long", 1))
 	}
 	o.reportFound(report)
-	if lines := strings.Count(log.String(), "\n"); lines != toldAtOnce+1 || !strings.Contains(log.String(), "more=900") {
-		t.Errorf("%d lines in the log, want %d and one that counts the other 900", lines, toldAtOnce)
+	if lines := strings.Count(log.String(), "\n"); lines != maxLoggedAtOnce+1 || !strings.Contains(log.String(), "more=900") {
+		t.Errorf("%d lines in the log, want %d and one that counts the other 900", lines, maxLoggedAtOnce)
 	}
-	if standing := all.standing(); len(standing) != 1000 {
+	if standing := all.active(); len(standing) != 1000 {
 		t.Errorf("%d findings on the page, want all", len(standing))
 	}
-	if !slices.IsSortedFunc(all.standing(), func(a, b Standing) int { return cmp.Compare(a.Name, b.Name) }) {
+	if !slices.IsSortedFunc(all.active(), func(a, b ActiveFinding) int { return cmp.Compare(a.Name, b.Name) }) {
 		t.Error("the findings are not sorted")
 	}
 }

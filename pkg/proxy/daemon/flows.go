@@ -13,41 +13,41 @@ import (
 
 // newFlows returns the reader that knows which Service a connection belongs to, and the part that looks at connections
 // after something changes.
-func newFlows(c *common, looks *conntrack.Looks, isLocal selection.IsLocal) (*owners.Reader, part) {
-	reader := owners.NewReader(flows.LookFor)
-	reconciler := flows.NewReconciler(looks, reader, isLocal)
+func newFlows(c *common, dumps *conntrack.DumpScheduler, isLocal selection.IsLocal) (*owners.Index, part) {
+	reader := owners.New(flows.StaleDialWindow)
+	reconciler := flows.NewReconciler(dumps, reader, isLocal)
 	return reader, part{
 		reader: reader,
-		run:    unfailing(func(ctx context.Context) { reconciler.Run(ctx, c.lookedAtFlows) }),
+		run:    unfailing(func(ctx context.Context) { reconciler.Run(ctx, c.onConntrackCleanup) }),
 	}
 }
 
-// looked is called after each look at conntrack.
-func (c *common) looked(look conntrack.Look) {
-	result := metrics.LookComplete
-	if look.CutOff > 0 {
-		result = metrics.LookCutOff
+// onConntrackDump is called after each look at conntrack.
+func (c *common) onConntrackDump(stats conntrack.DumpStats) {
+	result := metrics.DumpComplete
+	if stats.Truncated > 0 {
+		result = metrics.DumpTruncated
 	}
-	c.recorder.Observe(metrics.ConntrackLooks, look.Took, result)
+	c.recorder.Observe(metrics.ConntrackDumps, stats.Took, result)
 }
 
-// lookedAtFlows is called after connections were looked at, with why some may be left.
-func (c *common) lookedAtFlows(done flows.Done, err error) {
+// onConntrackCleanup is called after connections were looked at, with why some may be left.
+func (c *common) onConntrackCleanup(done flows.CleanupResult, err error) {
 	for family, pass := range done.Flows {
-		c.recorder.Add(metrics.FlowsEnded, pass.Ended, family.String())
-		if pass.Took > 0 { // the look succeeded
-			c.recorder.Observe(metrics.FlowsDuration, pass.Took, family.String())
+		c.recorder.Add(metrics.FlowsEnded, pass.Deleted, family.String())
+		if pass.Duration > 0 { // the look succeeded
+			c.recorder.Observe(metrics.FlowsDuration, pass.Duration, family.String())
 		}
 	}
-	for protocol, n := range done.Anew {
-		c.recorder.Add(metrics.FlowsForgotten, n, protocol.String(), metrics.FlowUnanswered)
+	for protocol, n := range done.Unreplied {
+		c.recorder.Add(metrics.StaleEntriesDeleted, n, protocol.String(), metrics.FlowUnreplied)
 	}
 	for protocol, n := range done.Closed {
-		c.recorder.Add(metrics.FlowsForgotten, n, protocol.String(), metrics.FlowClosed)
+		c.recorder.Add(metrics.StaleEntriesDeleted, n, protocol.String(), metrics.FlowClosed)
 	}
-	if len(done.Anew) > 0 {
+	if len(done.Unreplied) > 0 {
 		c.log.Info("unanswered dials go to other endpoints now, because theirs left",
-			"tcp", done.Anew[model.TCP], "sctp", done.Anew[model.SCTP])
+			"tcp", done.Unreplied[model.TCP], "sctp", done.Unreplied[model.SCTP])
 	}
 	if len(done.Closed) > 0 {
 		c.log.Debug("closed connections to endpoints that left were forgotten", "tcp", done.Closed[model.TCP], "sctp", done.Closed[model.SCTP])

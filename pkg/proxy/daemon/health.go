@@ -17,8 +17,8 @@ func newHealth(c *common) part {
 
 // newHealthChecks serves the healthCheckNodePorts of Services beside the proxy's own work, which it never holds up.
 func newHealthChecks(c *common, findings *findings) part {
-	checks := servicehealth.NewReader()
-	isHealthy := func() bool { return c.status.Verdict(time.Now()).Healthy }
+	checks := servicehealth.NewHandler()
+	isHealthy := func() bool { return c.status.Health(time.Now()).Healthy }
 	served := func(failed []model.Finding) { findings.replaceAll(healthCheckServers, failed) }
 	return part{
 		reader: checks,

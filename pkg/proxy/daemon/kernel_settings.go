@@ -15,14 +15,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
 
-// lookEvery is how often kernel settings are looked at.
-const lookEvery = 10 * time.Second
+// checkInterval is how often kernel settings are looked at.
+const checkInterval = 10 * time.Second
 
 // newSettings looks at the kernel's settings at once, and then again and again.
 func newSettings(c *common) part {
 	k := newKernelSettings(c.log, &c.options.Settings, c.options.Account != nil, c.conn.Families())
-	k.look()
-	c.recorder.AskFor(metrics.KernelSettingsUnmet, k.unmet)
+	k.check()
+	c.recorder.CollectFrom(metrics.KernelSettingsUnmet, k.unmet)
 	return part{run: k.hold, summary: func(s *status.Summary) { s.KernelSettings = k.summary() }}
 }
 
@@ -31,8 +31,8 @@ func newSettings(c *common) part {
 type kernelSettings struct {
 	log *slog.Logger
 
-	mutex sync.Mutex
-	held  *sysctl.Held
+	mutex    sync.Mutex
+	settings *sysctl.Enforcer
 }
 
 // newKernelSettings returns what the configuration wants, what counting traffic needs, if it is asked for, and whether the
@@ -42,47 +42,47 @@ func newKernelSettings(log *slog.Logger, settings *config.Settings, counts bool,
 	var wanted []sysctl.Setting
 	// kube-proxy counts the machine's cores; we count those that the process may use. They differ only if the process is
 	// pinned to some cores. Then we ask for less, which never lowers a setting.
-	for _, want := range settings.Conntrack.Wants(runtime.NumCPU()) {
-		wanted = append(wanted, sysctl.Setting{Want: want})
+	for _, want := range settings.Conntrack.Settings(runtime.NumCPU()) {
+		wanted = append(wanted, sysctl.Setting{DesiredValue: want})
 	}
 	if counts {
 		wanted = append(wanted,
 			sysctl.Setting{
-				Want: sysctl.ConntrackBytes, Otherwise: nft.CountBytes,
+				DesiredValue: sysctl.ConntrackBytes, Otherwise: nft.CountBytes,
 				Without: "connections that begin meanwhile are counted without their bytes",
 			},
 			sysctl.Setting{
-				Want: sysctl.ConntrackEvents, OnlyChecked: true,
+				DesiredValue: sysctl.ConntrackEvents, OnlyChecked: true,
 				Without: "conntrack does not report the connections that end, so only those that move more than 1 MiB are counted",
 			})
 	}
-	forwarding := map[model.Family]sysctl.Want{model.IPv4: sysctl.ForwardingIPv4, model.IPv6: sysctl.ForwardingIPv6}
+	forwarding := map[model.Family]sysctl.DesiredValue{model.IPv4: sysctl.ForwardingIPv4, model.IPv6: sysctl.ForwardingIPv6}
 	for _, family := range families {
 		wanted = append(wanted, sysctl.Setting{
-			Want: forwarding[family], OnlyChecked: true, Optional: true,
+			DesiredValue: forwarding[family], OnlyChecked: true, Optional: true,
 			Without: "this node does not forward " + family.String() + " packets, so connections to Services do not reach pods on other nodes",
 		})
 	}
-	return &kernelSettings{log: log, held: sysctl.NewHeld(sysctl.Root, wanted...)}
+	return &kernelSettings{log: log, settings: sysctl.NewEnforcer(sysctl.Root, wanted...)}
 }
 
 // hold looks at the settings again and again, until ctx ends.
 func (k *kernelSettings) hold(ctx context.Context) error {
-	again := time.NewTicker(lookEvery)
+	again := time.NewTicker(checkInterval)
 	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-again.C:
-			k.look()
+			k.check()
 		}
 	}
 }
 
-func (k *kernelSettings) look() {
+func (k *kernelSettings) check() {
 	k.mutex.Lock()
-	news := k.held.Look(time.Now())
+	news := k.settings.Reconcile(time.Now())
 	k.mutex.Unlock()
 	for i := range news {
 		logSetting(k.log, &news[i])
@@ -92,7 +92,7 @@ func (k *kernelSettings) look() {
 func (k *kernelSettings) states() []sysctl.State {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	return k.held.States()
+	return k.settings.States()
 }
 
 // summary is what the page /summary says of them: those that are not as wanted, or were not.
@@ -103,7 +103,7 @@ func (k *kernelSettings) summary() []status.KernelSetting {
 			continue
 		}
 		setting := status.KernelSetting{
-			Name: state.Setting.Name, Wanted: state.Setting.Value, Value: state.Result.Before, Without: state.Setting.Without,
+			Name: state.Setting.Name, Desired: state.Setting.Value, Value: state.Result.Before, Without: state.Setting.Without,
 			Do: state.Setting.Advice(), Restored: state.Restored,
 		}
 		if !state.UnmetSince.IsZero() {

@@ -31,7 +31,7 @@ func newLocalhost(ctx context.Context, c *common, findings *findings) part {
 		return part{}
 	}
 	server := localhost.NewServer(addrs, localhostObserver{c.recorder, findings})
-	if most := server.Most(); most < localhost.MaxConnections {
+	if most := server.MaxConnections(); most < localhost.MaxConnections {
 		c.log.Warn("node ports on loopback serve fewer connections at once: the process may open few files",
 			"connections", most, "elsewhere", localhost.MaxConnections, "do", "raise the hard limit of open files (ulimit -Hn) to 49152")
 	}
@@ -41,7 +41,7 @@ func newLocalhost(ctx context.Context, c *common, findings *findings) part {
 // countRejected makes each scrape ask the kernel how much it refused on loopback. Without kube-proxy's gate nothing is
 // counted there, and there is no series.
 func (c *common) countRejected(ctx context.Context) {
-	c.recorder.AskFor(metrics.LocalhostRejected, func(add metrics.Add) {
+	c.recorder.CollectFrom(metrics.LocalhostLimited, func(add metrics.Add) {
 		for _, family := range c.config.Families {
 			for _, protocol := range ruleset.RejectedOnLocalhost(family, c.config) {
 				packets, isThere, err := c.conn.Packets(ctx, family, ruleset.RejectedCounter(protocol))

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
 )
 
-// newMesh tells clients that choose endpoints themselves, by xDS, if that is asked for.
-func newMesh(c *common) (part, error) {
+// newXDSServer tells clients that choose endpoints themselves, by xDS, if that is asked for.
+func newXDSServer(c *common) (part, error) {
 	addresses := c.options.XDSAddresses
 	if len(addresses) == 0 {
 		return part{}, nil
@@ -25,7 +25,7 @@ func newMesh(c *common) (part, error) {
 		return part{}, err
 	}
 	server := &xds.Server{Table: xds.NewTable(c.options.DNSZone.Domain), IsOfNode: routes.IsOnNode, Log: c.log}
-	exposeMesh(c.recorder, server.Counts)
+	exposeXDS(c.recorder, server.Counts)
 	return part{
 		reader: server.Table,
 		run: func(ctx context.Context) error {
@@ -42,24 +42,24 @@ func routesFor(addresses []string) (*interfaces.Routes, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := canTellClients(routes, addresses); err != nil {
+	if err := canDistinguishClients(routes, addresses); err != nil {
 		routes.Close()
 		return nil, err
 	}
 	return routes, nil
 }
 
-// anywhere are addresses that no network has (RFC 5737 and 3849): they are reached by the default route.
-var anywhere = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
+// defaultRouteProbes are addresses that no network has (RFC 5737 and 3849): they are reached by the default route.
+var defaultRouteProbes = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
 
-// canTellClients requires that routes distinguish this node's clients from others: the default route must have a
+// canDistinguishClients requires that routes distinguish this node's clients from others: the default route must have a
 // gateway. A socket needs none: only processes on the node can reach it.
-func canTellClients(routes *interfaces.Routes, addresses []string) error {
+func canDistinguishClients(routes *interfaces.Routes, addresses []string) error {
 	isSocket := func(address string) bool { return strings.HasPrefix(address, xds.SocketPrefix) }
 	if !slices.ContainsFunc(addresses, func(address string) bool { return !isSocket(address) }) {
 		return nil
 	}
-	for _, addr := range anywhere {
+	for _, addr := range defaultRouteProbes {
 		everybody, err := routes.IsOnNode(addr)
 		if err != nil {
 			return fmt.Errorf("--xds-bind-address: %w", err)
@@ -72,21 +72,21 @@ func canTellClients(routes *interfaces.Routes, addresses []string) error {
 	return nil
 }
 
-// exposeMesh makes the counts available as metrics.
-func exposeMesh(recorder *metrics.Recorder, counts func() xds.Counts) {
-	recorder.AskFor(metrics.XDSStreams, func(add metrics.Add) { add(float64(counts().Streams)) })
-	recorder.AskFor(metrics.XDSNames, func(add metrics.Add) { add(float64(counts().Names)) })
-	recorder.AskFor(metrics.XDSResponses, func(add metrics.Add) {
+// exposeXDS makes the counts available as metrics.
+func exposeXDS(recorder *metrics.Recorder, counts func() xds.Counts) {
+	recorder.CollectFrom(metrics.XDSStreams, func(add metrics.Add) { add(float64(counts().Streams)) })
+	recorder.CollectFrom(metrics.XDSNames, func(add metrics.Add) { add(float64(counts().Names)) })
+	recorder.CollectFrom(metrics.XDSResponses, func(add metrics.Add) {
 		now := counts()
 		for kind, name := range xds.Types {
 			add(float64(now.Sent[kind]), name, metrics.XDSSent)
-			add(float64(now.Rejected[kind]), name, metrics.XDSRejected)
+			add(float64(now.NACKed[kind]), name, metrics.XDSNACKed)
 		}
 	})
-	recorder.AskFor(metrics.XDSRefused, func(add metrics.Add) {
+	recorder.CollectFrom(metrics.XDSRejected, func(add metrics.Add) {
 		now := counts()
-		for _, why := range xds.Refusals {
-			add(float64(now.Refused[why]), string(why))
+		for _, why := range xds.Rejections {
+			add(float64(now.Rejected[why]), string(why))
 		}
 	})
 }

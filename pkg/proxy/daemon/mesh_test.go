@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// TestWhereNothingTellsClientsApartAnAddressIsRefused, but a socket is served.
-func TestWhereNothingTellsClientsApartAnAddressIsRefused(t *testing.T) {
+// TestWhereClientsCannotBeDistinguishedAnAddressIsRejected, but a socket is served.
+func TestWhereClientsCannotBeDistinguishedAnAddressIsRejected(t *testing.T) {
 	const address, socket = "0.0.0.0:18000", "unix:///run/vicinity/xds.sock"
 	for name, test := range map[string]struct {
 		routes []string

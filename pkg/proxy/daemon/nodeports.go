@@ -14,12 +14,12 @@ import (
 // newNodePorts logs where node ports are served.
 func newNodePorts(c *common) part {
 	loopback := slices.SortedFunc(maps.Values(loopbackOf(c.config)), netip.Addr.Compare)
-	return part{reader: &nodePorts{log: c.log, families: c.config.Families, loopback: loopback}}
+	return part{reader: &nodePortLogger{log: c.log, families: c.config.Families, loopback: loopback}}
 }
 
-// nodePorts logs where node ports are served whenever that changes, unless it is everywhere. Only this log shows that
+// nodePortLogger logs where node ports are served whenever that changes, unless it is everywhere. Only this log shows that
 // they are served nowhere, as when the address in the Node object is that of a NAT before the machine.
-type nodePorts struct {
+type nodePortLogger struct {
 	log      *slog.Logger
 	families []model.Family
 	loopback []netip.Addr // on which the process itself serves them
@@ -27,14 +27,14 @@ type nodePorts struct {
 	synced   bool // at least once
 }
 
-// Digest keeps nothing.
-func (*nodePorts) Digest([]selection.Decision) any { return nil }
+// Derive keeps nothing.
+func (*nodePortLogger) Derive([]selection.Decision) any { return nil }
 
-// Accept does nothing.
-func (*nodePorts) Accept(model.ObjectName, any) {}
+// OnApplied does nothing.
+func (*nodePortLogger) OnApplied(model.ObjectName, any) {}
 
-// Synced logs what is new.
-func (n *nodePorts) Synced(sync selection.Sync) {
+// OnSynced logs what is new.
+func (n *nodePortLogger) OnSynced(sync selection.SyncState) {
 	addrs := slices.Concat(sync.Scope.NodePorts, n.loopback)
 	if n.synced && slices.Equal(addrs, n.logged) || len(sync.Scope.OnAll) == len(n.families) {
 		return

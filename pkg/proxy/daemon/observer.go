@@ -19,7 +19,7 @@ import (
 )
 
 // newSync has the proxy sync what changes, and what needs repair.
-func newSync(c *common, readers []selection.Reader, changes <-chan model.Change, repairs <-chan struct{}, o *observer) part {
+func newSync(c *common, readers []selection.Handler, changes <-chan model.Change, repairs <-chan struct{}, o *observer) part {
 	return part{run: unfailing(func(ctx context.Context) {
 		p := proxy.New(c.options.Node, c.config, c.conn, readers...)
 		p.RetryMax = c.options.Settings.SyncPeriod
@@ -53,18 +53,18 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	o.status.SyncSucceeded(started)
 	o.count(report, took, ended)
 	numbers := status.Numbers{
-		Services: report.Total, Waiting: report.Waiting, RefusedByKernel: report.RefusedTotal, Contested: report.Contested,
+		Services: report.Total, Waiting: report.Waiting, RejectedByKernel: report.RejectedTotal, Contested: report.Contested,
 	}
-	o.status.SyncDone(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Complete}, numbers)
+	o.status.SyncDone(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Full}, numbers)
 	o.reportFound(report)
-	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
-	if report.Unswept != nil {
-		o.recorder.SweepFailed()
-		o.log.Warn("unused entries are still in the kernel; trying again", "error", report.Unswept)
+	o.log.Debug("synced", "complete", report.Full, "services", report.Services, "total", report.Total, "took", took)
+	if report.CleanupErr != nil {
+		o.recorder.CleanupFailed()
+		o.log.Warn("unused entries are still in the kernel; trying again", "error", report.CleanupErr)
 	}
 	if !o.synced {
 		o.synced = true
-		o.condition.Say(condition.Synced)
+		o.condition.Set(condition.Synced)
 		// The lists and the complete sync leave as much garbage as live memory, and the runtime would keep it for minutes.
 		go debug.FreeOSMemory()
 		printable.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",
@@ -75,40 +75,40 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 // Failed is called after each sync that failed, with the time until the next try.
 func (o *observer) Failed(err error, report proxy.Report, started, ended time.Time, retryIn time.Duration) {
 	o.status.SyncFailed(ended, err)
-	o.recorder.ObserveSync(report.Complete, ended.Sub(started), err)
+	o.recorder.ObserveSync(report.Full, ended.Sub(started), err)
 	o.log.Error("could not update the kernel; the previous rules stay in force", "error", err, "retryIn", retryIn)
 }
 
 // reportFound reports what the kernel refuses, and what the tables have no room for.
 func (o *observer) reportFound(report proxy.Report) {
-	o.findings.refusedByKernel(report)
-	o.findings.replace(tables, o.unremembered(report)...)
+	o.findings.onRejectedByKernel(report)
+	o.findings.replace(tables, o.affinityUnavailable(report)...)
 }
 
-// notRemembered is why a port's clients are not remembered.
-const notRemembered = "This Service is served without session affinity: too many Services have it and more than 256 endpoints each " +
+// affinityUnavailable is why a port's clients are not remembered.
+const affinityUnavailable = "This Service is served without session affinity: too many Services have it and more than 256 endpoints each " +
 	"(4,096 Services up to 4,096 endpoints, 256 beyond)"
 
-// unremembered returns the Services whose clients are not remembered, at most MaxFound of them, and those for which
+// affinityUnavailable returns the Services whose clients are not remembered, at most MaxFound of them, and those for which
 // that is over.
-func (o *observer) unremembered(report proxy.Report) []servicefindings.Found {
+func (o *observer) affinityUnavailable(report proxy.Report) []servicefindings.ServiceFindings {
 	now := map[model.ObjectName]bool{}
-	if report.Complete {
-		for _, name := range o.findings.known(tables) {
+	if report.Full {
+		for _, name := range o.findings.servicesWith(tables) {
 			now[name] = false
 		}
 	}
-	maps.Copy(now, report.Unremembered)
-	var list []servicefindings.Found
+	maps.Copy(now, report.WithoutAffinity)
+	var list []servicefindings.ServiceFindings
 	told := 0
 	for _, name := range slices.SortedFunc(maps.Keys(now), model.ObjectName.Compare) {
-		one := servicefindings.Found{Service: name}
+		one := servicefindings.ServiceFindings{Service: name}
 		if now[name] {
 			if told++; told > servicefindings.MaxFound {
 				continue
 			}
 			one.Findings = []model.Finding{
-				model.Finding{Code: model.SessionAffinityIgnored, Reason: notRemembered, Local: true}.Of("Service", name),
+				model.Finding{Code: model.SessionAffinityIgnored, Reason: affinityUnavailable, Local: true}.WithObject("Service", name),
 			}
 		}
 		list = append(list, one)
@@ -121,8 +121,8 @@ var began = time.Now()
 
 // count translates what a sync did into metrics.
 func (o *observer) count(report proxy.Report, took time.Duration, ended time.Time) {
-	o.recorder.ObserveSync(report.Complete, took, nil)
-	o.recorder.SyncDone(ended, report.Complete)
+	o.recorder.ObserveSync(report.Full, took, nil)
+	o.recorder.SyncDone(ended, report.Full)
 	for _, family := range model.Families {
 		name := family.String()
 		o.recorder.Add(metrics.ElementsWritten, report.Added[family], name, metrics.OperationAdd)
@@ -134,7 +134,7 @@ func (o *observer) count(report proxy.Report, took time.Duration, ended time.Tim
 		}
 	}
 	o.recorder.Set(metrics.Services, report.Total)
-	o.recorder.Set(metrics.ServicesWaiting, report.Waiting)
+	o.recorder.Set(metrics.SyncQueueDepth, report.Waiting)
 	o.recorder.Set(metrics.EvacuatedNodes, report.EvacuatedTimed, metrics.EndTime)
-	o.recorder.Set(metrics.EvacuatedNodes, report.EvacuatedOpen, metrics.EndNone)
+	o.recorder.Set(metrics.EvacuatedNodes, report.EvacuatedUntimed, metrics.EndNone)
 }

@@ -34,17 +34,17 @@ import (
 // kernelInMemory is the kernel in memory. It refuses the batches that refuse picks, and elements with an address.
 type kernelInMemory struct {
 	ruleset.Tables
-	refuse     atomic.Pointer[func(ruleset.Batch) bool]
-	refuseAddr atomic.Pointer[netip.Addr]
+	reject     atomic.Pointer[func(ruleset.Batch) bool]
+	rejectAddr atomic.Pointer[netip.Addr]
 }
 
-var errRefused = errors.New("no buffer space available")
+var errRejected = errors.New("no buffer space available")
 
 func (k *kernelInMemory) Commit(_ context.Context, batch ruleset.Batch) error {
-	if refuse := k.refuse.Load(); refuse != nil && (*refuse)(batch) {
-		return errRefused
+	if refuse := k.reject.Load(); refuse != nil && (*refuse)(batch) {
+		return errRejected
 	}
-	if addr := k.refuseAddr.Load(); addr != nil {
+	if addr := k.rejectAddr.Load(); addr != nil {
 		if err := refusing(batch, *addr); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func refusing(batch ruleset.Batch, addr netip.Addr) error {
 		}
 		for element := range object.Elements {
 			if element.Key.Addr == addr {
-				return &ruleset.RefusedError{Refusals: []ruleset.Refusal{{Op: op, Element: &element, Err: errRefused}}}
+				return &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Op: op, Element: &element, Err: errRejected}}}
 			}
 		}
 	}
@@ -86,13 +86,13 @@ func sweeps(batch ruleset.Batch) bool {
 
 // observed is a proxy that runs with the daemon's observer and the kernel in memory.
 type observed struct {
-	t         *testing.T
-	kernel    *kernelInMemory
-	changes   chan model.Change
-	disturbed chan struct{}
-	status    *status.Status
-	recorder  *metrics.Recorder
-	feed      *feed
+	t             *testing.T
+	kernel        *kernelInMemory
+	changes       chan model.Change
+	driftDetected chan struct{}
+	status        *status.Status
+	recorder      *metrics.Recorder
+	feed          *feed
 }
 
 func observing(t *testing.T) *observed {
@@ -100,19 +100,19 @@ func observing(t *testing.T) *observed {
 	recorder, log := metrics.NewRecorder(), slog.New(slog.DiscardHandler)
 	config := ruleset.Config{Families: model.Families}
 	o := &observed{
-		t: t, kernel: &kernelInMemory{}, changes: make(chan model.Change), disturbed: make(chan struct{}),
-		status: &status.Status{Answered: recorder.HealthAnswered}, recorder: recorder,
+		t: t, kernel: &kernelInMemory{}, changes: make(chan model.Change), driftDetected: make(chan struct{}),
+		status: &status.Status{OnResponse: recorder.HealthServed}, recorder: recorder,
 	}
 	c := &common{options: &Options{Node: "node-a"}, config: config, log: log, status: o.status, recorder: recorder}
 	all := newFindings(c, eventReporter{})
-	o.feed = &feed{common: c, complete: &completion{changes: o.changes}, findings: all}
+	o.feed = &feed{common: c, complete: &startupBarrier{changes: o.changes}, findings: all}
 	watching := &observer{common: c, stdout: io.Discard, findings: all}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	made := parts{newHealthChecks(c, all), {reader: servicefindings.NewReader(all.decided)}, newCounts(c)}
+	made := parts{newHealthChecks(c, all), {reader: servicefindings.NewCollector(all.onDecided)}, newCounts(c)}
 	go func() { ended <- made.run(ctx) }()
 	go func() {
-		proxy.New("node-a", config, o.kernel, made.readers()...).Run(ctx, o.changes, o.disturbed, watching)
+		proxy.New("node-a", config, o.kernel, made.handlers()...).Run(ctx, o.changes, o.driftDetected, watching)
 		ended <- nil
 	}()
 	t.Cleanup(func() {
@@ -126,29 +126,29 @@ func observing(t *testing.T) *observed {
 	return o
 }
 
-// refuse makes the kernel refuse some batches, none if picks is nil.
-func (o *observed) refuse(picks func(ruleset.Batch) bool) {
+// reject makes the kernel refuse some batches, none if picks is nil.
+func (o *observed) reject(picks func(ruleset.Batch) bool) {
 	if picks == nil {
-		o.kernel.refuse.Store(nil)
+		o.kernel.reject.Store(nil)
 		return
 	}
-	o.kernel.refuse.Store(&picks)
+	o.kernel.reject.Store(&picks)
 }
 
 // page returns /metrics.
 func (o *observed) page() string {
-	answer := httptest.NewRecorder()
-	o.recorder.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	return answer.Body.String()
+	response := httptest.NewRecorder()
+	o.recorder.Handler().ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return response.Body.String()
 }
 
-// ask asks one of health's paths.
-func (o *observed) ask(path string, want int) {
+// get asks one of health's paths.
+func (o *observed) get(path string, want int) {
 	o.t.Helper()
-	answer := httptest.NewRecorder()
-	o.status.Handler(time.Now).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
-	if answer.Code != want {
-		o.t.Errorf("%s: status %d, want %d: %s", path, answer.Code, want, answer.Body)
+	response := httptest.NewRecorder()
+	o.status.Handler(time.Now).ServeHTTP(response, httptest.NewRequest(http.MethodGet, path, nil))
+	if response.Code != want {
+		o.t.Errorf("%s: status %d, want %d: %s", path, response.Code, want, response.Body)
 	}
 }
 
@@ -188,7 +188,7 @@ func changed(service *model.Service, slice *model.EndpointSlice) model.Change {
 type moved struct {
 	title string
 	do    func(o *observed)
-	says  []string
+	texts []string
 }
 
 // movedElsewhere are the metrics that need more than a proxy, and the test that moves them.
@@ -233,7 +233,7 @@ func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
 	for _, step := range append(stepsThatMove(), clientsOfXDS) {
 		before := o.page()
 		step.do(o)
-		for _, says := range step.says {
+		for _, says := range step.texts {
 			line := regexp.MustCompile("(?m)^" + says)
 			if line.MatchString(before) {
 				t.Errorf("%s: /metrics said %q before it happened", step.title, says)
@@ -256,9 +256,9 @@ func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
 
 // clientsOfXDS is what a server of xDS reports; TestClientsOfTheNodeReachTheDaemon in e2e/xds has a daemon that serves.
 var clientsOfXDS = moved{"clients of xDS", func(o *observed) {
-	counts := xds.Counts{Streams: 2, Names: 6, Refused: map[xds.Refusal]int{xds.UnknownName: 1, xds.NotOfThisNode: 1}}
-	counts.Sent[0], counts.Rejected[1] = 1, 1
-	exposeMesh(o.recorder, func() xds.Counts { return counts })
+	counts := xds.Counts{Streams: 2, Names: 6, Rejected: map[xds.RejectReason]int{xds.UnknownName: 1, xds.RemoteClient: 1}}
+	counts.Sent[0], counts.NACKed[1] = 1, 1
+	exposeXDS(o.recorder, func() xds.Counts { return counts })
 }, []string{
 	"vicinity_xds_streams 2\n", "vicinity_xds_subscribed_resources 6\n", `vicinity_xds_responses_total{result="sent",type="CDS"} 1` + "\n",
 	`vicinity_xds_responses_total{result="nacked",type="EDS"} 1` + "\n", `vicinity_xds_rejections_total{reason="unknown_name"} 1` + "\n",
@@ -274,7 +274,7 @@ func stepsThatMove() []moved {
 		{"the node and ten Services", func(o *observed) {
 			all := model.Change{Nodes: map[string]*model.Node{"node-a": {Name: "node-a"}}}
 			for number := range 10 {
-				all = all.Then(changed(service(number, 2, time.Time{})))
+				all = all.Merge(changed(service(number, 2, time.Time{})))
 			}
 			o.changes <- all
 		}, []string{
@@ -314,7 +314,7 @@ func stepsThatMove() []moved {
 			`vicinity_load_bounded_service_ports{demand_source="labels"} 1` + "\n",
 		}},
 		{"two nodes are evacuated, one of them for an hour", func(o *observed) {
-			o.changes <- model.Change{Avoid: map[model.Against]*model.Avoid{
+			o.changes <- model.Change{Demotions: map[model.DemotionKey]*model.Demotion{
 				{Node: "node-b"}: {Until: new(time.Now().Add(time.Hour))}, {Node: "node-c"}: {},
 			}}
 		}, []string{
@@ -322,7 +322,7 @@ func stepsThatMove() []moved {
 			`vicinity_service_port_decisions{ip_family="IPv4",reason="OnlyEvacuated",traffic_policy="internal"} [1-9]`,
 		}},
 		{"both come back", func(o *observed) {
-			o.changes <- model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-b"}: nil, {Node: "node-c"}: nil}}
+			o.changes <- model.Change{Demotions: map[model.DemotionKey]*model.Demotion{{Node: "node-b"}: nil, {Node: "node-c"}: nil}}
 		}, []string{`vicinity_evacuated_nodes{end="none"} 0` + "\n"}},
 		{"two Services want one address", func(o *observed) {
 			greedy, _ := service(5, 2, time.Time{})
@@ -330,34 +330,34 @@ func stepsThatMove() []moved {
 			o.changes <- changed(greedy, nil)
 		}, []string{`vicinity_findings{reason="FrontendConflict"} 1` + "\n"}},
 		{"the kernel takes nothing", func(o *observed) {
-			o.refuse(everyBatch)
+			o.reject(everyBatch)
 			o.changes <- changed(service(6, 3, time.Time{}))
 		}, []string{
 			"kubeproxy_sync_proxy_rules_nftables_sync_failures_total" + v4 + " [1-9]",
 			"kubeproxy_sync_proxy_rules_endpoint_changes_pending 1\n", "kubeproxy_sync_proxy_rules_service_changes_pending 1\n",
 		}},
-		{"it takes everything again", func(o *observed) { o.refuse(nil) }, []string{
+		{"it takes everything again", func(o *observed) { o.reject(nil) }, []string{
 			"kubeproxy_sync_proxy_rules_endpoint_changes_pending 0\n", "kubeproxy_sync_proxy_rules_service_changes_pending 0\n",
 		}},
 		{"the kernel does not let go of a chain", func(o *observed) {
-			o.refuse(sweeps)
+			o.reject(sweeps)
 			all := model.Change{}
 			for number := range 10 {
-				all = all.Then(changed(service(number, 1, time.Time{})))
+				all = all.Merge(changed(service(number, 1, time.Time{})))
 			}
 			o.changes <- all
 		}, []string{"kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total" + v4 + " [1-9]"}},
 		{"another process changes our tables", func(o *observed) {
-			o.refuse(nil)
+			o.reject(nil)
 			o.recorder.ForeignChange("IPv4")
-			o.disturbed <- struct{}{}
+			o.driftDetected <- struct{}{}
 		}, []string{
 			`vicinity_nft_external_changes_total{ip_family="IPv4",stage="detected"} 1` + "\n",
 			`vicinity_nft_external_changes_total{ip_family="IPv4",stage="repaired"} 1` + "\n",
 		}},
 		{"the kernel refuses a Service", func(o *observed) {
 			balancer := netip.MustParseAddr("203.0.113.7")
-			o.kernel.refuseAddr.Store(&balancer)
+			o.kernel.rejectAddr.Store(&balancer)
 			refused, _ := service(7, 2, time.Time{})
 			refused.LoadBalancerIPs = []netip.Addr{balancer}
 			o.changes <- changed(refused, nil)
@@ -366,14 +366,14 @@ func stepsThatMove() []moved {
 			o.changes <- changed(service(7, 2, time.Time{}))
 		}, []string{`vicinity_findings{reason="FailedToProgram"} 0` + "\n"}},
 		{"load balancers and the kubelet ask", func(o *observed) {
-			o.feed.judgeNode(nodeChange(&model.Node{Name: "node-a"}))
-			o.ask("/healthz", http.StatusOK)
-			o.ask("/livez", http.StatusOK)
+			o.feed.updateEligibility(nodeChange(&model.Node{Name: "node-a"}))
+			o.get("/healthz", http.StatusOK)
+			o.get("/livez", http.StatusOK)
 		}, []string{`kubeproxy_proxy_healthz_total{code="200"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 1` + "\n"}},
 		{"the node is to be taken away", func(o *observed) {
-			o.feed.judgeNode(nodeChange(&model.Node{Name: "node-a", Leaving: "it is being deleted"}))
-			o.ask("/healthz", http.StatusServiceUnavailable)
-			o.ask("/livez", http.StatusOK)
+			o.feed.updateEligibility(nodeChange(&model.Node{Name: "node-a", NotEligible: "it is being deleted"}))
+			o.get("/healthz", http.StatusServiceUnavailable)
+			o.get("/livez", http.StatusOK)
 		}, []string{`kubeproxy_proxy_healthz_total{code="503"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 2` + "\n"}},
 		{"a health check's port is taken", takeHealthCheckPort, []string{`vicinity_findings{reason="FailedToStartServiceHealthcheck"} 1` + "\n"}},
 		{"a manifest does not parse", func(o *observed) { o.feed.findings.change(problemsOf(o.t, "{broken"), nil) }, []string{
@@ -419,7 +419,7 @@ func problemsOf(t *testing.T, text string) []model.Finding {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return update.Refused
+	return update.Rejected
 }
 
 func TestOnlyCausesSinceTheProcessBeganAreMeasured(t *testing.T) {
@@ -432,22 +432,22 @@ func TestOnlyCausesSinceTheProcessBeganAreMeasured(t *testing.T) {
 	}
 }
 
-func TestANodeIsEligibleUnlessItIsUnknownOrLeaves(t *testing.T) {
+func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 	for name, test := range map[string]struct {
-		own      ownNode
+		own      localNodeState
 		eligible bool
 		why      string
 	}{
-		"unknown": {ownNode{}, false, "there is no Node object of this name"},
-		"there":   {ownNode{node: &model.Node{Name: "node-a"}}, true, ""},
-		"leaving": {ownNode{node: &model.Node{Name: "node-a", Leaving: "it is being deleted"}}, false, "it is being deleted"},
+		"unknown": {localNodeState{}, false, "there is no Node object of this name"},
+		"there":   {localNodeState{node: &model.Node{Name: "node-a"}}, true, ""},
+		"leaving": {localNodeState{node: &model.Node{Name: "node-a", NotEligible: "it is being deleted"}}, false, "it is being deleted"},
 		"evacuated": {
-			ownNode{node: &model.Node{Name: "node-a"}, evacuation: &model.Avoid{}}, false,
+			localNodeState{node: &model.Node{Name: "node-a"}, evacuation: &model.Demotion{}}, false,
 			"it is being evacuated until the label vicinity.dev/evacuate goes",
 		},
 		"evacuated for a while": {
-			ownNode{
-				node: &model.Node{Name: "node-a"}, evacuation: &model.Avoid{Until: new(time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC))},
+			localNodeState{
+				node: &model.Node{Name: "node-a"}, evacuation: &model.Demotion{Until: new(time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC))},
 			}, false,
 			"it is being evacuated until 2026-11-22 18:00 UTC",
 		},
@@ -458,8 +458,8 @@ func TestANodeIsEligibleUnlessItIsUnknownOrLeaves(t *testing.T) {
 	}
 }
 
-// TestServicesThatWaitForTheirTurnAreInTheMetrics: a large one is counted while its steps go on, and not afterwards.
-func TestServicesThatWaitForTheirTurnAreInTheMetrics(t *testing.T) {
+// TestQueuedServicesAreInTheMetrics: a large one is counted while its steps go on, and not afterwards.
+func TestQueuedServicesAreInTheMetrics(t *testing.T) {
 	o := observing(t)
 	o.changes <- changed(service(1, 2, time.Time{}))
 	wait.Until(t, "the first sync", func() bool { return strings.Contains(o.page(), "vicinity_services 1\n") })
@@ -471,7 +471,7 @@ func TestServicesThatWaitForTheirTurnAreInTheMetrics(t *testing.T) {
 		}
 		return false
 	}
-	o.kernel.refuse.Store(&swept)
+	o.kernel.reject.Store(&swept)
 	large, slice := service(2, 2, time.Time{})
 	slice.Endpoints = nil
 	for i := range model.MaxPortEndpoints / 2 { // enough for several steps

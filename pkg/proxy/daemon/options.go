@@ -30,11 +30,11 @@ type Options struct {
 	// Configuration is the configuration in force, with all defaults. Configz is what /configz shows: the same with our
 	// own settings in force.
 	Configuration *config.Configuration
-	Configz       map[string]any
+	ConfigzData   map[string]any
 	// ConfigFile is the file that the configuration was read from; nil without one.
 	ConfigFile *config.File
-	// Notes are a line for each setting that has no meaning here, and each document of another program.
-	Notes []string
+	// IgnoredSettings are a line for each setting that has no meaning here, and each document of another program.
+	IgnoredSettings []string
 	// Flags are the values of all flags, as /flagz shows them.
 	Flags map[string]string
 

@@ -20,11 +20,11 @@ const otherProxiesInterval = time.Minute
 // finding stays in force while the kernel cannot be asked.
 type otherProxies struct {
 	*common
-	look     func(context.Context) ([]otherproxy.Finding, error)
-	reporter eventReporter
+	checkOnce func(context.Context) ([]otherproxy.Conflict, error)
+	reporter  eventReporter
 
-	found  []otherproxy.Finding
-	failed bool // the last look
+	reported []otherproxy.Conflict
+	failed   bool // the last look
 }
 
 // newOtherProxies looks for them, unless two proxies are wanted: with --service-proxy-name each has its own Services.
@@ -32,18 +32,18 @@ func newOtherProxies(c *common, reporter eventReporter) part {
 	if c.options.View.ServiceProxyName != "" {
 		return part{}
 	}
-	others := &otherProxies{common: c, look: c.conn.OtherProxies, reporter: reporter}
+	others := &otherProxies{common: c, checkOnce: c.conn.OtherProxies, reporter: reporter}
 	return part{run: unfailing(others.run)}
 }
 
 func (o *otherProxies) run(ctx context.Context) {
 	for {
-		found, err := o.look(ctx)
+		found, err := o.checkOnce(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			o.tell(found)
+			o.report(found)
 		case !o.failed:
 			o.log.Warn("could not look for other service proxies; trying again", "error", err)
 		}
@@ -56,25 +56,25 @@ func (o *otherProxies) run(ctx context.Context) {
 	}
 }
 
-// tell reports what is new. A proxy whose chains now come first counts as new, too.
-func (o *otherProxies) tell(found []otherproxy.Finding) {
+// report reports what is new. A proxy whose chains now come first counts as new, too.
+func (o *otherProxies) report(found []otherproxy.Conflict) {
 	sentences := make([]string, 0, len(found))
 	for _, finding := range found {
-		sentences = append(sentences, finding.Says)
-		before := findingOf(o.found, finding.Proxy)
-		if before == nil || finding.First && !before.First {
+		sentences = append(sentences, finding.Message)
+		before := findingOf(o.reported, finding.Proxy)
+		if before == nil || finding.Precedes && !before.Precedes {
 			o.log.Warn("another service proxy is on this node",
-				"proxy", finding.Proxy, "tables", strings.Join(finding.Tables, ", "), "first", finding.First,
-				"meaning", finding.Says, "what-to-do", finding.Do)
-			o.reporter.report(events.OtherProxy(o.options.Node, finding.Says, finding.Do))
+				"proxy", finding.Proxy, "tables", strings.Join(finding.Tables, ", "), "first", finding.Precedes,
+				"meaning", finding.Message, "what-to-do", finding.Remedy)
+			o.reporter.report(events.OtherProxy(o.options.Node, finding.Message, finding.Remedy))
 		}
 	}
-	for _, before := range o.found {
+	for _, before := range o.reported {
 		if findingOf(found, before.Proxy) == nil {
 			o.log.Info("another service proxy has left this node", "proxy", before.Proxy)
 		}
 	}
-	o.found = found
+	o.reported = found
 	o.status.OtherProxies(sentences)
 	for _, program := range otherproxy.Programs {
 		o.recorder.SetBool(metrics.OtherProxies, findingOf(found, program.ID) != nil, program.ID)
@@ -82,8 +82,8 @@ func (o *otherProxies) tell(found []otherproxy.Finding) {
 }
 
 // findingOf returns what was found of a program; nil if nothing was.
-func findingOf(findings []otherproxy.Finding, proxy string) *otherproxy.Finding {
-	at := slices.IndexFunc(findings, func(f otherproxy.Finding) bool { return f.Proxy == proxy })
+func findingOf(findings []otherproxy.Conflict, proxy string) *otherproxy.Conflict {
+	at := slices.IndexFunc(findings, func(f otherproxy.Conflict) bool { return f.Proxy == proxy })
 	if at < 0 {
 		return nil
 	}

@@ -19,15 +19,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
-// answer is what the kernel says to a look.
-type answer struct {
-	found []otherproxy.Finding
+// response is what the kernel says to a look.
+type response struct {
+	found []otherproxy.Conflict
 	err   error
 }
 
-// TestOtherProxiesAreToldOnce when they come, when their chains begin to come first, and when they go, however often
+// TestOtherProxiesAreReportedOnce when they come, when their chains begin to come first, and when they go, however often
 // the kernel is asked meanwhile, and also if it cannot be asked.
-func TestOtherProxiesAreToldOnce(t *testing.T) {
+func TestOtherProxiesAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := logs.New(t, "the proxy")
 		c := &common{
@@ -38,12 +38,12 @@ func TestOtherProxiesAreToldOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var kernel atomic.Pointer[answer]
-		kernel.Store(&answer{})
+		var kernel atomic.Pointer[response]
+		kernel.Store(&response{})
 		looks := 0
 		o := &otherProxies{
 			common: c, reporter: from.reporter,
-			look: func(context.Context) ([]otherproxy.Finding, error) {
+			checkOnce: func(context.Context) ([]otherproxy.Conflict, error) {
 				looks++
 				says := kernel.Load()
 				return says.found, says.err
@@ -88,17 +88,17 @@ func TestOtherProxiesAreToldOnce(t *testing.T) {
 		}
 
 		expect("alone", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 0, gone: 0, blind: 0})
-		second := otherproxy.Finding{Proxy: "kube-proxy-nftables", Says: "kube-proxy is second", Do: "remove it"}
-		first := otherproxy.Finding{Proxy: "kube-proxy-nftables", Says: "kube-proxy is first", First: true}
-		kernel.Store(&answer{found: []otherproxy.Finding{second}})
+		second := otherproxy.Conflict{Proxy: "kube-proxy-nftables", Message: "kube-proxy is second", Remedy: "remove it"}
+		first := otherproxy.Conflict{Proxy: "kube-proxy-nftables", Message: "kube-proxy is first", Precedes: true}
+		kernel.Store(&response{found: []otherproxy.Conflict{second}})
 		expect("one comes", "1", says("kube-proxy is second"), map[string]int{warned: 1, "remove it": 1, gone: 0})
-		kernel.Store(&answer{found: []otherproxy.Finding{first}})
+		kernel.Store(&response{found: []otherproxy.Conflict{first}})
 		expect("it starts anew", "1", says("kube-proxy is first"), map[string]int{warned: 2, gone: 0})
-		kernel.Store(&answer{err: errors.New("no answer")})
+		kernel.Store(&response{err: errors.New("no answer")})
 		expect("the kernel does not answer", "1", says("kube-proxy is first"), map[string]int{warned: 2, gone: 0, blind: 1})
-		kernel.Store(&answer{found: []otherproxy.Finding{second}})
+		kernel.Store(&response{found: []otherproxy.Conflict{second}})
 		expect("ours are made anew", "1", says("kube-proxy is second"), map[string]int{warned: 2, gone: 0, blind: 1})
-		kernel.Store(&answer{})
+		kernel.Store(&response{})
 		expect("it has gone", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 2, gone: 1, blind: 1})
 		if want := 61; looks != want {
 			t.Errorf("%d looks in an hour, want %d", looks, want)

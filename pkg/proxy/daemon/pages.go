@@ -41,15 +41,15 @@ func newPages(c *common, summarize func(*status.Summary), from objects, findings
 	pages := status.Pages{
 		Metrics: c.recorder.Handler(),
 		Mode:    string(c.options.Configuration.Mode),
-		Config:  func() map[string]any { return c.options.Configz },
+		Config:  func() map[string]any { return c.options.ConfigzData },
 		Flags:   c.options.Flags,
 		// ?code=CODE selects findings of a code; ?last-known-good returns instead the objects that are refused, each with the
 		// version in force.
 		Findings: func(query url.Values) any {
 			if query.Has("last-known-good") {
-				return append([]convert.Refusal{}, from.Refusals()...) // [] rather than null
+				return append([]convert.Rejection{}, from.Rejections()...) // [] rather than null
 			}
-			return findings.standing(query["code"]...)
+			return findings.active(query["code"]...)
 		},
 		Summary: func() status.Summary {
 			summary := c.status.Summary(c.options.Node, c.options.Build.Version, began, time.Now())
@@ -58,7 +58,7 @@ func newPages(c *common, summarize func(*status.Summary), from objects, findings
 			return summary
 		},
 		Build:     status.Build{Name: "vicinity-proxy", Version: c.options.Build.Version, GoVersion: c.options.Build.GoVersion},
-		Began:     began,
+		StartedAt: began,
 		Now:       time.Now,
 		Logged:    func(err error) { c.log.Error("could not serve a page", "error", err) },
 		Profiling: c.options.Settings.Profiling,

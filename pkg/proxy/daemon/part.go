@@ -16,7 +16,7 @@ import (
 // constructor registers its metrics.
 type part struct {
 	// reader uses the decisions in force.
-	reader selection.Reader
+	reader selection.Handler
 	// run works until ctx ends. If it fails, all parts end; if it returns nil before ctx ends, the others go on.
 	run func(ctx context.Context) error
 	// summary adds what the page /summary says about the part.
@@ -26,8 +26,8 @@ type part struct {
 // parts are those of a daemon, in the order in which the readers get decisions.
 type parts []part
 
-func (p parts) readers() []selection.Reader {
-	var all []selection.Reader
+func (p parts) handlers() []selection.Handler {
+	var all []selection.Handler
 	for _, one := range p {
 		if one.reader != nil {
 			all = append(all, one.reader)
@@ -44,7 +44,7 @@ func (p parts) run(ctx context.Context) error {
 			all = append(all, one.run)
 		}
 	}
-	return cli.Together(ctx, all...)
+	return cli.MutuallyRequired(ctx, all...)
 }
 
 func (p parts) summarize(summary *status.Summary) {
@@ -78,6 +78,6 @@ func newCommon(options *Options, conn *nft.Conn, log *slog.Logger) *common {
 	recorder.Set(metrics.BuildInfo, 1, options.Build.Version, options.Build.GoVersion)
 	return &common{
 		options: options, config: options.Settings.Tables(conn.Families()), conn: conn, log: log, recorder: recorder,
-		status: &status.Status{PendingTimeout: 2 * options.Settings.SyncPeriod, Answered: recorder.HealthAnswered},
+		status: &status.Status{PendingTimeout: 2 * options.Settings.SyncPeriod, OnResponse: recorder.HealthServed},
 	}
 }

@@ -6,20 +6,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// TestNobodyPaysForWhatNobodyAsksFor: there is nothing that reads, runs or is told, and nothing was allocated or opened.
+// TestDisabledPartsCostNothing: there is nothing that reads, runs or is told, and nothing was allocated or opened.
 // With --service-proxy-name two proxies are wanted, and nobody looks for others.
-func TestNobodyPaysForWhatNobodyAsksFor(t *testing.T) {
+func TestDisabledPartsCostNothing(t *testing.T) {
 	c := &common{options: &Options{View: convert.View{ServiceProxyName: "vicinity"}}}
 	from, none := &source{}, eventReporter{}
 	for name, made := range map[string]func() part{
 		"nodes are not dialled": func() part {
-			_, made := newWatch(c, nil, nil, nil, nil, nil)
+			_, made := newReachabilityMonitor(c, nil, nil, nil, nil, nil)
 			return made
 		},
-		"nodes are not asked for": func() part { return newParted(c, none, nil) },
+		"nodes are not asked for": func() part { return newPartitionReporter(c, none, nil) },
 		"DNS":                     func() part { return newDNS(c) },
 		"xDS": func() part {
-			made, err := newMesh(c)
+			made, err := newXDSServer(c)
 			if err != nil {
 				t.Error(err)
 			}

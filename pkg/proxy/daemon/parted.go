@@ -14,63 +14,63 @@ import (
 // together, at the worst moment. After a minute Kubernetes has noticed that a node is dead. A node that is still Ready
 // then is cut off by a partitioned network, which nothing else reports.
 const (
-	partedAfter = time.Minute
-	// partedEvery is how often a proxy asks the API server for a Node, one at a time, however many do not answer.
-	partedEvery = 30 * time.Second
+	partitionDelay = time.Minute
+	// partitionInterval is how often a proxy asks the API server for a Node, one at a time, however many do not answer.
+	partitionInterval = 30 * time.Second
 )
 
-// parted finds nodes that do not answer this one although they are Ready.
-type parted struct {
+// partitionReporter finds nodes that do not answer this one although they are Ready.
+type partitionReporter struct {
 	unreachable func() []probe.Ejected
 	isReady     func(ctx context.Context, node string) (bool, error)
 	report      func(node string)
 	log         *slog.Logger
 
-	asked map[string]time.Time // for nodes that were asked for: since when they had not answered
+	checked map[string]time.Time // for nodes that were asked for: since when they had not answered
 }
 
-// newParted reports them, if nodes are dialled and there are users to tell.
-func newParted(c *common, reporter eventReporter, watch *watch) part {
-	if watch == nil || reporter.recorder == nil {
+// newPartitionReporter reports them, if nodes are dialled and there are users to tell.
+func newPartitionReporter(c *common, reporter eventReporter, monitor *reachabilityMonitor) part {
+	if monitor == nil || reporter.recorder == nil {
 		return part{}
 	}
-	p := &parted{
-		unreachable: func() []probe.Ejected { return watch.prober.Status().Ejected },
+	p := &partitionReporter{
+		unreachable: func() []probe.Ejected { return monitor.prober.Status().Ejected },
 		isReady:     reporter.cluster.IsReady,
-		report:      func(node string) { reporter.report(events.Parted(node)) },
+		report:      func(node string) { reporter.report(events.Partitioned(node)) },
 		log:         c.log,
 	}
 	return part{run: unfailing(p.run)}
 }
 
 // run asks until ctx ends. Proxies begin at different times, so together they ask for all nodes.
-func (p *parted) run(ctx context.Context) {
-	next := time.NewTimer(rand.N(partedEvery))
+func (p *partitionReporter) run(ctx context.Context) {
+	next := time.NewTimer(rand.N(partitionInterval))
 	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-next.C:
-			p.look(ctx, time.Now())
-			next.Reset(partedEvery)
+			p.checkNext(ctx, time.Now())
+			next.Reset(partitionInterval)
 		}
 	}
 }
 
-// look asks for one of the nodes that have not answered for a minute, whichever; once for each time that a node falls
+// checkNext asks for one of the nodes that have not answered for a minute, whichever; once for each time that a node falls
 // silent.
-func (p *parted) look(ctx context.Context, now time.Time) {
+func (p *partitionReporter) checkNext(ctx context.Context, now time.Time) {
 	var due []probe.Ejected
 	asked := map[string]time.Time{}
 	for _, node := range p.unreachable() {
-		if since, isAsked := p.asked[node.Node]; isAsked && since.Equal(node.Since) {
+		if since, isAsked := p.checked[node.Node]; isAsked && since.Equal(node.Since) {
 			asked[node.Node] = since
-		} else if now.Sub(node.Since) >= partedAfter {
+		} else if now.Sub(node.Since) >= partitionDelay {
 			due = append(due, node)
 		}
 	}
-	p.asked = asked
+	p.checked = asked
 	if len(due) == 0 {
 		return
 	}
@@ -80,7 +80,7 @@ func (p *parted) look(ctx context.Context, now time.Time) {
 		p.log.Debug("could not ask whether a node that does not answer is Ready; trying again", "unreachableNode", chosen.Node, "error", err)
 		return
 	}
-	p.asked[chosen.Node] = chosen.Since
+	p.checked[chosen.Node] = chosen.Since
 	if isReady {
 		p.report(chosen.Node)
 	}

@@ -29,7 +29,7 @@ func Prepare(log *slog.Logger, settings *config.Settings) error {
 	if err != nil {
 		return err
 	}
-	newKernelSettings(log, settings, false, model.Families).look()
+	newKernelSettings(log, settings, false, model.Families).check()
 	setOOMScore(log, settings.OOMScoreAdj)
 	return table.Close()
 }

@@ -25,8 +25,8 @@ type UnreachableNodes string
 // The choices; the zero value is IgnoreUnreachable. The flag's default is AvoidUnreachable: in an hour of the suites
 // with WatchUnreachable no verdict was wrong.
 const (
-	AvoidUnreachable  UnreachableNodes = "enforce" // their endpoints are tried last
-	WatchUnreachable  UnreachableNodes = "observe" // they are logged and counted
+	DemoteUnreachable UnreachableNodes = "enforce" // their endpoints are tried last
+	ReportUnreachable UnreachableNodes = "observe" // they are logged and counted
 	IgnoreUnreachable UnreachableNodes = "off"     // nobody is dialled
 )
 
@@ -34,31 +34,32 @@ const (
 // translates addresses on the way, forgets a flow after two minutes without a packet (nf_conntrack_udp_timeout_stream).
 const noSessionSurvives = 2 * time.Minute
 
-// dials reports whether nodes are dialled.
-func (u UnreachableNodes) dials() bool { return u == AvoidUnreachable || u == WatchUnreachable }
+// probesNodes reports whether nodes are dialled.
+func (u UnreachableNodes) probesNodes() bool { return u == DemoteUnreachable || u == ReportUnreachable }
 
-// watch finds out which nodes do not answer this one.
-type watch struct {
+// reachabilityMonitor finds out which nodes do not answer this one.
+type reachabilityMonitor struct {
 	*common
 	prober *probe.Prober
 	avoid  bool
 	port   uint16 // of /healthz on all nodes
 
-	mutex   sync.Mutex
-	waiting model.Change // what the proxy has not got yet
-	news    wake.Signal  // holds a signal while there is something waiting
-	nodes   map[string]*model.Node
+	mutex            sync.Mutex
+	waiting          model.Change // what the proxy has not got yet
+	addressesChanged wake.Signal  // holds a signal while there is something waiting
+	nodes            map[string]*model.Node
 	// avoided is what the proxy avoids, or soon will. The prober's goroutine has it.
-	avoided map[model.Against]*model.Avoid
+	avoided map[model.DemotionKey]*model.Demotion
 }
 
-// newWatch returns a watch, and the part that it is; nil if the options ask for none.
-func newWatch(c *common, shared, table conntrack.Table, of *owners.Reader, isLocal selection.IsLocal, to *completion) (*watch, part) {
-	if !c.options.UnreachableNodes.dials() {
+// newReachabilityMonitor returns a watch, and the part that it is; nil if the options ask for none.
+func newReachabilityMonitor(c *common, shared, table conntrack.Table, of *owners.Index, isLocal selection.IsLocal,
+	to *startupBarrier) (*reachabilityMonitor, part) {
+	if !c.options.UnreachableNodes.probesNodes() {
 		return nil, part{}
 	}
-	w := &watch{
-		common: c, avoid: c.options.UnreachableNodes == AvoidUnreachable, news: wake.NewSignal(), nodes: map[string]*model.Node{},
+	w := &reachabilityMonitor{
+		common: c, avoid: c.options.UnreachableNodes == DemoteUnreachable, addressesChanged: wake.NewSignal(), nodes: map[string]*model.Node{},
 	}
 	if c.options.Manifests == "" && c.options.ProxyService.Name == "" {
 		w.avoid = false
@@ -68,7 +69,7 @@ func newWatch(c *common, shared, table conntrack.Table, of *owners.Reader, isLoc
 		w.port = healthz.Port()
 	}
 	w.prober = probe.New(probe.Options{
-		Self: c.options.Node, HealthzPort: w.port, Table: shared, Unthrottled: table, Owners: of, Observer: w, IsLocal: isLocal,
+		Self: c.options.Node, HealthzPort: w.port, Table: shared, Unthrottled: table, Index: of, Observer: w, IsLocal: isLocal,
 	})
 	return w, part{
 		run:     unfailing(func(ctx context.Context) { w.run(ctx, to) }),
@@ -77,7 +78,7 @@ func newWatch(c *common, shared, table conntrack.Table, of *owners.Reader, isLoc
 }
 
 // run dials and decides until ctx ends, and tells the proxy what to avoid.
-func (w *watch) run(ctx context.Context, to *completion) {
+func (w *reachabilityMonitor) run(ctx context.Context, to *startupBarrier) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	working.Go(func() { w.prober.Run(ctx) })
@@ -85,18 +86,18 @@ func (w *watch) run(ctx context.Context, to *completion) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.news:
+		case <-w.addressesChanged:
 		}
 		w.mutex.Lock()
 		change := w.waiting
 		w.waiting = model.Change{}
 		w.mutex.Unlock()
-		to.deliverLater(ctx, change)
+		to.deliverAsync(ctx, change)
 	}
 }
 
 // proxiesAt takes in where the proxies on all nodes are.
-func (w *watch) proxiesAt(nodes map[string]*model.Node) {
+func (w *reachabilityMonitor) proxiesAt(nodes map[string]*model.Node) {
 	if w.port == 0 {
 		return
 	}
@@ -117,15 +118,15 @@ func (w *watch) proxiesAt(nodes map[string]*model.Node) {
 }
 
 // deliver has a change handed over.
-func (w *watch) deliver(change model.Change) {
+func (w *reachabilityMonitor) deliver(change model.Change) {
 	w.mutex.Lock()
-	w.waiting = w.waiting.Then(change)
+	w.waiting = w.waiting.Merge(change)
 	w.mutex.Unlock()
-	w.news.Send()
+	w.addressesChanged.Notify()
 }
 
 // nodesChanged takes in Nodes of a folder: they have addresses.
-func (w *watch) nodesChanged(changed map[string]*model.Node) {
+func (w *reachabilityMonitor) nodesChanged(changed map[string]*model.Node) {
 	if len(changed) == 0 {
 		return
 	}
@@ -138,15 +139,15 @@ func (w *watch) nodesChanged(changed map[string]*model.Node) {
 }
 
 // OnScan is called after each scan of conntrack.
-func (w *watch) OnScan(scan probe.Scan, err error) {
-	w.recorder.Set(metrics.UnansweredFlows, scan.Unreplied)
+func (w *reachabilityMonitor) OnScan(scan probe.Scan, err error) {
+	w.recorder.Set(metrics.UnrepliedFlows, scan.Unreplied)
 	if err != nil {
 		w.log.Warn("could not list unanswered connections; trying again", "error", err)
 	}
 }
 
 // OnActions logs what was decided, and has it handed over.
-func (w *watch) OnActions(family model.Family, actions *reachability.Actions) {
+func (w *reachabilityMonitor) OnActions(family model.Family, actions *reachability.Actions) {
 	for _, outcome := range actions.Concluded {
 		w.recorder.Add(metrics.NodeSuspicions, 1, family.String(), string(outcome))
 	}
@@ -170,46 +171,47 @@ func (w *watch) OnActions(family model.Family, actions *reachability.Actions) {
 }
 
 // OnStatus counts what is known, and has the proxy avoid the nodes that do not answer.
-func (w *watch) OnStatus(known probe.Status) {
+func (w *reachabilityMonitor) OnStatus(known probe.Status) {
 	for family, in := range known.Families {
-		w.recorder.Set(metrics.WatchedNodes, in.Replying-len(in.Ejected), family.String(), metrics.AnswersYes)
-		w.recorder.Set(metrics.WatchedNodes, len(in.Ejected), family.String(), metrics.AnswersNo)
-		w.recorder.Set(metrics.WatchedNodes, in.Never, family.String(), metrics.AnswersNever)
+		w.recorder.Set(metrics.ReachabilityTargets, in.WithBaseline-len(in.Ejected), family.String(), metrics.StateReachable)
+		w.recorder.Set(metrics.ReachabilityTargets, len(in.Ejected), family.String(), metrics.StateUnreachable)
+		w.recorder.Set(metrics.ReachabilityTargets, in.WithoutBaseline, family.String(), metrics.StateWithoutBaseline)
 	}
 	if !w.avoid {
 		return
 	}
-	avoid := map[model.Against]*model.Avoid{}
+	demotion := map[model.DemotionKey]*model.Demotion{}
 	for _, node := range known.Ejected {
-		avoid[model.Against{Node: node.Node, Why: model.Unreachable}] = &model.Avoid{
-			Why: model.Unreachable, Since: node.Since, Families: node.Families, IsLasting: time.Since(node.Since) >= noSessionSurvives,
+		demotion[model.DemotionKey{Node: node.Node, Reason: model.Unreachable}] = &model.Demotion{
+			Reason: model.Unreachable, Since: node.Since, Families: node.Families, IsLasting: time.Since(node.Since) >= noSessionSurvives,
 		}
 	}
-	change := maps.Clone(avoid)
-	for against, before := range w.avoided {
-		switch now := avoid[against]; {
+	change := maps.Clone(demotion)
+	for key, before := range w.avoided {
+		switch now := demotion[key]; {
 		case now == nil:
-			change[against] = nil
+			change[key] = nil
 		case reflect.DeepEqual(before, now):
-			delete(change, against)
+			delete(change, key)
 		}
 	}
-	if w.avoided = avoid; len(change) > 0 {
-		w.deliver(model.Change{Avoid: change})
+	if w.avoided = demotion; len(change) > 0 {
+		w.deliver(model.Change{Demotions: change})
 	}
 }
 
 // summary is what the page /summary says about nodes that do not answer.
-func (w *watch) summary() *status.Reachability {
+func (w *reachabilityMonitor) summary() *status.Reachability {
 	known := w.prober.Status()
-	s := &status.Reachability{Avoided: w.avoid, Unreachable: []status.UnreachableNode{}, Families: map[string]status.FamilyReachability{}}
+	s := &status.Reachability{Demotes: w.avoid, Unreachable: []status.UnreachableNode{}, Families: map[string]status.FamilyReachability{}}
 	for family, in := range known.Families {
 		s.Families[family.String()] = status.FamilyReachability{
-			CutOffSince: in.IsolatedSince, Answering: in.Replying - len(in.Ejected), NeverAnswered: in.Never, HasNoControl: in.HasNoControl,
+			IsolatedSince: in.IsolatedSince, WithBaseline: in.WithBaseline - len(in.Ejected), WithoutBaseline: in.WithoutBaseline,
+			HasNoControl: in.HasNoControl,
 		}
 	}
 	for _, node := range known.Ejected {
-		unreachable := status.UnreachableNode{Node: node.Node, Since: node.Since, LastAnswer: node.LastReply, NextDial: node.NextProbe}
+		unreachable := status.UnreachableNode{Node: node.Node, Since: node.Since, LastReply: node.LastReply, NextDial: node.NextProbe}
 		for _, family := range node.Families {
 			unreachable.Families = append(unreachable.Families, family.String())
 		}

@@ -23,12 +23,12 @@ func TestWithoutTheProxiesServiceNodesAreWatchedAtMost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := logs.New(t, "the daemon")
-			test.options.UnreachableNodes = AvoidUnreachable
+			test.options.UnreachableNodes = DemoteUnreachable
 			c := &common{options: &test.options, log: log.Logger(), recorder: metrics.NewRecorder()}
-			w, made := newWatch(c, nil, nil, nil, nil, nil)
+			w, made := newReachabilityMonitor(c, nil, nil, nil, nil, nil)
 			var page status.Summary
 			made.summary(&page)
-			if w.avoid != test.avoids || page.Reachability.Avoided != test.avoids {
+			if w.avoid != test.avoids || page.Reachability.Demotes != test.avoids {
 				t.Errorf("avoids: %v, want %v", w.avoid, test.avoids)
 			}
 			if warned := log.Has(told); warned != test.warns {

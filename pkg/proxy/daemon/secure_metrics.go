@@ -18,17 +18,17 @@ import (
 // 42.
 const (
 	metricsAllowedFor = 2 * time.Minute
-	demandAllowedFor  = 10 * time.Minute
+	demandAuthTTL     = 10 * time.Minute
 )
 
 // newSecureMetrics serves the metrics and the page of demand over TLS to clients that the API server allows, if an
 // address is set. Clients need not trust the certificate: it protects the client's token, and a scraper's token only
 // permits reading metrics. The page counts connections to Services whose load is bounded, while somebody reads it.
-func newSecureMetrics(c *common, ask authorization.Ask) part {
+func newSecureMetrics(c *common, ask authorization.Reviewer) part {
 	if c.options.SecureMetricsAddress == "" {
 		return part{}
 	}
-	reader := asked.NewReader()
+	reader := asked.NewFrontends()
 	counter := asked.NewCounter(reader, c.conn, c.config.Families, c.log, time.Now)
 	serve := func(ctx context.Context) error {
 		certificate, err := selfSigned(c.options.Node)
@@ -37,9 +37,9 @@ func newSecureMetrics(c *common, ask authorization.Ask) part {
 		}
 		pages := http.NewServeMux()
 		pages.Handle("/metrics", authorization.New(ask, c.recorder.Handler(), c.log, time.Now, metricsAllowedFor))
-		pages.Handle(demandpage.Path, authorization.New(ask, counter, c.log, time.Now, demandAllowedFor))
+		pages.Handle(demandpage.Path, authorization.New(ask, counter, c.log, time.Now, demandAuthTTL))
 		secure := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 		return c.listenAndServe(ctx, "--secure-metrics-bind-address", c.options.SecureMetricsAddress, secure, pages)
 	}
-	return part{reader: reader, run: func(ctx context.Context) error { return cli.Together(ctx, serve, counter.Run) }}
+	return part{reader: reader, run: func(ctx context.Context) error { return cli.MutuallyRequired(ctx, serve, counter.Run) }}
 }

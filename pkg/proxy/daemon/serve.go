@@ -39,7 +39,7 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 	defer routes.Close()
 	log.Info("starting", "version", options.Build.Version, "node", options.Node,
 		"objects", cmp.Or(options.Manifests, "the cluster"), "owned-tables", conn.Owned(), "configuration", options.configurationFile())
-	for _, note := range options.Notes {
+	for _, note := range options.IgnoredSettings {
 		log.Info("a setting has no meaning here", "setting", note)
 	}
 	setOOMScore(log, options.Settings.OOMScoreAdj)
@@ -56,18 +56,18 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 // second cluster's worth of memory for a program that hardly allocates: a change makes a few kilobytes of garbage.
 const gcPercent = 50
 
-// reserve is never touched and so takes no memory, but the collector counts it as in use: any heap may grow by half of
+// memoryBallast is never touched and so takes no memory, but the collector counts it as in use: any heap may grow by half of
 // it before it is collected. In a small cluster half of what is in use would be two megabytes. While endpoints change
 // the collector would run several times a second, and take a sixth of the processor time at 100 changes a second.
-var reserve []byte
+var memoryBallast []byte
 
-const reserveSize = 16 << 20
+const ballastSize = 16 << 20
 
 // limitGarbage trades a little processor time for memory, unless GOGC is set.
 func limitGarbage() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
-		reserve = make([]byte, reserveSize)
-		runtime.KeepAlive(reserve)
+		memoryBallast = make([]byte, ballastSize)
+		runtime.KeepAlive(memoryBallast)
 	}
 }

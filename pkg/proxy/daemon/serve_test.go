@@ -29,8 +29,8 @@ func observerOf(health *status.Status, recorder *metrics.Recorder) *observer {
 func TestASyncIsCountedByFamily(t *testing.T) {
 	recorder := metrics.NewRecorder()
 	o := observerOf(&status.Status{}, recorder)
-	none := counts.Reason{Family: model.IPv6, Code: selection.NoneOnThisNode}
-	setCounts(recorder, counts.Counts{Reasons: map[counts.Reason]int{none: 2}})
+	none := counts.PortReason{Family: model.IPv6, Code: selection.NoneOnThisNode}
+	setCounts(recorder, counts.PortCounts{Reasons: map[counts.PortReason]int{none: 2}})
 	o.Synced(proxy.Report{
 		Added:   map[model.Family]int{model.IPv4: 7},
 		Deleted: map[model.Family]int{model.IPv6: 5},
@@ -51,10 +51,10 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 
 func TestConnectionsInTheMetrics(t *testing.T) {
 	c := &common{recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
-	c.looked(conntrack.Look{Took: time.Second, CutOff: 2})
-	c.lookedAtFlows(flows.Done{
-		Flows: map[model.Family]flows.Pass{model.IPv6: {Ended: 11}},
-		Anew:  map[model.Protocol]int{model.SCTP: 3}, Closed: map[model.Protocol]int{model.TCP: 4},
+	c.onConntrackDump(conntrack.DumpStats{Took: time.Second, Truncated: 2})
+	c.onConntrackCleanup(flows.CleanupResult{
+		Flows:     map[model.Family]flows.PassResult{model.IPv6: {Deleted: 11}},
+		Unreplied: map[model.Protocol]int{model.SCTP: 3}, Closed: map[model.Protocol]int{model.TCP: 4},
 	}, errors.New("busy"))
 	page := httptest.NewRecorder()
 	c.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -77,11 +77,11 @@ func TestAFailedSyncShowsInHealthUntilOneSucceeds(t *testing.T) {
 	o := observerOf(status, metrics.NewRecorder())
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	o.Failed(errors.New("no buffer space"), proxy.Report{}, start, start.Add(time.Second), time.Second)
-	if verdict := status.Verdict(start.Add(time.Hour)); verdict.Healthy || verdict.Ready || verdict.LastError != "no buffer space" {
-		t.Errorf("an hour after a failure: %+v, want it neither healthy nor ready", verdict)
+	if health := status.Health(start.Add(time.Hour)); health.Healthy || health.Ready || health.LastError != "no buffer space" {
+		t.Errorf("an hour after a failure: %+v, want it neither healthy nor ready", health)
 	}
 	o.Synced(proxy.Report{}, start.Add(2*time.Second), start.Add(3*time.Second))
-	if verdict := status.Verdict(start.Add(time.Hour)); !verdict.Healthy || !verdict.Ready || verdict.LastError != "" {
-		t.Errorf("after a success: %+v, want it healthy and ready", verdict)
+	if health := status.Health(start.Add(time.Hour)); !health.Healthy || !health.Ready || health.LastError != "" {
+		t.Errorf("after a success: %+v, want it healthy and ready", health)
 	}
 }

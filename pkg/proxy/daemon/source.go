@@ -23,8 +23,8 @@ import (
 type objects interface {
 	// Run delivers everything first, and then what changes, until ctx ends.
 	Run(ctx context.Context, deliver func(convert.Update)) error
-	// Refusals returns the objects that are refused, with the versions in force. Any goroutine may ask.
-	Refusals() []convert.Refusal
+	// Rejections returns the objects that are refused, with the versions in force. Any goroutine may ask.
+	Rejections() []convert.Rejection
 }
 
 // source is where the objects come from, and who else uses the API server there. With a folder the reporter reports
@@ -36,40 +36,40 @@ type source struct {
 }
 
 // newSource asks nothing yet. It has the watch, which may be nil, learn where the proxies of other nodes are.
-func newSource(c *common, watch *watch) (*source, error) {
+func newSource(c *common, monitor *reachabilityMonitor) (*source, error) {
 	topologyFrom := func(resource string) { // from which we learn where other nodes are
 		c.recorder.TopologyFrom(resource)
 		c.status.TopologyFrom(resource)
 	}
 	if c.options.Manifests != "" {
-		topologyFrom(model.FromNodes) // manifests have no other source
+		topologyFrom(model.TopologyFromNodes) // manifests have no other source
 		return &source{objects: folder.NewManifests(c.options.Manifests, c.options.View, c.log)}, nil
 	}
 	c.recorder.CountAPIRequests()
 	s := &source{}
 	options := cluster.Options{
-		Log: c.log, TopologyFrom: topologyFrom, DemandRenewed: c.recorder.DemandRenewed,
+		Log: c.log, OnTopologySource: topologyFrom, OnDemandRenewed: c.recorder.DemandRenewed,
 		// What the API server sent last stays in force, so nothing is wrong yet.
-		Interrupted: func(resource string, since time.Time, err error) {
+		OnInterrupted: func(resource string, since time.Time, err error) {
 			c.status.WatchInterrupted(resource, since, err.Error())
 			c.recorder.WatchInterrupted(resource, since)
 		},
-		Resumed: func(resource string) {
+		OnResumed: func(resource string) {
 			c.status.WatchResumed(resource)
 			c.recorder.WatchResumed(resource)
 			if resource == "nodes/"+c.options.Node { // it may be a new Node of the same name
-				s.condition.LookAgain()
+				s.condition.Recheck()
 			}
 		},
 	}
-	if watch != nil {
-		options.ProxiesAt = watch.proxiesAt
+	if monitor != nil {
+		options.OnProxyAddresses = monitor.proxiesAt
 	}
 	var err error
 	if s.connection, err = c.options.connect(options); err != nil {
 		return nil, err
 	}
-	c.recorder.AskFor(metrics.EventsDropped, func(add metrics.Add) { add(float64(s.recorder.Dropped())) })
+	c.recorder.CollectFrom(metrics.EventsDropped, func(add metrics.Add) { add(float64(s.recorder.Dropped())) })
 	if s.condition != nil {
 		s.condition.Failing = func(failing bool) { c.recorder.SetBool(metrics.NodeConditionUnwritten, failing) }
 	}
@@ -82,8 +82,8 @@ func newSource(c *common, watch *watch) (*source, error) {
 type connection struct {
 	cluster  *cluster.Watcher
 	recorder *events.Recorder
-	ask      authorization.Ask
-	dialled  *kube.Dialled // where all clients reach it
+	reviewer authorization.Reviewer
+	dialled  *kube.PeerTracker // where all clients reach it
 	// condition is nil if none should be written.
 	condition *condition.Writer
 }
@@ -94,14 +94,14 @@ func (o *Options) connect(options cluster.Options) (connection, error) {
 	if err != nil {
 		return connection{}, fmt.Errorf("connect to the API server: %w", err)
 	}
-	c := connection{dialled: kube.NewDialled(config), ask: authorization.Connect(config)}
+	c := connection{dialled: kube.NewPeerTracker(config), reviewer: authorization.NewReviewer(config)}
 	options.View = o.View
 	options.NodeTopology, options.TopologyNamespace, options.Proxies = o.NodeTopology, o.TopologyNamespace, o.ProxyService
 	var errs [3]error
 	c.cluster, errs[0] = cluster.New(config, options)
 	c.recorder, errs[1] = events.Connect(config, o.Node, options.Log)
 	if o.NodeCondition {
-		c.condition, errs[2] = condition.Connect(config, o.Node, options.Log)
+		c.condition, errs[2] = condition.NewWriter(config, o.Node, options.Log)
 	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return connection{}, fmt.Errorf("connect to the API server: %w", err)
@@ -110,12 +110,12 @@ func (o *Options) connect(options cluster.Options) (connection, error) {
 }
 
 // newObjects delivers the objects. A folder has the addresses of nodes, too, which the watch needs.
-func newObjects(c *common, from *source, feed *feed, watch *watch) part {
+func newObjects(c *common, from *source, feed *feed, monitor *reachabilityMonitor) part {
 	isFolder := c.options.Manifests != ""
 	return part{run: func(ctx context.Context) error {
 		err := from.Run(ctx, func(update convert.Update) {
-			if watch != nil && isFolder {
-				watch.nodesChanged(update.Change.Nodes)
+			if monitor != nil && isFolder {
+				monitor.nodesChanged(update.Change.Nodes)
 			}
 			feed.deliver(ctx, update)
 		})
@@ -127,7 +127,7 @@ func newObjects(c *common, from *source, feed *feed, watch *watch) part {
 }
 
 // newInterfaces delivers the addresses of this machine's interfaces.
-func newInterfaces(c *common, to *completion) part {
+func newInterfaces(c *common, to *startupBarrier) part {
 	return part{run: func(ctx context.Context) error {
 		return interfaces.Watch(ctx, c.log, func(addrs []netip.Addr) { to.deliverAddrs(ctx, addrs) })
 	}}
@@ -135,7 +135,7 @@ func newInterfaces(c *common, to *completion) part {
 
 // newAPIServers passes on the address at which the API server is reached, if there is one, and again whenever it
 // changes.
-func newAPIServers(from *source, to *completion, watch *watch) part {
+func newAPIServers(from *source, to *startupBarrier, monitor *reachabilityMonitor) part {
 	if from.dialled == nil {
 		return part{}
 	}
@@ -146,9 +146,9 @@ func newAPIServers(from *source, to *completion, watch *watch) part {
 				return
 			case <-from.dialled.Changed():
 			}
-			to.deliverLater(ctx, model.Change{APIServers: from.dialled.Addrs()})
-			if watch != nil {
-				watch.prober.SetAPIServers(from.dialled.Addrs())
+			to.deliverAsync(ctx, model.Change{APIServers: from.dialled.Addrs()})
+			if monitor != nil {
+				monitor.prober.SetAPIServers(from.dialled.Addrs())
 			}
 		}
 	})}

@@ -4,5 +4,5 @@ import (
 	"time"
 )
 
-// patience is how long something may take that happens at once on an idle machine.
-const patience = time.Minute
+// waitTimeout is how long something may take that happens at once on an idle machine.
+const waitTimeout = time.Minute

@@ -45,9 +45,9 @@ const (
 // How long answers may be. Over UDP a client says how much it takes, and without that it takes 512 bytes (RFC 1035). More
 // than 1232 bytes may be lost on the way (DNS flag day 2020).
 const (
-	mostOverTCP    = 1<<16 - 1
-	leastOverUDP   = 512
-	mostOverUDP    = 1232
+	maxTCP         = 1<<16 - 1
+	minUDP         = 512
+	maxUDP         = 1232
 	maxQueryLength = 4096
 )
 
@@ -68,17 +68,17 @@ type Result struct {
 	Outcome Outcome
 }
 
-// asked are the types with records, by name.
-var asked = map[dnsmessage.Type]string{dnsmessage.TypeA: "A", dnsmessage.TypeAAAA: "AAAA", dnsmessage.TypeSRV: "SRV"}
+// queryTypes are the types with records, by name.
+var queryTypes = map[dnsmessage.Type]string{dnsmessage.TypeA: "A", dnsmessage.TypeAAAA: "AAAA", dnsmessage.TypeSRV: "SRV"}
 
-// draft is an answer that is being made.
-type draft struct {
-	zone     Zone
-	header   dnsmessage.Header
-	question asking // the zero value: no question could be read
-	edns     bool
-	badEDNS  bool // an unknown version
-	limit    int
+// responseBuilder is an answer that is being made.
+type responseBuilder struct {
+	zone    Zone
+	header  dnsmessage.Header
+	query   parsedQuery // the zero value: no question could be read
+	edns    bool
+	badEDNS bool // an unknown version
+	limit   int
 	// alike holds the addresses of SRV records' targets by name, where several share one.
 	alike map[string][]netip.Addr
 }
@@ -95,29 +95,29 @@ func (z Zone) Answer(
 	if err != nil || header.Response {
 		return nil, result
 	}
-	d := &draft{zone: z, header: dnsmessage.Header{
+	d := &responseBuilder{zone: z, header: dnsmessage.Header{
 		ID: header.ID, Response: true, OpCode: header.OpCode, RecursionDesired: header.RecursionDesired,
 		CheckingDisabled: header.CheckingDisabled,
-	}, limit: leastOverUDP}
+	}, limit: minUDP}
 	if header.OpCode != 0 {
 		return d.fail(dnsmessage.RCodeNotImplemented), result
 	}
 	var isOne bool
-	if d.question, isOne = readQuestion(query); !isOne || parser.SkipQuestion() != nil {
+	if d.query, isOne = parseQuery(query); !isOne || parser.SkipQuestion() != nil {
 		return d.fail(dnsmessage.RCodeFormatError), result
 	}
 	size, err := d.readEDNS(&parser)
 	if err != nil {
 		return d.fail(dnsmessage.RCodeFormatError), result
 	}
-	d.limit = min(max(size, leastOverUDP), mostOverUDP)
+	d.limit = min(max(size, minUDP), maxUDP)
 	if transport == TCP {
-		d.limit = mostOverTCP
+		d.limit = maxTCP
 	}
 	if d.badEDNS {
 		return d.fail(dnsmessage.RCodeSuccess), result
 	}
-	if name, isOurs := asked[d.question.Type]; isOurs {
+	if name, isOurs := queryTypes[d.query.Type]; isOurs {
 		result.Type = name
 	}
 	answer, result.Outcome = d.answer(transport, lookup, draw)
@@ -127,7 +127,7 @@ func (z Zone) Answer(
 var errTwoOPT = errors.New("more than one OPT record")
 
 // readEDNS reads how much a client takes; 0 if it does not say (RFC 6891).
-func (d *draft) readEDNS(parser *dnsmessage.Parser) (size int, err error) {
+func (d *responseBuilder) readEDNS(parser *dnsmessage.Parser) (size int, err error) {
 	if err := errors.Join(parser.SkipAllQuestions(), parser.SkipAllAnswers(), parser.SkipAllAuthorities()); err != nil {
 		return 0, err
 	}
@@ -150,10 +150,10 @@ func (d *draft) readEDNS(parser *dnsmessage.Parser) (size int, err error) {
 }
 
 // answer answers a query that is well formed.
-func (d *draft) answer(transport Transport, lookup func(model.ObjectName) *Records, draw func(uint32) uint32) ([]byte, Outcome) {
-	typ := d.question.Type
-	name, isBelow := parseName(d.question.Name.String(), d.zone.services()) // it has no name if that has a dot in a label
-	if _, isOurs := asked[typ]; !isOurs || !isBelow || d.question.Class != dnsmessage.ClassINET {
+func (d *responseBuilder) answer(transport Transport, lookup func(model.ObjectName) *Records, draw func(uint32) uint32) ([]byte, Outcome) {
+	typ := d.query.Type
+	name, isBelow := parseName(d.query.Name.String(), d.zone.services()) // it has no name if that has a dot in a label
+	if _, isOurs := queryTypes[typ]; !isOurs || !isBelow || d.query.Class != dnsmessage.ClassINET {
 		return d.fail(dnsmessage.RCodeRefused), Refused
 	}
 	records := lookup(name.service)
@@ -172,24 +172,24 @@ func (d *draft) answer(transport Transport, lookup func(model.ObjectName) *Recor
 }
 
 // fail answers with a code and no record. The question is repeated as it came: the library writes no label with a dot.
-func (d *draft) fail(code dnsmessage.RCode) []byte {
+func (d *responseBuilder) fail(code dnsmessage.RCode) []byte {
 	d.header.RCode = code
-	message := d.finish(dnsmessage.NewBuilder(make([]byte, 0, leastOverUDP), d.header), nil)
-	if len(message) < headerSize || d.question.raw == nil {
+	message := d.finish(dnsmessage.NewBuilder(make([]byte, 0, minUDP), d.header), nil)
+	if len(message) < headerSize || d.query.raw == nil {
 		return message
 	}
 	binary.BigEndian.PutUint16(message[4:], 1)
-	return slices.Insert(message, headerSize, d.question.raw...)
+	return slices.Insert(message, headerSize, d.query.raw...)
 }
 
 // empty answers that the name exists, but has no record of this type. The SOA says for how long (RFC 2308). With the longest
 // name and domain that is less than 512 bytes.
-func (d *draft) empty() []byte {
+func (d *responseBuilder) empty() []byte {
 	d.header.Authoritative = true
 	return d.build(d.addSOA)
 }
 
-func (d *draft) addSOA(builder *dnsmessage.Builder) error {
+func (d *responseBuilder) addSOA(builder *dnsmessage.Builder) error {
 	zone := d.zone.name()
 	name, err := dnsmessage.NewName(zone)
 	if err != nil {
@@ -208,15 +208,15 @@ func (d *draft) addSOA(builder *dnsmessage.Builder) error {
 }
 
 // build writes a message about a name of ours: the question, what add adds, and the OPT record.
-func (d *draft) build(add func(*dnsmessage.Builder) error) []byte {
-	builder := dnsmessage.NewBuilder(make([]byte, 0, leastOverUDP), d.header)
+func (d *responseBuilder) build(add func(*dnsmessage.Builder) error) []byte {
+	builder := dnsmessage.NewBuilder(make([]byte, 0, minUDP), d.header)
 	builder.EnableCompression()
-	err := errors.Join(builder.StartQuestions(), builder.Question(d.question.Question))
+	err := errors.Join(builder.StartQuestions(), builder.Question(d.query.Question))
 	return d.finish(builder, errors.Join(err, add(&builder)))
 }
 
 // finish ends a message, with the OPT record if the client speaks EDNS.
-func (d *draft) finish(builder dnsmessage.Builder, err error) []byte {
+func (d *responseBuilder) finish(builder dnsmessage.Builder, err error) []byte {
 	if d.edns {
 		err = errors.Join(err, d.addOPT(&builder))
 	}
@@ -227,7 +227,7 @@ func (d *draft) finish(builder dnsmessage.Builder, err error) []byte {
 	return message
 }
 
-func (d *draft) addOPT(builder *dnsmessage.Builder) error {
+func (d *responseBuilder) addOPT(builder *dnsmessage.Builder) error {
 	// The section may have been begun already.
 	if err := builder.StartAdditionals(); err != nil && !errors.Is(err, dnsmessage.ErrSectionDone) {
 		return err
@@ -237,7 +237,7 @@ func (d *draft) addOPT(builder *dnsmessage.Builder) error {
 	if d.badEDNS {
 		code = rcodeBadVersion
 	}
-	if err := header.SetEDNS0(mostOverUDP, code, false); err != nil {
+	if err := header.SetEDNS0(maxUDP, code, false); err != nil {
 		return err
 	}
 	return builder.OPTResource(header, dnsmessage.OPTResource{})

@@ -19,19 +19,19 @@ const (
 )
 
 func TestAnswers(t *testing.T) {
-	zoned := world{
+	zoned := fixtures{
 		keys: []policy.Key{policy.Zone, policy.AnyNode},
 		endpoints: []string{
 			"10.0.0.1 a", "10.0.0.2 a unready", "10.0.0.3 b", "10.0.0.4 a terminating", "10.0.0.5 a name=web-5", "fd00::1 b",
 		},
 	}
-	hard := world{keys: []policy.Key{policy.Zone}, endpoints: []string{"10.0.0.3 b", "fd00::1 a"}}
-	one := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
-	dual := world{keys: zoned.keys, endpoints: []string{"10.0.0.1 a name=web-0", "fd00::1 a name=web-0", "10.0.0.2 b name=web-0"}}
-	none := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a unready", "10.0.0.2 a terminating"}}
+	hard := fixtures{keys: []policy.Key{policy.Zone}, endpoints: []string{"10.0.0.3 b", "fd00::1 a"}}
+	one := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
+	dual := fixtures{keys: zoned.keys, endpoints: []string{"10.0.0.1 a name=web-0", "fd00::1 a name=web-0", "10.0.0.2 b name=web-0"}}
+	none := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a unready", "10.0.0.2 a terminating"}}
 	for _, test := range []struct {
 		title string
-		world world
+		world fixtures
 		query string
 		want  string
 	}{
@@ -72,8 +72,8 @@ func TestAnswers(t *testing.T) {
 		t.Run(test.title, func(t *testing.T) {
 			query := newQuery(t, test.query)
 			for _, transport := range []Transport{UDP, TCP} {
-				got, _, result := ask(t, query, transport, test.world.lookup())
-				if words := inWords(got); words != test.want {
+				got, _, result := exchange(t, query, transport, test.world.lookup())
+				if words := answerText(got); words != test.want {
 					t.Errorf("got  %s\nwant %s", words, test.want)
 				}
 				if got.Question[0] != query.Question[0] {
@@ -95,7 +95,7 @@ func TestAnswers(t *testing.T) {
 
 // TestWhatIsNoPlainQuery covers everything else that may arrive.
 func TestWhatIsNoPlainQuery(t *testing.T) {
-	one := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
+	one := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
 	for title, test := range map[string]struct {
 		change func(*miekg.Msg)
 		want   string
@@ -118,8 +118,8 @@ func TestWhatIsNoPlainQuery(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			query := newQuery(t, "A "+webName)
 			test.change(query)
-			got, _, _ := ask(t, query, UDP, one)
-			words := inWords(got)
+			got, _, _ := exchange(t, query, UDP, one)
+			words := answerText(got)
 			if words == "BADSIG" { // the same number, as the library names it
 				words = "BADVERS"
 			}
@@ -146,7 +146,7 @@ func TestWhatIsNoPlainQuery(t *testing.T) {
 
 // TestOnlyWhatIsMalformedIsCalledSo: after FORMERR the node's cache does not ask the cluster's DNS.
 func TestOnlyWhatIsMalformedIsCalledSo(t *testing.T) {
-	lookup := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
+	lookup := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
 	label := func(size int) string { return string(rune(size)) + strings.Repeat("x", size) }
 	const typeAndClass = "\x00\x01\x00\x01"
 	for title, test := range map[string]struct {
@@ -178,7 +178,7 @@ func TestOnlyWhatIsMalformedIsCalledSo(t *testing.T) {
 // TestOnlyLettersOfASCIIHaveACase: case folding turns some other characters into such letters, but in DNS they are
 // different names.
 func TestOnlyLettersOfASCIIHaveACase(t *testing.T) {
-	records := NewRecords(world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.decisions(), testZone)
+	records := NewRecords(fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.decisions(), testZone)
 	lookup := func(name model.ObjectName) *Records {
 		if name != (model.ObjectName{Namespace: "sick", Name: "kiosk"}) {
 			return nil
@@ -186,13 +186,13 @@ func TestOnlyLettersOfASCIIHaveACase(t *testing.T) {
 		return records
 	}
 	const ours = "kiosk.sick.svc.cluster.local."
-	if got, _, _ := ask(t, newQuery(t, "A "+strings.ToUpper(ours)), UDP, lookup); len(got.Answer) != 1 {
-		t.Errorf("in capitals: %s", inWords(got))
+	if got, _, _ := exchange(t, newQuery(t, "A "+strings.ToUpper(ours)), UDP, lookup); len(got.Answer) != 1 {
+		t.Errorf("in capitals: %s", answerText(got))
 	}
 	for letter, alike := range map[string]string{"k": "\u212a", "s": "\u017f", "i": "\u0130", "K": "\u212a"} { // Kelvin, long s, dotted I
 		if name := strings.ReplaceAll(ours, letter, alike); name != ours {
-			if got, _, _ := ask(t, newQuery(t, "A "+name), UDP, lookup); inWords(got) != "REFUSED" {
-				t.Errorf("with %q for %s: %s", alike, letter, inWords(got))
+			if got, _, _ := exchange(t, newQuery(t, "A "+name), UDP, lookup); answerText(got) != "REFUSED" {
+				t.Errorf("with %q for %s: %s", alike, letter, answerText(got))
 			}
 		}
 	}
@@ -235,8 +235,8 @@ func TestLongAnswers(t *testing.T) {
 			if test.size > 0 {
 				query.SetEdns0(test.size, false)
 			}
-			lookup := world{keys: []policy.Key{policy.AnyNode}, endpoints: test.endpoints}.lookup()
-			got, length, _ := ask(t, query, test.transport, lookup)
+			lookup := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: test.endpoints}.lookup()
+			got, length, _ := exchange(t, query, test.transport, lookup)
 			if len(got.Answer) != test.records || got.Truncated != test.truncated || length > test.length {
 				t.Errorf("%d records, truncated: %t, %d bytes; want %d, %t, at most %d",
 					len(got.Answer), got.Truncated, length, test.records, test.truncated, test.length)
@@ -260,7 +260,7 @@ func TestLongAnswers(t *testing.T) {
 
 // TestABoundDecidesWhichAddressComesFirst: as often as its slots say.
 func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
-	decisions := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a"}}.decisions()
+	decisions := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a"}}.decisions()
 	for i := range decisions {
 		if choice := &decisions[i].Selection.Cluster; len(choice.Endpoints) == 3 {
 			choice.Slots = []int{5, 1, 2}
@@ -289,10 +289,10 @@ func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
 	if got, want := strings.Join(order, " "), strings.Repeat("10.0.0.1 ", 5)+"10.0.0.2 10.0.0.3 10.0.0.3"; got != want {
 		t.Errorf("first come %s, want %s", got, want)
 	}
-	got, _, _ := ask(t, newQuery(t, "SRV "+portOf), UDP, lookup)
+	got, _, _ := exchange(t, newQuery(t, "SRV "+portOf), UDP, lookup)
 	want := "NOERROR; SRV 0 1 8080 10-0-0-2." + webName + ", SRV 0 2 8080 10-0-0-3." + webName + ", SRV 0 5 8080 10-0-0-1." + webName +
 		"; additional: A 10.0.0.1, A 10.0.0.2, A 10.0.0.3"
-	if words := inWords(got); words != want {
+	if words := answerText(got); words != want {
 		t.Errorf("got  %s\nwant %s", words, want)
 	}
 }
@@ -300,7 +300,7 @@ func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
 // FuzzAnswer: whatever arrives, the reply is no longer than the transport takes, another library can read it, it is
 // marked as an answer, and we would not answer it ourselves.
 func FuzzAnswer(f *testing.F) {
-	lookup := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
+	lookup := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
 	for _, name := range []string{webName, portOf, "x." + webName, ".", `a\.b.` + webName, `\000\255\226\132\170.example.`} {
 		for _, typ := range []uint16{miekg.TypeA, miekg.TypeAAAA, miekg.TypeSRV, miekg.TypeTXT} {
 			query := new(miekg.Msg).SetQuestion(name, typ)
@@ -322,7 +322,7 @@ func FuzzAnswer(f *testing.F) {
 
 func checkAnswer(t *testing.T, query []byte, lookup func(model.ObjectName) *Records) {
 	t.Helper()
-	for transport, most := range map[Transport]int{UDP: mostOverUDP, TCP: mostOverTCP} {
+	for transport, most := range map[Transport]int{UDP: maxUDP, TCP: maxTCP} {
 		answer, result := testZone.Answer(query, transport, lookup, firstAlways)
 		if answer == nil {
 			if len(query) >= headerSize && query[2]&0x80 == 0 {
@@ -366,6 +366,6 @@ func isWellFormed(query []byte) bool {
 
 // TestMutatedQueries: a few bytes of a good query are others, millions of times if VICINITY_MUTATIONS says so.
 func TestMutatedQueries(t *testing.T) {
-	lookup := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
+	lookup := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
 	mutate(t, lookup)
 }

@@ -40,8 +40,8 @@ func TestCoreDNSsOwnQuestions(t *testing.T) {
 			answered++
 		}
 		query := newQuery(t, words[0]+" "+words[1])
-		got, _, _ := ask(t, query, TCP, ours.Lookup)
-		if text := inWords(got); text != want {
+		got, _, _ := exchange(t, query, TCP, ours.Lookup)
+		if text := answerText(got); text != want {
 			t.Errorf("%s %s\ngot  %s\nwant %s", words[0], words[1], text, want)
 		}
 		for _, record := range got.Answer {
@@ -54,8 +54,8 @@ func TestCoreDNSsOwnQuestions(t *testing.T) {
 				t.Errorf("%s %s has the address of %s with it, which is no target", words[0], words[1], name)
 			}
 		}
-		if got, _, _ := ask(t, query, TCP, none.Lookup); inWords(got) != "REFUSED" {
-			t.Errorf("%s %s is answered without topology keys: %s", words[0], words[1], inWords(got))
+		if got, _, _ := exchange(t, query, TCP, none.Lookup); answerText(got) != "REFUSED" {
+			t.Errorf("%s %s is answered without topology keys: %s", words[0], words[1], answerText(got))
 		}
 	}
 	if answered != 4 {
@@ -69,15 +69,15 @@ func tableOf(t *testing.T, objects string) *Table {
 	dir := t.TempDir()
 	must.Succeed(t, os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(objects), 0o600))
 	update, err := folder.NewManifests(dir, convert.View{Node: "n1", WithHeadless: true}, slog.New(slog.DiscardHandler)).Load()
-	if err != nil || len(update.Refused) > 0 {
-		t.Fatalf("load the objects: %v, %v", err, update.Refused)
+	if err != nil || len(update.Rejected) > 0 {
+		t.Fatalf("load the objects: %v, %v", err, update.Rejected)
 	}
 	cluster := model.NewCluster("n1")
 	cluster.Apply(update.Change)
 	table, planner := &Table{Zone: testZone}, selection.NewPlanner(cluster)
 	for _, name := range cluster.ServiceNames() {
-		table.Accept(name, table.Digest(planner.Decide(name, model.Families)))
+		table.OnApplied(name, table.Derive(planner.Decide(name, model.Families)))
 	}
-	table.Synced(selection.Sync{})
+	table.OnSynced(selection.SyncState{})
 	return table
 }

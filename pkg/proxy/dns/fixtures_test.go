@@ -17,16 +17,16 @@ import (
 
 var testZone = Zone{Domain: "cluster.local", TTL: 5 * time.Second}
 
-// world is a headless Service shop/web as node n1 in zone a sees it: with ports http and an unnamed UDP one, which its
+// fixtures is a headless Service shop/web as node n1 in zone a sees it: with ports http and an unnamed UDP one, which its
 // endpoints serve at 8080 and 5353.
-type world struct {
+type fixtures struct {
 	keys []policy.Key
 	// endpoints are "ADDRESS ZONE", with optional words: "unready", "terminating", "name=HOSTNAME".
 	endpoints []string
 	families  []model.Family // of the proxy; both if empty
 }
 
-func (w world) decisions() []selection.Decision {
+func (w fixtures) decisions() []selection.Decision {
 	name := model.ObjectName{Namespace: "shop", Name: "web"}
 	service := &model.Service{
 		Name: name, IsHeadless: true, Topology: policy.Topology{Keys: w.keys},
@@ -79,7 +79,7 @@ func addEndpoint(all map[model.ObjectName]*model.EndpointSlice, service model.Ob
 }
 
 // lookup knows only shop/web.
-func (w world) lookup() func(model.ObjectName) *Records {
+func (w fixtures) lookup() func(model.ObjectName) *Records {
 	records := NewRecords(w.decisions(), testZone)
 	return func(name model.ObjectName) *Records {
 		if name != (model.ObjectName{Namespace: "shop", Name: "web"}) {
@@ -103,8 +103,8 @@ func newQuery(t *testing.T, text string) *miekg.Msg {
 	return new(miekg.Msg).SetQuestion(name, number)
 }
 
-// ask sends a query that another library wrote, and has that library read the answer.
-func ask(t *testing.T, query *miekg.Msg, transport Transport, lookup func(model.ObjectName) *Records) (*miekg.Msg, int, Result) {
+// exchange sends a query that another library wrote, and has that library read the answer.
+func exchange(t *testing.T, query *miekg.Msg, transport Transport, lookup func(model.ObjectName) *Records) (*miekg.Msg, int, Result) {
 	t.Helper()
 	packed, err := query.Pack()
 	if err != nil {
@@ -121,8 +121,8 @@ func ask(t *testing.T, query *miekg.Msg, transport Transport, lookup func(model.
 	return &read, len(answer), result
 }
 
-// inWords writes an answer on one line: its code, and the sorted records of each section.
-func inWords(answer *miekg.Msg) string {
+// answerText writes an answer on one line: its code, and the sorted records of each section.
+func answerText(answer *miekg.Msg) string {
 	words := []string{miekg.RcodeToString[answer.Rcode]}
 	if answer.Truncated {
 		words = append(words, "truncated")

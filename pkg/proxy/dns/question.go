@@ -12,12 +12,12 @@ import (
 
 // How long names may be, as text with the final dot, and labels (RFC 1035, 2.3.4).
 const (
-	longestName  = 254
-	longestLabel = 63
+	maxNameLength  = 254
+	maxLabelLength = 63
 )
 
-// asking is the question of a query.
-type asking struct {
+// parsedQuery is the question of a query.
+type parsedQuery struct {
 	// raw is the question as it came, which answers repeat.
 	raw []byte
 	dnsmessage.Question
@@ -25,30 +25,30 @@ type asking struct {
 	hasDot bool
 }
 
-// readQuestion reads the question of a query, which must have exactly one. It refuses only what is not a name on the
+// parseQuery reads the question of a query, which must have exactly one. It refuses only what is not a name on the
 // wire: whatever bytes a label has, another server may know it.
-func readQuestion(query []byte) (asking, bool) {
+func parseQuery(query []byte) (parsedQuery, bool) {
 	if binary.BigEndian.Uint16(query[4:]) != 1 {
-		return asking{}, false
+		return parsedQuery{}, false
 	}
-	rest, text, read := query[headerSize:], []byte(nil), asking{}
+	rest, text, read := query[headerSize:], []byte(nil), parsedQuery{}
 	for {
 		if len(rest) == 0 {
-			return asking{}, false
+			return parsedQuery{}, false
 		}
 		size := int(rest[0])
 		if rest = rest[1:]; size == 0 {
 			break
 		}
-		if size > longestLabel || size > len(rest) { // or a pointer, to no name before this one
-			return asking{}, false
+		if size > maxLabelLength || size > len(rest) { // or a pointer, to no name before this one
+			return parsedQuery{}, false
 		}
 		read.hasDot = read.hasDot || bytes.IndexByte(rest[:size], '.') >= 0
 		text = append(append(text, rest[:size]...), '.')
 		rest = rest[size:]
 	}
-	if len(text) > longestName || len(rest) < 4 {
-		return asking{}, false
+	if len(text) > maxNameLength || len(rest) < 4 {
+		return parsedQuery{}, false
 	}
 	read.raw = query[headerSize : len(query)-len(rest)+4]
 	read.Type = dnsmessage.Type(binary.BigEndian.Uint16(rest))
@@ -101,11 +101,11 @@ func parseName(name, domain string) (question, bool) {
 
 // find returns the records for a question of a type. It returns false for a port that the Service does not have: the
 // cluster's DNS says so.
-func (r *Records) find(asked question, typ dnsmessage.Type) (merged, bool) {
-	of := &r.own
+func (r *Records) find(asked question, typ dnsmessage.Type) (rrset, bool) {
+	of := &r.service
 	if asked.port != (portName{}) {
 		if of = r.ports[asked.port]; of == nil {
-			return merged{}, false
+			return rrset{}, false
 		}
 	}
 	switch typ {

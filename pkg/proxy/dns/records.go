@@ -14,8 +14,8 @@ import (
 // more work than writing an answer is done once, when they are made: an answer looks nothing up for each of its
 // records.
 type Records struct {
-	own   answers
-	ports map[portName]*answers
+	service recordSets
+	ports   map[portName]*recordSets
 	// alike are all addresses of each name that several endpoints share, such as a pod with a hostname and an address of
 	// each family.
 	alike map[string][]netip.Addr
@@ -24,15 +24,15 @@ type Records struct {
 // portName is a port by its name, and by its protocol in small letters.
 type portName struct{ name, protocol string }
 
-// answers are what is answered to one name.
-type answers struct {
-	addresses [model.IPv6 + 1]merged // A and AAAA
-	services  merged                 // SRV
+// recordSets are what is answered to one name.
+type recordSets struct {
+	addresses [model.IPv6 + 1]rrset // A and AAAA
+	services  rrset                 // SRV
 }
 
-// merged are lists of targets, one after the other. Each target makes one record, and no two targets make the same (RFC
+// rrset are lists of targets, one after the other. Each target makes one record, and no two targets make the same (RFC
 // 2181, 5).
-type merged struct {
+type rrset struct {
 	lists []targets
 	count int // of all targets
 	// weighed is how many SRV records share 100 %, as in CoreDNS: it weighs each endpoint of each port, and merges equal
@@ -60,24 +60,24 @@ func NewRecords(decisions []selection.Decision, zone Zone) *Records {
 	if len(decisions) == 0 || !decisions[0].Service.IsHeadless {
 		return nil
 	}
-	making := newMaking(&decisions[0], zone)
+	making := newRecordsBuilder(&decisions[0], zone)
 	isReady := false
 	for i := range decisions {
-		isReady = isReady || decisions[i].Selection.Anywhere
+		isReady = isReady || decisions[i].Selection.HasUsableEndpoint
 		making.add(&decisions[i])
 	}
 	if !isReady {
 		return nil
 	}
-	making.mergePorts()
+	making.mergePortsIntoName()
 	if making.hasHostnames {
-		making.records.alike = addressesOfNames(decisions)
+		making.records.alike = sharedHostnames(decisions)
 	}
 	return &making.records
 }
 
-// addressesOfNames returns the addresses of each name that has several.
-func addressesOfNames(decisions []selection.Decision) map[string][]netip.Addr {
+// sharedHostnames returns the addresses of each name that has several.
+func sharedHostnames(decisions []selection.Decision) map[string][]netip.Addr {
 	type named struct {
 		name string
 		addr netip.Addr
@@ -96,12 +96,12 @@ func addressesOfNames(decisions []selection.Decision) map[string][]netip.Addr {
 	return all
 }
 
-// making are Records that are being made.
-type making struct {
+// recordsBuilder are Records that are being made.
+type recordsBuilder struct {
 	records Records
-	ports   []*answers // in the order of the Service's
-	// longest is how long the name of an endpoint may be, so that it still is a DNS name with the rest after it.
-	longest int
+	ports   []*recordSets // in the order of the Service's
+	// maxTargetLength is how long the name of an endpoint may be, so that it still is a DNS name with the rest after it.
+	maxTargetLength int
 	// hasHostnames: several endpoints may share a name.
 	hasHostnames bool
 	// seen are the SRV records that are made already.
@@ -110,28 +110,28 @@ type making struct {
 
 // serviceRecord is what an SRV record says to one name.
 type serviceRecord struct {
-	of *answers
+	of *recordSets
 	// hostname is the endpoint's name if some endpoints have hostnames. Otherwise the address says the same.
 	hostname string
 	addr     netip.AddrPort
 }
 
-func newMaking(decision *selection.Decision, zone Zone) *making {
-	return &making{
-		records: Records{ports: map[portName]*answers{}},
-		longest: longestName - len(zone.below(decision.Service.Name)),
-		seen:    map[serviceRecord]bool{}, hasHostnames: len(decision.Hostnames) > 0,
+func newRecordsBuilder(decision *selection.Decision, zone Zone) *recordsBuilder {
+	return &recordsBuilder{
+		records:         Records{ports: map[portName]*recordSets{}},
+		maxTargetLength: maxNameLength - len(zone.below(decision.Service.Name)),
+		seen:            map[serviceRecord]bool{}, hasHostnames: len(decision.Hostnames) > 0,
 	}
 }
 
-func (m *making) add(decision *selection.Decision) {
+func (m *recordsBuilder) add(decision *selection.Decision) {
 	chosen := targetsOf(decision)
-	own := &m.records.own
+	own := &m.records.service
 	if decision.IsOfAddresses {
 		own.addresses[decision.Family].add(chosen)
 		return
 	}
-	own.addresses[decision.Family].share(chosen.list)
+	own.addresses[decision.Family].dedupe(chosen.list)
 	port := m.port(portName{decision.Port.Name, lower(decision.Port.Protocol.String())})
 	port.services.add(chosen.only(func(one target) bool { return m.isNew(port, one) }))
 	port.services.weighed += len(chosen.list)
@@ -143,10 +143,10 @@ func (m *making) add(decision *selection.Decision) {
 	}))
 }
 
-func (m *making) port(name portName) *answers {
+func (m *recordsBuilder) port(name portName) *recordSets {
 	port := m.records.ports[name]
 	if port == nil {
-		port = &answers{}
+		port = &recordSets{}
 		m.records.ports[name] = port
 		m.ports = append(m.ports, port)
 	}
@@ -154,15 +154,15 @@ func (m *making) port(name portName) *answers {
 }
 
 // isNew reports whether an endpoint makes an SRV record that is not in the list yet.
-func (m *making) isNew(of *answers, one target) bool {
-	if m.longest < longestLabel && len(one.name()) > m.longest {
+func (m *recordsBuilder) isNew(of *recordSets, one target) bool {
+	if m.maxTargetLength < maxLabelLength && len(one.name()) > m.maxTargetLength {
 		return false
 	}
 	record := serviceRecord{of: of, addr: one.addr}
 	switch {
 	case m.hasHostnames:
 		record.hostname, record.addr = one.name(), netip.AddrPortFrom(netip.Addr{}, one.addr.Port())
-	case of != &m.records.own:
+	case of != &m.records.service:
 		return true // each of a port has an address and number of its own
 	}
 	isNew := !m.seen[record]
@@ -170,13 +170,13 @@ func (m *making) isNew(of *answers, one target) bool {
 	return isNew
 }
 
-// mergePorts has the Service's own name stand for all ports: several may have the same number.
-func (m *making) mergePorts() {
+// mergePortsIntoName has the Service's own name stand for all ports: several may have the same number.
+func (m *recordsBuilder) mergePortsIntoName() {
 	if len(m.ports) == 1 {
-		m.records.own.services = m.ports[0].services
+		m.records.service.services = m.ports[0].services
 		return
 	}
-	own, all := &m.records.own, 0
+	own, all := &m.records.service, 0
 	for _, port := range m.ports {
 		all += port.services.count
 	}
@@ -224,21 +224,21 @@ func (t target) name() string {
 	return name
 }
 
-func (m *merged) add(list targets) {
+func (m *rrset) add(list targets) {
 	if len(list.list) > 0 {
 		m.lists, m.count = append(m.lists, list), m.count+len(list.list)
 	}
 }
 
-// share replaces a list by another one with the same addresses: most Services have one port, and the second list of its
+// dedupe replaces a list by another one with the same addresses: most Services have one port, and the second list of its
 // endpoints need not be kept.
-func (m *merged) share(list []target) {
-	if len(m.lists) == 1 && slices.EqualFunc(m.lists[0].list, list, target.isOfSameAddress) {
+func (m *rrset) dedupe(list []target) {
+	if len(m.lists) == 1 && slices.EqualFunc(m.lists[0].list, list, target.sameAddr) {
 		m.lists[0].list = list
 	}
 }
 
-func (t target) isOfSameAddress(other target) bool { return t.addr.Addr() == other.addr.Addr() }
+func (t target) sameAddr(other target) bool { return t.addr.Addr() == other.addr.Addr() }
 
 // only returns the targets that are wanted: the same list, if that is all of them.
 func (t targets) only(isWanted func(target) bool) targets {
@@ -272,9 +272,9 @@ func (t *targets) append(one target, of targets, i int) {
 	}
 }
 
-// first returns which target comes first in an answer; the others follow in their order. draw returns a random number
+// pickFirst returns which target comes first in an answer; the others follow in their order. draw returns a random number
 // below its argument.
-func (t targets) first(draw func(uint32) uint32) int {
+func (t targets) pickFirst(draw func(uint32) uint32) int {
 	if len(t.list) < 2 {
 		return 0
 	}

@@ -46,9 +46,9 @@ func lookupOf(records *Records) func(model.ObjectName) *Records {
 	return func(model.ObjectName) *Records { return records }
 }
 
-// TestAnAnswerCostsWhatItSays: the cost depends only on the records in the answer. The test counts the memory that it
+// TestTheSizeEstimateOfAnAnswerIsExact: the cost depends only on the records in the answer. The test counts the memory that it
 // takes, and the records that are looked at.
-func TestAnAnswerCostsWhatItSays(t *testing.T) {
+func TestTheSizeEstimateOfAnAnswerIsExact(t *testing.T) {
 	for title, test := range map[string]struct {
 		large, small []selection.Decision
 		query        string
@@ -120,11 +120,11 @@ func TestNoRecordIsMadeTwice(t *testing.T) {
 		if records == nil {
 			continue // nobody is ready
 		}
-		for asked, of := range map[string]*answers{webName: &records.own, "_p0._tcp." + webName: records.ports[portName{"p0", "tcp"}]} {
-			for typ, all := range map[string]merged{
+		for asked, of := range map[string]*recordSets{webName: &records.service, "_p0._tcp." + webName: records.ports[portName{"p0", "tcp"}]} {
+			for typ, all := range map[string]rrset{
 				"A": of.addresses[model.IPv4], "AAAA": of.addresses[model.IPv6], "SRV": of.services,
 			} {
-				got, _, _ := ask(t, newQuery(t, typ+" "+asked), TCP, lookupOf(records))
+				got, _, _ := exchange(t, newQuery(t, typ+" "+asked), TCP, lookupOf(records))
 				want := expected(decisions, typ, asked != webName)
 				var said []string
 				for _, record := range got.Answer {
@@ -188,7 +188,7 @@ func expected(decisions []selection.Decision, typ string, ofPort bool) []string 
 // TestATargetWithoutANameIsNone: an endpoint whose name would be too long for DNS has addresses and no SRV record.
 func TestATargetWithoutANameIsNone(t *testing.T) {
 	long := Zone{Domain: strings.Repeat(strings.Repeat("d", 63)+".", 3) + "example", TTL: 5 * time.Second}
-	w := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a name=" + strings.Repeat("h", 63), "10.0.0.2 a"}}
+	w := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a name=" + strings.Repeat("h", 63), "10.0.0.2 a"}}
 	records := NewRecords(w.decisions(), long)
 	below := "web.shop.svc." + long.name()
 	for query, want := range map[string]int{"A " + below: 2, "SRV " + below: 2, "SRV _http._tcp." + below: 1} {

@@ -16,9 +16,9 @@ import (
 // Server answers over UDP and TCP.
 type Server struct {
 	Table *Table
-	// Answered is called with the result of each query, by many goroutines at once. It must return at once.
-	Answered func(Result)
-	Log      *slog.Logger
+	// OnResponse is called with the result of each query, by many goroutines at once. It must return at once.
+	OnResponse func(Result)
+	Log        *slog.Logger
 }
 
 // udpReaders is how many goroutines answer over UDP: while one waits for the kernel another one works.
@@ -75,6 +75,6 @@ func (s *Server) serveUDP(socket *net.UDPConn) {
 
 func (s *Server) answer(query []byte, transport Transport) []byte {
 	answer, result := s.Table.Zone.Answer(query, transport, s.Table.Lookup, rand.Uint32N)
-	s.Answered(result)
+	s.OnResponse(result)
 	return answer
 }

@@ -33,12 +33,12 @@ type served struct {
 func newServed(t *testing.T) *served {
 	t.Helper()
 	s := &served{t: t, table: &Table{Zone: testZone}}
-	w := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
-	s.table.Accept(model.ObjectName{Namespace: "shop", Name: "web"}, s.table.Digest(w.decisions()))
+	w := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
+	s.table.OnApplied(model.ObjectName{Namespace: "shop", Name: "web"}, s.table.Derive(w.decisions()))
 	address := reserve.OnLoopback(t)
 	s.address = address.String()
 	server := &Server{
-		Table: s.table, Log: slog.New(slog.DiscardHandler), Answered: func(Result) { s.counted.Add(1) },
+		Table: s.table, Log: slog.New(slog.DiscardHandler), OnResponse: func(Result) { s.counted.Add(1) },
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -68,13 +68,13 @@ func (s *served) dial(network string) net.Conn {
 	return conn
 }
 
-func (s *served) ask(conn net.Conn) string {
+func (s *served) query(conn net.Conn) string {
 	s.t.Helper()
 	client := &miekg.Conn{Conn: conn}
 	must.Succeed(s.t, client.WriteMsg(newQuery(s.t, "A "+webName)))
 	answer, err := client.ReadMsg()
 	must.Succeed(s.t, err)
-	return inWords(answer)
+	return answerText(answer)
 }
 
 const theAddress = "NOERROR; A 10.0.0.1"
@@ -82,21 +82,21 @@ const theAddress = "NOERROR; A 10.0.0.1"
 func TestTheServerAnswersOnceItsTableIsComplete(t *testing.T) {
 	s := newServed(t)
 	for _, network := range []string{"udp", "tcp"} {
-		if got := s.ask(s.dial(network)); got != "REFUSED" {
+		if got := s.query(s.dial(network)); got != "REFUSED" {
 			t.Errorf("over %s it answers %s before the table is complete", network, got)
 		}
 	}
-	s.table.Synced(selection.Sync{})
+	s.table.OnSynced(selection.SyncState{})
 	for _, network := range []string{"udp", "tcp"} {
-		if got := s.ask(s.dial(network)); got != theAddress {
+		if got := s.query(s.dial(network)); got != theAddress {
 			t.Errorf("over %s it answers %s", network, got)
 		}
 	}
 	if s.table.Len() != 1 || s.counted.Load() != 4 {
 		t.Errorf("%d Services, %d queries; want 1 and 4", s.table.Len(), s.counted.Load())
 	}
-	s.table.Accept(model.ObjectName{Namespace: "shop", Name: "web"}, nil)
-	if got := s.ask(s.dial("udp")); got != "REFUSED" || s.table.Len() != 0 {
+	s.table.OnApplied(model.ObjectName{Namespace: "shop", Name: "web"}, nil)
+	if got := s.query(s.dial("udp")); got != "REFUSED" || s.table.Len() != 0 {
 		t.Errorf("of a Service that is gone it answers %s, and has %d", got, s.table.Len())
 	}
 }
@@ -104,7 +104,7 @@ func TestTheServerAnswersOnceItsTableIsComplete(t *testing.T) {
 // TestAConnectionCarriesManyQueries, several at once.
 func TestAConnectionCarriesManyQueries(t *testing.T) {
 	s := newServed(t)
-	s.table.Synced(selection.Sync{})
+	s.table.OnSynced(selection.SyncState{})
 	client := &miekg.Conn{Conn: s.dial("tcp")}
 	const count = 100
 	for i := range count {
@@ -115,8 +115,8 @@ func TestAConnectionCarriesManyQueries(t *testing.T) {
 	for i := range count {
 		answer, err := client.ReadMsg()
 		must.Succeed(t, err)
-		if answer.Id != uint16(i) || inWords(answer) != theAddress {
-			t.Fatalf("answer %d has number %d: %s", i, answer.Id, inWords(answer))
+		if answer.Id != uint16(i) || answerText(answer) != theAddress {
+			t.Fatalf("answer %d has number %d: %s", i, answer.Id, answerText(answer))
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestAConnectionCarriesManyQueries(t *testing.T) {
 // TestBadConnectionsEnd, and the others go on: one that announces more than any query has, and one that sends no query.
 func TestBadConnectionsEnd(t *testing.T) {
 	s := newServed(t)
-	s.table.Synced(selection.Sync{})
+	s.table.OnSynced(selection.SyncState{})
 	good := s.dial("tcp")
 	for title, sent := range map[string][]byte{
 		"a long message": {0xff, 0xff}, "no header": {0, 3, 1, 2, 3}, "nothing": {0, 0},
@@ -137,7 +137,7 @@ func TestBadConnectionsEnd(t *testing.T) {
 			t.Errorf("%s is answered: %d bytes, %v", title, n, err)
 		}
 	}
-	if got := s.ask(good); got != theAddress {
+	if got := s.query(good); got != theAddress {
 		t.Errorf("the good connection gets %s", got)
 	}
 	socket := s.dial("udp")
@@ -146,7 +146,7 @@ func TestBadConnectionsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := s.ask(s.dial("udp")); got != theAddress {
+	if got := s.query(s.dial("udp")); got != theAddress {
 		t.Errorf("after datagrams that are no queries the answer is %s", got)
 	}
 }
@@ -155,7 +155,7 @@ func TestBadConnectionsEnd(t *testing.T) {
 // client loses a connection.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	s := newServed(t)
-	s.table.Synced(selection.Sync{})
+	s.table.OnSynced(selection.SyncState{})
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	used, err := dialer.Dial("tcp", s.address)
 	must.Succeed(t, err)
@@ -165,12 +165,12 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	for range maxConnections + 100 {
 		idle = append(idle, s.dial("tcp"))
 		if len(idle)%100 == 0 {
-			if got := s.ask(used); got != theAddress {
+			if got := s.query(used); got != theAddress {
 				t.Fatalf("beside %d idle connections the answer is %s", len(idle), got)
 			}
 		}
 	}
-	if got := s.ask(s.dial("tcp")); got != theAddress {
+	if got := s.query(s.dial("tcp")); got != theAddress {
 		t.Errorf("a new connection gets %s", got)
 	}
 	must.Succeed(t, idle[0].SetReadDeadline(time.Now().Add(30*time.Second)))
@@ -186,7 +186,7 @@ func isReset(err error) bool {
 // TestASlowSenderKeepsNobodyWaiting, while its query comes byte by byte.
 func TestASlowSenderKeepsNobodyWaiting(t *testing.T) {
 	s := newServed(t)
-	s.table.Synced(selection.Sync{})
+	s.table.OnSynced(selection.SyncState{})
 	packed, err := newQuery(t, "A "+webName).Pack()
 	must.Succeed(t, err)
 	slow := s.dial("tcp")
@@ -195,12 +195,12 @@ func TestASlowSenderKeepsNobodyWaiting(t *testing.T) {
 		if _, err := slow.Write([]byte{sent}); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.ask(s.dial("tcp")); got != theAddress {
+		if got := s.query(s.dial("tcp")); got != theAddress {
 			t.Fatalf("beside a slow sender the answer is %s", got)
 		}
 	}
 	answer, err := (&miekg.Conn{Conn: slow}).ReadMsg()
-	if err != nil || inWords(answer) != theAddress {
+	if err != nil || answerText(answer) != theAddress {
 		t.Errorf("the slow sender gets %v, %v", answer, err)
 	}
 }

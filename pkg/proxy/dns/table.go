@@ -16,19 +16,19 @@ type Table struct {
 
 	services sync.Map // model.ObjectName to *Records
 	count    atomic.Int64
-	isOpen   atomic.Bool
+	isSynced atomic.Bool
 }
 
-// Digest returns the records of a Service; nil if there are none.
-func (t *Table) Digest(decisions []selection.Decision) any {
+// Derive returns the records of a Service; nil if there are none.
+func (t *Table) Derive(decisions []selection.Decision) any {
 	if records := NewRecords(decisions, t.Zone); records != nil {
 		return records
 	}
 	return nil
 }
 
-// Accept replaces the records of a Service.
-func (t *Table) Accept(service model.ObjectName, digest any) {
+// OnApplied replaces the records of a Service.
+func (t *Table) OnApplied(service model.ObjectName, digest any) {
 	records, _ := digest.(*Records)
 	if records == nil {
 		if _, had := t.services.LoadAndDelete(service); had {
@@ -41,15 +41,15 @@ func (t *Table) Accept(service model.ObjectName, digest any) {
 	}
 }
 
-// Synced lets the table be asked, for it is complete.
-func (t *Table) Synced(selection.Sync) { t.isOpen.Store(true) }
+// OnSynced lets the table be asked, for it is complete.
+func (t *Table) OnSynced(selection.SyncState) { t.isSynced.Store(true) }
 
 // Len returns how many Services are answered for.
 func (t *Table) Len() int { return int(t.count.Load()) }
 
 // Lookup returns the records of a Service; nil if there are none.
 func (t *Table) Lookup(service model.ObjectName) *Records {
-	if !t.isOpen.Load() {
+	if !t.isSynced.Load() {
 		return nil
 	}
 	records, _ := t.services.Load(service)

@@ -31,17 +31,17 @@ func (s *Server) serveTCP(ctx context.Context, listener net.Listener) {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		go s.converse(ctx, conn)
+		go s.serveConn(ctx, conn)
 	}
 }
 
-// converse answers the queries of a connection, one after the other, until the client closes it, is slow, or has none
+// serveConn answers the queries of a connection, one after the other, until the client closes it, is slow, or has none
 // for a while, or until ctx ends.
-func (s *Server) converse(ctx context.Context, conn net.Conn) {
+func (s *Server) serveConn(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	defer func() { _ = conn.Close() }()
-	reader := bufio.NewReaderSize(conn, leastOverUDP)
+	reader := bufio.NewReaderSize(conn, minUDP)
 	var length [2]byte
 	for {
 		if conn.SetDeadline(time.Now().Add(idleTimeout)) != nil {
@@ -58,7 +58,7 @@ func (s *Server) converse(ctx context.Context, conn net.Conn) {
 		}
 		size := binary.BigEndian.Uint16(length[:])
 		if size > maxQueryLength {
-			s.Answered(Result{Type: "other", Outcome: Malformed})
+			s.OnResponse(Result{Type: "other", Outcome: Malformed})
 			return
 		}
 		query := make([]byte, size)

@@ -20,8 +20,8 @@ const (
 	ownNameBytes = 2 // the first label's length and the root, besides the letters and dots of a name
 )
 
-// record is one that is to be written, with what it is about.
-type record struct {
+// resourceRecord is one that is to be written, with what it is about.
+type resourceRecord struct {
 	target
 	weight uint16
 	owner  string // the name of an SRV record's target
@@ -30,15 +30,15 @@ type record struct {
 
 // write answers with records: as many as fit, from a random one on. What does not fit over UDP is asked for again over
 // TCP; if not all fit there either, a part must do.
-func (d *draft) write(transport Transport, service model.ObjectName, all merged, draw func(uint32) uint32) []byte {
+func (d *responseBuilder) write(transport Transport, service model.ObjectName, all rrset, draw func(uint32) uint32) []byte {
 	d.header.Authoritative = true
-	room := d.limit - headerSize - len(d.question.raw)
+	room := d.limit - headerSize - len(d.query.raw)
 	if d.edns {
 		room -= sizeOfOPT
 	}
-	var records []record
+	var records []resourceRecord
 	isWhole, below := true, d.zone.below(service)
-	for entry := range all.inOrder(draw) {
+	for entry := range all.rotated(draw) {
 		made := d.newRecord(entry, all.weighed, below)
 		if room -= made.size; room < 0 {
 			isWhole = false
@@ -48,32 +48,32 @@ func (d *draft) write(transport Transport, service model.ObjectName, all merged,
 	}
 	d.header.Truncated = !isWhole && transport == UDP
 	return d.build(func(builder *dnsmessage.Builder) error {
-		if err := d.addAnswers(builder, records); err != nil || !isWhole || d.question.Type != dnsmessage.TypeSRV {
+		if err := d.addAnswers(builder, records); err != nil || !isWhole || d.query.Type != dnsmessage.TypeSRV {
 			return err
 		}
 		return d.addAddresses(builder, records, room)
 	})
 }
 
-// entry is one of a list of targets.
-type entry struct {
+// rrsetEntry is one of a list of targets.
+type rrsetEntry struct {
 	targets
 	at int
 }
 
-// inOrder yields all targets, beginning with a random one.
-func (m merged) inOrder(draw func(uint32) uint32) func(yield func(entry) bool) {
-	return func(yield func(entry) bool) {
+// rotated yields all targets, beginning with a random one.
+func (m rrset) rotated(draw func(uint32) uint32) func(yield func(rrsetEntry) bool) {
+	return func(yield func(rrsetEntry) bool) {
 		firstList := 0
 		if len(m.lists) > 1 {
 			firstList = int(draw(uint32(len(m.lists))))
 		}
 		for i := range m.lists {
 			list := m.lists[(firstList+i)%len(m.lists)]
-			first := list.first(draw)
+			first := list.pickFirst(draw)
 			for k := range list.list {
 				at := (first + k) % len(list.list)
-				if !yield(entry{list, at}) {
+				if !yield(rrsetEntry{list, at}) {
 					return
 				}
 			}
@@ -82,9 +82,9 @@ func (m merged) inOrder(draw func(uint32) uint32) func(yield func(entry) bool) {
 }
 
 // newRecord returns the record that an entry makes; an SRV record gets its weight as one of a given number.
-func (d *draft) newRecord(e entry, weighed int, below string) record {
-	made := record{target: e.list[e.at]}
-	switch d.question.Type {
+func (d *responseBuilder) newRecord(e rrsetEntry, weighed int, below string) resourceRecord {
+	made := resourceRecord{target: e.list[e.at]}
+	switch d.query.Type {
 	case dnsmessage.TypeA:
 		made.size = sizeOfA
 	case dnsmessage.TypeAAAA:
@@ -97,14 +97,14 @@ func (d *draft) newRecord(e entry, weighed int, below string) record {
 	return made
 }
 
-func (d *draft) addAnswers(builder *dnsmessage.Builder, records []record) error {
-	header := dnsmessage.ResourceHeader{Name: d.question.Name, Class: dnsmessage.ClassINET, TTL: d.zone.seconds()}
+func (d *responseBuilder) addAnswers(builder *dnsmessage.Builder, records []resourceRecord) error {
+	header := dnsmessage.ResourceHeader{Name: d.query.Name, Class: dnsmessage.ClassINET, TTL: d.zone.seconds()}
 	err := builder.StartAnswers()
 	for i := range records {
 		if err != nil {
 			return err
 		}
-		if d.question.Type == dnsmessage.TypeSRV {
+		if d.query.Type == dnsmessage.TypeSRV {
 			err = builder.SRVResource(header, dnsmessage.SRVResource{
 				Weight: records[i].weight, Port: records[i].addr.Port(), Target: nameOf(records[i].owner),
 			})
@@ -116,7 +116,7 @@ func (d *draft) addAnswers(builder *dnsmessage.Builder, records []record) error 
 }
 
 // addAddresses adds the addresses of SRV records' targets, if there is room for all of them.
-func (d *draft) addAddresses(builder *dnsmessage.Builder, records []record, room int) error {
+func (d *responseBuilder) addAddresses(builder *dnsmessage.Builder, records []resourceRecord, room int) error {
 	for i := range records {
 		for _, addr := range d.addressesOf(&records[i]) {
 			size := sizeOfAAAA
@@ -144,7 +144,7 @@ func (d *draft) addAddresses(builder *dnsmessage.Builder, records []record, room
 }
 
 // addressesOf returns all addresses of an SRV record's target: part of a record set is not an answer (RFC 2181, 5).
-func (d *draft) addressesOf(r *record) []netip.Addr {
+func (d *responseBuilder) addressesOf(r *resourceRecord) []netip.Addr {
 	if addrs := d.alike[r.name()]; addrs != nil {
 		return addrs
 	}

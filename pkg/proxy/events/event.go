@@ -21,13 +21,13 @@ type Event struct {
 	Local bool
 }
 
-// sentence identifies an Event that must not be repeated.
-type sentence struct {
+// dedupKey identifies an Event that must not be repeated.
+type dedupKey struct {
 	regarding     Reference
 	reason, topic string
 }
 
-func (e Event) sentence() sentence { return sentence{e.Regarding, e.Reason, cmp.Or(e.Topic, e.Note)} }
+func (e Event) sentence() dedupKey { return dedupKey{e.Regarding, e.Reason, cmp.Or(e.Topic, e.Note)} }
 
 // Reference names the object that an Event is about.
 type Reference struct {

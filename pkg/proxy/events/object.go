@@ -79,9 +79,11 @@ const (
 	maxInstance = 128
 )
 
-// noteOf returns a text as the API server takes it. It is cut first, for it may have many megabytes, and again after
+// truncateNote returns a text as the API server takes it. It is cut first, for it may have many megabytes, and again after
 // that, for an unprintable character takes more bytes when it is quoted.
-func noteOf(text string) string { return bounded(printable.Text(bounded(text, maxNote)), maxNote) }
+func truncateNote(text string) string {
+	return bounded(printable.Text(bounded(text, maxNote)), maxNote)
+}
 
 // bounded cuts a text that has more than limit bytes, between two characters, and shows that by three dots.
 func bounded(text string, limit int) string {

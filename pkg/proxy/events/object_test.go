@@ -17,7 +17,7 @@ import (
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 5000, time.UTC)
 
 func TestAnEventAboutAService(t *testing.T) {
-	got := objectOf(refused(web, "why"), "node-1", noon)
+	got := objectOf(rejected(web, "why"), "node-1", noon)
 	want := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: got.Name, Namespace: "shop"},
 		EventTime:           metav1.NewMicroTime(noon),
@@ -47,7 +47,7 @@ func TestEveryKindHasItsAPIVersion(t *testing.T) {
 		"Service": "v1", "Node": "v1", "EndpointSlice": "discovery.k8s.io/v1", "ServiceCIDR": "networking.k8s.io/v1",
 		"ServiceDemand": "vicinity.dev/v1alpha1",
 	} {
-		got := objectOf(refused(Reference{Kind: kind, Name: "a"}, "why"), "node-1", noon).Regarding
+		got := objectOf(rejected(Reference{Kind: kind, Name: "a"}, "why"), "node-1", noon).Regarding
 		if got.APIVersion != want || got.Kind != kind {
 			t.Errorf("kind %s of API version %s, want %s of %s", got.Kind, got.APIVersion, kind, want)
 		}
@@ -62,26 +62,26 @@ func TestALongNodeNameFitsIntoTheReportingInstance(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	base := nameOf(refused(web, "why"), "node-1", noon)
+	base := nameOf(rejected(web, "why"), "node-1", noon)
 	if faults := validation.IsDNS1123Subdomain(base); len(faults) > 0 {
 		t.Errorf("%s is no name of an object: %v", base, faults)
 	}
 	recreated, moved := web, web
 	recreated.UID = "7-8-9"
 	moved.Namespace, moved.Name = "sho", "pweb"
-	otherwise := refused(web, "why")
+	otherwise := rejected(web, "why")
 	otherwise.Reason = "Otherwise"
-	local := refused(web, "why")
+	local := rejected(web, "why")
 	local.Local = true
 	for title, test := range map[string]struct {
 		one, other string
 		same       bool
 	}{
-		"another node and time: the same":                  {base, nameOf(refused(web, "why"), "node-2", noon.Add(time.Hour)), true},
-		"another sentence: another":                        {base, nameOf(refused(web, "because"), "node-1", noon), false},
+		"another node and time: the same":                  {base, nameOf(rejected(web, "why"), "node-2", noon.Add(time.Hour)), true},
+		"another sentence: another":                        {base, nameOf(rejected(web, "because"), "node-1", noon), false},
 		"another reason with the same sentence: another":   {base, nameOf(otherwise, "node-1", noon), false},
-		"another object of the same name: another":         {base, nameOf(refused(recreated, "why"), "node-1", noon), false},
-		"the same letters shared out differently: another": {base, nameOf(refused(moved, "why"), "node-1", noon), false},
+		"another object of the same name: another":         {base, nameOf(rejected(recreated, "why"), "node-1", noon), false},
+		"the same letters shared out differently: another": {base, nameOf(rejected(moved, "why"), "node-1", noon), false},
 		"about a node, reported by another one: another":   {nameOf(local, "node-1", noon), nameOf(local, "node-2", noon), false},
 		"about a node, reported again: another":            {nameOf(local, "node-1", noon), nameOf(local, "node-1", noon.Add(1)), false},
 		"about a node, tried again: the same":              {nameOf(local, "node-1", noon), nameOf(local, "node-1", noon), true},
@@ -106,7 +106,7 @@ func TestNotes(t *testing.T) {
 		"what grows when it is shown is cut": {strings.Repeat("\n", 1000), strings.Repeat(`\n`, 510) + `\...`},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := noteOf(test.given); got != test.want {
+			if got := truncateNote(test.given); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -118,11 +118,11 @@ func FuzzNotesAreAsTheAPIServerTakesThem(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, given string) {
-		got := noteOf(given)
+		got := truncateNote(given)
 		if len(got) > maxNote || !utf8.ValidString(got) || strings.IndexFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
 			t.Errorf("noteOf(%q) = %q, which has %d bytes", given, got, len(got))
 		}
-		if again := noteOf(got); again != got {
+		if again := truncateNote(got); again != got {
 			t.Errorf("a note that is safe became %q, and was %q", again, got)
 		}
 	})

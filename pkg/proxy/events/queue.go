@@ -10,44 +10,44 @@ import (
 // maxWaiting bounds the queue. At one in 10 seconds, later ones would be a quarter of an hour late.
 const maxWaiting = 100
 
-// waiting is an event that is not created yet, and when it was reported.
-type waiting struct {
+// queuedEvent is an event that is not created yet, and when it was reported.
+type queuedEvent struct {
 	event Event
 	at    time.Time
 }
 
-func (w waiting) share() fair.Share {
+func (w queuedEvent) share() fair.Share {
 	return fair.Share{Namespace: w.event.Regarding.Namespace, Weight: 1}
 }
 
 // queue holds what waits. Namespaces take turns. Events about the node itself have the turn of the empty namespace.
 type queue struct {
-	entries []waiting // in the order in which they came
-	turns   fair.Turns
+	entries  []queuedEvent // in the order in which they came
+	fairness fair.FairQueue
 }
 
 // push adds an entry. If that is one too many, it drops the last entry of a namespace with most entries: the new
 // entry's namespace, or the one that reported last.
-func (q *queue) push(entry waiting) (dropped waiting, isDropped bool) {
+func (q *queue) push(entry queuedEvent) (dropped queuedEvent, isDropped bool) {
 	q.entries = append(q.entries, entry)
 	if len(q.entries) <= maxWaiting {
-		return waiting{}, false
+		return queuedEvent{}, false
 	}
-	order := fair.Order(q.entries, waiting.share)
+	order := fair.Order(q.entries, queuedEvent.share)
 	return q.take(order[len(order)-1]), true
 }
 
 // pop takes out the entry whose turn it is. The queue must not be empty.
-func (q *queue) pop() waiting {
-	taken := q.take(fair.InTurns(&q.turns, q.entries, waiting.share)[0])
-	q.turns.Serve(taken.share())
+func (q *queue) pop() queuedEvent {
+	taken := q.take(fair.FairOrder(&q.fairness, q.entries, queuedEvent.share)[0])
+	q.fairness.OnServed(taken.share())
 	if len(q.entries) == 0 {
-		q.turns = fair.Turns{}
+		q.fairness = fair.FairQueue{}
 	}
 	return taken
 }
 
-func (q *queue) take(entry waiting) waiting {
+func (q *queue) take(entry queuedEvent) queuedEvent {
 	i := slices.Index(q.entries, entry)
 	q.entries = slices.Delete(q.entries, i, i+1)
 	return entry

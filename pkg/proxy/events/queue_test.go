@@ -9,12 +9,12 @@ import (
 )
 
 // entry is "namespace/name" as something that waits.
-func entry(text string) waiting {
+func entry(text string) queuedEvent {
 	namespace, name, _ := strings.Cut(text, "/")
-	return waiting{event: Event{Regarding: Reference{Namespace: namespace, Name: name}}}
+	return queuedEvent{event: Event{Regarding: Reference{Namespace: namespace, Name: name}}}
 }
 
-func textOf(entry waiting) string {
+func textOf(entry queuedEvent) string {
 	return entry.event.Regarding.Namespace + "/" + entry.event.Regarding.Name
 }
 
@@ -26,7 +26,7 @@ func (q *queue) popAll() []string {
 	return texts
 }
 
-func TestNamespacesTakeTurns(t *testing.T) {
+func TestNamespacesAreServedFairly(t *testing.T) {
 	var q queue
 	for _, text := range []string{"a/1", "a/2", "a/3", "b/1", "/node", "b/2"} {
 		if dropped, isDropped := q.push(entry(text)); isDropped {

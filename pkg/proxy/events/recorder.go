@@ -28,12 +28,12 @@ const (
 	burst = 10
 	// interval is the time after which one more may be created.
 	interval = 10 * time.Second
-	// spread bounds the pause before the first Event after a quiet time.
-	spread = 10 * time.Second
-	// oncePer is how long a sentence is not repeated: the API server forgets Events after an hour (its --event-ttl).
-	oncePer = time.Hour
-	// lateAfter is how long an event may wait before a warning. An API server that restarts is back by then.
-	lateAfter = 5 * time.Minute
+	// jitter bounds the pause before the first Event after a quiet time.
+	jitter = 10 * time.Second
+	// dedupInterval is how long a sentence is not repeated: the API server forgets Events after an hour (its --event-ttl).
+	dedupInterval = time.Hour
+	// slowAfter is how long an event may wait before a warning. An API server that restarts is back by then.
+	slowAfter = 5 * time.Minute
 	// warnEvery is the shortest time between two warnings about Events that are late or were dropped.
 	warnEvery = 10 * time.Minute
 	// createTimeout bounds one try, so that a server that never answers holds up nothing for long.
@@ -44,8 +44,8 @@ const (
 // soon, and one that is away for hours every minute or two, with jitter. They begin anew after every final answer.
 var retries = wait.Backoff{Duration: 2 * time.Second, Factor: 2, Jitter: 1, Steps: 5, Cap: time.Minute}
 
-// errTooMany is why an event is dropped before the API server could refuse it.
-var errTooMany = errors.New("too many are waiting")
+// errQueueFull is why an event is dropped before the API server could refuse it.
+var errQueueFull = errors.New("too many are waiting")
 
 // Recorder creates Events for the proxy of a node. Its methods may be called by several goroutines.
 type Recorder struct {
@@ -59,7 +59,7 @@ type Recorder struct {
 	queue queue
 	// reported holds the sentences that wait, with the zero time, and those that were created within the hour, with that
 	// time. maxWaiting and the rate bound it.
-	reported map[sentence]time.Time
+	reported map[dedupKey]time.Time
 	dropped  int
 	warnings rate.Sometimes
 }
@@ -78,23 +78,23 @@ func Connect(config *rest.Config, node string, log *slog.Logger) (*Recorder, err
 func New(client eventsv1client.EventsGetter, node string, log *slog.Logger) *Recorder {
 	return &Recorder{
 		client: client, node: node, log: log,
-		arrived: wake.NewSignal(), reported: map[sentence]time.Time{}, warnings: rate.Sometimes{Interval: warnEvery},
+		arrived: wake.NewSignal(), reported: map[dedupKey]time.Time{}, warnings: rate.Sometimes{Interval: warnEvery},
 	}
 }
 
 // Report has an Event created, unless it waits already, was created within the hour, or too many are waiting. It
 // returns at once.
 func (r *Recorder) Report(event Event) {
-	event.Note, event.Topic = noteOf(event.Note), noteOf(event.Topic)
+	event.Note, event.Topic = truncateNote(event.Note), truncateNote(event.Topic)
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(r.reported, func(_ sentence, at time.Time) bool { return !at.IsZero() && now.Sub(at) >= oncePer })
+	maps.DeleteFunc(r.reported, func(_ dedupKey, at time.Time) bool { return !at.IsZero() && now.Sub(at) >= dedupInterval })
 	if _, isReported := r.reported[event.sentence()]; isReported {
 		return
 	}
-	r.push(waiting{event, now}, errTooMany)
-	r.arrived.Send()
+	r.push(queuedEvent{event, now}, errQueueFull)
+	r.arrived.Notify()
 }
 
 // Dropped returns how many events were dropped: too many were waiting, or the API server refused them.
@@ -114,7 +114,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			return nil
 		case <-r.arrived:
 		}
-		if !pause(ctx, rand.N(spread)) {
+		if !pause(ctx, rand.N(jitter)) {
 			return nil
 		}
 		pauses := retries
@@ -151,14 +151,14 @@ func (r *Recorder) createNext(ctx context.Context) (isDecided bool) {
 	case err == nil:
 		r.reported[next.event.sentence()] = time.Now()
 		return true
-	case isFinal(err):
+	case isPermanent(err):
 		r.drop(next.event, err)
 		return true
 	case ctx.Err() != nil:
 		return false
 	}
-	r.push(next, fmt.Errorf("%w, and the API server takes none: %w", errTooMany, err))
-	if time.Since(next.at) >= lateAfter {
+	r.push(next, fmt.Errorf("%w, and the API server takes none: %w", errQueueFull, err))
+	if time.Since(next.at) >= slowAfter {
 		r.warn("an Event is late and is tried again; others may be late, too", next.event, err)
 	}
 	return false
@@ -176,16 +176,16 @@ func (r *Recorder) create(ctx context.Context, event *eventsv1.Event) error {
 	return fmt.Errorf("create Event %s/%s: %w", event.Namespace, event.Name, err)
 }
 
-// isFinal reports whether another try would get the same answer: the API server understood, and refuses the Event.
+// isPermanent reports whether another try would get the same answer: the API server understood, and refuses the Event.
 // Forbidden is final only for a namespace that terminates: an API server that has just started forbids everything
 // until it has read RBAC, and a ResourceQuota may have room again.
-func isFinal(err error) bool {
+func isPermanent(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) ||
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // push lets an event wait. If too many are waiting, it drops one, with that cause. The mutex is held.
-func (r *Recorder) push(entry waiting, cause error) {
+func (r *Recorder) push(entry queuedEvent, cause error) {
 	r.reported[entry.event.sentence()] = time.Time{}
 	if dropped, isDropped := r.queue.push(entry); isDropped {
 		r.drop(dropped.event, cause)

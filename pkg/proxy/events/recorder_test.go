@@ -33,8 +33,8 @@ type state struct {
 	mutex   sync.Mutex
 	created map[string]*eventsv1.Event
 	tries   []try
-	// refuse decides how a try is answered, before anything else; nil accepts all. The mutex is held.
-	refuse func(ctx context.Context) error
+	// reject decides how a try is answered, before anything else; nil accepts all. The mutex is held.
+	reject func(ctx context.Context) error
 }
 
 // try is one request, and when it came.
@@ -54,8 +54,8 @@ func (s *server) Create(ctx context.Context, event *eventsv1.Event, _ metav1.Cre
 	defer s.mutex.Unlock()
 	name := s.namespace + "/" + event.Name
 	s.tries = append(s.tries, try{name, time.Now()})
-	if s.refuse != nil {
-		if err := s.refuse(ctx); err != nil {
+	if s.reject != nil {
+		if err := s.reject(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -97,7 +97,7 @@ func (o *output) String() string {
 }
 
 // remembered returns what a recorder would not repeat now.
-func remembered(r *Recorder) []sentence {
+func remembered(r *Recorder) []dedupKey {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return slices.Collect(maps.Keys(r.reported))
@@ -125,7 +125,7 @@ func after(duration time.Duration) {
 	synctest.Wait()
 }
 
-func broken(i int) Event { return refused(web, fmt.Sprintf("reason %d", i)) }
+func broken(i int) Event { return rejected(web, fmt.Sprintf("reason %d", i)) }
 
 func TestAnEventIsCreatedWithinTheSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestAnEventIsCreatedWithinTheSpread(t *testing.T) {
 		r, log := proxy(t, api, "node-1")
 		reported := time.Now()
 		r.Report(broken(1))
-		after(spread)
+		after(jitter)
 		if len(api.events()) != 1 || len(api.requests()) != 1 {
 			t.Fatalf("%d created with %d requests, want one", len(api.events()), len(api.requests()))
 		}
@@ -158,7 +158,7 @@ func TestProxiesThatReportTheSameMakeOneEventAndSpread(t *testing.T) {
 			recorders = append(recorders, r)
 			r.Report(broken(1))
 		}
-		after(spread)
+		after(jitter)
 		if len(api.events()) != 1 || len(api.requests()) != proxies {
 			t.Errorf("%d Events with %d requests, want 1 with %d", len(api.events()), len(api.requests()), proxies)
 		}
@@ -215,7 +215,7 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 		if r.Dropped() != 10000+1-maxWaiting {
 			t.Errorf("%d dropped, want all but %d", r.Dropped(), maxWaiting)
 		}
-		after(spread)
+		after(jitter)
 		if len(api.requests()) < burst || len(api.requests()) > burst+1 {
 			t.Errorf("%d requests at once, want %d", len(api.requests()), burst)
 		}
@@ -238,7 +238,7 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 			t.Errorf("%d lines of log, want one: %s", lines, log)
 		}
 		r.Report(broken(9999))
-		after(spread)
+		after(jitter)
 		if len(api.events()) != maxWaiting+1 {
 			t.Errorf("what was dropped cannot be reported later")
 		}
@@ -248,7 +248,7 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 func TestALossIsLoggedAgainAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
-		api.refuse = func(context.Context) error {
+		api.reject = func(context.Context) error {
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")
 		}
 		r, log := proxy(t, api, "node-1")
@@ -292,7 +292,7 @@ func TestTries(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := newServer()
-				api.refuse = func(context.Context) error {
+				api.reject = func(context.Context) error {
 					if n := len(api.tries); n <= len(test.answers) {
 						return test.answers[n-1]
 					}
@@ -320,10 +320,10 @@ func TestTries(t *testing.T) {
 	}
 }
 
-func TestAServerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+func TestAnUnresponsiveServerIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
-		api.refuse = func(ctx context.Context) error {
+		api.reject = func(ctx context.Context) error {
 			if len(api.tries) > 2 {
 				return nil
 			}
@@ -345,7 +345,7 @@ func outage(api *server) (end func()) {
 	set := func(refuse func(context.Context) error) {
 		api.mutex.Lock()
 		defer api.mutex.Unlock()
-		api.refuse = refuse
+		api.reject = refuse
 	}
 	set(func(context.Context) error { return errors.New("connect: connection refused") })
 	return func() { set(nil) }
@@ -407,7 +407,7 @@ func TestWhatIsTooMuchWhileTheAPIServerIsAwayIsDroppedAndCounted(t *testing.T) {
 func TestANamespaceThatMayHaveNoEventsHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
-		api.refuse = func(context.Context) error {
+		api.reject = func(context.Context) error {
 			if strings.HasPrefix(api.tries[len(api.tries)-1].name, "full/") {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "x", errors.New("exceeded quota"))
 			}
@@ -415,7 +415,7 @@ func TestANamespaceThatMayHaveNoEventsHoldsUpNoOther(t *testing.T) {
 		}
 		r, _ := proxy(t, api, "node-1")
 		for i := range 20 {
-			r.Report(refused(Reference{Kind: "Service", Namespace: "full", Name: "web"}, fmt.Sprintf("reason %d", i)))
+			r.Report(rejected(Reference{Kind: "Service", Namespace: "full", Name: "web"}, fmt.Sprintf("reason %d", i)))
 		}
 		after(time.Hour)
 		for i := range 10 {
@@ -439,18 +439,18 @@ func TestReportDoesNotWaitForRun(t *testing.T) {
 	}
 }
 
-func TestAStrangersWordsAreCutBeforeTheyAreKept(t *testing.T) {
+func TestForeignTextsAreTruncatedBeforeTheyAreStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r, _ := proxy(t, api, "node-1")
 		event := ForeignChange("node-1", strings.Repeat("\x1b", 1<<20), 1)
 		r.Report(event)
-		after(spread)
+		after(jitter)
 		var notes []string
 		for _, event := range api.events() {
 			notes = append(notes, event.Note)
 		}
-		if diff := cmp.Diff([]string{noteOf(event.Note)}, notes); diff != "" {
+		if diff := cmp.Diff([]string{truncateNote(event.Note)}, notes); diff != "" {
 			t.Errorf("notes (-want +got):\n%s", diff)
 		}
 		for _, key := range remembered(r) {

@@ -7,70 +7,70 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Words are what people are told about findings with one code, in addition to what each finding says.
-type Words struct {
-	// Log is the log's message when it begins, and Over when it ends.
-	Log, Over string
+// Texts are what people are told about findings with one code, in addition to what each finding says.
+type Texts struct {
+	// LogStart is the log's message when it begins, and Over when it ends.
+	LogStart, LogEnd string
 	// Action is what the proxy did, in one CamelCase word.
 	Action string
-	// Note begins an Event that lists all findings together. Without it each finding is a sentence, and an Event of its
+	// NotePrefix begins an Event that lists all findings together. Without it each finding is a sentence, and an Event of its
 	// own.
-	Note string
+	NotePrefix string
 }
 
-var words = map[model.FindingCode]Words{
-	model.Refused: {
-		Log: "left out; its last good version, if there was one, stays in force", Action: "Refuse",
-		Note: "Nodes keep the last good version of this object, if they have seen one: ",
+var texts = map[model.FindingCode]Texts{
+	model.Invalid: {
+		LogStart: "left out; its last good version, if there was one, stays in force", Action: "Refuse",
+		NotePrefix: "Nodes keep the last good version of this object, if they have seen one: ",
 	},
 	model.ValueIgnored: {
-		Log: "a part cannot be read; the rest is in force", Action: "Ignore",
-		Note: "The rest of this object is in force, without what cannot be read: ",
+		LogStart: "a part cannot be read; the rest is in force", Action: "Ignore",
+		NotePrefix: "The rest of this object is in force, without what cannot be read: ",
 	},
-	model.PartsLeftOut: {
-		Log: "a part is left out; the rest is served", Action: "Skip", Note: "The rest of this object is served: ",
+	model.PartiallyIgnored: {
+		LogStart: "a part is left out; the rest is served", Action: "Skip", NotePrefix: "The rest of this object is served: ",
 	},
 	"TopologyKeysIgnored": {
-		Log: "an annotation is ignored", Action: "Ignore", Note: "The Service is served as if it had no topology keys: ",
+		LogStart: "an annotation is ignored", Action: "Ignore", NotePrefix: "The Service is served as if it had no topology keys: ",
 	},
-	model.FrontendConflict:       {Log: "a frontend belongs to another Service", Action: "Skip"},
-	model.FrontendIsAPIServer:    {Log: "a frontend is an address of the API server", Action: "Skip"},
-	model.FrontendIsProbed:       {Log: "a frontend is where nodes are probed", Action: "Skip"},
-	model.SessionAffinityIgnored: {Log: "session affinity is ignored", Action: "Skip"},
-	model.RefusedByKernel: {
-		Log:  "the kernel refuses a Service; all others are served, and this one is tried again",
-		Over: "a Service that the kernel refused is in force now, or gone", Action: "Program",
+	model.FrontendConflict:       {LogStart: "a frontend belongs to another Service", Action: "Skip"},
+	model.FrontendIsAPIServer:    {LogStart: "a frontend is an address of the API server", Action: "Skip"},
+	model.FrontendIsProbed:       {LogStart: "a frontend is where nodes are probed", Action: "Skip"},
+	model.SessionAffinityIgnored: {LogStart: "session affinity is ignored", Action: "Skip"},
+	model.FailedToProgram: {
+		LogStart: "the kernel refuses a Service; all others are served, and this one is tried again",
+		LogEnd:   "a Service that the kernel refused is in force now, or gone", Action: "Program",
 	},
-	model.HealthCheckNotServed: {
-		Log: "a health check is not served; trying again", Over: "a health check is served again, or gone", Action: "Listen",
+	model.HealthCheckListenFailed: {
+		LogStart: "a health check is not served; trying again", LogEnd: "a health check is served again, or gone", Action: "Listen",
 	},
 	model.LocalhostNodePortNotServed: {
-		Log:  "a node port is not served on loopback; trying again",
-		Over: "a node port is served on loopback again, or gone", Action: "Listen",
+		LogStart: "a node port is not served on loopback; trying again",
+		LogEnd:   "a node port is served on loopback again, or gone", Action: "Listen",
 	},
 }
 
-// WordsOf returns the words for a code.
-func WordsOf(code model.FindingCode) Words {
-	of, known := words[code]
+// TextsOf returns the words for a code.
+func TextsOf(code model.FindingCode) Texts {
+	of, known := texts[code]
 	if !known && code.IsAnnotation() {
-		of = Words{Log: "an annotation is ignored", Action: "Ignore", Note: "An annotation is ignored: "}
+		of = Texts{LogStart: "an annotation is ignored", Action: "Ignore", NotePrefix: "An annotation is ignored: "}
 	}
-	if of.Over == "" {
-		of.Over = "put right"
+	if of.LogEnd == "" {
+		of.LogEnd = "put right"
 	}
 	return of
 }
 
 // Findings returns the Events for what was found of one object, with one code, by a node.
 func Findings(object Reference, node string, found []model.Finding) []Event {
-	of := WordsOf(found[0].Code)
+	of := TextsOf(found[0].Code)
 	sentences := make([]string, len(found))
 	for i := range found {
 		sentences[i] = found[i].Sentence()
 	}
-	if of.Note != "" {
-		sentences = []string{of.Note + strings.Join(sentences, "; ")}
+	if of.NotePrefix != "" {
+		sentences = []string{of.NotePrefix + strings.Join(sentences, "; ")}
 	}
 	events := make([]Event, len(sentences))
 	for i, sentence := range sentences {
@@ -103,7 +103,7 @@ func OtherProxy(node, says, do string) Event {
 }
 
 // Evacuated says that the evacuation of a node begins; nil: that it is over.
-func Evacuated(node string, evacuation *model.Avoid) Event {
+func Evacuated(node string, evacuation *model.Demotion) Event {
 	if evacuation == nil {
 		return Event{
 			Regarding: Node(node), Reason: "EvacuationEnded", Action: "Evacuate", Local: true,
@@ -112,12 +112,12 @@ func Evacuated(node string, evacuation *model.Avoid) Event {
 	}
 	return Event{
 		Regarding: Node(node), Reason: "Evacuating", Action: "Evacuate", Local: true,
-		Note: "The endpoints on this node get no new connections where others may serve in their place, until " + evacuation.End(),
+		Note: "The endpoints on this node get no new connections where others may serve in their place, until " + evacuation.EndText(),
 	}
 }
 
-// Parted says that a node that is Ready does not answer others. All proxies that see it share one Event.
-func Parted(node string) Event {
+// Partitioned says that a node that is Ready does not answer others. All proxies that see it share one Event.
+func Partitioned(node string) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "UnreachableFromNodes", Action: "Detect",
 		Note: "Other nodes get no answer from this one, though it is Ready: the network between them is partitioned, or the port of the " +

@@ -15,9 +15,9 @@ var (
 	slice = Reference{Kind: "EndpointSlice", Namespace: "shop", Name: "web-abc", UID: "4-5-6"}
 )
 
-// refused is that an object cannot be right.
-func refused(object Reference, reason string) Event {
-	return Findings(object, "node-1", []model.Finding{{Code: model.Refused, Reason: reason}})[0]
+// rejected is that an object cannot be right.
+func rejected(object Reference, reason string) Event {
+	return Findings(object, "node-1", []model.Finding{{Code: model.Invalid, Reason: reason}})[0]
 }
 
 // found is the only Event about findings.
@@ -30,11 +30,11 @@ func found(t *testing.T, object Reference, findings ...model.Finding) Event {
 	return all[0]
 }
 
-func TestTheWords(t *testing.T) {
+func TestTexts(t *testing.T) {
 	node := Reference{Kind: "Node", Name: "node-1", UID: "node-1"}
 	for title, test := range map[string]struct{ got, want Event }{
 		"an object that cannot be right": {
-			found(t, web, model.Finding{Code: model.Refused, Field: "spec.ports[0].port", Reason: "Invalid value: 70000"}),
+			found(t, web, model.Finding{Code: model.Invalid, Field: "spec.ports[0].port", Reason: "Invalid value: 70000"}),
 			Event{
 				Regarding: web, Warning: true, Reason: "Invalid", Action: "Refuse",
 				Note: "Nodes keep the last good version of this object, if they have seen one: spec.ports[0].port: Invalid value: 70000",
@@ -48,8 +48,8 @@ func TestTheWords(t *testing.T) {
 			},
 		},
 		"parts that cannot be served": {
-			found(t, slice, model.Finding{Code: model.PartsLeftOut, Field: "ports[1].port", Reason: "70000"},
-				model.Finding{Code: model.PartsLeftOut, Field: "endpoints[2]", Reason: "loopback"}),
+			found(t, slice, model.Finding{Code: model.PartiallyIgnored, Field: "ports[1].port", Reason: "70000"},
+				model.Finding{Code: model.PartiallyIgnored, Field: "endpoints[2]", Reason: "loopback"}),
 			Event{
 				Regarding: slice, Warning: true, Reason: "PartiallyIgnored", Action: "Skip",
 				Note: "The rest of this object is served: ports[1].port: 70000; endpoints[2]: loopback",
@@ -63,7 +63,7 @@ func TestTheWords(t *testing.T) {
 			},
 		},
 		"another annotation without effect": {
-			found(t, web, model.Finding{Code: "ClientsIgnored", Field: policy.ClientsAnnotation, Reason: policy.ClientsWithoutBound}),
+			found(t, web, model.Finding{Code: "ClientsIgnored", Field: policy.ClientsAnnotation, Reason: policy.ClientsNeedBound}),
 			Event{
 				Regarding: web, Warning: true, Reason: "ClientsIgnored", Action: "Ignore",
 				Note: "An annotation is ignored: vicinity.dev/clients: has no effect without a bound; add vicinity.dev/max-load",
@@ -74,7 +74,7 @@ func TestTheWords(t *testing.T) {
 				PortFrontend: model.PortFrontend{
 					Frontend: model.Frontend{Addr: model.AnyAddr(model.IPv4), Protocol: model.TCP, Port: 30080}, Kind: model.NodePort,
 				},
-				Owner: model.ObjectName{Namespace: "bank", Name: "api"}, OwnerKind: model.NodePort, IsOlder: true,
+				Owner: model.ObjectName{Namespace: "bank", Name: "api"}, OwnerKind: model.NodePort, OwnerIsOlder: true,
 			}.Finding()),
 			Event{
 				Regarding: web, Warning: true, Reason: "FrontendConflict", Action: "Skip",
@@ -119,14 +119,14 @@ func TestTheWords(t *testing.T) {
 	}
 }
 
-// TestEveryCodeHasWords, and codes of annotations share no words with others.
-func TestEveryCodeHasWords(t *testing.T) {
+// TestEveryCodeHasTexts, and codes of annotations share no words with others.
+func TestEveryCodeHasTexts(t *testing.T) {
 	for _, code := range model.FindingCodes {
-		if of := WordsOf(code); of.Log == "" || of.Over == "" || of.Action == "" {
+		if of := TextsOf(code); of.LogStart == "" || of.LogEnd == "" || of.Action == "" {
 			t.Errorf("%s: %+v", code, of)
 		}
 	}
-	for code := range words {
+	for code := range texts {
 		if !slices.Contains(model.FindingCodes, code) {
 			t.Errorf("nothing is found with the code %s", code)
 		}

@@ -11,8 +11,8 @@ import (
 
 // All explains to some nodes what the query asks for, Service by Service: once to those that decide alike, as the first of them
 // sees it. The cost is the sum of the nodes, the endpoints and what is told apart.
-func (v *Views) All(nodes []*model.Node, clientsOf func(*model.Node) Clients) iter.Seq[[]Port] {
-	return func(yield func([]Port) bool) {
+func (v *Views) All(nodes []*model.Node, clientsOf func(*model.Node) Clients) iter.Seq[[]PortReport] {
+	return func(yield func([]PortReport) bool) {
 		for _, alike := range v.treatedAlike(nodes, clientsOf) {
 			if !v.all(alike, clientsOf(alike[0]), yield) {
 				return
@@ -43,7 +43,7 @@ func (v *Views) treatedAlike(nodes []*model.Node, clientsOf func(*model.Node) Cl
 	return groups
 }
 
-func (v *Views) all(nodes []*model.Node, clients Clients, yield func([]Port) bool) bool {
+func (v *Views) all(nodes []*model.Node, clients Clients, yield func([]PortReport) bool) bool {
 	first, alike, services := v.From(nodes[0]), selection.NewAlike(nodes), v.names
 	dialled := v.query.dialledIn(first)
 	if dialled.addr.IsValid() {
@@ -84,11 +84,11 @@ func (v *Views) all(nodes []*model.Node, clients Clients, yield func([]Port) boo
 		others = append(others, node.Name)
 	}
 	undefined.addAlike(others, selection.Group{})
-	return yield([]Port{*undefined})
+	return yield([]PortReport{*undefined})
 }
 
 // addAlike enters other nodes that decide alike, and what is another one on each of them.
-func (p *Port) addAlike(others []string, group selection.Group) {
+func (p *PortReport) addAlike(others []string, group selection.Group) {
 	if len(others) == 0 {
 		return
 	}

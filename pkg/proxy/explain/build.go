@@ -10,33 +10,33 @@ import (
 )
 
 // build explains a decision that the cluster's own node made. It names only the frontend that is dialled, if one is.
-func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dialled dialled) Port {
+func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dialled dialled) PortReport {
 	service := decision.Service
-	port := Port{
+	port := PortReport{
 		Node:            decision.Viewpoint.Node.Name,
 		Service:         service.Name.String(),
 		Port:            decision.Port.Name,
 		Number:          int(decision.Port.Port),
 		Protocol:        decision.Port.Protocol.String(),
 		Family:          decision.Family.String(),
-		Frontends:       frontends(decision.Owned),
-		Lost:            lost(decision),
+		Frontends:       frontends(decision.Frontends),
+		LostFrontends:   lostFrontends(decision),
 		Traffic:         c.traffic(decision),
 		Cluster:         choice(decision.Selection.Cluster, decision.UsedBySteps()),
 		Excluded:        excluded(decision.Exclusions()),
 		AllowedSources:  allowedSources(decision),
 		AffinitySeconds: int(service.AffinityTimeout / time.Second),
-		Refused:         c.Refused[service.Name.String()],
+		Rejected:        c.Rejected[service.Name.String()],
 	}
 	if len(service.Topology.NodeKeys()) > 0 {
 		port.NodesFrom = c.NodesFrom
 	}
-	port.Warnings = warnings(cluster, decision, port.Lost)
+	port.Warnings = warnings(cluster, decision, port.LostFrontends)
 	port.Outcome, port.Message = outcomeOfClusterIP(port.Traffic)
 	if dialled.addr.IsValid() {
 		reached := decision
-		reached.Owned = []model.PortFrontend{decision.Owned[slices.IndexFunc(decision.Owned, dialled.isLedBy)]}
-		port.Frontends, port.Traffic = frontends(reached.Owned), []Traffic{}
+		reached.Frontends = []model.PortFrontend{decision.Frontends[slices.IndexFunc(decision.Frontends, dialled.isLedBy)]}
+		port.Frontends, port.Traffic = frontends(reached.Frontends), []Traffic{}
 		if !dialled.addr.Addr().IsLoopback() {
 			port.Traffic = c.traffic(reached)
 		}
@@ -90,10 +90,10 @@ func shares(chosen selection.Choice, used []int) []Share {
 		return []Share{{Key: chosen.Tier, Value: chosen.Reason.Value, Share: 1, Endpoints: len(chosen.Endpoints), Used: len(chosen.Endpoints)}}
 	}
 	list := []Share{}
-	for k, step := range chosen.Share.Steps {
+	for k, step := range chosen.Share.KeyResults {
 		if step.Part > 0 {
 			list = append(list, Share{
-				Key: string(step.Key), Value: step.Value, Share: selection.Part(step.Part).Ratio(), Endpoints: int(step.Endpoints),
+				Key: string(step.Key), Value: step.Value, Share: selection.Fraction(step.Part).Ratio(), Endpoints: int(step.Endpoints),
 				Used: used[k],
 			})
 		}
@@ -151,7 +151,7 @@ func allowedSources(decision selection.Decision) []string {
 
 // owns reports whether a frontend of a kind leads to the port.
 func owns(decision selection.Decision, kind model.FrontendKind) bool {
-	return slices.ContainsFunc(decision.Owned, func(frontend model.PortFrontend) bool { return frontend.Kind == kind })
+	return slices.ContainsFunc(decision.Frontends, func(frontend model.PortFrontend) bool { return frontend.Kind == kind })
 }
 
 // healthCheck returns the answer to load balancers, in one family, about the Service of some decisions.

@@ -18,13 +18,13 @@ type Clients struct {
 	NodesFrom string
 	// NodePorts says whether node ports are served on loopback.
 	NodePorts model.NodePortAddresses
-	// Refused are the Services that the kernel of the node refuses, by namespace/name.
-	Refused map[string]*Refusal
+	// Rejected are the Services that the kernel of the node refuses, by namespace/name.
+	Rejected map[string]*Rejection
 }
 
 // Ports explains every Service port that a query asks for, as the cluster's own node decides it: by Service, then in
 // the order of the Service's ports, IPv4 before IPv6.
-func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
+func (c Clients) Ports(cluster *model.Cluster, query Query) []PortReport {
 	views := &Views{cluster: cluster, planner: selection.NewPlanner(cluster), query: query, names: query.namesIn(cluster)}
 	return views.Ports(c, &model.Node{Name: cluster.Self().Name, Addresses: cluster.LocalAddrs()})
 }
@@ -32,14 +32,14 @@ func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
 // portsOf explains what a query asks for of one Service, given what was decided about it.
 func (c Clients) portsOf(
 	cluster *model.Cluster, planner *selection.Planner, decisions []selection.Decision, query Query, dialled dialled,
-) []Port {
+) []PortReport {
 	if len(decisions) == 0 {
 		return nil
 	}
-	var ports []Port
+	var ports []PortReport
 	names, written := newNames(decisions), newSlicesOf(cluster, decisions[0].Service)
 	for _, decision := range decisions {
-		if !query.wants(decision, dialled) || names.isIdle(decision) {
+		if !query.matchesPort(decision, dialled) || names.hasNoFamily(decision) {
 			continue
 		}
 		port := c.build(cluster, decision, dialled)
@@ -53,26 +53,26 @@ func (c Clients) portsOf(
 }
 
 // clusterIPSource returns what endpoints see of clients of the ClusterIP, as far as it does not depend on who dials.
-func (c Clients) clusterIPSource() source {
+func (c Clients) clusterIPSource() clientSource {
 	if c.MasqueradeAll {
 		return masqueraded
 	}
-	return source{}
+	return clientSource{}
 }
 
 // outside and inside are the paths of connections to frontends that externalTrafficPolicy Local governs. Connections
 // from this node itself are always masqueraded, and no others are (KEP-2086 and kube-proxy's packet matrix).
-func (c Clients) outside(family model.Family) path {
-	way := path{subject: "New connections from outside", policy: "externalTrafficPolicy", source: kept}
+func (c Clients) outside(family model.Family) trafficPath {
+	way := trafficPath{subject: "New connections from outside", policy: "externalTrafficPolicy", source: kept}
 	if why, unknown := c.PodsUnknown[family]; unknown {
 		way.subject += " (which includes pods, because " + why + ")"
 	}
 	return way
 }
 
-func (c Clients) inside(family model.Family) path {
+func (c Clients) inside(family model.Family) trafficPath {
 	if _, unknown := c.PodsUnknown[family]; unknown {
-		return path{subject: "New connections from this node", source: nodeMasqueraded}
+		return trafficPath{subject: "New connections from this node", source: nodeMasqueraded}
 	}
-	return path{subject: "New connections from pods and this node", source: keptForPods}
+	return trafficPath{subject: "New connections from pods and this node", source: keptForPods}
 }

@@ -6,25 +6,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// few is how many endpoints, and sentences, of one reason are listed one by one.
-const few = 3
+// maxListedPerReason is how many endpoints, and sentences, of one reason are listed one by one.
+const maxListedPerReason = 3
 
-// mostListed is how many endpoints in use are listed where all nodes are explained; of more, a few.
-const mostListed = 10
+// maxListed is how many endpoints in use are listed where all nodes are explained; of more, a few.
+const maxListed = 10
 
 // Condense makes the text of ports shorter: if more than a few endpoints are left out for the same reason with the same
 // sentence, it counts them; and also those in use, if many nodes are explained. It is for people; the output for machines lists
 // all.
-func Condense(ports []Port, ofManyNodes bool) {
+func Condense(ports []PortReport, ofManyNodes bool) {
 	for i := range ports {
 		port := &ports[i]
 		grouped := group(port.Excluded)
 		port.IsCondensed = !ofManyNodes && len(grouped) < len(port.Excluded)
 		port.Excluded = grouped
 		if ofManyNodes {
-			port.Cluster.list(few)
+			port.Cluster.list(maxListedPerReason)
 			if port.Local != nil {
-				port.Local.list(few)
+				port.Local.list(maxListedPerReason)
 			}
 		}
 	}
@@ -32,7 +32,7 @@ func Condense(ports []Port, ofManyNodes bool) {
 
 // list has the text list only some of the endpoints, if there are many.
 func (c *Choice) list(some int) {
-	if len(c.Endpoints) > mostListed {
+	if len(c.Endpoints) > maxListed {
 		c.Listed = some
 	}
 }
@@ -49,7 +49,7 @@ func group(excluded []Excluded) []Excluded {
 	}
 	grouped := make([]Excluded, 0, len(excluded))
 	for _, reason := range reasons {
-		if of := byReason[reason]; len(of) > few {
+		if of := byReason[reason]; len(of) > maxListedPerReason {
 			grouped = append(grouped, count(of)...)
 		} else {
 			grouped = append(grouped, of...)
@@ -69,7 +69,7 @@ func count(excluded []Excluded) []Excluded {
 		case known:
 			numbers[i]++
 			counted[i].Endpoint = printable.Count(numbers[i], "endpoint")
-		case len(counted) < few:
+		case len(counted) < maxListedPerReason:
 			at[e.Message] = len(counted)
 			counted, numbers = append(counted, e), append(numbers, 1)
 		default:

@@ -10,13 +10,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// TestManyLeftOutEndpointsAreCountedByReason: each sentence appears once, a few are listed singly, and no endpoint is
+// TestManySkippedEndpointsAreCountedByReason: each sentence appears once, a few are listed singly, and no endpoint is
 // lost.
-func TestManyLeftOutEndpointsAreCountedByReason(t *testing.T) {
+func TestManySkippedEndpointsAreCountedByReason(t *testing.T) {
 	left := func(endpoint int, reason, message string) explain.Excluded {
 		return explain.Excluded{Endpoint: fmt.Sprintf("10.244.0.%d:80", endpoint), Reason: reason, Message: message}
 	}
-	ports := []explain.Port{emptyPort(), emptyPort(), emptyPort()}
+	ports := []explain.PortReport{emptyPort(), emptyPort(), emptyPort()}
 	for i := range 3 {
 		ports[0].Excluded = append(ports[0].Excluded, left(i, "NotReady", "It is not ready."))
 	}

@@ -16,28 +16,29 @@ import (
 func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads selection.Loads) {
 	topology, m := decision.Service.Topology, loads.Measured
 	if m == nil {
-		l.Demand = whyAssumed(cluster, decision.Service) + " " + whoAsks(topology.Clients, loads.Clients)
+		l.Demand = whyDefaultDemand(cluster, decision.Service) + " " + demandDescription(topology.Clients, loads.Clients)
 		return
 	}
 	l.Measured = &Measured{
-		Since: m.Since, NodesHeard: m.NodesHeard, Nodes: m.NodesAll, ConnectionsPerMinute: m.ConnectionsPerMinute,
+		Since: m.ObservedAt, NodesReporting: m.NodesReporting, Nodes: m.NodesTotal, ConnectionsPerMinute: m.ConnectionsPerMinute,
 		Zones: roundedParts(m.Zones),
 	}
 	zones := slices.SortedFunc(maps.Keys(m.Zones), func(a, b string) int {
 		return cmp.Or(cmp.Compare(m.Zones[b], m.Zones[a]), strings.Compare(a, b))
 	})
 	l.Demand = fmt.Sprintf("Zones ask as measured at %s, %s a minute, %d of %s heard: %s.",
-		m.Since.UTC().Format("2006-01-02 15:04 UTC"), printable.Count(m.ConnectionsPerMinute, "connection"), m.NodesHeard,
-		printable.Count(m.NodesAll, "node"), parts(zones, m.Zones))
+		m.ObservedAt.UTC().Format("2006-01-02 15:04 UTC"), printable.Count(m.ConnectionsPerMinute, "connection"), m.NodesReporting,
+		printable.Count(m.NodesTotal, "node"), parts(zones, m.Zones))
 	busiest := m.AssumedBusiest()
-	gives := m.AssumedGives[busiest]
+	gives := m.AssumedLoads[busiest]
 	l.AssumedWouldGive = float64(gives) / 1000
 	l.Assumed = fmt.Sprintf("%s, zones would ask %s: planned so, %s would get %s times the mean.",
-		ifAssumed(topology.Clients, loads.Clients), parts(zones, m.AssumedZones), EndpointName(decision.Endpoints[busiest].Addr), times(gives))
+		defaultDemandText(topology.Clients, loads.Clients), parts(zones, m.AssumedZones),
+		EndpointName(decision.Endpoints[busiest].Addr), times(gives))
 }
 
-// ifAssumed says what would be assumed, of clients with a number of ready endpoints.
-func ifAssumed(clients []string, ready int) string {
+// defaultDemandText says what would be assumed, of clients with a number of ready endpoints.
+func defaultDemandText(clients []string, ready int) string {
 	names := strings.Join(clients, " and ")
 	switch {
 	case len(clients) == 0:
@@ -64,38 +65,38 @@ func roundedParts(parts map[string]float64) map[string]float64 {
 	return rounded
 }
 
-// mostZones is how many zones a sentence names.
-const mostZones = 6
+// maxListedZones is how many zones a sentence names.
+const maxListedZones = 6
 
 // parts says which share of the demand comes from each of some zones.
 func parts(zones []string, asks map[string]float64) string {
-	words, rest := make([]string, 0, mostZones), 0.0
+	words, rest := make([]string, 0, maxListedZones), 0.0
 	for i, zone := range zones {
-		if i < mostZones {
+		if i < maxListedZones {
 			words = append(words, cmp.Or(zone, "no zone")+" "+percent(asks[zone]))
 		} else {
 			rest += asks[zone]
 		}
 	}
-	if others := len(zones) - mostZones; others > 0 {
+	if others := len(zones) - maxListedZones; others > 0 {
 		words = append(words, printable.Count(others, "more zone")+" "+percent(rest))
 	}
 	return strings.Join(words, ", ")
 }
 
 // percent writes a part of 1 as selection does.
-func percent(part float64) string { return selection.PartOf(part).String() }
+func percent(part float64) string { return selection.FractionOf(part).String() }
 
-// whyAssumed says that demand is assumed, and why if a Service's owner wants it measured.
-func whyAssumed(cluster *model.Cluster, service *model.Service) string {
+// whyDefaultDemand says that demand is assumed, and why if a Service's owner wants it measured.
+func whyDefaultDemand(cluster *model.Cluster, service *model.Service) string {
 	if !service.Topology.Measured {
 		return "Demand is assumed."
 	}
 	return string(cluster.DemandState().Assumed())
 }
 
-// whoAsks says whose connections are assumed.
-func whoAsks(clients []string, ready int) string {
+// demandDescription says whose connections are assumed.
+func demandDescription(clients []string, ready int) string {
 	names := strings.Join(clients, " and ")
 	switch {
 	case len(clients) == 0:

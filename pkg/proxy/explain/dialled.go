@@ -52,13 +52,13 @@ func (d dialled) isLedBy(frontend model.PortFrontend) bool {
 
 // leadsTo reports whether a frontend of a port is reached.
 func (d dialled) leadsTo(decision selection.Decision) bool {
-	return slices.ContainsFunc(decision.Owned, d.isLedBy)
+	return slices.ContainsFunc(decision.Frontends, d.isLedBy)
 }
 
 // undefined explains the protocols over which what is dialled leads to no Service port, but meets a rule all the same: the
 // port of a ClusterIP that its Service does not define, and an address of a ServiceCIDR that is nobody's ClusterIP. Nil: it meets
 // none. The holders are the Services whose ClusterIP it is.
-func (d dialled) undefined(cluster *model.Cluster, holders []model.ObjectName) *Port {
+func (d dialled) undefined(cluster *model.Cluster, holders []model.ObjectName) *PortReport {
 	addr := d.addr.Addr()
 	if !d.addr.IsValid() || len(d.leads) == len(model.Protocols) || slices.Contains(cluster.LocalAddrs(), addr) {
 		return nil
@@ -68,7 +68,7 @@ func (d dialled) undefined(cluster *model.Cluster, holders []model.ObjectName) *
 	if len(holders) == 0 && within < 0 {
 		return nil
 	}
-	port := &Port{
+	port := &PortReport{
 		Node: cluster.Self().Name, Number: int(d.addr.Port()), Family: model.FamilyOf(addr).String(), Address: d.addr.String(),
 		Frontends: []Frontend{}, Excluded: []Excluded{}, Cluster: choice(selection.Choice{}, nil),
 	}

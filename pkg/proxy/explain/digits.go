@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// digits are how many there are behind the point in numbers for machines: more than any input has, and fewer than where
+// decimalPlaces are how many there are behind the point in numbers for machines: more than any input has, and fewer than where
 // rounding errors begin.
-const digits = 1e9
+const decimalPlaces = 1e9
 
 // Rounded rounds a number for machines.
-func Rounded(x float64) float64 { return math.Round(x*digits) / digits }
+func Rounded(x float64) float64 { return math.Round(x*decimalPlaces) / decimalPlaces }
 
 // RoundParts rounds parts of a whole, so that the rounded ones sum up to the rounded sum: those that are cut off most
 // are rounded up. None may be negative.
@@ -21,18 +21,18 @@ func RoundParts(parts ...*float64) {
 	byCut := make([]int, len(parts))
 	for i, part := range parts {
 		sum += *part
-		whole := math.Floor(*part * digits)
-		cuts[i], byCut[i] = *part*digits-whole, i
+		whole := math.Floor(*part * decimalPlaces)
+		cuts[i], byCut[i] = *part*decimalPlaces-whole, i
 		left -= whole
 		*part = whole
 	}
-	left += math.Round(sum * digits)
+	left += math.Round(sum * decimalPlaces)
 	slices.SortStableFunc(byCut, func(a, b int) int { return cmp.Compare(cuts[b], cuts[a]) })
 	for _, i := range byCut {
 		if left >= 1 && cuts[i] > 0 { // a part of 0 stays 0
 			*parts[i]++
 			left--
 		}
-		*parts[i] /= digits
+		*parts[i] /= decimalPlaces
 	}
 }

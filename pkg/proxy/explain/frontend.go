@@ -28,11 +28,11 @@ func describeFrontend(frontend model.PortFrontend) Frontend {
 	return Frontend{Address: addressOf(frontend.Frontend), Kind: frontend.Kind.String()}
 }
 
-func lost(decision selection.Decision) []LostFrontend {
+func lostFrontends(decision selection.Decision) []LostFrontend {
 	var list []LostFrontend
-	for _, frontend := range decision.Lost {
+	for _, frontend := range decision.LostFrontends {
 		one := LostFrontend{
-			Frontend: describeFrontend(frontend.PortFrontend), Reason: string(frontend.Why()), Message: frontend.Sentence(),
+			Frontend: describeFrontend(frontend.PortFrontend), Reason: string(frontend.Reason()), Message: frontend.Sentence(),
 		}
 		if frontend.Reserved == "" {
 			one.Owner = frontend.Owner.String()

@@ -11,9 +11,9 @@ import (
 
 // The stable words for what DNS answers about a headless Service.
 const (
-	outcomeAnswer  = "answer"
-	outcomeEmpty   = "empty"
-	outcomeRefused = "refuse"
+	outcomeServed   = "answer"
+	outcomeEmpty    = "empty"
+	outcomeRejected = "refuse"
 )
 
 // toDNS is the label of names.
@@ -37,31 +37,31 @@ func nameOf(decision selection.Decision) string {
 	return "_" + decision.Port.Name + "._" + strings.ToLower(decision.Port.Protocol.String()) + "." + name
 }
 
-// names are what DNS answers about a headless Service; zero for any other Service.
-type names struct {
+// headlessNames are what DNS answers about a headless Service; zero for any other Service.
+type headlessNames struct {
 	isHeadless, isReady bool
 	families            map[model.Family]bool // in which there are endpoints
 }
 
-func newNames(decisions []selection.Decision) names {
-	n := names{families: map[model.Family]bool{}}
+func newNames(decisions []selection.Decision) headlessNames {
+	n := headlessNames{families: map[model.Family]bool{}}
 	for i := range decisions {
 		n.isHeadless = decisions[i].Service.IsHeadless
 		if len(decisions[i].Endpoints) > 0 {
 			n.families[decisions[i].Family] = true
 		}
-		n.isReady = n.isReady || decisions[i].Selection.Anywhere
+		n.isReady = n.isReady || decisions[i].Selection.HasUsableEndpoint
 	}
 	return n
 }
 
-// isIdle reports whether a decision is about a family that a headless Service does not have.
-func (n names) isIdle(decision selection.Decision) bool {
+// hasNoFamily reports whether a decision is about a family that a headless Service does not have.
+func (n headlessNames) hasNoFamily(decision selection.Decision) bool {
 	return n.isHeadless && len(n.families) > 0 && !n.families[decision.Family]
 }
 
 // explain completes the explanation of a headless Service.
-func (n names) explain(port *Port, decision selection.Decision) {
+func (n headlessNames) explain(port *PortReport, decision selection.Decision) {
 	if !n.isHeadless {
 		return
 	}
@@ -73,19 +73,19 @@ func (n names) explain(port *Port, decision selection.Decision) {
 }
 
 // outcome is what DNS answers to this node's clients, as word and sentence.
-func (n names) outcome(decision selection.Decision) (outcome, message string) {
+func (n headlessNames) outcome(decision selection.Decision) (outcome, message string) {
 	const where = "If this node's DNS cache asks the proxy (--dns-bind-address), clients are told of "
 	switch chosen := decision.Selection.Cluster; {
 	case len(chosen.Endpoints) == 1:
-		return outcomeAnswer, where + "one endpoint."
+		return outcomeServed, where + "one endpoint."
 	case chosen.Slots != nil:
-		return outcomeAnswer, fmt.Sprintf(
+		return outcomeServed, fmt.Sprintf(
 			"%s%d endpoints. Each comes first as often as its slots say, which is as far as DNS can keep a bound on the load.",
 			where, len(chosen.Endpoints))
 	case len(chosen.Endpoints) > 0:
-		return outcomeAnswer, fmt.Sprintf("%s%d endpoints, beginning with a random one.", where, len(chosen.Endpoints))
+		return outcomeServed, fmt.Sprintf("%s%d endpoints, beginning with a random one.", where, len(chosen.Endpoints))
 	case n.isReady:
 		return outcomeEmpty, where + "no endpoint, but that the name exists."
 	}
-	return outcomeRefused, "The proxy refuses to answer, so that the cluster's DNS says what it says: no endpoint is ready."
+	return outcomeRejected, "The proxy refuses to answer, so that the cluster's DNS says what it says: no endpoint is ready."
 }

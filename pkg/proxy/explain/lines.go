@@ -13,7 +13,7 @@ import (
 
 // trafficLines says what is dialled (the ClusterIP, everything external, or loopback), and below it what happens to
 // connections.
-func trafficLines(port Port, to string) []string {
+func trafficLines(port PortReport, to string) []string {
 	if !slices.ContainsFunc(port.Traffic, func(traffic Traffic) bool { return traffic.To == to }) {
 		return nil
 	}
@@ -23,7 +23,7 @@ func trafficLines(port Port, to string) []string {
 			if to == toLoopback {
 				lines = append(lines, traffic.Frontends...)
 			}
-			lines = append(lines, reasoned(traffic.Message, traffic.Outcome))
+			lines = append(lines, withCode(traffic.Message, traffic.Outcome))
 		}
 	}
 	return lines
@@ -59,7 +59,7 @@ func sourceLines(allowed []string) []string {
 
 // affinityLines separates what is remembered separately: a client has one endpoint for each choice that serves
 // clients.
-func affinityLines(port Port) []string {
+func affinityLines(port PortReport) []string {
 	if port.AffinitySeconds == 0 {
 		return nil
 	}
@@ -72,7 +72,7 @@ func affinityLines(port Port) []string {
 }
 
 // serves reports whether connections are spread over the endpoints of a choice.
-func serves(port Port, choice string) bool {
+func serves(port PortReport, choice string) bool {
 	return slices.ContainsFunc(port.Traffic, func(traffic Traffic) bool {
 		return traffic.Choice == choice && traffic.Outcome == outcomeNames[selection.Balance]
 	})
@@ -108,7 +108,7 @@ func choiceLines(choice Choice) []string {
 	if choice.Tier != "" {
 		lines = append(lines, choice.Tier)
 	}
-	lines = append(lines, reasoned(choice.Message, choice.Reason))
+	lines = append(lines, withCode(choice.Message, choice.Reason))
 	if len(choice.Shares) > 1 {
 		for _, share := range choice.Shares {
 			lines = append(lines, shareLine(share))
@@ -152,7 +152,7 @@ func excludedLines(excluded []Excluded) []string {
 	}
 	lines := make([]string, 0, len(excluded))
 	for _, e := range excluded {
-		lines = append(lines, fmt.Sprintf("✗ %-*s  %s", width, e.Endpoint, reasoned(e.Message, e.Reason)))
+		lines = append(lines, fmt.Sprintf("✗ %-*s  %s", width, e.Endpoint, withCode(e.Message, e.Reason)))
 	}
 	return lines
 }
@@ -160,16 +160,16 @@ func excludedLines(excluded []Excluded) []string {
 func unusedLines(unused []UnusedSlice) []string {
 	lines := make([]string, 0, len(unused))
 	for _, slice := range unused {
-		lines = append(lines, "✗ "+reasoned(slice.Message, slice.Reason))
+		lines = append(lines, "✗ "+withCode(slice.Message, slice.Reason))
 	}
 	return lines
 }
 
-// reasoned puts the stable code after the sentence: the sentence is for reading, the code for looking up.
-func reasoned(sentence, code string) string { return sentence + " [" + code + "]" }
+// withCode puts the stable code after the sentence: the sentence is for reading, the code for looking up.
+func withCode(sentence, code string) string { return sentence + " [" + code + "]" }
 
-// SourceInWords names, in people's words, a resource from which we learn where other nodes are.
-func SourceInWords(resource string) string {
+// TopologySourceText names, in people's words, a resource from which we learn where other nodes are.
+func TopologySourceText(resource string) string {
 	for _, known := range model.TopologyResources {
 		if known.Name == resource {
 			return known.Words

@@ -27,14 +27,14 @@ func loadOf(cluster *model.Cluster, planner *selection.Planner, decision selecti
 		}
 	}
 	if len(load.Endpoints) > 0 {
-		load.Message = whatItPrevents(decision, loads.Endpoints)
+		load.Message = overloadWithoutBound(decision, loads.Endpoints)
 		load.demand(cluster, decision, loads)
 	}
 	return &load
 }
 
-// whatItPrevents says who would be overloaded without the bound, and by how much.
-func whatItPrevents(decision selection.Decision, loads []balance.Load) string {
+// overloadWithoutBound says who would be overloaded without the bound, and by how much.
+func overloadWithoutBound(decision selection.Decision, loads []balance.Load) string {
 	over, most, bounded := 0, 0, uint64(0)
 	for i, load := range loads {
 		if load.Unbounded > 10*decision.Service.Topology.MaxLoad {

@@ -19,11 +19,11 @@ func (c Clients) loopback(decision selection.Decision, dialled netip.AddrPort) (
 	if dialled.IsValid() {
 		addr = dialled.Addr()
 	}
-	at := slices.IndexFunc(decision.Owned, func(frontend model.PortFrontend) bool { return frontend.Kind == model.NodePort })
+	at := slices.IndexFunc(decision.Frontends, func(frontend model.PortFrontend) bool { return frontend.Kind == model.NodePort })
 	if at < 0 || !addr.IsLoopback() || !dialled.IsValid() && !c.NodePorts.Localhost {
 		return Traffic{}, false
 	}
-	frontend := netip.AddrPortFrom(addr, decision.Owned[at].Port).String()
+	frontend := netip.AddrPortFrom(addr, decision.Frontends[at].Port).String()
 	traffic := Traffic{To: toLoopback, From: fromNode, Frontends: []string{frontend}, Choice: choiceCluster}
 	if decision.Service.ExternalTrafficLocal {
 		traffic.Choice = choiceLocal
@@ -57,7 +57,7 @@ func (c Clients) notServed(decision selection.Decision, addr netip.Addr) (outcom
 // servedOnLoopback completes the description of connections that the proxy itself takes. Without an endpoint it does
 // not listen, so they are refused rather than dropped.
 func servedOnLoopback(traffic Traffic, decision selection.Decision) Traffic {
-	way := path{subject: "New connections to " + traffic.Frontends[0], source: nodeMasqueraded}
+	way := trafficPath{subject: "New connections to " + traffic.Frontends[0], source: nodeMasqueraded}
 	if decision.Service.ExternalTrafficLocal {
 		way.policy = "externalTrafficPolicy"
 	}

@@ -17,13 +17,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-var writers = map[string]func(io.Writer, []explain.Port) error{
+var writers = map[string]func(io.Writer, []explain.PortReport) error{
 	"text": write("text"), "json": write("json"), "yaml": write("yaml"),
 }
 
 // write returns how ports are written as a format, those of one node after those of another.
-func write(format string) func(io.Writer, []explain.Port) error {
-	return func(w io.Writer, ports []explain.Port) error {
+func write(format string) func(io.Writer, []explain.PortReport) error {
+	return func(w io.Writer, ports []explain.PortReport) error {
 		stream, half := explain.NewStream(w, format), len(ports)/2
 		if err := errors.Join(stream.Write(ports[:half]), stream.Write(ports[half:])); err != nil {
 			return err
@@ -34,7 +34,7 @@ func write(format string) func(io.Writer, []explain.Port) error {
 
 func TestJSONHasTheFieldsThatScriptsRead(t *testing.T) {
 	tests := map[string]struct {
-		port explain.Port
+		port explain.PortReport
 		want []string
 	}{
 		"a port with everything": {topologyPort(), []string{
@@ -47,7 +47,7 @@ func TestJSONHasTheFieldsThatScriptsRead(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			list := decode(t, []explain.Port{test.port})
+			list := decode(t, []explain.PortReport{test.port})
 			if diff := cmp.Diff(test.want, slices.Sorted(maps.Keys(list[0]))); diff != "" {
 				t.Errorf("fields (-want +got):\n%s", diff)
 			}
@@ -56,7 +56,7 @@ func TestJSONHasTheFieldsThatScriptsRead(t *testing.T) {
 }
 
 func TestJSONObjectsInAPortHaveTheFieldsThatScriptsRead(t *testing.T) {
-	port := decode(t, []explain.Port{topologyPort()})[0]
+	port := decode(t, []explain.PortReport{topologyPort()})[0]
 	first := func(field string) any { return port[field].([]any)[0] }
 	last := func(field string) any { list := port[field].([]any); return list[len(list)-1] }
 	tests := map[string]struct {
@@ -88,7 +88,7 @@ func TestJSONListsAreNeverNull(t *testing.T) {
 	headless.ClusterIPs, headless.IsHeadless = nil, true
 	cluster := clusterOf(webSlice(), web(), lost, headless)
 	ports := explain.Clients{}.Ports(cluster, explain.Query{})
-	dialled, _ := explain.Dialled("10.96.0.10:81")
+	dialled, _ := explain.ParseFrontend("10.96.0.10:81")
 	ports = append(ports, explain.Clients{}.Ports(cluster, dialled)...)
 	var text strings.Builder
 	if err := write("json")(&text, ports); err != nil {
@@ -113,8 +113,8 @@ func TestMachineFormatsOfNothingAreAnEmptyList(t *testing.T) {
 	}
 }
 
-func TestYAMLSaysTheSameAsJSON(t *testing.T) {
-	ports := []explain.Port{topologyPort(), emptyPort()}
+func TestYAMLIsTheSameAsJSON(t *testing.T) {
+	ports := []explain.PortReport{topologyPort(), emptyPort()}
 	var text strings.Builder
 	if err := write("yaml")(&text, ports); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestSentencesAreNotEscapedInJSON(t *testing.T) {
 	port := emptyPort()
 	port.Message = `zone <unknown> & "all"`
 	var text strings.Builder
-	if err := write("json")(&text, []explain.Port{port}); err != nil {
+	if err := write("json")(&text, []explain.PortReport{port}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(text.String(), `zone <unknown> & \"all\"`) {
@@ -140,7 +140,7 @@ func TestSentencesAreNotEscapedInJSON(t *testing.T) {
 	}
 }
 
-func decode(t *testing.T, ports []explain.Port) []map[string]any {
+func decode(t *testing.T, ports []explain.PortReport) []map[string]any {
 	t.Helper()
 	var text strings.Builder
 	if err := write("json")(&text, ports); err != nil {
@@ -173,13 +173,13 @@ func TestMachinesReadWhatWasWritten(t *testing.T) {
 func TestAStreamIsOneList(t *testing.T) {
 	plain, quoted := emptyPort(), emptyPort()
 	quoted.Message = "a\u202eb" + hostile.Text
-	for _, ports := range [][]explain.Port{{plain}, {quoted}, {quoted, plain}, {plain, quoted, quoted, plain}} {
+	for _, ports := range [][]explain.PortReport{{plain}, {quoted}, {quoted, plain}, {plain, quoted, quoted, plain}} {
 		for _, format := range []string{"json", "yaml"} {
 			var page strings.Builder
 			if err := write(format)(&page, ports); err != nil {
 				t.Fatal(err)
 			}
-			var got []explain.Port
+			var got []explain.PortReport
 			if err := yaml.Unmarshal([]byte(page.String()), &got); err != nil || hostile.Found(page.String()) != "" {
 				t.Fatalf("%s: %v in\n%s", format, err, page.String())
 			}

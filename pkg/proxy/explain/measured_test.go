@@ -41,12 +41,12 @@ func shop(clients ...string) *model.Cluster {
 	return cluster
 }
 
-// TestExplainSaysWhoseDemandItIs: as measured, with what assumed demand would change; or as assumed, and why although
+// TestExplainReportsWhoseDemandItIs: as measured, with what assumed demand would change; or as assumed, and why although
 // the owner wants it measured.
-func TestExplainSaysWhoseDemandItIs(t *testing.T) {
+func TestExplainReportsWhoseDemandItIs(t *testing.T) {
 	demands := map[model.ObjectName]*model.Demand{web().Name: {
-		Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000},
-		Since: time.Date(2026, 11, 27, 14, 2, 3, 0, time.UTC), NodesHeard: 198, NodesAll: 200, ConnectionsPerMinute: 30_012,
+		Zones:      map[string]uint32{"zone-a": 100_000, "zone-b": 900_000},
+		ObservedAt: time.Date(2026, 11, 27, 14, 2, 3, 0, time.UTC), NodesReporting: 198, NodesTotal: 200, ConnectionsPerMinute: 30_012,
 	}}
 	const measured = "Zones ask as measured at 2026-11-27 14:02 UTC, 30012 connections a minute, 198 of 200 nodes heard: " +
 		"zone-b 90 %, zone-a 10 %."
@@ -58,22 +58,22 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 		source          string
 		demand, assumed string
 	}{
-		"measured": {model.DemandCounts, demands, nil, "measured", measured,
+		"measured": {model.DemandActive, demands, nil, "measured", measured,
 			"If each Node asked alike, or as its labels say, zones would ask zone-b 50 %, zone-a 50 %: planned so, 10.244.98.0:8080 would get " +
 				"1.80 times the mean."},
-		"measured, clients are named": {model.DemandCounts, demands, []string{"default/three"}, "measured", measured,
+		"measured, clients are named": {model.DemandActive, demands, []string{"default/three"}, "measured", measured,
 			"If each ready endpoint of default/three asked alike, zones would ask zone-b 0 %, zone-a 100 %: planned so, 10.244.98.0:8080 " +
 				"would get 1.88 times the mean."},
-		"measured, one client is ready": {model.DemandCounts, demands, []string{"default/one"}, "measured", measured,
+		"measured, one client is ready": {model.DemandActive, demands, []string{"default/one"}, "measured", measured,
 			"If only the one ready endpoint of default/one asked, zones would ask zone-b 0 %, zone-a 100 %: planned so, 10.244.98.0:8080 " +
 				"would get 1.88 times the mean."},
-		"measured, no client is ready": {model.DemandCounts, demands, []string{"default/none"}, "measured", measured,
+		"measured, no client is ready": {model.DemandActive, demands, []string{"default/none"}, "measured", measured,
 			"No endpoint of default/none is ready on a Node; if each Node asked alike, zones would ask zone-b 50 %, zone-a 50 %: planned so, " +
 				"10.244.98.0:8080 would get 1.80 times the mean."},
-		"nothing of it": {model.DemandCounts, nil, nil, "labels", string(servicedemand.NoneToPlan) + each, ""},
+		"nothing of it": {model.DemandActive, nil, nil, "labels", string(servicedemand.NoneToPlan) + each, ""},
 		"old":           {model.DemandStale, demands, nil, "labels", string(servicedemand.NotConfirmed) + each, ""},
-		"nobody":        {model.DemandUnpublished, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
-		"not read":      {model.DemandUnknown, nil, nil, "labels", string(servicedemand.NotKnown) + each, ""},
+		"nobody":        {model.DemandUnavailable, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
+		"not read":      {model.DemandUnknown, nil, nil, "labels", string(servicedemand.DemandUnknown) + each, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := shop(c.clients...)
@@ -91,7 +91,7 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 				t.Errorf("measured is %+v", load.Measured)
 			}
 			var page strings.Builder
-			if err := explain.NewStream(&page, "text").Write([]explain.Port{port}); err != nil {
+			if err := explain.NewStream(&page, "text").Write([]explain.PortReport{port}); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(page.String(), c.demand+"\n") || !strings.Contains(page.String(), c.assumed) {

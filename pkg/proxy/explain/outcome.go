@@ -13,18 +13,18 @@ var outcomeNames = [...]string{
 	selection.Drop:    "drop",
 }
 
-// outcomeLost is the outcome of a ClusterIP that another Service owns.
-const outcomeLost = "lost"
+// outcomeOwnedByOther is the outcome of a ClusterIP that another Service owns.
+const outcomeOwnedByOther = "lost"
 
-// path is a way that connections take, as far as it does not depend on where they end.
-type path struct {
-	subject string // "New connections to the ClusterIP"
-	policy  string // the policy that keeps them on this node, if one does
-	source  source // which address endpoints see as the client's; zero if it should not be shown
+// trafficPath is a way that connections take, as far as it does not depend on where they end.
+type trafficPath struct {
+	subject string       // "New connections to the ClusterIP"
+	policy  string       // the policy that keeps them on this node, if one does
+	source  clientSource // which address endpoints see as the client's; zero if it should not be shown
 }
 
 // describe completes the description of some traffic with where it goes.
-func (p path) describe(traffic Traffic, choice selection.Choice, outcome selection.Outcome) Traffic {
+func (p trafficPath) describe(traffic Traffic, choice selection.Choice, outcome selection.Outcome) Traffic {
 	traffic.Choice = choiceCluster
 	if p.policy != "" {
 		traffic.Choice = choiceLocal
@@ -32,14 +32,14 @@ func (p path) describe(traffic Traffic, choice selection.Choice, outcome selecti
 	traffic.Outcome = outcomeNames[outcome]
 	traffic.Message = p.subject + " " + p.predicate(len(choice.Endpoints), outcome)
 	if outcome == selection.Balance {
-		traffic.Source = p.source.word
+		traffic.Source = p.source.code
 	}
 	return traffic
 }
 
 // predicate says what a client that dials will see, and what the endpoint will.
-func (p path) predicate(endpoints int, outcome selection.Outcome) string {
-	here, seen := "", p.source.seen
+func (p trafficPath) predicate(endpoints int, outcome selection.Outcome) string {
+	here, seen := "", p.source.text
 	if p.policy != "" {
 		here = " on this node"
 	}
@@ -58,24 +58,24 @@ func (p path) predicate(endpoints int, outcome selection.Outcome) string {
 	return fmt.Sprintf("are spread at random over %d endpoints%s, which see %s.", endpoints, here, seen)
 }
 
-// source is which address an endpoint sees as the client's: a stable word, and the same for a sentence.
-type source struct{ word, seen string }
+// clientSource is which address an endpoint sees as the client's: a stable word, and the same for a sentence.
+type clientSource struct{ code, text string }
 
 var (
-	kept        = source{"kept", "the client's own address"}
-	masqueraded = source{"masqueraded", "an address of this node instead of the client's"}
-	keptForPods = source{"keptForPods", "a pod's own address, or one of this node"}
+	kept        = clientSource{"kept", "the client's own address"}
+	masqueraded = clientSource{"masqueraded", "an address of this node instead of the client's"}
+	keptForPods = clientSource{"keptForPods", "a pod's own address, or one of this node"}
 	// nodeMasqueraded is masqueraded where only this node can be the client.
-	nodeMasqueraded = source{masqueraded.word, "an address of this node"}
+	nodeMasqueraded = clientSource{masqueraded.code, "an address of this node"}
 )
 
 // outcomeOfClusterIP returns what a dialled ClusterIP does, as word and sentence.
 func outcomeOfClusterIP(traffic []Traffic) (outcome, message string) {
 	switch {
 	case len(traffic) == 0:
-		return outcomeLost, "This port cannot be reached, because other Services own all its frontends."
+		return outcomeOwnedByOther, "This port cannot be reached, because other Services own all its frontends."
 	case traffic[0].To != toClusterIP:
-		return outcomeLost, "The ClusterIP does not lead here, because another Service owns it on this port."
+		return outcomeOwnedByOther, "The ClusterIP does not lead here, because another Service owns it on this port."
 	}
 	return traffic[0].Outcome, traffic[0].Message
 }

@@ -2,10 +2,10 @@ package explain
 
 import "time"
 
-// Port is the story of one Service port in one family on one node.
+// PortReport is the story of one Service port in one family on one node.
 //
 // Its JSON names are an interface: scripts read them.
-type Port struct {
+type PortReport struct {
 	Node string `json:"node,omitempty"`
 	// Alike are the other nodes that decide the same; nil without any, and unless all nodes are explained.
 	Alike    *Alike `json:"alike,omitempty"`
@@ -23,8 +23,8 @@ type Port struct {
 
 	// Frontends are what clients dial and reach this port by, the ClusterIP first; empty if other Services own them all,
 	// never null. Lost are the ones that the port should also have, but another Service owns.
-	Frontends []Frontend     `json:"frontends"`
-	Lost      []LostFrontend `json:"lost,omitempty"`
+	Frontends     []Frontend     `json:"frontends"`
+	LostFrontends []LostFrontend `json:"lost,omitempty"`
 
 	// Outcome is what happens to a new connection to the ClusterIP: balance, refuse or drop; or lost, if another Service
 	// owns the ClusterIP on this port. For a headless Service it is what DNS answers: answer, empty or refuse; after a
@@ -65,9 +65,9 @@ type Port struct {
 	// AffinitySeconds is how long a client keeps its endpoint after its newest connection; zero without session affinity.
 	// It has one endpoint for all traffic of the same choice, whichever frontend it dials.
 	AffinitySeconds int `json:"affinitySeconds,omitempty"`
-	// Refused says that the kernel of the node does something else, because it refuses this version of the Service; nil if
+	// Rejected says that the kernel of the node does something else, because it refuses this version of the Service; nil if
 	// the kernel took it, or if no running proxy was asked.
-	Refused *Refusal `json:"refused,omitempty"`
+	Rejected *Rejection `json:"refused,omitempty"`
 	// Warnings are sentences about what the Service asks for but does not get, and what is probably a mistake.
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -167,7 +167,7 @@ type Load struct {
 // Measured is the measured demand of a Service.
 type Measured struct {
 	Since                time.Time          `json:"observedAt"` // when that was found out
-	NodesHeard           int                `json:"nodesReporting"`
+	NodesReporting       int                `json:"nodesReporting"`
 	Nodes                int                `json:"nodesTotal"`
 	ConnectionsPerMinute uint64             `json:"connectionsPerMinute"`
 	Zones                map[string]float64 `json:"zones"` // what the nodes of each ask, of 1

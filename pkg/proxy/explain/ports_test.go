@@ -55,7 +55,7 @@ func clusterOf(slice *model.EndpointSlice, services ...*model.Service) *model.Cl
 }
 
 // one returns the story of the only port of default/web.
-func one(t *testing.T, cluster *model.Cluster) explain.Port {
+func one(t *testing.T, cluster *model.Cluster) explain.PortReport {
 	t.Helper()
 	ports := explain.Clients{}.Ports(cluster, explain.Query{Service: web().Name})
 	if len(ports) != 1 {
@@ -68,12 +68,12 @@ func sentence(code selection.Code, key, value string) string {
 	return selection.Reason{Code: code, Key: key, Value: value}.Sentence()
 }
 
-func TestAPortNamesItsTierItsReasonAndWhatItLeftOut(t *testing.T) {
+func TestAPortNamesItsTierItsReasonAndWhatItSkipped(t *testing.T) {
 	service := web()
 	service.Topology.Keys = []policy.Key{"example.com/zone"}
 	service.AffinityTimeout = 3 * time.Hour
 	got := one(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)), service))
-	want := explain.Port{
+	want := explain.PortReport{
 		Node: "node-a", Service: "default/web", Port: "http", Number: 80, Protocol: "TCP", Family: "IPv4",
 		Frontends: []explain.Frontend{{Address: "10.96.0.10:80", Kind: "ClusterIP"}},
 		Outcome:   "balance", Message: "New connections to the ClusterIP go to one endpoint.",
@@ -112,7 +112,7 @@ func TestALocalPolicyHasAChoiceOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestPortsAreInAFixedOrderAndOnlyThoseAskedFor(t *testing.T) {
+func TestPortsAreInAFixedOrderAndOnlyThoseRequested(t *testing.T) {
 	dual := web()
 	dual.ClusterIPs = append(dual.ClusterIPs, netip.MustParseAddr("fd00:10:96::10"))
 	dual.Ports = append(dual.Ports, model.ServicePort{Name: "dns", Protocol: model.UDP, Port: 53})
@@ -176,8 +176,8 @@ func TestABoundedLoadIsSplit(t *testing.T) {
 	}
 }
 
-// TestALoadBoundSaysWhatItPrevents: who would be overloaded without it, by how much, and whose connections that are.
-func TestALoadBoundSaysWhatItPrevents(t *testing.T) {
+// TestALoadBoundReportsWhatItPrevents: who would be overloaded without it, by how much, and whose connections that are.
+func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 	alike := "Demand is assumed. Each Node counts as one client, unless its labels say otherwise."
 	for name, test := range map[string]struct {
 		keys            []policy.Key

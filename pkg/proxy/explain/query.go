@@ -50,8 +50,8 @@ func ParseQuery(arg, usual string) (Query, error) {
 	return query, nil
 }
 
-// Dialled reads ADDRESS:PORT, or [ADDRESS]:PORT over IPv6.
-func Dialled(arg string) (query Query, isOne bool) {
+// ParseFrontend reads ADDRESS:PORT, or [ADDRESS]:PORT over IPv6.
+func ParseFrontend(arg string) (query Query, isOne bool) {
 	dialled, err := netip.ParseAddrPort(arg)
 	if err != nil {
 		return Query{}, false
@@ -83,8 +83,8 @@ func (q Query) Match(id model.PortID, number uint16) bool {
 	return q.Port == "" || q.Port == id.Port || q.Port == strconv.Itoa(int(number))
 }
 
-// wants reports whether the query asks for a port: by its name, or because what is dialled leads to it.
-func (q Query) wants(decision selection.Decision, dialled dialled) bool {
+// matchesPort reports whether the query asks for a port: by its name, or because what is dialled leads to it.
+func (q Query) matchesPort(decision selection.Decision, dialled dialled) bool {
 	if q.Dialled.IsValid() {
 		return dialled.leadsTo(decision)
 	}

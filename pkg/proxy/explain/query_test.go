@@ -97,7 +97,7 @@ func mustParse(t *testing.T, arg string) explain.Query {
 	return query
 }
 
-func TestNoServiceSaysWhichOneWasMeant(t *testing.T) {
+func TestAnUnknownServiceSuggestsAnother(t *testing.T) {
 	existing := []model.ObjectName{
 		{Namespace: "shop", Name: "checkout"}, {Namespace: "default", Name: "website"}, {Namespace: "default", Name: "web"},
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// Refusal is a Service whose newest version the kernel of a node refuses. No decision can predict this: only the kernel
+// Rejection is a Service whose newest version the kernel of a node refuses. No decision can predict this: only the kernel
 // knows, and the proxy that runs there.
-type Refusal struct {
+type Rejection struct {
 	Service string `json:"service"` // namespace/name
 	// Message names the operation, the object and the kernel's reason.
 	Message string `json:"message"`
@@ -17,22 +17,22 @@ type Refusal struct {
 	Since time.Time `json:"since"`
 	Tries int       `json:"tries"`
 	Next  time.Time `json:"next"`
-	// InForce: an earlier version is in force. Otherwise nothing of the Service is.
-	InForce bool `json:"applied"`
+	// HasApplied: an earlier version is in force. Otherwise nothing of the Service is.
+	HasApplied bool `json:"applied"`
 }
 
-// refusedLines say that what follows is not what the kernel does.
-func refusedLines(refusal *Refusal) []string {
-	if refusal == nil {
+// rejectionLines say that what follows is not what the kernel does.
+func rejectionLines(rejection *Rejection) []string {
+	if rejection == nil {
 		return nil
 	}
 	inForce := "Nothing of this Service is in force on this node"
-	if refusal.InForce {
+	if rejection.HasApplied {
 		inForce = "An earlier version of this Service is in force on this node"
 	}
 	return []string{
 		fmt.Sprintf("%s: the kernel refuses this one since %s, %s so far.",
-			inForce, refusal.Since.UTC().Format(time.RFC3339), printable.Count(refusal.Tries, "time")),
-		refusal.Message,
+			inForce, rejection.Since.UTC().Format(time.RFC3339), printable.Count(rejection.Tries, "time")),
+		rejection.Message,
 	}
 }

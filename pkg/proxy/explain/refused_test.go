@@ -8,13 +8,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
-func TestARefusedServiceSaysThatTheKernelDoesSomethingElse(t *testing.T) {
-	refusals := []explain.Refusal{
-		{Service: "default/web", Message: "adding map ip vicinity long: file name too long", Since: time.Unix(0, 0), Tries: 3, InForce: true},
+func TestARejectedServiceReportsThatTheKernelDiffers(t *testing.T) {
+	rejections := []explain.Rejection{
+		{Service: "default/web", Message: "adding map ip vicinity long: file name too long", Since: time.Unix(0, 0), Tries: 3, HasApplied: true},
 		{Service: "default/api", Message: "adding chain ip vicinity long: file name too long", Since: time.Unix(0, 0), Tries: 1},
 	}
-	ports := []explain.Port{
-		{Service: "default/web", Refused: &refusals[0]}, {Service: "default/other"}, {Service: "default/api", Refused: &refusals[1]},
+	ports := []explain.PortReport{
+		{Service: "default/web", Rejected: &rejections[0]}, {Service: "default/other"}, {Service: "default/api", Rejected: &rejections[1]},
 	}
 	var page strings.Builder
 	if err := write("text")(&page, ports); err != nil {

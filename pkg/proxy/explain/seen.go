@@ -4,8 +4,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Seen is a state of the cluster as one of its nodes sees it. change begins the state.
-func Seen(change model.Change, node string, nodePorts model.NodePortAddresses) *model.Cluster {
+// ClusterView is a state of the cluster as one of its nodes sees it. change begins the state.
+func ClusterView(change model.Change, node string, nodePorts model.NodePortAddresses) *model.Cluster {
 	cluster := model.NewCluster(node)
 	cluster.NodePorts = nodePorts
 	if own := change.Nodes[node]; own != nil {

@@ -21,7 +21,7 @@ type Stream struct {
 func NewStream(w io.Writer, format string) *Stream { return &Stream{w: w, format: format} }
 
 // Write writes some more ports, in one go.
-func (s *Stream) Write(ports []Port) error {
+func (s *Stream) Write(ports []PortReport) error {
 	var page bytes.Buffer
 	for i := range ports {
 		if err := s.add(&page, &ports[i]); err != nil {
@@ -61,7 +61,7 @@ func (s *Stream) name() string {
 }
 
 // add adds one port: a block behind an empty line, or an item of a list.
-func (s *Stream) add(page *bytes.Buffer, port *Port) error {
+func (s *Stream) add(page *bytes.Buffer, port *PortReport) error {
 	if s.format == "text" {
 		if s.Written > 0 {
 			page.WriteByte('\n')

@@ -12,21 +12,21 @@ import (
 // column is where the values begin: after the widest label and two spaces on either side.
 const column = 13
 
-func writePort(page *bytes.Buffer, port Port) {
+func writePort(page *bytes.Buffer, port PortReport) {
 	printable.Fprintf(page, "%s\n", headline(port))
 	if port.Alike != nil && port.Alike.But != "" {
 		writeLines(page, "alike", []string{port.Alike.But})
 	}
-	writeLines(page, "refused", refusedLines(port.Refused))
+	writeLines(page, "refused", rejectionLines(port.Rejected))
 	if port.Address != "" {
-		writeLines(page, toAddress, []string{reasoned(port.Message, port.Outcome)})
+		writeLines(page, toAddress, []string{withCode(port.Message, port.Outcome)})
 		return
 	}
-	if port.Outcome == outcomeLost {
-		writeLines(page, "outcome", []string{reasoned(port.Message, port.Outcome)})
+	if port.Outcome == outcomeOwnedByOther {
+		writeLines(page, "outcome", []string{withCode(port.Message, port.Outcome)})
 	}
 	if port.Name != "" {
-		writeLines(page, toDNS, []string{port.Name, reasoned(port.Message, port.Outcome)})
+		writeLines(page, toDNS, []string{port.Name, withCode(port.Message, port.Outcome)})
 	}
 	writeLines(page, toClusterIP, trafficLines(port, toClusterIP))
 	writeLines(page, toExternal, trafficLines(port, toExternal))
@@ -45,7 +45,7 @@ func writePort(page *bytes.Buffer, port Port) {
 		}
 	}
 	if port.NodesFrom != "" {
-		writeLines(page, "nodes", []string{"other nodes' labels come from " + SourceInWords(port.NodesFrom)})
+		writeLines(page, "nodes", []string{"other nodes' labels come from " + TopologySourceText(port.NodesFrom)})
 	}
 	writeLines(page, "left out", excludedLines(port.Excluded))
 	if port.IsCondensed {
@@ -56,7 +56,7 @@ func writePort(page *bytes.Buffer, port Port) {
 }
 
 // headline names the port: "default/web http 80/TCP IPv4 on node-a1".
-func headline(port Port) string {
+func headline(port PortReport) string {
 	words := []string{cmp.Or(port.Address, port.Service)}
 	words = append(words, port.Protocols...)
 	if port.Port != "" {
@@ -68,7 +68,7 @@ func headline(port Port) string {
 	words = append(words, port.Family)
 	nodes := port.Node
 	if port.Alike != nil {
-		nodes = Counted(append([]string{port.Node}, port.Alike.Nodes...))
+		nodes = ListOrCount(append([]string{port.Node}, port.Alike.Nodes...))
 	}
 	if nodes != "" {
 		words = append(words, "on", nodes)
@@ -76,8 +76,8 @@ func headline(port Port) string {
 	return strings.Join(words, " ")
 }
 
-// Counted names a few things, and counts many.
-func Counted(names []string) string {
+// ListOrCount names a few things, and counts many.
+func ListOrCount(names []string) string {
 	const few = 4
 	if len(names) <= few {
 		return strings.Join(names, ", ")

@@ -11,9 +11,9 @@ import (
 )
 
 // topologyPort is a port with everything a block can hold.
-func topologyPort() explain.Port {
+func topologyPort() explain.PortReport {
 	external := []string{"198.51.100.7:80", "192.0.2.10:80", "*:30080"}
-	return explain.Port{
+	return explain.PortReport{
 		Node: "node-a1", Service: "default/web", Port: "http", Number: 80, Protocol: "TCP", Family: "IPv4",
 		Frontends: []explain.Frontend{
 			{Address: "10.96.0.10:80", Kind: "ClusterIP"},
@@ -21,7 +21,7 @@ func topologyPort() explain.Port {
 			{Address: "192.0.2.10:80", Kind: "ExternalIP"},
 			{Address: "*:30080", Kind: "NodePort"},
 		},
-		Lost: []explain.LostFrontend{{
+		LostFrontends: []explain.LostFrontend{{
 			Frontend: explain.Frontend{Address: "198.51.100.8:80", Kind: "ExternalIP"}, Owner: "default/older",
 			Reason: "OwnerIsOlder", Message: "198.51.100.8:80/TCP belongs to default/older.",
 		}},
@@ -56,9 +56,9 @@ func topologyPort() explain.Port {
 	}
 }
 
-func emptyPort() explain.Port {
+func emptyPort() explain.PortReport {
 	const refused = "New connections are refused at once."
-	return explain.Port{
+	return explain.PortReport{
 		Service: "kube-system/dns", Number: 53, Protocol: "UDP", Family: "IPv6",
 		Frontends: []explain.Frontend{{Address: "[fd00:10:96::a]:53", Kind: "ClusterIP"}},
 		Outcome:   "refuse", Message: refused,
@@ -70,7 +70,7 @@ func emptyPort() explain.Port {
 }
 
 // splitPort is a port whose load is bounded.
-func splitPort() explain.Port {
+func splitPort() explain.PortReport {
 	port := emptyPort()
 	port.Outcome, port.Message = "balance", "New connections are spread at random over 2 endpoints."
 	port.Traffic[0].Outcome, port.Traffic[0].Message = "balance", port.Message
@@ -88,7 +88,7 @@ func splitPort() explain.Port {
 }
 
 // lostPort is a port that nothing leads to.
-func lostPort() explain.Port {
+func lostPort() explain.PortReport {
 	port := emptyPort()
 	port.Frontends, port.Traffic = nil, nil
 	port.Outcome, port.Message = "lost", "Nobody reaches this port."
@@ -97,7 +97,7 @@ func lostPort() explain.Port {
 }
 
 func TestTextIsReadableAtThreeInTheMorning(t *testing.T) {
-	tests := map[string][]explain.Port{
+	tests := map[string][]explain.PortReport{
 		"everything":   {topologyPort()},
 		"no-endpoints": {emptyPort()},
 		"lost":         {lostPort()},
@@ -125,7 +125,7 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestEveryWriterReportsThatItsReaderWentAway(t *testing.T) {
 	for name, write := range writers {
-		if err := write(brokenPipe{}, []explain.Port{topologyPort()}); !errors.Is(err, errBroken) {
+		if err := write(brokenPipe{}, []explain.PortReport{topologyPort()}); !errors.Is(err, errBroken) {
 			t.Errorf("%s: got error %v, want one that wraps %v", name, err, errBroken)
 		}
 	}

@@ -24,7 +24,7 @@ const (
 // traffic says what happens to connections to the frontends that lead to the port, the ClusterIP first.
 func (c Clients) traffic(decision selection.Decision) []Traffic {
 	var clusterIP, external []string
-	for _, frontend := range decision.Owned {
+	for _, frontend := range decision.Frontends {
 		if frontend.Kind == model.ClusterIP {
 			clusterIP = append(clusterIP, addressOf(frontend.Frontend))
 		} else {
@@ -42,7 +42,7 @@ func (c Clients) traffic(decision selection.Decision) []Traffic {
 }
 
 func (c Clients) clusterIPTraffic(decision selection.Decision, frontends []string) Traffic {
-	path := path{subject: "New connections to the ClusterIP", source: c.clusterIPSource()}
+	path := trafficPath{subject: "New connections to the ClusterIP", source: c.clusterIPSource()}
 	if decision.Service.InternalTrafficLocal {
 		path.policy = "internalTrafficPolicy"
 	}
@@ -54,7 +54,7 @@ func (c Clients) clusterIPTraffic(decision selection.Decision, frontends []strin
 // refused only if there is no endpoint anywhere, and then all clients are. With externalTrafficPolicy Cluster
 // everything is masqueraded, because the answers must come back through this node.
 func (c Clients) externalTraffic(decision selection.Decision, frontends []string) []Traffic {
-	uniform := path{subject: "New connections to the external frontends", source: masqueraded}
+	uniform := trafficPath{subject: "New connections to the external frontends", source: masqueraded}
 	insideChoice, insideOutcome := decision.Selection.ShortCircuit()
 	outsideChoice, outsideOutcome := decision.Selection.External()
 	all := Traffic{To: toExternal, From: fromAll, Frontends: frontends}

@@ -23,45 +23,45 @@ const (
 	LaterAddresses     = "LaterAddresses"
 )
 
-// slicesOf are the EndpointSlices of a Service, and what is the same for all of its ports.
-type slicesOf struct {
+// serviceSlices are the EndpointSlices of a Service, and what is the same for all of its ports.
+type serviceSlices struct {
 	families []string
-	slices   []sliceOf
-	// leftOut is how many more endpoints there are than a Service can have.
-	leftOut int
+	slices   []sliceEntry
+	// skipped is how many more endpoints there are than a Service can have.
+	skipped int
 }
 
-type sliceOf struct {
+type sliceEntry struct {
 	*model.EndpointSlice
 	// serves: the Service has one of its ports.
 	serves bool
 }
 
-func newSlicesOf(cluster *model.Cluster, service *model.Service) slicesOf {
+func newSlicesOf(cluster *model.Cluster, service *model.Service) serviceSlices {
 	all := cluster.SlicesOf(service.Name)
-	taken, _ := model.Taken(all)
-	s := slicesOf{families: familiesOf(service), leftOut: len(all) - len(taken)}
+	taken, _ := model.TakeUpTo(all)
+	s := serviceSlices{families: familiesOf(service), skipped: len(all) - len(taken)}
 	wanted := named(service.Ports...)
 	for _, slice := range taken {
-		s.slices = append(s.slices, sliceOf{slice, wanted.isIn(slice)})
+		s.slices = append(s.slices, sliceEntry{slice, wanted.isIn(slice)})
 	}
 	return s
 }
 
 // explain completes the explanation of a port.
-func (s slicesOf) explain(port *Port, decision selection.Decision) {
+func (s serviceSlices) explain(port *PortReport, decision selection.Decision) {
 	var more int
 	port.UnusedSlices, more = s.unused(decision)
 	if more > 0 {
 		port.Warnings = append(port.Warnings,
 			printable.CountOf(more, "more EndpointSlice does", "more EndpointSlices do")+" nothing for this port.")
 	}
-	if s.leftOut > 0 {
+	if s.skipped > 0 {
 		port.Warnings = append(port.Warnings, fmt.Sprintf(
 			"%s left out: those of a Service can list %d ports in sum.",
-			printable.CountOf(s.leftOut, "EndpointSlice is", "EndpointSlices are"), model.MaxOffers))
+			printable.CountOf(s.skipped, "EndpointSlice is", "EndpointSlices are"), model.MaxOffers))
 	}
-	if len(s.slices)+s.leftOut == 0 {
+	if len(s.slices)+s.skipped == 0 {
 		port.Warnings = append(port.Warnings, fmt.Sprintf("No EndpointSlice in the namespace %s has the label kubernetes.io/service-name=%s.",
 			decision.Service.Name.Namespace, decision.Service.Name.Name))
 	}
@@ -69,7 +69,7 @@ func (s slicesOf) explain(port *Port, decision selection.Decision) {
 
 // unused returns which EndpointSlices do nothing for a port, and why. A slice that serves another port of the Service
 // is normal, unless no slice serves this port.
-func (s slicesOf) unused(decision selection.Decision) (list []UnusedSlice, more int) {
+func (s serviceSlices) unused(decision selection.Decision) (list []UnusedSlice, more int) {
 	for i := range s.slices {
 		slice := &s.slices[i]
 		why := whyUnused(slice.EndpointSlice, decision, s.families, slice.serves && len(decision.Endpoints) > 0)
@@ -91,7 +91,7 @@ func WhyUnused(slice *model.EndpointSlice, decision selection.Decision) UnusedSl
 }
 
 func whyUnused(slice *model.EndpointSlice, decision selection.Decision, families []string, serves bool) UnusedSlice {
-	count := max(len(slice.Endpoints), int(slice.Names))
+	count := max(len(slice.Endpoints), int(slice.FQDNCount))
 	because := func(code, format string, args ...any) UnusedSlice {
 		message := "EndpointSlice " + slice.Name.String() + " has " + fmt.Sprintf(format, args...) + "."
 		return UnusedSlice{Slice: slice.Name.String(), Endpoints: count, Reason: code, Message: message}
@@ -103,7 +103,7 @@ func whyUnused(slice *model.EndpointSlice, decision selection.Decision, families
 		return UnusedSlice{}
 	case slice.IsHeadless && !decision.Service.IsHeadless:
 		return because(sliceOfHeadless, "%s, but the label service.kubernetes.io/headless, with which no proxy reads it", endpoints)
-	case slice.Names > 0:
+	case slice.FQDNCount > 0:
 		return because(sliceOfNames, "%s, but by name (addressType FQDN), and a proxy sends connections to addresses alone", endpoints)
 	case !slices.Contains(families, family):
 		return because(sliceOfOtherFamily, "%s, but the Service has no %s address, only %s",
@@ -119,7 +119,7 @@ func whyUnused(slice *model.EndpointSlice, decision selection.Decision, families
 			endpoints, decision.Port.Name, decision.Port.Protocol, offered(slice.Ports))
 	}
 	// Further addresses would be the same endpoint by another name (KEP-752).
-	switch slice.Crowded {
+	switch slice.MultiAddressCount {
 	case 0:
 		return UnusedSlice{}
 	case 1:
@@ -127,7 +127,7 @@ func whyUnused(slice *model.EndpointSlice, decision selection.Decision, families
 			"another endpoint is an entry of its own")
 	}
 	return because(LaterAddresses, "%d endpoints with more than one address, and only the first one of each is used; "+
-		"another endpoint is an entry of its own", slice.Crowded)
+		"another endpoint is an entry of its own", slice.MultiAddressCount)
 }
 
 // familiesOf returns the families in which EndpointSlices can serve a Service.

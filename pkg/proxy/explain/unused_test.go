@@ -29,10 +29,10 @@ func inIPv6(slice *model.EndpointSlice) *model.EndpointSlice {
 	return slice
 }
 
-func TestASliceThatDoesNothingForAPortSaysWhy(t *testing.T) {
-	names := &model.EndpointSlice{Name: model.ObjectName{Namespace: "default", Name: "names"}, Service: web().Name, Names: 2}
+func TestAnUnusedSliceReportsWhy(t *testing.T) {
+	names := &model.EndpointSlice{Name: model.ObjectName{Namespace: "default", Name: "names"}, Service: web().Name, FQDNCount: 2}
 	crowded := offering("crowded", "http")
-	crowded.Crowded = 1
+	crowded.MultiAddressCount = 1
 	two := func(service *model.Service) {
 		service.Ports = append(service.Ports, model.ServicePort{Name: "metrics", Protocol: model.TCP, Port: 9090})
 	}
@@ -117,7 +117,7 @@ func TestSlicesThatListTooManyPortsAreCounted(t *testing.T) {
 	}
 }
 
-func TestAServiceWithoutSlicesIsTold(t *testing.T) {
+func TestAServiceWithoutSlicesIsReported(t *testing.T) {
 	cluster := model.NewCluster("node-a")
 	cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{web().Name: web()}})
 	want := []string{"No EndpointSlice in the namespace default has the label kubernetes.io/service-name=web."}
@@ -136,12 +136,12 @@ func TestWhyASliceIsNotUsedNamesWhatItHasAndWhatIsMissing(t *testing.T) {
 	}
 	of := func(family model.Family, endpoints, crowded int, ports []model.SlicePort) model.EndpointSlice {
 		return model.EndpointSlice{
-			Name: model.ObjectName{Namespace: "t", Name: "web-1"}, Family: family, Crowded: uint16(crowded), Ports: ports,
+			Name: model.ObjectName{Namespace: "t", Name: "web-1"}, Family: family, MultiAddressCount: uint16(crowded), Ports: ports,
 			Endpoints: make([]model.SliceEndpoint, endpoints),
 		}
 	}
 	byName := of(model.IPv4, 0, 0, nil)
-	byName.Names = 1
+	byName.FQDNCount = 1
 	forOthers := of(model.IPv4, 1, 0, ports(named))
 	forOthers.IsHeadless = true
 	for name, test := range map[string]struct {
@@ -178,7 +178,7 @@ func TestWhyASliceIsNotUsedNamesWhatItHasAndWhatIsMissing(t *testing.T) {
 			got := explain.WhyUnused(&test.slice, webPort(test.port, model.TCP))
 			want := explain.UnusedSlice{Reason: test.reason, Message: test.message}
 			if want.Reason != "" {
-				want.Slice, want.Endpoints = "t/web-1", max(len(test.slice.Endpoints), int(test.slice.Names))
+				want.Slice, want.Endpoints = "t/web-1", max(len(test.slice.Endpoints), int(test.slice.FQDNCount))
 			}
 			if got != want {
 				t.Errorf("got\n%+v, want\n%+v", got, want)

@@ -18,13 +18,13 @@ type Views struct {
 
 // NewViews returns the views of a state. change begins the state.
 func NewViews(change model.Change, nodePorts model.NodePortAddresses, query Query) *Views {
-	cluster := Seen(change, "", nodePorts)
+	cluster := ClusterView(change, "", nodePorts)
 	return &Views{cluster: cluster, planner: selection.NewPlanner(cluster), query: query, names: query.namesIn(cluster)}
 }
 
 // Ports explains to a node what the query asks for, in the order of Clients.Ports.
-func (v *Views) Ports(clients Clients, node *model.Node) (all []Port) {
-	v.all([]*model.Node{node}, clients, func(ports []Port) bool {
+func (v *Views) Ports(clients Clients, node *model.Node) (all []PortReport) {
+	v.all([]*model.Node{node}, clients, func(ports []PortReport) bool {
 		all = append(all, ports...)
 		return true
 	})

@@ -27,8 +27,8 @@ func manyNodes(nodes int, random *rand.Rand) model.Change {
 	all := true
 	change := model.Change{
 		Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{},
-		Nodes: map[string]*model.Node{}, Demands: map[model.ObjectName]*model.Demand{}, Avoid: map[model.Against]*model.Avoid{},
-		AllNodes: &all, DemandState: new(model.DemandCounts),
+		Nodes: map[string]*model.Node{}, Demands: map[model.ObjectName]*model.Demand{}, Demotions: map[model.DemotionKey]*model.Demotion{},
+		AllNodes: &all, DemandState: new(model.DemandActive),
 	}
 	nameOf := func(i int) string { return fmt.Sprintf("node-%04d", i) }
 	for i := range nodes {
@@ -45,7 +45,7 @@ func manyNodes(nodes int, random *rand.Rand) model.Change {
 			labels[policy.DemandLabel] = "10"
 		}
 	}
-	change.Avoid[model.Against{Node: nameOf(1), Why: model.Evacuated}] = &model.Avoid{Why: model.Evacuated}
+	change.Demotions[model.DemotionKey{Node: nameOf(1), Reason: model.Evacuated}] = &model.Demotion{Reason: model.Evacuated}
 	zoned, racked := []policy.Key{policy.Zone, policy.AnyNode}, []policy.Key{"example.com/rack", policy.Zone, policy.AnyNode}
 	for number, topology := range []policy.Topology{
 		{}, {Keys: racked}, {Keys: zoned, MaxLoad: 120}, {Keys: racked, MaxLoad: 150, Clients: []string{"shop/s0"}},
@@ -80,7 +80,7 @@ func manyNodes(nodes int, random *rand.Rand) model.Change {
 		}
 		change.Slices[name] = slice
 		if topology.Measured {
-			change.Demands[name] = &model.Demand{Zones: map[string]uint32{"zone-0": 700, "zone-1": 200, "zone-2": 100}, Since: time.Unix(0, 0)}
+			change.Demands[name] = &model.Demand{Zones: map[string]uint32{"zone-0": 700, "zone-1": 200, "zone-2": 100}, ObservedAt: time.Unix(0, 0)}
 		}
 	}
 	return change
@@ -92,7 +92,7 @@ func TestAViewIsWhatItsNodeSees(t *testing.T) {
 		change := manyNodes(30, rand.New(rand.NewPCG(seed, 0)))
 		views := explain.NewViews(change, model.NodePortAddresses{Primary: true}, explain.Query{})
 		for name, node := range change.Nodes {
-			alone := explain.Seen(change, name, model.NodePortAddresses{Primary: true})
+			alone := explain.ClusterView(change, name, model.NodePortAddresses{Primary: true})
 			want := explain.Clients{}.Ports(alone, explain.Query{})
 			if diff := cmp.Diff(want, views.Ports(explain.Clients{}, node)); diff != "" {
 				t.Fatalf("seed %d, %s: (-alone +view):\n%s", seed, name, diff)
@@ -115,7 +115,7 @@ func TestNodesThatDecideAlikeAreExplainedOnce(t *testing.T) {
 			}
 		}
 		views := explain.NewViews(change, model.NodePortAddresses{Primary: true}, explain.Query{})
-		want, got := map[string]explain.Port{}, map[string]int{}
+		want, got := map[string]explain.PortReport{}, map[string]int{}
 		for _, node := range change.Nodes {
 			for _, port := range views.Ports(explain.Clients{}, node) {
 				want[node.Name+" "+port.Service] = port
@@ -148,7 +148,7 @@ func TestNodesThatDecideAlikeAreExplainedOnce(t *testing.T) {
 }
 
 // summary is what nodes that decide alike have in common.
-func summary(port explain.Port, alike explain.Alike) string {
+func summary(port explain.PortReport, alike explain.Alike) string {
 	name := port.Node
 	port.Node, port.Alike = "", nil
 	port.Cluster.Message = strings.ReplaceAll(port.Cluster.Message, name, "NODE")

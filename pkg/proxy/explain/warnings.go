@@ -38,12 +38,13 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 		list = append(list, fmt.Sprintf("The LoadBalancerIPs are open to everybody over %s, because loadBalancerSourceRanges has no %s range.",
 			decision.Family, decision.Family))
 	}
-	if decision.LeftOut > 0 {
-		list = append(list, printable.CountOf(decision.LeftOut, "endpoint is", "endpoints are")+" left out: "+selection.TooManyEndpoints)
+	if decision.Skipped > 0 {
+		list = append(list, printable.CountOf(decision.Skipped, "endpoint is", "endpoints are")+" left out: "+selection.TooManyEndpoints)
 	}
 	for _, finding := range decision.Findings() {
 		switch finding.Code {
-		case model.FrontendConflict, model.FrontendIsAPIServer, model.FrontendIsProbed, model.PartsLeftOut: // port has them, each in its place
+		case model.FrontendConflict, model.FrontendIsAPIServer, model.FrontendIsProbed,
+			model.PartiallyIgnored: // port has them, each in its place
 		default:
 			list = append(list, finding.Sentence())
 		}
@@ -66,7 +67,7 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 
 // partSentence says which part of an object has no effect.
 func partSentence(finding model.Finding, object string) string {
-	if finding.Code == model.PartsLeftOut {
+	if finding.Code == model.PartiallyIgnored {
 		return "Left out of the " + object + ": " + finding.Sentence()
 	}
 	return finding.Sentence()

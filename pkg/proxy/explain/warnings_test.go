@@ -28,7 +28,7 @@ func TestWarnings(t *testing.T) {
 			[]string{"The annotation vicinity.dev/topology-keys is ignored: the key * is not the last one"},
 		},
 		"parts of the object that were left out": {
-			func(service *model.Service) { service.Findings = leftOut("one thing.", "another.") },
+			func(service *model.Service) { service.Findings = skipped("one thing.", "another.") },
 			[]string{"Left out of the Service: one thing.", "Left out of the Service: another."},
 		},
 		"what is found with another code": {
@@ -58,10 +58,10 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-func TestWhatSlicesOfTheFamilyLeaveOutIsAWarning(t *testing.T) {
+func TestSkippedEndpointsOfTheFamilyAreAWarning(t *testing.T) {
 	slice, other := webSlice(endpoint("10.244.1.5", "node-a", true)), webSlice()
-	slice.Findings = leftOut("endpoints[1]: why.")
-	other.Name.Name, other.Family, other.Findings = "web-2", model.IPv6, leftOut("endpoints[0]: why.")
+	slice.Findings = skipped("endpoints[1]: why.")
+	other.Name.Name, other.Family, other.Findings = "web-2", model.IPv6, skipped("endpoints[0]: why.")
 	cluster := clusterOf(slice, web())
 	cluster.Apply(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{other.Name: other}})
 	want := []string{"Left out of the EndpointSlice default/web-1: endpoints[1]: why."}
@@ -70,10 +70,10 @@ func TestWhatSlicesOfTheFamilyLeaveOutIsAWarning(t *testing.T) {
 	}
 }
 
-func leftOut(reasons ...string) []model.Finding {
+func skipped(reasons ...string) []model.Finding {
 	var list []model.Finding
 	for _, reason := range reasons {
-		list = append(list, model.Finding{Code: model.PartsLeftOut, Reason: reason})
+		list = append(list, model.Finding{Code: model.PartiallyIgnored, Reason: reason})
 	}
 	return list
 }
@@ -147,7 +147,7 @@ func TestALostFrontendIsShownWithItsOwner(t *testing.T) {
 			if len(test.want) == 1 {
 				ignored = cmp.Options{}
 			}
-			if diff := cmp.Diff(test.want, got.Lost, ignored); diff != "" {
+			if diff := cmp.Diff(test.want, got.LostFrontends, ignored); diff != "" {
 				t.Errorf("lost (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff([]string{test.outcome, test.message}, []string{got.Outcome, got.Message}); diff != "" {

@@ -14,18 +14,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// askedOnce asks about each address once, so that a look costs no more than one question for each address in the table.
+// memoizeIsLocal asks about each address once, so that a look costs no more than one question for each address in the table.
 // It asks nothing more after an error: each further question might wait as long.
-func askedOnce(isLocal selection.IsLocal) selection.IsLocal {
-	answers := map[netip.Addr]bool{}
+func memoizeIsLocal(isLocal selection.IsLocal) selection.IsLocal {
+	results := map[netip.Addr]bool{}
 	var failed error
 	return func(addr netip.Addr) (bool, error) {
-		answer, known := answers[addr]
+		answer, known := results[addr]
 		if known || failed != nil {
 			return answer, failed
 		}
 		answer, failed = isLocal(addr)
-		answers[addr] = answer
+		results[addr] = answer
 		return answer, failed
 	}
 }

@@ -12,144 +12,146 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Reason is why a connection stays in the table, or goes.
-type Reason string
+// Class is why a connection stays in the table, or goes.
+type Class string
 
 // The reasons. Those of the last two groups are why an entry is deleted.
 const (
-	NotOurs     Reason = "NotOurs"     // another program translated it, or keeps it in a zone of its own, or nobody translated it
-	IsOpen      Reason = "IsOpen"      // it was answered, and is not closed
-	MayAnswer   Reason = "MayAnswer"   // its endpoint may answer its client
-	HasNotLeft  Reason = "HasNotLeft"  // its endpoint did not leave: it comes, and the snapshot does not know it yet
-	IsUncertain Reason = "IsUncertain" // the kernel does not say where the client is
-	NotChanged  Reason = "NotChanged"  // it is of UDP, and nothing changed about its frontend since the last look
+	Foreign         Class = "NotOurs"     // another program translated it, or keeps it in a zone of its own, or nobody translated it
+	Established     Class = "IsOpen"      // it was answered, and is not closed
+	EndpointAllowed Class = "MayAnswer"   // its endpoint may answer its client
+	EndpointActive  Class = "HasNotLeft"  // its endpoint did not leave: it comes, and the snapshot does not know it yet
+	ClientUnknown   Class = "IsUncertain" // the kernel does not say where the client is
+	NotChanged      Class = "NotChanged"  // it is of UDP, and nothing changed about its frontend since the last look
 
-	DialledInVain Reason = "DialledInVain" // nobody has answered, and its endpoint left
-	ClosedBehind  Reason = "ClosedBehind"  // it is closed, and its endpoint left: it would refuse a client that dials from the same port
+	StaleUnreplied Class = "DialledInVain" // nobody has answered, and its endpoint left
+	StaleClosed    Class = "ClosedBehind"  // it is closed, and its endpoint left: it would refuse a client that dials from the same port
 
-	MayNotAnswer   Reason = "MayNotAnswer"   // it is of UDP, and its endpoint may not answer its client
-	NotServedThere Reason = "NotServedThere" // it is of UDP, and was sent to a frontend or an address that is not served any more
-	BeganBefore    Reason = "BeganBefore"    // it is of UDP, and nobody translated it: there was no endpoint when it began
+	EndpointNotAllowed Class = "MayNotAnswer"   // it is of UDP, and its endpoint may not answer its client
+	FrontendRemoved    Class = "NotServedThere" // it is of UDP, and was sent to a frontend or an address that is not served any more
+	PredatesEndpoints  Class = "BeganBefore"    // it is of UDP, and nobody translated it: there was no endpoint when it began
 )
 
-// Goes reports whether an entry is deleted for the reason.
-func (r Reason) Goes() bool {
-	return r == DialledInVain || r == ClosedBehind || r == MayNotAnswer || r == NotServedThere || r == BeganBefore
+// IsStale reports whether an entry is deleted for the reason.
+func (r Class) IsStale() bool {
+	return r == StaleUnreplied || r == StaleClosed || r == EndpointNotAllowed || r == FrontendRemoved || r == PredatesEndpoints
 }
 
-// LookFor is how long dials are looked at after an endpoint left: as long as a Linux client goes on dialling, and at
+// StaleDialWindow is how long dials are looked at after an endpoint left: as long as a Linux client goes on dialling, and at
 // least as long as a closed TCP connection is remembered.
-const LookFor = 127 * time.Second
+const StaleDialWindow = 127 * time.Second
 
-// world is what entries are judged by.
-type world struct {
+// classifier is what entries are judged by.
+type classifier struct {
 	now     time.Time
 	owners  *owners.Snapshot
-	reader  *owners.Reader // knows what left
+	reader  *owners.Index // knows what left
 	isLocal selection.IsLocal
-	// looked is the number of the last sync after which flows of UDP were looked at; 0 before the first look.
-	looked uint64
+	// lastScanned is the number of the last sync after which flows of UDP were looked at; 0 before the first look.
+	lastScanned uint64
 }
 
-// isUnsure reports whether we do not know yet which endpoints left.
-func (w *world) isUnsure() bool { return w.now.Sub(w.owners.Since) < LookFor }
+// inStartupWindow reports whether we do not know yet which endpoints left.
+func (w *classifier) inStartupWindow() bool {
+	return w.now.Sub(w.owners.RemovedKnownSince) < StaleDialWindow
+}
 
-// judge decides about an entry. The next packet of a client whose entry is deleted meets the rules as if it were the first.
-func (w *world) judge(e *conntrack.Entry) (Reason, error) {
+// classify decides about an entry. The next packet of a client whose entry is deleted meets the rules as if it were the first.
+func (w *classifier) classify(e *conntrack.Entry) (Class, error) {
 	if e.Protocol == model.UDP {
-		return w.judgeFlow(e)
+		return w.classifyUDP(e)
 	}
-	return w.judgeDial(e)
+	return w.classifyDial(e)
 }
 
-// judgeFlow decides about a flow of UDP. Only flows to frontends that changed since the last look may go. As another
+// classifyUDP decides about a flow of UDP. Only flows to frontends that changed since the last look may go. As another
 // proxy may have served them before, or none, it does not matter who translated a flow.
-func (w *world) judgeFlow(e *conntrack.Entry) (Reason, error) {
-	owner := w.reader.OwnerOfFlow(w.owners, e.Dialled(), w.looked)
+func (w *classifier) classifyUDP(e *conntrack.Entry) (Class, error) {
+	owner := w.reader.OwnerOfFlow(w.owners, e.OrigDst(), w.lastScanned)
 	switch {
-	case owner == nil && w.looked == 0 && owners.IsOurs(e): // its frontend left while no proxy ran
-		return NotServedThere, nil
+	case owner == nil && w.lastScanned == 0 && owners.IsOwnNAT(e): // its frontend left while no proxy ran
+		return FrontendRemoved, nil
 	case owner == nil:
 		return NotChanged, nil
 	}
-	isTranslated := e.Answerer() != e.Dialled()
+	isTranslated := e.ReplySrc() != e.OrigDst()
 	if owner.IsNodePort() {
-		if reason, err := w.judgeNodePort(owner, e, isTranslated); reason != "" {
+		if reason, err := w.classifyNodePort(owner, e, isTranslated); reason != "" {
 			return reason, err
 		}
 	}
-	switch mayAnswer, err := owner.MayAnswer(e.Answerer(), e.Client().Addr(), w.owners.Scope, w.isLocal); {
+	switch mayAnswer, err := owner.Allows(e.ReplySrc(), e.OrigSrc().Addr(), w.owners.Scope, w.isLocal); {
 	case err != nil:
-		return IsUncertain, err
+		return ClientUnknown, err
 	case mayAnswer:
-		return MayAnswer, nil
-	case e.Status&conntrack.SeenReply != 0 && owner.MayStayOpen(e.Answerer()):
-		return IsOpen, nil
+		return EndpointAllowed, nil
+	case e.Status&conntrack.SeenReply != 0 && owner.KeepsEstablished(e.ReplySrc()):
+		return Established, nil
 	case isTranslated:
-		return MayNotAnswer, nil
+		return EndpointNotAllowed, nil
 	}
 	// If no endpoint serves the frontend, perhaps a process of this machine answers. A zone belongs to another program: OVS
 	// keeps entries in its own that are never translated there.
 	if e.Zone == 0 && owner.IsServed() {
-		return BeganBefore, nil
+		return PredatesEndpoints, nil
 	}
-	return NotOurs, nil
+	return Foreign, nil
 }
 
-// judgeNodePort decides about a flow to the number of a node port, unless that depends on who may answer. Only at an
+// classifyNodePort decides about a flow to the number of a node port, unless that depends on who may answer. Only at an
 // address that serves node ports must it belong to the Service. Anywhere else a flow belongs to the Service if one of its
 // endpoints answers: then the address served node ports earlier, or another proxy served them there. At any address another
 // program may have translated the flow, if its answerer never was an endpoint. At the start we do not know all that were.
-func (w *world) judgeNodePort(owner *owners.Frontend, e *conntrack.Entry, isTranslated bool) (Reason, error) {
-	isOfEndpoint := isTranslated && (owners.IsOurs(e) || w.reader.HadEndpoint(owner, e.Answerer()))
-	if isTranslated && !isOfEndpoint && w.looked > 0 {
-		return NotOurs, nil
+func (w *classifier) classifyNodePort(owner *owners.Frontend, e *conntrack.Entry, isTranslated bool) (Class, error) {
+	isOfEndpoint := isTranslated && (owners.IsOwnNAT(e) || w.reader.HadEndpoint(owner, e.ReplySrc()))
+	if isTranslated && !isOfEndpoint && w.lastScanned > 0 {
+		return Foreign, nil
 	}
-	switch isServed, err := w.owners.Scope.ServesNodePorts(e.Dialled().Addr(), w.isLocal); {
+	switch isServed, err := w.owners.Scope.ServesNodePorts(e.OrigDst().Addr(), w.isLocal); {
 	case err != nil:
-		return IsUncertain, err
+		return ClientUnknown, err
 	case isServed:
 		return "", nil
 	case isOfEndpoint:
-		return NotServedThere, nil
+		return FrontendRemoved, nil
 	}
-	return NotOurs, nil
+	return Foreign, nil
 }
 
-// judgeDial decides about a connection of TCP or SCTP. One that was answered and is not closed always stays.
-func (w *world) judgeDial(e *conntrack.Entry) (Reason, error) {
-	if reason := w.glance(e); !reason.Goes() {
+// classifyDial decides about a connection of TCP or SCTP. One that was answered and is not closed always stays.
+func (w *classifier) classifyDial(e *conntrack.Entry) (Class, error) {
+	if reason := w.classifyByEndpoint(e); !reason.IsStale() {
 		return reason, nil
 	}
-	if owner := w.owners.Owner(e.Protocol, e.Dialled()); owner != nil {
-		mayAnswer, err := owner.MayAnswer(e.Answerer(), e.Client().Addr(), w.owners.Scope, w.isLocal)
+	if owner := w.owners.Lookup(e.Protocol, e.OrigDst()); owner != nil {
+		mayAnswer, err := owner.Allows(e.ReplySrc(), e.OrigSrc().Addr(), w.owners.Scope, w.isLocal)
 		switch {
 		case err != nil:
-			return IsUncertain, err
+			return ClientUnknown, err
 		case mayAnswer:
-			return MayAnswer, nil
+			return EndpointAllowed, nil
 		}
 	}
-	return w.glance(e), nil
+	return w.classifyByEndpoint(e), nil
 }
 
-// glance decides without asking who owns the frontend. If it says that an entry goes, its endpoint may still be one that
+// classifyByEndpoint decides without asking who owns the frontend. If it says that an entry goes, its endpoint may still be one that
 // may answer for that frontend: judgeDial finds out.
-func (w *world) glance(e *conntrack.Entry) Reason {
+func (w *classifier) classifyByEndpoint(e *conntrack.Entry) Class {
 	isAnswered := e.Status&conntrack.SeenReply != 0
 	switch {
-	case !owners.IsOurs(e):
-		return NotOurs
+	case !owners.IsOwnNAT(e):
+		return Foreign
 	case isAnswered && !isClosed(e):
-		return IsOpen
+		return Established
 	}
-	if !w.reader.Left(owners.Endpoint{Protocol: e.Protocol, Addr: e.Answerer()}) && !w.isUnsure() {
-		return HasNotLeft
+	if !w.reader.Removed(owners.Endpoint{Protocol: e.Protocol, Addr: e.ReplySrc()}) && !w.inStartupWindow() {
+		return EndpointActive
 	}
 	if isAnswered {
-		return ClosedBehind
+		return StaleClosed
 	}
-	return DialledInVain
+	return StaleUnreplied
 }
 
 // isClosed reports whether a connection is over, or begins anew in the entry of one that was: an association of SCTP keeps
@@ -165,18 +167,18 @@ func isClosed(e *conntrack.Entry) bool {
 	return false
 }
 
-// question is what a look asks the table for.
-type question struct {
+// query is what a look asks the table for.
+type query struct {
 	filter conntrack.Filter
-	// ofAll: everything that was answered is read, to find closed connections.
-	ofAll bool
+	// scansReplied: everything that was answered is read, to find closed connections.
+	scansReplied bool
 }
 
 // isOfUDP reports whether it is about flows of UDP. No other one is.
-func (q *question) isOfUDP() bool { return q.filter.Protocol == model.UDP }
+func (q *query) isOfUDP() bool { return q.filter.Protocol == model.UDP }
 
-// flowsOf is the question for flows of UDP, in some families.
-func flowsOf(families []model.Family) []question {
+// udpQueries is the question for flows of UDP, in some families.
+func udpQueries(families []model.Family) []query {
 	filter := conntrack.Filter{Protocol: model.UDP}
 	switch len(families) {
 	case 0:
@@ -184,42 +186,42 @@ func flowsOf(families []model.Family) []question {
 	case 1:
 		filter.Family = conntrack.Only(families[0])
 	}
-	return []question{{filter: filter}}
+	return []query{{filter: filter}}
 }
 
 // The status of what is looked for.
 const (
-	answered   = conntrack.DestinationNAT | conntrack.SeenReply
+	replied    = conntrack.DestinationNAT | conntrack.SeenReply
 	translated = conntrack.DestinationNAT
 )
 
-// dialsTo returns what is asked after endpoints left at some addresses. For a few IPv4 addresses the kernel finds all
+// dialQueries returns what is asked after endpoints left at some addresses. For a few IPv4 addresses the kernel finds all
 // entries that lead there; else it finds the unanswered ones and, if closed ones are due, the answered ones. As long as we
 // do not know which endpoints left, only unanswered ones are read.
 //
 // All of them are read, however many there are: whoever dials an address that is silent makes one, and those that go may
 // be anywhere among them. Looks rest the longer, the longer reading takes.
-func dialsTo(addrs []netip.Addr, isUnsure, isClosedDue bool) []question {
+func dialQueries(addrs []netip.Addr, isUnsure, isClosedDue bool) []query {
 	if isUnsure {
-		return []question{{filter: conntrack.Filter{Status: translated, Mask: answered}}}
+		return []query{{filter: conntrack.Filter{Status: translated, Mask: replied}}}
 	}
 	byFamily := map[model.Family][]netip.Addr{}
 	for _, addr := range addrs {
 		byFamily[model.FamilyOf(addr)] = append(byFamily[model.FamilyOf(addr)], addr)
 	}
-	var asked []question
+	var queries []query
 	for _, family := range model.Families {
 		there, only := byFamily[family], conntrack.Only(family)
 		switch {
 		case len(there) == 0:
-		case family == model.IPv4 && len(there) <= conntrack.FewAnswerers:
-			asked = append(asked, question{filter: conntrack.Filter{Family: only, Status: translated, Mask: translated, Answerers: there}})
+		case family == model.IPv4 && len(there) <= conntrack.MaxFilteredReplySrcs:
+			queries = append(queries, query{filter: conntrack.Filter{Family: only, Status: translated, Mask: translated, ReplySrcs: there}})
 		default:
-			asked = append(asked, question{filter: conntrack.Filter{Family: only, Status: translated, Mask: answered}})
+			queries = append(queries, query{filter: conntrack.Filter{Family: only, Status: translated, Mask: replied}})
 			if isClosedDue {
-				asked = append(asked, question{filter: conntrack.Filter{Family: only, Status: answered, Mask: answered}, ofAll: true})
+				queries = append(queries, query{filter: conntrack.Filter{Family: only, Status: replied, Mask: replied}, scansReplied: true})
 			}
 		}
 	}
-	return asked
+	return queries
 }

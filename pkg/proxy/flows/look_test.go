@@ -32,15 +32,15 @@ type recorded struct {
 	tests bool
 	// afterDump and beforeDelete are called if they are not nil.
 	afterDump, beforeDelete func()
-	// refuses are the errors of the next deletions.
-	refuses []error
+	// deleteErrs are the errors of the next deletions.
+	deleteErrs []error
 }
 
 func (r *recorded) Dump(_ context.Context, filter conntrack.Filter, each func(*conntrack.Entry) bool) (time.Duration, error) {
 	r.reads = append(r.reads, time.Now())
 	for _, e := range r.entries {
 		if filter.Matches(&e) && !each(&e) {
-			return 0, conntrack.ErrCutOff
+			return 0, conntrack.ErrTruncated
 		}
 	}
 	if r.afterDump != nil {
@@ -53,11 +53,11 @@ func (r *recorded) Dump(_ context.Context, filter conntrack.Filter, each func(*c
 }
 
 func (r *recorded) Get(e *conntrack.Entry) (conntrack.Entry, bool, error) {
-	now, isThere := r.entries[e.Client()]
+	now, isThere := r.entries[e.OrigSrc()]
 	return now, isThere && now.ID == e.ID, nil
 }
 
-func (r *recorded) DeleteUnanswered(entries []*conntrack.Entry) (deleted []*conntrack.Entry, err error) {
+func (r *recorded) DeleteUnreplied(entries []*conntrack.Entry) (deleted []*conntrack.Entry, err error) {
 	if r.beforeDelete != nil {
 		r.beforeDelete()
 	}
@@ -65,8 +65,8 @@ func (r *recorded) DeleteUnanswered(entries []*conntrack.Entry) (deleted []*conn
 		return nil, conntrack.ErrUntested
 	}
 	for _, e := range entries {
-		if now, isThere := r.entries[e.Client()]; isThere && now.Status&conntrack.SeenReply == 0 {
-			delete(r.entries, e.Client())
+		if now, isThere := r.entries[e.OrigSrc()]; isThere && now.Status&conntrack.SeenReply == 0 {
+			delete(r.entries, e.OrigSrc())
 			deleted = append(deleted, e)
 		}
 	}
@@ -74,21 +74,21 @@ func (r *recorded) DeleteUnanswered(entries []*conntrack.Entry) (deleted []*conn
 }
 
 func (r *recorded) Delete(e *conntrack.Entry) (bool, error) {
-	if len(r.refuses) > 0 {
-		err := r.refuses[0]
-		if r.refuses = r.refuses[1:]; err != nil {
+	if len(r.deleteErrs) > 0 {
+		err := r.deleteErrs[0]
+		if r.deleteErrs = r.deleteErrs[1:]; err != nil {
 			return false, err
 		}
 	}
-	_, isThere := r.entries[e.Client()]
-	delete(r.entries, e.Client())
+	_, isThere := r.entries[e.OrigSrc()]
+	delete(r.entries, e.OrigSrc())
 	return isThere, nil
 }
 
 // reconciler returns one that has looked at flows of UDP.
 func (w *town) reconciler(table conntrack.Table) *Reconciler {
-	r := NewReconciler(conntrack.NewLooks(table, nil), w.reader, isNodes)
-	r.looked = w.reader.Snapshot().Number
+	r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
+	r.lastScanned = w.reader.Snapshot().Number
 	return r
 }
 
@@ -99,11 +99,11 @@ func watching(t *testing.T, table *recorded, edit func(*model.Service), during f
 		ctx, cancel := context.WithCancel(t.Context())
 		w := newTown(edit, "here", "10.244.1.1", "there", "10.244.2.1")
 		<-w.reader.Changed()
-		time.Sleep(LookFor + time.Second) // from now on we know which endpoints leave
+		time.Sleep(StaleDialWindow + time.Second) // from now on we know which endpoints leave
 		began := time.Now()
 		var running sync.WaitGroup
 		running.Go(func() {
-			w.reconciler(table).Run(ctx, func(_ Done, err error) {
+			w.reconciler(table).Run(ctx, func(_ CleanupResult, err error) {
 				if !errors.Is(err, table.fails) && len(table.failing) == 0 {
 					t.Errorf("reported %v, want %v", err, table.fails)
 				}
@@ -119,7 +119,7 @@ func watching(t *testing.T, table *recorded, edit func(*model.Service), during f
 	return reads
 }
 
-func TestNobodyLooksUnlessAnEndpointLeft(t *testing.T) {
+func TestNoScanUnlessAnEndpointWasRemoved(t *testing.T) {
 	reads := watching(t, &recorded{}, nil, func(w *town) {
 		time.Sleep(time.Hour)
 		w.synced()
@@ -131,39 +131,39 @@ func TestNobodyLooksUnlessAnEndpointLeft(t *testing.T) {
 	}
 }
 
-func TestAfterAnEndpointLeftLooksGoOnForTwoMinutes(t *testing.T) {
+func TestScansContinueForTwoMinutesAfterAnEndpointWasRemoved(t *testing.T) {
 	table := &recorded{}
 	reads := watching(t, table, nil, func(w *town) {
 		w.serve("here", "10.244.1.1")
 		time.Sleep(time.Hour)
 	})
-	if len(reads) < 3 || reads[0] != 0 || reads[1] != lookSoon || reads[2] != lookSoon+lookLater {
-		t.Fatalf("the table was read after %v, want at once, after %s, and every %s", reads, lookSoon, lookLater)
+	if len(reads) < 3 || reads[0] != 0 || reads[1] != shortRescan || reads[2] != shortRescan+longRescan {
+		t.Fatalf("the table was read after %v, want at once, after %s, and every %s", reads, shortRescan, longRescan)
 	}
-	if last := reads[len(reads)-1]; last < LookFor-lookLater || last > LookFor+lookLater || len(reads) > 30 {
-		t.Errorf("the table was read %d times, at last after %s; want until %s", len(reads), last, LookFor)
+	if last := reads[len(reads)-1]; last < StaleDialWindow-longRescan || last > StaleDialWindow+longRescan || len(reads) > 30 {
+		t.Errorf("the table was read %d times, at last after %s; want until %s", len(reads), last, StaleDialWindow)
 	}
 }
 
-// TestWhatHappensBeforeALookBeginsIsPartOfIt: endpoints leave while another user looks.
-func TestWhatHappensBeforeALookBeginsIsPartOfIt(t *testing.T) {
+// TestChangesBeforeAScanBeginsArePartOfIt: endpoints leave while another user looks.
+func TestChangesBeforeAScanBeginsArePartOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
 		<-w.reader.Changed()
-		time.Sleep(LookFor + time.Second) // from now on we know which endpoints leave
+		time.Sleep(StaleDialWindow + time.Second) // from now on we know which endpoints leave
 		table, looked, done := &slow{}, 0, make(chan []conntrack.Filter, 1)
-		looks := conntrack.NewLooks(table, func(conntrack.Look) {
+		dumps := conntrack.NewDumpScheduler(table, func(conntrack.DumpStats) {
 			if looked++; looked == 2 {
 				done <- slices.Clone(table.dumps[1:])
 			}
 		})
 		var running sync.WaitGroup
 		running.Go(func() {
-			_, _ = looks.Dump(ctx, conntrack.Filter{Protocol: model.SCTP}, func(*conntrack.Entry) bool { return true })
+			_, _ = dumps.Dump(ctx, conntrack.Filter{Protocol: model.SCTP}, func(*conntrack.Entry) bool { return true })
 		})
 		synctest.Wait()
-		running.Go(func() { NewReconciler(looks, w.reader, isNodes).Run(ctx, func(Done, error) {}) })
+		running.Go(func() { NewReconciler(dumps, w.reader, isNodes).Run(ctx, func(CleanupResult, error) {}) })
 		for _, stays := range [][]string{{"here", "10.244.1.1", "there", "10.244.2.1"}, {"here", "10.244.1.1"}} {
 			w.serve(stays...)
 			synctest.Wait()
@@ -173,7 +173,7 @@ func TestWhatHappensBeforeALookBeginsIsPartOfIt(t *testing.T) {
 			if filter.Protocol == model.UDP && filter.Family == conntrack.BothFamilies {
 				flows++
 			}
-			if filter.Protocol == 0 && len(filter.Answerers) == 2 {
+			if filter.Protocol == 0 && len(filter.ReplySrcs) == 2 {
 				dials++
 			}
 		}
@@ -197,8 +197,8 @@ func (s *slow) Dump(_ context.Context, filter conntrack.Filter, _ func(*conntrac
 	return time.Second, nil
 }
 
-// TestADialIsDecidedAtTheSecondLook, which comes soon after the first.
-func TestADialIsDecidedAtTheSecondLook(t *testing.T) {
+// TestADialIsDecidedAtTheSecondScan, which comes soon after the first.
+func TestADialIsDecidedAtTheSecondScan(t *testing.T) {
 	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{
 		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
 	}}
@@ -206,13 +206,13 @@ func TestADialIsDecidedAtTheSecondLook(t *testing.T) {
 		w.serve("here", "10.244.1.1")
 		time.Sleep(10 * time.Second)
 	})
-	want := []time.Duration{0, lookApart, lookApart + lookSoon, lookApart + lookSoon + lookLater}
+	want := []time.Duration{0, confirmInterval, confirmInterval + shortRescan, confirmInterval + shortRescan + longRescan}
 	if !slices.Equal(reads, want) || len(table.entries) != 0 {
 		t.Errorf("the table was read after %v, want %v, and %d dials are left", reads, want, len(table.entries))
 	}
 }
 
-func TestALookThatFailsIsRepeatedSoon(t *testing.T) {
+func TestAFailedScanIsRepeatedSoon(t *testing.T) {
 	table := &recorded{fails: conntrack.ErrInterrupted}
 	reads := watching(t, table, nil, func(w *town) {
 		w.serve("here", "10.244.1.1")
@@ -223,8 +223,8 @@ func TestALookThatFailsIsRepeatedSoon(t *testing.T) {
 	}
 }
 
-// TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs, whether the kernel tests that or not. What changes meanwhile counts.
-func TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs(t *testing.T) {
+// TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs, whether the kernel tests that or not. What changes meanwhile counts.
+func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 	const gone = "10.244.2.1:8080"
 	type scene struct {
 		*recorded
@@ -235,27 +235,27 @@ func TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs(t *testing.T) {
 		return func(s scene) { s.entries[client] = with(s.entries[client], change) }
 	}
 	nothing := func(scene) {}
-	answers := edit(inState(conntrack.TCPEstablished))
+	results := edit(inState(conntrack.TCPEstablished))
 	comesBack := func(s scene) { s.serve("here", "10.244.1.1", "there", "10.244.2.1") }
 	unanswered, closed := nothing, edit(inState(conntrack.TCPTimeWait))
 	for name, test := range map[string]struct {
 		begins, afterFirst, afterSecond, beforeDelete func(scene)
 		apart                                         time.Duration
-		want                                          Done
+		want                                          CleanupResult
 	}{
-		"nothing happens":                  {unanswered, nothing, nothing, nothing, lookApart, Done{Anew: one(model.TCP)}},
-		"the second look comes too soon":   {unanswered, nothing, nothing, nothing, lookApart - 1, Done{Pending: 1}},
-		"it is answered between the looks": {unanswered, answers, nothing, nothing, lookApart, Done{}},
-		"it is answered after the second":  {unanswered, nothing, answers, nothing, lookApart, Done{}},
-		"it is answered in the very end":   {unanswered, nothing, nothing, answers, lookApart, Done{}},
+		"nothing happens":                  {unanswered, nothing, nothing, nothing, confirmInterval, CleanupResult{Unreplied: one(model.TCP)}},
+		"the second look comes too soon":   {unanswered, nothing, nothing, nothing, confirmInterval - 1, CleanupResult{Pending: 1}},
+		"it is answered between the looks": {unanswered, results, nothing, nothing, confirmInterval, CleanupResult{}},
+		"it is answered after the second":  {unanswered, nothing, results, nothing, confirmInterval, CleanupResult{}},
+		"it is answered in the very end":   {unanswered, nothing, nothing, results, confirmInterval, CleanupResult{}},
 		"another one takes its place": {
-			unanswered, edit(func(e *conntrack.Entry) { e.ID++ }), nothing, nothing, lookApart, Done{Pending: 1},
+			unanswered, edit(func(e *conntrack.Entry) { e.ID++ }), nothing, nothing, confirmInterval, CleanupResult{Pending: 1},
 		},
-		"its endpoint comes back between the looks": {unanswered, comesBack, nothing, nothing, lookApart, Done{}},
-		"its endpoint comes back after the second":  {unanswered, nothing, comesBack, nothing, lookApart, Done{}},
-		"a closed one ends at once":                 {closed, nothing, nothing, nothing, 0, Done{Closed: one(model.TCP)}},
+		"its endpoint comes back between the looks": {unanswered, comesBack, nothing, nothing, confirmInterval, CleanupResult{}},
+		"its endpoint comes back after the second":  {unanswered, nothing, comesBack, nothing, confirmInterval, CleanupResult{}},
+		"a closed one ends at once":                 {closed, nothing, nothing, nothing, 0, CleanupResult{Closed: one(model.TCP)}},
 		"its endpoint has left, and it is closed between the looks": {
-			unanswered, closed, nothing, nothing, lookApart, Done{Closed: one(model.TCP)},
+			unanswered, closed, nothing, nothing, confirmInterval, CleanupResult{Closed: one(model.TCP)},
 		},
 	} {
 		for _, tests := range []bool{true, false} {
@@ -264,37 +264,37 @@ func TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs(t *testing.T) {
 				s.entries = map[netip.AddrPort]conntrack.Entry{client: dial(host, "10.96.0.10:80", gone)}
 				test.begins(s)
 				now := time.Now()
-				s.reader.Snapshot().Since = now.Add(-LookFor) // we know which endpoints leave
+				s.reader.Snapshot().RemovedKnownSince = now.Add(-StaleDialWindow) // we know which endpoints leave
 				d := s.reconciler(s)
 				d.now = func() time.Time { return now }
 				s.serve("here", "10.244.1.1")
 				s.beforeDelete = func() { test.beforeDelete(s) }
-				total := Done{Anew: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
+				total := CleanupResult{Unreplied: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
 				for _, after := range []func(scene){test.afterFirst, test.afterSecond} {
 					s.afterDump = nil
 					if len(s.reads) == 1 {
 						s.afterDump = func() { after(s) }
 					}
-					drawn, err := d.Look(t.Context())
-					if err != nil || drawn.CutOff {
-						t.Errorf("%+v, %v", drawn, err)
+					result, err := d.CleanOnce(t.Context())
+					if err != nil || result.Truncated {
+						t.Errorf("%+v, %v", result, err)
 					}
 					if len(s.reads) == 1 {
 						after(s)
 					}
-					for protocol, n := range drawn.Anew {
-						total.Anew[protocol] += n
+					for protocol, n := range result.Unreplied {
+						total.Unreplied[protocol] += n
 					}
-					for protocol, n := range drawn.Closed {
+					for protocol, n := range result.Closed {
 						total.Closed[protocol] += n
 					}
-					total.Pending = drawn.Pending
+					total.Pending = result.Pending
 					now = now.Add(test.apart)
 				}
 				if diff := cmp.Diff(test.want, total, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("drawn (-want +got):\n%s", diff)
 				}
-				if ended := len(test.want.Anew) + len(test.want.Closed); len(s.entries) != 1-ended {
+				if ended := len(test.want.Unreplied) + len(test.want.Closed); len(s.entries) != 1-ended {
 					t.Errorf("%d entries are left, want %d", len(s.entries), 1-ended)
 				}
 			})
@@ -302,51 +302,51 @@ func TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs(t *testing.T) {
 	}
 }
 
-// TestADialToANodeThatDoesNotAnswerEndsAtTheFirstLook: that it got no answer is known already.
-func TestADialToANodeThatDoesNotAnswerEndsAtTheFirstLook(t *testing.T) {
+// TestADialToAnUnreachableNodeEndsAtTheFirstScan: that it got no answer is known already.
+func TestADialToAnUnreachableNodeEndsAtTheFirstScan(t *testing.T) {
 	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
 	table := &recorded{tests: true, entries: map[netip.AddrPort]conntrack.Entry{
 		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
 		netip.MustParseAddrPort(pod):  dial(pod, "10.96.0.10:80", "10.244.1.1:8080"),
 	}}
 	d := w.reconciler(table)
-	against := model.Against{Node: "there", Why: model.Unreachable}
-	w.cluster.Apply(model.Change{Avoid: map[model.Against]*model.Avoid{against: {Why: model.Unreachable}}})
+	key := model.DemotionKey{Node: "there", Reason: model.Unreachable}
+	w.cluster.Apply(model.Change{Demotions: map[model.DemotionKey]*model.Demotion{key: {Reason: model.Unreachable}}})
 	w.synced()
-	done, err := d.Look(t.Context())
-	if err != nil || done.Anew[model.TCP] != 1 || done.Pending > 0 || len(table.entries) != 1 {
+	done, err := d.CleanOnce(t.Context())
+	if err != nil || done.Unreplied[model.TCP] != 1 || done.Pending > 0 || len(table.entries) != 1 {
 		t.Errorf("%+v, %v; %d entries are left", done, err, len(table.entries))
 	}
 }
 
-// TestAClosedConnectionThatBeganAnewStays: it was closed when it was listed.
-func TestAClosedConnectionThatBeganAnewStays(t *testing.T) {
+// TestAClosedConnectionThatReopenedStays: it was closed when it was listed.
+func TestAClosedConnectionThatReopenedStays(t *testing.T) {
 	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
 	client := netip.MustParseAddrPort(host)
 	closed := with(dial(host, "10.96.0.10:80", "10.244.2.1:8080"), inState(conntrack.TCPTimeWait))
 	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{client: closed}}
 	table.afterDump = func() { table.entries[client] = with(closed, inState(conntrack.TCPEstablished)) }
-	d := NewReconciler(conntrack.NewLooks(table, nil), w.reader, isNodes)
-	d.now = func() time.Time { return time.Now().Add(LookFor - time.Second) }
-	w.reader.Snapshot().Since = time.Now().Add(-LookFor)
+	d := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
+	d.now = func() time.Time { return time.Now().Add(StaleDialWindow - time.Second) }
+	w.reader.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
 	w.serve("here", "10.244.1.1")
-	if drawn, err := d.Look(t.Context()); len(drawn.Closed) != 0 || len(table.entries) != 1 || err != nil {
-		t.Errorf("%+v, %v; want that the connection stays", drawn, err)
+	if result, err := d.CleanOnce(t.Context()); len(result.Closed) != 0 || len(table.entries) != 1 || err != nil {
+		t.Errorf("%+v, %v; want that the connection stays", result, err)
 	}
 }
 
 func one(of model.Protocol) map[model.Protocol]int { return map[model.Protocol]int{of: 1} }
 
-// TestWhatIsMoreThanALookEndsGoesWithTheNext, and others' dials, which stay, do not count.
-func TestWhatIsMoreThanALookEndsGoesWithTheNext(t *testing.T) {
+// TestTheRestOfATruncatedScanEndsWithTheNext, and others' dials, which stay, do not count.
+func TestTheRestOfATruncatedScanEndsWithTheNext(t *testing.T) {
 	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{}}
 	const others = 30_000
-	for i := range 2*endAtMost + others {
-		client, answerer := fmt.Sprintf("[fd00:244::9:%d]:%d", i>>15, 1000+i&0x7fff), "[fd00:244::2]:8080"
+	for i := range 2*maxDeletes + others {
+		client, replySrc := fmt.Sprintf("[fd00:244::9:%d]:%d", i>>15, 1000+i&0x7fff), "[fd00:244::2]:8080"
 		if i < others {
-			answerer = "[fd00:244::1]:8080"
+			replySrc = "[fd00:244::1]:8080"
 		}
-		table.entries[netip.MustParseAddrPort(client)] = dial(client, "[fd00:96::a]:80", answerer)
+		table.entries[netip.MustParseAddrPort(client)] = dial(client, "[fd00:96::a]:80", replySrc)
 	}
 	reads := watching(t, table, nil, func(w *town) {
 		w.serve("here", "10.244.1.1", "there", "fd00:244::2", "here", "fd00:244::1")
@@ -391,12 +391,12 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	stays := []string{"here", "10.244.1.1", "here", "fd00:244::1:1"}
 	leaves := stays
 	port := uint16(1000)
-	insert := func(edit func(*connections.Connection), answerer netip.Addr) {
+	insert := func(edit func(*connections.Connection), replySrc netip.Addr) {
 		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 			port++
 			c := connections.Connection{
 				Protocol: protocol, Client: netip.AddrPortFrom(client, port), Dialled: netip.MustParseAddrPort(dialled),
-				Answerer: netip.AddrPortFrom(answerer, townServing), State: 1, Label: label,
+				ReplySrc: netip.AddrPortFrom(replySrc, townServing), State: 1, Label: label,
 			}
 			edit(&c)
 			table.Insert(c)
@@ -413,8 +413,8 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 			edit  func(*connections.Connection)
 		}{
 			{false, func(*connections.Connection) {}},
-			{true, func(c *connections.Connection) { c.IsAnswered, c.State = true, 3+uint8(c.Protocol)/model132 }},      // established
-			{false, func(c *connections.Connection) { c.IsAnswered, c.State = true, 8-7*(uint8(c.Protocol)/model132) }}, // closed
+			{true, func(c *connections.Connection) { c.IsReplied, c.State = true, 3+uint8(c.Protocol)/model132 }},      // established
+			{false, func(c *connections.Connection) { c.IsReplied, c.State = true, 8-7*(uint8(c.Protocol)/model132) }}, // closed
 			{true, func(c *connections.Connection) { c.Label = 0 }},
 			{true, func(c *connections.Connection) { c.Zone = 3 }},
 		} {
@@ -428,21 +428,21 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	insert(func(*connections.Connection) {}, alive)
 	kept += 2
 	w := newTown(nil, leaves...)
-	d := NewReconciler(conntrack.NewLooks(conn, nil), w.reader, isNodes)
-	d.now = func() time.Time { return time.Now().Add(LookFor - 10*time.Second) } // by then we know which endpoints have left
-	w.reader.Snapshot().Since = time.Now().Add(-LookFor)
+	d := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.reader, isNodes)
+	d.now = func() time.Time { return time.Now().Add(StaleDialWindow - 10*time.Second) } // by then we know which endpoints have left
+	w.reader.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
 	w.serve(stays...)
-	first, err := d.Look(t.Context())
-	if first.Pending != 2*leaving || len(first.Anew) != 0 || err != nil {
+	first, err := d.CleanOnce(t.Context())
+	if first.Pending != 2*leaving || len(first.Unreplied) != 0 || err != nil {
 		t.Errorf("the first look: %+v, %v; want that it finds the dials and ends none", first, err)
 	}
 	began := d.now()
-	d.now = func() time.Time { return began.Add(lookApart) }
-	drawn, err := d.Look(t.Context())
-	drawn.Closed = first.Closed // the first look forgot them
+	d.now = func() time.Time { return began.Add(confirmInterval) }
+	result, err := d.CleanOnce(t.Context())
+	result.Closed = first.Closed // the first look forgot them
 	for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
-		if drawn.Anew[protocol] != leaving || drawn.Closed[protocol] != leaving || err != nil || drawn.CutOff {
-			t.Errorf("%s: %+v, %v; want %d drawn anew, and as many that were closed forgotten", protocol, drawn, err, leaving)
+		if result.Unreplied[protocol] != leaving || result.Closed[protocol] != leaving || err != nil || result.Truncated {
+			t.Errorf("%s: %+v, %v; want %d drawn anew, and as many that were closed forgotten", protocol, result, err, leaving)
 		}
 	}
 	left := 0
@@ -459,21 +459,21 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 // model132 is SCTP's number, for states that differ by protocol.
 const model132 = uint8(model.SCTP)
 
-// TestDialsBesideThoseOfOthersAreAllDrawnAnew: 30,000 dials of others are unanswered, too. Half of them lead to an endpoint
+// TestAllStaleDialsNextToThoseOfOthersAreDeleted: 30,000 dials of others are unanswered, too. Half of them lead to an endpoint
 // that serves, another program translated the other half.
-func TestDialsBesideThoseOfOthersAreAllDrawnAnew(t *testing.T) {
+func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
 	const others, dials = 30_000, 450
 	table, conn := inKernel(t)
 	service := map[model.Family]string{model.IPv4: "10.96.0.10:80", model.IPv6: "[fd00:96::a]:80"}
 	pods := map[model.Family]string{model.IPv4: "10.244.2.", model.IPv6: "fd00:244::2:"}
-	insert := func(family model.Family, number int, answerer string, label uint8) {
+	insert := func(family model.Family, number int, replySrc string, label uint8) {
 		client := netip.AddrFrom4([4]byte{10, 244, 9, byte(number >> 14)})
 		if family == model.IPv6 {
 			client = netip.AddrFrom16([16]byte{0xfd, 0, 2, 0x44, 15: byte(number >> 14)})
 		}
 		table.Insert(connections.Connection{
 			Protocol: model.TCP, Client: netip.AddrPortFrom(client, uint16(1000+number&0x3fff)), State: conntrack.TCPSynSent, Label: label,
-			Dialled: netip.MustParseAddrPort(service[family]), Answerer: netip.AddrPortFrom(netip.MustParseAddr(answerer), townServing),
+			Dialled: netip.MustParseAddrPort(service[family]), ReplySrc: netip.AddrPortFrom(netip.MustParseAddr(replySrc), townServing),
 		})
 	}
 	for _, family := range model.Families {
@@ -481,7 +481,7 @@ func TestDialsBesideThoseOfOthersAreAllDrawnAnew(t *testing.T) {
 			insert(family, n, pods[family]+"1", label*uint8(n%2))
 		}
 	}
-	const leaving = conntrack.FewAnswerers + 1 // more than the kernel is asked for one by one
+	const leaving = conntrack.MaxFilteredReplySrcs + 1 // more than the kernel is asked for one by one
 	stays := []string{"here", pods[model.IPv4] + "1", "here", pods[model.IPv6] + "1"}
 	leaves := slices.Clone(stays)
 	for n := range leaving {
@@ -489,7 +489,7 @@ func TestDialsBesideThoseOfOthersAreAllDrawnAnew(t *testing.T) {
 			leaves = append(leaves, "there", pods[family]+fmt.Sprint(2+n))
 		}
 	}
-	for name, sinceStart := range map[string]time.Duration{"at the start": 0, "later": LookFor} {
+	for name, sinceStart := range map[string]time.Duration{"at the start": 0, "later": StaleDialWindow} {
 		t.Run(name, func(t *testing.T) {
 			for _, family := range model.Families {
 				for n := range dials {
@@ -498,17 +498,17 @@ func TestDialsBesideThoseOfOthersAreAllDrawnAnew(t *testing.T) {
 			}
 			w := newTown(nil, leaves...)
 			began := time.Now()
-			w.reader.Snapshot().Since = began.Add(-sinceStart)
-			d := NewReconciler(conntrack.NewLooks(conn, nil), w.reader, isNodes)
+			w.reader.Snapshot().RemovedKnownSince = began.Add(-sinceStart)
+			d := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.reader, isNodes)
 			w.serve(stays...)
 			drawn := 0
 			for range 2 {
-				look, err := d.Look(t.Context())
-				if err != nil || look.CutOff {
+				look, err := d.CleanOnce(t.Context())
+				if err != nil || look.Truncated {
 					t.Errorf("%+v, %v", look, err)
 				}
-				drawn += look.Anew[model.TCP]
-				d.now = func() time.Time { return began.Add(time.Since(began) + lookApart) }
+				drawn += look.Unreplied[model.TCP]
+				d.now = func() time.Time { return began.Add(time.Since(began) + confirmInterval) }
 			}
 			left := 0
 			if _, err := conn.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { left++; return true }); err != nil {

@@ -15,10 +15,10 @@ import (
 // When to look again. A packet that met the old rules makes its entry a moment after they changed. A connection to an
 // endpoint that left may close at any time.
 const (
-	lookSoon  = time.Second
-	lookLater = 5 * time.Second
-	// lastLook bounds the look that follows the end of the program.
-	lastLook = 5 * time.Second
+	shortRescan = time.Second
+	longRescan  = 5 * time.Second
+	// finalScanTimeout bounds the look that follows the end of the program.
+	finalScanTimeout = 5 * time.Second
 )
 
 // Reconciler ends connections that lead to an endpoint which may no longer answer them, in parallel with changes of the
@@ -32,18 +32,18 @@ const (
 //
 // If nothing changed it waits, and costs nothing.
 type Reconciler struct {
-	looks   *conntrack.Looks
-	owners  *owners.Reader
+	dumps   *conntrack.DumpScheduler
+	owners  *owners.Index
 	isLocal selection.IsLocal
 	now     func() time.Time
-	// looked is the number of the last sync after which flows of UDP were looked at. Only one goroutine looks.
-	looked uint64
+	// lastScanned is the number of the last sync after which flows of UDP were looked at. Only one goroutine looks.
+	lastScanned uint64
 	// isWatching: the last look was for dials, too.
 	isWatching bool
 	// closedDue is when to read all answered connections.
 	closedDue time.Time
-	// unanswered are the dials that the last look found, and when a look first found them.
-	unanswered map[identity]time.Time
+	// firstUnreplied are the dials that the last look found, and when a look first found them.
+	firstUnreplied map[identity]time.Time
 }
 
 // identity tells an entry from all others.
@@ -54,14 +54,14 @@ type identity struct {
 }
 
 // NewReconciler returns a reconciler of the connections to the frontends of some owners.
-func NewReconciler(looks *conntrack.Looks, of *owners.Reader, isLocal selection.IsLocal) *Reconciler {
-	return &Reconciler{looks: looks, owners: of, isLocal: isLocal, now: time.Now}
+func NewReconciler(dumps *conntrack.DumpScheduler, of *owners.Index, isLocal selection.IsLocal) *Reconciler {
+	return &Reconciler{dumps: dumps, owners: of, isLocal: isLocal, now: time.Now}
 }
 
 // Run looks whenever something changed, until ctx ends, and then once more if flows of UDP are left to look at. It reports
 // what each look did, and why some connections may be left: those are looked at again a second later. What changes during
 // a look shares the next one.
-func (r *Reconciler) Run(ctx context.Context, report func(Done, error)) {
+func (r *Reconciler) Run(ctx context.Context, report func(CleanupResult, error)) {
 	var changed time.Time
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -69,41 +69,41 @@ func (r *Reconciler) Run(ctx context.Context, report func(Done, error)) {
 	for {
 		select {
 		case <-ctx.Done():
-			r.lookLast(ctx, report)
+			r.finalScan(ctx, report)
 			return
 		case <-r.owners.Changed():
 			changed = time.Now()
 		case <-next.C:
 		}
-		done, err := r.Look(ctx)
+		done, err := r.CleanOnce(ctx)
 		if ctx.Err() != nil {
 			err = nil // the last look finds what is left
 		}
 		report(done, err)
 		if err != nil || r.isWatching {
-			next.Reset(done.nextLook(time.Since(changed), err))
+			next.Reset(done.nextScan(time.Since(changed), err))
 		}
 	}
 }
 
-// lookLast looks at what changed at the very end: this program hears of no further packet.
-func (r *Reconciler) lookLast(ctx context.Context, report func(Done, error)) {
+// finalScan looks at what changed at the very end: this program hears of no further packet.
+func (r *Reconciler) finalScan(ctx context.Context, report func(CleanupResult, error)) {
 	snapshot := r.owners.Snapshot()
-	if snapshot == nil || len(snapshot.ChangedAfter(r.looked)) == 0 {
+	if snapshot == nil || len(snapshot.ChangedAfter(r.lastScanned)) == 0 {
 		return
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalScanTimeout)
 	defer cancel()
-	report(r.Look(last))
+	report(r.CleanOnce(last))
 }
 
-// nextLook returns when to look again after a look, by the time since something changed.
-func (d *Done) nextLook(sinceChange time.Duration, err error) time.Duration {
+// nextScan returns when to look again after a look, by the time since something changed.
+func (d *CleanupResult) nextScan(sinceChange time.Duration, err error) time.Duration {
 	switch {
-	case d.Pending > 0 || d.CutOff:
-		return lookApart
-	case err != nil || sinceChange < lookSoon:
-		return lookSoon
+	case d.Pending > 0 || d.Truncated:
+		return confirmInterval
+	case err != nil || sinceChange < shortRescan:
+		return shortRescan
 	}
-	return lookLater
+	return longRescan
 }

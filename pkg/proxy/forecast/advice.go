@@ -21,23 +21,23 @@ const (
 )
 
 // keeps reports whether no endpoint expects more than a bound on the load, in percent, as loads are printed.
-func (o *Outlook) keeps(bound uint64) bool { return o.Busiest.Load < float64(bound)/100+0.005 }
+func (o *Projection) keeps(bound uint64) bool { return o.Busiest.Load < float64(bound)/100+0.005 }
 
 // advise recommends a setting, if one would improve anything and keeps the first bound that is compared. A setting that
 // protects the endpoints as well as the bound, and needs no proxy of ours, comes first. An owner who has a bound has
 // chosen it, and gets no advice against it, but perhaps the one to have it planned with what was measured. A setting
 // without effect needs mending, not another one beside it: Causes says how.
 func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Service) *Advice {
-	now, field, bounds := s.outlook(Now), s.outlook(policy.PreferSameZone), f.boundsFor(s)
+	now, field, bounds := s.projection(Now), s.projection(policy.PreferSameZone), f.boundsFor(s)
 	if s.asMeasured != nil {
 		return f.adviseMeasured(s, object, read)
 	}
 	if field == nil || len(bounds) == 0 || read.InternalTrafficLocal || read.IsHeadless && len(read.Topology.Keys) == 0 ||
-		read.Topology.MaxLoad > 0 || slices.ContainsFunc(s.Causes, func(c Cause) bool { return c.Denied }) {
+		read.Topology.MaxLoad > 0 || slices.ContainsFunc(s.Causes, func(c Problem) bool { return c.Denied }) {
 		return nil
 	}
-	isNearer := func(o *Outlook) bool { return o.Zone-now.Zone >= worthZone }
-	isBetter := func(o *Outlook) bool {
+	isNearer := func(o *Projection) bool { return o.Zone-now.Zone >= worthZone }
+	isBetter := func(o *Projection) bool {
 		return o.Note == "" && o.keeps(bounds[0].bound) && o.Refused <= now.Refused &&
 			(isNearer(o) || now.Busiest.Load-o.Busiest.Load >= worthLoad)
 	}
@@ -53,7 +53,7 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 		}
 	}
 	for _, setting := range bounds {
-		bounded := s.outlook(setting.Name)
+		bounded := s.projection(setting.Name)
 		if !isBetter(bounded) {
 			continue
 		}
@@ -94,7 +94,7 @@ func (f *forecaster) boundsFor(s *Service) (bounds []Setting) {
 // adviseMeasured recommends to have the bound that there is planned with what was measured, if that keeps it and
 // improves anything.
 func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, read *model.Service) *Advice {
-	now, then := s.outlook(Now), s.asMeasured
+	now, then := s.projection(Now), s.asMeasured
 	isNearer := then.Zone-now.Zone >= worthZone
 	isCalmer := now.Busiest.Load-then.Busiest.Load >= worthLoad
 	isKept := !now.keeps(read.Topology.MaxLoad)
@@ -102,7 +102,7 @@ func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, read *mo
 		return nil
 	}
 	changed := *object
-	changed.Annotations = withMeasured(object)
+	changed.Annotations = addMeasured(object)
 	return &Advice{
 		Setting: policy.Measured,
 		Sentence: fmt.Sprintf("With its bound planned with measured demand, %s.", joined(
@@ -112,7 +112,7 @@ func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, read *mo
 }
 
 // staysInZone says how much stays in the zone instead of what stays now; empty if that is the same.
-func staysInZone(then, now *Outlook) string {
+func staysInZone(then, now *Projection) string {
 	return instead("%s stay in the zone", percent(then.Zone), percent(now.Zone))
 }
 
@@ -163,8 +163,8 @@ func difference(from, to *corev1.Service) string {
 	return set.String()
 }
 
-// outlook returns the outlook under a setting; nil if it was not asked for.
-func (s *Service) outlook(setting string) *Outlook {
+// projection returns the outlook under a setting; nil if it was not asked for.
+func (s *Service) projection(setting string) *Projection {
 	for i := range s.Outlooks {
 		if s.Outlooks[i].Setting == setting {
 			return &s.Outlooks[i]

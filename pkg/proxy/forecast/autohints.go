@@ -16,9 +16,9 @@ import (
 // zones with an equal lack or excess it takes whichever comes first in a Go map. So there are several results, all of
 // them right. Forecasts of the same objects must be the same: here zones come in the order of their names.
 
-// mostOverload is the controller's overloadThreshold: if an endpoint would get that much more than others, it gives no
+// overloadThreshold is the controller's overloadThreshold: if an endpoint would get that much more than others, it gives no
 // hints.
-const mostOverload = 0.2
+const overloadThreshold = 0.2
 
 // processorParts returns each zone's share of all processors, over the nodes that the controller counts. It is
 // meaningful only where the controller gives hints: then each of those nodes has a zone.
@@ -50,9 +50,9 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// settle assigns the hints of slices that the controller wrote anew a second time, by its rules but deterministically.
+// rebalance assigns the hints of slices that the controller wrote anew a second time, by its rules but deterministically.
 // Other slices keep theirs.
-func (c controllers) settle(anew, kept []*discoveryv1.EndpointSlice) {
+func (c controllers) rebalance(anew, kept []*discoveryv1.EndpointSlice) {
 	hinted, ready := map[string]int{}, 0
 	for endpoint := range readyIn(kept) {
 		ready++
@@ -73,8 +73,8 @@ func (c controllers) settle(anew, kept []*discoveryv1.EndpointSlice) {
 		if from := *endpoint.Zone; giving[from] > 0 {
 			to := slices.Sorted(maps.Keys(receiving))[0]
 			endpoint.Hints = hintFor(to)
-			takeOne(giving, from)
-			takeOne(receiving, to)
+			decrement(giving, from)
+			decrement(receiving, to)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func (c controllers) exchange(hinted map[string]int, ready int) (giving, receivi
 	over, under := map[string]float64{}, map[string]float64{}
 	for zone, part := range c.processors {
 		wanted := part * float64(ready)
-		wanted = max(wanted, math.Ceil(wanted*(1/(1+mostOverload))))
+		wanted = max(wanted, math.Ceil(wanted*(1/(1+overloadThreshold))))
 		switch have := float64(hinted[zone]); {
 		case have > wanted:
 			over[zone] = have - wanted
@@ -94,7 +94,7 @@ func (c controllers) exchange(hinted map[string]int, ready int) (giving, receivi
 	}
 	giving, receiving = map[string]int{}, map[string]int{}
 	for len(over) > 0 && len(under) > 0 {
-		from, to := most(over), most(under)
+		from, to := largestZone(over), largestZone(under)
 		if gives, takes := over[from], under[to]; gives < 1 && takes < 1 || gives < 0.5 || takes < 0.5 {
 			break
 		}
@@ -106,8 +106,8 @@ func (c controllers) exchange(hinted map[string]int, ready int) (giving, receivi
 	return giving, receiving
 }
 
-// most returns the zone with the largest number, the first of those by name.
-func most(numbers map[string]float64) (zone string) {
+// largestZone returns the zone with the largest number, the first of those by name.
+func largestZone(numbers map[string]float64) (zone string) {
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
 		if zone == "" || numbers[name] > numbers[zone]+rounding {
 			zone = name
@@ -119,7 +119,7 @@ func most(numbers map[string]float64) (zone string) {
 // rounding is less than any real difference between zones, and more than the floating-point error between equal ones.
 const rounding = 1e-9
 
-func takeOne(numbers map[string]int, zone string) {
+func decrement(numbers map[string]int, zone string) {
 	if numbers[zone]--; numbers[zone] == 0 {
 		delete(numbers, zone)
 	}

@@ -135,8 +135,8 @@ func TestAForecastIsTheSameEachTime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			report, _ := Make(cluster, Options{Now: time.Unix(0, 0), Bounds: []uint64{120}, Demand: measurement})
-			report.Price(traffic, 0.01)
+			report, _ := Compute(cluster, Options{Now: time.Unix(0, 0), Bounds: []uint64{120}, Demand: measurement})
+			report.EstimateCost(traffic, 0.01)
 			text, err := json.Marshal(report)
 			if err != nil {
 				t.Fatal(err)

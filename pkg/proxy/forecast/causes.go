@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
 
-// Cause is why connections are refused, or why a setting does not work.
-type Cause struct {
+// Problem is why connections are refused, or why a setting does not work.
+type Problem struct {
 	// Code is stable: a reason of explain, such as NoTopologyMatch; MissingHints; BoundMissed; the rule of the webhook that is
 	// broken; or IgnoredAnnotation, if there is no Judge.
 	Code     string `json:"code"`
@@ -25,9 +25,9 @@ type Cause struct {
 	Denied bool `json:"denied,omitempty"`
 }
 
-// Judge returns what is wrong with a Service's settings but was not wrong before; with nil for before it returns
+// RuleChecker returns what is wrong with a Service's settings but was not wrong before; with nil for before it returns
 // everything.
-type Judge func(before, now *corev1.Service) []Cause
+type RuleChecker func(before, now *corev1.Service) []Problem
 
 // The codes for a setting that needs hints which are missing, for a bound on the load that an endpoint exceeds, and for an
 // annotation that no rule covers.
@@ -37,26 +37,26 @@ const (
 	ignoredAnnotation = "IgnoredAnnotation"
 )
 
-// refusal is the refused connections to a portion.
-type refusal struct {
+// refusedShare is the refused connections to a portion.
+type refusedShare struct {
 	portion  int
 	part     float64
-	refusers fleet.Refusers
+	refusers fleet.RefusingNodes
 }
 
 // causes says why a Service does not behave as its owner wants, the worst first.
-func (f *forecaster) causes(now *Outlook, object *corev1.Service, read *model.Service, portions []portion) []Cause {
-	var causes []Cause
-	for _, refusal := range now.refusals {
+func (f *forecaster) causes(now *Projection, object *corev1.Service, read *model.Service, portions []endpointGroup) []Problem {
+	var causes []Problem
+	for _, refusal := range now.refusedShares {
 		causes = append(causes, refusal.cause(read, portions))
 	}
 	for i := range portions {
 		if sentence := selection.MissingHints(read, portions[i].endpoints); sentence != "" && !read.InternalTrafficLocal {
-			causes = append(causes, Cause{Code: missingHints, Sentence: sentence + " " + f.whoseHints(object, read)})
+			causes = append(causes, Problem{Code: missingHints, Sentence: sentence + " " + f.missingHintsReason(object, read)})
 			break
 		}
 	}
-	return append(causes, f.wrong(object, read)...)
+	return append(causes, f.checkSettings(object, read)...)
 }
 
 // demandOf has the words for each source of demand.
@@ -69,7 +69,7 @@ var demandOf = map[string]string{
 
 // boundMissed says why an endpoint expects more than the Service's bound; empty if none does. In a comparison loads are
 // not multiples of a mean that a bound is about.
-func (f *forecaster) boundMissed(s *Service, read *model.Service) []Cause {
+func (f *forecaster) boundMissed(s *Service, read *model.Service) []Problem {
 	now, bound := &s.Outlooks[0], read.Topology.MaxLoad
 	if now.PlannedWith == "" || now.keeps(bound) || f.clientsOf != nil {
 		return nil
@@ -83,21 +83,21 @@ func (f *forecaster) boundMissed(s *Service, read *model.Service) []Cause {
 	default:
 		why = "the endpoints that are left cannot keep it"
 	}
-	return []Cause{{Code: boundMissed, Sentence: fmt.Sprintf("%s expects %s times the mean, more than its bound of %s allows: %s.",
+	return []Problem{{Code: boundMissed, Sentence: fmt.Sprintf("%s expects %s times the mean, more than its bound of %s allows: %s.",
 		now.Busiest.Endpoint, times(now.Busiest.Load), policy.FormatMaxLoad(bound), why)}}
 }
 
-// wrong is what is wrong with a Service's settings: what the judge says, or else what any proxy ignores.
-func (f *forecaster) wrong(object *corev1.Service, read *model.Service) (causes []Cause) {
-	if f.judge != nil {
-		causes = f.judge(nil, object)
+// checkSettings is what is wrong with a Service's settings: what the judge says, or else what any proxy ignores.
+func (f *forecaster) checkSettings(object *corev1.Service, read *model.Service) (causes []Problem) {
+	if f.checker != nil {
+		causes = f.checker(nil, object)
 	}
 	if len(causes) > 0 {
 		return causes
 	}
 	for _, finding := range read.Findings {
 		if finding.Code.IsAnnotation() {
-			causes = append(causes, Cause{
+			causes = append(causes, Problem{
 				Code: ignoredAnnotation, Sentence: "The annotation " + finding.Field + " is ignored: " + finding.Reason + ".", Denied: true,
 			})
 		}
@@ -106,8 +106,8 @@ func (f *forecaster) wrong(object *corev1.Service, read *model.Service) (causes 
 }
 
 // cause says who refuses, and why the first of them does.
-func (r *refusal) cause(service *model.Service, portions []portion) Cause {
-	where, why := "", r.refusers.Why
+func (r *refusedShare) cause(service *model.Service, portions []endpointGroup) Problem {
+	where, why := "", r.refusers.Reason
 	switch why.Code {
 	case selection.NoEndpoints, selection.NoUsableEndpoints: // anywhere
 	default:
@@ -119,7 +119,7 @@ func (r *refusal) cause(service *model.Service, portions []portion) Cause {
 		part = percent(r.part)
 	}
 	sentence := fmt.Sprintf("%s of its connections%s are refused%s: %s", part, toPorts(service, portions, r.portion), where, why.Sentence())
-	return Cause{Code: string(why.Code), Sentence: sentence}
+	return Problem{Code: string(why.Code), Sentence: sentence}
 }
 
 // countedOf lists the first of some names, and counts the others.
@@ -131,7 +131,7 @@ func countedOf(first []string, all int) string {
 }
 
 // toPorts names the ports of a portion, if it is not all of them.
-func toPorts(service *model.Service, portions []portion, at int) string {
+func toPorts(service *model.Service, portions []endpointGroup, at int) string {
 	if len(portions) == 1 {
 		return ""
 	}
@@ -146,11 +146,11 @@ func toPorts(service *model.Service, portions []portion, at int) string {
 		}
 		names = append(names, name)
 	}
-	return " to " + explain.Counted(names)
+	return " to " + explain.ListOrCount(names)
 }
 
-// whoseHints says why endpoints, or some of them, have no hints.
-func (f *forecaster) whoseHints(object *corev1.Service, read *model.Service) string {
+// missingHintsReason says why endpoints, or some of them, have no hints.
+func (f *forecaster) missingHintsReason(object *corev1.Service, read *model.Service) string {
 	written := f.slicesOf[nameOf(object)]
 	if !slices.ContainsFunc(written, isWrittenByController) {
 		return "Who writes these EndpointSlices writes no hints; the EndpointSlice controller of Kubernetes does."
@@ -158,7 +158,7 @@ func (f *forecaster) whoseHints(object *corev1.Service, read *model.Service) str
 	hinted, whyNone := f.controllers.hint(object, written)
 	converted, _ := f.slicesIn(hinted)
 	portions := f.portions(read, converted)
-	lacking := slices.IndexFunc(portions, func(p portion) bool { return selection.MissingHints(read, p.endpoints) != "" })
+	lacking := slices.IndexFunc(portions, func(p endpointGroup) bool { return selection.MissingHints(read, p.endpoints) != "" })
 	if lacking < 0 {
 		return "kube-controller-manager writes them within seconds: it may be older than the setting, or have the feature gate off, " +
 			"or what is read here was printed before the Service had the setting."
@@ -167,17 +167,17 @@ func (f *forecaster) whoseHints(object *corev1.Service, read *model.Service) str
 	if whyNone != "" {
 		sentence += ": " + whyNone
 	}
-	if noZone := selection.MissingZone(read, portions[lacking].endpoints, selection.Viewpoint{Labels: f.fleet.Labels}); noZone != "" {
+	if noZone := selection.MissingZone(read, portions[lacking].endpoints, selection.NodeView{Labels: f.fleet.Labels}); noZone != "" {
 		sentence += ". " + strings.TrimSuffix(noZone, ".")
 	}
 	return sentence + "."
 }
 
-// noteHints says once for all Services that hints are missing, if several lack them: they may have one cause.
-func (r *Report) noteHints() {
+// addHintNotes says once for all Services that hints are missing, if several lack them: they may have one cause.
+func (r *Report) addHintNotes() {
 	without := 0
 	for i := range r.Services {
-		if slices.ContainsFunc(r.Services[i].Causes, func(c Cause) bool { return c.Code == missingHints }) {
+		if slices.ContainsFunc(r.Services[i].Causes, func(c Problem) bool { return c.Code == missingHints }) {
 			without++
 		}
 	}
@@ -187,8 +187,8 @@ func (r *Report) noteHints() {
 	}
 }
 
-// note says which Nodes are no clients, and which labels Nodes lack.
-func (r *Report) note(nodes []model.Node) {
+// addLabelNotes says which Nodes are no clients, and which labels Nodes lack.
+func (r *Report) addLabelNotes(nodes []model.Node) {
 	r.Notes = []string{}
 	var others []string
 	for i := range nodes {
@@ -198,7 +198,7 @@ func (r *Report) note(nodes []model.Node) {
 	}
 	if slices.Sort(others); len(others) > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("Clients on Nodes that do not run Linux (label %s) follow another proxy, and are not "+
-			"counted here: %d of %s (%s).", policy.OSLabel, len(others), printable.Count(len(nodes), "Node"), explain.Counted(others)))
+			"counted here: %d of %s (%s).", policy.OSLabel, len(others), printable.Count(len(nodes), "Node"), explain.ListOrCount(others)))
 	}
 	for _, label := range []struct {
 		key     policy.Key
@@ -217,7 +217,7 @@ func (r *Report) note(nodes []model.Node) {
 		case len(names) > 0:
 			slices.Sort(names)
 			r.Notes = append(r.Notes, fmt.Sprintf("In no %s, without the label %s: %d of %s (%s).",
-				label.what, label.key, len(names), printable.Count(len(nodes), "Node"), explain.Counted(names)))
+				label.what, label.key, len(names), printable.Count(len(nodes), "Node"), explain.ListOrCount(names)))
 		}
 	}
 }

@@ -33,9 +33,9 @@ func (f changeFunc) apply(c *Cluster, rehinted map[model.ObjectName]bool) error 
 	return f(c, rehinted)
 }
 
-// After returns the cluster as it would be after some changes, one after the other, with the hints that the
+// Apply returns the cluster as it would be after some changes, one after the other, with the hints that the
 // EndpointSlice controller would have written by then.
-func (c Cluster) After(changes []Change) (Cluster, error) {
+func (c Cluster) Apply(changes []Change) (Cluster, error) {
 	after := c
 	after.nodes, after.services, after.slicesOf = slices.Clone(c.nodes), slices.Clone(c.services), maps.Clone(c.slicesOf)
 	rehinted := map[model.ObjectName]bool{}
@@ -136,11 +136,11 @@ func (e Evacuate) apply(c *Cluster, _ map[model.ObjectName]bool) error {
 	case e.Selector != nil:
 		return fmt.Errorf("--evacuate %s chooses none of the Nodes: %d in all", e.Selector, len(c.nodes))
 	}
-	return fmt.Errorf("--evacuate %s: no Node is in that zone; %s", e.Zone, c.zonesInWords())
+	return fmt.Errorf("--evacuate %s: no Node is in that zone; %s", e.Zone, c.zonesText())
 }
 
-// zonesInWords says which zones there are.
-func (c *Cluster) zonesInWords() string {
+// zonesText says which zones there are.
+func (c *Cluster) zonesText() string {
 	zones := map[string]bool{}
 	for _, node := range c.nodes {
 		if zone := node.Labels[string(policy.Zone)]; zone != "" {
@@ -291,7 +291,7 @@ func (s Scale) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 		}
 	}
 	if len(nodes) == 0 {
-		return fmt.Errorf("--scale %s=%s:%d: no Node is in that zone; %s", s.Service, s.Zone, s.Replicas, c.zonesInWords())
+		return fmt.Errorf("--scale %s=%s:%d: no Node is in that zone; %s", s.Service, s.Zone, s.Replicas, c.zonesText())
 	}
 	slices.Sort(nodes)
 	byType := map[discoveryv1.AddressType][]*discoveryv1.EndpointSlice{}
@@ -344,7 +344,7 @@ func (s Scale) scale(
 		for ; kept < s.Replicas && len(fresh.Endpoints) < most; kept++ {
 			node := slices.MinFunc(nodes, func(a, b string) int { return cmp.Compare(onNode[a], onNode[b]) })
 			onNode[node]++
-			addr, err := freshAddr(template.AddressType, kept)
+			addr, err := unusedAddr(template.AddressType, kept)
 			if err != nil {
 				return nil, err
 			}
@@ -357,8 +357,8 @@ func (s Scale) scale(
 	return scaled, nil
 }
 
-// freshAddr is an address that no pod has, from the ranges for benchmarks and for documentation.
-func freshAddr(addressType discoveryv1.AddressType, number int) (string, error) {
+// unusedAddr is an address that no pod has, from the ranges for benchmarks and for documentation.
+func unusedAddr(addressType discoveryv1.AddressType, number int) (string, error) {
 	switch addressType {
 	case discoveryv1.AddressTypeIPv4:
 		return netip.AddrFrom4([4]byte{198, 18, byte(number >> 8), byte(number)}).String(), nil

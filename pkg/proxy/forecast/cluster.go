@@ -28,11 +28,11 @@ type Cluster struct {
 	areDropped bool
 	// isDump: it is objects that somebody printed, which may lack some.
 	isDump bool
-	// refused are those that could not be read.
-	refused []model.Finding
-	view    convert.View
-	// seen is what the proxy on the node in question avoids because of its own observations, which are in no object.
-	seen map[model.Against]*model.Avoid
+	// rejected are those that could not be read.
+	rejected []model.Finding
+	view     convert.View
+	// demotions is what the proxy on the node in question avoids because of its own observations, which are in no object.
+	demotions map[model.DemotionKey]*model.Demotion
 }
 
 // NewCluster arranges objects. The view has the defaults for Services without settings of their own.
@@ -54,7 +54,7 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 		slices.SortFunc(list, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	state := objects.DemandState
-	zones, counts := map[string]bool{}, state != model.DemandUnpublished && state != model.DemandStale
+	zones, counts := map[string]bool{}, state != model.DemandUnavailable && state != model.DemandStale
 	switch {
 	case objects.DemandsForbidden:
 		c.assumed = servicedemand.NotListed
@@ -66,16 +66,16 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	}
 	for _, object := range objects.Demands {
 		demand, errs := convert.ServiceDemand(object)
-		c.refused = append(c.refused, problems(convert.ServiceDemands, object, errs)...)
-		if demand != nil && counts && asksIn(zones, demand) {
+		c.rejected = append(c.rejected, problems(convert.ServiceDemands, object, errs)...)
+		if demand != nil && counts && hasDemandIn(zones, demand) {
 			c.demands[nameOf(object)] = demand
 		}
 	}
 	return c
 }
 
-// asksIn reports whether some zone asks that has Nodes: other demand is none to plan with (balance.Cells.Measured).
-func asksIn(zones map[string]bool, demand *model.Demand) bool {
+// hasDemandIn reports whether some zone asks that has Nodes: other demand is none to plan with (balance.Cells.Measured).
+func hasDemandIn(zones map[string]bool, demand *model.Demand) bool {
 	for zone, asks := range demand.Zones {
 		if asks > 0 && zones[zone] {
 			return true
@@ -84,15 +84,15 @@ func asksIn(zones map[string]bool, demand *model.Demand) bool {
 	return false
 }
 
-// AsAssumed is the cluster if nothing had been measured.
-func (c Cluster) AsAssumed() Cluster {
-	c.demands, c.refused = nil, nil
+// WithoutMeasuredDemand is the cluster if nothing had been measured.
+func (c Cluster) WithoutMeasuredDemand() Cluster {
+	c.demands, c.rejected = nil, nil
 	return c
 }
 
-// AsSeen is the cluster for questions about one node, with what its proxy avoids because of its own observations.
-func (c Cluster) AsSeen(avoided map[model.Against]*model.Avoid) Cluster {
-	c.seen = avoided
+// WithDemotions is the cluster for questions about one node, with what its proxy avoids because of its own observations.
+func (c Cluster) WithDemotions(demotions map[model.DemotionKey]*model.Demotion) Cluster {
+	c.demotions = demotions
 	return c
 }
 
@@ -124,57 +124,57 @@ func (c Cluster) ServiceNames() []model.ObjectName {
 	return names
 }
 
-// knownNodes returns the nodes that the proxies would know, in the order of their objects, what is known about them at
+// nodeState returns the nodes that the proxies would know, in the order of their objects, what is known about them at
 // a time, and what is refused.
-func (c Cluster) knownNodes(now time.Time) (named []model.Node, known model.Change, refused []model.Finding) {
-	directory := nodes.New("")
-	directory.AllLabels = true
+func (c Cluster) nodeState(now time.Time) (named []model.Node, known model.Change, rejected []model.Finding) {
+	store := nodes.NewStore("")
+	store.AllLabels = true
 	for _, object := range c.nodes {
 		node, errs := convert.Node(object)
 		if len(errs) > 0 {
-			refused = append(refused, problems(convert.Nodes, object, errs)...)
+			rejected = append(rejected, problems(convert.Nodes, object, errs)...)
 			continue
 		}
 		named = append(named, *node)
-		directory.PutWhole(node.Name, node, now)
-		refused = append(refused, convert.ObjectKey{Kind: convert.Nodes, Name: nameOf(object)}.Found("", object, nil, c.view)...)
+		store.UpdateFull(node.Name, node, now)
+		rejected = append(rejected, convert.ObjectKey{Kind: convert.Nodes, Name: nameOf(object)}.Found("", object, nil, c.view)...)
 	}
-	directory.KnowAll(true)
-	directory.Take(&known)
-	return named, known, refused
+	store.SetAllKnown(true)
+	store.TakeChanges(&known)
+	return named, known, rejected
 }
 
 func problems(kind *convert.Kind, object convert.Object, errs field.ErrorList) []model.Finding {
 	if len(errs) == 0 {
 		return nil
 	}
-	return convert.Refused(kind, nameOf(object), string(object.GetUID()), errs)
+	return convert.RejectedObjects(kind, nameOf(object), string(object.GetUID()), errs)
 }
 
 // slicesIn converts some slices. Those that are refused are missing.
-func (c Cluster) slicesIn(objects []*discoveryv1.EndpointSlice) (converted []*model.EndpointSlice, refused []model.Finding) {
+func (c Cluster) slicesIn(objects []*discoveryv1.EndpointSlice) (converted []*model.EndpointSlice, rejected []model.Finding) {
 	for _, object := range objects {
 		slice, errs := convert.EndpointSlice(object, c.view)
-		refused = append(refused, problems(convert.EndpointSlices, object, errs)...)
+		rejected = append(rejected, problems(convert.EndpointSlices, object, errs)...)
 		if slice != nil {
 			converted = append(converted, slice)
 		}
 	}
-	return converted, refused
+	return converted, rejected
 }
 
 // readyEndpoints counts the ready endpoints of some Services, by node; nil if there are none of those Services.
-func (c Cluster) readyEndpoints(services []model.ObjectName) (byNode map[string]uint32, refused []model.Finding) {
+func (c Cluster) readyEndpoints(services []model.ObjectName) (byNode map[string]uint32, rejected []model.Finding) {
 	if len(services) == 0 {
 		return nil, nil
 	}
 	byNode = map[string]uint32{}
 	for _, service := range services {
 		converted, problems := c.slicesIn(c.slicesOf[service])
-		refused = append(refused, problems...)
+		rejected = append(rejected, problems...)
 		for node, count := range selection.ReadyEndpoints(converted) {
 			byNode[node] += count
 		}
 	}
-	return byNode, refused
+	return byNode, rejected
 }

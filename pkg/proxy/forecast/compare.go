@@ -10,7 +10,7 @@ import (
 // Compare forecasts a cluster as it is, and as it would be after changes, by the same measure: both have the same
 // clients (those that a Service names after the changes, or else before them), and all loads are multiples of the mean
 // before. So an endpoint that has to do the work of two expects 2 times the mean.
-func Compare(before, after Cluster, options Options) (was, would Report, refused []model.Finding) {
+func Compare(before, after Cluster, options Options) (was, would Report, rejected []model.Finding) {
 	options.OnlyNow = true
 	clients := clientsIn(before, after)
 	first, was := newForecaster(before, options)
@@ -19,7 +19,7 @@ func Compare(before, after Cluster, options Options) (was, would Report, refused
 	second, would := newForecaster(after, options)
 	second.clientsOf, second.before = clients, first.means
 	second.forecast(&would, options.Only)
-	return was, would, convert.SortProblems(append(first.refused, second.refused...))
+	return was, would, convert.SortProblems(append(first.rejected, second.rejected...))
 }
 
 // clientsIn are the clients that Services name, in the last of some clusters in which they name any.
@@ -48,7 +48,7 @@ type mean struct {
 
 // meanOf is the mean that loads are multiples of: the one before the changes. If no endpoint answered then, or the
 // clients were different, the two cannot be compared, and it is the mean of the port itself.
-func (f *forecaster) meanOf(setting Setting, portion *portion, spread *fleet.Spread) float64 {
+func (f *forecaster) meanOf(setting Setting, portion *endpointGroup, spread *fleet.Distribution) float64 {
 	own := mean{spread.Mean, spread.OfService}
 	if f.means != nil && setting.Name == Now {
 		for _, port := range portion.ports {

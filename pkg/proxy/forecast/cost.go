@@ -53,10 +53,10 @@ const (
 	gigabyte = 1e9
 )
 
-// Price calculates what the bytes of the report's Services to other zones would cost under each setting, at a price for
+// EstimateCost calculates what the bytes of the report's Services to other zones would cost under each setting, at a price for
 // each GB. The bytes of a Service are split like its connections. In a report of all Services those without a name
 // belong to it, too, and are split like all connections.
-func (r *Report) Price(traffic Traffic, perGB float64) {
+func (r *Report) EstimateCost(traffic Traffic, perGB float64) {
 	unnamed, all := 0.0, 0.0
 	if r.Namespace == "" && r.Service == "" {
 		unnamed = traffic[""]

@@ -11,8 +11,8 @@ import (
 
 // reportOf has two Services under two settings, given the part of each that goes to other zones.
 func reportOf() *Report {
-	outlooks := func(now, near float64) []Outlook {
-		return []Outlook{{Setting: "now", Shares: Shares{OtherZones: now}}, {Setting: "PreferSameZone", Shares: Shares{OtherZones: near}}}
+	outlooks := func(now, near float64) []Projection {
+		return []Projection{{Setting: "now", Shares: Shares{OtherZones: now}}, {Setting: "PreferSameZone", Shares: Shares{OtherZones: near}}}
 	}
 	return &Report{
 		Settings: []Total{{Setting: "now", Shares: Shares{OtherZones: 0.6}}, {Setting: "PreferSameZone", Shares: Shares{OtherZones: 0.1}}},
@@ -35,7 +35,7 @@ func TestBytesOfAServiceFollowItsConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := reportOf()
-	report.Price(traffic, 0.02)
+	report.EstimateCost(traffic, 0.02)
 	// 2,000 B/s of shop/api, and 100 B/s of Services without a name; shop/gone is not forecast.
 	want := []Cost{
 		{"now", (1000 + 60) * month, (1000 + 60) * month / 1e9 * 0.02}, {"PreferSameZone", 10 * month, 10 * month / 1e9 * 0.02},

@@ -121,9 +121,9 @@ func ParseSamples(text []byte) ([]Sample, error) {
 		case err != nil || answer.Status == "":
 			return nil, errNoQuery
 		case answer.Status != "success":
-			return nil, fmt.Errorf("the query failed: %s", printable.Short(answer.Error))
+			return nil, fmt.Errorf("the query failed: %s", printable.Truncate(answer.Error))
 		case answer.Data.ResultType != "vector":
-			return nil, fmt.Errorf("the result is a %s; ask an instant query, whose result is a vector", printable.Short(answer.Data.ResultType))
+			return nil, fmt.Errorf("the result is a %s; ask an instant query, whose result is a vector", printable.Truncate(answer.Data.ResultType))
 		}
 		result = answer.Data.Result
 	}

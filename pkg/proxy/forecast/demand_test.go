@@ -101,9 +101,9 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 	}
 }
 
-// TestAServiceIsAskedAsItWasMeasured: a measured Service has its own clients, and others have those of all together. A
+// TestAServiceHasTheDemandThatWasMeasured: a measured Service has its own clients, and others have those of all together. A
 // bound that is planned without the measurement does not hold for those clients; the report also has one that would.
-func TestAServiceIsAskedAsItWasMeasured(t *testing.T) {
+func TestAServiceHasTheDemandThatWasMeasured(t *testing.T) {
 	const text = `[{"metric":{"node":"a1","namespace":"shop","service":"web"},"value":[1,"3"]},` +
 		`{"metric":{"instance":"b1","namespace":"shop","service":"web"},"value":[1,"1"]},` +
 		`{"metric":{"node":"b1","namespace":"","service":""},"value":[1,"36"]}]`
@@ -133,28 +133,28 @@ func TestAServiceIsAskedAsItWasMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, refused := Make(cluster, Options{Now: time.Now(), Bounds: []uint64{120}, Demand: demand})
-	if len(refused) > 0 || len(report.Services) != 2 {
-		t.Fatalf("%+v, refused: %v", report, refused)
+	report, rejected := Compute(cluster, Options{Now: time.Now(), Bounds: []uint64{120}, Demand: demand})
+	if len(rejected) > 0 || len(report.Services) != 2 {
+		t.Fatalf("%+v, refused: %v", report, rejected)
 	}
 	other, web := &report.Services[0], &report.Services[1]
-	if got := other.outlook(Now).Zone; math.Abs(got-3./40) > 1e-6 {
+	if got := other.projection(Now).Zone; math.Abs(got-3./40) > 1e-6 {
 		t.Errorf("%v of shop/other stay in the zone, of all that was measured 3 of 40 are asked there", got)
 	}
 	for setting, want := range map[string]float64{Now: 3, "120%": 1.8, "120% measured": 1.2} {
-		if got := web.outlook(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
+		if got := web.projection(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
 			t.Errorf("%s: the busiest endpoint expects %v times the mean, want %v", setting, got, want)
 		}
 	}
 	// Without a demand there is nothing to compare.
-	if report, _ := Make(cluster, Options{Now: time.Now(), Bounds: []uint64{120}}); len(report.Settings) != 6 {
+	if report, _ := Compute(cluster, Options{Now: time.Now(), Bounds: []uint64{120}}); len(report.Settings) != 6 {
 		t.Errorf("a bound is planned with what nobody measured")
 	}
 }
 
-// TestAServiceIsAskedAsItsServiceDemandSays: demand of nodes is as it says, with their number or without a zone; a
+// TestAServiceHasTheDemandOfItsServiceDemand: demand of nodes is as it says, with their number or without a zone; a
 // Service whose owner wants that is planned with it, and a bound is compared with both plans.
-func TestAServiceIsAskedAsItsServiceDemandSays(t *testing.T) {
+func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 	zoned := func(service *corev1.Service) {
 		service.Annotations[policy.TopologyKeysAnnotation] = string(policy.Zone) + ", " + string(policy.AnyNode)
 		service.Annotations[policy.MaxLoadAnnotation] = "120%"
@@ -180,20 +180,20 @@ func TestAServiceIsAskedAsItsServiceDemandSays(t *testing.T) {
 	}{
 		// Two nodes of four are assumed to ask 0.5, and the two endpoints of their zone may take 0.48 of it. They ask 0.8.
 		"measured": {cluster, map[string]float64{Now: 1.92, "120%": 1.92, "120% measured": 1.2}},
-		"assumed":  {cluster.AsAssumed(), map[string]float64{Now: 1.2, "120%": 1.2}},
+		"assumed":  {cluster.WithoutMeasuredDemand(), map[string]float64{Now: 1.2, "120%": 1.2}},
 	} {
-		report, refused := Make(c.cluster, Options{Now: time.Now(), Bounds: []uint64{120}})
-		if len(refused) > 0 || len(report.Services) != 1 {
-			t.Fatalf("%s: %+v, refused: %v", name, report, refused)
+		report, rejected := Compute(c.cluster, Options{Now: time.Now(), Bounds: []uint64{120}})
+		if len(rejected) > 0 || len(report.Services) != 1 {
+			t.Fatalf("%s: %+v, refused: %v", name, report, rejected)
 		}
 		for setting, want := range c.want {
-			if got := report.Services[0].outlook(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
+			if got := report.Services[0].projection(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
 				t.Errorf("%s, %s: the busiest endpoint expects %v times the mean, want %v", name, setting, got, want)
 			}
 		}
 		_, has := c.want["120% measured"]
 		says := slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "planned with what was measured") })
-		if (report.Services[0].outlook("120% measured") != nil) != has || says != has {
+		if (report.Services[0].projection("120% measured") != nil) != has || says != has {
 			t.Errorf("%s: it compares with what was measured: %t, and says %q", name, !has, report.Notes)
 		}
 	}

@@ -25,8 +25,8 @@ type OnlyEvacuated struct {
 	Outside []string `json:"outside"`
 }
 
-// noteEvacuated notes a Service that has only evacuated endpoints for some clients.
-func (f *forecaster) noteEvacuated(service *model.Service, portions []portion, now *Outlook) {
+// recordEvacuated notes a Service that has only evacuated endpoints for some clients.
+func (f *forecaster) recordEvacuated(service *model.Service, portions []endpointGroup, now *Projection) {
 	one := OnlyEvacuated{
 		Service: service.Name.String(), Share: now.evacuated, Clients: len(now.onlyEvacuated), On: []string{}, Outside: []string{},
 	}
@@ -38,7 +38,7 @@ func (f *forecaster) noteEvacuated(service *model.Service, portions []portion, n
 	if service.ExternalTrafficLocal && isExternal(service) {
 		for _, portion := range portions {
 			for i := range portion.endpoints {
-				if endpoint := &portion.endpoints[i]; endpoint.Avoid.Is(model.Evacuated) && endpoint.Phase() != model.PhaseNever {
+				if endpoint := &portion.endpoints[i]; endpoint.Demotion.HasReason(model.Evacuated) && endpoint.Phase() != model.PhaseNever {
 					one.Outside = append(one.Outside, endpoint.Node)
 				}
 			}
@@ -83,7 +83,7 @@ func (p *printer) onlyEvacuated(report *Report, most int) {
 				break
 			}
 			line(one.Service, percent(one.Share), cmp.Or(countedOf(one.On[:min(len(one.On), fleet.MostNamed)], one.Clients), "-"),
-				cmp.Or(explain.Counted(one.Outside), "-"))
+				cmp.Or(explain.ListOrCount(one.Outside), "-"))
 		}
 	})
 	p.more(len(list), most)

@@ -24,12 +24,12 @@ func change(t *testing.T, objects convert.Objects) model.Change {
 		if len(errs) > 0 {
 			t.Fatal(errs)
 		}
-		kind.Note(&change, model.ObjectName{Namespace: object.GetNamespace(), Name: object.GetName()}, value)
+		kind.Apply(&change, model.ObjectName{Namespace: object.GetNamespace(), Name: object.GetName()}, value)
 	}
-	change.Avoid = map[model.Against]*model.Avoid{}
+	change.Demotions = map[model.DemotionKey]*model.Demotion{}
 	for _, node := range objects.Nodes {
 		put(convert.Nodes, node)
-		change.Avoid[model.Against{Node: node.Name}] = model.Evacuated.Read(node.Labels)
+		change.Demotions[model.DemotionKey{Node: node.Name}] = model.Evacuated.FromLabels(node.Labels)
 	}
 	for _, service := range objects.Services {
 		put(convert.Services, service)
@@ -43,9 +43,9 @@ func change(t *testing.T, objects convert.Objects) model.Change {
 
 // average is the mean of what explain says on all nodes for the ClusterIP of a Service.
 type average struct {
-	asked, refused float64
-	onlyEvacuated  float64
-	byKey, loads   map[string]float64
+	demand, refused float64
+	onlyEvacuated   float64
+	byKey, loads    map[string]float64
 }
 
 func explained(t *testing.T, objects convert.Objects, service model.ObjectName, asks func(node string) float64) average {
@@ -66,7 +66,7 @@ func explained(t *testing.T, objects convert.Objects, service model.ObjectName, 
 		if port.Local != nil {
 			choice = port.Local
 		}
-		out.asked += asked
+		out.demand += asked
 		if port.Outcome != "balance" && port.Outcome != "answer" {
 			out.refused += asked
 			continue
@@ -88,16 +88,16 @@ func explained(t *testing.T, objects convert.Objects, service model.ObjectName, 
 	return out
 }
 
-// TestAForecastIsTheAverageOfWhatExplainSays, exactly. With a bound only the shares of keys are compared, because slots
+// TestAForecastIsTheAverageOfExplain, exactly. With a bound only the shares of keys are compared, because slots
 // are rounded. Another test covers the expected loads that explain prints (selection/fleet).
-func TestAForecastIsTheAverageOfWhatExplainSays(t *testing.T) {
+func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 	compared := map[string]int{}
 	for seed := range uint64(3000) {
 		c := newChance(seed)
 		objects := c.cluster()
-		report, refused := Make(NewCluster(objects, convert.View{}), Options{Now: time.Now(), OnlyNow: true})
-		if len(refused) > 0 {
-			t.Fatal(refused)
+		report, rejected := Compute(NewCluster(objects, convert.View{}), Options{Now: time.Now(), OnlyNow: true})
+		if len(rejected) > 0 {
+			t.Fatal(rejected)
 		}
 		if len(report.Services)+len(report.NotServed) != len(objects.Services) {
 			t.Fatalf("seed %d: %d and %d of %d Services", seed, len(report.Services), len(report.NotServed), len(objects.Services))
@@ -147,20 +147,20 @@ func compare(t *testing.T, seed uint64, objects convert.Objects, got *Service) s
 	if got.Headless && !hasKeys {
 		return "headless without keys" // explain does not know them: nothing is decided
 	}
-	want := explained(t, objects, model.ObjectName{Namespace: "shop", Name: service.Name}, asks(objects, service))
+	want := explained(t, objects, model.ObjectName{Namespace: "shop", Name: service.Name}, demandByNode(objects, service))
 	now := &got.Outlooks[0]
 	near := func(what string, got, want float64) {
 		if math.Abs(got-want) > 1e-8 { // a report has nine digits
 			t.Errorf("seed %d, %s, %s: %v, explain: %v", seed, service.Name, what, got, want)
 		}
 	}
-	near("refused", now.Refused, want.refused/want.asked)
-	if want.refused == want.asked {
+	near("refused", now.Refused, want.refused/want.demand)
+	if want.refused == want.demand {
 		return "refused"
 	}
-	near("only evacuated", now.evacuated, want.onlyEvacuated/want.asked)
+	near("only evacuated", now.evacuated, want.onlyEvacuated/want.demand)
 	for _, key := range now.Keys {
-		near(key.Key, key.Share, want.byKey[key.Key]/want.asked)
+		near(key.Key, key.Share, want.byKey[key.Key]/want.demand)
 	}
 	if isBound && !isLocal {
 		return "bound"
@@ -197,8 +197,8 @@ func total(loads []float64, endpoints []Endpoint, want map[string]float64) float
 	return all / sum
 }
 
-// asks is a node's demand on a Service: by its label, or by the named clients.
-func asks(objects convert.Objects, service *corev1.Service) func(node string) float64 {
+// demandByNode is a node's demand on a Service: by its label, or by the named clients.
+func demandByNode(objects convert.Objects, service *corev1.Service) func(node string) float64 {
 	byLabel, byClients, anyLabel := map[string]float64{}, map[string]float64{}, 0.0
 	for _, node := range objects.Nodes {
 		asked := 1.0

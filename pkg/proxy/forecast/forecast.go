@@ -26,30 +26,30 @@ type Options struct {
 	Only explain.Query
 	// Demand is the demand of the nodes; nil: by ServiceDemands, by the Service's clients, or by labels.
 	Demand *Measurement
-	// Judge says what is wrong with a Service's settings; it may be nil.
-	Judge Judge
+	// Checker says what is wrong with a Service's settings; it may be nil.
+	Checker RuleChecker
 }
 
-// Make makes a forecast. It refuses unreadable objects, as a proxy would.
-func Make(cluster Cluster, options Options) (Report, []model.Finding) {
+// Compute makes a forecast. It refuses unreadable objects, as a proxy would.
+func Compute(cluster Cluster, options Options) (Report, []model.Finding) {
 	f, report := newForecaster(cluster, options)
 	f.forecast(&report, options.Only)
-	return report, convert.SortProblems(f.refused)
+	return report, convert.SortProblems(f.rejected)
 }
 
 func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
-	nodes, known, refused := cluster.knownNodes(options.Now)
-	refused = append(refused, cluster.refused...)
+	nodes, known, rejected := cluster.nodeState(options.Now)
+	rejected = append(rejected, cluster.rejected...)
 	avoided := model.NewCluster("")
-	avoided.Apply(model.Change{Avoid: known.Avoid})
+	avoided.Apply(model.Change{Demotions: known.Demotions})
 	timed, open := avoided.Evacuated()
 	selected := cluster.services
 	if options.Only != (explain.Query{}) {
 		selected = slices.DeleteFunc(slices.Clone(selected), func(s *corev1.Service) bool { return !options.Only.Covers(nameOf(s)) })
 	}
 	f := forecaster{
-		Cluster: cluster, selected: selected, avoided: avoided, refused: refused, demand: options.Demand,
-		controllers: newControllers(cluster.nodes), judge: options.Judge,
+		Cluster: cluster, selected: selected, avoided: avoided, rejected: rejected, demand: options.Demand,
+		controllers: newControllers(cluster.nodes), checker: options.Checker,
 	}
 	isMeasured := true
 	if f.demand != nil {
@@ -70,9 +70,9 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	if options.Only.Service.Name != "" {
 		report.Namespace, report.Service = "", options.Only.Service.String()
 	}
-	report.note(nodes)
+	report.addLabelNotes(nodes)
 	if i := slices.IndexFunc(f.settings, func(s Setting) bool { return s.isMeasured }); i >= 0 {
-		report.Notes = append(report.Notes, f.settings[i].noteMeasured(f.demand != nil))
+		report.Notes = append(report.Notes, f.settings[i].demandNote(f.demand != nil))
 	}
 	return f, report
 }
@@ -87,14 +87,14 @@ func (f *forecaster) forecast(report *Report, only explain.Query) {
 			report.Services = append(report.Services, service)
 		}
 	}
-	report.noteHints()
-	if note := f.noteUnmeasured(); note != "" {
+	report.addHintNotes()
+	if note := f.unmeasuredNote(); note != "" {
 		report.Notes = append(report.Notes, note)
 	}
 	if f.demand != nil {
-		report.Incomplete = append(f.demand.lacks(), f.demand.lacksServices(only, report.Services)...)
+		report.Incomplete = append(f.demand.missingParts(), f.demand.missingServices(only, report.Services)...)
 	}
-	report.Demand = f.demandInWords(report.Services)
+	report.Demand = f.demandText(report.Services)
 	f.weigh(report.Services)
 	report.Settings = f.totals(report.Services)
 	report.OnlyEvacuated = append(report.OnlyEvacuated, f.onlyEvacuated...)
@@ -104,13 +104,13 @@ func (f *forecaster) forecast(report *Report, only explain.Query) {
 type forecaster struct {
 	Cluster
 	selected    []*corev1.Service // those that are asked about
-	fleet       *fleet.Fleet
+	fleet       *fleet.Simulator
 	avoided     *model.Cluster // it knows only what is held against nodes
 	controllers controllers
 	settings    []Setting
 	demand      *Measurement // nil: nodes' demand is not measured, or by ServiceDemands
-	judge       Judge
-	refused     []model.Finding
+	checker     RuleChecker
+	rejected    []model.Finding
 	// unmeasured are the Services that are to be planned with measured demand, but are not.
 	unmeasured []string
 
@@ -128,23 +128,23 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		return Service{}, why
 	}
 	written := f.slicesOf[nameOf(object)]
-	current, refused := f.slicesIn(written)
-	f.refused = append(f.refused, refused...)
+	current, rejected := f.slicesIn(written)
+	f.rejected = append(f.rejected, rejected...)
 	s := Service{
 		Service: nameOf(object).String(), Headless: read.IsHeadless,
-		EndpointsByZone: map[string]int{}, Endpoints: []Endpoint{}, Causes: []Cause{},
+		EndpointsByZone: map[string]int{}, Endpoints: []Endpoint{}, Causes: []Problem{},
 	}
 	named := read.Clients()
 	if others := f.clientsOf[read.Name]; len(others) > 0 {
 		named = others
 	}
-	clients, refused := f.readyEndpoints(named)
-	f.refused = append(f.refused, refused...)
+	clients, rejected := f.readyEndpoints(named)
+	f.rejected = append(f.rejected, rejected...)
 	for i, setting := range f.settings {
-		if note, like := f.meansNothing(setting, read, object, written); note != "" {
-			outlook := s.Outlooks[slices.IndexFunc(s.Outlooks, func(o Outlook) bool { return o.Setting == like })]
-			outlook.Setting, outlook.Note = setting.Name, note
-			s.Outlooks = append(s.Outlooks, outlook)
+		if note, like := f.equivalentSetting(setting, read, object, written); note != "" {
+			projection := s.Outlooks[slices.IndexFunc(s.Outlooks, func(o Projection) bool { return o.Setting == like })]
+			projection.Setting, projection.Note = setting.Name, note
+			s.Outlooks = append(s.Outlooks, projection)
 			continue
 		}
 		changed := setting.apply(object)
@@ -162,26 +162,26 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		if i == 0 {
 			f.list(&s, portions)
 		}
-		s.Outlooks = append(s.Outlooks, f.outlook(setting, topology, read, portions, clients))
+		s.Outlooks = append(s.Outlooks, f.project(setting, topology, read, portions, clients))
 		if i == 0 {
 			s.DemandSource = s.Outlooks[0].source
 			if planned := s.Outlooks[0].PlannedWith; planned != "" && planned != string(fleet.Measured) {
-				s.asMeasured = f.asMeasured(object, read, portions, clients)
+				s.asMeasured = f.projectMeasured(object, read, portions, clients)
 			}
 			s.Causes = append(s.Causes, f.causes(&s.Outlooks[0], object, read, portions)...)
 			s.Causes = append(s.Causes, f.boundMissed(&s, read)...)
-			f.noteEvacuated(read, portions, &s.Outlooks[0])
+			f.recordEvacuated(read, portions, &s.Outlooks[0])
 		}
 	}
 	s.Advice = f.advise(&s, object, read)
 	return s, ""
 }
 
-// asMeasured forecasts a Service whose bound is planned with assumed demand as if it were planned with measured demand;
+// projectMeasured forecasts a Service whose bound is planned with assumed demand as if it were planned with measured demand;
 // nil if nothing was measured. It takes note of one that is to be planned so.
-func (f *forecaster) asMeasured(
-	object *corev1.Service, read *model.Service, portions []portion, clients map[string]uint32,
-) *Outlook {
+func (f *forecaster) projectMeasured(
+	object *corev1.Service, read *model.Service, portions []endpointGroup, clients map[string]uint32,
+) *Projection {
 	if read.Topology.Measured {
 		f.unmeasured = append(f.unmeasured, read.Name.String())
 	}
@@ -189,20 +189,20 @@ func (f *forecaster) asMeasured(
 		return nil
 	}
 	changed := *object
-	changed.Annotations = withMeasured(object)
+	changed.Annotations = addMeasured(object)
 	topology := f.topologyUnder(&changed, read)
 	if !topology.Measured { // it may not be
 		return nil
 	}
-	outlook := f.outlook(Setting{Name: policy.Measured, isMeasured: true}, topology, read, portions, clients)
-	return &outlook
+	projection := f.project(Setting{Name: policy.Measured, isMeasured: true}, topology, read, portions, clients)
+	return &projection
 }
 
 // read reads a Service as the proxy does, and a headless one without topology keys too: its clients find all of its
 // ready endpoints, and choose at random.
 func (f *forecaster) read(object *corev1.Service) (*model.Service, string) {
 	read, errs := convert.Service(object, f.view)
-	f.refused = append(f.refused, problems(convert.Services, object, errs)...)
+	f.rejected = append(f.rejected, problems(convert.Services, object, errs)...)
 	switch {
 	case len(errs) > 0:
 		return nil, "it is refused"
@@ -210,12 +210,12 @@ func (f *forecaster) read(object *corev1.Service) (*model.Service, string) {
 		return read, ""
 	case object.Spec.ClusterIP != corev1.ClusterIPNone || object.Spec.Type == corev1.ServiceTypeExternalName ||
 		!policy.IsHandledBy(object.Labels, f.view.ServiceProxyName):
-		return nil, convert.WhyNotServed(object, f.view)
+		return nil, convert.NotServedReason(object, f.view)
 	}
 	withKeys := Setting{Name: None}.apply(object)
 	withKeys.Annotations[policy.TopologyKeysAnnotation] = string(policy.AnyNode)
 	read, errs = convert.Service(withKeys, f.view)
-	f.refused = append(f.refused, problems(convert.Services, object, errs)...)
+	f.rejected = append(f.rejected, problems(convert.Services, object, errs)...)
 	if read == nil {
 		return nil, "it is refused"
 	}
@@ -232,8 +232,8 @@ func (f *forecaster) topologyUnder(changed *corev1.Service, read *model.Service)
 	return topology
 }
 
-// meansNothing says why a setting has no meaning for a Service, and which other setting it is then equal to.
-func (f *forecaster) meansNothing(
+// equivalentSetting says why a setting has no meaning for a Service, and which other setting it is then equal to.
+func (f *forecaster) equivalentSetting(
 	setting Setting, read *model.Service, object *corev1.Service, written []*discoveryv1.EndpointSlice,
 ) (note, like string) {
 	switch {
@@ -253,8 +253,8 @@ func (f *forecaster) meansNothing(
 	return "", ""
 }
 
-// portion is endpoints that several ports or families have in common, except for the addresses.
-type portion struct {
+// endpointGroup is endpoints that several ports or families have in common, except for the addresses.
+type endpointGroup struct {
 	endpoints []model.PortEndpoint
 	ports     []portOf
 }
@@ -267,11 +267,11 @@ type portOf struct {
 }
 
 // portions returns the endpoints of a Service's ports.
-func (f *forecaster) portions(service *model.Service, endpointSlices []*model.EndpointSlice) []portion {
-	joined := model.Join(service, endpointSlices)
-	var portions []portion
+func (f *forecaster) portions(service *model.Service, endpointSlices []*model.EndpointSlice) []endpointGroup {
+	joined := model.JoinSlices(service, endpointSlices)
+	var portions []endpointGroup
 	take := func(endpoints []model.PortEndpoint, of portOf) {
-		f.avoided.MarkAvoided(endpoints)
+		f.avoided.MarkDemoted(endpoints)
 		for i := range endpoints {
 			endpoint := &endpoints[i]
 			if service.IsHeadless { // as selection does: DNS tells of ready ones alone
@@ -279,12 +279,12 @@ func (f *forecaster) portions(service *model.Service, endpointSlices []*model.En
 			}
 		}
 		for i := range portions {
-			if slices.EqualFunc(portions[i].endpoints, endpoints, isAlike) {
+			if slices.EqualFunc(portions[i].endpoints, endpoints, isEquivalent) {
 				portions[i].ports = append(portions[i].ports, of)
 				return
 			}
 		}
-		portions = append(portions, portion{endpoints, []portOf{of}})
+		portions = append(portions, endpointGroup{endpoints, []portOf{of}})
 	}
 	for _, family := range model.Families {
 		if service.IsHeadless {
@@ -302,19 +302,19 @@ func (f *forecaster) portions(service *model.Service, endpointSlices []*model.En
 		}
 	}
 	if len(portions) == 0 {
-		portions = []portion{{nil, []portOf{{service: service.Name}}}}
+		portions = []endpointGroup{{nil, []portOf{{service: service.Name}}}}
 	}
 	return portions
 }
 
-// isAlike reports whether two endpoints are equal in everything that decides.
-func isAlike(a, b model.PortEndpoint) bool {
+// isEquivalent reports whether two endpoints are equal in everything that decides.
+func isEquivalent(a, b model.PortEndpoint) bool {
 	return a.Node == b.Node && a.Zone == b.Zone && a.Phase() == b.Phase() &&
 		slices.Equal(a.HintNodes, b.HintNodes) && slices.Equal(a.HintZones, b.HintZones)
 }
 
 // list lists the endpoints of the first port.
-func (f *forecaster) list(s *Service, portions []portion) {
+func (f *forecaster) list(s *Service, portions []endpointGroup) {
 	for i, endpoint := range portions[0].endpoints {
 		zone := f.fleet.ZoneOf(&endpoint)
 		if endpoint.Phase() != model.PhaseNever {
@@ -330,32 +330,32 @@ func stateOf(endpoint *model.PortEndpoint) string {
 	switch phase := endpoint.Phase(); {
 	case phase == model.PhaseNever:
 		return "unready"
-	case endpoint.Avoid != nil:
-		return endpoint.Avoid.Why.String()
+	case endpoint.Demotion != nil:
+		return endpoint.Demotion.Reason.String()
 	case phase == model.PhaseTerminating:
 		return "terminating"
 	}
 	return "ready"
 }
 
-// outlook forecasts one Service under one setting.
-func (f *forecaster) outlook(
-	setting Setting, topology policy.Topology, service *model.Service, portions []portion, clients map[string]uint32,
-) Outlook {
-	out := Outlook{Setting: setting.Name, Loads: []float64{}}
+// project forecasts one Service under one setting.
+func (f *forecaster) project(
+	setting Setting, topology policy.Topology, service *model.Service, portions []endpointGroup, clients map[string]uint32,
+) Projection {
+	out := Projection{Setting: setting.Name, Loads: []float64{}}
 	asked, keys := 0.0, make([]float64, len(topology.Keys))
 	byNode, published := f.demand.on(service.Name.String()), f.publishedFor(setting, service.Name)
 	for i, portion := range portions {
-		spread := f.fleet.Spread(fleet.Question{
+		spread := f.fleet.Distribute(fleet.Query{
 			Topology: topology, IsLocal: service.InternalTrafficLocal, Endpoints: portion.endpoints, Clients: clients,
-			Asked: byNode, Measured: published,
+			NodeDemand: byNode, Measured: published,
 		})
 		times := float64(len(portion.ports))
 		out.source, out.PlannedWith = string(spread.Source), string(spread.PlannedWith) // the same for all portions
-		asked += times * spread.Asked
+		asked += times * spread.Demand
 		out.add(&Shares{
 			Node: spread.Node, Zone: spread.Zone, Region: spread.Region, OtherZones: spread.OtherZones, Refused: spread.Refused,
-			UnknownZones: spread.Asked - spread.Refused - spread.Zone - spread.OtherZones,
+			UnknownZones: spread.Demand - spread.Refused - spread.Zone - spread.OtherZones,
 		}, times)
 		out.evacuated += times * spread.Evacuated
 		for _, node := range spread.OnlyEvacuated {
@@ -373,9 +373,9 @@ func (f *forecaster) outlook(
 		for z, amount := range spread.Zones {
 			out.zones[z] += times * amount
 		}
-		out.noteLoads(&portion, &spread, f.meanOf(setting, &portion, &spread), i == 0)
+		out.addLoads(&portion, &spread, f.meanOf(setting, &portion, &spread), i == 0)
 		if spread.Refused > 0 {
-			out.refusals = append(out.refusals, refusal{i, spread.Refused / spread.Asked, spread.Refusers})
+			out.refusedShares = append(out.refusedShares, refusedShare{i, spread.Refused / spread.Demand, spread.Refusers})
 		}
 	}
 	part := func(amount float64) float64 {
@@ -408,8 +408,8 @@ func (f *forecaster) publishedFor(setting Setting, service model.ObjectName) *mo
 	return f.demands[service]
 }
 
-// noteLoads takes in what the endpoints of a portion expect. The endpoints of the first portion are listed.
-func (o *Outlook) noteLoads(portion *portion, spread *fleet.Spread, mean float64, isFirst bool) {
+// addLoads takes in what the endpoints of a portion expect. The endpoints of the first portion are listed.
+func (o *Projection) addLoads(portion *endpointGroup, spread *fleet.Distribution, mean float64, isFirst bool) {
 	for i, load := range spread.Loads {
 		if load /= mean; load > o.Busiest.Load+1e-9 {
 			endpoint := &portion.endpoints[i]

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestAdviceIsSilentAboutWhatStaysTheSame as it is printed.
-func TestAdviceIsSilentAboutWhatStaysTheSame(t *testing.T) {
-	outlook := func(zone float64) *Outlook { return &Outlook{Shares: Shares{Zone: zone}} }
+// TestAdviceOmitsWhatStaysTheSame as it is printed.
+func TestAdviceOmitsWhatStaysTheSame(t *testing.T) {
+	outlook := func(zone float64) *Projection { return &Projection{Shares: Shares{Zone: zone}} }
 	if got := staysInZone(outlook(0.671), outlook(0.668)); got != "" {
 		t.Errorf("%q of two values that are printed alike", got)
 	}
@@ -22,8 +22,8 @@ func TestAdviceIsSilentAboutWhatStaysTheSame(t *testing.T) {
 	}
 }
 
-// TestWhatNoLabelSaysIsNoZero: where no zone is known, nothing is known of regions either, unless something stays there.
-func TestWhatNoLabelSaysIsNoZero(t *testing.T) {
+// TestAnUnknownZoneIsNotZero: where no zone is known, nothing is known of regions either, unless something stays there.
+func TestAnUnknownZoneIsNotZero(t *testing.T) {
 	for want, shares := range map[string]Shares{
 		"now  0 %  -  -  -":          {UnknownZones: 1},
 		"now  0 %  -  30 %  -":       {UnknownZones: 1, Region: 0.3},

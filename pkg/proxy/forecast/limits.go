@@ -14,8 +14,8 @@ import (
 // in the zone (where zones are known), and the largest share that is refused. Nil: no limit.
 type Limits struct{ MaxLoad, MinNear, MaxRefused *float64 }
 
-// Missed returns a sentence for each Service that misses a limit under the first setting: the present one.
-func (r *Report) Missed(limits Limits) []string {
+// Violations returns a sentence for each Service that misses a limit under the first setting: the present one.
+func (r *Report) Violations(limits Limits) []string {
 	var sentences []string
 	for i := range r.Services {
 		service, now := &r.Services[i], &r.Services[i].Outlooks[0]
@@ -29,14 +29,14 @@ func (r *Report) Missed(limits Limits) []string {
 			say("%s expects %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *most)
 		}
 		if least := limits.MinNear; least != nil && now.Zone < explain.Rounded(*least*(1-now.UnknownZones)) {
-			say("%s of its connections stay in the zone%s, and --min-in-zone is %g", percent(now.Zone), besideUnknown(now.UnknownZones), *least)
+			say("%s of its connections stay in the zone%s, and --min-in-zone is %g", percent(now.Zone), unknownZonesText(now.UnknownZones), *least)
 		}
 	}
 	return sentences
 }
 
-// besideUnknown says that the zones of a part are unknown.
-func besideUnknown(part float64) string {
+// unknownZonesText says that the zones of a part are unknown.
+func unknownZonesText(part float64) string {
 	if part == 0 {
 		return ""
 	}
@@ -51,14 +51,14 @@ func ParseLoad(text string) (float64, error) {
 		return 0, err
 	case times <= 0:
 		return 0, errors.New("must be more than 0")
-	case times >= manyTimes && !strings.HasSuffix(text, "%"):
+	case times >= suspiciousLoad && !strings.HasSuffix(text, "%"):
 		return 0, fmt.Errorf("it is so many times the mean; did you mean %s%%?", text)
 	}
 	return times, nil
 }
 
 // A load of manyTimes and more is probably a percentage without its sign.
-const manyTimes = 100
+const suspiciousLoad = 100
 
 // ParseShare reads a limit of a share: a number, or a percentage.
 func ParseShare(text string) (float64, error) {

@@ -18,8 +18,8 @@ import (
 // Measurement is the measured demand of a cluster's nodes: on all Services together, and on single ones.
 type Measurement struct {
 	// from is where it comes from, such as the name of a file.
-	from   string
-	places places
+	from      string
+	locations locations
 	// byNode has each node's part of all demand; byService is by node or zone, and by namespace/name.
 	byNode    map[string]float64
 	byService map[string]Weights
@@ -39,9 +39,9 @@ func NewMeasurement(from string, samples []Sample, cluster Cluster) (*Measuremen
 }
 
 func newMeasurement(from string, all Weights, byService map[string]Weights, cluster Cluster) (*Measurement, error) {
-	m := &Measurement{from: from, places: newPlaces(cluster), byService: map[string]Weights{}}
-	if ambiguous := m.places.ambiguous(all); len(ambiguous) > 0 {
-		return nil, fmt.Errorf("a Node and a zone have this name: %s", explain.Counted(ambiguous))
+	m := &Measurement{from: from, locations: newLocations(cluster), byService: map[string]Weights{}}
+	if ambiguous := m.locations.ambiguous(all); len(ambiguous) > 0 {
+		return nil, fmt.Errorf("a Node and a zone have this name: %s", explain.ListOrCount(ambiguous))
 	}
 	sum := all.sum()
 	if math.IsInf(sum, 0) {
@@ -49,7 +49,7 @@ func newMeasurement(from string, all Weights, byService map[string]Weights, clus
 	}
 	known := Weights{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if _, isNode := m.places.zoneOf[name]; isNode || len(m.places.unnamed(name, all)) > 0 {
+		if _, isNode := m.locations.zoneOf[name]; isNode || len(m.locations.unnamed(name, all)) > 0 {
 			known[name] = all[name]
 			continue
 		}
@@ -59,11 +59,11 @@ func newMeasurement(from string, all Weights, byService map[string]Weights, clus
 	switch {
 	case known.sum() > 0:
 	case len(m.unknown) > 0:
-		return nil, fmt.Errorf("no Node has this name or is in this zone: %s", explain.Counted(m.unknown))
+		return nil, fmt.Errorf("no Node has this name or is in this zone: %s", explain.ListOrCount(m.unknown))
 	default:
 		return nil, errors.New("all weights are 0")
 	}
-	m.byNode = m.places.divide(known)
+	m.byNode = m.locations.divide(known)
 	for service, weights := range byService {
 		m.byService[service] = Weights{}
 		for name, weight := range weights {
@@ -91,7 +91,7 @@ func (m *Measurement) on(service string) map[string]float64 {
 	if m == nil || m.byService[service].sum() == 0 {
 		return nil
 	}
-	return m.places.divide(m.byService[service])
+	return m.locations.divide(m.byService[service])
 }
 
 // asPublished is the demand on a Service as a ServiceDemand would have it: by zone. Proxies could plan with that. A
@@ -103,7 +103,7 @@ func (m *Measurement) asPublished(service string) *model.Demand {
 	}
 	zones, published := map[string]float64{}, &model.Demand{Zones: map[string]uint32{}}
 	for _, node := range slices.Sorted(maps.Keys(byNode)) {
-		zones[m.places.zoneOf[node]] += byNode[node]
+		zones[m.locations.zoneOf[node]] += byNode[node]
 	}
 	for zone, part := range zones {
 		if part > 0 {
@@ -116,28 +116,28 @@ func (m *Measurement) asPublished(service string) *model.Demand {
 // millionths are the unit of a ServiceDemand.
 const millionths = 1e6
 
-// lacks says which part of a cluster's nodes was not measured, and which part of what was measured is left out.
-func (m *Measurement) lacks() (sentences []string) {
+// missingParts says which part of a cluster's nodes was not measured, and which part of what was measured is left out.
+func (m *Measurement) missingParts() (sentences []string) {
 	var missing []string
-	for _, node := range m.places.linux {
+	for _, node := range m.locations.linux {
 		if _, measured := m.byNode[node]; !measured {
 			missing = append(missing, node)
 		}
 	}
 	if len(missing) > 0 {
 		sentences = append(sentences, fmt.Sprintf("%s lacks %d of %d Nodes (%s): the forecast is without their connections. For a Node that "+
-			"opens none, the value is 0.", m.from, len(missing), len(m.places.linux), explain.Counted(missing)))
+			"opens none, the value is 0.", m.from, len(missing), len(m.locations.linux), explain.ListOrCount(missing)))
 	}
 	if len(m.unknown) > 0 {
 		sentences = append(sentences, fmt.Sprintf("%s of the demand in %s is left out, because there is no Node and no zone of this name: %s.",
-			percent(explain.Rounded(m.unknownPart)), m.from, explain.Counted(m.unknown)))
+			percent(explain.Rounded(m.unknownPart)), m.from, explain.ListOrCount(m.unknown)))
 	}
 	return sentences
 }
 
-// lacksServices says which part of the measured demand on Services is left out, because there is no forecast of them.
+// missingServices says which part of the measured demand on Services is left out, because there is no forecast of them.
 // It is about Services that a query covers.
-func (m *Measurement) lacksServices(query explain.Query, forecast []Service) (sentences []string) {
+func (m *Measurement) missingServices(query explain.Query, forecast []Service) (sentences []string) {
 	left, all, names := 0.0, 0.0, []string(nil)
 	isForecast := map[string]bool{}
 	for i := range forecast {
@@ -162,19 +162,19 @@ func (m *Measurement) lacksServices(query explain.Query, forecast []Service) (se
 		whose = "these Services in"
 	}
 	return []string{fmt.Sprintf("%s of the demand on %s %s is left out, because they do not exist or are not served: %s.",
-		percent(explain.Rounded(left/all)), whose, m.from, explain.Counted(names))}
+		percent(explain.Rounded(left/all)), whose, m.from, explain.ListOrCount(names))}
 }
 
-// places are the nodes of a cluster, by name and by zone.
-type places struct {
+// locations are the nodes of a cluster, by name and by zone.
+type locations struct {
 	zoneOf map[string]string
 	// linux are the nodes where a proxy like this one can run, and in are those of a zone: clients of others do not count.
 	linux []string
 	in    map[string][]string
 }
 
-func newPlaces(cluster Cluster) places {
-	p := places{zoneOf: map[string]string{}, in: map[string][]string{}}
+func newLocations(cluster Cluster) locations {
+	p := locations{zoneOf: map[string]string{}, in: map[string][]string{}}
 	for _, node := range cluster.nodes {
 		zone := node.Labels[string(policy.Zone)]
 		p.zoneOf[node.Name] = zone
@@ -188,7 +188,7 @@ func newPlaces(cluster Cluster) places {
 }
 
 // unnamed returns the nodes of a zone that some weights do not name.
-func (p *places) unnamed(zone string, weights Weights) (nodes []string) {
+func (p *locations) unnamed(zone string, weights Weights) (nodes []string) {
 	for _, node := range p.in[zone] {
 		if _, named := weights[node]; !named {
 			nodes = append(nodes, node)
@@ -198,7 +198,7 @@ func (p *places) unnamed(zone string, weights Weights) (nodes []string) {
 }
 
 // ambiguous returns the names that are those of a node and of a zone.
-func (p *places) ambiguous(weights Weights) (names []string) {
+func (p *locations) ambiguous(weights Weights) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		if _, isNode := p.zoneOf[name]; isNode && len(p.unnamed(name, weights)) > 0 {
 			names = append(names, name)
@@ -210,7 +210,7 @@ func (p *places) ambiguous(weights Weights) (names []string) {
 // divide returns each node's part of all weights: its own weight, and an equal part of its zone's, which those of its
 // nodes share that have none of their own. Other nodes are missing. The cost is proportional to the names and the nodes
 // of zones that are among them.
-func (p *places) divide(weights Weights) map[string]float64 {
+func (p *locations) divide(weights Weights) map[string]float64 {
 	all, byNode := weights.sum(), map[string]float64{}
 	for name, weight := range weights {
 		if _, isNode := p.zoneOf[name]; isNode {
@@ -225,8 +225,8 @@ func (p *places) divide(weights Weights) map[string]float64 {
 	return byNode
 }
 
-// demandInWords says whose connections are forecast.
-func (f *forecaster) demandInWords(services []Service) string {
+// demandText says whose connections are forecast.
+func (f *forecaster) demandText(services []Service) string {
 	const assumed = "ach Node counts as one client, unless its labels or the Service say otherwise."
 	var measured []string
 	var oldest time.Time
@@ -234,14 +234,14 @@ func (f *forecaster) demandInWords(services []Service) string {
 		namespace, name, _ := strings.Cut(services[i].Service, "/")
 		if demand := f.demands[model.ObjectName{Namespace: namespace, Name: name}]; demand != nil {
 			measured = append(measured, services[i].Service)
-			if oldest.IsZero() || demand.Since.Before(oldest) {
-				oldest = demand.Since
+			if oldest.IsZero() || demand.ObservedAt.Before(oldest) {
+				oldest = demand.ObservedAt
 			}
 		}
 	}
 	switch {
 	case f.demand != nil:
-		says := f.demand.inWords(services)
+		says := f.demand.text(services)
 		if len(measured) > 0 {
 			says += fmt.Sprintf(" ServiceDemands do not count for that; bounds with %s: %s are planned with them, as the proxies do.",
 				policy.DemandSourceAnnotation, policy.Measured)
@@ -249,12 +249,12 @@ func (f *forecaster) demandInWords(services []Service) string {
 		return says
 	case len(measured) > 0:
 		return fmt.Sprintf("Nodes ask as ServiceDemands say of %d of %s (%s), measured since %s; of others e%s", len(measured),
-			printable.Count(len(services), "Service"), explain.Counted(measured), oldest.UTC().Format("2006-01-02 15:04 UTC"), assumed)
+			printable.Count(len(services), "Service"), explain.ListOrCount(measured), oldest.UTC().Format("2006-01-02 15:04 UTC"), assumed)
 	}
 	return "E" + assumed
 }
 
-func (m *Measurement) inWords(services []Service) string {
+func (m *Measurement) text(services []Service) string {
 	var measured []string
 	for i := range services {
 		if m.byService[services[i].Service].sum() > 0 {
@@ -270,6 +270,6 @@ func (m *Measurement) inWords(services []Service) string {
 		return fmt.Sprintf("Nodes ask as %s says of each Service. In sums, Services are weighted by that demand.", m.from)
 	default:
 		return fmt.Sprintf("Nodes ask as %s says: of %s as it says of each, and of %s as of all together. In sums, Services are weighted by "+
-			"their own demand there; those others have none.", m.from, explain.Counted(measured), printable.Count(others, "other"))
+			"their own demand there; those others have none.", m.from, explain.ListOrCount(measured), printable.Count(others, "other"))
 	}
 }

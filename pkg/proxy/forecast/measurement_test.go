@@ -95,20 +95,20 @@ func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 				traffic[nameOf(service).String()] = c.Float64()
 			}
 		}
-		all, _ := Make(cluster, options)
-		all.Price(traffic, 0.01)
+		all, _ := Compute(cluster, options)
+		all.EstimateCost(traffic, 0.01)
 		crossing := all.Settings[0].OtherZones * traffic[""] * month
 		one := nameOf(cluster.services[c.IntN(len(cluster.services))])
 		for _, only := range []model.ObjectName{{Namespace: "shop"}, {Namespace: "ops"}, one} {
 			options.Only = explain.Query{Service: only}
-			report, _ := Make(cluster, options)
-			report.Price(traffic, 0.01)
+			report, _ := Compute(cluster, options)
+			report.EstimateCost(traffic, 0.01)
 			sums, weights, bytes, cost := make([]Shares, len(report.Settings)), 0.0, 0.0, make([]float64, len(report.Settings))
 			for i := range report.Services {
 				service := &report.Services[i]
 				at := slices.IndexFunc(all.Services, func(s Service) bool { return s.Service == service.Service })
 				if diff := cmp.Diff(all.Services[at], *service, cmpopts.IgnoreFields(Service{}, "Weight"),
-					cmpopts.IgnoreUnexported(Service{}, Outlook{})); diff != "" {
+					cmpopts.IgnoreUnexported(Service{}, Projection{})); diff != "" {
 					t.Fatalf("seed %d: %s is different in a forecast of %+v (-all +selected):\n%s", seed, service.Service, only, diff)
 				}
 				weights += service.Weight
@@ -182,8 +182,8 @@ func TestTotalsAreWeightedByDemand(t *testing.T) {
 	}
 }
 
-// TestWhatAMeasurementLacksIsSaid, with how much it is.
-func TestWhatAMeasurementLacksIsSaid(t *testing.T) {
+// TestMissingPartsOfAMeasurementAreReported, with how much it is.
+func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 	cluster := NewCluster(newChance(1).cluster(), convert.View{})
 	cluster.nodes = cluster.nodes[:0]
 	for i, zone := range []string{"a", "a", "a", "b", "", ""} {
@@ -226,7 +226,7 @@ func TestWhatAMeasurementLacksIsSaid(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		got := append(m.lacks(), m.lacksServices(c.only, []Service{{Service: "shop/web"}})...)
+		got := append(m.missingParts(), m.missingServices(c.only, []Service{{Service: "shop/web"}})...)
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -244,7 +244,7 @@ func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
 		if options.Demand == nil {
 			continue
 		}
-		report, _ := Make(cluster, options)
+		report, _ := Compute(cluster, options)
 		for i := range report.Services {
 			service := &report.Services[i]
 			namespace, name, _ := strings.Cut(service.Service, "/")
@@ -256,7 +256,7 @@ func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
 			}
 			if isMissed := now.PlannedWith != "" && !now.keeps(bound); isMissed {
 				missed++
-				if !slices.ContainsFunc(service.Causes, func(c Cause) bool { return c.Code == boundMissed }) {
+				if !slices.ContainsFunc(service.Causes, func(c Problem) bool { return c.Code == boundMissed }) {
 					t.Errorf("seed %d: %s misses its bound, and nothing says why", seed, service.Service)
 				}
 				if then := service.asMeasured; service.Advice == nil && then != nil && then.keeps(bound) && then.Refused <= now.Refused {
@@ -266,14 +266,14 @@ func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
 			if service.Advice == nil {
 				continue
 			}
-			after, err := cluster.After([]Change{replaced{patched(t, object, service.Advice.Set)}})
+			after, err := cluster.Apply([]Change{replaced{patched(t, object, service.Advice.Set)}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			promised := service.outlook(service.Advice.Setting)
+			promised := service.projection(service.Advice.Setting)
 			if service.Advice.Setting == policy.Measured {
 				promised = service.asMeasured
-				if row := service.outlook("120%" + measured); row != nil && row.Note == "" && bound == 120 && row.Shares != promised.Shares {
+				if row := service.projection("120%" + measured); row != nil && row.Note == "" && bound == 120 && row.Shares != promised.Shares {
 					t.Errorf("seed %d: %s: it promises %+v, and the row says %+v", seed, service.Service, promised, row)
 				}
 			}
@@ -282,7 +282,7 @@ func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
 			}
 			then := options
 			then.Only = explain.Query{Service: nameOf(object)}
-			followed, _ := Make(after, then)
+			followed, _ := Compute(after, then)
 			got := &followed.Services[0].Outlooks[0]
 			if !got.keeps(bound) || got.Shares != promised.Shares || got.Busiest.Load != promised.Busiest.Load {
 				t.Errorf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Set, promised, got)

@@ -107,14 +107,14 @@ type Service struct {
 	// EndpointsByZone counts the usable endpoints of the first port; "" are those whose zone is unknown.
 	EndpointsByZone map[string]int `json:"endpointsByZone"`
 	// Endpoints are those of the first port, at most MaxListed of them.
-	Endpoints []Endpoint `json:"endpoints"`
-	Outlooks  []Outlook  `json:"outlooks"`
+	Endpoints []Endpoint   `json:"endpoints"`
+	Outlooks  []Projection `json:"outlooks"`
 	// Causes are why connections are refused, and settings without effect; never null.
-	Causes []Cause `json:"causes"`
-	Advice *Advice `json:"advice"` // null where nothing would be gained
+	Causes []Problem `json:"causes"`
+	Advice *Advice   `json:"advice"` // null where nothing would be gained
 
 	// asMeasured is the present setting, but planned with measured demand; nil if it is, or that is not known.
-	asMeasured *Outlook
+	asMeasured *Projection
 }
 
 // MaxListed is how many endpoints of a Service are listed with their loads. The forecast itself covers all.
@@ -129,8 +129,8 @@ type Endpoint struct {
 	State string `json:"state"`
 }
 
-// Outlook is one Service under one setting.
-type Outlook struct {
+// Projection is one Service under one setting.
+type Projection struct {
 	Setting string `json:"setting"`
 	Shares
 	// PlannedWith is the demand that the bound is planned with: labels, clients or measured; empty without a bound.
@@ -151,7 +151,7 @@ type Outlook struct {
 	evacuated float64 // the part of all connections that still goes to evacuated Nodes
 	// onlyEvacuated are the Nodes of those clients.
 	onlyEvacuated map[string]bool
-	refusals      []refusal
+	refusedShares []refusedShare
 }
 
 // KeyShare is what goes to the endpoints that one key matches and no earlier key does.
@@ -163,7 +163,7 @@ type KeyShare struct {
 // NotServed is a Service without connections to endpoints.
 type NotServed struct {
 	Service string `json:"service"`
-	Why     string `json:"why"`
+	Reason  string `json:"why"`
 }
 
 // Advice is a better setting for a Service.

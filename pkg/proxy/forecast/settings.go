@@ -45,8 +45,8 @@ func settingsOf(bounds []uint64, isMeasured bool) []Setting {
 	return settings
 }
 
-// noteMeasured explains settings that are planned with measured demand. Proxies do not know what a file has.
-func (s Setting) noteMeasured(byFile bool) string {
+// demandNote explains settings that are planned with measured demand. Proxies do not know what a file has.
+func (s Setting) demandNote(byFile bool) string {
 	note := fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %s. %q is planned with assumed demand, as "+
 		"without that annotation.", s.Name, policy.DemandSourceAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
 	if byFile {
@@ -73,7 +73,7 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 		delete(changed.Annotations, policy.TopologyAwareHintsAnnotation)
 		delete(changed.Annotations, policy.TopologyModeAnnotation)
 		if s.isMeasured {
-			changed.Annotations = withMeasured(&changed)
+			changed.Annotations = addMeasured(&changed)
 		}
 		switch {
 		case prefers(&changed):
@@ -97,8 +97,8 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 	return &changed
 }
 
-// withMeasured returns a Service's annotations with the one that has a bound planned with measured demand.
-func withMeasured(service *corev1.Service) map[string]string {
+// addMeasured returns a Service's annotations with the one that has a bound planned with measured demand.
+func addMeasured(service *corev1.Service) map[string]string {
 	return with(service.Annotations, policy.DemandSourceAnnotation, policy.Measured)
 }
 
@@ -164,7 +164,7 @@ func (c controllers) hint(
 				}
 			}
 			if isHinted {
-				c.settle(updated, unchanged)
+				c.rebalance(updated, unchanged)
 			}
 		} else {
 			_, updated, unchanged = trafficdist.ReconcileHints(service.Spec.TrafficDistribution, nil, nil, unchanged)

@@ -24,7 +24,7 @@ func isAbout(a, b float64) bool { return math.Abs(a-b) < 1e-7 }
 func TestAllSharesMakeOne(t *testing.T) {
 	unknown, refused, keys := 0, 0, 0
 	for seed := range uint64(600) {
-		report, _ := Make(NewCluster(newChance(seed).hintedCluster(), convert.View{}), Options{Now: time.Now(), Bounds: []uint64{120, 150}})
+		report, _ := Compute(NewCluster(newChance(seed).hintedCluster(), convert.View{}), Options{Now: time.Now(), Bounds: []uint64{120, 150}})
 		check := func(what string, s *Shares) {
 			if sum := s.Zone + s.OtherZones + s.UnknownZones + s.Refused; !isAbout(sum, 1) {
 				t.Errorf("seed %d: %s: %v in all: %+v", seed, what, sum, *s)
@@ -46,16 +46,16 @@ func TestAllSharesMakeOne(t *testing.T) {
 		}
 		for i := range report.Services {
 			for j := range report.Services[i].Outlooks {
-				outlook := &report.Services[i].Outlooks[j]
-				check(report.Services[i].Service+" "+outlook.Setting, &outlook.Shares)
-				sum := outlook.Refused
-				for _, key := range outlook.Keys {
+				projection := &report.Services[i].Outlooks[j]
+				check(report.Services[i].Service+" "+projection.Setting, &projection.Shares)
+				sum := projection.Refused
+				for _, key := range projection.Keys {
 					sum += key.Share
 				}
-				if len(outlook.Keys) > 0 && outlook.Note == "" {
+				if len(projection.Keys) > 0 && projection.Note == "" {
 					keys++
 					if !isAbout(sum, 1) {
-						t.Errorf("seed %d: %s: %+v", seed, report.Services[i].Service, outlook)
+						t.Errorf("seed %d: %s: %+v", seed, report.Services[i].Service, projection)
 					}
 				}
 			}
@@ -118,7 +118,7 @@ func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
 	for seed := range uint64(1500) {
 		cluster := NewCluster(newChance(seed).hintedCluster(), convert.View{})
 		options := Options{Now: time.Now(), Bounds: []uint64{120}}
-		report, _ := Make(cluster, options)
+		report, _ := Compute(cluster, options)
 		for i := range report.Services {
 			service := &report.Services[i]
 			if service.Advice == nil {
@@ -130,14 +130,14 @@ func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
 			}
 			namespace, name, _ := strings.Cut(service.Service, "/")
 			object := cluster.Service(model.ObjectName{Namespace: namespace, Name: name})
-			after, err := cluster.After([]Change{replaced{patched(t, object, service.Advice.Set)}})
+			after, err := cluster.Apply([]Change{replaced{patched(t, object, service.Advice.Set)}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			options.Only = explain.Query{Service: nameOf(object)}
-			then, _ := Make(after, options)
+			then, _ := Compute(after, options)
 			options.Only = explain.Query{}
-			promised, got := service.outlook(service.Advice.Setting), &then.Services[0].Outlooks[0]
+			promised, got := service.projection(service.Advice.Setting), &then.Services[0].Outlooks[0]
 			if promised.Shares != got.Shares || promised.Busiest.Load != got.Busiest.Load {
 				t.Fatalf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Set, promised, got)
 			}
@@ -167,12 +167,12 @@ func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
 			Annotate{model.ObjectName{Namespace: "shop", Name: "web-1"}, "vicinity.dev/max-load", "130%"},
 			Annotate{model.ObjectName{Namespace: "shop", Name: "web-1"}, "vicinity.dev/clients", "shop/web-0"},
 		}
-		after, err := before.After(changes)
+		after, err := before.Apply(changes)
 		if err != nil {
 			continue // no node is evacuated
 		}
 		was, would, _ := Compare(before, after, Options{Now: time.Now()})
-		alone, _ := Make(after, Options{Now: time.Now(), OnlyNow: true})
+		alone, _ := Compute(after, Options{Now: time.Now(), OnlyNow: true})
 		for i := range was.Services {
 			then, now, single := &was.Services[i].Outlooks[0], &would.Services[i].Outlooks[0], &alone.Services[i].Outlooks[0]
 			if sum(then.Loads) == 0 || sum(now.Loads) == 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
 
-// step is one thing that could be different.
-type step struct {
+// candidateChange is one thing that could be different.
+type candidateChange struct {
 	sentence string // what to do, as "label node-7 example.com/rack=r1"
 	change   Change
 	objects  int // how many are changed
@@ -27,26 +27,26 @@ type step struct {
 }
 
 // steps are the changes that may let a node use an endpoint: one alone may be enough. All of them together always are.
-func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint) []step {
-	var steps []step
+func (w *whyQuery) steps(decision selection.Decision, endpoint *model.PortEndpoint) []candidateChange {
+	var steps []candidateChange
 	add := func(change Change, objects int, isNeeded bool, format string, args ...any) {
-		steps = append(steps, step{fmt.Sprintf(format, args...), change, objects, isNeeded})
+		steps = append(steps, candidateChange{fmt.Sprintf(format, args...), change, objects, isNeeded})
 	}
 	name := explain.EndpointName(endpoint.Addr)
 	if !endpoint.Ready {
 		add(setReady(w.service, map[netip.Addr]bool{endpoint.Addr.Addr(): true}, true), 1, true, "make %s ready", name)
 	}
 	switch {
-	case endpoint.Avoid.Is(model.Unreachable):
+	case endpoint.Demotion.HasReason(model.Unreachable):
 		answers := changeFunc(func(c *Cluster, _ map[model.ObjectName]bool) error {
-			c.seen = maps.Clone(c.seen)
-			delete(c.seen, model.Against{Node: endpoint.Node, Why: model.Unreachable})
+			c.demotions = maps.Clone(c.demotions)
+			delete(c.demotions, model.DemotionKey{Node: endpoint.Node, Reason: model.Unreachable})
 			return nil
 		})
 		add(answers, 1, false, "bring %s back, so that it answers %s", endpoint.Node, w.node)
-	case endpoint.Avoid != nil:
-		label := endpoint.Avoid.Why.Label()
-		add(relabel(endpoint.Node, label, ""), 1, false, "take the label %s from %s", label, endpoint.Node)
+	case endpoint.Demotion != nil:
+		label := endpoint.Demotion.Reason.Label()
+		add(setLabel(endpoint.Node, label, ""), 1, false, "take the label %s from %s", label, endpoint.Node)
 	}
 	w.labelSteps(decision, endpoint, add)
 	w.settingSteps(decision, add)
@@ -62,16 +62,16 @@ func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint
 		if used > 1 {
 			what = fmt.Sprintf("the %d endpoints that are used", used)
 		}
-		add(setReady(w.service, nearer, false), used, false, "make %s unready: %s", what, explain.Counted(names))
+		add(setReady(w.service, nearer, false), used, false, "make %s unready: %s", what, explain.ListOrCount(names))
 	}
 	return steps
 }
 
-type adder = func(change Change, objects int, isNeeded bool, format string, args ...any)
+type addFunc = func(change Change, objects int, isNeeded bool, format string, args ...any)
 
 // labelSteps give the node the endpoint's values of topology keys, or give the endpoint's node this node's values.
 // Users do not move a node to another zone or region, so such a label is only added.
-func (w *asking) labelSteps(decision selection.Decision, endpoint *model.PortEndpoint, add adder) {
+func (w *whyQuery) labelSteps(decision selection.Decision, endpoint *model.PortEndpoint, add addFunc) {
 	own := decision.Viewpoint.Node
 	keys := decision.Service.Topology.Keys
 	if len(keys) == 0 { // hints are for zones
@@ -87,17 +87,17 @@ func (w *asking) labelSteps(decision selection.Decision, endpoint *model.PortEnd
 			continue
 		}
 		if known && (!carried || mine != value) && own.Labels != nil {
-			add(relabel(own.Name, string(key), value), 1, false, "label %s %s=%s", own.Name, key, value)
+			add(setLabel(own.Name, string(key), value), 1, false, "label %s %s=%s", own.Name, key, value)
 		}
 		isOfSlice := key == policy.Zone && endpoint.Zone != "" // then the node's label says nothing
 		if carried && endpoint.Node != "" && !isOfSlice && (!known || mine != value) {
-			add(relabel(endpoint.Node, string(key), mine), 1, false, "label %s %s=%s", endpoint.Node, key, mine)
+			add(setLabel(endpoint.Node, string(key), mine), 1, false, "label %s %s=%s", endpoint.Node, key, mine)
 		}
 	}
 }
 
 // settingSteps change the Service's settings.
-func (w *asking) settingSteps(decision selection.Decision, add adder) {
+func (w *whyQuery) settingSteps(decision selection.Decision, add addFunc) {
 	service := w.Service(w.service)
 	if decision.Service.InternalTrafficLocal {
 		everywhere := changeFunc(func(c *Cluster, _ map[model.ObjectName]bool) error {
@@ -126,7 +126,7 @@ func (w *asking) settingSteps(decision selection.Decision, add adder) {
 			add(Annotate{w.service, policy.MaxLoadAnnotation, ""}, 1, false, "remove the annotation %s", policy.MaxLoadAnnotation)
 		}
 	} else if decision.Service.Topology.Keys != nil || service.Spec.TrafficDistribution != nil {
-		usual := policy.FormatMaxLoad(policy.UsualMaxLoad)
+		usual := policy.FormatMaxLoad(policy.DefaultLoadBound)
 		add(Annotate{w.service, policy.MaxLoadAnnotation, usual}, 1, false, "add the annotation %s: %q", policy.MaxLoadAnnotation, usual)
 	}
 	if distribution := service.Spec.TrafficDistribution; distribution != nil {
@@ -135,7 +135,7 @@ func (w *asking) settingSteps(decision selection.Decision, add adder) {
 }
 
 // hintStep removes hints that the controller does not write.
-func (w *asking) hintStep(add adder) {
+func (w *whyQuery) hintStep(add addFunc) {
 	var names []string
 	for _, slice := range w.slicesOf[w.service] {
 		isHinted := slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Hints != nil })
@@ -168,8 +168,8 @@ func setReady(service model.ObjectName, addrs map[netip.Addr]bool, ready bool) c
 	}
 }
 
-// relabel sets a label of a node that there is; an empty value removes it.
-func relabel(name, key, value string) changeFunc {
+// setLabel sets a label of a node that there is; an empty value removes it.
+func setLabel(name, key, value string) changeFunc {
 	return func(c *Cluster, _ map[model.ObjectName]bool) error {
 		if c.label(func(node *corev1.Node) bool { return node.Name == name }, key, value) == 0 {
 			return fmt.Errorf("node %s not found", name)

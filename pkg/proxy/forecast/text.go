@@ -34,7 +34,7 @@ func Text(w io.Writer, report *Report, most int) error {
 			p.f("  and %d more\n", len(report.NotServed)-most)
 			break
 		}
-		p.f("  %s: %s\n", one.Service, one.Why)
+		p.f("  %s: %s\n", one.Service, one.Reason)
 	}
 	return p.err
 }
@@ -164,13 +164,13 @@ func (p *printer) notes(report *Report) {
 func sorted(services []Service) []Service {
 	return slices.SortedStableFunc(slices.Values(services), func(a, b Service) int {
 		now, then := &a.Outlooks[0], &b.Outlooks[0]
-		return cmp.Or(cmp.Compare(then.Refused, now.Refused), cmp.Compare(b.todo(), a.todo()),
+		return cmp.Or(cmp.Compare(then.Refused, now.Refused), cmp.Compare(b.hasSuggestions(), a.hasSuggestions()),
 			cmp.Compare(then.OtherZones, now.OtherZones), cmp.Compare(then.Busiest.Load, now.Busiest.Load))
 	})
 }
 
-// todo is 1 if something can be mended or improved.
-func (s *Service) todo() int {
+// hasSuggestions is 1 if something can be mended or improved.
+func (s *Service) hasSuggestions() int {
 	if s.Advice == nil && len(s.Causes) == 0 {
 		return 0
 	}
@@ -192,8 +192,8 @@ func (p *printer) services(report *Report, most int) {
 				break
 			}
 			cells := []string{service.Service, byZone(service.EndpointsByZone)}
-			for _, outlook := range service.Outlooks {
-				cells = append(cells, cell(&outlook))
+			for _, projection := range service.Outlooks {
+				cells = append(cells, cell(&projection))
 			}
 			better := "-"
 			if service.Advice != nil {
@@ -207,7 +207,7 @@ func (p *printer) services(report *Report, most int) {
 	p.more(len(services), most)
 }
 
-func cell(o *Outlook) string {
+func cell(o *Projection) string {
 	switch {
 	case o.Note != "":
 		return "="
@@ -220,7 +220,7 @@ func cell(o *Outlook) string {
 }
 
 // inZone is what stays in the zone, or "-" if no zone is known.
-func inZone(o *Outlook) string {
+func inZone(o *Projection) string {
 	if !o.hasZones() {
 		return "-"
 	}
@@ -250,12 +250,12 @@ func byZone(counts map[string]int) string {
 
 // advice says what is wrong, and then what would be better. Services with the same advice are named together.
 func (p *printer) advice(report *Report, most int) {
-	todo := slices.DeleteFunc(sorted(report.Services), func(s Service) bool { return s.todo() == 0 })
+	todo := slices.DeleteFunc(sorted(report.Services), func(s Service) bool { return s.hasSuggestions() == 0 })
 	shown := todo
 	if most > 0 && len(todo) > most {
 		shown = todo[:most]
 	}
-	for _, alike := range alikeIn(shown) {
+	for _, alike := range groupByAdvice(shown) {
 		p.f("\n")
 		first, names := &alike[0], make([]string, len(alike))
 		for i := range alike {
@@ -280,8 +280,8 @@ func (p *printer) advice(report *Report, most int) {
 	}
 }
 
-// alikeIn returns groups of Services with the same causes and the same change to make, in the order of their first ones.
-func alikeIn(services []Service) [][]Service {
+// groupByAdvice returns groups of Services with the same causes and the same change to make, in the order of their first ones.
+func groupByAdvice(services []Service) [][]Service {
 	var groups [][]Service
 	index := map[string]int{}
 	for _, service := range services {
@@ -303,7 +303,7 @@ func alikeIn(services []Service) [][]Service {
 	return groups
 }
 
-func (p *printer) causes(of string, causes []Cause) {
+func (p *printer) causes(of string, causes []Problem) {
 	for _, cause := range causes {
 		p.f("%s: %s\n", of, cause.Sentence)
 	}
@@ -312,7 +312,7 @@ func (p *printer) causes(of string, causes []Cause) {
 // comparison is one Service before and after a change. No change adds a Service, or takes one away.
 type comparison struct {
 	service       *Service // after it
-	before, after *Outlook
+	before, after *Projection
 }
 
 // differences returns the Services that differ, those that get worst first.
@@ -325,16 +325,16 @@ func differences(before, after *Report) (list []comparison) {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b comparison) int {
-		return cmp.Or(cmp.Compare(b.refused(), a.refused()), cmp.Compare(b.left(), a.left()), cmp.Compare(b.load(), a.load()))
+		return cmp.Or(cmp.Compare(b.refused(), a.refused()), cmp.Compare(b.leftZone(), a.leftZone()), cmp.Compare(b.load(), a.load()))
 	})
 	return list
 }
 
 // refused, left and load are how much more is refused, how much more leaves the zone, and how much more the busiest
 // endpoint expects.
-func (d *comparison) refused() float64 { return d.after.Refused - d.before.Refused }
-func (d *comparison) left() float64    { return d.before.Zone - d.after.Zone }
-func (d *comparison) load() float64    { return d.after.Busiest.Load - d.before.Busiest.Load }
+func (d *comparison) refused() float64  { return d.after.Refused - d.before.Refused }
+func (d *comparison) leftZone() float64 { return d.before.Zone - d.after.Zone }
+func (d *comparison) load() float64     { return d.after.Busiest.Load - d.before.Busiest.Load }
 
 // Comparison writes what is different between two forecasts, for a terminal.
 func Comparison(w io.Writer, changes string, before, after *Report, most int) error {

@@ -8,9 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// noteUnmeasured says why Services are planned with assumed demand although their owners want it measured, and what to
+// unmeasuredNote says why Services are planned with assumed demand although their owners want it measured, and what to
 // do, or why existing ServiceDemands do not count; empty if there is nothing of that, or if it was asked to forecast so.
-func (f *forecaster) noteUnmeasured() string {
+func (f *forecaster) unmeasuredNote() string {
 	switch {
 	case f.demands == nil:
 		return ""
@@ -19,9 +19,9 @@ func (f *forecaster) noteUnmeasured() string {
 	case len(f.unmeasured) == 0:
 		return ""
 	}
-	bounds := "The bound of " + explain.Counted(f.unmeasured) + " is"
+	bounds := "The bound of " + explain.ListOrCount(f.unmeasured) + " is"
 	if len(f.unmeasured) > 1 {
-		bounds = "The bounds of " + explain.Counted(f.unmeasured) + " are"
+		bounds = "The bounds of " + explain.ListOrCount(f.unmeasured) + " are"
 	}
 	next := ""
 	if f.assumed == servicedemand.NoneToPlan && len(f.demands) == 0 {

@@ -18,10 +18,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Why says whether a node's connections use one endpoint of a Service port, why, and what would have to change.
+// EndpointExplanation says whether a node's connections use one endpoint of a Service port, why, and what would have to change.
 //
 // Its JSON names are an interface: scripts read them.
-type Why struct {
+type EndpointExplanation struct {
 	Node         string `json:"node"`    // whose connections
 	Service      string `json:"service"` // namespace/name
 	Port         string `json:"port"`    // the port's name, often empty
@@ -55,13 +55,14 @@ type Suggestion struct {
 	// Objects is how many objects are changed.
 	Objects int `json:"objects"`
 
-	steps []step
+	steps []candidateChange
 }
 
-// Reasons answers why a node does not use an endpoint, or which share it has, for all ports and families. The target is
+// ExplainEndpoint answers why a node does not use an endpoint, or which share it has, for all ports and families. The target is
 // an endpoint's address, with or without a port, the name of a pod, or that of a node. An error says what was probably
 // meant. Refused Nodes and EndpointSlices are missing in the answers.
-func (c Cluster) Reasons(node string, query explain.Query, target string, now time.Time) ([]Why, []model.Finding, error) {
+func (c Cluster) ExplainEndpoint(node string, query explain.Query, target string, now time.Time) ([]EndpointExplanation,
+	[]model.Finding, error) {
 	service := c.Service(query.Service)
 	if service == nil {
 		return nil, nil, c.NotFound(query.Service)
@@ -70,51 +71,51 @@ func (c Cluster) Reasons(node string, query explain.Query, target string, now ti
 	if len(errs) > 0 {
 		return nil, nil, fmt.Errorf("service %s is refused: %w", query.Service, errs.ToAggregate())
 	}
-	answers, err := c.reasons(node, query, target, now)
-	_, _, refused := c.knownNodes(now)
+	explanations, err := c.reasons(node, query, target, now)
+	_, _, rejected := c.nodeState(now)
 	if read != nil {
 		_, problems := c.readyEndpoints(append(read.Clients(), read.Name))
-		refused = append(refused, problems...)
+		rejected = append(rejected, problems...)
 	}
-	return answers, convert.SortProblems(refused), err
+	return explanations, convert.SortProblems(rejected), err
 }
 
-func (c Cluster) reasons(node string, query explain.Query, target string, now time.Time) ([]Why, error) {
-	w := asking{Cluster: c, node: node, service: query.Service, now: now}
+func (c Cluster) reasons(node string, query explain.Query, target string, now time.Time) ([]EndpointExplanation, error) {
+	w := whyQuery{Cluster: c, node: node, service: query.Service, now: now}
 	w.pods = c.podsOf(query.Service)
 	decisions := w.decide(c)
 	if len(decisions) == 0 {
-		return nil, fmt.Errorf("service %s leads to no endpoints: %s", query.Service, convert.WhyNotServed(c.Service(query.Service), c.view))
+		return nil, fmt.Errorf("service %s leads to no endpoints: %s", query.Service, convert.NotServedReason(c.Service(query.Service), c.view))
 	}
-	answers, ports := []Why{}, 0
+	explanations, ports := []EndpointExplanation{}, 0
 	for _, decision := range decisions {
 		id := model.PortID{Service: query.Service, Port: decision.Port.Name, Protocol: decision.Port.Protocol, Family: decision.Family}
 		if !query.Match(id, decision.Port.Port) {
 			continue
 		}
 		ports++
-		before := len(answers)
+		before := len(explanations)
 		for i := range decision.Endpoints {
-			if w.isMeant(&decision.Endpoints[i], target) {
-				answers = append(answers, w.answer(decision, i))
+			if w.matchesTarget(&decision.Endpoints[i], target) {
+				explanations = append(explanations, w.explainEndpoint(decision, i))
 			}
 		}
-		if len(answers) == before {
-			answers = append(answers, w.unused(decision, target)...)
+		if len(explanations) == before {
+			explanations = append(explanations, w.unused(decision, target)...)
 		}
 	}
 	switch {
 	case ports == 0:
 		return nil, fmt.Errorf("service %s has no port %s", query.Service, query.Port)
-	case len(answers) == 0:
+	case len(explanations) == 0:
 		return nil, fmt.Errorf("%s is not an endpoint of %s, a pod of one, or a node with one; it has %s",
 			target, query.Service, w.names(decisions))
 	}
-	return answers, nil
+	return explanations, nil
 }
 
-// asking is a question that is being answered.
-type asking struct {
+// whyQuery is a question that is being answered.
+type whyQuery struct {
 	Cluster
 	node    string
 	service model.ObjectName
@@ -140,7 +141,7 @@ func (c Cluster) podsOf(service model.ObjectName) map[netip.Addr]string {
 	return pods
 }
 
-func (w *asking) isMeant(endpoint *model.PortEndpoint, target string) bool {
+func (w *whyQuery) matchesTarget(endpoint *model.PortEndpoint, target string) bool {
 	if addr, err := netip.ParseAddr(target); err == nil {
 		return endpoint.Addr.Addr() == addr
 	}
@@ -151,7 +152,7 @@ func (w *asking) isMeant(endpoint *model.PortEndpoint, target string) bool {
 }
 
 // names lists some endpoints.
-func (w *asking) names(decisions []selection.Decision) string {
+func (w *whyQuery) names(decisions []selection.Decision) string {
 	var names []string
 	for i := range decisions[0].Endpoints {
 		endpoint := &decisions[0].Endpoints[i]
@@ -160,17 +161,17 @@ func (w *asking) names(decisions []selection.Decision) string {
 	if len(names) == 0 {
 		return "no endpoints"
 	}
-	return explain.Counted(names)
+	return explain.ListOrCount(names)
 }
 
 // decide decides about the Service on the node, with the objects of a cluster.
-func (w *asking) decide(c Cluster) []selection.Decision {
+func (w *whyQuery) decide(c Cluster) []selection.Decision {
 	object := c.Service(w.service)
 	read, errs := convert.Service(object, c.view)
 	if read == nil || len(errs) > 0 {
 		return nil
 	}
-	_, change, _ := c.knownNodes(w.now)
+	_, change, _ := c.nodeState(w.now)
 	change.Slices = map[model.ObjectName]*model.EndpointSlice{}
 	for _, service := range append(read.Clients(), read.Name) {
 		converted, _ := c.slicesIn(c.slicesOf[service])
@@ -180,16 +181,16 @@ func (w *asking) decide(c Cluster) []selection.Decision {
 	}
 	change.Services = map[model.ObjectName]*model.Service{read.Name: read}
 	if demand := c.demands[read.Name]; demand != nil {
-		change.Demands, change.DemandState = map[model.ObjectName]*model.Demand{read.Name: demand}, new(model.DemandCounts)
+		change.Demands, change.DemandState = map[model.ObjectName]*model.Demand{read.Name: demand}, new(model.DemandActive)
 	}
 	cluster := model.NewCluster(w.node)
-	cluster.Apply(change.Then(model.Change{Avoid: c.seen}))
+	cluster.Apply(change.Merge(model.Change{Demotions: c.demotions}))
 	return selection.NewPlanner(cluster).Decide(read.Name, model.Families)
 }
 
-// about begins an answer about a port.
-func (w *asking) about(decision selection.Decision) Why {
-	why := Why{
+// newExplanation begins an answer about a port.
+func (w *whyQuery) newExplanation(decision selection.Decision) EndpointExplanation {
+	why := EndpointExplanation{
 		Node: w.node, Service: w.service.String(), Port: decision.Port.Name, Number: int(decision.Port.Port),
 		Family: decision.Family.String(), Suggestions: []Suggestion{},
 	}
@@ -199,10 +200,10 @@ func (w *asking) about(decision selection.Decision) Why {
 	return why
 }
 
-// answer answers for one endpoint of one decision.
-func (w *asking) answer(decision selection.Decision, i int) Why {
+// explainEndpoint answers for one endpoint of one decision.
+func (w *whyQuery) explainEndpoint(decision selection.Decision, i int) EndpointExplanation {
 	endpoint := &decision.Endpoints[i]
-	why := w.about(decision)
+	why := w.newExplanation(decision)
 	why.Endpoint, why.EndpointNode, why.Pod = explain.EndpointName(endpoint.Addr), endpoint.Node, w.pods[endpoint.Addr.Addr()]
 	choice, _ := decision.Selection.ClusterIP()
 	why.Reason, why.Message = string(choice.Reason.Code), choice.Reason.Sentence()
@@ -215,7 +216,7 @@ func (w *asking) answer(decision selection.Decision, i int) Why {
 			why.Reason, why.Message = string(exclusion.Reason.Code), exclusion.Reason.Sentence()
 		}
 	}
-	why.Suggestions = w.suggest(decision, endpoint)
+	why.Suggestions = w.suggestChanges(decision, endpoint)
 	return why
 }
 
@@ -228,20 +229,20 @@ func shareOf(decision selection.Decision, endpoint netip.AddrPort) float64 {
 		return 0
 	case choice.Share != nil:
 		place := slices.IndexFunc(decision.Endpoints, func(e model.PortEndpoint) bool { return e.Addr == endpoint })
-		return float64(choice.Share.Parts[place]) / balance.ONE
+		return float64(choice.Share.Parts[place]) / balance.One
 	}
 	return 1 / float64(len(choice.Endpoints))
 }
 
-// mostSuggestions bounds the suggestions.
-const mostSuggestions = 5
+// maxSuggestions bounds the suggestions.
+const maxSuggestions = 5
 
-// suggest looks for the smallest changes: the needed ones plus a single one that is then enough; else all that stand in
+// suggestChanges looks for the smallest changes: the needed ones plus a single one that is then enough; else all that stand in
 // the way, without those that turn out to be unnecessary.
-func (w *asking) suggest(decision selection.Decision, endpoint *model.PortEndpoint) []Suggestion {
+func (w *whyQuery) suggestChanges(decision selection.Decision, endpoint *model.PortEndpoint) []Suggestion {
 	all := w.steps(decision, endpoint)
-	needed := slices.DeleteFunc(slices.Clone(all), func(s step) bool { return !s.isNeeded })
-	bases := [][]step{nil}
+	needed := slices.DeleteFunc(slices.Clone(all), func(s candidateChange) bool { return !s.isNeeded })
+	bases := [][]candidateChange{nil}
 	for i := range needed {
 		bases = append(bases, needed[i:i+1])
 	}
@@ -264,7 +265,7 @@ func (w *asking) suggest(decision selection.Decision, endpoint *model.PortEndpoi
 		}
 		if len(found) > 0 {
 			slices.SortStableFunc(found, func(a, b Suggestion) int { return cmp.Compare(a.Objects, b.Objects) })
-			return found[:min(len(found), mostSuggestions)]
+			return found[:min(len(found), maxSuggestions)]
 		}
 	}
 	for i := 0; i < len(all); {
@@ -281,7 +282,7 @@ func (w *asking) suggest(decision selection.Decision, endpoint *model.PortEndpoi
 	return []Suggestion{}
 }
 
-func suggestionOf(steps []step, share float64) Suggestion {
+func suggestionOf(steps []candidateChange, share float64) Suggestion {
 	suggestion := Suggestion{Share: explain.Rounded(share), steps: steps}
 	for i := range steps {
 		suggestion.Changes = append(suggestion.Changes, steps[i].sentence)
@@ -291,12 +292,12 @@ func suggestionOf(steps []step, share float64) Suggestion {
 }
 
 // shareAfter decides again after some steps, and returns the endpoint's share of the same port.
-func (w *asking) shareAfter(steps []step, like selection.Decision, endpoint netip.AddrPort) float64 {
+func (w *whyQuery) shareAfter(steps []candidateChange, like selection.Decision, endpoint netip.AddrPort) float64 {
 	changes := make([]Change, len(steps))
 	for i := range steps {
 		changes[i] = steps[i].change
 	}
-	after, err := w.After(changes)
+	after, err := w.Apply(changes)
 	if err != nil {
 		return 0
 	}
@@ -309,9 +310,9 @@ func (w *asking) shareAfter(steps []step, like selection.Decision, endpoint neti
 }
 
 // WhyText writes answers for a person.
-func WhyText(w io.Writer, answers []Why) error {
+func WhyText(w io.Writer, explanations []EndpointExplanation) error {
 	p := printer{w: w}
-	for i, why := range answers {
+	for i, why := range explanations {
 		if i > 0 {
 			p.f("\n")
 		}

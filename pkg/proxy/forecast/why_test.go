@@ -50,12 +50,12 @@ func TestEverySuggestionIsProven(t *testing.T) {
 			name := nameOf(service)
 			for _, node := range objects.Nodes {
 				for i := range objects.Nodes {
-					answers, _, err := cluster.Reasons(node.Name, explain.Query{Service: name}, objects.Nodes[i].Name, time.Now())
+					explanations, _, err := cluster.ExplainEndpoint(node.Name, explain.Query{Service: name}, objects.Nodes[i].Name, time.Now())
 					if err != nil {
 						continue // no endpoint there, or nothing is decided
 					}
 					used := slotsOn(t, cluster, node.Name, name)
-					for _, why := range answers {
+					for _, why := range explanations {
 						key := fmt.Sprint(why.Number, " ", why.Endpoint)
 						if (why.Share > 0) != (used[key] > 0) {
 							t.Fatalf("seed %d: %+v, explain: %v", seed, why, used)
@@ -75,7 +75,7 @@ func TestEverySuggestionIsProven(t *testing.T) {
 							for _, step := range suggestion.steps {
 								changes = append(changes, step.change)
 							}
-							after, err := cluster.After(changes)
+							after, err := cluster.Apply(changes)
 							if err != nil {
 								t.Fatal(err)
 							}
@@ -93,17 +93,18 @@ func TestEverySuggestionIsProven(t *testing.T) {
 	}
 }
 
-func TestATargetThatIsNoneSaysWhatThereIs(t *testing.T) {
+func TestAnUnknownTargetListsTheEndpoints(t *testing.T) {
 	objects := newChance(5).cluster()
 	cluster := NewCluster(objects, convert.View{})
 	for i := range objects.Services {
 		name := nameOf(objects.Services[i])
-		_, _, err := cluster.Reasons("node-0", explain.Query{Service: name}, "10.9.9.9", time.Now())
+		_, _, err := cluster.ExplainEndpoint("node-0", explain.Query{Service: name}, "10.9.9.9", time.Now())
 		if err == nil || !strings.Contains(err.Error(), "is not an endpoint of") && !strings.Contains(err.Error(), "leads to no endpoints") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, _, err := cluster.Reasons("node-0", explain.Query{Service: model.ObjectName{Namespace: "shop", Name: "wep-0"}}, "10.9.9.9", time.Now())
+	_, _, err := cluster.ExplainEndpoint("node-0", explain.Query{Service: model.ObjectName{Namespace: "shop",
+		Name: "wep-0"}}, "10.9.9.9", time.Now())
 	if err == nil || !strings.Contains(err.Error(), "did you mean shop/web-0?") {
 		t.Error(err)
 	}

@@ -14,8 +14,8 @@ import (
 
 // unused answers for endpoints that are in the Service's EndpointSlices but not in the port: each slice gives the
 // reason.
-func (w *asking) unused(decision selection.Decision, target string) []Why {
-	var answers []Why
+func (w *whyQuery) unused(decision selection.Decision, target string) []EndpointExplanation {
+	var explanations []EndpointExplanation
 	for _, object := range w.slicesOf[w.service] {
 		slice, errs := convert.EndpointSlice(object, w.view)
 		if slice == nil || len(errs) > 0 {
@@ -28,17 +28,18 @@ func (w *asking) unused(decision selection.Decision, target string) []Why {
 			if why == (explain.UnusedSlice{}) || at < 0 || at == 0 && why.Reason == explain.LaterAddresses {
 				continue
 			}
-			answer := w.about(decision)
-			answer.Endpoint, answer.EndpointNode, answer.Pod = endpoint.Addresses[at], ptr.Deref(endpoint.NodeName, ""), podOf(endpoint)
-			answer.Reason, answer.Message, answer.isUnused = why.Reason, why.Message, true
-			answers = append(answers, answer)
+			explanation := w.newExplanation(decision)
+			explanation.Endpoint, explanation.EndpointNode, explanation.Pod = endpoint.Addresses[at],
+				ptr.Deref(endpoint.NodeName, ""), podOf(endpoint)
+			explanation.Reason, explanation.Message, explanation.isUnused = why.Reason, why.Message, true
+			explanations = append(explanations, explanation)
 		}
 	}
-	return answers
+	return explanations
 }
 
 // isWritten returns the index of the meant address, or name, in an entry of a slice; -1 if there is none.
-func (w *asking) isWritten(endpoint *discoveryv1.Endpoint, target string) int {
+func (w *whyQuery) isWritten(endpoint *discoveryv1.Endpoint, target string) int {
 	if len(endpoint.Addresses) > 0 && target != "" && (target == podOf(endpoint) || target == ptr.Deref(endpoint.NodeName, "")) {
 		return 0
 	}

@@ -18,17 +18,17 @@ import (
 
 // flaky subscribes as the test allows and reports each subscription.
 type flaky struct {
-	refuse        chan error
+	failures      chan error
 	subscriptions chan *subscription
 }
 
 func newFlaky() flaky {
-	return flaky{refuse: make(chan error, 10), subscriptions: make(chan *subscription, 10)}
+	return flaky{failures: make(chan error, 10), subscriptions: make(chan *subscription, 10)}
 }
 
 func (f flaky) subscribe() (*subscription, error) {
 	select {
-	case err := <-f.refuse:
+	case err := <-f.failures:
 		return nil, err
 	default:
 	}
@@ -39,11 +39,11 @@ func (f flaky) subscribe() (*subscription, error) {
 
 func TestASubscriptionThatFailsIsReplacedAndNothingIsMissedMeanwhile(t *testing.T) {
 	n, f := newNetwork(t), newFlaky()
-	w := n.run(&watch{subscribe: f.subscribe})
+	w := n.run(&monitor{subscribe: f.subscribe})
 	w.next(loopback())
 
-	f.refuse <- errors.New("no more sockets")
-	f.refuse <- errors.New("still none")
+	f.failures <- errors.New("no more sockets")
+	f.failures <- errors.New("still none")
 	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
 	(<-f.subscriptions).socket.Close()
 	w.until(loopback("192.0.2.1"))
@@ -62,7 +62,7 @@ func TestASubscriptionThatFailsIsReplacedAndNothingIsMissedMeanwhile(t *testing.
 
 func TestAListThatFailsIsTriedAgain(t *testing.T) {
 	n, asked := newNetwork(t), 0
-	w := n.run(&watch{list: func(handle *netlink.Handle) ([]netip.Addr, error) {
+	w := n.run(&monitor{list: func(handle *netlink.Handle) ([]netip.Addr, error) {
 		if asked++; asked == 2 || asked == 3 {
 			return nil, unix.ENOBUFS
 		}
@@ -77,7 +77,7 @@ func TestAListThatFailsIsTriedAgain(t *testing.T) {
 }
 
 func TestAStartThatFailsIsAnError(t *testing.T) {
-	for name, w := range map[string]watch{
+	for name, w := range map[string]monitor{
 		"no subscription": {subscribe: func() (*subscription, error) { return nil, unix.EMFILE }},
 		"no list": {
 			subscribe: subscribe,
@@ -104,7 +104,7 @@ func TestTheEndOfTheContextLeavesNothingBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n, f := newNetwork(t), newFlaky()
 			before := openFiles(t)
-			w := n.run(&watch{subscribe: f.subscribe})
+			w := n.run(&monitor{subscribe: f.subscribe})
 			w.next(loopback())
 			prepare(n, w, f)
 			w.stop()
@@ -120,8 +120,8 @@ func TestTheEndOfTheContextLeavesNothingBehind(t *testing.T) {
 
 // breakForEver closes the socket of a watch, and refuses every other one that it may ask for in this test.
 func breakForEver(f flaky) {
-	for range cap(f.refuse) {
-		f.refuse <- unix.EMFILE
+	for range cap(f.failures) {
+		f.failures <- unix.EMFILE
 	}
 	(<-f.subscriptions).socket.Close()
 }

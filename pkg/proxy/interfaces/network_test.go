@@ -144,7 +144,7 @@ type watched struct {
 }
 
 // run runs a watch until the test ends.
-func (n network) run(w *watch) watched {
+func (n network) run(w *monitor) watched {
 	ctx, cancel := context.WithCancel(n.t.Context())
 	running := watched{
 		t: n.t, deliveries: make(chan []netip.Addr, 1000), log: logs.New(n.t, "the watch"), end: cancel, ended: make(chan error, 1),

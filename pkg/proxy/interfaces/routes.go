@@ -34,7 +34,7 @@ func (r *Routes) IsLocal(addr netip.Addr) (bool, error) {
 	if addr.IsUnspecified() {
 		return false, nil // the kernel answers for loopback
 	}
-	route, err := r.to(addr)
+	route, err := r.lookup(addr)
 	return route != nil && route.Type == unix.RTN_LOCAL, err
 }
 
@@ -42,15 +42,15 @@ func (r *Routes) IsLocal(addr netip.Addr) (bool, error) {
 // the node's own, or its route leaves by a link without a gateway, as routes to a node's own pods do. Routes to
 // neighbours on the same link do so, too.
 func (r *Routes) IsOnNode(addr netip.Addr) (bool, error) {
-	route, err := r.to(addr)
+	route, err := r.lookup(addr)
 	return route != nil && (route.Type == unix.RTN_LOCAL || hasNoGateway(route)), err
 }
 
-// to returns the route to an address; nil if none leads there.
-func (r *Routes) to(addr netip.Addr) (*netlink.Route, error) {
+// lookup returns the route to an address; nil if none leads there.
+func (r *Routes) lookup(addr netip.Addr) (*netlink.Route, error) {
 	routes, err := r.handle.RouteGet(addr.AsSlice())
 	switch {
-	case leadsNowhere(err):
+	case isUnreachableErr(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("asking for the route to %s: %w", addr, err)
@@ -64,11 +64,11 @@ func hasNoGateway(route *netlink.Route) bool {
 	return route.Type == unix.RTN_UNICAST && route.Gw == nil && route.Via == nil && len(route.MultiPath) == 0
 }
 
-// leadsNowhere reports whether an error is the kernel's answer: it has no route, or one of type unreachable, prohibit
+// isUnreachableErr reports whether an error is the kernel's answer: it has no route, or one of type unreachable, prohibit
 // or blackhole.
-func leadsNowhere(err error) bool {
-	for _, answer := range []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL} {
-		if errors.Is(err, answer) {
+func isUnreachableErr(err error) bool {
+	for _, reply := range []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL} {
+		if errors.Is(err, reply) {
 			return true
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// judge notes which destinations of UDP the tables take for local.
-const judge = `
+// routeProgram notes which destinations of UDP the tables take for local.
+const routeProgram = `
 table inet judge {
 	set ipv4 { type ipv4_addr; flags dynamic; size 1000; }
 	set ipv6 { type ipv6_addr; flags dynamic; size 1000; }
@@ -30,7 +30,7 @@ table inet judge {
 // localByTables returns those of the addresses that `fib daddr type local` takes for local.
 func (n network) localByTables(addrs []netip.Addr) []netip.Addr {
 	n.t.Helper()
-	n.Load(judge)
+	n.Load(routeProgram)
 	sent := 0
 	n.Do(func() {
 		for _, addr := range addrs {
@@ -129,7 +129,7 @@ func TestWhoIsOnTheNode(t *testing.T) {
 	}
 }
 
-func TestClosedRoutesLeaveNothingOpen(t *testing.T) {
+func TestClosedRoutesCloseEverything(t *testing.T) {
 	n, before := newNetwork(t), openFiles(t)
 	for range 10 {
 		n.do(func() error {

@@ -35,7 +35,7 @@ func TestABurstEnds(t *testing.T) {
 						}
 					}
 				}()
-				settle(t.Context(), changed)
+				debounce(t.Context(), changed)
 				if got := time.Since(began); got != test.want {
 					t.Errorf("it ended after %v, want %v", got, test.want)
 				}
@@ -50,7 +50,7 @@ func TestTheEndOfTheContextEndsABurst(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		began := time.Now()
-		settle(ctx, make(chan struct{}))
+		debounce(ctx, make(chan struct{}))
 		if got := time.Since(began); got != 0 {
 			t.Errorf("it ended after %v, want at once", got)
 		}

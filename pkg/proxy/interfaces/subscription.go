@@ -16,9 +16,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
-// answerTimeout is how long the kernel may take to answer. It answers before the asking call returns, so an answer that
+// replyTimeout is how long the kernel may take to answer. It answers before the asking call returns, so an answer that
 // is missing has been lost.
-const answerTimeout = 10 * time.Second
+const replyTimeout = 10 * time.Second
 
 // subscription is a socket to which the kernel sends a notification for each change of an address, and another one to
 // ask for the addresses. Both stay in the network namespace in which they were opened.
@@ -56,15 +56,15 @@ func openHandle() (*netlink.Handle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a netlink socket to list addresses: %w", err)
 	}
-	if err := handle.SetSocketTimeout(answerTimeout); err != nil {
+	if err := handle.SetSocketTimeout(replyTimeout); err != nil {
 		handle.Close()
 		return nil, fmt.Errorf("setting up a netlink socket to list addresses: %w", err)
 	}
 	return handle, nil
 }
 
-// listen begins to read the notifications.
-func (s *subscription) listen() { s.reading.Go(s.read) }
+// recvLoop begins to read the notifications.
+func (s *subscription) recvLoop() { s.reading.Go(s.read) }
 
 // read passes on that there were notifications, until the socket is closed or fails.
 //
@@ -82,7 +82,7 @@ func (s *subscription) read() {
 			s.failed <- fmt.Errorf("reading notifications of changed addresses: %w", err)
 			return
 		}
-		s.changed.Send()
+		s.changed.Notify()
 	}
 }
 

@@ -19,10 +19,10 @@ const (
 	burstTime = 100 * time.Millisecond
 )
 
-// lookAgain is how long after the newest notification the addresses are listed once more. When an interface goes down
+// relistInterval is how long after the newest notification the addresses are listed once more. When an interface goes down
 // the kernel reports its IPv6 addresses before it takes them off the list (addrconf_ifdown), and since Linux 6.9 it
 // lists without waiting for that.
-const lookAgain = time.Second
+const relistInterval = time.Second
 
 // What has failed is tried again after firstRetry, and then after twice as long each time, up to lastRetry.
 const (
@@ -40,11 +40,11 @@ const (
 //
 // The interfaces are those of the network namespace in which the calling thread is.
 func Watch(ctx context.Context, log *slog.Logger, deliver func([]netip.Addr)) error {
-	w := watch{log: log, deliver: deliver, subscribe: subscribe, list: list}
+	w := monitor{log: log, deliver: deliver, subscribe: subscribe, list: list}
 	return w.run(ctx)
 }
 
-type watch struct {
+type monitor struct {
 	log       *slog.Logger
 	deliver   func([]netip.Addr)
 	subscribe func() (*subscription, error)
@@ -53,11 +53,11 @@ type watch struct {
 	delivered []netip.Addr
 }
 
-func (w *watch) run(ctx context.Context) error {
+func (w *monitor) run(ctx context.Context) error {
 	delay := firstRetry
 	for {
 		began := time.Now()
-		err := w.followOne(ctx)
+		err := w.runOnce(ctx)
 		if err == nil || w.delivered == nil {
 			return err
 		}
@@ -74,8 +74,8 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// followOne subscribes and delivers until ctx ends, which is no error, or the subscription fails.
-func (w *watch) followOne(ctx context.Context) error {
+// runOnce subscribes and delivers until ctx ends, which is no error, or the subscription fails.
+func (w *monitor) runOnce(ctx context.Context) error {
 	s, err := w.subscribe()
 	if err != nil {
 		return err
@@ -83,11 +83,11 @@ func (w *watch) followOne(ctx context.Context) error {
 	defer s.close()
 	// The kernel keeps notifications since the subscription was opened: no change is lost between this look and the
 	// first notification.
-	if err := w.look(s); err != nil {
+	if err := w.relist(s); err != nil {
 		return err
 	}
-	s.listen()
-	again := time.After(lookAgain)
+	s.recvLoop()
+	again := time.After(relistInterval)
 	for {
 		select {
 		case <-ctx.Done():
@@ -97,20 +97,20 @@ func (w *watch) followOne(ctx context.Context) error {
 		case <-again:
 			again = nil
 		case <-s.changed:
-			settle(ctx, s.changed)
-			again = time.After(lookAgain)
+			debounce(ctx, s.changed)
+			again = time.After(relistInterval)
 		}
 		if s.overflowed.Swap(false) {
 			w.log.Info("the kernel dropped address events; listing all addresses")
 		}
-		if err := w.look(s); err != nil {
+		if err := w.relist(s); err != nil {
 			return err
 		}
 	}
 }
 
-// look lists the addresses and delivers them unless they are as before.
-func (w *watch) look(s *subscription) error {
+// relist lists the addresses and delivers them unless they are as before.
+func (w *monitor) relist(s *subscription) error {
 	addrs, err := w.list(s.handle)
 	if err != nil {
 		return err
@@ -123,8 +123,8 @@ func (w *watch) look(s *subscription) error {
 	return nil
 }
 
-// settle waits for the end of a burst, or of ctx.
-func settle(ctx context.Context, changed <-chan struct{}) {
+// debounce waits for the end of a burst, or of ctx.
+func debounce(ctx context.Context, changed <-chan struct{}) {
 	end, quiet := time.After(burstTime), time.NewTimer(quietTime)
 	defer quiet.Stop()
 	for {

@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-func TestTheAddressesAreDeliveredAnewAfter(t *testing.T) {
+func TestTheAddressesAreRedeliveredAfter(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, change func(network)
 		first, then    []netip.Addr
@@ -103,7 +103,7 @@ func TestTheAddressesAreDeliveredAnewAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNetwork(t)
 			test.before(n)
-			w := n.run(&watch{})
+			w := n.run(&monitor{})
 			w.next(test.first)
 			test.change(n)
 			w.until(test.then)
@@ -113,7 +113,7 @@ func TestTheAddressesAreDeliveredAnewAfter(t *testing.T) {
 
 func TestAddressesOfOtherNamespacesAreNotDelivered(t *testing.T) {
 	n, other := newNetwork(t), newNetwork(t)
-	w := n.run(&watch{})
+	w := n.run(&monitor{})
 	w.next(loopback())
 	other.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
 	n.address(netlink.AddrAdd, "eth0", "192.0.2.2/24")
@@ -123,14 +123,14 @@ func TestAddressesOfOtherNamespacesAreNotDelivered(t *testing.T) {
 func TestAddressesThatAreAsBeforeAreNotDelivered(t *testing.T) {
 	n := newNetwork(t)
 	deliveries := 0
-	w := watch{log: slog.New(slog.DiscardHandler), list: list, deliver: func([]netip.Addr) { deliveries++ }}
+	w := monitor{log: slog.New(slog.DiscardHandler), list: list, deliver: func([]netip.Addr) { deliveries++ }}
 	n.do(func() error {
 		s, err := subscribe()
 		if err != nil {
 			return err
 		}
 		defer s.close()
-		return errors.Join(w.look(s), w.look(s))
+		return errors.Join(w.relist(s), w.relist(s))
 	})
 	if deliveries != 1 {
 		t.Errorf("%d deliveries of the same addresses, want 1", deliveries)
@@ -140,7 +140,7 @@ func TestAddressesThatAreAsBeforeAreNotDelivered(t *testing.T) {
 func TestANotificationThatChangesNoAddressDeliversNothing(t *testing.T) {
 	n := newNetwork(t)
 	n.address(netlink.AddrAdd, "eth0", "2001:db8::1/64")
-	w := n.run(&watch{})
+	w := n.run(&monitor{})
 	w.next(loopback("2001:db8::1"))
 	for lifetime := range 20 {
 		n.address(func(link netlink.Link, addr *netlink.Addr) error {
@@ -155,7 +155,7 @@ func TestANotificationThatChangesNoAddressDeliversNothing(t *testing.T) {
 func TestABurstIsDeliveredAtOnce(t *testing.T) {
 	n := newNetwork(t)
 	added := make(chan []netip.Addr, 1)
-	w := n.run(&watch{deliver: func(addrs []netip.Addr) {
+	w := n.run(&monitor{deliver: func(addrs []netip.Addr) {
 		if len(addrs) == len(loopback()) {
 			added <- n.addMany() // while the watch waits for its deliver
 		}
@@ -166,7 +166,7 @@ func TestABurstIsDeliveredAtOnce(t *testing.T) {
 
 func TestABurstWhileTheWatchRunsLosesNoAddress(t *testing.T) {
 	n := newNetwork(t)
-	w := n.run(&watch{})
+	w := n.run(&monitor{})
 	w.next(loopback())
 	w.until(n.addMany())
 	n.link("eth0", netlink.LinkDel)
@@ -175,7 +175,7 @@ func TestABurstWhileTheWatchRunsLosesNoAddress(t *testing.T) {
 
 func TestAnOverflowLosesNoAddressAndIsLoggedOnce(t *testing.T) {
 	n, added := newNetwork(t), make(chan []netip.Addr, 1)
-	w := n.run(&watch{
+	w := n.run(&monitor{
 		subscribe: func() (*subscription, error) {
 			s, err := subscribe()
 			if err != nil {
@@ -202,7 +202,7 @@ func TestAnOverflowLosesNoAddressAndIsLoggedOnce(t *testing.T) {
 
 func TestWhatChangesOnlyAfterItsNotificationIsNoticedToo(t *testing.T) {
 	n, f, looks := newNetwork(t), newFlaky(), make(chan struct{}, 100)
-	w := n.run(&watch{
+	w := n.run(&monitor{
 		subscribe: f.subscribe,
 		list: func(handle *netlink.Handle) ([]netip.Addr, error) {
 			looks <- struct{}{}

@@ -15,9 +15,9 @@ type Outcome string
 
 // The outcomes.
 const (
-	Forwarded   Outcome = "forwarded"      // an endpoint took it
-	Unreachable Outcome = "unreachable"    // the endpoint that was drawn did not
-	Full        Outcome = "limit_exceeded" // the Service had as many connections as it may have
+	Forwarded     Outcome = "forwarded"      // an endpoint took it
+	Unreachable   Outcome = "unreachable"    // the endpoint that was drawn did not
+	LimitExceeded Outcome = "limit_exceeded" // the Service had as many connections as it may have
 )
 
 // dialTimeout is kube-proxy's.
@@ -46,18 +46,18 @@ func (s *Server) forward(ctx context.Context, port nodePort, client *net.TCPConn
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		pass(backend, client)
+		copyOneWay(backend, client)
 	}()
-	pass(client, backend)
+	copyOneWay(client, backend)
 	<-done
 	_ = client.Close()
 	_ = backend.Close()
 }
 
-// pass passes on what one side sends, and that it has ended; the other direction goes on. If one side breaks, the other
+// copyOneWay passes on what one side sends, and that it has ended; the other direction goes on. If one side breaks, the other
 // gets a reset. The kernel moves the bytes (splice), and a reader that is slow slows the sender: what waits in between
 // is what a pipe and two sockets hold.
-func pass(to, from *net.TCPConn) {
+func copyOneWay(to, from *net.TCPConn) {
 	_, err := io.Copy(to, from)
 	if err == nil {
 		err = to.CloseWrite()

@@ -21,22 +21,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// patience is how long a test waits for what must come. No test measures time.
-const patience = wait.Patience
+// waitTimeout is how long a test waits for what must come. No test measures time.
+const waitTimeout = wait.Timeout
 
 // node is a network namespace with a server of node ports on loopback and some backends, which are on loopback, too.
 type node struct {
 	t         *testing.T
 	namespace *netns.Namespace
 	server    *Server
-	told      *told
+	events    *recordedEvents
 	cluster   *model.Cluster
 	decide    *selection.Planner
 	stop      func()
 }
 
-// told records what the server reports to its observer.
-type told struct {
+// recordedEvents records what the server reports to its observer.
+type recordedEvents struct {
 	mutex     sync.Mutex
 	listening map[model.Family]int
 	failed    map[model.Family]int
@@ -44,20 +44,31 @@ type told struct {
 	findings  []model.Finding
 }
 
-func (o *told) Listening(family model.Family, ports int) {
+func (o *recordedEvents) Listening(family model.Family, ports int) {
 	o.do(func() { o.listening[family] = ports })
 }
-func (o *told) ListenFailed(family model.Family)           { o.do(func() { o.failed[family]++ }) }
-func (o *told) Connection(_ model.Family, outcome Outcome) { o.do(func() { o.outcomes[outcome]++ }) }
-func (o *told) Found(findings []model.Finding)             { o.do(func() { o.findings = findings }) }
-func (o *told) count(outcome Outcome) (n int)              { o.do(func() { n = o.outcomes[outcome] }); return n }
-func (o *told) listens(family model.Family) (n int) {
+func (o *recordedEvents) ListenFailed(family model.Family) { o.do(func() { o.failed[family]++ }) }
+func (o *recordedEvents) Connection(_ model.Family, outcome Outcome) {
+	o.do(func() { o.outcomes[outcome]++ })
+}
+func (o *recordedEvents) Found(findings []model.Finding) { o.do(func() { o.findings = findings }) }
+func (o *recordedEvents) count(outcome Outcome) (n int) {
+	o.do(func() { n = o.outcomes[outcome] })
+	return n
+}
+func (o *recordedEvents) listens(family model.Family) (n int) {
 	o.do(func() { n = o.listening[family] })
 	return n
 }
-func (o *told) failures(family model.Family) (n int) { o.do(func() { n = o.failed[family] }); return n }
-func (o *told) problems() (all []model.Finding)      { o.do(func() { all = o.findings }); return all }
-func (o *told) do(f func())                          { o.mutex.Lock(); defer o.mutex.Unlock(); f() }
+func (o *recordedEvents) failures(family model.Family) (n int) {
+	o.do(func() { n = o.failed[family] })
+	return n
+}
+func (o *recordedEvents) problems() (all []model.Finding) {
+	o.do(func() { all = o.findings })
+	return all
+}
+func (o *recordedEvents) do(f func()) { o.mutex.Lock(); defer o.mutex.Unlock(); f() }
 
 var (
 	loopback4 = netip.MustParseAddr("127.0.0.1")
@@ -93,9 +104,9 @@ func newNode(t *testing.T, most int) *node {
 }
 
 func (n *node) start(most int) {
-	n.told = &told{listening: map[model.Family]int{}, failed: map[model.Family]int{}, outcomes: map[Outcome]int{}}
-	n.server = NewServer(map[model.Family]netip.Addr{model.IPv4: loopback4, model.IPv6: loopback6}, n.told)
-	n.server.places = newPlaces(most)
+	n.events = &recordedEvents{listening: map[model.Family]int{}, failed: map[model.Family]int{}, outcomes: map[Outcome]int{}}
+	n.server = NewServer(map[model.Family]netip.Addr{model.IPv4: loopback4, model.IPv6: loopback6}, n.events)
+	n.server.limiter = newConnLimiter(most)
 	n.server.listen = func(ctx context.Context, addr netip.AddrPort) (listener net.Listener, err error) {
 		n.namespace.Do(func() { listener, err = listen(ctx, addr) })
 		return listener, err
@@ -114,7 +125,7 @@ func (n *node) start(most int) {
 			if err != nil {
 				n.t.Error(err)
 			}
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			n.t.Error("the server does not end")
 		}
 	})
@@ -198,7 +209,7 @@ func (n *node) apply(services ...service) {
 	}
 	n.cluster.Apply(change)
 	for name := range change.Services {
-		n.server.Accept(name, n.server.Digest(n.decide.Decide(name, model.Families)))
+		n.server.OnApplied(name, n.server.Derive(n.decide.Decide(name, model.Families)))
 	}
 }
 
@@ -206,14 +217,14 @@ func (n *node) apply(services ...service) {
 func (n *node) listensOn(ipv4, ipv6 int) {
 	n.t.Helper()
 	wait.Until(n.t, fmt.Sprintf("%d and %d listeners", ipv4, ipv6), func() bool {
-		return n.told.listens(model.IPv4) == ipv4 && n.told.listens(model.IPv6) == ipv6
+		return n.events.listens(model.IPv4) == ipv4 && n.events.listens(model.IPv6) == ipv6
 	})
 }
 
 // listensAt waits until the server listens on the given number of node ports of a family.
 func (n *node) listensAt(at family, ports int) {
 	n.t.Helper()
-	wait.Equal(n.t, "listeners over "+at.String(), ports, func() int { return n.told.listens(at.Family) })
+	wait.Equal(n.t, "listeners over "+at.String(), ports, func() int { return n.events.listens(at.Family) })
 }
 
 // tryDial dials a node port.
@@ -221,12 +232,12 @@ func (n *node) tryDial(address string) (connection *net.TCPConn, err error) {
 	n.t.Helper()
 	n.namespace.Do(func() {
 		var dialled net.Conn
-		if dialled, err = (&net.Dialer{Timeout: patience}).Dial("tcp", address); err == nil {
+		if dialled, err = (&net.Dialer{Timeout: waitTimeout}).Dial("tcp", address); err == nil {
 			connection = dialled.(*net.TCPConn)
 		}
 	})
 	if err == nil {
-		_ = connection.SetDeadline(time.Now().Add(patience))
+		_ = connection.SetDeadline(time.Now().Add(waitTimeout))
 		n.t.Cleanup(func() { _ = connection.Close() })
 	}
 	return connection, err
@@ -241,8 +252,8 @@ func (n *node) dial(address string) *net.TCPConn {
 	return connection
 }
 
-// ask dials a node port, sends nothing, and returns the answer.
-func (n *node) ask(address string) (string, error) {
+// request dials a node port, sends nothing, and returns the answer.
+func (n *node) request(address string) (string, error) {
 	connection, err := n.tryDial(address)
 	if err != nil {
 		return "", err
@@ -253,16 +264,16 @@ func (n *node) ask(address string) (string, error) {
 	return string(text), err
 }
 
-func (n *node) says(address, want string) {
+func (n *node) expectReply(address, want string) {
 	n.t.Helper()
-	if got, err := n.ask(address); got != want || err != nil {
+	if got, err := n.request(address); got != want || err != nil {
 		n.t.Errorf("%s says %q, %v, want %q", address, got, err, want)
 	}
 }
 
-func (n *node) refuses(address string) {
+func (n *node) expectRefused(address string) {
 	n.t.Helper()
-	if got, err := n.ask(address); err == nil || !strings.Contains(err.Error(), "connection refused") {
+	if got, err := n.request(address); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		n.t.Errorf("%s says %q, %v, want a refusal", address, got, err)
 	}
 }

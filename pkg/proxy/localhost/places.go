@@ -15,54 +15,54 @@ import (
 // many 1,365 each. So there is room for every other Service, however many connections some of them have.
 const MaxConnections = 4096
 
-// descriptorsEach is how many descriptors a connection needs: two sockets, and both ends of a pipe for each direction.
-const descriptorsEach = 6
+// fdsPerConnection is how many descriptors a connection needs: two sockets, and both ends of a pipe for each direction.
+const fdsPerConnection = 6
 
-// mostWith returns how many connections there may be with the given limit of descriptors. Half of them stay free:
+// limitFor returns how many connections there may be with the given limit of descriptors. Half of them stay free:
 // without a descriptor nothing reaches the kernel or the API server.
-func mostWith(descriptors uint64) int {
-	return int(max(1, min(MaxConnections, descriptors/2/descriptorsEach)))
+func limitFor(descriptors uint64) int {
+	return int(max(1, min(MaxConnections, descriptors/2/fdsPerConnection)))
 }
 
-// mostHere is mostWith for this process, whose limit Go has raised as far as permitted.
-func mostHere() int {
+// processLimit is mostWith for this process, whose limit Go has raised as far as permitted.
+func processLimit() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return MaxConnections // the call cannot fail for this limit
 	}
-	return mostWith(limit.Cur)
+	return limitFor(limit.Cur)
 }
 
-// places bounds the connections.
-type places struct {
-	all   int
+// connLimiter bounds the connections.
+type connLimiter struct {
+	limit int
 	mutex sync.Mutex
 	free  int
-	held  map[model.ObjectName]int
+	inUse map[model.ObjectName]int
 }
 
-func newPlaces(all int) *places {
-	return &places{all: all, free: all, held: map[model.ObjectName]int{}}
+func newConnLimiter(all int) *connLimiter {
+	return &connLimiter{limit: all, free: all, inUse: map[model.ObjectName]int{}}
 }
 
-// take takes a place for a connection of a Service, if it may have one.
-func (p *places) take(service model.ObjectName) bool {
+// acquire takes a place for a connection of a Service, if it may have one.
+func (p *connLimiter) acquire(service model.ObjectName) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if p.held[service] >= p.free {
+	if p.inUse[service] >= p.free {
 		return false
 	}
-	p.held[service]++
+	p.inUse[service]++
 	p.free--
 	return true
 }
 
-// give gives a place back.
-func (p *places) give(service model.ObjectName) {
+// release gives a place back.
+func (p *connLimiter) release(service model.ObjectName) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.free++
-	if p.held[service]--; p.held[service] == 0 {
-		delete(p.held, service)
+	if p.inUse[service]--; p.inUse[service] == 0 {
+		delete(p.inUse, service)
 	}
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestPlacesOfServicesThatWantAll: none gets more places than are left, and together they never exceed the total.
-func TestPlacesOfServicesThatWantAll(t *testing.T) {
+// TestLimitsOfServicesThatUseAll: none gets more places than are left, and together they never exceed the total.
+func TestLimitsOfServicesThatUseAll(t *testing.T) {
 	for services, each := range map[int]int{1: 2048, 2: 1365, 3: 1024, 63: 64, 4095: 1} {
 		t.Run(fmt.Sprint(services), func(t *testing.T) {
-			p := newPlaces(MaxConnections)
+			p := newConnLimiter(MaxConnections)
 			held := map[model.ObjectName]int{}
 			for again := true; again; { // one after the other, until nobody gets another one
 				again = false
 				for i := range services {
 					name := model.ObjectName{Namespace: "shop", Name: fmt.Sprint(i)}
-					if p.take(name) {
+					if p.acquire(name) {
 						held[name]++
 						again = true
 					}
@@ -31,17 +31,17 @@ func TestPlacesOfServicesThatWantAll(t *testing.T) {
 					t.Errorf("%s has %d places, want %d or one more", name, places, each)
 				}
 			}
-			if len(held) != services || sum > MaxConnections || !p.take(model.ObjectName{Namespace: "shop", Name: "late"}) {
+			if len(held) != services || sum > MaxConnections || !p.acquire(model.ObjectName{Namespace: "shop", Name: "late"}) {
 				t.Errorf("%d Services have %d places, and there is none for another", len(held), sum)
 			}
 			for name, places := range held {
 				for range places {
-					p.give(name)
+					p.release(name)
 				}
 			}
-			p.give(model.ObjectName{Namespace: "shop", Name: "late"})
-			if p.free != MaxConnections || len(p.held) != 0 {
-				t.Errorf("%d places are free again, %v are held", p.free, p.held)
+			p.release(model.ObjectName{Namespace: "shop", Name: "late"})
+			if p.free != MaxConnections || len(p.inUse) != 0 {
+				t.Errorf("%d places are free again, %v are held", p.free, p.inUse)
 			}
 		})
 	}
@@ -52,7 +52,7 @@ func TestFewDescriptorsAreFewConnections(t *testing.T) {
 		0: 1, 1024: 85, 20000: 1666, 12*MaxConnections - 1: MaxConnections - 1, 12 * MaxConnections: MaxConnections, 1 << 30: MaxConnections,
 		^uint64(0): MaxConnections, // unlimited
 	} {
-		if got := mostWith(descriptors); got != want {
+		if got := limitFor(descriptors); got != want {
 			t.Errorf("with %d descriptors %d connections, want %d", descriptors, got, want)
 		}
 	}

@@ -44,13 +44,13 @@ type Observer interface {
 type Server struct {
 	addrs    map[model.Family]netip.Addr
 	observer Observer
-	places   *places
+	limiter  *connLimiter
 	listen   func(context.Context, netip.AddrPort) (net.Listener, error)
 	dial     func(context.Context, netip.AddrPort) (*net.TCPConn, error)
 
 	changed wake.Signal
 	mutex   sync.Mutex
-	wanted  map[model.ObjectName]map[nodePort]target
+	desired map[model.ObjectName]map[nodePort]target
 	dirty   map[model.ObjectName]bool
 
 	// ports are Run's.
@@ -62,10 +62,10 @@ type Server struct {
 // port is a node port that a Service owns.
 type port struct {
 	nodePort
-	service  model.ObjectName
-	draw     draw
-	isWanted bool         // it has endpoints, and should be listened on
-	listener net.Listener // nil while nothing is listened on
+	service   model.ObjectName
+	draw      picker
+	isDesired bool         // it has endpoints, and should be listened on
+	listener  net.Listener // nil while nothing is listened on
 	// end ends the connections.
 	ctx context.Context //nolint:containedctx // it lasts as long as the port
 	end context.CancelFunc
@@ -74,8 +74,8 @@ type port struct {
 // NewServer returns a server for some loopback addresses, one a family. It listens while Run runs.
 func NewServer(addrs map[model.Family]netip.Addr, observer Observer) *Server {
 	return &Server{
-		addrs: addrs, observer: observer, places: newPlaces(mostHere()), listen: listen, dial: dial,
-		changed: wake.NewSignal(), wanted: map[model.ObjectName]map[nodePort]target{}, dirty: map[model.ObjectName]bool{},
+		addrs: addrs, observer: observer, limiter: newConnLimiter(processLimit()), listen: listen, dial: dial,
+		changed: wake.NewSignal(), desired: map[model.ObjectName]map[nodePort]target{}, dirty: map[model.ObjectName]bool{},
 		ports: map[nodePort]*port{},
 	}
 }
@@ -95,57 +95,57 @@ func listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	return config.Listen(ctx, network, addr.String())
 }
 
-// Most returns how many connections there may be at a time.
-func (s *Server) Most() int { return s.places.all }
+// MaxConnections returns how many connections there may be at a time.
+func (s *Server) MaxConnections() int { return s.limiter.limit }
 
-// Digest returns the node ports of a Service; nil if it has none.
-func (s *Server) Digest(decisions []selection.Decision) any {
+// Derive returns the node ports of a Service; nil if it has none.
+func (s *Server) Derive(decisions []selection.Decision) any {
 	if targets := targetsOf(decisions, s.addrs); targets != nil {
 		return targets
 	}
 	return nil
 }
 
-// Accept replaces the node ports of a Service. Run listens accordingly; Accept does not wait.
-func (s *Server) Accept(service model.ObjectName, digest any) {
+// OnApplied replaces the node ports of a Service. Run listens accordingly; Accept does not wait.
+func (s *Server) OnApplied(service model.ObjectName, digest any) {
 	now, _ := digest.(map[nodePort]target)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if sameTargets(s.wanted[service], now) {
+	if sameTargets(s.desired[service], now) {
 		return
 	}
-	if s.wanted[service] = now; now == nil {
-		delete(s.wanted, service)
+	if s.desired[service] = now; now == nil {
+		delete(s.desired, service)
 	}
 	s.changes(service)
 }
 
-// Lose ends the listening on node ports of a Service.
-func (s *Server) Lose(service model.ObjectName, frontends []model.Frontend) {
+// OnFrontendsLost ends the listening on node ports of a Service.
+func (s *Server) OnFrontendsLost(service model.ObjectName, frontends []model.Frontend) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	left := maps.Clone(s.wanted[service])
+	left := maps.Clone(s.desired[service])
 	for _, frontend := range frontends {
 		if frontend.IsNodePort() && frontend.Protocol == model.TCP {
 			delete(left, nodePort{model.FamilyOf(frontend.Addr), frontend.Port})
 		}
 	}
-	if len(left) == len(s.wanted[service]) {
+	if len(left) == len(s.desired[service]) {
 		return
 	}
-	if s.wanted[service] = left; len(left) == 0 {
-		delete(s.wanted, service)
+	if s.desired[service] = left; len(left) == 0 {
+		delete(s.desired, service)
 	}
 	s.changes(service)
 }
 
-// Synced does nothing: each Service is handled by itself.
-func (*Server) Synced(selection.Sync) {}
+// OnSynced does nothing: each Service is handled by itself.
+func (*Server) OnSynced(selection.SyncState) {}
 
 // changes has Run look at a Service. The mutex is held.
 func (s *Server) changes(service model.ObjectName) {
 	s.dirty[service] = true
-	s.changed.Send()
+	s.changed.Notify()
 }
 
 // Run listens until ctx ends, in the network namespace of the process, and then ends all connections.
@@ -158,7 +158,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.changed:
-			s.follow(ctx)
+			s.applyChanges(ctx)
 		case <-again:
 		}
 		again = nil
@@ -175,12 +175,12 @@ func (s *Server) close() {
 	}
 }
 
-// follow makes the ports what the changed Services want. A port that another Service wants now belongs to that one.
-func (s *Server) follow(ctx context.Context) {
+// applyChanges makes the ports what the changed Services want. A port that another Service wants now belongs to that one.
+func (s *Server) applyChanges(ctx context.Context) {
 	s.mutex.Lock()
 	changed := make(map[model.ObjectName]map[nodePort]target, len(s.dirty))
 	for service := range s.dirty {
-		changed[service] = s.wanted[service]
+		changed[service] = s.desired[service]
 	}
 	s.dirty = map[model.ObjectName]bool{}
 	s.mutex.Unlock()
@@ -192,13 +192,13 @@ func (s *Server) follow(ctx context.Context) {
 	}
 	for service, targets := range changed {
 		for key, leads := range targets {
-			s.lead(ctx, service, key, leads)
+			s.updateTargets(ctx, service, key, leads)
 		}
 	}
 }
 
-// lead makes a node port of a Service lead to a target.
-func (s *Server) lead(ctx context.Context, service model.ObjectName, key nodePort, leads target) {
+// updateTargets makes a node port of a Service lead to a target.
+func (s *Server) updateTargets(ctx context.Context, service model.ObjectName, key nodePort, leads target) {
 	one := s.ports[key]
 	if one != nil && one.service != service {
 		s.remove(one)
@@ -209,20 +209,20 @@ func (s *Server) lead(ctx context.Context, service model.ObjectName, key nodePor
 		one.ctx, one.end = context.WithCancel(context.WithoutCancel(ctx))
 		s.ports[key] = one
 	}
-	one.draw.set(leads)
-	if one.isWanted = len(leads.endpoints) > 0; !one.isWanted {
-		one.deafen()
+	one.draw.update(leads)
+	if one.isDesired = len(leads.endpoints) > 0; !one.isDesired {
+		one.stopListening()
 	}
 }
 
 func (s *Server) remove(one *port) {
-	one.deafen()
+	one.stopListening()
 	one.end()
 	delete(s.ports, one.nodePort)
 }
 
-// deafen refuses new connections. Open ones go on.
-func (p *port) deafen() {
+// stopListening refuses new connections. Open ones go on.
+func (p *port) stopListening() {
 	if p.listener != nil {
 		_ = p.listener.Close()
 		p.listener = nil
@@ -234,7 +234,7 @@ func (s *Server) listenAll(ctx context.Context) (failed bool) {
 	var findings []model.Finding
 	listening := map[model.Family]int{}
 	for _, one := range s.ports {
-		if one.isWanted && one.listener == nil {
+		if one.isDesired && one.listener == nil {
 			if err := s.start(ctx, one); err != nil {
 				s.observer.ListenFailed(one.family)
 				findings = append(findings, one.finding(err))
@@ -266,7 +266,7 @@ func (p *port) finding(err error) model.Finding {
 	return model.Finding{
 		Code: model.LocalhostNodePortNotServed, Local: true,
 		Reason: fmt.Sprintf("A node port is not served on loopback of this node; it tries again: %v", err),
-	}.Of("Service", p.service)
+	}.WithObject("Service", p.service)
 }
 
 // accept takes connections until the listener is closed. One beyond the limit is reset at once: it would wait for
@@ -282,16 +282,16 @@ func (s *Server) accept(one *port, listener net.Listener) {
 			continue
 		}
 		client := accepted.(*net.TCPConn) //nolint:forcetypeassert // the listener is one of TCP
-		endpoint, isThere := one.draw.next(time.Now())
+		endpoint, isThere := one.draw.pick(time.Now())
 		switch {
 		case !isThere: // the last one has just gone
 			reset(client)
-		case !s.places.take(one.service):
-			s.observer.Connection(one.family, Full)
+		case !s.limiter.acquire(one.service):
+			s.observer.Connection(one.family, LimitExceeded)
 			reset(client)
 		default:
 			s.running.Go(func() {
-				defer s.places.give(one.service)
+				defer s.limiter.release(one.service)
 				s.forward(one.ctx, one.nodePort, client, endpoint)
 			})
 		}

@@ -31,13 +31,13 @@ func TestANodePortIsServedInBothFamilies(t *testing.T) {
 		n.backend(loopback4, sayer("four")), n.backend(loopback6, sayer("six")),
 	}})
 	n.listensOn(1, 1)
-	n.says(web4, "four")
-	n.says(web6, "six")
-	n.refuses("127.0.0.2:30080")
+	n.expectReply(web4, "four")
+	n.expectReply(web6, "six")
+	n.expectRefused("127.0.0.2:30080")
 	n.apply(service{name: "web"})
 	n.listensOn(0, 0)
-	n.refuses(web4)
-	n.refuses(web6)
+	n.expectRefused(web4)
+	n.expectRefused(web6)
 }
 
 func TestWhatIsNotListenedFor(t *testing.T) {
@@ -53,8 +53,8 @@ func TestWhatIsNotListenedFor(t *testing.T) {
 			n.apply(service{name: "web", nodePort: 30080, endpoints: backend, change: change},
 				service{name: "other", nodePort: 30081, endpoints: backend})
 			n.listensOn(1, 0)
-			n.says("127.0.0.1:30081", "four")
-			n.refuses(web4)
+			n.expectReply("127.0.0.1:30081", "four")
+			n.expectRefused(web4)
 		})
 	}
 }
@@ -64,11 +64,11 @@ func TestAServiceWithoutEndpointsRefuses(t *testing.T) {
 	web := service{name: "web", nodePort: 30080}
 	n.apply(web, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("four"))}})
 	n.listensOn(1, 0)
-	n.refuses(web4)
+	n.expectRefused(web4)
 	web.endpoints = []netip.AddrPort{n.backend(loopback4, sayer("here"))}
 	n.apply(web)
 	n.listensOn(2, 0)
-	n.says(web4, "here")
+	n.expectReply(web4, "here")
 }
 
 func TestLocalKeepsConnectionsOnTheNode(t *testing.T) {
@@ -78,10 +78,10 @@ func TestLocalKeepsConnectionsOnTheNode(t *testing.T) {
 		change: func(s *model.Service) { s.ExternalTrafficLocal = true },
 	})
 	n.listensOn(1, 0)
-	n.says(web4, "here")
+	n.expectReply(web4, "here")
 }
 
-func TestEndpointsAreDrawnAndFollowed(t *testing.T) {
+func TestEndpointsArePickedAndUpdated(t *testing.T) {
 	n := newNode(t, 100)
 	one, two, three := n.backend(loopback4, sayer("one")), n.backend(loopback4, sayer("two")), n.backend(loopback4, sayer("three"))
 	web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{one, two}}
@@ -89,7 +89,7 @@ func TestEndpointsAreDrawnAndFollowed(t *testing.T) {
 	n.listensOn(1, 0)
 	answers := map[string]int{}
 	for range 60 {
-		got, err := n.ask(web4)
+		got, err := n.request(web4)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,10 +101,10 @@ func TestEndpointsAreDrawnAndFollowed(t *testing.T) {
 	web.endpoints = []netip.AddrPort{three}
 	n.apply(web)
 	for range 10 { // the change is taken up by another goroutine
-		wait.Until(n.t, "an answer of the new endpoint", func() bool { got, _ := n.ask(web4); return got == "three" })
+		wait.Until(n.t, "an answer of the new endpoint", func() bool { got, _ := n.request(web4); return got == "three" })
 	}
-	if n.told.count(Full)+n.told.count(Unreachable) > 0 {
-		t.Errorf("some connections failed: %v", n.told.outcomes)
+	if n.events.count(LimitExceeded)+n.events.count(Unreachable) > 0 {
+		t.Errorf("some connections failed: %v", n.events.outcomes)
 	}
 }
 
@@ -116,12 +116,12 @@ func TestClientsAreRememberedTogether(t *testing.T) {
 	}
 	n.apply(web)
 	n.listensOn(1, 0)
-	first, err := n.ask(web4)
+	first, err := n.request(web4)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 40 {
-		n.says(web4, first)
+		n.expectReply(web4, first)
 	}
 }
 
@@ -135,20 +135,21 @@ func TestRememberedClients(t *testing.T) {
 		after time.Duration
 		want  netip.AddrPort
 	}{
-		"stay while they come back in time":         {target{endpoints: []netip.AddrPort{a, b, b}, affinity: time.Minute}, time.Second, a},
-		"stay with an endpoint that is spared":      {target{endpoints: onB, spared: []netip.AddrPort{a}, affinity: time.Minute}, 0, a},
-		"leave an endpoint that has gone":           {target{endpoints: onB, affinity: time.Minute}, 0, b},
-		"are forgotten when their time is over":     {target{endpoints: onB, spared: []netip.AddrPort{a}, affinity: time.Minute}, time.Minute, b},
-		"are forgotten when nobody asks for it now": {target{endpoints: onB, spared: []netip.AddrPort{a}}, 0, b},
+		"stay while they come back in time":    {target{endpoints: []netip.AddrPort{a, b, b}, affinity: time.Minute}, time.Second, a},
+		"stay with an endpoint that is spared": {target{endpoints: onB, standby: []netip.AddrPort{a}, affinity: time.Minute}, 0, a},
+		"leave an endpoint that has gone":      {target{endpoints: onB, affinity: time.Minute}, 0, b},
+		"are forgotten when their time is over": {target{endpoints: onB, standby: []netip.AddrPort{a},
+			affinity: time.Minute}, time.Minute, b},
+		"are forgotten when nobody asks for it now": {target{endpoints: onB, standby: []netip.AddrPort{a}}, 0, b},
 	} {
 		t.Run(title, func(t *testing.T) {
-			var d draw
-			d.set(target{endpoints: []netip.AddrPort{a}, affinity: time.Minute})
-			if got, _ := d.next(start); got != a {
+			var d picker
+			d.update(target{endpoints: []netip.AddrPort{a}, affinity: time.Minute})
+			if got, _ := d.pick(start); got != a {
 				t.Fatalf("got %v, want %v", got, a)
 			}
-			d.set(test.then)
-			if got, isThere := d.next(start.Add(test.after)); got != test.want || !isThere {
+			d.update(test.then)
+			if got, isThere := d.pick(start.Add(test.after)); got != test.want || !isThere {
 				t.Errorf("got %v, %v, want %v", got, isThere, test.want)
 			}
 		})
@@ -194,13 +195,13 @@ func eitherSideEnds(t *testing.T, at family) {
 	}
 	_ = listening.Close()
 	wait.Until(n.t, "the last words of a client", func() bool { last := lastWords.Load(); return last != nil && *last == "thank you" })
-	wait.Until(n.t, "all places free again", func() bool { return n.freePlaces() == 100 })
+	wait.Until(n.t, "all places free again", func() bool { return n.freeConnections() == 100 })
 }
 
-func (n *node) freePlaces() int {
-	n.server.places.mutex.Lock()
-	defer n.server.places.mutex.Unlock()
-	return n.server.places.free
+func (n *node) freeConnections() int {
+	n.server.limiter.mutex.Lock()
+	defer n.server.limiter.mutex.Unlock()
+	return n.server.limiter.free
 }
 
 func TestAReaderThatIsSlowGetsEverythingAndHoldsUpNobody(t *testing.T) { inBothFamilies(t, slowReader) }
@@ -236,7 +237,7 @@ func slowReader(t *testing.T, at family) {
 	if sent.Load() == size { // the kernel's buffers take up to 40 MiB of it
 		t.Error("everything is taken from the backend, and nobody has read any")
 	}
-	n.says(at.other(), "other")
+	n.expectReply(at.other(), "other")
 	hash := sha256.New()
 	if _, err := io.Copy(hash, slow); err != nil {
 		t.Fatal(err)
@@ -256,19 +257,21 @@ func backendAway(t *testing.T, at family) {
 	_ = refusing.Close()
 	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{away}})
 	n.listensAt(at, 1)
-	if text, err := n.ask(at.web()); err == nil || !strings.Contains(err.Error(), "reset") {
+	if text, err := n.request(at.web()); err == nil || !strings.Contains(err.Error(), "reset") {
 		t.Errorf("got %q, %v, want a reset", text, err)
 	}
-	if got := n.told.count(Unreachable); got != 1 {
+	if got := n.events.count(Unreachable); got != 1 {
 		t.Errorf("%d connections are counted as unreachable, want 1", got)
 	}
-	wait.Until(n.t, "all places free again", func() bool { return n.freePlaces() == 100 })
+	wait.Until(n.t, "all places free again", func() bool { return n.freeConnections() == 100 })
 }
 
-// TestABackendThatDoesNotAnswerIsAResetAfterAWhile, long before the kernel gives up, and holds up nobody.
-func TestABackendThatDoesNotAnswerIsAResetAfterAWhile(t *testing.T) { inBothFamilies(t, silentBackend) }
+// TestAnUnresponsiveBackendIsAResetAfterAWhile, long before the kernel gives up, and holds up nobody.
+func TestAnUnresponsiveBackendIsAResetAfterAWhile(t *testing.T) {
+	inBothFamilies(t, unresponsiveBackend)
+}
 
-func silentBackend(t *testing.T, at family) {
+func unresponsiveBackend(t *testing.T, at family) {
 	t.Helper()
 	n := newNode(t, 100)
 	silent := n.backend(at.loopback, sayer("silent"))
@@ -278,17 +281,17 @@ func silentBackend(t *testing.T, at family) {
 		service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, sayer("other"))}})
 	n.listensAt(at, 2)
 	waiting := n.dial(at.web())
-	n.says(at.other(), "other")
-	if n.told.count(Unreachable) != 0 {
+	n.expectReply(at.other(), "other")
+	if n.events.count(Unreachable) != 0 {
 		t.Error("the endpoint has not had its time")
 	}
 	if text, err := io.ReadAll(waiting); err == nil || !strings.Contains(err.Error(), "reset") {
 		t.Errorf("got %q, %v, want a reset", text, err)
 	}
-	if got := n.told.count(Unreachable); got != 1 {
+	if got := n.events.count(Unreachable); got != 1 {
 		t.Errorf("%d connections are counted as unreachable, want 1", got)
 	}
-	wait.Until(n.t, "all places free again", func() bool { return n.freePlaces() == 100 })
+	wait.Until(n.t, "all places free again", func() bool { return n.freeConnections() == 100 })
 }
 
 func TestABackendThatBreaksIsAReset(t *testing.T) { inBothFamilies(t, backendBreaks) }
@@ -310,11 +313,11 @@ func backendBreaks(t *testing.T, at family) {
 	}
 }
 
-func TestAServiceHasNoMoreConnectionsThanThereArePlacesLeft(t *testing.T) {
-	inBothFamilies(t, placesLeft)
+func TestAServiceHasNoMoreConnectionsThanItsLimit(t *testing.T) {
+	inBothFamilies(t, connectionsLeft)
 }
 
-func placesLeft(t *testing.T, at family) {
+func connectionsLeft(t *testing.T, at family) {
 	t.Helper()
 	n := newNode(t, 10)
 	var open atomic.Int64
@@ -334,12 +337,12 @@ func placesLeft(t *testing.T, at family) {
 			n.ends(one)
 		}
 	}
-	if got := [2]int{n.told.count(Forwarded), n.told.count(Full)}; got != [2]int{5, 20} {
+	if got := [2]int{n.events.count(Forwarded), n.events.count(LimitExceeded)}; got != [2]int{5, 20} {
 		t.Errorf("%d connections are forwarded, %d are too many, want 5 and 20", got[0], got[1])
 	}
 	n.echoes(n.dial(at.other()))
 	_ = first.Close() // makes room
-	wait.Until(n.t, "four connections of one and one of the other", func() bool { return open.Load() == 5 && n.freePlaces() == 5 })
+	wait.Until(n.t, "four connections of one and one of the other", func() bool { return open.Load() == 5 && n.freeConnections() == 5 })
 	n.echoes(n.dial(at.web()))
 	if open.Load() != 6 {
 		t.Errorf("%d connections are open, want 6", open.Load())
@@ -369,7 +372,7 @@ func connectionsGoOn(t *testing.T, at family) {
 			on := web.endpoints
 			web.endpoints = []netip.AddrPort{n.backend(at.loopback, sayer("new"))} // connections stay where they are
 			n.apply(web)
-			wait.Until(n.t, "an answer of the new endpoint", func() bool { got, _ := n.ask(at.web()); return got == "new" })
+			wait.Until(n.t, "an answer of the new endpoint", func() bool { got, _ := n.request(at.web()); return got == "new" })
 			n.echoes(client)
 			web.endpoints = nil
 			n.apply(web)
@@ -388,41 +391,41 @@ func TestAnotherServerTakesOver(t *testing.T) {
 	n.apply(web)
 	n.listensOn(1, 0)
 	for range 3 {
-		n.says(web4, "four")
+		n.expectReply(web4, "four")
 		n.stop()
-		n.refuses(web4)
+		n.expectRefused(web4)
 		n.start(100)
 		n.apply(web)
 		n.listensOn(1, 0)
 	}
-	n.says(web4, "four")
-	if n.told.failures(model.IPv4) != 0 {
+	n.expectReply(web4, "four")
+	if n.events.failures(model.IPv4) != 0 {
 		t.Error("it could not listen where its predecessor had")
 	}
 }
 
-func TestAPortThatAStrangerHasIsToldAndTakenWhenItIsFree(t *testing.T) {
+func TestAPortInUseIsReportedAndTakenWhenItIsFree(t *testing.T) {
 	n := newNode(t, 100)
 	stranger := n.listener(web4)
 	four := n.backend(loopback4, sayer("four"))
 	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{four, n.backend(loopback6, sayer("six"))}},
 		service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{four}})
 	n.listensOn(1, 1)
-	n.says(web6, "six")
-	n.says("127.0.0.1:30081", "four")
-	wait.Until(n.t, "one finding", func() bool { return len(n.told.problems()) == 1 })
+	n.expectReply(web6, "six")
+	n.expectReply("127.0.0.1:30081", "four")
+	wait.Until(n.t, "one finding", func() bool { return len(n.events.problems()) == 1 })
 	const want = "Service shop/web: A node port is not served on loopback of this node; it tries again: " +
 		"listen tcp4 127.0.0.1:30080: bind: address already in use"
-	if got := n.told.problems()[0]; got.String() != want || got.Code != model.LocalhostNodePortNotServed || !got.Local {
+	if got := n.events.problems()[0]; got.String() != want || got.Code != model.LocalhostNodePortNotServed || !got.Local {
 		t.Errorf("got %s %s, want %s", got.Code, got, want)
 	}
-	if n.told.failures(model.IPv4) == 0 || n.told.failures(model.IPv6) != 0 {
-		t.Errorf("failures %v, want some over IPv4 alone", n.told.failed)
+	if n.events.failures(model.IPv4) == 0 || n.events.failures(model.IPv6) != 0 {
+		t.Errorf("failures %v, want some over IPv4 alone", n.events.failed)
 	}
 	_ = stranger.Close()
 	n.listensOn(2, 1)
-	n.says(web4, "four")
-	if got := n.told.problems(); len(got) != 0 {
+	n.expectReply(web4, "four")
+	if got := n.events.problems(); len(got) != 0 {
 		t.Errorf("still found: %v", got)
 	}
 }
@@ -449,14 +452,14 @@ func TestNeighboursDoNotReachLoopback(t *testing.T) {
 
 	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("web"))}})
 	n.listensOn(1, 0)
-	n.says("127.0.0.1:30080", "web")
+	n.expectReply("127.0.0.1:30080", "web")
 	other := n.listener("127.0.0.1:30081")
 	defer other.Close()
 	for port, isReached := range map[string]bool{"30080": false, "30081": true} {
 		var err error
 		neighbour.Do(func() {
 			var dialled net.Conn
-			if dialled, err = (&net.Dialer{Timeout: patience}).Dial("tcp", "192.0.2.1:"+port); err == nil {
+			if dialled, err = (&net.Dialer{Timeout: waitTimeout}).Dial("tcp", "192.0.2.1:"+port); err == nil {
 				_ = dialled.Close()
 			}
 		})

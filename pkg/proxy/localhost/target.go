@@ -25,14 +25,14 @@ type nodePort struct {
 type target struct {
 	// endpoints are by slot, as in the tables. None: connections are refused.
 	endpoints []netip.AddrPort
-	// spared are endpoints that remembered clients stay with.
-	spared []netip.AddrPort
+	// standby are endpoints that remembered clients stay with.
+	standby []netip.AddrPort
 	// affinity is how long clients are remembered; zero if they are not.
 	affinity time.Duration
 }
 
 func (t target) equal(other target) bool {
-	return t.affinity == other.affinity && slices.Equal(t.endpoints, other.endpoints) && slices.Equal(t.spared, other.spared)
+	return t.affinity == other.affinity && slices.Equal(t.endpoints, other.endpoints) && slices.Equal(t.standby, other.standby)
 }
 
 // targetsOf returns the node ports that a Service owns, and where they lead, in the families that have an address.
@@ -45,19 +45,19 @@ func targetsOf(decisions []selection.Decision, addrs map[model.Family]netip.Addr
 		if !isServed || decision.Port.Protocol != model.TCP || decision.Service.IsHeadless {
 			continue
 		}
-		at := slices.IndexFunc(decision.Owned, func(owned model.PortFrontend) bool { return owned.Kind == model.NodePort })
+		at := slices.IndexFunc(decision.Frontends, func(owned model.PortFrontend) bool { return owned.Kind == model.NodePort })
 		if at < 0 {
 			continue
 		}
 		port := ruleset.NewPort(decision)
-		leads := target{endpoints: port.Cluster, spared: port.Spared, affinity: port.Affinity}
+		leads := target{endpoints: port.Cluster, standby: port.StickyOnly, affinity: port.Affinity}
 		if decision.Service.ExternalTrafficLocal {
-			leads.endpoints, leads.spared = port.Local, nil
+			leads.endpoints, leads.standby = port.Local, nil
 		}
 		if found == nil {
 			found = map[nodePort]target{}
 		}
-		found[nodePort{decision.Family, decision.Owned[at].Port}] = leads
+		found[nodePort{decision.Family, decision.Frontends[at].Port}] = leads
 	}
 	return found
 }
@@ -66,22 +66,22 @@ func sameTargets(some, others map[nodePort]target) bool {
 	return maps.EqualFunc(some, others, target.equal)
 }
 
-// draw draws an endpoint for each connection. All clients have the same address, so they are remembered as one.
-type draw struct {
+// picker draws an endpoint for each connection. All clients have the same address, so they are remembered as one.
+type picker struct {
 	mutex  sync.Mutex
 	target target
 	last   netip.AddrPort
 	lastAt time.Time
 }
 
-func (d *draw) set(now target) {
+func (d *picker) update(now target) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	d.target = now
 }
 
-// next returns an endpoint for a new connection; false if there is none.
-func (d *draw) next(now time.Time) (netip.AddrPort, bool) {
+// pick returns an endpoint for a new connection; false if there is none.
+func (d *picker) pick(now time.Time) (netip.AddrPort, bool) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	t := d.target
@@ -89,7 +89,7 @@ func (d *draw) next(now time.Time) (netip.AddrPort, bool) {
 		return netip.AddrPort{}, false
 	}
 	remembered := t.affinity > 0 && d.last.IsValid() && now.Sub(d.lastAt) < t.affinity &&
-		(slices.Contains(t.endpoints, d.last) || slices.Contains(t.spared, d.last))
+		(slices.Contains(t.endpoints, d.last) || slices.Contains(t.standby, d.last))
 	if !remembered {
 		d.last = t.endpoints[rand.IntN(len(t.endpoints))]
 	}

@@ -9,7 +9,7 @@ import (
 // watchedWith is what the proxy is monitored with.
 var watchedWith = monitoring.Files{Folder: "proxy", Job: "vicinity-proxy"}
 
-func TestPrometheusAcceptsTheAlertsWhichFireWhenTheyShouldAndSayWhatToDo(t *testing.T) {
+func TestPrometheusAcceptsTheAlertsWhichFireWhenTheyShouldAndDescribeWhatToDo(t *testing.T) {
 	watchedWith.CheckAlerts(t)
 }
 

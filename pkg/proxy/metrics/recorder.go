@@ -94,21 +94,21 @@ func (r *Recorder) DemandRenewed(at time.Time) {
 // Add adds a series to those of a row, with a value for each label in the order of the row.
 type Add = func(value float64, labels ...string)
 
-// AskFor sets a function that every scrape asks for the series of a row. What is added to one series twice is its sum.
-func (r *Recorder) AskFor(c Counted, ask func(Add)) {
-	c.collector(r).askWith(func() map[series]float64 {
+// CollectFrom sets a function that every scrape asks for the series of a row. What is added to one series twice is its sum.
+func (r *Recorder) CollectFrom(c Collected, ask func(Add)) {
+	c.collector(r).collectWith(func() map[series]float64 {
 		all := map[series]float64{}
 		ask(func(value float64, labels ...string) { all[seriesOf(labels...)] += value })
 		return all
 	})
 }
 
-// healthAnswers are the counters of those paths of health that kube-proxy counts.
-var healthAnswers = map[string]Counter{"/healthz": healthz, "/livez": livez}
+// healthResponses are the counters of those paths of health that kube-proxy counts.
+var healthResponses = map[string]Counter{"/healthz": healthz, "/livez": livez}
 
-// HealthAnswered counts an answer of one of health's paths, if kube-proxy counts it.
-func (r *Recorder) HealthAnswered(path string, code int) {
-	if answers, isCounted := healthAnswers[path]; isCounted {
-		r.Add(answers, 1, strconv.Itoa(code))
+// HealthServed counts an answer of one of health's paths, if kube-proxy counts it.
+func (r *Recorder) HealthServed(path string, code int) {
+	if responses, isCounted := healthResponses[path]; isCounted {
+		r.Add(responses, 1, strconv.Itoa(code))
 	}
 }

@@ -129,13 +129,13 @@ func TestTheHandlerServesOnlyMetrics(t *testing.T) {
 		"a path below it is not either": {http.MethodGet, "/metrics/slis", http.StatusNotFound, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := httptest.NewRecorder()
-			NewRecorder().Handler().ServeHTTP(answer, httptest.NewRequest(c.method, c.path, nil))
-			if diff := cmp.Diff(c.status, answer.Code); diff != "" {
+			response := httptest.NewRecorder()
+			NewRecorder().Handler().ServeHTTP(response, httptest.NewRequest(c.method, c.path, nil))
+			if diff := cmp.Diff(c.status, response.Code); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 			for _, want := range c.holds {
-				if !strings.Contains(answer.Body.String(), want) {
+				if !strings.Contains(response.Body.String(), want) {
 					t.Errorf("the page lacks %s", want)
 				}
 			}
@@ -150,11 +150,11 @@ func TestTwoRecordersDoNotMixAndMayBeScrapedWhileTheyCount(t *testing.T) {
 		group.Go(func() {
 			for n := range 50 {
 				counting.Add(ElementsWritten, 1, "IPv4", OperationAdd)
-				counting.AskFor(ServicePortsByReason, func(add Add) { add(float64(n), "IPv4", PolicyInternal, "AllEndpoints") })
-				answer := httptest.NewRecorder()
-				counting.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-				if _, err := io.Copy(io.Discard, answer.Result().Body); err != nil || answer.Code != http.StatusOK {
-					t.Errorf("scrape: status %d, %v", answer.Code, err)
+				counting.CollectFrom(ServicePortsByReason, func(add Add) { add(float64(n), "IPv4", PolicyInternal, "AllEndpoints") })
+				response := httptest.NewRecorder()
+				counting.Handler().ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+				if _, err := io.Copy(io.Discard, response.Result().Body); err != nil || response.Code != http.StatusOK {
+					t.Errorf("scrape: status %d, %v", response.Code, err)
 				}
 			}
 		})
@@ -168,7 +168,7 @@ func TestTwoRecordersDoNotMixAndMayBeScrapedWhileTheyCount(t *testing.T) {
 	}
 }
 
-func TestDroppedEventsAreAskedForWithEveryScrape(t *testing.T) {
+func TestDroppedEventsAreCollectedWithEveryScrape(t *testing.T) {
 	r, dropped := NewRecorder(), 3
 	expectDropped := func(want int) {
 		t.Helper()
@@ -179,7 +179,7 @@ vicinity_events_dropped_total `+strconv.Itoa(want)+`
 `, EventsDropped.name)
 	}
 	expectDropped(0) // they stay uncounted: objects in files have no Events
-	r.AskFor(EventsDropped, func(add Add) { add(float64(dropped)) })
+	r.CollectFrom(EventsDropped, func(add Add) { add(float64(dropped)) })
 	expectDropped(3)
 	dropped = 5
 	expectDropped(5)

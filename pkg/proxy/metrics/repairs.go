@@ -17,20 +17,20 @@ func newRepairs() *repairs {
 	return &repairs{noticed: map[string]int{}, underway: map[string]int{}}
 }
 
-func (r *repairs) notice(family string) {
+func (r *repairs) onDrift(family string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.noticed[family]++
 }
 
-func (r *repairs) begin() {
+func (r *repairs) onRepairStart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.underway = maps.Clone(r.noticed)
 }
 
-// done returns, by family, how many changes the newest complete sync has repaired.
-func (r *repairs) done() map[string]int {
+// onRepaired returns, by family, how many changes the newest complete sync has repaired.
+func (r *repairs) onRepaired() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	repaired := r.underway

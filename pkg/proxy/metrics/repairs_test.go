@@ -24,7 +24,7 @@ func TestAForeignChangeCountsAsRepairedAfterACompleteSyncThatBeganLater(t *testi
 		{"and one for another reason", func() { r.SyncQueued(moment); r.SyncDone(moment, true) }, 2, 2},
 	} {
 		step.do()
-		noticed := testutil.ToFloat64(foreignChanges.collector(r).WithLabelValues("IPv4", stageNoticed))
+		noticed := testutil.ToFloat64(foreignChanges.collector(r).WithLabelValues("IPv4", stageDetected))
 		repaired := testutil.ToFloat64(foreignChanges.collector(r).WithLabelValues("IPv4", stageRepaired))
 		if noticed != step.noticed || repaired != step.repaired {
 			t.Errorf("%s: %v noticed and %v repaired, want %v and %v", step.title, noticed, repaired, step.noticed, step.repaired)

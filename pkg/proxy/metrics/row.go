@@ -39,8 +39,8 @@ type Counter = *Metric[*prometheus.CounterVec]
 // Gauge is a row that Recorder.Set observes.
 type Gauge = *Metric[*prometheus.GaugeVec]
 
-// Counted is a row that is counted elsewhere: see Recorder.AskFor.
-type Counted = *Metric[*counted]
+// Collected is a row that is counted elsewhere: see Recorder.AskFor.
+type Collected = *Metric[*counted]
 
 // Histogram is a row that Recorder.Observe observes.
 type Histogram = *Metric[*prometheus.HistogramVec]
@@ -66,7 +66,7 @@ func (m *Metric[C]) collector(r *Recorder) C { return r.collectors[m.name].(C) }
 func counter(r row) Counter {
 	return declare("counter", r, func() *prometheus.CounterVec {
 		counts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: r.name, Help: r.help}, r.labels)
-		r.eachStart(func(values []string) { counts.WithLabelValues(values...) })
+		r.initialSeries(func(values []string) { counts.WithLabelValues(values...) })
 		return counts
 	})
 }
@@ -74,7 +74,7 @@ func counter(r row) Counter {
 func gauge(r row) Gauge {
 	return declare("gauge", r, func() *prometheus.GaugeVec {
 		gauges := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: r.name, Help: r.help}, r.labels)
-		r.eachStart(func(values []string) { gauges.WithLabelValues(values...) })
+		r.initialSeries(func(values []string) { gauges.WithLabelValues(values...) })
 		return gauges
 	})
 }
@@ -82,17 +82,17 @@ func gauge(r row) Gauge {
 func histogram(r row) Histogram {
 	return declare("histogram", r, func() *prometheus.HistogramVec {
 		histograms := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: r.name, Help: r.help, Buckets: r.buckets}, r.labels)
-		r.eachStart(func(values []string) { histograms.WithLabelValues(values...) })
+		r.initialSeries(func(values []string) { histograms.WithLabelValues(values...) })
 		return histograms
 	})
 }
 
 // counterFunc declares a counter that is counted elsewhere, and gaugeFunc a gauge.
-func counterFunc(r row) Counted { return countedBy("counter", prometheus.CounterValue, r) }
+func counterFunc(r row) Collected { return countedBy("counter", prometheus.CounterValue, r) }
 
-func gaugeFunc(r row) Counted { return countedBy("gauge", prometheus.GaugeValue, r) }
+func gaugeFunc(r row) Collected { return countedBy("gauge", prometheus.GaugeValue, r) }
 
-func countedBy(kind string, valueType prometheus.ValueType, r row) Counted {
+func countedBy(kind string, valueType prometheus.ValueType, r row) Collected {
 	return declare(kind, r, func() *counted {
 		return &counted{desc: prometheus.NewDesc(r.name, r.help, r.labels, nil), labels: len(r.labels), kind: valueType}
 	})
@@ -110,13 +110,13 @@ func seriesOf(values ...string) series {
 // counted asks a function with every scrape. Without a function the count is zero, or if there are labels, there is no
 // series.
 type counted struct {
-	desc   *prometheus.Desc
-	labels int
-	kind   prometheus.ValueType
-	ask    atomic.Pointer[func() map[series]float64]
+	desc    *prometheus.Desc
+	labels  int
+	kind    prometheus.ValueType
+	collect atomic.Pointer[func() map[series]float64]
 }
 
-func (c *counted) askWith(ask func() map[series]float64) { c.ask.Store(&ask) }
+func (c *counted) collectWith(ask func() map[series]float64) { c.collect.Store(&ask) }
 
 // Describe is one half of prometheus.Collector.
 func (c *counted) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
@@ -124,7 +124,7 @@ func (c *counted) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
 // Collect is the other half of prometheus.Collector. The registry sorts what it is given.
 func (c *counted) Collect(metrics chan<- prometheus.Metric) {
 	counts := map[series]float64{}
-	switch ask := c.ask.Load(); {
+	switch ask := c.collect.Load(); {
 	case ask != nil:
 		counts = (*ask)()
 	case c.labels == 0:
@@ -135,8 +135,8 @@ func (c *counted) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// eachStart calls a function with the label values of each series that exists from the start.
-func (r row) eachStart(do func(values []string)) {
+// initialSeries calls a function with the label values of each series that exists from the start.
+func (r row) initialSeries(do func(values []string)) {
 	if len(r.start) != len(r.labels) {
 		return
 	}

@@ -17,7 +17,7 @@ func (r *Recorder) SyncQueued(at time.Time) {
 	for _, family := range families {
 		r.setTime(lastQueued, at, family)
 	}
-	r.repairs.begin()
+	r.repairs.onRepairStart()
 }
 
 // ObserveSync records one attempt to bring the kernel up to date: whether it was to write everything, how long it took
@@ -47,13 +47,13 @@ func (r *Recorder) SyncDone(at time.Time, complete bool) {
 	if !complete {
 		return
 	}
-	for family, n := range r.repairs.done() {
+	for family, n := range r.repairs.onRepaired() {
 		r.Add(foreignChanges, n, family, stageRepaired)
 	}
 }
 
-// SweepFailed counts a sweep that the kernel refused. A sweep covers both families.
-func (r *Recorder) SweepFailed() {
+// CleanupFailed counts a sweep that the kernel refused. A sweep covers both families.
+func (r *Recorder) CleanupFailed() {
 	for _, family := range families {
 		r.Add(cleanupFailures, 1, family)
 	}
@@ -68,8 +68,8 @@ func (r *Recorder) Programmed(family string, took time.Duration) {
 // ForeignChange counts a change to our table by another process. It counts as repaired after the next complete sync
 // that begins later.
 func (r *Recorder) ForeignChange(family string) {
-	r.Add(foreignChanges, 1, family, stageNoticed)
-	r.repairs.notice(family)
+	r.Add(foreignChanges, 1, family, stageDetected)
+	r.repairs.onDrift(family)
 }
 
 // setTime sets a gauge to a moment, with the fractions of a second that kube-proxy's gauges have too.

@@ -63,36 +63,36 @@ const (
 
 // The values of the label stage.
 const (
-	stageNoticed  = "detected"
+	stageDetected = "detected"
 	stageRepaired = "repaired"
 )
 
 // The values of the label state of conntrack entries.
 const (
-	FlowUnanswered = "unreplied"
-	FlowClosed     = "closed"
+	FlowUnreplied = "unreplied"
+	FlowClosed    = "closed"
 )
 
 // The values of the label result of looks at conntrack, and of responses to clients of xDS.
 const (
-	LookComplete = "complete"
-	LookCutOff   = "truncated"
-	XDSSent      = "sent"
-	XDSRejected  = "nacked"
+	DumpComplete  = "complete"
+	DumpTruncated = "truncated"
+	XDSSent       = "sent"
+	XDSNACKed     = "nacked"
 )
 
 // The values of the label state of nodes.
 const (
-	AnswersYes   = "reachable"
-	AnswersNo    = "unreachable"
-	AnswersNever = "without_baseline"
+	StateReachable       = "reachable"
+	StateUnreachable     = "unreachable"
+	StateWithoutBaseline = "without_baseline"
 )
 
 // The values of the label outcome of connections.
 const (
-	OutcomeAnswered   = "replied"
-	OutcomeRefused    = "refused"
-	OutcomeUnanswered = "unreplied"
+	OutcomeReplied   = "replied"
+	OutcomeRefused   = "refused"
+	OutcomeUnreplied = "unreplied"
 )
 
 // The values of the label direction.
@@ -132,9 +132,9 @@ var families = []string{"IPv4", "IPv6"}
 // What rows have in common, before the rows: a row that needs a later variable would be initialised after it, and out
 // of order.
 var (
-	perFamily   = [][]string{families}
-	connected   = [][]string{{model.TCP.String(), model.SCTP.String()}} // protocols with connections
-	answerCodes = [][]string{{"200", "503"}}
+	perFamily     = [][]string{families}
+	connected     = [][]string{{model.TCP.String(), model.SCTP.String()}} // protocols with connections
+	responseCodes = [][]string{{"200", "503"}}
 
 	// syncBuckets are kube-proxy's: 1 ms, doubled up to 16.384 s.
 	syncBuckets = prometheus.ExponentialBuckets(0.001, 2, 15)
@@ -214,11 +214,11 @@ var (
 		help:   "Number of UDP conntrack entries deleted because their endpoint no longer serves the frontend.",
 		labels: []string{familyLabel}, start: perFamily,
 	})
-	WatchedNodes = gauge(row{
+	ReachabilityTargets = gauge(row{
 		name: "vicinity_reachability_targets",
 		help: "Number of other nodes by state: reachable; unreachable, while others are reachable; or without_baseline: the node has " +
 			"never replied to a probe, so that missing replies prove nothing.",
-		labels: []string{familyLabel, stateLabel}, start: [][]string{families, {AnswersYes, AnswersNo, AnswersNever}},
+		labels: []string{familyLabel, stateLabel}, start: [][]string{families, {StateReachable, StateUnreachable, StateWithoutBaseline}},
 	})
 	NodeSuspicions = counter(row{
 		name: "vicinity_reachability_suspicions_total",
@@ -226,7 +226,7 @@ var (
 			"no node replies to this one; or unreachable.",
 		labels: []string{familyLabel, outcomeLabel}, start: [][]string{families, reachability.Outcomes},
 	})
-	UnansweredFlows = gauge(row{
+	UnrepliedFlows = gauge(row{
 		name: "vicinity_conntrack_unreplied_entries",
 		help: "Number of unreplied Service connections found by the last conntrack dump (capped at 8192).",
 	})
@@ -240,7 +240,7 @@ var (
 		help:   "Number of failed attempts to listen on a node port at loopback.",
 		labels: []string{familyLabel}, start: perFamily,
 	})
-	LocalhostRejected = counterFunc(row{
+	LocalhostLimited = counterFunc(row{
 		name:   "kubeproxy_nftables_localhost_nodeport_rejected_packets_total",
 		help:   "Number of packets to node ports on loopback that were rejected because the proxy does not serve their protocol there.",
 		labels: []string{familyLabel, protocolLabel},
@@ -248,12 +248,12 @@ var (
 	healthz = counter(row{
 		name:   "kubeproxy_proxy_healthz_total",
 		help:   "Number of responses of /healthz, by HTTP status.",
-		labels: []string{codeLabel}, start: answerCodes,
+		labels: []string{codeLabel}, start: responseCodes,
 	})
 	livez = counter(row{
 		name:   "kubeproxy_proxy_livez_total",
 		help:   "Number of responses of /livez, by HTTP status.",
-		labels: []string{codeLabel}, start: answerCodes,
+		labels: []string{codeLabel}, start: responseCodes,
 	})
 )
 
@@ -295,7 +295,7 @@ var (
 	foreignChanges = counter(row{
 		name:   "vicinity_nft_external_changes_total",
 		help:   "Number of changes to the proxy's nftables tables by other processes: detected, and repaired by a full sync.",
-		labels: []string{familyLabel, stageLabel}, start: [][]string{families, {stageNoticed, stageRepaired}},
+		labels: []string{familyLabel, stageLabel}, start: [][]string{families, {stageDetected, stageRepaired}},
 	})
 	OtherProxies = gauge(row{
 		name:   "vicinity_other_service_proxies",
@@ -310,7 +310,7 @@ var (
 		name: "vicinity_node_condition_stale",
 		help: "Whether the Node condition vicinity.dev/ServicesReady is outdated because it cannot be written; the log has the reason.",
 	})
-	ServicesWaiting = gauge(row{
+	SyncQueueDepth = gauge(row{
 		name: "vicinity_sync_queue_depth",
 		help: "Number of Services with a queued change: large Services are written in steps, and many that change together in turns.",
 	})
@@ -346,17 +346,17 @@ var (
 		help:   "Number of nodes that are being evacuated: until a time, or without an end.",
 		labels: []string{endLabel}, start: [][]string{{EndTime, EndNone}},
 	})
-	FlowsForgotten = counter(row{
+	StaleEntriesDeleted = counter(row{
 		name: "vicinity_conntrack_stale_entries_deleted_total",
 		help: "Number of conntrack entries of removed endpoints that were deleted, so that the client's next packet reaches another " +
 			"endpoint: unreplied ones, and closed ones, whose port a client may use again.",
-		labels: []string{protocolLabel, stateLabel}, start: append(slices.Clip(connected), []string{FlowUnanswered, FlowClosed}),
+		labels: []string{protocolLabel, stateLabel}, start: append(slices.Clip(connected), []string{FlowUnreplied, FlowClosed}),
 	})
-	ConntrackLooks = histogram(row{
+	ConntrackDumps = histogram(row{
 		name: "vicinity_conntrack_dump_duration_seconds",
 		help: "Time taken by conntrack dumps, each for all that need one at the time: complete, or truncated, because there were more " +
 			"entries than one dump reads.",
-		labels: []string{resultLabel}, start: [][]string{{LookComplete, LookCutOff}}, buckets: syncBuckets,
+		labels: []string{resultLabel}, start: [][]string{{DumpComplete, DumpTruncated}}, buckets: syncBuckets,
 	})
 	DNSRequests = counter(row{
 		name:   "vicinity_dns_requests_total",
@@ -386,7 +386,7 @@ var (
 			"client nacked; it then keeps what it had. The log has its reason.",
 		labels: []string{typeLabel, resultLabel},
 	})
-	XDSRefused = counterFunc(row{
+	XDSRejected = counterFunc(row{
 		name:   "vicinity_xds_rejections_total",
 		help:   "Number of connections, streams, requests and names of clients of --xds-bind-address that were rejected, by reason.",
 		labels: []string{reasonLabel},

@@ -105,7 +105,7 @@ var kubeProxys = map[string]string{
 	NoLocalEndpoints.name: "non-counter metrics should not have \"_total\" suffix",
 }
 
-func TestThePrometheusLinterHasNothingToSayAboutOurNames(t *testing.T) {
+func TestThePrometheusLinterAcceptsOurNames(t *testing.T) {
 	problems, err := testutil.GatherAndLint(withAllSeries().registry, documented(t)...)
 	if err != nil {
 		t.Fatal(err)
@@ -167,8 +167,8 @@ func withAllSeries() *Recorder {
 			r.Set(metric, 1, values...)
 		case Histogram:
 			r.Observe(metric, time.Second, values...)
-		case Counted:
-			r.AskFor(metric, func(add Add) { add(1, values...) })
+		case Collected:
+			r.CollectFrom(metric, func(add Add) { add(1, values...) })
 		}
 	}
 	return r

@@ -22,7 +22,7 @@ import (
 // clientStatements write a client into a map and delete it there.
 func clientStatements() []ruleset.Statement {
 	return []ruleset.Statement{
-		ruleset.Remember{Map: affinity, Mask: stickyMask, Timeout: time.Hour}, ruleset.Forget{Map: affinity, Mask: stickyMask},
+		ruleset.UpdateAffinity{Map: affinity, Mask: stickyMask, Timeout: time.Hour}, ruleset.DeleteAffinity{Map: affinity, Mask: stickyMask},
 	}
 }
 
@@ -159,9 +159,9 @@ func TestAnotherClientIsNoneOfAPort(t *testing.T) {
 	}
 }
 
-// TestForeignMapsOfOurNamesAreNotRecalled: another process may have put anything there. The rest of the table must
+// TestForeignMapsOfOurNamesAreNotRestored: another process may have put anything there. The rest of the table must
 // still be read, or it would never be mended.
-func TestForeignMapsOfOurNamesAreNotRecalled(t *testing.T) {
+func TestForeignMapsOfOurNamesAreNotRestored(t *testing.T) {
 	for name, set := range map[string]struct{ declaration, elements string }{
 		"keys of another type": {"map sticky-ports { type ipv4_addr : ipv4_addr; }", "sticky-ports { 192.0.2.1 : 192.0.2.2 }"},
 		"values of another type": {

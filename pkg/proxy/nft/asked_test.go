@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// askedOf are a frontend with an address and a node port.
-func askedOf(family model.Family) map[model.Frontend]bool {
+// demandOf are a frontend with an address and a node port.
+func demandOf(family model.Family) map[model.Frontend]bool {
 	return map[model.Frontend]bool{
 		{Addr: addressesOf(family).service, Protocol: model.TCP, Port: 80}: true,
 		{Addr: model.AnyAddr(family), Protocol: model.UDP, Port: 30080}:    true,
@@ -28,7 +28,7 @@ func askedOf(family model.Family) map[model.Frontend]bool {
 func counts(t *testing.T, c *Conn, family model.Family) map[model.Frontend]uint64 {
 	t.Helper()
 	found := map[model.Frontend]uint64{}
-	if err := c.Asked(t.Context(), family, func(f model.Frontend, count uint64) { found[f] = count }); err != nil {
+	if err := c.DemandCounts(t.Context(), family, func(f model.Frontend, count uint64) { found[f] = count }); err != nil {
 		t.Fatal(err)
 	}
 	return found
@@ -70,8 +70,8 @@ func TestTheTableThatCountsIsListedAndLoadsAgain(t *testing.T) {
 `
 	namespace, other := netns.New(t), netns.New(t)
 	c := dial(t, namespace, Options{})
-	commit(t, c, ruleset.AddAsked(model.IPv4))
-	commit(t, c, ruleset.ChangeAsked(model.IPv4, nil, askedOf(model.IPv4)))
+	commit(t, c, ruleset.AddDemandTable(model.IPv4))
+	commit(t, c, ruleset.UpdateDemandTable(model.IPv4, nil, demandOf(model.IPv4)))
 	listed := namespace.NFT("-n", "list", "ruleset")
 	numbers := regexp.MustCompile(`(packets|bytes) \d+`)
 	if diff := cmp.Diff(want, numbers.ReplaceAllString(listed, "$1 N")); diff != "" {
@@ -80,7 +80,7 @@ func TestTheTableThatCountsIsListedAndLoadsAgain(t *testing.T) {
 	other.Load(listed)
 }
 
-func TestConnectionsAreCountedAndChangesLeaveTheCounts(t *testing.T) {
+func TestConnectionsAreCountedAndChangesKeepTheCounts(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
 			namespace := netns.New(t)
@@ -93,16 +93,16 @@ func TestConnectionsAreCountedAndChangesLeaveTheCounts(t *testing.T) {
 			var o operations
 			o.do(ruleset.Add, family, ruleset.ChainObject{Chain: labelling}).do(ruleset.Add, family, ruleset.RulesObject{Chain: labelling})
 			commit(t, c, o.Batch)
-			if has, err := c.HasAsked(t.Context(), family, ruleset.AskedTableName); has || err != nil {
+			if has, err := c.HasDemandTable(t.Context(), family, ruleset.DemandTableName); has || err != nil {
 				t.Errorf("the table is there: %v, error %v", has, err)
 			}
-			err := c.Asked(t.Context(), family, func(model.Frontend, uint64) {})
+			err := c.DemandCounts(t.Context(), family, func(model.Frontend, uint64) {})
 			if !errors.Is(err, ErrNoTable) {
 				t.Errorf("without a table the error is %v, want %v", err, ErrNoTable)
 			}
-			commit(t, c, ruleset.AddAsked(family))
-			want := askedOf(family)
-			commit(t, c, ruleset.ChangeAsked(family, nil, want))
+			commit(t, c, ruleset.AddDemandTable(family))
+			want := demandOf(family)
+			commit(t, c, ruleset.UpdateDemandTable(family, nil, want))
 			for range 3 {
 				connect(t, namespace, family)
 			}
@@ -114,8 +114,8 @@ func TestConnectionsAreCountedAndChangesLeaveTheCounts(t *testing.T) {
 			more := maps.Clone(want)
 			delete(more, model.Frontend{Addr: model.AnyAddr(family), Protocol: model.UDP, Port: 30080})
 			more[model.Frontend{Addr: addressesOf(family).endpoint, Protocol: model.SCTP, Port: 7}] = true
-			commit(t, c, ruleset.ChangeAsked(family, want, more))
-			commit(t, c, ruleset.ChangeAsked(family, nil, want))
+			commit(t, c, ruleset.UpdateDemandTable(family, want, more))
+			commit(t, c, ruleset.UpdateDemandTable(family, nil, want))
 			connect(t, namespace, family)
 			found := counts(t, c, family)
 			if len(found) != 3 || found[dialled] != 4 {
@@ -124,7 +124,7 @@ func TestConnectionsAreCountedAndChangesLeaveTheCounts(t *testing.T) {
 
 			former := ruleset.AskedTableNames[1]
 			namespace.NFT("add", "table", ruleset.Keyword(family), former)
-			if has, err := c.HasAsked(t.Context(), family, former); !has || err != nil {
+			if has, err := c.HasDemandTable(t.Context(), family, former); !has || err != nil {
 				t.Errorf("the table of an earlier version is there: %v, error %v", has, err)
 			}
 			var deleted []model.Family

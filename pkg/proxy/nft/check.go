@@ -24,11 +24,11 @@ func openWriter() (*socket, error) {
 	if err := checkKernel(); err != nil {
 		return nil, err
 	}
-	writer, err := openAskingSocket()
+	writer, err := openQuerySocket()
 	if err != nil {
 		return nil, missing(err)
 	}
-	if err := tryTable(writer, model.IPv4, 0); err != nil {
+	if err := probeTable(writer, model.IPv4, 0); err != nil {
 		return nil, errors.Join(missing(err), writer.conn.Close())
 	}
 	return writer, nil
@@ -56,7 +56,7 @@ func checkRelease(release string) error {
 
 // familiesOf asks which families the kernel has tables in. IPv4 was tried before.
 func familiesOf(writer *socket) ([]model.Family, error) {
-	err := tryTable(writer, model.IPv6, 0)
+	err := probeTable(writer, model.IPv6, 0)
 	switch {
 	case err == nil:
 		return model.Families, nil
@@ -66,8 +66,8 @@ func familiesOf(writer *socket) ([]model.Family, error) {
 	return nil, fmt.Errorf("asking whether the kernel has IPv6 tables: %w", err)
 }
 
-// tryTable asks whether a table with these flags could be added.
-func tryTable(s *socket, family model.Family, flags uint32) error {
+// probeTable asks whether a table with these flags could be added.
+func probeTable(s *socket, family model.Family, flags uint32) error {
 	return try(s, func(e *encoder, table string) { e.addTable(number(family), table, flags) })
 }
 

@@ -27,7 +27,7 @@ func Cleanup(ctx context.Context) (deleted []model.Family, err error) {
 			break
 		}
 	}
-	if owned, ok := errors.AsType[*OwnedError](err); ok {
+	if owned, ok := errors.AsType[*TableOwnedError](err); ok {
 		return nil, fmt.Errorf("deleting table %s: stop its owner first: %w", tableText(owned.Family), err)
 	}
 	return deleted, err
@@ -46,13 +46,13 @@ func (c *Conn) deleteTables(ctx context.Context) ([]model.Family, error) {
 			batch.Ops = append(batch.Ops, ruleset.Op{Verb: ruleset.Delete, Family: family, Object: ruleset.TableObject{}})
 		}
 		for _, name := range ruleset.AskedTableNames {
-			counts, err := c.HasAsked(ctx, family, name)
+			counts, err := c.HasDemandTable(ctx, family, name)
 			if err != nil {
 				return nil, err
 			}
 			if counts {
 				isPresent = true
-				batch.Ops = append(batch.Ops, ruleset.DeleteAsked(family, name).Ops...)
+				batch.Ops = append(batch.Ops, ruleset.DeleteDemandTable(family, name).Ops...)
 			}
 		}
 		if isPresent {

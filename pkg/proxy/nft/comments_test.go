@@ -112,7 +112,7 @@ func TestNamesThatNoObjectMayHaveDoNoHarmInComments(t *testing.T) {
 			services[0].Ports[0].ID = test.id
 			config := layout{}.config
 			config.Families = []model.Family{model.IPv4}
-			plan := resync(config, services, ruleset.Surroundings{}, nil)
+			plan := resync(config, services, ruleset.NodeState{}, nil)
 			namespace := netns.New(t)
 			commit(t, dial(t, namespace, Options{}), plan.Batch)
 			checkListed(t, namespace, plan.Batch, model.IPv4)

@@ -32,7 +32,7 @@ func (c *Conn) Commit(ctx context.Context, batch ruleset.Batch) error {
 		c.buffer = encoded.bytes
 	}
 	err = c.send(ctx, encoded)
-	if refused, ok := errors.AsType[*ruleset.RefusedError](err); ok && namesNoElement(refused) {
+	if rejected, ok := errors.AsType[*ruleset.RejectedError](err); ok && namesNoElement(rejected) {
 		return c.commitSingly(ctx, batch, err)
 	}
 	return err
@@ -47,17 +47,17 @@ func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, first erro
 		return err
 	}
 	err = c.send(ctx, encoded)
-	if _, ok := errors.AsType[*ruleset.RefusedError](err); err == nil || ok {
+	if _, ok := errors.AsType[*ruleset.RejectedError](err); err == nil || ok {
 		return err
 	}
 	return first // so many were refused that there was no room for the answers
 }
 
 // namesNoElement reports whether the kernel left open which elements it refused.
-func namesNoElement(refused *ruleset.RefusedError) bool {
-	return slices.ContainsFunc(refused.Refusals, func(refusal ruleset.Refusal) bool {
-		_, isElements := refusal.Op.Object.(ruleset.ElementsObject)
-		return isElements && refusal.Element == nil
+func namesNoElement(rejected *ruleset.RejectedError) bool {
+	return slices.ContainsFunc(rejected.Rejections, func(rejection ruleset.Rejection) bool {
+		_, isElements := rejection.Op.Object.(ruleset.ElementsObject)
+		return isElements && rejection.Element == nil
 	})
 }
 
@@ -92,7 +92,7 @@ func (c *Conn) send(ctx context.Context, encoded *Encoded) error {
 		return fmt.Errorf("committing a batch: %w", err)
 	}
 	if c.watcher != nil && encoded.elements > quietElements {
-		return c.sendQuietly(ctx, func() error { return c.exchange(ctx, encoded) })
+		return c.sendIgnoringErrors(ctx, func() error { return c.exchange(ctx, encoded) })
 	}
 	return c.exchange(ctx, encoded)
 }
@@ -108,17 +108,17 @@ func (c *Conn) exchange(ctx context.Context, encoded *Encoded) error {
 	if len(failures) == 0 {
 		return nil
 	}
-	return c.refusal(ctx, encoded, failures)
+	return c.rejection(ctx, encoded, failures)
 }
 
-// refusal makes an error of failures, which are in the order of their messages.
-func (c *Conn) refusal(ctx context.Context, encoded *Encoded, failures []failure) error {
-	refused := &ruleset.RefusedError{Refusals: make([]ruleset.Refusal, len(failures))}
+// rejection makes an error of failures, which are in the order of their messages.
+func (c *Conn) rejection(ctx context.Context, encoded *Encoded, failures []failure) error {
+	rejected := &ruleset.RejectedError{Rejections: make([]ruleset.Rejection, len(failures))}
 	elements := encoded.elementsOf(failures)
 	for i, failure := range failures {
 		number, position, ok := encoded.operationOf(failure.sequence)
 		if !ok {
-			refused.Refusals[i].Err = explain("committing the batch", failure)
+			rejected.Rejections[i].Err = explain("committing the batch", failure)
 			continue
 		}
 		op := encoded.ops[number]
@@ -127,11 +127,11 @@ func (c *Conn) refusal(ctx context.Context, encoded *Encoded, failures []failure
 				return owned
 			}
 		}
-		refused.Refusals[i] = ruleset.Refusal{
+		rejected.Rejections[i] = ruleset.Rejection{
 			Op: op, Element: elements[i], Err: explain(describePart(op, position, elements[i]), failure),
 		}
 	}
-	return refused
+	return rejected
 }
 
 // explain makes an error of a failure.

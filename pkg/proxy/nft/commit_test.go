@@ -55,7 +55,7 @@ func TestBatchesOfEverySizeArriveWhole(t *testing.T) {
 	}
 }
 
-func TestAHundredThousandElementsArriveInOneBatchAndLeaveInAnother(t *testing.T) {
+func TestAHundredThousandElementsAreAddedInOneBatchAndDeletedInAnother(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
 	const number = 100_000

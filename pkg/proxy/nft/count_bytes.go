@@ -17,7 +17,7 @@ import (
 // are read-only: the kernel turns counting on for a rule that reads bytes, and leaves it on. The rule is only tried, so
 // that no trace of it is left.
 func CountBytes() (err error) {
-	s, err := openAskingSocket()
+	s, err := openQuerySocket()
 	if err != nil {
 		return err
 	}

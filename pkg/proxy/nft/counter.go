@@ -38,7 +38,7 @@ func (m *messages) counter(kind, flags uint16, family model.Family, name string)
 
 // Packets returns how many packets a counter in our table of a family has counted, and whether the counter exists.
 func (r *Reader) Packets(ctx context.Context, family model.Family, counter string) (n uint64, isThere bool, err error) {
-	err = r.ask(ctx, func(m *messages) {
+	err = r.query(ctx, func(m *messages) {
 		m.counter(unix.NFT_MSG_GETOBJ, unix.NLM_F_ACK, family, counter)
 		m.end()
 	}, func(m message) error {

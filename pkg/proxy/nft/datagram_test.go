@@ -28,9 +28,9 @@ type datagram struct {
 }
 
 func datagrams(at addresses) map[string]datagram {
-	drop, giveBack := ruleset.Rule{verdict(ruleset.Drop, "")}, ruleset.Rule{verdict(ruleset.Return, "")}
+	drop, giveBack := ruleset.Rule{verdictOf(ruleset.Drop, "")}, ruleset.Rule{verdictOf(ruleset.Return, "")}
 	lookUp := ruleset.Rule{ruleset.VerdictOf{Key: []ruleset.Field{ruleset.DestinationAddr}, Map: verdicts}}
-	toServices := ruleset.Rule{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: at.services}, verdict(ruleset.Drop, "")}
+	toServices := ruleset.Rule{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: at.services}, verdictOf(ruleset.Drop, "")}
 	through := func(rules ...ruleset.Rule) datagram { return datagram{output: rules} }
 	jumping := func(jumped ...ruleset.Rule) datagram { return datagram{output: []ruleset.Rule{lookUp}, jumped: jumped} }
 	behind := func(jumped ...ruleset.Rule) datagram {
@@ -38,7 +38,7 @@ func datagrams(at addresses) map[string]datagram {
 	}
 	allowing := func(addr netip.Addr, hostBits int) datagram {
 		return datagram{allowed: netip.PrefixFrom(addr, addr.BitLen()-hostBits).Masked(), output: []ruleset.Rule{
-			{ruleset.WritePriority{Number: listNumber}, verdict(ruleset.Goto, "source-ranges")},
+			{ruleset.WritePriority{Number: listNumber}, verdictOf(ruleset.Goto, "source-ranges")},
 		}}
 	}
 	refused := func(d datagram) datagram {
@@ -99,7 +99,7 @@ func (d datagram) batch(family model.Family) ruleset.Batch {
 		o.do(ruleset.Add, family, ruleset.ChainObject{Chain: chain}).do(ruleset.Add, family, ruleset.RulesObject{Chain: chain})
 	}
 	o.elements(ruleset.Add, family, verdicts,
-		ruleset.Element{Key: ruleset.Tuple{Addr: at.service}, Verdict: verdict(ruleset.Jump, "jumped").Verdict})
+		ruleset.Element{Key: ruleset.Tuple{Addr: at.service}, Verdict: verdictOf(ruleset.Jump, "jumped").Verdict})
 	if d.allowed.IsValid() {
 		o.elements(ruleset.Add, family, ruleset.Sources, rangeElement(d.allowed))
 	}

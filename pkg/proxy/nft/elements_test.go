@@ -54,7 +54,7 @@ func TestElementsAreReadBackAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-func TestReadingAnAbsentSetSaysWhichIsAbsent(t *testing.T) {
+func TestReadingAnAbsentSetNamesIt(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	_, err := c.Elements(t.Context(), model.IPv4, ruleset.Endpoints)
 	want := "reading map ip vicinity endpoints: no such file or directory"
@@ -125,7 +125,7 @@ func TestObjectsAreThoseOfOurTableAlone(t *testing.T) {
 	}
 	for _, filled := range everySet(model.IPv4) {
 		want.Sets = append(want.Sets, filled.set.Name)
-		if _, recalled := ruleset.Recalled(filled.set.Name); recalled {
+		if _, restored := ruleset.RestoredSet(filled.set.Name); restored {
 			want.Add(filled.set.Name, filled.elements)
 		}
 	}

@@ -114,7 +114,7 @@ func (w *elementWriter) comment(text string) {
 	w.attribute(unix.NFTA_SET_ELEM_USERDATA, 2+int(length))
 	w.b = append(w.b, byte(userdata.NFTNL_UDATA_SET_ELEM_COMMENT), length)
 	w.b = append(append(w.b, text...), 0)
-	w.pad()
+	w.align4()
 }
 
 func (w *elementWriter) tuple(kind uint16, types []ruleset.Type, tuple *ruleset.Tuple) (err error) {
@@ -125,7 +125,7 @@ func (w *elementWriter) tuple(kind uint16, types []ruleset.Type, tuple *ruleset.
 		return err
 	}
 	w.endNest(inner) // writes the length of any attribute
-	w.pad()
+	w.align4()
 	w.endNest(outer)
 	return nil
 }

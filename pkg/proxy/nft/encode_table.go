@@ -15,7 +15,7 @@ import (
 func (e *encoder) tableOp(op ruleset.Op) error {
 	switch op.Verb {
 	case ruleset.Add:
-		e.addTable(number(op.Family), e.inTable(), wantedFlags(e.owned))
+		e.addTable(number(op.Family), e.inTable(), desiredFlags(e.owned))
 	case ruleset.Delete:
 		e.table(unix.NFT_MSG_DELTABLE, 0, number(op.Family))
 		e.text(unix.NFTA_TABLE_NAME, e.inTable())

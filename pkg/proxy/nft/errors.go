@@ -25,8 +25,8 @@ var (
 // ErrUnknownOutcome says that the kernel did not answer: the batch may or may not be in force.
 var ErrUnknownOutcome = errors.New("the kernel did not say whether it took the batch")
 
-// OwnedError says that a table belongs to another living process, and that the kernel lets only that process touch it.
-type OwnedError struct {
+// TableOwnedError says that a table belongs to another living process, and that the kernel lets only that process touch it.
+type TableOwnedError struct {
 	Family model.Family
 	// Port is the netlink port id of the owner. It usually is the process's id.
 	Port uint32
@@ -35,7 +35,7 @@ type OwnedError struct {
 }
 
 // Error names the owner and what that usually means.
-func (e *OwnedError) Error() string {
+func (e *TableOwnedError) Error() string {
 	owner := fmt.Sprintf("netlink port id %d", e.Port)
 	if e.Process != "" {
 		owner += ", " + e.Process
@@ -45,7 +45,7 @@ func (e *OwnedError) Error() string {
 }
 
 // Unwrap returns the kernel's own error.
-func (e *OwnedError) Unwrap() error { return unix.EPERM }
+func (e *TableOwnedError) Unwrap() error { return unix.EPERM }
 
 // processName returns the name of a process, empty if there is none with that id.
 func processName(id uint32) string {

@@ -25,7 +25,7 @@ func TestErrorsNameTheOperationAndItsObject(t *testing.T) {
 		return new(operations).do(verb, model.IPv4, object)
 	}
 	rules := ruleset.Chain{Name: "refuse", Hook: ruleset.NoHook, Rules: []ruleset.Rule{
-		{ruleset.Reject{}}, {ruleset.Do{Verdict: ruleset.Verdict{Kind: ruleset.Jump, Chain: "absent"}}},
+		{ruleset.Reject{}}, {ruleset.VerdictStatement{Verdict: ruleset.Verdict{Kind: ruleset.Jump, Chain: "absent"}}},
 	}}
 	for name, test := range map[string]struct {
 		batch *operations
@@ -75,15 +75,15 @@ func TestErrorsNameTheOperationAndItsObject(t *testing.T) {
 			if !errors.Is(err, test.errno) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %v in %q", err, test.errno, test.want)
 			}
-			if _, ok := errors.AsType[*ruleset.RefusedError](err); !ok {
+			if _, ok := errors.AsType[*ruleset.RejectedError](err); !ok {
 				t.Errorf("%T is no RefusedError", err)
 			}
 		})
 	}
 }
 
-// TestEachRefusedElementIsNamed, wherever it is in a message, and however many are refused.
-func TestEachRefusedElementIsNamed(t *testing.T) {
+// TestEachRejectedElementIsNamed, wherever it is in a message, and however many are refused.
+func TestEachRejectedElementIsNamed(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
 	elements := slices.Collect(slots(4000))
@@ -97,16 +97,16 @@ func TestEachRefusedElementIsNamed(t *testing.T) {
 	}
 	commit(t, c, new(operations).elements(ruleset.Add, model.IPv4, ruleset.Endpoints, there...).Batch)
 	err := c.Commit(t.Context(), new(operations).elements(ruleset.Add, model.IPv4, ruleset.Endpoints, elements...).Batch)
-	refused, ok := errors.AsType[*ruleset.RefusedError](err)
+	rejected, ok := errors.AsType[*ruleset.RejectedError](err)
 	if !ok {
 		t.Fatalf("got %v, want a RefusedError", err)
 	}
 	var got []ruleset.Element
-	for _, refusal := range refused.Refusals {
-		if refusal.Element == nil || !errors.Is(refusal.Err, unix.EEXIST) {
-			t.Fatalf("refusal %+v names no element, or another cause than that it is there", refusal)
+	for _, rejection := range rejected.Rejections {
+		if rejection.Element == nil || !errors.Is(rejection.Err, unix.EEXIST) {
+			t.Fatalf("refusal %+v names no element, or another cause than that it is there", rejection)
 		}
-		got = append(got, *refusal.Element)
+		got = append(got, *rejection.Element)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -124,7 +124,7 @@ func TestOfManyErrorsTheFirstFewAreListed(t *testing.T) {
 		o.elements(ruleset.Delete, model.IPv4, ruleset.Endpoints, slot(i, "10.244.0.2"))
 	}
 	err := c.Commit(t.Context(), o.Batch)
-	if refused, ok := errors.AsType[*ruleset.RefusedError](err); !ok || len(refused.Refusals) != 500 {
+	if rejected, ok := errors.AsType[*ruleset.RejectedError](err); !ok || len(rejected.Rejections) != 500 {
 		t.Fatalf("got %v, want a RefusedError with 500 refusals", err)
 	}
 	if want := "80 . fd00:2 of map ip vicinity endpoints: no such file or directory; and 497 more"; !strings.HasSuffix(err.Error(), want) {
@@ -133,7 +133,7 @@ func TestOfManyErrorsTheFirstFewAreListed(t *testing.T) {
 	commit(t, c, emptyMaps(model.IPv6, ruleset.Endpoints)) // and the connection is good afterwards
 }
 
-func TestWhatCannotBeWrittenIsRefusedBeforeItIsSent(t *testing.T) {
+func TestWhatCannotBeWrittenIsRejectedBeforeItIsSent(t *testing.T) {
 	at4, at6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
 	rule := func(statements ...ruleset.Statement) ruleset.Object {
 		return ruleset.RulesObject{Chain: ruleset.Chain{Name: "c", Rules: []ruleset.Rule{statements}}}
@@ -156,7 +156,7 @@ func TestWhatCannotBeWrittenIsRefusedBeforeItIsSent(t *testing.T) {
 		"no verdict": {ruleset.Add, elements(ruleset.Dispatch, ruleset.Element{}), errNoVerdict},
 		"a prefix of the other family": {
 			ruleset.Add, rule(ruleset.InPrefix{Field: ruleset.OriginalSourceAddr, Prefix: at4.cluster}), errWrongFamily},
-		"a rule without a verdict": {ruleset.Add, rule(ruleset.Do{}), errNoVerdict},
+		"a rule without a verdict": {ruleset.Add, rule(ruleset.VerdictStatement{}), errNoVerdict},
 		"a key wider than the registers": {
 			ruleset.Add, rule(ruleset.InSet{Key: append(wide, ruleset.SourceAddr), Set: ruleset.ClusterIPs}), errTooManyRegisters},
 		"a set with too many fields": {ruleset.Add, ruleset.SetObject{Set: ruleset.Set{Name: "s", Key: make([]ruleset.Type, 6)}}, errSetTypes},
@@ -175,7 +175,7 @@ func TestWhatCannotBeWrittenIsRefusedBeforeItIsSent(t *testing.T) {
 	}
 }
 
-func TestAStatementThatMeansNothingIsRefusedWithItsReason(t *testing.T) {
+func TestAnInvalidStatementIsRejectedWithItsReason(t *testing.T) {
 	for name, test := range map[string]struct {
 		statement ruleset.Statement
 		want      string

@@ -62,8 +62,8 @@ func facts() map[string]fact {
 	}
 }
 
-// TestWhatEachHookKnowsOfAPacket lets rules note the connections that they see.
-func TestWhatEachHookKnowsOfAPacket(t *testing.T) {
+// TestWhatEachHookSeesOfAPacket lets rules note the connections that they see.
+func TestWhatEachHookSeesOfAPacket(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
 			n := newNetwork(t, family)
@@ -73,7 +73,7 @@ func TestWhatEachHookKnowsOfAPacket(t *testing.T) {
 			for name, fact := range facts() {
 				noted[name] = ruleset.Affinity(uint32(len(noted)))
 				o.do(ruleset.Add, family, ruleset.SetObject{Set: noted[name]})
-				chain := n.noting(noted[name], fact)
+				chain := n.withRecorder(noted[name], fact)
 				o.do(ruleset.Add, family, ruleset.ChainObject{Chain: chain}).do(ruleset.Add, family, ruleset.RulesObject{Chain: chain})
 			}
 			c := dial(t, n.router, Options{})
@@ -106,15 +106,15 @@ const (
 	toRouter uint32 = 2
 )
 
-// noting records the source of packets that meet the condition, and their destination as a number.
-func (n network) noting(notes ruleset.Set, fact fact) ruleset.Chain {
+// withRecorder records the source of packets that meet the condition, and their destination as a number.
+func (n network) withRecorder(notes ruleset.Set, fact fact) ruleset.Chain {
 	var rules []ruleset.Rule
 	for number, to := range map[uint32]netip.Addr{toServer: n.serverAddr, toRouter: n.routerAddr} {
 		rules = append(rules, ruleset.Rule{
 			fact.condition,
 			ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: netip.PrefixFrom(to, to.BitLen())},
 			ruleset.WritePriority{Number: number},
-			ruleset.Remember{Map: notes, Mask: 0xffffffff, Timeout: time.Hour},
+			ruleset.UpdateAffinity{Map: notes, Mask: 0xffffffff, Timeout: time.Hour},
 			ruleset.WritePriority{},
 		})
 	}

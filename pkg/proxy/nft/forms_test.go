@@ -21,7 +21,7 @@ type form struct {
 	rule ruleset.Rule
 }
 
-func TestEveryFormOfAStatementIsListedAsItIsMeant(t *testing.T) {
+func TestEveryFormOfAStatementIsListedAsIntended(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
 			forms := slices.Concat(statementForms(), prefixForms(family), rangeForms(family))
@@ -93,25 +93,25 @@ func statementForms() []form {
 		{"meta priority set meta priority . X saddr map @affinity-7", ruleset.Rule{
 			ruleset.SetPriority{Key: []ruleset.Field{ruleset.Priority, ruleset.SourceAddr}, Map: affinity}}},
 		{"meta priority e000:0-ff00:ffff", ruleset.Rule{ruleset.PriorityBetween{First: 0xe0000000, Last: 0xff00ffff}}},
-		{"meta priority set numgen random mod 1 offset 4227858432", ruleset.Rule{ruleset.DrawSlot{Slots: 1, First: ruleset.LocalSlot}}},
+		{"meta priority set numgen random mod 1 offset 4227858432", ruleset.Rule{ruleset.RandomSlot{Slots: 1, First: ruleset.LocalSlot}}},
 		{"meta priority set numgen random mod 4095 offset 4227858432",
-			ruleset.Rule{ruleset.DrawSlot{Slots: ruleset.MaxLocalSlots, First: ruleset.LocalSlot}}},
+			ruleset.Rule{ruleset.RandomSlot{Slots: ruleset.MaxLocalSlots, First: ruleset.LocalSlot}}},
 		{"meta priority set numgen random mod 65535 offset 4244635648",
-			ruleset.Rule{ruleset.DrawSlot{Slots: ruleset.MaxSlots, First: ruleset.ClusterSlot}}},
+			ruleset.Rule{ruleset.RandomSlot{Slots: ruleset.MaxSlots, First: ruleset.ClusterSlot}}},
 		{"dnat X to meta l4proto . meta priority map @numbered",
 			ruleset.Rule{ruleset.DNAT{Key: []ruleset.Field{ruleset.L4Proto, ruleset.Priority}, Map: ruleset.Numbered}}},
 		{"update @affinity-7 { meta priority & fdff:ff00 . X saddr timeout 86400s : meta priority }",
-			ruleset.Rule{ruleset.Remember{Map: affinity, Mask: 0xfdffff00, Timeout: 24 * time.Hour}}},
+			ruleset.Rule{ruleset.UpdateAffinity{Map: affinity, Mask: 0xfdffff00, Timeout: 24 * time.Hour}}},
 		{"delete @affinity-7 { meta priority & fdff:0 . X saddr : meta priority }",
-			ruleset.Rule{ruleset.Forget{Map: affinity, Mask: 0xfdff0000}}},
+			ruleset.Rule{ruleset.DeleteAffinity{Map: affinity, Mask: 0xfdff0000}}},
 		{"masquerade fully-random", ruleset.Rule{ruleset.Masquerade{}}},
 		{"reject", ruleset.Rule{ruleset.Reject{}}},
 		{"reject with tcp reset", ruleset.Rule{tcp, ruleset.Reject{TCPReset: true}}},
 		{`counter name "counted"`, ruleset.Rule{ruleset.Count{Counter: "counted"}}},
-		{"drop", ruleset.Rule{verdict(ruleset.Drop, "")}},
-		{"return", ruleset.Rule{verdict(ruleset.Return, "")}},
-		{"jump target", ruleset.Rule{verdict(ruleset.Jump, "target")}},
-		{"goto target", ruleset.Rule{verdict(ruleset.Goto, "target")}},
+		{"drop", ruleset.Rule{verdictOf(ruleset.Drop, "")}},
+		{"return", ruleset.Rule{verdictOf(ruleset.Return, "")}},
+		{"jump target", ruleset.Rule{verdictOf(ruleset.Jump, "target")}},
+		{"goto target", ruleset.Rule{verdictOf(ruleset.Goto, "target")}},
 	}...)
 }
 

@@ -61,11 +61,11 @@ var (
 	hairpinFields  = []ruleset.Field{ruleset.SourceAddr, ruleset.DestinationAddr, ruleset.L4Proto, ruleset.DestinationPort}
 )
 
-func verdict(kind ruleset.VerdictKind, chain string) ruleset.Do {
-	return ruleset.Do{Verdict: ruleset.Verdict{Kind: kind, Chain: chain}}
+func verdictOf(kind ruleset.VerdictKind, chain string) ruleset.VerdictStatement {
+	return ruleset.VerdictStatement{Verdict: ruleset.Verdict{Kind: kind, Chain: chain}}
 }
 
-func jump(chain string) ruleset.Rule { return ruleset.Rule{verdict(ruleset.Jump, chain)} }
+func jump(chain string) ruleset.Rule { return ruleset.Rule{verdictOf(ruleset.Jump, chain)} }
 
 func regular(name string, rules ...ruleset.Rule) ruleset.Chain {
 	return ruleset.Chain{Name: name, Hook: ruleset.NoHook, Rules: rules}
@@ -87,15 +87,15 @@ func leafChains(family model.Family) []ruleset.Chain {
 	notCluster := ruleset.InPrefix{Field: ruleset.SourceAddr, Prefix: addressesOf(family).cluster, Not: true}
 	return []ruleset.Chain{
 		regular("refuse", ruleset.Rule{ruleset.Count{Counter: "refused"}, ruleset.Reject{}}),
-		regular("drop-all", ruleset.Rule{verdict(ruleset.Drop, "")}),
+		regular("drop-all", ruleset.Rule{verdictOf(ruleset.Drop, "")}),
 		regular("reset-tcp", ruleset.Rule{tcp, ruleset.Reject{TCPReset: true}}),
-		regular("lb-3", ruleset.Rule{ruleset.DrawSlot{Slots: 3, First: ruleset.ClusterSlot}}),
+		regular("lb-3", ruleset.Rule{ruleset.RandomSlot{Slots: 3, First: ruleset.ClusterSlot}}),
 		regular("lb-3-local-1",
-			ruleset.Rule{notCluster, notLocal, ruleset.DrawSlot{Slots: 1, First: ruleset.LocalSlot}, verdict(ruleset.Return, "")},
-			ruleset.Rule{ruleset.DrawSlot{Slots: 3, First: ruleset.ClusterSlot}}),
+			ruleset.Rule{notCluster, notLocal, ruleset.RandomSlot{Slots: 1, First: ruleset.LocalSlot}, verdictOf(ruleset.Return, "")},
+			ruleset.Rule{ruleset.RandomSlot{Slots: 3, First: ruleset.ClusterSlot}}),
 		regular("lb-3-local-0",
-			ruleset.Rule{ruleset.NotFromInterface{Name: "veth", Prefix: true}, notLocal, verdict(ruleset.Drop, "")},
-			ruleset.Rule{ruleset.DrawSlot{Slots: 3, First: ruleset.ClusterSlot}}),
+			ruleset.Rule{ruleset.NotFromInterface{Name: "veth", Prefix: true}, notLocal, verdictOf(ruleset.Drop, "")},
+			ruleset.Rule{ruleset.RandomSlot{Slots: 3, First: ruleset.ClusterSlot}}),
 		regular("sticky-draw",
 			ruleset.Rule{
 				ruleset.SetPriority{Key: frontendFields, Map: ruleset.Sticky},
@@ -112,12 +112,12 @@ func leafChains(family model.Family) []ruleset.Chain {
 // remembering is the chain that remembers clients for a while, and looks for those that it remembers.
 func remembering(timeout time.Duration) ruleset.Chain {
 	isEndpoint := ruleset.PriorityBetween{First: 0xf2000000, Last: 0xf2ffffff}
-	remember := ruleset.Rule{isEndpoint, ruleset.Remember{Map: affinity, Mask: stickyMask, Timeout: timeout}}
+	remember := ruleset.Rule{isEndpoint, ruleset.UpdateAffinity{Map: affinity, Mask: stickyMask, Timeout: timeout}}
 	return regular("sticky-7",
 		ruleset.Rule{ruleset.SetPriority{Key: frontendFields, Map: ruleset.StickyPorts}},
 		ruleset.Rule{ruleset.SetPriority{Key: []ruleset.Field{ruleset.Priority, ruleset.SourceAddr}, Map: affinity}},
 		jump("numbered"),
-		ruleset.Rule{isEndpoint, ruleset.Forget{Map: affinity, Mask: stickyMask}},
+		ruleset.Rule{isEndpoint, ruleset.DeleteAffinity{Map: affinity, Mask: stickyMask}},
 		jump("sticky-draw"),
 		remember,
 		jump("numbered"))
@@ -136,28 +136,28 @@ func translatingChains(family model.Family) []ruleset.Chain {
 		}
 	}
 	services := []ruleset.Rule{
-		{ruleset.SetPriority{Key: frontendFields, Map: ruleset.Restricted}, verdict(ruleset.Jump, "source-ranges")},
-		{ruleset.PriorityBetween{First: 0xf5000000, Last: 0xf5ffffff}, verdict(ruleset.Drop, "")},
+		{ruleset.SetPriority{Key: frontendFields, Map: ruleset.Restricted}, verdictOf(ruleset.Jump, "source-ranges")},
+		{ruleset.PriorityBetween{First: 0xf5000000, Last: 0xf5ffffff}, verdictOf(ruleset.Drop, "")},
 	}
 	services = append(services, translation(frontendFields, ruleset.Services, ruleset.Endpoints)...)
 	return []ruleset.Chain{
 		regular("nodeports", translation(nodePortFields, ruleset.NodePorts, ruleset.NodePortEndpoints)...),
 		ruleset.SourceRangesChain([]int{at.client.BitLen(), at.allowedRange.Bits()}),
 		regular("services", append(services,
-			ruleset.Rule{ruleset.InSet{Key: dialledAddr, Set: ruleset.NodePortIPs}, verdict(ruleset.Jump, "nodeports")},
+			ruleset.Rule{ruleset.InSet{Key: dialledAddr, Set: ruleset.NodePortIPs}, verdictOf(ruleset.Jump, "nodeports")},
 			ruleset.Rule{
 				ruleset.IsLocal{Field: ruleset.DestinationAddr},
 				ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: at.loopback, Not: true},
-				verdict(ruleset.Jump, "nodeports"),
+				verdictOf(ruleset.Jump, "nodeports"),
 			},
 			ruleset.Rule{
 				ruleset.InSet{Key: dialledAddr, Set: ruleset.ClusterIPs},
 				ruleset.IsLocal{Field: ruleset.DestinationAddr, Not: true},
-				verdict(ruleset.Goto, "refuse"),
+				verdictOf(ruleset.Goto, "refuse"),
 			})...),
 		regular("external",
-			ruleset.Rule{tcp, ruleset.InSet{Key: originalFields, Set: ruleset.ExternalCluster}, verdict(ruleset.Return, "")},
-			ruleset.Rule{tcp, ruleset.InSet{Key: originalFields[1:], Set: ruleset.NodePortCluster}, verdict(ruleset.Return, "")}),
+			ruleset.Rule{tcp, ruleset.InSet{Key: originalFields, Set: ruleset.ExternalCluster}, verdictOf(ruleset.Return, "")},
+			ruleset.Rule{tcp, ruleset.InSet{Key: originalFields[1:], Set: ruleset.NodePortCluster}, verdictOf(ruleset.Return, "")}),
 	}
 }
 
@@ -165,7 +165,7 @@ func postroutingRules(family model.Family) []ruleset.Rule {
 	at := addressesOf(family)
 	originalAddr := []ruleset.Field{ruleset.OriginalDestinationAddr}
 	return []ruleset.Rule{
-		{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: at.services}, verdict(ruleset.Drop, "")},
+		{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: at.services}, verdictOf(ruleset.Drop, "")},
 		{ruleset.PriorityBetween{First: ruleset.LocalSlot, Last: ruleset.ClusterSlot | 0xffffff}, ruleset.WritePriority{}},
 		jump("external"),
 		{ruleset.HasDestinationNAT{}, ruleset.InSet{Key: hairpinFields, Set: ruleset.Hairpin}, ruleset.Masquerade{}},
@@ -177,7 +177,7 @@ func postroutingRules(family model.Family) []ruleset.Rule {
 		{
 			ruleset.InSet{Key: originalAddr, Set: ruleset.NodePortIPs, Not: true},
 			ruleset.NotFromInterface{Name: "cbr0"},
-			verdict(ruleset.Goto, "masquerade-node"),
+			verdictOf(ruleset.Goto, "masquerade-node"),
 		},
 	}
 }

@@ -36,7 +36,7 @@ func goldenOf(t *testing.T, family model.Family) string {
 	).Replace(string(golden))
 }
 
-func TestEverythingIsListedByNFTAsItIsMeant(t *testing.T) {
+func TestEverythingIsListedByNFTAsIntended(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
 			namespace := netns.New(t)

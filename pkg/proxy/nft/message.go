@@ -65,7 +65,7 @@ func (m *messages) attribute(kind uint16, size int) {
 	m.b = binary.NativeEndian.AppendUint16(m.b, kind)
 }
 
-func (m *messages) pad() {
+func (m *messages) align4() {
 	for len(m.b)%unix.NLA_ALIGNTO != 0 {
 		m.b = append(m.b, 0)
 	}
@@ -74,14 +74,14 @@ func (m *messages) pad() {
 func (m *messages) bytes(kind uint16, value []byte) {
 	m.attribute(kind, len(value))
 	m.b = append(m.b, value...)
-	m.pad()
+	m.align4()
 }
 
 func (m *messages) text(kind uint16, value string) {
 	m.attribute(kind, len(value)+1)
 	m.b = append(m.b, value...)
 	m.b = append(m.b, 0)
-	m.pad()
+	m.align4()
 }
 
 // number appends a number. nf_tables takes all numbers in network byte order, whatever they count.

@@ -128,7 +128,7 @@ func listen(t *testing.T, namespace *netns.Namespace, addr netip.Addr) {
 func connectFrom(t *testing.T, namespace *netns.Namespace, from, to netip.Addr) {
 	t.Helper()
 	namespace.Do(func() {
-		dialer := net.Dialer{Timeout: wait.Patience, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
+		dialer := net.Dialer{Timeout: wait.Timeout, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
 		connection, err := dialer.Dial("tcp", netip.AddrPortFrom(to, port).String())
 		if err != nil {
 			t.Fatalf("dialling %s from %s: %v", to, from, err)

@@ -18,7 +18,7 @@ import (
 //
 // The kernel is asked for a handful of tables and chains by name. Nothing is listed: a dump has all chains of all
 // tables, and kube-proxy makes several for each Service.
-func (r *Reader) OtherProxies(ctx context.Context) ([]otherproxy.Finding, error) {
+func (r *Reader) OtherProxies(ctx context.Context) ([]otherproxy.Conflict, error) {
 	tables := map[model.Family]otherproxy.Tables{}
 	for _, family := range model.Families {
 		held, err := r.tablesOfProxies(ctx, family)
@@ -41,34 +41,34 @@ func (r *Reader) tablesOfProxies(ctx context.Context, family model.Family) (othe
 	if err != nil {
 		return otherproxy.Tables{}, err
 	}
-	tables := otherproxy.Tables{Ours: ours.handle}
+	tables := otherproxy.Tables{OwnHandle: ours.handle}
 	for i := range otherproxy.Programs {
-		held, err := r.heldBy(ctx, family, &otherproxy.Programs[i])
+		held, err := r.observeProgram(ctx, family, &otherproxy.Programs[i])
 		if err != nil {
 			return otherproxy.Tables{}, err
 		}
-		tables.Held = append(tables.Held, held)
+		tables.Observed = append(tables.Observed, held)
 	}
 	return tables, nil
 }
 
-func (r *Reader) heldBy(ctx context.Context, family model.Family, by *otherproxy.Program) (otherproxy.Held, error) {
+func (r *Reader) observeProgram(ctx context.Context, family model.Family, by *otherproxy.Program) (otherproxy.Observed, error) {
 	table, err := r.tableNamed(ctx, family, by.Table)
 	if err != nil || !table.exists {
-		return otherproxy.Held{}, err
+		return otherproxy.Observed{}, err
 	}
-	held := otherproxy.Held{Handle: table.handle}
+	held := otherproxy.Observed{Handle: table.handle}
 	if held.Base, err = r.chain(ctx, family, by.Table, by.Base); err != nil {
-		return otherproxy.Held{}, err
+		return otherproxy.Observed{}, err
 	}
-	held.Mark, err = r.chain(ctx, family, by.Table, by.Mark)
+	held.Mark, err = r.chain(ctx, family, by.Table, by.SignatureChain)
 	return held, err
 }
 
 // chain asks for one chain of any table.
 func (r *Reader) chain(ctx context.Context, family model.Family, table, name string) (otherproxy.Chain, error) {
 	var chain otherproxy.Chain
-	err := r.ask(ctx, func(m *messages) {
+	err := r.query(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETCHAIN, unix.NLM_F_ACK, number(family))
 		m.text(unix.NFTA_CHAIN_TABLE, table)
 		m.text(unix.NFTA_CHAIN_NAME, name)

@@ -115,12 +115,12 @@ func found(t *testing.T, c *Conn) map[string]bool {
 	}
 	first := map[string]bool{}
 	for _, finding := range findings {
-		first[finding.Proxy] = finding.First
+		first[finding.Proxy] = finding.Precedes
 	}
 	return first
 }
 
-func TestOtherProxiesAreToldFromOtherNeighbours(t *testing.T) {
+func TestOtherProxiesAreDistinguishedFromOtherNeighbours(t *testing.T) {
 	for name, test := range map[string]struct {
 		text  string
 		proxy string // empty: it is no service proxy
@@ -173,9 +173,9 @@ func TestOtherProxiesAreToldFromOtherNeighbours(t *testing.T) {
 	}
 }
 
-// TestWhoIsAskedFirst checks findings with packets: the chains that were added later translate. If they are in the
+// TestWhichProgramComesFirst checks findings with packets: the chains that were added later translate. If they are in the
 // older table, the finding does not say who comes first.
-func TestWhoIsAskedFirst(t *testing.T) {
+func TestWhichProgramComesFirst(t *testing.T) {
 	const theirs, ours = "kube-proxy", "vicinity"
 	for name, test := range map[string]struct {
 		made  []string // whose tables, in the order in which they are made; a second time: only the chain is made again
@@ -238,7 +238,7 @@ func BenchmarkOtherProxies(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() { _ = reader.Close() }()
-			var findings []otherproxy.Finding
+			var findings []otherproxy.Conflict
 			for b.Loop() {
 				if findings, err = reader.OtherProxies(b.Context()); err != nil {
 					b.Fatal(err)

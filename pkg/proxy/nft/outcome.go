@@ -24,7 +24,7 @@ type failure struct {
 func (s *socket) outcome(ctx context.Context, first, last uint32) ([]failure, error) {
 	var failures []failure
 	for {
-		b, err := s.nextAnswer(ctx, len(failures) > 0)
+		b, err := s.nextReply(ctx, len(failures) > 0)
 		if errors.Is(err, unix.EAGAIN) {
 			return failures, nil
 		}
@@ -38,9 +38,9 @@ func (s *socket) outcome(ctx context.Context, first, last uint32) ([]failure, er
 			if m.kind != unix.NLMSG_ERROR || m.sequence-first > last-first+1 {
 				continue
 			}
-			answer := parseFailure(m)
-			if answer.errno != 0 {
-				failures = append(failures, answer)
+			reply := parseFailure(m)
+			if reply.errno != 0 {
+				failures = append(failures, reply)
 			}
 			if m.sequence == last {
 				return failures, nil
@@ -49,12 +49,12 @@ func (s *socket) outcome(ctx context.Context, first, last uint32) ([]failure, er
 	}
 }
 
-// nextAnswer does not wait any more once something failed: a batch that fails as a whole is not acknowledged.
-func (s *socket) nextAnswer(ctx context.Context, failed bool) ([]byte, error) {
+// nextReply does not wait any more once something failed: a batch that fails as a whole is not acknowledged.
+func (s *socket) nextReply(ctx context.Context, failed bool) ([]byte, error) {
 	if failed {
 		return s.poll()
 	}
-	return s.answer(ctx)
+	return s.reply(ctx)
 }
 
 // parseFailure reads an NLMSG_ERROR: the negative errno, the header alone of the message that it is about (CapAcknowledge)

@@ -23,9 +23,9 @@ const (
 	tableOwnerAttribute  = 7 // NFTA_TABLE_OWNER, the port id of the owner's socket
 )
 
-// wantedFlags are the flags with which our tables are added: owner and persist together. With owner alone the table
+// desiredFlags are the flags with which our tables are added: owner and persist together. With owner alone the table
 // would vanish when we exit.
-func wantedFlags(owned bool) uint32 {
+func desiredFlags(owned bool) uint32 {
 	if owned {
 		return tableOwner | tablePersist
 	}
@@ -34,7 +34,7 @@ func wantedFlags(owned bool) uint32 {
 
 // canOwn asks whether this kernel knows both flags. Those before 6.9 refuse the second as unknown.
 func canOwn(writer *socket) (bool, error) {
-	err := tryTable(writer, model.IPv4, wantedFlags(true))
+	err := probeTable(writer, model.IPv4, desiredFlags(true))
 	switch {
 	case err == nil:
 		return true, nil
@@ -52,11 +52,11 @@ type tableState struct {
 	handle uint64 // in a namespace a younger table has a larger one
 }
 
-// becomes reports whether adding the table with the wanted flags changes it to them. The kernel takes an owner only
+// update reports whether adding the table with the wanted flags changes it to them. The kernel takes an owner only
 // for a table that lost its last one, and never changes persist.
-func (s tableState) becomes(owned bool) bool {
+func (s tableState) update(owned bool) bool {
 	flags := s.flags &^ unix.NFT_TABLE_F_DORMANT // the kernel just takes this one off
-	return flags == wantedFlags(owned) || owned && flags == tablePersist
+	return flags == desiredFlags(owned) || owned && flags == tablePersist
 }
 
 // table asks for our table of a family.
@@ -66,7 +66,7 @@ func (r *Reader) table(ctx context.Context, family model.Family) (tableState, er
 
 func (r *Reader) tableNamed(ctx context.Context, family model.Family, name string) (tableState, error) {
 	var state tableState
-	err := r.ask(ctx, func(m *messages) {
+	err := r.query(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, number(family))
 		m.text(unix.NFTA_TABLE_NAME, name)
 		m.end()
@@ -87,7 +87,7 @@ func (r *Reader) tableNamed(ctx context.Context, family model.Family, name strin
 // ownedByOther returns an error if a living socket other than ours is known to own the table of a family.
 func (c *Conn) ownedByOther(ctx context.Context, family model.Family) error {
 	if state, err := c.table(ctx, family); err == nil && state.owner != 0 && state.owner != c.writer.conn.PID() {
-		return &OwnedError{Family: family, Port: state.owner, Process: processName(state.owner)}
+		return &TableOwnedError{Family: family, Port: state.owner, Process: processName(state.owner)}
 	}
 	return nil
 }

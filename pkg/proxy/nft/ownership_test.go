@@ -84,7 +84,7 @@ func TestAnOwnedTableOutlivesItsOwnerAndIsAdopted(t *testing.T) {
 	}
 
 	second := dialOwned(t, namespace)
-	if got := objects(t, second, model.IPv4); !got.Table || got.Rebuild || len(got.Sets) != len(everySet(model.IPv4)) {
+	if got := objects(t, second, model.IPv4); !got.Table || got.NeedsRecreate || len(got.Sets) != len(everySet(model.IPv4)) {
 		t.Errorf("after its owner left there is %+v, want the table with its sets, to be taken as it is", got)
 	}
 	commit(t, second, emptyMaps(model.IPv4))
@@ -102,7 +102,7 @@ func TestASecondOwnerSeesWhoTheFirstIs(t *testing.T) {
 	commit(t, first, emptyMaps(model.IPv4))
 	for _, options := range []Options{{Owned: true}, {}} {
 		err := dial(t, namespace, options).Commit(t.Context(), emptyMaps(model.IPv4))
-		var owned *OwnedError
+		var owned *TableOwnedError
 		if !errors.As(err, &owned) || !errors.Is(err, unix.EPERM) || owned.Port != first.writer.conn.PID() {
 			t.Fatalf("with %+v the second owner got %v, want an OwnedError with port %d", options, err, first.writer.conn.PID())
 		}
@@ -127,7 +127,7 @@ func TestATableWithOtherFlagsMustBeRebuilt(t *testing.T) {
 				t.Fatal(err)
 			}
 			second := dial(t, namespace, test.wants)
-			if got := objects(t, second, model.IPv4); !got.Rebuild {
+			if got := objects(t, second, model.IPv4); !got.NeedsRecreate {
 				t.Errorf("got %+v, want that it must be rebuilt", got)
 			}
 			if err := second.Commit(t.Context(), emptyMaps(model.IPv4)); !errors.Is(err, unix.EOPNOTSUPP) {
@@ -136,7 +136,7 @@ func TestATableWithOtherFlagsMustBeRebuilt(t *testing.T) {
 			batch := new(operations).do(ruleset.Delete, model.IPv4, ruleset.TableObject{})
 			batch.Ops = append(batch.Ops, everything(model.IPv4).Ops...)
 			commit(t, second, batch.Batch)
-			if got := objects(t, second, model.IPv4); got.Rebuild || len(got.Chains) != len(everyChain(model.IPv4)) {
+			if got := objects(t, second, model.IPv4); got.NeedsRecreate || len(got.Chains) != len(everyChain(model.IPv4)) {
 				t.Errorf("after it was rebuilt there is %+v", got)
 			}
 		})
@@ -147,7 +147,7 @@ func TestADormantTableIsWokenByAddingIt(t *testing.T) {
 	namespace := netns.New(t)
 	namespace.Load("table ip vicinity { flags dormant; }")
 	c := dial(t, namespace, Options{})
-	if got := objects(t, c, model.IPv4); got.Rebuild {
+	if got := objects(t, c, model.IPv4); got.NeedsRecreate {
 		t.Errorf("got %+v, want the table to be taken as it is", got)
 	}
 	commit(t, c, emptyMaps(model.IPv4))
@@ -189,7 +189,7 @@ func TestCleanupDeletesOurTablesAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestCleanupLeavesATableToItsLivingOwner(t *testing.T) {
+func TestCleanupKeepsATableOfARunningOwner(t *testing.T) {
 	namespace := netns.New(t)
 	c := dialOwned(t, namespace)
 	commit(t, c, emptyMaps(model.IPv6))
@@ -203,7 +203,7 @@ func TestCleanupLeavesATableToItsLivingOwner(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsSaidInOneSentence(t *testing.T) {
+func TestWhatIsMissingIsReportedInOneSentence(t *testing.T) {
 	for name, test := range map[string]struct{ got, want string }{
 		"privilege":      {missing(unix.EPERM).Error(), "programming nftables needs root (CAP_NET_ADMIN): run as root"},
 		"nf_tables":      {missing(unix.EPROTONOSUPPORT).Error(), "this kernel has no nf_tables: load the module"},
@@ -225,7 +225,7 @@ func TestWhatIsMissingIsSaidInOneSentence(t *testing.T) {
 	}
 }
 
-func TestWithoutPrivilegeDialSaysWhatToDo(t *testing.T) {
+func TestWithoutPrivilegeDialReportsWhatToDo(t *testing.T) {
 	namespace := netns.New(t)
 	var err error
 	namespace.Do(func() {

@@ -47,7 +47,7 @@ func connect(t *testing.T, namespace *netns.Namespace, family model.Family) {
 	t.Helper()
 	at := addressesOf(family)
 	namespace.Do(func() {
-		dialer := net.Dialer{Timeout: wait.Patience, LocalAddr: &net.TCPAddr{IP: at.endpoint.AsSlice()}}
+		dialer := net.Dialer{Timeout: wait.Timeout, LocalAddr: &net.TCPAddr{IP: at.endpoint.AsSlice()}}
 		connection, err := dialer.Dial("tcp", net.JoinHostPort(at.service.String(), "80"))
 		if err != nil {
 			t.Fatalf("dialling the service: %v", err)

@@ -22,14 +22,14 @@ import (
 type Reader struct {
 	owned bool // the tables should be, as those of the Conn that it is part of
 
-	asking   sync.Mutex // guards what follows
-	socket   *socket
-	sequence uint32
+	queryMutex sync.Mutex // guards what follows
+	socket     *socket
+	sequence   uint32
 }
 
 // OpenReader connects to nf_tables for reading alone. It needs CAP_NET_ADMIN, as writing does.
 func OpenReader() (*Reader, error) {
-	s, err := openAskingSocket()
+	s, err := openQuerySocket()
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +80,10 @@ func (r *reply) take(m message) (ended bool) {
 	return false
 }
 
-// ask sends the one request that write appends, and passes every message of the answer to each.
-func (r *Reader) ask(ctx context.Context, write func(*messages), each func(message) error) error {
-	r.asking.Lock()
-	defer r.asking.Unlock()
+// query sends the one request that write appends, and passes every message of the answer to each.
+func (r *Reader) query(ctx context.Context, write func(*messages), each func(message) error) error {
+	r.queryMutex.Lock()
+	defer r.queryMutex.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (r *Reader) ask(ctx context.Context, write func(*messages), each func(messa
 	got := reply{each: each}
 	for {
 		// The answer is read to its end whatever happens, so that the next question does not find its rest.
-		b, err := r.socket.answer(context.WithoutCancel(ctx))
+		b, err := r.socket.reply(context.WithoutCancel(ctx))
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func errnoOf(m message) error {
 
 // generation returns the number of the kernel's ruleset, which every transaction that changes something raises by one.
 func (r *Reader) generation(ctx context.Context) (generation uint32, err error) {
-	err = r.ask(ctx, func(m *messages) {
+	err = r.query(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, unix.AF_UNSPEC)
 		m.end()
 	}, func(m message) error {
@@ -145,7 +145,7 @@ func (r *Reader) Objects(ctx context.Context, family model.Family) (ruleset.Obje
 	if err != nil || !state.exists {
 		return ruleset.Objects{}, err
 	}
-	objects := ruleset.Objects{Table: true, Rebuild: !state.becomes(r.owned)}
+	objects := ruleset.Objects{Table: true, NeedsRecreate: !state.update(r.owned)}
 	objects.Chains, err = r.names(ctx, family, unix.NFT_MSG_GETCHAIN, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
 	if err != nil {
 		return ruleset.Objects{}, fmt.Errorf("listing the chains of table %s: %w", tableText(family), err)
@@ -159,8 +159,8 @@ func (r *Reader) Objects(ctx context.Context, family model.Family) (ruleset.Obje
 		return ruleset.Objects{}, fmt.Errorf("listing the counters of table %s: %w", tableText(family), err)
 	}
 	for _, name := range objects.Sets {
-		set, recalled := ruleset.Recalled(name)
-		if !recalled {
+		set, restored := ruleset.RestoredSet(name)
+		if !restored {
 			continue
 		}
 		elements, err := r.Elements(ctx, family, set)
@@ -186,7 +186,7 @@ func (r *Reader) names(ctx context.Context, family model.Family, kind, table, na
 	var seen []string
 	names, err := retried(func() ([]string, error) {
 		var names []string
-		err := r.ask(ctx, func(m *messages) {
+		err := r.query(ctx, func(m *messages) {
 			m.table(kind, unix.NLM_F_DUMP, number(family))
 			m.text(table, ruleset.TableName)
 			m.end()

@@ -92,7 +92,7 @@ func (r *Reader) dump(ctx context.Context, family model.Family, set ruleset.Set)
 func (r *Reader) each(
 	ctx context.Context, family model.Family, table string, set ruleset.Set, found func(element ruleset.Element, attributes []byte),
 ) error {
-	return r.ask(ctx, func(m *messages) {
+	return r.query(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, number(family))
 		m.text(unix.NFTA_SET_ELEM_LIST_TABLE, table)
 		m.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
@@ -113,7 +113,7 @@ func (r *Reader) each(
 // count returns how many elements the kernel says that a set has, and a negative number if it does not say.
 func (r *Reader) count(ctx context.Context, family model.Family, set ruleset.Set) (count int, err error) {
 	count = -1
-	err = r.ask(ctx, func(m *messages) {
+	err = r.query(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETSET, unix.NLM_F_ACK, number(family))
 		m.text(unix.NFTA_SET_TABLE, ruleset.TableName)
 		m.text(unix.NFTA_SET_NAME, set.Name)

@@ -79,7 +79,7 @@ func (t *Table) Differences(wanted *ruleset.Tables) ([]ruleset.Difference, error
 func (r *Reader) rules(ctx context.Context, family model.Family) (map[string][][]byte, error) {
 	rules, err := retried(func() (map[string][][]byte, error) {
 		byChain := map[string][][]byte{}
-		err := r.ask(ctx, func(m *messages) {
+		err := r.query(ctx, func(m *messages) {
 			m.table(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, number(family))
 			m.text(unix.NFTA_RULE_TABLE, ruleset.TableName)
 			m.end()
@@ -109,16 +109,16 @@ func compareRules(family model.Family, chain ruleset.Chain, held [][]byte) (stri
 		if err := wanted.expressions(family, rule); err != nil {
 			return "", fmt.Errorf("rule %d of chain %s: %w", i+1, chain.Name, err)
 		}
-		if !isSame(wanted.b, held[i]) {
+		if !equalExpr(wanted.b, held[i]) {
 			return fmt.Sprintf("rule %d", i+1), nil
 		}
 	}
 	return "", nil
 }
 
-// isSame reports whether two lists have the same attributes in the same order, except for those that the kernel adds,
+// equalExpr reports whether two lists have the same attributes in the same order, except for those that the kernel adds,
 // and those of ours that it only keeps during a transaction.
-func isSame(ours, theirs []byte) bool {
+func equalExpr(ours, theirs []byte) bool {
 	type one struct {
 		kind  uint16
 		value []byte
@@ -141,7 +141,7 @@ func isSame(ours, theirs []byte) bool {
 			return false
 		}
 		there := rest[at].value
-		isEqual := bytes.Equal(value, there) || isSameRegister(value, there) || isNested(value) && isNested(there) && isSame(value, there)
+		isEqual := bytes.Equal(value, there) || isSameRegister(value, there) || isNested(value) && isNested(there) && equalExpr(value, there)
 		if !isEqual && !bytes.Equal(append(bytes.Clone(value), 0), there) { // a text, which the kernel ends with a zero
 			return false
 		}

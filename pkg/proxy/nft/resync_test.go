@@ -19,7 +19,7 @@ import (
 // layout is what the static chains depend on.
 type layout struct {
 	config ruleset.Config
-	around ruleset.Surroundings
+	around ruleset.NodeState
 }
 
 // everyLayout returns every way of distinguishing pods from others, combined with everything else that an administrator
@@ -53,23 +53,23 @@ func everyLayout() map[string]layout {
 		"detector InterfaceNamePrefix":                  detector(ruleset.LocalTraffic{InterfacePrefix: "veth"}),
 		"all connections to ClusterIPs are masqueraded": {config: ruleset.Config{MasqueradeAll: true}},
 		"node ports on primary addresses": {
-			ruleset.Config{NodePorts: primary}, ruleset.Surroundings{NodePortAddrs: nodeAddrs}},
+			ruleset.Config{NodePorts: primary}, ruleset.NodeState{NodePortAddrs: nodeAddrs}},
 		"node ports on primary addresses, of which there are none": {config: ruleset.Config{NodePorts: primary}},
 		"node ports in prefixes of one family": {
-			ruleset.Config{NodePorts: inPrefixes}, ruleset.Surroundings{NodePortAddrs: nodeAddrs[:2]}},
+			ruleset.Config{NodePorts: inPrefixes}, ruleset.NodeState{NodePortAddrs: nodeAddrs[:2]}},
 		"node ports on loopback are refused":          {config: ruleset.Config{NodePorts: model.NodePortAddresses{Localhost: true}}},
 		"node ports on loopback are served over IPv4": {config: ruleset.Config{NodePorts: localhost}},
-		"ranges of ClusterIPs":                        {around: ruleset.Surroundings{ServiceCIDRs: serviceCIDRs}},
+		"ranges of ClusterIPs":                        {around: ruleset.NodeState{ServiceCIDRs: serviceCIDRs}},
 		"everything is chosen": {
 			ruleset.Config{NodePorts: primary, MasqueradeAll: true, LocalTraffic: ruleset.LocalTraffic{InterfacePrefix: "fourteenletter"}},
-			ruleset.Surroundings{NodePortAddrs: nodeAddrs, ServiceCIDRs: serviceCIDRs}},
+			ruleset.NodeState{NodePortAddrs: nodeAddrs, ServiceCIDRs: serviceCIDRs}},
 	}
 }
 
-// TestEveryRealLayoutIsWhatItsTextSays programs Services as the proxy does, and loads the text of the same tables with
+// TestEveryRealLayoutIsWhatItsTextDescribes programs Services as the proxy does, and loads the text of the same tables with
 // nft: Services of every shape where nothing is chosen and where everything is, and elsewhere those whose chains
 // depend on it.
-func TestEveryRealLayoutIsWhatItsTextSays(t *testing.T) {
+func TestEveryRealLayoutIsWhatItsTextDescribes(t *testing.T) {
 	for name, layout := range everyLayout() {
 		t.Run(name, func(t *testing.T) {
 			namespace := netns.New(t)
@@ -101,9 +101,9 @@ func (l layout) batchOf(shapes func(model.Family) []shape, found map[model.Famil
 
 // resync is the plan of a complete sync.
 func resync(
-	config ruleset.Config, services []ruleset.Service, around ruleset.Surroundings, found map[model.Family]ruleset.Objects,
+	config ruleset.Config, services []ruleset.Service, around ruleset.NodeState, found map[model.Family]ruleset.Objects,
 ) *ruleset.Plan {
-	complete := ruleset.NewComplete(config, found)
+	complete := ruleset.NewFullSync(config, found)
 	complete.Add(services)
 	_, plan := complete.Finish(around)
 	return plan

@@ -28,8 +28,8 @@ func TestTheGenerationAfterAnother(t *testing.T) {
 	}
 }
 
-// TestAnUnreadAnswerIsNotTakenForTheNextBatchs: a commit that gave up waiting leaves its answer in the socket.
-func TestAnUnreadAnswerIsNotTakenForTheNextBatchs(t *testing.T) {
+// TestAnUnreadReplyIsNotTakenForTheNextBatchs: a commit that gave up waiting leaves its answer in the socket.
+func TestAnUnreadReplyIsNotTakenForTheNextBatchs(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	refused, err := c.Encode(ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Delete, Family: model.IPv4, Object: ruleset.TableObject{}}}})
 	if err != nil {

@@ -19,9 +19,9 @@ const (
 	receiveSize = 64 << 10
 	// sendLimit is the largest batch: about ten million elements. It is a limit only, and costs no memory.
 	sendLimit = 512 << 20
-	// answerTimeout is how long the kernel may take to answer. It answers before the sending call returns, so a missing
+	// replyTimeout is how long the kernel may take to answer. It answers before the sending call returns, so a missing
 	// answer has been lost.
-	answerTimeout = 30 * time.Second
+	replyTimeout = 30 * time.Second
 )
 
 // socket is a netlink socket of netfilter. It stays in the network namespace in which it was opened.
@@ -45,9 +45,9 @@ func openSocket() (*socket, error) {
 	return &socket{conn: conn, raw: raw, buffer: make([]byte, receiveSize)}, nil
 }
 
-// openAskingSocket opens a socket for requests. An error in an answer names the failing message without repeating it,
+// openQuerySocket opens a socket for requests. An error in an answer names the failing message without repeating it,
 // and points at what was wrong in it.
-func openAskingSocket() (*socket, error) {
+func openQuerySocket() (*socket, error) {
 	s, err := openSocket()
 	if err != nil {
 		return nil, err
@@ -119,13 +119,13 @@ func (s *socket) received(n int, err error) ([]byte, error) {
 	return s.buffer[:n], nil
 }
 
-// answer returns the next datagram of an answer.
-func (s *socket) answer(ctx context.Context) ([]byte, error) {
+// reply returns the next datagram of an answer.
+func (s *socket) reply(ctx context.Context) ([]byte, error) {
 	b, err := s.poll()
 	if !errors.Is(err, unix.EAGAIN) {
 		return b, err
 	}
-	if err := s.conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+	if err := s.conn.SetReadDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, s.interrupt)

@@ -36,7 +36,7 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 	case ruleset.WritePriority:
 		number := binary.NativeEndian.AppendUint32(nil, s.Number)
 		return []expr.Any{&expr.Immediate{Register: firstRegister, Data: number}, setPriority}, nil
-	case ruleset.DrawSlot:
+	case ruleset.RandomSlot:
 		return []expr.Any{
 			&expr.Numgen{Register: firstRegister, Modulus: uint32(s.Slots), Type: unix.NFT_NG_RANDOM, Offset: s.First},
 			setPriority,
@@ -68,15 +68,15 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 	case ruleset.HasLabel:
 		return hasBit(expr.CtKeyLABELS, label(s.Bit)), nil
 	case ruleset.DNAT:
-		return translate(family, s)
-	case ruleset.Remember:
+		return compileStatement(family, s)
+	case ruleset.UpdateAffinity:
 		return changeClient(family, s.Map, s.Mask, unix.NFT_DYNSET_OP_UPDATE, s.Timeout)
-	case ruleset.Forget:
+	case ruleset.DeleteAffinity:
 		return changeClient(family, s.Map, s.Mask, dynsetDelete, 0)
 	case ruleset.Masquerade, ruleset.Reject, ruleset.Count:
 		return []expr.Any{action(family, s)}, nil
-	case ruleset.Do:
-		return do(s.Verdict)
+	case ruleset.VerdictStatement:
+		return compileVerdict(s.Verdict)
 	}
 	return nil, fmt.Errorf("there is no statement %T", statement)
 }
@@ -95,8 +95,8 @@ func find(family model.Family, key []ruleset.Field, lookup expr.Lookup) ([]expr.
 	return append(loads, &lookup), err
 }
 
-// translate is a DNAT to what a map holds. The port is in the register after the address: the map puts it there.
-func translate(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
+// compileStatement is a DNAT to what a map holds. The port is in the register after the address: the map puts it there.
+func compileStatement(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
 	expressions, err := find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
 	return append(expressions, &expr.NAT{
 		Type:        expr.NATTypeDestNAT,
@@ -168,7 +168,7 @@ func inPrefix(family model.Family, s ruleset.InPrefix) ([]expr.Any, error) {
 	if bits%8 == 0 && bits > 0 {
 		size = bits / 8
 	}
-	expressions, err := loadStart(family, s.Field, size)
+	expressions, err := loadAt(family, s.Field, size)
 	if err != nil {
 		return nil, err
 	}
@@ -184,8 +184,8 @@ func inPrefix(family model.Family, s ruleset.InPrefix) ([]expr.Any, error) {
 	return append(expressions, &expr.Cmp{Op: equalUnless(s.Not), Register: firstRegister, Data: prefix[:size]}), nil
 }
 
-// loadStart loads the first bytes of a field. Only what is read from the packet itself can be loaded in part.
-func loadStart(family model.Family, field ruleset.Field, size int) ([]expr.Any, error) {
+// loadAt loads the first bytes of a field. Only what is read from the packet itself can be loaded in part.
+func loadAt(family model.Family, field ruleset.Field, size int) ([]expr.Any, error) {
 	loads, _, err := load(family, []ruleset.Field{field}, firstRegister)
 	if err != nil {
 		return nil, err
@@ -287,7 +287,7 @@ func reject(family model.Family, s ruleset.Reject) *expr.Reject {
 	}
 }
 
-func do(verdict ruleset.Verdict) ([]expr.Any, error) {
+func compileVerdict(verdict ruleset.Verdict) ([]expr.Any, error) {
 	code, ok := verdictCode(verdict.Kind)
 	if !ok {
 		return nil, errNoVerdict

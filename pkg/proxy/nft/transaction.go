@@ -17,11 +17,11 @@ type transaction struct {
 	families []model.Family
 }
 
-func (t *transaction) read(b []byte, changed func(ForeignChange)) {
+func (t *transaction) read(b []byte, changed func(ExternalChange)) {
 	for m, err := range parseMessages(b) {
 		if err != nil {
 			t.families = nil
-			changed(ForeignChange{Families: model.Families, Lost: true})
+			changed(ExternalChange{Families: model.Families, Overrun: true})
 			return
 		}
 		kind, ok := m.nftables()
@@ -32,13 +32,13 @@ func (t *transaction) read(b []byte, changed func(ForeignChange)) {
 			t.finish(m, changed)
 			continue
 		}
-		t.touch(m)
+		t.addTable(m)
 	}
 }
 
-// touch notes a changed object. In a table, chain, set, counter, rule or list of elements alike the first attribute is
+// addTable notes a changed object. In a table, chain, set, counter, rule or list of elements alike the first attribute is
 // the table's name.
-func (t *transaction) touch(m message) {
+func (t *transaction) addTable(m message) {
 	kernelFamily, body := m.family()
 	if textOf(body, unix.NFTA_TABLE_NAME) != ruleset.TableName {
 		return
@@ -50,7 +50,7 @@ func (t *transaction) touch(m message) {
 	}
 }
 
-func (t *transaction) finish(m message, changed func(ForeignChange)) {
+func (t *transaction) finish(m message, changed func(ExternalChange)) {
 	families := t.families
 	t.families = nil
 	if len(families) == 0 {
@@ -59,5 +59,5 @@ func (t *transaction) finish(m message, changed func(ForeignChange)) {
 	slices.Sort(families)
 	_, body := m.family()
 	id, _ := numberOf(body, unix.NFTA_GEN_PROC_PID)
-	changed(ForeignChange{Families: families, PID: id, Process: textOf(body, unix.NFTA_GEN_PROC_NAME)})
+	changed(ExternalChange{Families: families, PID: id, Process: textOf(body, unix.NFTA_GEN_PROC_NAME)})
 }

@@ -26,22 +26,22 @@ const (
 	quietElements = 1000
 )
 
-// ForeignChange is a transaction of another process that touched our tables.
-type ForeignChange struct {
+// ExternalChange is a transaction of another process that touched our tables.
+type ExternalChange struct {
 	// Families are the families whose table was touched. All of them if Lost is set.
 	Families []model.Family
 	// PID and Process are the process that did it, as the kernel knows it; zero and empty if Lost is set.
 	PID     uint32
 	Process string
-	// Lost reports that something may have happened which the kernel could not report: assume that everything changed.
-	Lost bool
+	// Overrun reports that something may have happened which the kernel could not report: assume that everything changed.
+	Overrun bool
 }
 
 // watcher listens to the kernel's notifications of changed rulesets.
 type watcher struct {
-	socket *socket
-	lost   atomic.Bool           // something may have been missed
-	broken atomic.Pointer[error] // why nothing can be heard any more
+	socket  *socket
+	overrun atomic.Bool           // something may have been missed
+	broken  atomic.Pointer[error] // why nothing can be heard any more
 }
 
 // openWatcher listens to changes by every port but one.
@@ -50,7 +50,7 @@ func openWatcher(ours uint32) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter, err := bpf.Assemble(othersThan(ours))
+	filter, err := bpf.Assemble(withoutOwn(ours))
 	if err == nil {
 		err = errors.Join(s.conn.SetReadBuffer(watchBuffer), s.conn.SetBPF(filter), s.conn.JoinGroup(unix.NFNLGRP_NFTABLES))
 	}
@@ -60,9 +60,9 @@ func openWatcher(ours uint32) (*watcher, error) {
 	return &watcher{socket: s}, nil
 }
 
-// othersThan lets a datagram pass unless its first message carries a port id. All messages of a datagram come from one
+// withoutOwn lets a datagram pass unless its first message carries a port id. All messages of a datagram come from one
 // transaction. A filter reads numbers in network byte order, the header has the host's.
-func othersThan(port uint32) []bpf.Instruction {
+func withoutOwn(port uint32) []bpf.Instruction {
 	const portOffset = 12 // nlmsghdr.nlmsg_pid
 	raw := binary.NativeEndian.AppendUint32(nil, port)
 	return []bpf.Instruction{
@@ -78,7 +78,7 @@ func othersThan(port uint32) []bpf.Instruction {
 // owned table: Watch then only waits.
 //
 // There may be one Watch at a time.
-func (c *Conn) Watch(ctx context.Context, changed func(ForeignChange)) error {
+func (c *Conn) Watch(ctx context.Context, changed func(ExternalChange)) error {
 	if c.watcher == nil {
 		<-ctx.Done()
 		return nil
@@ -86,7 +86,7 @@ func (c *Conn) Watch(ctx context.Context, changed func(ForeignChange)) error {
 	return c.watcher.watch(ctx, changed)
 }
 
-func (w *watcher) watch(ctx context.Context, changed func(ForeignChange)) error {
+func (w *watcher) watch(ctx context.Context, changed func(ExternalChange)) error {
 	defer context.AfterFunc(ctx, w.socket.interrupt)()
 	var heard transaction
 	for {
@@ -97,7 +97,7 @@ func (w *watcher) watch(ctx context.Context, changed func(ForeignChange)) error 
 		case errors.Is(err, unix.ENOBUFS):
 			w.drain()
 			heard = transaction{}
-			w.lost.Store(true)
+			w.overrun.Store(true)
 		case err != nil:
 			return fmt.Errorf("listening to changes of nftables: %w", err)
 		}
@@ -107,8 +107,8 @@ func (w *watcher) watch(ctx context.Context, changed func(ForeignChange)) error 
 		if broken := w.broken.Load(); broken != nil {
 			return *broken
 		}
-		if w.lost.Swap(false) {
-			changed(ForeignChange{Families: model.Families, Lost: true})
+		if w.overrun.Swap(false) {
+			changed(ExternalChange{Families: model.Families, Overrun: true})
 		}
 		if err == nil {
 			heard.read(b, changed)
@@ -126,15 +126,15 @@ func (w *watcher) drain() {
 	}
 }
 
-// missed makes Watch report that something may have been missed.
-func (w *watcher) missed() {
-	w.lost.Store(true)
+// onOverrun makes Watch report that something may have been missed.
+func (w *watcher) onOverrun() {
+	w.overrun.Store(true)
 	w.socket.interrupt()
 }
 
-// sendQuietly sends a large batch without listening meanwhile. The generation shows whether another process changed
+// sendIgnoringErrors sends a large batch without listening meanwhile. The generation shows whether another process changed
 // something in the gap: it must be one higher if the kernel took our batch, and else unchanged.
-func (c *Conn) sendQuietly(ctx context.Context, send func() error) error {
+func (c *Conn) sendIgnoringErrors(ctx context.Context, send func() error) error {
 	before, err := c.generation(ctx)
 	if err != nil {
 		return fmt.Errorf("committing a batch: %w", err)
@@ -149,7 +149,7 @@ func (c *Conn) sendQuietly(ctx context.Context, send func() error) error {
 	}
 	after, err := c.generation(context.WithoutCancel(ctx))
 	if err != nil || after != nextGeneration(before, outcome == nil) || c.watcher.broken.Load() != nil {
-		c.watcher.missed()
+		c.watcher.onOverrun()
 	}
 	return outcome
 }

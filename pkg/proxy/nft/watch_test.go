@@ -23,15 +23,15 @@ import (
 // watched is what Watch reports, in its order.
 type watched struct {
 	t       *testing.T
-	changes chan ForeignChange
+	changes chan ExternalChange
 }
 
 func watch(t *testing.T, c *Conn) watched {
 	t.Helper()
-	w := watched{t: t, changes: make(chan ForeignChange, 100)}
+	w := watched{t: t, changes: make(chan ExternalChange, 100)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- c.Watch(ctx, func(change ForeignChange) { w.changes <- change }) }()
+	go func() { ended <- c.Watch(ctx, func(change ExternalChange) { w.changes <- change }) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -42,7 +42,7 @@ func watch(t *testing.T, c *Conn) watched {
 }
 
 // next returns the next report.
-func (w watched) next() ForeignChange {
+func (w watched) next() ExternalChange {
 	w.t.Helper()
 	return wait.Receive(w.t, "a report of a change", w.changes)
 }
@@ -52,7 +52,7 @@ func (w watched) next() ForeignChange {
 func (w watched) nothing(namespace *netns.Namespace) {
 	w.t.Helper()
 	namespace.NFT("add", "chain", "ip", "vicinity", fmt.Sprintf("marker-%d", time.Now().UnixNano()))
-	if got := w.next(); got.Process != "nft" || got.Lost {
+	if got := w.next(); got.Process != "nft" || got.Overrun {
 		w.t.Errorf("got %+v, want nothing before the marker", got)
 	}
 	select {
@@ -86,7 +86,7 @@ func TestForeignChangesAreReportedWithWhoMadeThem(t *testing.T) {
 			w := watch(t, c)
 			namespace.NFT(test.args...)
 			got := w.next()
-			if got.PID == 0 || got.Process != "nft" || got.Lost || !cmp.Equal(test.families, got.Families) {
+			if got.PID == 0 || got.Process != "nft" || got.Overrun || !cmp.Equal(test.families, got.Families) {
 				t.Errorf("got %+v, want a process named nft and families %v", got, test.families)
 			}
 		})
@@ -153,19 +153,19 @@ func TestAForeignChangeDuringALargeBatchIsNotLost(t *testing.T) {
 				}
 				return outcome
 			}
-			if err := c.sendQuietly(t.Context(), own); !errors.Is(err, outcome) {
+			if err := c.sendIgnoringErrors(t.Context(), own); !errors.Is(err, outcome) {
 				t.Fatalf("got %v, want %v", err, outcome)
 			}
 			w.nothing(namespace)
 
-			err := c.sendQuietly(t.Context(), func() error {
+			err := c.sendIgnoringErrors(t.Context(), func() error {
 				namespace.NFT("flush", "chain", "ip", "vicinity", "services")
 				return refused
 			})
 			if !errors.Is(err, refused) {
 				t.Fatalf("got %v, want what sending gave", err)
 			}
-			if got := w.next(); !got.Lost || !cmp.Equal(model.Families, got.Families) {
+			if got := w.next(); !got.Overrun || !cmp.Equal(model.Families, got.Families) {
 				t.Errorf("got %+v, want that something may be lost", got)
 			}
 			w.nothing(namespace)
@@ -173,14 +173,14 @@ func TestAForeignChangeDuringALargeBatchIsNotLost(t *testing.T) {
 	}
 }
 
-func TestWhenNotificationsAreLostWatchSaysSoAndGoesOn(t *testing.T) {
+func TestWhenNotificationsAreLostWatchReportsItAndContinues(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
 	commit(t, c, everything(model.IPv4))
 	// More than the buffer holds, while the watch does not read.
 	namespace.Load("table ip other { set s { type ipv4_addr; elements = { " + manyAddresses(100_000) + " }\n }\n }\n")
 	w := watch(t, c)
-	if got := w.next(); !got.Lost || !cmp.Equal(model.Families, got.Families) {
+	if got := w.next(); !got.Overrun || !cmp.Equal(model.Families, got.Families) {
 		t.Errorf("got %+v, want that something may be lost", got)
 	}
 	w.nothing(namespace)
@@ -201,7 +201,7 @@ func TestWatchingAnOwnedTableWaits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	namespace.NFT("flush", "ruleset")
-	if err := c.Watch(ctx, func(change ForeignChange) { t.Errorf("got %+v", change) }); err != nil || ctx.Err() == nil {
+	if err := c.Watch(ctx, func(change ExternalChange) { t.Errorf("got %+v", change) }); err != nil || ctx.Err() == nil {
 		t.Errorf("Watch returned %v before its context ended", err)
 	}
 }

@@ -27,10 +27,10 @@ type Program struct {
 	Name, ID string
 	// Table is its table, in each family, and Base its NAT chain at prerouting.
 	Table, Base string
-	// Mark is a chain that no other program has. It may be Base.
-	Mark string
-	// Do is what an administrator should do.
-	Do string
+	// SignatureChain is a chain that no other program has. It may be Base.
+	SignatureChain string
+	// Remedy is what an administrator should do.
+	Remedy string
 }
 
 const removeKubeProxy = "stop kube-proxy (kubectl -n kube-system delete daemonset kube-proxy, or what else starts it)" +
@@ -44,11 +44,11 @@ const removeKubeProxy = "stop kube-proxy (kubectl -n kube-system delete daemonse
 var Programs = []Program{
 	{
 		Name: "kube-proxy in nftables mode", ID: "kube-proxy-nftables",
-		Table: "kube-proxy", Base: "nat-prerouting", Mark: "nat-prerouting", Do: removeKubeProxy,
+		Table: "kube-proxy", Base: "nat-prerouting", SignatureChain: "nat-prerouting", Remedy: removeKubeProxy,
 	},
 	{
 		Name: "kube-proxy in iptables mode", ID: "kube-proxy-iptables",
-		Table: "nat", Base: "PREROUTING", Mark: "KUBE-NODEPORTS", Do: removeKubeProxy,
+		Table: "nat", Base: "PREROUTING", SignatureChain: "KUBE-NODEPORTS", Remedy: removeKubeProxy,
 	},
 }
 
@@ -70,8 +70,8 @@ type Chain struct {
 	Uses uint32
 }
 
-// Held is what the kernel holds of a Program in one family.
-type Held struct {
+// Observed is what the kernel holds of a Program in one family.
+type Observed struct {
 	// Handle is that of the table. The kernel numbers tables upwards, so of two tables the younger has the larger
 	// handle.
 	Handle     uint64
@@ -81,41 +81,41 @@ type Held struct {
 // Tables are what the kernel holds in one family. Ours is the handle of our own table, zero if there is none: our NAT
 // chains come with it and stay as long as it does. Held are the Programs', in their order.
 type Tables struct {
-	Ours uint64
-	Held []Held
+	OwnHandle uint64
+	Observed  []Observed
 }
 
-// Finding is another service proxy that translates connections on this node.
+// Conflict is another service proxy that translates connections on this node.
 //
 // Its JSON names are an interface: `proxy status` prints them.
-type Finding struct {
+type Conflict struct {
 	Proxy  string   `json:"proxy"`  // Program.ID
 	Tables []string `json:"tables"` // as nft names them, such as "ip kube-proxy"
-	// First: in some family it is known to come before our chains. If false it still may: if one of two base chains is in
+	// Precedes: in some family it is known to come before our chains. If false it still may: if one of two base chains is in
 	// the older table, it is unknown which chain is the younger, because kube-proxy makes its own anew at each start.
-	First bool   `json:"first"`
-	Says  string `json:"says"` // one sentence, for people
-	Do    string `json:"do"`   // what to do about it
+	Precedes bool   `json:"first"`
+	Message  string `json:"says"` // one sentence, for people
+	Remedy   string `json:"do"`   // what to do about it
 }
 
 // Find returns the other service proxies, in the order of Programs; never nil.
-func Find(tables map[model.Family]Tables) []Finding {
-	findings := []Finding{}
+func Find(tables map[model.Family]Tables) []Conflict {
+	findings := []Conflict{}
 	for i := range Programs {
 		program := &Programs[i]
-		finding := Finding{Proxy: program.ID, Do: program.Do}
+		finding := Conflict{Proxy: program.ID, Remedy: program.Remedy}
 		for _, family := range model.Families {
 			seen, found := tables[family]
-			if !found || !seen.Held[i].translates() {
+			if !found || !seen.Observed[i].translates() {
 				continue
 			}
 			finding.Tables = append(finding.Tables, ruleset.Keyword(family)+" "+program.Table)
-			finding.First = finding.First || seen.isFirst(i)
+			finding.Precedes = finding.Precedes || seen.precedesUs(i)
 		}
 		if finding.Tables == nil {
 			continue
 		}
-		finding.Says = sentence(program.Name, &finding)
+		finding.Message = sentence(program.Name, &finding)
 		findings = append(findings, finding)
 	}
 	return findings
@@ -123,19 +123,19 @@ func Find(tables map[model.Family]Tables) []Finding {
 
 // translates reports whether connections for our chains may meet the program's rules first. A chain after ours gets
 // only what we do not serve, and flushed chains translate nothing.
-func (h *Held) translates() bool {
+func (h *Observed) translates() bool {
 	return h.Base.Translates && h.Base.Priority <= ruleset.PriorityDNAT && h.Mark.Uses > 0
 }
 
-// isFirst reports whether a program that translates is known to come before us.
-func (t *Tables) isFirst(program int) bool {
-	held := &t.Held[program]
-	return t.Ours != 0 && (held.Base.Priority < ruleset.PriorityDNAT || held.Handle > t.Ours)
+// precedesUs reports whether a program that translates is known to come before us.
+func (t *Tables) precedesUs(program int) bool {
+	held := &t.Observed[program]
+	return t.OwnHandle != 0 && (held.Base.Priority < ruleset.PriorityDNAT || held.Handle > t.OwnHandle)
 }
 
-func sentence(name string, finding *Finding) string {
+func sentence(name string, finding *Conflict) string {
 	tables := strings.Join(finding.Tables, ", ")
-	if finding.First {
+	if finding.Precedes {
 		return fmt.Sprintf("%s answers new connections before this proxy does: its rules (%s) came later", name, tables)
 	}
 	return fmt.Sprintf("%s has rules on this node too (%s): they answer where this proxy does not, and before it "+

@@ -22,8 +22,8 @@ var (
 	api = model.ObjectName{Namespace: "shop", Name: "api"}
 )
 
-func accept(r *Reader, decisions ...selection.Decision) {
-	r.Accept(decisions[0].Service.Name, r.Digest(decisions))
+func accept(r *Index, decisions ...selection.Decision) {
+	r.OnApplied(decisions[0].Service.Name, r.Derive(decisions))
 }
 
 // entry is a connection that our rules led to an endpoint.
@@ -42,16 +42,16 @@ func othersEntry(client, dialled, endpoint string) conntrack.Entry {
 	}
 }
 
-// said is an origin in a word: shop/web same_zone topology.kubernetes.io/zone b.
-func said(origin *Origin) string {
+// originText is an origin in a word: shop/web same_zone topology.kubernetes.io/zone b.
+func originText(origin *Attribution) string {
 	if origin == nil {
 		return "nobody's"
 	}
-	return fmt.Sprint(origin.Service, " ", origin.Place.Locality, " ", origin.Place.Tier, " ", origin.Place.Zone)
+	return fmt.Sprint(origin.Service, " ", origin.Location.Locality, " ", origin.Location.Tier, " ", origin.Location.Zone)
 }
 
 func TestWhoseAConnectionIs(t *testing.T) {
-	o := NewReader(0)
+	o := New(0)
 	accept(o,
 		decision(web, clusterIP("10.96.0.1:80"), map[string]string{
 			"10.0.1.1:8080": "node-1", "10.0.2.1:8080": "node-2", "10.0.3.1:8080": "node-3", "10.0.9.1:8080": "node-9", "10.0.9.2:8080": "",
@@ -59,7 +59,7 @@ func TestWhoseAConnectionIs(t *testing.T) {
 		decision(web, nodePort(30080), map[string]string{"10.0.3.1:8080": "node-3"}),
 	)
 	accept(o, decision(api, clusterIP("[fd00:96::1]:443"), map[string]string{"[fd00::3]:443": "node-3"}))
-	o.Synced(selection.Sync{Scope: selection.Scope{NodePorts: []netip.Addr{at("192.0.2.1:1").Addr()}}})
+	o.OnSynced(selection.SyncState{Scope: selection.Scope{NodePorts: []netip.Addr{at("192.0.2.1:1").Addr()}}})
 	for name, test := range map[string]struct {
 		entry conntrack.Entry
 		want  string
@@ -115,27 +115,27 @@ func TestWhoseAConnectionIs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := said(o.Of(&test.entry)); got != test.want {
+			if got := originText(o.Attribute(&test.entry)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			test.entry.Labels = [16]byte{} // the report of an end has none
-			if got, want := said(o.OfEnded(&test.entry)), cmp.Or(test.atEnd, test.want); got != want {
+			if got, want := originText(o.OfEnded(&test.entry)), cmp.Or(test.atEnd, test.want); got != want {
 				t.Errorf("at its end: got %q, want %q", got, want)
 			}
 		})
 	}
 }
 
-// TestWhatLeftIsRememberedForTenMinutes: endpoints, frontends and Services, for a connection of TCP ends late.
-func TestWhatLeftIsRememberedForTenMinutes(t *testing.T) {
+// TestRemovedFrontendsAreAttributedForTenMinutes: endpoints, frontends and Services, for a connection of TCP ends late.
+func TestRemovedFrontendsAreAttributedForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := NewReader(0)
+		o := New(0)
 		frontend := clusterIP("10.96.0.1:80")
 		e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080")
 		check := func(when, want string) {
 			t.Helper()
-			o.Synced(selection.Sync{})
-			if got := said(o.Of(&e)); got != want {
+			o.OnSynced(selection.SyncState{})
+			if got := originText(o.Attribute(&e)); got != want {
 				t.Errorf("%s: got %q, want %q", when, got, want)
 			}
 		}
@@ -151,24 +151,24 @@ func TestWhatLeftIsRememberedForTenMinutes(t *testing.T) {
 		check("eleven minutes later", "shop/web unknown none ")
 		accept(o, decision(web, frontend, map[string]string{"10.0.3.1:8080": "node-3"}))
 		check("it is back", "shop/web other_zone none b")
-		o.Accept(web, nil)
+		o.OnApplied(web, nil)
 		check("the Service is gone", "shop/web other_zone none b")
 		if o.Has(web) {
 			t.Error("the Service is still there")
 		}
-		if found := o.Snapshot().Owner(model.TCP, at("10.96.0.1:80")); found != nil {
+		if found := o.Snapshot().Lookup(model.TCP, at("10.96.0.1:80")); found != nil {
 			t.Errorf("the frontend is still %s's", found.Service)
 		}
 		time.Sleep(9 * time.Minute)
 		check("for nine minutes", "shop/web other_zone none b")
 		accept(o, decision(web, frontend, map[string]string{"10.0.1.1:8080": "node-1"}))
 		check("the Service is there again, with another endpoint", "shop/web other_zone none b")
-		o.Accept(web, nil)
-		o.Synced(selection.Sync{})
+		o.OnApplied(web, nil)
+		o.OnSynced(selection.SyncState{})
 		time.Sleep(11 * time.Minute)
 		check("after eleven minutes", "nobody's")
-		if len(o.lost.order)+len(o.departed.order) > 0 {
-			t.Errorf("%v and %v are kept", o.lost.order, o.departed.order)
+		if len(o.formerFrontends.order)+len(o.formerEndpoints.order) > 0 {
+			t.Errorf("%v and %v are kept", o.formerFrontends.order, o.formerEndpoints.order)
 		}
 	})
 }
@@ -179,30 +179,30 @@ func TestAFrontendIsItsNewestOwners(t *testing.T) {
 	e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
 	webs, apis := decision(web, frontend, endpoint), decision(api, frontend, endpoint)
 	without := decision(web, clusterIP("10.96.0.2:80"), endpoint)
-	for name, move := range map[string]func(*Reader){
-		"the new one first":       func(o *Reader) { accept(o, apis); accept(o, without) },
-		"the old one first":       func(o *Reader) { accept(o, without); accept(o, apis) },
-		"the old one loses first": func(o *Reader) { o.Lose(web, []model.Frontend{frontend.Frontend}); accept(o, apis) },
-		"the old one loses later": func(o *Reader) { accept(o, apis); o.Lose(web, []model.Frontend{frontend.Frontend}) },
-		"the old one is deleted":  func(o *Reader) { accept(o, apis); o.Accept(web, nil) },
+	for name, move := range map[string]func(*Index){
+		"the new one first":       func(o *Index) { accept(o, apis); accept(o, without) },
+		"the old one first":       func(o *Index) { accept(o, without); accept(o, apis) },
+		"the old one loses first": func(o *Index) { o.OnFrontendsLost(web, []model.Frontend{frontend.Frontend}); accept(o, apis) },
+		"the old one loses later": func(o *Index) { accept(o, apis); o.OnFrontendsLost(web, []model.Frontend{frontend.Frontend}) },
+		"the old one is deleted":  func(o *Index) { accept(o, apis); o.OnApplied(web, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := NewReader(0)
+			o := New(0)
 			accept(o, webs)
-			o.Synced(selection.Sync{})
+			o.OnSynced(selection.SyncState{})
 			move(o)
-			o.Synced(selection.Sync{})
-			if got := said(o.Of(&e)); got != "shop/api same_node none a" {
+			o.OnSynced(selection.SyncState{})
+			if got := originText(o.Attribute(&e)); got != "shop/api same_node none a" {
 				t.Errorf("it is %q", got)
 			}
-			o.Lose(api, []model.Frontend{frontend.Frontend})
-			o.Synced(selection.Sync{})
-			if got := said(o.Of(&e)); got != "shop/api same_node none a" {
+			o.OnFrontendsLost(api, []model.Frontend{frontend.Frontend})
+			o.OnSynced(selection.SyncState{})
+			if got := originText(o.Attribute(&e)); got != "shop/api same_node none a" {
 				t.Errorf("while nobody has it, it is %q", got)
 			}
 			accept(o, webs)
-			o.Synced(selection.Sync{})
-			if got := said(o.Of(&e)); got != "shop/web same_node none a" {
+			o.OnSynced(selection.SyncState{})
+			if got := originText(o.Attribute(&e)); got != "shop/web same_node none a" {
 				t.Errorf("then it is %q", got)
 			}
 		})
@@ -217,8 +217,8 @@ func decision(service model.ObjectName, frontend model.PortFrontend, endpoints m
 		"node-1": {string(policy.Zone): "a"}, "node-2": {string(policy.Zone): "a"}, "node-3": {string(policy.Zone): "b"}, "node-9": {},
 	}
 	d := selection.Decision{
-		Service: of, Owned: []model.PortFrontend{frontend}, Port: model.ServicePort{Protocol: model.TCP},
-		Viewpoint: selection.Viewpoint{
+		Service: of, Frontends: []model.PortFrontend{frontend}, Port: model.ServicePort{Protocol: model.TCP},
+		Viewpoint: selection.NodeView{
 			Node:   model.Node{Name: "node-1", Labels: labels["node-1"]},
 			Labels: func(node string) (map[string]string, bool) { return labels[node], labels[node] != nil },
 		},

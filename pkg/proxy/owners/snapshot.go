@@ -15,9 +15,9 @@ import (
 
 // Snapshot is what was in force after one sync. It never changes.
 type Snapshot struct {
-	// Since is the time from which on it is known which endpoints left: the end of the first sync, or of one after which too
+	// RemovedKnownSince is the time from which on it is known which endpoints left: the end of the first sync, or of one after which too
 	// many had left.
-	Since time.Time
+	RemovedKnownSince time.Time
 	// Scope is what addresses mean to the tables.
 	Scope selection.Scope
 	// Number is how many syncs there were.
@@ -45,7 +45,7 @@ type Frontend struct {
 	model.Frontend // its Port is the number that is dialled
 	Kind           model.FrontendKind
 	// A policy keeps connections from inside, or from outside, on this node.
-	insideHere, outsideHere bool
+	internalLocal, externalLocal bool
 	// changed is the number of the sync since which somebody who was answered, or was not, may be wrong: the last one
 	// after which fewer endpoints or clients were allowed, or the first endpoint came, or the frontend itself came or went.
 	changed uint64
@@ -57,19 +57,19 @@ type Port struct {
 	Name     string
 	Protocol model.Protocol
 
-	// anywhere are the endpoints that may answer, here those of them on this node that a policy keeps connections on; both
+	// clusterEndpoints are the endpoints that may answer, here those of them on this node that a policy keeps connections on; both
 	// are sorted.
-	anywhere, here []netip.AddrPort
-	// open are the endpoints that may answer open connections, and no new ones; sorted.
-	open []netip.AddrPort
+	clusterEndpoints, localEndpoints []netip.AddrPort
+	// establishedOnly are the endpoints that may answer open connections, and no new ones; sorted.
+	establishedOnly []netip.AddrPort
 	// sources are the clients that may dial a load balancer's address; empty: all.
 	sources model.Prefixes
-	origins *origins
+	origins *attributions
 }
 
-// Owner returns the frontend that was dialled. One with an address of its own comes before a node port, as in the tables.
+// Lookup returns the frontend that was dialled. One with an address of its own comes before a node port, as in the tables.
 // It does not check that the address serves node ports.
-func (s *Snapshot) Owner(protocol model.Protocol, dialled netip.AddrPort) *Frontend {
+func (s *Snapshot) Lookup(protocol model.Protocol, dialled netip.AddrPort) *Frontend {
 	exact := model.Frontend{Addr: dialled.Addr(), Protocol: protocol, Port: dialled.Port()}
 	if found := s.frontend(exact); found != nil {
 		return found
@@ -78,8 +78,8 @@ func (s *Snapshot) Owner(protocol model.Protocol, dialled netip.AddrPort) *Front
 	return s.frontend(exact)
 }
 
-// HasOwnAddress reports whether there is a TCP frontend at an address of its own: not a node port.
-func (s *Snapshot) HasOwnAddress(addr netip.AddrPort) bool {
+// HasFrontendAt reports whether there is a TCP frontend at an address of its own: not a node port.
+func (s *Snapshot) HasFrontendAt(addr netip.AddrPort) bool {
 	return s.frontend(model.Frontend{Addr: addr.Addr(), Protocol: model.TCP, Port: addr.Port()}) != nil
 }
 
@@ -98,60 +98,62 @@ func (s *Snapshot) isChanged(f *Frontend, after uint64) bool {
 	return max(f.changed, s.rewritten) > after || f.IsNodePort() && s.moved > after
 }
 
-// noteChange notes that flows to a frontend may be stale.
-func (s *Snapshot) noteChange(f *Frontend) {
+// recordChange notes that flows to a frontend may be stale.
+func (s *Snapshot) recordChange(f *Frontend) {
 	if family := model.FamilyOf(f.Addr); f.Port.Protocol == model.UDP && s.changed[family] != s.Number {
 		s.changed = maps.Clone(s.changed) // earlier snapshots have the same map
 		s.changed[family] = s.Number
 	}
 }
 
-// MayAnswer reports whether an endpoint may answer a client that dialled the frontend. It looks up where the client is
+// Allows reports whether an endpoint may answer a client that dialled the frontend. It looks up where the client is
 // only if that makes a difference; after an error, and where that is uncertain, it reports true.
-func (f *Frontend) MayAnswer(endpoint netip.AddrPort, client netip.Addr, scope selection.Scope, isLocal selection.IsLocal) (bool, error) {
+func (f *Frontend) Allows(endpoint netip.AddrPort, client netip.Addr, scope selection.Scope, isLocal selection.IsLocal) (bool, error) {
 	if f.Kind == model.LoadBalancerIP && len(f.sources) > 0 && !f.sources.Contains(client) {
 		return false, nil
 	}
-	inside, outside := contains(f.inside(), endpoint), contains(f.outside(), endpoint)
+	inside, outside := contains(f.internalEndpoints(), endpoint), contains(f.externalEndpoints(), endpoint)
 	if inside == outside {
 		return inside, nil
 	}
-	switch place, err := scope.PlaceOf(client, isLocal); {
+	switch origin, err := scope.OriginOf(client, isLocal); {
 	case err != nil:
 		return true, err
-	case place == selection.Inside:
+	case origin == selection.Internal:
 		return inside, nil
-	case place == selection.Outside:
+	case origin == selection.External:
 		return outside, nil
 	}
 	return true, nil
 }
 
-// MayStayOpen reports whether a connection to an endpoint that is open may stay, though no new one may go there: the
+// KeepsEstablished reports whether a connection to an endpoint that is open may stay, though no new one may go there: the
 // endpoint's node does not answer at present.
-func (f *Frontend) MayStayOpen(endpoint netip.AddrPort) bool { return contains(f.open, endpoint) }
-
-// IsServed reports whether any endpoint may answer any client.
-func (f *Frontend) IsServed() bool { return len(f.inside())+len(f.outside()) > 0 }
-
-// inside and outside are the endpoints that may answer pods and this node, and all other clients.
-func (f *Frontend) inside() []netip.AddrPort {
-	if f.insideHere {
-		return f.here
-	}
-	return f.anywhere
+func (f *Frontend) KeepsEstablished(endpoint netip.AddrPort) bool {
+	return contains(f.establishedOnly, endpoint)
 }
 
-func (f *Frontend) outside() []netip.AddrPort {
-	if f.outsideHere {
-		return f.here
+// IsServed reports whether any endpoint may answer any client.
+func (f *Frontend) IsServed() bool { return len(f.internalEndpoints())+len(f.externalEndpoints()) > 0 }
+
+// internalEndpoints and outside are the endpoints that may answer pods and this node, and all other clients.
+func (f *Frontend) internalEndpoints() []netip.AddrPort {
+	if f.internalLocal {
+		return f.localEndpoints
 	}
-	return f.anywhere
+	return f.clusterEndpoints
+}
+
+func (f *Frontend) externalEndpoints() []netip.AddrPort {
+	if f.externalLocal {
+		return f.localEndpoints
+	}
+	return f.clusterEndpoints
 }
 
 // NodeOf returns the node of an endpoint. It reports false if the endpoint may not answer the port's connections.
 func (p *Port) NodeOf(endpoint netip.AddrPort) (string, bool) {
-	if !contains(p.anywhere, endpoint) {
+	if !contains(p.clusterEndpoints, endpoint) {
 		return "", false
 	}
 	return p.origins.find(endpoint).node, true

@@ -20,18 +20,18 @@ func ofUDP(s *model.Service) {
 	s.ExternalIPs, s.LoadBalancerIPs = []netip.Addr{at("192.0.2.1:1").Addr()}, []netip.Addr{at("203.0.113.1:1").Addr()}
 }
 
-// TestWhichFlowsAreLookedAt after a change of a Service that has two endpoints, by the frontends to which they were sent.
-func TestWhichFlowsAreLookedAt(t *testing.T) {
+// TestWhichFlowsAreScanned after a change of a Service that has two endpoints, by the frontends to which they were sent.
+func TestWhichFlowsAreScanned(t *testing.T) {
 	const onA, onB = "node-a 10.244.0.1", "node-b 10.244.1.1"
 	const clusterIP, external, balancer, nodePort = "10.96.0.1:80", "192.0.2.1:80", "203.0.113.1:80", "172.30.0.1:30080"
 	all := []string{clusterIP, nodePort, external, balancer}
-	edited := func(edit func(*model.Service), endpoints ...string) func(*world) {
-		return func(w *world) {
+	edited := func(edit func(*model.Service), endpoints ...string) func(*fixture) {
+		return func(w *fixture) {
 			w.apply("web", "10.96.0.1", func(s *model.Service) { ofUDP(s); edit(s) }, endpoints...)
 			w.accept("web")
 		}
 	}
-	now := func(endpoints ...string) func(*world) { return edited(func(*model.Service) {}, endpoints...) }
+	now := func(endpoints ...string) func(*fixture) { return edited(func(*model.Service) {}, endpoints...) }
 	web := model.ObjectName{Namespace: "default", Name: "web"}
 	ranges := func(ranges ...string) func(*model.Service) {
 		return func(s *model.Service) {
@@ -41,83 +41,83 @@ func TestWhichFlowsAreLookedAt(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		before, change func(*world)
-		sync           selection.Sync
+		before, change func(*fixture)
+		sync           selection.SyncState
 		want           []string
 	}{
-		"the same again":                 {nil, now(onA, onB), selection.Sync{}, nil},
-		"in another order":               {nil, now(onB, onA), selection.Sync{}, nil},
-		"an endpoint comes":              {nil, now(onA, onB, "node-b 10.244.1.2"), selection.Sync{}, nil},
-		"an endpoint leaves":             {nil, now(onA), selection.Sync{}, all},
-		"one takes its place":            {nil, now(onA, "node-b 10.244.1.2"), selection.Sync{}, all},
-		"one that does not serve leaves": {now(onA, onB+"!"), now(onA), selection.Sync{}, []string{nodePort}},
-		"one ceases to serve":            {nil, now(onA, onB+"!"), selection.Sync{}, all},
-		"the last one leaves":            {nil, now(), selection.Sync{}, all},
-		"the first one comes":            {now(), now(onA), selection.Sync{}, all},
-		"the Service is deleted":         {nil, func(w *world) { w.reader.Accept(web, nil) }, selection.Sync{}, all},
-		"everything is anew":             {nil, now(onA, onB), selection.Sync{Complete: true}, all},
-		"a repair, and no change":        {nil, func(*world) {}, selection.Sync{Complete: true}, all},
+		"the same again":                 {nil, now(onA, onB), selection.SyncState{}, nil},
+		"in another order":               {nil, now(onB, onA), selection.SyncState{}, nil},
+		"an endpoint comes":              {nil, now(onA, onB, "node-b 10.244.1.2"), selection.SyncState{}, nil},
+		"an endpoint leaves":             {nil, now(onA), selection.SyncState{}, all},
+		"one takes its place":            {nil, now(onA, "node-b 10.244.1.2"), selection.SyncState{}, all},
+		"one that does not serve leaves": {now(onA, onB+"!"), now(onA), selection.SyncState{}, []string{nodePort}},
+		"one ceases to serve":            {nil, now(onA, onB+"!"), selection.SyncState{}, all},
+		"the last one leaves":            {nil, now(), selection.SyncState{}, all},
+		"the first one comes":            {now(), now(onA), selection.SyncState{}, all},
+		"the Service is deleted":         {nil, func(w *fixture) { w.reader.OnApplied(web, nil) }, selection.SyncState{}, all},
+		"everything is anew":             {nil, now(onA, onB), selection.SyncState{Full: true}, all},
+		"a repair, and no change":        {nil, func(*fixture) {}, selection.SyncState{Full: true}, all},
 		"an endpoint comes and goes": {
-			nil, func(w *world) { now(onA, onB, "node-b 10.244.1.2")(w); now(onA, onB)(w) }, selection.Sync{}, all,
+			nil, func(w *fixture) { now(onA, onB, "node-b 10.244.1.2")(w); now(onA, onB)(w) }, selection.SyncState{}, all,
 		},
-		"a frontend is lost": {nil, func(w *world) {
-			w.reader.Lose(web, []model.Frontend{{Addr: at(external).Addr(), Protocol: model.UDP, Port: 80}})
-		}, selection.Sync{}, []string{external}},
-		"a frontend is gone": {nil, edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), selection.Sync{}, []string{external}},
+		"a frontend is lost": {nil, func(w *fixture) {
+			w.reader.OnFrontendsLost(web, []model.Frontend{{Addr: at(external).Addr(), Protocol: model.UDP, Port: 80}})
+		}, selection.SyncState{}, []string{external}},
+		"a frontend is gone": {nil, edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), selection.SyncState{}, []string{external}},
 		"a frontend is new": {
-			edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), now(onA, onB), selection.Sync{}, []string{external},
+			edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), now(onA, onB), selection.SyncState{}, []string{external},
 		},
 		"a frontend without endpoints is new": {
-			edited(func(s *model.Service) { s.ExternalIPs = nil }), now(), selection.Sync{}, []string{external},
+			edited(func(s *model.Service) { s.ExternalIPs = nil }), now(), selection.SyncState{}, []string{external},
 		},
 		"a policy keeps clients outside here": {
-			nil, edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB), selection.Sync{}, all[1:],
+			nil, edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB), selection.SyncState{}, all[1:],
 		},
 		"a policy lets them go again": {
-			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB), now(onA, onB), selection.Sync{}, nil,
+			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB), now(onA, onB), selection.SyncState{}, nil,
 		},
 		"both policies, and one moves to another node": {
 			edited(func(s *model.Service) { s.InternalTrafficLocal, s.ExternalTrafficLocal = true, true }, onA, onB),
 			edited(func(s *model.Service) { s.InternalTrafficLocal, s.ExternalTrafficLocal = true, true }, "node-b 10.244.0.1", onB),
-			selection.Sync{}, all,
+			selection.SyncState{}, all,
 		},
 		"a policy, and one elsewhere leaves": {
 			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB),
-			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA), selection.Sync{}, all,
+			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA), selection.SyncState{}, all,
 		},
 		"a topology key forbids a place": {
-			nil, edited(func(s *model.Service) { s.Topology.Keys = []policy.Key{policy.Zone} }, onA, onB), selection.Sync{}, all,
+			nil, edited(func(s *model.Service) { s.Topology.Keys = []policy.Key{policy.Zone} }, onA, onB), selection.SyncState{}, all,
 		},
 		"fewer clients may dial": {
-			edited(ranges("10.0.0.0/8", "192.0.2.0/24"), onA), edited(ranges("10.0.0.0/8"), onA), selection.Sync{}, all,
+			edited(ranges("10.0.0.0/8", "192.0.2.0/24"), onA), edited(ranges("10.0.0.0/8"), onA), selection.SyncState{}, all,
 		},
-		"the first range comes": {nil, edited(ranges("10.0.0.0/8"), onA, onB), selection.Sync{}, all},
-		"the last range goes":   {edited(ranges("10.0.0.0/8"), onA), now(onA), selection.Sync{}, nil},
+		"the first range comes": {nil, edited(ranges("10.0.0.0/8"), onA, onB), selection.SyncState{}, all},
+		"the last range goes":   {edited(ranges("10.0.0.0/8"), onA), now(onA), selection.SyncState{}, nil},
 		"a Service of TCP changes": {
-			func(w *world) { w.apply("web", "10.96.0.1", nil, onA, onB); w.accept("web") },
-			func(w *world) { w.apply("web", "10.96.0.1", nil, onA); w.accept("web") }, selection.Sync{}, nil,
+			func(w *fixture) { w.apply("web", "10.96.0.1", nil, onA, onB); w.accept("web") },
+			func(w *fixture) { w.apply("web", "10.96.0.1", nil, onA); w.accept("web") }, selection.SyncState{}, nil,
 		},
-		"node ports serve elsewhere": {nil, func(*world) {}, selection.Sync{
+		"node ports serve elsewhere": {nil, func(*fixture) {}, selection.SyncState{
 			Scope: selection.Scope{NodePorts: []netip.Addr{at("192.0.2.9:1").Addr()}},
 		}, []string{nodePort}},
-		"on all, and an address is new": {nil, func(*world) {}, selection.Sync{
+		"on all, and an address is new": {nil, func(*fixture) {}, selection.SyncState{
 			Scope: selection.Scope{OnAll: model.Families}, LocalAddrs: []netip.Addr{at("192.0.2.9:1").Addr()},
 		}, []string{nodePort}},
-		"on all, and one of loopback is new": {nil, func(*world) {}, selection.Sync{
+		"on all, and one of loopback is new": {nil, func(*fixture) {}, selection.SyncState{
 			Scope: selection.Scope{OnAll: model.Families}, LocalAddrs: []netip.Addr{at("127.0.0.2:1").Addr()},
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			if test.before == nil {
 				test.before = now(onA, onB)
 			}
 			test.before(w)
-			w.reader.Synced(selection.Sync{})
+			w.reader.OnSynced(selection.SyncState{})
 			<-w.reader.Changed()
 			number := w.reader.Snapshot().Number
 			test.change(w)
-			w.reader.Synced(test.sync)
+			w.reader.OnSynced(test.sync)
 			var got []string
 			for _, dialled := range all {
 				if w.reader.OwnerOfFlow(w.reader.Snapshot(), at(dialled), number) != nil {
@@ -132,7 +132,7 @@ func TestWhichFlowsAreLookedAt(t *testing.T) {
 			if isChanged != (len(test.want) > 0) || slices.Contains(families, model.IPv6) || isChanged && len(w.reader.Changed()) == 0 {
 				t.Errorf("changed are flows of %v, and %d signals were sent", families, len(w.reader.Changed()))
 			}
-			w.reader.Synced(selection.Sync{Scope: test.sync.Scope, LocalAddrs: test.sync.LocalAddrs})
+			w.reader.OnSynced(selection.SyncState{Scope: test.sync.Scope, LocalAddrs: test.sync.LocalAddrs})
 			if families := w.reader.Snapshot().ChangedAfter(number + 1); len(families) > 0 {
 				t.Errorf("nothing changed, but flows of %v are looked at again", families)
 			}
@@ -143,7 +143,7 @@ func TestWhichFlowsAreLookedAt(t *testing.T) {
 // TestWhoWasAnEndpointOfANodePort, whatever its state: endpoints in force, those that left, those of the frontend's former
 // owner, and those of which an error leaves open whether the kernel took them.
 func TestWhoWasAnEndpointOfANodePort(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	web := model.ObjectName{Namespace: "default", Name: "web"}
 	number := func(port uint16) func(*model.Service) {
 		return func(s *model.Service) { s.Ports[0].Protocol, s.Ports[0].NodePort = model.UDP, port }
@@ -183,8 +183,8 @@ func TestWhoWasAnEndpointOfANodePort(t *testing.T) {
 	w.synced()
 	check("another Service has it", other, "10.244.0.1", "10.244.0.2", "10.244.0.3")
 	w.apply("web", "10.96.0.1", number(30083), "node-a 10.244.0.4")
-	w.reader.MayBeInForce(web, w.reader.Digest(w.planner.Decide(web, model.Families)))
-	w.reader.Accept(web, nil)
+	w.reader.OnMaybeApplied(web, w.reader.Derive(w.planner.Decide(web, model.Families)))
+	w.reader.OnApplied(web, nil)
 	w.synced()
 	check("a Service that may have had it for a moment", "172.30.0.1:30083", "10.244.0.1", "10.244.0.4")
 }

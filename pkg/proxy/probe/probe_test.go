@@ -24,8 +24,8 @@ import (
 
 const own = "own"
 
-// told records what the Prober reports.
-type told struct {
+// recorder records what the Prober reports.
+type recorder struct {
 	mutex    sync.Mutex
 	out      []string
 	back     []reachability.Restoration
@@ -33,8 +33,8 @@ type told struct {
 	err      error
 }
 
-func (o *told) OnScan(_ Scan, err error) {
-	o.ask(func(o *told) bool {
+func (o *recorder) OnScan(_ Scan, err error) {
+	o.get(func(o *recorder) bool {
 		if err != nil {
 			o.err = err
 		}
@@ -42,8 +42,8 @@ func (o *told) OnScan(_ Scan, err error) {
 	})
 }
 
-func (o *told) OnActions(_ model.Family, actions *reachability.Actions) {
-	o.ask(func(o *told) bool {
+func (o *recorder) OnActions(_ model.Family, actions *reachability.Actions) {
+	o.get(func(o *recorder) bool {
 		o.out = append(o.out, actions.Ejected...)
 		o.back = append(o.back, actions.Restored...)
 		for _, outcome := range actions.Concluded {
@@ -53,9 +53,9 @@ func (o *told) OnActions(_ model.Family, actions *reachability.Actions) {
 	})
 }
 
-func (o *told) OnStatus(Status) {}
+func (o *recorder) OnStatus(Status) {}
 
-func (o *told) ask(f func(*told) bool) bool {
+func (o *recorder) get(f func(*recorder) bool) bool {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	return f(o)
@@ -67,9 +67,9 @@ type ground struct {
 	namespace *netns.Namespace
 	names     []string
 	table     *connections.Table
-	told      *told
+	recorder  *recorder
 	prober    *Prober
-	owners    *owners.Reader
+	owners    *owners.Index
 }
 
 func nodeAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + i)}) }
@@ -86,7 +86,8 @@ var (
 func newGround(t *testing.T) *ground {
 	t.Helper()
 	g := &ground{
-		t: t, namespace: netns.New(t), names: []string{"node-0", "node-1", "node-2"}, told: &told{outcomes: map[reachability.Outcome]int{}},
+		t: t, namespace: netns.New(t), names: []string{"node-0", "node-1", "node-2"},
+		recorder: &recorder{outcomes: map[reachability.Outcome]int{}},
 	}
 	g.table = connections.Open(t, g.namespace)
 	slice := &model.EndpointSlice{Name: web, Service: web, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
@@ -124,11 +125,11 @@ func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes 
 		}},
 	})
 	decisions := selection.NewPlanner(cluster).Decide(web, []model.Family{model.IPv4})
-	g.owners = owners.NewReader(0)
-	g.owners.Accept(web, g.owners.Digest(decisions))
-	g.owners.Synced(selection.Sync{})
+	g.owners = owners.New(0)
+	g.owners.OnApplied(web, g.owners.Derive(decisions))
+	g.owners.OnSynced(selection.SyncState{})
 	g.prober = New(Options{
-		Self: own, HealthzPort: 10256, Table: conntrack.NewLooks(table, nil), Unthrottled: table, Owners: g.owners, Observer: g.told,
+		Self: own, HealthzPort: 10256, Table: conntrack.NewDumpScheduler(table, nil), Unthrottled: table, Index: g.owners, Observer: g.recorder,
 		IsLocal: func(netip.Addr) (bool, error) { return false, nil },
 	})
 	g.prober.notFound = func() (addrs map[netip.Addr]bool, err error) {
@@ -152,17 +153,17 @@ func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes 
 		<-done
 	})
 	g.prober.SetNodes(nodes)
-	g.await("all nodes have answered once", func(*told) bool { return g.prober.Status().Families[model.IPv4].Replying == 3 })
+	g.waitFor("all nodes have answered once", func(*recorder) bool { return g.prober.Status().Families[model.IPv4].WithBaseline == 3 })
 }
 
-// patience is how long a test waits for what must come.
-const patience = 30 * time.Second
+// waitTimeout is how long a test waits for what must come.
+const waitTimeout = 30 * time.Second
 
-func (g *ground) await(what string, is func(*told) bool) {
+func (g *ground) waitFor(what string, is func(*recorder) bool) {
 	g.t.Helper()
-	for deadline := time.Now().Add(patience); !g.told.ask(is); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); !g.recorder.get(is); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			g.t.Fatalf("timed out waiting until %s: %+v, %+v", what, g.told, g.prober.Status())
+			g.t.Fatalf("timed out waiting until %s: %+v, %+v", what, g.recorder, g.prober.Status())
 		}
 	}
 }
@@ -183,7 +184,7 @@ func (g *ground) shut(node int) {
 // hang puts a connection into the table that nobody answers.
 func (g *ground) hang(to int, from uint16) {
 	g.table.Insert(connections.Connection{
-		Protocol: model.TCP, Client: port(from), Dialled: dialled, Answerer: podAddr(to), State: conntrack.TCPSynSent, Lasts: 100,
+		Protocol: model.TCP, Client: port(from), Dialled: dialled, ReplySrc: podAddr(to), State: conntrack.TCPSynSent, Lasts: 100,
 		Label: ruleset.TranslatedLabel,
 	})
 }
@@ -194,7 +195,7 @@ func TestAnotherProgramsDialIsNoSuspicion(t *testing.T) {
 	g.hang(1, 1001)
 	for from := range uint16(10) {
 		g.table.Insert(connections.Connection{
-			Protocol: model.TCP, Client: port(2000 + from), Dialled: dialled, Answerer: podAddr(2), State: conntrack.TCPSynSent, Lasts: 100,
+			Protocol: model.TCP, Client: port(2000 + from), Dialled: dialled, ReplySrc: podAddr(2), State: conntrack.TCPSynSent, Lasts: 100,
 		})
 	}
 	scan, err := g.prober.scan(t.Context())
@@ -203,22 +204,22 @@ func TestAnotherProgramsDialIsNoSuspicion(t *testing.T) {
 	}
 }
 
-func TestANodeIsJudged(t *testing.T) {
+func TestANodeIsEjected(t *testing.T) {
 	g := newGround(t)
 	g.shut(1)
 	g.hang(1, 1001)
 	g.hang(1, 1002)
 	g.hang(0, 1003)
-	g.await("one node is out", func(o *told) bool { return len(o.out) == 1 && o.out[0] == g.names[1] })
-	g.await("the other one is acquitted", func(o *told) bool { return o.outcomes[reachability.Answered] > 0 })
+	g.waitFor("one node is out", func(o *recorder) bool { return len(o.out) == 1 && o.out[0] == g.names[1] })
+	g.waitFor("the other one is acquitted", func(o *recorder) bool { return o.outcomes[reachability.Replied] > 0 })
 	status := g.prober.Status()
 	if len(status.Ejected) != 1 || status.Ejected[0].Node != g.names[1] || status.Families[model.IPv4].IsolatedSince != nil {
 		t.Errorf("status %+v", status)
 	}
 	g.namespace.Load("delete table inet dark\n")
-	g.await("it is back", func(o *told) bool { return len(o.back) == 1 && o.back[0].Node == g.names[1] && !o.back[0].Removed })
-	if g.told.err != nil {
-		t.Error(g.told.err)
+	g.waitFor("it is back", func(o *recorder) bool { return len(o.back) == 1 && o.back[0].Node == g.names[1] && !o.back[0].Removed })
+	if g.recorder.err != nil {
+		t.Error(g.recorder.err)
 	}
 }
 
@@ -234,17 +235,17 @@ func TestNewConnectionsOfTwoClientsAcquit(t *testing.T) {
 		defer close(answering)
 		for from := uint16(2000); ctx.Err() == nil; from++ {
 			_ = g.table.TryInsert(connections.Connection{
-				Protocol: model.TCP, Client: netip.AddrPortFrom(client[from%2], from), Dialled: dialled, Answerer: podAddr(1),
-				State: conntrack.TCPEstablished, IsAnswered: true, Label: ruleset.TranslatedLabel,
+				Protocol: model.TCP, Client: netip.AddrPortFrom(client[from%2], from), Dialled: dialled, ReplySrc: podAddr(1),
+				State: conntrack.TCPEstablished, IsReplied: true, Label: ruleset.TranslatedLabel,
 			})
 			time.Sleep(100 * time.Millisecond)
 		}
 	}()
-	g.await("a suspicion ends", func(o *told) bool { return len(o.outcomes) > 0 })
+	g.waitFor("a suspicion ends", func(o *recorder) bool { return len(o.outcomes) > 0 })
 	cancel()
 	<-answering
-	g.told.ask(func(o *told) bool {
-		if o.outcomes[reachability.FlowsAnswered] != 1 || len(o.out) > 0 {
+	g.recorder.get(func(o *recorder) bool {
+		if o.outcomes[reachability.FlowsReplied] != 1 || len(o.out) > 0 {
 			t.Errorf("outcomes %v, out %v", o.outcomes, o.out)
 		}
 		return true

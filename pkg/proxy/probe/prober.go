@@ -56,7 +56,7 @@ type Options struct {
 	HealthzPort uint16          // of the proxies on all nodes
 	Table       conntrack.Table // whose dumps are throttled
 	Unthrottled conntrack.Table // the same table without rests
-	Owners      *owners.Reader  // with places
+	Index       *owners.Index   // with places
 	Observer    Observer
 	IsLocal     selection.IsLocal // reports whether an address is this node's own
 }
@@ -174,7 +174,7 @@ func (p *Prober) report(change func()) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	change()
-	p.changed.Send()
+	p.changed.Notify()
 }
 
 // reportScan hands each detector the connections to the nodes that are probed in its family. Its caller has the mutex.
@@ -249,7 +249,7 @@ func (p *Prober) snapshots(family model.Family, names []string) (before map[stri
 	p.mutex.Lock()
 	isEjected := p.detectors[family].IsEjected
 	p.mutex.Unlock()
-	now, before = p.Owners.Snapshot(), make(map[string]*owners.Snapshot, len(names))
+	now, before = p.Index.Snapshot(), make(map[string]*owners.Snapshot, len(names))
 	listed := p.listed[family]
 	for _, name := range names {
 		if before[name] = cmp.Or(listed[name], now); listed[name] == nil || isEjected(name) {

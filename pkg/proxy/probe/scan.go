@@ -28,7 +28,7 @@ type Scan struct {
 // find, too.
 func (p *Prober) scan(ctx context.Context) (Scan, error) {
 	found := Scan{flows: map[model.Family][]reachability.Flow{}}
-	snapshot := p.Owners.Snapshot()
+	snapshot := p.Index.Snapshot()
 	if snapshot == nil {
 		return found, nil
 	}
@@ -43,7 +43,7 @@ func (p *Prober) scan(ctx context.Context) (Scan, error) {
 		}
 		return read < maxEntries
 	})
-	if errors.Is(err, conntrack.ErrCutOff) || errors.Is(err, conntrack.ErrInterrupted) {
+	if errors.Is(err, conntrack.ErrTruncated) || errors.Is(err, conntrack.ErrInterrupted) {
 		err = nil
 	}
 	if found.isRead = err == nil; found.isRead && found.Unreplied > 0 {
@@ -54,15 +54,15 @@ func (p *Prober) scan(ctx context.Context) (Scan, error) {
 
 // flowOf returns a connection to an endpoint that our tables translated.
 func flowOf(e *conntrack.Entry, snapshot *owners.Snapshot) (reachability.Flow, bool) {
-	if !owners.IsOurs(e) {
+	if !owners.IsOwnNAT(e) {
 		return reachability.Flow{}, false
 	}
-	frontend := snapshot.Owner(e.Protocol, e.Dialled())
+	frontend := snapshot.Lookup(e.Protocol, e.OrigDst())
 	if frontend == nil {
 		return reachability.Flow{}, false
 	}
-	node, known := frontend.NodeOf(e.Answerer())
-	return reachability.Flow{ID: e.ID, Client: e.Client().Addr(), Endpoint: e.Answerer(), Node: node}, known
+	node, known := frontend.NodeOf(e.ReplySrc())
+	return reachability.Flow{ID: e.ID, Client: e.OrigSrc().Addr(), Endpoint: e.ReplySrc(), Node: node}, known
 }
 
 // replied lists the connections to endpoints on some nodes that the endpoint has accepted, at once: a decision waits for it.

@@ -125,7 +125,7 @@ func TestWhatStandsBetween(t *testing.T) {
 		"a CNI that drops our dials from the beginning": func(w *world) {
 			w.nodes = append(w.nodes, newMachine("dropping", time.Millisecond, netip.MustParseAddr("192.0.2.99")))
 			w.nodes[6].drops = shut(0, closedPort, healthPort, kubeletPort)
-			w.place()
+			w.setTargets()
 			w.dial(w.nodes[6], "10.1.0.9", 20).denied = true
 		},
 		"a CNI that drops our dials to all nodes from a moment on": func(w *world) {
@@ -159,9 +159,9 @@ func TestWhatStandsBetween(t *testing.T) {
 	}
 }
 
-// TestTheKubeletsAnswerHidesNoDeath: a node is away for a moment, so that only the last probe of a suspicion is answered, and
+// TestTheKubeletsReplyHidesNoDeath: a node is away for a moment, so that only the last probe of a suspicion is answered, and
 // dies a little later.
-func TestTheKubeletsAnswerHidesNoDeath(t *testing.T) {
+func TestTheKubeletsReplyHidesNoDeath(t *testing.T) {
 	for phase := range 12 {
 		w := newWorld(t, 3, without{})
 		w.honest(33)
@@ -176,9 +176,9 @@ func TestTheKubeletsAnswerHidesNoDeath(t *testing.T) {
 	}
 }
 
-// TestOnlyTheKubeletAnswers: a firewall closes the other ports of a node, on which a client is denied. The node stays, and
+// TestOnlyTheKubeletReplies: a firewall closes the other ports of a node, on which a client is denied. The node stays, and
 // is ejected within a minute when it dies.
-func TestOnlyTheKubeletAnswers(t *testing.T) {
+func TestOnlyTheKubeletReplies(t *testing.T) {
 	w := newWorld(t, 3, without{})
 	w.nodes[0].drops = shut(w.now, closedPort, healthPort)
 	w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
@@ -199,11 +199,11 @@ func TestOnlyTheKubeletAnswers(t *testing.T) {
 	}
 }
 
-// TestANodeIsNotEjectedBecauseItsOwnAPIServerAnswers, and where that server is on the one other node, there is no control.
-func TestANodeIsNotEjectedBecauseItsOwnAPIServerAnswers(t *testing.T) {
+// TestANodeIsNotEjectedBecauseItsOwnAPIServerReplies, and where that server is on the one other node, there is no control.
+func TestANodeIsNotEjectedBecauseItsOwnAPIServerReplies(t *testing.T) {
 	w := newWorld(t, 1, without{})
 	w.server = newMachine("api", time.Millisecond, w.nodes[0].addr)
-	w.place()
+	w.setTargets()
 	w.run(3 * time.Second)
 	w.nodes[0].drops = shut(w.now, closedPort, healthPort, kubeletPort)
 	w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
@@ -213,8 +213,8 @@ func TestANodeIsNotEjectedBecauseItsOwnAPIServerAnswers(t *testing.T) {
 	}
 }
 
-// TestNodesWithSilentEndpointsHideNoDeath: 600 nodes have endpoints that never answer, and another one dies.
-func TestNodesWithSilentEndpointsHideNoDeath(t *testing.T) {
+// TestNodesWithUnresponsiveEndpointsHideNoDeath: 600 nodes have endpoints that never answer, and another one dies.
+func TestNodesWithUnresponsiveEndpointsHideNoDeath(t *testing.T) {
 	w := newWorld(t, 601, without{})
 	for _, node := range w.nodes[:600] {
 		for _, client := range []string{"10.1.0.8", "10.1.0.9"} {

@@ -20,7 +20,7 @@ func TestFewNodesAreLearntSoon(t *testing.T) {
 		}
 		detector.SetNodes(epoch, targets, nil)
 		most, took := 0, time.Duration(0)
-		for ; detector.Status().Never > 0 && took < 2*time.Minute; took += time.Second {
+		for ; detector.Status().WithoutBaseline > 0 && took < 2*time.Minute; took += time.Second {
 			probes := detector.Step(epoch.Add(took)).Probes
 			for _, probe := range probes {
 				detector.ReportProbe(epoch.Add(took), probe.ID, reachability.Accepted, time.Millisecond)

@@ -28,11 +28,11 @@ const (
 	// but no less than a second. So no node is probed more often by all that start at once than in the largest cluster.
 	// baselineEvery is how often it is probed later, while nothing is wrong.
 	baselineWithin, baselineEach, baselineEvery = time.Minute, time.Minute / 5000, time.Hour
-	// baselineAtOnce is how many nodes are probed in a second at most to learn their baseline.
-	baselineAtOnce = 128
+	// maxBaselineBurst is how many nodes are probed in a second at most to learn their baseline.
+	maxBaselineBurst = 128
 	// ejectedEvery is how often a node that is ejected is probed, if there is room, and repliedEvery how often connections
 	// to the endpoints of all that are ejected are listed.
 	ejectedEvery, repliedEvery = time.Second, 10 * time.Second
-	// idle is the time until the next step when nothing is due.
-	idle = time.Second
+	// idleStep is the time until the next step when nothing is due.
+	idleStep = time.Second
 )

@@ -5,9 +5,9 @@ import "time"
 // controls are probes of nodes that nobody suspects, and of API servers if there are too few nodes.
 type controls struct {
 	lastReplies map[string]time.Time // when probes that had a reply were sent; those of API servers that are on no node under the empty name
-	wanted      bool
+	isRequested bool
 	next        time.Time // when they may be sent again
-	turn        uint64    // a position among the candidates, as a fraction of 2^64
+	round       uint64    // a position among the candidates, as a fraction of 2^64
 }
 
 // golden is the golden ratio's fraction of 2^64. A walk in such steps is spread evenly over a list at any time: names in a
@@ -42,10 +42,10 @@ func (c *controls) anyReplySince(name string, since time.Time) bool {
 // while this node is isolated. Nodes that are suspected or ejected are no controls, as long as there are others. Where
 // there are too few, API servers are probed, too.
 func (d *Detector) probeControls(now time.Time) {
-	if !d.controls.wanted && d.isolation == nil || now.Before(d.controls.next) {
+	if !d.controls.isRequested && d.isolation == nil || now.Before(d.controls.next) {
 		return
 	}
-	d.controls.wanted, d.controls.next = false, now.Add(controlsEvery)
+	d.controls.isRequested, d.controls.next = false, now.Add(controlsEvery)
 	if d.isolation != nil {
 		d.controls.next = now.Add(ejectedEvery)
 	}
@@ -63,8 +63,8 @@ func (d *Detector) probeControls(now time.Time) {
 		others = append(others, suspects...)
 	}
 	for i := range min(controlsPerRound, len(others)) {
-		d.controls.turn += golden
-		n := others[(d.controls.turn>>32)*uint64(len(others))>>32]
+		d.controls.round += golden
+		n := others[(d.controls.round>>32)*uint64(len(others))>>32]
 		ports := n.ports()
 		d.probe(now, n, ports[i%len(ports)], timeout, inFlight{isControl: true})
 	}

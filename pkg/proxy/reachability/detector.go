@@ -199,10 +199,10 @@ func (d *Detector) ReportProbe(now time.Time, id uint64, result ProbeResult, rtt
 			n.nextBaseline = now
 		}
 		if n.suspicion != nil {
-			d.conclude(now, n, Answered)
+			d.conclude(now, n, Replied)
 		}
 	case n.suspicion != nil && n.suspicion == probe.suspicion:
-		n.suspicion.unanswered++
+		n.suspicion.unreplied++
 	case probe.isBaseline && n.best() == NoReply:
 		n.nextBaseline = now.Add(min(baselineWithin<<n.baselineTries, baselineEvery))
 		n.baselineTries = min(n.baselineTries+1, 6)
@@ -241,10 +241,10 @@ func (d *Detector) ReportReplied(now time.Time, nodes []string, flows, next []Fl
 		case n == nil:
 		case n.ejection != nil && isListed:
 			// If probes have a reply, they alone decide: a node that comes and goes, or boots, has to reply for a while.
-			if n.lastReply.Before(n.ejection.since) && isProof(n.ejection.known, byNode[name]) {
+			if n.lastReply.Before(n.ejection.since) && isProof(n.ejection.knownFlows, byNode[name]) {
 				d.restore(now, n)
 			} else {
-				n.ejection.known = idsOf(nextByNode[name])
+				n.ejection.knownFlows = idsOf(nextByNode[name])
 			}
 		case n.suspicion == nil || !n.suspicion.listing:
 		case isListed:
@@ -345,12 +345,12 @@ func (d *Detector) conclude(now time.Time, n *node, outcome Outcome) {
 	}
 	d.pending.Concluded = append(d.pending.Concluded, outcome)
 	switch outcome {
-	case Answered, FlowsAnswered, Inconclusive:
+	case Replied, FlowsReplied, Inconclusive:
 	case Isolated:
 		if d.isolation == nil {
 			d.isolation, d.pending.Isolated = &now, true
 		}
-	case Unanswered:
+	case Unreachable:
 		n.eject(now, replied)
 		d.active[n.name] = n
 		d.pending.Ejected = append(d.pending.Ejected, n.name)
@@ -385,7 +385,7 @@ func (d *Detector) probeSuspects(now time.Time, active []*node) {
 		d.probe(now, n, to, s.remaining(), inFlight{suspicion: s})
 		d.budget.suspected.ReserveN(now, 1)
 		s.sent, s.lastProbe, s.nextProbe = s.sent+1, now, now.Add(s.interval())
-		d.controls.wanted = d.controls.wanted || s.sent > 1
+		d.controls.isRequested = d.controls.isRequested || s.sent > 1
 	}
 }
 
@@ -423,7 +423,7 @@ func (d *Detector) probeBaselines(now time.Time) {
 	sent := 0
 	for _, name := range d.names {
 		n := d.nodes[name]
-		if sent == baselineAtOnce || now.Before(n.nextBaseline) {
+		if sent == maxBaselineBurst || now.Before(n.nextBaseline) {
 			continue
 		}
 		sent++
@@ -440,7 +440,7 @@ func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}
 
 // nextStep is when something is due even if nothing is reported.
 func (d *Detector) nextStep(now time.Time) time.Time {
-	next := now.Add(idle)
+	next := now.Add(idleStep)
 	for _, n := range d.active {
 		switch {
 		case n.suspicion != nil && n.suspicion.sent < len(n.suspicion.probes):
@@ -451,7 +451,7 @@ func (d *Detector) nextStep(now time.Time) time.Time {
 			next = earlier(next, n.ejection.nextRound)
 		}
 	}
-	if d.controls.wanted || d.isolation != nil {
+	if d.controls.isRequested || d.isolation != nil {
 		next = earlier(next, d.controls.next)
 	}
 	return now.Add(max(next.Sub(now), 10*time.Millisecond))

@@ -15,7 +15,7 @@ func (w *world) honest(perSecond int) {
 	}
 }
 
-func TestADeadNodeIsJudged(t *testing.T) {
+func TestADeadNodeIsEjected(t *testing.T) {
 	for _, delay := range []time.Duration{time.Millisecond, 150 * time.Millisecond} {
 		for phase := range 20 {
 			w := newSlowWorld(t, 3, without{}, delay)
@@ -66,7 +66,7 @@ var falseScenes = []falseScene{
 		prepare: func(w *world) {
 			w.nodes = append(w.nodes, newMachine("closed", time.Millisecond, netip.MustParseAddr("192.0.2.99")))
 			w.nodes[4].drops = shut(0, closedPort, healthPort, kubeletPort)
-			w.place()
+			w.setTargets()
 			w.dial(w.nodes[4], "10.1.0.9", 1).denied = true
 		},
 	},
@@ -119,7 +119,7 @@ func (s falseScene) run(t *testing.T, without without) *world {
 	return w
 }
 
-func TestNobodyIsJudgedWhoDoesAnswer(t *testing.T) {
+func TestNoNodeThatRepliesIsEjected(t *testing.T) {
 	for _, scene := range falseScenes {
 		t.Run(scene.name, func(t *testing.T) {
 			w := scene.run(t, without{})
@@ -173,7 +173,7 @@ func TestManyDieAtOnce(t *testing.T) {
 	dead(newWorld(t, 200, without{}), 200, func(i int) bool { return i%2 == 0 })
 }
 
-func TestACutOffNodeJudgesNobody(t *testing.T) {
+func TestAnIsolatedNodeEjectsNobody(t *testing.T) {
 	w := newWorld(t, 30, without{})
 	w.honest(10)
 	began := w.now + time.Second
@@ -193,7 +193,7 @@ func TestOneOtherNodeNeedsTheAPIServer(t *testing.T) {
 		w := newWorld(t, 1, without{})
 		if hasServer {
 			w.server = newMachine("api", time.Millisecond, netip.MustParseAddr("198.51.100.1"))
-			w.place()
+			w.setTargets()
 		}
 		w.honest(10)
 		w.nodes[0].up = until(w.now + time.Second)
@@ -282,7 +282,7 @@ func TestAQuietHour(t *testing.T) {
 	}
 }
 
-func TestWhoLeavesIsBack(t *testing.T) {
+func TestARemovedNodeIsRestored(t *testing.T) {
 	for _, readdressed := range []bool{false, true} {
 		w := newWorld(t, 4, without{})
 		w.honest(10)
@@ -296,12 +296,12 @@ func TestWhoLeavesIsBack(t *testing.T) {
 		} else {
 			w.nodes, w.loads = w.nodes[1:], w.loads[2:]
 		}
-		w.place()
+		w.setTargets()
 		w.run(20 * time.Millisecond)
 		if len(w.out) != 0 {
 			t.Errorf("readdressed %v: out: %v", readdressed, w.out)
 		}
-		if readdressed && w.detector.Status().Never != 1 {
+		if readdressed && w.detector.Status().WithoutBaseline != 1 {
 			t.Error("what was learned of an address holds for another one")
 		}
 	}

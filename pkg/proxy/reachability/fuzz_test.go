@@ -12,23 +12,23 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
-// ledger is what was seen of a detector from outside.
-type ledger struct {
-	t        *testing.T
-	detector *reachability.Detector
-	input    []byte
-	now      time.Time
-	targets  map[string]netip.Addr
-	servers  []netip.AddrPort
-	dials    []ordered // that are not answered
-	order    int
-	verdicts int
-	// unanswered are the dials to an address since its last answer, and heard is when the last dial that others answered
+// model is what was seen of a detector from outside.
+type model struct {
+	t         *testing.T
+	detector  *reachability.Detector
+	input     []byte
+	now       time.Time
+	targets   map[string]netip.Addr
+	servers   []netip.AddrPort
+	dials     []ordered // that are not answered
+	order     int
+	ejections int
+	// unreplied are the dials to an address since its last answer, and heard is when the last dial that others answered
 	// was made.
-	unanswered map[netip.Addr][]ordered
-	heard      map[netip.Addr]ordered
-	listed     []string
-	out        map[string]bool
+	unreplied map[netip.Addr][]ordered
+	lastReply map[netip.Addr]ordered
+	listed    []string
+	out       map[string]bool
 }
 
 // ordered is a dial and when it was made, in their order.
@@ -37,7 +37,7 @@ type ordered struct {
 	at int
 }
 
-func (l *ledger) next() byte {
+func (l *model) next() byte {
 	if len(l.input) == 0 {
 		return 0
 	}
@@ -48,11 +48,11 @@ func (l *ledger) next() byte {
 
 var fuzzedServer = netip.MustParseAddrPort("198.51.100.1:6443")
 
-func play(t *testing.T, input []byte) *ledger {
+func play(t *testing.T, input []byte) *model {
 	t.Helper()
-	l := &ledger{
+	l := &model{
 		t: t, detector: reachability.NewDetector("n0", 10256, reachability.NewBudget()), input: input, now: epoch,
-		targets: map[string]netip.Addr{}, unanswered: map[netip.Addr][]ordered{}, heard: map[netip.Addr]ordered{}, out: map[string]bool{},
+		targets: map[string]netip.Addr{}, unreplied: map[netip.Addr][]ordered{}, lastReply: map[netip.Addr]ordered{}, out: map[string]bool{},
 	}
 	for i := range 5 {
 		l.targets[fmt.Sprintf("n%d", i)] = addrOf(i)
@@ -63,7 +63,7 @@ func play(t *testing.T, input []byte) *ledger {
 		l.now = l.now.Add(time.Minute)
 		l.step()
 		for len(l.dials) > 0 {
-			l.answer(0, reachability.Accepted)
+			l.reply(0, reachability.Accepted)
 		}
 	}
 	for len(l.input) > 0 {
@@ -75,30 +75,30 @@ func play(t *testing.T, input []byte) *ledger {
 
 func addrOf(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}) }
 
-func (l *ledger) do(what byte) {
+func (l *model) do(what byte) {
 	l.order++
 	switch what % 15 {
 	case 0, 1, 2:
 		l.now = l.now.Add(time.Duration(l.next()) * 4 * time.Millisecond)
 	case 3, 4, 5:
 		l.now = l.now.Add(500 * time.Millisecond)
-		l.look(255)
+		l.scan(255)
 	case 6:
-		l.look(l.next())
+		l.scan(l.next())
 	case 7:
 		if len(l.dials) > 0 {
-			l.answer(int(l.next())%len(l.dials), reachability.NoReply)
+			l.reply(int(l.next())%len(l.dials), reachability.NoReply)
 		}
 	case 8:
 		if len(l.dials) > 0 {
-			l.answer(int(l.next())%len(l.dials), reachability.ProbeResult(1+l.next()%2))
+			l.reply(int(l.next())%len(l.dials), reachability.ProbeResult(1+l.next()%2))
 		}
 	case 9, 10, 11, 12:
 		for i := range slices.Backward(l.dials) {
 			if l.dials[i].Addr.Addr() == addrOf(1) || l.next()%8 == 0 {
-				l.answer(i, reachability.NoReply)
+				l.reply(i, reachability.NoReply)
 			} else {
-				l.answer(i, reachability.Accepted)
+				l.reply(i, reachability.Accepted)
 			}
 		}
 	case 13:
@@ -112,13 +112,13 @@ func (l *ledger) do(what byte) {
 		l.listed = nil
 	case 14:
 		if l.next()%4 == 0 {
-			l.place(l.next())
+			l.setTargets(l.next())
 		}
 	}
 }
 
-// look reports connections to the nodes that a mask names.
-func (l *ledger) look(mask byte) {
+// scan reports connections to the nodes that a mask names.
+func (l *model) scan(mask byte) {
 	var flows []reachability.Flow
 	for i := range 5 {
 		if mask&(1<<i) != 0 {
@@ -131,8 +131,8 @@ func (l *ledger) look(mask byte) {
 	l.detector.ReportUnreplied(l.now, flows, nil)
 }
 
-// place has a node come, go, or move to another address.
-func (l *ledger) place(what byte) {
+// setTargets has a node come, go, or move to another address.
+func (l *model) setTargets(what byte) {
 	i := int(what % 5)
 	name := fmt.Sprintf("n%d", i)
 	switch _, there := l.targets[name]; {
@@ -148,28 +148,28 @@ func (l *ledger) place(what byte) {
 	l.detector.SetNodes(l.now, l.targets, l.servers)
 }
 
-func (l *ledger) answer(i int, result reachability.ProbeResult) {
+func (l *model) reply(i int, result reachability.ProbeResult) {
 	dial := l.dials[i]
 	l.dials = append(l.dials[:i:i], l.dials[i+1:]...)
 	switch result {
 	case reachability.NoReply:
-		l.unanswered[dial.Addr.Addr()] = append(l.unanswered[dial.Addr.Addr()], dial)
+		l.unreplied[dial.Addr.Addr()] = append(l.unreplied[dial.Addr.Addr()], dial)
 	default:
-		l.unanswered[dial.Addr.Addr()] = nil
-		if l.heard[dial.Addr.Addr()].at < dial.at {
-			l.heard[dial.Addr.Addr()] = dial
+		l.unreplied[dial.Addr.Addr()] = nil
+		if l.lastReply[dial.Addr.Addr()].at < dial.at {
+			l.lastReply[dial.Addr.Addr()] = dial
 		}
 	}
 	l.detector.ReportProbe(l.now, dial.ID, result, time.Millisecond)
 }
 
-func (l *ledger) step() {
+func (l *model) step() {
 	actions := l.detector.Step(l.now)
 	for _, back := range actions.Restored {
 		delete(l.out, back.Node)
 	}
 	for _, name := range actions.Ejected {
-		l.verdicts++
+		l.ejections++
 		l.check(name)
 		l.out[name] = true
 	}
@@ -193,20 +193,20 @@ func (l *ledger) step() {
 }
 
 // check checks that there are the reasons for a verdict.
-func (l *ledger) check(name string) {
+func (l *model) check(name string) {
 	target, there := l.targets[name]
 	if !there || name == "n0" {
 		l.t.Fatalf("%s is judged: there %v", name, there)
 	}
-	if _, answered := l.heard[target]; !answered {
+	if _, answered := l.lastReply[target]; !answered {
 		l.t.Errorf("%s is judged and never answered", name)
 	}
-	unanswered := l.unanswered[target]
+	unanswered := l.unreplied[target]
 	if len(unanswered) < 4 {
 		l.t.Fatalf("%s is judged after %d unanswered dials", name, len(unanswered))
 	}
 	first := unanswered[len(unanswered)-4].at
-	for addr, dial := range l.heard {
+	for addr, dial := range l.lastReply {
 		if addr != target && dial.at >= first {
 			return
 		}
@@ -214,7 +214,7 @@ func (l *ledger) check(name string) {
 	l.t.Errorf("%s is judged and no other answered a dial that was made as late", name)
 }
 
-func TestNoVerdictWithoutReasons(t *testing.T) {
+func TestNoEjectionWithoutReasons(t *testing.T) {
 	random := rand.New(rand.NewPCG(35, 9))
 	verdicts := 0
 	for range 3000 {
@@ -222,7 +222,7 @@ func TestNoVerdictWithoutReasons(t *testing.T) {
 		for i := range input {
 			input[i] = byte(random.Uint32())
 		}
-		verdicts += play(t, input).verdicts
+		verdicts += play(t, input).ejections
 		if t.Failed() {
 			t.Fatalf("input %v", input)
 		}

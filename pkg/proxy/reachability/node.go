@@ -55,15 +55,15 @@ type baseline struct {
 
 // ejection says what a node that does not reply has to do to be restored.
 type ejection struct {
-	since     time.Time
-	replies   int // rounds of probes in a row with a reply
-	needed    int
-	nextRound time.Time
-	inFlight  int         // probes of this round
-	round     ProbeResult // the best result of this round, without the kubelet's
-	kubelet   ProbeResult
-	weakSince time.Time       // since when it replies, but not as well as it used to; zero if it does not
-	known     map[uint32]bool // the connections that had a reply when they were listed last
+	since      time.Time
+	replies    int // rounds of probes in a row with a reply
+	needed     int
+	nextRound  time.Time
+	inFlight   int         // probes of this round
+	round      ProbeResult // the best result of this round, without the kubelet's
+	kubelet    ProbeResult
+	weakSince  time.Time       // since when it replies, but not as well as it used to; zero if it does not
+	knownFlows map[uint32]bool // the connections that had a reply when they were listed last
 }
 
 // jitter is a fraction of a time that depends on the probed node and on the probing one: so not all nodes are probed at
@@ -131,7 +131,7 @@ func (n *node) eject(now time.Time, replied []Flow) {
 	n.ejections++
 	needed := min(1<<(2*min(n.ejections-1, 8)), maxReplies)
 	n.lastTransition, n.suspicion = now, nil
-	n.ejection = &ejection{since: now, needed: needed, nextRound: now.Add(ejectedEvery), known: idsOf(replied)}
+	n.ejection = &ejection{since: now, needed: needed, nextRound: now.Add(ejectedEvery), knownFlows: idsOf(replied)}
 }
 
 // record takes in the result of a probe, and reports whether the node is to be restored. A round of probes is over when

@@ -9,10 +9,10 @@ import (
 // Status is what is known, for people.
 type Status struct {
 	Ejected []EjectedNode
-	// Replying and Never count the other nodes by whether they ever replied to a probe: those that never did are not
+	// WithBaseline and Never count the other nodes by whether they ever replied to a probe: those that never did are not
 	// ejected.
-	Replying, Never int
-	IsolatedSince   *time.Time
+	WithBaseline, WithoutBaseline int
+	IsolatedSince                 *time.Time
 	// HasNoControl: one other node replies, and no API server is on a third machine. Whether that node is dead or this one
 	// isolated cannot be told apart, so nobody is ejected.
 	HasNoControl bool
@@ -31,9 +31,9 @@ func (d *Detector) Status() Status {
 	s := Status{IsolatedSince: d.isolation}
 	for _, n := range d.nodes {
 		if n.best() == NoReply {
-			s.Never++
+			s.WithoutBaseline++
 		} else {
-			s.Replying++
+			s.WithBaseline++
 		}
 	}
 	for _, n := range d.active {
@@ -42,7 +42,7 @@ func (d *Detector) Status() Status {
 		}
 	}
 	isThird := func(server server) bool { return server.node == nil }
-	s.HasNoControl = s.Replying-len(s.Ejected) == 1 && !slices.ContainsFunc(d.servers, isThird)
+	s.HasNoControl = s.WithBaseline-len(s.Ejected) == 1 && !slices.ContainsFunc(d.servers, isThird)
 	slices.SortFunc(s.Ejected, func(a, b EjectedNode) int { return cmp.Compare(a.Node, b.Node) })
 	return s
 }

@@ -18,15 +18,15 @@ type Outcome string
 
 // The outcomes.
 const (
-	Answered      Outcome = "replied"       // the node replies
-	FlowsAnswered Outcome = "flows_replied" // it replies to others: probes are dropped on their way
-	Isolated      Outcome = "isolated"      // nobody replies: this node is isolated
-	Unanswered    Outcome = "unreachable"   // it does not reply, and others do
-	Inconclusive  Outcome = ""              // nothing is known: start again
+	Replied      Outcome = "replied"       // the node replies
+	FlowsReplied Outcome = "flows_replied" // it replies to others: probes are dropped on their way
+	Isolated     Outcome = "isolated"      // nobody replies: this node is isolated
+	Unreachable  Outcome = "unreachable"   // it does not reply, and others do
+	Inconclusive Outcome = ""              // nothing is known: start again
 )
 
 // Outcomes are those that are counted.
-var Outcomes = []string{string(Answered), string(FlowsAnswered), string(Isolated), string(Unanswered)}
+var Outcomes = []string{string(Replied), string(FlowsReplied), string(Isolated), string(Unreachable)}
 
 // suspicion is the time that a suspected node has to reply. One reply ends it.
 type suspicion struct {
@@ -35,7 +35,7 @@ type suspicion struct {
 	// probes are the ports to probe, one after the other. sent are how many probes were sent, unanswered how many of them
 	// are known to have no reply.
 	probes               []port
-	sent, unanswered     int
+	sent, unreplied      int
 	lastProbe, nextProbe time.Time
 	// before and after are the connections to the node's endpoints that have a reply: those after the first probe had none,
 	// and those after the timeout. Nil until they are reported.
@@ -87,7 +87,7 @@ func (s *suspicion) needsReplied(now time.Time) bool {
 
 // isExpired reports whether all probes have failed.
 func (s *suspicion) isExpired(now time.Time) bool {
-	return s.sent == len(s.probes) && s.unanswered >= s.sent && !now.Before(s.deadline())
+	return s.sent == len(s.probes) && s.unreplied >= s.sent && !now.Before(s.deadline())
 }
 
 // addReplied takes the connections to the node's endpoints that have a reply.
@@ -108,11 +108,11 @@ func (s *suspicion) outcome(now time.Time, othersReply bool) (outcome Outcome, i
 	case !s.isExpired(now) || !s.isAfter:
 		return "", false
 	case isProof(s.before, s.after):
-		return FlowsAnswered, true
+		return FlowsReplied, true
 	case !othersReply: // they have as long as any probe
 		return Isolated, !now.Before(s.lastProbe.Add(timeout))
 	}
-	return Unanswered, true
+	return Unreachable, true
 }
 
 // isProof reports whether connections prove that a node is well: new ones have a reply, to two endpoints or from two

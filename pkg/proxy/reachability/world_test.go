@@ -30,10 +30,10 @@ type world struct {
 
 	flows    []*flow
 	lastFlow uint32
-	answers  []answer
+	replies  []reply
 	listed   []string // whose flows with a reply are reported with the next step
 	loads    []*load
-	lookedAt time.Duration
+	lastScan time.Duration
 
 	dials    map[string]int // by node
 	dialsTo  map[uint16]int // by port
@@ -73,12 +73,12 @@ type load struct {
 
 type flow struct {
 	reachability.Flow
-	began    time.Duration
-	answered time.Duration // never: negative
-	isReset  bool          // by a kernel, before there is a pod
+	began     time.Duration
+	repliedAt time.Duration // never: negative
+	isReset   bool          // by a kernel, before there is a pod
 }
 
-type answer struct {
+type reply struct {
 	at     time.Duration
 	id     uint64
 	result reachability.ProbeResult
@@ -131,7 +131,7 @@ func newSlowWorld(t *testing.T, count int, without without, delay time.Duration)
 			w.nodes = append(w.nodes, here)
 		}
 	}
-	w.place()
+	w.setTargets()
 	w.run(70 * time.Second)
 	w.dials, w.dialsTo = map[string]int{}, map[uint16]int{}
 	return w
@@ -156,7 +156,7 @@ func shut(from time.Duration, ports ...uint16) func(uint16, time.Duration) bool 
 	return func(port uint16, at time.Duration) bool { return at >= from && slices.Contains(ports, port) }
 }
 
-func (w *world) place() {
+func (w *world) setTargets() {
 	targets := map[string]netip.Addr{}
 	for _, node := range w.nodes {
 		targets[node.name] = node.addr
@@ -201,10 +201,10 @@ func (w *world) run(period time.Duration) {
 		if w.stopped(w.now) {
 			continue
 		}
-		w.hear()
-		if w.now-w.lookedAt >= 500*time.Millisecond {
-			w.lookedAt = w.now
-			w.look()
+		w.deliverReplies()
+		if w.now-w.lastScan >= 500*time.Millisecond {
+			w.lastScan = w.now
+			w.scan()
 		}
 		w.step()
 	}
@@ -217,7 +217,7 @@ func (w *world) begin() {
 			if l.next < l.from || l.to > 0 && l.next >= l.to {
 				continue
 			}
-			f := &flow{began: l.next, answered: -1}
+			f := &flow{began: l.next, repliedAt: -1}
 			w.lastFlow++
 			at := l.node.addr.As4()
 			endpoint := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, at[2], at[3], byte(i)}), 80)
@@ -226,20 +226,20 @@ func (w *world) begin() {
 			}
 			switch {
 			case l.forged:
-				f.answered = l.next + 10*time.Millisecond
+				f.repliedAt = l.next + 10*time.Millisecond
 			case !l.denied:
-				f.answered = w.reach(l.node, 0, l.next, 120*time.Second)
-				f.isReset = !l.node.accepts(f.answered)
+				f.repliedAt = w.reach(l.node, 0, l.next, 120*time.Second)
+				f.isReset = !l.node.accepts(f.repliedAt)
 			}
 			w.flows = append(w.flows, f)
 		}
 	}
 }
 
-// hear reports what came of dials.
-func (w *world) hear() {
-	var later []answer
-	for _, a := range w.answers {
+// deliverReplies reports what came of dials.
+func (w *world) deliverReplies() {
+	var later []reply
+	for _, a := range w.replies {
 		if a.at > w.now {
 			later = append(later, a)
 			continue
@@ -249,12 +249,13 @@ func (w *world) hear() {
 		}
 		w.detector.ReportProbe(w.clock(), a.id, a.result, a.took)
 	}
-	w.answers = later
+	w.replies = later
 	if listed := w.listed; len(listed) > 0 {
 		w.listed = nil
 		var flows []reachability.Flow
 		for _, f := range w.flows {
-			if f.answered >= 0 && f.answered <= w.now && !f.isReset && !w.without.replied && w.now-f.answered < time.Minute && slices.Contains(listed, f.Node) {
+			if f.repliedAt >= 0 && f.repliedAt <= w.now && !f.isReset && !w.without.replied && w.now-f.repliedAt < time.Minute &&
+				slices.Contains(listed, f.Node) {
 				flows = append(flows, f.Flow)
 			}
 		}
@@ -262,12 +263,12 @@ func (w *world) hear() {
 	}
 }
 
-// look reports all connections without an answer.
-func (w *world) look() {
+// scan reports all connections without an answer.
+func (w *world) scan() {
 	var flows []reachability.Flow
 	w.flows = slices.DeleteFunc(w.flows, func(f *flow) bool { return w.now-f.began >= 180*time.Second })
 	for _, f := range w.flows {
-		if w.now-f.began < 120*time.Second && (f.answered < 0 || f.answered > w.now) {
+		if w.now-f.began < 120*time.Second && (f.repliedAt < 0 || f.repliedAt > w.now) {
 			flows = append(flows, f.Flow)
 		}
 	}
@@ -280,14 +281,14 @@ func (w *world) step() {
 		node, port := w.machineAt(probe.Addr.Addr()), probe.Addr.Port()
 		w.dials[node.name]++
 		w.dialsTo[port]++
-		a := answer{at: w.now + probe.Timeout, id: probe.ID, deadline: w.now + probe.Timeout}
+		a := reply{at: w.now + probe.Timeout, id: probe.ID, deadline: w.now + probe.Timeout}
 		if at := w.reach(node, port, w.now, probe.Timeout); at >= 0 {
 			a.at, a.result, a.took = at, reachability.Reset, at-w.now
 			if port != closedPort && node.accepts(at) {
 				a.result = reachability.Accepted
 			}
 		}
-		w.answers = append(w.answers, a)
+		w.replies = append(w.replies, a)
 	}
 	w.listed = append(w.listed, actions.ListReplied...)
 	for _, outcome := range actions.Concluded {

@@ -30,7 +30,7 @@ const (
 // there is no room can be rounded up to a longer one.
 var reservedTimeouts = []time.Duration{3 * time.Hour, 24 * time.Hour}
 
-// tier says how numbers are made for ports with up to a certain number of endpoints:
+// sizeClass says how numbers are made for ports with up to a certain number of endpoints:
 //
 //	31     24 23                      0
 //	┌────────┬──────────────┬──────────┐
@@ -39,7 +39,7 @@ var reservedTimeouts = []time.Duration{3 * time.Hour, 24 * time.Hour}
 //	│ prefix │              │          │
 //	│ + 2    │ port         │ endpoint │   the number of one of its endpoints
 //	└────────┴──────────────┴──────────┘
-type tier struct {
+type sizeClass struct {
 	prefix uint32
 	bits   int // of an endpoint
 	// shards serve it, from the first on. All numbers of a port have the same one.
@@ -54,37 +54,39 @@ const endpointFlag uint32 = 0x02000000
 
 // tiers are from the smallest to the largest. A port that outgrows one gets numbers of the next, and its clients are
 // forgotten.
-var tiers = []*tier{
+var tiers = []*sizeClass{
 	{prefix: 0xf0000000, bits: 8, shards: 16},                 // 65,536 ports
 	{prefix: 0xf1000000, bits: 12, firstShard: 16, shards: 1}, // 4,096 ports
 	{prefix: 0xf4000000, bits: 16, firstShard: 17, shards: 1}, // 256 ports
 }
 
 // room returns how many endpoints a port can have.
-func (t *tier) room() int { return 1 << t.bits }
+func (t *sizeClass) room() int { return 1 << t.bits }
 
 // mask turns an endpoint's number into its port's number.
-func (t *tier) mask() uint32 { return ^(endpointFlag | uint32(t.room()-1)) }
+func (t *sizeClass) mask() uint32 { return ^(endpointFlag | uint32(t.room()-1)) }
 
 // portOf returns the number of the port to which an endpoint's number belongs.
-func (t *tier) portOf(endpoint uint32) uint32 { return endpoint & t.mask() }
+func (t *sizeClass) portOf(endpoint uint32) uint32 { return endpoint & t.mask() }
 
 // endpointOf returns what an endpoint's number adds to its port's.
-func (t *tier) endpointOf(number uint32) uint32 { return number & uint32(t.room()-1) }
+func (t *sizeClass) endpointOf(number uint32) uint32 { return number & uint32(t.room()-1) }
 
 // firstChoice returns what an endpoint's number should add, if no other endpoint of the port has it.
-func (t *tier) firstChoice(endpoint netip.AddrPort) uint32 { return t.endpointOf(hashOf(endpoint)) }
+func (t *sizeClass) firstChoice(endpoint netip.AddrPort) uint32 {
+	return t.endpointOf(hashOf(endpoint))
+}
 
 // endpoints are the numbers that endpoints have, of whatever port.
-func (t *tier) endpoints() PriorityBetween {
+func (t *sizeClass) endpoints() PriorityBetween {
 	return PriorityBetween{First: t.prefix | endpointFlag, Last: t.prefix | endpointFlag | 0xffffff}
 }
 
 // shardOf returns the shard of a port's number.
-func (t *tier) shardOf(port uint32) uint32 { return t.firstShard + port>>t.bits%t.shards }
+func (t *sizeClass) shardOf(port uint32) uint32 { return t.firstShard + port>>t.bits%t.shards }
 
-// tierOf returns the tier of a number; nil if the number belongs to no tier.
-func tierOf(number uint32) *tier {
+// sizeClassOf returns the tier of a number; nil if the number belongs to no tier.
+func sizeClassOf(number uint32) *sizeClass {
 	for _, tier := range tiers {
 		if number&^endpointFlag>>24 == tier.prefix>>24 {
 			return tier
@@ -93,18 +95,18 @@ func tierOf(number uint32) *tier {
 	return nil
 }
 
-// memory is how the clients of a Service port are remembered. Its frontends share it, as far as the same endpoints
+// affinityState is how the clients of a Service port are remembered. Its frontends share it, as far as the same endpoints
 // serve them: there is a view of all nodes, and one of what a Local policy allows. Both have the tier and the shard.
-type memory struct {
+type affinityState struct {
 	timeout time.Duration
-	tier    *tier
+	tier    *sizeClass
 	shard   uint32
 	views   [2]numbering // by viewKind
 }
 
 // stickyClass returns the class of frontends whose clients are remembered: 17 bits of seconds, 5 of the shard, and
 // whether they are node ports.
-func (m *memory) stickyClass(nodePorts bool) Class {
+func (m *affinityState) stickyClass(nodePorts bool) Class {
 	class := stickyClass | Class(m.timeout/time.Second)<<6 | Class(m.shard)<<1
 	if nodePorts {
 		class |= 1
@@ -116,7 +118,7 @@ func (m *memory) stickyClass(nodePorts bool) Class {
 //
 // The kernel bounds a set that packets fill to 65535 elements. To say that size would make it take 2 MiB for each map at
 // once.
-func (m *memory) affinityMap() Set { return Affinity(m.shard) }
+func (m *affinityState) affinityMap() Set { return Affinity(m.shard) }
 
 // Affinity returns the map of a shard.
 func Affinity(shard uint32) Set {
@@ -127,7 +129,7 @@ func Affinity(shard uint32) Set {
 }
 
 // chainName is the name of the chain that remembers the clients.
-func (m *memory) chainName(nodePorts bool) string {
+func (m *affinityState) chainName(nodePorts bool) string {
 	name := fmt.Sprintf("%s%d-%d", stickyPrefix, m.timeout/time.Second, m.shard)
 	if nodePorts {
 		name = nodePortPrefix + name
@@ -140,19 +142,19 @@ func (m *memory) chainName(nodePorts bool) string {
 // which are not added with a Service, look into those maps.
 //
 // The timeout stands in the rule and not in the map, because kernels differ in whether a map's timeout can be changed.
-func (m *memory) chain(nodePorts bool) Chain {
+func (m *affinityState) chain(nodePorts bool) Chain {
 	port, draw := stickyPortChain, stickyDrawChain
 	if nodePorts {
 		port, draw = nodePortPrefix+port, nodePortPrefix+draw
 	}
 	clients, isEndpoint := m.affinityMap(), m.tier.endpoints()
-	remember := Rule{isEndpoint, Remember{Map: clients, Mask: m.tier.mask(), Timeout: m.timeout}}
+	remember := Rule{isEndpoint, UpdateAffinity{Map: clients, Mask: m.tier.mask(), Timeout: m.timeout}}
 	return Chain{Name: m.chainName(nodePorts), Hook: NoHook, Rules: []Rule{
 		jump(port),
 		{SetPriority{Key: []Field{Priority, SourceAddr}, Map: clients}},
 		remember,
 		jump(numberedChain),
-		{isEndpoint, Forget{Map: clients, Mask: m.tier.mask()}},
+		{isEndpoint, DeleteAffinity{Map: clients, Mask: m.tier.mask()}},
 		jump(draw),
 		remember,
 		jump(numberedChain),
@@ -176,22 +178,22 @@ func stickyDrawRules(key []Field, classes, endpoints Set) []Rule {
 	}
 }
 
-// remembers reports whether the clients of one of the port's frontends are remembered.
-func (p *Port) remembers(frontend *Frontend) bool {
-	return p.memory != nil && frontend.Class.isBalanced()
+// hasAffinity reports whether the clients of one of the port's frontends are remembered.
+func (p *Port) hasAffinity(frontend *Frontend) bool {
+	return p.affinity != nil && frontend.Class.isBalanced()
 }
 
 // affinityChains returns the chains that remember the port's clients.
 func (p *Port) affinityChains() []Chain {
-	if p.memory == nil {
+	if p.affinity == nil {
 		return nil
 	}
 	var chains []Chain
 	for _, nodePorts := range []bool{false, true} {
 		if slices.ContainsFunc(p.Frontends, func(frontend Frontend) bool {
-			return frontend.IsNodePort() == nodePorts && p.remembers(&frontend)
+			return frontend.IsNodePort() == nodePorts && p.hasAffinity(&frontend)
 		}) {
-			chains = append(chains, p.memory.chain(nodePorts))
+			chains = append(chains, p.affinity.chain(nodePorts))
 		}
 	}
 	return chains
@@ -199,14 +201,14 @@ func (p *Port) affinityChains() []Chain {
 
 // eachStickyClass yields what is done with a client of a frontend that is not remembered yet.
 func (p *Port) eachStickyClass(frontend *Frontend, yield func(Element) bool) bool {
-	return !p.remembers(frontend) ||
+	return !p.hasAffinity(frontend) ||
 		yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.drawClass(frontend))}})
 }
 
 // eachStickyDispatch yields where those classes lead.
 func (p *Port) eachStickyDispatch(yield func(Element) bool) bool {
 	for i := range p.Frontends {
-		if frontend := &p.Frontends[i]; p.remembers(frontend) && !yield(p.drawElement(frontend)) {
+		if frontend := &p.Frontends[i]; p.hasAffinity(frontend) && !yield(p.drawElement(frontend)) {
 			return false
 		}
 	}
@@ -217,31 +219,31 @@ func (p *Port) eachStickyDispatch(yield func(Element) bool) bool {
 // is the same.
 func (p *Port) eachStickyPort(frontend *Frontend, yield func(Element) bool) bool {
 	inside, _ := frontend.views()
-	return !p.remembers(frontend) || p.yieldPort(frontend, inside, yield)
+	return !p.hasAffinity(frontend) || p.yieldPort(frontend, inside, yield)
 }
 
 // eachStickyOutside yields the number of the port for clients outside if they have endpoints of their own.
 func (p *Port) eachStickyOutside(frontend *Frontend, yield func(Element) bool) bool {
 	_, outside := frontend.views()
-	return !p.remembers(frontend) || !frontend.Class.isSplit() || p.yieldPort(frontend, outside, yield)
+	return !p.hasAffinity(frontend) || !frontend.Class.isSplit() || p.yieldPort(frontend, outside, yield)
 }
 
 // yieldPort yields the number of a view. A view without endpoints remembers no client: its number is noPort, which no
 // client has.
 func (p *Port) yieldPort(frontend *Frontend, view viewKind, yield func(Element) bool) bool {
-	number := cmp.Or(p.memory.views[view].port, noPort)
+	number := cmp.Or(p.affinity.views[view].port, noPort)
 	return yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: number}})
 }
 
 // eachStickySlot yields the number of the endpoint in each slot of a frontend.
 func (p *Port) eachStickySlot(frontend *Frontend, yield func(Element) bool) bool {
-	if !p.remembers(frontend) || p.isWide() {
+	if !p.hasAffinity(frontend) || p.needsDedicatedMap() {
 		return true
 	}
 	key := frontendTuple(frontend.Frontend)
 	inside, outside := frontend.views()
-	return p.memory.views[inside].eachSlot(key, ClusterSlot, p.inside(frontend), yield) &&
-		p.memory.views[outside].eachSlot(key, LocalSlot, p.outside(frontend), yield)
+	return p.affinity.views[inside].eachSlot(key, ClusterSlot, p.inside(frontend), yield) &&
+		p.affinity.views[outside].eachSlot(key, LocalSlot, p.outside(frontend), yield)
 }
 
 // eachNumbered yields the endpoint that each number stands for, if it is the number that the endpoint's address gives.
@@ -251,8 +253,8 @@ func (p *Port) eachNumbered(yield func(Element) bool) bool { return p.yieldEndpo
 func (p *Port) eachCollided(yield func(Element) bool) bool { return p.yieldEndpoints(true, yield) }
 
 func (p *Port) yieldEndpoints(collided bool, yield func(Element) bool) bool {
-	for view := range p.memory.views {
-		for _, endpoint := range p.memory.views[view].endpoints {
+	for view := range p.affinity.views {
+		for _, endpoint := range p.affinity.views[view].endpoints {
 			if endpoint.collided != collided {
 				continue
 			}

@@ -36,7 +36,7 @@ type stickyViews struct{ clusterIP, clusterIPOutside, others, othersOutside stri
 
 // What a view may be: all endpoints, or the one on this node, or none; or clients are not remembered.
 const (
-	both, here, there, nobody, unremembered = "both", "here", "there", "nobody", "unremembered"
+	both, localOnly, there, nobody, withoutAffinity = "both", "here", "there", "nobody", "unremembered"
 )
 
 // stickyViewsOf reads them from the tables, as a packet does.
@@ -61,7 +61,7 @@ func stickyViewsOf(t *testing.T, tables *ruleset.Tables, port ruleset.Port) stic
 // viewOf returns the endpoints of a frontend for a kind of clients: two at most.
 func (m lookups) viewOf(frontend ruleset.Frontend, outside bool) string {
 	if !m.isSticky(frontend) {
-		return unremembered
+		return withoutAffinity
 	}
 	port := m.portOf(frontend, outside)
 	if port == ruleset.NoPort {
@@ -71,7 +71,7 @@ func (m lookups) viewOf(frontend ruleset.Frontend, outside bool) string {
 	for key, endpoint := range m.numbered {
 		if _, isEndpoint, ok := ruleset.NumberKind(key.Number); ok && isEndpoint && ruleset.PortOf(key.Number) == port {
 			last := endpoint.Addr().AsSlice()
-			names = append(names, map[byte]string{1: here, 2: there}[last[len(last)-1]])
+			names = append(names, map[byte]string{1: localOnly, 2: there}[last[len(last)-1]])
 		}
 	}
 	if len(names) == 2 {
@@ -94,38 +94,39 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 			pods: slices.Concat(on1(1), on2(2)), want: stickyViews{both, both, both, both}, ports: 1,
 		},
 		"two views, and a choice between them": {
-			externalLocal: true, pods: slices.Concat(on1(1), on2(2)), want: stickyViews{both, both, both, here}, ports: 2,
+			externalLocal: true, pods: slices.Concat(on1(1), on2(2)), want: stickyViews{both, both, both, localOnly}, ports: 2,
 		},
 		"clients outside have no endpoint on this node": {
 			externalLocal: true, pods: on2(2), want: stickyViews{there, there, there, nobody}, ports: 1,
 		},
 		"keys leave no endpoint for clients inside": {
 			externalLocal: true, pods: on1(1), change: func(s *model.Service) { s.Topology.Keys = noKeys },
-			want: stickyViews{unremembered, unremembered, nobody, here}, ports: 1,
+			want: stickyViews{withoutAffinity, withoutAffinity, nobody, localOnly}, ports: 1,
 		},
 		"the ClusterIP has the local view alone": {
-			internalLocal: true, pods: slices.Concat(on1(1), on2(2)), want: stickyViews{here, here, both, both}, ports: 2,
+			internalLocal: true, pods: slices.Concat(on1(1), on2(2)), want: stickyViews{localOnly, localOnly, both, both}, ports: 2,
 		},
 		"the ClusterIP and clients outside share the local view": {
 			internalLocal: true, externalLocal: true, pods: slices.Concat(on1(1), on2(2)),
-			want: stickyViews{here, here, both, here}, ports: 2,
+			want: stickyViews{localOnly, localOnly, both, localOnly}, ports: 2,
 		},
 		"the ClusterIP has no endpoint here": {
-			internalLocal: true, pods: on2(2), want: stickyViews{unremembered, unremembered, there, there}, ports: 1,
+			internalLocal: true, pods: on2(2), want: stickyViews{withoutAffinity, withoutAffinity, there, there}, ports: 1,
 		},
 		"a ClusterIP alone, kept on this node, needs no view of others": {
 			internalLocal: true, pods: slices.Concat(on1(1), on2(2)),
 			change: func(s *model.Service) { s.LoadBalancerIPs, s.ExternalIPs, s.Ports[0].NodePort = nil, nil, 0 },
-			want:   stickyViews{clusterIP: here, clusterIPOutside: here}, ports: 1,
+			want:   stickyViews{clusterIP: localOnly, clusterIPOutside: localOnly}, ports: 1,
 		},
 		"no endpoint serves": {
 			externalLocal: true, pods: on2(2), change: func(s *model.Service) { s.Topology.Keys = noKeys },
-			want: stickyViews{unremembered, unremembered, unremembered, unremembered},
+			want: stickyViews{withoutAffinity, withoutAffinity, withoutAffinity, withoutAffinity},
 		},
-		"no endpoints": {internalLocal: true, externalLocal: true, want: stickyViews{unremembered, unremembered, unremembered, unremembered}},
+		"no endpoints": {internalLocal: true, externalLocal: true,
+			want: stickyViews{withoutAffinity, withoutAffinity, withoutAffinity, withoutAffinity}},
 		"no affinity": {
 			externalLocal: true, pods: on1(1), change: func(s *model.Service) { s.AffinityTimeout = 0 },
-			want: stickyViews{unremembered, unremembered, unremembered, unremembered},
+			want: stickyViews{withoutAffinity, withoutAffinity, withoutAffinity, withoutAffinity},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,9 +159,9 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 	}
 }
 
-// TestAChoiceOfNumbersAsksWhatADrawChainAsks, so that a client is looked up in the view from which it gets its
+// TestAChoiceOfNumbersMatchesTheRandomSlotChain, so that a client is looked up in the view from which it gets its
 // endpoint.
-func TestAChoiceOfNumbersAsksWhatADrawChainAsks(t *testing.T) {
+func TestAChoiceOfNumbersMatchesTheRandomSlotChain(t *testing.T) {
 	for name, detector := range detectors {
 		t.Run("pods by "+name, func(t *testing.T) {
 			config := ruleset.Config{LocalTraffic: detector.traffic}

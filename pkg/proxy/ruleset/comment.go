@@ -25,7 +25,7 @@ func commentOf(id model.PortID) string {
 	}
 	for i := range len(comment) {
 		if !isPlain(comment[i]) {
-			return strings.Map(plain, comment)
+			return strings.Map(sanitizeRune, comment)
 		}
 	}
 	return comment
@@ -39,8 +39,8 @@ func shortened(comment string, name int) string {
 	return comment[:min(len(comment), maxComment)]
 }
 
-// plain replaces characters that no valid name has.
-func plain(r rune) rune {
+// sanitizeRune replaces characters that no valid name has.
+func sanitizeRune(r rune) rune {
 	if r < utf8.RuneSelf && isPlain(byte(r)) {
 		return r
 	}

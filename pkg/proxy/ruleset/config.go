@@ -32,8 +32,8 @@ type LocalTraffic struct {
 	InterfacePrefix string
 }
 
-// Surroundings are what the tables hold for the node as a whole, not for a single Service.
-type Surroundings struct {
+// NodeState are what the tables hold for the node as a whole, not for a single Service.
+type NodeState struct {
 	// NodePortAddrs are the addresses on which node ports are served, sorted; none of a family where all local addresses
 	// serve them.
 	NodePortAddrs []netip.Addr

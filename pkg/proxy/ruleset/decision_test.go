@@ -100,8 +100,8 @@ func TestNewPort(t *testing.T) {
 			}
 			planned := prepared(t, serviceOf(got)).Ports[0]
 			chains, sets := planned.Chains(bothFamilies), planned.Sets()
-			if !got.Frontends[0].Class.IsBalanced() && (len(chains)+len(sets) > 0 || planned.Memory() != nil) {
-				t.Errorf("a port that does not balance has chains %v and sets %v, and remembers clients by %+v", chains, sets, planned.Memory())
+			if !got.Frontends[0].Class.IsBalanced() && (len(chains)+len(sets) > 0 || planned.AffinityOf() != nil) {
+				t.Errorf("a port that does not balance has chains %v and sets %v, and remembers clients by %+v", chains, sets, planned.AffinityOf())
 			}
 		})
 	}
@@ -109,8 +109,8 @@ func TestNewPort(t *testing.T) {
 
 func TestNewPortOwnsNoFrontendOfAnother(t *testing.T) {
 	decision := decide(t, model.Service{}, model.IPv4, ready("10.244.1.1", "node-2"))
-	decision.Lost = []model.LostFrontend{{PortFrontend: decision.Owned[0], Owner: named("older")}}
-	decision.Owned = nil
+	decision.LostFrontends = []model.LostFrontend{{PortFrontend: decision.Frontends[0], Owner: named("older")}}
+	decision.Frontends = nil
 	got := ruleset.NewPort(decision)
 	if diff := cmp.Diff(withoutFrontends(portOf("web", "10.96.0.1", first)), got, comparePorts); diff != "" {
 		t.Errorf("port (-want +got):\n%s", diff)

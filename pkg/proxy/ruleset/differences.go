@@ -26,9 +26,9 @@ type Difference struct {
 
 // The kinds of differences.
 const (
-	Missing = "missing" // it should be there
-	Stray   = "stray"   // it should not
-	Changed = "changed"
+	Missing    = "missing" // it should be there
+	Unexpected = "stray"   // it should not
+	Changed    = "changed"
 )
 
 // String says the difference in a line.
@@ -72,7 +72,7 @@ func (t *Tables) Differences(family model.Family, held Objects) []Difference {
 	case exists && !held.Table:
 		return []Difference{{Table: name, Kind: Missing}}
 	case !exists && held.Table:
-		return []Difference{{Table: name, Kind: Stray}}
+		return []Difference{{Table: name, Kind: Unexpected}}
 	case !exists:
 		return nil
 	}
@@ -94,7 +94,7 @@ func (t *Tables) Differences(family model.Family, held Objects) []Difference {
 	}
 	for set := range held.Contents {
 		if wanted.sets[set] == nil {
-			differences = append(differences, Difference{Table: name, In: "set " + set, Kind: Stray})
+			differences = append(differences, Difference{Table: name, In: "set " + set, Kind: Unexpected})
 		}
 	}
 	differences = append(differences, compareNames(name, "chain ", maps.Keys(wanted.chains), held.Chains)...)
@@ -118,7 +118,7 @@ func compareNames(table, kind string, wanted iter.Seq[string], held []string) (d
 		delete(isStray, name)
 	}
 	for name := range isStray {
-		differences = append(differences, Difference{Table: table, In: kind + name, Kind: Stray})
+		differences = append(differences, Difference{Table: table, In: kind + name, Kind: Unexpected})
 	}
 	return differences
 }
@@ -154,7 +154,7 @@ func (s *filledSet) compare(held []Element) []Difference {
 	for element, more := range counts {
 		kind, n := Missing, more
 		if more < 0 {
-			kind, n = Stray, -more
+			kind, n = Unexpected, -more
 		}
 		if n > 0 {
 			text := elementText(s.Set, element)

@@ -18,29 +18,29 @@ func dispatchOf(class Class) Verdict {
 	}
 }
 
-// standingSlots is the largest number of slots whose class every table has, whether or not a Service needs it. A new
+// preallocatedSlots is the largest number of slots whose class every table has, whether or not a Service needs it. A new
 // class is a new verdict, and the kernel then looks at all verdicts that others have brought: their pairs of local and
 // all endpoints, their wide ports, their timeouts. Nearly all Services have no more endpoints than this, so a change of
 // their number does not depend on what other Services have.
-const standingSlots = 32
+const preallocatedSlots = 32
 
-// standingClasses are those that every table has.
-func standingClasses() []Class {
+// preallocatedClasses are those that every table has.
+func preallocatedClasses() []Class {
 	classes := []Class{RefuseClass, DropClass}
-	for slots := 1; slots <= standingSlots; slots++ {
+	for slots := 1; slots <= preallocatedSlots; slots++ {
 		classes = append(classes, BalanceClass(slots))
 	}
 	return classes
 }
 
-// ownStanding makes the table itself an owner of these classes and of their chains. It never gives them up.
-func (d *draft) ownStanding() {
+// ownPreallocated makes the table itself an owner of these classes and of their chains. It never gives them up.
+func (d *planBuilder) ownPreallocated() {
 	for _, family := range d.mirror.config.Families {
 		d.counting.family, d.counting.set, d.counting.delta = family, Dispatch.Name, +1
-		for _, class := range standingClasses() {
+		for _, class := range preallocatedClasses() {
 			d.countOne(Element{Key: Tuple{Number: uint32(class)}, Verdict: dispatchOf(class)})
 			if class.isBalanced() {
-				d.ownChain(family, drawChain(family, d.mirror.config, class), +1)
+				d.ownChain(family, randomSlotChain(family, d.mirror.config, class), +1)
 			}
 		}
 	}
@@ -54,17 +54,17 @@ func drawChainName(class Class) string {
 	return name
 }
 
-// drawChain draws a slot for every frontend of its class: `numgen … mod N` has N fixed in the rule. It looks nothing
+// randomSlotChain draws a slot for every frontend of its class: `numgen … mod N` has N fixed in the rule. It looks nothing
 // up itself, because a rule that is added for a map makes the kernel walk the whole map (nf_tables_bind_set): with
 // 100,000 endpoints the first Service of a new size would cost 5 ms, and so would the last.
-func drawChain(family model.Family, config Config, class Class) Chain {
+func randomSlotChain(family model.Family, config Config, class Class) Chain {
 	chain := Chain{Name: drawChainName(class), Hook: NoHook}
 	if class.isSplit() {
-		chain.Rules = append(chain.Rules, drawForOutside(config.outside(family), class.localSlots(), Do{Verdict{Kind: Return}}))
+		chain.Rules = append(chain.Rules, drawForOutside(config.outside(family), class.localSlots(), VerdictStatement{Verdict{Kind: Return}}))
 	}
-	draw := Rule{DrawSlot{Slots: class.slots(), First: ClusterSlot}}
+	draw := Rule{RandomSlot{Slots: class.slots(), First: ClusterSlot}}
 	if class.slots() == 0 {
-		draw = Rule{Do{Verdict{Kind: Goto, Chain: refuseChain}}}
+		draw = Rule{VerdictStatement{Verdict{Kind: Goto, Chain: refuseChain}}}
 	}
 	chain.Rules = append(chain.Rules, draw)
 	return chain
@@ -74,7 +74,7 @@ func drawChain(family model.Family, config Config, class Class) Chain {
 // load balancer that sent the packet here will notice that this node has no endpoint (KEP-2086).
 func drawForOutside(outside Rule, slots int, then ...Statement) Rule {
 	if slots == 0 {
-		return append(outside, Do{Verdict{Kind: Drop}})
+		return append(outside, VerdictStatement{Verdict{Kind: Drop}})
 	}
-	return append(append(outside, DrawSlot{Slots: slots, First: LocalSlot}), then...)
+	return append(append(outside, RandomSlot{Slots: slots, First: LocalSlot}), then...)
 }

@@ -79,16 +79,16 @@ func TestWhatIsDispatchedWithoutAChainOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestANumberOfEndpointsThatManyHaveBringsNoVerdict, and removes none: the kernel would look at all verdicts that
+// TestACommonNumberOfEndpointsAddsNoVerdict, and removes none: the kernel would look at all verdicts that
 // others have brought.
-func TestANumberOfEndpointsThatManyHaveBringsNoVerdict(t *testing.T) {
+func TestACommonNumberOfEndpointsAddsNoVerdict(t *testing.T) {
 	const beyond = ruleset.StandingSlots + 1
 	web := func(count int) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", many(count)...)) }
 	r := start(t, web(0))
 	before := 0
 	for _, count := range append(numbersUpTo(beyond), 0, beyond, 1) {
 		lines := planned(r.change(t, web(count)))
-		lines = append(lines, r.sweep(t)...)
+		lines = append(lines, r.cleanUp(t)...)
 		verdicts := slices.ContainsFunc(lines, func(line string) bool {
 			return strings.Contains(line, "dispatch") || strings.Contains(line, "chain")
 		})
@@ -99,7 +99,7 @@ func TestANumberOfEndpointsThatManyHaveBringsNoVerdict(t *testing.T) {
 	}
 	kept := withClass(portOf("web", "10.96.0.1"), ruleset.DropClass)
 	for _, service := range []ruleset.Service{serviceOf(kept), nothing("web")} {
-		if lines := append(planned(r.change(t, service)), r.sweep(t)...); strings.Contains(strings.Join(lines, "\n"), "dispatch") {
+		if lines := append(planned(r.change(t, service)), r.cleanUp(t)...); strings.Contains(strings.Join(lines, "\n"), "dispatch") {
 			t.Errorf("a Service that drops, or leaves, brings or takes a verdict: %q", lines)
 		}
 	}

@@ -88,12 +88,12 @@ const (
 )
 
 const (
-	splitClass   Class = 0xe0000000
-	sourcesClass Class = 0xf5000000
-	stickyClass  Class = 0xf7000000
-	wideClass    Class = 0xfa000000
-	balanceClass Class = 0xfe000000
-	lastClass    Class = 0xff00ffff
+	splitClass     Class = 0xe0000000
+	sourcesClass   Class = 0xf5000000
+	stickyClass    Class = 0xf7000000
+	dedicatedClass Class = 0xfa000000
+	balanceClass   Class = 0xfe000000
+	lastClass      Class = 0xff00ffff
 )
 
 // How many endpoints a Service port can use on a node: of all nodes, and of this one under a Local policy. Any more are
@@ -103,8 +103,8 @@ const (
 	MaxLocalSlots = 1<<12 - 1
 )
 
-// maxNumbered is the highest number of a list of source ranges, and of a wide port.
-const maxNumbered = 1<<24 - 1
+// maxListNumber is the highest number of a list of source ranges, and of a wide port.
+const maxListNumber = 1<<24 - 1
 
 // The first slots of the two load-balancing tables that a frontend may have.
 const (

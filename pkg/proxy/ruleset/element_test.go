@@ -86,9 +86,9 @@ func TestTheRangesOfClassesAndSlotsAreApart(t *testing.T) {
 	}
 }
 
-// TestAClassSaysTheTimeoutTheShardAndTheKind, each in bits of its own: classes that differ in one of them lead to
+// TestAClassEncodesTheTimeoutTheShardAndTheKind, each in bits of its own: classes that differ in one of them lead to
 // different chains.
-func TestAClassSaysTheTimeoutTheShardAndTheKind(t *testing.T) {
+func TestAClassEncodesTheTimeoutTheShardAndTheKind(t *testing.T) {
 	if got, want := ruleset.StickyClass(24*time.Hour, 17, true), ruleset.Class(0xf7000000|86400<<6|17<<1|1); got != want {
 		t.Errorf("the class is %#x, want %#x", got, want)
 	}

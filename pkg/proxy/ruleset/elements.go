@@ -34,7 +34,7 @@ func nodePortSet(each frontendElements) portElements {
 
 // stickySet makes the elements of a set for ports that remember their clients.
 func stickySet(each portElements) portElements {
-	return func(p *Port, yield func(Element) bool) bool { return p.memory == nil || each(p, yield) }
+	return func(p *Port, yield func(Element) bool) bool { return p.affinity == nil || each(p, yield) }
 }
 
 func (p *Port) eachOf(nodePorts bool, each frontendElements, yield func(Element) bool) bool {
@@ -56,9 +56,9 @@ func (p *Port) eachDispatch(yield func(Element) bool) bool {
 	for i := range p.Frontends {
 		frontend := &p.Frontends[i]
 		element := p.drawElement(frontend)
-		if p.remembers(frontend) {
+		if p.hasAffinity(frontend) {
 			element.Key.Number = uint32(p.classNumber(frontend))
-			element.Verdict = Verdict{Kind: Jump, Chain: p.memory.chainName(frontend.IsNodePort())}
+			element.Verdict = Verdict{Kind: Jump, Chain: p.affinity.chainName(frontend.IsNodePort())}
 		}
 		if !yield(element) {
 			return false
@@ -70,7 +70,7 @@ func (p *Port) eachDispatch(yield func(Element) bool) bool {
 // drawElement is what is done with a client that is not remembered.
 func (p *Port) drawElement(frontend *Frontend) Element {
 	element := Element{Key: Tuple{Number: uint32(p.drawClass(frontend))}, Verdict: dispatchOf(frontend.Class)}
-	if kind, balanced := p.kindOf(frontend); balanced && p.isWide() {
+	if kind, balanced := p.kindOf(frontend); balanced && p.needsDedicatedMap() {
 		element.Verdict = Verdict{Kind: Jump, Chain: p.wideChainName(kind)}
 	}
 	return element
@@ -78,7 +78,7 @@ func (p *Port) drawElement(frontend *Frontend) Element {
 
 func (p *Port) eachSlot(frontend *Frontend, yield func(Element) bool) bool {
 	key := frontendTuple(frontend.Frontend)
-	return !frontend.Class.isBalanced() || p.isWide() || p.memory != nil ||
+	return !frontend.Class.isBalanced() || p.needsDedicatedMap() || p.affinity != nil ||
 		eachSlotOf(key, ClusterSlot, p.inside(frontend), yield) && eachSlotOf(key, LocalSlot, p.outside(frontend), yield)
 }
 

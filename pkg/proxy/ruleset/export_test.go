@@ -17,8 +17,8 @@ import (
 // For tests only.
 
 // Resync returns what a Complete does that takes all Services at once.
-func Resync(config Config, wanted []Service, surroundings Surroundings, found map[model.Family]Objects) (*Mirror, *Plan) {
-	complete := NewComplete(config, found)
+func Resync(config Config, wanted []Service, surroundings NodeState, found map[model.Family]Objects) (*Mirror, *Plan) {
+	complete := NewFullSync(config, found)
 	complete.Add(wanted)
 	return complete.Finish(surroundings)
 }
@@ -44,11 +44,11 @@ func (c Class) LocalSlots() int { return c.localSlots() }
 
 // DrawChain returns the chain that the dispatch map leads a class to.
 func DrawChain(family model.Family, config Config, class Class) Chain {
-	return drawChain(family, config, class)
+	return randomSlotChain(family, config, class)
 }
 
 // StandingSlots is the largest number of slots whose class every table has.
-const StandingSlots = standingSlots
+const StandingSlots = preallocatedSlots
 
 // DispatchOf returns what the dispatch map says of a class.
 func DispatchOf(class Class) Verdict { return dispatchOf(class) }
@@ -101,20 +101,20 @@ func Shards() []int {
 
 // NumberKind says what a number of session affinity is: its tier, and whether it is a port's or an endpoint's.
 func NumberKind(number uint32) (tier int, isEndpoint, ok bool) {
-	of := tierOf(number)
+	of := sizeClassOf(number)
 	return slices.Index(tiers, of), number&endpointFlag != 0, of != nil
 }
 
 // PortOf returns the number of the port to which an endpoint's number belongs.
-func PortOf(endpoint uint32) uint32 { return tierOf(endpoint).portOf(endpoint) }
+func PortOf(endpoint uint32) uint32 { return sizeClassOf(endpoint).portOf(endpoint) }
 
 // NumberOf returns the number of an endpoint of a port if its address alone decides.
 func NumberOf(port uint32, endpoint netip.AddrPort) uint32 {
-	return port | endpointFlag | tierOf(port).firstChoice(endpoint)
+	return port | endpointFlag | sizeClassOf(port).firstChoice(endpoint)
 }
 
 // ShardOf returns the shard of a port's number.
-func ShardOf(port uint32) uint32 { return tierOf(port).shardOf(port) }
+func ShardOf(port uint32) uint32 { return sizeClassOf(port).shardOf(port) }
 
 // NoPort is the number of a port without endpoints.
 const NoPort = noPort
@@ -127,11 +127,11 @@ const (
 
 // StickyClass returns the class of the frontends of ports with a timeout and a shard.
 func StickyClass(timeout time.Duration, shard uint32, nodePorts bool) Class {
-	return (&memory{timeout: timeout, shard: shard}).stickyClass(nodePorts)
+	return (&affinityState{timeout: timeout, shard: shard}).stickyClass(nodePorts)
 }
 
-// Memory is how the clients of a Service port are remembered.
-type Memory struct {
+// AffinityState is how the clients of a Service port are remembered.
+type AffinityState struct {
 	Timeout     time.Duration
 	Tier, Shard int
 	Views       [2]Numbering // for all nodes, and for what a Local policy allows
@@ -143,13 +143,13 @@ type Numbering struct {
 	Endpoints map[netip.AddrPort]uint32
 }
 
-// Memory returns how the port's clients are remembered; nil if they are not.
-func (p *Port) Memory() *Memory {
-	if p.memory == nil {
+// AffinityOf returns how the port's clients are remembered; nil if they are not.
+func (p *Port) AffinityOf() *AffinityState {
+	if p.affinity == nil {
 		return nil
 	}
-	m := &Memory{Timeout: p.memory.timeout, Tier: slices.Index(tiers, p.memory.tier), Shard: int(p.memory.shard)}
-	for view, numbering := range p.memory.views {
+	m := &AffinityState{Timeout: p.affinity.timeout, Tier: slices.Index(tiers, p.affinity.tier), Shard: int(p.affinity.shard)}
+	for view, numbering := range p.affinity.views {
 		m.Views[view] = Numbering{numbering.port, map[netip.AddrPort]uint32{}}
 		for _, endpoint := range numbering.endpoints {
 			m.Views[view].Endpoints[endpoint.addr] = endpoint.number
@@ -210,7 +210,7 @@ func (m *Mirror) withoutHistory() any {
 		owned.owners += now.sets[key].owners
 		now.sets[key] = owned
 	}
-	for set, elements := range m.late {
+	for set, elements := range m.deferredDeletes {
 		for key, element := range elements {
 			key.Number = withoutShard(key.Number)
 			element.Key.Number, element.Value.Number = key.Number, 0
@@ -251,17 +251,17 @@ func (s Service) withoutHistory() Service {
 	ports := slices.Clone(s.Ports)
 	for i := range ports {
 		ports[i].Cluster, ports[i].Local, ports[i].OnNode = sorted(ports[i].Cluster), sorted(ports[i].Local), sorted(ports[i].OnNode)
-		ports[i].memory = ports[i].memory.withoutNumbers()
+		ports[i].affinity = ports[i].affinity.withoutNumbers()
 	}
 	return Service{Name: s.Name, Ports: ports}
 }
 
 // withoutNumbers leaves the timeout, and which endpoints each view has.
-func (m *memory) withoutNumbers() *memory {
+func (m *affinityState) withoutNumbers() *affinityState {
 	if m == nil {
 		return nil
 	}
-	bare := &memory{timeout: m.timeout}
+	bare := &affinityState{timeout: m.timeout}
 	for view, numbering := range m.views {
 		for _, endpoint := range numbering.endpoints {
 			bare.views[view].endpoints = append(bare.views[view].endpoints, numberedEndpoint{addr: endpoint.addr})
@@ -279,14 +279,14 @@ func (m *Mirror) Names() []model.ObjectName {
 func (s Service) Unsticky() Service {
 	ports := slices.Clone(s.Ports)
 	for i := range ports {
-		ports[i].Affinity, ports[i].memory = 0, nil
+		ports[i].Affinity, ports[i].affinity = 0, nil
 	}
 	return Service{Name: s.Name, Ports: ports}
 }
 
 // FirstPortNumber returns the number that a port has in a tier, a shard and a view if no other port has it.
 func FirstPortNumber(port Port, tier int, shard uint32, view int) uint32 {
-	return newMirror(Config{}).draft().freeNumber(&port, &memory{tier: tiers[tier], shard: shard}, viewKind(view))
+	return newMirror(Config{}).draft().freeNumber(&port, &affinityState{tier: tiers[tier], shard: shard}, viewKind(view))
 }
 
 // Sets returns the sets that the port needs beside the static ones.
@@ -294,7 +294,7 @@ func (p *Port) Sets() []Set { return p.sets() }
 
 // SetOf returns a static set, or the map of a wide port, by its name; a set of another kind if it has no such name.
 func SetOf(name string) Set {
-	if set, recalled := Recalled(name); recalled {
+	if set, restored := RestoredSet(name); restored {
 		return set
 	}
 	return setOf(name)
@@ -303,7 +303,7 @@ func SetOf(name string) Set {
 // IsLate reports whether an element waits for the sweep, perhaps with the whole set.
 func (m *Mirror) IsLate(family model.Family, set string, key Tuple) bool {
 	of := objectKey{family, set}
-	_, late := m.late[of][key]
+	_, late := m.deferredDeletes[of][key]
 	return late || m.leftoverSets[of]
 }
 

@@ -173,7 +173,7 @@ var bothFamilies = ruleset.Config{
 }
 
 // home are the surroundings that the tests start in.
-var home = ruleset.Surroundings{
+var home = ruleset.NodeState{
 	NodePortAddrs: []netip.Addr{netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("fd00:168::1")},
 	ServiceCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
 }
@@ -182,7 +182,7 @@ var home = ruleset.Surroundings{
 type running struct {
 	ruleset.Tables
 	mirror *ruleset.Mirror
-	around ruleset.Surroundings
+	around ruleset.NodeState
 }
 
 // start resyncs an empty kernel.
@@ -204,39 +204,39 @@ func (r *running) plan(services ...ruleset.Service) *ruleset.Plan {
 func (r *running) change(t testing.TB, services ...ruleset.Service) *ruleset.Plan {
 	t.Helper()
 	plan := r.plan(services...)
-	mustApply(t, &r.Tables, plan.Prepare)
+	mustApply(t, &r.Tables, plan.Prerequisites)
 	mustApply(t, &r.Tables, plan.Batch)
 	r.mirror.Accept(plan)
 	return plan
 }
 
 // surround changes the surroundings and nothing else.
-func (r *running) surround(t testing.TB, around ruleset.Surroundings) *ruleset.Plan {
+func (r *running) surround(t testing.TB, around ruleset.NodeState) *ruleset.Plan {
 	t.Helper()
 	r.around = around
 	return r.change(t)
 }
 
-func (r *running) sweep(t testing.TB) []string {
+func (r *running) cleanUp(t testing.TB) []string {
 	t.Helper()
-	return sweepAll(t, &r.Tables, r.mirror)
+	return cleanUpAll(t, &r.Tables, r.mirror)
 }
 
-// sweepAll sweeps until nothing is left over, and returns all operations.
-func sweepAll(t testing.TB, tables *ruleset.Tables, mirror *ruleset.Mirror) []string {
+// cleanUpAll sweeps until nothing is left over, and returns all operations.
+func cleanUpAll(t testing.TB, tables *ruleset.Tables, mirror *ruleset.Mirror) []string {
 	t.Helper()
-	var swept []string
-	for batch := mirror.Sweep(1 << 20); len(batch.Ops) > 0; batch = mirror.Sweep(1 << 20) {
+	var cleaned []string
+	for batch := mirror.Cleanup(1 << 20); len(batch.Ops) > 0; batch = mirror.Cleanup(1 << 20) {
 		mustApply(t, tables, batch)
-		mirror.Swept()
-		swept = append(swept, operations(batch)...)
+		mirror.CleanupDone()
+		cleaned = append(cleaned, operations(batch)...)
 	}
-	return swept
+	return cleaned
 }
 
 // planned writes down both batches of a plan.
 func planned(plan *ruleset.Plan) []string {
-	return append(operations(plan.Prepare), operations(plan.Batch)...)
+	return append(operations(plan.Prerequisites), operations(plan.Batch)...)
 }
 
 func mustApply(t testing.TB, tables *ruleset.Tables, batch ruleset.Batch) {

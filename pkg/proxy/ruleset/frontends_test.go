@@ -25,7 +25,7 @@ func eachOf(keys []string, value string) []string {
 // addressesOf are the frontends of the Service everyKind in a family, and its two pods, in short.
 type addressesOf struct {
 	clusterIP, loadBalancerIP, externalIP string // with their port
-	here, there                           string // likewise
+	local, there                          string // likewise
 }
 
 var everyKindIn = map[model.Family]addressesOf{
@@ -57,8 +57,8 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 				"services":           eachOf(frontends, " => class/2"),
 				"nodeports":          {toNodePort + " => class/2"},
 				"dispatch":           slices.Repeat([]string{"class/2 => jump lb-2"}, 4),
-				"endpoints":          slices.Concat(eachOf(frontends, " slot/0 => "+a.here), eachOf(frontends, " slot/1 => "+a.there)),
-				"nodeport-endpoints": {toNodePort + " slot/0 => " + a.here, toNodePort + " slot/1 => " + a.there},
+				"endpoints":          slices.Concat(eachOf(frontends, " slot/0 => "+a.local), eachOf(frontends, " slot/1 => "+a.there)),
+				"nodeport-endpoints": {toNodePort + " slot/0 => " + a.local, toNodePort + " slot/1 => " + a.there},
 				"external-cluster":   {a.externalIP, a.loadBalancerIP},
 				"nodeport-cluster":   {toNodePort},
 			}
@@ -82,13 +82,13 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 				"nodeport-sticky-ports":   {toNodePort + " => port"},
 				"sticky-outside":          eachOf(outside, " => port"),
 				"nodeport-sticky-outside": {toNodePort + " => port"},
-				"sticky-endpoints": slices.Concat(eachOf(outside, " local-slot/0"+toNumber(a.here)),
-					eachOf(all, " slot/0"+toNumber(a.here)), eachOf(all, " slot/1"+toNumber(a.there))),
+				"sticky-endpoints": slices.Concat(eachOf(outside, " local-slot/0"+toNumber(a.local)),
+					eachOf(all, " slot/0"+toNumber(a.local)), eachOf(all, " slot/1"+toNumber(a.there))),
 				"nodeport-sticky-endpoints": {
-					toNodePort + " local-slot/0" + toNumber(a.here),
-					toNodePort + " slot/0" + toNumber(a.here), toNodePort + " slot/1" + toNumber(a.there),
+					toNodePort + " local-slot/0" + toNumber(a.local),
+					toNodePort + " slot/0" + toNumber(a.local), toNodePort + " slot/1" + toNumber(a.there),
 				},
-				"numbered": {numbered(a.here), numbered(a.here), numbered(a.there)}, // in two views
+				"numbered": {numbered(a.local), numbered(a.local), numbered(a.there)}, // in two views
 			}
 		}},
 		"with internalTrafficPolicy: Local and session affinity": {func(s *model.Service) {
@@ -107,10 +107,10 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 
 				"sticky-ports":          append(eachOf(outside, " => port"), a.clusterIP+" => port"),
 				"nodeport-sticky-ports": {toNodePort + " => port"},
-				"sticky-endpoints": slices.Concat([]string{a.clusterIP + " slot/0" + toNumber(a.here)},
-					eachOf(outside, " slot/0"+toNumber(a.here)), eachOf(outside, " slot/1"+toNumber(a.there))),
-				"nodeport-sticky-endpoints": {toNodePort + " slot/0" + toNumber(a.here), toNodePort + " slot/1" + toNumber(a.there)},
-				"numbered":                  {numbered(a.here), numbered(a.here), numbered(a.there)}, // in two views
+				"sticky-endpoints": slices.Concat([]string{a.clusterIP + " slot/0" + toNumber(a.local)},
+					eachOf(outside, " slot/0"+toNumber(a.local)), eachOf(outside, " slot/1"+toNumber(a.there))),
+				"nodeport-sticky-endpoints": {toNodePort + " slot/0" + toNumber(a.local), toNodePort + " slot/1" + toNumber(a.there)},
+				"numbered":                  {numbered(a.local), numbered(a.local), numbered(a.there)}, // in two views
 			}
 		}},
 	} {
@@ -122,7 +122,7 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 				want["restricted"] = []string{addresses.loadBalancerIP + " => sources"}
 				want["sources"] = slices.Clone(everySources[family])
 				want["cluster-ips"] = []string{strings.Fields(addresses.clusterIP)[0]}
-				want["hairpin"] = []string{strings.Fields(addresses.here)[0] + " " + addresses.here}
+				want["hairpin"] = []string{strings.Fields(addresses.local)[0] + " " + addresses.local}
 				for _, elements := range want {
 					slices.Sort(elements)
 				}

@@ -136,7 +136,7 @@ func (h *history) step(t *testing.T) {
 	if h.oneIn(10) {
 		h.plan(wanted...)
 	}
-	before, numbers, wasSwept := cellsOf(t, &h.Tables), numbersOf(h.mirror), h.mirror.IsSwept()
+	before, numbers, wasSwept := cellsOf(t, &h.Tables), numbersOf(h.mirror), h.mirror.IsClean()
 	plan := h.change(t, wanted...)
 	checkKept(t, numbers, numbersOf(h.mirror))
 	if h.oneIn(4) {
@@ -149,7 +149,7 @@ func (h *history) step(t *testing.T) {
 		t.Errorf("the same plan once more is not empty: %v", again)
 	}
 	if h.oneIn(3) {
-		for _, line := range h.sweep(t) {
+		for _, line := range h.cleanUp(t) {
 			set, _, isElements := strings.Cut(line, ":")
 			if isElements && !isLate(set) {
 				t.Errorf("an element outlives its plan: %s", line)
@@ -203,9 +203,9 @@ func cellsOf(t *testing.T, tables *ruleset.Tables) map[cell]bool {
 // checkWrites: a plan adds only what was not there, and deletes only what is not there afterwards.
 func checkWrites(t *testing.T, before, after map[cell]bool, plan *ruleset.Plan) {
 	t.Helper()
-	for number, op := range slices.Concat(plan.Prepare.Ops, plan.Batch.Ops) {
+	for number, op := range slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops) {
 		object, isElements := op.Object.(ruleset.ElementsObject)
-		if isPrepared := number < len(plan.Prepare.Ops); isElements && op.Verb == ruleset.Add && isAhead(object.Set.Name) != isPrepared {
+		if isPrepared := number < len(plan.Prerequisites.Ops); isElements && op.Verb == ruleset.Add && isAhead(object.Set.Name) != isPrepared {
 			t.Errorf("elements of %s are prepared: %t", object.Set.Name, isPrepared)
 		}
 		if !isElements {
@@ -264,7 +264,7 @@ func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 			}
 			collided += len(mapsIn(t, &h.Tables, model.IPv4).collided)
 		}
-		h.sweep(t)
+		h.cleanUp(t)
 		wanted := h.servicesOf(h.cluster.ServiceNames())
 		fresh, _ := ruleset.Resync(bothFamilies, wanted, h.around, nil)
 		if !h.mirror.Equal(fresh) {
@@ -281,7 +281,7 @@ func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 			}
 		}
 		var tables ruleset.Tables
-		_, plan := ruleset.Resync(bothFamilies, sameSlots, h.around, numbersLeft(&h.Tables))
+		_, plan := ruleset.Resync(bothFamilies, sameSlots, h.around, numbersInUse(&h.Tables))
 		mustApply(t, &tables, plan.Batch)
 		if diff := cmp.Diff(text(t, &tables), text(t, &h.Tables)); diff != "" {
 			t.Fatalf("seed %d: tables (-resync +history):\n%s", seed, diff)

@@ -15,7 +15,7 @@ const (
 	stickyPortChain   = "sticky-port"
 	stickyDrawChain   = "sticky-draw"
 	numberedChain     = "numbered"
-	masqueradingChain = "masquerading"
+	masqueradeChain   = "masquerading"
 	fromNodeChain     = "masquerade-node"
 	sourceRangesChain = "source-ranges"
 	localhostChain    = "localhost-nodeports"
@@ -38,15 +38,15 @@ const TranslatedLabel = 86
 // address, so that after the translation nobody could tell it from other frontends with its number.
 const NodePortLabel = 87
 
-// ours is whatever of ours a packet's priority may hold.
-var ours = PriorityBetween{uint32(splitClass), uint32(lastClass)}
+// ownPriorities is whatever of ours a packet's priority may hold.
+var ownPriorities = PriorityBetween{uint32(splitClass), uint32(lastClass)}
 
 var (
-	// dialled is the frontend as the first packet of a connection names it.
-	dialled         = []Field{DestinationAddr, L4Proto, DestinationPort}
+	// origTuple is the frontend as the first packet of a connection names it.
+	origTuple       = []Field{DestinationAddr, L4Proto, DestinationPort}
 	dialledNodePort = []Field{L4Proto, DestinationPort}
-	// originallyDialled is the same frontend as conntrack remembers it after the DNAT.
-	originallyDialled         = []Field{OriginalDestinationAddr, L4Proto, OriginalDestinationPort}
+	// origTupleConntrack is the same frontend as conntrack remembers it after the DNAT.
+	origTupleConntrack        = []Field{OriginalDestinationAddr, L4Proto, OriginalDestinationPort}
 	originallyDialledNodePort = []Field{L4Proto, OriginalDestinationPort}
 )
 
@@ -66,28 +66,28 @@ var (
 //	nat-postrouting               an address inside a ServiceCIDR that was not translated, nor is this node's: drop
 //	nat-postrouting               give the priority back that carried the slot
 //	nat-postrouting               masquerading, of what was translated here
-func StaticChains(family model.Family, config Config, surroundings Surroundings) []Chain {
+func StaticChains(family model.Family, config Config, surroundings NodeState) []Chain {
 	outside := config.outside(family)
 	chains := []Chain{
 		{Name: refuseChain, Hook: NoHook, Rules: refuseRules()},
 		{Name: servicesChain, Hook: NoHook, Rules: serviceRules(family, config)},
 		{Name: nodePortsChain, Hook: NoHook, Rules: translation(
 			dialledNodePort, NodePorts, NodePortEndpoints, SetLabel{NodePortLabel})},
-		{Name: stickyPortChain, Hook: NoHook, Rules: stickyPortRules(dialled, outside, StickyPorts, StickyOutside)},
+		{Name: stickyPortChain, Hook: NoHook, Rules: stickyPortRules(origTuple, outside, StickyPorts, StickyOutside)},
 		{Name: nodePortPrefix + stickyPortChain, Hook: NoHook, Rules: stickyPortRules(
 			dialledNodePort, outside, NodePortStickyPorts, NodePortStickyOutside)},
-		{Name: stickyDrawChain, Hook: NoHook, Rules: stickyDrawRules(dialled, Sticky, StickyEndpoints)},
+		{Name: stickyDrawChain, Hook: NoHook, Rules: stickyDrawRules(origTuple, Sticky, StickyEndpoints)},
 		{Name: nodePortPrefix + stickyDrawChain, Hook: NoHook, Rules: stickyDrawRules(
 			dialledNodePort, NodePortSticky, NodePortStickyEndpoints)},
 		{Name: numberedChain, Hook: NoHook, Rules: []Rule{
 			{DNAT{Key: []Field{L4Proto, Priority}, Map: Numbered}}, {DNAT{Key: []Field{L4Proto, Priority}, Map: NumberedCollided}}}},
-		{Name: masqueradingChain, Hook: NoHook, Rules: masqueradeRules(family, config)},
+		{Name: masqueradeChain, Hook: NoHook, Rules: masqueradeRules(family, config)},
 		{Name: fromNodeChain, Hook: NoHook, Rules: []Rule{{IsLocal{Field: SourceAddr}, Masquerade{}}}},
 		{Name: EntryChain, Hook: Prerouting, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
 		{Name: "nat-output", Hook: Output, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
 		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(unallocated(family, surroundings.ServiceCIDRs),
-			Rule{ours, WritePriority{}},
-			Rule{HasLabel{TranslatedLabel}, HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: masqueradingChain}}})},
+			Rule{ownPriorities, WritePriority{}},
+			Rule{HasLabel{TranslatedLabel}, HasDestinationNAT{}, VerdictStatement{Verdict{Kind: Jump, Chain: masqueradeChain}}})},
 	}
 	if config.NodePorts.Localhost {
 		chains = append(chains, Chain{Name: localhostChain, Hook: NoHook, Rules: localhostRules(family, config)})
@@ -98,22 +98,22 @@ func StaticChains(family model.Family, config Config, surroundings Surroundings)
 // serviceRules begin by cleaning the priority: a foreign one in our range would be taken for a class.
 func serviceRules(family model.Family, config Config) []Rule {
 	rules := []Rule{
-		{ours, WritePriority{}},
-		{SetPriority{Key: dialled, Map: Restricted}, Do{Verdict{Kind: Jump, Chain: sourceRangesChain}}},
+		{ownPriorities, WritePriority{}},
+		{SetPriority{Key: origTuple, Map: Restricted}, VerdictStatement{Verdict{Kind: Jump, Chain: sourceRangesChain}}},
 	}
-	rules = append(rules, translation(dialled, Services, Endpoints)...)
+	rules = append(rules, translation(origTuple, Services, Endpoints)...)
 	rules = append(rules,
-		append(matchNodePortAddr(family, config), Do{Verdict{Kind: Jump, Chain: nodePortsChain}}),
+		append(matchNodePortAddr(family, config), VerdictStatement{Verdict{Kind: Jump, Chain: nodePortsChain}}),
 		// A ClusterIP that the node has itself is its own business: a DNS cache may listen there.
 		Rule{
 			InSet{Key: []Field{DestinationAddr}, Set: ClusterIPs},
 			IsLocal{Field: DestinationAddr, Not: true},
-			Do{Verdict{Kind: Goto, Chain: refuseChain}},
+			VerdictStatement{Verdict{Kind: Goto, Chain: refuseChain}},
 		})
 	if config.NodePorts.Localhost { // the map knows all node ports, whatever class they have: no Service owns anything for it
 		rules = append(rules, Rule{
 			InPrefix{Field: DestinationAddr, Prefix: model.LoopbackPrefix(family)},
-			SetPriority{Key: dialledNodePort, Map: NodePorts}, Do{Verdict{Kind: Goto, Chain: localhostChain}},
+			SetPriority{Key: dialledNodePort, Map: NodePorts}, VerdictStatement{Verdict{Kind: Goto, Chain: localhostChain}},
 		})
 	}
 	return rules
@@ -151,7 +151,7 @@ func localhostRules(family model.Family, config Config) []Rule {
 	var rules []Rule
 	for _, protocol := range RejectedOnLocalhost(family, config) {
 		rules = append(rules, Rule{
-			ProtocolIs{protocol}, Count{RejectedCounter(protocol)}, Do{Verdict{Kind: Goto, Chain: refuseChain}},
+			ProtocolIs{protocol}, Count{RejectedCounter(protocol)}, VerdictStatement{Verdict{Kind: Goto, Chain: refuseChain}},
 		})
 	}
 	return append(rules, Rule{WritePriority{}})
@@ -165,7 +165,7 @@ func translation(key []Field, services, endpoints Set, label ...Statement) []Rul
 		append(Rule{SetPriority{Key: key, Map: services}, SetLabel{TranslatedLabel}}, label...),
 		{VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
 		{DNAT{Key: append(slices.Clone(key), Priority), Map: endpoints}},
-		{ours, Do{Verdict{Kind: Drop}}},
+		{ownPriorities, VerdictStatement{Verdict{Kind: Drop}}},
 	}
 }
 
@@ -187,7 +187,7 @@ func unallocated(family model.Family, serviceCIDRs []netip.Prefix) []Rule {
 	for _, prefix := range serviceCIDRs {
 		if model.FamilyOfPrefix(prefix) == family {
 			rules = append(rules, Rule{
-				InPrefix{Field: DestinationAddr, Prefix: prefix}, IsLocal{Field: DestinationAddr, Not: true}, Do{Verdict{Kind: Drop}},
+				InPrefix{Field: DestinationAddr, Prefix: prefix}, IsLocal{Field: DestinationAddr, Not: true}, VerdictStatement{Verdict{Kind: Drop}},
 			})
 		}
 	}
@@ -205,7 +205,7 @@ func refuseRules() []Rule {
 	}
 }
 
-func jump(chain string) Rule { return Rule{Do{Verdict{Kind: Jump, Chain: chain}}} }
+func jump(chain string) Rule { return Rule{VerdictStatement{Verdict{Kind: Jump, Chain: chain}}} }
 
 // masqueradeRules hide the client's address where the answers would not come back this way otherwise: in hairpin
 // connections, in those to a ClusterIP from outside the pods, and in those to an external frontend that may go to
@@ -223,10 +223,10 @@ func masqueradeRules(family model.Family, config Config) []Rule {
 			rules = append(rules, Rule{clusterIP, IsLocal{Field: SourceAddr}, Masquerade{}})
 		}
 	}
-	rules = append(rules, Rule{clusterIP, Do{Verdict{Kind: Return}}})
-	fromNode := Do{Verdict{Kind: Goto, Chain: fromNodeChain}}
-	rules = append(rules, eachProtocol(InSet{Key: originallyDialled, Set: ExternalCluster}, Masquerade{})...)
-	rules = append(rules, eachProtocol(InSet{Key: originallyDialled, Set: ExternalLocal}, fromNode)...)
+	rules = append(rules, Rule{clusterIP, VerdictStatement{Verdict{Kind: Return}}})
+	fromNode := VerdictStatement{Verdict{Kind: Goto, Chain: fromNodeChain}}
+	rules = append(rules, eachProtocol(InSet{Key: origTupleConntrack, Set: ExternalCluster}, Masquerade{})...)
+	rules = append(rules, eachProtocol(InSet{Key: origTupleConntrack, Set: ExternalLocal}, fromNode)...)
 	rules = append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortCluster}, Masquerade{})...)
 	return append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortLocal}, fromNode)...)
 }

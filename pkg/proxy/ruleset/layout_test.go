@@ -56,7 +56,7 @@ func TestTheStaticChainsOfEveryConfiguration(t *testing.T) {
 			var got string
 			for _, family := range model.Families {
 				got += "# " + family.String() + "\n"
-				chains := ruleset.StaticChains(family, test.config, ruleset.Surroundings{ServiceCIDRs: test.serviceCIDRs})
+				chains := ruleset.StaticChains(family, test.config, ruleset.NodeState{ServiceCIDRs: test.serviceCIDRs})
 				for _, chain := range append(chains, ruleset.DrawChain(family, test.config, ruleset.SplitClass(2, 3))) {
 					got += chain.Text(family)
 				}
@@ -110,7 +110,7 @@ func TestSurroundingsOfANode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := ruleset.Config{Families: test.families, NodePorts: test.nodePorts}
 			got := ruleset.NewSurroundings(config, node, present, home.ServiceCIDRs)
-			want := ruleset.Surroundings{NodePortAddrs: test.want, ServiceCIDRs: home.ServiceCIDRs}
+			want := ruleset.NodeState{NodePortAddrs: test.want, ServiceCIDRs: home.ServiceCIDRs}
 			if diff := cmp.Diff(want, got, comparePorts); diff != "" {
 				t.Errorf("surroundings (-want +got):\n%s", diff)
 			}

@@ -52,7 +52,7 @@ func TestNFTLoadsTheTablesOfEveryConfiguration(t *testing.T) {
 				port.Frontends[0].Addr = netip.AddrFrom4([4]byte{10, 97, 0, byte(at)})
 				services = append(services, serviceOf(port))
 			}
-			_, plan := ruleset.Resync(config, services, ruleset.Surroundings{ServiceCIDRs: test.serviceCIDRs}, nil)
+			_, plan := ruleset.Resync(config, services, ruleset.NodeState{ServiceCIDRs: test.serviceCIDRs}, nil)
 			mustApply(t, &tables, plan.Batch)
 			namespace := netns.New(t)
 			namespace.Load(text(t, &tables))
@@ -76,7 +76,7 @@ func TestNFTLoadsEveryStatement(t *testing.T) {
 			namespace.Load(printed)
 			listed := namespace.NFT("-T", "list", "ruleset")
 			namespace.NFT("delete", "table", ruleset.Keyword(family), ruleset.TableName)
-			if diff := cmp.Diff(plain(triedRule(printed)), plain(triedRule(listed))); diff != "" {
+			if diff := cmp.Diff(sanitizeRune(triedRule(printed)), sanitizeRune(triedRule(listed))); diff != "" {
 				t.Errorf("%s in %s (-printed +listed):\n%s", name, family, diff)
 			}
 		}
@@ -87,7 +87,7 @@ func TestNFTLoadsEveryStatement(t *testing.T) {
 func TestAnyNumberOfSlotsLoads(t *testing.T) {
 	for _, slots := range []int{1, 2, ruleset.MaxLocalSlots, ruleset.MaxSlots} {
 		t.Run(fmt.Sprintf("%d slots", slots), func(t *testing.T) {
-			rule := ruleset.Rule{ruleset.DrawSlot{Slots: slots, First: ruleset.ClusterSlot}}
+			rule := ruleset.Rule{ruleset.RandomSlot{Slots: slots, First: ruleset.ClusterSlot}}
 			namespace := netns.New(t)
 			namespace.Load(text(t, tablesWith(t, model.IPv4, rule)))
 			want := fmt.Sprintf("numgen random mod %d offset %d", slots, ruleset.ClusterSlot)
@@ -106,7 +106,7 @@ func blocks(listing string) []string {
 		family, objects, _ := strings.Cut(table, "{\n")
 		for block := range strings.SplitSeq(objects, "\n\t}") {
 			if block = strings.TrimSpace(block); block != "" && block != "}" {
-				list = append(list, family+plain(block))
+				list = append(list, family+sanitizeRune(block))
 			}
 		}
 	}
@@ -124,18 +124,18 @@ var spellings = strings.NewReplacer(
 
 var portAfterMap = regexp.MustCompile(`(map @\S+) : (\d+)`)
 
-// plain writes a block in one way of several, with its elements in order.
-func plain(block string) string {
+// sanitizeRune writes a block in one way of several, with its elements in order.
+func sanitizeRune(block string) string {
 	before, elements, found := strings.Cut(block, "elements = {")
 	if !found {
-		return portAfterMap.ReplaceAllString(spellings.Replace(inWords(block)), "$1:$2")
+		return portAfterMap.ReplaceAllString(spellings.Replace(sentenceOf(block)), "$1:$2")
 	}
 	list := strings.Split(strings.TrimSuffix(strings.TrimSpace(elements), "}"), ",")
 	for i := range list {
-		list[i] = inWords(list[i])
+		list[i] = sentenceOf(list[i])
 	}
 	slices.Sort(list)
-	return spellings.Replace(inWords(before)) + "\n" + strings.Join(list, "\n")
+	return spellings.Replace(sentenceOf(before)) + "\n" + strings.Join(list, "\n")
 }
 
-func inWords(text string) string { return strings.Join(strings.Fields(text), " ") }
+func sentenceOf(text string) string { return strings.Join(strings.Fields(text), " ") }

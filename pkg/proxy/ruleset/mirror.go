@@ -15,7 +15,7 @@ import (
 // A Service is what it owned in the newest accepted plan. What several Services share (a lb-N chain, a ClusterIP of
 // several ports, a hairpin endpoint of two Services) is there as long as it has an owner, so owners are counted.
 type Mirror struct {
-	holdings
+	tableState
 
 	config   Config
 	services map[model.ObjectName]Service
@@ -25,14 +25,14 @@ type Mirror struct {
 	leftoverSets     map[objectKey]bool
 	leftoverCounters map[objectKey]bool
 	leftoverLists    map[listKey]bool
-	// sweeping is what the newest batch of Sweep removes.
-	sweeping sweep
+	// cleaning is what the newest batch of Sweep removes.
+	cleaning cleanupBatch
 }
 
-// holdings are what the kernel holds beside what each Service owns. A Mirror has all of them, and a Plan those that it
+// tableState are what the kernel holds beside what each Service owns. A Mirror has all of them, and a Plan those that it
 // touches, as they will be.
-type holdings struct {
-	surroundings Surroundings
+type tableState struct {
+	surroundings NodeState
 	// elements are those of the shared sets. They have no value but a verdict, which their key decides.
 	elements map[elementKey]owned[Verdict]
 	chains   map[objectKey]owned[Chain]
@@ -45,25 +45,25 @@ type holdings struct {
 	numbers  map[numberKey]int
 	shards   map[shardKey]int
 	timeouts map[time.Duration]int
-	// late are elements that belong to no Service any more, by set: the sweep deletes them.
-	late map[objectKey]map[Tuple]Element
+	// deferredDeletes are elements that belong to no Service any more, by set: the sweep deletes them.
+	deferredDeletes map[objectKey]map[Tuple]Element
 }
 
-func newHoldings() holdings {
-	return holdings{
-		elements: map[elementKey]owned[Verdict]{},
-		chains:   map[objectKey]owned[Chain]{},
-		sets:     map[objectKey]owned[Set]{},
-		lists:    map[listKey]owned[sourceList]{},
-		lengths:  map[lengthKey]int{},
-		numbers:  map[numberKey]int{},
-		shards:   map[shardKey]int{},
-		timeouts: map[time.Duration]int{},
-		late:     map[objectKey]map[Tuple]Element{},
+func newHoldings() tableState {
+	return tableState{
+		elements:        map[elementKey]owned[Verdict]{},
+		chains:          map[objectKey]owned[Chain]{},
+		sets:            map[objectKey]owned[Set]{},
+		lists:           map[listKey]owned[sourceList]{},
+		lengths:         map[lengthKey]int{},
+		numbers:         map[numberKey]int{},
+		shards:          map[shardKey]int{},
+		timeouts:        map[time.Duration]int{},
+		deferredDeletes: map[objectKey]map[Tuple]Element{},
 	}
 }
 
-type sweep struct {
+type cleanupBatch struct {
 	elements     []elementKey
 	sets, chains bool
 }
@@ -86,8 +86,8 @@ type owned[V any] struct {
 	owners int
 }
 
-// own adds to the number of owners in a plan, which begins with the mirror's. A new owner says what it owns.
-func own[K comparable, V any](plan, mirror map[K]owned[V], key K, value V, delta int) {
+// addOwner adds to the number of owners in a plan, which begins with the mirror's. A new owner says what it owns.
+func addOwner[K comparable, V any](plan, mirror map[K]owned[V], key K, value V, delta int) {
 	now := planned(plan, mirror, key)
 	if delta > 0 {
 		now.value = value
@@ -99,7 +99,7 @@ func own[K comparable, V any](plan, mirror map[K]owned[V], key K, value V, delta
 // newMirror returns the mirror of a kernel that holds nothing of ours.
 func newMirror(config Config) *Mirror {
 	return &Mirror{
-		holdings:         newHoldings(),
+		tableState:       newHoldings(),
 		config:           config,
 		services:         map[model.ObjectName]Service{},
 		ports:            map[model.Family]int{},
@@ -121,7 +121,7 @@ func (m *Mirror) Service(name model.ObjectName) Service {
 }
 
 // Surroundings returns what the tables hold for the node as a whole.
-func (m *Mirror) Surroundings() Surroundings { return m.surroundings }
+func (m *Mirror) Surroundings() NodeState { return m.surroundings }
 
 // Accept takes over what a plan did, after the kernel accepted its batch.
 func (m *Mirror) Accept(plan *Plan) {
@@ -142,31 +142,31 @@ func (m *Mirror) Accept(plan *Plan) {
 		}
 		m.elements[key] = shared
 	}
-	for _, key := range plan.reused {
-		m.isLateNoLonger(key)
+	for _, key := range plan.resurrected {
+		m.cancelDeferredDelete(key)
 	}
-	for _, key := range plan.emptied {
-		delete(m.late, key)
+	for _, key := range plan.recreated {
+		delete(m.deferredDeletes, key)
 	}
-	for key, late := range plan.late {
-		if m.late[key] == nil {
-			m.late[key] = late
+	for key, late := range plan.deferredDeletes {
+		if m.deferredDeletes[key] == nil {
+			m.deferredDeletes[key] = late
 			continue
 		}
-		maps.Copy(m.late[key], late)
+		maps.Copy(m.deferredDeletes[key], late)
 	}
 	acceptObjects(m.chains, plan.chains, m.leftoverChains)
 	acceptObjects(m.sets, plan.sets, m.leftoverSets)
 	m.acceptLists(plan)
-	take(m.numbers, plan.numbers)
-	take(m.shards, plan.shards)
-	take(m.timeouts, plan.timeouts)
+	commitCounts(m.numbers, plan.numbers)
+	commitCounts(m.shards, plan.shards)
+	commitCounts(m.timeouts, plan.timeouts)
 }
 
 // adopt is Accept for a mirror that holds nothing yet and a plan that is not used again: it takes the plan's maps as
 // they are.
 func (m *Mirror) adopt(plan *Plan) {
-	m.holdings = plan.holdings
+	m.tableState = plan.tableState
 	m.services = make(map[model.ObjectName]Service, len(plan.services))
 	for _, service := range plan.services {
 		m.countPorts(service, +1)
@@ -197,19 +197,19 @@ func acceptObjects[V any](have, planned map[objectKey]owned[V], leftover map[obj
 	}
 }
 
-// Sweep returns the next batch that removes what no Service owns any more, of at most so many elements; an empty one if
+// Cleanup returns the next batch that removes what no Service owns any more, of at most so many elements; an empty one if
 // there is nothing left. Swept must follow its commit, and another Sweep.
 //
 // Elements and sets go first, and chains in a batch of their own: elements may lead to a chain, and kernels before 6.2
 // call a chain busy in the batch that removes the last element that leads to it.
-func (m *Mirror) Sweep(limit int) Batch {
+func (m *Mirror) Cleanup(limit int) Batch {
 	var batch Batch
-	m.sweeping = sweep{}
-	if !m.sweepElements(&batch, limit) {
+	m.cleaning = cleanupBatch{}
+	if !m.cleanUpElements(&batch, limit) {
 		return batch
 	}
-	m.sweeping.sets, m.sweeping.chains = len(m.leftoverSets) > 0, m.sweepsChains()
-	if m.sweeping.chains || m.sweeping.sets { // whose users are the rules of the chains
+	m.cleaning.sets, m.cleaning.chains = len(m.leftoverSets) > 0, m.sweepsChains()
+	if m.cleaning.chains || m.cleaning.sets { // whose users are the rules of the chains
 		for _, key := range sortedKeys(m.leftoverChains) {
 			batch.add(Flush, key.family, ChainObject{Chain{Name: key.name}})
 		}
@@ -217,7 +217,7 @@ func (m *Mirror) Sweep(limit int) Batch {
 	for _, key := range sortedKeys(m.leftoverSets) {
 		batch.add(Delete, key.family, SetObject{Set{Name: key.name}})
 	}
-	if m.sweeping.chains {
+	if m.cleaning.chains {
 		for _, key := range sortedKeys(m.leftoverChains) {
 			batch.add(Delete, key.family, ChainObject{Chain{Name: key.name}})
 		}
@@ -228,56 +228,56 @@ func (m *Mirror) Sweep(limit int) Batch {
 	return batch
 }
 
-// IsSwept reports whether nothing is left to sweep.
-func (m *Mirror) IsSwept() bool {
+// IsClean reports whether nothing is left to sweep.
+func (m *Mirror) IsClean() bool {
 	return m.sweepsChains() && len(m.leftoverChains) == 0 && len(m.leftoverCounters) == 0
 }
 
 // sweepsChains reports whether nothing is left to sweep before the chains.
-func (m *Mirror) sweepsChains() bool { return len(m.leftoverSets) == 0 && len(m.late) == 0 }
+func (m *Mirror) sweepsChains() bool { return len(m.leftoverSets) == 0 && len(m.deferredDeletes) == 0 }
 
-// sweepElements removes elements, and reports whether these are all.
-func (m *Mirror) sweepElements(batch *Batch, limit int) bool {
-	keys := slices.SortedFunc(maps.Keys(m.late), func(a, b objectKey) int {
+// cleanUpElements removes elements, and reports whether these are all.
+func (m *Mirror) cleanUpElements(batch *Batch, limit int) bool {
+	keys := slices.SortedFunc(maps.Keys(m.deferredDeletes), func(a, b objectKey) int {
 		return cmp.Or(
 			cmp.Compare(a.family, b.family), cmp.Compare(uint(staticRank(a.name)), uint(staticRank(b.name))), cmp.Compare(a.name, b.name))
 	})
 	for _, key := range keys {
 		var late []Element
-		for _, element := range m.late[key] {
-			if len(m.sweeping.elements) == limit {
+		for _, element := range m.deferredDeletes[key] {
+			if len(m.cleaning.elements) == limit {
 				break
 			}
 			late = append(late, element)
-			m.sweeping.elements = append(m.sweeping.elements, elementKey{key.family, key.name, element.Key})
+			m.cleaning.elements = append(m.cleaning.elements, elementKey{key.family, key.name, element.Key})
 		}
 		sortElements(late)
 		batch.addElements(Delete, key.family, setOf(key.name), late)
-		if len(late) < len(m.late[key]) {
+		if len(late) < len(m.deferredDeletes[key]) {
 			return false
 		}
 	}
 	return true
 }
 
-// Swept forgets what the batch of Sweep removed, after the kernel accepted it.
-func (m *Mirror) Swept() {
-	for _, element := range m.sweeping.elements {
-		m.isLateNoLonger(element)
+// CleanupDone forgets what the batch of Sweep removed, after the kernel accepted it.
+func (m *Mirror) CleanupDone() {
+	for _, element := range m.cleaning.elements {
+		m.cancelDeferredDelete(element)
 	}
-	if m.sweeping.sets {
+	if m.cleaning.sets {
 		m.leftoverSets = map[objectKey]bool{}
 	}
-	if m.sweeping.chains {
+	if m.cleaning.chains {
 		m.leftoverChains, m.leftoverCounters = map[objectKey]bool{}, map[objectKey]bool{}
 	}
-	m.sweeping = sweep{}
+	m.cleaning = cleanupBatch{}
 }
 
-func (m *Mirror) isLateNoLonger(element elementKey) {
+func (m *Mirror) cancelDeferredDelete(element elementKey) {
 	set := objectKey{element.family, element.set}
-	if delete(m.late[set], element.key); len(m.late[set]) == 0 {
-		delete(m.late, set) // or the sweep would wait for it before the chains
+	if delete(m.deferredDeletes[set], element.key); len(m.deferredDeletes[set]) == 0 {
+		delete(m.deferredDeletes, set) // or the sweep would wait for it before the chains
 		if element.set == Sources.Name {
 			m.forgetLists(element.family)
 		}

@@ -154,8 +154,8 @@ func addrsOf(port ruleset.Port, numbers []int) []netip.AddrPort {
 	return addrs
 }
 
-// TestMoreEndpointsThanSlotsAreLeftOut, and the class counts what is left.
-func TestMoreEndpointsThanSlotsAreLeftOut(t *testing.T) {
+// TestMoreEndpointsThanSlotsAreSkipped, and the class counts what is left.
+func TestMoreEndpointsThanSlotsAreSkipped(t *testing.T) {
 	service := everyKind("web", 1)
 	service.ClusterIPs, service.ExternalTrafficLocal = service.ClusterIPs[:1], true
 	var pods []pod

@@ -53,7 +53,7 @@ func (n numbering) eachSlot(key Tuple, first uint32, slots []netip.AddrPort, yie
 
 // renumbered returns a view's numbers for its endpoints now. An endpoint that stays keeps its number; a new one never
 // gets the number of one that leaves, because it would inherit that one's clients.
-func (n numbering) renumbered(t *tier, endpoints []netip.AddrPort) []numberedEndpoint {
+func (n numbering) renumbered(t *sizeClass, endpoints []netip.AddrPort) []numberedEndpoint {
 	numbered := make([]numberedEndpoint, len(endpoints))
 	var small [256]bool // on the stack, for nearly all
 	taken := small[:]
@@ -101,7 +101,7 @@ func (p *Port) usedViews() (endpoints [2][]netip.AddrPort) {
 			used[inside], used[outside] = true, true
 		}
 	}
-	remembered := [][]netip.AddrPort{clusterView: slices.Concat(p.Cluster, p.Spared), localView: slices.Clone(p.Local)}
+	remembered := [][]netip.AddrPort{clusterView: slices.Concat(p.Cluster, p.StickyOnly), localView: slices.Clone(p.Local)}
 	for view, slots := range remembered {
 		if used[view] {
 			endpoints[view] = slots
@@ -125,30 +125,30 @@ type shardKey struct {
 }
 
 // number gives a port that remembers its clients its numbers.
-func (d *draft) number(port, had *Port) {
-	port.memory = nil // a Service that was planned before may be wanted again
+func (d *planBuilder) number(port, had *Port) {
+	port.affinity = nil // a Service that was planned before may be wanted again
 	endpoints := port.usedViews()
 	if port.Affinity == 0 || len(endpoints[clusterView])+len(endpoints[localView]) == 0 {
 		return
 	}
-	var old memory
-	if had != nil && had.memory != nil {
-		old = *had.memory
-	} else if recalled := d.recalled[port.ID.Family]; recalled != nil {
-		old = recalled.memoryOf(port, func(number uint32) bool { return d.plan.numbers[numberKey{port.ID.Family, number}] == 0 })
+	var old affinityState
+	if had != nil && had.affinity != nil {
+		old = *had.affinity
+	} else if restored := d.restored[port.ID.Family]; restored != nil {
+		old = restored.affinityOf(port, func(number uint32) bool { return d.plan.numbers[numberKey{port.ID.Family, number}] == 0 })
 	}
-	port.memory = d.memoryOf(port, endpoints, old)
-	if port.memory == nil {
-		d.plan.Unremembered = append(d.plan.Unremembered, port.ID)
+	port.affinity = d.affinityOf(port, endpoints, old)
+	if port.affinity == nil {
+		d.plan.WithoutAffinity = append(d.plan.WithoutAffinity, port.ID)
 		return
 	}
 	d.claim(port, +1)
 }
 
-// IsUnremembered reports whether there are no numbers for a port that should remember its clients.
-func (s Service) IsUnremembered() bool {
+// LacksAffinity reports whether there are no numbers for a port that should remember its clients.
+func (s Service) LacksAffinity() bool {
 	return slices.ContainsFunc(s.Ports, func(port Port) bool {
-		if port.Affinity == 0 || port.memory != nil {
+		if port.Affinity == 0 || port.affinity != nil {
 			return false
 		}
 		endpoints := port.usedViews()
@@ -156,13 +156,13 @@ func (s Service) IsUnremembered() bool {
 	})
 }
 
-// memoryOf returns how a port's clients are remembered from now on; nil if there are no numbers for it.
-func (d *draft) memoryOf(port *Port, endpoints [2][]netip.AddrPort, old memory) *memory {
-	tier, fits := old.tierFor(endpoints)
+// affinityOf returns how a port's clients are remembered from now on; nil if there are no numbers for it.
+func (d *planBuilder) affinityOf(port *Port, endpoints [2][]netip.AddrPort, old affinityState) *affinityState {
+	tier, fits := old.sizeClassFor(endpoints)
 	if tier != old.tier || !fits {
-		old = memory{shard: d.leastUsedShard(port.ID.Family, tier)}
+		old = affinityState{shard: d.leastUsedShard(port.ID.Family, tier)}
 	}
-	now := &memory{timeout: d.timeoutFor(port.Affinity), tier: tier, shard: old.shard}
+	now := &affinityState{timeout: d.timeoutFor(port.Affinity), tier: tier, shard: old.shard}
 	for view := range now.views {
 		if len(endpoints[view]) == 0 {
 			continue
@@ -179,10 +179,10 @@ func (d *draft) memoryOf(port *Port, endpoints [2][]netip.AddrPort, old memory) 
 	return now
 }
 
-// tierFor returns the smallest tier with room for all endpoints, those that leave included, but never one below the
+// sizeClassFor returns the smallest tier with room for all endpoints, those that leave included, but never one below the
 // port's present tier. It also reports whether there is that room: the largest tier may lack it while all endpoints are
 // replaced.
-func (m *memory) tierFor(endpoints [2][]netip.AddrPort) (t *tier, fits bool) {
+func (m *affinityState) sizeClassFor(endpoints [2][]netip.AddrPort) (t *sizeClass, fits bool) {
 	for _, t = range tiers[max(0, slices.Index(tiers, m.tier)):] {
 		fits = true
 		for view := range m.views {
@@ -203,7 +203,7 @@ func (m *memory) tierFor(endpoints [2][]netip.AddrPort) (t *tier, fits bool) {
 }
 
 // leastUsedShard returns the shard whose map the fewest ports share.
-func (d *draft) leastUsedShard(family model.Family, t *tier) uint32 {
+func (d *planBuilder) leastUsedShard(family model.Family, t *sizeClass) uint32 {
 	fewest, owners := t.firstShard, -1
 	for shard := t.firstShard; shard < t.firstShard+t.shards; shard++ {
 		sharing := planned(d.plan.shards, d.mirror.shards, shardKey{family, shard})
@@ -216,7 +216,7 @@ func (d *draft) leastUsedShard(family model.Family, t *tier) uint32 {
 
 // freeNumber returns a number for a port that no other port has; zero if none is left. The port's name says where the
 // search begins and how it goes on.
-func (d *draft) freeNumber(port *Port, m *memory, view viewKind) uint32 {
+func (d *planBuilder) freeNumber(port *Port, m *affinityState, view viewKind) uint32 {
 	hash := sha256.Sum256([]byte(port.objectName("") + []string{clusterView: "", localView: localSuffix}[view]))
 	start, step := binary.BigEndian.Uint32(hash[:]), binary.BigEndian.Uint32(hash[4:])|1
 	inShard := uint32(1) << (24 - m.tier.bits) / m.tier.shards // both are powers of two: the search meets each number once
@@ -230,17 +230,17 @@ func (d *draft) freeNumber(port *Port, m *memory, view viewKind) uint32 {
 	return 0
 }
 
-func (d *draft) isTaken(key numberKey) bool {
+func (d *planBuilder) isTaken(key numberKey) bool {
 	if d.plan.numbers[key] > 0 || d.mirror.numbers[key] > 0 {
 		return true
 	}
-	recalled := d.recalled[key.family]
-	return recalled != nil && recalled.taken[key.number]
+	restored := d.restored[key.family]
+	return restored != nil && restored.used[key.number]
 }
 
 // timeoutFor returns the timeout that a port is given: the one that its Service asks for, or the next longer one in use
 // if too many different ones are in use already.
-func (d *draft) timeoutFor(want time.Duration) time.Duration {
+func (d *planBuilder) timeoutFor(want time.Duration) time.Duration {
 	if slices.Contains(reservedTimeouts, want) {
 		return want
 	}
@@ -266,13 +266,13 @@ func (d *draft) timeoutFor(want time.Duration) time.Duration {
 }
 
 // claim notes that a port has, or has no longer, its numbers, its shard and its timeout.
-func (d *draft) claim(port *Port, delta int) {
-	if port.memory == nil {
+func (d *planBuilder) claim(port *Port, delta int) {
+	if port.affinity == nil {
 		return
 	}
-	addTo(d.plan.timeouts, d.mirror.timeouts, port.memory.timeout, delta)
-	addTo(d.plan.shards, d.mirror.shards, shardKey{port.ID.Family, port.memory.shard}, delta)
-	for _, view := range port.memory.views {
+	addTo(d.plan.timeouts, d.mirror.timeouts, port.affinity.timeout, delta)
+	addTo(d.plan.shards, d.mirror.shards, shardKey{port.ID.Family, port.affinity.shard}, delta)
+	for _, view := range port.affinity.views {
 		if view.port != 0 {
 			addTo(d.plan.numbers, d.mirror.numbers, numberKey{port.ID.Family, view.port}, delta)
 		}
@@ -284,8 +284,8 @@ func addTo[K comparable](counts, before map[K]int, key K, delta int) {
 	counts[key] = planned(counts, before, key) + delta
 }
 
-// take makes the counts of a plan those of the mirror.
-func take[K comparable](counts, planned map[K]int) {
+// commitCounts makes the counts of a plan those of the mirror.
+func commitCounts[K comparable](counts, planned map[K]int) {
 	for key, count := range planned {
 		if counts[key] = count; count == 0 {
 			delete(counts, key)
@@ -293,10 +293,10 @@ func take[K comparable](counts, planned map[K]int) {
 	}
 }
 
-// recalled are the numbers that an earlier proxy left in a family's table.
-type recalled struct {
+// restored are the numbers that an earlier proxy left in a family's table.
+type restored struct {
 	inside, outside map[Tuple]uint32 // ports by frontend
-	taken           map[uint32]bool
+	used            map[uint32]bool
 	endpoints       map[protocolNumber][]numberedEndpoint // by port: those that collided
 }
 
@@ -305,13 +305,13 @@ type protocolNumber struct {
 	number   uint32
 }
 
-func newRecalled(found Objects) *recalled {
-	r := &recalled{taken: map[uint32]bool{}, endpoints: map[protocolNumber][]numberedEndpoint{}}
+func newRestored(found Objects) *restored {
+	r := &restored{used: map[uint32]bool{}, endpoints: map[protocolNumber][]numberedEndpoint{}}
 	r.inside = r.portsIn(found, StickyPorts, NodePortStickyPorts)
 	r.outside = r.portsIn(found, StickyOutside, NodePortStickyOutside)
 	seen := map[protocolNumber]bool{} // a dump beside a change may give a key twice
 	for _, element := range found.Contents[NumberedCollided.Name] {
-		tier, number := tierOf(element.Key.Number), protocolNumber{element.Key.Proto, element.Key.Number}
+		tier, number := sizeClassOf(element.Key.Number), protocolNumber{element.Key.Proto, element.Key.Number}
 		if tier == nil || number.number&endpointFlag == 0 || seen[number] {
 			continue
 		}
@@ -324,20 +324,20 @@ func newRecalled(found Objects) *recalled {
 }
 
 // portsIn returns the numbers of ports by frontend. Keys of node ports and of other frontends never coincide.
-func (r *recalled) portsIn(found Objects, sets ...Set) map[Tuple]uint32 {
+func (r *restored) portsIn(found Objects, sets ...Set) map[Tuple]uint32 {
 	ports := map[Tuple]uint32{}
 	for _, set := range sets {
 		for _, element := range found.Contents[set.Name] {
 			ports[element.Key] = element.Value.Number
-			r.taken[element.Value.Number] = true
+			r.used[element.Value.Number] = true
 		}
 	}
 	return ports
 }
 
-// memoryOf returns what an earlier proxy left of a port, but no number that two ports would have, and no numbers that
+// affinityOf returns what an earlier proxy left of a port, but no number that two ports would have, and no numbers that
 // do not belong together.
-func (r *recalled) memoryOf(port *Port, isFree func(number uint32) bool) (m memory) {
+func (r *restored) affinityOf(port *Port, isFree func(number uint32) bool) (m affinityState) {
 	for i := range port.Frontends {
 		frontend := &port.Frontends[i]
 		if !frontend.Class.isBalanced() {
@@ -345,16 +345,16 @@ func (r *recalled) memoryOf(port *Port, isFree func(number uint32) bool) (m memo
 		}
 		key := frontendTuple(frontend.Frontend)
 		inside, outside := frontend.views()
-		r.recall(&m, inside, port.ID.Protocol, r.inside[key], isFree)
+		r.restore(&m, inside, port.ID.Protocol, r.inside[key], isFree)
 		if frontend.Class.isSplit() {
-			r.recall(&m, outside, port.ID.Protocol, r.outside[key], isFree)
+			r.restore(&m, outside, port.ID.Protocol, r.outside[key], isFree)
 		}
 	}
 	return m
 }
 
-func (r *recalled) recall(m *memory, view viewKind, protocol model.Protocol, number uint32, isFree func(uint32) bool) {
-	tier := tierOf(number)
+func (r *restored) restore(m *affinityState, view viewKind, protocol model.Protocol, number uint32, isFree func(uint32) bool) {
+	tier := sizeClassOf(number)
 	if m.views[view].port != 0 || m.views[1-view].port == number || tier == nil || tier.portOf(number) != number || !isFree(number) {
 		return
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// numbersLeft are the contents from which numbers are recalled, and nothing else that tables hold.
-func numbersLeft(tables *ruleset.Tables) map[model.Family]ruleset.Objects {
+// numbersInUse are the contents from which numbers are recalled, and nothing else that tables hold.
+func numbersInUse(tables *ruleset.Tables) map[model.Family]ruleset.Objects {
 	found := map[model.Family]ruleset.Objects{}
 	for _, family := range model.Families {
 		var left ruleset.Objects
@@ -31,11 +31,11 @@ func numbersLeft(tables *ruleset.Tables) map[model.Family]ruleset.Objects {
 }
 
 // numbersOf are the numbers of all ports and endpoints in force.
-func numbersOf(mirror *ruleset.Mirror) map[model.PortID]*ruleset.Memory {
-	numbers := map[model.PortID]*ruleset.Memory{}
+func numbersOf(mirror *ruleset.Mirror) map[model.PortID]*ruleset.AffinityState {
+	numbers := map[model.PortID]*ruleset.AffinityState{}
 	for _, name := range mirror.Names() {
 		for _, port := range mirror.Service(name).Ports {
-			if memory := port.Memory(); memory != nil {
+			if memory := port.AffinityOf(); memory != nil {
 				numbers[port.ID] = memory
 			}
 		}
@@ -44,7 +44,7 @@ func numbersOf(mirror *ruleset.Mirror) map[model.PortID]*ruleset.Memory {
 }
 
 // diffNumbers returns how numbers differ.
-func diffNumbers(before, after map[model.PortID]*ruleset.Memory) string {
+func diffNumbers(before, after map[model.PortID]*ruleset.AffinityState) string {
 	if reflect.DeepEqual(before, after) { // a difference of large maps takes long, also if there is none
 		return ""
 	}
@@ -53,7 +53,7 @@ func diffNumbers(before, after map[model.PortID]*ruleset.Memory) string {
 
 // checkKept compares the numbers before and after a change: a port that stays keeps its own, unless it needs those of a
 // larger tier, as does an endpoint that stays; one that comes gets none of one that was there before.
-func checkKept(t testing.TB, before, after map[model.PortID]*ruleset.Memory) {
+func checkKept(t testing.TB, before, after map[model.PortID]*ruleset.AffinityState) {
 	t.Helper()
 	for id, now := range after {
 		had := before[id]
@@ -116,7 +116,7 @@ func (r *running) restart(t testing.TB, change func(*ruleset.Objects), services 
 	mirror, plan := ruleset.Resync(bothFamilies, services, r.around, found)
 	mustApply(t, &r.Tables, plan.Batch)
 	r.mirror = mirror
-	sweepAll(t, &r.Tables, r.mirror)
+	cleanUpAll(t, &r.Tables, r.mirror)
 	return plan
 }
 
@@ -180,7 +180,7 @@ func TestAnEndpointKeepsItsNumberAsLongAsItStays(t *testing.T) {
 func TestTheReplacementOfAnEndpointHasAnotherNumber(t *testing.T) {
 	same := colliding(t, 2)
 	number := func(r *running, endpoint netip.AddrPort) uint32 {
-		return r.mirror.Service(named("web")).Ports[0].Memory().Views[0].Endpoints[endpoint]
+		return r.mirror.Service(named("web")).Ports[0].AffinityOf().Views[0].Endpoints[endpoint]
 	}
 	r := start(t, stickyWeb(same[0]))
 	before := number(r, same[0])
@@ -204,7 +204,7 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 		r.change(t, nothing(services[number].Name.Name))
 		r.change(t, services[number])
 	}
-	r.sweep(t)
+	r.cleanUp(t)
 	checkNumbers(t, r)
 	before, printed := numbersOf(r.mirror), text(t, &r.Tables)
 	ports, collided := 0, len(mapsIn(t, &r.Tables, model.IPv4).collided)
@@ -315,10 +315,10 @@ func TestFewMapsAndChainsServeAnyNumberOfServices(t *testing.T) {
 		}
 	}
 	wide, wider := prepared(t, stickyWeb(endpoints(numbersUpTo(300)...)...)), prepared(t, stickyWeb(endpoints(numbersUpTo(5000)...)...))
-	all, of, ofWider := ruleset.Shards(), wide.Ports[0].Memory().Shard, wider.Ports[0].Memory().Shard
+	all, of, ofWider := ruleset.Shards(), wide.Ports[0].AffinityOf().Shard, wider.Ports[0].AffinityOf().Shard
 	if all[0]+all[1]+all[2] > 18 || of != all[0] || ofWider != all[0]+all[1] {
 		t.Errorf("there are %v shards, want 18 at most; ports with many endpoints have the shards %d and %d",
-			all, wide.Ports[0].Memory().Shard, wider.Ports[0].Memory().Shard)
+			all, wide.Ports[0].AffinityOf().Shard, wider.Ports[0].AffinityOf().Shard)
 	}
 }
 
@@ -370,7 +370,7 @@ func TestAPortWithManyEndpointsMovesToALargerTier(t *testing.T) {
 		{256, 0}, {257, 1}, {256, 1}, {1, 1}, {4096, 1}, {4097, 2}, {4096, 2}, {1, 2},
 	} {
 		r.numbered(t, stickyWeb(endpoints(numbersUpTo(step.endpoints)...)...))
-		if got := r.mirror.Service(named("web")).Ports[0].Memory(); got.Tier != step.tier || len(got.Views[0].Endpoints) != step.endpoints {
+		if got := r.mirror.Service(named("web")).Ports[0].AffinityOf(); got.Tier != step.tier || len(got.Views[0].Endpoints) != step.endpoints {
 			t.Errorf("%d endpoints of %d have numbers of tier %d, want all of tier %d",
 				len(got.Views[0].Endpoints), step.endpoints, got.Tier, step.tier)
 		}
@@ -381,20 +381,20 @@ func TestAPortWithManyEndpointsMovesToALargerTier(t *testing.T) {
 		}
 	}
 	for _, count := range rooms[:2] {
-		if got := prepared(t, stickyWeb(endpoints(numbersUpTo(count)...)...)).Ports[0].Memory(); ruleset.Tiers()[got.Tier] != count {
+		if got := prepared(t, stickyWeb(endpoints(numbersUpTo(count)...)...)).Ports[0].AffinityOf(); ruleset.Tiers()[got.Tier] != count {
 			t.Errorf("%d endpoints have numbers of tier %d, which has room for %d", count, got.Tier, rooms[got.Tier])
 		}
 	}
 	r.change(t, nothing("web"))
 	r.numbered(t, stickyWeb(endpoints(1)...))
-	if got := r.mirror.Service(named("web")).Ports[0].Memory().Tier; got != 0 {
+	if got := r.mirror.Service(named("web")).Ports[0].AffinityOf().Tier; got != 0 {
 		t.Errorf("a Service that comes again has numbers of tier %d, want those for few endpoints", got)
 	}
 }
 
-// TestEndpointsThatLeaveNeedRoomBesideThoseThatCome, or one would get a number of the others. A port that cannot grow
+// TestRemovedEndpointsNeedRoomNextToAddedOnes, or one would get a number of the others. A port that cannot grow
 // any more gets another number instead.
-func TestEndpointsThatLeaveNeedRoomBesideThoseThatCome(t *testing.T) {
+func TestRemovedEndpointsNeedRoomNextToAddedOnes(t *testing.T) {
 	var all []netip.AddrPort
 	for _, addr := range manyAddrs("10.128.0.0", 70000) {
 		all = append(all, netip.AddrPortFrom(addr, 8080))
@@ -443,8 +443,8 @@ func (r *running) numberedOnce(t testing.TB, service ruleset.Service) {
 	checkNumbers(t, r)
 }
 
-// crowded are Services whose ports use all numbers of the largest tier but some.
-func crowded(left int) (services []ruleset.Service) {
+// nearlyFull are Services whose ports use all numbers of the largest tier but some.
+func nearlyFull(left int) (services []ruleset.Service) {
 	addrs := endpoints(numbersUpTo(4097)...)
 	for i := range ruleset.PortNumbers()[2] - left {
 		services = append(services, serviceOf(sticky(portWith(fmt.Sprint("crowded-", i), addrs), time.Hour)))
@@ -468,17 +468,17 @@ func TestAPortWithoutANumberBalances(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			late, another := serviceOf(test.port), nothing("crowded-0")
-			all := append(crowded(test.left), late, serviceOf(sticky(portWith("small", few), time.Hour)))
+			all := append(nearlyFull(test.left), late, serviceOf(sticky(portWith("small", few), time.Hour)))
 			mirror, plan := ruleset.Resync(bothFamilies, all, home, nil)
-			expectUnremembered(t, mirror, plan, test.port)
+			expectWithoutAffinity(t, mirror, plan, test.port)
 			// In one plan the clients of the one that leaves would come along.
-			if got := mirror.Plan(services(late, another), home).Unremembered; len(got) != 1 || got[0] != test.port.ID {
+			if got := mirror.Plan(services(late, another), home).WithoutAffinity; len(got) != 1 || got[0] != test.port.ID {
 				t.Errorf("beside one that leaves, %v are not remembered, want %v", got, test.port.ID)
 			}
 			mirror.Accept(mirror.Plan(services(another), home))
 			plan = mirror.Plan(services(late), home)
-			if len(plan.Unremembered) > 0 {
-				t.Errorf("when another has left, %v are still not remembered", plan.Unremembered)
+			if len(plan.WithoutAffinity) > 0 {
+				t.Errorf("when another has left, %v are still not remembered", plan.WithoutAffinity)
 			}
 			mirror.Accept(plan)
 			memory := numbersOf(mirror)[test.port.ID]
@@ -504,15 +504,15 @@ func checkDistinct(t *testing.T, mirror *ruleset.Mirror) {
 	}
 }
 
-// expectUnremembered expects that a port has what it would have without affinity, and all others their numbers.
-func expectUnremembered(t *testing.T, mirror *ruleset.Mirror, plan *ruleset.Plan, port ruleset.Port) {
+// expectWithoutAffinity expects that a port has what it would have without affinity, and all others their numbers.
+func expectWithoutAffinity(t *testing.T, mirror *ruleset.Mirror, plan *ruleset.Plan, port ruleset.Port) {
 	t.Helper()
-	if got := plan.Unremembered; len(got) != 1 || got[0] != port.ID {
+	if got := plan.WithoutAffinity; len(got) != 1 || got[0] != port.ID {
 		t.Errorf("the plan names %v as not remembered, want %v", got, port.ID)
 	}
 	planned := mirror.Service(port.ID.Service).Ports[0]
-	if planned.Memory() != nil {
-		t.Errorf("it has the numbers %+v", planned.Memory())
+	if planned.AffinityOf() != nil {
+		t.Errorf("it has the numbers %+v", planned.AffinityOf())
 	}
 	if got, want := len(numbersOf(mirror)), mirror.Services()-1; got != want {
 		t.Errorf("%d others have numbers, want %d", got, want)
@@ -529,7 +529,7 @@ func expectUnremembered(t *testing.T, mirror *ruleset.Mirror, plan *ruleset.Plan
 func timeoutsOf(mirror *ruleset.Mirror, names ...string) []int {
 	var seconds []int
 	for _, name := range names {
-		seconds = append(seconds, int(mirror.Service(named(name)).Ports[0].Memory().Timeout/time.Second))
+		seconds = append(seconds, int(mirror.Service(named(name)).Ports[0].AffinityOf().Timeout/time.Second))
 	}
 	return seconds
 }

@@ -8,25 +8,25 @@ import (
 
 // finish writes the batches in an order that the kernel accepts: what is referred to before what refers to it, and
 // deletions before additions, because an element with another value is replaced by deleting and adding it.
-func (d *draft) finish() *Plan {
-	d.addObjects(&d.plan.Prepare)
+func (d *planBuilder) finish() *Plan {
+	d.addObjects(&d.plan.Prerequisites)
 	for index, set := range StaticSets {
 		for _, family := range model.Families {
-			if set.static.late {
-				d.postpone(elementsKey{family, index})
+			if set.static.deferred {
+				d.deferDelete(elementsKey{family, index})
 			}
 		}
 	}
-	d.addElements(&d.plan.Prepare, Add, func(set Set) bool { return set.static.ahead })
-	d.replaceSourceRanges(&d.plan.Prepare, true)
+	d.addElements(&d.plan.Prerequisites, Add, func(set Set) bool { return set.static.addedFirst })
+	d.replaceSourceRanges(&d.plan.Prerequisites, true)
 	d.addElements(&d.plan.Batch, Delete, func(Set) bool { return true })
-	d.addElements(&d.plan.Batch, Add, func(set Set) bool { return !set.static.ahead })
+	d.addElements(&d.plan.Batch, Add, func(set Set) bool { return !set.static.addedFirst })
 	d.replaceStaticChains(&d.plan.Batch)
 	d.replaceSourceRanges(&d.plan.Batch, false)
 	return d.plan
 }
 
-func (d *draft) addElements(batch *Batch, verb Verb, wanted func(Set) bool) {
+func (d *planBuilder) addElements(batch *Batch, verb Verb, wanted func(Set) bool) {
 	elements := d.adds
 	if verb == Delete {
 		elements = d.deletes
@@ -40,21 +40,21 @@ func (d *draft) addElements(batch *Batch, verb Verb, wanted func(Set) bool) {
 	}
 }
 
-// postpone leaves the deletion of elements that are not replaced to the sweep.
-func (d *draft) postpone(where elementsKey) {
-	d.deletes[where] = d.outlive(objectKey{where.family, StaticSets[where.set].Name}, d.deletes[where], d.adds[where])
+// deferDelete leaves the deletion of elements that are not replaced to the sweep.
+func (d *planBuilder) deferDelete(where elementsKey) {
+	d.deletes[where] = d.deferDeletes(objectKey{where.family, StaticSets[where.set].Name}, d.deletes[where], d.adds[where])
 }
 
-// outlive leaves the deletion of elements to the sweep, and returns those that have to go at once because another
+// deferDeletes leaves the deletion of elements to the sweep, and returns those that have to go at once because another
 // value takes their place. An element that an earlier plan left to the sweep, and that comes back, is replaced too.
-func (d *draft) outlive(set objectKey, deletes, adds []Element) (replaced []Element) {
+func (d *planBuilder) deferDeletes(set objectKey, deletes, adds []Element) (replaced []Element) {
 	added := map[Tuple]bool{}
 	for _, element := range adds {
 		if len(deletes) > 0 {
 			added[element.Key] = true
 		}
-		if late, ok := d.mirror.late[set][element.Key]; ok {
-			d.plan.reused = append(d.plan.reused, elementKey{set.family, set.name, element.Key})
+		if late, ok := d.mirror.deferredDeletes[set][element.Key]; ok {
+			d.plan.resurrected = append(d.plan.resurrected, elementKey{set.family, set.name, element.Key})
 			if late != element {
 				replaced = append(replaced, late)
 			}
@@ -65,15 +65,15 @@ func (d *draft) outlive(set objectKey, deletes, adds []Element) (replaced []Elem
 			replaced = append(replaced, element)
 			continue
 		}
-		if d.plan.late[set] == nil {
-			d.plan.late[set] = map[Tuple]Element{}
+		if d.plan.deferredDeletes[set] == nil {
+			d.plan.deferredDeletes[set] = map[Tuple]Element{}
 		}
-		d.plan.late[set][element.Key] = element
+		d.plan.deferredDeletes[set][element.Key] = element
 	}
 	return replaced
 }
 
-func (d *draft) addObjects(batch *Batch) {
+func (d *planBuilder) addObjects(batch *Batch) {
 	for _, key := range sortedKeys(d.plan.sets) {
 		want := d.plan.sets[key]
 		if want.owners == 0 || d.mirror.sets[key].owners > 0 {
@@ -81,7 +81,7 @@ func (d *draft) addObjects(batch *Batch) {
 		}
 		batch.add(Add, key.family, SetObject{want.value})
 		batch.add(Flush, key.family, SetObject{want.value}) // it may be a leftover that still holds old elements
-		d.plan.emptied = append(d.plan.emptied, key)
+		d.plan.recreated = append(d.plan.recreated, key)
 	}
 	for _, wide := range d.fill {
 		batch.add(Add, wide.family, countedElements(wide.port.wideSlots(), wide.port.eachWideSlot()))

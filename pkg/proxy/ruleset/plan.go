@@ -10,24 +10,24 @@ import (
 
 // Plan leads from what a Mirror holds to what some Services should own.
 type Plan struct {
-	// Prepare is what the kernel has to accept first: what the elements of Batch may lead a packet to. It is often empty.
+	// Prerequisites is what the kernel has to accept first: what the elements of Batch may lead a packet to. It is often empty.
 	// It is a separate batch because a packet on its way sees the rules of the moment when it arrived, but the elements of
 	// the moment when it looks.
-	Prepare Batch
+	Prerequisites Batch
 	// Batch is what the kernel has to accept then.
 	Batch Batch
-	// Unremembered are the ports whose clients are not remembered, though they should be: no numbers are left for them.
-	Unremembered []model.PortID
+	// WithoutAffinity are the ports whose clients are not remembered, though they should be: no numbers are left for them.
+	WithoutAffinity []model.PortID
 
 	config Config
 	// What the mirror will hold once the batch is accepted: absolute values for all keys the plan touches.
-	holdings
+	tableState
 
 	services []Service
-	// reused are the late elements of an earlier plan that come back before they are swept.
-	reused []elementKey
-	// emptied are the sets that leave nothing to the sweep, because they are made anew.
-	emptied []objectKey
+	// resurrected are the late elements of an earlier plan that come back before they are swept.
+	resurrected []elementKey
+	// recreated are the sets that leave nothing to the sweep, because they are made anew.
+	recreated []objectKey
 }
 
 // Services returns the number of Services that the plan is about.
@@ -36,21 +36,21 @@ func (p *Plan) Services() int { return len(p.services) }
 // Plan returns how to make the given Services own what they should, and the tables agree with their surroundings. A
 // Service without ports owns nothing. Each may be given once. The work is proportional to what these Services own,
 // never to what exists.
-func (m *Mirror) Plan(wanted []Service, surroundings Surroundings) *Plan {
+func (m *Mirror) Plan(wanted []Service, surroundings NodeState) *Plan {
 	draft := m.draft()
 	for _, want := range wanted {
 		draft.replace(m.services[want.Name], want)
 	}
-	draft.settleLists()
-	draft.settleShared()
+	draft.resolveLists()
+	draft.resolveShared()
 	draft.surround(surroundings)
 	return draft.finish()
 }
 
-func (m *Mirror) draft() *draft {
-	d := &draft{
+func (m *Mirror) draft() *planBuilder {
+	d := &planBuilder{
 		mirror:  m,
-		plan:    &Plan{config: m.config, holdings: newHoldings()},
+		plan:    &Plan{config: m.config, tableState: newHoldings()},
 		deletes: map[elementsKey][]Element{},
 		adds:    map[elementsKey][]Element{},
 	}
@@ -58,16 +58,16 @@ func (m *Mirror) draft() *draft {
 	return d
 }
 
-// draft is a plan in the making.
-type draft struct {
+// planBuilder is a plan in the making.
+type planBuilder struct {
 	mirror        *Mirror
 	plan          *Plan
 	deletes, adds map[elementsKey][]Element
-	fill          []wideMap
+	fill          []dedicatedMap
 	// ids are those of the lists of source ranges that were asked for, by where they are in memory.
 	ids map[*netip.Prefix]string
-	// recalled are the numbers that an earlier proxy left, for a resync.
-	recalled map[model.Family]*recalled
+	// restored are the numbers that an earlier proxy left, for a resync.
+	restored map[model.Family]*restored
 	// counting is what count is at. It is made once, for a first sync counts through six sets of each of many Services.
 	counting struct {
 		family model.Family
@@ -83,8 +83,8 @@ type elementsKey struct {
 }
 
 // replace notes what changes when a Service owns want instead of have.
-func (d *draft) replace(have, want Service) {
-	want = d.prepared(want.reslotted(have), have)
+func (d *planBuilder) replace(have, want Service) {
+	want = d.withTableState(want.withStableSlots(have), have)
 	d.replaceOwner(have, want)
 	for _, family := range model.Families {
 		if !have.isIn(family) && !want.isIn(family) {
@@ -107,17 +107,17 @@ func (d *draft) replace(have, want Service) {
 	d.replaceWide(have, want)
 }
 
-// prepared returns a Service with what the tables decide about it: lists of source ranges, numbers, classes. What
+// withTableState returns a Service with what the tables decide about it: lists of source ranges, numbers, classes. What
 // another plan decided about that no longer counts.
-func (d *draft) prepared(want, have Service) Service {
-	if slices.ContainsFunc(want.Ports, func(port Port) bool { return port.Affinity > 0 || port.isRestricted() || port.isWide() }) {
+func (d *planBuilder) withTableState(want, have Service) Service {
+	if slices.ContainsFunc(want.Ports, func(port Port) bool { return port.Affinity > 0 || port.isRestricted() || port.needsDedicatedMap() }) {
 		want.Ports = slices.Clone(want.Ports)
 		before := have.byID()
 		for i := range want.Ports {
 			port := &want.Ports[i]
 			d.restrict(port)
 			d.number(port, before[port.ID])
-			d.widen(port) // whose chains have another name if clients are remembered
+			d.assignDedicatedMap(port) // whose chains have another name if clients are remembered
 		}
 	}
 	for i := range have.Ports {
@@ -135,7 +135,7 @@ func planned[K comparable, V any](plan, mirror map[K]V, key K) V {
 }
 
 // replaceOwner notes what the mirror will hold when a Service owns want instead of have, and who owns what is shared.
-func (d *draft) replaceOwner(have, want Service) {
+func (d *planBuilder) replaceOwner(have, want Service) {
 	for _, family := range model.Families {
 		for _, set := range StaticSets {
 			if isShared(set) && !set.static.lists {
@@ -144,43 +144,43 @@ func (d *draft) replaceOwner(have, want Service) {
 			}
 		}
 	}
-	d.ownObjects(have, -1)
-	d.ownObjects(want, +1)
+	d.addObjectOwners(have, -1)
+	d.addObjectOwners(want, +1)
 	d.plan.services = append(d.plan.services, want)
 }
 
 // count adds to the number of owners of each shared element.
-func (d *draft) count(family model.Family, set Set, service Service, delta int) {
+func (d *planBuilder) count(family model.Family, set Set, service Service, delta int) {
 	d.counting.family, d.counting.set, d.counting.delta = family, set.Name, delta
 	service.each(family, set, d.counting.addOne)
 }
 
-func (d *draft) countOne(element Element) bool {
+func (d *planBuilder) countOne(element Element) bool {
 	key := elementKey{family: d.counting.family, set: d.counting.set, key: element.Key}
-	own(d.plan.elements, d.mirror.elements, key, element.Verdict, d.counting.delta)
+	addOwner(d.plan.elements, d.mirror.elements, key, element.Verdict, d.counting.delta)
 	return true
 }
 
-// ownObjects notes that chains, sets and lists get or lose a Service as an owner.
-func (d *draft) ownObjects(service Service, delta int) {
+// addObjectOwners notes that chains, sets and lists get or lose a Service as an owner.
+func (d *planBuilder) addObjectOwners(service Service, delta int) {
 	for i := range service.Ports {
 		port := &service.Ports[i]
 		for _, chain := range port.Chains(d.mirror.config) {
 			d.ownChain(port.ID.Family, chain, delta)
 		}
 		for _, set := range port.sets() {
-			own(d.plan.sets, d.mirror.sets, objectKey{port.ID.Family, set.Name}, set, delta)
+			addOwner(d.plan.sets, d.mirror.sets, objectKey{port.ID.Family, set.Name}, set, delta)
 		}
-		d.ownList(port, delta)
+		d.addListOwner(port, delta)
 	}
 }
 
-func (d *draft) ownChain(family model.Family, chain Chain, delta int) {
-	own(d.plan.chains, d.mirror.chains, objectKey{family, chain.Name}, chain, delta)
+func (d *planBuilder) ownChain(family model.Family, chain Chain, delta int) {
+	addOwner(d.plan.chains, d.mirror.chains, objectKey{family, chain.Name}, chain, delta)
 }
 
-// settleShared turns the counts of owners into elements to add and to delete.
-func (d *draft) settleShared() {
+// resolveShared turns the counts of owners into elements to add and to delete.
+func (d *planBuilder) resolveShared() {
 	for key, shared := range d.plan.elements {
 		where, element := elementsKey{key.family, staticRank(key.set)}, Element{Key: key.key, Verdict: shared.value}
 		switch had := d.mirror.elements[key].owners > 0; {

@@ -22,7 +22,7 @@ func TestANumberIsThereBeforeAnythingLeadsToIt(t *testing.T) {
 	} {
 		plan := r.plan(service)
 		before := mapsIn(t, &r.Tables, model.IPv4).numbered
-		mustApply(t, &r.Tables, plan.Prepare)
+		mustApply(t, &r.Tables, plan.Prerequisites)
 		prepared := mapsIn(t, &r.Tables, model.IPv4).numbered
 		for key, endpoint := range before {
 			if prepared[key] != endpoint {
@@ -47,9 +47,9 @@ func stickyBroadly(slots int) ruleset.Service {
 	return serviceOf(port)
 }
 
-// TestAnEndpointThatLeavesIsOneDeletion, whatever frontends lead to it and however many clients are remembered with it:
+// TestARemovedEndpointIsOneDeletion, whatever frontends lead to it and however many clients are remembered with it:
 // no plan looks at those, and none writes into their maps.
-func TestAnEndpointThatLeavesIsOneDeletion(t *testing.T) {
+func TestARemovedEndpointIsOneDeletion(t *testing.T) {
 	for name, test := range map[string]struct {
 		have, want []ruleset.Service
 		deleted    int
@@ -76,7 +76,7 @@ func TestAnEndpointThatLeavesIsOneDeletion(t *testing.T) {
 			r := start(t, test.have...)
 			plan := r.numbered(t, test.want...)
 			deleted := 0
-			for _, op := range slices.Concat(plan.Prepare.Ops, plan.Batch.Ops) {
+			for _, op := range slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops) {
 				object, isElements := op.Object.(ruleset.ElementsObject)
 				if isElements && op.Verb == ruleset.Delete && strings.HasPrefix(object.Set.Name, "numbered") {
 					deleted += len(slices.Collect(object.Elements))
@@ -92,8 +92,8 @@ func TestAnEndpointThatLeavesIsOneDeletion(t *testing.T) {
 	}
 }
 
-// TestASlotThatComesBackBeforeTheSweepIsReplaced: the kernel still has the slot, with the endpoint it had.
-func TestASlotThatComesBackBeforeTheSweepIsReplaced(t *testing.T) {
+// TestASlotThatComesBackBeforeTheCleanupIsReplaced: the kernel still has the slot, with the endpoint it had.
+func TestASlotThatComesBackBeforeTheCleanupIsReplaced(t *testing.T) {
 	r := start(t, serviceOf(portOf("web", "10.96.0.1", first, second)))
 	r.change(t, serviceOf(portOf("web", "10.96.0.1", first)))
 	plan := r.change(t, serviceOf(portOf("web", "10.96.0.1", first, third)))
@@ -104,8 +104,8 @@ func TestASlotThatComesBackBeforeTheSweepIsReplaced(t *testing.T) {
 	if diff := cmp.Diff(want, planned(plan)); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
-	if swept := r.sweep(t); swept != nil {
-		t.Errorf("the sweep removes %v", swept)
+	if cleaned := r.cleanUp(t); cleaned != nil {
+		t.Errorf("the sweep removes %v", cleaned)
 	}
 }
 
@@ -118,8 +118,8 @@ func TestALeftoverIsTakenUpAgain(t *testing.T) {
 	if diff := cmp.Diff([]string{"+ set affinity-0", "0 set affinity-0"}, planned(plan)[:2]); diff != "" {
 		t.Errorf("first operations (-want +got):\n%s", diff)
 	}
-	if swept := r.sweep(t); swept != nil { // all is in use again
-		t.Errorf("the sweep removes %v", swept)
+	if cleaned := r.cleanUp(t); cleaned != nil { // all is in use again
+		t.Errorf("the sweep removes %v", cleaned)
 	}
 }
 
@@ -137,6 +137,6 @@ func TestASlotThatComesBackWithAnotherNumberIsReplaced(t *testing.T) {
 			t.Errorf("the plan does not say %q: %q", want, planned(plan))
 		}
 	}
-	r.sweep(t)
+	r.cleanUp(t)
 	checkNumbers(t, r)
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // surroundings are those at home after some changes.
-func surroundings(addrs []string, serviceCIDRs []netip.Prefix) ruleset.Surroundings {
-	around := ruleset.Surroundings{ServiceCIDRs: serviceCIDRs}
+func surroundings(addrs []string, serviceCIDRs []netip.Prefix) ruleset.NodeState {
+	around := ruleset.NodeState{ServiceCIDRs: serviceCIDRs}
 	for _, addr := range addrs {
 		around.NodePortAddrs = append(around.NodePortAddrs, netip.MustParseAddr(addr))
 	}
@@ -23,7 +23,7 @@ func TestPlansOfSurroundings(t *testing.T) {
 	atHome := []string{"192.168.0.1", "fd00:168::1"}
 	wider := append(home.ServiceCIDRs[:2:2], prefixes("fd00:97::/112")...)
 	for name, test := range map[string]struct {
-		around ruleset.Surroundings
+		around ruleset.NodeState
 		plan   []string
 	}{
 		"nothing changes": {surroundings(atHome, home.ServiceCIDRs), nil},

@@ -15,8 +15,8 @@ import (
 // planCase is one change of a running table: the operations that make it, in their order, and those that sweep behind
 // it.
 type planCase struct {
-	have, want  []ruleset.Service
-	plan, sweep []string
+	have, want    []ruleset.Service
+	plan, cleanup []string
 }
 
 func checkPlans(t *testing.T, tests map[string]planCase) {
@@ -28,7 +28,7 @@ func checkPlans(t *testing.T, tests map[string]planCase) {
 			if diff := cmp.Diff(test.plan, planned(plan)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.sweep, r.sweep(t)); diff != "" {
+			if diff := cmp.Diff(test.cleanup, r.cleanUp(t)); diff != "" {
 				t.Errorf("sweep (-want +got):\n%s", diff)
 			}
 			if again := planned(r.plan(test.want...)); again != nil {
@@ -127,7 +127,7 @@ func TestPlansOfEndpoints(t *testing.T) {
 				"+ services: " + dialled + " => class/34",
 				"+ endpoints: " + slot(most+1),
 			},
-			sweep: []string{"- dispatch: class/33 => jump lb-33", "0 chain lb-33", "- chain lb-33"},
+			cleanup: []string{"- dispatch: class/33 => jump lb-33", "0 chain lb-33", "- chain lb-33"},
 		},
 		"one endpoint more again, and another Service keeps the old chain in use": {
 			have: services(web(many(most+1)...), db(many(most+1)...)), want: services(web(many(most + 2)...)), plan: []string{
@@ -145,16 +145,16 @@ func TestPlansOfEndpoints(t *testing.T) {
 				"+ services: " + dialled + " => class/2, " + other + " => class/1",
 				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
 			},
-			sweep: []string{"- endpoints: " + other + " slot/1 => 10.244.2.2 8080"},
+			cleanup: []string{"- endpoints: " + other + " slot/1 => 10.244.2.2 8080"},
 		},
 		"the last endpoint leaves: connections are refused": {have: services(web(first)), want: services(web()), plan: []string{
 			"- services: " + dialled + " => class/1",
 			"+ services: " + dialled + " => refuse",
-		}, sweep: []string{"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080"}},
+		}, cleanup: []string{"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080"}},
 		"the Service leaves: all that it owns": {have: services(web(first), db()), want: services(nothing("web")), plan: []string{
 			"- services: " + dialled + " => class/1",
 			"- cluster-ips: 10.96.0.1",
-		}, sweep: []string{"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080"}},
+		}, cleanup: []string{"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080"}},
 		"a Service that never was leaves": {have: services(web(first)), want: services(nothing("ghost"))},
 		"both families, IPv4 first": {have: services(serviceOf(portOf("web", "10.96.0.1"), portOf("web", "fd00:96::1"))),
 			want: services(nothing("web")), plan: []string{
@@ -208,7 +208,7 @@ func TestAPlanWritesToNothingItWasGiven(t *testing.T) {
 	}
 }
 
-func TestTheMirrorCountsWhatIsInForce(t *testing.T) {
+func TestTheMirrorCountsWhatIsApplied(t *testing.T) {
 	r := start(t, serviceOf(portOf("web", "10.96.0.1", first), portOf("web", "fd00:96::1")), serviceOf(portOf("db", "10.96.0.2")))
 	check := func(when string, services, ipv4, ipv6 int) {
 		t.Helper()
@@ -231,8 +231,8 @@ func TestTheMirrorCountsWhatIsInForce(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftToTheSweepOfWhatComesBack before it: the mirror is that of a fresh start.
-func TestNothingIsLeftToTheSweepOfWhatComesBack(t *testing.T) {
+// TestNothingThatComesBackIsLeftToTheCleanup before it: the mirror is that of a fresh start.
+func TestNothingThatComesBackIsLeftToTheCleanup(t *testing.T) {
 	const third = "10.244.3.3:8080"
 	web := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", endpoints...)) }
 	r := start(t, web(first, second, third))

@@ -19,8 +19,8 @@ type Port struct {
 	// Cluster and Local are the endpoints by slot: those of all nodes, and those that a Local policy allows. An endpoint
 	// may own several slots. Their order is the mirror's business: see Reslot.
 	Cluster, Local []netip.AddrPort
-	// Spared are endpoints of all nodes that remembered clients stay with, even if they own no slot. Each is listed once.
-	Spared []netip.AddrPort
+	// StickyOnly are endpoints of all nodes that remembered clients stay with, even if they own no slot. Each is listed once.
+	StickyOnly []netip.AddrPort
 	// OnNode are the endpoints on this node, which may dial themselves: sorted, each listed once, however many slots it
 	// owns.
 	OnNode []netip.AddrPort
@@ -31,9 +31,9 @@ type Port struct {
 
 	// The mirror's business, like the order of slots: the number of the list of Sources, the classes of a wide port, and
 	// how clients are remembered; nil if they are not.
-	list   Class
-	wide   [wideKinds]Class
-	memory *memory
+	list      Class
+	dedicated [wideKinds]Class
+	affinity  *affinityState
 }
 
 // Frontend is an address that leads to a port, and what is done with a connection to it.
@@ -51,23 +51,23 @@ func NewPort(decision selection.Decision) Port {
 	service := decision.Service
 	clusterIP, _ := service.ClusterIP(decision.Family)
 	port := Port{
-		ID:        service.PortID(decision.Port, decision.Family),
-		ClusterIP: clusterIP,
-		Cluster:   slotsOf(decision.Selection.Cluster, MaxSlots),
-		Spared:    addrsOf(decision.Selection.Cluster.Spared),
-		Sources:   decision.Sources,
-		Affinity:  service.AffinityTimeout,
+		ID:         service.PortID(decision.Port, decision.Family),
+		ClusterIP:  clusterIP,
+		Cluster:    slotsOf(decision.Selection.Cluster, MaxSlots),
+		StickyOnly: addrsOf(decision.Selection.Cluster.Standby),
+		Sources:    decision.Sources,
+		Affinity:   service.AffinityTimeout,
 	}
 	port.addOnNode(decision.Selection.Cluster.Endpoints, decision.Viewpoint.Node.Name)
-	port.addOnNode(decision.Selection.Cluster.Spared, decision.Viewpoint.Node.Name)
+	port.addOnNode(decision.Selection.Cluster.Standby, decision.Viewpoint.Node.Name)
 	if local := decision.Selection.Local; local != nil {
 		port.Local = slotsOf(*local, MaxLocalSlots)
 		port.addOnNode(local.Endpoints, decision.Viewpoint.Node.Name)
 	}
 	slices.SortFunc(port.OnNode, netip.AddrPort.Compare)
 	port.OnNode = slices.Compact(port.OnNode)
-	port.Frontends = make([]Frontend, len(decision.Owned))
-	for i, owned := range decision.Owned {
+	port.Frontends = make([]Frontend, len(decision.Frontends))
+	for i, owned := range decision.Frontends {
 		port.Frontends[i] = port.newFrontend(owned, decision)
 	}
 	return port
@@ -184,7 +184,7 @@ func (p *Port) Chains(config Config) []Chain {
 }
 
 func (p *Port) drawChains(config Config) []Chain {
-	if p.isWide() {
+	if p.needsDedicatedMap() {
 		return p.wideChains(config)
 	}
 	var chains []Chain
@@ -192,7 +192,7 @@ func (p *Port) drawChains(config Config) []Chain {
 	for i := range p.Frontends {
 		if class := p.Frontends[i].Class; class.isBalanced() && !seen[class] {
 			seen[class] = true
-			chains = append(chains, drawChain(p.ID.Family, config, class))
+			chains = append(chains, randomSlotChain(p.ID.Family, config, class))
 		}
 	}
 	return chains
@@ -206,11 +206,11 @@ func (p *Port) isRestricted() bool {
 // sets returns the sets that the port needs beside the static ones.
 func (p *Port) sets() []Set {
 	var sets []Set
-	if p.isWide() {
+	if p.needsDedicatedMap() {
 		sets = append(sets, p.wideSlots())
 	}
-	if p.memory != nil {
-		sets = append(sets, p.memory.affinityMap())
+	if p.affinity != nil {
+		sets = append(sets, p.affinity.affinityMap())
 	}
 	return sets
 }

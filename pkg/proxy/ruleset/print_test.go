@@ -101,7 +101,7 @@ var errBroken = errors.New("broken pipe")
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
 
-func TestPrintSaysThatItCouldNotWrite(t *testing.T) {
+func TestPrintReportsThatItCouldNotWrite(t *testing.T) {
 	if err := goldenTables(t).Print(brokenWriter{}); !errors.Is(err, errBroken) {
 		t.Errorf("error %v, want that of the writer", err)
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// shownRefusals is how many refusals the text of a RefusedError lists.
-const shownRefusals = 3
+// maxShownRejections is how many refusals the text of a RefusedError lists.
+const maxShownRejections = 3
 
-// RefusedError says which operations of a batch were refused. No part of the batch was taken.
-type RefusedError struct{ Refusals []Refusal }
+// RejectedError says which operations of a batch were refused. No part of the batch was taken.
+type RejectedError struct{ Rejections []Rejection }
 
-// Refusal is an operation that was refused, and why.
-type Refusal struct {
+// Rejection is an operation that was refused, and why.
+type Rejection struct {
 	// Op is without an object if the operation is unknown.
 	Op Op
 	// Element is the refused element if the operation is on elements; nil if it is unknown which one that is.
@@ -25,23 +25,23 @@ type Refusal struct {
 }
 
 // Error lists the first few refusals.
-func (e *RefusedError) Error() string {
+func (e *RejectedError) Error() string {
 	var texts []string
-	for _, refusal := range e.Refusals[:min(len(e.Refusals), shownRefusals)] {
-		texts = append(texts, refusal.Err.Error())
+	for _, rejection := range e.Rejections[:min(len(e.Rejections), maxShownRejections)] {
+		texts = append(texts, rejection.Err.Error())
 	}
 	text := strings.Join(texts, "; ")
-	if more := len(e.Refusals) - shownRefusals; more > 0 {
+	if more := len(e.Rejections) - maxShownRejections; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text
 }
 
 // Unwrap returns the causes.
-func (e *RefusedError) Unwrap() []error {
-	causes := make([]error, len(e.Refusals))
-	for i, refusal := range e.Refusals {
-		causes[i] = refusal.Err
+func (e *RejectedError) Unwrap() []error {
+	causes := make([]error, len(e.Rejections))
+	for i, rejection := range e.Rejections {
+		causes[i] = rejection.Err
 	}
 	return causes
 }
@@ -51,24 +51,24 @@ func (e *RefusedError) Unwrap() []error {
 //
 // The work is a sum: one walk through what the plan's Services own in the sets concerned, however many refusals there
 // are.
-func (p *Plan) Owners(refusals []Refusal) (owners map[model.ObjectName]error, all bool) {
-	causes := map[refusedKey]error{}
+func (p *Plan) Owners(rejections []Rejection) (owners map[model.ObjectName]error, all bool) {
+	causes := map[rejectedKey]error{}
 	sets := map[objectKey]bool{} // in which elements were refused
-	for _, refusal := range refusals {
-		key, ok := keyOf(refusal)
+	for _, rejection := range rejections {
+		key, ok := keyOf(rejection)
 		if !ok {
 			return nil, false
 		}
 		if causes[key] == nil {
-			causes[key] = refusal.Err
+			causes[key] = rejection.Err
 		}
-		if refusal.Element != nil {
+		if rejection.Element != nil {
 			sets[objectKey{key.family, key.name}] = true
 		}
 	}
-	owners, owned := map[model.ObjectName]error{}, map[refusedKey]bool{}
+	owners, owned := map[model.ObjectName]error{}, map[rejectedKey]bool{}
 	for _, service := range p.services {
-		service.eachKey(sets, p.config, func(key refusedKey) {
+		service.eachKey(sets, p.config, func(key rejectedKey) {
 			if cause := causes[key]; cause != nil {
 				owned[key] = true
 				owners[service.Name] = cmp.Or(owners[service.Name], cause)
@@ -78,22 +78,22 @@ func (p *Plan) Owners(refusals []Refusal) (owners map[model.ObjectName]error, al
 	return owners, len(owned) == len(causes)
 }
 
-// refusedKey names something that a Service asks for: an element of a set, a chain with its rules, or a set of its
+// rejectedKey names something that a Service asks for: an element of a set, a chain with its rules, or a set of its
 // own.
-type refusedKey struct {
+type rejectedKey struct {
 	family  model.Family
 	name    string // of the set or chain; no chain has the name of a set of a Service's own
 	element Tuple
 }
 
-func keyOf(refusal Refusal) (key refusedKey, ok bool) {
-	key.family = refusal.Op.Family
-	switch object := refusal.Op.Object.(type) {
+func keyOf(rejection Rejection) (key rejectedKey, ok bool) {
+	key.family = rejection.Op.Family
+	switch object := rejection.Op.Object.(type) {
 	case ElementsObject:
-		if refusal.Element == nil {
+		if rejection.Element == nil {
 			return key, false
 		}
-		key.name, key.element = object.Set.Name, refusal.Element.Key
+		key.name, key.element = object.Set.Name, rejection.Element.Key
 	case ChainObject:
 		key.name = object.Chain.Name
 	case RulesObject:
@@ -107,11 +107,11 @@ func keyOf(refusal Refusal) (key refusedKey, ok bool) {
 }
 
 // eachKey yields what a Service asks for in some sets, and its chains and sets.
-func (s Service) eachKey(sets map[objectKey]bool, config Config, yield func(refusedKey)) {
+func (s Service) eachKey(sets map[objectKey]bool, config Config, yield func(rejectedKey)) {
 	for set := range sets {
 		if rank := staticRank(set.name); rank >= 0 {
 			s.each(set.family, StaticSets[rank], func(element Element) bool {
-				yield(refusedKey{set.family, set.name, element.Key})
+				yield(rejectedKey{set.family, set.name, element.Key})
 				return true
 			})
 		}
@@ -119,15 +119,15 @@ func (s Service) eachKey(sets map[objectKey]bool, config Config, yield func(refu
 	for i := range s.Ports {
 		port := &s.Ports[i]
 		for _, chain := range port.Chains(config) {
-			yield(refusedKey{family: port.ID.Family, name: chain.Name})
+			yield(rejectedKey{family: port.ID.Family, name: chain.Name})
 		}
 		for _, set := range port.sets() {
-			yield(refusedKey{family: port.ID.Family, name: set.Name})
+			yield(rejectedKey{family: port.ID.Family, name: set.Name})
 			if !sets[objectKey{port.ID.Family, set.Name}] {
 				continue
 			}
 			for element := range port.eachWideSlot() {
-				yield(refusedKey{port.ID.Family, set.Name, element.Key})
+				yield(rejectedKey{port.ID.Family, set.Name, element.Key})
 			}
 		}
 	}

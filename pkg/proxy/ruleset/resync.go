@@ -9,41 +9,41 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Complete makes a plan that brings the kernel to exactly the given Services and surroundings, whatever it holds now. It
+// FullSync makes a plan that brings the kernel to exactly the given Services and surroundings, whatever it holds now. It
 // takes the Services in parts: by Add or by AddEarly, and never by both.
-type Complete struct {
+type FullSync struct {
 	mirror *Mirror
-	draft  *draft
+	draft  *planBuilder
 	found  map[model.Family]Objects
 	// early: the tables and the static sets were made by AddEarly.
 	early bool
 }
 
-// NewComplete begins without Services. found is what the kernel has in each family.
-func NewComplete(config Config, found map[model.Family]Objects) *Complete {
+// NewFullSync begins without Services. found is what the kernel has in each family.
+func NewFullSync(config Config, found map[model.Family]Objects) *FullSync {
 	mirror := newMirror(config)
 	draft := mirror.draft()
-	draft.recalled = map[model.Family]*recalled{}
+	draft.restored = map[model.Family]*restored{}
 	for family, objects := range found {
-		if !objects.Rebuild {
-			draft.recalled[family] = newRecalled(objects)
+		if !objects.NeedsRecreate {
+			draft.restored[family] = newRestored(objects)
 		}
 	}
-	draft.ownStanding()
-	return &Complete{mirror: mirror, draft: draft, found: found}
+	draft.ownPreallocated()
+	return &FullSync{mirror: mirror, draft: draft, found: found}
 }
 
 // Add takes some more Services. Each may be given once.
-func (c *Complete) Add(wanted []Service) {
+func (c *FullSync) Add(wanted []Service) {
 	for _, want := range wanted {
-		c.draft.replaceOwner(Service{}, c.draft.prepared(want, Service{}))
+		c.draft.replaceOwner(Service{}, c.draft.withTableState(want, Service{}))
 	}
 }
 
 // AddEarly does what Add does, and returns a batch with most of what these Services own, which the kernel has to accept
 // before the plan. It is for a kernel without a table of ours: no packet reaches what these batches add until the plan
 // adds the chains.
-func (c *Complete) AddEarly(wanted []Service) Batch {
+func (c *FullSync) AddEarly(wanted []Service) Batch {
 	var batch Batch
 	if !c.early {
 		c.early = true
@@ -72,8 +72,8 @@ func (c *Complete) AddEarly(wanted []Service) Batch {
 // that several Services share, because counting those owners takes until the end.
 func (s Set) isEarly() bool { return s.static.ports != nil && !isShared(s) }
 
-// Undo returns the batch that removes what the batches of AddEarly have brought, or a part of them.
-func (c *Complete) Undo() Batch {
+// Rollback returns the batch that removes what the batches of AddEarly have brought, or a part of them.
+func (c *FullSync) Rollback() Batch {
 	var batch Batch
 	for _, family := range c.mirror.config.Families {
 		batch.add(Add, family, TableObject{}) // if the first batch failed there would be no table to delete
@@ -85,7 +85,7 @@ func (c *Complete) Undo() Batch {
 // Finish returns a mirror that holds exactly the Services and surroundings, and the plan that makes the kernel agree with
 // it in its one Batch: traffic sees the old rules or the new ones. Clients keep their affinity where the maps and the
 // numbers are still there. The mirror counts as accepted only after the plan's batch is.
-func (c *Complete) Finish(surroundings Surroundings) (*Mirror, *Plan) {
+func (c *FullSync) Finish(surroundings NodeState) (*Mirror, *Plan) {
 	plan := c.draft.plan
 	plan.surroundings = surroundings
 	for key, list := range plan.lists {
@@ -110,9 +110,9 @@ func weightOf(services []Service) int {
 }
 
 // refill appends what makes one family's table hold what the mirror says.
-func (c *Complete) refill(family model.Family) {
+func (c *FullSync) refill(family model.Family) {
 	batch, found := &c.draft.plan.Batch, c.found[family]
-	if found.Table && found.Rebuild {
+	if found.Table && found.NeedsRecreate {
 		batch.add(Delete, family, TableObject{})
 		found = Objects{}
 	}
@@ -128,7 +128,7 @@ func (c *Complete) refill(family model.Family) {
 			batch.add(Add, family, countedElements(set, c.mirror.allElements(c.draft.plan, family, set)))
 		}
 	}
-	c.mirror.noteLeftovers(family, found, chains)
+	c.mirror.recordLeftovers(family, found, chains)
 	for _, name := range found.Counters {
 		if !slices.Contains(counters, name) {
 			c.mirror.leftoverCounters[objectKey{family, name}] = true
@@ -137,7 +137,7 @@ func (c *Complete) refill(family model.Family) {
 }
 
 // refillSets declares every set and empties the static ones, unless they were made early.
-func (c *Complete) refillSets(family model.Family) {
+func (c *FullSync) refillSets(family model.Family) {
 	plan := c.draft.plan
 	for _, set := range StaticSets {
 		if !c.early {
@@ -174,8 +174,8 @@ func (m *Mirror) refillChains(batch *Batch, family model.Family) []Chain {
 	return chains
 }
 
-// noteLeftovers remembers what the kernel has and no Service wants, to be swept after the commit.
-func (m *Mirror) noteLeftovers(family model.Family, found Objects, chains []Chain) {
+// recordLeftovers remembers what the kernel has and no Service wants, to be swept after the commit.
+func (m *Mirror) recordLeftovers(family model.Family, found Objects, chains []Chain) {
 	for _, name := range found.Chains {
 		m.leftoverChains[objectKey{family, name}] = true
 	}
@@ -234,12 +234,12 @@ func sortedKeys[V any](objects map[objectKey]V) []objectKey {
 type Objects struct {
 	// Table reports whether the table is there.
 	Table bool
-	// Rebuild reports that the table cannot be changed into what is wanted: it must be deleted and added again, in the
+	// NeedsRecreate reports that the table cannot be changed into what is wanted: it must be deleted and added again, in the
 	// same batch.
-	Rebuild  bool
-	Chains   []string
-	Sets     []string
-	Counters []string
+	NeedsRecreate bool
+	Chains        []string
+	Sets          []string
+	Counters      []string
 	// Contents are the elements of sets, by the set's name: to resynchronise, of those that Recalled knows; to compare, of
 	// all.
 	Contents map[string][]Element
@@ -253,14 +253,14 @@ func (o *Objects) Add(name string, contents []Element) {
 	o.Contents[name] = contents
 }
 
-var recalledSets = []Set{StickyPorts, NodePortStickyPorts, StickyOutside, NodePortStickyOutside, NumberedCollided}
+var restoredSets = []Set{StickyPorts, NodePortStickyPorts, StickyOutside, NodePortStickyOutside, NumberedCollided}
 
-// Recalled returns the set of a name if its contents must be read before a complete sync: clients are remembered by the
+// RestoredSet returns the set of a name if its contents must be read before a complete sync: clients are remembered by the
 // numbers of Service ports, and of endpoints whose hashes collide.
-func Recalled(name string) (set Set, ok bool) {
-	at := slices.IndexFunc(recalledSets, func(set Set) bool { return set.Name == name })
+func RestoredSet(name string) (set Set, ok bool) {
+	at := slices.IndexFunc(restoredSets, func(set Set) bool { return set.Name == name })
 	if at < 0 {
 		return Set{}, false
 	}
-	return recalledSets[at], true
+	return restoredSets[at], true
 }

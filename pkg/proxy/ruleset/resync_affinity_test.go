@@ -112,7 +112,7 @@ func TestEachFamilyHasNumbersOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestSweepAfterResyncRemovesExactlyTheLeftovers(t *testing.T) {
+func TestCleanupAfterResyncRemovesExactlyTheLeftovers(t *testing.T) {
 	old := many(ruleset.StandingSlots + 1)
 	r := start(t, serviceOf(sticky(portOf("old", "10.96.0.9", old...), time.Hour)), serviceOf(portOf("web", "10.96.0.1", first)))
 	found := map[model.Family]ruleset.Objects{model.IPv4: r.Objects(model.IPv4), model.IPv6: r.Objects(model.IPv6)}
@@ -123,14 +123,14 @@ func TestSweepAfterResyncRemovesExactlyTheLeftovers(t *testing.T) {
 	chains := append(slices.Clone(flushed), "- chain lb-33", "- chain sticky-3600-0")
 	for _, want := range [][]string{sets, chains} {
 		for _, try := range []string{"first", "after a sweep that failed"} {
-			if diff := cmp.Diff(want, operations(mirror.Sweep(1<<20))); diff != "" {
+			if diff := cmp.Diff(want, operations(mirror.Cleanup(1<<20))); diff != "" {
 				t.Errorf("%s: sweep (-want +got):\n%s", try, diff)
 			}
 		}
-		mustApply(t, &r.Tables, mirror.Sweep(1<<20))
-		mirror.Swept()
+		mustApply(t, &r.Tables, mirror.Cleanup(1<<20))
+		mirror.CleanupDone()
 	}
-	if again := operations(mirror.Sweep(1 << 20)); again != nil {
+	if again := operations(mirror.Cleanup(1 << 20)); again != nil {
 		t.Errorf("what was swept is swept again: %v", again)
 	}
 }

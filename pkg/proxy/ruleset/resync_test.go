@@ -48,13 +48,13 @@ func resync(
 	}
 	mirror, plan := ruleset.Resync(bothFamilies, wanted, home, found)
 	mustApply(t, tables, plan.Batch)
-	sweepAll(t, tables, mirror)
+	cleanUpAll(t, tables, mirror)
 	return mirror, plan
 }
 
 func asFound(*ruleset.Objects) {}
 
-func rebuild(objects *ruleset.Objects) { objects.Rebuild = true }
+func rebuild(objects *ruleset.Objects) { objects.NeedsRecreate = true }
 
 // TestResyncMakesAnyTablesTheSame as a start from nothing would, if that recalled the same numbers of session affinity.
 func TestResyncMakesAnyTablesTheSame(t *testing.T) {
@@ -113,7 +113,7 @@ func reversed(services []ruleset.Service) iter.Seq[ruleset.Service] {
 func freshTables(t testing.TB, with *ruleset.Tables, wanted []ruleset.Service) *ruleset.Tables {
 	t.Helper()
 	var fresh ruleset.Tables
-	_, plan := ruleset.Resync(bothFamilies, wanted, home, numbersLeft(with))
+	_, plan := ruleset.Resync(bothFamilies, wanted, home, numbersInUse(with))
 	mustApply(t, &fresh, plan.Batch)
 	return &fresh
 }
@@ -121,7 +121,8 @@ func freshTables(t testing.TB, with *ruleset.Tables, wanted []ruleset.Service) *
 func TestResyncRepairsWhatOthersDid(t *testing.T) {
 	class := uint32(ruleset.BalanceClass(3))
 	dropping := func(chain string) ruleset.Chain {
-		return ruleset.Chain{Name: chain, Hook: ruleset.NoHook, Rules: []ruleset.Rule{{ruleset.Do{Verdict: ruleset.Verdict{Kind: ruleset.Drop}}}}}
+		return ruleset.Chain{Name: chain, Hook: ruleset.NoHook,
+			Rules: []ruleset.Rule{{ruleset.VerdictStatement{Verdict: ruleset.Verdict{Kind: ruleset.Drop}}}}}
 	}
 	elements := func(set ruleset.Set, list ...ruleset.Element) ruleset.Object {
 		return ruleset.ElementsObject{Set: set, Elements: slices.Values(list)}
@@ -179,8 +180,8 @@ func TestPlansAndResyncLeadToTheSameMirror(t *testing.T) {
 	}
 	together.change(t, someServices()...)
 	for name, r := range map[string]*running{"one Service after another": oneByOne, "all in one plan": together} {
-		if swept := r.sweep(t); swept != nil {
-			t.Errorf("%s: leaves over %v", name, swept)
+		if cleaned := r.cleanUp(t); cleaned != nil {
+			t.Errorf("%s: leaves over %v", name, cleaned)
 		}
 		if !r.mirror.Equal(atOnce.mirror) {
 			t.Errorf("%s: the mirror differs from that of Resync", name)
@@ -215,7 +216,7 @@ func TestMirrorsThatDifferAreNotEqual(t *testing.T) {
 	moved.change(t, serviceOf(portOf("db", "10.96.0.2"), portOf("db", "fd00:96::2")))
 	moved.change(t, serviceOf(local(portOf("db", "10.96.0.2", "10.244.4.4:8080", second, first), 0), portOf("db", "fd00:96::2")))
 	moved.change(t, serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1), portOf("db", "fd00:96::2")))
-	moved.sweep(t)
+	moved.cleanUp(t)
 	if !moved.mirror.Equal(base) {
 		t.Error("mirrors that differ only in the order of slots are not called equal")
 	}

@@ -63,13 +63,13 @@ func (s Service) byID() map[model.PortID]*Port {
 	return ports
 }
 
-// reslotted returns the Service with the slots that change least.
-func (s Service) reslotted(have Service) Service {
+// withStableSlots returns the Service with the slots that change least.
+func (s Service) withStableSlots(have Service) Service {
 	before, ports := have.byID(), slices.Clone(s.Ports)
 	for i := range ports {
 		if old := before[ports[i].ID]; old != nil {
-			ports[i].Cluster = Reslot(old.Cluster, ports[i].Cluster)
-			ports[i].Local = Reslot(old.Local, ports[i].Local)
+			ports[i].Cluster = StableSlots(old.Cluster, ports[i].Cluster)
+			ports[i].Local = StableSlots(old.Local, ports[i].Local)
 		}
 	}
 	return Service{Name: s.Name, Ports: ports}

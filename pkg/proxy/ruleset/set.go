@@ -46,16 +46,16 @@ type static struct {
 	// ports yields the elements that a port owns; nil if ports own none.
 	ports portElements
 	// surroundings yields the elements that the surroundings need; nil if they need none.
-	surroundings func(surroundings Surroundings, family model.Family) iter.Seq[Element]
+	surroundings func(surroundings NodeState, family model.Family) iter.Seq[Element]
 	// shared: several owners may want the same element. It is there as long as it has an owner.
 	shared bool
 	// lists: the owners are lists of source ranges, and those have ports. It is shared, too.
 	lists bool
-	// ahead: elements of other sets lead a packet to one of this set, which has to be there before them.
-	ahead bool
-	// late: a packet on its way may still look for an element after its deletion, because it has already read what leads
+	// addedFirst: elements of other sets lead a packet to one of this set, which has to be there before them.
+	addedFirst bool
+	// deferred: a packet on its way may still look for an element after its deletion, because it has already read what leads
 	// there: a class leads to a dispatch entry, a slot to an endpoint. Such elements outlive the commit until the sweep.
-	late bool
+	deferred bool
 }
 
 // StaticSets are declared in every table, in this order: that of the rows below.
@@ -94,15 +94,15 @@ var (
 	// each number of slots that every table has or that is in use, and for each wide port.
 	Dispatch = addStatic(
 		Set{Name: "dispatch", Key: class, Value: verdict},
-		static{ports: (*Port).eachDispatch, shared: true, ahead: true, late: true})
+		static{ports: (*Port).eachDispatch, shared: true, addedFirst: true, deferred: true})
 
 	// The load-balancing tables of all Services, by frontend and slot.
 	Endpoints = addStatic(
 		Set{Name: "endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeClass}, Value: endpoint},
-		static{ports: frontendSet((*Port).eachSlot), late: true})
+		static{ports: frontendSet((*Port).eachSlot), deferred: true})
 	NodePortEndpoints = addStatic(
 		Set{Name: "nodeport-endpoints", Key: []Type{TypeProto, TypePort, TypeClass}, Value: endpoint},
-		static{ports: nodePortSet((*Port).eachSlot), late: true})
+		static{ports: nodePortSet((*Port).eachSlot), deferred: true})
 
 	// Services with session affinity only: what is done with a client that is not remembered yet, and where that leads.
 	Sticky = addStatic(
@@ -111,7 +111,7 @@ var (
 		Set{Name: "nodeport-sticky", Key: nodePort, Value: class}, static{ports: stickySet(nodePortSet((*Port).eachStickyClass))})
 	StickyDispatch = addStatic(
 		Set{Name: "sticky-dispatch", Key: class, Value: verdict},
-		static{ports: stickySet((*Port).eachStickyDispatch), shared: true, ahead: true, late: true})
+		static{ports: stickySet((*Port).eachStickyDispatch), shared: true, addedFirst: true, deferred: true})
 
 	// The same Services: the number of the port; another number for clients outside if a Local policy governs them; and
 	// the number of the endpoint in each slot.
@@ -125,18 +125,18 @@ var (
 		Set{Name: "nodeport-sticky-outside", Key: nodePort, Value: class}, static{ports: stickySet(nodePortSet((*Port).eachStickyOutside))})
 	StickyEndpoints = addStatic(
 		Set{Name: "sticky-endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeClass}, Value: class},
-		static{ports: stickySet(frontendSet((*Port).eachStickySlot)), late: true})
+		static{ports: stickySet(frontendSet((*Port).eachStickySlot)), deferred: true})
 	NodePortStickyEndpoints = addStatic(
 		Set{Name: "nodeport-sticky-endpoints", Key: []Type{TypeProto, TypePort, TypeClass}, Value: class},
-		static{ports: stickySet(nodePortSet((*Port).eachStickySlot)), late: true})
+		static{ports: stickySet(nodePortSet((*Port).eachStickySlot)), deferred: true})
 
 	// The endpoint that each number stands for. When an endpoint leaves, its clients lose this element.
 	Numbered = addStatic(
 		Set{Name: "numbered", Key: []Type{TypeProto, TypeClass}, Value: endpoint},
-		static{ports: stickySet((*Port).eachNumbered), ahead: true})
+		static{ports: stickySet((*Port).eachNumbered), addedFirst: true})
 	NumberedCollided = addStatic(
 		Set{Name: "numbered-collided", Key: []Type{TypeProto, TypeClass}, Value: endpoint},
-		static{ports: stickySet((*Port).eachCollided), ahead: true})
+		static{ports: stickySet((*Port).eachCollided), addedFirst: true})
 
 	// externalTrafficPolicy: Cluster: all clients are masqueraded.
 	ExternalCluster = addStatic(
@@ -157,7 +157,7 @@ var (
 	// The ranges of all lists: the number of the list, the first address, the last one.
 	Sources = addStatic(
 		Set{Name: "sources", Key: []Type{TypeClass, TypeAddr, TypeAddr}},
-		static{ports: (*Port).eachSource, shared: true, lists: true, ahead: true, late: true})
+		static{ports: (*Port).eachSource, shared: true, lists: true, addedFirst: true, deferred: true})
 
 	// Every ClusterIP: undefined ports are refused.
 	ClusterIPs = addStatic(
@@ -165,7 +165,7 @@ var (
 
 	// Where node ports are served, unless on all local addresses.
 	NodePortIPs = addStatic(
-		Set{Name: "nodeport-ips", Key: []Type{TypeAddr}}, static{surroundings: Surroundings.elements})
+		Set{Name: "nodeport-ips", Key: []Type{TypeAddr}}, static{surroundings: NodeState.elements})
 
 	// Endpoints on this node, as source and as destination.
 	Hairpin = addStatic(
@@ -180,7 +180,7 @@ func staticRank(name string) int {
 // SetNamed returns the set of a name, as far as the name alone determines it: elements that packets add are not worth
 // reading.
 func SetNamed(name string) (set Set, ok bool) {
-	if set, ok = Recalled(name); ok {
+	if set, ok = RestoredSet(name); ok {
 		return set, true
 	}
 	switch {

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Reslot gives the wanted endpoints slots so that as few slots as possible change. Either list may name an endpoint
+// StableSlots gives the wanted endpoints slots so that as few slots as possible change. Either list may name an endpoint
 // several times: it owns that many slots. An endpoint that stays keeps its first slots, as many as it is wanted for;
 // if the table shrinks, endpoints in slots beyond the new end move into the holes, and new endpoints get the remaining
 // holes, in the order of their addresses. The order of want makes no difference.
 //
 // Which slot an endpoint has means nothing to traffic, since slots are drawn at random.
-func Reslot(have, want []netip.AddrPort) []netip.AddrPort {
+func StableSlots(have, want []netip.AddrPort) []netip.AddrPort {
 	missing := make(map[netip.AddrPort]int, len(want)) // how many more slots an endpoint shall have
 	for _, endpoint := range want {
 		missing[endpoint]++

@@ -44,7 +44,7 @@ func TestReslot(t *testing.T) {
 		"it moves into as many holes as it is wanted for":   {[]int{1, 2, 3, 4, 4}, []int{3, 4, 4}, []int{4, 4, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := ruleset.Reslot(endpoints(tt.have...), endpoints(tt.want...))
+			got := ruleset.StableSlots(endpoints(tt.have...), endpoints(tt.want...))
 			if diff := cmp.Diff(endpoints(tt.slots...), got, compareAddrPorts); diff != "" {
 				t.Errorf("slots (-want +got):\n%s", diff)
 			}
@@ -96,7 +96,7 @@ func TestReslotChangesAsLittleAsPossible(t *testing.T) {
 	have := endpoints()
 	for range 5000 {
 		want := multiset(random)
-		got := ruleset.Reslot(have, want)
+		got := ruleset.StableSlots(have, want)
 		if !maps.Equal(countEach(want), countEach(got)) {
 			t.Fatalf("%v became %v: these are not exactly %v", have, got, want)
 		}
@@ -108,10 +108,10 @@ func TestReslotChangesAsLittleAsPossible(t *testing.T) {
 			random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 			return list
 		}
-		if again := ruleset.Reslot(have, shuffled(want)); !slices.Equal(got, again) {
+		if again := ruleset.StableSlots(have, shuffled(want)); !slices.Equal(got, again) {
 			t.Fatalf("%v became %v, and in another order of what is wanted %v", have, got, again)
 		}
-		if again := ruleset.Reslot(got, shuffled(got)); !slices.Equal(got, again) {
+		if again := ruleset.StableSlots(got, shuffled(got)); !slices.Equal(got, again) {
 			t.Fatalf("%v became %v, though nothing changed", got, again)
 		}
 		have = got

@@ -103,9 +103,9 @@ func SourceRangesChain(lengths []int) Chain {
 	chain := Chain{Name: sourceRangesChain, Hook: NoHook}
 	for _, length := range lengths {
 		found := FromRange{Bits: length, Set: Sources}
-		chain.Rules = append(chain.Rules, Rule{found, WritePriority{}, Do{Verdict{Kind: Return}}})
+		chain.Rules = append(chain.Rules, Rule{found, WritePriority{}, VerdictStatement{Verdict{Kind: Return}}})
 	}
-	chain.Rules = append(chain.Rules, Rule{Do{Verdict{Kind: Drop}}})
+	chain.Rules = append(chain.Rules, Rule{VerdictStatement{Verdict{Kind: Drop}}})
 	return chain
 }
 
@@ -124,7 +124,7 @@ func lengthsOf(family model.Family, counts ...map[lengthKey]int) []int {
 
 // restrict gives the list of a port its number: the one that its content decides, so that it is the same after a
 // restart, or the next one that no other list has.
-func (d *draft) restrict(port *Port) {
+func (d *planBuilder) restrict(port *Port) {
 	if !port.isRestricted() {
 		return
 	}
@@ -135,7 +135,7 @@ func (d *draft) restrict(port *Port) {
 }
 
 // listID returns the id of a list. Many ports of a Service have the same one.
-func (d *draft) listID(prefixes []netip.Prefix) string {
+func (d *planBuilder) listID(prefixes []netip.Prefix) string {
 	if d.ids == nil {
 		d.ids = map[*netip.Prefix]string{}
 	}
@@ -147,8 +147,8 @@ func (d *draft) listID(prefixes []netip.Prefix) string {
 	return id
 }
 
-// ownList notes that a port gets or loses its list.
-func (d *draft) ownList(port *Port, delta int) {
+// addListOwner notes that a port gets or loses its list.
+func (d *planBuilder) addListOwner(port *Port, delta int) {
 	if !port.isRestricted() {
 		return
 	}
@@ -156,11 +156,11 @@ func (d *draft) ownList(port *Port, delta int) {
 	if delta > 0 {
 		list = sourceList{d.listID(port.Sources), port.Sources}
 	}
-	own(d.plan.lists, d.mirror.lists, listKey{port.ID.Family, port.list}, list, delta)
+	addOwner(d.plan.lists, d.mirror.lists, listKey{port.ID.Family, port.list}, list, delta)
 }
 
-// settleLists turns the counts of owners into elements to add and to delete.
-func (d *draft) settleLists() {
+// resolveLists turns the counts of owners into elements to add and to delete.
+func (d *planBuilder) resolveLists() {
 	for _, key := range slices.SortedFunc(maps.Keys(d.plan.lists), listKey.compare) { // batches are the same each time
 		list, where := d.plan.lists[key], elementsKey{key.family, staticRank(Sources.Name)}
 		switch had := d.mirror.lists[key].owners > 0; {
@@ -175,7 +175,7 @@ func (d *draft) settleLists() {
 }
 
 // countLengths counts a list for each length that it has.
-func (d *draft) countLengths(family model.Family, list sourceList, delta int) {
+func (d *planBuilder) countLengths(family model.Family, list sourceList, delta int) {
 	seen := map[int]bool{}
 	for _, prefix := range list.ranges {
 		seen[storedBits(prefix)] = true
@@ -187,7 +187,7 @@ func (d *draft) countLengths(family model.Family, list sourceList, delta int) {
 
 // replaceSourceRanges writes the rules anew if the lists of a family now have other lengths: a new length comes before
 // anything that leads to it, and an old one goes once nothing leads there.
-func (d *draft) replaceSourceRanges(batch *Batch, ahead bool) {
+func (d *planBuilder) replaceSourceRanges(batch *Batch, ahead bool) {
 	if len(d.plan.lengths) == 0 {
 		return
 	}
@@ -230,7 +230,7 @@ func (m *Mirror) acceptLists(plan *Plan) {
 			m.leftoverLists[key] = true
 		}
 	}
-	take(m.lengths, plan.lengths)
+	commitCounts(m.lengths, plan.lengths)
 }
 
 // forgetLists frees the numbers of the lists of a family whose ranges are swept.
@@ -247,7 +247,7 @@ func (m *Mirror) forgetLists(family model.Family) {
 func numberedClass(first Class, name string, named func(Class) (name string)) Class {
 	hash := sha256.Sum256([]byte(name))
 	for number := binary.BigEndian.Uint32(hash[:]); ; number++ {
-		class := first | Class(number&maxNumbered)
+		class := first | Class(number&maxListNumber)
 		if there := named(class); there == "" || there == name {
 			return class
 		}

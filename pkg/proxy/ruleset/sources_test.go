@@ -67,7 +67,7 @@ func TestAListOfRangesIsThereOnceForAllThatHaveIt(t *testing.T) {
 	if got, most := count(plan, ruleset.Add), 4*addresses*ports+10; got > most {
 		t.Errorf("a second Service with the same ranges takes %d elements, want %d at most", got, most)
 	}
-	sweepAll(t, &r.Tables, r.mirror)
+	cleanUpAll(t, &r.Tables, r.mirror)
 	if got := len(sourcesIn(t, r, model.IPv4)); got != ranges {
 		t.Errorf("two Services with the same %d ranges have %d", ranges, got)
 	}
@@ -79,14 +79,14 @@ func TestAListOfRangesIsThereOnceForAllThatHaveIt(t *testing.T) {
 		t.Errorf("another list deletes %d elements, want %d at most before the sweep", got, most)
 	}
 	r.change(t, ruleset.Service{Name: restricted(1, 1, 1).Name}, ruleset.Service{Name: restricted(2, 1, 1).Name})
-	sweepAll(t, &r.Tables, r.mirror)
+	cleanUpAll(t, &r.Tables, r.mirror)
 	if left := sourcesIn(t, r, model.IPv4); len(left) != 0 {
 		t.Errorf("%d ranges outlive their Services", len(left))
 	}
 }
 
 func count(plan *ruleset.Plan, verb ruleset.Verb) int {
-	return plan.Prepare.Count(model.IPv4, verb) + plan.Batch.Count(model.IPv4, verb)
+	return plan.Prerequisites.Count(model.IPv4, verb) + plan.Batch.Count(model.IPv4, verb)
 }
 
 // restrictedIn returns a Service like restricted's in a given family.
@@ -111,9 +111,9 @@ func sourceRangesIn(r *running, family model.Family) ruleset.Chain {
 	return chains[slices.IndexFunc(chains, func(chain ruleset.Chain) bool { return chain.Name == "source-ranges" })]
 }
 
-// TestListsBringNothingThatTheKernelLooksAt when somebody else's change brings a verdict or a rule: the more verdicts
+// TestListsAddNothingThatTheKernelEvaluates when somebody else's change brings a verdict or a rule: the more verdicts
 // there are, the longer it takes, and of many chains and sets every change is slower.
-func TestListsBringNothingThatTheKernelLooksAt(t *testing.T) {
+func TestListsAddNothingThatTheKernelEvaluates(t *testing.T) {
 	lists := func(count int) []ruleset.Service {
 		var services []ruleset.Service
 		for number := range count {
@@ -137,7 +137,7 @@ func TestListsBringNothingThatTheKernelLooksAt(t *testing.T) {
 		t.Errorf("beside a hundred lists (-one +hundred):\n%s", diff)
 	}
 	plan := one.change(t, lists(100)[50])
-	for _, op := range slices.Concat(plan.Prepare.Ops, plan.Batch.Ops) {
+	for _, op := range slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops) {
 		if object, ok := op.Object.(ruleset.ElementsObject); !ok || object.Set.Name == ruleset.Dispatch.Name {
 			t.Errorf("another list is %v, want elements and no verdict", planned(plan))
 		}
@@ -228,9 +228,9 @@ func lastOf(prefix netip.Prefix) netip.Addr {
 	return last
 }
 
-// TestAPacketLooksForItsRangeAFewTimes, whatever lengths somebody's prefixes have; and those with a round length first,
+// TestAPacketNeedsFewLookupsForItsRange, whatever lengths somebody's prefixes have; and those with a round length first,
 // so that somebody's odd ones cost nobody else's clients anything.
-func TestAPacketLooksForItsRangeAFewTimes(t *testing.T) {
+func TestAPacketNeedsFewLookupsForItsRange(t *testing.T) {
 	for family, want := range map[model.Family][]int{
 		model.IPv4: {32, 16, 24, 8, 28, 20, 12, 4, 30, 26, 22, 18, 14, 10, 6, 2},
 		model.IPv6: {128, 64, 96, 32, 112, 80, 48, 16, 120, 104, 88, 72, 56, 40, 24, 8},
@@ -252,8 +252,8 @@ func TestAPacketLooksForItsRangeAFewTimes(t *testing.T) {
 	}
 }
 
-// TestAListKeepsItsNumberUntilItsRangesAreSwept: those of another list must not be taken for its.
-func TestAListKeepsItsNumberUntilItsRangesAreSwept(t *testing.T) {
+// TestAListKeepsItsNumberUntilItsRangesAreCleanedUp: those of another list must not be taken for its.
+func TestAListKeepsItsNumberUntilItsRangesAreCleanedUp(t *testing.T) {
 	r := start(t, restricted(1, 1, 1, manyRanges(0, 3)...))
 	key := r.mirror.ListNumbers()
 	if len(key) != 1 {
@@ -266,12 +266,12 @@ func TestAListKeepsItsNumberUntilItsRangesAreSwept(t *testing.T) {
 	if r.change(t, restricted(1, 1, 1, manyRanges(0, 3)...)); !slices.Equal(r.mirror.ListNumbers(), key) {
 		t.Errorf("the list comes back with the numbers %v, want %v", r.mirror.ListNumbers(), key)
 	}
-	r.sweep(t)
+	r.cleanUp(t)
 	if got := len(sourcesIn(t, r, model.IPv4)); got != 3 {
 		t.Errorf("after the list came back and a sweep there are %d ranges, want 3", got)
 	}
 	r.change(t, ruleset.Service{Name: restricted(1, 1, 1).Name})
-	r.sweep(t)
+	r.cleanUp(t)
 	if got := r.mirror.ListNumbers(); len(got) != 0 {
 		t.Errorf("the numbers %v are never free again", got)
 	}

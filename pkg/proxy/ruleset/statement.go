@@ -33,13 +33,13 @@ func referenceOf(statement Statement) reference {
 		return reference{set: s.Map.Name}
 	case DNAT:
 		return reference{set: s.Map.Name}
-	case Remember:
+	case UpdateAffinity:
 		return reference{set: s.Map.Name}
-	case Forget:
+	case DeleteAffinity:
 		return reference{set: s.Map.Name}
 	case Count:
 		return reference{counter: s.Counter}
-	case Do:
+	case VerdictStatement:
 		return reference{chain: s.Verdict.target()}
 	}
 	return reference{}
@@ -185,13 +185,13 @@ func (s WritePriority) text(model.Family) string {
 	return "meta priority set " + classText(s.Number)
 }
 
-// DrawSlot is `meta priority set numgen random mod Slots offset First`: one of so many numbers, from First on.
-type DrawSlot struct {
+// RandomSlot is `meta priority set numgen random mod Slots offset First`: one of so many numbers, from First on.
+type RandomSlot struct {
 	Slots int
 	First uint32
 }
 
-func (s DrawSlot) text(model.Family) string {
+func (s RandomSlot) text(model.Family) string {
 	return fmt.Sprintf("meta priority set numgen random mod %d offset %d", s.Slots, s.First)
 }
 
@@ -212,26 +212,26 @@ func (s DNAT) text(family model.Family) string {
 	return fmt.Sprintf("dnat %s to %s map @%s", Keyword(family), keyText(family, s.Key), s.Map.Name)
 }
 
-// Remember is `update @map { meta priority & Mask . X saddr timeout T : meta priority }`. On a key that is there already
+// UpdateAffinity is `update @map { meta priority & Mask . X saddr timeout T : meta priority }`. On a key that is there already
 // it only renews the timeout.
-type Remember struct {
+type UpdateAffinity struct {
 	Map     Set
 	Mask    uint32
 	Timeout time.Duration // whole seconds, which every version of nft reads; a Service's timeout has no fractions
 }
 
-func (s Remember) text(family model.Family) string {
+func (s UpdateAffinity) text(family model.Family) string {
 	return fmt.Sprintf("update @%s { %s timeout %ds : meta priority }",
 		s.Map.Name, clientText(family, s.Mask), int64(s.Timeout/time.Second))
 }
 
-// Forget is `delete @map { meta priority & Mask . X saddr : meta priority }`.
-type Forget struct {
+// DeleteAffinity is `delete @map { meta priority & Mask . X saddr : meta priority }`.
+type DeleteAffinity struct {
 	Map  Set
 	Mask uint32
 }
 
-func (s Forget) text(family model.Family) string {
+func (s DeleteAffinity) text(family model.Family) string {
 	return fmt.Sprintf("delete @%s { %s : meta priority }", s.Map.Name, clientText(family, s.Mask))
 }
 
@@ -259,10 +259,10 @@ type Count struct{ Counter string }
 
 func (s Count) text(model.Family) string { return fmt.Sprintf("counter name %q", s.Counter) }
 
-// Do is a verdict: `jump chain`, `goto chain`, `return` or `drop`.
-type Do struct{ Verdict Verdict }
+// VerdictStatement is a verdict: `jump chain`, `goto chain`, `return` or `drop`.
+type VerdictStatement struct{ Verdict Verdict }
 
-func (s Do) text(model.Family) string { return verdictText(s.Verdict) }
+func (s VerdictStatement) text(model.Family) string { return verdictText(s.Verdict) }
 
 func notText(not bool) string {
 	if not {

@@ -17,12 +17,12 @@ func (s Service) Weight() int {
 }
 
 func (p *Port) weight() int {
-	return perFrontend*len(p.Frontends) + p.perSlot()*(len(p.Cluster)+len(p.Local))
+	return perFrontend*len(p.Frontends) + p.elementsPerSlot()*(len(p.Cluster)+len(p.Local))
 }
 
-// perSlot is how many elements a slot has, with one for what its endpoint may have by itself.
-func (p *Port) perSlot() int {
-	if p.isWide() {
+// elementsPerSlot is how many elements a slot has, with one for what its endpoint may have by itself.
+func (p *Port) elementsPerSlot() int {
+	if p.needsDedicatedMap() {
 		return 2
 	}
 	return 1 + len(p.Frontends)
@@ -31,13 +31,13 @@ func (p *Port) perSlot() int {
 // perFrontend is how many elements a frontend has beside slots: its class, its traffic policy, its source ranges.
 const perFrontend = 3
 
-// Step returns a version of a Service on the way from have to want that changes about limit elements, and whether want
+// NextStep returns a version of a Service on the way from have to want that changes about limit elements, and whether want
 // is reached. What leaves leaves with the first step, so that other Services can have its frontends; what comes, and
 // endpoints that take the place of others, come step by step.
-func Step(have, want Service, limit int) (next Service, last bool) {
+func NextStep(have, want Service, limit int) (next Service, last bool) {
 	before := have.byID()
 	next, last = Service{Name: want.Name}, true
-	for _, port := range want.reslotted(have).Ports {
+	for _, port := range want.withStableSlots(have).Ports {
 		old := before[port.ID]
 		if old == nil {
 			old = &Port{}
@@ -59,16 +59,16 @@ func Step(have, want Service, limit int) (next Service, last bool) {
 
 // has reports whether a port already has the slots and the frontends of another one, in the same sets.
 func (p *Port) has(other Port) bool {
-	return p.isLike(&other) && slices.Equal(p.Cluster, other.Cluster) && slices.Equal(p.Local, other.Local) &&
-		slices.Equal(p.Spared, other.Spared) &&
-		len(p.among(other.Frontends)) == len(other.Frontends)
+	return p.sameWidth(&other) && slices.Equal(p.Cluster, other.Cluster) && slices.Equal(p.Local, other.Local) &&
+		slices.Equal(p.StickyOnly, other.StickyOnly) &&
+		len(p.containsEndpoint(other.Frontends)) == len(other.Frontends)
 }
 
 // step is Step for a port. It also returns about how many elements it changes.
 func (p *Port) step(want Port, limit int) (step Port, weight int) {
 	step = want
-	there, each := p.among(want.Frontends), perFrontend
-	if !want.isWide() {
+	there, each := p.containsEndpoint(want.Frontends), perFrontend
+	if !want.needsDedicatedMap() {
 		each += len(p.Cluster) + len(p.Local)
 	}
 	room := max(1, limit/each)
@@ -80,19 +80,19 @@ func (p *Port) step(want Port, limit int) (step Port, weight int) {
 		return room < 0
 	})
 	weight = each * max(0, len(step.Frontends)-len(there))
-	room = max(1, (limit-weight)/step.perSlot()) // or a step might change nothing
+	room = max(1, (limit-weight)/step.elementsPerSlot()) // or a step might change nothing
 	step.Cluster = towards(p.Cluster, want.Cluster, &room)
 	step.Local = towards(p.Local, want.Local, &room)
 	step.reclass()
-	if !p.isLike(&step) {
+	if !p.sameWidth(&step) {
 		return step, step.weight()
 	}
-	return step, weight + step.perSlot()*(changes(p.Cluster, step.Cluster)+changes(p.Local, step.Local))
+	return step, weight + step.elementsPerSlot()*(changes(p.Cluster, step.Cluster)+changes(p.Local, step.Local))
 }
 
-// isLike reports whether the elements of a port are in the same sets as those of another one.
-func (p *Port) isLike(other *Port) bool {
-	return (p.Affinity > 0) == (other.Affinity > 0) && p.isWide() == other.isWide()
+// sameWidth reports whether the elements of a port are in the same sets as those of another one.
+func (p *Port) sameWidth(other *Port) bool {
+	return (p.Affinity > 0) == (other.Affinity > 0) && p.needsDedicatedMap() == other.needsDedicatedMap()
 }
 
 // towards returns the slots of have with at most limit of them changed to those of want. It returns at least one slot
@@ -139,7 +139,7 @@ func (p *Port) reclass() {
 		}
 	}
 	used := make(map[netip.AddrPort]bool, len(p.Cluster)+len(p.Local))
-	for _, slots := range [][]netip.AddrPort{p.Cluster, p.Local, p.Spared} {
+	for _, slots := range [][]netip.AddrPort{p.Cluster, p.Local, p.StickyOnly} {
 		for _, endpoint := range slots {
 			used[endpoint] = true
 		}
@@ -149,13 +149,13 @@ func (p *Port) reclass() {
 
 // keeping returns the port with only those of its frontends that are among the given ones.
 func (p *Port) keeping(frontends []Frontend) Port {
-	wanted, kept := p.among(frontends), *p
+	wanted, kept := p.containsEndpoint(frontends), *p
 	kept.Frontends = slices.DeleteFunc(slices.Clone(p.Frontends), func(frontend Frontend) bool { return !wanted[frontend.Frontend] })
 	return kept
 }
 
-// among returns those of some frontends that the port has.
-func (p *Port) among(frontends []Frontend) map[model.Frontend]bool {
+// containsEndpoint returns those of some frontends that the port has.
+func (p *Port) containsEndpoint(frontends []Frontend) map[model.Frontend]bool {
 	have := make(map[model.Frontend]bool, len(p.Frontends))
 	for i := range p.Frontends {
 		have[p.Frontends[i].Frontend] = true

@@ -47,8 +47,8 @@ func randomPorts(random *rand.Rand, affinity bool) ruleset.Service {
 	return service
 }
 
-// TestStepsLeadToWhatIsWanted, in steps of a bounded size that the tables take, from whatever there is.
-func TestStepsLeadToWhatIsWanted(t *testing.T) {
+// TestStepsLeadToTheDesiredState, in steps of a bounded size that the tables take, from whatever there is.
+func TestStepsLeadToTheDesiredState(t *testing.T) {
 	several := 0
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -63,16 +63,16 @@ func TestStepsLeadToWhatIsWanted(t *testing.T) {
 					t.Fatalf("seed %d: no end after %d steps", seed, steps)
 				}
 				var next ruleset.Service
-				next, last = ruleset.Step(r.mirror.Service(want.Name), want, stepLimit)
+				next, last = ruleset.NextStep(r.mirror.Service(want.Name), want, stepLimit)
 				plan := r.change(t, next)
-				if added := plan.Prepare.Count(model.IPv4, ruleset.Add) + plan.Batch.Count(model.IPv4, ruleset.Add); added > most {
+				if added := plan.Prerequisites.Count(model.IPv4, ruleset.Add) + plan.Batch.Count(model.IPv4, ruleset.Add); added > most {
 					t.Errorf("seed %d: step %d adds %d elements", seed, steps, added)
 				}
 			}
 			if steps > 1 {
 				several++
 			}
-			r.sweep(t)
+			r.cleanUp(t)
 		}
 		want := r.mirror.Service(named("web"))
 		fresh := start(t, want)
@@ -85,8 +85,8 @@ func TestStepsLeadToWhatIsWanted(t *testing.T) {
 	}
 }
 
-// TestAStepTakesEverythingAwayThatLeaves, so that another Service can have it.
-func TestAStepTakesEverythingAwayThatLeaves(t *testing.T) {
+// TestAStepDeletesEverythingThatIsRemoved, so that another Service can have it.
+func TestAStepDeletesEverythingThatIsRemoved(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		have, want := randomPorts(random, true), randomPorts(random, true)
@@ -94,7 +94,7 @@ func TestAStepTakesEverythingAwayThatLeaves(t *testing.T) {
 		for frontend := range want.Frontends() {
 			wanted[frontend] = true
 		}
-		next, _ := ruleset.Step(have, want, 1)
+		next, _ := ruleset.NextStep(have, want, 1)
 		for frontend := range next.Frontends() {
 			if !wanted[frontend] {
 				t.Errorf("seed %d: the first step keeps %s, which is not wanted", seed, frontend)
@@ -103,11 +103,11 @@ func TestAStepTakesEverythingAwayThatLeaves(t *testing.T) {
 	}
 }
 
-// TestAStepNeverLeavesAPortWithoutEndpointsThatHasSome: a class of zero slots would refuse connections.
-func TestAStepNeverLeavesAPortWithoutEndpointsThatHasSome(t *testing.T) {
+// TestAStepNeverEmptiesAPortThatHasEndpoints: a class of zero slots would refuse connections.
+func TestAStepNeverEmptiesAPortThatHasEndpoints(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 2))
-		next, _ := ruleset.Step(randomPorts(random, true), randomPorts(random, true), 1)
+		next, _ := ruleset.NextStep(randomPorts(random, true), randomPorts(random, true), 1)
 		for _, port := range next.Ports {
 			for _, frontend := range port.Frontends {
 				if frontend.Class.IsBalanced() && (frontend.Class.Slots() == 0 || frontend.Class.Slots() != len(port.Cluster)) {
@@ -118,8 +118,8 @@ func TestAStepNeverLeavesAPortWithoutEndpointsThatHasSome(t *testing.T) {
 	}
 }
 
-// TestASweepIsBounded: it removes so many elements at most, goes on where it ended, and loses nothing if it fails.
-func TestASweepIsBounded(t *testing.T) {
+// TestACleanupIsBounded: it removes so many elements at most, goes on where it ended, and loses nothing if it fails.
+func TestACleanupIsBounded(t *testing.T) {
 	var endpoints []string
 	for i := range 100 {
 		endpoints = append(endpoints, fmt.Sprintf("10.244.1.%d:8080", i+1))
@@ -127,14 +127,14 @@ func TestASweepIsBounded(t *testing.T) {
 	r := start(t, serviceOf(portOf("web", "10.96.0.1", endpoints...)))
 	r.change(t, nothing("web"))
 	var counts []int
-	for !r.mirror.IsSwept() {
-		batch := r.mirror.Sweep(30)
-		if again := r.mirror.Sweep(30); again.Count(model.IPv4, ruleset.Delete) != batch.Count(model.IPv4, ruleset.Delete) {
+	for !r.mirror.IsClean() {
+		batch := r.mirror.Cleanup(30)
+		if again := r.mirror.Cleanup(30); again.Count(model.IPv4, ruleset.Delete) != batch.Count(model.IPv4, ruleset.Delete) {
 			t.Fatal("a sweep that failed is tried again with another number of elements")
 		}
-		batch = r.mirror.Sweep(30)
+		batch = r.mirror.Cleanup(30)
 		mustApply(t, &r.Tables, batch)
-		r.mirror.Swept()
+		r.mirror.CleanupDone()
 		counts = append(counts, batch.Count(model.IPv4, ruleset.Delete))
 	}
 	// 100 slots and the class of the dispatch map; the chain lb-100 goes last.

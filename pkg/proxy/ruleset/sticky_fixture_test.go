@@ -132,7 +132,7 @@ func checkOwnNumbers(t testing.TB, r *running, family model.Family) {
 	owner, numbered, frontends := map[uint32]string{}, 0, 0
 	for _, name := range r.mirror.Names() {
 		for _, port := range r.mirror.Service(name).Ports {
-			memory := port.Memory()
+			memory := port.AffinityOf()
 			if port.ID.Family != family || memory == nil {
 				continue
 			}
@@ -190,7 +190,7 @@ func checkEndpoints(t testing.TB, maps lookups, port ruleset.Port, numbering rul
 // checkFrontends checks to which numbers a port's frontends lead, and returns how many of them do.
 func checkFrontends(t testing.TB, maps lookups, port ruleset.Port) (sticky int) {
 	t.Helper()
-	memory := port.Memory()
+	memory := port.AffinityOf()
 	number := func(view int) uint32 {
 		if memory.Views[view].Port == 0 {
 			return ruleset.NoPort

@@ -10,7 +10,7 @@ import (
 )
 
 // surround notes what changes when the tables have other surroundings.
-func (d *draft) surround(surroundings Surroundings) {
+func (d *planBuilder) surround(surroundings NodeState) {
 	d.plan.surroundings = surroundings
 	if slices.Equal(d.mirror.surroundings.NodePortAddrs, surroundings.NodePortAddrs) {
 		return
@@ -22,7 +22,7 @@ func (d *draft) surround(surroundings Surroundings) {
 }
 
 // elements returns the elements of nodeport-ips.
-func (s Surroundings) elements(family model.Family) iter.Seq[Element] {
+func (s NodeState) elements(family model.Family) iter.Seq[Element] {
 	return func(yield func(Element) bool) {
 		for _, addr := range s.NodePortAddrs {
 			if model.FamilyOf(addr) == family && !yield(Element{Key: Tuple{Addr: addr}}) {
@@ -33,7 +33,7 @@ func (s Surroundings) elements(family model.Family) iter.Seq[Element] {
 }
 
 // replaceStaticChains writes the static chains anew whose rules the surroundings change.
-func (d *draft) replaceStaticChains(batch *Batch) {
+func (d *planBuilder) replaceStaticChains(batch *Batch) {
 	if slices.Equal(d.mirror.surroundings.ServiceCIDRs, d.plan.surroundings.ServiceCIDRs) {
 		return
 	}
@@ -55,8 +55,8 @@ func (b *Batch) rewrite(family model.Family, chain Chain) {
 }
 
 // NewSurroundings returns the surroundings of a node whose interfaces have some addresses.
-func NewSurroundings(config Config, node model.Node, present []netip.Addr, serviceCIDRs []netip.Prefix) Surroundings {
-	surroundings := Surroundings{ServiceCIDRs: serviceCIDRs}
+func NewSurroundings(config Config, node model.Node, present []netip.Addr, serviceCIDRs []netip.Prefix) NodeState {
+	surroundings := NodeState{ServiceCIDRs: serviceCIDRs}
 	for _, family := range config.Families {
 		if !config.NodePorts.All(family) {
 			surroundings.NodePortAddrs = append(surroundings.NodePortAddrs, config.NodePorts.Choose(family, node, present)...)

@@ -59,9 +59,9 @@ type filledSet struct {
 func (t *Tables) Apply(batch Batch) error {
 	next := t.clone()
 	for number, op := range batch.Ops {
-		if refused, err := next.apply(op); err != nil {
+		if rejected, err := next.apply(op); err != nil {
 			err = fmt.Errorf("operation %d of %d: %w", number+1, len(batch.Ops), err)
-			return &RefusedError{Refusals: []Refusal{{Op: op, Element: refused, Err: err}}}
+			return &RejectedError{Rejections: []Rejection{{Op: op, Element: rejected, Err: err}}}
 		}
 	}
 	t.tables = next.tables
@@ -81,7 +81,7 @@ func (t *Tables) Objects(family model.Family) Objects {
 		Counters: slices.Sorted(maps.Keys(table.counters)),
 	}
 	for name, set := range table.sets {
-		if _, recalled := Recalled(name); recalled {
+		if _, restored := RestoredSet(name); restored {
 			objects.Add(name, set.sorted())
 		}
 	}
@@ -116,15 +116,15 @@ func (t *Tables) clone() *Tables {
 	return next
 }
 
-// own makes the elements of the set its own.
-func (s *filledSet) own() {
+// detach makes the elements of the set its own.
+func (s *filledSet) detach() {
 	if s.shared {
 		s.elements, s.shared = maps.Clone(s.elements), false
 	}
 }
 
 // apply returns the element at fault with the error, if it is about one.
-func (t *Tables) apply(op Op) (refused *Element, err error) {
+func (t *Tables) apply(op Op) (rejected *Element, err error) {
 	switch object := op.Object.(type) {
 	case TableObject:
 		return nil, t.applyTable(op)
@@ -243,12 +243,12 @@ func (t *Tables) addRules(op Op, chain Chain) error {
 	return nil
 }
 
-func (t *Tables) applyElements(op Op, object ElementsObject) (refused *Element, err error) {
+func (t *Tables) applyElements(op Op, object ElementsObject) (rejected *Element, err error) {
 	filled, err := t.set(op.Family, object.Set.Name)
 	if err != nil {
 		return nil, err
 	}
-	filled.own()
+	filled.detach()
 	for element := range object.Elements {
 		existing, exists := filled.elements[element.Key]
 		switch {

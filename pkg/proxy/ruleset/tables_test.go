@@ -56,7 +56,7 @@ func smallTables(t testing.TB) *ruleset.Tables {
 		setOp(ruleset.Add, ruleset.Dispatch), setOp(ruleset.Add, ruleset.ClusterIPs), setOp(ruleset.Add, unused),
 		chainOp(ruleset.Add, "by-rule"), chainOp(ruleset.Add, "by-element"), chainOp(ruleset.Add, "lonely"), chainOp(ruleset.Add, "full"),
 		ruleOp("full", ruleset.InSet{Key: []ruleset.Field{ruleset.DestinationAddr}, Set: ruleset.ClusterIPs}, ruleset.Count{Counter: "raised"},
-			ruleset.Do{Verdict: ruleset.Verdict{Kind: ruleset.Goto, Chain: "by-rule"}}),
+			ruleset.VerdictStatement{Verdict: ruleset.Verdict{Kind: ruleset.Goto, Chain: "by-rule"}}),
 		elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(1, ruleset.Goto, "by-element"), leadingTo(2, ruleset.Drop, "")),
 		elementOp(ruleset.Add, ruleset.ClusterIPs, address("10.96.0.1")),
 	}})
@@ -65,7 +65,7 @@ func smallTables(t testing.TB) *ruleset.Tables {
 
 func TestErrorsOfApply(t *testing.T) {
 	goTo := func(chain string) ruleset.Statement {
-		return ruleset.Do{Verdict: ruleset.Verdict{Kind: ruleset.Goto, Chain: chain}}
+		return ruleset.VerdictStatement{Verdict: ruleset.Verdict{Kind: ruleset.Goto, Chain: chain}}
 	}
 	ip6 := func(op ruleset.Op) ruleset.Op { op.Family = model.IPv6; return op }
 	otherValue, otherHook := ruleset.Dispatch, ruleset.Chain{Name: "lonely", Hook: ruleset.Output}
@@ -102,8 +102,8 @@ func TestErrorsOfApply(t *testing.T) {
 		"add a rule that looks into no set":  {ruleOp("full", ruleset.InSet{Set: missing}), ruleset.ErrNotExist, "set affinity-3"},
 		"add a rule that looks for no range": {ruleOp("full", ruleset.FromRange{Set: missing}), ruleset.ErrNotExist, "set affinity-3"},
 		"add a rule that looks into no map":  {ruleOp("full", ruleset.DNAT{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that fills no map":       {ruleOp("full", ruleset.Remember{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that empties no map":     {ruleOp("full", ruleset.Forget{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that fills no map":       {ruleOp("full", ruleset.UpdateAffinity{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that empties no map":     {ruleOp("full", ruleset.DeleteAffinity{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
 		"add a rule that jumps by no map":    {ruleOp("full", ruleset.VerdictOf{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
 		"add a rule that sets from no map":   {ruleOp("full", ruleset.SetPriority{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
 		"add an element to no set":           {elementOp(ruleset.Add, missing, address("10.96.0.1")), ruleset.ErrNotExist, "set affinity-3"},

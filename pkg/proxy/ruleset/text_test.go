@@ -23,7 +23,7 @@ func statementCases() map[string]statementCase {
 	fields := func(list ...ruleset.Field) []ruleset.Field { return list }
 	frontend := fields(ruleset.DestinationAddr, ruleset.L4Proto, ruleset.DestinationPort)
 	do := func(kind ruleset.VerdictKind, chain string) ruleset.Rule {
-		return ruleset.Rule{ruleset.Do{Verdict: ruleset.Verdict{Kind: kind, Chain: chain}}}
+		return ruleset.Rule{ruleset.VerdictStatement{Verdict: ruleset.Verdict{Kind: kind, Chain: chain}}}
 	}
 	tcp := ruleset.ProtocolIs{Protocol: model.TCP}
 	return map[string]statementCase{
@@ -98,7 +98,7 @@ func statementCases() map[string]statementCase {
 			"meta priority set ip6 daddr . meta l4proto . th dport map @services",
 		},
 		"DrawSlot": {
-			ruleset.Rule{ruleset.DrawSlot{Slots: 3, First: ruleset.ClusterSlot}},
+			ruleset.Rule{ruleset.RandomSlot{Slots: 3, First: ruleset.ClusterSlot}},
 			"meta priority set numgen random mod 3 offset 4244635648", "",
 		},
 		"PriorityBetween": {
@@ -115,12 +115,12 @@ func statementCases() map[string]statementCase {
 			"dnat ip to meta l4proto . meta priority map @numbered", "dnat ip6 to meta l4proto . meta priority map @numbered",
 		},
 		"Remember": {
-			ruleset.Rule{ruleset.Remember{Map: ruleset.Affinity(7), Mask: 0xfdffff00, Timeout: 90 * time.Minute}},
+			ruleset.Rule{ruleset.UpdateAffinity{Map: ruleset.Affinity(7), Mask: 0xfdffff00, Timeout: 90 * time.Minute}},
 			"update @affinity-7 { meta priority & fdff:ff00 . ip saddr timeout 5400s : meta priority }",
 			"update @affinity-7 { meta priority & fdff:ff00 . ip6 saddr timeout 5400s : meta priority }",
 		},
 		"Forget": {
-			ruleset.Rule{ruleset.Forget{Map: ruleset.Affinity(7), Mask: 0xfdff0000}},
+			ruleset.Rule{ruleset.DeleteAffinity{Map: ruleset.Affinity(7), Mask: 0xfdff0000}},
 			"delete @affinity-7 { meta priority & fdff:0 . ip saddr : meta priority }",
 			"delete @affinity-7 { meta priority & fdff:0 . ip6 saddr : meta priority }",
 		},

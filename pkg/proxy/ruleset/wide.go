@@ -19,33 +19,33 @@ const (
 	// A port is wide if its product is larger than manyElements and more than wideFactor times its sum, or larger than
 	// tooManyElements; or if it has more than manyFrontends, for the class of a wide port stays the same when its endpoints
 	// change. Its chains are verdicts of the dispatch map, so only few ports should have them.
-	manyElements    = 1024
-	wideFactor      = 8
-	tooManyElements = 8192
-	manyFrontends   = 256
+	minDedicatedElements  = 1024
+	wideFactor            = 8
+	tooManyElements       = 8192
+	minDedicatedFrontends = 256
 )
 
-// wideKind says which of its endpoints a frontend of a wide port may use: those of all nodes, those that an internal
+// dedicatedKind says which of its endpoints a frontend of a wide port may use: those of all nodes, those that an internal
 // Local policy allows, or one or the other, by who the client is.
-type wideKind int
+type dedicatedKind int
 
 const (
-	wideCluster wideKind = iota
+	wideCluster dedicatedKind = iota
 	wideLocal
 	wideSplit
 	wideKinds // how many there are
 )
 
-// isWide reports whether the port's endpoints are in a map of their own.
-func (p *Port) isWide() bool {
+// needsDedicatedMap reports whether the port's endpoints are in a map of their own.
+func (p *Port) needsDedicatedMap() bool {
 	frontends, slots := len(p.Frontends), len(p.Cluster)+len(p.Local)
 	product := frontends * slots
-	return slots > 0 && frontends > manyFrontends || frontends > 1 && product > tooManyElements ||
-		product > manyElements && product > wideFactor*(frontends+slots)
+	return slots > 0 && frontends > minDedicatedFrontends || frontends > 1 && product > tooManyElements ||
+		product > minDedicatedElements && product > wideFactor*(frontends+slots)
 }
 
 // kindOf returns the kind of a frontend of a wide port; false if it does not balance.
-func (p *Port) kindOf(frontend *Frontend) (wideKind, bool) {
+func (p *Port) kindOf(frontend *Frontend) (dedicatedKind, bool) {
 	switch {
 	case !frontend.Class.isBalanced():
 		return 0, false
@@ -59,23 +59,23 @@ func (p *Port) kindOf(frontend *Frontend) (wideKind, bool) {
 
 // classNumber returns what the maps services and nodeports say of a frontend.
 func (p *Port) classNumber(frontend *Frontend) Class {
-	if p.remembers(frontend) {
-		return p.memory.stickyClass(frontend.IsNodePort())
+	if p.hasAffinity(frontend) {
+		return p.affinity.stickyClass(frontend.IsNodePort())
 	}
 	return p.drawClass(frontend)
 }
 
 // drawClass returns what is done with a client that is not remembered.
 func (p *Port) drawClass(frontend *Frontend) Class {
-	if kind, balanced := p.kindOf(frontend); balanced && p.isWide() {
-		return p.wide[kind]
+	if kind, balanced := p.kindOf(frontend); balanced && p.needsDedicatedMap() {
+		return p.dedicated[kind]
 	}
 	return frontend.Class
 }
 
 // wideSlots returns the set of a wide port's endpoints, by slot: of their numbers if clients are remembered.
 func (p *Port) wideSlots() Set {
-	if p.memory != nil {
+	if p.affinity != nil {
 		return stickyWideSet(p.objectName(stickyPrefix + endpointsPrefix))
 	}
 	return wideSet(p.objectName(endpointsPrefix))
@@ -88,9 +88,9 @@ func stickyWideSet(name string) Set { return Set{Name: name, Key: class, Value: 
 // eachWideSlot yields the endpoints of a wide port.
 func (p *Port) eachWideSlot() iter.Seq[Element] {
 	return func(yield func(Element) bool) {
-		if p.memory != nil {
-			_ = p.memory.views[clusterView].eachSlot(Tuple{}, ClusterSlot, p.Cluster, yield) &&
-				p.memory.views[localView].eachSlot(Tuple{}, LocalSlot, p.Local, yield)
+		if p.affinity != nil {
+			_ = p.affinity.views[clusterView].eachSlot(Tuple{}, ClusterSlot, p.Cluster, yield) &&
+				p.affinity.views[localView].eachSlot(Tuple{}, LocalSlot, p.Local, yield)
 			return
 		}
 		_ = eachSlotOf(Tuple{}, ClusterSlot, p.Cluster, yield) && eachSlotOf(Tuple{}, LocalSlot, p.Local, yield)
@@ -98,8 +98,8 @@ func (p *Port) eachWideSlot() iter.Seq[Element] {
 }
 
 // usedKinds returns the kinds of the frontends of a wide port, each with one of its classes: all have the same.
-func (p *Port) usedKinds() map[wideKind]Class {
-	used := map[wideKind]Class{}
+func (p *Port) usedKinds() map[dedicatedKind]Class {
+	used := map[dedicatedKind]Class{}
 	for i := range p.Frontends {
 		if kind, balanced := p.kindOf(&p.Frontends[i]); balanced {
 			used[kind] = p.Frontends[i].Class
@@ -118,7 +118,7 @@ func (p *Port) wideChains(config Config) []Chain {
 			continue
 		}
 		translate := Rule{ProtocolIs{p.ID.Protocol}, DNAT{Key: []Field{Priority}, Map: p.wideSlots()}}
-		if p.memory != nil { // the chain that remembers sends the connection to the endpoint with the number
+		if p.affinity != nil { // the chain that remembers sends the connection to the endpoint with the number
 			translate = Rule{SetPriority{Key: []Field{Priority}, Map: p.wideSlots()}}
 		}
 		chain := Chain{Name: p.wideChainName(kind), Hook: NoHook}
@@ -128,24 +128,24 @@ func (p *Port) wideChains(config Config) []Chain {
 		}
 		if kind == wideSplit {
 			then := translate
-			if p.memory != nil {
-				then = Rule{translate[0], Do{Verdict{Kind: Return}}}
+			if p.affinity != nil {
+				then = Rule{translate[0], VerdictStatement{Verdict{Kind: Return}}}
 			}
 			chain.Rules = append(chain.Rules, drawForOutside(config.outside(p.ID.Family), class.localSlots(), then...))
 		}
 		if class.slots() == 0 {
-			chain.Rules = append(chain.Rules, Rule{Do{Verdict{Kind: Goto, Chain: refuseChain}}})
+			chain.Rules = append(chain.Rules, Rule{VerdictStatement{Verdict{Kind: Goto, Chain: refuseChain}}})
 		} else {
-			chain.Rules = append(chain.Rules, Rule{DrawSlot{Slots: class.slots(), First: first}}, translate)
+			chain.Rules = append(chain.Rules, Rule{RandomSlot{Slots: class.slots(), First: first}}, translate)
 		}
 		chains = append(chains, chain)
 	}
 	return chains
 }
 
-func (p *Port) wideChainName(kind wideKind) string {
+func (p *Port) wideChainName(kind dedicatedKind) string {
 	name := p.objectName(drawPrefix)
-	if p.memory != nil {
+	if p.affinity != nil {
 		name = stickyPrefix + name
 	}
 	if kind == wideLocal {
@@ -157,28 +157,28 @@ func (p *Port) wideChainName(kind wideKind) string {
 	return name
 }
 
-// widen gives a wide port its classes.
-func (d *draft) widen(port *Port) {
-	if !port.isWide() {
+// assignDedicatedMap gives a wide port its classes.
+func (d *planBuilder) assignDedicatedMap(port *Port) {
+	if !port.needsDedicatedMap() {
 		return
 	}
 	dispatch := Dispatch
-	if port.memory != nil {
+	if port.affinity != nil {
 		dispatch = StickyDispatch
 	}
 	for kind := range wideKinds {
-		port.wide[kind] = d.classOf(port.ID.Family, dispatch, wideClass, port.wideChainName(kind))
+		port.dedicated[kind] = d.classOf(port.ID.Family, dispatch, dedicatedClass, port.wideChainName(kind))
 	}
 }
 
 // classOf returns the class that leads to a chain: the one that the chain's name determines, so that it is the same
 // after a restart, or the next one that leads to no other chain.
-func (d *draft) classOf(family model.Family, dispatch Set, first Class, chain string) Class {
+func (d *planBuilder) classOf(family model.Family, dispatch Set, first Class, chain string) Class {
 	return numberedClass(first, chain, func(class Class) string { return d.dispatched(family, dispatch, class) })
 }
 
 // dispatched returns the chain to which a class may lead a packet until the next sweep, if it leads to one.
-func (d *draft) dispatched(family model.Family, dispatch Set, class Class) string {
+func (d *planBuilder) dispatched(family model.Family, dispatch Set, class Class) string {
 	key := elementKey{family, dispatch.Name, Tuple{Number: uint32(class)}}
 	if shared, ok := d.plan.elements[key]; ok {
 		return shared.value.Chain
@@ -186,28 +186,28 @@ func (d *draft) dispatched(family model.Family, dispatch Set, class Class) strin
 	if shared, ok := d.mirror.elements[key]; ok {
 		return shared.value.Chain
 	}
-	return d.mirror.late[objectKey{family, dispatch.Name}][key.key].Verdict.Chain
+	return d.mirror.deferredDeletes[objectKey{family, dispatch.Name}][key.key].Verdict.Chain
 }
 
 // replaceWide notes what changes in the maps of a Service's wide ports. They are changed ahead of the chains that draw
 // more slots; those that are not drawn any more are left to the sweep.
-func (d *draft) replaceWide(have, want Service) {
+func (d *planBuilder) replaceWide(have, want Service) {
 	before := have.byID()
 	for i := range want.Ports {
 		port := &want.Ports[i]
-		if !port.isWide() {
+		if !port.needsDedicatedMap() {
 			continue
 		}
 		key := objectKey{port.ID.Family, port.wideSlots().Name}
 		old := before[port.ID]
-		if old == nil || !old.isWide() || old.wideSlots().Name != key.name {
-			d.fill = append(d.fill, wideMap{key, port})
+		if old == nil || !old.needsDedicatedMap() || old.wideSlots().Name != key.name {
+			d.fill = append(d.fill, dedicatedMap{key, port})
 			continue
 		}
 		deleted, added := difference(old.eachWideSlot(), port.eachWideSlot())
-		replaced := d.outlive(key, deleted, added)
-		d.plan.Prepare.addElements(Delete, key.family, port.wideSlots(), replaced)
-		d.plan.Prepare.addElements(Add, key.family, port.wideSlots(), added)
+		replaced := d.deferDeletes(key, deleted, added)
+		d.plan.Prerequisites.addElements(Delete, key.family, port.wideSlots(), replaced)
+		d.plan.Prerequisites.addElements(Add, key.family, port.wideSlots(), added)
 	}
 }
 
@@ -215,7 +215,7 @@ func (d *draft) replaceWide(have, want Service) {
 func (m *Mirror) refillWide(plan *Plan, family model.Family) {
 	for _, service := range plan.services {
 		for i := range service.Ports {
-			if port := &service.Ports[i]; port.ID.Family == family && port.isWide() {
+			if port := &service.Ports[i]; port.ID.Family == family && port.needsDedicatedMap() {
 				plan.Batch.add(Flush, family, SetObject{port.wideSlots()})
 				plan.Batch.add(Add, family, countedElements(port.wideSlots(), port.eachWideSlot()))
 			}
@@ -223,8 +223,8 @@ func (m *Mirror) refillWide(plan *Plan, family model.Family) {
 	}
 }
 
-// wideMap is the map of a wide port that has to be filled.
-type wideMap struct {
+// dedicatedMap is the map of a wide port that has to be filled.
+type dedicatedMap struct {
 	objectKey
 	port *Port
 }

@@ -56,12 +56,12 @@ func stickyBroad() ruleset.Service {
 
 func written(r *running, plan *ruleset.Plan) (added, deleted int) {
 	added, deleted = count(plan, ruleset.Add), count(plan, ruleset.Delete)
-	for batch := r.mirror.Sweep(1 << 20); len(batch.Ops) > 0; batch = r.mirror.Sweep(1 << 20) {
+	for batch := r.mirror.Cleanup(1 << 20); len(batch.Ops) > 0; batch = r.mirror.Cleanup(1 << 20) {
 		deleted += batch.Count(model.IPv4, ruleset.Delete)
 		if err := r.Apply(batch); err != nil {
 			panic(err)
 		}
-		r.mirror.Swept()
+		r.mirror.CleanupDone()
 	}
 	return added, deleted
 }
@@ -116,12 +116,12 @@ func TestAWidePortDrawsNoSlotThatIsNotThere(t *testing.T) {
 	}
 	for _, slots := range []int{41, 39} {
 		plan := r.plan(broad(200, slots))
-		mustApply(t, &r.Tables, plan.Prepare)
+		mustApply(t, &r.Tables, plan.Prerequisites)
 		check("prepared", slots)
 		mustApply(t, &r.Tables, plan.Batch)
 		r.mirror.Accept(plan)
 		check("before the sweep", slots)
-		r.sweep(t)
+		r.cleanUp(t)
 		check("after the sweep", slots)
 	}
 }
@@ -225,7 +225,7 @@ func TestAStickyWidePortCostsASum(t *testing.T) {
 		}
 		checkNumbers(t, r)
 		var fresh ruleset.Tables
-		found := numbersLeft(&r.Tables)
+		found := numbersInUse(&r.Tables)
 		_, complete := ruleset.Resync(bothFamilies, []ruleset.Service{r.mirror.Service(step.service.Name)}, home, found)
 		mustApply(t, &fresh, complete.Batch)
 		if diff := cmp.Diff(text(t, &fresh), text(t, &r.Tables)); diff != "" {
@@ -253,10 +253,10 @@ func TestTheMapOfAStickyWidePortHoldsNumbers(t *testing.T) {
 	port := r.mirror.Service(named("broad")).Ports[0]
 	want := map[uint32]uint32{}
 	for slot, endpoint := range port.Cluster {
-		want[ruleset.ClusterSlot+uint32(slot)] = port.Memory().Views[0].Endpoints[endpoint]
+		want[ruleset.ClusterSlot+uint32(slot)] = port.AffinityOf().Views[0].Endpoints[endpoint]
 	}
 	for slot, endpoint := range port.Local {
-		want[ruleset.LocalSlot+uint32(slot)] = port.Memory().Views[1].Endpoints[endpoint]
+		want[ruleset.LocalSlot+uint32(slot)] = port.AffinityOf().Views[1].Endpoints[endpoint]
 	}
 	got := map[uint32]uint32{}
 	for _, element := range elements {

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Found is all that one finder has found about a Service; no findings: what it had found before is gone.
-type Found struct {
+// ServiceFindings is all that one finder has found about a Service; no findings: what it had found before is gone.
+type ServiceFindings struct {
 	Service  model.ObjectName
 	Findings []model.Finding
 }
@@ -21,28 +21,28 @@ const (
 	maxFindings = 2 * selection.MaxFindings
 )
 
-// Reader reports which parts of a Service have no effect, whenever the Service is decided. It is a reader of the
+// Collector reports which parts of a Service have no effect, whenever the Service is decided. It is a reader of the
 // proxy's decisions.
-type Reader struct {
-	found func([]Found)
-	// news are the Services that have findings since the last Synced, or had some before. Told are the Services whose
+type Collector struct {
+	report func([]ServiceFindings)
+	// changed are the Services that have findings since the last Synced, or had some before. Told are the Services whose
 	// findings were reported last.
-	news map[model.ObjectName][]model.Finding
-	told map[model.ObjectName]bool
+	changed  map[model.ObjectName][]model.Finding
+	reported map[model.ObjectName]bool
 }
 
-// NewReader returns a reader. After each sync it reports, by name, which of the decided Services have findings, at most
+// NewCollector returns a reader. After each sync it reports, by name, which of the decided Services have findings, at most
 // MaxFound of them, and which no longer do. If there are more, Namespaces get equal parts.
-func NewReader(found func([]Found)) *Reader {
-	return &Reader{found: found, news: map[model.ObjectName][]model.Finding{}, told: map[model.ObjectName]bool{}}
+func NewCollector(found func([]ServiceFindings)) *Collector {
+	return &Collector{report: found, changed: map[model.ObjectName][]model.Finding{}, reported: map[model.ObjectName]bool{}}
 }
 
-// Digest returns what is found of a Service. Usually all its ports have the same endpoints.
-func (*Reader) Digest(decisions []selection.Decision) any {
+// Derive returns what is found of a Service. Usually all its ports have the same endpoints.
+func (*Collector) Derive(decisions []selection.Decision) any {
 	var list []model.Finding
 	for _, decision := range decisions {
 		for _, finding := range decision.Findings() {
-			finding = finding.Of("Service", decision.Service.Name)
+			finding = finding.WithObject("Service", decision.Service.Name)
 			if len(list) < maxFindings && !slices.Contains(list, finding) {
 				list = append(list, finding)
 			}
@@ -54,40 +54,40 @@ func (*Reader) Digest(decisions []selection.Decision) any {
 	return list
 }
 
-// Accept takes over what is found of a Service that is in force.
-func (r *Reader) Accept(service model.ObjectName, digest any) {
+// OnApplied takes over what is found of a Service that is in force.
+func (r *Collector) OnApplied(service model.ObjectName, digest any) {
 	list, _ := digest.([]model.Finding)
-	if len(list) == 0 && !r.told[service] {
-		delete(r.news, service)
+	if len(list) == 0 && !r.reported[service] {
+		delete(r.changed, service)
 		return
 	}
-	r.news[service] = list
+	r.changed[service] = list
 }
 
-// Synced reports what is new.
-func (r *Reader) Synced(selection.Sync) {
-	if len(r.news) == 0 {
+// OnSynced reports what is new.
+func (r *Collector) OnSynced(selection.SyncState) {
+	if len(r.changed) == 0 {
 		return
 	}
-	var all []Found
+	var all []ServiceFindings
 	room := MaxFound
-	names := slices.SortedFunc(maps.Keys(r.news), model.ObjectName.Compare)
+	names := slices.SortedFunc(maps.Keys(r.changed), model.ObjectName.Compare)
 	for _, name := range fair.Order(names, func(name model.ObjectName) fair.Share {
-		return fair.Share{Namespace: name.Namespace, Weight: min(1, len(r.news[name]))}
+		return fair.Share{Namespace: name.Namespace, Weight: min(1, len(r.changed[name]))}
 	}) {
-		list := r.news[name]
+		list := r.changed[name]
 		switch {
 		case len(list) == 0:
-			delete(r.told, name)
+			delete(r.reported, name)
 		case room == 0:
 			continue
 		default:
-			r.told[name] = true
+			r.reported[name] = true
 			room--
 		}
-		all = append(all, Found{name, list})
+		all = append(all, ServiceFindings{name, list})
 	}
-	slices.SortFunc(all, func(a, b Found) int { return a.Service.Compare(b.Service) })
-	r.news = map[model.ObjectName][]model.Finding{}
-	r.found(all)
+	slices.SortFunc(all, func(a, b ServiceFindings) int { return a.Service.Compare(b.Service) })
+	r.changed = map[model.ObjectName][]model.Finding{}
+	r.report(all)
 }

@@ -11,7 +11,7 @@ import (
 // TestANamespaceWithManyFindingsHidesNoOthers, whatever its name.
 func TestANamespaceWithManyFindingsHidesNoOthers(t *testing.T) {
 	byNamespace, last := map[string]int{}, model.ObjectName{}
-	reader := NewReader(func(all []Found) {
+	reader := NewCollector(func(all []ServiceFindings) {
 		for _, found := range all {
 			byNamespace[found.Service.Namespace]++
 			if found.Service.Compare(last) <= 0 {
@@ -22,12 +22,12 @@ func TestANamespaceWithManyFindingsHidesNoOthers(t *testing.T) {
 	})
 	findings := []model.Finding{{}}
 	for i := range 3 * MaxFound {
-		reader.Accept(model.ObjectName{Namespace: "a-crowd", Name: fmt.Sprintf("web-%03d", i)}, findings)
+		reader.OnApplied(model.ObjectName{Namespace: "a-crowd", Name: fmt.Sprintf("web-%03d", i)}, findings)
 	}
 	for i := range 10 {
-		reader.Accept(model.ObjectName{Namespace: "shop", Name: fmt.Sprint("web-", i)}, findings)
+		reader.OnApplied(model.ObjectName{Namespace: "shop", Name: fmt.Sprint("web-", i)}, findings)
 	}
-	reader.Synced(selection.Sync{})
+	reader.OnSynced(selection.SyncState{})
 	if byNamespace["shop"] != 10 || byNamespace["a-crowd"] != MaxFound-10 {
 		t.Errorf("something is said of %v, want all ten of shop, and %d in all", byNamespace, MaxFound)
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// answer is what a load balancer reads about a Service in one family, except for the proxy's own health, which is asked
+// response is what a load balancer reads about a Service in one family, except for the proxy's own health, which is asked
 // for each answer anew.
-type answer struct {
+type response struct {
 	service   model.ObjectName
 	endpoints int // ready ones on this node
 }
 
-// page is kube-proxy's JSON, with its order of fields.
-type page struct {
+// responseBody is kube-proxy's JSON, with its order of fields.
+type responseBody struct {
 	Service struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
@@ -29,8 +29,8 @@ type page struct {
 
 // write writes the whole answer. Only a client that has gone can make the write fail, and then no client reads an
 // error.
-func (a answer) write(w http.ResponseWriter, isHealthy bool) {
-	said := page{LocalEndpoints: a.endpoints, ServiceProxyHealthy: isHealthy}
+func (a response) write(w http.ResponseWriter, isHealthy bool) {
+	said := responseBody{LocalEndpoints: a.endpoints, ServiceProxyHealthy: isHealthy}
 	said.Service.Namespace, said.Service.Name = a.service.Namespace, a.service.Name
 	body, err := json.MarshalIndent(said, "", "\t")
 	if err != nil {

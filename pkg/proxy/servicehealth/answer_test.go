@@ -18,7 +18,7 @@ func textOf(service string, endpoints int, isHealthy bool) string {
 		"\t\"serviceProxyHealthy\": %t\n}", namespace, name, endpoints, isHealthy)
 }
 
-func TestTheAnswer(t *testing.T) {
+func TestTheResponse(t *testing.T) {
 	n := newNode(t)
 	for title, test := range map[string]struct {
 		endpoints int
@@ -37,7 +37,7 @@ func TestTheAnswer(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			n.sick.Store(test.sick)
 			n.sync(checks{name("shop/web"): check(30000, test.endpoints)}, on("127.0.0.1"))
-			got, err := n.askOnce(t.Context(), "127.0.0.1:30000")
+			got, err := n.requestOnce(t.Context(), "127.0.0.1:30000")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,13 +59,13 @@ func TestTheAnswer(t *testing.T) {
 	}
 }
 
-func TestTheAnswerIsTheSameForEveryPathAndMethod(t *testing.T) {
+func TestTheResponseIsTheSameForEveryPathAndMethod(t *testing.T) {
 	n := newNode(t)
 	n.sync(checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1"))
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"} {
 		for _, path := range []string{"/", "/healthz", "//a/../b", "/a%2fb?c=d"} {
 			t.Run(method+" "+path, func(t *testing.T) {
-				got, err := n.mustDial("127.0.0.1:30000").ask(method, path, "")
+				got, err := n.mustDial("127.0.0.1:30000").request(method, path, "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -86,7 +86,7 @@ func TestABodyThatTheClientSendsIsNotMinded(t *testing.T) {
 	n.sync(checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1"))
 	c := n.mustDial("127.0.0.1:30000")
 	for range 2 {
-		got, err := c.ask("POST", "/", strings.Repeat("x", 10000))
+		got, err := c.request("POST", "/", strings.Repeat("x", 10000))
 		if err != nil || got.Body != textOf("shop/web", 1, true) {
 			t.Errorf("got %+v, %v, want the answer", got, err)
 		}

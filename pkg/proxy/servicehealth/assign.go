@@ -30,16 +30,16 @@ func listenOn(scope *selection.Scope, family model.Family) []netip.Addr {
 func notServed(service model.ObjectName, why error) model.Finding {
 	reason := fmt.Sprintf("Load balancers treat this node as one without endpoints of this Service; it tries again: "+
 		"answering health checks of Service %s: %v", service, why)
-	return model.Finding{Code: model.HealthCheckNotServed, Reason: reason, Local: true}.Of("Service", service)
+	return model.Finding{Code: model.HealthCheckListenFailed, Reason: reason, Local: true}.WithObject("Service", service)
 }
 
-// assign decides what is answered where. The API server gives each port to one Service only; if two still have the same
+// claimPorts decides what is answered where. The API server gives each port to one Service only; if two still have the same
 // one, the lexically smaller name keeps it, and every other one is not served.
-func assign(
+func claimPorts(
 	checks map[model.ObjectName]selection.HealthCheck, scope *selection.Scope,
-) (map[netip.AddrPort]answer, []model.Finding) {
-	assigned := map[netip.AddrPort]answer{}
-	var refused []model.Finding
+) (map[netip.AddrPort]response, []model.Finding) {
+	assigned := map[netip.AddrPort]response{}
+	var rejected []model.Finding
 	names := slices.SortedFunc(maps.Keys(checks), model.ObjectName.Compare)
 	for _, family := range model.Families {
 		addrs := listenOn(scope, family)
@@ -55,14 +55,14 @@ func assign(
 			}
 			if owner, taken := owners[port]; taken {
 				why := fmt.Errorf("over %s: port %d is the healthCheckNodePort of Service %s", family, port, owner)
-				refused = append(refused, notServed(name, why))
+				rejected = append(rejected, notServed(name, why))
 				continue
 			}
 			owners[port] = name
 			for _, addr := range addrs {
-				assigned[netip.AddrPortFrom(addr, port)] = answer{service: name, endpoints: endpoints}
+				assigned[netip.AddrPortFrom(addr, port)] = response{service: name, endpoints: endpoints}
 			}
 		}
 	}
-	return assigned, refused
+	return assigned, rejected
 }

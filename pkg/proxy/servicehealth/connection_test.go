@@ -27,7 +27,7 @@ func TestAConnectionStaysOpenThroughChangesThatDoNotConcernItsAddress(t *testing
 	}
 	for i, step := range steps {
 		n.sync(step.checks, step.on)
-		got, err := c.ask("GET", "/", "")
+		got, err := c.request("GET", "/", "")
 		if err != nil {
 			t.Fatalf("after step %d: %v", i, err)
 		}
@@ -50,11 +50,11 @@ func TestAConnectionIsClosedWithItsServer(t *testing.T) {
 			n := newNode(t)
 			n.sync(one, on("127.0.0.1"))
 			used, fresh := n.mustDial("127.0.0.1:30000"), n.mustDial("127.0.0.1:30000")
-			if _, err := used.ask("GET", "/", ""); err != nil {
+			if _, err := used.request("GET", "/", ""); err != nil {
 				t.Fatal(err)
 			}
 			end(n)
-			n.silent("127.0.0.1:30000")
+			n.expectClosed("127.0.0.1:30000")
 			for _, c := range []*connection{used, fresh} {
 				if got, err := io.ReadAll(c.reader); len(got) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Errorf("read %q, %v from a connection, want its end", got, err)
@@ -68,6 +68,6 @@ func TestAnAddressThatComesLaterIsServedWithoutAnotherSync(t *testing.T) {
 	n := newNode(t)
 	n.sync(checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv4: 1, model.IPv6: 2}}}, on("192.0.2.1", "2001:db8::1"))
 	n.addAddresses("192.0.2.1/32", "2001:db8::1/128")
-	n.says("192.0.2.1:30000", "shop/web", 1)
-	n.says("[2001:db8::1]:30000", "shop/web", 2)
+	n.expectServing("192.0.2.1:30000", "shop/web", 1)
+	n.expectServing("[2001:db8::1]:30000", "shop/web", 2)
 }

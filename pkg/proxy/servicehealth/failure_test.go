@@ -26,14 +26,14 @@ func TestTwoServicesWithOnePort(t *testing.T) {
 		if diff := cmp.Diff(want, fmt.Sprint(n.trySync(both, on("127.0.0.1", "127.0.0.2", "::1")))); diff != "" {
 			t.Errorf("error (-want +got):\n%s", diff)
 		}
-		n.says("127.0.0.1:30000", "a/web", 1)
-		n.says("127.0.0.2:30000", "a/web", 1)
-		n.says("127.0.0.1:30001", "c/web", 3)
-		n.says("[::1]:30000", "b/web", 2) // the first has no IPv6
+		n.expectServing("127.0.0.1:30000", "a/web", 1)
+		n.expectServing("127.0.0.2:30000", "a/web", 1)
+		n.expectServing("127.0.0.1:30001", "c/web", 3)
+		n.expectServing("[::1]:30000", "b/web", 2) // the first has no IPv6
 	}
 	delete(both, name("a/web"))
 	n.sync(both, on("127.0.0.1", "127.0.0.2", "::1"))
-	n.says("127.0.0.1:30000", "b/web", 2)
+	n.expectServing("127.0.0.1:30000", "b/web", 2)
 }
 
 func TestAPortThatAStrangerHasIsTakenWhenItIsFree(t *testing.T) {
@@ -46,12 +46,12 @@ func TestAPortThatAStrangerHasIsTakenWhenItIsFree(t *testing.T) {
 		if diff := cmp.Diff(want, fmt.Sprint(n.trySync(wanted, addresses))); diff != "" {
 			t.Errorf("error (-want +got):\n%s", diff)
 		}
-		n.says("127.0.0.2:30000", "shop/web", 1)
-		n.says("127.0.0.1:30001", "shop/api", 2)
+		n.expectServing("127.0.0.2:30000", "shop/web", 1)
+		n.expectServing("127.0.0.1:30001", "shop/api", 2)
 	}
 	leave()
 	n.sync(wanted, addresses)
-	n.says("127.0.0.1:30000", "shop/web", 1)
+	n.expectServing("127.0.0.1:30000", "shop/web", 1)
 }
 
 func TestEveryFailureIsNamed(t *testing.T) {
@@ -69,8 +69,8 @@ func TestEveryFailureIsNamed(t *testing.T) {
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)
 	}
-	n.says("127.0.0.1:30000", "shop/api", 1)
-	n.says("127.0.0.1:30001", "shop/db", 1)
+	n.expectServing("127.0.0.1:30000", "shop/api", 1)
+	n.expectServing("127.0.0.1:30001", "shop/db", 1)
 }
 
 func TestAServerThatDiedIsStartedAgain(t *testing.T) {
@@ -81,9 +81,9 @@ func TestAServerThatDiedIsStartedAgain(t *testing.T) {
 	if err := died.listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n.silent("127.0.0.1:30000")
+	n.expectClosed("127.0.0.1:30000")
 	n.sync(wanted, addresses)
-	n.says("127.0.0.1:30000", "shop/web", 1)
+	n.expectServing("127.0.0.1:30000", "shop/web", 1)
 }
 
 func TestAfterCloseNothingIsServed(t *testing.T) {
@@ -91,7 +91,7 @@ func TestAfterCloseNothingIsServed(t *testing.T) {
 	n.sync(checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1"))
 	n.servers.Close()
 	n.servers.Close() // does nothing more
-	n.silent("127.0.0.1:30000")
+	n.expectClosed("127.0.0.1:30000")
 }
 
 func TestTwoHundredServices(t *testing.T) {
@@ -105,8 +105,8 @@ func TestTwoHundredServices(t *testing.T) {
 	n.sync(wanted, on("127.0.0.1", "127.0.0.2", "::1"))
 	for i := range 200 {
 		service := fmt.Sprintf("shop/web-%d", i)
-		n.says(fmt.Sprintf("127.0.0.2:%d", 30000+i), service, i)
-		n.says(fmt.Sprintf("[::1]:%d", 30000+i), service, i+1)
+		n.expectServing(fmt.Sprintf("127.0.0.2:%d", 30000+i), service, i)
+		n.expectServing(fmt.Sprintf("[::1]:%d", 30000+i), service, i+1)
 	}
 	n.sync(nil, on("127.0.0.1", "127.0.0.2", "::1"))
 	if got := len(n.servers.servers); got != 0 {

@@ -25,8 +25,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// patience is how long a test waits for what must happen. No test measures time.
-const patience = wait.Patience
+// waitTimeout is how long a test waits for what must happen. No test measures time.
+const waitTimeout = wait.Timeout
 
 type (
 	checks = map[model.ObjectName]selection.HealthCheck
@@ -144,7 +144,7 @@ func (n *node) dial(ctx context.Context, address string) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Conn: conn, reader: bufio.NewReader(conn)}, conn.SetDeadline(time.Now().Add(patience))
+	return &connection{Conn: conn, reader: bufio.NewReader(conn)}, conn.SetDeadline(time.Now().Add(waitTimeout))
 }
 
 // mustDial connects until the test ends.
@@ -166,8 +166,8 @@ type reply struct {
 	Closing bool
 }
 
-// ask sends one request and reads the whole answer.
-func (c *connection) ask(method, path, body string) (reply, error) {
+// request sends one request and reads the whole answer.
+func (c *connection) request(method, path, body string) (reply, error) {
 	request, err := http.NewRequest(method, "http://node"+path, strings.NewReader(body))
 	if err != nil {
 		return reply{}, err
@@ -184,20 +184,20 @@ func (c *connection) ask(method, path, body string) (reply, error) {
 	return reply{Status: response.StatusCode, Header: response.Header, Body: string(text), Closing: response.Close}, err
 }
 
-// askOnce asks over a connection of its own.
-func (n *node) askOnce(ctx context.Context, address string) (reply, error) {
+// requestOnce asks over a connection of its own.
+func (n *node) requestOnce(ctx context.Context, address string) (reply, error) {
 	c, err := n.dial(ctx, address)
 	if err != nil {
 		return reply{}, err
 	}
 	defer func() { _ = c.Close() }()
-	return c.ask(http.MethodGet, "/", "")
+	return c.request(http.MethodGet, "/", "")
 }
 
-// says asserts what is answered for which Service at an address.
-func (n *node) says(address, service string, endpoints int) {
+// expectServing asserts what is answered for which Service at an address.
+func (n *node) expectServing(address, service string, endpoints int) {
 	n.t.Helper()
-	got, err := n.askOnce(n.t.Context(), address)
+	got, err := n.requestOnce(n.t.Context(), address)
 	if err != nil {
 		n.t.Errorf("asking %s: %v", address, err)
 		return
@@ -207,8 +207,8 @@ func (n *node) says(address, service string, endpoints int) {
 	}
 }
 
-// silent asserts that no server listens at an address.
-func (n *node) silent(address string) {
+// expectClosed asserts that no server listens at an address.
+func (n *node) expectClosed(address string) {
 	n.t.Helper()
 	c, err := n.dial(n.t.Context(), address)
 	if err == nil {

@@ -18,9 +18,9 @@ import (
 // may end.
 const retryAfter = 5 * time.Second
 
-// Reader makes Run serve the health checks of Services on the addresses of node ports. It is a reader of the proxy's
+// Handler makes Run serve the health checks of Services on the addresses of node ports. It is a reader of the proxy's
 // decisions.
-type Reader struct {
+type Handler struct {
 	changed wake.Signal // holds a signal while something is wanted that is not served yet
 
 	mutex  sync.Mutex
@@ -29,21 +29,21 @@ type Reader struct {
 	isNew  bool                                       // a check is another one than at the last Synced
 }
 
-// NewReader returns a reader without Services.
-func NewReader() *Reader {
-	return &Reader{changed: wake.NewSignal(), checks: map[model.ObjectName]selection.HealthCheck{}}
+// NewHandler returns a reader without Services.
+func NewHandler() *Handler {
+	return &Handler{changed: wake.NewSignal(), checks: map[model.ObjectName]selection.HealthCheck{}}
 }
 
-// Digest returns what is answered about a Service; nil if nothing is.
-func (*Reader) Digest(decisions []selection.Decision) any {
+// Derive returns what is answered about a Service; nil if nothing is.
+func (*Handler) Derive(decisions []selection.Decision) any {
 	if check, isAsked := selection.HealthCheckOf(decisions); isAsked {
 		return check
 	}
 	return nil
 }
 
-// Accept takes over what is answered about a Service.
-func (r *Reader) Accept(service model.ObjectName, digest any) {
+// OnApplied takes over what is answered about a Service.
+func (r *Handler) OnApplied(service model.ObjectName, digest any) {
 	now, _ := digest.(selection.HealthCheck)
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -56,8 +56,8 @@ func (r *Reader) Accept(service model.ObjectName, digest any) {
 	r.isNew = true
 }
 
-// Synced makes Run serve checks that have changed, and all of them if the addresses have. Most syncs change neither.
-func (r *Reader) Synced(sync selection.Sync) {
+// OnSynced makes Run serve checks that have changed, and all of them if the addresses have. Most syncs change neither.
+func (r *Handler) OnSynced(sync selection.SyncState) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.scope == nil || !slices.Equal(r.scope.NodePorts, sync.Scope.NodePorts) || !slices.Equal(r.scope.OnAll, sync.Scope.OnAll) {
@@ -65,13 +65,13 @@ func (r *Reader) Synced(sync selection.Sync) {
 	}
 	if r.isNew {
 		r.isNew = false
-		r.changed.Send()
+		r.changed.Notify()
 	}
 }
 
 // Run makes the servers serve until ctx ends, and then closes them. After each sync of the servers it reports what is
 // not served.
-func (r *Reader) Run(ctx context.Context, servers *Servers, report func([]model.Finding)) {
+func (r *Handler) Run(ctx context.Context, servers *Servers, report func([]model.Finding)) {
 	defer servers.Close()
 	var again <-chan time.Time
 	for {

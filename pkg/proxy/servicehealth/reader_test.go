@@ -18,8 +18,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
-func synced(addrs ...string) selection.Sync {
-	var now selection.Sync
+func synced(addrs ...string) selection.SyncState {
+	var now selection.SyncState
 	for _, addr := range addrs {
 		now.Scope.NodePorts = append(now.Scope.NodePorts, netip.MustParseAddr(addr))
 	}
@@ -28,7 +28,7 @@ func synced(addrs ...string) selection.Sync {
 
 // TestAReaderHasHealthChecksServed: what a sync does not change stays as it was, and the addresses are those of node ports.
 func TestAReaderHasHealthChecksServed(t *testing.T) {
-	reader, ended := NewReader(), make(chan struct{})
+	reader, ended := NewHandler(), make(chan struct{})
 	servers := New(slog.New(slog.DiscardHandler), func() bool { return true })
 	go func() {
 		defer close(ended)
@@ -44,7 +44,7 @@ func TestAReaderHasHealthChecksServed(t *testing.T) {
 		says   string
 		accept any
 		is     bool // accepted
-		synced selection.Sync
+		synced selection.SyncState
 		want   int // status; zero if no server listens
 	}{
 		{"a Service with an endpoint here", selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: 1}}, true, synced("127.0.0.1"), 200},
@@ -55,9 +55,9 @@ func TestAReaderHasHealthChecksServed(t *testing.T) {
 		{"the Service is gone", nil, true, synced("127.0.0.1"), 0},
 	} {
 		if step.is {
-			reader.Accept(name("shop/web"), step.accept)
+			reader.OnApplied(name("shop/web"), step.accept)
 		}
-		reader.Synced(step.synced)
+		reader.OnSynced(step.synced)
 		got := -1
 		for deadline := time.Now().Add(10 * time.Second); got != step.want && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			got = statusOf(fmt.Sprintf("http://127.0.0.1:%d/", port))
@@ -68,14 +68,14 @@ func TestAReaderHasHealthChecksServed(t *testing.T) {
 	}
 }
 
-// TestAReaderWantsNothingServedAnewUnlessSomethingChanged.
-func TestAReaderWantsNothingServedAnewUnlessSomethingChanged(t *testing.T) {
-	reader := NewReader()
+// TestAnUnchangedDecisionUpdatesNoServer.
+func TestAnUnchangedDecisionUpdatesNoServer(t *testing.T) {
+	reader := NewHandler()
 	type digests = map[string]any
 	for _, step := range []struct {
 		says   string
 		accept digests
-		synced selection.Sync
+		synced selection.SyncState
 		isNew  bool
 		want   checks
 	}{
@@ -89,9 +89,9 @@ func TestAReaderWantsNothingServedAnewUnlessSomethingChanged(t *testing.T) {
 		{"it goes", digests{"b": nil}, synced("172.16.0.2"), true, checks{}},
 	} {
 		for service, digest := range step.accept {
-			reader.Accept(name(service), digest)
+			reader.OnApplied(name(service), digest)
 		}
-		reader.Synced(step.synced)
+		reader.OnSynced(step.synced)
 		isNew := false
 		select {
 		case <-reader.changed:

@@ -19,7 +19,7 @@ import (
 
 // server answers at one address and port. What it answers may change while it runs, even the Service.
 type server struct {
-	answer   atomic.Pointer[answer]
+	response atomic.Pointer[response]
 	listener *listener
 	// end makes it take no more connections, close those that are idle and finish the answers that it has begun.
 	end context.CancelFunc
@@ -27,29 +27,29 @@ type server struct {
 
 // start binds an address. Clients are answered from now on until the server ends; it keeps the values of ctx, but does
 // not end with it.
-func (s *Servers) start(ctx context.Context, addr netip.AddrPort, first answer) (*server, error) {
+func (s *Servers) start(ctx context.Context, addr netip.AddrPort, first response) (*server, error) {
 	bound, err := listen(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	started := &server{listener: bound, end: end}
-	started.answer.Store(&first)
+	started.response.Store(&first)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		started.answer.Load().write(w, s.healthy())
+		started.response.Load().write(w, s.healthy())
 	})
 	s.running.Go(func() {
 		defer end()
 		if err := httpserve.Serve(running, bound, handler, s.log); err != nil {
 			s.log.Warn("a health check server stopped; the next sync restarts it",
-				"service", started.answer.Load().service, "address", addr, "error", err)
+				"service", started.response.Load().service, "address", addr, "error", err)
 		}
 	})
 	return started, nil
 }
 
-// hasEnded reports whether the server has stopped listening.
-func (s *server) hasEnded() bool {
+// isStopped reports whether the server has stopped listening.
+func (s *server) isStopped() bool {
 	select {
 	case <-s.listener.closed:
 		return true

@@ -40,15 +40,15 @@ func New(log *slog.Logger, healthy func() bool) *Servers {
 func (s *Servers) Sync(
 	ctx context.Context, checks map[model.ObjectName]selection.HealthCheck, scope *selection.Scope,
 ) []model.Finding {
-	assigned, failed := assign(checks, scope)
-	s.endAll(func(addr netip.AddrPort) bool {
+	assigned, failed := claimPorts(checks, scope)
+	s.stopAll(func(addr netip.AddrPort) bool {
 		_, stays := assigned[addr]
 		return !stays
 	})
 	for _, addr := range slices.SortedFunc(maps.Keys(assigned), netip.AddrPort.Compare) {
 		wanted := assigned[addr]
-		if running := s.servers[addr]; running != nil && !running.hasEnded() {
-			running.answer.Store(&wanted)
+		if running := s.servers[addr]; running != nil && !running.isStopped() {
+			running.response.Store(&wanted)
 			continue
 		}
 		started, err := s.start(ctx, addr, wanted)
@@ -64,13 +64,13 @@ func (s *Servers) Sync(
 
 // Close ends all servers for good, and returns when the answers that had begun are finished.
 func (s *Servers) Close() {
-	s.endAll(func(netip.AddrPort) bool { return true })
+	s.stopAll(func(netip.AddrPort) bool { return true })
 	s.running.Wait()
 }
 
-// endAll ends the servers of the chosen addresses, and returns when all of them are free to be bound again. Answers
+// stopAll ends the servers of the chosen addresses, and returns when all of them are free to be bound again. Answers
 // that had begun may finish meanwhile.
-func (s *Servers) endAll(chosen func(netip.AddrPort) bool) {
+func (s *Servers) stopAll(chosen func(netip.AddrPort) bool) {
 	var ending []*server
 	for addr, running := range s.servers {
 		if chosen(addr) {

@@ -51,13 +51,13 @@ func TestServersListenWhereNodePortsAreServed(t *testing.T) {
 			n := newNode(t)
 			n.sync(test.checks, test.on)
 			for _, address := range test.ipv4 {
-				n.says(address, "shop/web", 1)
+				n.expectServing(address, "shop/web", 1)
 			}
 			for _, address := range test.ipv6 {
-				n.says(address, "shop/web", 2)
+				n.expectServing(address, "shop/web", 2)
 			}
 			for _, address := range test.unserved {
-				n.silent(address)
+				n.expectClosed(address)
 			}
 		})
 	}
@@ -136,10 +136,10 @@ func TestServersFollow(t *testing.T) {
 				if _, err := fmt.Sscan(want, &service, &endpoints); err != nil {
 					t.Fatal(err)
 				}
-				n.says(address, service, endpoints)
+				n.expectServing(address, service, endpoints)
 			}
 			for _, address := range test.silent {
-				n.silent(address)
+				n.expectClosed(address)
 			}
 		})
 	}

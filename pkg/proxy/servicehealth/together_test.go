@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-func TestARequestThatRacesWithASyncGetsACompleteAnswerOrNone(t *testing.T) {
+func TestARequestThatRacesWithASyncGetsACompleteResponseOrNone(t *testing.T) {
 	n := newNode(t)
 	states := []struct {
 		checks checks
@@ -36,7 +36,7 @@ func TestARequestThatRacesWithASyncGetsACompleteAnswerOrNone(t *testing.T) {
 	for range 8 {
 		clients.Go(func() {
 			for !over.Load() {
-				got, err := n.askOnce(t.Context(), "127.0.0.1:30000")
+				got, err := n.requestOnce(t.Context(), "127.0.0.1:30000")
 				if err != nil {
 					closed.Add(1)
 					continue
@@ -56,7 +56,7 @@ func TestARequestThatRacesWithASyncGetsACompleteAnswerOrNone(t *testing.T) {
 		n.sync(states[0].checks, states[0].on)
 		before := answered.Load()
 		for try := 0; try < 10000 && answered.Load() == before; try++ {
-			n.says("127.0.0.1:30000", "shop/web", 1) // until the others were answered too
+			n.expectServing("127.0.0.1:30000", "shop/web", 1) // until the others were answered too
 		}
 	}
 	over.Store(true)
@@ -69,7 +69,7 @@ func TestARequestThatRacesWithASyncGetsACompleteAnswerOrNone(t *testing.T) {
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	n := newNode(t)
 	n.sync(checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv4: 1, model.IPv6: 1}}}, everywhere)
-	if _, err := n.mustDial("127.0.0.1:30000").ask("GET", "/", ""); err != nil {
+	if _, err := n.mustDial("127.0.0.1:30000").request("GET", "/", ""); err != nil {
 		t.Fatal(err)
 	}
 	n.mustDial("[::1]:30000") // and sends nothing

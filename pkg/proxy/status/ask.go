@@ -23,9 +23,9 @@ const (
 // program answered.
 var ErrNoPage = errors.New("there is no such page")
 
-// Ask reads a page of the proxy that runs on this machine. There may be no proxy, or another program at its address. An
+// FetchSummary reads a page of the proxy that runs on this machine. There may be no proxy, or another program at its address. An
 // address without a host, or with the unspecified one, is that of both loopback addresses.
-func Ask(ctx context.Context, address, page string) ([]byte, error) {
+func FetchSummary(ctx context.Context, address, page string) ([]byte, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func Ask(ctx context.Context, address, page string) ([]byte, error) {
 
 // get reads a page at one address.
 func get(ctx context.Context, address, page string) ([]byte, error) {
-	client := limited.NewClient(limited.ClientOptions{Patience: pageTimeout})
+	client := limited.NewClient(limited.ClientOptions{Timeout: pageTimeout})
 	status, body, err := limited.Get(ctx, client, "http://"+address+page, maxPage, pageTimeout)
 	switch {
 	case err != nil:
@@ -59,9 +59,9 @@ func get(ctx context.Context, address, page string) ([]byte, error) {
 	return body, err
 }
 
-// Read reads a page of JSON.
-func Read[T any](ctx context.Context, address, page string) (*T, error) {
-	text, err := Ask(ctx, address, page)
+// Fetch reads a page of JSON.
+func Fetch[T any](ctx context.Context, address, page string) (*T, error) {
+	text, err := FetchSummary(ctx, address, page)
 	if err != nil {
 		return nil, err
 	}

@@ -27,9 +27,9 @@ func (m *machine) after(t *testing.T, d time.Duration) time.Time {
 	return said
 }
 
-// TestNoJumpOfTheDateChangesAVerdict is one story with jumps of the date in between. Without the monotonic reading the
+// TestNoJumpOfTheDateChangesHealth is one story with jumps of the date in between. Without the monotonic reading the
 // first of them would make the change look new for an hour, and the second one would make it look old at once.
-func TestNoJumpOfTheDateChangesAVerdict(t *testing.T) {
+func TestNoJumpOfTheDateChangesHealth(t *testing.T) {
 	for name, jumps := range map[string][]time.Duration{
 		"none":                  {0, 0},
 		"an hour back":          {-time.Hour, -time.Hour},
@@ -42,7 +42,7 @@ func TestNoJumpOfTheDateChangesAVerdict(t *testing.T) {
 			var status Status
 			expect := func(after time.Duration, want bool) {
 				t.Helper()
-				if got := status.Verdict(clock.after(t, after)).Healthy; got != want {
+				if got := status.Health(clock.after(t, after)).Healthy; got != want {
 					t.Errorf("after %s healthy is %v, want %v", after, got, want)
 				}
 			}
@@ -58,7 +58,7 @@ func TestNoJumpOfTheDateChangesAVerdict(t *testing.T) {
 			status.SyncSucceeded(clock.after(t, 71*time.Second))
 			expect(72*time.Second, true)
 			expect(100*time.Hour, true)
-			if pending := status.Verdict(clock.after(t, 72*time.Second)).PendingSince; !pending.IsZero() {
+			if pending := status.Health(clock.after(t, 72*time.Second)).PendingSince; !pending.IsZero() {
 				t.Errorf("something waits since %s though the sync came after it", pending)
 			}
 		})

@@ -13,24 +13,24 @@ import (
 // new connections through? A node that is about to go is not, although its proxy is well (KEP-3836).
 func (s *Status) Handler(now func() time.Time) http.Handler {
 	mux := http.NewServeMux()
-	serve := func(path string, judge func(Verdict) (well bool, page any)) {
+	serve := func(path string, judge func(Health) (well bool, page any)) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			well, page := judge(s.Verdict(now()))
-			code := answer(w, well, page)
-			if s.Answered != nil {
-				s.Answered(path, code)
+			well, page := judge(s.Health(now()))
+			code := respond(w, well, page)
+			if s.OnResponse != nil {
+				s.OnResponse(path, code)
 			}
 		})
 	}
-	serve("/healthz", func(v Verdict) (bool, any) { return v.Healthy && v.NodeEligible, healthPage(v) })
-	serve("/livez", func(v Verdict) (bool, any) { return v.Healthy, livePage(v) })
-	serve("/readyz", func(v Verdict) (bool, any) { return v.Ready, readinessPage(v) })
+	serve("/healthz", func(v Health) (bool, any) { return v.Healthy && v.NodeEligible, healthPage(v) })
+	serve("/livez", func(v Health) (bool, any) { return v.Healthy, livePage(v) })
+	serve("/readyz", func(v Health) (bool, any) { return v.Ready, readinessPage(v) })
 	return mux
 }
 
-// answer writes a page and returns its HTTP status. Only a client that has gone can make the write fail, and then no
+// respond writes a page and returns its HTTP status. Only a client that has gone can make the write fail, and then no
 // client reads an error.
-func answer(w http.ResponseWriter, well bool, page any) int {
+func respond(w http.ResponseWriter, well bool, page any) int {
 	body, err := json.MarshalIndent(page, "", "  ")
 	if err != nil {
 		http.Error(w, "encoding the page: "+err.Error(), http.StatusInternalServerError)

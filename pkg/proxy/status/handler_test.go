@@ -20,8 +20,8 @@ type reply struct {
 	body   string
 }
 
-// ask serves a status at a moment on a real socket and returns the reply to one request.
-func ask(t *testing.T, status *Status, now time.Time, method, path string) reply {
+// request serves a status at a moment on a real socket and returns the reply to one request.
+func request(t *testing.T, status *Status, now time.Time, method, path string) reply {
 	t.Helper()
 	server := httptest.NewServer(status.Handler(func() time.Time { return now }))
 	defer server.Close()
@@ -29,16 +29,16 @@ func ask(t *testing.T, status *Status, now time.Time, method, path string) reply
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := server.Client().Do(request)
+	response, err := server.Client().Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reply{answer.StatusCode, answer.Header, string(body)}
+	return reply{response.StatusCode, response.Header, string(body)}
 }
 
 func synced() *Status {
@@ -49,7 +49,7 @@ func synced() *Status {
 	return &status
 }
 
-func leaving() *Status {
+func notEligibleStatus() *Status {
 	status := synced()
 	status.NodeEligibility(false, "the Node is being deleted")
 	return status
@@ -99,9 +99,9 @@ var (
     }
   ],
 `)
-	// leavingBody is what load balancers read: the proxy is well, and its time is a real one.
-	leavingBody = eligible(livezBody("00:01", "true", "  \"notEligible\": \"the Node is being deleted\",\n"), "false")
-	stuckBody   = livezBody("00:01", "false", `  "pendingSince": "2026-03-01T12:00:10Z",
+	// notEligibleBody is what load balancers read: the proxy is well, and its time is a real one.
+	notEligibleBody = eligible(livezBody("00:01", "true", "  \"notEligible\": \"the Node is being deleted\",\n"), "false")
+	stuckBody       = livezBody("00:01", "false", `  "pendingSince": "2026-03-01T12:00:10Z",
   "lastFailure": "2026-03-01T12:00:40Z",
   "lastError": "committing 3 changes: device or resource busy",
 `)
@@ -131,11 +131,12 @@ func TestHandler(t *testing.T) {
 		code         int
 		body         string
 	}{
-		"a healthy proxy, to a load balancer":        {synced(), http.MethodGet, "/healthz", http.StatusOK, eligible(aliveBody, "true")},
-		"a healthy proxy, to a kubelet":              {synced(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
-		"a node that leaves, to a load balancer":     {leaving(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, leavingBody},
-		"a node that leaves, to a kubelet":           {leaving(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
-		"a node that leaves stays ready":             {leaving(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
+		"a healthy proxy, to a load balancer": {synced(), http.MethodGet, "/healthz", http.StatusOK, eligible(aliveBody, "true")},
+		"a healthy proxy, to a kubelet":       {synced(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
+		"a node that leaves, to a load balancer": {notEligibleStatus(), http.MethodGet, "/healthz",
+			http.StatusServiceUnavailable, notEligibleBody},
+		"a node that leaves, to a kubelet":           {notEligibleStatus(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
+		"a node that leaves stays ready":             {notEligibleStatus(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
 		"an API server that is silent, to a kubelet": {deaf(), http.MethodGet, "/livez", http.StatusOK, deafBody},
 		"a stuck proxy, to a load balancer": {
 			stuck(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, eligible(stuckBody, "true"),
@@ -149,7 +150,7 @@ func TestHandler(t *testing.T) {
 		"HEAD of a proxy that is not ready as well": {&Status{}, http.MethodHead, "/readyz", http.StatusServiceUnavailable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := ask(t, c.status, second(120), c.method, c.path)
+			got := request(t, c.status, second(120), c.method, c.path)
 			headers := []string{got.header.Get("Content-Type"), got.header.Get("X-Content-Type-Options")}
 			if diff := cmp.Diff([]any{c.code, c.body, []string{"application/json", "nosniff"}}, []any{got.code, got.body, headers}); diff != "" {
 				t.Errorf("status, body, headers (-want +got):\n%s", diff)
@@ -158,12 +159,12 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-func TestEachAnswerIsReportedWithItsPathAndStatus(t *testing.T) {
-	status := leaving()
+func TestEachResponseIsReportedWithItsPathAndStatus(t *testing.T) {
+	status := notEligibleStatus()
 	var answered []string
-	status.Answered = func(path string, code int) { answered = append(answered, fmt.Sprintf("%s %d", path, code)) }
+	status.OnResponse = func(path string, code int) { answered = append(answered, fmt.Sprintf("%s %d", path, code)) }
 	for _, path := range []string{"/healthz", "/livez", "/readyz", "/elsewhere"} {
-		ask(t, status, second(2), http.MethodGet, path)
+		request(t, status, second(2), http.MethodGet, path)
 	}
 	if diff := cmp.Diff([]string{"/healthz 503", "/livez 200", "/readyz 200"}, answered); diff != "" {
 		t.Errorf("answered (-want +got):\n%s", diff)
@@ -182,18 +183,18 @@ func TestHandlerHasNoOtherPathOrMethod(t *testing.T) {
 		"a slash at the end is another": {http.MethodGet, "/readyz/", http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := ask(t, synced(), second(2), c.method, c.path); got.code != c.code {
+			if got := request(t, synced(), second(2), c.method, c.path); got.code != c.code {
 				t.Errorf("status %d, want %d", got.code, c.code)
 			}
 		})
 	}
 }
 
-// TestAPageSaysHowManyObjectsAreRefused but not which: the health address is open to strangers.
-func TestAPageSaysHowManyObjectsAreRefused(t *testing.T) {
+// TestAPageReportsHowManyObjectsAreInvalid but not which: the health address is open to strangers.
+func TestAPageReportsHowManyObjectsAreInvalid(t *testing.T) {
 	status := synced()
-	status.Refused(1000)
-	got := ask(t, status, second(2), http.MethodGet, "/healthz")
+	status.SetRejected(1000)
+	got := request(t, status, second(2), http.MethodGet, "/healthz")
 	if got.code != http.StatusOK {
 		t.Errorf("refused objects make the proxy unhealthy: %d", got.code)
 	}

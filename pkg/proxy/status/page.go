@@ -5,11 +5,11 @@ import "time"
 // Page is the JSON of /healthz and /livez. The fields down to status are kube-proxy's, in its order, and mean the
 // same: healthy says nothing about the node, and nodeEligible is only in /healthz.
 type Page struct {
-	LastUpdated  time.Time             `json:"lastUpdated,omitzero"`
-	CurrentTime  time.Time             `json:"currentTime"`
-	NodeEligible *bool                 `json:"nodeEligible,omitempty"`
-	Healthy      bool                  `json:"healthy"`
-	Status       map[string]familyPage `json:"status"`
+	LastUpdated  time.Time               `json:"lastUpdated,omitzero"`
+	CurrentTime  time.Time               `json:"currentTime"`
+	NodeEligible *bool                   `json:"nodeEligible,omitempty"`
+	Healthy      bool                    `json:"healthy"`
+	Status       map[string]familyStatus `json:"status"`
 
 	// NotEligible is why the node is not eligible; only in /healthz.
 	NotEligible string `json:"notEligible,omitempty"`
@@ -21,13 +21,13 @@ type Page struct {
 	Interruptions []Interruption `json:"interruptions,omitempty"`
 	// OtherProxies are the other service proxies on the node, a sentence each.
 	OtherProxies []string `json:"otherServiceProxies,omitempty"`
-	// RefusedTotal counts the objects left out. Only pages at the metrics address say which, because anybody may read this
+	// RejectedTotal counts the objects left out. Only pages at the metrics address say which, because anybody may read this
 	// page.
-	RefusedTotal int `json:"refusedTotal"`
+	RejectedTotal int `json:"refusedTotal"`
 }
 
-// familyPage is the part of one family.
-type familyPage struct {
+// familyStatus is the part of one family.
+type familyStatus struct {
 	LastUpdated time.Time `json:"lastUpdated,omitzero"`
 	Healthy     bool      `json:"healthy"`
 }
@@ -39,17 +39,17 @@ type readyPage struct {
 }
 
 // livePage is the page of /livez, which is about the proxy alone.
-func livePage(v Verdict) Page {
-	family := familyPage{LastUpdated: v.LastSuccess, Healthy: v.Healthy}
+func livePage(v Health) Page {
+	family := familyStatus{LastUpdated: v.LastSuccess, Healthy: v.Healthy}
 	p := Page{
-		LastUpdated:  v.LastSuccess,
-		CurrentTime:  v.At,
-		Healthy:      v.Healthy,
-		Status:       map[string]familyPage{"IPv4": family, "IPv6": family},
-		PendingSince: v.PendingSince,
-		LastFailure:  v.LastFailure,
-		LastError:    v.LastError,
-		RefusedTotal: v.Refused,
+		LastUpdated:   v.LastSuccess,
+		CurrentTime:   v.At,
+		Healthy:       v.Healthy,
+		Status:        map[string]familyStatus{"IPv4": family, "IPv6": family},
+		PendingSince:  v.PendingSince,
+		LastFailure:   v.LastFailure,
+		LastError:     v.LastError,
+		RejectedTotal: v.InvalidObjects,
 
 		Interruptions: v.Interruptions,
 		OtherProxies:  v.OtherProxies,
@@ -63,7 +63,7 @@ func livePage(v Verdict) Page {
 }
 
 // healthPage is the page of /healthz, which is about the proxy and its node.
-func healthPage(v Verdict) Page {
+func healthPage(v Health) Page {
 	p := livePage(v)
 	p.NodeEligible, p.NotEligible = &v.NodeEligible, v.NotEligible
 	if v.Healthy && !v.NodeEligible {
@@ -72,6 +72,6 @@ func healthPage(v Verdict) Page {
 	return p
 }
 
-func readinessPage(v Verdict) readyPage {
+func readinessPage(v Health) readyPage {
 	return readyPage{Ready: v.Ready, Message: v.ReadySentence()}
 }

@@ -19,11 +19,11 @@ type Pages struct {
 	// Summary returns what is in force and what is not, for /summary.
 	Summary func() Summary
 	// Flags are the command line's flags with their values, for /flagz.
-	Flags  map[string]string
-	Build  Build
-	Began  time.Time        // when the process began
-	Now    func() time.Time // the clock
-	Logged func(error)      // called with the reason why a page could not be made
+	Flags     map[string]string
+	Build     Build
+	StartedAt time.Time        // when the process began
+	Now       func() time.Time // the clock
+	Logged    func(error)      // called with the reason why a page could not be made
 	// Profiling serves /debug/pprof. A client that asks for a profile slows the process down, and sees its memory.
 	Profiling bool
 	// WithFlags and WithStatus serve /flagz and /statusz.

@@ -30,7 +30,7 @@ func example(profiling bool, logged func(error)) Pages {
 		Findings:  func(query url.Values) any { return append([]string{"a part of web.yaml"}, query["code"]...) },
 		Flags:     map[string]string{"v": "2", "config": "/var/lib/config.yaml"},
 		Build:     Build{Name: "vicinity", Version: "v1.2.3", GoVersion: "go1.26.0"},
-		Began:     began,
+		StartedAt: began,
 		Now:       func() time.Time { return began.Add(26*time.Hour + 3*time.Minute + 9*time.Second) },
 		Logged:    logged,
 		Profiling: profiling,
@@ -61,7 +61,7 @@ Paths: /configz /findings /flagz /healthz /metrics /proxyMode /statusz /summary
 	plain = "text/plain; charset=utf-8"
 )
 
-func TestEachPageSaysWhatItShould(t *testing.T) {
+func TestEachPageHasTheExpectedContent(t *testing.T) {
 	for path, want := range map[string]struct{ contentType, body string }{
 		"/metrics":      {plain, "counted 1\n"},
 		"/healthz":      {plain, "ok"},
@@ -75,17 +75,17 @@ func TestEachPageSaysWhatItShould(t *testing.T) {
 		"/findings?code=Invalid": {"application/json", `["a part of web.yaml","Invalid"]`},
 	} {
 		t.Run(path, func(t *testing.T) {
-			answer := askPage(example(false, failing(t)), http.MethodGet, path)
-			if answer.Code != http.StatusOK {
-				t.Errorf("status %d", answer.Code)
+			response := getPage(example(false, failing(t)), http.MethodGet, path)
+			if response.Code != http.StatusOK {
+				t.Errorf("status %d", response.Code)
 			}
-			if diff := cmp.Diff(want.body, answer.Body.String()); diff != "" {
+			if diff := cmp.Diff(want.body, response.Body.String()); diff != "" {
 				t.Errorf("body (-want +got):\n%s", diff)
 			}
-			if got := answer.Header().Get("Content-Type"); got != want.contentType {
+			if got := response.Header().Get("Content-Type"); got != want.contentType {
 				t.Errorf("content type %q, want %q", got, want.contentType)
 			}
-			if got := answer.Header().Get("X-Content-Type-Options"); path != "/metrics" && got != "nosniff" {
+			if got := response.Header().Get("X-Content-Type-Options"); path != "/metrics" && got != "nosniff" {
 				t.Errorf("content type options %q", got)
 			}
 		})
@@ -107,23 +107,23 @@ func TestThereIsNoOtherPathOrMethod(t *testing.T) {
 		"a profile":                 {http.MethodGet, "/debug/pprof/heap", http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if answer := askPage(example(false, failing(t)), test.method, test.path); answer.Code != test.want {
-				t.Errorf("status %d, want %d", answer.Code, test.want)
+			if response := getPage(example(false, failing(t)), test.method, test.path); response.Code != test.want {
+				t.Errorf("status %d, want %d", response.Code, test.want)
 			}
 		})
 	}
 }
 
-func TestProfilesAreServedIfAskedFor(t *testing.T) {
+func TestProfilesAreServedIfRequested(t *testing.T) {
 	pages := example(true, failing(t))
 	for _, name := range []string{"", "heap", "goroutine", "cmdline", "symbol"} {
 		path := "/debug/pprof/" + name
-		if answer := askPage(pages, http.MethodGet, path); answer.Code != http.StatusOK || answer.Body.Len() == 0 {
-			t.Errorf("%s: status %d and %d bytes", path, answer.Code, answer.Body.Len())
+		if response := getPage(pages, http.MethodGet, path); response.Code != http.StatusOK || response.Body.Len() == 0 {
+			t.Errorf("%s: status %d and %d bytes", path, response.Code, response.Body.Len())
 		}
 	}
-	if answer := askPage(pages, http.MethodGet, "/statusz"); !strings.Contains(answer.Body.String(), "/debug/pprof") {
-		t.Errorf("/statusz does not name the profiles: %s", answer.Body)
+	if response := getPage(pages, http.MethodGet, "/statusz"); !strings.Contains(response.Body.String(), "/debug/pprof") {
+		t.Errorf("/statusz does not name the profiles: %s", response.Body)
 	}
 }
 
@@ -138,19 +138,19 @@ func (d *deadlined) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// TestAProfileMayTakeLongerThanAnyOtherAnswer: the server bounds the time of writing; a profile gets its own seconds on
+// TestAProfileMayTakeLongerThanAnyOtherResponse: the server bounds the time of writing; a profile gets its own seconds on
 // top.
-func TestAProfileMayTakeLongerThanAnyOtherAnswer(t *testing.T) {
+func TestAProfileMayTakeLongerThanAnyOtherResponse(t *testing.T) {
 	server := &http.Server{WriteTimeout: time.Hour}
 	asked := time.Now()
-	answer := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+	response := &deadlined{ResponseRecorder: httptest.NewRecorder()}
 	request := httptest.NewRequest(http.MethodGet, "/debug/pprof/profile?seconds=1", nil)
 	request = request.WithContext(context.WithValue(t.Context(), http.ServerContextKey, server))
-	example(true, failing(t)).Handler().ServeHTTP(answer, request)
-	if answer.Code != http.StatusOK || answer.Body.Len() == 0 {
-		t.Errorf("status %d and %d bytes", answer.Code, answer.Body.Len())
+	example(true, failing(t)).Handler().ServeHTTP(response, request)
+	if response.Code != http.StatusOK || response.Body.Len() == 0 {
+		t.Errorf("status %d and %d bytes", response.Code, response.Body.Len())
 	}
-	if got := answer.deadline.Sub(asked); got < time.Hour+time.Second {
+	if got := response.deadline.Sub(asked); got < time.Hour+time.Second {
 		t.Errorf("it may be written for %s, want an hour and the second that it takes", got)
 	}
 }
@@ -159,19 +159,19 @@ func TestAConfigurationThatCannotBeEncodedIsLoggedAndNotShown(t *testing.T) {
 	var logged error
 	pages := example(false, func(err error) { logged = err })
 	pages.Config = func() map[string]any { return map[string]any{"secret": math.Inf(1)} }
-	answer := askPage(pages, http.MethodGet, "/configz")
-	if answer.Code != http.StatusInternalServerError || strings.Contains(answer.Body.String(), "secret") {
-		t.Errorf("status %d: %s", answer.Code, answer.Body)
+	response := getPage(pages, http.MethodGet, "/configz")
+	if response.Code != http.StatusInternalServerError || strings.Contains(response.Body.String(), "secret") {
+		t.Errorf("status %d: %s", response.Code, response.Body)
 	}
 	if logged == nil || !strings.HasPrefix(logged.Error(), "/configz: encode the page: ") {
 		t.Errorf("logged %v", logged)
 	}
 }
 
-func askPage(pages Pages, method, path string) *httptest.ResponseRecorder {
-	answer := httptest.NewRecorder()
-	pages.Handler().ServeHTTP(answer, httptest.NewRequest(method, path, nil))
-	return answer
+func getPage(pages Pages, method, path string) *httptest.ResponseRecorder {
+	response := httptest.NewRecorder()
+	pages.Handler().ServeHTTP(response, httptest.NewRequest(method, path, nil))
+	return response
 }
 
 // failing returns a log that fails the test.

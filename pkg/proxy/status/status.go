@@ -20,13 +20,13 @@ type Status struct {
 	// PendingTimeout is how long a change may wait for a successful sync before the proxy counts as unhealthy; zero for
 	// DefaultPendingTimeout.
 	PendingTimeout time.Duration
-	// Answered is called for each answer of Handler, with the path and the HTTP status. It may be nil.
-	Answered func(path string, code int)
+	// OnResponse is called for each answer of Handler, with the path and the HTTP status. It may be nil.
+	OnResponse func(path string, code int)
 
 	mu sync.Mutex
-	// verdict is what was reported, without what follows from it at a moment. PendingSince is when the oldest change without
+	// health is what was reported, without what follows from it at a moment. PendingSince is when the oldest change without
 	// a successful sync after it was queued, and newestPending when the newest was.
-	verdict       Verdict
+	health        Health
 	newestPending time.Time
 
 	newest      *Sync
@@ -47,7 +47,7 @@ func (s *Status) SyncQueued(at time.Time) {
 func (s *Status) SyncSucceeded(until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := &s.verdict
+	v := &s.health
 	v.LastSuccess = until
 	v.LastFailure, v.LastError = time.Time{}, ""
 	switch {
@@ -64,22 +64,22 @@ func (s *Status) SyncFailed(at time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue(at)
-	s.verdict.LastFailure, s.verdict.LastError = at, err.Error()
+	s.health.LastFailure, s.health.LastError = at, err.Error()
 	s.agreesSince = time.Time{}
 }
 
-// Refused says how many objects are left out at present.
-func (s *Status) Refused(objects int) {
+// SetRejected says how many objects are left out at present.
+func (s *Status) SetRejected(objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.verdict.Refused = objects
+	s.health.InvalidObjects = objects
 }
 
 // OtherProxies says which other service proxies are on this node, a sentence each.
 func (s *Status) OtherProxies(sentences []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.verdict.OtherProxies = sentences
+	s.health.OtherProxies = sentences
 }
 
 // NodeEligibility says whether load balancers may send new connections through this node, and if not, why. This
@@ -87,7 +87,7 @@ func (s *Status) OtherProxies(sentences []string) {
 func (s *Status) NodeEligibility(eligible bool, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.verdict.NodeEligible, s.verdict.NotEligible = eligible, why
+	s.health.NodeEligible, s.health.NotEligible = eligible, why
 }
 
 // WatchInterrupted says since when the API server has sent nothing about a resource, and why. The rules in the kernel
@@ -96,26 +96,26 @@ func (s *Status) WatchInterrupted(resource string, since time.Time, why string) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	others := s.otherInterruptions(resource)
-	s.verdict.Interruptions = append(others, Interruption{Resource: resource, Since: since, Reason: why})
-	slices.SortFunc(s.verdict.Interruptions, func(a, b Interruption) int { return strings.Compare(a.Resource, b.Resource) })
+	s.health.Interruptions = append(others, Interruption{Resource: resource, Since: since, Reason: why})
+	slices.SortFunc(s.health.Interruptions, func(a, b Interruption) int { return strings.Compare(a.Resource, b.Resource) })
 }
 
 // WatchResumed says that the watch of a resource works again.
 func (s *Status) WatchResumed(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.verdict.Interruptions = s.otherInterruptions(resource)
+	s.health.Interruptions = s.otherInterruptions(resource)
 }
 
 // The reason until it is known whether the node is eligible.
 const nodeUnknown = "the Node object is not known yet"
 
-// Verdict judges what the proxy has reported, at a given moment. The rule is kube-proxy's: unhealthy when a change has
+// Health judges what the proxy has reported, at a given moment. The rule is kube-proxy's: unhealthy when a change has
 // been waiting for too long. One transaction changes both families, so one verdict holds for both. Neither the passing of
 // time alone nor a recent failure alone makes the proxy unhealthy.
-func (s *Status) Verdict(now time.Time) Verdict {
+func (s *Status) Health(now time.Time) Health {
 	s.mu.Lock()
-	v := s.verdict // its slices are never changed, only replaced
+	v := s.health // its slices are never changed, only replaced
 	s.mu.Unlock()
 	v.At = now
 	v.Healthy = v.PendingSince.IsZero() || now.Sub(v.PendingSince) < cmp.Or(s.PendingTimeout, DefaultPendingTimeout)
@@ -128,12 +128,12 @@ func (s *Status) Verdict(now time.Time) Verdict {
 
 // otherInterruptions returns a copy of the interruptions without that of a resource.
 func (s *Status) otherInterruptions(resource string) []Interruption {
-	return slices.DeleteFunc(slices.Clone(s.verdict.Interruptions), func(i Interruption) bool { return i.Resource == resource })
+	return slices.DeleteFunc(slices.Clone(s.health.Interruptions), func(i Interruption) bool { return i.Resource == resource })
 }
 
 func (s *Status) queue(at time.Time) {
-	if s.verdict.PendingSince.IsZero() {
-		s.verdict.PendingSince = at
+	if s.health.PendingSince.IsZero() {
+		s.health.PendingSince = at
 	}
 	if at.After(s.newestPending) {
 		s.newestPending = at

@@ -16,51 +16,51 @@ func second(n int) time.Time { return start.Add(time.Duration(n) * time.Second) 
 
 var errBusy = errors.New("committing 3 changes: device or resource busy")
 
-func TestVerdict(t *testing.T) {
+func TestHealth(t *testing.T) {
 	for name, c := range map[string]struct {
 		report func(*Status)
 		now    time.Time
-		want   Verdict
+		want   Health
 	}{
 		"a proxy that has not begun is healthy and not ready": {
 			func(*Status) {}, second(1000),
-			Verdict{At: second(1000), Healthy: true},
+			Health{At: second(1000), Healthy: true},
 		},
 		"a change that waits for less than a minute is no reason for alarm": {
 			func(s *Status) { s.SyncQueued(second(0)) }, second(59),
-			Verdict{At: second(59), Healthy: true, PendingSince: second(0)},
+			Health{At: second(59), Healthy: true, PendingSince: second(0)},
 		},
 		"a change that has waited for a minute makes the proxy unhealthy": {
 			func(s *Status) { s.SyncQueued(second(0)) }, second(60),
-			Verdict{At: second(60), PendingSince: second(0)},
+			Health{At: second(60), PendingSince: second(0)},
 		},
 		"the oldest waiting change counts, not the newest": {
 			func(s *Status) { s.SyncQueued(second(0)); s.SyncQueued(second(59)) }, second(60),
-			Verdict{At: second(60), PendingSince: second(0)},
+			Health{At: second(60), PendingSince: second(0)},
 		},
 		"a success makes it healthy and ready, however long nothing changes after it": {
 			func(s *Status) { s.SyncQueued(second(0)); s.SyncSucceeded(second(70)) }, second(100000),
-			Verdict{At: second(100000), Healthy: true, Ready: true, LastSuccess: second(70)},
+			Health{At: second(100000), Healthy: true, Ready: true, LastSuccess: second(70)},
 		},
 		"a change queued at the very moment of a sync is in it": {
 			func(s *Status) { s.SyncQueued(second(0)); s.SyncQueued(second(7)); s.SyncSucceeded(second(7)) }, second(100),
-			Verdict{At: second(100), Healthy: true, Ready: true, LastSuccess: second(7)},
+			Health{At: second(100), Healthy: true, Ready: true, LastSuccess: second(7)},
 		},
 		"a change queued while a sync ran goes on waiting after it": {
 			func(s *Status) { s.SyncQueued(second(0)); s.SyncQueued(second(9)); s.SyncSucceeded(second(8)) }, second(68),
-			Verdict{At: second(68), Ready: true, LastSuccess: second(8), PendingSince: second(8)},
+			Health{At: second(68), Ready: true, LastSuccess: second(8), PendingSince: second(8)},
 		},
 		"a change whose moment is reported late does not hide a newer one": {
 			func(s *Status) { s.SyncQueued(second(9)); s.SyncQueued(second(5)); s.SyncSucceeded(second(7)) }, second(10),
-			Verdict{At: second(10), Healthy: true, Ready: true, LastSuccess: second(7), PendingSince: second(9)},
+			Health{At: second(10), Healthy: true, Ready: true, LastSuccess: second(7), PendingSince: second(9)},
 		},
 		"a failure is shown at once, and for a minute it is only shown": {
 			func(s *Status) { s.SyncQueued(second(0)); s.SyncFailed(second(1), errBusy) }, second(2),
-			Verdict{At: second(2), Healthy: true, PendingSince: second(0), LastFailure: second(1), LastError: errBusy.Error()},
+			Health{At: second(2), Healthy: true, PendingSince: second(0), LastFailure: second(1), LastError: errBusy.Error()},
 		},
 		"a failure counts as a waiting change even if nothing was queued": {
 			func(s *Status) { s.SyncSucceeded(second(0)); s.SyncFailed(second(10), errBusy) }, second(70),
-			Verdict{
+			Health{
 				At: second(70), Ready: true, LastSuccess: second(0), PendingSince: second(10),
 				LastFailure: second(10), LastError: errBusy.Error(),
 			},
@@ -71,15 +71,15 @@ func TestVerdict(t *testing.T) {
 				s.SyncFailed(second(30), errBusy)
 				s.SyncFailed(second(59), errBusy)
 			}, second(60),
-			Verdict{At: second(60), PendingSince: second(0), LastFailure: second(59), LastError: errBusy.Error()},
+			Health{At: second(60), PendingSince: second(0), LastFailure: second(59), LastError: errBusy.Error()},
 		},
 		"a success takes the failure back": {
 			func(s *Status) { s.SyncFailed(second(0), errBusy); s.SyncSucceeded(second(90)) }, second(91),
-			Verdict{At: second(91), Healthy: true, Ready: true, LastSuccess: second(90)},
+			Health{At: second(91), Healthy: true, Ready: true, LastSuccess: second(90)},
 		},
 		"refused objects are shown and leave the proxy healthy": {
-			func(s *Status) { s.SyncSucceeded(second(0)); s.Refused(1) }, second(1000),
-			Verdict{At: second(1000), Healthy: true, Ready: true, LastSuccess: second(0), Refused: 1},
+			func(s *Status) { s.SyncSucceeded(second(0)); s.SetRejected(1) }, second(1000),
+			Health{At: second(1000), Healthy: true, Ready: true, LastSuccess: second(0), InvalidObjects: 1},
 		},
 		"resources that are not heard are shown, and leave the proxy healthy": {
 			func(s *Status) {
@@ -88,7 +88,7 @@ func TestVerdict(t *testing.T) {
 				s.WatchInterrupted("endpointslices", second(2), "too old")
 				s.WatchInterrupted("services", second(1), "no route to host")
 			}, second(100000),
-			Verdict{
+			Health{
 				At: second(100000), Healthy: true, Ready: true, LastSuccess: second(0), Interruptions: []Interruption{
 					{"endpointslices", second(2), "too old"}, {"services", second(1), "no route to host"},
 				},
@@ -101,11 +101,11 @@ func TestVerdict(t *testing.T) {
 				s.WatchResumed("services")
 				s.WatchResumed("servicecidrs") // never interrupted
 			}, second(2),
-			Verdict{At: second(2), Healthy: true, Interruptions: []Interruption{{"nodes", second(1), "connection refused"}}},
+			Health{At: second(2), Healthy: true, Interruptions: []Interruption{{"nodes", second(1), "connection refused"}}},
 		},
 		"objects that are no longer refused are no longer shown": {
-			func(s *Status) { s.Refused(1); s.Refused(0) }, second(1),
-			Verdict{At: second(1), Healthy: true},
+			func(s *Status) { s.SetRejected(1); s.SetRejected(0) }, second(1),
+			Health{At: second(1), Healthy: true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestVerdict(t *testing.T) {
 			status.NodeEligibility(true, "")
 			c.want.NodeEligible = true
 			c.report(&status)
-			if diff := cmp.Diff(c.want, status.Verdict(c.now)); diff != "" {
+			if diff := cmp.Diff(c.want, status.Health(c.now)); diff != "" {
 				t.Errorf("verdict (-want +got):\n%s", diff)
 			}
 		})
@@ -124,13 +124,13 @@ func TestHowLongAChangeMayWaitIsASetting(t *testing.T) {
 	status := Status{PendingTimeout: 10 * time.Second}
 	status.SyncQueued(second(0))
 	for now, want := range map[int]bool{9: true, 10: false} {
-		if got := status.Verdict(second(now)).Healthy; got != want {
+		if got := status.Health(second(now)).Healthy; got != want {
 			t.Errorf("after %d seconds healthy is %v, want %v", now, got, want)
 		}
 	}
 }
 
-func TestANodeIsNotEligibleBeforeItIsKnownNorWhileItLeaves(t *testing.T) {
+func TestANodeIsNotEligibleBeforeItIsLoadedNorWhileItIsRemoved(t *testing.T) {
 	var status Status
 	for _, step := range []struct {
 		report   func()
@@ -143,27 +143,27 @@ func TestANodeIsNotEligibleBeforeItIsKnownNorWhileItLeaves(t *testing.T) {
 		{func() { status.NodeEligibility(true, "") }, true, ""},
 	} {
 		step.report()
-		verdict := status.Verdict(start)
-		if verdict.NodeEligible != step.eligible || verdict.NotEligible != step.why || !verdict.Healthy {
-			t.Errorf("got %+v, want a healthy proxy, eligible %v and why %q", verdict, step.eligible, step.why)
+		health := status.Health(start)
+		if health.NodeEligible != step.eligible || health.NotEligible != step.why || !health.Healthy {
+			t.Errorf("got %+v, want a healthy proxy, eligible %v and why %q", health, step.eligible, step.why)
 		}
 	}
 }
 
-func TestReadinessIsSaidInASentence(t *testing.T) {
+func TestReadinessIsReportedInASentence(t *testing.T) {
 	for name, c := range map[string]struct {
-		verdict Verdict
+		verdict Health
 		want    string
 	}{
-		"before the first sync": {Verdict{}, "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."},
+		"before the first sync": {Health{}, "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."},
 		"before the first sync, while no resource is heard of": {
-			Verdict{Interruptions: []Interruption{{Resource: "services", Reason: "refused"}, {Resource: "nodes", Reason: "too"}}},
+			Health{Interruptions: []Interruption{{Resource: "services", Reason: "refused"}, {Resource: "nodes", Reason: "too"}}},
 			"The first sync has not reached the kernel yet; the API server sends nothing about services: refused",
 		},
-		"after the first sync":        {Verdict{Ready: true}, "The first sync is in the kernel."},
-		"ready stays ready on errors": {Verdict{Ready: true, LastError: "busy"}, "The first sync is in the kernel."},
+		"after the first sync":        {Health{Ready: true}, "The first sync is in the kernel."},
+		"ready stays ready on errors": {Health{Ready: true, LastError: "busy"}, "The first sync is in the kernel."},
 		"after a failed first sync": {
-			Verdict{LastError: "busy"}, "The first sync has not reached the kernel yet; the last attempt failed: busy",
+			Health{LastError: "busy"}, "The first sync has not reached the kernel yet; the last attempt failed: busy",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,19 +181,19 @@ func TestStatusMayBeWrittenAndReadAtTheSameTime(t *testing.T) {
 		group.Go(func() {
 			status.SyncQueued(second(n))
 			status.SyncFailed(second(n), errBusy)
-			status.Refused(1)
+			status.SetRejected(1)
 			status.NodeEligibility(true, "")
 			status.WatchInterrupted("services", start, "refused")
-			status.Verdict(second(n))
+			status.Health(second(n))
 		})
 	}
 	group.Wait()
 	status.SyncSucceeded(second(8))
-	want := Verdict{
-		At: second(9), Healthy: true, Ready: true, LastSuccess: second(8), NodeEligible: true, Refused: 1,
+	want := Health{
+		At: second(9), Healthy: true, Ready: true, LastSuccess: second(8), NodeEligible: true, InvalidObjects: 1,
 		Interruptions: []Interruption{{"services", start, "refused"}},
 	}
-	if diff := cmp.Diff(want, status.Verdict(second(9))); diff != "" {
+	if diff := cmp.Diff(want, status.Health(second(9))); diff != "" {
 		t.Errorf("verdict (-want +got):\n%s", diff)
 	}
 }

@@ -24,12 +24,12 @@ type Summary struct {
 	// there, are answered by DNS. Waiting is how many of both wait for their turn, RefusedByKernel how many the kernel
 	// refuses; Contested is how many frontends are claimed by two Services; RefusedObjects is how many objects are left
 	// out.
-	Services        int `json:"services"`
-	DNSServices     int `json:"dnsServices"`
-	Waiting         int `json:"waiting"`
-	RefusedByKernel int `json:"refusedByKernel"`
-	Contested       int `json:"contested"`
-	RefusedObjects  int `json:"refusedObjects"`
+	Services         int `json:"services"`
+	DNSServices      int `json:"dnsServices"`
+	Waiting          int `json:"waiting"`
+	RejectedByKernel int `json:"refusedByKernel"`
+	Contested        int `json:"contested"`
+	InvalidObjects   int `json:"refusedObjects"`
 	// PendingSince is since when a change waits for a sync, and LastError why the last one failed.
 	PendingSince *time.Time `json:"pendingSince"`
 	LastError    string     `json:"lastError"`
@@ -53,40 +53,40 @@ type Summary struct {
 // Reachability is what a proxy knows about which nodes answer its own.
 type Reachability struct {
 	Unreachable []UnreachableNode `json:"unreachable"` // never null
-	// Avoided: new connections avoid these nodes' endpoints.
-	Avoided bool `json:"avoided"`
+	// Demotes: new connections avoid these nodes' endpoints.
+	Demotes bool `json:"avoided"`
 	// Families is what is known in IPv4 and in IPv6.
 	Families map[string]FamilyReachability `json:"families"`
 }
 
 // FamilyReachability is what a proxy knows about which nodes answer its own in one IP family.
 type FamilyReachability struct {
-	// CutOffSince is since when nobody answers, so that no node is taken to be unreachable; null if anybody answers.
-	CutOffSince *time.Time `json:"isolatedSince"`
-	// Answering is how many nodes answer probes, and NeverAnswered how many never did: nothing is concluded from their
+	// IsolatedSince is since when nobody answers, so that no node is taken to be unreachable; null if anybody answers.
+	IsolatedSince *time.Time `json:"isolatedSince"`
+	// WithBaseline is how many nodes answer probes, and NeverAnswered how many never did: nothing is concluded from their
 	// silence.
-	Answering     int `json:"withBaseline"`
-	NeverAnswered int `json:"withoutBaseline"`
+	WithBaseline    int `json:"withBaseline"`
+	WithoutBaseline int `json:"withoutBaseline"`
 	// HasNoControl: one other node answers, and there is no third machine to tell its death from an isolation of this one.
 	HasNoControl bool `json:"hasNoControl"`
 }
 
-// Avoids returns what the proxy tries last because nodes do not answer it. This stands in no object.
-func (s *Summary) Avoids() model.Change {
-	if s == nil || s.Reachability == nil || !s.Reachability.Avoided {
+// HasDemoted returns what the proxy tries last because nodes do not answer it. This stands in no object.
+func (s *Summary) HasDemoted() model.Change {
+	if s == nil || s.Reachability == nil || !s.Reachability.Demotes {
 		return model.Change{}
 	}
-	avoid := map[model.Against]*model.Avoid{}
+	demotion := map[model.DemotionKey]*model.Demotion{}
 	for _, node := range s.Reachability.Unreachable {
-		why := &model.Avoid{Why: model.Unreachable, Since: node.Since}
+		why := &model.Demotion{Reason: model.Unreachable, Since: node.Since}
 		for _, family := range model.Families {
 			if slices.Contains(node.Families, family.String()) {
 				why.Families = append(why.Families, family)
 			}
 		}
-		avoid[model.Against{Node: node.Node, Why: model.Unreachable}] = why
+		demotion[model.DemotionKey{Node: node.Node, Reason: model.Unreachable}] = why
 	}
-	return model.Change{Avoid: avoid}
+	return model.Change{Demotions: demotion}
 }
 
 // Unreachable returns a sentence for each node that does not answer the proxy's own. All commands print it, with the
@@ -96,7 +96,7 @@ func (s *Summary) Unreachable() []string {
 		return nil
 	}
 	becomes := "its endpoints are tried last here"
-	if !s.Reachability.Avoided {
+	if !s.Reachability.Demotes {
 		becomes = "it is only observed (--unreachable-node-mode), and its endpoints are used like those of any node"
 	}
 	var sentences []string
@@ -114,18 +114,18 @@ func (s *Summary) Unreachable() []string {
 // UnreachableNode is a node that does not answer in some families. Since is when that was found out. LastAnswer may be an
 // hour older: a node that nobody suspects is probed once an hour.
 type UnreachableNode struct {
-	Node       string    `json:"node"`
-	Families   []string  `json:"families"`
-	Since      time.Time `json:"since"`
-	LastAnswer time.Time `json:"lastAnswer"`
-	NextDial   time.Time `json:"nextDial"`
+	Node      string    `json:"node"`
+	Families  []string  `json:"families"`
+	Since     time.Time `json:"since"`
+	LastReply time.Time `json:"lastAnswer"`
+	NextDial  time.Time `json:"nextDial"`
 }
 
 // KernelSetting is a setting of the kernel that did not stay as the proxy needs it.
 type KernelSetting struct {
 	Name    string `json:"name"`
 	Value   int64  `json:"value"` // at the last look, before it was written
-	Wanted  int64  `json:"wanted"`
+	Desired int64  `json:"wanted"`
 	Without string `json:"without"` // what does not work meanwhile; empty if the name says enough
 	Do      string `json:"do"`
 	// UnmetSince is since when the kernel has another value that the proxy may not change; null if it does not.
@@ -145,7 +145,7 @@ type XDS struct {
 	Names   int         `json:"names"`
 	// Since the process began: Refused counts what was not served, by reason; UnknownNames counts names that were no TCP
 	// port of a Service, and RejectedResponses counts responses that clients rejected. Never null.
-	Refused           map[string]int `json:"refused"`
+	Rejected          map[string]int `json:"refused"`
 	UnknownNames      int            `json:"unknownNames"`
 	RejectedResponses int            `json:"rejectedResponses"`
 }
@@ -173,7 +173,7 @@ type Sync struct {
 }
 
 // Numbers are those of a Summary that syncs report.
-type Numbers struct{ Services, Waiting, RefusedByKernel, Contested int }
+type Numbers struct{ Services, Waiting, RejectedByKernel, Contested int }
 
 // SyncDone takes in a sync that the kernel accepted, for the summary.
 func (s *Status) SyncDone(sync Sync, numbers Numbers) {
@@ -197,21 +197,21 @@ func (s *Status) TopologyFrom(resource string) {
 
 // Summary sums up what was reported until now.
 func (s *Status) Summary(node, version string, began, now time.Time) Summary {
-	verdict := s.Verdict(now)
+	health := s.Health(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	summary := Summary{
 		Node: node, Version: version, Began: began, Newest: s.newest,
-		Services: s.numbers.Services, Waiting: s.numbers.Waiting, RefusedByKernel: s.numbers.RefusedByKernel,
-		Contested: s.numbers.Contested, NodeTopology: s.nodesFrom, RefusedObjects: verdict.Refused, LastError: verdict.LastError,
-		NotEligible:   verdict.NotEligible,
-		Interruptions: append([]Interruption{}, verdict.Interruptions...),
+		Services: s.numbers.Services, Waiting: s.numbers.Waiting, RejectedByKernel: s.numbers.RejectedByKernel,
+		Contested: s.numbers.Contested, NodeTopology: s.nodesFrom, InvalidObjects: health.InvalidObjects, LastError: health.LastError,
+		NotEligible:   health.NotEligible,
+		Interruptions: append([]Interruption{}, health.Interruptions...),
 	}
 	if since := s.agreesSince; !since.IsZero() {
 		summary.AgreesSince = &since
 	}
-	if !verdict.PendingSince.IsZero() {
-		summary.PendingSince = &verdict.PendingSince
+	if !health.PendingSince.IsZero() {
+		summary.PendingSince = &health.PendingSince
 	}
 	return summary
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
+func TestTheSummaryReportsSinceWhenTheKernelIsInSync(t *testing.T) {
 	var status Status
 	summary := func(at int) Summary { return status.Summary("node-a", "v1", second(0), second(at)) }
 	agrees := func(at int) (since int) {
@@ -21,7 +21,7 @@ func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
 	done := func(at, waiting int) {
 		status.SyncSucceeded(second(at))
 		status.SyncDone(Sync{At: second(at), Seconds: 0.5, Services: 2}, Numbers{
-			Services: 5, Waiting: waiting, RefusedByKernel: 1, Contested: 3,
+			Services: 5, Waiting: waiting, RejectedByKernel: 1, Contested: 3,
 		})
 	}
 	for _, step := range []struct {
@@ -42,13 +42,13 @@ func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
 			t.Errorf("%s: since second %d, want %d", step.what, got, step.want)
 		}
 	}
-	status.Refused(4)
+	status.SetRejected(4)
 	status.NodeEligibility(false, "it is being evacuated until the label vicinity.dev/evacuate goes")
 	status.TopologyFrom("topologyslices")
 	status.WatchInterrupted("services", second(10), "connection refused")
 	want := Summary{
 		Node: "node-a", Version: "v1", Began: second(0), AgreesSince: new(second(9)), Newest: &Sync{At: second(9), Seconds: 0.5, Services: 2},
-		Services: 5, RefusedByKernel: 1, Contested: 3, RefusedObjects: 4, NodeTopology: "topologyslices",
+		Services: 5, RejectedByKernel: 1, Contested: 3, InvalidObjects: 4, NodeTopology: "topologyslices",
 		NotEligible:   "it is being evacuated until the label vicinity.dev/evacuate goes",
 		Interruptions: []Interruption{{Resource: "services", Since: second(10), Reason: "connection refused"}},
 	}

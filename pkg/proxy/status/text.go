@@ -41,8 +41,8 @@ func flagz(name string, flags map[string]string) string {
 func (p Pages) statusz() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s statusz\n%s\n\n", p.Build.Name, warning)
-	fmt.Fprintf(&b, "Started: %s\n", p.Began.UTC().Format(time.UnixDate))
-	fmt.Fprintf(&b, "Up: %s\n", upTime(p.Now().Sub(p.Began)))
+	fmt.Fprintf(&b, "Started: %s\n", p.StartedAt.UTC().Format(time.UnixDate))
+	fmt.Fprintf(&b, "Up: %s\n", upTime(p.Now().Sub(p.StartedAt)))
 	fmt.Fprintf(&b, "Go version: %s\n", p.Build.GoVersion)
 	fmt.Fprintf(&b, "Binary version: %s\n", p.Build.Version)
 	fmt.Fprintf(&b, "Paths: %s\n", strings.Join(p.paths(), " "))

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Verdict is what can be said about the proxy at one moment. A zero time means: never, or nothing.
-type Verdict struct {
+// Health is what can be said about the proxy at one moment. A zero time means: never, or nothing.
+type Health struct {
 	At      time.Time
 	Healthy bool
 	// Ready reports whether a sync has ever succeeded. The rules of an earlier proxy may well be in the kernel before
@@ -30,9 +30,9 @@ type Verdict struct {
 	// OtherProxies are the other service proxies on this node, a sentence each. They never make the proxy unhealthy: a
 	// restart would not remove them.
 	OtherProxies []string
-	// Refused counts the objects that are left out. They never make the proxy unhealthy: it would be restarted, and a
+	// InvalidObjects counts the objects that are left out. They never make the proxy unhealthy: it would be restarted, and a
 	// restart does not mend an object.
-	Refused int
+	InvalidObjects int
 }
 
 // Interruption is a resource whose watch is interrupted.
@@ -43,7 +43,7 @@ type Interruption struct {
 }
 
 // ReadySentence says whether connections are balanced, and if not, why.
-func (v Verdict) ReadySentence() string {
+func (v Health) ReadySentence() string {
 	switch {
 	case v.Ready:
 		return "The first sync is in the kernel."

@@ -31,7 +31,7 @@ const (
 
 // Result is what a kernel setting was, and what happened to it.
 type Result struct {
-	Want    Want
+	Desired DesiredValue
 	Outcome Outcome
 	// Before is the value that was found, in the kernel's unit; 0 if there was none.
 	Before int64
@@ -41,7 +41,7 @@ type Result struct {
 
 // Check compares the kernel's settings below a root, /proc/sys, with what is wanted, and changes nothing. A setting
 // that is wanted twice is looked at twice.
-func Check(root string, wants ...Want) []Result {
+func Check(root string, wants ...DesiredValue) []Result {
 	results := make([]Result, 0, len(wants))
 	for _, want := range wants {
 		results = append(results, check(root, want))
@@ -49,8 +49,8 @@ func Check(root string, wants ...Want) []Result {
 	return results
 }
 
-func check(root string, want Want) Result {
-	result := Result{Want: want}
+func check(root string, want DesiredValue) Result {
+	result := Result{Desired: want}
 	text, err := os.ReadFile(path(root, want.Name))
 	if err == nil {
 		result.Before, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
@@ -60,7 +60,7 @@ func check(root string, want Want) Result {
 		result.Outcome = Missing
 	case err != nil:
 		result.Outcome, result.Err = Unmet, fmt.Errorf("read %s: %w", want.Name, err)
-	case want.isMet(result.Before):
+	case want.isSatisfied(result.Before):
 		result.Outcome = Met
 	default:
 		result.Outcome = Unmet
@@ -70,20 +70,20 @@ func check(root string, want Want) Result {
 
 // write never creates a file: below /proc/sys no process can, and elsewhere it would not be a kernel setting.
 func (r *Result) write(root string) {
-	file, err := os.OpenFile(path(root, r.Want.Name), os.O_WRONLY|os.O_TRUNC, 0)
+	file, err := os.OpenFile(path(root, r.Desired.Name), os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {
-		_, err = file.WriteString(strconv.FormatInt(r.Want.Value, 10))
+		_, err = file.WriteString(strconv.FormatInt(r.Desired.Value, 10))
 		err = errors.Join(err, file.Close())
 	}
 	if err != nil {
-		r.Err = fmt.Errorf("write %s: %w", r.Want.Name, err)
+		r.Err = fmt.Errorf("write %s: %w", r.Desired.Name, err)
 		return
 	}
 	r.Outcome = Written
 }
 
 // Advice is how an administrator gives the setting the value that is wanted.
-func (w Want) Advice() string {
+func (w DesiredValue) Advice() string {
 	return fmt.Sprintf("on the node itself: sysctl -w %s=%d", w.Name, w.Value)
 }
 

@@ -28,11 +28,11 @@ func tree(t *testing.T, text string) (root string) {
 }
 
 func TestASettingIsWrittenOnlyIfItDiffers(t *testing.T) {
-	exactly, atLeast := Want{Name: setting, Value: 100}, Want{Name: setting, Value: 100, AtLeast: true}
-	bound := Want{Name: setting, Value: 100, AtLeast: true, ZeroIsUnlimited: true}
+	exactly, atLeast := DesiredValue{Name: setting, Value: 100}, DesiredValue{Name: setting, Value: 100, AtLeast: true}
+	bound := DesiredValue{Name: setting, Value: 100, AtLeast: true, ZeroIsUnlimited: true}
 	tests := map[string]struct {
 		text    string
-		want    Want
+		want    DesiredValue
 		outcome Outcome
 		before  int64
 		after   string
@@ -51,7 +51,7 @@ func TestASettingIsWrittenOnlyIfItDiffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := tree(t, test.text)
 			got := apply(root, test.want)
-			if diff := cmp.Diff([]Result{{Want: test.want, Outcome: test.outcome, Before: test.before}}, got); diff != "" {
+			if diff := cmp.Diff([]Result{{Desired: test.want, Outcome: test.outcome, Before: test.before}}, got); diff != "" {
 				t.Errorf("results (-want +got):\n%s", diff)
 			}
 			after, err := os.ReadFile(path(root, setting))
@@ -64,8 +64,8 @@ func TestASettingIsWrittenOnlyIfItDiffers(t *testing.T) {
 
 func TestCheckingChangesNothing(t *testing.T) {
 	root := tree(t, "99\n")
-	want := Want{Name: setting, Value: 100}
-	if diff := cmp.Diff([]Result{{Want: want, Outcome: Unmet, Before: 99}}, Check(root, want)); diff != "" {
+	want := DesiredValue{Name: setting, Value: 100}
+	if diff := cmp.Diff([]Result{{Desired: want, Outcome: Unmet, Before: 99}}, Check(root, want)); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	if after, err := os.ReadFile(path(root, setting)); string(after) != "99\n" {
@@ -75,7 +75,7 @@ func TestCheckingChangesNothing(t *testing.T) {
 
 func TestASettingThatIsNoNumberStays(t *testing.T) {
 	root := tree(t, "4096 87380 6291456\n")
-	got := apply(root, Want{Name: setting, Value: 1})
+	got := apply(root, DesiredValue{Name: setting, Value: 1})
 	if got[0].Outcome != Unmet || got[0].Err == nil || !strings.HasPrefix(got[0].Err.Error(), "read "+setting+": ") {
 		t.Errorf("got %+v, want an error that names the setting", got[0])
 	}

@@ -4,7 +4,7 @@ import "time"
 
 // Setting is a Want that has to stay met.
 type Setting struct {
-	Want
+	DesiredValue
 	// Without says what does not work while the kernel has another value; empty if the name says enough.
 	Without string
 	// OnlyChecked: it is never written, because it is up to the administrator.
@@ -15,19 +15,19 @@ type Setting struct {
 	Otherwise func() error
 }
 
-// Held are settings that are looked at again and again: sysctl --system of any other program sets them back.
+// Enforcer are settings that are looked at again and again: sysctl --system of any other program sets them back.
 //
 // What somebody changes is set again at each look. A program that insists on another value is not fought harder than
 // that, and is told of once in saidAgain.
-type Held struct {
+type Enforcer struct {
 	root     string
-	settings []held
+	settings []enforced
 }
 
-// held is a setting, and what became of it.
-type held struct {
+// enforced is a setting, and what became of it.
+type enforced struct {
 	State
-	said time.Time // when it was last said that it was restored
+	loggedAt time.Time // when it was last said that it was restored
 }
 
 // State is how a setting was at the last look.
@@ -41,32 +41,32 @@ type State struct {
 	RestoredAt time.Time
 }
 
-// saidAgain is how long it is not said again that a setting was restored.
-const saidAgain = time.Hour
+// logInterval is how long it is not said again that a setting was restored.
+const logInterval = time.Hour
 
-// NewHeld returns settings below a root, /proc/sys, that nobody has looked at yet.
-func NewHeld(root string, settings ...Setting) *Held {
-	h := &Held{root: root}
+// NewEnforcer returns settings below a root, /proc/sys, that nobody has looked at yet.
+func NewEnforcer(root string, settings ...Setting) *Enforcer {
+	h := &Enforcer{root: root}
 	for _, setting := range settings {
-		h.settings = append(h.settings, held{State: State{Setting: setting}})
+		h.settings = append(h.settings, enforced{State: State{Setting: setting}})
 	}
 	return h
 }
 
-// Look compares all settings with the kernel's, in their order, and writes those that differ. It returns those of which
+// Reconcile compares all settings with the kernel's, in their order, and writes those that differ. It returns those of which
 // there is something new, worth a line in a log.
-func (h *Held) Look(now time.Time) []State {
+func (h *Enforcer) Reconcile(now time.Time) []State {
 	var news []State
 	for i := range h.settings {
-		if s := &h.settings[i]; s.look(h.root, now) {
+		if s := &h.settings[i]; s.reconcile(h.root, now) {
 			news = append(news, s.State)
 		}
 	}
 	return news
 }
 
-// look reports whether there is something new.
-func (s *held) look(root string, now time.Time) (isNew bool) {
+// reconcile reports whether there is something new.
+func (s *enforced) reconcile(root string, now time.Time) (isNew bool) {
 	before := s.Result.Outcome
 	s.Result = s.Setting.apply(root)
 	outcome := s.Result.Outcome
@@ -79,8 +79,8 @@ func (s *held) look(root string, now time.Time) (isNew bool) {
 	switch {
 	case outcome == Written && (before == Met || before == Written):
 		s.Restored, s.RestoredAt = s.Restored+1, now
-		if isNew = s.said.IsZero() || now.Sub(s.said) >= saidAgain; isNew {
-			s.said = now
+		if isNew = s.loggedAt.IsZero() || now.Sub(s.loggedAt) >= logInterval; isNew {
+			s.loggedAt = now
 		}
 	case outcome == before, outcome == Missing && s.Setting.Optional:
 	default:
@@ -90,13 +90,13 @@ func (s *held) look(root string, now time.Time) (isNew bool) {
 }
 
 func (s *Setting) apply(root string) Result {
-	result := check(root, s.Want)
+	result := check(root, s.DesiredValue)
 	if result.Outcome != Unmet || result.Err != nil || s.OnlyChecked {
 		return result
 	}
 	result.write(root)
 	if result.Outcome == Unmet && s.Otherwise != nil {
-		if err := s.Otherwise(); err == nil && check(root, s.Want).Outcome == Met {
+		if err := s.Otherwise(); err == nil && check(root, s.DesiredValue).Outcome == Met {
 			result.Outcome, result.Err = Written, nil
 		}
 	}
@@ -104,7 +104,7 @@ func (s *Setting) apply(root string) Result {
 }
 
 // States returns all settings as they were at the last look.
-func (h *Held) States() []State {
+func (h *Enforcer) States() []State {
 	states := make([]State, 0, len(h.settings))
 	for i := range h.settings {
 		states = append(states, h.settings[i].State)

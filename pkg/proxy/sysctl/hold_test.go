@@ -12,13 +12,13 @@ import (
 var monday = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 
 // apply looks at what is wanted once.
-func apply(root string, wants ...Want) (results []Result) {
+func apply(root string, wants ...DesiredValue) (results []Result) {
 	var settings []Setting
 	for _, want := range wants {
-		settings = append(settings, Setting{Want: want})
+		settings = append(settings, Setting{DesiredValue: want})
 	}
-	held := NewHeld(root, settings...)
-	held.Look(monday)
+	held := NewEnforcer(root, settings...)
+	held.Reconcile(monday)
 	for _, state := range held.States() {
 		results = append(results, state.Result)
 	}
@@ -29,17 +29,17 @@ func apply(root string, wants ...Want) (results []Result) {
 type heldTree struct {
 	t    *testing.T
 	root string
-	held *Held
+	held *Enforcer
 	now  time.Time
 }
 
 func hold(t *testing.T, text string, edit func(*Setting)) *heldTree {
-	held := Setting{Want: Want{Name: setting, Value: 1}}
+	held := Setting{DesiredValue: DesiredValue{Name: setting, Value: 1}}
 	if edit != nil {
 		edit(&held)
 	}
 	root := tree(t, text)
-	return &heldTree{t, root, NewHeld(root, held), monday}
+	return &heldTree{t, root, NewEnforcer(root, held), monday}
 }
 
 // change has somebody give the setting a value.
@@ -50,16 +50,16 @@ func (h *heldTree) change(text string) {
 	}
 }
 
-// look returns the outcome of a look, and whether there is something new.
-func (h *heldTree) look(after time.Duration) (Outcome, bool) {
+// reconcile returns the outcome of a look, and whether there is something new.
+func (h *heldTree) reconcile(after time.Duration) (Outcome, bool) {
 	h.now = h.now.Add(after)
-	isNew := len(h.held.Look(h.now)) > 0
+	isNew := len(h.held.Reconcile(h.now)) > 0
 	return h.held.States()[0].Result.Outcome, isNew
 }
 
 func (h *heldTree) expect(what string, after time.Duration, outcome Outcome, isNew bool) {
 	h.t.Helper()
-	if got, saysSo := h.look(after); got != outcome || saysSo != isNew {
+	if got, saysSo := h.reconcile(after); got != outcome || saysSo != isNew {
 		h.t.Errorf("%s: %s, and new is %v; want %s and %v", what, got, saysSo, outcome, isNew)
 	}
 }
@@ -81,7 +81,8 @@ func TestASettingThatSomebodyChangesIsSetAgain(t *testing.T) {
 	h.change("0")
 	h.expect("an hour later", time.Hour, Written, true)
 	want := []State{{
-		Setting: Setting{Want: Want{Name: setting, Value: 1}}, Result: Result{Want: Want{Name: setting, Value: 1}, Outcome: Written},
+		Setting:  Setting{DesiredValue: DesiredValue{Name: setting, Value: 1}},
+		Result:   Result{Desired: DesiredValue{Name: setting, Value: 1}, Outcome: Written},
 		Restored: 7, RestoredAt: h.now,
 	}}
 	if diff := cmp.Diff(want, h.held.States(), cmpopts.EquateEmpty()); diff != "" {
@@ -89,8 +90,8 @@ func TestASettingThatSomebodyChangesIsSetAgain(t *testing.T) {
 	}
 }
 
-// TestWhatIsUpToTheAdministratorIsToldWhenItChanges, and never written.
-func TestWhatIsUpToTheAdministratorIsToldWhenItChanges(t *testing.T) {
+// TestSettingsOfTheAdministratorAreReportedWhenTheyChange, and never written.
+func TestSettingsOfTheAdministratorAreReportedWhenTheyChange(t *testing.T) {
 	h := hold(t, "1", func(s *Setting) { s.OnlyChecked = true })
 	h.expect("at first", 0, Met, false)
 	h.change("0")
@@ -111,7 +112,7 @@ func TestWhatIsUpToTheAdministratorIsToldWhenItChanges(t *testing.T) {
 	}
 }
 
-func TestAKernelThatLacksASettingIsToldOnce(t *testing.T) {
+func TestAMissingKernelSettingIsReportedOnce(t *testing.T) {
 	h := hold(t, "", nil)
 	h.expect("at first", 0, Missing, true)
 	h.expect("later", 24*time.Hour, Missing, false)

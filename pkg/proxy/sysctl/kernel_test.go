@@ -24,7 +24,7 @@ func withConntrack(t *testing.T) *netns.Namespace {
 	return namespace
 }
 
-func applied(namespace *netns.Namespace, wants ...Want) (results []Result) {
+func applied(namespace *netns.Namespace, wants ...DesiredValue) (results []Result) {
 	namespace.Do(func() { results = apply(Root, wants...) })
 	return results
 }
@@ -34,17 +34,17 @@ func TestTheKernelTakesWhatANamespaceMaySet(t *testing.T) {
 	wants := Conntrack{
 		TCPEstablishedTimeout: 1234 * time.Second, TCPCloseWaitTimeout: 61 * time.Second, TCPBeLiberal: true,
 		UDPTimeout: 31 * time.Second, UDPStreamTimeout: 121 * time.Second,
-	}.Wants(1)
+	}.Settings(1)
 	if len(wants) != 5 {
 		t.Fatalf("%d settings are wanted, want 5: %v", len(wants), wants)
 	}
 	for _, result := range applied(namespace, wants...) {
-		if result.Outcome != Written || result.Err != nil || result.Before == result.Want.Value {
+		if result.Outcome != Written || result.Err != nil || result.Before == result.Desired.Value {
 			t.Errorf("at first: %+v", result)
 		}
 	}
 	for _, result := range applied(namespace, wants...) {
-		if result.Outcome != Met || result.Before != result.Want.Value {
+		if result.Outcome != Met || result.Before != result.Desired.Value {
 			t.Errorf("again: %+v", result)
 		}
 	}
@@ -58,14 +58,14 @@ func TestTheKernelTakesWhatANamespaceMaySet(t *testing.T) {
 func TestWhatTheMachineSharesIsNotWrittenFromANamespace(t *testing.T) {
 	namespace := withConntrack(t)
 	var before []Result
-	namespace.Do(func() { before = Check(Root, Want{Name: conntrackMax}) })
-	wants := []Want{{conntrackMax, before[0].Before + 1, true, true}, {conntrackBuckets, 1 << 40, true, false}}
+	namespace.Do(func() { before = Check(Root, DesiredValue{Name: conntrackMax}) })
+	wants := []DesiredValue{{conntrackMax, before[0].Before + 1, true, true}, {conntrackBuckets, 1 << 40, true, false}}
 	for _, result := range applied(namespace, wants...) {
 		if result.Outcome != Unmet || !errors.Is(result.Err, fs.ErrPermission) {
 			t.Errorf("got %+v, want it refused", result)
 		}
 	}
-	less := Want{conntrackMax, before[0].Before - 1, true, true}
+	less := DesiredValue{conntrackMax, before[0].Before - 1, true, true}
 	if got := applied(namespace, less); got[0].Outcome != Met {
 		t.Errorf("a larger value than wanted: %+v", got)
 	}
@@ -74,7 +74,7 @@ func TestWhatTheMachineSharesIsNotWrittenFromANamespace(t *testing.T) {
 // TestAReadOnlyTreeIsReportedAndStays: a container without privileges sees /proc/sys like this.
 func TestAReadOnlyTreeIsReportedAndStays(t *testing.T) {
 	namespace := withConntrack(t)
-	want := Want{Name: udpTimeout, Value: 77}
+	want := DesiredValue{Name: udpTimeout, Value: 77}
 	var results []Result
 	err := withReadOnlyTree(func() { results = applied(namespace, want) })
 	if err != nil {
@@ -142,17 +142,17 @@ func TestForwardingIsSeen(t *testing.T) {
 func TestWhereTheTreeIsReadOnlyTheOtherWayIsTaken(t *testing.T) {
 	namespace := withConntrack(t)
 	asked, helps := 0, false
-	var held *Held
+	var held *Enforcer
 	look := func(want Outcome) {
 		t.Helper()
-		err := withReadOnlyTree(func() { namespace.Do(func() { held.Look(time.Now()) }) })
+		err := withReadOnlyTree(func() { namespace.Do(func() { held.Reconcile(time.Now()) }) })
 		if got := held.States()[0].Result; err != nil || got.Outcome != want || (got.Err == nil) != (want != Unmet) {
 			t.Errorf("got %+v (%v), want %s", got, err, want)
 		}
 	}
-	off := Want{Name: ConntrackBytes.Name}
+	off := DesiredValue{Name: ConntrackBytes.Name}
 	applied(namespace, off)
-	held = NewHeld(Root, Setting{Want: ConntrackBytes, Otherwise: func() error {
+	held = NewEnforcer(Root, Setting{DesiredValue: ConntrackBytes, Otherwise: func() error {
 		if asked++; helps {
 			namespace.Load("add table ip reads\nadd chain ip reads bytes\nadd rule ip reads bytes ct original bytes 0\ndelete table ip reads\n")
 		}

@@ -14,15 +14,15 @@ const (
 	udpTimeoutStream      = "net.netfilter.nf_conntrack_udp_timeout_stream"
 )
 
-// mostEntries is what kube-proxy asks for at most, however many cores there are: each entry takes memory of the
+// maxEntries is what kube-proxy asks for at most, however many cores there are: each entry takes memory of the
 // kernel.
-const mostEntries = 1 << 20
+const maxEntries = 1 << 20
 
 // entriesOfBucket is how many connections share a list of the kernel's hash table at most.
 const entriesOfBucket = 4
 
-// Want is a kernel setting and the value that it should have.
-type Want struct {
+// DesiredValue is a kernel setting and the value that it should have.
+type DesiredValue struct {
 	// Name is the setting's, with dots.
 	Name string
 	// Value is in the kernel's unit: seconds, for timeouts.
@@ -36,20 +36,20 @@ type Want struct {
 // Forwarding is what a node needs to forward packets to pods on other nodes. It is checked and never written: more than
 // Services depends on it, firewalls above all, so it is up to the administrator.
 var (
-	ForwardingIPv4 = Want{Name: "net.ipv4.ip_forward", Value: 1}
-	ForwardingIPv6 = Want{Name: "net.ipv6.conf.all.forwarding", Value: 1}
+	ForwardingIPv4 = DesiredValue{Name: "net.ipv4.ip_forward", Value: 1}
+	ForwardingIPv6 = DesiredValue{Name: "net.ipv6.conf.all.forwarding", Value: 1}
 )
 
 // What counting traffic needs: that conntrack counts bytes, which we set and never reset, because others may rely on
 // it; and that it reports connections that end, which is up to the administrator.
 var (
-	ConntrackBytes  = Want{Name: "net.netfilter.nf_conntrack_acct", Value: 1}
-	ConntrackEvents = Want{Name: "net.netfilter.nf_conntrack_events", Value: 1, AtLeast: true}
+	ConntrackBytes  = DesiredValue{Name: "net.netfilter.nf_conntrack_acct", Value: 1}
+	ConntrackEvents = DesiredValue{Name: "net.netfilter.nf_conntrack_events", Value: 1, AtLeast: true}
 )
 
-// LeftBehind is how the kernel's settings were before kube-proxy changed them: route_localnet in iptables mode, for node
+// LeftoverSettings is how the kernel's settings were before kube-proxy changed them: route_localnet in iptables mode, for node
 // ports on loopback, the others in IPVS mode with strictARP. They outlive it.
-var LeftBehind = []Want{
+var LeftoverSettings = []DesiredValue{
 	{Name: "net.ipv4.conf.all.route_localnet"},
 	{Name: "net.ipv4.conf.all.arp_ignore"},
 	{Name: "net.ipv4.conf.all.arp_announce"},
@@ -71,19 +71,19 @@ type Conntrack struct {
 	UDPTimeout, UDPStreamTimeout time.Duration
 }
 
-// Wants returns the kernel settings for these, on a machine with the given number of cores.
+// Settings returns the kernel settings for these, on a machine with the given number of cores.
 //
 // kube-proxy also lowers the number of connections to its own value. Here a larger one stays: it was raised for a
 // reason, and lowering it makes the kernel drop connections.
-func (c Conntrack) Wants(cores int) []Want {
-	var wants []Want
+func (c Conntrack) Settings(cores int) []DesiredValue {
+	var wants []DesiredValue
 	if entries := c.entries(cores); entries > 0 {
 		wants = append(wants,
 			// Zero connections to track at most means any number of them (nf_conntrack_max in the kernel's nf_conntrack_core.c).
-			Want{Name: conntrackMax, Value: entries, AtLeast: true, ZeroIsUnlimited: true},
+			DesiredValue{Name: conntrackMax, Value: entries, AtLeast: true, ZeroIsUnlimited: true},
 			// Lists of more than four entries make every look-up slow. kube-proxy writes the module's parameter
 			// hashsize, which is the same value.
-			Want{Name: conntrackBuckets, Value: entries / entriesOfBucket, AtLeast: true})
+			DesiredValue{Name: conntrackBuckets, Value: entries / entriesOfBucket, AtLeast: true})
 	}
 	for _, timeout := range []struct {
 		name  string
@@ -95,11 +95,11 @@ func (c Conntrack) Wants(cores int) []Want {
 		{udpTimeoutStream, c.UDPStreamTimeout},
 	} {
 		if timeout.value > 0 {
-			wants = append(wants, Want{Name: timeout.name, Value: int64(timeout.value / time.Second)})
+			wants = append(wants, DesiredValue{Name: timeout.name, Value: int64(timeout.value / time.Second)})
 		}
 	}
 	if c.TCPBeLiberal {
-		wants = append(wants, Want{Name: tcpBeLiberal, Value: 1})
+		wants = append(wants, DesiredValue{Name: tcpBeLiberal, Value: 1})
 	}
 	return wants
 }
@@ -109,10 +109,10 @@ func (c Conntrack) entries(cores int) int64 {
 	if c.MaxPerCore <= 0 {
 		return 0
 	}
-	return max(min(int64(c.MaxPerCore)*int64(cores), mostEntries), int64(c.Min))
+	return max(min(int64(c.MaxPerCore)*int64(cores), maxEntries), int64(c.Min))
 }
 
-// isMet reports whether a value is what is wanted.
-func (w Want) isMet(value int64) bool {
+// isSatisfied reports whether a value is what is wanted.
+func (w DesiredValue) isSatisfied(value int64) bool {
 	return value == w.Value || w.AtLeast && value > w.Value || w.ZeroIsUnlimited && value == 0
 }

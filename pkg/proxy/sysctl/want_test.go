@@ -7,42 +7,43 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWhatConntrackIsAskedFor(t *testing.T) {
+func TestTheConntrackSettings(t *testing.T) {
 	const hour = 3600
 	tests := map[string]struct {
 		settings Conntrack
 		cores    int
-		want     []Want
+		want     []DesiredValue
 	}{
 		"nothing": {Conntrack{}, 4, nil},
 		"kube-proxy's defaults on a small machine": {
 			Conntrack{MaxPerCore: 32768, Min: 131072, TCPEstablishedTimeout: 24 * time.Hour, TCPCloseWaitTimeout: time.Hour}, 2,
-			[]Want{
+			[]DesiredValue{
 				{conntrackMax, 131072, true, true}, {conntrackBuckets, 32768, true, false},
 				{tcpTimeoutEstablished, 24 * hour, false, false}, {tcpTimeoutCloseWait, hour, false, false},
 			},
 		},
 		"by the cores on a larger one": {
-			Conntrack{MaxPerCore: 32768, Min: 131072}, 8, []Want{{conntrackMax, 262144, true, true}, {conntrackBuckets, 65536, true, false}},
+			Conntrack{MaxPerCore: 32768, Min: 131072}, 8, []DesiredValue{{conntrackMax, 262144, true, true}, {conntrackBuckets, 65536, true, false}},
 		},
 		"no more than a million": {
-			Conntrack{MaxPerCore: 32768, Min: 131072}, 512, []Want{{conntrackMax, 1 << 20, true, true}, {conntrackBuckets, 1 << 18, true, false}},
+			Conntrack{MaxPerCore: 32768, Min: 131072}, 512,
+			[]DesiredValue{{conntrackMax, 1 << 20, true, true}, {conntrackBuckets, 1 << 18, true, false}},
 		},
 		"unless more is the least": {
-			Conntrack{MaxPerCore: 1, Min: 1 << 21}, 2, []Want{{conntrackMax, 1 << 21, true, true}, {conntrackBuckets, 1 << 19, true, false}},
+			Conntrack{MaxPerCore: 1, Min: 1 << 21}, 2, []DesiredValue{{conntrackMax, 1 << 21, true, true}, {conntrackBuckets, 1 << 19, true, false}},
 		},
 		"the largest number that a file can hold": {
-			Conntrack{MaxPerCore: 1<<31 - 1}, 512, []Want{{conntrackMax, 1 << 20, true, true}, {conntrackBuckets, 1 << 18, true, false}},
+			Conntrack{MaxPerCore: 1<<31 - 1}, 512, []DesiredValue{{conntrackMax, 1 << 20, true, true}, {conntrackBuckets, 1 << 18, true, false}},
 		},
 		"no maximum, and then no minimum either": {Conntrack{Min: 131072}, 4, nil},
 		"everything else": {
 			Conntrack{TCPBeLiberal: true, UDPTimeout: 90 * time.Second, UDPStreamTimeout: 1500 * time.Millisecond}, 1,
-			[]Want{{udpTimeout, 90, false, false}, {udpTimeoutStream, 1, false, false}, {tcpBeLiberal, 1, false, false}},
+			[]DesiredValue{{udpTimeout, 90, false, false}, {udpTimeoutStream, 1, false, false}, {tcpBeLiberal, 1, false, false}},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, test.settings.Wants(test.cores)); diff != "" {
+			if diff := cmp.Diff(test.want, test.settings.Settings(test.cores)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

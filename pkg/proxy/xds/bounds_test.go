@@ -150,9 +150,9 @@ func (s *served) serveWide(services int) []string {
 	return names
 }
 
-// TestStreamsThatEndUnreadLeaveNothingBehind: a client lets the server send nothing, asks, and ends its stream, again and
+// TestStreamsThatEndUnackedLeaveNothingBehind: a client lets the server send nothing, asks, and ends its stream, again and
 // again. gRPC keeps a response until it can be sent, though the stream has ended.
-func TestStreamsThatEndUnreadLeaveNothingBehind(t *testing.T) { atEachAddress(t, testUnreadEnds) }
+func TestStreamsThatEndUnackedLeaveNothingBehind(t *testing.T) { atEachAddress(t, testUnreadEnds) }
 
 func testUnreadEnds(t *testing.T, address string) {
 	s := serveTown(t, address, everybody)

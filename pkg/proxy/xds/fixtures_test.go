@@ -22,7 +22,7 @@ type town struct {
 	cluster *model.Cluster
 	planner *selection.Planner
 	table   *Table
-	ledger  ledger
+	usage   usageTracker
 }
 
 func newTown() *town {
@@ -37,13 +37,13 @@ func newTown() *town {
 // apply takes a change in, and has the table accept what is decided then.
 func (t *town) apply(change model.Change) {
 	dirty := t.cluster.Apply(change)
-	t.planner.Note(change)
+	t.planner.ApplyChange(change)
 	for _, name := range dirty {
 		var digest any
 		if decisions := t.planner.Decide(name, model.Families); len(decisions) > 0 {
-			digest = t.table.Digest(decisions)
+			digest = t.table.Derive(decisions)
 		}
-		t.table.Accept(name, digest)
+		t.table.OnApplied(name, digest)
 	}
 }
 
@@ -107,8 +107,8 @@ func addrOf(name string) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 96, byte(sum >> 8), byte(sum)})
 }
 
-// answer is a response in short, as these tests read it. In package e2e/xds real clients read it.
-type answer struct {
+// receivedResponse is a response in short, as these tests read it. In package e2e/xds real clients read it.
+type receivedResponse struct {
 	version, nonce string
 	of             kind
 	names          []string
@@ -116,12 +116,12 @@ type answer struct {
 	tiers string
 }
 
-func read(t *testing.T, response []byte) answer {
+func read(t *testing.T, response []byte) receivedResponse {
 	t.Helper()
 	if response == nil {
-		return answer{}
+		return receivedResponse{}
 	}
-	got := answer{of: kinds}
+	got := receivedResponse{of: kinds}
 	fields(t, response, func(number int, value []byte) {
 		switch number {
 		case 1:
@@ -141,7 +141,7 @@ func read(t *testing.T, response []byte) answer {
 	return got
 }
 
-func (a *answer) readResource(t *testing.T, resource []byte) {
+func (a *receivedResponse) readResource(t *testing.T, resource []byte) {
 	t.Helper()
 	fields(t, resource, func(number int, value []byte) {
 		if number == 1 && string(value) != typeURLs[a.of] {
@@ -213,52 +213,53 @@ type client struct {
 
 // session returns the session of a client of the socket.
 func (t *town) session(only string) *session {
-	t.ledger.admit(netip.Addr{}, held{openStreams: 1})
-	return newSession(t.table, &t.ledger, netip.Addr{}, only)
+	t.usage.admit(netip.Addr{}, usageCounts{openStreams: 1})
+	return newSession(t.table, &t.usage, netip.Addr{}, only)
 }
 
 func (t *town) client(test *testing.T) *client {
 	return &client{t: test, session: t.session("")}
 }
 
-func (c *client) ask(of kind, names ...string) effect {
-	result, _ := c.session.take(request{typeURL: typeURLs[of], nonce: c.last[of], names: names})
+func (c *client) subscribe(of kind, names ...string) requestResult {
+	result, _ := c.session.handleRequest(request{typeURL: typeURLs[of], nonce: c.last[of], names: names})
 	return result
 }
 
-// told returns the next response, and acknowledges it with the same names.
-func (c *client) told() answer {
+// lastResponse returns the next response, and acknowledges it with the same names.
+func (c *client) lastResponse() receivedResponse {
 	c.t.Helper()
 	_, response, _ := c.session.next()
 	got := read(c.t, response)
 	if response != nil {
 		c.last[got.of] = got.nonce
-		if result := c.ask(got.of, c.asks(got.of)...); result.isRefusal || len(result.added)+len(result.removed)+len(result.wrong) > 0 {
+		if result := c.subscribe(got.of, c.subscriptionOf(got.of)...); result.isNACK || len(result.added)+len(result.removed)+
+			len(result.unknownNames) > 0 {
 			c.t.Errorf("an answer is taken for %+v", result)
 		}
 	}
 	return got
 }
 
-func (c *client) asks(of kind) []string {
+func (c *client) subscriptionOf(of kind) []string {
 	var names []string
-	for name := range c.session.stream.asked[of].names {
+	for name := range c.session.stream.subscriptions[of].names {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	return names
 }
 
-// wants expects a response of a kind, with these names, and with this content of the only assignment.
-func (c *client) wants(of kind, names, tiers string) {
+// expect expects a response of a kind, with these names, and with this content of the only assignment.
+func (c *client) expect(of kind, names, tiers string) {
 	c.t.Helper()
-	got := c.told()
+	got := c.lastResponse()
 	if got.nonce == "" || got.version == "" || got.of != of || strings.Join(got.names, " ") != names || got.tiers != tiers {
 		c.t.Errorf("told %s of %q: %q, want %s of %q: %q", got.of, strings.Join(got.names, " "), got.tiers, of, names, tiers)
 	}
 }
 
-func (c *client) wantsNothing() {
+func (c *client) expectNothing() {
 	c.t.Helper()
 	if _, response, _ := c.session.next(); response != nil {
 		c.t.Errorf("told %+v, want nothing", read(c.t, response))

@@ -97,7 +97,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	must.Succeed(t, err)
 	defer func() { _ = listener.Close() }()
 	server := Server{IsOfNode: everybody, Log: slog.New(slog.DiscardHandler)}
-	counted := admitting{Listener: listener, admit: server.admitConnection}
+	counted := limitListener{Listener: listener, admit: server.admitConnection}
 	accepted := make(chan net.Conn, 10)
 	go func() {
 		for {
@@ -128,7 +128,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	if n, err := dial().Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("another one is admitted")
 	}
-	if got := server.Counts().Refused[TooManyConnections]; got != 2 {
+	if got := server.Counts().Rejected[TooManyConnections]; got != 2 {
 		t.Errorf("%d connections are counted as refused, want 2", got)
 	}
 }

@@ -69,8 +69,8 @@ func openFiles(t *testing.T) int {
 	return len(files)
 }
 
-// TestNamesWithOddBytesAreAnsweredWithNothing, and the stream goes on.
-func TestNamesWithOddBytesAreAnsweredWithNothing(t *testing.T) {
+// TestNamesWithOddBytesGetNoResource, and the stream goes on.
+func TestNamesWithOddBytesGetNoResource(t *testing.T) {
 	s := serveTown(t, socketOf(t), everybody)
 	stream := open(t, s.socket(t))
 	odd := []string{

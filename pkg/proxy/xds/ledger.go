@@ -23,55 +23,55 @@ const (
 	maxAllUnread    = 128 << 20
 )
 
-// held is what the server holds for a client, or for all.
-type held [4]int
+// usageCounts is what the server holds for a client, or for all.
+type usageCounts [4]int
 
 const (
 	openConnections = iota // each channel of gRPC has its own, so there may be as many as streams
 	openStreams
-	askedNames
+	subscribedNames
 	unreadBytes
 )
 
 // The most that the server holds for one client, for the clients of the socket, and for all.
 var (
-	mostOfClient = held{maxPerClient, maxPerClient, maxClientNames, maxUnread}
-	mostOfSocket = held{maxPerSocket, maxPerSocket, maxAllNames / 2, maxUnreadSocket}
-	mostOfAll    = held{maxStreams, maxStreams, maxAllNames, maxAllUnread}
+	clientLimits = usageCounts{maxPerClient, maxPerClient, maxClientNames, maxUnread}
+	socketLimits = usageCounts{maxPerSocket, maxPerSocket, maxAllNames / 2, maxUnreadSocket}
+	totalLimits  = usageCounts{maxStreams, maxStreams, maxAllNames, maxAllUnread}
 )
 
 // Requests cost processor time in proportion to their names. Each client may ask for so many names a second in the long
 // run, and so many at once. A stream costs as much as some names, so reconnecting again and again gains nothing.
 const (
 	namesPerSecond = 20_000
-	namesAtOnce    = 100_000
+	nameBurst      = 100_000
 	namesOfStream  = 100
 )
 
-// Refusal is why a client is not served, or a name.
-type Refusal string
+// RejectReason is why a client is not served, or a name.
+type RejectReason string
 
 // The refusals.
 const (
-	NotOfThisNode      Refusal = "remote_client"
-	TooManyConnections Refusal = "too_many_connections"
-	TooManyStreams     Refusal = "too_many_streams"
-	TooManyNames       Refusal = "too_many_names"
-	MalformedRequest   Refusal = "malformed_request"
-	TooLargeRequest    Refusal = "too_large_request"
-	UnknownName        Refusal = "unknown_name" // it is not a TCP port of a Service
+	RemoteClient       RejectReason = "remote_client"
+	TooManyConnections RejectReason = "too_many_connections"
+	TooManyStreams     RejectReason = "too_many_streams"
+	TooManyNames       RejectReason = "too_many_names"
+	MalformedRequest   RejectReason = "malformed_request"
+	TooLargeRequest    RejectReason = "too_large_request"
+	UnknownName        RejectReason = "unknown_name" // it is not a TCP port of a Service
 )
 
-// Refusals are all of them.
-var Refusals = []Refusal{
-	NotOfThisNode, TooManyConnections, TooManyStreams, TooManyNames, MalformedRequest, TooLargeRequest, UnknownName,
+// Rejections are all of them.
+var Rejections = []RejectReason{
+	RemoteClient, TooManyConnections, TooManyStreams, TooManyNames, MalformedRequest, TooLargeRequest, UnknownName,
 }
 
-// ledger holds what the server knows of its clients. The zero address stands for all clients of the socket.
-type ledger struct {
+// usageTracker holds what the server knows of its clients. The zero address stands for all clients of the socket.
+type usageTracker struct {
 	mutex    sync.Mutex
 	clients  map[netip.Addr]*usage
-	all      held
+	all      usageCounts
 	forgetAt int // how many clients there may be until those that have gone are forgotten
 	counts   Counts
 	failing  map[string]string // why an address does not answer; empty if it does
@@ -79,22 +79,22 @@ type ledger struct {
 
 // usage is what is held for a client, and how fast it may ask for more.
 type usage struct {
-	held
+	usageCounts
 	limiter *rate.Limiter
 }
 
-// hasGone reports whether nothing is held for a client, and it has not asked for anything lately.
-func (u *usage) hasGone() bool {
-	return u.held == held{} && u.limiter.Tokens() >= float64(u.limiter.Burst())
+// isIdle reports whether nothing is held for a client, and it has not asked for anything lately.
+func (u *usage) isIdle() bool {
+	return u.usageCounts == usageCounts{} && u.limiter.Tokens() >= float64(u.limiter.Burst())
 }
 
 // of returns the usage of a client. Now and then it forgets those that have gone. The mutex must be held.
-func (l *ledger) of(client netip.Addr) *usage {
+func (l *usageTracker) of(client netip.Addr) *usage {
 	if known := l.clients[client]; known != nil {
 		return known
 	}
 	if len(l.clients) >= l.forgetAt {
-		maps.DeleteFunc(l.clients, func(_ netip.Addr, u *usage) bool { return u.hasGone() })
+		maps.DeleteFunc(l.clients, func(_ netip.Addr, u *usage) bool { return u.isIdle() })
 		l.forgetAt = 2*len(l.clients) + maxPerClient
 	}
 	if l.clients == nil {
@@ -104,20 +104,20 @@ func (l *ledger) of(client netip.Addr) *usage {
 	if !client.IsValid() {
 		many = maxPerSocket / maxPerClient
 	}
-	l.clients[client] = &usage{limiter: rate.NewLimiter(rate.Limit(many*namesPerSecond), many*namesAtOnce)}
+	l.clients[client] = &usage{limiter: rate.NewLimiter(rate.Limit(many*namesPerSecond), many*nameBurst)}
 	return l.clients[client]
 }
 
 // admit adds to what is held for a client, unless that would be too much of something.
-func (l *ledger) admit(client netip.Addr, more held) bool {
+func (l *usageTracker) admit(client netip.Addr, more usageCounts) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	used, most := l.of(client), &mostOfClient
+	used, most := l.of(client), &clientLimits
 	if !client.IsValid() {
-		most = &mostOfSocket
+		most = &socketLimits
 	}
 	for of, more := range more {
-		if more > 0 && (used.held[of]+more > most[of] || l.all[of]+more > mostOfAll[of]) {
+		if more > 0 && (used.usageCounts[of]+more > most[of] || l.all[of]+more > totalLimits[of]) {
 			return false
 		}
 	}
@@ -126,7 +126,7 @@ func (l *ledger) admit(client netip.Addr, more held) bool {
 }
 
 // release takes off what is no longer held for a client.
-func (l *ledger) release(client netip.Addr, less held) {
+func (l *usageTracker) release(client netip.Addr, less usageCounts) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	for of := range less {
@@ -135,32 +135,32 @@ func (l *ledger) release(client netip.Addr, less held) {
 	l.add(l.of(client), less)
 }
 
-func (l *ledger) add(used *usage, more held) {
+func (l *usageTracker) add(used *usage, more usageCounts) {
 	for of, more := range more {
-		used.held[of] += more
+		used.usageCounts[of] += more
 		l.all[of] += more
 	}
 }
 
 // usage returns what is held for a client, and for all.
-func (l *ledger) usage(client netip.Addr) (its usage, all held) {
+func (l *usageTracker) usage(client netip.Addr) (its usage, all usageCounts) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return *l.of(client), l.all
 }
 
 // count changes the counts of what happened.
-func (l *ledger) count(change func(*Counts)) {
+func (l *usageTracker) count(change func(*Counts)) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if l.counts.Refused == nil {
-		l.counts.Refused = map[Refusal]int{}
+	if l.counts.Rejected == nil {
+		l.counts.Rejected = map[RejectReason]int{}
 	}
 	change(&l.counts)
 }
 
-// notAnswering says why an address does not answer; empty if it does.
-func (l *ledger) notAnswering(address, why string) {
+// onUnresponsive says why an address does not answer; empty if it does.
+func (l *usageTracker) onUnresponsive(address, why string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if l.failing == nil {

@@ -51,9 +51,9 @@ type request struct {
 	nonce   string
 	node    string // the client's own name for itself
 	names   []string
-	// isRefusal: the client rejected the answer with the nonce. complaint is why.
-	isRefusal bool
-	complaint string
+	// isNACK: the client rejected the answer with the nonce. complaint is why.
+	isNACK      bool
+	errorDetail string
 }
 
 var errNoRequest = errors.New("it is not a DiscoveryRequest")
@@ -71,7 +71,7 @@ func parseRequest(message []byte) (request, error) {
 				return nil
 			})
 		case 3:
-			if len(value) > longestName { // it cannot name a Service port, so it is not kept
+			if len(value) > maxNameLength { // it cannot name a Service port, so it is not kept
 				return errLongName
 			}
 			if r.names = append(r.names, string(value)); len(r.names) > maxNames {
@@ -82,10 +82,10 @@ func parseRequest(message []byte) (request, error) {
 		case 5:
 			r.nonce = string(value)
 		case 6:
-			r.isRefusal = true
+			r.isNACK = true
 			return eachField(value, func(field int, value []byte) error {
 				if field == 2 {
-					r.complaint = string(value)
+					r.errorDetail = string(value)
 				}
 				return nil
 			})

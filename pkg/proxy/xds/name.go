@@ -18,9 +18,9 @@ func (p portOf) name(domain string) string {
 	return p.service.Name + "." + p.service.Namespace + ".svc." + domain + ":" + strconv.Itoa(int(p.number))
 }
 
-// longestName is how long the name of a resource may be, in bytes: the names of a Service, a namespace and a domain,
+// maxNameLength is how long the name of a resource may be, in bytes: the names of a Service, a namespace and a domain,
 // with separators.
-const longestName = longestLabel + longestLabel + 253 + 32
+const maxNameLength = maxLabelLength + maxLabelLength + 253 + 32
 
 // parseName returns the Service port that a resource's name means, in the forms that clients of Istio and of plain gRPC
 // write: SERVICE.NAMESPACE:PORT, with or without .svc and the cluster's domain behind the namespace, and
@@ -48,13 +48,13 @@ func parseName(name, domain string) (portOf, bool) {
 	return portOf{model.ObjectName{Namespace: namespace, Name: service}, uint16(number)}, true
 }
 
-// longestLabel is how long the name of a Service or a namespace may be.
-const longestLabel = 63
+// maxLabelLength is how long the name of a Service or a namespace may be.
+const maxLabelLength = 63
 
 // isLabel reports whether a text may name a Service or a namespace.
 func isLabel(text string) bool {
 	isOther := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' }
-	return text != "" && len(text) <= longestLabel && strings.IndexFunc(text, isOther) < 0
+	return text != "" && len(text) <= maxLabelLength && strings.IndexFunc(text, isOther) < 0
 }
 
 // cutPort separates a name into host and port.

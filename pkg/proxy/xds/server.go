@@ -35,10 +35,10 @@ type Server struct {
 	IsOfNode func(netip.Addr) (bool, error)
 	Log      *slog.Logger
 
-	ledger  ledger
+	usage   usageTracker
 	serving sync.WaitGroup
 	// What was logged of each kind. One kind keeps no other out of the log.
-	loggedRefusals, loggedNames, loggedRejections logged
+	loggedRejections, loggedNames, loggedNACKs logged
 }
 
 // The limits of a connection and of a stream.
@@ -47,8 +47,8 @@ const (
 	maxRequest = 64 << 10
 	// windowSize is how many bytes of requests a stream may send before they are read. It does not grow, as gRPC's own does.
 	windowSize = 64 << 10
-	// restTime is how long a stream rests after a response. Changes meanwhile are sent together.
-	restTime = 20 * time.Millisecond
+	// graceTime is how long a stream rests after a response. Changes meanwhile are sent together.
+	graceTime = 20 * time.Millisecond
 	// keepaliveTime is how long a client may be silent until it is asked whether it is still there.
 	keepaliveTime = 30 * time.Second
 	idleTime      = 5 * time.Minute
@@ -73,7 +73,7 @@ func (s *Server) runAt(ctx context.Context, address string) {
 	httpserve.Again(ctx, s.Log, "could not serve xDS", func() error {
 		err := s.serve(ctx, address)
 		if err != nil {
-			s.ledger.notAnswering(address, err.Error())
+			s.usage.onUnresponsive(address, err.Error())
 		}
 		return err
 	})
@@ -84,12 +84,12 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("listening on --xds-bind-address %s: %w", address, err)
 	}
-	s.ledger.notAnswering(address, "")
+	s.usage.onUnresponsive(address, "")
 	s.Log.Info("serving xDS", "address", address, "domain", s.Table.domain)
 	server := s.newServer()
 	stop := context.AfterFunc(ctx, server.Stop) // clients keep the endpoints that they have
 	defer stop()
-	err = server.Serve(admitting{Listener: listener, admit: s.admitConnection})
+	err = server.Serve(limitListener{Listener: listener, admit: s.admitConnection})
 	server.Stop()
 	s.serving.Wait()
 	if ctx.Err() != nil {
@@ -132,30 +132,30 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 
 // admitConnection admits clients of this node, with a bounded number of connections.
 func (s *Server) admitConnection(connection net.Conn) (leave func()) {
-	client := httpserve.ClientOf(connection.RemoteAddr().String())
+	client := httpserve.ClientAddr(connection.RemoteAddr().String())
 	if connection.RemoteAddr().Network() != "unix" {
 		if is, err := s.IsOfNode(client); !is {
 			why := "the route to it leaves by a gateway"
 			if err != nil {
 				why = err.Error()
 			}
-			_ = s.refuse(NotOfThisNode, client, why)
+			_ = s.reject(RemoteClient, client, why)
 			return nil
 		}
 	}
-	if !s.ledger.admit(client, held{openConnections: 1}) {
-		its, all := s.ledger.usage(client)
-		_ = s.refuse(TooManyConnections, client,
-			fmt.Sprintf("it has %d, and all have %d", its.held[openConnections], all[openConnections]))
+	if !s.usage.admit(client, usageCounts{openConnections: 1}) {
+		its, all := s.usage.usage(client)
+		_ = s.reject(TooManyConnections, client,
+			fmt.Sprintf("it has %d, and all have %d", its.usageCounts[openConnections], all[openConnections]))
 		return nil
 	}
-	return func() { s.ledger.release(client, held{openConnections: 1}) }
+	return func() { s.usage.release(client, usageCounts{openConnections: 1}) }
 }
 
 // The methods that clients call: aggregated discovery, and the same for endpoints alone.
 func (s *Server) newServer() *grpc.Server {
 	server := grpc.NewServer(
-		grpc.Creds(knowing{insecure.NewCredentials()}),
+		grpc.Creds(connCreds{insecure.NewCredentials()}),
 		grpc.WaitForHandlers(true),
 		grpc.ForceServerCodecV2(bytesCodec{}),
 		grpc.MaxRecvMsgSize(maxRequest),
@@ -200,41 +200,41 @@ func (bytesCodec) Name() string { return "proto" }
 func (s *Server) handle(stream grpc.ServerStream, only string) error {
 	client := netip.Addr{}
 	if from, ok := peer.FromContext(stream.Context()); ok {
-		client = httpserve.ClientOf(from.Addr.String())
+		client = httpserve.ClientAddr(from.Addr.String())
 	}
-	if !s.ledger.admit(client, held{openStreams: 1}) {
-		return s.refuse(TooManyStreams, client, fmt.Sprintf("a client may have %d, those of the socket %d, and all %d",
+	if !s.usage.admit(client, usageCounts{openStreams: 1}) {
+		return s.reject(TooManyStreams, client, fmt.Sprintf("a client may have %d, those of the socket %d, and all %d",
 			maxPerClient, maxPerSocket, maxStreams))
 	}
-	session := newSession(s.Table, &s.ledger, client, only)
-	its, _ := s.ledger.usage(client)
+	session := newSession(s.Table, &s.usage, client, only)
+	its, _ := s.usage.usage(client)
 	s.serving.Add(1)
 	ended := make(chan error, 1)
 	go func() {
 		defer s.serving.Done()
-		reader := requests{server: s, stream: stream, session: session, limiter: its.limiter}
+		reader := requestLoop{server: s, stream: stream, session: session, limiter: its.limiter}
 		err := reader.run()
 		if isRead := session.end(); !isRead && stream.Context().Err() == nil {
 			closeConnection(stream.Context()) // the client has not cancelled it, and what it does not read would stay
 		}
 		ended <- err
 	}()
-	return s.tell(stream, session, ended)
+	return s.sendLoop(stream, session, ended)
 }
 
-// tell sends the responses that are due, one after the other. It waits for a client that does not read, without holding
+// sendLoop sends the responses that are due, one after the other. It waits for a client that does not read, without holding
 // up other streams.
-func (s *Server) tell(stream grpc.ServerStream, session *session, ended <-chan error) error {
+func (s *Server) sendLoop(stream grpc.ServerStream, session *session, ended <-chan error) error {
 	for {
 		select {
 		case err := <-ended:
 			return err
-		case <-session.news:
+		case <-session.changed:
 		}
 		for {
 			of, response, hasRoom := session.next()
 			if !hasRoom {
-				session.news.Send() // it tries again soon
+				session.changed.Notify() // it tries again soon
 			}
 			if response == nil {
 				break
@@ -242,18 +242,18 @@ func (s *Server) tell(stream grpc.ServerStream, session *session, ended <-chan e
 			if err := stream.SendMsg(response); err != nil {
 				return err
 			}
-			s.ledger.count(func(now *Counts) { now.Sent[of]++ })
+			s.usage.count(func(now *Counts) { now.Sent[of]++ })
 		}
 		select {
 		case err := <-ended:
 			return err
-		case <-time.After(restTime):
+		case <-time.After(graceTime):
 		}
 	}
 }
 
-// requests reads the requests of one stream.
-type requests struct {
+// requestLoop reads the requests of one stream.
+type requestLoop struct {
 	server  *Server
 	stream  grpc.ServerStream
 	session *session
@@ -262,7 +262,7 @@ type requests struct {
 }
 
 // run reads requests until the stream ends. The error is for the client.
-func (r *requests) run() error {
+func (r *requestLoop) run() error {
 	if err := r.limiter.WaitN(r.stream.Context(), namesOfStream); err != nil {
 		return err
 	}
@@ -273,17 +273,17 @@ func (r *requests) run() error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case status.Code(err) == codes.ResourceExhausted: // gRPC's word for a message that is too large
-			return r.server.refuse(TooLargeRequest, r.session.client, fmt.Sprintf("a request may have %d bytes", maxRequest))
+			return r.server.reject(TooLargeRequest, r.session.client, fmt.Sprintf("a request may have %d bytes", maxRequest))
 		case err != nil:
 			return err
 		}
-		if err := r.take(message); err != nil {
+		if err := r.handle(message); err != nil {
 			return err
 		}
 	}
 }
 
-func (r *requests) take(message []byte) error {
+func (r *requestLoop) handle(message []byte) error {
 	s := r.server
 	request, err := parseRequest(message)
 	if waited := r.limiter.WaitN(r.stream.Context(), 1+len(request.names)); waited != nil {
@@ -291,38 +291,38 @@ func (r *requests) take(message []byte) error {
 	}
 	switch {
 	case errors.Is(err, errTooManyNames):
-		return s.refuse(TooManyNames, r.session.client, err.Error())
+		return s.reject(TooManyNames, r.session.client, err.Error())
 	case err != nil:
-		return s.refuse(MalformedRequest, r.session.client, err.Error())
+		return s.reject(MalformedRequest, r.session.client, err.Error())
 	}
 	if r.node == "" { // the first request has it, and later ones may leave it out
-		r.node = printable.Short(request.node)
+		r.node = printable.Truncate(request.node)
 	}
-	result, hasRoom := r.session.take(request)
-	r.tellOf(result, request)
+	result, hasRoom := r.session.handleRequest(request)
+	r.logResult(result, request)
 	if !hasRoom {
-		return s.refuse(TooManyNames, r.session.client, fmt.Sprintf("a client may ask for %d resources, and all for %d",
+		return s.reject(TooManyNames, r.session.client, fmt.Sprintf("a client may ask for %d resources, and all for %d",
 			maxClientNames, maxAllNames))
 	}
 	return nil
 }
 
-// tellOf counts what happened, and logs once what deserves it.
-func (r *requests) tellOf(result effect, request request) {
+// logResult counts what happened, and logs once what deserves it.
+func (r *requestLoop) logResult(result requestResult, request request) {
 	s := r.server
-	for _, name := range result.wrong {
-		s.ledger.count(func(now *Counts) { now.Refused[UnknownName]++ })
-		if name = printable.Short(name); s.loggedNames.isNew(time.Now(), r.session.client, name) {
+	for _, name := range result.unknownNames {
+		s.usage.count(func(now *Counts) { now.Rejected[UnknownName]++ })
+		if name = printable.Truncate(name); s.loggedNames.isNew(time.Now(), r.session.client, name) {
 			s.Log.Warn("a client of xDS asks for a name that is not a TCP port of a Service; those are called SERVICE.NAMESPACE.svc.DOMAIN:PORT",
 				"name", name, "client", r.session.client, "node-id", r.node)
 		}
 	}
-	if result.isRefusal {
-		s.ledger.count(func(now *Counts) { now.Rejected[result.refused]++ })
-		complaint := printable.Short(request.complaint)
-		if s.loggedRejections.isNew(time.Now(), r.session.client, result.refused.String()+complaint) {
+	if result.isNACK {
+		s.usage.count(func(now *Counts) { now.NACKed[result.rejectedKind]++ })
+		complaint := printable.Truncate(request.errorDetail)
+		if s.loggedNACKs.isNew(time.Now(), r.session.client, result.rejectedKind.String()+complaint) {
 			s.Log.Warn("a client of xDS rejected a response; it keeps what it knew",
-				"kind", result.refused, "error", complaint, "client", r.session.client, "node-id", r.node)
+				"kind", result.rejectedKind, "error", complaint, "client", r.session.client, "node-id", r.node)
 		}
 	}
 }

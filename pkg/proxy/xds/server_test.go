@@ -42,10 +42,10 @@ func (s *served) count(what string) int {
 		case "answered " + name:
 			return counts.Sent[of]
 		case "rejected " + name:
-			return counts.Rejected[of]
+			return counts.NACKed[of]
 		}
 	}
-	return counts.Refused[Refusal(what)]
+	return counts.Rejected[RejectReason(what)]
 }
 
 // clients returns how many streams and names there are.
@@ -101,7 +101,7 @@ func requestOf(of kind, nonce string, names ...string) []byte {
 	return m.text(4, typeURLs[of]).text(5, nonce)
 }
 
-func receive(t *testing.T, stream grpc.ClientStream) answer {
+func receive(t *testing.T, stream grpc.ClientStream) receivedResponse {
 	t.Helper()
 	received := make(chan []byte, 1)
 	go func() {
@@ -113,7 +113,7 @@ func receive(t *testing.T, stream grpc.ClientStream) answer {
 }
 
 // take receives a response, and acknowledges it.
-func take(t *testing.T, stream grpc.ClientStream) answer {
+func take(t *testing.T, stream grpc.ClientStream) receivedResponse {
 	t.Helper()
 	got := receive(t, stream)
 	must.Succeed(t, stream.SendMsg(requestOf(got.of, got.nonce, got.names...)))
@@ -127,7 +127,7 @@ func socketOf(t *testing.T) string {
 	return SocketPrefix + filepath.Join(t.TempDir(), "run", "xds.sock")
 }
 
-func TestTheServerAnswersAndFollows(t *testing.T) {
+func TestTheServerRespondsAndPushesUpdates(t *testing.T) {
 	s := serveTown(t, socketOf(t), everybody)
 	stream := open(t, s.socket(t))
 	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", web)))
@@ -150,10 +150,10 @@ func atEachAddress(t *testing.T, test func(t *testing.T, address string)) {
 	t.Run("IPv6", func(t *testing.T) { test(t, reserve.At(t, netip.IPv6Loopback()).String()) })
 }
 
-// TestRefusals: each ends only its own stream, has a reason, and is counted.
-func TestRefusals(t *testing.T) { atEachAddress(t, testRefusals) }
+// TestRejections: each ends only its own stream, has a reason, and is counted.
+func TestRejections(t *testing.T) { atEachAddress(t, testRejections) }
 
-func testRefusals(t *testing.T, address string) {
+func testRejections(t *testing.T, address string) {
 	s := serveTown(t, address, everybody)
 	conn := s.socket(t)
 	long, many := strings.Repeat("a", maxRequest), make([]string, maxNames+1)
@@ -163,12 +163,12 @@ func testRefusals(t *testing.T, address string) {
 	for why, test := range map[string]struct {
 		request []byte
 		code    codes.Code
-		counted Refusal
+		counted RejectReason
 	}{
 		"more names than a stream may have": {requestOf(listeners, "", many...), codes.ResourceExhausted, TooManyNames},
 		"no message":                        {[]byte("\xff\xff\xff"), codes.InvalidArgument, MalformedRequest},
 		"a field without its end":           {[]byte("\x1a\x7fweb"), codes.InvalidArgument, MalformedRequest},
-		"a long name":                       {requestOf(listeners, "", long[:longestName+1]), codes.InvalidArgument, MalformedRequest},
+		"a long name":                       {requestOf(listeners, "", long[:maxNameLength+1]), codes.InvalidArgument, MalformedRequest},
 		"a long request":                    {requestOf(listeners, "", long), codes.ResourceExhausted, TooLargeRequest},
 	} {
 		before := s.count(string(test.counted))
@@ -181,7 +181,7 @@ func testRefusals(t *testing.T, address string) {
 		// gRPC itself answers a request that is too large, before the server hears of it.
 		wait.Equal(t, why+" is counted", before+1, func() int { return s.count(string(test.counted)) })
 	}
-	for _, why := range []Refusal{TooManyNames, MalformedRequest, TooLargeRequest} {
+	for _, why := range []RejectReason{TooManyNames, MalformedRequest, TooLargeRequest} {
 		wait.Equal(t, string(why)+" is logged once for each client", 1, func() int { return s.log.Count("reason=" + string(why)) })
 	}
 	stream := open(t, conn)
@@ -192,33 +192,33 @@ func testRefusals(t *testing.T, address string) {
 // TestABoundedNumberOfStreams: a client that opens ever more streams gets an error, and others are still served.
 func TestABoundedNumberOfStreams(t *testing.T) {
 	t.Run("of one client", func(t *testing.T) {
-		var ledger ledger
+		var usage usageTracker
 		greedy, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 		admitted := 0
 		for range maxStreams {
-			if ledger.admit(greedy, held{openStreams: 1}) {
+			if usage.admit(greedy, usageCounts{openStreams: 1}) {
 				admitted++
 			}
 		}
-		if admitted != maxPerClient || !ledger.admit(other, held{openStreams: 1}) {
+		if admitted != maxPerClient || !usage.admit(other, usageCounts{openStreams: 1}) {
 			t.Errorf("%d streams are admitted", admitted)
 		}
-		if !ledger.admit(greedy, held{askedNames: maxClientNames}) || ledger.admit(greedy, held{askedNames: 1}) {
+		if !usage.admit(greedy, usageCounts{subscribedNames: maxClientNames}) || usage.admit(greedy, usageCounts{subscribedNames: 1}) {
 			t.Errorf("a client may ask for more than %d names", maxClientNames)
 		}
-		if !ledger.admit(other, held{askedNames: 3}) {
+		if !usage.admit(other, usageCounts{subscribedNames: 3}) {
 			t.Error("another client may not ask")
 		}
-		ledger.release(greedy, held{openStreams: 1})
-		if !ledger.admit(greedy, held{openStreams: 1}) {
+		usage.release(greedy, usageCounts{openStreams: 1})
+		if !usage.admit(greedy, usageCounts{openStreams: 1}) {
 			t.Error("a client that left may not come back")
 		}
 	})
 	t.Run("in all", func(t *testing.T) {
-		var ledger ledger
+		var usage usageTracker
 		admitted := 0
 		for i := range 2 * maxStreams {
-			if ledger.admit(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), held{openStreams: 1}) {
+			if usage.admit(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), usageCounts{openStreams: 1}) {
 				admitted++
 			}
 		}
@@ -228,8 +228,8 @@ func TestABoundedNumberOfStreams(t *testing.T) {
 	})
 }
 
-// TestStrangersLearnNothing: a connection from elsewhere ends at once, is counted, and is logged once.
-func TestStrangersLearnNothing(t *testing.T) {
+// TestRemoteClientsLearnNothing: a connection from elsewhere ends at once, is counted, and is logged once.
+func TestRemoteClientsLearnNothing(t *testing.T) {
 	address := reserve.OnLoopback(t).String()
 	s := serveTown(t, address, func(addr netip.Addr) (bool, error) {
 		if addr == netip.MustParseAddr("127.0.0.2") {
@@ -250,7 +250,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 			}
 			return nil
 		})
-		wait.Equal(t, "strangers counted", i+1, func() int { return s.count(string(NotOfThisNode)) })
+		wait.Equal(t, "strangers counted", i+1, func() int { return s.count(string(RemoteClient)) })
 	}
 	wait.Equal(t, "lines of log", 1, func() int { return strings.Count(s.log.String(), "reason=remote_client") })
 	stream := open(t, s.socket(t))
@@ -258,8 +258,8 @@ func TestStrangersLearnNothing(t *testing.T) {
 	receive(t, stream)
 }
 
-// TestASocketIsMadeAnew, unless something else is there.
-func TestASocketIsMadeAnew(t *testing.T) {
+// TestASocketIsRecreated, unless something else is there.
+func TestASocketIsRecreated(t *testing.T) {
 	address := socketOf(t)
 	path := strings.TrimPrefix(address, SocketPrefix)
 	for range 2 {
@@ -286,9 +286,9 @@ func TestASocketIsMadeAnew(t *testing.T) {
 }
 
 // TestWhoDoesNotReadCostsOneMessage, and delays nobody: neither changes nor other clients.
-func TestWhoDoesNotReadCostsOneMessage(t *testing.T) { atEachAddress(t, testSilence) }
+func TestWhoDoesNotReadCostsOneMessage(t *testing.T) { atEachAddress(t, testUnresponsive) }
 
-func testSilence(t *testing.T, address string) {
+func testUnresponsive(t *testing.T, address string) {
 	s := serveTown(t, address, everybody)
 	names := s.serveWide(20)
 	silent := 15 // what each leaves unread is some 60 kB
@@ -348,7 +348,7 @@ func FuzzParseRequest(f *testing.F) {
 		town := openTown()
 		who := town.session("")
 		if err == nil {
-			who.take(parsed)
+			who.handleRequest(parsed)
 			for range 5 {
 				if _, response, _ := who.next(); response != nil {
 					read(t, response)
@@ -358,8 +358,8 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// TestARefusalIsToldOnce, with the client's own name for itself, on one line.
-func TestARefusalIsToldOnce(t *testing.T) {
+// TestARejectionIsLoggedOnce, with the client's own name for itself, on one line.
+func TestARejectionIsLoggedOnce(t *testing.T) {
 	s := serveTown(t, socketOf(t), everybody)
 	conn := s.socket(t)
 	for range 3 {

@@ -17,18 +17,18 @@ import (
 type Counts struct {
 	Streams, Names int // that clients ask for
 	// Sent counts the responses by the kind of their resources, and Rejected those of them that clients rejected.
-	Sent, Rejected [kinds]int
-	// Refused counts by reason what was not served.
-	Refused map[Refusal]int
+	Sent, NACKed [kinds]int
+	// Rejected counts by reason what was not served.
+	Rejected map[RejectReason]int
 }
 
 // Counts returns the present counts.
 func (s *Server) Counts() Counts {
-	s.ledger.mutex.Lock()
-	defer s.ledger.mutex.Unlock()
-	now := s.ledger.counts
-	now.Streams, now.Names = s.ledger.all[openStreams], s.ledger.all[askedNames]
-	now.Refused = maps.Clone(now.Refused)
+	s.usage.mutex.Lock()
+	defer s.usage.mutex.Unlock()
+	now := s.usage.counts
+	now.Streams, now.Names = s.usage.all[openStreams], s.usage.all[subscribedNames]
+	now.Rejected = maps.Clone(now.Rejected)
 	return now
 }
 
@@ -36,26 +36,27 @@ func (s *Server) Counts() Counts {
 func (s *Server) Status(addresses []string) *status.XDS {
 	counts := s.Counts()
 	now := &status.XDS{
-		Clients: []status.XDSClient{}, Streams: counts.Streams, Names: counts.Names, Refused: map[string]int{},
-		UnknownNames: counts.Refused[UnknownName],
+		Clients: []status.XDSClient{}, Streams: counts.Streams, Names: counts.Names, Rejected: map[string]int{},
+		UnknownNames: counts.Rejected[UnknownName],
 	}
-	for _, rejected := range counts.Rejected {
+	for _, rejected := range counts.NACKed {
 		now.RejectedResponses += rejected
 	}
-	delete(counts.Refused, UnknownName)
-	for why, count := range counts.Refused {
-		now.Refused[string(why)] = count
+	delete(counts.Rejected, UnknownName)
+	for why, count := range counts.Rejected {
+		now.Rejected[string(why)] = count
 	}
-	s.ledger.mutex.Lock()
-	defer s.ledger.mutex.Unlock()
+	s.usage.mutex.Lock()
+	defer s.usage.mutex.Unlock()
 	for _, address := range addresses {
-		now.Addresses = append(now.Addresses, status.XDSAddress{Address: address, Error: s.ledger.failing[address]})
+		now.Addresses = append(now.Addresses, status.XDSAddress{Address: address, Error: s.usage.failing[address]})
 	}
-	for client, used := range s.ledger.clients {
-		if used.held[openStreams] == 0 {
+	for client, used := range s.usage.clients {
+		if used.usageCounts[openStreams] == 0 {
 			continue
 		}
-		one := status.XDSClient{Streams: used.held[openStreams], Names: used.held[askedNames], UnreadBytes: used.held[unreadBytes]}
+		one := status.XDSClient{Streams: used.usageCounts[openStreams], Names: used.usageCounts[subscribedNames],
+			UnreadBytes: used.usageCounts[unreadBytes]}
 		if client.IsValid() {
 			one.Address = client.String()
 		}
@@ -67,16 +68,16 @@ func (s *Server) Status(addresses []string) *status.XDS {
 	return now
 }
 
-// refuse counts a client that is not served, logs it once, and returns what the client is told.
-func (s *Server) refuse(why Refusal, client netip.Addr, details string) error {
+// reject counts a client that is not served, logs it once, and returns what the client is told.
+func (s *Server) reject(why RejectReason, client netip.Addr, details string) error {
 	from := "the socket"
 	if client.IsValid() {
 		from = client.String()
 	}
-	if s.loggedRefusals.isNew(time.Now(), client, string(why)) {
+	if s.loggedRejections.isNew(time.Now(), client, string(why)) {
 		s.Log.Warn("a client of xDS is refused", "client", from, "reason", why, "details", details)
 	}
-	s.ledger.count(func(now *Counts) { now.Refused[why]++ })
+	s.usage.count(func(now *Counts) { now.Rejected[why]++ })
 	code := codes.ResourceExhausted
 	if why == MalformedRequest {
 		code = codes.InvalidArgument

@@ -18,180 +18,180 @@ func openTown() *town {
 	t := newTown()
 	t.serve("web", "zone *", []uint16{80}, "1@node-1/a 2@node-2/b 3@node-3/a")
 	t.serve("cart", "", []uint16{81, 82}, "7@node-1/a")
-	t.table.Synced(selection.Sync{})
+	t.table.OnSynced(selection.SyncState{})
 	return t
 }
 
-func TestAClientIsToldStepByStep(t *testing.T) {
+func TestAClientIsUpdatedStepByStep(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
-	c.ask(listeners, web)
-	c.wants(listeners, web, "")
-	c.ask(clusters, web)
-	c.wants(clusters, web, "")
-	c.ask(assignments, web)
-	c.wants(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
-	c.wantsNothing()
+	c.subscribe(listeners, web)
+	c.expect(listeners, web, "")
+	c.subscribe(clusters, web)
+	c.expect(clusters, web, "")
+	c.subscribe(assignments, web)
+	c.expect(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
+	c.expectNothing()
 
 	town.serve("web", "zone *", []uint16{80}, "2@node-2/b 3@node-3/a")
-	c.wants(assignments, web, "3 (a, 1) | 2 (b, 1)")
+	c.expect(assignments, web, "3 (a, 1) | 2 (b, 1)")
 	town.serve("cart", "", []uint16{81, 82}, "")
-	c.wantsNothing() // nobody asked
+	c.expectNothing() // nobody asked
 
-	c.ask(assignments, web, cart)
-	c.wants(assignments, cart, "") // and not what it knows
-	c.ask(listeners, web, cart)
-	c.wants(listeners, cart+" "+web, "") // all of them: a missing one would count as gone
-	c.wantsNothing()
+	c.subscribe(assignments, web, cart)
+	c.expect(assignments, cart, "") // and not what it knows
+	c.subscribe(listeners, web, cart)
+	c.expect(listeners, cart+" "+web, "") // all of them: a missing one would count as gone
+	c.expectNothing()
 
 	town.remove("web")
-	c.wants(clusters, "", "")
-	c.wants(assignments, web, "")
-	c.wants(listeners, cart, "")
-	c.wantsNothing()
+	c.expect(clusters, "", "")
+	c.expect(assignments, web, "")
+	c.expect(listeners, cart, "")
+	c.expectNothing()
 	town.serve("web", "", []uint16{80}, "1@node-1/a")
-	c.wants(clusters, web, "")
-	c.wants(assignments, web, "1 (a, 1)")
-	c.wants(listeners, cart+" "+web, "")
-	c.wantsNothing()
+	c.expect(clusters, web, "")
+	c.expect(assignments, web, "1 (a, 1)")
+	c.expect(listeners, cart+" "+web, "")
+	c.expectNothing()
 }
 
-func TestNobodyIsToldAnythingBeforeTheFirstSync(t *testing.T) {
+func TestNothingIsSentBeforeTheFirstSync(t *testing.T) {
 	town := newTown()
 	c := town.client(t)
-	c.ask(assignments, web)
+	c.subscribe(assignments, web)
 	town.serve("web", "", []uint16{80}, "1@node-1/a")
-	c.wantsNothing()
-	<-c.session.news
-	town.table.Synced(selection.Sync{})
-	<-c.session.news
-	c.wants(assignments, web, "1 (a, 1)")
+	c.expectNothing()
+	<-c.session.changed
+	town.table.OnSynced(selection.SyncState{})
+	<-c.session.changed
+	c.expect(assignments, web, "1 (a, 1)")
 }
 
-func TestWhoUnsubscribesAndComesBackIsAnsweredAgain(t *testing.T) {
+func TestAResubscriptionGetsAResponse(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
 	for range 3 {
 		for of := range kinds {
-			c.ask(of, web)
+			c.subscribe(of, web)
 		}
-		c.wants(clusters, web, "")
-		c.wants(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
-		c.wants(listeners, web, "")
+		c.expect(clusters, web, "")
+		c.expect(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
+		c.expect(listeners, web, "")
 		for of := range kinds {
-			if result := c.ask(of); len(result.removed) != 1 {
+			if result := c.subscribe(of); len(result.removed) != 1 {
 				t.Errorf("%d names are removed", len(result.removed))
 			}
 		}
-		c.wantsNothing()
+		c.expectNothing()
 	}
-	if len(c.session.waits) != 0 || len(town.table.waiting) != 0 {
-		t.Errorf("%v is waited for, by %v", c.session.waits, town.table.waiting)
+	if len(c.session.watched) != 0 || len(town.table.waiting) != 0 {
+		t.Errorf("%v is waited for, by %v", c.session.watched, town.table.waiting)
 	}
 }
 
-func TestWhatAClientRefusesIsNotSentAgain(t *testing.T) {
+func TestANACKedResponseIsNotSentAgain(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
-	c.ask(assignments, web)
+	c.subscribe(assignments, web)
 	_, response, _ := c.session.next()
 	nonce := read(t, response).nonce
-	refusal := request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{web}, isRefusal: true}
-	if result, _ := c.session.take(refusal); !result.isRefusal || result.refused != assignments {
+	refusal := request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{web}, isNACK: true}
+	if result, _ := c.session.handleRequest(refusal); !result.isNACK || result.rejectedKind != assignments {
 		t.Errorf("a refusal is taken for %+v", result)
 	}
-	c.wantsNothing()
+	c.expectNothing()
 	town.serve("web", "zone *", []uint16{80}, "1@node-1/a")
-	c.wants(assignments, web, "1 (a, 1)")
+	c.expect(assignments, web, "1 (a, 1)")
 }
 
 func TestARequestThatCrossedAResponseIsIgnored(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
-	c.ask(assignments, web)
-	old := c.told().nonce
+	c.subscribe(assignments, web)
+	old := c.lastResponse().nonce
 	town.serve("web", "zone *", []uint16{80}, "1@node-1/a")
 	_, second, _ := c.session.next()
 	for _, nonce := range []string{old, "", "x", "99"} {
-		result, _ := c.session.take(request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{cart}})
+		result, _ := c.session.handleRequest(request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{cart}})
 		if len(result.added) > 0 || c.session.names != 1 {
 			t.Errorf("a request with nonce %q is taken in: %+v", nonce, result)
 		}
 	}
-	c.wantsNothing()
+	c.expectNothing()
 	c.last[assignments] = read(t, second).nonce
-	c.ask(assignments, web, cart)
-	c.wants(assignments, cart, "7 (a, 1)")
+	c.subscribe(assignments, web, cart)
+	c.expect(assignments, cart, "7 (a, 1)")
 }
 
-func TestANewStreamIsAnsweredWhateverItClaims(t *testing.T) {
+func TestANewStreamGetsAResponseWhateverItClaims(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
 	c.last[clusters] = "17" // of another server
-	c.ask(clusters, web)
-	c.wants(clusters, web, "")
+	c.subscribe(clusters, web)
+	c.expect(clusters, web, "")
 }
 
-func TestOddRequestsAreAnsweredWithNothing(t *testing.T) {
+func TestOddRequestsGetNoResource(t *testing.T) {
 	town := openTown()
 	for _, names := range [][]string{nil, {"*"}, {"nobody.shop:80"}, {"web"}, {"web.shop:9"}, {""}} {
 		c := town.client(t)
 		for of := range kinds {
-			result := c.ask(of, names...)
-			if len(names) > 0 && len(result.wrong) != 1 {
-				t.Errorf("%q: %q are wrong", names, result.wrong)
+			result := c.subscribe(of, names...)
+			if len(names) > 0 && len(result.unknownNames) != 1 {
+				t.Errorf("%q: %q are wrong", names, result.unknownNames)
 			}
-			c.wants(of, "", "")
+			c.expect(of, "", "")
 		}
-		c.wantsNothing()
+		c.expectNothing()
 	}
 	c := town.client(t)
 	routes := request{typeURL: "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", names: []string{web}}
-	if result, _ := c.session.take(routes); len(result.added) > 0 {
+	if result, _ := c.session.handleRequest(routes); len(result.added) > 0 {
 		t.Errorf("routes are answered: %+v", result)
 	}
-	c.wantsNothing()
+	c.expectNothing()
 	only := &client{t: t, session: town.session(typeURLs[assignments])}
-	only.session.take(request{names: []string{web}})
-	only.wants(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
+	only.session.handleRequest(request{names: []string{web}})
+	only.expect(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
 }
 
 // TestChangesMeetInOneResponse: a client that has not read for long gets the newest state, once.
 func TestChangesMeetInOneResponse(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
-	c.ask(assignments, web)
-	c.told()
+	c.subscribe(assignments, web)
+	c.lastResponse()
 	for i := range 100 {
 		town.serve("web", "zone *", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i))
 	}
-	c.wants(assignments, web, "100 (a, 1)")
-	c.wantsNothing()
+	c.expect(assignments, web, "100 (a, 1)")
+	c.expectNothing()
 }
 
-// TestAClientThatIsSilentIsToldNothingMore, of that kind.
-func TestAClientThatIsSilentIsToldNothingMore(t *testing.T) {
+// TestAnUnresponsiveClientIsSentNothingMore, of that kind.
+func TestAnUnresponsiveClientIsSentNothingMore(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
-	c.ask(assignments, web)
+	c.subscribe(assignments, web)
 	_, response, _ := c.session.next()
 	town.serve("web", "zone *", []uint16{80}, "1@node-1/a")
-	c.wantsNothing()
-	c.ask(clusters, web)
-	c.wants(clusters, web, "")
+	c.expectNothing()
+	c.subscribe(clusters, web)
+	c.expect(clusters, web, "")
 	c.last[assignments] = read(t, response).nonce
-	c.ask(assignments, web)
-	c.wants(assignments, web, "1 (a, 1)")
+	c.subscribe(assignments, web)
+	c.expect(assignments, web, "1 (a, 1)")
 }
 
 func TestAPortIsItsOwn(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
-	c.ask(assignments, "cart.shop:82")
-	c.wants(assignments, "cart.shop:82", "7 (a, 1)")
+	c.subscribe(assignments, "cart.shop:82")
+	c.expect(assignments, "cart.shop:82", "7 (a, 1)")
 	town.serve("cart", "", []uint16{81}, "7@node-1/a")
-	c.wants(assignments, "cart.shop:82", "")
-	c.wantsNothing()
+	c.expect(assignments, "cart.shop:82", "")
+	c.expectNothing()
 }
 
 // TestManyAssignmentsAreSentInParts, none of which is larger than clients take, and each once.
@@ -207,9 +207,9 @@ func TestManyAssignmentsAreSentInParts(t *testing.T) {
 		town.serve(name, "", []uint16{80}, endpoints.String())
 		names = append(names, name+".shop:80")
 	}
-	town.table.Synced(selection.Sync{})
+	town.table.OnSynced(selection.SyncState{})
 	c := town.client(t)
-	c.ask(assignments, names...)
+	c.subscribe(assignments, names...)
 	told, parts := map[string]int{}, 0
 	for {
 		_, response, _ := c.session.next()
@@ -225,7 +225,7 @@ func TestManyAssignmentsAreSentInParts(t *testing.T) {
 		}
 		c.last[assignments] = got.nonce
 		parts++
-		c.ask(assignments, names...)
+		c.subscribe(assignments, names...)
 	}
 	if len(told) != len(names) || parts < 2 {
 		t.Errorf("%d of %d names are told, in %d parts", len(told), len(names), parts)

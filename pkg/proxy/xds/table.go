@@ -24,8 +24,8 @@ type Table struct {
 	sessions map[*session]bool
 	waiting  map[model.ObjectName]map[*session]bool
 	changes  uint64
-	// isOpen: the table is complete. Before that clients are told nothing, because they obey what they are told.
-	isOpen bool
+	// isSynced: the table is complete. Before that clients are told nothing, because they obey what they are told.
+	isSynced bool
 }
 
 // NewTable returns a table that is empty, and closed until the first sync.
@@ -38,16 +38,16 @@ func NewTable(domain string) *Table {
 	}
 }
 
-// Digest returns what clients may be told of a Service; nil if it has no TCP port.
-func (t *Table) Digest(decisions []selection.Decision) any {
+// Derive returns what clients may be told of a Service; nil if it has no TCP port.
+func (t *Table) Derive(decisions []selection.Decision) any {
 	if made := newService(decisions); len(made) > 0 {
 		return made
 	}
 	return nil
 }
 
-// Accept replaces what clients may be told of a Service.
-func (t *Table) Accept(name model.ObjectName, digest any) {
+// OnApplied replaces what clients may be told of a Service.
+func (t *Table) OnApplied(name model.ObjectName, digest any) {
 	now, _ := digest.(service)
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -59,37 +59,37 @@ func (t *Table) Accept(name model.ObjectName, digest any) {
 	}
 	t.changes++
 	for who := range t.waiting[name] {
-		who.news.Send()
+		who.changed.Notify()
 	}
 }
 
-// Synced lets clients be answered.
-func (t *Table) Synced(selection.Sync) {
+// OnSynced lets clients be answered.
+func (t *Table) OnSynced(selection.SyncState) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	if t.isOpen {
+	if t.isSynced {
 		return
 	}
-	t.isOpen = true
+	t.isSynced = true
 	for who := range t.sessions {
-		who.news.Send()
+		who.changed.Notify()
 	}
 }
 
-// enter takes a session in.
-func (t *Table) enter(who *session) {
+// addSession takes a session in.
+func (t *Table) addSession(who *session) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.sessions[who] = true
 }
 
-// leave takes a session out: no change wakes it any more.
-func (t *Table) leave(who *session) {
+// removeSession takes a session out: no change wakes it any more.
+func (t *Table) removeSession(who *session) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	delete(t.sessions, who)
-	for name := range who.waits {
-		t.stopWaiting(who, name)
+	for name := range who.watched {
+		t.unwatch(who, name)
 	}
 }
 
@@ -119,16 +119,16 @@ func (t *Table) missing(ports []portOf) []string {
 func (t *Table) version() (version string, isOpen bool) {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
-	return t.epoch + "-" + strconv.FormatUint(t.changes, 10), t.isOpen
+	return t.epoch + "-" + strconv.FormatUint(t.changes, 10), t.isSynced
 }
 
-// wait makes changes of a Service wake a session, or no longer do so.
-func (t *Table) wait(who *session, name model.ObjectName, waits bool) {
+// setWatch makes changes of a Service wake a session, or no longer do so.
+func (t *Table) setWatch(who *session, name model.ObjectName, waits bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	switch sessions := t.waiting[name]; {
 	case !waits:
-		t.stopWaiting(who, name)
+		t.unwatch(who, name)
 	case sessions == nil:
 		t.waiting[name] = map[*session]bool{who: true}
 	default:
@@ -136,8 +136,8 @@ func (t *Table) wait(who *session, name model.ObjectName, waits bool) {
 	}
 }
 
-// stopWaiting must be called with the mutex held.
-func (t *Table) stopWaiting(who *session, name model.ObjectName) {
+// unwatch must be called with the mutex held.
+func (t *Table) unwatch(who *session, name model.ObjectName) {
 	sessions := t.waiting[name]
 	if delete(sessions, who); len(sessions) == 0 {
 		delete(t.waiting, name)

@@ -17,15 +17,15 @@ type before struct {
 // row is some nodes of a cell by name: sums[i] is the sum of the first i.
 type row struct {
 	names []string
-	sums  []tally
+	sums  []sums
 }
 
 // of returns the sum of the nodes of a cell that come before a name. all yields every node, with its cell and demand.
-func (b *before) of(name string, cell int32, all iter.Seq2[string, node]) tally {
+func (b *before) of(name string, cell int32, all iter.Seq2[string, node]) sums {
 	b.once.Do(func() { b.byCell = rowsOf(all) })
 	row := b.byCell[cell]
 	if row == nil {
-		return tally{}
+		return sums{}
 	}
 	at, _ := slices.BinarySearch(row.names, name)
 	return row.sums[at]
@@ -45,11 +45,11 @@ func rowsOf(all iter.Seq2[string, node]) map[int32]*row {
 	for _, next := range sorted {
 		r := rows[next.cell]
 		if r == nil {
-			r = &row{sums: []tally{{}}}
+			r = &row{sums: []sums{{}}}
 			rows[next.cell] = r
 		}
 		sum := r.sums[len(r.sums)-1]
-		sum.add(tallyOf(next.demand))
+		sum.add(nodeSums(next.demand))
 		r.names, r.sums = append(r.names, next.name), append(r.sums, sum)
 	}
 	return rows

@@ -12,7 +12,7 @@ import (
 // change.
 func TestTheSumBeforeANodeIsTheSameForEveryNode(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	cells := NewCells([]policy.Key{policy.Zone}, "node-05")
+	cells := NewNodeClasses([]policy.Key{policy.Zone}, "node-05")
 	for range 300 {
 		name := fmt.Sprintf("node-%02d", random.IntN(20))
 		if random.IntN(4) == 0 {
@@ -25,10 +25,10 @@ func TestTheSumBeforeANodeIsTheSameForEveryNode(t *testing.T) {
 			if got, want := cells.ByLabels().beforeNode(name, node.cell), cells.countBefore(name, node.cell); got != want {
 				t.Fatalf("before %s: %+v, want %+v", name, got, want)
 			}
-			want := tally{nodes: cells.countBefore(name, node.cell).nodes}
+			want := sums{nodes: cells.countBefore(name, node.cell).nodes}
 			for other, of := range map[string]uint32{"node-03": 2, "node-05": 3, "node-07": 1} {
 				if its, known := cells.nodes[other]; known && its.cell == node.cell && other < name {
-					want.add(tally{demand: uint64(of), squares: uint64(of) * uint64(of)})
+					want.add(sums{demand: uint64(of), squares: uint64(of) * uint64(of)})
 				}
 			}
 			if got := named.beforeNode(name, node.cell); got != want {
@@ -47,7 +47,7 @@ func TestNodesWithoutLinuxAreInNoCell(t *testing.T) {
 		}
 		return labels
 	}
-	cells := NewCells([]policy.Key{policy.Zone}, "")
+	cells := NewNodeClasses([]policy.Key{policy.Zone}, "")
 	cells.Set("linux", zoned("linux"))
 	cells.Set("unlabelled", zoned(""))
 	cells.Set("windows", zoned("windows"))

@@ -36,12 +36,12 @@ var sizes = []struct {
 func BenchmarkPlan(b *testing.B) {
 	for _, size := range sizes {
 		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)
-		demand, places := w.cells("a-000").ByLabels(), balance.NewPlaces(w.keys, w.endpoints, w.valueOf)
+		demand, endpointClasses := w.cells("a-000").ByLabels(), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf)
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			var plan balance.Plan
 			for b.Loop() {
-				plan.Make(demand, places, w.limit)
+				plan.Compute(demand, endpointClasses, w.limit)
 			}
 		})
 	}
@@ -61,24 +61,24 @@ func BenchmarkMeasured(b *testing.B) {
 			}
 		})
 		demand, _ := cells.Measured(zones)
-		places := balance.NewPlaces(w.keys, w.endpoints, w.valueOf)
+		endpointClasses := balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf)
 		b.Run(size.name+"/plan", func(b *testing.B) {
 			b.ReportAllocs()
 			var plan balance.Plan
 			for b.Loop() {
-				plan.Make(demand, places, w.limit)
+				plan.Compute(demand, endpointClasses, w.limit)
 			}
 		})
 	}
 }
 
-func BenchmarkPlaces(b *testing.B) {
+func BenchmarkEndpointClasses(b *testing.B) {
 	for _, size := range sizes {
 		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				balance.NewPlaces(w.keys, w.endpoints, w.valueOf)
+				balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf)
 			}
 		})
 	}

@@ -28,12 +28,12 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 		random.Shuffle(len(w.endpoints), func(i, j int) {
 			shuffled.endpoints[i], shuffled.endpoints[j] = shuffled.endpoints[j], shuffled.endpoints[i]
 		})
-		cells := balance.NewCells(w.cellKeys(), self)
+		cells := balance.NewNodeClasses(w.cellKeys(), self)
 		for _, name := range names {
 			cells.Set(name, w.nodes[name])
 		}
-		places := balance.NewPlaces(w.keys, shuffled.endpoints, w.valueOf)
-		if got := text(&shuffled, balance.NewPlan(w.demand(cells), places, w.limit)); got != want {
+		endpointClasses := balance.NewEndpointClasses(w.keys, shuffled.endpoints, w.valueOf)
+		if got := text(&shuffled, balance.NewPlan(w.demand(cells), endpointClasses, w.limit)); got != want {
 			t.Errorf("in another order\n%s\nwant\n%s", got, want)
 		}
 	}
@@ -45,7 +45,7 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 func TestAPlanRemembersNothing(t *testing.T) {
 	var plan balance.Plan
 	randomWorlds(t, 150, true, func(w *world, _ *rand.Rand) {
-		plan.Make(w.demand(w.cells("")), balance.NewPlaces(w.keys, w.endpoints, w.valueOf), w.limit)
+		plan.Compute(w.demand(w.cells("")), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
 		if got, want := text(w, &plan), text(w, w.plan("")); got != want {
 			t.Errorf("made anew\n%s\nwant\n%s", got, want)
 		}
@@ -63,7 +63,7 @@ func text(w *world, plan *balance.Plan) string {
 	for _, name := range w.names() {
 		share := plan.Share(name, w.nodes[name])
 		slots := share.Slots(service, balance.Hashes(w.endpoints))
-		fmt.Fprint(&all, name, share.Outcome, share.Near, share.Next, share.Busiest, share.Steps)
+		fmt.Fprint(&all, name, share.Outcome, share.Near, share.Next, share.Busiest, share.KeyResults)
 		for _, i := range order {
 			fmt.Fprint(&all, " ", share.Parts[i], "/", slots[i])
 		}
@@ -82,7 +82,7 @@ func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 		}
 		names := w.names()
 		self := names[random.IntN(len(names))]
-		cells, now := balance.NewCells(w.cellKeys(), self), map[string]map[string]string{}
+		cells, now := balance.NewNodeClasses(w.cellKeys(), self), map[string]map[string]string{}
 		for range 4 * len(names) {
 			name := names[random.IntN(len(names))]
 			was, there := now[name]
@@ -104,7 +104,7 @@ func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 		if cells.Len() != len(now) {
 			t.Fatalf("there are %d nodes, want %d", cells.Len(), len(now))
 		}
-		plan := balance.NewPlan(w.demand(cells), balance.NewPlaces(w.keys, w.endpoints, w.valueOf), w.limit)
+		plan := balance.NewPlan(w.demand(cells), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
 		if got, want := text(w, plan), text(w, w.plan(self)); got != want {
 			t.Fatalf("with a history\n%s\nafresh\n%s\nin %v", got, want, w)
 		}
@@ -224,7 +224,7 @@ func shifted(before, after row) float64 {
 		if i < len(after.Parts) {
 			now = float64(after.Parts[i])
 		}
-		sum += math.Abs(now-old) / 2 / balance.ONE
+		sum += math.Abs(now-old) / 2 / balance.One
 	}
 	return sum
 }
@@ -261,13 +261,13 @@ func TestRoundingIsNotTraffic(t *testing.T) {
 			withDemand(w, "c-000", "0")
 			rows := w.rows()
 			for _, part := range rows["c-000"].Parts {
-				if math.Abs(float64(part)/balance.ONE*float64(len(w.endpoints))-1) > 1e-9 {
+				if math.Abs(float64(part)/balance.One*float64(len(w.endpoints))-1) > 1e-9 {
 					t.Errorf("%d nodes, %d endpoints: without demand, parts are %v", nodes, endpoints, rows["c-000"].Parts)
 				}
 			}
 			for name, row := range rows {
-				if name != "c-000" && row.Steps[3].Part > 0 {
-					t.Errorf("%d nodes, %d endpoints: %s passes on %d", nodes, endpoints, name, row.Steps[3].Part)
+				if name != "c-000" && row.KeyResults[3].Part > 0 {
+					t.Errorf("%d nodes, %d endpoints: %s passes on %d", nodes, endpoints, name, row.KeyResults[3].Part)
 				}
 			}
 		}
@@ -284,7 +284,7 @@ func TestExtremes(t *testing.T) {
 			string(policy.Zone): fmt.Sprint("z", i), string(policy.Region): fmt.Sprint("r", i/8), policy.DemandLabel: "100",
 		}
 	}
-	cells, clients, names := balance.NewCells(keys, "n0"), map[string]uint32{}, make([]string, nodes)
+	cells, clients, names := balance.NewNodeClasses(keys, "n0"), map[string]uint32{}, make([]string, nodes)
 	for i := range names {
 		names[i] = fmt.Sprint("n", i)
 		cells.Set(names[i], labels[i%64])
@@ -295,7 +295,7 @@ func TestExtremes(t *testing.T) {
 		w.addEndpoint(names[i*2/3]) // a quarter of the nodes, three endpoints on two of them
 		w.endpoints[i].Zone = fmt.Sprint("z", i*2/3%64)
 	}
-	places := balance.NewPlaces(keys, w.endpoints, func(e *model.PortEndpoint, key policy.Key) (string, bool) {
+	endpointClasses := balance.NewEndpointClasses(keys, w.endpoints, func(e *model.PortEndpoint, key policy.Key) (string, bool) {
 		switch key {
 		case policy.Hostname:
 			return e.Node, true
@@ -315,18 +315,18 @@ func TestExtremes(t *testing.T) {
 	for name, demand := range demands {
 		// Every second zone has half as many endpoints as the others.
 		for limit, busiest := range map[int]uint64{100: 1000, 1000: 1501} {
-			plan := balance.NewPlan(demand, places, limit)
+			plan := balance.NewPlan(demand, endpointClasses, limit)
 			for _, node := range []int{0, 1, 2, nodes - 1} {
 				share := plan.Share(names[node], labels[node%64])
 				sum := uint64(0)
 				for _, part := range share.Parts {
 					sum += part
 				}
-				if sum > balance.ONE || sum < balance.ONE-4*endpoints || share.Busiest != busiest {
+				if sum > balance.One || sum < balance.One-4*endpoints || share.Busiest != busiest {
 					t.Errorf("%s at %d: node %d gives away %d, the busiest endpoint expects %d", name, limit, node, sum, share.Busiest)
 				}
 				// A node asks the 2^18th part, an endpoint takes four times that.
-				if hosted := share.Steps[0]; hosted.Endpoints > 0 && hosted.Part != balance.ONE {
+				if hosted := share.KeyResults[0]; hosted.Endpoints > 0 && hosted.Part != balance.One {
 					t.Errorf("%s at %d: node %d keeps %d of what its own endpoints could take", name, limit, node, hosted.Part)
 				}
 				if share.Demand != nodes*map[string]uint64{"labels": 100, "clients": balance.MaxDemand, "measured": 1 << 30 / nodes}[name] {

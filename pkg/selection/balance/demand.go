@@ -12,10 +12,10 @@ const MaxDemand = 1 << 16
 // Demand is how much each node asks of one Service. It shares memory with the Cells that it came from, and means
 // nothing after they changed.
 type Demand struct {
-	cells *Cells
+	cells *NodeClasses
 	// named is the demand of the nodes that have any; nil: see byZone.
 	named  map[string]uint32
-	byCell map[int32]tally // the named nodes
+	byCell map[int32]sums // the named nodes
 	// before has the named nodes by name.
 	before *before
 	// byZone is the demand of each node, by the number of its value of the zone; if it is nil, too, nodes have the demand
@@ -25,11 +25,11 @@ type Demand struct {
 }
 
 // ByLabels is the demand that the nodes' labels say.
-func (c *Cells) ByLabels() Demand { return Demand{cells: c} }
+func (c *NodeClasses) ByLabels() Demand { return Demand{cells: c} }
 
 // Named is a demand for some nodes, by name; all others have none. Nodes that the cells do not have are left out: their
 // place is unknown. Its cost is proportional to the named nodes.
-func (c *Cells) Named(demand map[string]uint32) Demand {
+func (c *NodeClasses) Named(demand map[string]uint32) Demand {
 	d := Demand{cells: c, named: demand}
 	d.sumNamed()
 	return d
@@ -62,11 +62,11 @@ func (d Demand) Source() Source {
 
 // sumNamed sums up the named nodes by their cells.
 func (d *Demand) sumNamed() {
-	d.byCell, d.before = map[int32]tally{}, &before{}
+	d.byCell, d.before = map[int32]sums{}, &before{}
 	for name := range d.named {
 		if node, known := d.cells.nodes[name]; known {
 			sum := d.byCell[node.cell]
-			sum.add(tallyOf(d.of(name, node)))
+			sum.add(nodeSums(d.of(name, node)))
 			d.byCell[node.cell] = sum
 		}
 	}
@@ -102,33 +102,33 @@ func (d Demand) of(name string, node node) uint32 {
 func (d Demand) each(cell int32) uint32 { return d.byZone[d.cells.cells[cell].values[d.zone]] }
 
 // in returns what the nodes of a cell ask together.
-func (d Demand) in(cell int32) tally {
-	return d.ask(d.cells.cells[cell].tally, d.byCell[cell], cell)
+func (d Demand) in(cell int32) sums {
+	return d.sumFor(d.cells.cells[cell].sums, d.byCell[cell], cell)
 }
 
-// ask returns what some nodes of a cell ask together, given what their labels say, and those of them that are named.
-func (d Demand) ask(labels, named tally, cell int32) tally {
+// sumFor returns what some nodes of a cell ask together, given what their labels say, and those of them that are named.
+func (d Demand) sumFor(labels, named sums, cell int32) sums {
 	switch nodes := labels.nodes; {
 	case d.byZone != nil:
 		each := uint64(d.each(cell))
-		return tally{nodes: nodes, demand: nodes * each, squares: nodes * each * each}
+		return sums{nodes: nodes, demand: nodes * each, squares: nodes * each * each}
 	case d.named != nil:
-		return tally{nodes: nodes, demand: named.demand, squares: named.squares}
+		return sums{nodes: nodes, demand: named.demand, squares: named.squares}
 	}
 	return labels
 }
 
 // beforeNode returns the demand of the nodes that share a node's cell and come before it by name. The sum is kept for the own
 // node; for others all nodes are sorted once.
-func (d Demand) beforeNode(name string, cell int32) tally {
+func (d Demand) beforeNode(name string, cell int32) sums {
 	sum := d.cells.before
 	if name != d.cells.self {
 		sum = d.cells.others.of(name, cell, maps.All(d.cells.nodes))
 	}
 	if d.named == nil {
-		return d.ask(sum, tally{}, cell)
+		return d.sumFor(sum, sums{}, cell)
 	}
-	return d.ask(sum, d.before.of(name, cell, d.namedNodes()), cell)
+	return d.sumFor(sum, d.before.of(name, cell, d.namedNodes()), cell)
 }
 
 // namedNodes yields the named nodes that the cells have, with the demand that they are named with.
@@ -142,25 +142,25 @@ func (d Demand) namedNodes() iter.Seq2[string, node] {
 	}
 }
 
-// tally is what some nodes are together.
-type tally struct {
+// sums is what some nodes are together.
+type sums struct {
 	nodes   uint64
 	demand  uint64
 	squares uint64 // the sum of each node's demand times itself
 }
 
-// tallyOf is one node with a demand.
-func tallyOf(demand uint32) tally {
-	return tally{nodes: 1, demand: uint64(demand), squares: uint64(demand) * uint64(demand)}
+// nodeSums is one node with a demand.
+func nodeSums(demand uint32) sums {
+	return sums{nodes: 1, demand: uint64(demand), squares: uint64(demand) * uint64(demand)}
 }
 
-func (t *tally) add(other tally) {
+func (t *sums) add(other sums) {
 	t.nodes += other.nodes
 	t.demand += other.demand
 	t.squares += other.squares
 }
 
-func (t *tally) take(other tally) {
+func (t *sums) subtract(other sums) {
 	t.nodes -= other.nodes
 	t.demand -= other.demand
 	t.squares -= other.squares

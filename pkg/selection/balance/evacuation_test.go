@@ -14,16 +14,16 @@ import (
 func TestWhatStaysSharesTheLoad(t *testing.T) {
 	served, lastResort := 0, 0
 	check := func(w *world, random *rand.Rand) {
-		nodes := map[string]*model.Avoid{}
+		nodes := map[string]*model.Demotion{}
 		for _, name := range w.names() {
 			if random.IntN(3) == 0 {
-				nodes[name] = &model.Avoid{}
+				nodes[name] = &model.Demotion{}
 			}
 		}
 		staying := *w
 		staying.endpoints = slices.DeleteFunc(slices.Clone(w.endpoints), func(e model.PortEndpoint) bool { return nodes[e.Node] != nil })
 		for i := range w.endpoints {
-			w.endpoints[i].Avoid = nodes[w.endpoints[i].Node]
+			w.endpoints[i].Demotion = nodes[w.endpoints[i].Node]
 		}
 		rows, without := w.rows(), staying.rows()
 		for name, row := range rows {
@@ -31,13 +31,13 @@ func TestWhatStaysSharesTheLoad(t *testing.T) {
 			for i := range w.endpoints {
 				endpoint := &w.endpoints[i]
 				isAlone := row.Rank >= 2 // no remaining endpoint serves this node
-				if row.Parts[i] > 0 && (endpoint.Avoid != nil) != isAlone {
-					t.Errorf("%s sends %d to %v, evacuated %t, rank %d", name, row.Parts[i], endpoint.Addr, endpoint.Avoid != nil, row.Rank)
+				if row.Parts[i] > 0 && (endpoint.Demotion != nil) != isAlone {
+					t.Errorf("%s sends %d to %v, evacuated %t, rank %d", name, row.Parts[i], endpoint.Addr, endpoint.Demotion != nil, row.Rank)
 				}
-				if endpoint.Avoid != nil {
+				if endpoint.Demotion != nil {
 					continue
 				}
-				if want := without[name].Parts[at]; max(want, row.Parts[i])-min(want, row.Parts[i]) > balance.ONE>>32 { // rounding
+				if want := without[name].Parts[at]; max(want, row.Parts[i])-min(want, row.Parts[i]) > balance.One>>32 { // rounding
 					t.Errorf("%s sends %d to %v, and %d if nobody else were there", name, row.Parts[i], endpoint.Addr, want)
 				}
 				at++

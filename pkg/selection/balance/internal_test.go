@@ -11,7 +11,7 @@ import (
 // TestCellsForgetWhatIsGone: labels whose values come and go for years need no more memory than those that are there.
 func TestCellsForgetWhatIsGone(t *testing.T) {
 	keys := []policy.Key{policy.Hostname, policy.Zone, policy.Region, policy.AnyNode}
-	cells, random := NewCells(keys, "n0"), rand.New(rand.NewPCG(1, 1))
+	cells, random := NewNodeClasses(keys, "n0"), rand.New(rand.NewPCG(1, 1))
 	for i := range 5000 {
 		name := fmt.Sprint("n", random.IntN(20))
 		if random.IntN(4) == 0 {
@@ -20,9 +20,9 @@ func TestCellsForgetWhatIsGone(t *testing.T) {
 		}
 		cells.Set(name, map[string]string{string(policy.Zone): fmt.Sprint(i), string(policy.Region): fmt.Sprint(i % 7)})
 	}
-	zones, regions := &cells.words[1], &cells.words[2]
-	if len(cells.cells) > 21 || len(zones.words) > 21 || len(regions.words) > 7 {
-		t.Errorf("%d cells, %d zones and %d regions are kept for 20 nodes", len(cells.cells), len(zones.words), len(regions.words))
+	zones, regions := &cells.interners[1], &cells.interners[2]
+	if len(cells.cells) > 21 || len(zones.strings) > 21 || len(regions.strings) > 7 {
+		t.Errorf("%d cells, %d zones and %d regions are kept for 20 nodes", len(cells.cells), len(zones.strings), len(regions.strings))
 	}
 	for i := range 20 {
 		cells.Remove(fmt.Sprint("n", i))
@@ -30,7 +30,7 @@ func TestCellsForgetWhatIsGone(t *testing.T) {
 	if left := len(cells.index) + len(cells.nodes) + len(zones.numbers) + len(regions.numbers); left > 0 {
 		t.Errorf("%d things are left of no nodes", left)
 	}
-	if cells.before != (tally{}) {
+	if cells.before != (sums{}) {
 		t.Errorf("%+v is before this node, which is gone", cells.before)
 	}
 }
@@ -39,7 +39,7 @@ func TestCellsForgetWhatIsGone(t *testing.T) {
 // demand, and so are those of the others in the cell.
 func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 	keys := []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
-	cells := NewCells(keys, "n3")
+	cells := NewNodeClasses(keys, "n3")
 	for i := range 10 {
 		cells.Set(fmt.Sprint("n", i), map[string]string{string(policy.Zone): "a", policy.DemandLabel: []string{"1", "3"}[i%2]})
 	}
@@ -47,7 +47,8 @@ func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 	clients := map[string]uint32{"n0": 1, "n1": 3, "n2": 1, "n3": 3, "n7": 3, "n9": 3, "m": 1}
 	for _, demand := range []Demand{cells.ByLabels(), cells.Named(clients)} {
 		// n1, n2 and n5 host one endpoint, n8 hosts two.
-		plan := Plan{demand: demand, places: &Places{keys: keys, first: []int32{0, 4, 4, 4}, values: []string{"n1", "n2", "n5", "n8"}}}
+		plan := Plan{demand: demand, endpointClasses: &EndpointClasses{keys: keys, first: []int32{0, 4, 4, 4},
+			values: []string{"n1", "n2", "n5", "n8"}}}
 		plan.splits[0].groups = []group{{endpoints: 1}, {endpoints: 1}, {endpoints: 1}, {endpoints: 2}}
 		named := demand.named != nil
 		for name, want := range map[string][2]uint64{ // the part of those before, by labels and by names
@@ -56,23 +57,23 @@ func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 			"n1": {0, 0}, "n2": {3 << 32 / 7, 3 << 32 / 4}, "n5": {4 << 32 / 7, 0}, "n8": {0, 0}, "m": {0, 0}, "unknown": {0, 0},
 		} {
 			wanted := want[map[bool]int{true: 1}[named]]
-			if got := plan.seat(name, 0); uint64(got) != wanted {
+			if got := plan.offset(name, 0); uint64(got) != wanted {
 				t.Errorf("%s has seat %d, want %d, demand named: %t", name, got, wanted, named)
 			}
 		}
 	}
 }
 
-// TestDustRaisesNobody: demand or room that is only a rounding error counts as nothing; anything more counts.
-func TestDustRaisesNobody(t *testing.T) {
+// TestEpsilonRaisesNobody: demand or room that is only a rounding error counts as nothing; anything more counts.
+func TestEpsilonRaisesNobody(t *testing.T) {
 	for _, c := range []struct{ asked, room, placed uint64 }{
 		{10, 5000, 0}, {5000, 10, 0}, {11, 5000, 11}, {5000, 11, 11}, {3000, 5000, 3000},
 	} {
-		s := split{counts: []uint64{3}, loads: []uint64{7}, raised: []uint64{0}, components: []component{{full: 2000, dust: 10}}}
-		g := group{endpoints: 3, asked: c.asked, room: c.room}
-		s.fill(0, &g, []int32{0})
-		if g.placed != c.placed || s.raised[0] != c.placed/3 || s.loads[0] != 7+c.placed/3 || c.placed == 0 && min(g.asked, g.room) > 0 {
-			t.Errorf("%+v: placed is %d, %d for each endpoint, %+v", c, g.placed, s.raised[0], g)
+		s := rankPlan{counts: []uint64{3}, loads: []uint64{7}, raised: []uint64{0}, components: []component{{full: 2000, epsilon: 10}}}
+		g := group{endpoints: 3, demanded: c.asked, room: c.room}
+		s.waterFill(0, &g, []int32{0})
+		if g.assigned != c.placed || s.raised[0] != c.placed/3 || s.loads[0] != 7+c.placed/3 || c.placed == 0 && min(g.demanded, g.room) > 0 {
+			t.Errorf("%+v: placed is %d, %d for each endpoint, %+v", c, g.assigned, s.raised[0], g)
 		}
 	}
 }
@@ -85,9 +86,9 @@ func TestTheLengthOfARow(t *testing.T) {
 		{10, 30, 1, 1, 171},            // 170 and two thirds
 		{3, 16, 1, 5, 20},              // 19 and a fifth
 		{10, 5000, 1, 1, 16},           // never fewer than 16
-		{5000, 16, ONE / 2, ONE, 2048}, // nor more than 4096
+		{5000, 16, One / 2, One, 2048}, // nor more than 4096
 	} {
-		share := Share{Endpoints: c.endpoints, crowd: c.crowd}
+		share := Share{Endpoints: c.endpoints, effectiveNodes: c.crowd}
 		if got := share.quota(c.heaviest, c.sum); got != c.want {
 			t.Errorf("%+v: the heaviest endpoint gets %d slots", c, got)
 		}

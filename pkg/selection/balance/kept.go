@@ -6,33 +6,33 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Kept is enough to tell, without a plan, that all connections of the cells' own node stay at the first key, with one
+// NearProof is enough to tell, without a plan, that all connections of the cells' own node stay at the first key, with one
 // slot for each of its endpoints. That holds for most Services on most nodes, and has to be checked for all of them
 // whenever a node comes or goes. The zero Kept tells nothing.
-type Kept struct {
+type NearProof struct {
 	value                string // of the first key
 	endpoints, ofCluster uint64 // that have it, and all
 }
 
-// Kept returns by what the share can be recognized. The keys must end with policy.AnyNode, so that the load is balanced
+// NearProof returns by what the share can be recognized. The keys must end with policy.AnyNode, so that the load is balanced
 // between all nodes.
-func (h *Share) Kept() Kept {
-	last := len(h.Steps) - 1
-	if h.Outcome != KeptNear || h.Near != 0 || h.Rank != 0 || last == 0 || h.Steps[last].Key != policy.AnyNode {
-		return Kept{}
+func (h *Share) NearProof() NearProof {
+	last := len(h.KeyResults) - 1
+	if h.Outcome != WithinLoadBound || h.Near != 0 || h.Rank != 0 || last == 0 || h.KeyResults[last].Key != policy.AnyNode {
+		return NearProof{}
 	}
-	return Kept{value: h.Steps[0].Value, endpoints: h.Steps[0].Endpoints, ofCluster: h.Endpoints}
+	return NearProof{value: h.KeyResults[0].Value, endpoints: h.KeyResults[0].Endpoints, ofCluster: h.Endpoints}
 }
 
-// Holds reports whether all connections stay there with another demand, too: the demand of the group's nodes is not
+// StillHolds reports whether all connections stay there with another demand, too: the demand of the group's nodes is not
 // more than its endpoints may take, by the arithmetic of Plan.Make. False does not mean that connections go elsewhere.
-func (k Kept) Holds(demand Demand, limit uint64) bool {
+func (k NearProof) StillHolds(demand Demand, limit uint64) bool {
 	if k.endpoints == 0 {
 		return false
 	}
 	c := demand.cells
 	near, all := uint64(0), uint64(0)
-	isHostname, number := c.keys[0] == policy.Hostname, c.words[0].numbers[k.value]
+	isHostname, number := c.keys[0] == policy.Hostname, c.interners[0].numbers[k.value]
 	for i := range c.cells {
 		sum := demand.in(int32(i)).demand
 		if all += sum; number > 0 && c.cells[i].values[0] == number {

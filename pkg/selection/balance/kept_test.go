@@ -19,9 +19,9 @@ func TestWhatIsKeptWithoutAPlanIsKeptByOne(t *testing.T) {
 		names := w.names()
 		self := names[random.IntN(len(names))]
 		cells := w.cells(self)
-		places := balance.NewPlaces(w.keys, w.endpoints, w.valueOf)
-		share := balance.NewPlan(w.demand(cells), places, w.limit).Share(self, w.nodes[self])
-		kept, row := share.Kept(), share.Slots(service, balance.Hashes(w.endpoints))
+		endpointClasses := balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf)
+		share := balance.NewPlan(w.demand(cells), endpointClasses, w.limit).Share(self, w.nodes[self])
+		kept, row := share.NearProof(), share.Slots(service, balance.Hashes(w.endpoints))
 		hosts := map[string]bool{self: true}
 		for _, endpoint := range w.endpoints {
 			hosts[endpoint.Node] = true
@@ -36,11 +36,11 @@ func TestWhatIsKeptWithoutAPlanIsKeptByOne(t *testing.T) {
 				cells.Remove(gone)
 			}
 			demand := w.demand(cells)
-			now := balance.NewPlan(demand, places, w.limit).Share(self, w.nodes[self])
+			now := balance.NewPlan(demand, endpointClasses, w.limit).Share(self, w.nodes[self])
 			switch same := slices.Equal(now.Slots(service, balance.Hashes(w.endpoints)), row); {
-			case !kept.Holds(demand, uint64(w.limit)):
+			case !kept.StillHolds(demand, uint64(w.limit)):
 				refused++
-			case !same || now.Outcome != balance.KeptNear:
+			case !same || now.Outcome != balance.WithinLoadBound:
 				t.Errorf("%s keeps all in %+v, it is said, and the outcome is %d, the same row %t", self, kept, now.Outcome, same)
 			default:
 				held++

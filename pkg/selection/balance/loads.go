@@ -11,16 +11,16 @@ type Load struct {
 // Loads returns what each endpoint expects, in the order in which the endpoints were given; zero for those to which no
 // node's connections may go.
 func (p *Plan) Loads() []Load {
-	loads := make([]Load, len(p.places.of))
+	loads := make([]Load, len(p.endpointClasses.of))
 	for rank := range p.splits {
 		s := &p.splits[rank]
 		unbounded := s.unbounded()
-		for i, place := range p.places.of {
-			if place == nowhere || s.counts[place] == 0 {
+		for i, class := range p.endpointClasses.of {
+			if class == noClass || s.counts[class] == 0 {
 				continue
 			}
-			if c := s.componentOf(s.groupsOf(int(place))); c != nil && c.demand > 0 {
-				loads[i] = Load{Bounded: perMille(s.loads[place], c.mean), Unbounded: perMille(unbounded[place], c.mean)}
+			if c := s.componentOf(s.groupsOf(int(class))); c != nil && c.demand > 0 {
+				loads[i] = Load{Bounded: perMille(s.loads[class], c.mean), Unbounded: perMille(unbounded[class], c.mean)}
 			}
 		}
 	}
@@ -29,22 +29,22 @@ func (p *Plan) Loads() []Load {
 
 // unbounded returns what one endpoint of each place would get if all connections stayed at the first key that has
 // endpoints.
-func (s *split) unbounded() []uint64 {
+func (s *rankPlan) unbounded() []uint64 {
 	asked := make([]uint64, len(s.groups))
 	for _, e := range s.entries {
-		for _, g := range s.crowd.of(int(e)) {
+		for _, g := range s.classes.groupsOf(int(e)) {
 			if s.has(g) {
 				c := &s.components[s.groups[g].component]
-				asked[g] += c.demandOf(&s.crowd.sums[e]) * c.unit
+				asked[g] += c.demandOf(&s.classes.sums[e]) * c.unit
 				break
 			}
 		}
 	}
 	loads := make([]uint64, len(s.counts))
-	for place := range s.counts {
-		for _, g := range s.groupsOf(place) {
+	for class := range s.counts {
+		for _, g := range s.groupsOf(class) {
 			if s.has(g) {
-				loads[place] += asked[g] / s.groups[g].endpoints
+				loads[class] += asked[g] / s.groups[g].endpoints
 			}
 		}
 	}
@@ -54,15 +54,15 @@ func (s *split) unbounded() []uint64 {
 // LoadsUnder returns what each endpoint would get, per mille of the mean, if the nodes' demand differed from the
 // planned one: in the order in which the endpoints were given. Both demands must be of the same cells.
 func (p *Plan) LoadsUnder(demand Demand) []uint64 {
-	var nodes crowd
-	nodes.gather(demand, p.places) // the same entries, in the same order: they follow from cells and places alone
-	loads := make([]uint64, len(p.places.of))
+	var nodes serviceClasses
+	nodes.build(demand, p.endpointClasses) // the same entries, in the same order: they follow from cells and places alone
+	loads := make([]uint64, len(p.endpointClasses.of))
 	for rank := range p.splits {
 		s := &p.splits[rank]
 		under := s.under(nodes.sums)
-		for i, place := range p.places.of {
-			if place != nowhere && s.counts[place] > 0 {
-				loads[i] = under[place]
+		for i, class := range p.endpointClasses.of {
+			if class != noClass && s.counts[class] > 0 {
+				loads[i] = under[class]
 			}
 		}
 	}
@@ -71,27 +71,27 @@ func (p *Plan) LoadsUnder(demand Demand) []uint64 {
 
 // under returns what one endpoint of each place would get if the entries asked these sums, per mille of the mean of its
 // component.
-func (s *split) under(sums []tally) []uint64 {
+func (s *rankPlan) under(sums []sums) []uint64 {
 	all := make([]uint64, len(s.components))
 	for _, e := range s.entries {
-		all[s.componentNumber(s.crowd.of(int(e)))] += sums[e].demand
+		all[s.componentNumber(s.classes.groupsOf(int(e)))] += sums[e].demand
 	}
 	placed := make([]uint64, len(s.groups)) // of ONE of its component
 	for _, e := range s.entries {
-		groups := s.crowd.of(int(e))
+		groups := s.classes.groupsOf(int(e))
 		whole := all[s.componentNumber(groups)]
 		if whole == 0 {
 			continue
 		}
-		for _, leg := range s.legs(groups) {
-			placed[leg.group] += part(leg.Part, sums[e].demand, whole)
+		for _, allocation := range s.allocations(groups) {
+			placed[allocation.group] += part(allocation.Part, sums[e].demand, whole)
 		}
 	}
 	loads := make([]uint64, len(s.counts))
-	s.spread(placed, loads)
-	for place := range loads {
-		if c := s.componentOf(s.groupsOf(place)); c != nil {
-			loads[place] = perMille(loads[place], ONE/c.endpoints)
+	s.distribute(placed, loads)
+	for class := range loads {
+		if c := s.componentOf(s.groupsOf(class)); c != nil {
+			loads[class] = perMille(loads[class], One/c.endpoints)
 		}
 	}
 	return loads

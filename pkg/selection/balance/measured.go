@@ -6,16 +6,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// measuredOne is the total of a measured demand: fine enough for 10,000 nodes that share a thousandth. With it a plan
+// measuredTotal is the total of a measured demand: fine enough for 10,000 nodes that share a thousandth. With it a plan
 // for 65,535 endpoints stays below 2^61 at any limit, and the squares of all demands below 2^60.
-const measuredOne = 1 << 30
+const measuredTotal = 1 << 30
 
 // Measured is a demand as it was measured: the total of the nodes of each zone, which share it equally. Numbers are parts
 // of their sum, in any unit. The zone of nodes without the label is empty, and zones without nodes are dropped. It
 // reports whether the nodes in the cells have any demand.
 //
 // The cells must have the zone among their keys. The cost is proportional to the cells.
-func (c *Cells) Measured(zones map[string]uint32) (d Demand, any bool) {
+func (c *NodeClasses) Measured(zones map[string]uint32) (d Demand, any bool) {
 	d = Demand{cells: c, zone: slices.Index(c.keys, policy.Zone)}
 	nodes := map[string]uint64{}
 	for cell := range c.cells {
@@ -30,11 +30,11 @@ func (c *Cells) Measured(zones map[string]uint32) (d Demand, any bool) {
 	if all == 0 {
 		return Demand{}, false
 	}
-	d.byZone = make([]uint32, len(c.words[d.zone].words)+1)
+	d.byZone = make([]uint32, len(c.interners[d.zone].strings)+1)
 	for number := range d.byZone {
 		zone := d.nameOf(int32(number))
 		if count := nodes[zone]; count > 0 {
-			d.byZone[number] = uint32(part(measuredOne, uint64(zones[zone]), all) / count)
+			d.byZone[number] = uint32(part(measuredTotal, uint64(zones[zone]), all) / count)
 		}
 	}
 	return d, true
@@ -67,5 +67,5 @@ func (d Demand) nameOf(number int32) string {
 	if number == 0 {
 		return ""
 	}
-	return d.cells.words[d.zone].words[number-1]
+	return d.cells.interners[d.zone].strings[number-1]
 }

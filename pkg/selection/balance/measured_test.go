@@ -22,8 +22,8 @@ var placements = []struct {
 	{"one zone", func(zone, _ int) uint32 { return map[int]uint32{1: 100}[zone] }},
 }
 
-// asked has four of five clients in the second zone.
-func asked(nodes []int, zone int) uint32 {
+// measuredDemand has four of five clients in the second zone.
+func measuredDemand(nodes []int, zone int) uint32 {
 	all := 0
 	for _, count := range nodes {
 		all += count
@@ -44,7 +44,7 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 				w.measured, w.clients = true, map[string]uint32{}
 				for zone, count := range shape7.nodes {
 					for i := range count {
-						ask := func(zone, _ int) uint32 { return asked(shape7.nodes, zone) }
+						ask := func(zone, _ int) uint32 { return measuredDemand(shape7.nodes, zone) }
 						if placement.asks != nil {
 							ask = placement.asks
 						}
@@ -67,8 +67,8 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	}
 }
 
-func measuredCells() *balance.Cells {
-	cells := balance.NewCells([]policy.Key{policy.AnyNode, policy.Zone}, "a1")
+func measuredCells() *balance.NodeClasses {
+	cells := balance.NewNodeClasses([]policy.Key{policy.AnyNode, policy.Zone}, "a1")
 	for _, node := range []string{"a1", "a2", "a3", "b1", "b2", "x1"} {
 		labels := map[string]string{string(policy.Zone): node[:1]}
 		if node == "x1" {
@@ -79,8 +79,8 @@ func measuredCells() *balance.Cells {
 	return cells
 }
 
-// TestWhatZonesAskIsWhatCounts, whatever is said about zones that do not exist.
-func TestWhatZonesAskIsWhatCounts(t *testing.T) {
+// TestTheDemandOfZonesCounts, whatever is said about zones that do not exist.
+func TestTheDemandOfZonesCounts(t *testing.T) {
 	type asks = map[string]uint32
 	for name, c := range map[string]struct {
 		zones asks
@@ -124,7 +124,7 @@ func TestLoadsUnderAnotherDemand(t *testing.T) {
 		assumed := *w
 		assumed.measured, assumed.clients = false, nil
 		cells := w.cells("")
-		plan := balance.NewPlan(cells.ByLabels(), balance.NewPlaces(w.keys, w.endpoints, w.valueOf), w.limit)
+		plan := balance.NewPlan(cells.ByLabels(), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
 		under, expected := plan.LoadsUnder(w.demand(cells)), plan.Loads()
 		rows := assumed.rows()
 		for _, p := range w.problems() {

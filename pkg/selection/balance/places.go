@@ -7,10 +7,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Places are a Service port's endpoints as one list of topology keys sees them: usable endpoints with the same values
+// EndpointClasses are a Service port's endpoints as one list of topology keys sees them: usable endpoints with the same values
 // of all keys, and of the same rank, are a place. They stay as they are until the endpoints change, or the labels of
 // the nodes that host them.
-type Places struct {
+type EndpointClasses struct {
 	keys []policy.Key
 	// of is the place of each endpoint, in the given order; nowhere if it is not usable.
 	of []int32
@@ -24,28 +24,28 @@ type Places struct {
 	values []string // by group
 }
 
-// none means no group, and nowhere means no place.
+// noGroup means no group, and nowhere means no place.
 const (
-	none    = -1
-	nowhere = -1
+	noGroup = -1
+	noClass = -1
 )
 
 // ValueOf returns an endpoint's value of a key, and whether it is known. It is asked for the hostname too, and not for
 // policy.AnyNode.
 type ValueOf func(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool)
 
-// fewEndpoints is the number of endpoints up to which searching all places and values is faster than building a map.
-const fewEndpoints = 32
+// maxLinearEndpoints is the number of endpoints up to which searching all places and values is faster than building a map.
+const maxLinearEndpoints = 32
 
-// NewPlaces returns the places of some endpoints, no two of which have the same address and port.
-func NewPlaces(keys []policy.Key, endpoints []model.PortEndpoint, valueOf ValueOf) *Places {
-	p := &Places{keys: keys, of: make([]int32, len(endpoints)), first: make([]int32, len(keys)+1)}
+// NewEndpointClasses returns the places of some endpoints, no two of which have the same address and port.
+func NewEndpointClasses(keys []policy.Key, endpoints []model.PortEndpoint, valueOf ValueOf) *EndpointClasses {
+	p := &EndpointClasses{keys: keys, of: make([]int32, len(endpoints)), first: make([]int32, len(keys)+1)}
 	groups := p.read(endpoints, valueOf)
 	find := p.finder(len(endpoints))
 	for i := range endpoints {
 		rank, usable := endpoints[i].Rank()
 		if !usable {
-			p.of[i] = nowhere
+			p.of[i] = noClass
 			continue
 		}
 		own := groups[i*len(keys) : (i+1)*len(keys)]
@@ -61,8 +61,8 @@ func NewPlaces(keys []policy.Key, endpoints []model.PortEndpoint, valueOf ValueO
 }
 
 // finder returns a function that finds the place of an endpoint by its groups and rank; the next one if it is new.
-func (p *Places) finder(endpoints int) func(groups []int32, rank model.Rank) int32 {
-	if endpoints <= fewEndpoints {
+func (p *EndpointClasses) finder(endpoints int) func(groups []int32, rank model.Rank) int32 {
+	if endpoints <= maxLinearEndpoints {
 		return func(groups []int32, rank model.Rank) int32 {
 			for at := range p.count {
 				if p.rank[at] == rank && slices.Equal(p.groups[at*len(p.keys):(at+1)*len(p.keys)], groups) {
@@ -72,13 +72,13 @@ func (p *Places) finder(endpoints int) func(groups []int32, rank model.Rank) int
 			return int32(len(p.count))
 		}
 	}
-	type place struct {
+	type class struct {
 		tuple
 		model.Rank
 	}
-	index := map[place]int32{}
+	index := map[class]int32{}
 	return func(groups []int32, rank model.Rank) int32 {
-		key := place{Rank: rank}
+		key := class{Rank: rank}
 		copy(key.tuple[:], groups)
 		at, known := index[key]
 		if !known {
@@ -90,20 +90,20 @@ func (p *Places) finder(endpoints int) func(groups []int32, rank model.Rank) int
 }
 
 // Keys are the keys that it was made with.
-func (p *Places) Keys() []policy.Key { return p.keys }
+func (p *EndpointClasses) Keys() []policy.Key { return p.keys }
 
 // read numbers the groups, and returns those of each endpoint, key by key.
-func (p *Places) read(endpoints []model.PortEndpoint, valueOf ValueOf) []int32 {
+func (p *EndpointClasses) read(endpoints []model.PortEndpoint, valueOf ValueOf) []int32 {
 	groups := make([]int32, len(endpoints)*len(p.keys))
 	for k, key := range p.keys {
 		var numbers map[string]int32
-		if len(endpoints) > fewEndpoints {
+		if len(endpoints) > maxLinearEndpoints {
 			numbers = map[string]int32{}
 		}
 		p.first[k+1] = p.first[k]
 		for i := range endpoints {
 			at := &groups[i*len(p.keys)+k]
-			*at = none
+			*at = noGroup
 			if endpoints[i].Phase() == model.PhaseNever {
 				continue
 			}
@@ -121,13 +121,13 @@ func (p *Places) read(endpoints []model.PortEndpoint, valueOf ValueOf) []int32 {
 
 // number returns the number of a key's value, the next one if it is new. The numbers so far are in a map if there are
 // many endpoints.
-func (p *Places) number(k int, value string, numbers map[string]int32) int32 {
+func (p *EndpointClasses) number(k int, value string, numbers map[string]int32) int32 {
 	number, seen := int32(0), false
 	if numbers != nil {
 		number, seen = numbers[value]
 	} else {
 		number = p.group(k, value)
-		seen = number != none
+		seen = number != noGroup
 	}
 	if seen {
 		return number
@@ -142,11 +142,11 @@ func (p *Places) number(k int, value string, numbers map[string]int32) int32 {
 }
 
 // group returns the group of a key with a value; none if no endpoint is in it.
-func (p *Places) group(k int, value string) int32 {
+func (p *EndpointClasses) group(k int, value string) int32 {
 	for g := p.first[k]; g < p.first[k+1]; g++ {
 		if p.values[g] == value {
 			return g
 		}
 	}
-	return none
+	return noGroup
 }

@@ -204,11 +204,11 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 				}
 			}
 		}
-		if (phase != "") != (slots > 0) || (phase != "") != (row.Outcome != balance.Nobody) {
+		if (phase != "") != (slots > 0) || (phase != "") != (row.Outcome != balance.NoEndpoint) {
 			t.Errorf("%s has %d slots and outcome %d; its endpoints are %s", name, slots, row.Outcome, phase)
 		}
-		if phase != "" && (parts > balance.ONE || parts < balance.ONE-uint64(len(w.endpoints)*len(w.keys))) {
-			t.Errorf("%s gives away %d of %d", name, parts, uint64(balance.ONE))
+		if phase != "" && (parts > balance.One || parts < balance.One-uint64(len(w.endpoints)*len(w.keys))) {
+			t.Errorf("%s gives away %d of %d", name, parts, uint64(balance.One))
 		}
 		if phase != "" && (row.Rank == 0) != (phase == "ready") {
 			t.Errorf("%s is in phase %d, and uses %s endpoints", name, row.Rank, phase)

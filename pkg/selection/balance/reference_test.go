@@ -17,18 +17,18 @@ import (
 
 func rat(n int64) *big.Rat { return big.NewRat(n, 1) }
 
-// turn is what happened at a key.
-type turn struct {
-	members [][]int    // of each group: the problem's endpoints
-	groupOf []int      // of each node; -1: none
-	asked   []*big.Rat // by group
-	placed  []*big.Rat
-	room    []*big.Rat
-	raised  []*big.Rat // by endpoint
-	free    []*big.Rat
+// reference is what happened at a key.
+type reference struct {
+	members  [][]int    // of each group: the problem's endpoints
+	groupOf  []int      // of each node; -1: none
+	demand   []*big.Rat // by group
+	assigned []*big.Rat
+	room     []*big.Rat
+	raised   []*big.Rat // by endpoint
+	free     []*big.Rat
 }
 
-func (w *world) turns(p *problem) []turn {
+func (w *world) references(p *problem) []reference {
 	capacity, left, loads := rat(int64(w.limit)*p.total), make([]*big.Rat, len(p.nodes)), make([]*big.Rat, len(p.endpoints))
 	for i := range left {
 		left[i] = rat(100 * int64(len(p.endpoints)) * p.demand[i])
@@ -36,7 +36,7 @@ func (w *world) turns(p *problem) []turn {
 	for j := range loads {
 		loads[j] = rat(0)
 	}
-	turns := make([]turn, len(w.keys))
+	turns := make([]reference, len(w.keys))
 	for k := range turns {
 		t := &turns[k]
 		w.group(p, k, t)
@@ -58,7 +58,7 @@ func (w *world) turns(p *problem) []turn {
 			if room.Cmp(asked) < 0 {
 				placed = room
 			}
-			t.asked, t.room, t.placed = append(t.asked, asked), append(t.room, room), append(t.placed, placed)
+			t.demand, t.room, t.assigned = append(t.demand, asked), append(t.room, room), append(t.assigned, placed)
 			raise(t, members, loads, placed)
 			for i := range p.nodes {
 				if t.groupOf[i] == g && asked.Sign() > 0 {
@@ -72,7 +72,7 @@ func (w *world) turns(p *problem) []turn {
 }
 
 // group finds a key's groups.
-func (w *world) group(p *problem, k int, t *turn) {
+func (w *world) group(p *problem, k int, t *reference) {
 	byValue := map[string]int{}
 	for j, i := range p.endpoints {
 		value, known := w.valueOf(&w.endpoints[i], w.keys[k])
@@ -98,7 +98,7 @@ func (w *world) group(p *problem, k int, t *turn) {
 }
 
 // raise finds the level by trying how many of the least loaded endpoints it covers.
-func raise(t *turn, members []int, loads []*big.Rat, placed *big.Rat) {
+func raise(t *reference, members []int, loads []*big.Rat, placed *big.Rat) {
 	sorted := slices.Clone(members)
 	slices.SortFunc(sorted, func(a, b int) int { return loads[a].Cmp(loads[b]) })
 	for count := len(sorted); count > 0; count-- {
@@ -119,7 +119,7 @@ func raise(t *turn, members []int, loads []*big.Rat, placed *big.Rat) {
 }
 
 // row is what the problem's i-th node gives to each of its endpoints.
-func (p *problem) row(turns []turn, i int) []float64 {
+func (p *problem) row(turns []reference, i int) []float64 {
 	row, rest, last := make([]float64, len(p.endpoints)), rat(1), 0
 	for k := range turns {
 		if turns[k].groupOf[i] >= 0 {
@@ -134,12 +134,12 @@ func (p *problem) row(turns []turn, i int) []float64 {
 		}
 		here, weights := rat(0), t.raised
 		switch {
-		case t.asked[g].Sign() > 0:
-			here.Quo(t.placed[g], t.asked[g]).Mul(here, rest)
+		case t.demand[g].Sign() > 0:
+			here.Quo(t.assigned[g], t.demand[g]).Mul(here, rest)
 		case t.room[g].Sign() > 0:
 			here.Set(rest)
 		}
-		if t.placed[g].Sign() == 0 {
+		if t.assigned[g].Sign() == 0 {
 			weights = t.free
 		}
 		if k == last {
@@ -186,14 +186,14 @@ func (w *world) compare(t *testing.T) (without int) {
 	rows, found := w.rows(), w.problems()
 	for at := range found {
 		p := &found[at]
-		turns := w.turns(p)
+		turns := w.references(p)
 		for i, name := range p.nodes {
 			if p.demand[i] == 0 {
 				without++
 			}
 			want, got := p.row(turns, i), rows[name]
 			for j, endpoint := range p.endpoints {
-				if part := float64(got.Parts[endpoint]) / balance.ONE; math.Abs(part-want[j]) > 1e-6 {
+				if part := float64(got.Parts[endpoint]) / balance.One; math.Abs(part-want[j]) > 1e-6 {
 					t.Errorf("%s gives %f to %v, want %f", name, part, w.endpoints[endpoint].Addr, want[j])
 				}
 			}

@@ -51,7 +51,7 @@ func logRow(t *testing.T, w *world, rows map[string]row, name string) {
 	t.Helper()
 	parts, slots, all, counts := map[string]float64{}, map[string]int{}, 0, map[string]int{}
 	for i, e := range w.endpoints {
-		parts[e.Zone] += 100 * float64(rows[name].Parts[i]) / balance.ONE
+		parts[e.Zone] += 100 * float64(rows[name].Parts[i]) / balance.One
 		slots[e.Zone] += rows[name].slots[i]
 		all += rows[name].slots[i]
 		counts[e.Zone]++
@@ -67,23 +67,24 @@ func logRow(t *testing.T, w *world, rows map[string]row, name string) {
 func TestTheExampleOfThePage(t *testing.T) {
 	rows := shape([]int{3, 3, 3}, []int{6, 1, 1}, policy.Zone, policy.AnyNode).rows()
 	near, far := rows["b-000"].Parts[6], rows["b-000"].Parts[0]
-	if near != balance.ONE/20*9 && math.Abs(float64(near)/balance.ONE-0.45) > 1e-12 || math.Abs(float64(far)/balance.ONE-0.55/6) > 1e-12 {
-		t.Errorf("a node in zone b sends %f to its own and %f to each of the six", float64(near)/balance.ONE, float64(far)/balance.ONE)
+	if near != balance.One/20*9 && math.Abs(float64(near)/balance.One-0.45) > 1e-12 || math.Abs(float64(far)/balance.One-0.55/6) > 1e-12 {
+		t.Errorf("a node in zone b sends %f to its own and %f to each of the six", float64(near)/balance.One, float64(far)/balance.One)
 	}
 	got := rows["b-000"].Share
 	want := balance.Share{
 		Outcome: balance.SpilledOverLoad, Near: 0, Next: 1, Endpoints: 8, Demand: 9, Busiest: 1200,
-		Steps: []balance.Step{
-			{Key: policy.Zone, Value: "b", Known: true, Part: got.Steps[0].Part, Endpoints: 1, Demand: 3, Unbounded: 2667, Busiest: 1200},
-			{Key: policy.AnyNode, Known: true, Part: balance.ONE - got.Steps[0].Part, Endpoints: 8, Demand: 9, Unbounded: 1000, Busiest: 1200},
+		KeyResults: []balance.KeyResult{
+			{Key: policy.Zone, Value: "b", IsKnown: true, Part: got.KeyResults[0].Part, Endpoints: 1, Demand: 3, Unbounded: 2667, Busiest: 1200},
+			{Key: policy.AnyNode, IsKnown: true, Part: balance.One - got.KeyResults[0].Part, Endpoints: 8, Demand: 9,
+				Unbounded: 1000, Busiest: 1200},
 		},
 	}
 	compareFacts(t, got, want)
 	got = rows["a-000"].Share
-	want.Outcome, want.Next = balance.KeptNear, 0
-	want.Steps = []balance.Step{
-		{Key: policy.Zone, Value: "a", Known: true, Part: balance.ONE, Endpoints: 6, Demand: 3, Unbounded: 444, Busiest: 933},
-		{Key: policy.AnyNode, Known: true, Endpoints: 8, Demand: 9, Unbounded: 1000, Busiest: 1200},
+	want.Outcome, want.Next = balance.WithinLoadBound, 0
+	want.KeyResults = []balance.KeyResult{
+		{Key: policy.Zone, Value: "a", IsKnown: true, Part: balance.One, Endpoints: 6, Demand: 3, Unbounded: 444, Busiest: 933},
+		{Key: policy.AnyNode, IsKnown: true, Endpoints: 8, Demand: 9, Unbounded: 1000, Busiest: 1200},
 	}
 	compareFacts(t, got, want)
 	for i, slots := range rows["a-000"].slots {
@@ -96,7 +97,8 @@ func TestTheExampleOfThePage(t *testing.T) {
 func compareFacts(t *testing.T, got, want balance.Share) {
 	t.Helper()
 	if got.Outcome != want.Outcome || got.Near != want.Near || got.Next != want.Next || got.Rank != want.Rank ||
-		got.Endpoints != want.Endpoints || got.Demand != want.Demand || got.Busiest != want.Busiest || !slices.Equal(got.Steps, want.Steps) {
+		got.Endpoints != want.Endpoints || got.Demand != want.Demand || got.Busiest != want.Busiest ||
+		!slices.Equal(got.KeyResults, want.KeyResults) {
 		got.Parts, want.Parts = nil, nil
 		t.Errorf("the facts are\n%+v, want\n%+v", got, want)
 	}
@@ -110,22 +112,22 @@ func TestOutcomes(t *testing.T) {
 		outcome    balance.Outcome
 		near, next int
 	}{
-		"everything stays":                {shape([]int{2, 2}, []int{2, 2}, zone, any), "a-000", balance.KeptNear, 0, 0},
-		"nobody in the zone":              {shape([]int{2, 2}, []int{2, 0}, zone, any), "b-000", balance.NobodyNear, 0, 1},
-		"nobody on the node is no matter": {shape([]int{2, 2}, []int{1, 1}, host, zone, any), "a-001", balance.KeptNear, 1, 1},
-		"nobody near at two keys":         {shape([]int{2, 2}, []int{2, 0}, host, zone, any), "b-001", balance.NobodyNear, 1, 2},
+		"everything stays":                {shape([]int{2, 2}, []int{2, 2}, zone, any), "a-000", balance.WithinLoadBound, 0, 0},
+		"nobody in the zone":              {shape([]int{2, 2}, []int{2, 0}, zone, any), "b-000", balance.NoNearEndpoints, 0, 1},
+		"nobody on the node is no matter": {shape([]int{2, 2}, []int{1, 1}, host, zone, any), "a-001", balance.WithinLoadBound, 1, 1},
+		"nobody near at two keys":         {shape([]int{2, 2}, []int{2, 0}, host, zone, any), "b-001", balance.NoNearEndpoints, 1, 2},
 		"some goes on": {
 			shape([]int{2, 2}, []int{3, 1}, zone, any), "b-000", balance.SpilledOverLoad, 0, 1,
 		},
 		"some goes on past a key that is full": {
 			withDemand(shape([]int{4, 4}, []int{7, 1}, host, zone, any), "b-000", "2"), "b-000", balance.SpilledOverLoad, 0, 2,
 		},
-		"only any node":           {shape([]int{2}, []int{2}, any), "a-000", balance.KeptNear, 0, 0},
-		"hard keys, all in zone":  {shape([]int{2, 2}, []int{1, 5}, zone), "a-000", balance.KeptNear, 0, 0},
-		"hard keys, none in zone": {shape([]int{2, 2}, []int{1, 0}, zone), "b-000", balance.Nobody, 0, 0},
-		"no endpoint":             {shape([]int{2, 2}, []int{0, 0}, zone, any), "b-000", balance.Nobody, 0, 0},
+		"only any node":           {shape([]int{2}, []int{2}, any), "a-000", balance.WithinLoadBound, 0, 0},
+		"hard keys, all in zone":  {shape([]int{2, 2}, []int{1, 5}, zone), "a-000", balance.WithinLoadBound, 0, 0},
+		"hard keys, none in zone": {shape([]int{2, 2}, []int{1, 0}, zone), "b-000", balance.NoEndpoint, 0, 0},
+		"no endpoint":             {shape([]int{2, 2}, []int{0, 0}, zone, any), "b-000", balance.NoEndpoint, 0, 0},
 		"a node that nobody knows": {
-			shape([]int{2, 2}, []int{3, 1}, zone, any), "stranger", balance.NobodyNear, 0, 1,
+			shape([]int{2, 2}, []int{3, 1}, zone, any), "stranger", balance.NoNearEndpoints, 0, 1,
 		},
 		"hard keys that cannot keep the bound": {
 			// Zone a is full, and its nodes have no region to go on to.
@@ -137,7 +139,7 @@ func TestOutcomes(t *testing.T) {
 			got := c.world.plan("").Share(c.node, c.world.nodes[c.node])
 			if got.Outcome != c.outcome || got.Near != c.near || got.Next != c.next {
 				t.Errorf("outcome %d at %d, next %d; want %d at %d, next %d\n%+v", got.Outcome, got.Near, got.Next, c.outcome, c.near, c.next,
-					got.Steps)
+					got.KeyResults)
 			}
 		})
 	}

@@ -14,13 +14,13 @@ import (
 // endpoint is as close to its plan.
 const (
 	slotsPerEndpoint = 32
-	smallCrowd       = 16
-	fewestSlots      = 16
-	mostSlots        = 4096
+	minRoundingNodes = 16
+	minSlots         = 16
+	maxSlots         = 4096
 )
 
-// alikeBits: parts that differ by less than 1 of 2^alikeBits are equal.
-const alikeBits = 20
+// equalityBits: parts that differ by less than 1 of 2^alikeBits are equal.
+const equalityBits = 20
 
 // Slots returns how many slots each endpoint gets, in the order in which the endpoints were given: one each if their
 // parts are equal, else numbers in proportion to the parts. The hashes are those of the endpoints (Hashes).
@@ -30,7 +30,7 @@ const alikeBits = 20
 // on no other endpoint, so a change moves few slots.
 func (h *Share) Slots(service model.ObjectName, hashes []uint32) []int {
 	slots := make([]int, len(h.Parts))
-	heaviest, lightest, sum := uint64(0), uint64(ONE), uint64(0)
+	heaviest, lightest, sum := uint64(0), uint64(One), uint64(0)
 	for _, weight := range h.Parts {
 		if weight > 0 {
 			heaviest, lightest, sum = max(heaviest, weight), min(lightest, weight), sum+weight
@@ -39,9 +39,9 @@ func (h *Share) Slots(service model.ObjectName, hashes []uint32) []int {
 	if sum == 0 {
 		return slots
 	}
-	equal := heaviest-lightest <= heaviest>>alikeBits
+	equal := heaviest-lightest <= heaviest>>equalityBits
 	quota := h.quota(heaviest, sum)
-	start := h.seat + mix(service.Hash())
+	start := h.offset + mix(service.Hash())
 	for i, weight := range h.Parts {
 		switch {
 		case weight == 0:
@@ -57,9 +57,9 @@ func (h *Share) Slots(service model.ObjectName, hashes []uint32) []int {
 
 // quota is how many slots the endpoint with the largest part gets.
 func (h *Share) quota(heaviest, sum uint64) uint64 {
-	crowd := max(smallCrowd, h.crowd)
-	least := (slotsPerEndpoint*smallCrowd*h.Endpoints + crowd - 1) / crowd
-	high, low := bits.Mul64(min(max(least, fewestSlots), mostSlots), heaviest)
+	effectiveNodes := max(minRoundingNodes, h.effectiveNodes)
+	least := (slotsPerEndpoint*minRoundingNodes*h.Endpoints + effectiveNodes - 1) / effectiveNodes
+	high, low := bits.Mul64(min(max(least, minSlots), maxSlots), heaviest)
 	quota, rest := bits.Div64(high, low, sum)
 	if rest > 0 {
 		quota++
@@ -67,22 +67,22 @@ func (h *Share) quota(heaviest, sum uint64) uint64 {
 	return quota
 }
 
-// MostSlots is about how many slots a number of endpoints get at most, in addition to one each.
-func MostSlots(endpoints int) int {
-	return min(max(slotsPerEndpoint*endpoints, fewestSlots), mostSlots)
+// MaxSlots is about how many slots a number of endpoints get at most, in addition to one each.
+func MaxSlots(endpoints int) int {
+	return min(max(slotsPerEndpoint*endpoints, minSlots), maxSlots)
 }
 
-// seat is a node's place among similar nodes: the demand of those before it by name, as a part of 1<<32 of the demand
+// offset is a node's place among similar nodes: the demand of those before it by name, as a part of 1<<32 of the demand
 // of all of them. Similar nodes are those of its cell; if the hostname is a key, only those of them that host equally
 // many of the endpoints.
-func (p *Plan) seat(name string, rank model.Rank) uint32 {
+func (p *Plan) offset(name string, rank model.Rank) uint32 {
 	node, known := p.demand.cells.nodes[name]
 	if !known {
 		return 0
 	}
 	before, all := p.demand.beforeNode(name, node.cell), p.demand.in(node.cell)
-	if k := slices.Index(p.places.keys, policy.Hostname); k >= 0 {
-		before, all = p.amongHosts(name, node.cell, rank, k, before, all)
+	if k := slices.Index(p.endpointClasses.keys, policy.Hostname); k >= 0 {
+		before, all = p.offsetAmongHosts(name, node.cell, rank, k, before, all)
 	}
 	if all.demand == 0 {
 		return uint32(before.nodes << 32 / all.nodes)
@@ -90,30 +90,30 @@ func (p *Plan) seat(name string, rank model.Rank) uint32 {
 	return uint32(part(1<<32, before.demand, all.demand))
 }
 
-// amongHosts corrects the sums over a cell for the nodes in it that host endpoints of the Service.
-func (p *Plan) amongHosts(name string, cell int32, rank model.Rank, hostname int, before, all tally) (tally, tally) {
+// offsetAmongHosts corrects the sums over a cell for the nodes in it that host endpoints of the Service.
+func (p *Plan) offsetAmongHosts(name string, cell int32, rank model.Rank, hostname int, before, all sums) (sums, sums) {
 	hosted := func(g int32) uint64 {
-		if g == none {
+		if g == noGroup {
 			return 0
 		}
 		return p.splits[rank].groups[g].endpoints
 	}
-	own := hosted(p.places.group(hostname, name))
+	own := hosted(p.endpointClasses.group(hostname, name))
 	if own > 0 {
-		before, all = tally{}, tally{}
+		before, all = sums{}, sums{}
 	}
-	for g := p.places.first[hostname]; g < p.places.first[hostname+1]; g++ {
-		host := p.places.values[g]
+	for g := p.endpointClasses.first[hostname]; g < p.endpointClasses.first[hostname+1]; g++ {
+		host := p.endpointClasses.values[g]
 		node, known := p.demand.cells.nodes[host]
 		if !known || node.cell != cell {
 			continue
 		}
-		sum := tallyOf(p.demand.of(host, node))
+		sum := nodeSums(p.demand.of(host, node))
 		switch theirs := hosted(g); {
 		case own == 0 && theirs > 0:
-			all.take(sum)
+			all.subtract(sum)
 			if host < name {
-				before.take(sum)
+				before.subtract(sum)
 			}
 		case own > 0 && theirs == own:
 			all.add(sum)

@@ -50,8 +50,8 @@ func (w *world) valueOf(endpoint *model.PortEndpoint, key policy.Key) (string, b
 	return value, known
 }
 
-func (w *world) cells(self string) *balance.Cells {
-	cells := balance.NewCells(w.cellKeys(), self)
+func (w *world) cells(self string) *balance.NodeClasses {
+	cells := balance.NewNodeClasses(w.cellKeys(), self)
 	for name, labels := range w.nodes {
 		cells.Set(name, labels)
 	}
@@ -66,7 +66,7 @@ func (w *world) cellKeys() []policy.Key {
 	return w.keys
 }
 
-func (w *world) demand(cells *balance.Cells) balance.Demand {
+func (w *world) demand(cells *balance.NodeClasses) balance.Demand {
 	if w.measured {
 		zones := map[string]uint32{}
 		for name, asks := range w.clients {
@@ -86,7 +86,7 @@ func (w *world) demand(cells *balance.Cells) balance.Demand {
 }
 
 func (w *world) plan(self string) *balance.Plan {
-	return balance.NewPlan(w.demand(w.cells(self)), balance.NewPlaces(w.keys, w.endpoints, w.valueOf), w.limit)
+	return balance.NewPlan(w.demand(w.cells(self)), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
 }
 
 // row is what one node does.
@@ -155,14 +155,14 @@ func randomWorld(random *rand.Rand, wild bool) *world {
 	regions, zones, racks := 1+random.IntN(3), 1+random.IntN(4), 1+random.IntN(4)
 	labelled := random.IntN(3) == 0
 	for i := range 1 + random.IntN(60) {
-		region, zone, place := random.IntN(regions), random.IntN(zones), random.IntN(racks)
+		region, zone, class := random.IntN(regions), random.IntN(zones), random.IntN(racks)
 		labels := map[string]string{
 			string(policy.Region): fmt.Sprintf("r%d", region),
 			string(policy.Zone):   fmt.Sprintf("r%d-z%d", region, zone),
-			string(rack):          fmt.Sprintf("r%d-z%d-k%d", region, zone, place),
+			string(rack):          fmt.Sprintf("r%d-z%d-k%d", region, zone, class),
 		}
 		if wild {
-			makeWild(random, labels, zone, place)
+			makeWild(random, labels, zone, class)
 		}
 		if labelled && random.IntN(2) == 0 {
 			labels[policy.DemandLabel] = fmt.Sprint([]int{0, 1, 2, 5, 16, 100, random.IntN(101)}[random.IntN(7)])
@@ -220,8 +220,8 @@ func measuredWorlds(t *testing.T, count int, yield func(w *world, random *rand.R
 	randomWorlds(t, count/2, true, measured)
 }
 
-func makeWild(random *rand.Rand, labels map[string]string, zone, place int) {
-	labels[string(rack)] = fmt.Sprintf("k%d", place)
+func makeWild(random *rand.Rand, labels map[string]string, zone, class int) {
+	labels[string(rack)] = fmt.Sprintf("k%d", class)
 	if random.IntN(3) == 0 {
 		labels[string(policy.Zone)] = fmt.Sprintf("z%d", zone)
 	}

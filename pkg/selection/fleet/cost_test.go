@@ -13,7 +13,7 @@ import (
 func BenchmarkHosts(b *testing.B) {
 	const hosts = 5000
 	var nodes []model.Node
-	var q Question
+	var q Query
 	for i := range hosts {
 		name, zone := fmt.Sprintf("node-%04d", i), fmt.Sprint("zone-", i%3)
 		nodes = append(nodes, model.Node{Name: name, Labels: map[string]string{string(policy.Zone): zone}})
@@ -26,7 +26,7 @@ func BenchmarkHosts(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			q.Topology.MaxLoad = limit
 			for b.Loop() {
-				New(nodes, nil).Spread(q)
+				New(nodes, nil).Distribute(q)
 			}
 		})
 	}

@@ -18,18 +18,18 @@ import (
 // the cost of a decision depends on the node's own endpoints and the classes, however many endpoints there are. With a
 // plan, the endpoints of each group are weighed once.
 type decisions struct {
-	question Question
-	service  model.Service
-	labels   func(node string) (map[string]string, bool)
-	plan     *balance.Plan // nil without a bound
+	input   Query
+	service model.Service
+	labels  func(node string) (map[string]string, bool)
+	plan    *balance.Plan // nil without a bound
 	// plannedWith is where the plan's demand is from.
 	plannedWith Source
 
-	keys    []policy.Key
-	values  []vocabulary       // those that endpoints have of each key
-	classes [][]int32          // endpoints by class, in their order
-	own     map[string][]int32 // endpoints by the hosts that tell them apart from others of their class, in their order
-	known   map[[policy.MaxKeys]int32]*decision
+	keys          []policy.Key
+	values        []interner         // those that endpoints have of each key
+	classes       [][]int32          // endpoints by class, in their order
+	hostEndpoints map[string][]int32 // endpoints by the hosts that tell them apart from others of their class, in their order
+	cached        map[[policy.MaxKeys]int32]*decision
 	// targets are endpoints by the tier and its value that chose them.
 	targets map[[2]string]*target
 	groups  map[balance.Group]*target // of the plan
@@ -37,22 +37,22 @@ type decisions struct {
 
 // decision is where a kind of nodes sends its connections.
 type decision struct {
-	legs []leg     // none if it refuses
-	keys []float64 // the part that goes to each of the topology keys
+	allocations []allocation // none if it refuses
+	keys        []float64    // the part that goes to each of the topology keys
 }
 
-// leg is a part of 1, and where it goes.
-type leg struct {
+// allocation is a part of 1, and where it goes.
+type allocation struct {
 	to   *target
 	part float64
 }
 
 // first returns one of the targets, which all have the same rank; nil if there is none.
 func (d *decision) first() *target {
-	if len(d.legs) == 0 {
+	if len(d.allocations) == 0 {
 		return nil
 	}
-	return d.legs[0].to
+	return d.allocations[0].to
 }
 
 // target is a group of endpoints that share what goes to them.
@@ -61,12 +61,12 @@ type target struct {
 	weights []float64 // what each gets of 1; nil: alike
 
 	// What goes there: in total, and from which zones, regions and hosts.
-	asked                                        float64
-	fromZones, fromRegions, fromPairs, fromHosts amounts
+	received                                     float64
+	fromZones, fromRegions, fromPairs, fromHosts weights
 }
 
 func newTarget(members []int32) *target {
-	return &target{members: members, fromZones: amounts{}, fromRegions: amounts{}, fromPairs: amounts{}, fromHosts: amounts{}}
+	return &target{members: members, fromZones: weights{}, fromRegions: weights{}, fromPairs: weights{}, fromHosts: weights{}}
 }
 
 // weight is what a member gets of 1.
@@ -80,14 +80,14 @@ func (t *target) weight(member int) float64 {
 // isEvacuated reports whether the members are on nodes that are being evacuated. They have one rank, or are on one
 // node, so what holds for the first holds for all.
 func (t *target) isEvacuated(endpoints []model.PortEndpoint) bool {
-	return endpoints[t.members[0]].Avoid.Is(model.Evacuated)
+	return endpoints[t.members[0]].Demotion.HasReason(model.Evacuated)
 }
 
-func (f *Fleet) decisionsOf(q Question, census *census, on *demands) *decisions {
+func (f *Simulator) decisionsOf(q Query, partition *partition, on *serviceDemand) *decisions {
 	d := &decisions{
-		question: q, service: model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal},
-		labels: f.Labels, keys: q.Topology.Keys, own: map[string][]int32{},
-		known: map[[policy.MaxKeys]int32]*decision{}, targets: map[[2]string]*target{},
+		input: q, service: model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal},
+		labels: f.Labels, keys: q.Topology.Keys, hostEndpoints: map[string][]int32{},
+		cached: map[[policy.MaxKeys]int32]*decision{}, targets: map[[2]string]*target{},
 		groups: map[balance.Group]*target{},
 	}
 	switch {
@@ -97,27 +97,27 @@ func (f *Fleet) decisionsOf(q Question, census *census, on *demands) *decisions 
 		d.keys = []policy.Key{policy.Hostname, policy.Zone}
 	case q.Topology.MaxLoad > 0:
 		var demand balance.Demand
-		demand, d.plannedWith = f.plannedWith(&q, census, on)
-		d.plan = balance.NewPlan(demand, balance.NewPlaces(d.keys, q.Endpoints, f.view.ValueOf), int(q.Topology.MaxLoad))
+		demand, d.plannedWith = f.plannedWith(&q, partition, on)
+		d.plan = balance.NewPlan(demand, balance.NewEndpointClasses(d.keys, q.Endpoints, f.view.ValueOf), int(q.Topology.MaxLoad))
 	}
-	d.values = make([]vocabulary, len(d.keys))
-	d.classify(f.view)
+	d.values = make([]interner, len(d.keys))
+	d.buildClasses(f.view)
 	return d
 }
 
 // plannedWith is the demand that a bound is planned with, and where it is from.
-func (f *Fleet) plannedWith(q *Question, census *census, on *demands) (balance.Demand, Source) {
+func (f *Simulator) plannedWith(q *Query, partition *partition, on *serviceDemand) (balance.Demand, Source) {
 	if on.isMeasured && q.Topology.Measured {
 		return on.measured, Measured
 	}
 	if len(q.Topology.Clients) > 0 {
-		return census.cells.Named(q.Clients), Clients
+		return partition.cells.Named(q.Clients), Clients
 	}
-	return census.cells.ByLabels(), Labels
+	return partition.cells.ByLabels(), Labels
 }
 
 // byHints reports whether hints decide.
-func (d *decisions) byHints() bool { return !d.question.IsLocal && len(d.question.Topology.Keys) == 0 }
+func (d *decisions) byHints() bool { return !d.input.IsLocal && len(d.input.Topology.Keys) == 0 }
 
 // class is all that nodes can see of an endpoint, except its host.
 type class struct {
@@ -128,16 +128,16 @@ type class struct {
 	hasHintedNodes bool
 }
 
-// classify numbers the values of all endpoints, and finds their classes.
-func (d *decisions) classify(view selection.Viewpoint) {
+// buildClasses numbers the values of all endpoints, and finds their classes.
+func (d *decisions) buildClasses(view selection.NodeView) {
 	numbers := map[class]int{}
-	for i := range d.question.Endpoints {
-		endpoint := &d.question.Endpoints[i]
-		c := class{phase: endpoint.Phase(), level: endpoint.Avoid.Level()}
+	for i := range d.input.Endpoints {
+		endpoint := &d.input.Endpoints[i]
+		c := class{phase: endpoint.Phase(), level: endpoint.Demotion.Level()}
 		if d.byHints() {
 			for _, node := range endpoint.HintNodes {
 				d.values[0].numberOf(node)
-				d.own[node] = append(d.own[node], int32(i))
+				d.hostEndpoints[node] = append(d.hostEndpoints[node], int32(i))
 			}
 			for _, zone := range endpoint.HintZones {
 				d.values[1].numberOf(zone)
@@ -157,7 +157,7 @@ func (d *decisions) classify(view selection.Viewpoint) {
 }
 
 // valuesOf numbers the values that an endpoint has of the keys, and returns those of all but the hostname.
-func (d *decisions) valuesOf(endpoint *model.PortEndpoint, at int32, view selection.Viewpoint) (values [policy.MaxKeys]int32) {
+func (d *decisions) valuesOf(endpoint *model.PortEndpoint, at int32, view selection.NodeView) (values [policy.MaxKeys]int32) {
 	for k, key := range d.keys {
 		if key == policy.AnyNode {
 			continue
@@ -167,7 +167,7 @@ func (d *decisions) valuesOf(endpoint *model.PortEndpoint, at int32, view select
 		case !known:
 		case key == policy.Hostname:
 			d.values[k].numberOf(value)
-			d.own[value] = append(d.own[value], at)
+			d.hostEndpoints[value] = append(d.hostEndpoints[value], at)
 		default:
 			values[k] = d.values[k].numberOf(value)
 		}
@@ -184,10 +184,10 @@ func (d *decisions) of(node *model.Node) *decision {
 			kind[k] = d.values[k].numbers[value]
 		}
 	}
-	known := d.known[kind]
+	known := d.cached[kind]
 	if known == nil {
 		known = d.decide(node)
-		d.known[kind] = known
+		d.cached[kind] = known
 	}
 	return known
 }
@@ -196,8 +196,8 @@ func (d *decisions) decide(node *model.Node) *decision {
 	if d.plan != nil {
 		return d.planned(node)
 	}
-	seen, members := d.seenBy(node.Name)
-	viewpoint := selection.Viewpoint{Node: *node, Labels: d.labels}
+	seen, members := d.viewOf(node.Name)
+	viewpoint := selection.NodeView{Node: *node, Labels: d.labels}
 	choice, _ := selection.Select(&d.service, false, seen, viewpoint).ClusterIP()
 	decided := &decision{keys: make([]float64, len(d.service.Topology.Keys))}
 	if len(choice.Endpoints) == 0 {
@@ -218,26 +218,26 @@ func (d *decisions) decide(node *model.Node) *decision {
 		to = newTarget(members(choice.Endpoints))
 		d.targets[name] = to
 	}
-	decided.legs = []leg{{to, 1}}
+	decided.allocations = []allocation{{to, 1}}
 	return decided
 }
 
-// seenBy returns the endpoints as a node sees them: its own, and one of each class of others. members returns all
+// viewOf returns the endpoints as a node sees them: its own, and one of each class of others. members returns all
 // endpoints that some of those stand for, in the same order.
-func (d *decisions) seenBy(node string) (seen []model.PortEndpoint, members func(chosen []model.PortEndpoint) []int32) {
-	own := d.own[node]
+func (d *decisions) viewOf(node string) (seen []model.PortEndpoint, members func(chosen []model.PortEndpoint) []int32) {
+	own := d.hostEndpoints[node]
 	isOthers := func(i int32) bool {
 		_, isOwn := slices.BinarySearch(own, i)
 		return !isOwn
 	}
 	seen = make([]model.PortEndpoint, 0, len(own)+len(d.classes))
 	for _, i := range own {
-		seen = append(seen, d.question.Endpoints[i])
+		seen = append(seen, d.input.Endpoints[i])
 	}
 	classes := make([]int, 0, len(d.classes))
 	for number, class := range d.classes {
 		if at := slices.IndexFunc(class, isOthers); at >= 0 {
-			seen = append(seen, d.question.Endpoints[class[at]])
+			seen = append(seen, d.input.Endpoints[class[at]])
 			classes = append(classes, number)
 		}
 	}
@@ -264,13 +264,13 @@ func (d *decisions) seenBy(node string) (seen []model.PortEndpoint, members func
 // planned is what a node decides by the plan.
 func (d *decisions) planned(node *model.Node) *decision {
 	decided := &decision{keys: make([]float64, len(d.keys))}
-	for _, of := range d.plan.Legs(node.Name, node.Labels) {
+	for _, of := range d.plan.Allocations(node.Name, node.Labels) {
 		if of.Part == 0 {
 			continue
 		}
-		part := float64(of.Part) / balance.ONE
+		part := float64(of.Part) / balance.One
 		decided.keys[of.Key] = part
-		decided.legs = append(decided.legs, leg{d.groupOf(of.Group, node.Name), part})
+		decided.allocations = append(decided.allocations, allocation{d.groupOf(of.Group, node.Name), part})
 	}
 	return decided
 }
@@ -291,11 +291,11 @@ func (d *decisions) groupOf(group balance.Group, node string) *target {
 		}
 	}
 	if d.keys[group.Key] == policy.Hostname {
-		for _, i := range d.own[node] {
+		for _, i := range d.hostEndpoints[node] {
 			weigh(int(i))
 		}
 	} else {
-		for i := range d.question.Endpoints {
+		for i := range d.input.Endpoints {
 			weigh(i)
 		}
 	}

@@ -18,23 +18,23 @@ const Region policy.Key = "topology.kubernetes.io/region"
 // Demand says how much a node asks, relative to other nodes.
 type Demand func(node *model.Node) float64
 
-// Fleet is the nodes of a cluster as clients. It is not safe for use by several goroutines.
-type Fleet struct {
+// Simulator is the nodes of a cluster as clients. It is not safe for use by several goroutines.
+type Simulator struct {
 	nodes  []model.Node // by name
 	byName map[string]int32
-	asks   []float64 // by node
+	demand []float64 // by node
 	// isGiven: the nodes' demand is given, whichever clients a Service names.
 	isGiven bool
 
-	zones, regions vocabulary
+	zones, regions interner
 	zoneOf         []int32 // by node
 	regionOf       []int32
 	pairs          map[[2]int32]int32 // numbers of zones with their regions, from 1 on, where both are known
-	view           selection.Viewpoint
+	view           selection.NodeView
 	inMatrix       []string // the zones with a row of their own in a matrix
 	rows           []int32  // of each zone in a matrix
 
-	censuses map[string]*census
+	censuses map[string]*partition
 }
 
 // MaxZones is how many zones a matrix names: those with most demand. All others, and nodes and endpoints whose zone is
@@ -44,36 +44,36 @@ const MaxZones = 16
 // New returns the fleet of some nodes. Without a demand each asks as its labels say (policy.DemandOf), and a Service's
 // own clients replace that. If there is no demand at all, all nodes count alike. Nodes
 // that do not run Linux are no clients, whatever the demand: only endpoints are there.
-func New(nodes []model.Node, demand Demand) *Fleet {
-	f := &Fleet{
+func New(nodes []model.Node, demand Demand) *Simulator {
+	f := &Simulator{
 		nodes:  slices.SortedFunc(slices.Values(nodes), func(a, b model.Node) int { return cmp.Compare(a.Name, b.Name) }),
-		byName: make(map[string]int32, len(nodes)), asks: make([]float64, len(nodes)), isGiven: demand != nil,
+		byName: make(map[string]int32, len(nodes)), demand: make([]float64, len(nodes)), isGiven: demand != nil,
 		zoneOf: make([]int32, len(nodes)), regionOf: make([]int32, len(nodes)), pairs: map[[2]int32]int32{},
-		censuses: map[string]*census{},
+		censuses: map[string]*partition{},
 	}
 	all := 0.0
 	for i := range f.nodes {
 		node := &f.nodes[i]
 		f.byName[node.Name] = int32(i)
 		f.zoneOf[i], f.regionOf[i] = f.zones.number(node.Labels[string(policy.Zone)]), f.regions.number(node.Labels[string(Region)])
-		f.asks[i] = asksOf(node, demand)
+		f.demand[i] = demandOf(node, demand)
 		if pair := [2]int32{f.zoneOf[i], f.regionOf[i]}; pair[0] > 0 && pair[1] > 0 && f.pairs[pair] == 0 {
 			f.pairs[pair] = int32(len(f.pairs) + 1)
 		}
-		all += f.asks[i]
+		all += f.demand[i]
 	}
 	if all == 0 {
-		for i := range f.asks {
-			f.asks[i] = asksOf(&f.nodes[i], func(*model.Node) float64 { return 1 })
+		for i := range f.demand {
+			f.demand[i] = demandOf(&f.nodes[i], func(*model.Node) float64 { return 1 })
 		}
 	}
-	f.view = selection.Viewpoint{Labels: f.Labels}
-	f.arrange()
+	f.view = selection.NodeView{Labels: f.Labels}
+	f.rankZones()
 	return f
 }
 
-// asksOf is a node's demand. Clients on nodes that do not run Linux are led by another proxy, and have no part in the fleet.
-func asksOf(node *model.Node, demand Demand) float64 {
+// demandOf is a node's demand. Clients on nodes that do not run Linux are led by another proxy, and have no part in the fleet.
+func demandOf(node *model.Node, demand Demand) float64 {
 	switch {
 	case !policy.IsLinux(node.Labels):
 		return 0
@@ -84,15 +84,15 @@ func asksOf(node *model.Node, demand Demand) float64 {
 	return float64(asks)
 }
 
-// arrange gives the zones that ask most a row of their own in a matrix, by name.
-func (f *Fleet) arrange() {
-	asks := make([]float64, len(f.zones.numbers)+1)
+// rankZones gives the zones that ask most a row of their own in a matrix, by name.
+func (f *Simulator) rankZones() {
+	demand := make([]float64, len(f.zones.numbers)+1)
 	for i, zone := range f.zoneOf {
-		asks[zone] += f.asks[i]
+		demand[zone] += f.demand[i]
 	}
 	f.inMatrix = slices.Sorted(maps.Keys(f.zones.numbers))
 	slices.SortStableFunc(f.inMatrix, func(a, b string) int {
-		return cmp.Compare(asks[f.zones.numbers[b]], asks[f.zones.numbers[a]])
+		return cmp.Compare(demand[f.zones.numbers[b]], demand[f.zones.numbers[a]])
 	})
 	f.inMatrix = f.inMatrix[:min(len(f.inMatrix), MaxZones)]
 	slices.Sort(f.inMatrix)
@@ -103,12 +103,12 @@ func (f *Fleet) arrange() {
 }
 
 // Zones returns the names of a matrix' rows and columns, in their order, except for the last ones: those of all others.
-func (f *Fleet) Zones() []string { return slices.Clone(f.inMatrix) }
+func (f *Simulator) Zones() []string { return slices.Clone(f.inMatrix) }
 
 // ZonesInAll is how many zones nodes are in, by name or not.
-func (f *Fleet) ZonesInAll() int { return len(f.rows) - 1 }
+func (f *Simulator) ZonesInAll() int { return len(f.rows) - 1 }
 
-func (f *Fleet) row(zone int32) int {
+func (f *Simulator) row(zone int32) int {
 	if int(zone) < len(f.rows) {
 		return int(f.rows[zone])
 	}
@@ -116,13 +116,13 @@ func (f *Fleet) row(zone int32) int {
 }
 
 // ZoneOf returns the zone of an endpoint; empty if it is not known.
-func (f *Fleet) ZoneOf(endpoint *model.PortEndpoint) string {
+func (f *Simulator) ZoneOf(endpoint *model.PortEndpoint) string {
 	zone, _ := f.view.ValueOf(endpoint, policy.Zone)
 	return zone
 }
 
 // Labels returns the labels of a node, if it is one of the fleet.
-func (f *Fleet) Labels(node string) (labels map[string]string, known bool) {
+func (f *Simulator) Labels(node string) (labels map[string]string, known bool) {
 	i, known := f.byName[node]
 	if !known {
 		return nil, false
@@ -130,40 +130,40 @@ func (f *Fleet) Labels(node string) (labels map[string]string, known bool) {
 	return f.nodes[i].Labels, true
 }
 
-// census is the nodes as one list of keys distinguishes them.
-type census struct {
-	crowds []crowd
+// partition is the nodes as one list of keys distinguishes them.
+type partition struct {
+	crowds []nodeClass
 	of     []int32 // the crowd of each node
-	cells  *balance.Cells
+	cells  *balance.NodeClasses
 }
 
-// crowd is nodes with the same values of all keys but the hostname, in one zone and one region.
-type crowd struct {
-	node         int32 // one of them
-	askers       int   // those with any demand
-	asks         float64
-	zone, region int32
+// nodeClass is nodes with the same values of all keys but the hostname, in one zone and one region.
+type nodeClass struct {
+	node           int32 // one of them
+	demandingNodes int   // those with any demand
+	demand         float64
+	zone, region   int32
 }
 
-func (c *crowd) add(asks float64) {
-	if asks > 0 {
-		c.askers++
-		c.asks += asks
+func (c *nodeClass) add(demand float64) {
+	if demand > 0 {
+		c.demandingNodes++
+		c.demand += demand
 	}
 }
 
-func (c *crowd) take(asks float64) {
-	if asks > 0 {
-		c.askers--
-		c.asks -= asks
+func (c *nodeClass) subtract(demand float64) {
+	if demand > 0 {
+		c.demandingNodes--
+		c.demand -= demand
 	}
 }
 
-// mostCensuses is how many lists of keys are remembered. Users may write any number of them.
-const mostCensuses = 64
+// maxPartitions is how many lists of keys are remembered. Users may write any number of them.
+const maxPartitions = 64
 
-// censusOf returns the nodes by a list of keys.
-func (f *Fleet) censusOf(keys []policy.Key) *census {
+// partitionOf returns the nodes by a list of keys.
+func (f *Simulator) partitionOf(keys []policy.Key) *partition {
 	words := make([]string, len(keys))
 	for i, key := range keys {
 		words[i] = string(key)
@@ -172,11 +172,11 @@ func (f *Fleet) censusOf(keys []policy.Key) *census {
 	if known := f.censuses[name]; known != nil {
 		return known
 	}
-	if len(f.censuses) == mostCensuses {
+	if len(f.censuses) == maxPartitions {
 		clear(f.censuses)
 	}
-	c := &census{of: make([]int32, len(f.nodes)), cells: balance.NewCells(keys, "")}
-	index, values := map[[policy.MaxKeys + 2]int32]int32{}, make([]vocabulary, len(keys))
+	c := &partition{of: make([]int32, len(f.nodes)), cells: balance.NewNodeClasses(keys, "")}
+	index, values := map[[policy.MaxKeys + 2]int32]int32{}, make([]interner, len(keys))
 	for i := range f.nodes {
 		node := &f.nodes[i]
 		c.cells.Set(node.Name, node.Labels)
@@ -190,29 +190,29 @@ func (f *Fleet) censusOf(keys []policy.Key) *census {
 		if !known {
 			at = int32(len(c.crowds))
 			index[tuple] = at
-			c.crowds = append(c.crowds, crowd{node: int32(i), zone: f.zoneOf[i], region: f.regionOf[i]})
+			c.crowds = append(c.crowds, nodeClass{node: int32(i), zone: f.zoneOf[i], region: f.regionOf[i]})
 		}
 		c.of[i] = at
-		c.crowds[at].add(f.asks[i])
+		c.crowds[at].add(f.demand[i])
 	}
 	f.censuses[name] = c
 	return c
 }
 
-// vocabulary numbers words from 1 on; 0 means no word.
-type vocabulary struct {
+// interner numbers words from 1 on; 0 means no word.
+type interner struct {
 	numbers map[string]int32
 }
 
 // number returns the number of a word, a new one if need be; 0 for the empty one.
-func (v *vocabulary) number(word string) int32 {
+func (v *interner) number(word string) int32 {
 	if word == "" {
 		return 0
 	}
 	return v.numberOf(word)
 }
 
-func (v *vocabulary) numberOf(word string) int32 {
+func (v *interner) numberOf(word string) int32 {
 	if number, known := v.numbers[word]; known {
 		return number
 	}

@@ -21,8 +21,8 @@ const rack policy.Key = "example.com/rack"
 
 // world is a small cluster with one Service port.
 type world struct {
-	nodes    []model.Node
-	question Question
+	nodes []model.Node
+	input Query
 }
 
 func newWorld(random *rand.Rand) world {
@@ -48,7 +48,7 @@ func newWorld(random *rand.Rand) world {
 		}
 		return word("node-", len(w.nodes)+1)
 	}
-	evacuated := map[string]*model.Avoid{anyNode(): {}, anyNode(): {}}
+	evacuated := map[string]*model.Demotion{anyNode(): {}, anyNode(): {}}
 	if oneIn(2) {
 		evacuated = nil
 	}
@@ -65,10 +65,10 @@ func newWorld(random *rand.Rand) world {
 		if hintsNodes && !oneIn(20) {
 			endpoint.HintNodes = slices.Compact([]string{word("node-", 9), max(endpoint.Node, "node-0")})
 		}
-		endpoint.Avoid = evacuated[endpoint.Node]
-		w.question.Endpoints = append(w.question.Endpoints, endpoint)
+		endpoint.Demotion = evacuated[endpoint.Node]
+		w.input.Endpoints = append(w.input.Endpoints, endpoint)
 	}
-	w.question.IsLocal = oneIn(6)
+	w.input.IsLocal = oneIn(6)
 	keys := []policy.Key{policy.Hostname, rack, policy.Zone, Region}
 	if oneIn(3) {
 		return w
@@ -78,14 +78,14 @@ func newWorld(random *rand.Rand) world {
 	if oneIn(2) {
 		keys = append(keys, policy.AnyNode)
 	}
-	w.question.Topology.Keys = keys
+	w.input.Topology.Keys = keys
 	if oneIn(2) {
-		w.question.Topology.MaxLoad = uint64(100 + random.IntN(200))
+		w.input.Topology.MaxLoad = uint64(100 + random.IntN(200))
 	}
-	if w.question.Topology.MaxLoad > 0 && oneIn(2) {
-		w.question.Topology.Clients, w.question.Clients = []string{"shop/web"}, map[string]uint32{}
+	if w.input.Topology.MaxLoad > 0 && oneIn(2) {
+		w.input.Topology.Clients, w.input.Clients = []string{"shop/web"}, map[string]uint32{}
 		for range random.IntN(4) {
-			w.question.Clients[anyNode()] = uint32(random.IntN(3))
+			w.input.Clients[anyNode()] = uint32(random.IntN(3))
 		}
 	}
 	return w
@@ -93,29 +93,29 @@ func newWorld(random *rand.Rand) world {
 
 // measure gives some nodes a measured demand on this Service, and sometimes has bounds planned with that of zones.
 func (w *world) measure(random *rand.Rand) {
-	w.question.Asked, w.question.Topology.Measured = map[string]float64{}, random.IntN(2) == 0
+	w.input.NodeDemand, w.input.Topology.Measured = map[string]float64{}, random.IntN(2) == 0
 	for range random.IntN(5) {
-		w.question.Asked[fmt.Sprint("node-", random.IntN(len(w.nodes)+1))] = float64(random.IntN(4)) / 3
+		w.input.NodeDemand[fmt.Sprint("node-", random.IntN(len(w.nodes)+1))] = float64(random.IntN(4)) / 3
 	}
 	if random.IntN(3) > 0 {
-		w.question.Measured = &model.Demand{Zones: map[string]uint32{}}
+		w.input.Measured = &model.Demand{Zones: map[string]uint32{}}
 		for _, node := range w.nodes {
-			w.question.Measured.Zones[node.Labels[string(policy.Zone)]] = uint32(random.IntN(4) * 100_000)
+			w.input.Measured.Zones[node.Labels[string(policy.Zone)]] = uint32(random.IntN(4) * 100_000)
 		}
 	}
 }
 
 // nodeByNode decides for each node, as the proxy there does, and sums up.
-func nodeByNode(w world, asks func(*model.Node) float64) Spread {
-	q, byName := w.question, map[string]map[string]string{}
+func nodeByNode(w world, demand func(*model.Node) float64) Distribution {
+	q, byName := w.input, map[string]map[string]string{}
 	for _, node := range w.nodes {
 		byName[node.Name] = node.Labels
 	}
-	out := Spread{Loads: make([]float64, len(q.Endpoints)), Keys: make([]float64, len(q.Topology.Keys))}
+	out := Distribution{Loads: make([]float64, len(q.Endpoints)), Keys: make([]float64, len(q.Topology.Keys))}
 	service := model.Service{Topology: q.Topology, InternalTrafficLocal: q.IsLocal, Name: model.ObjectName{Namespace: "shop", Name: "web"}}
 	for i := range w.nodes {
 		node := &w.nodes[i]
-		viewpoint := selection.Viewpoint{
+		viewpoint := selection.NodeView{
 			Node: *node,
 			Labels: func(node string) (map[string]string, bool) {
 				labels, known := byName[node]
@@ -126,7 +126,7 @@ func nodeByNode(w world, asks func(*model.Node) float64) Spread {
 				if q.Topology.Measured {
 					keys = selection.WithZone(keys)
 				}
-				cells := balance.NewCells(keys, node.Name)
+				cells := balance.NewNodeClasses(keys, node.Name)
 				for _, other := range w.nodes {
 					cells.Set(other.Name, other.Labels)
 				}
@@ -142,8 +142,8 @@ func nodeByNode(w world, asks func(*model.Node) float64) Spread {
 			},
 		}
 		choice, outcome := selection.Select(&service, false, q.Endpoints, viewpoint).ClusterIP()
-		asked := asks(node)
-		out.Asked += asked
+		asked := demand(node)
+		out.Demand += asked
 		if asked > 0 {
 			out.Refusers.Of++
 		}
@@ -151,7 +151,7 @@ func nodeByNode(w world, asks func(*model.Node) float64) Spread {
 			out.Refused += asked
 			if asked > 0 {
 				if out.Refusers.Count++; out.Refusers.Count == 1 {
-					out.Refusers.Why = choice.Reason
+					out.Refusers.Reason = choice.Reason
 				}
 				out.Refusers.First = append(out.Refusers.First, node.Name)
 			}
@@ -162,13 +162,13 @@ func nodeByNode(w world, asks func(*model.Node) float64) Spread {
 			at := slices.IndexFunc(choice.Endpoints, func(c model.PortEndpoint) bool { return c.Addr == endpoint.Addr })
 			switch {
 			case choice.Share != nil:
-				part = float64(choice.Share.Parts[e]) / balance.ONE
+				part = float64(choice.Share.Parts[e]) / balance.One
 			case at >= 0:
 				part = 1 / float64(len(choice.Endpoints))
 			}
 			part *= asked
 			out.Loads[e] += part
-			if endpoint.Avoid != nil && part > 0 && !slices.Contains(out.OnlyEvacuated, node.Name) {
+			if endpoint.Demotion != nil && part > 0 && !slices.Contains(out.OnlyEvacuated, node.Name) {
 				out.OnlyEvacuated = append(out.OnlyEvacuated, node.Name)
 			}
 			zone, _ := viewpoint.ValueOf(endpoint, policy.Zone)
@@ -189,8 +189,8 @@ func nodeByNode(w world, asks func(*model.Node) float64) Spread {
 			}
 		}
 		if choice.Share != nil {
-			for k, step := range choice.Share.Steps {
-				out.Keys[k] += asked * float64(step.Part) / balance.ONE
+			for k, step := range choice.Share.KeyResults {
+				out.Keys[k] += asked * float64(step.Part) / balance.One
 			}
 		} else if k := slices.Index(q.Topology.Keys, policy.Key(choice.Tier)); k >= 0 {
 			out.Keys[k] += asked
@@ -217,14 +217,14 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 			w.measure(random)
 		}
 		fleet := New(w.nodes, demand)
-		got := fleet.Spread(w.question)
-		on := fleet.demandsOn(&w.question)
-		named, _ := fleet.named(&w.question, &on)
+		got := fleet.Distribute(w.input)
+		on := fleet.demandsOn(&w.input)
+		named, _ := fleet.named(&w.input, &on)
 		asks := func(node *model.Node) float64 {
 			if named != nil {
 				return named[fleet.byName[node.Name]]
 			}
-			return fleet.asks[fleet.byName[node.Name]]
+			return fleet.demand[fleet.byName[node.Name]]
 		}
 		want := nodeByNode(w, asks)
 		compare := func(what string, got, want []float64) {
@@ -232,10 +232,10 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 				t.Errorf("round %d: %s: %v, node by node %v\n%+v", round, what, got, want, w)
 			}
 		}
-		compare("sums", []float64{got.Asked, got.Refused, got.Node, got.Zone, got.Region, got.OtherZones},
-			[]float64{want.Asked, want.Refused, want.Node, want.Zone, want.Region, want.OtherZones})
+		compare("sums", []float64{got.Demand, got.Refused, got.Node, got.Zone, got.Region, got.OtherZones},
+			[]float64{want.Demand, want.Refused, want.Node, want.Zone, want.Region, want.OtherZones})
 		if want.Refusers.Count == 0 {
-			want.Refusers = Refusers{}
+			want.Refusers = RefusingNodes{}
 		}
 		want.Refusers.First = want.Refusers.First[:min(len(want.Refusers.First), MostNamed)]
 		if diff := cmp.Diff(want.Refusers, got.Refusers, cmp.Comparer(func(a, b selection.Reason) bool { return a == b })); diff != "" {
@@ -245,14 +245,14 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 			t.Errorf("round %d: only evacuated on %v, node by node on %v\n%+v", round, got.OnlyEvacuated, want.OnlyEvacuated, w)
 		}
 		compare("loads", got.Loads, want.Loads)
-		if !w.question.IsLocal {
+		if !w.input.IsLocal {
 			compare("keys", got.Keys, want.Keys)
 		}
 		all := 0.0
 		for _, amount := range got.Zones {
 			all += amount
 		}
-		compare("the matrix", []float64{all}, []float64{got.Asked - got.Refused})
+		compare("the matrix", []float64{all}, []float64{got.Demand - got.Refused})
 		if t.Failed() {
 			return
 		}
@@ -266,8 +266,8 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 }
 
 func kindOf(w world) string {
-	switch topology := w.question.Topology; {
-	case w.question.IsLocal:
+	switch topology := w.input.Topology; {
+	case w.input.IsLocal:
 		return "local"
 	case len(topology.Keys) == 0:
 		return "hints"

@@ -21,8 +21,8 @@ import (
 // Connection is what an entry is made of.
 type Connection struct {
 	Protocol                  model.Protocol
-	Client, Dialled, Answerer netip.AddrPort
-	IsAnswered                bool
+	Client, Dialled, ReplySrc netip.AddrPort
+	IsReplied                 bool
 	// State is a state of TCP or SCTP, depending on the protocol.
 	State uint8
 	Zone  uint16
@@ -64,15 +64,15 @@ func Open(t testing.TB, namespace *netns.Namespace) (table *Table) {
 		"add chain inet tracked labelled\nadd rule inet tracked labelled ct label set 86\n")
 	namespace.Do(func() {
 		var err error
-		if table, err = OpenHere(t); err != nil {
+		if table, err = OpenCurrent(t); err != nil {
 			t.Fatal(err)
 		}
 	})
 	return table
 }
 
-// OpenHere opens the table of the calling thread's namespace, where rules track connections already.
-func OpenHere(t testing.TB) (*Table, error) {
+// OpenCurrent opens the table of the calling thread's namespace, where rules track connections already.
+func OpenCurrent(t testing.TB) (*Table, error) {
 	t.Helper()
 	socket, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
@@ -93,16 +93,16 @@ func (table *Table) Insert(c Connection) {
 // Flush removes all entries of a family at once, as conntrack -F does.
 func (table *Table) Flush(family model.Family) error {
 	const byFamily = 1 // a version: the kernel looks at the family only if it is set
-	return table.ask(nl.IPCTNL_MSG_CT_DELETE, netlink.Acknowledge, family, byFamily)
+	return table.query(nl.IPCTNL_MSG_CT_DELETE, netlink.Acknowledge, family, byFamily)
 }
 
 // ZeroCounters sets all counters of a family to zero, as conntrack -L -z does.
 func (table *Table) ZeroCounters(family model.Family) error {
 	const listAndZero = 3 // IPCTNL_MSG_CT_GET_CTRZERO
-	return table.ask(listAndZero, netlink.Dump, family, nl.NFNETLINK_V0)
+	return table.query(listAndZero, netlink.Dump, family, nl.NFNETLINK_V0)
 }
 
-func (table *Table) ask(kind int, flags netlink.HeaderFlags, family model.Family, version byte) error {
+func (table *Table) query(kind int, flags netlink.HeaderFlags, family model.Family, version byte) error {
 	number := byte(unix.NFPROTO_IPV4)
 	if family == model.IPv6 {
 		number = unix.NFPROTO_IPV6
@@ -141,11 +141,11 @@ func (c Connection) encode() ([]byte, error) {
 	attributes.ByteOrder = binary.BigEndian
 	attributes.Nested(nl.CTA_TUPLE_ORIG, c.tuple(c.Client, c.Dialled))
 	attributes.Nested(nl.CTA_TUPLE_REPLY, c.tuple(c.Dialled, c.Client))
-	if c.Answerer != c.Dialled {
+	if c.ReplySrc != c.Dialled {
 		attributes.Nested(attrNATDestination, c.translation)
 	}
 	status := uint32(confirmed)
-	if c.IsAnswered {
+	if c.IsReplied {
 		status |= seenReply | assured
 	}
 	attributes.Uint32(nl.CTA_STATUS, status)
@@ -189,14 +189,14 @@ func (c Connection) tuple(source, destination netip.AddrPort) func(*netlink.Attr
 
 func (c Connection) translation(to *netlink.AttributeEncoder) error {
 	from, until := uint16(attrNATMinIPv6), uint16(attrNATMaxIPv6)
-	if c.Answerer.Addr().Is4() {
+	if c.ReplySrc.Addr().Is4() {
 		from, until = attrNATMinIPv4, attrNATMaxIPv4
 	}
-	to.Bytes(from, c.Answerer.Addr().AsSlice())
-	to.Bytes(until, c.Answerer.Addr().AsSlice())
+	to.Bytes(from, c.ReplySrc.Addr().AsSlice())
+	to.Bytes(until, c.ReplySrc.Addr().AsSlice())
 	to.Nested(attrNATPorts, func(ports *netlink.AttributeEncoder) error {
-		ports.Uint16(attrMinPort, c.Answerer.Port())
-		ports.Uint16(attrMaxPort, c.Answerer.Port())
+		ports.Uint16(attrMinPort, c.ReplySrc.Port())
+		ports.Uint16(attrMaxPort, c.ReplySrc.Port())
 		return nil
 	})
 	return nil

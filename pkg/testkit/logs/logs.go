@@ -60,8 +60,8 @@ func (l *Log) Lines(text string) []string {
 	return found
 }
 
-// Await waits until a text was written.
-func (l *Log) Await(t testing.TB, text string) {
+// WaitFor waits until a text was written.
+func (l *Log) WaitFor(t testing.TB, text string) {
 	t.Helper()
 	wait.Success(t, "the log says "+text, func() error {
 		if l.Has(text) {

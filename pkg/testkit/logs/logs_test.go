@@ -19,14 +19,14 @@ func TestALogIsReadWhileItIsWritten(t *testing.T) {
 			}
 		})
 	}
-	log.Await(t, "a line")
+	log.WaitFor(t, "a line")
 	writers.Wait()
 	if got := log.Count(`level=INFO msg="a line" key=value` + "\n"); got != 400 {
 		t.Errorf("%d lines were written, want 400", got)
 	}
 }
 
-func TestLinesAreFoundByWhatTheySay(t *testing.T) {
+func TestLinesAreFoundByTheirText(t *testing.T) {
 	var log logs.Log
 	_, _ = log.Write([]byte("one\ntwo\ntwo and a half\nth"))
 	if got := log.Lines("two"); !slices.Equal(got, []string{"two", "two and a half"}) {

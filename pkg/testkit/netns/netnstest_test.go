@@ -52,7 +52,7 @@ func TestSocketsOfANamespaceReachItsLoopback(t *testing.T) {
 	})
 }
 
-func TestTheErrorOfAProgramThatFailsSaysWhatItComplainedOf(t *testing.T) {
+func TestTheErrorOfAFailedProgramHasItsOutput(t *testing.T) {
 	output, err := New(t).Try("nft", "list table ip absent")
 	if output != "" || err == nil || !strings.Contains(err.Error(), "No such file") {
 		t.Errorf("listing an absent table gave %q, %v; want nothing and what nft said", output, err)

@@ -71,28 +71,28 @@ func checkOneEach[T any](t *testing.T, items []T, familyOf func(T) model.Family)
 	}
 }
 
-// mostSentences are said about one object at most: about twenty parts, and one about how many more there are.
-const mostSentences = 21
+// maxSentences are said about one object at most: about twenty parts, and one about how many more there are.
+const maxSentences = 21
 
 func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []model.Finding) {
 	t.Helper()
-	leftOut := 0
+	skipped := 0
 	for _, finding := range findings {
 		if finding.Kind != kind || finding.Name != name || finding.Reason == "" || !slices.Contains(model.FindingCodes, finding.Code) {
 			t.Errorf("of %s %s it is found: %+v", kind, name, finding)
 		}
-		if finding.Code != model.PartsLeftOut {
+		if finding.Code != model.PartiallyIgnored {
 			continue // for an annotation every error is reported
 		}
-		leftOut++
+		skipped++
 		for _, text := range []string{finding.Field, finding.Reason} {
 			if strings.ContainsAny(text, "\n\r\x1b") || len(text) > printable.MaxShort+len("...") {
 				t.Errorf("left out: %q", text)
 			}
 		}
 	}
-	if leftOut > mostSentences {
-		t.Errorf("%d parts are left out", leftOut)
+	if skipped > maxSentences {
+		t.Errorf("%d parts are left out", skipped)
 	}
 }
 
@@ -172,7 +172,7 @@ func CheckSlice(t *testing.T, slice *model.EndpointSlice) {
 		if !isUnicast(endpoint.Addr) || model.FamilyOf(endpoint.Addr) != slice.Family {
 			t.Errorf("endpoint %v in an %v slice", endpoint.Addr, slice.Family)
 		}
-		checkPlaces(t, endpoint)
+		checkLocation(t, endpoint)
 	}
 	for _, hostname := range slice.Hostnames {
 		if hostname != "" {
@@ -182,7 +182,7 @@ func CheckSlice(t *testing.T, slice *model.EndpointSlice) {
 	checkFindings(t, "EndpointSlice", slice.Name, slice.Findings)
 }
 
-func checkPlaces(t *testing.T, endpoint model.SliceEndpoint) {
+func checkLocation(t *testing.T, endpoint model.SliceEndpoint) {
 	t.Helper()
 	if endpoint.Node != "" {
 		checkSubdomain(t, endpoint.Node)

@@ -81,9 +81,9 @@ type Namespace struct {
 
 // Default is what a Service is given and by whom; nothing if Setting is empty.
 type Default struct {
-	Setting rules.Setting `json:"setting,omitempty"`
-	Value   string        `json:"value,omitempty"`
-	Source  rules.Origin  `json:"source"`
+	Setting rules.Setting       `json:"setting,omitempty"`
+	Value   string              `json:"value,omitempty"`
+	Source  rules.DefaultSource `json:"source"`
 	// Reason is a part of the reason why nothing is given.
 	Reason string `json:"reason,omitempty"`
 }
@@ -199,7 +199,7 @@ func (n *Namespace) Defaults() rules.NamespaceDefaults {
 	if n == nil {
 		return rules.NamespaceDefaults{}
 	}
-	return rules.NamespaceDefaults{Known: true, Labels: n.Labels, Annotations: n.Annotations}
+	return rules.NamespaceDefaults{IsLoaded: true, Labels: n.Labels, Annotations: n.Annotations}
 }
 
 func decode[T any](t testing.TB, object map[string]any) *T {

@@ -9,19 +9,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Patience is how long a test waits for what an idle machine does at once: a machine may be busy with other tests.
-const Patience = 2 * time.Minute
+// Timeout is how long a test waits for what an idle machine does at once: a machine may be busy with other tests.
+const Timeout = 2 * time.Minute
 
 // The pauses between two looks.
 const (
 	shortest = time.Millisecond
-	longest  = 250 * time.Millisecond
+	maxWait  = 250 * time.Millisecond
 )
 
 // Until waits until a condition holds. After Patience the test ends, and says what did not happen.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	Within(t, Patience, what, holds)
+	Within(t, Timeout, what, holds)
 }
 
 // Within waits until a condition holds, and ends the test if that takes longer.
@@ -36,8 +36,8 @@ func Within(t testing.TB, atMost time.Duration, what string, holds func() bool) 
 func Success(t testing.TB, what string, step func() error) {
 	t.Helper()
 	var err error
-	if !poll(Patience, func() bool { err = step(); return err == nil }) {
-		t.Fatalf("after %s, not yet: %s: %v", Patience, what, err)
+	if !poll(Timeout, func() bool { err = step(); return err == nil }) {
+		t.Fatalf("after %s, not yet: %s: %v", Timeout, what, err)
 	}
 }
 
@@ -45,8 +45,8 @@ func Success(t testing.TB, what string, step func() error) {
 func Equal[T any](t testing.TB, what string, want T, value func() T) {
 	t.Helper()
 	var got T
-	if !poll(Patience, func() bool { got = value(); return cmp.Equal(want, got) }) {
-		t.Fatalf("after %s, not yet: %s (-want +got):\n%s", Patience, what, cmp.Diff(want, got))
+	if !poll(Timeout, func() bool { got = value(); return cmp.Equal(want, got) }) {
+		t.Fatalf("after %s, not yet: %s (-want +got):\n%s", Timeout, what, cmp.Diff(want, got))
 	}
 }
 
@@ -56,8 +56,8 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	var value T
 	select {
 	case value = <-from:
-	case <-time.After(Patience):
-		t.Fatalf("after %s, not yet: %s", Patience, what)
+	case <-time.After(Timeout):
+		t.Fatalf("after %s, not yet: %s", Timeout, what)
 	}
 	return value
 }
@@ -72,6 +72,6 @@ func poll(atMost time.Duration, holds func() bool) bool {
 		if passed >= atMost {
 			return false
 		}
-		time.Sleep(min(max(passed/10, shortest), longest))
+		time.Sleep(min(max(passed/10, shortest), maxWait))
 	}
 }

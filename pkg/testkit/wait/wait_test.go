@@ -33,7 +33,7 @@ func TestAWaitTakesATenthLongerAtMost(t *testing.T) {
 	}
 }
 
-func TestAWaitThatTakesTooLongSaysWhatIsMissing(t *testing.T) {
+func TestATimeoutReportsWhatIsMissing(t *testing.T) {
 	for want, begin := range map[string]func(testing.TB){
 		"after 1s, not yet: the end":          func(t testing.TB) { wait.Within(t, time.Second, "the end", func() bool { return false }) },
 		"after 2m0s, not yet: the end":        func(t testing.TB) { wait.Until(t, "the end", func() bool { return false }) },

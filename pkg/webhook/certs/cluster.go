@@ -21,13 +21,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-func (s *SelfMade) secretName() string {
+func (s *SelfSigned) secretName() string {
 	return "Secret " + s.settings.Namespace + "/" + s.settings.Secret
 }
 
 // readSecret reads the Secret from the API server itself, not from a cache that may lag behind. It returns nil if there
 // is none.
-func (s *SelfMade) readSecret(ctx context.Context) (*corev1.Secret, error) {
+func (s *SelfSigned) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()
 	secret, err := s.secrets.Get(request, s.settings.Secret, metav1.GetOptions{})
@@ -39,7 +39,7 @@ func (s *SelfMade) readSecret(ctx context.Context) (*corev1.Secret, error) {
 
 // writeSecret updates the Secret after a step. Entries of others stay. It returns false without an error if the Secret
 // has changed meanwhile.
-func (s *SelfMade) writeSecret(ctx context.Context, do action, seen view, secret *corev1.Secret) (isWritten bool, err error) {
+func (s *SelfSigned) writeSecret(ctx context.Context, do action, seen view, secret *corev1.Secret) (isWritten bool, err error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()
 	var data map[string][]byte
@@ -81,7 +81,7 @@ func (s Settings) names() map[string]string {
 
 // readConfigurations reads those that exist. One may be missing: its manifest has not been applied yet, or
 // was deleted. One that cannot be read may say anything.
-func (s *SelfMade) readConfigurations(ctx context.Context) (all []configuration, err error) {
+func (s *SelfSigned) readConfigurations(ctx context.Context) (all []configuration, err error) {
 	for resource, name := range s.settings.names() {
 		read, readErr := s.readConfiguration(ctx, resource, name)
 		if apierrors.IsNotFound(readErr) {
@@ -95,7 +95,7 @@ func (s *SelfMade) readConfigurations(ctx context.Context) (all []configuration,
 }
 
 // readConfiguration reads what both kinds have in common.
-func (s *SelfMade) readConfiguration(ctx context.Context, resource, name string) (configuration, error) {
+func (s *SelfSigned) readConfiguration(ctx context.Context, resource, name string) (configuration, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()
 	found := configuration{resource: resource, unknown: true}
@@ -127,7 +127,7 @@ func (s *SelfMade) readConfiguration(ctx context.Context, resource, name string)
 
 // patch makes a configuration trust the Secret's CAs. It returns false without an error if the configuration has
 // changed meanwhile.
-func (s *SelfMade) patch(ctx context.Context, seen configuration, trusted bundle) (isWritten bool, err error) {
+func (s *SelfSigned) patch(ctx context.Context, seen configuration, trusted bundle) (isWritten bool, err error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()
 	type operation struct { // of a JSON patch (RFC 6902)
@@ -152,10 +152,10 @@ func (s *SelfMade) patch(ctx context.Context, seen configuration, trusted bundle
 	return err == nil, s.failures.report(ctx, PatchConfiguration, seen.resource+"/"+name, err)
 }
 
-// watchAll signals whenever one of the objects changes, until the context ends.
+// watchObjects signals whenever one of the objects changes, until the context ends.
 //
 // An informer would cache objects that are read again anyway, and needs the permission to list.
-func (s *SelfMade) watchAll(ctx context.Context, running *sync.WaitGroup) {
+func (s *SelfSigned) watchObjects(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(func() { s.watch(ctx, s.core, s.settings.Namespace, "secrets", s.settings.Secret) })
 	for resource, name := range s.settings.names() {
 		running.Go(func() { s.watch(ctx, s.webhooks, "", resource, name) })
@@ -163,7 +163,7 @@ func (s *SelfMade) watchAll(ctx context.Context, running *sync.WaitGroup) {
 }
 
 // watch signals whenever one object changes, and when a watch begins: the object may have changed before.
-func (s *SelfMade) watch(ctx context.Context, client rest.Interface, namespace, resource, name string) {
+func (s *SelfSigned) watch(ctx context.Context, client rest.Interface, namespace, resource, name string) {
 	options := &metav1.ListOptions{Watch: true, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	// API servers end watches that work from time to time.
 	pauses := retries.DelayWithReset(clock.RealClock{}, time.Minute)
@@ -174,13 +174,13 @@ func (s *SelfMade) watch(ctx context.Context, client rest.Interface, namespace, 
 			return false, nil
 		}
 		defer changes.Stop()
-		s.changed.Send()
+		s.changed.Notify()
 		for change := range changes.ResultChan() { // which closes with the context
 			if change.Type == watch.Error {
 				s.settings.Log.Debug("certificates: a watch ended", "object", name, "error", apierrors.FromObject(change.Object))
 				return false, nil
 			}
-			s.changed.Send()
+			s.changed.Notify()
 		}
 		return false, nil
 	})

@@ -134,9 +134,9 @@ func (b bundle) with(others ...*x509.Certificate) bundle {
 	return joined
 }
 
-// unexpired returns the CAs that have not expired at a time. One that is not valid yet may be valid by another
+// withoutExpired returns the CAs that have not expired at a time. One that is not valid yet may be valid by another
 // replica's clock.
-func (b bundle) unexpired(now time.Time) bundle {
+func (b bundle) withoutExpired(now time.Time) bundle {
 	return slices.DeleteFunc(slices.Clone(b), func(certificate *x509.Certificate) bool { return now.After(certificate.NotAfter) })
 }
 

@@ -72,21 +72,21 @@ func (v view) secretStep(settings Settings) step {
 		return step{do: addCA, reason: reason}
 	}
 	if reason, isUsable := v.leafReason(settings); reason != "" {
-		at, isSettled := v.settled(settings)
+		at, isSettled := v.isSettled(settings)
 		if isSettled || !isUsable {
 			return step{do: issueLeaf, reason: reason}
 		}
 		// The served certificate stays until it expires, even if an API server does not trust the new CA by then.
 		expired := v.content.leaf.Leaf.NotAfter.Add(time.Second)
-		return step{do: pause, reason: reason + "; API servers may not trust its CA yet", until: earliest(at, expired)}
+		return step{do: pause, reason: reason + "; API servers may not trust its CA yet", until: minTime(at, expired)}
 	}
-	next := earliest(dueAt(v.content.signer.Certificate, settings.CA), dueAt(v.content.leaf.Leaf, settings.Leaf))
+	next := minTime(dueAt(v.content.signer.Certificate, settings.CA), dueAt(v.content.leaf.Leaf, settings.Leaf))
 	if len(v.content.trusted) > 1 {
 		unneeded := v.content.olderUntil(settings)
 		if v.now.After(unneeded) {
 			return step{do: dropOlder, reason: "no certificate of an older CA is valid any more"}
 		}
-		next = earliest(next, unneeded.Add(time.Second))
+		next = minTime(next, unneeded.Add(time.Second))
 	}
 	return step{do: pause, reason: "nothing is due", until: next}
 }
@@ -133,16 +133,16 @@ func (v view) leafReason(settings Settings) (reason string, isUsable bool) {
 	return "", true
 }
 
-// settled reports whether all API servers trust the CA that signs, and if not, when they will: zero if that is unknown.
+// isSettled reports whether all API servers trust the CA that signs, and if not, when they will: zero if that is unknown.
 // Without a configuration no API server calls, and nothing needs to be trusted.
-func (v view) settled(settings Settings) (at time.Time, isSettled bool) {
+func (v view) isSettled(settings Settings) (at time.Time, isSettled bool) {
 	if len(v.configurations) == 0 {
 		return time.Time{}, true
 	}
 	if v.trustedSince.IsZero() {
 		return time.Time{}, false
 	}
-	at = v.trustedSince.Add(settings.Settle)
+	at = v.trustedSince.Add(settings.TrustDelay)
 	return at, !v.now.Before(at)
 }
 
@@ -190,7 +190,7 @@ func (v view) after(do action, settings Settings) (*content, error) {
 		if next.signer, err = newAuthority(v.now, settings.CA); err != nil {
 			return nil, err
 		}
-		next.trusted = bundle{next.signer.Certificate}.with(next.trusted.unexpired(v.now)...)
+		next.trusted = bundle{next.signer.Certificate}.with(next.trusted.withoutExpired(v.now)...)
 		if next.leaf != nil {
 			if _, err := next.trusted.verify(next.leaf, settings.Names[0], v.now); err == nil {
 				return &next, nil
@@ -207,8 +207,8 @@ func (v view) after(do action, settings Settings) (*content, error) {
 	return &next, err
 }
 
-// earliest returns the earliest of some times. Zero is none.
-func earliest(times ...time.Time) time.Time {
+// minTime returns the earliest of some times. Zero is none.
+func minTime(times ...time.Time) time.Time {
 	var first time.Time
 	for _, at := range times {
 		if first.IsZero() || !at.IsZero() && at.Before(first) {

@@ -15,7 +15,7 @@ import (
 var (
 	someday    = time.Unix(1_800_000_000, 0)
 	someDays   = 24 * time.Hour
-	oneSetting = Settings{Names: ServiceNames("webhook", "system"), CA: 90 * someDays, Leaf: 30 * someDays, Settle: time.Minute}
+	oneSetting = Settings{Names: ServiceNames("webhook", "system"), CA: 90 * someDays, Leaf: 30 * someDays, TrustDelay: time.Minute}
 )
 
 // made is a CA of a day, and a certificate of it.
@@ -207,7 +207,7 @@ func TestANewCAJoinsTheOldOneAndTheCertificateStaysIfItCan(t *testing.T) {
 	}
 }
 
-func TestNonsenseInTheSecretIsRefusedAndSaidWithoutAnyKey(t *testing.T) {
+func TestAnInvalidSecretIsRejectedAndReportedWithoutAnyKey(t *testing.T) {
 	ca, leaf := made(t, someday)
 	_, otherLeaf := made(t, someday)
 	good, err := (&content{trusted: bundle{ca.Certificate}, signer: ca, leaf: leaf}).data()
@@ -277,7 +277,7 @@ func TestACertificateIsWhatAnAPIServerExpects(t *testing.T) {
 	}
 }
 
-func TestANameThatNoCertificateCanHaveIsRefused(t *testing.T) {
+func TestANameThatNoCertificateCanHaveIsRejected(t *testing.T) {
 	settings := oneSetting
 	settings.Names = []string{"127.0.0.1"} // an address is another kind of name
 	if _, err := (view{now: someday}).after(createSecret, settings); err == nil {

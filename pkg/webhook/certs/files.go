@@ -80,7 +80,7 @@ func (f *Files) read(ctx context.Context) error {
 func firstExpiry(chain [][]byte) (expires time.Time) {
 	for _, raw := range chain {
 		if parsed, err := x509.ParseCertificate(raw); err == nil {
-			expires = earliest(expires, parsed.NotAfter)
+			expires = minTime(expires, parsed.NotAfter)
 		}
 	}
 	return expires

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// patience is how long something may take that happens at once on an idle machine.
-const patience = 60 * time.Second
+// waitTimeout is how long something may take that happens at once on an idle machine.
+const waitTimeout = 60 * time.Second
 
 func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
@@ -149,12 +149,12 @@ func TestFilesThatChangeAreServedWithoutARestart(t *testing.T) {
 	select {
 	case err := <-ended:
 		must(t, err)
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Error("Run goes on after its context has ended")
 	}
 }
 
-func TestFilesThatCannotBeServedAreRefusedAtTheStart(t *testing.T) {
+func TestFilesThatCannotBeServedAreRejectedAtTheStart(t *testing.T) {
 	_, certificate, _ := pair(t, time.Now())
 	_, _, key := pair(t, time.Now())
 	folder := &mounted{t: t, dir: t.TempDir()}

@@ -21,17 +21,17 @@ import (
 // The pauses of a replica. Any change in the cluster ends a pause, but no replica looks more often than its limit
 // allows: two replicas whose clocks are years apart would otherwise undo each other's work without a break.
 const (
-	longestPause  = time.Hour
-	looksPerSec   = 5
-	looksAtOnce   = 50
-	requestBudget = 10 * time.Second
+	maxPause         = time.Hour
+	reloadsPerSecond = 5
+	reloadBurst      = 50
+	requestBudget    = 10 * time.Second
 )
 
 // retries are the pauses after failures: 0.2 s, doubled up to 10 s.
 var retries = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 10, Cap: 10 * time.Second, Jitter: 0.5}
 
-// SelfMade is a certificate that the webhook's replicas make themselves.
-type SelfMade struct {
+// SelfSigned is a certificate that the webhook's replicas make themselves.
+type SelfSigned struct {
 	served
 
 	settings Settings
@@ -47,8 +47,8 @@ type SelfMade struct {
 	errs  string // the Secret's errors that were logged last
 }
 
-// NewSelfMade returns a certificate that is kept in the cluster of a client configuration. It makes no request yet.
-func NewSelfMade(config *rest.Config, settings Settings) (*SelfMade, error) {
+// NewSelfSigned returns a certificate that is kept in the cluster of a client configuration. It makes no request yet.
+func NewSelfSigned(config *rest.Config, settings Settings) (*SelfSigned, error) {
 	if settings.Namespace == "" || settings.Secret == "" {
 		return nil, errors.New("certificates need a Secret: its namespace and its name")
 	}
@@ -60,24 +60,24 @@ func NewSelfMade(config *rest.Config, settings Settings) (*SelfMade, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for webhook configurations: %w", err)
 	}
-	return &SelfMade{
+	return &SelfSigned{
 		settings: settings,
 		secrets:  core.Secrets(settings.Namespace), core: core.RESTClient(), webhooks: webhooks.RESTClient(),
 		changed:  wake.NewSignal(),
-		limit:    flowcontrol.NewTokenBucketRateLimiter(looksPerSec, looksAtOnce),
+		limit:    flowcontrol.NewTokenBucketRateLimiter(reloadsPerSecond, reloadBurst),
 		failures: failures{log: settings.Log, observer: settings.Observer},
 	}, nil
 }
 
 // Run keeps the certificate, the Secret and the configurations up to date until the context ends. It is called once.
-func (s *SelfMade) Run(ctx context.Context) error {
+func (s *SelfSigned) Run(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
-	s.watchAll(ctx, &watches)
+	s.watchObjects(ctx, &watches)
 	retry := retries
 	for s.limit.Wait(ctx) == nil {
-		until, err := s.look(ctx)
-		pause := min(time.Until(until), longestPause)
+		until, err := s.reconcileOnce(ctx)
+		pause := min(time.Until(until), maxPause)
 		if err != nil {
 			pause = min(pause, retry.Step())
 		} else {
@@ -94,13 +94,13 @@ func (s *SelfMade) Run(ctx context.Context) error {
 	return nil
 }
 
-// look reads the cluster, serves the Secret's certificate, and takes the next steps. It returns when to look again, and
+// reconcileOnce reads the cluster, serves the Secret's certificate, and takes the next steps. It returns when to look again, and
 // which requests failed. The order of the requests matters: see the package comment.
-func (s *SelfMade) look(ctx context.Context) (until time.Time, err error) {
+func (s *SelfSigned) reconcileOnce(ctx context.Context) (until time.Time, err error) {
 	configurations, err := s.readConfigurations(ctx)
 	secret, errOfSecret := s.readSecret(ctx)
 	now := time.Now()
-	until = now.Add(longestPause)
+	until = now.Add(maxPause)
 	if errOfSecret != nil {
 		return until, errors.Join(err, errOfSecret)
 	}
@@ -115,10 +115,10 @@ func (s *SelfMade) look(ctx context.Context) (until time.Time, err error) {
 	for _, step := range seen.decide(s.settings) {
 		if step.do == pause {
 			s.settings.Log.Debug("certificates: nothing to do now", "reason", step.reason, "until", step.until)
-			until = earliest(until, step.until)
+			until = minTime(until, step.until)
 			continue
 		}
-		stepErr := s.take(ctx, step, seen, secret)
+		stepErr := s.load(ctx, step, seen, secret)
 		if err = errors.Join(err, stepErr); stepErr == nil {
 			until = now
 		}
@@ -126,8 +126,8 @@ func (s *SelfMade) look(ctx context.Context) (until time.Time, err error) {
 	return until, err
 }
 
-// take takes one step. If another replica was faster that is not an error; its result is read next.
-func (s *SelfMade) take(ctx context.Context, step step, seen view, secret *corev1.Secret) error {
+// load takes one step. If another replica was faster that is not an error; its result is read next.
+func (s *SelfSigned) load(ctx context.Context, step step, seen view, secret *corev1.Secret) error {
 	log := s.settings.Log.With("reason", step.reason)
 	write := func() (bool, error) { return s.writeSecret(ctx, step.do, seen, secret) }
 	if step.do == patchBundle {
@@ -147,7 +147,7 @@ func (s *SelfMade) take(ctx context.Context, step step, seen view, secret *corev
 
 // serve serves the certificate in the Secret from now on, if it is usable. Otherwise the present one is served until
 // there is a new one.
-func (s *SelfMade) serve(now time.Time, content *content) {
+func (s *SelfSigned) serve(now time.Time, content *content) {
 	if content.leaf == nil {
 		return
 	}
@@ -163,7 +163,7 @@ func (s *SelfMade) serve(now time.Time, content *content) {
 }
 
 // logErrors warns of what is wrong with the Secret: once, and not with every look.
-func (s *SelfMade) logErrors(errs []string) {
+func (s *SelfSigned) logErrors(errs []string) {
 	text := strings.Join(errs, "; ")
 	if text != s.errs && text != "" {
 		s.settings.Log.Warn("certificates: replacing unusable content of the Secret",

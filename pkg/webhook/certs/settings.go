@@ -19,9 +19,9 @@ type Settings struct {
 	// times as long as its certificates, or longer: one that need not be renewed would cut its certificates short, and they
 	// would always be due.
 	CA, Leaf time.Duration
-	// Settle is how long every configuration must have trusted a CA before a certificate of it is served, so that every
+	// TrustDelay is how long every configuration must have trusted a CA before a certificate of it is served, so that every
 	// API server has received it, however far it lags behind.
-	Settle time.Duration
+	TrustDelay time.Duration
 
 	Log      *slog.Logger
 	Observer Observer

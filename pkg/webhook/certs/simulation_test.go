@@ -36,7 +36,7 @@ type world struct {
 
 	agreed    bool // once they were in agreement, they must never cease to be
 	broken    string
-	verified  map[string]*judged
+	verified  map[string]*checkedState
 	authority map[string]bool // every CA that ever signed
 }
 
@@ -46,20 +46,20 @@ type simulatedSecret struct{ data map[string][]byte }
 type simulatedConfiguration struct {
 	name    string
 	version int
-	said    []saying
+	events  []statusEvent
 }
 
-type saying struct {
+type statusEvent struct {
 	bundle  string
 	until   time.Time // zero: it still says so
 	foreign bool      // another program's: no promise holds for it
 }
 
-func (c *simulatedConfiguration) says() string { return c.said[len(c.said)-1].bundle }
+func (c *simulatedConfiguration) eventsText() string { return c.events[len(c.events)-1].bundle }
 
-func (c *simulatedConfiguration) say(now time.Time, bundle string, foreign bool) {
-	c.said[len(c.said)-1].until = now
-	c.said = append(c.said, saying{bundle: bundle, foreign: foreign})
+func (c *simulatedConfiguration) record(now time.Time, bundle string, foreign bool) {
+	c.events[len(c.events)-1].until = now
+	c.events = append(c.events, statusEvent{bundle: bundle, foreign: foreign})
 	c.version++
 }
 
@@ -87,14 +87,14 @@ type simulatedView struct {
 func newWorld(t *testing.T, seed uint64, sabotage sabotage, chances chances) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_800_000_000, 0), sabotage: sabotage, chances: chances,
-		settings: Settings{Names: ServiceNames("webhook", "system"), CA: 24 * time.Hour, Leaf: 8 * time.Hour, Settle: time.Minute},
-		verified: map[string]*judged{}, authority: map[string]bool{},
+		settings: Settings{Names: ServiceNames("webhook", "system"), CA: 24 * time.Hour, Leaf: 8 * time.Hour, TrustDelay: time.Minute},
+		verified: map[string]*checkedState{}, authority: map[string]bool{},
 	}
 	if sabotage.hasty {
-		w.settings.Settle = 0
+		w.settings.TrustDelay = 0
 	}
 	for _, name := range []string{"mutating", "validating"} {
-		w.configurations = append(w.configurations, &simulatedConfiguration{name: name, said: []saying{{}}})
+		w.configurations = append(w.configurations, &simulatedConfiguration{name: name, events: []statusEvent{{}}})
 	}
 	for range 3 {
 		w.replicas = append(w.replicas, &replica{})
@@ -114,11 +114,11 @@ func (w *world) run(moments int) {
 		case w.happens(w.chances.standStill):
 			one.asleep = w.now.Add(rand64(w.rng, 5*time.Hour))
 		case w.happens(w.chances.reset):
-			w.configurations[w.rng.IntN(2)].say(w.now, []string{"", "nonsense"}[w.rng.IntN(2)], true)
+			w.configurations[w.rng.IntN(2)].record(w.now, []string{"", "nonsense"}[w.rng.IntN(2)], true)
 		default:
 			w.moment(one)
 		}
-		if w.judge(); w.broken != "" {
+		if w.check(); w.broken != "" {
 			return
 		}
 	}
@@ -150,7 +150,7 @@ func (w *world) moment(r *replica) {
 		fallthrough
 	case r.phase <= len(w.configurations):
 		from := w.configurations[r.phase-1]
-		r.seen = append(r.seen, simulatedView{from, from.version, from.says()})
+		r.seen = append(r.seen, simulatedView{from, from.version, from.eventsText()})
 		r.phase++
 	case r.phase == len(w.configurations)+1:
 		w.decide(r)
@@ -190,7 +190,7 @@ func (w *world) take(r *replica, step step) {
 	case patchBundle:
 		for _, seen := range r.seen {
 			if seen.configuration.name == step.configuration.resource && (w.sabotage.unguarded || seen.version == seen.configuration.version) {
-				seen.configuration.say(w.now, string(r.view.content.trusted.encode()), false)
+				seen.configuration.record(w.now, string(r.view.content.trusted.encode()), false)
 			}
 		}
 	default:
@@ -214,20 +214,20 @@ func (w *world) write(r *replica, step step) {
 	w.authority[string(after.signer.Certificate.Raw)] = true
 }
 
-// judged is what a bundle says of a certificate, whatever the time.
-type judged struct {
+// checkedState is what a bundle says of a certificate, whatever the time.
+type checkedState struct {
 	until time.Time // of the CA that it relies on
 	err   error
 }
 
-// judge checks that each API server, however far behind, trusts each replica with an unexpired certificate.
-func (w *world) judge() {
+// check checks that each API server, however far behind, trusts each replica with an unexpired certificate.
+func (w *world) check() {
 	for i, r := range w.replicas {
 		if r.served == nil || w.now.After(r.served.Leaf.NotAfter) {
 			continue
 		}
 		for _, configuration := range w.configurations {
-			for _, one := range configuration.said {
+			for _, one := range configuration.events {
 				if one.foreign || !one.until.IsZero() && w.now.After(one.until.Add(lag)) {
 					continue
 				}
@@ -248,7 +248,7 @@ func (w *world) trusts(text string, r *replica) error {
 	key := text + string(r.served.Certificate[0])
 	if w.verified[key] == nil {
 		authority, err := readBundle([]byte(text)).verify(r.served, w.settings.Names[0], w.now)
-		w.verified[key] = &judged{err: err}
+		w.verified[key] = &checkedState{err: err}
 		if err == nil {
 			w.verified[key].until = authority.NotAfter
 		}
@@ -271,7 +271,7 @@ func (w *world) settle() {
 			w.moment(r)
 		}
 		w.now = w.now.Add(time.Second)
-		if w.judge(); w.broken != "" {
+		if w.check(); w.broken != "" {
 			return
 		}
 	}
@@ -308,7 +308,7 @@ func (w *world) checkEnd(t *testing.T, seed uint64) {
 	}
 	content := readContent(w.secret.data)
 	for _, configuration := range w.configurations {
-		if configuration.says() != string(content.trusted.encode()) {
+		if configuration.eventsText() != string(content.trusted.encode()) {
 			t.Errorf("seed %d: the %s configuration does not say what the Secret says", seed, configuration.name)
 		}
 	}

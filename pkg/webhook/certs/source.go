@@ -21,7 +21,7 @@ type Source interface {
 }
 
 var (
-	_ Source = (*SelfMade)(nil)
+	_ Source = (*SelfSigned)(nil)
 	_ Source = (*Files)(nil)
 )
 

@@ -11,26 +11,26 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// word is the name of a field by which a user may have wanted to say something about topology, and where it belongs.
-type word struct{ name, path string }
+// knownField is the name of a field by which a user may have wanted to say something about topology, and where it belongs.
+type knownField struct{ name, path string }
 
-var namespaceWords = []word{
+var namespaceFields = []knownField{
 	{"metadata", "metadata"},
 	{"annotations", "metadata.annotations"},
 	{"labels", "metadata.labels"},
 }
 
-var serviceWords = append([]word{
+var serviceFields = append([]knownField{
 	{"spec", "spec"},
 	{"internalTrafficPolicy", "spec.internalTrafficPolicy"},
 	{"externalTrafficPolicy", "spec.externalTrafficPolicy"},
 	{"trafficDistribution", "spec.trafficDistribution"},
 	{"topologyKeys", "metadata.annotations[" + policy.TopologyKeysAnnotation + "]"},
-}, namespaceWords...)
+}, namespaceFields...)
 
-// dropped says why an unknown field is an error. API servers drop such fields, and most do not concern us: then it is
+// unknownFieldError says why an unknown field is an error. API servers drop such fields, and most do not concern us: then it is
 // empty.
-func dropped(field string, known []word) string {
+func unknownFieldError(field string, known []knownField) string {
 	name := strings.TrimPrefix(strings.TrimPrefix(field, "metadata."), "spec.")
 	names := make([]string, len(known))
 	for i, word := range known {
@@ -52,9 +52,9 @@ func dropped(field string, known []word) string {
 
 func unknown(advice string) string { return "unknown field, which API servers drop; " + advice }
 
-// mistyped records a field of the wrong type. The decoder does not say which annotation or label it is, but the mistake
+// addTypeError records a field of the wrong type. The decoder does not say which annotation or label it is, but the mistake
 // is always the same: for YAML true and 5 are not text.
-func (c *Files) mistyped(at place, fault manifest.Fault) {
+func (c *Files) addTypeError(at location, fault manifest.ParseError) {
 	var object struct {
 		Metadata map[string]json.RawMessage `json:"metadata"`
 	}
@@ -64,7 +64,7 @@ func (c *Files) mistyped(at place, fault manifest.Fault) {
 		isReported := false
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if value := string(values[key]); value != "null" && value[0] != '"' {
-				c.fail(at, fault.Field+"["+key+"]", mustBeString([]byte(value)))
+				c.addError(at, fault.Field+"["+key+"]", mustBeString([]byte(value)))
 				isReported = true
 			}
 		}
@@ -72,7 +72,7 @@ func (c *Files) mistyped(at place, fault manifest.Fault) {
 			return
 		}
 	}
-	c.fail(at, fault.Field, fault.Reason)
+	c.addError(at, fault.Field, fault.Reason)
 }
 
 // mustBeString says that a value, in JSON, is no string.

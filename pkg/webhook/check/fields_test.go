@@ -14,13 +14,13 @@ func TestNoFieldOfKubernetesIsTakenForAMistake(t *testing.T) {
 	for prefix, object := range map[string]any{
 		"": corev1.Service{}, "metadata.": metav1.ObjectMeta{}, "spec.": corev1.ServiceSpec{},
 	} {
-		checkFields(t, prefix, object, serviceWords)
+		checkFields(t, prefix, object, serviceFields)
 	}
-	checkFields(t, "", corev1.Namespace{}, namespaceWords)
-	checkFields(t, "metadata.", metav1.ObjectMeta{}, namespaceWords)
+	checkFields(t, "", corev1.Namespace{}, namespaceFields)
+	checkFields(t, "metadata.", metav1.ObjectMeta{}, namespaceFields)
 }
 
-func checkFields(t *testing.T, prefix string, object any, known []word) {
+func checkFields(t *testing.T, prefix string, object any, known []knownField) {
 	t.Helper()
 	for field := range reflect.TypeOf(object).Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -28,7 +28,7 @@ func checkFields(t *testing.T, prefix string, object any, known []word) {
 		for _, word := range known {
 			isWord = isWord || word.path == prefix+name
 		}
-		if reason := dropped(prefix+name, known); name != "" && !isWord && reason != "" {
+		if reason := unknownFieldError(prefix+name, known); name != "" && !isWord && reason != "" {
 			t.Errorf("%s%s: %s", prefix, name, reason)
 		}
 	}

@@ -33,7 +33,7 @@ func (c *Files) ReadAll(names []string, stdin io.Reader) {
 			}
 		}
 	}
-	around := lookAround(files)
+	around := loadContext(files)
 	for _, file := range files {
 		c.readFile(file, stdin, around)
 	}
@@ -43,7 +43,7 @@ func (c *Files) ReadAll(names []string, stdin io.Reader) {
 func (c *Files) isExcluded(file string) bool {
 	pattern := excludedBy(c.exclude, file)
 	if pattern != "" {
-		c.passOver(file, meaning{excludedFile, "excluded by " + pattern})
+		c.skip(file, classification{excludedFile, "excluded by " + pattern})
 	}
 	return pattern != ""
 }
@@ -70,7 +70,7 @@ func (c *Files) filesOf(name string) []string {
 		}
 	}
 	if len(tree.Files) == 0 && len(tree.Unreadable) == 0 {
-		c.fail(place{file: name}, "", "there is no .yaml, .yml or .json file in this folder")
+		c.addError(location{file: name}, "", "there is no .yaml, .yml or .json file in this folder")
 	}
 	files := make([]string, 0, len(tree.Files))
 	for _, file := range tree.Files {
@@ -82,7 +82,7 @@ func (c *Files) filesOf(name string) []string {
 }
 
 // readFile reads one file, or standard input, as what it is.
-func (c *Files) readFile(name string, stdin io.Reader, around *surroundings) {
+func (c *Files) readFile(name string, stdin io.Reader, around *fileContext) {
 	text, err := readAny(name, stdin)
 	if err != nil {
 		c.cannotRead(shownName(name), err)
@@ -102,7 +102,7 @@ func (c *Files) readFile(name string, stdin io.Reader, around *surroundings) {
 	case means.role == patchFile && c.readPatches(name, text):
 		return
 	}
-	c.passOver(name, means)
+	c.skip(name, means)
 }
 
 // readAny reads a file, or standard input, to its end.
@@ -121,7 +121,7 @@ func readAny(name string, stdin io.Reader) ([]byte, error) {
 func (c *Files) readStdin(text []byte) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		// In a pipeline only the last command's exit status counts: the command before may have failed.
-		c.fail(place{file: stdinName}, "", "there is nothing on standard input")
+		c.addError(location{file: stdinName}, "", "there is nothing on standard input")
 		return
 	}
 	c.readText(stdinName, text)
@@ -141,5 +141,5 @@ func (c *Files) cannotRead(name string, err error) {
 	if atPath, ok := errors.AsType[*fs.PathError](err); ok {
 		reason = atPath.Err.Error()
 	}
-	c.fail(place{file: name}, "", "cannot be read: "+reason)
+	c.addError(location{file: name}, "", "cannot be read: "+reason)
 }

@@ -23,7 +23,7 @@ type Files struct {
 	findings   []finding      // what could not be read
 	files      map[string]int // numbers them in the order in which they were read
 	passedOver int            // objects
-	notRead    []passedOver   // files
+	notRead    []skippedFile  // files
 	isNotRead  map[string]bool
 	nodes      *rules.NodeLabels // nil without a Node
 	services   serviceNames
@@ -33,7 +33,7 @@ type Files struct {
 // New returns no files yet. Those that match a pattern will be skipped; see ValidGlob.
 func New(exclude []string) *Files {
 	return &Files{
-		exclude: exclude, findings: []finding{}, files: map[string]int{}, notRead: []passedOver{}, isNotRead: map[string]bool{},
+		exclude: exclude, findings: []finding{}, files: map[string]int{}, notRead: []skippedFile{}, isNotRead: map[string]bool{},
 		services: serviceNames{}, optedOut: map[string]bool{},
 	}
 }
@@ -41,13 +41,13 @@ func New(exclude []string) *Files {
 // object is a Service or a Namespace, or what a patch changes of one.
 type object struct {
 	isPatch   bool
-	place     place
+	location  location
 	service   *rules.Service
 	namespace *rules.Namespace
 }
 
-// place is where something is.
-type place struct {
+// location is where something is.
+type location struct {
 	file string
 	part *manifest.Part // nil for a whole file
 	// from is a field of the objects whose values the part has under to; empty if the part is such an object.
@@ -63,13 +63,13 @@ const renderFirst = "a template must be rendered first, as 'helm template' does"
 func (c *Files) readText(name string, text []byte) {
 	c.number(name)
 	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, serviceType, namespaceType, nodeType) {
-		at := place{file: name, part: &part}
+		at := location{file: name, part: &part}
 		switch {
 		case part.Fault != nil && isJSONPatch(part.JSON):
-			c.passOver(name, meaning{patchFile, "a patch that no rule is about"})
+			c.skip(name, classification{patchFile, "a patch that no rule is about"})
 		case part.Fault != nil:
 			explainTemplate(part.Fault, text)
-			c.fail(at, part.Fault.Field, part.Fault.Reason+noManifest(at))
+			c.addError(at, part.Fault.Field, part.Fault.Reason+noManifest(at))
 		case part.Type == serviceType:
 			c.readService(at)
 		case part.Type == namespaceType:
@@ -84,7 +84,7 @@ func (c *Files) readText(name string, text []byte) {
 
 // explainTemplate explains a parse error if there is a template before or on the reported line, and names the
 // template's line. A library that does not know where the error is names the document's first line.
-func explainTemplate(fault *manifest.Fault, text []byte) {
+func explainTemplate(fault *manifest.ParseError, text []byte) {
 	if fault.Line == 0 {
 		return
 	}
@@ -103,28 +103,28 @@ func explainTemplate(fault *manifest.Fault, text []byte) {
 }
 
 // noManifest says what to do about a document that is no object at all.
-func noManifest(at place) string {
+func noManifest(at location) string {
 	if at.file == stdinName || at.part.JSON == nil || at.part.Path != "" || at.part.Type != (manifest.Type{}) {
 		return ""
 	}
 	return "; a file that is not a manifest can be passed over with --exclude"
 }
 
-func (c *Files) readService(at place) {
+func (c *Files) readService(at location) {
 	service := new(rules.Service)
-	if !c.decode(at, service, serviceWords) || !c.isNamed(at, &service.Metadata) {
+	if !c.decode(at, service, serviceFields) || !c.isNamed(at, &service.Metadata) {
 		return
 	}
-	fillIn(&service.Spec)
+	setDefaults(&service.Spec)
 	if metadata := &service.Metadata; metadata.Name != "" {
 		c.services[metadata.Namespace] = append(c.services[metadata.Namespace], metadata.Name)
 	}
-	c.objects = append(c.objects, object{place: at, service: service})
+	c.objects = append(c.objects, object{location: at, service: service})
 }
 
-// fillIn fills in an API server's defaults, which it applies before it asks any webhook, as far as rules depend on
+// setDefaults fills in an API server's defaults, which it applies before it asks any webhook, as far as rules depend on
 // them.
-func fillIn(spec *rules.ServiceSpec) {
+func setDefaults(spec *rules.ServiceSpec) {
 	const (
 		clusterIP, nodePort, loadBalancer, externalName = "ClusterIP", "NodePort", "LoadBalancer", "ExternalName"
 
@@ -144,36 +144,36 @@ func fillIn(spec *rules.ServiceSpec) {
 	}
 }
 
-func (c *Files) readNamespace(at place) {
+func (c *Files) readNamespace(at location) {
 	var namespace rules.Namespace
-	if !c.decode(at, &namespace, namespaceWords) || !c.isNamed(at, &namespace.Metadata) {
+	if !c.decode(at, &namespace, namespaceFields) || !c.isNamed(at, &namespace.Metadata) {
 		return
 	}
 	if isOptedOut(&namespace.Metadata) {
 		c.optedOut[namespace.Metadata.Name] = true
 	}
-	c.objects = append(c.objects, object{place: at, namespace: &namespace})
+	c.objects = append(c.objects, object{location: at, namespace: &namespace})
 }
 
 // serviceNames are the names of the Services in the files, by Namespace. Nothing is known about a Namespace without
 // any.
 type serviceNames map[string][]string
 
-// besides is what the files say about Services other than one: if it is the only one of its Namespace, they say nothing
+// otherServices is what the files say about Services other than one: if it is the only one of its Namespace, they say nothing
 // about others there.
-type besides struct {
-	all serviceNames
-	own string // its Namespace
+type otherServices struct {
+	all  serviceNames
+	self string // its Namespace
 }
 
 // Names returns the Services of a Namespace, if the files have any.
-func (b besides) Names(namespace string) (names []string, known bool) {
+func (b otherServices) Names(namespace string) (names []string, known bool) {
 	names, known = b.all[namespace]
-	return names, known && (namespace != b.own || len(names) > 1)
+	return names, known && (namespace != b.self || len(names) > 1)
 }
 
 // readNode reads the labels of a Node. No rule judges Nodes here.
-func (c *Files) readNode(at place) {
+func (c *Files) readNode(at location) {
 	var node struct {
 		Metadata rules.Metadata `json:"metadata"`
 	}
@@ -189,18 +189,18 @@ func (c *Files) readNode(at place) {
 
 // decode decodes an object and records what is wrong with it. It reports whether the rest can be judged. Unknown fields
 // matter only if they look like one of the words.
-func (c *Files) decode(at place, into any, known []word) bool {
+func (c *Files) decode(at location, into any, known []knownField) bool {
 	isReadable := true
 	for _, fault := range at.part.Decode(into) {
 		switch fault.Reason {
 		case manifest.UnknownField:
-			if reason := dropped(fault.Field, known); reason != "" {
-				c.fail(at, fault.Field, reason)
+			if reason := unknownFieldError(fault.Field, known); reason != "" {
+				c.addError(at, fault.Field, reason)
 			}
 		case manifest.DuplicateField:
-			c.fail(at, fault.Field, fault.Reason)
+			c.addError(at, fault.Field, fault.Reason)
 		default:
-			c.mistyped(at, fault)
+			c.addTypeError(at, fault)
 			isReadable = false
 		}
 	}
@@ -208,16 +208,16 @@ func (c *Files) decode(at place, into any, known []word) bool {
 }
 
 // isNamed records an object without a name, or with a placeholder for one.
-func (c *Files) isNamed(at place, metadata *rules.Metadata) bool {
+func (c *Files) isNamed(at location, metadata *rules.Metadata) bool {
 	if metadata.Name == "" && metadata.GenerateName == "" {
-		c.fail(at, "metadata.name", "Required value")
+		c.addError(at, "metadata.name", "Required value")
 		return false
 	}
 	for _, field := range []struct{ path, value string }{
 		{"metadata.name", metadata.Name}, {"metadata.generateName", metadata.GenerateName}, {"metadata.namespace", metadata.Namespace},
 	} {
 		if strings.Contains(field.value, template) {
-			c.fail(at, field.path, renderFirst)
+			c.addError(at, field.path, renderFirst)
 			return false
 		}
 	}

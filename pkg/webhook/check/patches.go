@@ -34,7 +34,7 @@ func (c *Files) readInlinePatches(name string, text []byte) {
 	patches := parsed.inlinePatches()
 	for document := range manifest.Parts(manifest.FormatOfText(name, text), text) {
 		for _, added := range parsed.common() {
-			c.readCommon(place{file: name, part: &document}, added)
+			c.readCommon(location{file: name, part: &document}, added)
 		}
 		for _, field := range slices.Sorted(maps.Keys(patches)) {
 			// Empty lines above it make the patch's line numbers those of the kustomization. A block of text begins below its
@@ -51,7 +51,7 @@ func (c *Files) readInlinePatches(name string, text []byte) {
 
 // readCommon reads the annotations or labels that a kustomization gives to every object: to Services, and those that are
 // meant for Namespaces to Namespaces.
-func (c *Files) readCommon(at place, added common) {
+func (c *Files) readCommon(at location, added common) {
 	at.from, at.to = "metadata."+added.ofKind, added.field
 	ofServices, ofNamespaces := map[string]string{}, map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(added.values)) {
@@ -60,7 +60,7 @@ func (c *Files) readCommon(at place, added common) {
 		case added.values[key] == nil:
 		case !isText:
 			written, _ := json.Marshal(added.values[key]) // it was JSON
-			c.fail(at, added.field+"["+key+"]", mustBeString(written))
+			c.addError(at, added.field+"["+key+"]", mustBeString(written))
 		case slices.ContainsFunc(policy.NamespaceDefaults[:], func(d struct{ Name, Of string }) bool { return d.Name == key }):
 			ofNamespaces[key] = value
 		default:
@@ -74,10 +74,10 @@ func (c *Files) readCommon(at place, added common) {
 		return rules.Metadata{Annotations: values}
 	}
 	if len(ofServices) > 0 {
-		c.objects = append(c.objects, object{place: at, service: &rules.Service{Metadata: metadata(ofServices)}, isPatch: true})
+		c.objects = append(c.objects, object{location: at, service: &rules.Service{Metadata: metadata(ofServices)}, isPatch: true})
 	}
 	if len(ofNamespaces) > 0 {
-		c.objects = append(c.objects, object{place: at, namespace: &rules.Namespace{Metadata: metadata(ofNamespaces)}, isPatch: true})
+		c.objects = append(c.objects, object{location: at, namespace: &rules.Namespace{Metadata: metadata(ofNamespaces)}, isPatch: true})
 	}
 }
 
@@ -86,32 +86,32 @@ func (c *Files) readCommon(at place, added common) {
 func (c *Files) readPatches(name string, text []byte) (found bool) {
 	before := len(c.objects) + len(c.findings)
 	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, serviceType, namespaceType) {
-		at := place{file: name, part: &part}
+		at := location{file: name, part: &part}
 		switch {
 		case part.Fault != nil && part.JSON != nil && part.Type.Kind == "":
 		case part.Fault != nil:
 			explainTemplate(part.Fault, text)
-			c.fail(at, part.Fault.Field, part.Fault.Reason)
+			c.addError(at, part.Fault.Field, part.Fault.Reason)
 		case part.Type == serviceType:
 			var service rules.Service
-			if c.decode(at, &service, serviceWords) {
-				withoutRemoved(&service.Metadata, part.JSON)
-				c.objects = append(c.objects, object{place: at, service: &service, isPatch: true})
+			if c.decode(at, &service, serviceFields) {
+				dropRemovedKeys(&service.Metadata, part.JSON)
+				c.objects = append(c.objects, object{location: at, service: &service, isPatch: true})
 			}
 		case part.Type == namespaceType:
 			var namespace rules.Namespace
-			if c.decode(at, &namespace, namespaceWords) {
-				withoutRemoved(&namespace.Metadata, part.JSON)
-				c.objects = append(c.objects, object{place: at, namespace: &namespace, isPatch: true})
+			if c.decode(at, &namespace, namespaceFields) {
+				dropRemovedKeys(&namespace.Metadata, part.JSON)
+				c.objects = append(c.objects, object{location: at, namespace: &namespace, isPatch: true})
 			}
 		}
 	}
 	return len(c.objects)+len(c.findings) > before
 }
 
-// withoutRemoved takes out of metadata the annotations and labels that a patch removes: those that are null, which a
+// dropRemovedKeys takes out of metadata the annotations and labels that a patch removes: those that are null, which a
 // map of strings cannot tell from empty ones.
-func withoutRemoved(metadata *rules.Metadata, patch []byte) {
+func dropRemovedKeys(metadata *rules.Metadata, patch []byte) {
 	var written struct {
 		Metadata struct {
 			Annotations map[string]*string `json:"annotations"`

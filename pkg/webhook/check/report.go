@@ -19,13 +19,13 @@ const actionError rules.Action = "error"
 
 // Report is what is wrong with all files. Its JSON is what scripts read.
 type Report struct {
-	Findings   []finding    `json:"findings"` // never null
-	PassedOver []passedOver `json:"skipped"`  // never null
-	Summary    summary      `json:"summary"`
+	Findings []finding     `json:"findings"` // never null
+	Skipped  []skippedFile `json:"skipped"`  // never null
+	Summary  summary       `json:"summary"`
 }
 
-// passedOver is a file that was excluded, or does not hold objects in the form that an API server gets.
-type passedOver struct {
+// skippedFile is a file that was excluded, or does not hold objects in the form that an API server gets.
+type skippedFile struct {
 	File   string `json:"file"` // as that of a finding
 	Role   role   `json:"role"`
 	Reason string `json:"reason"`
@@ -58,9 +58,9 @@ type summary struct {
 	roles map[role]int // of the files that were passed over
 }
 
-// Judge judges all objects that were read.
-func (c *Files) Judge(settings *rules.Settings) Report {
-	report := Report{Findings: c.findings, PassedOver: c.notRead, Summary: summary{
+// Check judges all objects that were read.
+func (c *Files) Check(settings *rules.Settings) Report {
+	report := Report{Findings: c.findings, Skipped: c.notRead, Summary: summary{
 		PassedOver: c.passedOver, Errors: len(c.findings), FilesPassedOver: len(c.notRead), roles: map[role]int{},
 	}}
 	for _, file := range c.notRead {
@@ -71,7 +71,7 @@ func (c *Files) Judge(settings *rules.Settings) Report {
 			report.Summary.PassedOver++
 			continue
 		}
-		report.add(&c.objects[i], c.judge(&c.objects[i], settings))
+		report.add(&c.objects[i], c.evaluate(&c.objects[i], settings))
 	}
 	report.sort(c.files)
 	return report
@@ -86,8 +86,8 @@ func (c *Files) isExempt(o *object) bool {
 	return isOptedOut(&o.service.Metadata) || c.optedOut[o.service.Metadata.Namespace]
 }
 
-// judge judges an object as a new one.
-func (c *Files) judge(o *object, settings *rules.Settings) rules.Judgement {
+// evaluate judges an object as a new one.
+func (c *Files) evaluate(o *object, settings *rules.Settings) rules.Result {
 	switch {
 	case o.isPatch && o.namespace != nil:
 		return rules.ReviewNamespacePatch(o.namespace, settings)
@@ -97,30 +97,30 @@ func (c *Files) judge(o *object, settings *rules.Settings) rules.Judgement {
 	if o.namespace != nil {
 		return rules.ReviewNamespace(nil, o.namespace, settings)
 	}
-	facts := rules.Facts{Nodes: c.nodes, Services: besides{c.services, o.service.Metadata.Namespace}}
+	facts := rules.Facts{Nodes: c.nodes, Services: otherServices{c.services, o.service.Metadata.Namespace}}
 	return rules.ReviewService(nil, o.service, facts, settings)
 }
 
 // add takes in the judgement of an object.
-func (r *Report) add(o *object, judgement rules.Judgement) {
+func (r *Report) add(o *object, result rules.Result) {
 	if o.isPatch {
 		r.Summary.Patches++
 	} else {
 		r.Summary.Checked++
 	}
-	if len(judgement.Denied) > 0 {
+	if len(result.Denied) > 0 {
 		r.Summary.Denied++
 	}
-	r.Summary.Warnings += len(judgement.Warned)
-	for _, violation := range judgement.Denied {
-		r.Findings = append(r.Findings, o.place.violation(violation, rules.Deny))
+	r.Summary.Warnings += len(result.Warned)
+	for _, violation := range result.Denied {
+		r.Findings = append(r.Findings, o.location.violation(violation, rules.Deny))
 	}
-	for _, violation := range judgement.Warned {
-		r.Findings = append(r.Findings, o.place.violation(violation, rules.Warn))
+	for _, violation := range result.Warned {
+		r.Findings = append(r.Findings, o.location.violation(violation, rules.Warn))
 	}
 }
 
-func (p place) violation(violation rules.Violation, action rules.Action) finding {
+func (p location) violation(violation rules.Violation, action rules.Action) finding {
 	here := *violation.Error
 	if rest, isMoved := strings.CutPrefix(here.Field, p.from); isMoved && p.from != "" {
 		here.Field = p.to + rest
@@ -131,18 +131,18 @@ func (p place) violation(violation rules.Violation, action rules.Action) finding
 	return finding
 }
 
-// passOver records that a file is passed over, once.
-func (c *Files) passOver(file string, means meaning) {
+// skip records that a file is passed over, once.
+func (c *Files) skip(file string, means classification) {
 	clean := filepath.Clean(file)
 	if c.isNotRead[clean] {
 		return
 	}
 	c.isNotRead[clean] = true
-	c.notRead = append(c.notRead, passedOver{File: file, Role: means.role, Reason: means.reason})
+	c.notRead = append(c.notRead, skippedFile{File: file, Role: means.role, Reason: means.reason})
 }
 
-// fail records that something could not be checked.
-func (c *Files) fail(at place, field, reason string) {
+// addError records that something could not be checked.
+func (c *Files) addError(at location, field, reason string) {
 	c.number(at.file)
 	message := reason
 	if field != "" {
@@ -152,13 +152,13 @@ func (c *Files) fail(at place, field, reason string) {
 }
 
 // finding describes a place.
-func (p place) finding(field string, action rules.Action, message string) finding {
-	found := finding{File: p.file, Action: action, Path: printable.Short(field), Message: printable.Short(message)}
+func (p location) finding(field string, action rules.Action, message string) finding {
+	found := finding{File: p.file, Action: action, Path: printable.Truncate(field), Message: printable.Truncate(message)}
 	if p.part == nil {
 		return found
 	}
-	found.Kind, found.Namespace = printable.Short(p.part.Type.Kind), printable.Short(p.part.Namespace)
-	found.Name = printable.Short(p.part.Name)
+	found.Kind, found.Namespace = printable.Truncate(p.part.Type.Kind), printable.Truncate(p.part.Namespace)
+	found.Name = printable.Truncate(p.part.Name)
 	if found.Line = p.part.LineOf(field); p.part.Fault != nil && p.part.Fault.Line > 0 {
 		found.Line = p.part.Fault.Line
 	}
@@ -184,8 +184,8 @@ func (r *Report) WriteText(stdout, stderr io.Writer, verbose bool) error {
 		return err
 	}
 	if verbose {
-		for _, file := range r.PassedOver {
-			printable.Fprintf(stderr, "%s: passed over: %s\n", printable.Short(file.File), file.Reason)
+		for _, file := range r.Skipped {
+			printable.Fprintf(stderr, "%s: passed over: %s\n", printable.Truncate(file.File), file.Reason)
 		}
 	}
 	printable.Fprintf(stderr, "%s\n", r.Summary)
@@ -195,7 +195,7 @@ func (r *Report) WriteText(stdout, stderr io.Writer, verbose bool) error {
 // String returns "web.yaml:7: Service shop/web: <message> (deny)".
 func (f *finding) String() string {
 	var line strings.Builder
-	line.WriteString(printable.Short(f.File))
+	line.WriteString(printable.Truncate(f.File))
 	if f.Line > 0 {
 		line.WriteString(":" + strconv.Itoa(f.Line))
 	}

@@ -18,23 +18,23 @@ const (
 	excludedFile      role = "excluded"
 )
 
-// surroundings are what the folders around the files say about them. So a check of a single file, as before a commit,
+// fileContext are what the folders around the files say about them. So a check of a single file, as before a commit,
 // gives the same as a check of the folder.
-type surroundings struct {
-	charts map[string]bool    // whether an absolute folder is a Helm chart; present if it has been looked at
-	named  map[string]meaning // what kustomizations say, by absolute path
+type fileContext struct {
+	charts map[string]bool           // whether an absolute folder is a Helm chart; present if it has been looked at
+	named  map[string]classification // what kustomizations say, by absolute path
 }
 
-// meaning is the role of a file, and why it has it.
-type meaning struct {
+// classification is the role of a file, and why it has it.
+type classification struct {
 	role   role
 	reason string
 }
 
-// lookAround reads the kustomizations in the folders of files, and in those above: kustomize allows no others to name
+// loadContext reads the kustomizations in the folders of files, and in those above: kustomize allows no others to name
 // them, unless told to.
-func lookAround(files []string) *surroundings {
-	s := &surroundings{charts: map[string]bool{}, named: map[string]meaning{}}
+func loadContext(files []string) *fileContext {
+	s := &fileContext{charts: map[string]bool{}, named: map[string]classification{}}
 	for _, file := range files {
 		if file == Stdin {
 			continue
@@ -67,7 +67,7 @@ func isFile(name string) bool {
 
 // readKustomization takes in what the kustomization of a folder says, if there is one. An unreadable one says nothing,
 // and is an error if it is among the files that are checked.
-func (s *surroundings) readKustomization(folder string) {
+func (s *fileContext) readKustomization(folder string) {
 	for _, name := range kustomizationNames {
 		path := filepath.Join(folder, name)
 		if !isFile(path) {
@@ -81,39 +81,39 @@ func (s *surroundings) readKustomization(folder string) {
 		if !isOne {
 			return
 		}
-		s.named[path] = meaning{kustomizationFile, "a kustomization; check what 'kubectl kustomize' prints"}
+		s.named[path] = classification{kustomizationFile, "a kustomization; check what 'kubectl kustomize' prints"}
 		for file, role := range parsed.files() {
 			reason := "read by a kustomization above it, and no manifest"
 			if role == patchFile {
 				reason = "a patch that no rule is about"
 			}
-			s.named[filepath.Join(folder, file)] = meaning{role, reason}
+			s.named[filepath.Join(folder, file)] = classification{role, reason}
 		}
 		return
 	}
 }
 
 // of returns what is known about a file; false if nothing is.
-func (s *surroundings) of(file string) (meaning, bool) {
+func (s *fileContext) of(file string) (classification, bool) {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
-		return meaning{}, false
+		return classification{}, false
 	}
 	if found, isNamed := s.named[absolute]; isNamed {
 		return found, true
 	}
 	for folder := range foldersAbove(file) {
 		below, err := filepath.Rel(folder, absolute)
-		if s.charts[folder] && err == nil && isOfChart(filepath.ToSlash(below)) {
-			return meaning{chartFile, "a file of a Helm chart; check what 'helm template' prints"}, true
+		if s.charts[folder] && err == nil && isChartFile(filepath.ToSlash(below)) {
+			return classification{chartFile, "a file of a Helm chart; check what 'helm template' prints"}, true
 		}
 	}
-	return meaning{}, false
+	return classification{}, false
 }
 
-// isOfChart reports whether a file in a chart's folder is what Helm reads there, or values for it. In ci/ chart-testing
+// isChartFile reports whether a file in a chart's folder is what Helm reads there, or values for it. In ci/ chart-testing
 // has values of its own. Charts within a chart count separately, and crds/ holds manifests.
-func isOfChart(file string) bool {
+func isChartFile(file string) bool {
 	folder, name := filepath.Split(file)
 	stem := strings.TrimSuffix(name, filepath.Ext(name))
 	switch {

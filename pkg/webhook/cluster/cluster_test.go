@@ -24,7 +24,7 @@ import (
 
 // fakeCluster is a Follower and the informers through which a test reports objects to it.
 type fakeCluster struct {
-	*Follower
+	*Cache
 	namespaces, nodes *controllertest.FakeInformer
 }
 
@@ -50,11 +50,11 @@ var errNoInformer = errors.New("no such informer")
 func newFakeCluster(t *testing.T) fakeCluster {
 	t.Helper()
 	namespaces, nodes := controllertest.NewFakeInformer(), controllertest.NewFakeInformer()
-	c, err := Follow(t.Context(), byKind{informers: map[string]*controllertest.FakeInformer{"Namespace": namespaces, "Node": nodes}})
+	c, err := NewCache(t.Context(), byKind{informers: map[string]*controllertest.FakeInformer{"Namespace": namespaces, "Node": nodes}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.namespaces.patience = 0
+	c.namespaces.waitTimeout = 0
 	return fakeCluster{c, namespaces, nodes}
 }
 
@@ -80,10 +80,10 @@ func inZone(name, zone string) *metav1.PartialObjectMetadata {
 	return object("Node", name, string(policy.Zone), zone)
 }
 
-func TestNothingIsKnownBeforeEverythingIsListed(t *testing.T) {
+func TestNothingIsCachedBeforeEverythingIsListed(t *testing.T) {
 	c := newFakeCluster(t)
 	c.nodes.Add(inZone("node-1", "a"))
-	if c.HasSynced() || c.Nodes() != nil || c.Namespace("shop").Known {
+	if c.HasSynced() || c.Nodes() != nil || c.Namespace("shop").IsLoaded {
 		t.Errorf("synced %v, nodes %v, namespace %v", c.HasSynced(), c.Nodes(), c.Namespace("shop"))
 	}
 	c.nodes.Synced()
@@ -104,53 +104,53 @@ func TestNamespacesAloneAreNotEverything(t *testing.T) {
 	}
 }
 
-func TestANamespaceOfAnIncompleteListIsKnown(t *testing.T) {
+func TestANamespaceOfAnIncompleteListIsCached(t *testing.T) {
 	c := newFakeCluster(t)
-	c.Follower.namespaces.patience = time.Hour // no review waits before the list is complete
+	c.Cache.namespaces.waitTimeout = time.Hour // no review waits before the list is complete
 	c.namespaces.Add(object("Namespace", "shop"))
-	if !c.Namespace("shop").Known || c.Namespace("other").Known {
+	if !c.Namespace("shop").IsLoaded || c.Namespace("other").IsLoaded {
 		t.Errorf("shop %v, other %v", c.Namespace("shop"), c.Namespace("other"))
 	}
 }
 
-func TestANamespaceIsKnownFromItsCreationToItsDeletion(t *testing.T) {
+func TestANamespaceIsCachedFromItsCreationToItsDeletion(t *testing.T) {
 	c := listed(t)
 	shop := object("Namespace", "shop", "team", "a")
 	c.namespaces.Add(shop)
-	want := rules.NamespaceDefaults{Known: true, Labels: map[string]string{"team": "a"}}
+	want := rules.NamespaceDefaults{IsLoaded: true, Labels: map[string]string{"team": "a"}}
 	if diff := cmp.Diff(want, c.Namespace("shop")); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)
 	}
 	changed := object("Namespace", "shop")
 	changed.Annotations = map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"}
 	c.namespaces.Update(shop, changed)
-	want = rules.NamespaceDefaults{Known: true, Annotations: map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"}}
+	want = rules.NamespaceDefaults{IsLoaded: true, Annotations: map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"}}
 	if diff := cmp.Diff(want, c.Namespace("shop")); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
 	c.namespaces.Delete(changed)
-	if got := c.Namespace("shop"); got.Known {
+	if got := c.Namespace("shop"); got.IsLoaded {
 		t.Errorf("deleted: %v", got)
 	}
 }
 
 func TestANamespaceThatWasMadeAMomentAgoIsWaitedFor(t *testing.T) {
 	c := listed(t)
-	c.Follower.namespaces.patience = time.Minute
+	c.Cache.namespaces.waitTimeout = time.Minute
 	go func() {
 		c.namespaces.Add(object("Namespace", "other"))
 		c.namespaces.Add(object("Namespace", "shop"))
 	}()
-	if got := c.Namespace("shop"); !got.Known {
+	if got := c.Namespace("shop"); !got.IsLoaded {
 		t.Errorf("it is not known: %v", got)
 	}
 }
 
 func TestANamespaceThatDoesNotComeIsNotWaitedForLong(t *testing.T) {
 	c := listed(t)
-	c.Follower.namespaces.patience = 20 * time.Millisecond
+	c.Cache.namespaces.waitTimeout = 20 * time.Millisecond
 	start := time.Now()
-	if got := c.Namespace("shop"); got.Known {
+	if got := c.Namespace("shop"); got.IsLoaded {
 		t.Errorf("it is known: %v", got)
 	}
 	if took := time.Since(start); took < 20*time.Millisecond || took > 10*time.Second {
@@ -160,23 +160,23 @@ func TestANamespaceThatDoesNotComeIsNotWaitedForLong(t *testing.T) {
 
 func TestAFloodOfUnknownNamespacesIsNotWaitedFor(t *testing.T) {
 	c := listed(t)
-	c.Follower.namespaces.patience = time.Hour
-	waiting, answers := c.Follower.namespaces.waiting, make(chan rules.NamespaceDefaults, maxWaiting)
+	c.Cache.namespaces.waitTimeout = time.Hour
+	waiting, answers := c.Cache.namespaces.waiting, make(chan rules.NamespaceDefaults, maxWaiting)
 	for range maxWaiting {
 		go func() { answers <- c.Namespace("shop") }()
 	}
 	wait.Until(t, "all of them wait", func() bool { return len(waiting) == maxWaiting })
-	if got := c.Namespace("other"); got.Known { // and this returns
+	if got := c.Namespace("other"); got.IsLoaded { // and this returns
 		t.Errorf("it is known: %v", got)
 	}
 	c.namespaces.Add(object("Namespace", "shop"))
 	for range maxWaiting {
-		if got := <-answers; !got.Known {
+		if got := <-answers; !got.IsLoaded {
 			t.Errorf("one who waited does not know it: %v", got)
 		}
 	}
 	go c.namespaces.Add(object("Namespace", "other"))
-	if got := c.Namespace("other"); !got.Known {
+	if got := c.Namespace("other"); !got.IsLoaded {
 		t.Errorf("no other review waits any more, and yet this one did not wait: %v", got)
 	}
 }
@@ -187,8 +187,8 @@ func TestNodesAreCountedAsTheyComeAndGo(t *testing.T) {
 	c.nodes.Add(one)
 	first := c.Nodes()
 	c.nodes.Add(object("Node", "node-2", string(policy.Zone), "b", "rack", "r1"))
-	if got := c.Nodes(); got.Zones() != 2 || !got.Carries("rack") {
-		t.Errorf("%d zones, racks %v", got.Zones(), got.Carries("rack"))
+	if got := c.Nodes(); got.Zones() != 2 || !got.HasKey("rack") {
+		t.Errorf("%d zones, racks %v", got.Zones(), got.HasKey("rack"))
 	}
 	moved := inZone("node-1", "b")
 	c.nodes.Update(one, moved)
@@ -197,10 +197,10 @@ func TestNodesAreCountedAsTheyComeAndGo(t *testing.T) {
 	}
 	c.nodes.Delete(moved)
 	c.nodes.Delete(object("Node", "node-2"))
-	if got := c.Nodes(); got.Zones() != 0 || got.Carries("rack") {
-		t.Errorf("%d zones, racks %v when all are gone", got.Zones(), got.Carries("rack"))
+	if got := c.Nodes(); got.Zones() != 0 || got.HasKey("rack") {
+		t.Errorf("%d zones, racks %v when all are gone", got.Zones(), got.HasKey("rack"))
 	}
-	if first.Zones() != 1 || first.Carries("rack") {
+	if first.Zones() != 1 || first.HasKey("rack") {
 		t.Errorf("what was handed out before has changed: %d zones", first.Zones())
 	}
 }
@@ -216,7 +216,7 @@ func TestAChangeThatIsNoneOfLabelsMakesNothingNew(t *testing.T) {
 	if c.Nodes() != counted {
 		t.Error("the labels were counted anew")
 	}
-	if allocations := testing.AllocsPerRun(100, func() { c.Nodes(); c.Follower.nodes.put(heartbeat) }); allocations > 0 {
+	if allocations := testing.AllocsPerRun(100, func() { c.Nodes(); c.Cache.nodes.put(heartbeat) }); allocations > 0 {
 		t.Errorf("%v allocations for a heartbeat and a look", allocations)
 	}
 }
@@ -228,7 +228,7 @@ func TestReadersAndChangesMayMeet(t *testing.T) {
 	go func() {
 		defer close(read)
 		for ctx.Err() == nil {
-			if nodes := c.Nodes(); nodes.Zones() > 2 || c.Namespace("shop").Known && nodes == nil {
+			if nodes := c.Nodes(); nodes.Zones() > 2 || c.Namespace("shop").IsLoaded && nodes == nil {
 				t.Error("there cannot be so many zones")
 			}
 		}
@@ -249,7 +249,7 @@ func TestOnlyWhatIsNeededIsKept(t *testing.T) {
 	full.UID, full.ResourceVersion, full.Finalizers = types.UID("1"), "7", []string{"x"}
 	full.Annotations = map[string]string{"example.com/much": strings.Repeat("x", 1000), policy.DefaultTopologyKeysAnnotation: "*"}
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
-	got, err := strip(full)
+	got, err := keepMetadata(full)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestOnlyWhatIsNeededIsKept(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
-	if _, err := strip(&corev1.Node{}); err == nil || !strings.Contains(err.Error(), "*v1.Node") {
+	if _, err := keepMetadata(&corev1.Node{}); err == nil || !strings.Contains(err.Error(), "*v1.Node") {
 		t.Errorf("a whole Node: %v", err)
 	}
 }
@@ -267,7 +267,7 @@ func TestOnlyWhatIsNeededIsKept(t *testing.T) {
 func TestACacheThatCannotFollowIsAnError(t *testing.T) {
 	namespaces := map[string]*controllertest.FakeInformer{"Namespace": controllertest.NewFakeInformer()}
 	for kind, informers := range map[string]map[string]*controllertest.FakeInformer{"Namespaces": nil, "Nodes": namespaces} {
-		_, err := Follow(t.Context(), byKind{informers: informers})
+		_, err := NewCache(t.Context(), byKind{informers: informers})
 		if !errors.Is(err, errNoInformer) || !strings.Contains(err.Error(), "follow the metadata of "+kind) {
 			t.Errorf("Follow() = %v", err)
 		}
@@ -277,7 +277,7 @@ func TestACacheThatCannotFollowIsAnError(t *testing.T) {
 func TestADeletionThatWasMissedCounts(t *testing.T) {
 	nodes := newNodes()
 	nodes.listed = func() bool { return true }
-	handler := handlerOf(nodes.put, nodes.gone)
+	handler := handlerOf(nodes.put, nodes.delete)
 	handler.OnAdd(inZone("node-1", "a"), true)
 	handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "node-1", Obj: inZone("node-1", "a")})
 	if got := nodes.snapshot().Zones(); got != 0 {

@@ -21,7 +21,7 @@ const demandInterval = time.Minute
 // FollowDemand looks now and then whether demand is published in a cluster, until the context ends: there is a Lease in the
 // publisher's namespace, renewed within servicedemand.GoodFor, as proxies judge it. The last known state stays while the API
 // server does not answer, or forbids to read the Lease.
-func (f *Follower) FollowDemand(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger) error {
+func (f *Cache) FollowDemand(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger) error {
 	client, err := coordinationclient.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("prepare to ask for the Lease of demand: %w", err)
@@ -34,7 +34,7 @@ func (f *Follower) FollowDemand(ctx context.Context, config *rest.Config, namesp
 		case err == nil:
 			logged = ""
 			seen.Observe(time.Now(), read)
-			f.noDemand.Store(!seen.IsFresh(servicedemand.GoodFor))
+			f.noDemand.Store(!seen.IsFresh(servicedemand.FreshFor))
 		case err.Error() != logged && ctx.Err() == nil: // once, and not with every question
 			logged = err.Error()
 			log.Warn("could not read whether demand is published; what was known stays in force", "error", err)
@@ -47,5 +47,5 @@ func (f *Follower) FollowDemand(ctx context.Context, config *rest.Config, namesp
 	}
 }
 
-// NoDemand reports whether it is known that nobody publishes demand.
-func (f *Follower) NoDemand() bool { return f.noDemand.Load() }
+// HasNoDemandPublisher reports whether it is known that nobody publishes demand.
+func (f *Cache) HasNoDemandPublisher() bool { return f.noDemand.Load() }

@@ -21,28 +21,28 @@ import (
 
 // leases is an API server that has one Lease, or none, or is not there.
 type leases struct {
-	status atomic.Int64 // of the answer
-	lease  atomic.Pointer[coordinationv1.Lease]
-	asked  atomic.Int64
+	status   atomic.Int64 // of the answer
+	lease    atomic.Pointer[coordinationv1.Lease]
+	requests atomic.Int64
 }
 
 const leasePath = "/apis/coordination.k8s.io/v1/namespaces/vicinity-system/leases/vicinity-demand"
 
 // RoundTrip answers without a network, so that a test may have a clock of its own.
 func (l *leases) RoundTrip(r *http.Request) (*http.Response, error) {
-	l.asked.Add(1)
+	l.requests.Add(1)
 	recorder := httptest.NewRecorder()
 	recorder.Header().Set("Content-Type", "application/json")
-	var answer any = l.lease.Load()
+	var response any = l.lease.Load()
 	status := int(l.status.Load())
 	if r.Method != http.MethodGet || r.URL.Path != leasePath {
 		status = http.StatusTeapot
 	}
 	if recorder.WriteHeader(status); status != http.StatusOK {
 		reason := map[int]metav1.StatusReason{http.StatusNotFound: metav1.StatusReasonNotFound}[status]
-		answer = &metav1.Status{Status: metav1.StatusFailure, Code: int32(status), Reason: reason, Message: http.StatusText(status)}
+		response = &metav1.Status{Status: metav1.StatusFailure, Code: int32(status), Reason: reason, Message: http.StatusText(status)}
 	}
-	err := json.NewEncoder(recorder).Encode(answer)
+	err := json.NewEncoder(recorder).Encode(response)
 	return recorder.Result(), err
 }
 
@@ -67,9 +67,9 @@ func TestWhetherDemandIsPublishedIsFollowed(t *testing.T) {
 			{"it is away again", http.StatusBadGateway, false, 5 * time.Minute, true},
 			{"a Lease that was never renewed", http.StatusOK, false, 2 * time.Minute, true},
 			{"a Lease", http.StatusOK, true, 2 * time.Minute, false},
-			{"it is away after that", http.StatusBadGateway, true, 2 * servicedemand.GoodFor, false},
+			{"it is away after that", http.StatusBadGateway, true, 2 * servicedemand.FreshFor, false},
 			{"nobody renewed it meanwhile", http.StatusOK, false, 2 * time.Minute, true},
-			{"it is renewed", http.StatusOK, true, servicedemand.GoodFor - 2*time.Minute, false},
+			{"it is renewed", http.StatusOK, true, servicedemand.FreshFor - 2*time.Minute, false},
 			{"that was long ago", http.StatusOK, false, 4 * time.Minute, true},
 			{"it may not be read", http.StatusForbidden, false, 5 * time.Minute, true},
 		} {
@@ -82,7 +82,7 @@ func TestWhetherDemandIsPublishedIsFollowed(t *testing.T) {
 			server.status.Store(int64(step.status))
 			time.Sleep(step.wait)
 			synctest.Wait()
-			if got := c.NoDemand(); got != step.noDemand {
+			if got := c.HasNoDemandPublisher(); got != step.noDemand {
 				t.Errorf("%s: nobody publishes: %v", step.title, got)
 			}
 		}
@@ -91,7 +91,7 @@ func TestWhetherDemandIsPublishedIsFollowed(t *testing.T) {
 			t.Errorf("following ends with %v", err)
 		}
 		passed := 5 + 2 + 5 + 2 + 2 + 120 + 2 + 58 + 4 + 5
-		if asked := server.asked.Load(); asked < int64(passed) || asked > int64(passed)+1 {
+		if asked := server.requests.Load(); asked < int64(passed) || asked > int64(passed)+1 {
 			t.Errorf("it was asked %d times in %d minutes", asked, passed)
 		}
 		if count := strings.Count(log.String(), "could not read whether demand is published"); count != 4 {

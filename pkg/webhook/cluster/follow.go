@@ -13,24 +13,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// Follower knows a cluster's Namespaces and Nodes, its version, and whether demand is published, and keeps them up to
+// Cache knows a cluster's Namespaces and Nodes, its version, and whether demand is published, and keeps them up to
 // date. Several goroutines may call its methods at the same time.
-type Follower struct {
+type Cache struct {
 	namespaces namespaces
 	nodes      nodes
 	version    atomic.Pointer[version.Version]
 	noDemand   atomic.Bool
 }
 
-// Follow begins to follow the Namespaces and Nodes through a cache, which the caller starts. The cache must have been
+// NewCache begins to follow the Namespaces and Nodes through a cache, which the caller starts. The cache must have been
 // made with ByObject. Follow does not wait for anything.
-func Follow(ctx context.Context, informers cache.Informers) (*Follower, error) {
-	f := &Follower{namespaces: newNamespaces(), nodes: newNodes()}
+func NewCache(ctx context.Context, informers cache.Informers) (*Cache, error) {
+	f := &Cache{namespaces: newNamespaces(), nodes: newNodes()}
 	var err error
-	if f.namespaces.listed, err = follow(ctx, informers, "Namespace", f.namespaces.put, f.namespaces.gone); err != nil {
+	if f.namespaces.listed, err = follow(ctx, informers, "Namespace", f.namespaces.put, f.namespaces.delete); err != nil {
 		return nil, err
 	}
-	if f.nodes.listed, err = follow(ctx, informers, "Node", f.nodes.put, f.nodes.gone); err != nil {
+	if f.nodes.listed, err = follow(ctx, informers, "Node", f.nodes.put, f.nodes.delete); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -76,12 +76,12 @@ func passMetadata(object any, take func(*metav1.PartialObjectMetadata)) {
 
 // HasSynced reports whether all Namespaces and Nodes are known. Once true it stays true: the last known state stays in
 // force while the API server does not answer.
-func (f *Follower) HasSynced() bool { return f.namespaces.listed() && f.nodes.listed() }
+func (f *Cache) HasSynced() bool { return f.namespaces.listed() && f.nodes.listed() }
 
 // Namespace returns what is known about the Namespace of that name. It waits a little for one that may have just been
 // made, unless many reviews wait already.
-func (f *Follower) Namespace(name string) rules.NamespaceDefaults { return f.namespaces.find(name) }
+func (f *Cache) Namespace(name string) rules.NamespaceDefaults { return f.namespaces.find(name) }
 
 // Nodes returns which labels the Nodes carry; nil until all Nodes are known. The value is for reading only, and never
 // changes.
-func (f *Follower) Nodes() *rules.NodeLabels { return f.nodes.snapshot() }
+func (f *Cache) Nodes() *rules.NodeLabels { return f.nodes.snapshot() }

@@ -26,19 +26,19 @@ func (n *nodes) put(now *metav1.PartialObjectMetadata) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.counted.Put(now.Name, now.Labels) {
-		n.changed()
+		n.isChanged()
 	}
 }
 
-func (n *nodes) gone(name string) {
+func (n *nodes) delete(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.counted.Delete(name)
-	n.changed()
+	n.isChanged()
 }
 
-// changed makes a new copy, once there has been one. The caller holds mu.
-func (n *nodes) changed() {
+// isChanged makes a new copy, once there has been one. The caller holds mu.
+func (n *nodes) isChanged() {
 	if n.copied.Load() != nil {
 		n.copied.Store(n.counted.Snapshot())
 	}

@@ -18,8 +18,8 @@ import (
 // ByObject is the cache.Options.ByObject of the cache that is given to Follow: what to keep of the objects.
 func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		metadataOf("Namespace"): {Transform: strip},
-		metadataOf("Node"):      {Transform: strip},
+		metadataOf("Namespace"): {Transform: keepMetadata},
+		metadataOf("Node"):      {Transform: keepMetadata},
 	}
 }
 
@@ -37,9 +37,9 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
 }
 
-// strip keeps only the name, the labels and our own annotations of an object. A Node's other annotations alone can be
+// keepMetadata keeps only the name, the labels and our own annotations of an object. A Node's other annotations alone can be
 // many kilobytes. The version stays, because the informer recognizes a repetition by it.
-func strip(object any) (any, error) {
+func keepMetadata(object any) (any, error) {
 	full, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return nil, fmt.Errorf("keep the metadata of an object: it is a %T, and not metadata", object)
@@ -51,13 +51,13 @@ func strip(object any) (any, error) {
 			UID:             full.UID,
 			ResourceVersion: full.ResourceVersion,
 			Labels:          full.Labels,
-			Annotations:     ours(full.Annotations),
+			Annotations:     hasOwnAnnotations(full.Annotations),
 		},
 	}, nil
 }
 
-// ours are the annotations that mean something to us.
-func ours(annotations map[string]string) map[string]string {
+// hasOwnAnnotations are the annotations that mean something to us.
+func hasOwnAnnotations(annotations map[string]string) map[string]string {
 	var kept map[string]string
 	for key, value := range annotations {
 		if !strings.HasPrefix(key, policy.Domain) {

@@ -9,7 +9,7 @@ import (
 
 // A program that had to ask the API server first could not start while that is away, and would start late after it is
 // back: kubelet waits minutes before it restarts a container.
-func TestFollowingBeginsWhileNoAPIServerAnswers(t *testing.T) {
+func TestFollowingBeginsWhileNoAPIServerResponds(t *testing.T) {
 	away := &rest.Config{Host: "http://127.0.0.1:1"}
 	mapper, err := Mapper(away, nil)
 	if err != nil {
@@ -19,11 +19,11 @@ func TestFollowingBeginsWhileNoAPIServerAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := Follow(t.Context(), c)
+	cluster, err := NewCache(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cluster.HasSynced() || cluster.Nodes() != nil || cluster.Namespace("shop").Known {
+	if cluster.HasSynced() || cluster.Nodes() != nil || cluster.Namespace("shop").IsLoaded {
 		t.Error("it knows what was never listed")
 	}
 }

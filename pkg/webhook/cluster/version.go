@@ -17,19 +17,19 @@ import (
 const (
 	versionInterval = time.Minute
 	firstInterval   = time.Second // until the version is known
-	versionPatience = 10 * time.Second
+	versionTimeout  = 10 * time.Second
 )
 
 // FollowVersion asks an API server for its version now and then, until the context ends. What was known stays known
 // while it does not answer.
-func (f *Follower) FollowVersion(ctx context.Context, config *rest.Config, log *slog.Logger) error {
+func (f *Cache) FollowVersion(ctx context.Context, config *rest.Config, log *slog.Logger) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return fmt.Errorf("prepare to ask for the version of Kubernetes: %w", err)
 	}
 	logged := ""
 	for {
-		found, err := askVersion(ctx, client.RESTClient())
+		found, err := fetchVersion(ctx, client.RESTClient())
 		switch {
 		case err == nil:
 			logged = ""
@@ -50,7 +50,7 @@ func (f *Follower) FollowVersion(ctx context.Context, config *rest.Config, log *
 	}
 }
 
-func (f *Follower) warn(log *slog.Logger, err error) {
+func (f *Cache) warn(log *slog.Logger, err error) {
 	if known := f.Version(); known != nil {
 		log.Warn("could not read the version of Kubernetes; assuming the last known one", "known", known.String(), "error", err)
 		return
@@ -58,32 +58,32 @@ func (f *Follower) warn(log *slog.Logger, err error) {
 	log.Warn("could not read the version of Kubernetes; Services get no default trafficDistribution until it is known", "error", err)
 }
 
-func askVersion(ctx context.Context, api rest.Interface) (*version.Version, error) {
-	ctx, cancel := context.WithTimeout(ctx, versionPatience)
+func fetchVersion(ctx context.Context, api rest.Interface) (*version.Version, error) {
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	text, err := api.Get().AbsPath("/version").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the version of Kubernetes: %w", err)
 	}
-	var answer apiversion.Info
-	if err := json.Unmarshal(text, &answer); err != nil {
+	var response apiversion.Info
+	if err := json.Unmarshal(text, &response); err != nil {
 		return nil, fmt.Errorf("read the version of Kubernetes: %w", err)
 	}
-	found, err := behavesAs(answer)
+	found, err := supportedVersion(response)
 	if err != nil {
 		return nil, fmt.Errorf("read the version of Kubernetes: %w", err)
 	}
 	return found, nil
 }
 
-// behavesAs is the version as which an API server behaves: during an upgrade it may emulate an older one, and then
+// supportedVersion is the version as which an API server behaves: during an upgrade it may emulate an older one, and then
 // refuses what that one did not know (KEP-4330).
-func behavesAs(answer apiversion.Info) (*version.Version, error) {
-	if answer.EmulationMajor != "" && answer.EmulationMinor != "" {
-		return version.ParseGeneric(answer.EmulationMajor + "." + answer.EmulationMinor)
+func supportedVersion(response apiversion.Info) (*version.Version, error) {
+	if response.EmulationMajor != "" && response.EmulationMinor != "" {
+		return version.ParseGeneric(response.EmulationMajor + "." + response.EmulationMinor)
 	}
-	return version.ParseGeneric(answer.GitVersion) // vendors append words to the numbers
+	return version.ParseGeneric(response.GitVersion) // vendors append words to the numbers
 }
 
 // Version returns the version as which the API server behaves; nil as long as it is not known.
-func (f *Follower) Version() *version.Version { return f.version.Load() }
+func (f *Cache) Version() *version.Version { return f.version.Load() }

@@ -17,27 +17,27 @@ import (
 
 // versions is an API server that is asked for its version.
 type versions struct {
-	answer atomic.Pointer[string]
-	asked  atomic.Int64
+	response atomic.Pointer[string]
+	requests atomic.Int64
 }
 
 // RoundTrip answers without a network, so that a test may have a clock of its own. No answer is an API server that is
 // away.
 func (v *versions) RoundTrip(r *http.Request) (*http.Response, error) {
-	v.asked.Add(1)
+	v.requests.Add(1)
 	recorder := httptest.NewRecorder()
-	if answer := v.answer.Load(); r.URL.Path != "/version" || answer == nil {
+	if response := v.response.Load(); r.URL.Path != "/version" || response == nil {
 		http.Error(recorder, "no server is here", http.StatusBadGateway)
 	} else {
 		recorder.Header().Set("Content-Type", "application/json")
-		_, _ = recorder.WriteString(*answer)
+		_, _ = recorder.WriteString(*response)
 	}
 	return recorder.Result(), nil
 }
 
-func (v *versions) say(answer string) { v.answer.Store(&answer) }
+func (v *versions) set(response string) { v.response.Store(&response) }
 
-func TestTheVersionIsAskedForUntilItIsKnownAndFollowed(t *testing.T) {
+func TestTheVersionIsPolledUntilItIsAvailableAndAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, server, log := newFakeCluster(t), &versions{}, &logs.Log{}
 		ctx, stop := context.WithCancel(t.Context())
@@ -59,7 +59,7 @@ func TestTheVersionIsAskedForUntilItIsKnownAndFollowed(t *testing.T) {
 			{says: `{"gitVersion": "v1.35.1"}`, wait: 2 * time.Minute, want: "1.35.1"},
 		} {
 			if step.says != "" {
-				server.say(step.says)
+				server.set(step.says)
 			}
 			time.Sleep(step.wait)
 			synctest.Wait()
@@ -67,7 +67,7 @@ func TestTheVersionIsAskedForUntilItIsKnownAndFollowed(t *testing.T) {
 				t.Errorf("after %q the version is %s, want %s", step.says, got, step.want)
 			}
 		}
-		if asked := server.asked.Load(); asked < 20 || asked > 60 {
+		if asked := server.requests.Load(); asked < 20 || asked > 60 {
 			t.Errorf("it was asked for %d times in half an hour", asked)
 		}
 		if count := strings.Count(log.String(), "could not read the version"); count != 3 {

@@ -128,7 +128,7 @@ func TestAMistakeThatIsTakenBackIsReported(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeReadIsReportedAndSoIsWhatItSaysAfterThat(t *testing.T) {
+func TestAnUnreadableFileIsReportedAndSoIsItsNextContent(t *testing.T) {
 	f := follow(t, header+"strict: true\n")
 	version, err := os.Readlink(filepath.Join(f.Dir, "..data"))
 	if err != nil {

@@ -64,7 +64,7 @@ type problem struct {
 }
 
 func (p problem) in(file string) error {
-	return fmt.Errorf("%s:%d: %s", file, p.line, printable.Short(p.text))
+	return fmt.Errorf("%s:%d: %s", file, p.line, printable.Truncate(p.text))
 }
 
 // decode reads the document of a file. The error has all problems, in the order of their lines.
@@ -174,7 +174,7 @@ func actions(written map[string]any) (map[rules.ID]rules.Action, field.ErrorList
 	var wrong field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(written)) {
 		at, value := field.NewPath("rules", name), written[name]
-		if why := wrongRule(name); why != "" {
+		if why := unknownRuleError(name); why != "" {
 			wrong = append(wrong, notSupported(at, name, why))
 			continue
 		}
@@ -190,8 +190,8 @@ func actions(written map[string]any) (map[rules.ID]rules.Action, field.ErrorList
 	return read, wrong
 }
 
-// wrongRule says why nothing can be set for a rule of that name; empty if it can.
-func wrongRule(name string) string {
+// unknownRuleError says why nothing can be set for a rule of that name; empty if it can.
+func unknownRuleError(name string) string {
 	rule, exists := rules.RuleOf(rules.ID(name))
 	switch {
 	case exists && (rule.Kind == "Service" || rule.Kind == "Namespace"):

@@ -15,7 +15,7 @@ import (
 // header makes lines 1 and 2 of a file.
 const header = "apiVersion: vicinity.dev/v1alpha1\nkind: TopologyAdmissionConfiguration\n"
 
-func TestWhatAFileSays(t *testing.T) {
+func TestWhatAFileContains(t *testing.T) {
 	system := []string{"kube-system"}
 	for name, c := range map[string]struct {
 		text string
@@ -73,7 +73,7 @@ func TestJSONIsReadToo(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsRefusedWithLineAndField(t *testing.T) {
+func TestWhatIsWrongIsRejectedWithLineAndField(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string // beneath the header, from line 3
 		want []string
@@ -195,12 +195,12 @@ func TestWhatIsWrongIsRefusedWithLineAndField(t *testing.T) {
 			"\"a\\nb\\u0007\": 1\n", []string{`3: a\nb\a: unknown field`},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { expectRefused(t, header+c.text, c.want) })
+		t.Run(name, func(t *testing.T) { expectRejected(t, header+c.text, c.want) })
 	}
 }
 
-// expectRefused expects one line of error for each mistake, that begins as said, after the file's name.
-func expectRefused(t *testing.T, text string, want []string) {
+// expectRejected expects one line of error for each mistake, that begins as said, after the file's name.
+func expectRejected(t *testing.T, text string, want []string) {
 	t.Helper()
 	got, err := Parse("config.yaml", []byte(text))
 	if err == nil || got != nil {
@@ -217,7 +217,7 @@ func expectRefused(t *testing.T, text string, want []string) {
 	}
 }
 
-func TestADocumentThatIsSomethingElseIsRefusedAsThat(t *testing.T) {
+func TestADocumentThatIsSomethingElseIsRejectedAsThat(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		want []string
@@ -241,11 +241,11 @@ func TestADocumentThatIsSomethingElseIsRefusedAsThat(t *testing.T) {
 			header + "kind: TopologyAdmissionConfiguration\n", []string{`3: kind: duplicate field`},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { expectRefused(t, c.text, c.want) })
+		t.Run(name, func(t *testing.T) { expectRejected(t, c.text, c.want) })
 	}
 }
 
-func TestTheExampleSaysNothingThatIsNotSoAnyhowAndNamesEveryField(t *testing.T) {
+func TestTheExampleHasTheDefaultsAndNamesEveryField(t *testing.T) {
 	text, err := os.ReadFile("testdata/example.yaml")
 	if err != nil {
 		t.Fatal(err)

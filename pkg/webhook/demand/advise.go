@@ -19,80 +19,81 @@ import (
 // An owner is told if the assumption is that far off, for that long, and for that many connections a minute. The alert
 // VicinityDemandSkew has the same numbers.
 const (
-	tellOff    = 2
-	tellAfter  = 30 * time.Minute
-	tellFrom   = 100
-	reportedBy = "vicinity-webhook"
-	// tellAtOnce is how many owners are told in one round; others wait for the next one.
-	tellAtOnce = 10
-	// NotAsAssumed is the reason of the Event.
-	NotAsAssumed = "DemandSkew"
+	minSkew         = 2
+	minSkewDuration = 30 * time.Minute
+	minRate         = 100
+	reportedBy      = "vicinity-webhook"
+	// maxEventsPerRound is how many owners are told in one round; others wait for the next one.
+	maxEventsPerRound = 10
+	// ReasonDemandSkew is the reason of the Event.
+	ReasonDemandSkew = "DemandSkew"
 )
 
-// adviser tells owners of Services once that demand is not as assumed.
-type adviser struct {
+// skewReporter tells owners of Services once that demand is not as assumed.
+type skewReporter struct {
 	events   eventsclient.EventsV1Interface
 	identity string
 	after    time.Duration        // how long the assumption has to be off
 	since    map[string]time.Time // when the assumption of a Service began to be off
-	told     map[string]bool
+	notified map[string]bool
 }
 
 // due returns the Services whose owners should be told now, sorted. An owner is told again only after the assumption
 // was right in between.
-func (a *adviser) due(now time.Time, round Round) []string {
+func (a *skewReporter) due(now time.Time, round Round) []string {
 	since, told := map[string]time.Time{}, map[string]bool{}
 	var due []string
 	for _, name := range slices.Sorted(maps.Keys(round.Services)) {
 		report := round.Services[name]
-		if report.OffBy <= tellOff || report.ConnectionsPerMinute <= tellFrom {
+		if report.MaxSkew <= minSkew || report.ConnectionsPerMinute <= minRate {
 			continue
 		}
 		since[name] = now
 		if began, isOff := a.since[name]; isOff {
 			since[name] = began
 		}
-		if told[name] = a.told[name]; !told[name] && now.Sub(since[name]) >= a.after && len(due) < tellAtOnce {
+		if told[name] = a.notified[name]; !told[name] && now.Sub(since[name]) >= a.after && len(due) < maxEventsPerRound {
 			due = append(due, name)
 		}
 	}
-	a.since, a.told = since, told
+	a.since, a.notified = since, told
 	return due
 }
 
-// advise writes an Event on each Service that is due. If that fails, the Service is due again.
-func (a *adviser) advise(ctx context.Context, now time.Time, round Round, services map[string]*corev1.Service) error {
+// report writes an Event on each Service that is due. If that fails, the Service is due again.
+func (a *skewReporter) report(ctx context.Context, now time.Time, round Round, services map[string]*corev1.Service) error {
 	var failed []error
 	for _, name := range a.due(now, round) {
 		service := services[name]
 		event := &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "demand-", Namespace: service.Namespace},
-			EventTime:  metav1.NewMicroTime(now), Type: corev1.EventTypeWarning, Reason: NotAsAssumed, Action: "Measure",
+			EventTime:  metav1.NewMicroTime(now), Type: corev1.EventTypeWarning, Reason: ReasonDemandSkew, Action: "Measure",
 			ReportingController: reportedBy, ReportingInstance: a.identity,
 			Regarding: corev1.ObjectReference{
 				APIVersion: "v1", Kind: "Service", Namespace: service.Namespace, Name: service.Name, UID: service.UID,
 			},
-			Note: advice(round.Services[name]),
+			Note: eventNote(round.Services[name]),
 		}
 		if _, err := a.events.Events(service.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
 			failed = append(failed, fmt.Errorf("write an Event on Service %s: %w", name, err))
 			continue
 		}
-		a.told[name] = true
+		a.notified[name] = true
 	}
 	return errors.Join(failed...)
 }
 
-// advice says what is wrong, and what would mend it. The name of a zone is a label's value: 63 bytes at most.
-func advice(report Report) string {
+// eventNote says what is wrong, and what would mend it. The name of a zone is a label's value: 63 bytes at most.
+func eventNote(report Report) string {
 	return fmt.Sprintf("%s make %.0f %% of the %.0f new connections a minute, and the bound on load is planned for %.0f %%: "+
 		"endpoints near them may get %.1f times what it allows. Name the clients with the annotation %s, or set %s=%s; "+
-		"or label the Nodes that ask more with %s.", who(report.Zone), 100*report.Parts[report.Zone], report.ConnectionsPerMinute,
-		100*report.Assumed[report.Zone], report.OffBy, policy.ClientsAnnotation,
+		"or label the Nodes that ask more with %s.", zoneClients(report.MostSkewedZone),
+		100*report.Parts[report.MostSkewedZone], report.ConnectionsPerMinute,
+		100*report.Assumed[report.MostSkewedZone], report.MaxSkew, policy.ClientsAnnotation,
 		policy.DemandSourceAnnotation, policy.Measured, policy.DemandLabel)
 }
 
-func who(zone string) string {
+func zoneClients(zone string) string {
 	if zone == "" {
 		return "Clients on Nodes without a zone"
 	}

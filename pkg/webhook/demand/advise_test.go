@@ -12,19 +12,19 @@ import (
 func offBy(by, perMinute float64) Round {
 	report := Report{
 		Decision: Decision{Parts: map[string]float64{"zone-b": 0.8, "zone-a": 0.2}, ConnectionsPerMinute: perMinute},
-		Assumed:  map[string]float64{"zone-b": 0.3, "zone-a": 0.7}, OffBy: by, Zone: "zone-b",
+		Assumed:  map[string]float64{"zone-b": 0.3, "zone-a": 0.7}, MaxSkew: by, MostSkewedZone: "zone-b",
 	}
 	return Round{Services: map[string]Report{"shop/web": report}}
 }
 
-func TestAnOwnerIsToldOnceAfterHalfAnHour(t *testing.T) {
-	a := adviser{after: tellAfter}
+func TestAnOwnerIsNotifiedOnceAfterHalfAnHour(t *testing.T) {
+	a := skewReporter{after: minSkewDuration}
 	minute := 0
 	pass := func(minutes int, round Round) (dueAt []int) {
 		for range minutes {
 			for _, name := range a.due(time.Unix(int64(60*minute), 0), round) {
 				dueAt = append(dueAt, minute)
-				a.told[name] = true
+				a.notified[name] = true
 			}
 			minute++
 		}
@@ -47,22 +47,22 @@ func TestAnOwnerIsToldOnceAfterHalfAnHour(t *testing.T) {
 			t.Errorf("%s: told at minute %s, want %s", c.name, got, c.want)
 		}
 	}
-	if len(a.since)+len(a.told) != 0 {
-		t.Errorf("of a Service that is gone it is known: %v, %v", a.since, a.told)
+	if len(a.since)+len(a.notified) != 0 {
+		t.Errorf("of a Service that is gone it is known: %v, %v", a.since, a.notified)
 	}
 }
 
-func TestManyOwnersAreToldInTurns(t *testing.T) {
+func TestManyOwnersAreNotifiedInBatches(t *testing.T) {
 	round := Round{Services: map[string]Report{}}
 	for number := range 25 {
 		round.Services[fmt.Sprintf("shop/web-%02d", number)] = offBy(3, 6000).Services["shop/web"]
 	}
-	var a adviser
+	var a skewReporter
 	var told []int
 	for range 4 {
 		due := a.due(time.Unix(0, 0), round)
 		for _, name := range due {
-			a.told[name] = true
+			a.notified[name] = true
 		}
 		told = append(told, len(due))
 	}
@@ -71,33 +71,33 @@ func TestManyOwnersAreToldInTurns(t *testing.T) {
 	}
 }
 
-func TestTheAdviceSaysWhatIsWrongAndWhatToWrite(t *testing.T) {
+func TestTheEventReportsTheProblemAndTheRemedy(t *testing.T) {
 	const want = "Clients in zone zone-b make 80 % of the 6000 new connections a minute, and the bound on load is planned for 30 %: " +
 		"endpoints near them may get 2.7 times what it allows. Name the clients with the annotation vicinity.dev/clients, or " +
 		"set vicinity.dev/demand-source=measured; or label the Nodes that ask more with vicinity.dev/demand-weight."
 	report := offBy(2.7, 6000).Services["shop/web"]
-	if got := advice(report); got != want {
+	if got := eventNote(report); got != want {
 		t.Errorf("the advice is\n%s\nwant\n%s", got, want)
 	}
-	report.Zone = ""
-	if got := advice(report); !strings.HasPrefix(got, "Clients on Nodes without a zone make ") {
+	report.MostSkewedZone = ""
+	if got := eventNote(report); !strings.HasPrefix(got, "Clients on Nodes without a zone make ") {
 		t.Errorf("the advice is %s", got)
 	}
 }
 
-func TestHowManyNodesAreHeard(t *testing.T) {
-	silent := Silence{1, errors.New("no answer")}
-	for want, c := range map[hearing]struct {
+func TestCoverage(t *testing.T) {
+	silent := PullErrors{1, errors.New("no answer")}
+	for want, c := range map[coverage]struct {
 		round   Round
-		silence Silence
+		silence PullErrors
 	}{
-		hearsAll:  {Round{Heard: 10, Nodes: 10}, Silence{}},
-		hearsMost: {Round{Heard: 9, Nodes: 10}, silent},
-		hearsPart: {Round{Heard: 99, Nodes: 100, Silent: []string{"site-7"}}, silent},
-		hearsFew:  {Round{Heard: 8, Nodes: 10, Silent: []string{"b"}}, silent},
-		paused:    {Round{Heard: 4, Nodes: 10, IsPaused: true, Silent: []string{"b"}}, silent},
+		coverageFull:     {Round{Reporting: 10, Nodes: 10}, PullErrors{}},
+		coverageDegraded: {Round{Reporting: 9, Nodes: 10}, silent},
+		coverageZoneLost: {Round{Reporting: 99, Nodes: 100, ZonesBelowQuorum: []string{"site-7"}}, silent},
+		coverageLow:      {Round{Reporting: 8, Nodes: 10, ZonesBelowQuorum: []string{"b"}}, silent},
+		coverageNone:     {Round{Reporting: 4, Nodes: 10, NoQuorum: true, ZonesBelowQuorum: []string{"b"}}, silent},
 	} {
-		if got := hearingOf(c.round, c.silence); got != want {
+		if got := coverageOf(c.round, c.silence); got != want {
 			t.Errorf("%+v: %q, want %q", c.round, got, want)
 		}
 	}
@@ -105,11 +105,11 @@ func TestHowManyNodesAreHeard(t *testing.T) {
 
 func TestWhenThePublishedDemandIsConfirmed(t *testing.T) {
 	for want, rounds := range map[bool][]Round{
-		true:  {{Heard: 10, Nodes: 10}, {Heard: 9, Nodes: 10}, {Heard: 99, Nodes: 100, Silent: []string{"site-7"}}},
-		false: {{}, {Heard: 8, Nodes: 10}, {Heard: 4, Nodes: 10, IsPaused: true}, {Nodes: 10}},
+		true:  {{Reporting: 10, Nodes: 10}, {Reporting: 9, Nodes: 10}, {Reporting: 99, Nodes: 100, ZonesBelowQuorum: []string{"site-7"}}},
+		false: {{}, {Reporting: 8, Nodes: 10}, {Reporting: 4, Nodes: 10, NoQuorum: true}, {Nodes: 10}},
 	} {
 		for _, round := range rounds {
-			if hearsEnough(round) != want {
+			if hasMinCoverage(round) != want {
 				t.Errorf("%+v: confirmed: %t, want %t", round, !want, want)
 			}
 		}

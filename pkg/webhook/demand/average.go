@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// average is a sum of connections in which older ones weigh less.
-type average struct {
+// ewma is a sum of connections in which older ones weigh less.
+type ewma struct {
 	zones map[string]float64
 	all   float64
 	// squares is the sum of the squared weights of connections: the variance of the sum if connections arrive at random.
@@ -15,15 +15,15 @@ type average struct {
 	seconds float64 // the time of listening, weighed in the same way
 }
 
-// add lets the old sums fade, and adds a sample. Zones that are not in the sample fade like the others: otherwise a
+// update lets the old sums fade, and adds a sample. Zones that are not in the sample fade like the others: otherwise a
 // zone that fell silent would keep its part for ever.
-func (a *average) add(s Sample, halfLife time.Duration) {
+func (a *ewma) update(s Sample, halfLife time.Duration) {
 	fade := math.Exp2(-s.Took.Seconds() / halfLife.Seconds())
 	if a.zones == nil {
 		a.zones = map[string]float64{}
 	}
 	for zone := range a.zones {
-		if a.zones[zone] *= fade; a.zones[zone] < forgotten {
+		if a.zones[zone] *= fade; a.zones[zone] < dropBelow {
 			delete(a.zones, zone)
 		}
 	}
@@ -38,22 +38,22 @@ func (a *average) add(s Sample, halfLife time.Duration) {
 }
 
 // copied returns an average that shares no memory with this one.
-func (a *average) copied() average {
+func (a *ewma) copied() ewma {
 	other := *a
 	other.zones = maps.Clone(a.zones)
 	return other
 }
 
-// mix gives each zone the mean of its parts in this average and in another one, which has connections.
-func (a *average) mix(other *average) {
+// blend gives each zone the mean of its parts in this average and in another one, which has connections.
+func (a *ewma) blend(other *ewma) {
 	for zone := range zonesOf(a.zones, other.zones) {
-		a.zones[zone] = (a.zones[zone] + other.part(zone)*a.all) / 2
+		a.zones[zone] = (a.zones[zone] + other.share(zone)*a.all) / 2
 	}
 	a.all = total(a.zones)
 }
 
-// size returns the number of equally weighted connections that would make the parts equally certain.
-func (a *average) size() float64 {
+// effectiveSamples returns the number of equally weighted connections that would make the parts equally certain.
+func (a *ewma) effectiveSamples() float64 {
 	if a.squares == 0 {
 		return 0
 	}
@@ -61,24 +61,24 @@ func (a *average) size() float64 {
 }
 
 // rate returns connections a second.
-func (a *average) rate() float64 {
+func (a *ewma) rate() float64 {
 	if a.seconds == 0 {
 		return 0
 	}
 	return a.all / a.seconds
 }
 
-// part returns a zone's part of all.
-func (a *average) part(zone string) float64 {
+// share returns a zone's part of all.
+func (a *ewma) share(zone string) float64 {
 	if a.all == 0 {
 		return 0
 	}
 	return a.zones[zone] / a.all
 }
 
-// sigma returns the standard deviation of a part in so many connections. A part of zero is as uncertain as that of a
+// stdDev returns the standard deviation of a part in so many connections. A part of zero is as uncertain as that of a
 // single connection: otherwise the first connection of a silent zone could never be chance.
-func sigma(part, size float64) float64 {
+func stdDev(part, size float64) float64 {
 	part = min(max(part, 1/size), 0.5)
 	return math.Sqrt(part * (1 - part) / size)
 }

@@ -15,14 +15,14 @@ func BenchmarkRound(b *testing.B) {
 	for _, asked := range []int{50, services} {
 		b.Run(fmt.Sprintf("each node asks %d of %d Services", asked, services), func(b *testing.B) {
 			f := newFleet(2000, 2000, 1000)
-			f.hear(asked, services) // the first round says nothing
-			published := func(string) (demand.Service, bool) { return demand.Service{IsPublished: true}, true }
-			f.follower.Round(f.now, f.nodes, published)
+			f.report(asked, services) // the first round says nothing
+			published := func(string) (demand.Service, bool) { return demand.Service{ShouldPublish: true}, true }
+			f.follower.Aggregate(f.now, f.nodes, published)
 			for b.Loop() {
 				b.StopTimer()
-				f.hear(asked, services)
+				f.report(asked, services)
 				b.StartTimer()
-				if round := f.follower.Round(f.now, f.nodes, published); len(round.Decided) != services {
+				if round := f.follower.Aggregate(f.now, f.nodes, published); len(round.Decided) != services {
 					b.Fatalf("%d Services are decided, want %d", len(round.Decided), services)
 				}
 			}
@@ -35,14 +35,14 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
-// hear makes each node report that it asked some of the Services ten times in an interval.
-func (f *fleet) hear(asked, services int) {
+// report makes each node report that it asked some of the Services ten times in an interval.
+func (f *fleet) report(asked, services int) {
 	f.now = f.now.Add(interval)
 	for number, node := range f.nodes {
 		page := demandpage.Page{Cursor: "c", Took: interval, Counts: map[string]uint64{}}
 		for i := range asked {
 			page.Counts[fmt.Sprintf("shop/web-%03d", (number+i*services/asked)%services)] = 10
 		}
-		f.follower.Heard(node.Name, f.now, page)
+		f.follower.AddReport(node.Name, f.now, page)
 	}
 }

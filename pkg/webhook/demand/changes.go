@@ -17,14 +17,14 @@ import (
 // byServer is how many bytes the API server adds to a new object, such as managedFields.
 const byServer = 700
 
-// rewrite is an object to be written. Before is nil if it is created, after is nil if it is deleted.
-type rewrite struct {
+// objectChange is an object to be written. Before is nil if it is created, after is nil if it is deleted.
+type objectChange struct {
 	before, after *servicedemand.ServiceDemand
-	off           float64
+	skew          float64
 }
 
 // object is the object after the write or, if it is deleted, before.
-func (r rewrite) object() *servicedemand.ServiceDemand {
+func (r objectChange) object() *servicedemand.ServiceDemand {
 	if r.after != nil {
 		return r.after
 	}
@@ -32,81 +32,81 @@ func (r rewrite) object() *servicedemand.ServiceDemand {
 }
 
 // change is its cost, and how important it is.
-func (r rewrite) change() change {
+func (r objectChange) change() change {
 	object := r.object()
 	text, _ := json.Marshal(object) //nolint:errchkjson // of numbers and strings
 	size := len(text)
 	if r.before == nil {
 		size += byServer
 	}
-	return change{object.Namespace, object.Name, size, r.off}
+	return change{object.Namespace, object.Name, size, r.skew}
 }
 
 // state is what a round has seen, by namespace and name.
 type state struct {
-	services map[string]*corev1.Service
-	wanted   func(*corev1.Service) bool // its demand should be published
-	objects  map[string]*servicedemand.ServiceDemand
+	services      map[string]*corev1.Service
+	shouldPublish func(*corev1.Service) bool // its demand should be published
+	objects       map[string]*servicedemand.ServiceDemand
 }
 
-// ours returns the object of a Service that we wrote for it, and not for an earlier one of that name; nil if there is none.
+// managed returns the object of a Service that we wrote for it, and not for an earlier one of that name; nil if there is none.
 // A webhook of another version, whose fields have other names, wrote an object that does not say when it was observed.
-func (s *state) ours(name string) *servicedemand.ServiceDemand {
+func (s *state) managed(name string) *servicedemand.ServiceDemand {
 	object, service := s.objects[name], s.services[name]
-	if object == nil || service == nil || !isOurs(object) || !isOf(object, service) || object.Since.IsZero() {
+	if object == nil || service == nil || !isManaged(object) || !belongsTo(object, service) || object.ObservedAt.IsZero() {
 		return nil
 	}
 	return object
 }
 
-// rewrites returns what is to be written after a round. What cannot be described is withdrawn: what is said of it is no longer
+// changes returns what is to be written after a round. What cannot be described is withdrawn: what is said of it is no longer
 // so. The first such Service is an error, and nobody else's trouble: if there are too many zones, it is the same with all.
-func (s *state) rewrites(now time.Time, round Round) (all []rewrite, failed error) {
+func (s *state) changes(now time.Time, round Round) (all []objectChange, failed error) {
 	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
-		if object := s.objects[name]; isOurs(object) && (s.ours(name) == nil || !s.wanted(s.services[name])) {
-			all = append(all, rewrite{before: object, off: math.Inf(1)})
+		if object := s.objects[name]; isManaged(object) && (s.managed(name) == nil || !s.shouldPublish(s.services[name])) {
+			all = append(all, objectChange{before: object, skew: math.Inf(1)})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(round.Decided)) {
-		report, before := round.Decided[name], s.ours(name)
+		report, before := round.Decided[name], s.managed(name)
 		switch {
 		case s.objects[name] != nil && before == nil: // somebody else's, or one that goes
-		case report.Reason == Ended && before != nil:
-			all = append(all, rewrite{before: before, off: 1})
-		case report.Reason == First || report.Reason == Differs:
-			after, err := describe(s.services[name], before, report.Decision, round, now)
+		case report.Reason == BelowThreshold && before != nil:
+			all = append(all, objectChange{before: before, skew: 1})
+		case report.Reason == First || report.Reason == Changed:
+			after, err := newObject(s.services[name], before, report.Decision, round, now)
 			failed = cmp.Or(failed, err)
 			if before != nil || after != nil {
-				all = append(all, rewrite{before, after, report.Off})
+				all = append(all, objectChange{before, after, report.Skew})
 			}
 		}
 	}
 	return all, failed
 }
 
-// known returns what is known of a Service, for the follower.
-func (s *state) known() Services {
+// lookupService returns what is known of a Service, for the follower.
+func (s *state) lookupService() Services {
 	return func(name string) (Service, bool) {
 		service := s.services[name]
 		if service == nil {
 			return Service{}, false
 		}
-		if !s.wanted(service) {
+		if !s.shouldPublish(service) {
 			return Service{}, true
 		}
-		known := Service{IsPublished: true}
-		if object := s.ours(name); object != nil {
-			known.Said = saidBy(object)
+		known := Service{ShouldPublish: true}
+		if object := s.managed(name); object != nil {
+			known.Published = publishedIn(object)
 		}
 		return known, true
 	}
 }
 
-// strangers returns what to log about objects that somebody else wrote: they stay, and are not overwritten.
-func (s *state) strangers() map[string]string {
+// unmanaged returns what to log about objects that somebody else wrote: they stay, and are not overwritten.
+func (s *state) unmanaged() map[string]string {
 	said := map[string]string{}
 	for name, object := range s.objects {
-		if !isOurs(object) {
+		if !isManaged(object) {
 			said[name] = fmt.Sprintf("somebody else wrote it, for it lacks the label %s=%s: it stays as it is", managedBy, publisher)
 		}
 	}

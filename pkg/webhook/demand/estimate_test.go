@@ -19,19 +19,19 @@ const (
 
 // world is a Service whose clients connect at random.
 type world struct {
-	chance    *rand.Rand
-	estimator demand.Estimator
-	endpoints map[string]float64 // each zone's part of the endpoints
-	assumed   map[string]float64
-	inForce   map[string]float64 // the parts that nodes plan with
-	now       time.Duration
-	said      []time.Duration
-	reasons   map[demand.Reason]int
+	chance      *rand.Rand
+	estimator   demand.Estimator
+	endpoints   map[string]float64 // each zone's part of the endpoints
+	assumed     map[string]float64
+	published   map[string]float64 // the parts that nodes plan with
+	now         time.Duration
+	publishedAt []time.Duration
+	reasons     map[demand.Reason]int
 }
 
 func newWorld(seed uint64, endpoints, assumed map[string]float64) *world {
 	return &world{
-		chance: rand.New(rand.NewPCG(seed, 37)), endpoints: endpoints, assumed: assumed, inForce: assumed,
+		chance: rand.New(rand.NewPCG(seed, 37)), endpoints: endpoints, assumed: assumed, published: assumed,
 		reasons: map[demand.Reason]int{},
 	}
 }
@@ -46,22 +46,22 @@ func (w *world) step(rate float64, parts map[string]float64) demand.Decision {
 	d := w.estimator.Add(demand.Sample{Took: interval, Zones: counted}, w.assumed)
 	w.reasons[d.Reason]++
 	switch d.Reason {
-	case demand.First, demand.Differs:
-		w.said = append(w.said, w.now)
-		w.inForce = d.Parts
-		w.estimator.Says(d.Parts)
-	case demand.Ended:
-		w.inForce = w.assumed
-		w.estimator.Says(d.Parts)
-	case demand.TooFew, demand.AsBefore:
+	case demand.First, demand.Changed:
+		w.publishedAt = append(w.publishedAt, w.now)
+		w.published = d.Parts
+		w.estimator.SetPublished(d.Parts)
+	case demand.BelowThreshold:
+		w.published = w.assumed
+		w.estimator.SetPublished(d.Parts)
+	case demand.InsufficientData, demand.Unchanged:
 	}
 	return d
 }
 
-// saidSince returns how often parts were published after a time.
-func (w *world) saidSince(since time.Duration) int {
+// publishedSince returns how often parts were published after a time.
+func (w *world) publishedSince(since time.Duration) int {
 	count := 0
-	for _, at := range w.said {
+	for _, at := range w.publishedAt {
 		if at > since {
 			count++
 		}
@@ -76,7 +76,7 @@ func (w *world) busiest(asked map[string]float64) float64 {
 	room, kept := map[string]float64{}, map[string]float64{}
 	var free float64
 	for zone, endpoints := range w.endpoints {
-		planned := w.inForce[zone]
+		planned := w.published[zone]
 		kept[zone] = 1
 		if planned > bound*endpoints {
 			kept[zone] = bound * endpoints / planned
@@ -117,8 +117,8 @@ func shapes() map[string]map[string]float64 {
 	}
 }
 
-// crowded is four fifths from one zone, and the rest from all others in proportion to their endpoints.
-func crowded(zones map[string]float64, crowd string) map[string]float64 {
+// skewedTo is four fifths from one zone, and the rest from all others in proportion to their endpoints.
+func skewedTo(zones map[string]float64, crowd string) map[string]float64 {
 	parts := map[string]float64{}
 	for zone, part := range zones {
 		parts[zone] = 0.2 * part / (1 - zones[crowd])
@@ -142,15 +142,15 @@ func TestDemandAtRest(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %g a second", shape, rate), func(t *testing.T) {
 				highest, early, late := 0.0, 0, 0.0
 				for seed := range uint64(9) {
-					w, asked := newWorld(seed, endpoints, endpoints), crowded(endpoints, "b")
+					w, asked := newWorld(seed, endpoints, endpoints), skewedTo(endpoints, "b")
 					for w.now < 6*time.Hour {
 						w.step(rate, asked)
 						if w.now > 10*time.Minute && rate > 2 || w.now > time.Hour {
 							highest = max(highest, w.busiest(asked))
 						}
 					}
-					late = max(late, float64(w.saidSince(time.Hour))/5)
-					early = max(early, len(w.said)-w.saidSince(40*time.Minute))
+					late = max(late, float64(w.publishedSince(time.Hour))/5)
+					early = max(early, len(w.publishedAt)-w.publishedSince(40*time.Minute))
 				}
 				t.Logf("busiest %.3f; said %d times in 40 minutes, %.1f an hour later", highest, early, late)
 				if highest > most {
@@ -196,8 +196,8 @@ func TestManyZonesAreAsQuietAsFew(t *testing.T) {
 							highest = max(highest, w.busiest(c.asks))
 						}
 					}
-					late := w.saidSince(time.Hour)
-					early := len(w.said) - w.saidSince(40*time.Minute)
+					late := w.publishedSince(time.Hour)
+					early := len(w.publishedAt) - w.publishedSince(40*time.Minute)
 					t.Logf("busiest %.3f; said %d times in 40 minutes, %d times in the second hour", highest, early, late)
 					if highest > most || early > 5 || late > 3 {
 						t.Errorf("busiest %.3f; said %d times in 40 minutes, %d times in the second hour; want %.2f, 5 and 3 at most",
@@ -216,13 +216,13 @@ func TestClientsJumpToAnotherZone(t *testing.T) {
 				for seed := range uint64(9) {
 					w := newWorld(seed, endpoints, endpoints)
 					for w.now < time.Hour {
-						w.step(rate, crowded(endpoints, "b"))
+						w.step(rate, skewedTo(endpoints, "b"))
 					}
-					jumped := crowded(endpoints, "c")
+					jumped := skewedTo(endpoints, "c")
 					// They jump in the middle of an interval.
-					changed := w.step(rate, mixed(crowded(endpoints, "b"), jumped, 0.5)).Changed
+					changed := w.step(rate, mixed(skewedTo(endpoints, "b"), jumped, 0.5)).ChangePoint
 					for range intervals - 1 {
-						changed = w.step(rate, jumped).Changed || changed
+						changed = w.step(rate, jumped).ChangePoint || changed
 					}
 					if !changed {
 						t.Errorf("%s, seed %d: no change was found", shape, seed)
@@ -262,16 +262,16 @@ func TestDayAndNight(t *testing.T) {
 					above++
 				}
 			}
-			t.Logf("busiest %.3f, above 1.28 in %d intervals; said %d times", highest, above, len(w.said))
-			if highest > mosts[shape] || above > 24*120/20 || len(w.said) > 400 {
+			t.Logf("busiest %.3f, above 1.28 in %d intervals; said %d times", highest, above, len(w.publishedAt))
+			if highest > mosts[shape] || above > 24*120/20 || len(w.publishedAt) > 400 {
 				t.Errorf("busiest %.3f, above 1.28 in %d intervals of 2880, said %d times; want %.2f, a twentieth and 400 at most",
-					highest, above, len(w.said), mosts[shape])
+					highest, above, len(w.publishedAt), mosts[shape])
 			}
 		})
 	}
 }
 
-func TestAZoneThatFellSilentIsForgotten(t *testing.T) {
+func TestAZoneThatStoppedReportingExpires(t *testing.T) {
 	w := newWorld(1, thirds(), thirds())
 	for w.now < time.Hour {
 		w.step(20, map[string]float64{"a": 1})
@@ -279,25 +279,25 @@ func TestAZoneThatFellSilentIsForgotten(t *testing.T) {
 	for w.now < 2*time.Hour {
 		w.step(20, map[string]float64{"b": 1})
 	}
-	if got := w.inForce["a"]; got > 0.01 {
+	if got := w.published["a"]; got > 0.01 {
 		t.Errorf("zone a has not asked for an hour, and has a part of %.3f", got)
 	}
 }
 
-func TestFewConnectionsAreNotSaid(t *testing.T) {
+func TestFewConnectionsAreNotPublished(t *testing.T) {
 	w := newWorld(1, thirds(), thirds())
 	for w.now < 2*time.Hour {
 		w.step(1./300, map[string]float64{"b": 1})
 	}
-	if len(w.said) != 0 || w.reasons[demand.TooFew] != 240 {
-		t.Errorf("said at %v, reasons %v; want too few, 240 times", w.said, w.reasons)
+	if len(w.publishedAt) != 0 || w.reasons[demand.InsufficientData] != 240 {
+		t.Errorf("said at %v, reasons %v; want too few, 240 times", w.publishedAt, w.reasons)
 	}
 }
 
 func TestWhatBecameFewIsWithdrawn(t *testing.T) {
 	w := newWorld(1, thirds(), thirds())
 	for w.now < time.Hour {
-		w.step(1, crowded(thirds(), "b"))
+		w.step(1, skewedTo(thirds(), "b"))
 	}
 	if w.reasons[demand.First] != 1 {
 		t.Fatalf("reasons %v, want one first", w.reasons)
@@ -305,23 +305,23 @@ func TestWhatBecameFewIsWithdrawn(t *testing.T) {
 	for w.now < 8*time.Hour {
 		w.step(0, thirds())
 	}
-	if w.reasons[demand.Ended] != 1 || w.reasons[demand.First] != 1 {
+	if w.reasons[demand.BelowThreshold] != 1 || w.reasons[demand.First] != 1 {
 		t.Errorf("reasons %v, want one end and no second beginning", w.reasons)
 	}
-	if !maps.Equal(w.inForce, thirds()) {
-		t.Errorf("in force is %v, want what is assumed", w.inForce)
+	if !maps.Equal(w.published, thirds()) {
+		t.Errorf("in force is %v, want what is assumed", w.published)
 	}
 }
 
-func TestASuccessorGoesOnFromWhatWasSaid(t *testing.T) {
+func TestASuccessorContinuesFromWhatWasPublished(t *testing.T) {
 	w := newWorld(1, thirds(), thirds())
-	w.estimator.Says(crowded(thirds(), "b"))
-	w.inForce = crowded(thirds(), "b")
+	w.estimator.SetPublished(skewedTo(thirds(), "b"))
+	w.published = skewedTo(thirds(), "b")
 	for w.now < 40*time.Minute {
-		w.step(500, crowded(thirds(), "b"))
+		w.step(500, skewedTo(thirds(), "b"))
 	}
-	if w.reasons[demand.Ended] != 0 || w.reasons[demand.First] != 0 || len(w.said) > 2 {
-		t.Errorf("said at %v, reasons %v; want what was said to stay", w.said, w.reasons)
+	if w.reasons[demand.BelowThreshold] != 0 || w.reasons[demand.First] != 0 || len(w.publishedAt) > 2 {
+		t.Errorf("said at %v, reasons %v; want what was said to stay", w.publishedAt, w.reasons)
 	}
 }
 
@@ -330,36 +330,36 @@ func TestADecisionThatWasNotWrittenIsMadeAgain(t *testing.T) {
 	sample := demand.Sample{Took: interval, Zones: map[string]float64{"a": 1000, "b": 9000}}
 	for range 3 {
 		d := e.Add(sample, map[string]float64{"a": 0.5, "b": 0.5})
-		if d.Reason != demand.First || d.Off < 1.7 || d.Off > 1.8 {
-			t.Errorf("reason %q, off by %.2f; want the first one, off by 1.8", d.Reason, d.Off)
+		if d.Reason != demand.First || d.Skew < 1.7 || d.Skew > 1.8 {
+			t.Errorf("reason %q, off by %.2f; want the first one, off by 1.8", d.Reason, d.Skew)
 		}
 	}
 }
 
-func TestASampleThatTookNoTimeSaysNothing(t *testing.T) {
+func TestASampleWithoutDurationIsIgnored(t *testing.T) {
 	var e demand.Estimator
 	d := e.Add(demand.Sample{Zones: map[string]float64{"a": 1000}}, map[string]float64{"a": 1})
-	if d.Reason != demand.TooFew || d.ConnectionsPerMinute != 0 {
+	if d.Reason != demand.InsufficientData || d.ConnectionsPerMinute != 0 {
 		t.Errorf("decision %+v, want too few", d)
 	}
 }
 
-// TestASuccessorThatHeardLittleSaysNothing: though few connections alone would look more like the assumed demand than like what
+// TestASuccessorWithLowCoveragePublishesNothing: though few connections alone would look more like the assumed demand than like what
 // is said. The assumed demand is far from it, as in a cluster with many zones.
-func TestASuccessorThatHeardLittleSaysNothing(t *testing.T) {
+func TestASuccessorWithLowCoveragePublishesNothing(t *testing.T) {
 	assumed := map[string]float64{"a": 0.04, "b": 0.96}
 	said := map[string]float64{"a": 0.8, "b": 0.2}
 	for _, rate := range []float64{0, 0.05, 0.2, 1, 2, 20} {
 		for seed := range uint64(20) {
 			w := newWorld(seed, assumed, assumed)
-			w.estimator.Says(said)
-			w.inForce = said
+			w.estimator.SetPublished(said)
+			w.published = said
 			for w.now < 10*time.Minute {
 				w.step(rate, said)
 			}
-			if len(w.said) > 0 {
+			if len(w.publishedAt) > 0 {
 				t.Errorf("%v connections a second, seed %d: said at %v that zone a asks %.2f, and what was said is still so",
-					rate, seed, w.said, w.inForce["a"])
+					rate, seed, w.publishedAt, w.published["a"])
 			}
 		}
 	}

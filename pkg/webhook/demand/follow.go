@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// goesOn is how long a node that falls silent is assumed to go on asking as before.
-	goesOn = 10 * time.Minute
-	// mostRate bounds the connections a second that one node may report for one Service: a lying node must not turn sums
+	// reportTTL is how long a node that falls silent is assumed to go on asking as before.
+	reportTTL = 10 * time.Minute
+	// maxRate bounds the connections a second that one node may report for one Service: a lying node must not turn sums
 	// into Inf or NaN.
-	mostRate = 1e6
-	// mostServices is how many Services are followed. Proxies count no more; one that lies may name others.
-	mostServices = demandpage.MaxServices
+	maxRate = 1e6
+	// maxServices is how many Services are followed. Proxies count no more; one that lies may name others.
+	maxServices = demandpage.MaxServices
 )
 
 // Node is a node of the cluster.
@@ -29,23 +29,23 @@ type Node struct {
 
 // Service is an existing Service.
 type Service struct {
-	// IsPublished: its demand should be published. Said are the zones' parts that are published; nil: nothing yet.
-	IsPublished bool
-	Said        map[string]float64
+	// ShouldPublish: its demand should be published. Said are the zones' parts that are published; nil: nothing yet.
+	ShouldPublish bool
+	Published     map[string]float64
 }
 
 // Services returns a Service by namespace/name; false if it does not exist.
 type Services func(name string) (Service, bool)
 
-// Follower follows the demand of a cluster's nodes on all Services. The zero value has heard nothing.
-type Follower struct {
-	nodes    map[string]heard
-	services map[string]*followed
+// Aggregator follows the demand of a cluster's nodes on all Services. The zero value has heard nothing.
+type Aggregator struct {
+	nodes    map[string]nodeReport
+	services map[string]*serviceState
 	rounded  time.Time // when the last round was; zero before the first one
 }
 
-// heard is what a node said last.
-type heard struct {
+// nodeReport is what a node said last.
+type nodeReport struct {
 	at    time.Time
 	rates []rate
 }
@@ -57,7 +57,7 @@ type rate struct {
 	perSec  float32
 }
 
-type followed struct {
+type serviceState struct {
 	estimator Estimator
 	report    Report
 	at        time.Time // of the report
@@ -68,38 +68,38 @@ type Report struct {
 	Decision
 	// Assumed is each zone's part if all nodes have the demand of their labels.
 	Assumed map[string]float64
-	// OffBy is the largest ratio of a zone's part to its assumed part, at least 1, and Zone is that zone.
-	OffBy float64
-	Zone  string
+	// MaxSkew is the largest ratio of a zone's part to its assumed part, at least 1, and Zone is that zone.
+	MaxSkew        float64
+	MostSkewedZone string
 }
 
 // Round is what was found in an interval.
 type Round struct {
-	// Heard is how many of Nodes reported what they counted, in this interval or within ten minutes.
-	Heard, Nodes int
-	// IsPaused: less than half of all nodes were heard, so that nothing new is known.
-	IsPaused bool
-	// Silent are the zones of which less than half of the nodes were heard. They keep their parts.
-	Silent []string
+	// Reporting is how many of Nodes reported what they counted, in this interval or within ten minutes.
+	Reporting, Nodes int
+	// NoQuorum: less than half of all nodes were heard, so that nothing new is known.
+	NoQuorum bool
+	// ZonesBelowQuorum are the zones of which less than half of the nodes were heard. They keep their parts.
+	ZonesBelowQuorum []string
 	// Services are those with enough connections to say something, by namespace/name.
 	Services map[string]Report
 	// Decided are this interval's decisions about the Services that are published.
 	Decided map[string]Report
-	// Changes is for how many Services a sudden change of demand was found.
-	Changes int
+	// ChangePoints is for how many Services a sudden change of demand was found.
+	ChangePoints int
 }
 
-// Heard takes in what a node reported. A page that only hands out a cursor says nothing about demand.
-func (f *Follower) Heard(node string, at time.Time, page demandpage.Page) {
+// AddReport takes in what a node reported. A page that only hands out a cursor says nothing about demand.
+func (f *Aggregator) AddReport(node string, at time.Time, page demandpage.Page) {
 	if page.Took <= 0 {
 		return
 	}
 	if f.nodes == nil {
-		f.nodes = map[string]heard{}
+		f.nodes = map[string]nodeReport{}
 	}
-	said := heard{at: at, rates: make([]rate, 0, len(page.Counts))}
+	said := nodeReport{at: at, rates: make([]rate, 0, len(page.Counts))}
 	for service, count := range page.Counts {
-		perSec := min(float64(count)/page.Took.Seconds(), mostRate)
+		perSec := min(float64(count)/page.Took.Seconds(), maxRate)
 		said.rates = append(said.rates, rate{unique.Make(service), float32(perSec)})
 	}
 	f.nodes[node] = said
@@ -107,62 +107,62 @@ func (f *Follower) Heard(node string, at time.Time, page demandpage.Page) {
 
 // cluster is all nodes, sorted by name, and their zones, sorted by name.
 type cluster struct {
-	nodes  []Node
-	zoneOf []int  // by the number of a node
-	heard  []bool // likewise
-	zones  []zone
+	nodes     []Node
+	zoneOf    []int  // by the number of a node
+	reporting []bool // likewise
+	zones     []zone
 }
 
 // zone is what is known about a zone's nodes.
 type zone struct {
-	name         string
-	nodes, heard int
-	weight       float64
+	name             string
+	nodes, reporting int
+	weight           float64
 }
 
-// isSilent reports whether less than half of its nodes are heard: too few to speak for the others.
-func (z *zone) isSilent() bool { return 2*z.heard < z.nodes }
+// lacksQuorum reports whether less than half of its nodes are heard: too few to speak for the others.
+func (z *zone) lacksQuorum() bool { return 2*z.reporting < z.nodes }
 
-// Follow has a Service followed though nobody asks it: something is published of it.
-func (f *Follower) Follow(name string) {
+// Track has a Service followed though nobody asks it: something is published of it.
+func (f *Aggregator) Track(name string) {
 	if f.services == nil {
-		f.services = map[string]*followed{}
+		f.services = map[string]*serviceState{}
 	}
 	if f.services[name] == nil {
-		f.services[name] = &followed{}
+		f.services[name] = &serviceState{}
 	}
 }
 
-// Round sums up what was heard by zone. Services that do not exist are not followed.
-func (f *Follower) Round(now time.Time, nodes []Node, services Services) Round {
+// Aggregate sums up what was heard by zone. Services that do not exist are not followed.
+func (f *Aggregator) Aggregate(now time.Time, nodes []Node, services Services) Round {
 	took := now.Sub(f.rounded)
 	if f.rounded.IsZero() {
 		took = 0
 	}
 	f.rounded = now
 	round := Round{Nodes: len(nodes), Services: map[string]Report{}, Decided: map[string]Report{}}
-	c := f.cluster(now, nodes)
+	c := f.buildCluster(now, nodes)
 	for _, z := range c.zones {
-		round.Heard += z.heard
-		if z.isSilent() {
-			round.Silent = append(round.Silent, z.name)
+		round.Reporting += z.reporting
+		if z.lacksQuorum() {
+			round.ZonesBelowQuorum = append(round.ZonesBelowQuorum, z.name)
 		}
 	}
-	round.IsPaused = 2*round.Heard < round.Nodes
-	if sums := f.sum(c, services); !round.IsPaused && took > 0 {
-		f.estimate(now, took, c, sums, services, &round)
+	round.NoQuorum = 2*round.Reporting < round.Nodes
+	if sums := f.sum(c, services); !round.NoQuorum && took > 0 {
+		f.updateEstimates(now, took, c, sums, services, &round)
 	}
 	for name, service := range f.services {
-		if service.report.Parts != nil && now.Sub(service.at) < goesOn {
+		if service.report.Parts != nil && now.Sub(service.at) < reportTTL {
 			round.Services[name] = service.report
 		}
 	}
 	return round
 }
 
-// cluster returns the nodes in their order, and which of them are heard. What is known of others is forgotten.
-func (f *Follower) cluster(now time.Time, nodes []Node) *cluster {
-	c := &cluster{nodes: slices.Clone(nodes), zoneOf: make([]int, len(nodes)), heard: make([]bool, len(nodes))}
+// buildCluster returns the nodes in their order, and which of them are heard. What is known of others is forgotten.
+func (f *Aggregator) buildCluster(now time.Time, nodes []Node) *cluster {
+	c := &cluster{nodes: slices.Clone(nodes), zoneOf: make([]int, len(nodes)), reporting: make([]bool, len(nodes))}
 	slices.SortFunc(c.nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	var numbers map[string]int
 	c.zones, numbers = zonesIn(c.nodes)
@@ -170,20 +170,20 @@ func (f *Follower) cluster(now time.Time, nodes []Node) *cluster {
 	for i, node := range c.nodes {
 		exists[node.Name], c.zoneOf[i] = true, numbers[node.Zone]
 		said, was := f.nodes[node.Name]
-		c.heard[i] = was && now.Sub(said.at) < goesOn
+		c.reporting[i] = was && now.Sub(said.at) < reportTTL
 		z := &c.zones[c.zoneOf[i]]
 		z.nodes++
 		z.weight += node.Weight
-		if c.heard[i] {
-			z.heard++
+		if c.reporting[i] {
+			z.reporting++
 		}
 	}
-	maps.DeleteFunc(f.nodes, func(name string, _ heard) bool { return !exists[name] })
+	maps.DeleteFunc(f.nodes, func(name string, _ nodeReport) bool { return !exists[name] })
 	return c
 }
 
-// assumed returns each zone's part if all nodes have the demand of their labels.
-func (c *cluster) assumed() map[string]float64 {
+// defaultShares returns each zone's part if all nodes have the demand of their labels.
+func (c *cluster) defaultShares() map[string]float64 {
 	assumed, all := map[string]float64{}, 0.0
 	for _, z := range c.zones {
 		all += z.weight
@@ -197,10 +197,10 @@ func (c *cluster) assumed() map[string]float64 {
 }
 
 // sum adds up the rates of each Service, by the number of a zone. A node that was not heard counts as its zone's mean.
-func (f *Follower) sum(c *cluster, services Services) map[unique.Handle[string]][]float64 {
+func (f *Aggregator) sum(c *cluster, services Services) map[unique.Handle[string]][]float64 {
 	sums := map[unique.Handle[string]][]float64{} // nil: there is no such Service
 	for number, node := range c.nodes {
-		if !c.heard[number] {
+		if !c.reporting[number] {
 			continue
 		}
 		for _, r := range f.nodes[node.Name].rates {
@@ -219,8 +219,8 @@ func (f *Follower) sum(c *cluster, services Services) map[unique.Handle[string]]
 	maps.DeleteFunc(sums, func(_ unique.Handle[string], sum []float64) bool { return sum == nil })
 	for _, sum := range sums {
 		for number, z := range c.zones {
-			if z.heard > 0 {
-				sum[number] *= float64(z.nodes) / float64(z.heard)
+			if z.reporting > 0 {
+				sum[number] *= float64(z.nodes) / float64(z.reporting)
 			}
 		}
 	}
@@ -240,14 +240,14 @@ func zonesIn(nodes []Node) (zones []zone, numbers map[string]int) {
 	return zones, numbers
 }
 
-// estimate takes in what was asked in some time.
-func (f *Follower) estimate(
+// updateEstimates takes in what was asked in some time.
+func (f *Aggregator) updateEstimates(
 	now time.Time, took time.Duration, c *cluster, sums map[unique.Handle[string]][]float64, services Services, round *Round,
 ) {
-	assumed := c.assumed()
+	assumed := c.defaultShares()
 	for _, name := range namesOf(sums) {
-		if len(f.services) < mostServices {
-			f.Follow(name)
+		if len(f.services) < maxServices {
+			f.Track(name)
 		}
 	}
 	for name, followed := range f.services {
@@ -258,57 +258,57 @@ func (f *Follower) estimate(
 		}
 		asked := sums[unique.Make(name)]
 		followed.report, followed.at = followed.decide(took, c, asked, service, assumed), now
-		if followed.report.Changed {
-			round.Changes++
+		if followed.report.ChangePoint {
+			round.ChangePoints++
 		}
-		if service.IsPublished {
+		if service.ShouldPublish {
 			round.Decided[name] = followed.report
 		}
-		if followed.report.Parts == nil && asked == nil && service.Said == nil && followed.report.ConnectionsPerMinute < 1 {
+		if followed.report.Parts == nil && asked == nil && service.Published == nil && followed.report.ConnectionsPerMinute < 1 {
 			delete(f.services, name) // there were no connections for a long time; this makes room for another Service
 		}
 	}
 }
 
 // decide takes in the demand on a Service; nil: none.
-func (f *followed) decide(took time.Duration, c *cluster, asked []float64, service Service, assumed map[string]float64) Report {
+func (f *serviceState) decide(took time.Duration, c *cluster, asked []float64, service Service, assumed map[string]float64) Report {
 	f.estimator.Coarse = len(c.nodes) > manyNodes
-	f.estimator.Says(service.Said)
+	f.estimator.SetPublished(service.Published)
 	return reportOf(f.estimator.Add(f.sampleOf(took, c, asked, assumed), assumed), assumed)
 }
 
 // sampleOf returns what was asked in each zone. One that is silent keeps its part: its nodes may ask as before, and one that is
 // down and alone in its zone must not hold up all others.
-func (f *followed) sampleOf(took time.Duration, c *cluster, asked []float64, assumed map[string]float64) Sample {
+func (f *serviceState) sampleOf(took time.Duration, c *cluster, asked []float64, assumed map[string]float64) Sample {
 	sample := Sample{Took: took, Zones: map[string]float64{}}
-	heard, kept := 0.0, 0.0
+	reporting, kept := 0.0, 0.0
 	for number := range c.zones {
 		switch z := &c.zones[number]; {
-		case z.isSilent():
-			kept += f.estimator.expects(z.name, assumed)
+		case z.lacksQuorum():
+			kept += f.estimator.expectedShare(z.name, assumed)
 		case asked != nil:
 			sample.Zones[z.name] = asked[number] * took.Seconds()
-			heard += sample.Zones[z.name]
+			reporting += sample.Zones[z.name]
 		}
 	}
 	for number := range c.zones {
-		if z := &c.zones[number]; z.isSilent() {
-			sample.Zones[z.name] = keep(f.estimator.expects(z.name, assumed), kept, heard)
+		if z := &c.zones[number]; z.lacksQuorum() {
+			sample.Zones[z.name] = imputeShare(f.estimator.expectedShare(z.name, assumed), kept, reporting)
 		}
 	}
 	return sample
 }
 
-// mostKept is the part of all that those keep at most who are not heard: the others tell how much there is in all.
-const mostKept = 0.99
+// maxImputed is the part of all that those keep at most who are not heard: the others tell how much there is in all.
+const maxImputed = 0.99
 
-// keep returns how much there is of a part that is not heard, given all such parts together, and how much was heard.
-func keep(part, all, heard float64) float64 {
+// imputeShare returns how much there is of a part that is not heard, given all such parts together, and how much was heard.
+func imputeShare(part, all, reporting float64) float64 {
 	if all == 0 {
 		return 0
 	}
-	kept := min(all, mostKept)
-	return part / all * kept / (1 - kept) * heard
+	kept := min(all, maxImputed)
+	return part / all * kept / (1 - kept) * reporting
 }
 
 func namesOf(sums map[unique.Handle[string]][]float64) []string {
@@ -322,11 +322,11 @@ func namesOf(sums map[unique.Handle[string]][]float64) []string {
 
 // reportOf reports an estimate with the zone that is off the most.
 func reportOf(decision Decision, assumed map[string]float64) Report {
-	report := Report{Decision: decision, Assumed: assumed, OffBy: 1}
+	report := Report{Decision: decision, Assumed: assumed, MaxSkew: 1}
 	for _, zone := range slices.Sorted(maps.Keys(decision.Parts)) {
 		by := max(decision.Parts[zone], floor) / max(assumed[zone], floor)
-		if by > report.OffBy+1e-9 { // a sum of floats is rarely 1
-			report.OffBy, report.Zone = by, zone
+		if by > report.MaxSkew+1e-9 { // a sum of floats is rarely 1
+			report.MaxSkew, report.MostSkewedZone = by, zone
 		}
 	}
 	return report

@@ -7,49 +7,50 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// hearing is whether enough nodes are heard, or an operator has to act.
-type hearing string
+// coverage is whether enough nodes are heard, or an operator has to act.
+type coverage string
 
 const (
-	hearsAll  hearing = ""
-	hearsMost hearing = "some proxies do not answer; their nodes count as the mean of their zones"
-	hearsPart hearing = "less than half of a zone's nodes are heard; the zone keeps its part of what is asked"
-	hearsFew  hearing = "too few nodes are heard" + unlessItEnds
-	paused    hearing = "nothing new is known: less than half of all nodes are heard" + unlessItEnds
+	coverageFull     coverage = ""
+	coverageDegraded coverage = "some proxies do not answer; their nodes count as the mean of their zones"
+	coverageZoneLost coverage = "less than half of a zone's nodes are heard; the zone keeps its part of what is asked"
+	coverageLow      coverage = "too few nodes are heard" + unlessItEnds
+	coverageNone     coverage = "nothing new is known: less than half of all nodes are heard" + unlessItEnds
 )
 
 // unlessItEnds is what comes of it.
-const unlessItEnds = "; unless that ends, what is published no longer counts in " + servicedemand.GoodForWords
+const unlessItEnds = "; unless that ends, what is published no longer counts in " + servicedemand.FreshForText
 
-// hearingOf judges a round.
-func hearingOf(round Round, silence Silence) hearing {
+// coverageOf judges a round.
+func coverageOf(round Round, silence PullErrors) coverage {
 	switch {
-	case round.IsPaused:
-		return paused
-	case float64(round.Heard) < heardEnough*float64(round.Nodes):
-		return hearsFew
-	case len(round.Silent) > 0:
-		return hearsPart
+	case round.NoQuorum:
+		return coverageNone
+	case float64(round.Reporting) < minCoverage*float64(round.Nodes):
+		return coverageLow
+	case len(round.ZonesBelowQuorum) > 0:
+		return coverageZoneLost
 	case silence.Nodes > 0:
-		return hearsMost
+		return coverageDegraded
 	}
-	return hearsAll
+	return coverageFull
 }
 
-// tellHearing logs a change in how many nodes are heard, with the reason for one silent node. The first answers only
+// logCoverage logs a change in how many nodes are heard, with the reason for one silent node. The first answers only
 // hand out cursors, and say nothing about demand: no node counts as silent then.
-func (l *leader) tellHearing(round Round, silence Silence) {
-	if now := hearingOf(round, silence); now != l.hearing && (silence.Nodes > 0 || l.measured > 1) {
-		l.hearing = now
-		heard := fmt.Sprintf("%d of %s", round.Heard, printable.Count(round.Nodes, "node"))
+func (l *leader) logCoverage(round Round, silence PullErrors) {
+	if now := coverageOf(round, silence); now != l.coverage && (silence.Nodes > 0 || l.rounds > 1) {
+		l.coverage = now
+		reporting := fmt.Sprintf("%d of %s", round.Reporting, printable.Count(round.Nodes, "node"))
 		switch now {
-		case hearsAll:
-			l.options.Log.Info("measuring demand: all proxies answer", "heard", heard)
-		case hearsPart:
-			l.options.Log.Warn("measuring demand: "+string(now), "zone", round.Silent[0], "zonesBelowQuorum", len(round.Silent), "heard", heard,
-				"error", silence.Why)
-		case hearsMost, hearsFew, paused:
-			l.options.Log.Warn("measuring demand: "+string(now), "heard", heard, "silent", silence.Nodes, "error", silence.Why)
+		case coverageFull:
+			l.options.Log.Info("measuring demand: all proxies answer", "heard", reporting)
+		case coverageZoneLost:
+			l.options.Log.Warn("measuring demand: "+string(now), "zone", round.ZonesBelowQuorum[0], "zonesBelowQuorum",
+				len(round.ZonesBelowQuorum), "heard", reporting,
+				"error", silence.Sample)
+		case coverageDegraded, coverageLow, coverageNone:
+			l.options.Log.Warn("measuring demand: "+string(now), "heard", reporting, "silent", silence.Nodes, "error", silence.Sample)
 		}
 	}
 }

@@ -19,15 +19,15 @@ const (
 	idle, slowest = 0.02, 50
 	capacity      = 60
 	// thinking is how many seconds a client has its answer before it asks again, and patience how many it waits for one.
-	thinking, patience = 0.2, 0.25
+	thinking, requestTimeout = 0.2, 0.25
 )
 
 // loop is what clients do with the answers, or without.
 type loop struct {
 	name string
-	// asks returns how much more or less often clients ask than at idle endpoints, if the one they ask is so much loaded.
-	asks      func(load float64) float64
-	asksAgain bool // clients that fail
+	// demand returns how much more or less often clients ask than at idle endpoints, if the one they ask is so much loaded.
+	demand        func(load float64) float64
+	demandChanges bool // clients that fail
 }
 
 // latency is that of an endpoint with so much load, in seconds.
@@ -40,7 +40,7 @@ func latency(load float64) float64 {
 
 var loops = []loop{
 	{"they wait for answers", func(load float64) float64 { return (thinking + idle) / (thinking + latency(load)) }, false},
-	{"they wait for a time", func(load float64) float64 { return (thinking + idle) / (thinking + min(latency(load), patience)) }, false},
+	{"they wait for a time", func(load float64) float64 { return (thinking + idle) / (thinking + min(latency(load), requestTimeout)) }, false},
 	{"they try again twice", func(load float64) float64 {
 		refused := max(0, 1-1/max(load, 1))
 		return 1 + refused + refused*refused
@@ -63,7 +63,7 @@ func sixOneOne() (nodes map[string]map[string]string, endpoints []model.PortEndp
 // shares returns what each zone's nodes give to each endpoint, if they plan for some demand.
 func shares(inForce map[string]float64) map[string][]float64 {
 	nodes, endpoints := sixOneOne()
-	cells := balance.NewCells([]policy.Key{policy.Zone, policy.AnyNode}, "")
+	cells := balance.NewNodeClasses([]policy.Key{policy.Zone, policy.AnyNode}, "")
 	asks := map[string]uint32{}
 	for name, labels := range nodes {
 		cells.Set(name, labels)
@@ -71,13 +71,13 @@ func shares(inForce map[string]float64) map[string][]float64 {
 	}
 	measured, _ := cells.Measured(asks)
 	zoneOf := func(e *model.PortEndpoint, key policy.Key) (string, bool) { return e.Zone, key == policy.Zone }
-	plan := balance.NewPlan(measured, balance.NewPlaces([]policy.Key{policy.Zone, policy.AnyNode}, endpoints, zoneOf), 100*bound)
+	plan := balance.NewPlan(measured, balance.NewEndpointClasses([]policy.Key{policy.Zone, policy.AnyNode}, endpoints, zoneOf), 100*bound)
 	all := map[string][]float64{}
 	for name, labels := range nodes {
 		share := plan.Share(name, labels)
 		parts := make([]float64, len(endpoints))
 		for i := range parts {
-			parts[i] = float64(share.Parts[i]) / balance.ONE
+			parts[i] = float64(share.Parts[i]) / balance.One
 		}
 		all[labels[string(policy.Zone)]] = parts
 	}
@@ -92,7 +92,7 @@ func settle(l loop, offered map[string]float64, shares map[string][]float64, loa
 		for _, zone := range slices.Sorted(maps.Keys(offered)) {
 			pace := 0.0
 			for i, part := range shares[zone] {
-				pace += part * l.asks(loads[i])
+				pace += part * l.demand(loads[i])
 			}
 			asked[zone] = offered[zone] * pace
 			for i, part := range shares[zone] {
@@ -115,7 +115,7 @@ func TestLoopsComeToRest(t *testing.T) {
 		for placement, parts := range placements {
 			for _, load := range []float64{0.5, 0.7, 0.9, 1, 1.1, 1.3} {
 				busiest, late, moves := 1.22, 2, 0.0075
-				if l.asksAgain && placement != "as assumed" && load >= 1 {
+				if l.demandChanges && placement != "as assumed" && load >= 1 {
 					// What the nodes of zone c send to its endpoint, and send again, leaves the more room there for others the
 					// less it is. At exactly full load that swings: followed at once it did so for ever, and gave 1.46.
 					busiest, late, moves = 1.30, 30, 0.04
@@ -125,7 +125,7 @@ func TestLoopsComeToRest(t *testing.T) {
 						w := newWorld(seed, shapes()["6-1-1"], alike)
 						got := w.loop(l, parts, load*8*capacity)
 						t.Logf("%+v", got)
-						if !(got.busiest <= busiest) || got.said > late || got.moves > moves {
+						if !(got.busiest <= busiest) || got.published > late || got.moves > moves {
 							t.Errorf("seed %d, in the last half hour: %+v, want %.2f, %d and %.4f at most", seed, got, busiest, late, moves)
 						}
 					}
@@ -138,9 +138,9 @@ func TestLoopsComeToRest(t *testing.T) {
 // looped is what happens in the last half hour: the load of the busiest endpoint relative to the mean, how often parts were
 // published, and how far the part of zone b moves.
 type looped struct {
-	busiest float64
-	said    int
-	moves   float64
+	busiest   float64
+	published int
+	moves     float64
 }
 
 // loop lets clients of zones, who would ask so often of idle endpoints, do that for two hours.
@@ -151,7 +151,7 @@ func (w *world) loop(l loop, parts map[string]float64, rate float64) looped {
 	}
 	found, least, most := looped{}, 1.0, 0.0
 	for w.now < 2*time.Hour {
-		asked, got := settle(l, offered, shares(w.inForce), loads)
+		asked, got := settle(l, offered, shares(w.published), loads)
 		all := 0.0
 		for _, zone := range slices.Sorted(maps.Keys(asked)) {
 			all += asked[zone]
@@ -161,10 +161,10 @@ func (w *world) loop(l loop, parts map[string]float64, rate float64) looped {
 		}
 		if w.now >= 90*time.Minute {
 			found.busiest = max(found.busiest, slices.Max(got)/all*float64(len(got)))
-			least, most = min(least, w.inForce["b"]), max(most, w.inForce["b"])
+			least, most = min(least, w.published["b"]), max(most, w.published["b"])
 		}
 		w.step(all, asked)
 	}
-	found.said, found.moves = w.saidSince(90*time.Minute), most-least
+	found.published, found.moves = w.publishedSince(90*time.Minute), most-least
 	return found
 }

@@ -18,25 +18,25 @@ import (
 // it, and stay.
 const managedBy, publisher = "app.kubernetes.io/managed-by", "vicinity-webhook"
 
-// isOurs reports whether a publisher wrote an object.
-func isOurs(d *servicedemand.ServiceDemand) bool { return d.Labels[managedBy] == publisher }
+// isManaged reports whether a publisher wrote an object.
+func isManaged(d *servicedemand.ServiceDemand) bool { return d.Labels[managedBy] == publisher }
 
-// isOf reports whether an object was written for this Service, rather than for an earlier one of that name.
-func isOf(d *servicedemand.ServiceDemand, service *corev1.Service) bool {
+// belongsTo reports whether an object was written for this Service, rather than for an earlier one of that name.
+func belongsTo(d *servicedemand.ServiceDemand, service *corev1.Service) bool {
 	return slices.ContainsFunc(d.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == service.UID })
 }
 
-// saidBy returns the zones' parts that an object says.
-func saidBy(d *servicedemand.ServiceDemand) map[string]float64 {
+// publishedIn returns the zones' parts that an object says.
+func publishedIn(d *servicedemand.ServiceDemand) map[string]float64 {
 	said := make(map[string]float64, len(d.Zones))
 	for _, zone := range d.Zones {
-		said[zone.Zone] = float64(zone.Asks) / servicedemand.Million
+		said[zone.Zone] = float64(zone.DemandPPM) / servicedemand.PPM
 	}
 	return said
 }
 
-// describe returns the object that says what was found; before is the existing object, nil if there is none.
-func describe(
+// newObject returns the object that says what was found; before is the existing object, nil if there is none.
+func newObject(
 	service *corev1.Service, before *servicedemand.ServiceDemand, found Decision, round Round, now time.Time,
 ) (*servicedemand.ServiceDemand, error) {
 	object := &servicedemand.ServiceDemand{ObjectMeta: metav1.ObjectMeta{
@@ -48,42 +48,42 @@ func describe(
 	if before != nil {
 		object = before.DeepCopy()
 	}
-	object.Zones = zonesAsk(found.Parts)
+	object.Zones = zoneShares(found.Parts)
 	if len(object.Zones) > servicedemand.MaxZones {
 		return nil, fmt.Errorf("describe what is asked of Service %s/%s: %d zones ask, and an object has at most %d; "+
 			"its demand is assumed until fewer ask: name its clients, or give several sites one zone",
 			service.Namespace, service.Name, len(object.Zones), servicedemand.MaxZones)
 	}
-	object.NodesHeard, object.NodesAll = int32(round.Heard), int32(round.Nodes) //nolint:gosec // numbers of nodes
+	object.NodesReporting, object.NodesTotal = int32(round.Reporting), int32(round.Nodes) //nolint:gosec // numbers of nodes
 	object.ConnectionsPerMinute = int64(math.Round(found.ConnectionsPerMinute))
-	object.Since = metav1.NewTime(now.Truncate(time.Second))
+	object.ObservedAt = metav1.NewTime(now.Truncate(time.Second))
 	return object, nil
 }
 
-// zonesAsk returns parts as whole numbers, sorted by zone. What rounding down loses goes to the zones that lose most,
+// zoneShares returns parts as whole numbers, sorted by zone. What rounding down loses goes to the zones that lose most,
 // so that the sum is a million if the parts sum to 1. Zones without demand are left out.
-func zonesAsk(parts map[string]float64) []servicedemand.Zone {
+func zoneShares(parts map[string]float64) []servicedemand.Zone {
 	var zones []servicedemand.Zone
 	all, sum := 0.0, uint32(0)
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
-		ask := millionths(parts[name])
-		zones = append(zones, servicedemand.Zone{Zone: name, Asks: ask})
+		ask := toPPM(parts[name])
+		zones = append(zones, servicedemand.Zone{Zone: name, DemandPPM: ask})
 		all, sum = all+parts[name], sum+ask
 	}
-	loses := func(i int) float64 { return parts[zones[i].Zone]*servicedemand.Million - float64(zones[i].Asks) }
+	loses := func(i int) float64 { return parts[zones[i].Zone]*servicedemand.PPM - float64(zones[i].DemandPPM) }
 	order := make([]int, len(zones))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(loses(b), loses(a)) })
 	for _, i := range order {
-		if sum < uint32(math.Round(min(all, 1)*servicedemand.Million)) {
-			zones[i].Asks++
+		if sum < uint32(math.Round(min(all, 1)*servicedemand.PPM)) {
+			zones[i].DemandPPM++
 			sum++
 		}
 	}
-	return slices.DeleteFunc(zones, func(z servicedemand.Zone) bool { return z.Asks == 0 })
+	return slices.DeleteFunc(zones, func(z servicedemand.Zone) bool { return z.DemandPPM == 0 })
 }
 
-// millionths rounds down.
-func millionths(part float64) uint32 { return uint32(min(max(part, 0), 1) * servicedemand.Million) }
+// toPPM rounds down.
+func toPPM(part float64) uint32 { return uint32(min(max(part, 0), 1) * servicedemand.PPM) }

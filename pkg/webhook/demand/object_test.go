@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-func TestZonesAskAMillionExactly(t *testing.T) {
+func TestZoneSharesSumToAMillion(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
 		parts, sum := map[string]float64{}, 0.0
@@ -29,15 +29,15 @@ func TestZonesAskAMillionExactly(t *testing.T) {
 		for zone := range parts {
 			parts[zone] /= sum
 		}
-		zones, asks := zonesAsk(parts), uint32(0)
+		zones, asks := zoneShares(parts), uint32(0)
 		for _, zone := range zones {
-			asks += zone.Asks
-			if exact := parts[zone.Zone] * servicedemand.Million; math.Abs(float64(zone.Asks)-exact) >= 1 {
-				t.Fatalf("zone %s asks %d, and %.3f exactly", zone.Zone, zone.Asks, exact)
+			asks += zone.DemandPPM
+			if exact := parts[zone.Zone] * servicedemand.PPM; math.Abs(float64(zone.DemandPPM)-exact) >= 1 {
+				t.Fatalf("zone %s asks %d, and %.3f exactly", zone.Zone, zone.DemandPPM, exact)
 			}
 		}
 		isSorted := slices.IsSortedFunc(zones, func(a, b servicedemand.Zone) int { return strings.Compare(a.Zone, b.Zone) })
-		if asks != servicedemand.Million || !isSorted {
+		if asks != servicedemand.PPM || !isSorted {
 			t.Fatalf("together %d are asked: %v", asks, zones)
 		}
 	}
@@ -45,8 +45,8 @@ func TestZonesAskAMillionExactly(t *testing.T) {
 
 func TestWhatIsRoundedDownGoesToThoseThatLoseMost(t *testing.T) {
 	third := 1. / 3
-	got := zonesAsk(map[string]float64{"a": third, "b": third, "": third, "none": 0, "nearly none": 1e-9})
-	want := []servicedemand.Zone{{Zone: "", Asks: 333334}, {Zone: "a", Asks: 333333}, {Zone: "b", Asks: 333333}}
+	got := zoneShares(map[string]float64{"a": third, "b": third, "": third, "none": 0, "nearly none": 1e-9})
+	want := []servicedemand.Zone{{Zone: "", DemandPPM: 333334}, {Zone: "a", DemandPPM: 333333}, {Zone: "b", DemandPPM: 333333}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("zones (-want +got):\n%s", diff)
 	}
@@ -66,7 +66,7 @@ func service(name, uid string, annotations ...string) *corev1.Service {
 // seen returns a state with Services whose owners want publication, by name and UID.
 func seen(uids map[string]string, objects ...*servicedemand.ServiceDemand) *state {
 	s := &state{services: map[string]*corev1.Service{}, objects: map[string]*servicedemand.ServiceDemand{}}
-	s.wanted = (&Options{}).settings().isMeasured
+	s.shouldPublish = (&Options{}).settings().publishesDemand
 	for name, uid := range uids {
 		s.services["shop/"+name] = service(name, uid, policy.DemandSourceAnnotation, "measured")
 	}
@@ -78,7 +78,7 @@ func seen(uids map[string]string, objects ...*servicedemand.ServiceDemand) *stat
 
 func found(reason Reason, off float64) Report {
 	return Report{Decision: Decision{
-		Reason: reason, Off: off, ConnectionsPerMinute: 600.4,
+		Reason: reason, Skew: off, ConnectionsPerMinute: 600.4,
 		Parts: map[string]float64{"a": 0.25, "": 0.75},
 	}}
 }
@@ -86,28 +86,28 @@ func found(reason Reason, off float64) Report {
 // written returns the object of shop/web, as it would be there.
 func written(t *testing.T, uid string) *servicedemand.ServiceDemand {
 	t.Helper()
-	object, err := describe(service("web", uid), nil, found(First, 2).Decision, Round{Heard: 9, Nodes: 10}, midnight)
+	object, err := newObject(service("web", uid), nil, found(First, 2).Decision, Round{Reporting: 9, Nodes: 10}, midnight)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return object
 }
 
-func TestAnObjectSaysWhatWasFound(t *testing.T) {
+func TestAnObjectHasTheEstimate(t *testing.T) {
 	want := &servicedemand.ServiceDemand{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web", Labels: map[string]string{"app.kubernetes.io/managed-by": "vicinity-webhook"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "web", UID: "1", BlockOwnerDeletion: new(false)}},
 		},
-		Zones:      []servicedemand.Zone{{Zone: "", Asks: 750_000}, {Zone: "a", Asks: 250_000}},
-		NodesHeard: 9, NodesAll: 10, ConnectionsPerMinute: 600,
-		Since: metav1.NewTime(midnight),
+		Zones:          []servicedemand.Zone{{Zone: "", DemandPPM: 750_000}, {Zone: "a", DemandPPM: 250_000}},
+		NodesReporting: 9, NodesTotal: 10, ConnectionsPerMinute: 600,
+		ObservedAt: metav1.NewTime(midnight),
 	}
 	got := written(t, "1")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the object (-want +got):\n%s", diff)
 	}
-	said := saidBy(got)
+	said := publishedIn(got)
 	if diff := cmp.Diff(map[string]float64{"a": 0.25, "": 0.75}, said); diff != "" {
 		t.Errorf("what it says (-want +got):\n%s", diff)
 	}
@@ -125,11 +125,11 @@ func TestWhatIsWritten(t *testing.T) {
 		many.Parts[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
 	}
 	differs := func(report Report) Report {
-		report.Reason, report.Off = Differs, 4
+		report.Reason, report.Skew = Changed, 4
 		return report
 	}
 	another := written(t, "1")
-	another.Since, another.Zones = metav1.Time{}, []servicedemand.Zone{{Zone: "a"}}
+	another.ObservedAt, another.Zones = metav1.Time{}, []servicedemand.Zone{{Zone: "a"}}
 	for _, c := range []struct {
 		name string
 		seen *state
@@ -137,10 +137,10 @@ func TestWhatIsWritten(t *testing.T) {
 		want string
 	}{
 		{"the first time", seen(map[string]string{"web": "1"}), found(First, 2), "create 2"},
-		{"few connections", seen(map[string]string{"web": "1"}), found(TooFew, 0), ""},
-		{"as before", seen(map[string]string{"web": "1"}, written(t, "1")), found(AsBefore, 1), ""},
-		{"something else", seen(map[string]string{"web": "1"}, written(t, "1")), found(Differs, 3), "update 3"},
-		{"the end", seen(map[string]string{"web": "1"}, written(t, "1")), found(Ended, 1), "delete 1"},
+		{"few connections", seen(map[string]string{"web": "1"}), found(InsufficientData, 0), ""},
+		{"as before", seen(map[string]string{"web": "1"}, written(t, "1")), found(Unchanged, 1), ""},
+		{"something else", seen(map[string]string{"web": "1"}, written(t, "1")), found(Changed, 3), "update 3"},
+		{"the end", seen(map[string]string{"web": "1"}, written(t, "1")), found(BelowThreshold, 1), "delete 1"},
 		{"of an earlier Service of that name", seen(map[string]string{"web": "2"}, written(t, "1")), found(First, 2), "delete +Inf"},
 		{"the Service is gone", seen(nil, written(t, "1")), Report{}, "delete +Inf"},
 		{"of a webhook of another version", seen(map[string]string{"web": "1"}, another), found(First, 2), "delete +Inf"},
@@ -149,11 +149,11 @@ func TestWhatIsWritten(t *testing.T) {
 		{"too many zones", seen(map[string]string{"web": "1"}), many, "at most 512"},
 		{"too many zones now", seen(map[string]string{"web": "1"}, written(t, "1")), differs(many), "delete 4; at most 512"},
 	} {
-		rewrites, err := c.seen.rewrites(midnight, Round{Decided: map[string]Report{"shop/web": c.what}})
+		rewrites, err := c.seen.changes(midnight, Round{Decided: map[string]Report{"shop/web": c.what}})
 		var got []string
 		for _, r := range rewrites {
 			operation := map[[2]bool]string{{false, true}: "create", {true, true}: "update", {true, false}: "delete"}
-			got = append(got, fmt.Sprintf("%s %g", operation[[2]bool{r.before != nil, r.after != nil}], r.off))
+			got = append(got, fmt.Sprintf("%s %g", operation[[2]bool{r.before != nil, r.after != nil}], r.skew))
 		}
 		if err != nil {
 			_, cause, _ := strings.Cut(err.Error(), "has ")
@@ -164,22 +164,22 @@ func TestWhatIsWritten(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	if said := seen(nil, foreign).strangers(); len(said) != 1 || !strings.Contains(said["shop/web"], "it stays") {
+	if said := seen(nil, foreign).unmanaged(); len(said) != 1 || !strings.Contains(said["shop/web"], "it stays") {
 		t.Errorf("of somebody else's object it is said: %v", said)
 	}
 }
 
 // TestAnObjectHasAsManyBytesAsInAWatch: within some, for an object that the API server has not seen.
 func TestAnObjectHasAsManyBytesAsInAWatch(t *testing.T) {
-	small := rewrite{after: written(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")}
+	small := objectChange{after: written(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")}
 	large := written(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")
 	for number := range 128 {
-		large.Zones = append(large.Zones, servicedemand.Zone{Zone: fmt.Sprintf("ip-10-0-%03d-17.example.internal", number), Asks: 7000})
+		large.Zones = append(large.Zones, servicedemand.Zone{Zone: fmt.Sprintf("ip-10-0-%03d-17.example.internal", number), DemandPPM: 7000})
 	}
 	if got := small.change().bytes; got < 850 || got > 1400 {
 		t.Errorf("a small one has %d bytes", got)
 	}
-	if got := (rewrite{after: large}).change().bytes; got < 8000 || got > 10000 {
+	if got := (objectChange{after: large}).change().bytes; got < 8000 || got > 10000 {
 		t.Errorf("a large one has %d bytes", got)
 	}
 }
@@ -205,7 +205,7 @@ func TestWhoseDemandIsPublished(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&s.ObjectMeta, policy.DemandSourceAnnotation, c.source)
 		}
 		byWord, byDefault := (&Options{}).settings(), (&Options{MeasuredByDefault: true}).settings()
-		got := [4]bool{byWord.isMeasured(s), byDefault.isMeasured(s), byWord.assumes(s), byDefault.assumes(s)}
+		got := [4]bool{byWord.publishesDemand(s), byDefault.publishesDemand(s), byWord.isComparable(s), byDefault.isComparable(s)}
 		if want := [4]bool{c.byWord, c.byDefault, c.isCompared, c.orElse}; got != want {
 			t.Errorf("%q, %q: published, by default, compared, compared with a default: %v, want %v", c.clients, c.source, got, want)
 		}
@@ -221,7 +221,7 @@ func TestSettingsAreReadOnceInARound(t *testing.T) {
 		return read(service)
 	}
 	for range 2 {
-		if settings.isMeasured(web) || !settings.isMeasured(db) || !settings.assumes(web) {
+		if settings.publishesDemand(web) || !settings.publishesDemand(db) || !settings.isComparable(web) {
 			t.Error("their settings are not theirs")
 		}
 	}

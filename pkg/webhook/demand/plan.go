@@ -12,10 +12,10 @@ import (
 const (
 	bytesPerSecond  = 1_000_000 // over all proxies
 	writesPerSecond = 10
-	// restless is after how many publications in an hour a Service is published only each restEvery. Otherwise it is once in
+	// throttleAfter is after how many publications in an hour a Service is published only each restEvery. Otherwise it is once in
 	// each interval at most, and not sooner than half of one after the last time.
-	restless  = 10
-	restEvery = 5 * time.Minute
+	throttleAfter    = 10
+	throttleInterval = 5 * time.Minute
 )
 
 // change is an object to be written, by the namespace and name of its Service.
@@ -29,44 +29,44 @@ func (c change) key() string { return c.namespace + "/" + c.name }
 
 func (c change) share() fair.Share { return fair.Share{Namespace: c.namespace, Weight: c.bytes} }
 
-// write is a change that has its turn.
-type write struct {
+// scheduledWrite is a change that has its turn.
+type scheduledWrite struct {
 	change
 	at time.Time
 }
 
-// Waiting are the changes for which the budget, or a Service's own limit, has no room.
-type Waiting struct {
+// Backlog are the changes for which the budget, or a Service's own limit, has no room.
+type Backlog struct {
 	Changes int
 	// Longest is the longest time that one has waited.
 	Longest time.Duration
 }
 
-// planner says which changes are written when. The zero value has written nothing.
-type planner struct {
-	free  time.Time  // when the budget has room for the next one
-	turns fair.Turns // all Namespaces that want something get equally many bytes
+// fairQueue says which changes are written when. The zero value has written nothing.
+type fairQueue struct {
+	nextSlot    time.Time      // when the budget has room for the next one
+	virtualTime fair.FairQueue // all Namespaces that want something get equally many bytes
 	// written are the times of the last hour by Service, and wanted is since when each change was wanted.
-	written map[string][]time.Time
-	wanted  map[string]time.Time
+	written     map[string][]time.Time
+	queuedSince map[string]time.Time
 }
 
 // plan returns the writes of an interval that begins now, in their order, and what has to wait. Changes are all that
 // are wanted: those that wait are wanted again the next time, perhaps in another form.
-func (p *planner) plan(now time.Time, interval time.Duration, proxies int, changes []change) ([]write, Waiting) {
-	p.forget(now, changes)
-	var writes []write
+func (p *fairQueue) plan(now time.Time, interval time.Duration, proxies int, changes []change) ([]scheduledWrite, Backlog) {
+	p.expire(now, changes)
+	var writes []scheduledWrite
 	planned := map[string]bool{}
-	for _, next := range fair.InTurns(&p.turns, p.ready(now, interval, changes), change.share) {
-		at := slices.MaxFunc([]time.Time{now, p.free}, time.Time.Compare)
+	for _, next := range fair.FairOrder(&p.virtualTime, p.ready(now, interval, changes), change.share) {
+		at := slices.MaxFunc([]time.Time{now, p.nextSlot}, time.Time.Compare)
 		if !at.Before(now.Add(interval)) {
 			break
 		}
-		writes = append(writes, write{next, at})
+		writes = append(writes, scheduledWrite{next, at})
 		planned[next.key()] = true
-		p.turns.Serve(next.share())
+		p.virtualTime.OnServed(next.share())
 		p.written[next.key()] = append(p.written[next.key()], at)
-		p.free = at.Add(cost(next.bytes, proxies))
+		p.nextSlot = at.Add(cost(next.bytes, proxies))
 	}
 	return writes, p.waiting(now, changes, planned)
 }
@@ -77,22 +77,22 @@ func cost(bytes, proxies int) time.Duration {
 	return max(time.Second/writesPerSecond, time.Duration(seconds*float64(time.Second)))
 }
 
-// forget drops what is no longer wanted, and writes of more than an hour ago.
-func (p *planner) forget(now time.Time, changes []change) {
+// expire drops what is no longer wanted, and writes of more than an hour ago.
+func (p *fairQueue) expire(now time.Time, changes []change) {
 	if p.written == nil {
 		p.written = map[string][]time.Time{}
 	}
 	if len(changes) == 0 {
-		p.turns = fair.Turns{}
+		p.virtualTime = fair.FairQueue{}
 	}
 	wanted := make(map[string]time.Time, len(changes))
 	for _, c := range changes {
 		wanted[c.key()] = now
-		if since, was := p.wanted[c.key()]; was {
+		if since, was := p.queuedSince[c.key()]; was {
 			wanted[c.key()] = since
 		}
 	}
-	p.wanted = wanted
+	p.queuedSince = wanted
 	hourAgo := now.Add(-time.Hour)
 	for key, times := range p.written {
 		if p.written[key] = slices.DeleteFunc(times, hourAgo.After); len(p.written[key]) == 0 {
@@ -102,30 +102,30 @@ func (p *planner) forget(now time.Time, changes []change) {
 }
 
 // ready returns the changes that may be written now, the farthest off first.
-func (p *planner) ready(now time.Time, interval time.Duration, changes []change) []change {
-	ready := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return p.rests(now, interval, c) })
+func (p *fairQueue) ready(now time.Time, interval time.Duration, changes []change) []change {
+	ready := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return p.isThrottled(now, interval, c) })
 	slices.SortFunc(ready, func(a, b change) int {
 		return cmp.Or(cmp.Compare(b.off, a.off), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 	})
 	return ready
 }
 
-// rests reports whether a Service was published so recently, or so often, that it has to wait.
-func (p *planner) rests(now time.Time, interval time.Duration, c change) bool {
+// isThrottled reports whether a Service was published so recently, or so often, that it has to wait.
+func (p *fairQueue) isThrottled(now time.Time, interval time.Duration, c change) bool {
 	times := p.written[c.key()]
 	if len(times) == 0 {
 		return false
 	}
 	since := now.Sub(times[len(times)-1])
-	return since < interval/2 || len(times) >= restless && since < restEvery
+	return since < interval/2 || len(times) >= throttleAfter && since < throttleInterval
 }
 
-func (p *planner) waiting(now time.Time, changes []change, planned map[string]bool) Waiting {
-	var waiting Waiting
+func (p *fairQueue) waiting(now time.Time, changes []change, planned map[string]bool) Backlog {
+	var waiting Backlog
 	for _, c := range changes {
 		if !planned[c.key()] {
 			waiting.Changes++
-			waiting.Longest = max(waiting.Longest, now.Sub(p.wanted[c.key()]))
+			waiting.Longest = max(waiting.Longest, now.Sub(p.queuedSince[c.key()]))
 		}
 	}
 	return waiting

@@ -12,8 +12,8 @@ import (
 
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// wanted are some Services of a Namespace that are off by a given factor.
-func wanted(namespace string, services int, off float64) []change {
+// changesFor are some Services of a Namespace that are off by a given factor.
+func changesFor(namespace string, services int, off float64) []change {
 	var changes []change
 	for number := range services {
 		changes = append(changes, change{namespace, fmt.Sprintf("web-%03d", number), 850, off})
@@ -23,11 +23,11 @@ func wanted(namespace string, services int, off float64) []change {
 
 // anHour plans an hour of rounds in which everything is wanted all the time, and returns how often each was written, and what
 // waits in the end.
-func anHour(interval time.Duration, proxies int, changes []change) (written map[string]int, bytes int, times []time.Time, last Waiting) {
-	var p planner
+func anHour(interval time.Duration, proxies int, changes []change) (written map[string]int, bytes int, times []time.Time, last Backlog) {
+	var p fairQueue
 	written = map[string]int{}
 	for now := midnight; now.Before(midnight.Add(time.Hour)); now = now.Add(interval) {
-		var writes []write
+		var writes []scheduledWrite
 		writes, last = p.plan(now, interval, proxies, changes)
 		for _, w := range writes {
 			written[w.key()]++
@@ -50,7 +50,7 @@ func byNamespace(written map[string]int, namespace string) (sum int) {
 // TestTheBudgetHoldsFor5000Proxies: 1,000 Services that are restless all the time, most of them in one Namespace.
 func TestTheBudgetHoldsFor5000Proxies(t *testing.T) {
 	const proxies = 5000
-	changes := slices.Concat(wanted("crowd", 900, 20), wanted("quiet", 90, 1.1), wanted("tiny", 10, 1.1))
+	changes := slices.Concat(changesFor("crowd", 900, 20), changesFor("quiet", 90, 1.1), changesFor("tiny", 10, 1.1))
 	written, bytes, times, last := anHour(time.Minute, proxies, changes)
 	if all := bytes * proxies; all > bytesPerSecond*3600+850*proxies || all < bytesPerSecond*3600*9/10 {
 		t.Errorf("an hour has %.2f GB over all proxies, want 3.6 at most, and nearly that", float64(all)/1e9)
@@ -72,8 +72,8 @@ func TestTheBudgetHoldsFor5000Proxies(t *testing.T) {
 
 // TestSmallClustersWriteTenASecondAtMost: whatever the bytes allow.
 func TestSmallClustersWriteTenASecondAtMost(t *testing.T) {
-	var p planner
-	writes, waiting := p.plan(midnight, 30*time.Second, 3, wanted("shop", 1000, 2))
+	var p fairQueue
+	writes, waiting := p.plan(midnight, 30*time.Second, 3, changesFor("shop", 1000, 2))
 	if len(writes) != 300 || waiting.Changes != 700 || waiting.Longest != 0 {
 		t.Errorf("%d are written in 30 s, %d wait for %s; want 300 and 700, for 0 s", len(writes), waiting.Changes, waiting.Longest)
 	}
@@ -86,7 +86,7 @@ func TestSmallClustersWriteTenASecondAtMost(t *testing.T) {
 
 // TestARestlessServiceWaits: once in each interval, and each five minutes after ten in an hour.
 func TestARestlessServiceWaits(t *testing.T) {
-	written, _, times, _ := anHour(30*time.Second, 3, wanted("shop", 1, 2))
+	written, _, times, _ := anHour(30*time.Second, 3, changesFor("shop", 1, 2))
 	// Ten in the first 4:30, then at 9:30, 14:30 and so on until 59:30.
 	if got := written["shop/web-000"]; got != 21 {
 		t.Errorf("it was written %d times in an hour, want 21: %v", got, times)
@@ -94,11 +94,11 @@ func TestARestlessServiceWaits(t *testing.T) {
 }
 
 func TestNoServiceIsWrittenTwiceInARow(t *testing.T) {
-	var p planner
-	p.free = midnight.Add(25 * time.Second) // the budget has room late in the interval
+	var p fairQueue
+	p.nextSlot = midnight.Add(25 * time.Second) // the budget has room late in the interval
 	for round, want := range []int{1, 0, 1} {
 		now := midnight.Add(time.Duration(round) * 30 * time.Second)
-		if writes, _ := p.plan(now, 30*time.Second, 1, wanted("shop", 1, 2)); len(writes) != want {
+		if writes, _ := p.plan(now, 30*time.Second, 1, changesFor("shop", 1, 2)); len(writes) != want {
 			t.Errorf("round %d: %d writes, want %d", round, len(writes), want)
 		}
 	}
@@ -106,8 +106,8 @@ func TestNoServiceIsWrittenTwiceInARow(t *testing.T) {
 
 // TestTheFarthestOffComesFirst: of two Namespaces that had as much.
 func TestTheFarthestOffComesFirst(t *testing.T) {
-	var p planner
-	changes := slices.Concat(wanted("b", 2, 3), wanted("a", 1, 1.1), []change{{"a", "worst", 850, 9}})
+	var p fairQueue
+	changes := slices.Concat(changesFor("b", 2, 3), changesFor("a", 1, 1.1), []change{{"a", "worst", 850, 9}})
 	writes, _ := p.plan(midnight, time.Minute, 3, changes)
 	var order []string
 	for _, w := range writes {
@@ -118,19 +118,19 @@ func TestTheFarthestOffComesFirst(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatComesLateHasItsTurn: it need not wait because of what others got before, and gets no extra for the
+// TestALateNamespaceIsServed: it need not wait because of what others got before, and gets no extra for the
 // time when it wanted nothing.
-func TestANamespaceThatComesLateHasItsTurn(t *testing.T) {
+func TestALateNamespaceIsServed(t *testing.T) {
 	const proxies = 5000
-	var p planner
+	var p fairQueue
 	now := midnight
 	for range 60 {
-		p.plan(now, time.Minute, proxies, wanted("early", 1000, 2))
+		p.plan(now, time.Minute, proxies, changesFor("early", 1000, 2))
 		now = now.Add(time.Minute)
 	}
 	written := map[string]int{}
 	for range 10 {
-		writes, _ := p.plan(now, time.Minute, proxies, slices.Concat(wanted("early", 1000, 2), wanted("late", 1000, 1.1)))
+		writes, _ := p.plan(now, time.Minute, proxies, slices.Concat(changesFor("early", 1000, 2), changesFor("late", 1000, 1.1)))
 		for _, w := range writes {
 			written[w.namespace]++
 		}
@@ -143,7 +143,7 @@ func TestANamespaceThatComesLateHasItsTurn(t *testing.T) {
 
 // TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless: alone, and the budget recovers afterwards.
 func TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless(t *testing.T) {
-	var p planner
+	var p fairQueue
 	var counts []int
 	for round := range 6 {
 		now := midnight.Add(time.Duration(round) * time.Minute)
@@ -157,11 +157,11 @@ func TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless(t *testing.T) {
 }
 
 func TestAPlannerForgets(t *testing.T) {
-	var p planner
-	p.plan(midnight, time.Minute, 3, slices.Concat(wanted("a", 5, 2), wanted("b", 5, 2)))
-	p.plan(midnight.Add(2*time.Hour), time.Minute, 3, wanted("c", 1, 2))
+	var p fairQueue
+	p.plan(midnight, time.Minute, 3, slices.Concat(changesFor("a", 5, 2), changesFor("b", 5, 2)))
+	p.plan(midnight.Add(2*time.Hour), time.Minute, 3, changesFor("c", 1, 2))
 	p.plan(midnight.Add(4*time.Hour), time.Minute, 3, nil)
-	if len(p.written)+len(p.wanted) > 0 || !reflect.DeepEqual(p.turns, fair.Turns{}) {
-		t.Errorf("it remembers %v, %v and %v", p.written, p.wanted, p.turns)
+	if len(p.written)+len(p.queuedSince) > 0 || !reflect.DeepEqual(p.virtualTime, fair.FairQueue{}) {
+		t.Errorf("it remembers %v, %v and %v", p.written, p.queuedSince, p.virtualTime)
 	}
 }

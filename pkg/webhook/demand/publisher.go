@@ -31,13 +31,13 @@ import (
 const (
 	// electionLease says who asks the proxies.
 	electionLease = "vicinity-demand-publisher"
-	// heardEnough is the part of the nodes that has to be heard. The alert VicinityDemandNotPublished has the same number.
-	heardEnough = 0.9
-	// every is how often the proxies are asked, and everyLarge beyond manyNodes.
-	every, everyLarge = 30 * time.Second, time.Minute
-	manyNodes         = 1000
-	// spread is the part of an interval over which the requests are spread. The rest is for the last answers.
-	spread = 0.8
+	// minCoverage is the part of the nodes that has to be heard. The alert VicinityDemandNotPublished has the same number.
+	minCoverage = 0.9
+	// interval is how often the proxies are asked, and everyLarge beyond manyNodes.
+	interval, largeInterval = 30 * time.Second, time.Minute
+	manyNodes               = 1000
+	// requestSpread is the part of an interval over which the requests are spread. The rest is for the last answers.
+	requestSpread = 0.8
 )
 
 // Options say whom to ask.
@@ -55,7 +55,7 @@ type Options struct {
 	// MeasuredByDefault: the demand on Services with a bound that name no clients is published, too.
 	MeasuredByDefault bool
 	// Every is how often the proxies are asked, and TellAfter after how long an owner is told; 0 for the usual.
-	Every, TellAfter time.Duration
+	Every, MinSkewDuration time.Duration
 }
 
 // Observer learns what was found. Its methods return at once.
@@ -63,9 +63,9 @@ type Observer interface {
 	// Measured is called after each round. It leaves out Services for which no demand is assumed, or the assumption is
 	// unknown.
 	Measured(round Round)
-	// Waits is called in each round, with what waits to be published. Published is called after each write: create, update
+	// Queued is called in each round, with what waits to be published. Published is called after each write: create, update
 	// or delete.
-	Waits(waiting Waiting)
+	Queued(waiting Backlog)
 	Published(operation string)
 	// LeadEnded is called when another replica may ask.
 	LeadEnded()
@@ -90,7 +90,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 			l := &leader{
 				options: options, publishing: publishing,
 				token:   token{accounts: clients.CoreV1().ServiceAccounts(options.Namespace), account: options.Account},
-				adviser: adviser{events: clients.EventsV1(), identity: options.Identity, after: cmp.Or(options.TellAfter, tellAfter)},
+				adviser: skewReporter{events: clients.EventsV1(), identity: options.Identity, after: cmp.Or(options.MinSkewDuration, minSkewDuration)},
 			}
 			return l.lead(ctx, config)
 		},
@@ -103,11 +103,11 @@ type leader struct {
 	options  Options
 	token    token
 	objects  client.Reader
-	adviser  adviser
-	follower Follower
+	adviser  skewReporter
+	follower Aggregator
 	failure  string // of the last round; empty if it worked
-	hearing  hearing
-	measured int // rounds
+	coverage coverage
+	rounds   int // rounds
 
 	publishing *reconciler
 }
@@ -116,8 +116,8 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
 }
 
-// kept are the objects that are followed, and what is kept of them.
-func kept(proxies types.NamespacedName) map[client.Object]cache.ByObject {
+// cacheOptions are the objects that are followed, and what is kept of them.
+func cacheOptions(proxies types.NamespacedName) map[client.Object]cache.ByObject {
 	of := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: proxies.Name})
 	return map[client.Object]cache.ByObject{
 		metadataOf("Node"):           {Transform: strip},
@@ -164,11 +164,11 @@ func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Service"), meta.RESTScopeNamespace)
 	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
 	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSliceList"), meta.RESTScopeNamespace) // asked for where Namespaces are given
-	objects, err := cache.New(config, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: kept(l.options.Proxies)})
+	objects, err := cache.New(config, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: cacheOptions(l.options.Proxies)})
 	if err != nil {
 		return fmt.Errorf("make a cache: %w", err)
 	}
-	for object := range kept(l.options.Proxies) {
+	for object := range cacheOptions(l.options.Proxies) {
 		if _, err := objects.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("follow objects: %w", err)
 		}
@@ -232,47 +232,47 @@ func (l *leader) round(ctx context.Context) (interval time.Duration, err error) 
 		return interval, err
 	}
 	now, settings := time.Now(), l.options.settings()
-	round, err := l.conclude(ctx, now, interval, nodes, len(targets), services, settings)
-	l.measured++
-	l.tellHearing(round, silence)
-	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !settings.assumes(services[name]) })
+	round, err := l.finishRound(ctx, now, interval, nodes, len(targets), services, settings)
+	l.rounds++
+	l.logCoverage(round, silence)
+	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !settings.isComparable(services[name]) })
 	l.options.Observer.Measured(round)
-	return interval, errors.Join(err, l.adviser.advise(ctx, now, round, services))
+	return interval, errors.Join(err, l.adviser.report(ctx, now, round, services))
 }
 
 // interval is how often the proxies of that many nodes are asked.
 func (l *leader) interval(nodes int) time.Duration {
 	if nodes > manyNodes {
-		return cmp.Or(l.options.Every, everyLarge)
+		return cmp.Or(l.options.Every, largeInterval)
 	}
-	return cmp.Or(l.options.Every, every)
+	return cmp.Or(l.options.Every, interval)
 }
 
 // pull asks the proxies.
-func (l *leader) pull(ctx context.Context, targets []Target, interval time.Duration) (Silence, error) {
+func (l *leader) pull(ctx context.Context, targets []Target, interval time.Duration) (PullErrors, error) {
 	shown, err := l.token.get(ctx, time.Now())
 	if err != nil {
-		return Silence{}, err
+		return PullErrors{}, err
 	}
-	over := time.Duration(spread * float64(interval))
+	over := time.Duration(requestSpread * float64(interval))
 	return l.options.Puller.Pull(ctx, shown, targets, over, func(node string, page demandpage.Page) {
-		l.follower.Heard(node, time.Now(), page)
+		l.follower.AddReport(node, time.Now(), page)
 	}), nil
 }
 
-// conclude sums up what was heard, and begins to publish it.
-func (l *leader) conclude(
+// finishRound sums up what was heard, and begins to publish it.
+func (l *leader) finishRound(
 	ctx context.Context, now time.Time, interval time.Duration, nodes []Node, proxies int, services map[string]*corev1.Service,
 	settings *settings,
 ) (Round, error) {
 	objects, canPublish := l.publishing.read(ctx)
-	seen := &state{services, settings.isMeasured, objects}
+	seen := &state{services, settings.publishesDemand, objects}
 	for name := range objects {
-		if seen.ours(name) != nil && seen.wanted(services[name]) {
-			l.follower.Follow(name)
+		if seen.managed(name) != nil && seen.shouldPublish(services[name]) {
+			l.follower.Track(name)
 		}
 	}
-	round := l.follower.Round(now, nodes, seen.known())
+	round := l.follower.Aggregate(now, nodes, seen.lookupService())
 	if !canPublish {
 		return round, nil
 	}

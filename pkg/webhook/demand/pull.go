@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// patience is how long a proxy may take to answer.
-	patience = 5 * time.Second
-	// keptOpen is how long a connection to a proxy waits for the next round.
-	keptOpen = 90 * time.Second
+	// requestTimeout is how long a proxy may take to answer.
+	requestTimeout = 5 * time.Second
+	// idleConnTimeout is how long a connection to a proxy waits for the next round.
+	idleConnTimeout = 90 * time.Second
 )
 
 // Puller asks proxies for their pages, over TLS. The proxies' certificates are self-signed: anybody who answers at a
@@ -38,17 +38,17 @@ type Target struct {
 	Addr netip.Addr
 }
 
-// Silence is how many proxies did not answer, and the reason of one of them.
-type Silence struct {
-	Nodes int
-	Why   error
+// PullErrors is how many proxies did not answer, and the reason of one of them.
+type PullErrors struct {
+	Nodes  int
+	Sample error
 }
 
 // NewPuller returns a puller that has asked nobody. The proxies listen on a port of their nodes, which dial reaches; nil is the
 // usual dial.
 func NewPuller(port uint16, dial func(ctx context.Context, network, address string) (net.Conn, error)) *Puller {
 	return &Puller{port: port, client: limited.NewClient(limited.ClientOptions{
-		Patience: patience, KeepIdle: keptOpen, Dial: dial,
+		Timeout: requestTimeout, KeepIdle: idleConnTimeout, Dial: dial,
 		TLS: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see Puller
 	})}
 }
@@ -57,12 +57,12 @@ func NewPuller(port uint16, dial func(ctx context.Context, network, address stri
 // asked when its turn comes, even if others have not answered yet: silent proxies delay nobody. So the requests of one
 // patience run at once: a tenth of all, if they are spread over 48 s.
 func (p *Puller) Pull(
-	ctx context.Context, token string, targets []Target, over time.Duration, heard func(node string, page demandpage.Page),
-) Silence {
-	p.keepCursorsOf(targets)
+	ctx context.Context, token string, targets []Target, over time.Duration, reporting func(node string, page demandpage.Page),
+) PullErrors {
+	p.pruneCursors(targets)
 	var pulling sync.WaitGroup
 	var mutex sync.Mutex
-	var silence Silence
+	var silence PullErrors
 	began := time.Now()
 	for i, target := range targets {
 		due := time.Duration(float64(over) * float64(i) / float64(len(targets)))
@@ -79,18 +79,18 @@ func (p *Puller) Pull(
 			defer mutex.Unlock()
 			if err != nil {
 				silence.Nodes++
-				silence.Why = fmt.Errorf("ask the proxy of node %s at %s what it counted: %w", target.Node, p.at(target), err)
+				silence.Sample = fmt.Errorf("ask the proxy of node %s at %s what it counted: %w", target.Node, p.at(target), err)
 				return
 			}
-			heard(target.Node, page)
+			reporting(target.Node, page)
 		})
 	}
 	pulling.Wait()
 	return silence
 }
 
-// keepCursorsOf forgets the cursors of nodes that are gone.
-func (p *Puller) keepCursorsOf(targets []Target) {
+// pruneCursors forgets the cursors of nodes that are gone.
+func (p *Puller) pruneCursors(targets []Target) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	left := make(map[string]string, len(targets))
@@ -112,8 +112,8 @@ func (p *Puller) pull(ctx context.Context, token string, target Target) (demandp
 		Scheme: "https", Host: p.at(target), Path: demandpage.Path, RawQuery: url.Values{demandpage.After: {cursor}}.Encode(),
 	}
 	client := p.client
-	client.Transport = withToken{token, client.Transport}
-	status, body, err := limited.Get(ctx, client, address.String(), demandpage.MaxSize, patience)
+	client.Transport = bearerTransport{token, client.Transport}
+	status, body, err := limited.Get(ctx, client, address.String(), demandpage.MaxSize, requestTimeout)
 	if err != nil {
 		return demandpage.Page{}, err
 	}
@@ -130,14 +130,14 @@ func (p *Puller) pull(ctx context.Context, token string, target Target) (demandp
 	return page, nil
 }
 
-// withToken shows a token.
-type withToken struct {
+// bearerTransport shows a token.
+type bearerTransport struct {
 	token string
 	next  http.RoundTripper
 }
 
 // RoundTrip is part of http.RoundTripper.
-func (w withToken) RoundTrip(request *http.Request) (*http.Response, error) {
+func (w bearerTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
 	request.Header.Set("Authorization", "Bearer "+w.token)
 	return w.next.RoundTrip(request)

@@ -19,9 +19,9 @@ import (
 )
 
 // proxies is one server that answers for many nodes, at any address of loopback.
-func proxies(t *testing.T, answer http.HandlerFunc) *demand.Puller {
+func proxies(t *testing.T, response http.HandlerFunc) *demand.Puller {
 	t.Helper()
-	server := httptest.NewUnstartedServer(answer)
+	server := httptest.NewUnstartedServer(response)
 	listener, err := net.Listen("tcp4", "0.0.0.0:0") // on all addresses of loopback, too
 	if err != nil {
 		t.Fatal(err)
@@ -43,12 +43,12 @@ func TestAPullShowsTheTokenAndTheCursor(t *testing.T) {
 		_, _ = w.Write(demandpage.Page{Cursor: fmt.Sprint("c", len(asked)), Took: interval, Counts: map[string]uint64{"shop/web": 7}}.Text())
 	})
 	for range 2 {
-		var heard []string
+		var reporting []string
 		silence := puller.Pull(t.Context(), "secret", loopback, 0, func(node string, page demandpage.Page) {
-			heard = append(heard, fmt.Sprint(node, page.Counts))
+			reporting = append(reporting, fmt.Sprint(node, page.Counts))
 		})
-		if silence != (demand.Silence{}) || fmt.Sprint(heard) != "[a-0map[shop/web:7]]" {
-			t.Errorf("heard %v, silence %v", heard, silence)
+		if silence != (demand.PullErrors{}) || fmt.Sprint(reporting) != "[a-0map[shop/web:7]]" {
+			t.Errorf("heard %v, silence %v", reporting, silence)
 		}
 	}
 	want := "[GET /demand?after= Bearer secret GET /demand?after=c1 Bearer secret]"
@@ -57,8 +57,8 @@ func TestAPullShowsTheTokenAndTheCursor(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNoneIsAnErrorThatNamesTheNode(t *testing.T) {
-	for name, answer := range map[string]http.HandlerFunc{
+func TestAnInvalidResponseIsAnErrorThatNamesTheNode(t *testing.T) {
+	for name, response := range map[string]http.HandlerFunc{
 		"refused": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) },
 		"no page": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
 		"endless": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) },
@@ -67,16 +67,17 @@ func TestAnAnswerThatIsNoneIsAnErrorThatNamesTheNode(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			silence := proxies(t, answer).Pull(t.Context(), "secret", loopback, 0, func(string, demandpage.Page) { t.Error("something was heard") })
-			if silence.Nodes != 1 || silence.Why == nil || !strings.Contains(silence.Why.Error(), "node a-0 at 127.0.0.1:") {
+			silence := proxies(t, response).Pull(t.Context(), "secret", loopback, 0,
+				func(string, demandpage.Page) { t.Error("something was heard") })
+			if silence.Nodes != 1 || silence.Sample == nil || !strings.Contains(silence.Sample.Error(), "node a-0 at 127.0.0.1:") {
 				t.Errorf("silence %v, want one that names the node", silence)
 			}
 		})
 	}
 }
 
-// TestNodesThatDoNotAnswerDelayNobody: two thirds of them, as if two zones were cut off.
-func TestNodesThatDoNotAnswerDelayNobody(t *testing.T) {
+// TestUnresponsiveNodesDelayNobody: two thirds of them, as if two zones were cut off.
+func TestUnresponsiveNodesDelayNobody(t *testing.T) {
 	const count = 150
 	end := make(chan struct{})
 	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
@@ -95,22 +96,22 @@ func TestNodesThatDoNotAnswerDelayNobody(t *testing.T) {
 		addr := netip.AddrFrom4([4]byte{127, byte(number % 3), byte(number >> 8), byte(number)})
 		targets = append(targets, demand.Target{Node: fmt.Sprint("node-", number), Addr: addr})
 	}
-	began, heard, last := time.Now(), 0, time.Duration(0)
+	began, reporting, last := time.Now(), 0, time.Duration(0)
 	silence := puller.Pull(t.Context(), "secret", targets, 3*time.Second, func(string, demandpage.Page) {
-		heard++
+		reporting++
 		last = time.Since(began)
 	})
-	if heard != count/3 || silence.Nodes != count-heard {
-		t.Errorf("%d nodes were heard, and %d silent, of %d", heard, silence.Nodes, count)
+	if reporting != count/3 || silence.Nodes != count-reporting {
+		t.Errorf("%d nodes were heard, and %d silent, of %d", reporting, silence.Nodes, count)
 	}
 	if all := time.Since(began); last > all-2*time.Second { // the silent ones have five seconds each
 		t.Errorf("the last answer was there after %s, and the round ended after %s", last, all)
 	}
 }
 
-// TestWhatProxiesSayIsSummedUp: each node is another address of loopback, and one server answers for all. Fifty Services are
+// TestReportsOfProxiesAreSummedUp: each node is another address of loopback, and one server answers for all. Fifty Services are
 // asked everywhere, and nodes of one zone ask four times as much as others. A benchmark in e2e/bench/webhook has 5,000 nodes.
-func TestWhatProxiesSayIsSummedUp(t *testing.T) {
+func TestReportsOfProxiesAreSummedUp(t *testing.T) {
 	const count = 200
 	var asked atomic.Int64
 	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
@@ -132,24 +133,24 @@ func TestWhatProxiesSayIsSummedUp(t *testing.T) {
 		addr := netip.AddrFrom4([4]byte{127, byte(zone), byte(number >> 8), byte(number)})
 		targets = append(targets, demand.Target{Node: name, Addr: addr})
 	}
-	var follower demand.Follower
+	var follower demand.Aggregator
 	var round demand.Round
 	now := time.Unix(1e9, 0)
 	for _, within := range []time.Duration{15 * time.Second, 2 * time.Second, 2 * time.Second} { // first all connections are made
 		now = now.Add(interval)
 		silence := puller.Pull(t.Context(), "secret", targets, within, func(node string, page demandpage.Page) {
-			follower.Heard(node, now, page)
+			follower.AddReport(node, now, page)
 		})
 		if silence.Nodes > 0 {
-			t.Fatalf("%d of %d are silent: %v", silence.Nodes, count, silence.Why)
+			t.Fatalf("%d of %d are silent: %v", silence.Nodes, count, silence.Sample)
 		}
-		round = follower.Round(now, nodes, func(string) (demand.Service, bool) { return demand.Service{}, true })
+		round = follower.Aggregate(now, nodes, func(string) (demand.Service, bool) { return demand.Service{}, true })
 	}
 	report := round.Services["shop/web-7"]
-	if round.Heard != count || len(round.Services) != 50 || asked.Load() != 3*count {
-		t.Errorf("%d nodes were heard, %d Services are known, %d requests were answered", round.Heard, len(round.Services), asked.Load())
+	if round.Reporting != count || len(round.Services) != 50 || asked.Load() != 3*count {
+		t.Errorf("%d nodes were heard, %d Services are known, %d requests were answered", round.Reporting, len(round.Services), asked.Load())
 	}
-	if report.Zone != "zone-1" || math.Abs(report.OffBy-4./7*4) > 0.01 {
-		t.Errorf("off by %.3f in %s, want %.3f in zone-1", report.OffBy, report.Zone, 4./7*4)
+	if report.MostSkewedZone != "zone-1" || math.Abs(report.MaxSkew-4./7*4) > 0.01 {
+		t.Errorf("off by %.3f in %s, want %.3f in zone-1", report.MaxSkew, report.MostSkewedZone, 4./7*4)
 	}
 }

@@ -31,10 +31,10 @@ type reconciler struct {
 	observer Observer
 	log      *slog.Logger
 
-	planner planner
-	writing sync.WaitGroup
-	told    map[string]string // what was last logged about an object, by namespace and name
-	isBlind bool              // it was logged that ServiceDemands cannot be read
+	planner          fairQueue
+	writing          sync.WaitGroup
+	logged           map[string]string // what was last logged about an object, by namespace and name
+	loggedUnreadable bool              // it was logged that ServiceDemands cannot be read
 }
 
 // newReconciler returns one that has not looked yet. Its cache has to be started.
@@ -59,7 +59,7 @@ func newReconciler(config *rest.Config, options Options, leases coordinationclie
 	}
 	return &reconciler{
 		identity: options.Identity, leases: leases.Leases(options.Namespace), objects: objects, writer: writer,
-		observer: options.Observer, log: options.Log, told: map[string]string{},
+		observer: options.Observer, log: options.Log, logged: map[string]string{},
 	}, nil
 }
 
@@ -71,10 +71,10 @@ var errNotListed = errors.New("they are not listed yet")
 func (r *reconciler) read(ctx context.Context) (map[string]*servicedemand.ServiceDemand, bool) {
 	r.writing.Wait()
 	all, err := r.list(ctx)
-	if err != nil && ctx.Err() == nil && !r.isBlind {
+	if err != nil && ctx.Err() == nil && !r.loggedUnreadable {
 		r.log.Warn("publishing demand waits until ServiceDemands can be listed: is the component demand applied?", "error", err)
 	}
-	r.isBlind = err != nil
+	r.loggedUnreadable = err != nil
 	objects := make(map[string]*servicedemand.ServiceDemand, len(all))
 	for i := range all {
 		objects[all[i].Namespace+"/"+all[i].Name] = &all[i]
@@ -99,24 +99,24 @@ func (r *reconciler) list(ctx context.Context) ([]servicedemand.ServiceDemand, e
 // publish begins to write what a round found, within the budget, and confirms in the Lease that the published state is
 // current.
 func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.Duration, proxies int, s *state, round Round) error {
-	rewrites, err := s.rewrites(now, round)
-	byKey := make(map[string]rewrite, len(rewrites))
+	rewrites, err := s.changes(now, round)
+	byKey := make(map[string]objectChange, len(rewrites))
 	changes := make([]change, 0, len(rewrites))
 	for _, each := range rewrites {
 		c := each.change()
 		changes, byKey[c.key()] = append(changes, c), each
 	}
-	strangers := s.strangers()
-	maps.DeleteFunc(r.told, func(key, _ string) bool {
+	strangers := s.unmanaged()
+	maps.DeleteFunc(r.logged, func(key, _ string) bool {
 		_, isWanted := byKey[key]
 		_, isStranger := strangers[key]
 		return !isWanted && !isStranger
 	})
 	for key, text := range strangers {
-		r.tell(ctx, key, slog.LevelWarn, text)
+		r.logOnce(ctx, key, slog.LevelWarn, text)
 	}
 	writes, waiting := r.planner.plan(now, interval, proxies, changes)
-	r.observer.Waits(waiting)
+	r.observer.Queued(waiting)
 	r.writing.Go(func() {
 		for _, w := range writes {
 			select {
@@ -127,19 +127,19 @@ func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.D
 			}
 		}
 	})
-	if hearsEnough(round) {
-		err = errors.Join(err, election.Renew(ctx, r.leases, servicedemand.LeaseName, r.identity, servicedemand.GoodFor))
+	if hasMinCoverage(round) {
+		err = errors.Join(err, election.Heartbeat(ctx, r.leases, servicedemand.LeaseName, r.identity, servicedemand.FreshFor))
 	}
 	return err
 }
 
-// hearsEnough reports whether enough nodes are heard for what is published to count.
-func hearsEnough(round Round) bool {
-	return round.Nodes > 0 && float64(round.Heard) >= heardEnough*float64(round.Nodes)
+// hasMinCoverage reports whether enough nodes are heard for what is published to count.
+func hasMinCoverage(round Round) bool {
+	return round.Nodes > 0 && float64(round.Reporting) >= minCoverage*float64(round.Nodes)
 }
 
 // write makes one write. If it fails, the next round decides and tries again.
-func (r *reconciler) write(ctx context.Context, key string, w rewrite) {
+func (r *reconciler) write(ctx context.Context, key string, w objectChange) {
 	operation, err := "create", error(nil)
 	switch {
 	case w.after == nil:
@@ -154,20 +154,20 @@ func (r *reconciler) write(ctx context.Context, key string, w rewrite) {
 	}
 	switch {
 	case err == nil:
-		delete(r.told, key)
+		delete(r.logged, key)
 		r.observer.Published(operation)
 	case ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
 		// Somebody else wrote; the cache will show what.
 	default:
 		r.observer.MeasureFailed()
-		r.tell(ctx, key, slog.LevelError, fmt.Sprintf("%s it: %v", operation, err))
+		r.logOnce(ctx, key, slog.LevelError, fmt.Sprintf("%s it: %v", operation, err))
 	}
 }
 
-// tell logs something about an object once.
-func (r *reconciler) tell(ctx context.Context, key string, level slog.Level, text string) {
-	if r.told[key] != text {
-		r.told[key] = text
+// logOnce logs something about an object once.
+func (r *reconciler) logOnce(ctx context.Context, key string, level slog.Level, text string) {
+	if r.logged[key] != text {
+		r.logged[key] = text
 		r.log.Log(ctx, level, "publishing demand: a ServiceDemand is not as it should be", "object", key, "reason", text)
 	}
 }

@@ -27,52 +27,52 @@ import (
 type server struct {
 	client.Writer
 	mutex   sync.Mutex
-	refuses map[string]error
+	rejects map[string]error
 	created []string
 }
 
 func (s *server) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if err := s.refuses[object.GetName()]; err != nil {
+	if err := s.rejects[object.GetName()]; err != nil {
 		return err
 	}
 	s.created = append(s.created, object.GetName())
 	return nil
 }
 
-// told is what an Observer learns.
-type told struct {
+// recordedEvents is what an Observer learns.
+type recordedEvents struct {
 	Observer
 	mutex             sync.Mutex
 	published, failed int
-	waiting           []Waiting
+	waiting           []Backlog
 }
 
-func (o *told) Waits(waiting Waiting) {
+func (o *recordedEvents) Queued(waiting Backlog) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	o.waiting = append(o.waiting, waiting)
 }
 
-func (o *told) Published(string) {
+func (o *recordedEvents) Published(string) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	o.published++
 }
 
-func (o *told) MeasureFailed() {
+func (o *recordedEvents) MeasureFailed() {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	o.failed++
 }
 
-// TestARefusalIsToldOnceAndStopsNoOtherWrite. A conflict with somebody else's write is not an error.
-func TestARefusalIsToldOnceAndStopsNoOtherWrite(t *testing.T) {
+// TestARejectionIsLoggedOnceAndStopsNoOtherWrite. A conflict with somebody else's write is not an error.
+func TestARejectionIsLoggedOnceAndStopsNoOtherWrite(t *testing.T) {
 	exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "servicedemands"}, "b")
-	api := &server{refuses: map[string]error{"a": errors.New("no more than that"), "b": exists}}
-	log, observer := logs.New(t, "the publisher"), &told{}
-	r := &reconciler{writer: api, observer: observer, log: log.Logger(), told: map[string]string{}}
+	api := &server{rejects: map[string]error{"a": errors.New("no more than that"), "b": exists}}
+	log, observer := logs.New(t, "the publisher"), &recordedEvents{}
+	r := &reconciler{writer: api, observer: observer, log: log.Logger(), logged: map[string]string{}}
 	s, round := seen(nil), Round{Decided: map[string]Report{}}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		s.services["shop/"+name] = service(name, name, policy.DemandSourceAnnotation, "measured")
@@ -95,10 +95,10 @@ func TestARefusalIsToldOnceAndStopsNoOtherWrite(t *testing.T) {
 		t.Errorf("waiting were %v", observer.waiting)
 	}
 	// Once it is taken, another refusal is news.
-	api.refuses = nil
+	api.rejects = nil
 	must.Succeed(t, r.publish(t.Context(), began.Add(3*time.Minute), time.Minute, 10, s, round))
 	r.writing.Wait()
-	api.refuses = map[string]error{"a": errors.New("no more than that")}
+	api.rejects = map[string]error{"a": errors.New("no more than that")}
 	must.Succeed(t, r.publish(t.Context(), began.Add(4*time.Minute), time.Minute, 10, s, round))
 	r.writing.Wait()
 	if lines := log.Lines("object="); len(lines) != 2 {
@@ -109,7 +109,7 @@ func TestARefusalIsToldOnceAndStopsNoOtherWrite(t *testing.T) {
 // TestAWriteThatIsDueLaterEndsWithTheLead: the next leader decides it again.
 func TestAWriteThatIsDueLaterEndsWithTheLead(t *testing.T) {
 	api := &server{}
-	r := &reconciler{writer: api, observer: &told{}, log: logs.New(t, "the publisher").Logger(), told: map[string]string{}}
+	r := &reconciler{writer: api, observer: &recordedEvents{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}}
 	s, round := seen(map[string]string{"web": "1"}), Round{Decided: map[string]Report{"shop/web": found(First, 2)}}
 	ctx, end := context.WithCancel(t.Context())
 	must.Succeed(t, r.publish(ctx, time.Now().Add(time.Hour), time.Minute, 10, s, round))
@@ -139,13 +139,13 @@ func (l *leases) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1
 func TestWhatCannotBeDescribedMakesNothingElseStale(t *testing.T) {
 	lease := &leases{}
 	r := &reconciler{
-		writer: &server{}, observer: &told{}, log: logs.New(t, "the publisher").Logger(), told: map[string]string{}, leases: lease,
+		writer: &server{}, observer: &recordedEvents{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}, leases: lease,
 	}
 	many := found(First, 2)
 	for zone := range servicedemand.MaxZones + 1 {
 		many.Parts[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
 	}
-	s, round := seen(map[string]string{"web": "1"}), Round{Heard: 9, Nodes: 10, Decided: map[string]Report{"shop/web": many}}
+	s, round := seen(map[string]string{"web": "1"}), Round{Reporting: 9, Nodes: 10, Decided: map[string]Report{"shop/web": many}}
 	err := r.publish(t.Context(), time.Now(), time.Minute, 10, s, round)
 	r.writing.Wait()
 	if err == nil || !strings.Contains(err.Error(), "at most 512") || lease.renewed != 1 {

@@ -10,8 +10,8 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// tokenFor is how long a token is valid. Each proxy asks the API server about a new one.
-const tokenFor = time.Hour
+// tokenTTL is how long a token is valid. Each proxy asks the API server about a new one.
+const tokenTTL = time.Hour
 
 // token is the token of an account that may only read the proxies' page. Our own token would permit more, and anybody
 // who answers at a node's address sees it.
@@ -19,7 +19,7 @@ type token struct {
 	accounts coreclient.ServiceAccountInterface
 	account  string
 
-	shown       string
+	current     string
 	renew, ends time.Time
 }
 
@@ -27,17 +27,17 @@ type token struct {
 // the old one.
 func (t *token) get(ctx context.Context, now time.Time) (string, error) {
 	if now.Before(t.renew) {
-		return t.shown, nil
+		return t.current, nil
 	}
-	seconds := int64(tokenFor / time.Second)
+	seconds := int64(tokenTTL / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	answer, err := t.accounts.CreateToken(ctx, t.account, request, metav1.CreateOptions{})
+	response, err := t.accounts.CreateToken(ctx, t.account, request, metav1.CreateOptions{})
 	switch {
 	case err == nil:
-		t.shown, t.ends = answer.Status.Token, answer.Status.ExpirationTimestamp.Time
+		t.current, t.ends = response.Status.Token, response.Status.ExpirationTimestamp.Time
 		t.renew = now.Add(t.ends.Sub(now) / 2)
 	case !now.Before(t.ends):
 		return "", fmt.Errorf("get a token of the account %s, which proxies are shown: %w", t.account, err)
 	}
-	return t.shown, nil
+	return t.current, nil
 }

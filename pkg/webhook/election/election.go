@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		// It would log each attempt; lock.go says why one fails, and lead who leads.
 		attempt, end := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
-		lock.begin(end)
+		lock.startTerm(end)
 		elector.Run(attempt) // until the lead is lost
 		end()
 	}

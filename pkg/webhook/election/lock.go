@@ -21,11 +21,11 @@ type lock struct {
 	log  *slog.Logger
 	task string
 
-	mutex  sync.Mutex
-	over   *time.Timer // at the end of the term; stopped while another one leads
-	end    context.CancelFunc
-	holder string          // as it was read last
-	failed map[string]bool // operations whose last attempt failed
+	mutex      sync.Mutex
+	termTimer  *time.Timer // at the end of the term; stopped while another one leads
+	cancelTerm context.CancelFunc
+	holder     string          // as it was read last
+	failed     map[string]bool // operations whose last attempt failed
 }
 
 func newLock(o *Options) *lock {
@@ -33,33 +33,33 @@ func newLock(o *Options) *lock {
 	l.LeaseMeta = metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Lease}
 	l.Client = o.Leases
 	l.LockConfig = resourcelock.ResourceLockConfig{Identity: o.Identity}
-	l.over = time.AfterFunc(term, func() {
+	l.termTimer = time.AfterFunc(term, func() {
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
-		l.end()
+		l.cancelTerm()
 	})
-	l.over.Stop()
+	l.termTimer.Stop()
 	return l
 }
 
-// begin says what ends the next attempt to lead.
-func (l *lock) begin(end context.CancelFunc) {
+// startTerm says what ends the next attempt to lead.
+func (l *lock) startTerm(end context.CancelFunc) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.over.Stop()
-	l.end = end
+	l.termTimer.Stop()
+	l.cancelTerm = end
 }
 
 // Get is part of resourcelock.Interface.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.LeaseLock.Get(ctx)
-	l.tell(ctx, "get", err)
+	l.logOnce(ctx, "get", err)
 	if err == nil {
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
 		wasOurs := l.holder == l.Identity()
 		if l.holder = record.HolderIdentity; wasOurs && l.holder != "" && l.holder != l.Identity() {
-			l.end() // a clock that stood still, as in a machine that was suspended, has not ended the term
+			l.cancelTerm() // a clock that stood still, as in a machine that was suspended, has not ended the term
 		}
 	}
 	return record, raw, err
@@ -69,12 +69,12 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	began := time.Now()
 	err := l.LeaseLock.Create(ctx, record)
-	l.wrote(ctx, "create", began, record, err)
+	l.recordWrite(ctx, "create", began, record, err)
 	return err
 }
 
-// errNotOurs: the elector releases what it last saw as its own.
-var errNotOurs = errors.New("another replica holds the Lease")
+// errNotHolder: the elector releases what it last saw as its own.
+var errNotHolder = errors.New("another replica holds the Lease")
 
 // Update is part of resourcelock.Interface.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
@@ -82,17 +82,17 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	holder := l.holder
 	l.mutex.Unlock()
 	if record.HolderIdentity == "" && holder != l.Identity() {
-		return errNotOurs
+		return errNotHolder
 	}
 	began := time.Now()
 	err := l.LeaseLock.Update(ctx, record)
-	l.wrote(ctx, "update", began, record, err)
+	l.recordWrite(ctx, "update", began, record, err)
 	return err
 }
 
-// wrote takes note of a write: the term begins again where it was ours.
-func (l *lock) wrote(ctx context.Context, operation string, began time.Time, record resourcelock.LeaderElectionRecord, err error) {
-	l.tell(ctx, operation, err)
+// recordWrite takes note of a write: the term begins again where it was ours.
+func (l *lock) recordWrite(ctx context.Context, operation string, began time.Time, record resourcelock.LeaderElectionRecord, err error) {
+	l.logOnce(ctx, operation, err)
 	if err != nil {
 		return
 	}
@@ -100,14 +100,14 @@ func (l *lock) wrote(ctx context.Context, operation string, began time.Time, rec
 	defer l.mutex.Unlock()
 	l.holder = record.HolderIdentity
 	if l.holder == "" {
-		l.over.Stop()
+		l.termTimer.Stop()
 		return
 	}
-	l.over.Reset(term - time.Since(began))
+	l.termTimer.Reset(term - time.Since(began))
 }
 
-// tell logs the first failure of an operation, and its end.
-func (l *lock) tell(ctx context.Context, operation string, err error) {
+// logOnce logs the first failure of an operation, and its end.
+func (l *lock) logOnce(ctx context.Context, operation string, err error) {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return

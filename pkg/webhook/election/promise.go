@@ -11,9 +11,9 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// Renew writes into a Lease that something holds now, and how long that may be believed. It elects nobody: readers look
+// Heartbeat writes into a Lease that something holds now, and how long that may be believed. It elects nobody: readers look
 // at its renewTime.
-func Renew(ctx context.Context, leases coordinationclient.LeaseInterface, name, identity string, goodFor time.Duration) error {
+func Heartbeat(ctx context.Context, leases coordinationclient.LeaseInterface, name, identity string, goodFor time.Duration) error {
 	spec := coordinationv1.LeaseSpec{
 		HolderIdentity:       &identity,
 		LeaseDurationSeconds: new(int32(goodFor / time.Second)),

@@ -23,7 +23,7 @@ import (
 // watchedWith is what the webhook is monitored with.
 var watchedWith = monitoring.Files{Folder: "webhook", Job: "vicinity-webhook"}
 
-func TestPrometheusAcceptsTheAlertsWhichFireWhenTheyShouldAndSayWhatToDo(t *testing.T) {
+func TestPrometheusAcceptsTheAlertsWhichFireWhenTheyShouldAndDescribeWhatToDo(t *testing.T) {
 	watchedWith.CheckAlerts(t)
 }
 
@@ -31,9 +31,9 @@ func TestEachPanelOfTheDashboardIsNamedExplainedAndUnderstoodByPrometheus(t *tes
 	watchedWith.CheckDashboard(t)
 }
 
-// TestTheDashboardAndTheAlertsAskOnlyForWhatExists: for metrics, labels and values that the webhook or an API server
+// TestTheDashboardAndTheAlertsQueryOnlyWhatExists: for metrics, labels and values that the webhook or an API server
 // has. And each metric of ours is used somewhere.
-func TestTheDashboardAndTheAlertsAskOnlyForWhatExists(t *testing.T) {
+func TestTheDashboardAndTheAlertsQueryOnlyWhatExists(t *testing.T) {
 	scraped := prometheus.Gatherers{webhookServed(t), metrics.Registry, apiServerServed(t)}
 	watchedWith.CheckNames(t, scraped, slices.Collect(maps.Keys(documented(t))))
 	watchedWith.CheckLabels(t, scraped)

@@ -25,22 +25,22 @@ var (
 	defaulted = declare(row{
 		kind: counter, name: "vicinity_webhook_defaulting_decisions_total", labels: []string{sourceLabel, settingLabel},
 		help:  "Number of decisions about Services' defaults, by the source of the decision and the setting that was added, or none.",
-		start: [][]string{texts(rules.Origins()), append(texts(rules.DefaultSettings()), Nothing)},
+		start: [][]string{texts(rules.DefaultSources()), append(texts(rules.DefaultSettings()), Nothing)},
 	})
 	internalErrors = declare(row{
 		kind: counter, name: "vicinity_webhook_internal_errors_total", labels: []string{reasonLabel},
 		help:  "Number of internal errors, such as of a review or of the renewal of a certificate; the log has them.",
 		start: [][]string{failures()},
 	})
-	refusedRequests = declare(row{
+	rejectedRequests = declare(row{
 		kind: counter, name: "vicinity_webhook_rejected_requests_total", labels: []string{reasonLabel},
 		help:  "Number of requests that were rejected with a status of 4xx or 503: no review, too big, or too many at once.",
-		start: [][]string{server.Refusals()},
+		start: [][]string{server.RejectionReasons()},
 	})
 	inFlight = declare(row{
 		kind: gauge, name: "vicinity_webhook_requests_in_flight",
 		help:  "Number of reviews in progress.",
-		start: atZero,
+		start: initZero,
 	})
 	certificateExpiry = declare(row{
 		kind: gauge, name: "vicinity_webhook_certificate_expiry_timestamp_seconds", labels: []string{certificateLabel},
@@ -50,7 +50,7 @@ var (
 	configurationValid = declare(row{
 		kind: gauge, name: "vicinity_webhook_configuration_valid",
 		help:  "Whether the configuration file is valid and applied; 0 while it is invalid and the last valid one is applied.",
-		start: atZero,
+		start: initZero,
 	})
 	configurationSuccess = declare(row{
 		kind: gauge, name: "vicinity_webhook_configuration_last_success_timestamp_seconds",
@@ -59,18 +59,18 @@ var (
 	topologySlices = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_slices",
 		help:  "Number of TopologySlices that this replica publishes; 0 while another one does.",
-		start: atZero,
+		start: initZero,
 	})
 	topologyNodes = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_nodes",
 		help:  "Number of Nodes in the published TopologySlices.",
-		start: atZero,
+		start: initZero,
 	})
-	topologyKeysLeftOut = declare(row{
+	topologyKeysSkipped = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_keys_unpublished",
 		help: "Number of topology keys in use that are not published: there are too many, or they changed too often. The log has keys " +
 			"and reasons.",
-		start: atZero,
+		start: initZero,
 	})
 	objectsWritten = declare(row{
 		kind: counter, name: "vicinity_webhook_objects_written_total", labels: []string{resourceLabel, operationLabel},
@@ -80,7 +80,7 @@ var (
 	topologyLag = declare(row{
 		kind: histogram, name: "vicinity_webhook_topology_lag_seconds",
 		help:  "Time taken until a change of Nodes, or of the keys in use, was published.",
-		start: atZero,
+		start: initZero,
 		// A change waits for others for a second.
 		buckets: []float64{0.5, 1, 1.25, 1.5, 2, 3, 5, 10, 30, 60, 300},
 	})
@@ -101,24 +101,24 @@ var (
 		kind: gauge, name: "vicinity_webhook_demand_connections_per_second", labels: serviceLabels,
 		help: "Number of new connections to a Service in a second, from all nodes.",
 	})
-	demandHeard = declare(row{
+	demandReporting = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_reporting_nodes_ratio",
 		help: "Ratio of the nodes whose proxies reported demand to all nodes; absent on replicas that do not collect it.",
 	})
 	demandWaiting = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_queue_depth",
 		help:  "Number of ServiceDemands queued for writing: the budget has no room, or they were written too often.",
-		start: atZero,
+		start: initZero,
 	})
 	demandWaitingSeconds = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_longest_queued_seconds",
 		help:  "Time for which the oldest of them has been queued.",
-		start: atZero,
+		start: initZero,
 	})
 	demandChanges = declare(row{
 		kind: counter, name: "vicinity_webhook_demand_change_points_total",
 		help:  "Number of change points: clients of a Service moved or grew at once, and earlier measurements no longer count.",
-		start: atZero,
+		start: initZero,
 	})
 )
 

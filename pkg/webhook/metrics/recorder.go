@@ -72,8 +72,8 @@ func (r *Recorder) Defaulted(source, setting string) {
 // Failed counts what failed for an internal reason.
 func (r *Recorder) Failed(reason string) { r.count(internalErrors, reason) }
 
-// Refused counts a request that was not a review, or came at a bad time.
-func (r *Recorder) Refused(reason string) { r.count(refusedRequests, reason) }
+// Rejected counts a request that was not a review, or came at a bad time.
+func (r *Recorder) Rejected(reason string) { r.count(rejectedRequests, reason) }
 
 // InFlight adds to the reviews that are being worked on: 1 when one begins, -1 when it ends.
 func (r *Recorder) InFlight(delta int) { r.gauges[inFlight].WithLabelValues().Add(float64(delta)) }
@@ -104,10 +104,10 @@ func (r *Recorder) ConfigurationFailed() { r.set(configurationValid, 0) }
 
 // Published records that all TopologySlices were up to date at some time: how many there are, for how many nodes, how
 // many keys found no place, and how long the first of the changes waited; 0 if there was none.
-func (r *Recorder) Published(at time.Time, slices, nodes, leftOut int, lag time.Duration) {
+func (r *Recorder) Published(at time.Time, slices, nodes, skipped int, lag time.Duration) {
 	r.set(topologySlices, float64(slices))
 	r.set(topologyNodes, float64(nodes))
-	r.set(topologyKeysLeftOut, float64(leftOut))
+	r.set(topologyKeysSkipped, float64(skipped))
 	r.setTime(topologyPublished, at)
 	if lag > 0 {
 		r.histograms[topologyLag].WithLabelValues().Observe(lag.Seconds())
@@ -118,7 +118,7 @@ func (r *Recorder) Published(at time.Time, slices, nodes, leftOut int, lag time.
 func (r *Recorder) LeadEnded() {
 	r.set(topologySlices, 0)
 	r.set(topologyNodes, 0)
-	r.set(topologyKeysLeftOut, 0)
+	r.set(topologyKeysSkipped, 0)
 }
 
 // PublishFailed counts a publication that failed.
@@ -137,7 +137,7 @@ func (r *Recorder) Measured(heard, nodes, changed int, services map[[2]string]De
 	r.counters[demandChanges].WithLabelValues().Add(float64(changed))
 	r.setServices(services)
 	if nodes > 0 {
-		r.set(demandHeard, float64(heard)/float64(nodes))
+		r.set(demandReporting, float64(heard)/float64(nodes))
 	}
 }
 
@@ -146,12 +146,12 @@ func (r *Recorder) MeasuringEnded() {
 	r.measuring.Lock()
 	defer r.measuring.Unlock()
 	r.setServices(nil)
-	r.gauges[demandHeard].DeleteLabelValues()
-	r.DemandWaits(0, 0)
+	r.gauges[demandReporting].DeleteLabelValues()
+	r.DemandQueued(0, 0)
 }
 
-// DemandWaits records how many ServiceDemands wait to be written, and how long the first of them has waited.
-func (r *Recorder) DemandWaits(count int, longest time.Duration) {
+// DemandQueued records how many ServiceDemands wait to be written, and how long the first of them has waited.
+func (r *Recorder) DemandQueued(count int, longest time.Duration) {
 	r.set(demandWaiting, float64(count))
 	r.set(demandWaitingSeconds, longest.Seconds())
 }

@@ -83,7 +83,7 @@ func atStart() map[string]float64 {
 	for _, rule := range rules.Rules() {
 		values["violations_total deny "+string(rule.ID)], values["violations_total warn "+string(rule.ID)] = 0, 0
 	}
-	for _, origin := range rules.Origins() {
+	for _, origin := range rules.DefaultSources() {
 		values["defaulting_decisions_total none "+string(origin)] = 0
 		for _, setting := range rules.DefaultSettings() {
 			values["defaulting_decisions_total "+string(setting)+" "+string(origin)] = 0
@@ -92,7 +92,7 @@ func atStart() map[string]float64 {
 	for _, operation := range certs.Operations() {
 		values["internal_errors_total certificate_"+string(operation)] = 0
 	}
-	for _, reason := range server.Refusals() {
+	for _, reason := range server.RejectionReasons() {
 		values["rejected_requests_total "+reason] = 0
 	}
 	return values
@@ -124,8 +124,8 @@ var moves = []struct {
 	},
 	{"a publication that failed", func(r *Recorder) { r.PublishFailed() }, map[string]float64{"internal_errors_total topology": 1}},
 	{"a failure", func(r *Recorder) { r.Failed("panic") }, map[string]float64{"internal_errors_total panic": 1}},
-	{"a refusal", func(r *Recorder) { r.Refused("too_big") }, map[string]float64{"rejected_requests_total too_big": 1}},
-	{"a reason that was unknown", func(r *Recorder) { r.Refused("new") }, map[string]float64{"rejected_requests_total new": 1}},
+	{"a refusal", func(r *Recorder) { r.Rejected("too_big") }, map[string]float64{"rejected_requests_total too_big": 1}},
+	{"a reason that was unknown", func(r *Recorder) { r.Rejected("new") }, map[string]float64{"rejected_requests_total new": 1}},
 	{"two reviews begin", func(r *Recorder) { r.InFlight(1); r.InFlight(1) }, map[string]float64{"requests_in_flight": 2}},
 	{"a review ends", func(r *Recorder) { r.InFlight(1); r.InFlight(-1) }, map[string]float64{"requests_in_flight": 0}},
 	{
@@ -166,7 +166,7 @@ var moves = []struct {
 	{
 		"the end of measuring", func(r *Recorder) {
 			r.Measured(9, 10, 0, map[[2]string]Demand{{"shop", "web"}: {1, 2}})
-			r.DemandWaits(3, time.Minute)
+			r.DemandQueued(3, time.Minute)
 			r.MeasuringEnded()
 		},
 		map[string]float64{},
@@ -182,7 +182,7 @@ var moves = []struct {
 		},
 	},
 	{
-		"what waits", func(r *Recorder) { r.DemandWaits(3, time.Minute) },
+		"what waits", func(r *Recorder) { r.DemandQueued(3, time.Minute) },
 		map[string]float64{"demand_queue_depth": 3, "demand_longest_queued_seconds": 60},
 	},
 	{
@@ -245,7 +245,7 @@ func documented(t *testing.T) map[string]string {
 	return rows
 }
 
-func TestTheREADMESaysWhichMetricsThereAreWithTheirTypesAndLabels(t *testing.T) {
+func TestTheREADMEDescribesWhichMetricsThereAreWithTheirTypesAndLabels(t *testing.T) {
 	families, err := filled(t).Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func TestTheREADMESaysWhichMetricsThereAreWithTheirTypesAndLabels(t *testing.T) 
 	}
 }
 
-func TestThePrometheusLinterHasNothingToSay(t *testing.T) {
+func TestThePrometheusLinterFindsNothing(t *testing.T) {
 	problems, err := testutil.GatherAndLint(filled(t))
 	if err != nil || len(problems) > 0 {
 		t.Errorf("problems %v, error %v", problems, err)

@@ -26,8 +26,8 @@ type row struct {
 	start [][]string
 }
 
-// atZero is for a metric without labels that is there from the start.
-var atZero = [][]string{}
+// initZero is for a metric without labels that is there from the start.
+var initZero = [][]string{}
 
 // rows are all of them.
 var rows []*row

@@ -28,8 +28,8 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
 }
 
-// kept are the objects that are followed, and what is kept of them.
-func kept() map[client.Object]cache.ByObject {
+// cacheOptions are the objects that are followed, and what is kept of them.
+func cacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		metadataOf(nodeKind):           {Transform: stripTo(func(m *metav1.PartialObjectMetadata) { m.Annotations = nil })},
 		metadataOf(serviceKind):        {Transform: stripTo(keepKeys)},
@@ -80,10 +80,10 @@ func mapper() meta.RESTMapper {
 	return all
 }
 
-// changes holds the time of the first change that no round has taken in yet; it is empty if there is none.
-type changes chan time.Time
+// debouncer holds the time of the first change that no round has taken in yet; it is empty if there is none.
+type debouncer chan time.Time
 
-func (c changes) note() {
+func (c debouncer) enqueue() {
 	select {
 	case c <- time.Now():
 	default:
@@ -91,16 +91,16 @@ func (c changes) note() {
 }
 
 // handler notes changes of what is published. Most changes of Nodes are heartbeats, which end here.
-func (c changes) handler() toolscache.ResourceEventHandler {
+func (c debouncer) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { c.note() },
+		AddFunc: func(any) { c.enqueue() },
 		UpdateFunc: func(before, after any) {
 			was, isMetadata := before.(*metav1.PartialObjectMetadata)
 			now, _ := after.(*metav1.PartialObjectMetadata)
 			if !isMetadata || !maps.Equal(was.Labels, now.Labels) || !maps.Equal(was.Annotations, now.Annotations) {
-				c.note()
+				c.enqueue()
 			}
 		},
-		DeleteFunc: func(any) { c.note() },
+		DeleteFunc: func(any) { c.enqueue() },
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-func used(keys ...policy.Key) usage {
-	all := usage{}
+func used(keys ...policy.Key) keyUsage {
+	all := keyUsage{}
 	for _, key := range keys {
 		all.add(key, false)
 	}
@@ -35,7 +35,7 @@ func beyondAlways(keys []string) string {
 }
 
 func isAlways(key string) bool {
-	for _, one := range always {
+	for _, one := range builtinKeys {
 		if string(one) == key {
 			return true
 		}
@@ -62,23 +62,23 @@ func carry(keys ...policy.Key) map[string]bool {
 
 // rounds has a keyring choose, one time after the other, and counts how often the keys change.
 type rounds struct {
-	ring    *keyring
-	at      time.Time
-	keys    []string
-	waits   []deferral
-	changes int
+	ring        *keySet
+	at          time.Time
+	keys        []string
+	pendingKeys []pendingKey
+	changes     int
 }
 
 // begin is a leader that finds some keys published.
 func begin(at time.Time, published ...string) *rounds {
-	r := &rounds{ring: newKeyring(at, published), at: at}
+	r := &rounds{ring: newKeySet(at, published), at: at}
 	r.keys = r.ring.keys()
 	return r
 }
 
-func (r *rounds) choose(used usage, carried map[string]bool) {
+func (r *rounds) choose(used keyUsage, carried map[string]bool) {
 	before := slices.Clone(r.keys)
-	r.waits = r.ring.choose(r.at, used, carried)
+	r.pendingKeys = r.ring.choose(r.at, used, carried)
 	if r.keys = r.ring.keys(); !slices.Equal(before, r.keys) {
 		r.changes++
 	}
@@ -91,7 +91,7 @@ func TestAKeyIsPublishedWhileItIsUsedAndADayLonger(t *testing.T) {
 	r := begin(noon, row) // an earlier leader published it
 	for _, step := range []struct {
 		after time.Duration
-		used  usage
+		used  keyUsage
 		want  string
 	}{
 		{0, nil, row},
@@ -104,33 +104,33 @@ func TestAKeyIsPublishedWhileItIsUsedAndADayLonger(t *testing.T) {
 	} {
 		r.at = r.at.Add(step.after)
 		r.choose(step.used, nil)
-		if diff := cmp.Diff(step.want, beyondAlways(r.keys)); diff != "" || len(r.waits) != 0 {
-			t.Errorf("at %s: keys (-want +got):\n%s%v wait", r.at, diff, r.waits)
+		if diff := cmp.Diff(step.want, beyondAlways(r.keys)); diff != "" || len(r.pendingKeys) != 0 {
+			t.Errorf("at %s: keys (-want +got):\n%s%v wait", r.at, diff, r.pendingKeys)
 		}
 	}
 }
 
-func TestKeysThatNodesCarryTakeThePlacesFirst(t *testing.T) {
+func TestKeysOfNodesTakeTheQuotaFirst(t *testing.T) {
 	wanted := used("example.com/z-carried")
 	for i := range topologyslice.MaxKeys {
 		wanted.add(key("nobody", i), false)
 	}
 	r := begin(noon)
 	r.choose(wanted, carry("example.com/z-carried"))
-	if len(r.keys) != topologyslice.MaxKeys || len(r.waits) != 1+len(always) {
-		t.Errorf("%d keys, %d wait, want %d and %d", len(r.keys), len(r.waits), topologyslice.MaxKeys, 1+len(always))
+	if len(r.keys) != topologyslice.MaxKeys || len(r.pendingKeys) != 1+len(builtinKeys) {
+		t.Errorf("%d keys, %d wait, want %d and %d", len(r.keys), len(r.pendingKeys), topologyslice.MaxKeys, 1+len(builtinKeys))
 	}
 	if !r.has("example.com/z-carried") {
 		t.Errorf("the key that nodes carry is left out of %q", r.keys)
 	}
-	if first := r.waits[0]; !first.until.IsZero() {
+	if first := r.pendingKeys[0]; !first.until.IsZero() {
 		t.Errorf("the first that waits: %+v", first)
 	}
 }
 
-// TestTheFirstWhoComesKeepsAPlace: whatever keys others name that no node carries, and nothing piles up.
-func TestTheFirstWhoComesKeepsAPlace(t *testing.T) {
-	r, carried, full := begin(noon), carry("example.com/z-carried"), usage{}
+// TestTheFirstKeyKeepsItsQuota: whatever keys others name that no node carries, and nothing piles up.
+func TestTheFirstKeyKeepsItsQuota(t *testing.T) {
+	r, carried, full := begin(noon), carry("example.com/z-carried"), keyUsage{}
 	for i := range topologyslice.MaxKeys {
 		full.add(key("m", i), false)
 	}
@@ -139,10 +139,10 @@ func TestTheFirstWhoComesKeepsAPlace(t *testing.T) {
 		r.at = r.at.Add(time.Second)
 		r.choose(used(key("a", i)), carried)
 	}
-	if r.changes != 1 || len(r.waits) != 1 {
-		t.Errorf("%d changes, %v wait", r.changes, r.waits)
+	if r.changes != 1 || len(r.pendingKeys) != 1 {
+		t.Errorf("%d changes, %v wait", r.changes, r.pendingKeys)
 	}
-	if len(r.ring.known) > topologyslice.MaxKeys {
+	if len(r.ring.states) > topologyslice.MaxKeys {
 		t.Errorf("the keyring remembers %+v", r.ring)
 	}
 	r.choose(used("example.com/z-carried"), carried)
@@ -167,8 +167,8 @@ func newAttack(seed uint64, keys int) attack {
 }
 
 // edit names up to 80 keys.
-func (a attack) edit() usage {
-	named := usage{}
+func (a attack) edit() keyUsage {
+	named := keyUsage{}
 	for range a.random.IntN(80) {
 		named.add(key("k", a.random.IntN(a.keys)), false)
 	}
@@ -213,13 +213,13 @@ func TestANewLeaderMakesOneChangeBeyondTheBudget(t *testing.T) {
 			changes := r.changes
 			r = begin(r.at, r.keys...)
 			r.changes = changes
-			if before++; changes > before+changesAtOnce {
+			if before++; changes > before+changeBurst {
 				t.Fatalf("%d changes by %d leaders within %d s", changes, before, second)
 			}
 		}
 		r.choose(a.edit(), a.carried)
 	}
-	if r.changes > terms+changesAtOnce {
+	if r.changes > terms+changeBurst {
 		t.Errorf("%d changes by %d leaders", r.changes, terms)
 	}
 	// It makes its one change at once: somebody may have waited for it.
@@ -227,12 +227,12 @@ func TestANewLeaderMakesOneChangeBeyondTheBudget(t *testing.T) {
 	changes := r.changes
 	r.choose(used("example.com/rack"), carry("example.com/rack"))
 	if r.changes != changes+1 && !r.has("example.com/rack") {
-		t.Errorf("a key is not published at once by a new leader: %v", r.waits)
+		t.Errorf("a key is not published at once by a new leader: %v", r.pendingKeys)
 	}
 }
 
-// TestALeaderThatEndedWhileItWroteLeftTooManyKeys: both those before and those after.
-func TestALeaderThatEndedWhileItWroteLeftTooManyKeys(t *testing.T) {
+// TestALeaderThatEndedWhileItWroteMayExceedTheQuota: both those before and those after.
+func TestALeaderThatEndedWhileItWroteMayExceedTheQuota(t *testing.T) {
 	var published []string
 	for i := range 100 {
 		published = append(published, string(key("k", i)))
@@ -244,11 +244,11 @@ func TestALeaderThatEndedWhileItWroteLeftTooManyKeys(t *testing.T) {
 	}
 }
 
-// TestTheOldestKeysHaveThePlaces: one that comes late waits until another is out of use for a day, and one of the
+// TestTheOldestKeysHaveTheQuota: one that comes late waits until another is out of use for a day, and one of the
 // administrator does not.
-func TestTheOldestKeysHaveThePlaces(t *testing.T) {
-	wanted, carried := usage{}, carry("example.com/rack", "example.com/row")
-	for i := range places {
+func TestTheOldestKeysHaveTheQuota(t *testing.T) {
+	wanted, carried := keyUsage{}, carry("example.com/rack", "example.com/row")
+	for i := range maxUserKeys {
 		wanted.add(key("early", i), false)
 		carried[string(key("early", i))] = true
 	}
@@ -256,8 +256,8 @@ func TestTheOldestKeysHaveThePlaces(t *testing.T) {
 	r.choose(wanted, carried)
 	r.at = r.at.Add(time.Second)
 	wanted.add("example.com/rack", false)
-	if r.choose(wanted, carried); r.has("example.com/rack") || len(r.waits) != 1 || !r.waits[0].until.IsZero() {
-		t.Errorf("the one that comes late: %v wait", r.waits)
+	if r.choose(wanted, carried); r.has("example.com/rack") || len(r.pendingKeys) != 1 || !r.pendingKeys[0].until.IsZero() {
+		t.Errorf("the one that comes late: %v wait", r.pendingKeys)
 	}
 	delete(wanted, key("early", 7))
 	for range 24 {
@@ -267,11 +267,11 @@ func TestTheOldestKeysHaveThePlaces(t *testing.T) {
 		r.at = r.at.Add(time.Hour)
 	}
 	r.at = r.at.Add(time.Second)
-	if r.choose(wanted, carried); !r.has("example.com/rack") || len(r.waits) != 0 {
-		t.Errorf("a place is free, and %v wait", r.waits)
+	if r.choose(wanted, carried); !r.has("example.com/rack") || len(r.pendingKeys) != 0 {
+		t.Errorf("a place is free, and %v wait", r.pendingKeys)
 	}
 	wanted.add("example.com/row", true)
-	if r.choose(wanted, carried); !r.has("example.com/row") || r.has("example.com/rack") || len(r.waits) != 1 {
+	if r.choose(wanted, carried); !r.has("example.com/row") || r.has("example.com/rack") || len(r.pendingKeys) != 1 {
 		t.Errorf("the administrator's has a place: %t, and the newest one: %t", r.has("example.com/row"), r.has("example.com/rack"))
 	}
 }
@@ -284,7 +284,7 @@ func TestWhichKeysWaitIsLoggedOnce(t *testing.T) {
 	for second := range 3600 {
 		r.at = noon.Add(time.Duration(second) * time.Second)
 		r.choose(a.edit(), a.carried)
-		r.ring.log(log, r.at, r.waits)
+		r.ring.log(log, r.at, r.pendingKeys)
 	}
 	waitingLines := strings.Count(out.String(), "not published yet")
 	if waitingLines == 0 || waitingLines > 5 || len(out.String()) > waitingLines*(namedKeys+2)*200 {
@@ -294,7 +294,7 @@ func TestWhichKeysWaitIsLoggedOnce(t *testing.T) {
 	out.Reset()
 	for range 3 {
 		r.at = r.at.Add(refill)
-		r.ring.log(log, r.at, []deferral{{key: "example.com/rack", until: noon}})
+		r.ring.log(log, r.at, []pendingKey{{key: "example.com/rack", until: noon}})
 	}
 	r.ring.log(log, r.at, nil)
 	r.ring.log(log, r.at, nil)

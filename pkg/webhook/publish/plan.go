@@ -29,7 +29,7 @@ type write struct {
 // many slices as needed, and the writes are in proportion to the changes.
 func plan(now map[string]content, keys []string, nodes map[string]map[string]string, limit int) []write {
 	p := planner{limit: limit, keys: keys, nodes: nodes}
-	p.place(p.keep(now))
+	p.assignBin(p.keep(now))
 	p.merge()
 	return p.writes()
 }
@@ -77,8 +77,8 @@ func (p *planner) keep(now map[string]content) (left []string) {
 	return left
 }
 
-// place finds slices for nodes.
-func (p *planner) place(left []string) {
+// assignBin finds slices for nodes.
+func (p *planner) assignBin(left []string) {
 	byUse := slices.Clone(p.bins)
 	slices.SortStableFunc(byUse, func(a, b *bin) int {
 		if a.isChanged != b.isChanged {
@@ -90,17 +90,17 @@ func (p *planner) place(left []string) {
 		return cmp.Compare(len(b.names), len(a.names))
 	})
 	for _, b := range byUse {
-		left = p.pour(left, b)
+		left = p.fill(left, b)
 	}
 	for len(left) > 0 {
 		b := &bin{}
-		left = p.pour(left, b)
+		left = p.fill(left, b)
 		p.bins = append(p.bins, b)
 	}
 }
 
-// pour puts nodes into a slice until it is full, and returns the others.
-func (p *planner) pour(left []string, into *bin) []string {
+// fill puts nodes into a slice until it is full, and returns the others.
+func (p *planner) fill(left []string, into *bin) []string {
 	count := min(len(left), p.limit-len(into.names))
 	if count == 0 {
 		return left

@@ -26,8 +26,8 @@ func carryOut(now map[string]content, w write, created *int) {
 	}
 }
 
-// known is what all slices say together.
-func known(now map[string]content) map[string]map[string]string {
+// withStoredContent is what all slices say together.
+func withStoredContent(now map[string]content) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(now))) { // the first counts
 		for _, node := range now[name].nodes {
@@ -138,12 +138,12 @@ func TestAnyHistoryOfNodesIsDescribed(t *testing.T) {
 			for i, w := range writes {
 				carryOut(now, w, &created)
 				for name := range before {
-					if _, stays := nodes[name]; stays && known(now)[name] == nil {
+					if _, stays := nodes[name]; stays && withStoredContent(now)[name] == nil {
 						t.Fatalf("seed %d, step %d: after %s node %s is missing", seed, step, text(writes[:i+1]), name)
 					}
 				}
 			}
-			if diff := cmp.Diff(nodes, known(now)); diff != "" {
+			if diff := cmp.Diff(nodes, withStoredContent(now)); diff != "" {
 				t.Fatalf("seed %d, step %d: nodes (-want +got):\n%s", seed, step, diff)
 			}
 			for name, each := range now {

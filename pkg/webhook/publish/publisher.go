@@ -21,8 +21,8 @@ const (
 	// NodesPerSlice is how many nodes a slice has at most, the same as endpoints in an EndpointSlice: one change writes
 	// one slice, and sends it to every proxy.
 	NodesPerSlice = 100
-	// gather is how long changes wait for others.
-	gather = time.Second
+	// batchDelay is how long changes wait for others.
+	batchDelay = time.Second
 	// renewEvery is how often the Lease is renewed, and leaseDuration is how long its content counts as current.
 	renewEvery    = 20 * time.Second
 	leaseDuration = time.Minute
@@ -45,7 +45,7 @@ type Options struct {
 type Observer interface {
 	// Published is called each time that everything is written: how many slices and nodes there are, how many keys in use
 	// found no place, and how long the first of the changes waited; 0 if there was none.
-	Published(at time.Time, slices, nodes, leftOut int, lag time.Duration)
+	Published(at time.Time, slices, nodes, skipped int, lag time.Duration)
 	// LeadEnded is called when another replica may publish.
 	LeadEnded()
 	// SliceWritten counts a write: create, update or delete.
@@ -64,7 +64,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		Leases: leases, Namespace: options.Namespace, Lease: electionLease, Identity: options.Identity,
 		Task: "publishing the topology of nodes",
 		Lead: func(ctx context.Context) error {
-			return publish(ctx, config, &publisher{options: options, leases: leases.Leases(options.Namespace), changes: make(changes, 1)})
+			return publish(ctx, config, &publisher{options: options, leases: leases.Leases(options.Namespace), changes: make(debouncer, 1)})
 		},
 		Failed: options.Observer.PublishFailed, Ended: options.Observer.LeadEnded,
 		Log: options.Log,
@@ -84,7 +84,7 @@ func publish(ctx context.Context, config *rest.Config, p *publisher) error {
 	if err != nil {
 		return fmt.Errorf("make an HTTP client: %w", err)
 	}
-	followed := kept()
+	followed := cacheOptions()
 	objects, err := cache.New(config, cache.Options{
 		HTTPClient: httpClient, Scheme: scheme, Mapper: mapper(), ByObject: followed,
 	})

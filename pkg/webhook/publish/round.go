@@ -20,11 +20,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
 
-// sightPatience is how long a write may take to come back through the watch.
-const sightPatience = 10 * time.Second
+// cacheTimeout is how long a write may take to come back through the watch.
+const cacheTimeout = 10 * time.Second
 
 // retries are the pauses after rounds that failed: a second, doubled up to a minute.
-var retries = wait.Backoff{Duration: gather, Factor: 2, Steps: 7, Cap: time.Minute}
+var retries = wait.Backoff{Duration: batchDelay, Factor: 2, Steps: 7, Cap: time.Minute}
 
 // publisher brings the slices up to date while this replica leads.
 type publisher struct {
@@ -32,9 +32,9 @@ type publisher struct {
 	objects client.Reader // the cache
 	writer  client.Writer
 	leases  coordinationclient.LeaseInterface
-	changes changes
+	changes debouncer
 
-	keys *keyring // nil before the first round
+	keys *keySet // nil before the first round
 
 	renewed time.Time
 	failure string // of the last round; empty if it worked
@@ -56,7 +56,7 @@ func (p *publisher) run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(gather):
+			case <-time.After(batchDelay):
 			}
 			select { // what came meanwhile is part of the same round
 			case <-p.changes:
@@ -71,7 +71,7 @@ func (p *publisher) run(ctx context.Context) {
 				p.failure = ""
 			}
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // somebody else wrote; the cache will show what
-			pause = gather
+			pause = batchDelay
 		case ctx.Err() == nil:
 			pause = retry.Step()
 			p.failed(err)
@@ -97,7 +97,7 @@ func (p *publisher) round(ctx context.Context, since time.Time) error {
 	for i := range seen.slices {
 		now[seen.slices[i].Name] = content{seen.slices[i].Keys, seen.slices[i].Nodes}
 	}
-	keys, leftOut := p.chooseKeys(time.Now(), seen)
+	keys, skipped := p.chooseKeys(time.Now(), seen)
 	nodes := make(map[string]map[string]string, len(seen.nodes))
 	for name, labels := range seen.nodes {
 		nodes[name] = describe(labels, keys)
@@ -111,15 +111,15 @@ func (p *publisher) round(ctx context.Context, since time.Time) error {
 	if !since.IsZero() {
 		lag = at.Sub(since)
 	}
-	p.options.Observer.Published(at, countAfter(len(now), writes), len(nodes), leftOut, lag)
+	p.options.Observer.Published(at, countAfter(len(now), writes), len(nodes), skipped, lag)
 	return p.renew(ctx)
 }
 
 // chooseKeys returns the keys to publish, and how many keys in use are not published. The choice counts even if writing
 // fails: the next round writes it.
-func (p *publisher) chooseKeys(now time.Time, seen sight) (keys []string, leftOut int) {
+func (p *publisher) chooseKeys(now time.Time, seen observed) (keys []string, skipped int) {
 	if p.keys == nil {
-		p.keys = newKeyring(now, seen.published())
+		p.keys = newKeySet(now, seen.published())
 	}
 	waiting := p.keys.choose(now, seen.used, seen.carried)
 	p.keys.log(p.options.Log, now, waiting)
@@ -139,24 +139,24 @@ func countAfter(count int, writes []write) int {
 	return count
 }
 
-// sight is what the cache has.
-type sight struct {
+// observed is what the cache has.
+type observed struct {
 	nodes   map[string]map[string]string // labels by name
-	used    usage
+	used    keyUsage
 	carried map[string]bool // labels that some node has
 	slices  []topologyslice.TopologySlice
 }
 
-func (p *publisher) read(ctx context.Context) (sight, error) {
-	seen := sight{nodes: map[string]map[string]string{}, used: usage{}, carried: map[string]bool{}}
+func (p *publisher) read(ctx context.Context) (observed, error) {
+	seen := observed{nodes: map[string]map[string]string{}, used: keyUsage{}, carried: map[string]bool{}}
 	var all topologyslice.List
 	if err := p.objects.List(ctx, &all); err != nil {
-		return sight{}, fmt.Errorf("list TopologySlices: %w", err)
+		return observed{}, fmt.Errorf("list TopologySlices: %w", err)
 	}
 	seen.slices = all.Items
 	nodes, err := p.list(ctx, nodeKind)
 	if err != nil {
-		return sight{}, err
+		return observed{}, err
 	}
 	for i := range nodes {
 		seen.nodes[nodes[i].Name] = nodes[i].Labels
@@ -169,22 +169,22 @@ func (p *publisher) read(ctx context.Context) (sight, error) {
 	} {
 		objects, err := p.list(ctx, kind)
 		if err != nil {
-			return sight{}, err
+			return observed{}, err
 		}
 		for i := range objects {
 			namespace := objects[i].Namespace
 			if kind == namespaceKind {
 				namespace = objects[i].Name
 			}
-			seen.use(objects[i].Annotations[annotation], namespace == p.options.Namespace)
+			seen.addKeys(objects[i].Annotations[annotation], namespace == p.options.Namespace)
 		}
 	}
-	seen.use(p.options.DefaultKeys(), true)
+	seen.addKeys(p.options.DefaultKeys(), true)
 	return seen, nil
 }
 
-// use takes in a list of keys. Invalid lists and None are skipped.
-func (s sight) use(list string, isAdministrators bool) {
+// addKeys takes in a list of keys. Invalid lists and None are skipped.
+func (s observed) addKeys(list string, isAdministrators bool) {
 	if list == "" || list == policy.None {
 		return
 	}
@@ -198,7 +198,7 @@ func (s sight) use(list string, isAdministrators bool) {
 }
 
 // published are the keys of all slices.
-func (s sight) published() []string {
+func (s observed) published() []string {
 	var keys []string
 	for i := range s.slices {
 		keys = append(keys, s.slices[i].Keys...)
@@ -216,7 +216,7 @@ func (p *publisher) list(ctx context.Context, kind string) ([]metav1.PartialObje
 }
 
 // carryOut makes writes in their order, and waits until the cache has them: the next round must not make them again.
-func (p *publisher) carryOut(ctx context.Context, seen sight, writes []write) error {
+func (p *publisher) carryOut(ctx context.Context, seen observed, writes []write) error {
 	before := map[string]*topologyslice.TopologySlice{}
 	for i := range seen.slices {
 		before[seen.slices[i].Name] = &seen.slices[i]
@@ -225,11 +225,11 @@ func (p *publisher) carryOut(ctx context.Context, seen sight, writes []write) er
 	for _, w := range writes {
 		name, version, err := p.write(ctx, before[w.name], w)
 		if err != nil {
-			return errors.Join(err, p.awaitSight(ctx, written))
+			return errors.Join(err, p.waitForCache(ctx, written))
 		}
 		written[name] = version
 	}
-	return p.awaitSight(ctx, written)
+	return p.waitForCache(ctx, written)
 }
 
 // write makes one write, and returns the slice's name and version.
@@ -260,11 +260,11 @@ func (p *publisher) write(ctx context.Context, before *topologyslice.TopologySli
 	return slice.Name, slice.ResourceVersion, nil
 }
 
-// awaitSight waits until the cache has the versions that were written, or versions that were not seen before.
-func (p *publisher) awaitSight(ctx context.Context, written map[string]string) error {
-	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, sightPatience, true, func(ctx context.Context) (bool, error) {
+// waitForCache waits until the cache has the versions that were written, or versions that were not seen before.
+func (p *publisher) waitForCache(ctx context.Context, written map[string]string) error {
+	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, cacheTimeout, true, func(ctx context.Context) (bool, error) {
 		for name, version := range written {
-			arrived, err := p.hasArrived(ctx, name, version)
+			arrived, err := p.isCached(ctx, name, version)
 			if err != nil || !arrived {
 				return false, err
 			}
@@ -278,9 +278,9 @@ func (p *publisher) awaitSight(ctx context.Context, written map[string]string) e
 	return err
 }
 
-// hasArrived reports whether the cache has a version of a slice or a newer one; or has it no longer, if the version is
+// isCached reports whether the cache has a version of a slice or a newer one; or has it no longer, if the version is
 // empty.
-func (p *publisher) hasArrived(ctx context.Context, name, version string) (bool, error) {
+func (p *publisher) isCached(ctx context.Context, name, version string) (bool, error) {
 	var found topologyslice.TopologySlice
 	err := p.objects.Get(ctx, types.NamespacedName{Name: name}, &found)
 	if apierrors.IsNotFound(err) {
@@ -299,7 +299,7 @@ func (p *publisher) renew(ctx context.Context) error {
 	if now.Sub(p.renewed) < renewEvery {
 		return nil
 	}
-	if err := election.Renew(ctx, p.leases, topologyslice.LeaseName, p.options.Identity, leaseDuration); err != nil {
+	if err := election.Heartbeat(ctx, p.leases, topologyslice.LeaseName, p.options.Identity, leaseDuration); err != nil {
 		return err
 	}
 	p.renewed = now

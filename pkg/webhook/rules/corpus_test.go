@@ -12,13 +12,13 @@ import (
 )
 
 // The rules do to every case what it says.
-func TestTheRulesDoWhatTheCasesSay(t *testing.T) {
+func TestTheRulesDoWhatTheCasesExpect(t *testing.T) {
 	for _, c := range rulecases.Cases(t) {
 		if !isOurs(c) {
 			continue // the policies' own, see TestEveryCaseIsInOrder
 		}
 		t.Run(c.Name, func(t *testing.T) {
-			got := wantOf(judge(t, c))
+			got := wantOf(evaluate(t, c))
 			if diff := cmp.Diff(c.Want, got); diff != "" {
 				t.Errorf("differs (-want +got):\n%s", diff)
 			}
@@ -26,7 +26,7 @@ func TestTheRulesDoWhatTheCasesSay(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreWhatTheCasesSay(t *testing.T) {
+func TestDefaultsAreWhatTheCasesExpect(t *testing.T) {
 	count := 0
 	for _, c := range rulecases.Cases(t) {
 		if c.Default == nil {
@@ -54,13 +54,13 @@ func TestDefaultsAreWhatTheCasesSay(t *testing.T) {
 }
 
 // An object that stays as it is, or is judged against itself, is never denied nor warned of.
-func TestNothingIsSaidAboutAnObjectThatStaysAsItIs(t *testing.T) {
+func TestAnUnchangedObjectHasNoViolations(t *testing.T) {
 	for _, c := range rulecases.Cases(t) {
 		if !isOurs(c) {
 			continue
 		}
 		c.Old = c.Object
-		if got := judge(t, c); len(got.Denied)+len(got.Warned) > 0 {
+		if got := evaluate(t, c); len(got.Denied)+len(got.Warned) > 0 {
 			t.Errorf("%s: %v", c.Name, wantOf(got))
 		}
 	}
@@ -72,8 +72,8 @@ func TestEveryMessageIsShortAndNamesItsRule(t *testing.T) {
 		if !isOurs(c) {
 			continue
 		}
-		judgement := judge(t, c)
-		for _, violation := range slices.Concat(judgement.Denied, judgement.Warned) {
+		result := evaluate(t, c)
+		for _, violation := range slices.Concat(result.Denied, result.Warned) {
 			message := violation.Message()
 			rule, _ := rules.RuleOf(violation.Rule)
 			if rule.Default == rules.Warn && len(message) > longestWarning || len(message) > longestDenial {
@@ -135,8 +135,8 @@ func TestEveryCaseIsInOrder(t *testing.T) {
 
 func isOurs(c rulecases.Case) bool { return c.Kind() == "Service" || c.Kind() == "Namespace" }
 
-// judge reviews the object of a case.
-func judge(t *testing.T, c rulecases.Case) rules.Judgement {
+// evaluate reviews the object of a case.
+func evaluate(t *testing.T, c rulecases.Case) rules.Result {
 	t.Helper()
 	if c.Kind() == "Namespace" {
 		before, now := rulecases.NamespaceOf(t, c.Old), rulecases.NamespaceOf(t, c.Object)
@@ -146,12 +146,12 @@ func judge(t *testing.T, c rulecases.Case) rules.Judgement {
 	return rules.ReviewService(before, now, c.Facts(t), c.Settings.Admission())
 }
 
-func wantOf(judgement rules.Judgement) []rulecases.Want {
+func wantOf(result rules.Result) []rulecases.Want {
 	var found []rulecases.Want
-	for _, violation := range judgement.Denied {
+	for _, violation := range result.Denied {
 		found = append(found, rulecases.Want{Rule: violation.Rule, Action: rules.Deny, Path: violation.Error.Field})
 	}
-	for _, violation := range judgement.Warned {
+	for _, violation := range result.Warned {
 		found = append(found, rulecases.Want{Rule: violation.Rule, Action: rules.Warn, Path: violation.Error.Field})
 	}
 	return found
@@ -159,14 +159,14 @@ func wantOf(judgement rules.Judgement) []rulecases.Want {
 
 // What is said of a patch holds for the whole object: nothing is found in the metadata of a case that is not found in
 // all of it.
-func TestWhatIsSaidOfAPatchHoldsForTheWholeObject(t *testing.T) {
+func TestViolationsOfAPatchHoldForTheWholeObject(t *testing.T) {
 	said := 0
 	for _, c := range rulecases.Cases(t) {
 		if !isOurs(c) || c.Old != nil {
 			continue
 		}
-		whole := judge(t, c)
-		var patch rules.Judgement
+		whole := evaluate(t, c)
+		var patch rules.Result
 		if c.Kind() == "Namespace" {
 			patch = rules.ReviewNamespacePatch(rulecases.NamespaceOf(t, c.Object), c.Settings.Admission())
 		} else {

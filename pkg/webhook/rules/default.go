@@ -16,16 +16,16 @@ const (
 	TopologyKeys        Setting = "topology-keys"        // annotation vicinity.dev/topology-keys
 )
 
-// Origin is what decided about a Service's default.
-type Origin string
+// DefaultSource is what decided about a Service's default.
+type DefaultSource string
 
 // The origins, the most specific first. The first one that says anything decides, also if it says "none".
 const (
-	FromService   Origin = "service"   // the Service says something itself
-	FromOptOut    Origin = "opt_out"   // the label vicinity.dev/admission: disabled, on the Service or its Namespace
-	FromNamespace Origin = "namespace" // an annotation of the Namespace
-	FromCluster   Origin = "cluster"   // Settings.Default
-	FromNone      Origin = "none"
+	FromService   DefaultSource = "service"   // the Service says something itself
+	FromOptOut    DefaultSource = "opt_out"   // the label vicinity.dev/admission: disabled, on the Service or its Namespace
+	FromNamespace DefaultSource = "namespace" // an annotation of the Namespace
+	FromCluster   DefaultSource = "cluster"   // Settings.Default
+	FromNone      DefaultSource = "none"
 )
 
 // DefaultDecision is what a Service is given, and why.
@@ -33,7 +33,7 @@ type DefaultDecision struct {
 	// Add is what the Service is given; nil for nothing.
 	Add *Default
 	// Origin is who decided, also if it decided that nothing is added.
-	Origin Origin
+	Origin DefaultSource
 	// Reason is why nothing is added although an origin has a default, or which Service setting stands in the way; a few
 	// words, such as "headless Services have no proxy". Empty if Add is set.
 	Reason string
@@ -41,15 +41,15 @@ type DefaultDecision struct {
 
 // NamespaceDefaults is what is known of the Namespace of a Service.
 type NamespaceDefaults struct {
-	// Known: the labels and annotations are those of the Namespace. As long as they are not known, nothing is added.
-	Known       bool
+	// IsLoaded: the labels and annotations are those of the Namespace. As long as they are not known, nothing is added.
+	IsLoaded    bool
 	Labels      map[string]string
 	Annotations map[string]string
 }
 
-// Origins returns every origin, so that metrics can count them from the start.
-func Origins() []Origin {
-	return []Origin{FromService, FromOptOut, FromNamespace, FromCluster, FromNone}
+// DefaultSources returns every origin, so that metrics can count them from the start.
+func DefaultSources() []DefaultSource {
+	return []DefaultSource{FromService, FromOptOut, FromNamespace, FromCluster, FromNone}
 }
 
 // DefaultSettings are all there are.

@@ -26,7 +26,7 @@ func DecideDefault(
 	if service.Metadata.DeletionTimestamp != "" {
 		return DefaultDecision{Origin: FromService, Reason: "it is being deleted"}
 	}
-	if reason := explicitSetting(service); reason != "" {
+	if reason := ownSetting(service); reason != "" {
 		return DefaultDecision{Origin: FromService, Reason: reason}
 	}
 	if reason := optedOut(service, namespace); reason != "" {
@@ -35,15 +35,15 @@ func DecideDefault(
 	if slices.Contains(settings.ExcludedNamespaces, service.Metadata.Namespace) {
 		return DefaultDecision{Origin: FromCluster, Reason: "the configuration excludes this Namespace"}
 	}
-	if !namespace.Known {
+	if !namespace.IsLoaded {
 		return DefaultDecision{Origin: FromNone, Reason: "the Namespace is not known yet"}
 	}
-	candidate := candidateOf(namespace, settings)
+	candidate := inheritedDefault(namespace, settings)
 	if candidate.Add == nil {
 		return candidate
 	}
-	situation := situation{service: service, facts: facts, settings: settings, isUpdate: isUpdate, setting: *candidate.Add}
-	if reason := situation.standsInTheWay(); reason != "" {
+	situation := defaultingContext{service: service, facts: facts, settings: settings, isUpdate: isUpdate, setting: *candidate.Add}
+	if reason := situation.exemptBecause(); reason != "" {
 		return DefaultDecision{Origin: candidate.Origin, Reason: reason}
 	}
 	if rule := situation.deniedBy(); rule != "" {
@@ -52,11 +52,11 @@ func DecideDefault(
 	return candidate
 }
 
-// explicitSetting names the topology setting that a Service has of its own; empty without one. A default beside it
+// ownSetting names the topology setting that a Service has of its own; empty without one. A default beside it
 // would override what its owner asked for: EndpointSlice controllers ignore trafficDistribution beside
 // topology-mode=Auto. Beside topology-aware-hints the API server would even refuse the Service, for it wants both
 // annotations to be the same.
-func explicitSetting(service *Service) string {
+func ownSetting(service *Service) string {
 	if service.Spec.TrafficDistribution != nil {
 		return "spec.trafficDistribution is set"
 	}
@@ -81,8 +81,8 @@ func optedOut(service *Service, namespace NamespaceDefaults) string {
 	return ""
 }
 
-// candidateOf returns the default that a Namespace has, or else the cluster.
-func candidateOf(namespace NamespaceDefaults, settings *Settings) DefaultDecision {
+// inheritedDefault returns the default that a Namespace has, or else the cluster.
+func inheritedDefault(namespace NamespaceDefaults, settings *Settings) DefaultDecision {
 	chosen, saysAnything := namespace.choose()
 	switch {
 	case saysAnything:

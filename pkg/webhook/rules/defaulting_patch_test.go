@@ -171,8 +171,8 @@ var randomValues = []string{
 }
 
 func randomNamespace(random *rand.Rand) NamespaceDefaults {
-	namespace := NamespaceDefaults{Known: random.IntN(8) != 0}
-	if !namespace.Known {
+	namespace := NamespaceDefaults{IsLoaded: random.IntN(8) != 0}
+	if !namespace.IsLoaded {
 		return namespace
 	}
 	namespace.Annotations = map[string]string{}
@@ -241,7 +241,7 @@ func (w world) faultsOf(t *testing.T, before, after []byte, decision DefaultDeci
 	if again := DecideDefault(is, w.namespace, w.facts, w.settings, w.isUpdate); again.Add != nil {
 		faults = append(faults, fmt.Sprintf("a second run adds %v", *again.Add))
 	}
-	if explicit := explicitSetting(was); explicit != "" {
+	if explicit := ownSetting(was); explicit != "" {
 		faults = append(faults, "it is added beside an explicit setting: "+explicit)
 	}
 	if added := differences(t, before, after); len(added) != 1 || !strings.Contains(strings.Join(allowed, " "), added[0]) {
@@ -332,12 +332,12 @@ func TestASnapshotOfTheNodesStaysAsItIs(t *testing.T) {
 	nodes := inZones("a", "b").Nodes
 	before := nodes.Snapshot()
 	nodes.Put("node-c", map[string]string{string(policy.Zone): "c", "rack": "r1"})
-	if before.Zones() != 2 || before.Carries("rack") {
-		t.Errorf("the snapshot has %d zones, racks %v", before.Zones(), before.Carries("rack"))
+	if before.Zones() != 2 || before.HasKey("rack") {
+		t.Errorf("the snapshot has %d zones, racks %v", before.Zones(), before.HasKey("rack"))
 	}
 	after := nodes.Snapshot()
 	nodes.Delete("node-c")
-	if after.Zones() != 3 || !after.Carries("rack") || nodes.Zones() != 2 {
+	if after.Zones() != 3 || !after.HasKey("rack") || nodes.Zones() != 2 {
 		t.Errorf("the snapshot has %d zones, the nodes %d", after.Zones(), nodes.Zones())
 	}
 }

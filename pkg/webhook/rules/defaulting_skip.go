@@ -17,8 +17,8 @@ const (
 	apiServersService = "kubernetes" // in the Namespace default
 )
 
-// situation is a Service for which a default has been chosen, and all that may stand in the way.
-type situation struct {
+// defaultingContext is a Service for which a default has been chosen, and all that may stand in the way.
+type defaultingContext struct {
 	service  *Service
 	facts    Facts
 	settings *Settings
@@ -26,13 +26,13 @@ type situation struct {
 	setting  Default
 }
 
-// knowsDistributions is the version from which API servers take PreferSameZone and PreferSameNode without a feature
+// minDistributionVersion is the version from which API servers take PreferSameZone and PreferSameNode without a feature
 // gate (KEP-3015). Those before refuse a Service that has them.
-var knowsDistributions = version.MajorMinor(1, 34)
+var minDistributionVersion = version.MajorMinor(1, 34)
 
-// standsInTheWay is why a Service is not given the default that was chosen for it; empty if nothing stands in the way.
+// exemptBecause is why a Service is not given the default that was chosen for it; empty if nothing stands in the way.
 // It looks at what the Service is, who serves it, what else it asks for, and the cluster, in this order.
-func (s situation) standsInTheWay() string {
+func (s defaultingContext) exemptBecause() string {
 	metadata, spec := &s.service.Metadata, &s.service.Spec
 	switch {
 	case metadata.Namespace == "default" && metadata.Name == apiServersService:
@@ -64,13 +64,13 @@ func (s situation) standsInTheWay() string {
 // clusterStandsInTheWay is why the cluster keeps a default away: a default must never be why a Service is refused. With
 // a single zone, topology-mode=Auto makes the EndpointSlice controller write an Event for each of these Services again
 // and again, and no setting about zones alone does anything.
-func (s situation) clusterStandsInTheWay() string {
+func (s defaultingContext) clusterStandsInTheWay() string {
 	const enough = 2
 	isDistribution, isAboutZones := s.setting.Setting == TrafficDistribution, s.setting.isAboutZones()
 	switch {
 	case isDistribution && s.facts.Kubernetes == nil:
 		return "the version of Kubernetes is not known yet"
-	case isDistribution && s.facts.Kubernetes.LessThan(knowsDistributions):
+	case isDistribution && s.facts.Kubernetes.LessThan(minDistributionVersion):
 		return "Kubernetes before 1.34 does not know this trafficDistribution"
 	case isAboutZones && s.facts.Nodes == nil:
 		return "the Nodes are not known yet"
@@ -83,7 +83,7 @@ func (s situation) clusterStandsInTheWay() string {
 // deniedBy is the rule by which the Service would be refused because of its default: an administrator may have set one
 // to deny that defaults break, such as SVC030 where no Node has the rack of a Namespace's keys. Empty if there is
 // none.
-func (s situation) deniedBy() ID {
+func (s defaultingContext) deniedBy() ID {
 	with := ReviewService(nil, s.setting.applyTo(s.service), s.facts, s.settings)
 	if len(with.Denied) == 0 { // nearly always
 		return ""

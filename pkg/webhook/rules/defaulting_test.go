@@ -37,13 +37,13 @@ func labelled(key, value string) func(*Service) {
 	return func(s *Service) { s.Metadata.Labels = map[string]string{key: value} }
 }
 
-// saying is a Namespace with these annotations, given as keys and values.
-func saying(keysAndValues ...string) NamespaceDefaults {
+// namespaceWith is a Namespace with these annotations, given as keys and values.
+func namespaceWith(keysAndValues ...string) NamespaceDefaults {
 	annotations := map[string]string{}
 	for i := 0; i < len(keysAndValues); i += 2 {
 		annotations[keysAndValues[i]] = keysAndValues[i+1]
 	}
-	return NamespaceDefaults{Known: true, Annotations: annotations}
+	return NamespaceDefaults{IsLoaded: true, Annotations: annotations}
 }
 
 // inZones is a cluster of today with one Node in each zone.
@@ -63,15 +63,15 @@ var (
 	zoneOrAny = Default{TopologyKeys, "topology.kubernetes.io/zone, *"}
 )
 
-func given(add Default, origin Origin) DefaultDecision {
+func given(add Default, origin DefaultSource) DefaultDecision {
 	return DefaultDecision{Add: &add, Origin: origin}
 }
 
-func nothing(origin Origin, reason string) DefaultDecision {
+func nothing(origin DefaultSource, reason string) DefaultDecision {
 	return DefaultDecision{Origin: origin, Reason: reason}
 }
 
-func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
+func TestTheMostSpecificSettingDecides(t *testing.T) {
 	const (
 		mode         = policy.DefaultTopologyModeAnnotation
 		keys         = policy.DefaultTopologyKeysAnnotation
@@ -86,64 +86,66 @@ func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
 	}{
 		"no setting anywhere: a fresh install mutates nothing": {want: nothing(FromNone, "")},
 		"no settings at all are those of a fresh install":      {settings: nil, want: nothing(FromNone, "")},
-		"the cluster":                         {settings: &Settings{Default: &sameZone}, want: given(sameZone, FromCluster)},
-		"the cluster, topology keys":          {settings: &Settings{Default: &zoneOrAny}, want: given(zoneOrAny, FromCluster)},
-		"the Namespace":                       {namespace: saying(mode, "Auto"), want: given(auto, FromNamespace)},
-		"the Namespace says Disabled":         {namespace: saying(mode, "Disabled"), want: given(disabled, FromNamespace)},
-		"the Namespace, distribution":         {namespace: saying(distribution, "PreferSameNode"), want: given(sameNode, FromNamespace)},
-		"the Namespace, keys, as it has them": {namespace: saying(keys, " a ,*"), want: given(Default{TopologyKeys, " a ,*"}, FromNamespace)},
+		"the cluster":                 {settings: &Settings{Default: &sameZone}, want: given(sameZone, FromCluster)},
+		"the cluster, topology keys":  {settings: &Settings{Default: &zoneOrAny}, want: given(zoneOrAny, FromCluster)},
+		"the Namespace":               {namespace: namespaceWith(mode, "Auto"), want: given(auto, FromNamespace)},
+		"the Namespace says Disabled": {namespace: namespaceWith(mode, "Disabled"), want: given(disabled, FromNamespace)},
+		"the Namespace, distribution": {namespace: namespaceWith(distribution, "PreferSameNode"), want: given(sameNode, FromNamespace)},
+		"the Namespace, keys, as it has them": {namespace: namespaceWith(keys, " a ,*"),
+			want: given(Default{TopologyKeys, " a ,*"}, FromNamespace)},
 		"the Namespace before the cluster": {
-			namespace: saying(mode, "Auto"), settings: &Settings{Default: &sameZone}, want: given(auto, FromNamespace),
+			namespace: namespaceWith(mode, "Auto"), settings: &Settings{Default: &sameZone}, want: given(auto, FromNamespace),
 		},
 		"None stops what the cluster has": {
-			namespace: saying(mode, "None"), settings: &Settings{Default: &sameZone},
+			namespace: namespaceWith(mode, "None"), settings: &Settings{Default: &sameZone},
 			want: nothing(FromNamespace, "the Namespace says vicinity.dev/default-topology-mode=None"),
 		},
 		"None of another kind does too": {
-			namespace: saying(distribution, "None"), settings: &Settings{Default: &auto},
+			namespace: namespaceWith(distribution, "None"), settings: &Settings{Default: &auto},
 			want: nothing(FromNamespace, "the Namespace says vicinity.dev/default-traffic-distribution=None"),
 		},
 		"None among keys is no label": {
-			namespace: saying(keys, "None"), settings: &Settings{Default: &auto},
+			namespace: namespaceWith(keys, "None"), settings: &Settings{Default: &auto},
 			want: nothing(FromNamespace, "the Namespace says vicinity.dev/default-topology-keys=None"),
 		},
 		"a wrong value of the Namespace": {
-			namespace: saying(mode, "AUTO"), settings: &Settings{Default: &sameZone},
+			namespace: namespaceWith(mode, "AUTO"), settings: &Settings{Default: &sameZone},
 			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
 				`"AUTO" is none of: Auto, Disabled, vicinity.dev/balanced`),
 		},
 		"an older word in the Namespace": {
-			namespace: saying(distribution, "PreferClose"),
+			namespace: namespaceWith(distribution, "PreferClose"),
 			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-traffic-distribution cannot be used: "+
 				`"PreferClose" is none of: PreferSameZone, PreferSameNode`),
 		},
 		"wrong keys in the Namespace": {
-			namespace: saying(keys, "*,a"),
+			namespace: namespaceWith(keys, "*,a"),
 			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-keys cannot be used: "+
 				`entry 1 "*" matches every endpoint, so the keys after it would never be tried; move it to the end`),
 		},
 		"an empty value": {
-			namespace: saying(mode, ""),
+			namespace: namespaceWith(mode, ""),
 			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
 				`"" is none of: Auto, Disabled, vicinity.dev/balanced`),
 		},
 		"two kinds": {
-			namespace: saying(mode, "Auto", keys, "*"), settings: &Settings{Default: &sameZone},
+			namespace: namespaceWith(mode, "Auto", keys, "*"), settings: &Settings{Default: &sameZone},
 			want: nothing(FromNamespace,
 				"the Namespace has more than one default: vicinity.dev/default-topology-mode, vicinity.dev/default-topology-keys"),
 		},
 		"two kinds, even if one is None": {
-			namespace: saying(mode, "Auto", distribution, "None"),
+			namespace: namespaceWith(mode, "Auto", distribution, "None"),
 			want: nothing(FromNamespace,
 				"the Namespace has more than one default: vicinity.dev/default-topology-mode, vicinity.dev/default-traffic-distribution"),
 		},
 		"the Service opts out": {
-			service: plainService(labelled(optOut, "disabled")), namespace: saying(mode, "Auto"), settings: &Settings{Default: &sameZone},
+			service: plainService(labelled(optOut, "disabled")), namespace: namespaceWith(mode, "Auto"), settings: &Settings{Default: &sameZone},
 			want: nothing(FromOptOut, "the Service has the label vicinity.dev/admission=disabled"),
 		},
 		"the Namespace opts out": {
-			namespace: NamespaceDefaults{Known: true, Labels: map[string]string{optOut: "disabled"}, Annotations: map[string]string{mode: "Auto"}},
-			want:      nothing(FromOptOut, "the Namespace has the label vicinity.dev/admission=disabled"),
+			namespace: NamespaceDefaults{IsLoaded: true, Labels: map[string]string{optOut: "disabled"},
+				Annotations: map[string]string{mode: "Auto"}},
+			want: nothing(FromOptOut, "the Namespace has the label vicinity.dev/admission=disabled"),
 		},
 		"another value of the label is no opting out": {
 			service: plainService(labelled(optOut, "enabled")), settings: &Settings{Default: &auto}, want: given(auto, FromCluster),
@@ -157,11 +159,11 @@ func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
 			want: nothing(FromService, "spec.trafficDistribution is set"),
 		},
 		"topology-mode on the Service, whatever it says": {
-			service: plainService(annotated(policy.TopologyModeAnnotation, "nonsense")), namespace: saying(mode, "Auto"),
+			service: plainService(annotated(policy.TopologyModeAnnotation, "nonsense")), namespace: namespaceWith(mode, "Auto"),
 			want: nothing(FromService, "the annotation service.kubernetes.io/topology-mode is set"),
 		},
 		"the deprecated annotation, which the API server refuses beside another mode": {
-			service: plainService(annotated(policy.TopologyAwareHintsAnnotation, "auto")), namespace: saying(mode, "Auto"),
+			service: plainService(annotated(policy.TopologyAwareHintsAnnotation, "auto")), namespace: namespaceWith(mode, "Auto"),
 			want: nothing(FromService, "the annotation service.kubernetes.io/topology-aware-hints is set"),
 		},
 		"topology keys on the Service, even if they are empty": {
@@ -169,7 +171,7 @@ func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
 			want: nothing(FromService, "the annotation vicinity.dev/topology-keys is set"),
 		},
 		"the Namespace is excluded": {
-			namespace: saying(mode, "Auto"), settings: &Settings{ExcludedNamespaces: []string{"kube-system", "shop"}, Default: &auto},
+			namespace: namespaceWith(mode, "Auto"), settings: &Settings{ExcludedNamespaces: []string{"kube-system", "shop"}, Default: &auto},
 			want: nothing(FromCluster, "the configuration excludes this Namespace"),
 		},
 		"the configuration's default is wrong": {
@@ -190,7 +192,7 @@ func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
 			if service == nil {
 				service = plainService()
 			}
-			namespace.Known = true
+			namespace.IsLoaded = true
 			got := DecideDefault(service, namespace, inZones("a", "b"), c.settings, false)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
@@ -199,7 +201,7 @@ func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
 	}
 }
 
-func TestNothingIsAddedWhileTheNamespaceIsNotKnown(t *testing.T) {
+func TestNothingIsAddedWhileTheNamespaceIsNotLoaded(t *testing.T) {
 	got := DecideDefault(plainService(), NamespaceDefaults{}, inZones("a", "b"), &Settings{Default: &auto}, false)
 	if diff := cmp.Diff(nothing(FromNone, "the Namespace is not known yet"), got); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)
@@ -209,7 +211,7 @@ func TestNothingIsAddedWhileTheNamespaceIsNotKnown(t *testing.T) {
 // everyDefault is one of each kind that differs in what stands in its way.
 var everyDefault = []Default{auto, disabled, sameZone, sameNode, zoneOrAny, {TopologyKeys, "*"}}
 
-func TestServicesThatADefaultDoesNotSuitAreLeftAlone(t *testing.T) {
+func TestExemptServicesGetNoDefault(t *testing.T) {
 	const (
 		noProxyByName = "ExternalName Services have no proxy"
 		noProxy       = "headless Services have no proxy"
@@ -294,7 +296,7 @@ func TestServicesThatADefaultDoesNotSuitAreLeftAlone(t *testing.T) {
 					c.change(service)
 				}
 				settings.Default = &add
-				got := DecideDefault(service, NamespaceDefaults{Known: true}, facts, &settings, c.isUpdate)
+				got := DecideDefault(service, NamespaceDefaults{IsLoaded: true}, facts, &settings, c.isUpdate)
 				if got.Reason != c.want[i] || (got.Add == nil) == (c.want[i] == "") {
 					t.Errorf("%v: added %v, reason %q, want reason %q", add, got.Add, got.Reason, c.want[i])
 				}
@@ -305,11 +307,11 @@ func TestServicesThatADefaultDoesNotSuitAreLeftAlone(t *testing.T) {
 
 func TestAReasonRepeatsOnlyTheBeginningOfAValue(t *testing.T) {
 	long := strings.Repeat("ä", 1000)
-	got := DecideDefault(plainService(), saying(policy.DefaultTopologyModeAnnotation, long), Facts{}, &Settings{}, false)
+	got := DecideDefault(plainService(), namespaceWith(policy.DefaultTopologyModeAnnotation, long), Facts{}, &Settings{}, false)
 	if got.Add != nil || len(got.Reason) > 300 {
 		t.Errorf("a reason of %d bytes: %q", len(got.Reason), got.Reason)
 	}
-	got = DecideDefault(plainService(), saying(policy.DefaultTopologyKeysAnnotation, long), Facts{}, &Settings{}, false)
+	got = DecideDefault(plainService(), namespaceWith(policy.DefaultTopologyKeysAnnotation, long), Facts{}, &Settings{}, false)
 	if got.Add != nil || len(got.Reason) > 2000 {
 		t.Errorf("a reason of %d bytes: %q", len(got.Reason), got.Reason)
 	}
@@ -322,23 +324,23 @@ func TestABoundOfTheServiceCompletesADefault(t *testing.T) {
 		policy.DefaultTopologyModeAnnotation: policy.ModeBalanced, policy.DefaultTopologyKeysAnnotation: "example.com/rack, *",
 		policy.DefaultTrafficDistributionAnnotation: policy.PreferSameZone,
 	} {
-		got := DecideDefault(bound, saying(annotation, value), inZones("a", "b"), &Settings{}, false)
+		got := DecideDefault(bound, namespaceWith(annotation, value), inZones("a", "b"), &Settings{}, false)
 		if got.Add == nil || got.Add.Value != value {
 			t.Errorf("%s=%s: %+v", annotation, value, got)
 			continue
 		}
-		if judgement := ReviewService(nil, got.Add.applyTo(bound), Facts{}, nil); len(judgement.Denied)+len(judgement.Warned) > 0 {
-			t.Errorf("%s=%s: %v", annotation, value, judgement)
+		if result := ReviewService(nil, got.Add.applyTo(bound), Facts{}, nil); len(result.Denied)+len(result.Warned) > 0 {
+			t.Errorf("%s=%s: %v", annotation, value, result)
 		}
 	}
-	got := DecideDefault(bound, saying(policy.DefaultTopologyModeAnnotation, "Auto"), inZones("a", "b"), &Settings{}, false)
+	got := DecideDefault(bound, namespaceWith(policy.DefaultTopologyModeAnnotation, "Auto"), inZones("a", "b"), &Settings{}, false)
 	if diff := cmp.Diff(nothing(FromNamespace, "SVC013 would deny the Service with it"), got); diff != "" {
 		t.Errorf("Auto would contradict it (-want +got):\n%s", diff)
 	}
 }
 
 func TestADefaultThatARuleWouldDenyIsNotGiven(t *testing.T) {
-	rack := saying(policy.DefaultTopologyKeysAnnotation, "example.com/rack, *")
+	rack := namespaceWith(policy.DefaultTopologyKeysAnnotation, "example.com/rack, *")
 	settings := &Settings{Actions: map[ID]Action{"SVC030": Deny}}
 	got := DecideDefault(plainService(), rack, inZones("a", "b"), settings, false)
 	if diff := cmp.Diff(nothing(FromNamespace, "SVC030 would deny the Service with it"), got); diff != "" {

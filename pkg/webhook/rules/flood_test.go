@@ -19,11 +19,11 @@ func flooded(mistakes int) *Service {
 
 func TestAFloodOfMistakesIsReportedInPart(t *testing.T) {
 	got := ReviewService(nil, flooded(10_000), Facts{}, nil)
-	if len(got.Denied) != MaxReported || len(got.Warned) != MaxReported {
-		t.Fatalf("%d are denied and %d warned of, want %d of each", len(got.Denied), len(got.Warned), MaxReported)
+	if len(got.Denied) != MaxViolations || len(got.Warned) != MaxViolations {
+		t.Fatalf("%d are denied and %d warned of, want %d of each", len(got.Denied), len(got.Warned), MaxViolations)
 	}
 	for rule, message := range map[string]string{
-		"SVC009": got.Denied[MaxReported-1].Message(), "SVC031": got.Warned[MaxReported-1].Message(),
+		"SVC009": got.Denied[MaxViolations-1].Message(), "SVC031": got.Warned[MaxViolations-1].Message(),
 	} {
 		if !strings.HasSuffix(message, " ["+rule+"]") || strings.Contains(message, "; [") {
 			t.Errorf("a message lacks its advice: %s", message)
@@ -32,7 +32,7 @@ func TestAFloodOfMistakesIsReportedInPart(t *testing.T) {
 }
 
 func TestAFloodOfMistakesIsRatchetedInFull(t *testing.T) {
-	const mistakes = 10 * MaxReported
+	const mistakes = 10 * MaxViolations
 	before, fewer, more := flooded(mistakes), flooded(mistakes-1), flooded(mistakes+1)
 	for name, now := range map[string]*Service{"as before": before, "one mended": fewer} {
 		if got := ReviewService(before, now, Facts{}, nil); len(got.Denied)+len(got.Warned) > 0 {

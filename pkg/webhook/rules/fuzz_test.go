@@ -56,10 +56,10 @@ type noServices struct{}
 func (noServices) Names(string) (names []string, known bool) { return nil, true }
 
 // checkShown asserts that messages are short, printable, in order, and name a rule that there is.
-func checkShown(t *testing.T, judgement rules.Judgement) {
+func checkShown(t *testing.T, result rules.Result) {
 	t.Helper()
 	const most = 2000
-	for _, violation := range slices.Concat(judgement.Denied, judgement.Warned) {
+	for _, violation := range slices.Concat(result.Denied, result.Warned) {
 		message := violation.Message()
 		if _, known := rules.RuleOf(violation.Rule); !known || !strings.HasSuffix(message, " ["+string(violation.Rule)+"]") {
 			t.Errorf("%q names no rule", message)
@@ -68,5 +68,5 @@ func checkShown(t *testing.T, judgement rules.Judgement) {
 			t.Errorf("%d bytes: %q", len(message), message)
 		}
 	}
-	checkOrder(t, judgement)
+	checkOrder(t, result)
 }

@@ -17,17 +17,17 @@ func unknownDefault(key string, values ...string) func(*subject) []Violation {
 		if !present || slices.Contains(values, value) {
 			return nil
 		}
-		err := field.NotSupported(annotation(key), shown(value), values)
-		if meant := meantBy(value, values); meant != "" {
+		err := field.NotSupported(annotation(key), truncateValue(value), values)
+		if meant := suggestValue(value, values); meant != "" {
 			err.Detail = fmt.Sprintf("did you mean %q? %s", meant, err.Detail)
 		}
 		return single(err, value)
 	}
 }
 
-// meantBy returns which value was probably meant.
-func meantBy(value string, values []string) string {
-	if sameWord(value, []string{policy.PreferClose}) != "" && slices.Contains(values, policy.PreferSameZone) {
+// suggestValue returns which value was probably meant.
+func suggestValue(value string, values []string) string {
+	if matchIgnoringCase(value, []string{policy.PreferClose}) != "" && slices.Contains(values, policy.PreferSameZone) {
 		return policy.PreferSameZone // which means the same
 	}
 	return policy.Suggest(value, values...)
@@ -49,7 +49,7 @@ func wrongDefaultKeys(s *subject) (violations []Violation) {
 // severalDefaults: defaults besides the first one.
 func severalDefaults(s *subject) (violations []Violation) {
 	seen := false
-	for _, key := range namespaceWords.annotations {
+	for _, key := range knownNamespaceKeys.annotations {
 		if _, present := s.Metadata.Annotations[key]; !present {
 			continue
 		}

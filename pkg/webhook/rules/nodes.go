@@ -60,8 +60,8 @@ func add(sums map[string]int, key string, by int) {
 	}
 }
 
-// Carries reports whether any Node has a label with that key.
-func (n *NodeLabels) Carries(key string) bool { return n.keys[key] > 0 }
+// HasKey reports whether any Node has a label with that key.
+func (n *NodeLabels) HasKey(key string) bool { return n.keys[key] > 0 }
 
 // Zones returns the number of zones. Nodes without a zone do not count.
 func (n *NodeLabels) Zones() int { return len(n.zones) }

@@ -8,12 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNodeLabelsKnowWhatSomeNodeCarries(t *testing.T) {
+func TestNodeLabelsHaveTheKeysOfNodes(t *testing.T) {
 	nodes := NewNodeLabels()
 	nodes.Put("a", map[string]string{"rack": "1", "topology.kubernetes.io/zone": "zone-a"})
 	nodes.Put("b", map[string]string{"rack": "2", "topology.kubernetes.io/zone": "zone-b"})
 	nodes.Put("c", map[string]string{"topology.kubernetes.io/zone": ""})
-	if !nodes.Carries("rack") || !nodes.Carries("topology.kubernetes.io/zone") || nodes.Carries("row") {
+	if !nodes.HasKey("rack") || !nodes.HasKey("topology.kubernetes.io/zone") || nodes.HasKey("row") {
 		t.Errorf("keys are %v", nodes.keys)
 	}
 	if nodes.Zones() != 2 {
@@ -23,7 +23,7 @@ func TestNodeLabelsKnowWhatSomeNodeCarries(t *testing.T) {
 	nodes.Delete("a")
 	nodes.Delete("a")
 	nodes.Delete("unknown")
-	if nodes.Carries("rack") || nodes.Zones() != 1 {
+	if nodes.HasKey("rack") || nodes.Zones() != 1 {
 		t.Errorf("keys are %v, zones %v", nodes.keys, nodes.zones)
 	}
 }

@@ -117,7 +117,7 @@ func reviewed(service *corev1.Service) *rules.Service {
 }
 
 // An update that leaves the proxy ignoring keys is reported, unless just these were reported before.
-func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
+func TestAnUpdateOmitsOnlyKeysThatWereIgnoredBefore(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(7, 11))}
 	ignored, kept := 0, 0
 	for range 20_000 {
@@ -129,13 +129,13 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 			continue
 		}
 		ignored++
-		judgement := rules.ReviewService(reviewed(before), reviewed(now), rules.Facts{}, nil)
-		if len(judgement.Denied)+len(judgement.Warned) > 0 {
+		result := rules.ReviewService(reviewed(before), reviewed(now), rules.Facts{}, nil)
+		if len(result.Denied)+len(result.Warned) > 0 {
 			continue
 		}
 		kept++
-		old := ownWords(before)
-		for key, value := range ignoredWords(now) {
+		old := vicinityKeysOf(before)
+		for key, value := range ignoredKeysOf(now) {
 			if was, had := old[key]; !had || was != value {
 				t.Fatalf("it is not reported that the proxy ignores %s of %v, which was one of %v", key, now, before)
 			}
@@ -149,8 +149,8 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 	}
 }
 
-// ownWords are the annotations that Vicinity's proxy reads.
-func ownWords(service *corev1.Service) map[string]string {
+// vicinityKeysOf are the annotations that Vicinity's proxy reads.
+func vicinityKeysOf(service *corev1.Service) map[string]string {
 	words := map[string]string{}
 	for _, key := range []string{
 		policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation, policy.DemandSourceAnnotation,
@@ -171,7 +171,7 @@ func ownWords(service *corev1.Service) map[string]string {
 func isIgnored(service *corev1.Service, proxyName string) bool {
 	served, _ := convert.Service(service, convert.View{ServiceProxyName: proxyName})
 	if served == nil {
-		return len(ownWords(service)) > 0
+		return len(vicinityKeysOf(service)) > 0
 	}
 	return len(withoutEffect(served)) > 0
 }
@@ -187,9 +187,9 @@ func withoutEffect(served *model.Service) map[string]bool {
 	return ignored
 }
 
-// ignoredWords are the words of ours that the proxy without a name ignores. Keys take everything with them.
-func ignoredWords(service *corev1.Service) map[string]string {
-	words := ownWords(service)
+// ignoredKeysOf are the words of ours that the proxy without a name ignores. Keys take everything with them.
+func ignoredKeysOf(service *corev1.Service) map[string]string {
+	words := vicinityKeysOf(service)
 	served, _ := convert.Service(service, convert.View{})
 	_, hasKeys := words[policy.TopologyKeysAnnotation]
 	if served == nil || hasKeys && served.Topology.Keys == nil {
@@ -214,8 +214,8 @@ func TestTheProxyIgnoresWhatIsDenied(t *testing.T) {
 		if served == nil {
 			continue
 		}
-		judgement := rules.ReviewService(nil, reviewed(service), rules.Facts{}, nil)
-		for _, violation := range judgement.Denied {
+		result := rules.ReviewService(nil, reviewed(service), rules.Facts{}, nil)
+		for _, violation := range result.Denied {
 			if !slices.Contains(ignoring, violation.Rule) {
 				continue
 			}
@@ -224,7 +224,7 @@ func TestTheProxyIgnoresWhatIsDenied(t *testing.T) {
 				t.Fatalf("%s, and the proxy obeys all of %v", violation.Message(), service)
 			}
 		}
-		if len(judgement.Denied)+len(judgement.Warned) == 0 && len(withoutEffect(served)) > 0 {
+		if len(result.Denied)+len(result.Warned) == 0 && len(withoutEffect(served)) > 0 {
 			t.Fatalf("%v is admitted without a word, and the proxy ignores something: %v", service, served.Findings)
 		}
 	}
@@ -236,15 +236,15 @@ func TestTheProxyIgnoresWhatIsDenied(t *testing.T) {
 }
 
 // What is admitted without a word the proxy does as it is written. What the proxy would not do is reported.
-func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
+func TestTheProxyImplementsWhatIsAdmittedWithoutAWarning(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(3, 5))}
 	applied, ignored := 0, 0
 	for range 40_000 {
 		service, proxyName := w.service(), w.mostly("", "vicinity")
-		judgement := rules.ReviewService(nil, reviewed(service), rules.Facts{}, &rules.Settings{ProxyName: proxyName})
-		isSilent := len(judgement.Denied)+len(judgement.Warned) == 0
+		result := rules.ReviewService(nil, reviewed(service), rules.Facts{}, &rules.Settings{ProxyName: proxyName})
+		isSilent := len(result.Denied)+len(result.Warned) == 0
 		text, hasKeys := service.Annotations[policy.TopologyKeysAnnotation]
-		hasWords := len(ownWords(service)) > 0
+		hasWords := len(vicinityKeysOf(service)) > 0
 		served, errs := convert.Service(service, convert.View{ServiceProxyName: proxyName})
 		switch {
 		case len(errs) > 0:
@@ -276,7 +276,7 @@ func checkBound(t *testing.T, service *corev1.Service, got policy.Topology) {
 	t.Helper()
 	var want uint64
 	if policy.ModeOf(service.Annotations).IsBalanced() {
-		want = policy.UsualMaxLoad
+		want = policy.DefaultLoadBound
 	}
 	if text, present := service.Annotations[policy.MaxLoadAnnotation]; present {
 		want, _ = policy.ParseMaxLoad(text)
@@ -352,13 +352,13 @@ func areSame(a, b rules.Violation) bool {
 }
 
 // checkOrder asserts the order of the rules, then of the paths, and that nothing stands twice.
-func checkOrder(t *testing.T, judgement rules.Judgement) {
+func checkOrder(t *testing.T, result rules.Result) {
 	t.Helper()
 	all := rules.Rules()
 	place := func(id rules.ID) int {
 		return slices.IndexFunc(all, func(rule rules.Rule) bool { return rule.ID == id })
 	}
-	for _, list := range [][]rules.Violation{judgement.Denied, judgement.Warned} {
+	for _, list := range [][]rules.Violation{result.Denied, result.Warned} {
 		for i := 1; i < len(list); i++ {
 			earlier, later := list[i-1], list[i]
 			if place(earlier.Rule) > place(later.Rule) ||
@@ -403,7 +403,7 @@ func TestWhoeverTakesASettingAwayIsNotDenied(t *testing.T) {
 
 // lacksWhatToBound reports whether a Service has words of a bound, and nothing to bound.
 func lacksWhatToBound(service *corev1.Service) bool {
-	words := ownWords(service)
+	words := vicinityKeysOf(service)
 	delete(words, policy.TopologyKeysAnnotation)
 	keys, _ := policy.ParseKeys(service.Annotations[policy.TopologyKeysAnnotation])
 	distribution := ""

@@ -28,14 +28,14 @@ type ServiceNames interface {
 	Names(namespace string) (names []string, known bool)
 }
 
-// MaxReported is how many violations a list of a Judgement has at most: more than a user reads. The others are
+// MaxViolations is how many violations a list of a Judgement has at most: more than a user reads. The others are
 // reported once these are mended. An API server takes an object with a hundred thousand labels, and to write an answer
 // about each of them would keep it waiting for minutes.
-const MaxReported = 64
+const MaxViolations = 64
 
-// Judgement is what becomes of a request. Each list is in the order of the rules, and has no more than MaxReported
+// Result is what becomes of a request. Each list is in the order of the rules, and has no more than MaxReported
 // violations.
-type Judgement struct {
+type Result struct {
 	Denied []Violation
 	Warned []Violation
 }
@@ -46,35 +46,35 @@ type Judgement struct {
 // violations. If a violation stays while something changes on which it depends, the author is warned. A Service that is
 // being deleted, or has the label vicinity.dev/admission: disabled, is not judged. When the label goes, its author is
 // warned of what is wrong.
-func ReviewService(before, now *Service, facts Facts, settings *Settings) Judgement {
+func ReviewService(before, now *Service, facts Facts, settings *Settings) Result {
 	return review(kindService, before, now, facts, settings)
 }
 
 // ReviewNamespace judges a Namespace, as ReviewService does a Service.
-func ReviewNamespace(before, now *Namespace, settings *Settings) Judgement {
+func ReviewNamespace(before, now *Namespace, settings *Settings) Result {
 	return review(kindNamespace, before.asService(), now.asService(), Facts{}, settings)
 }
 
 // ReviewServicePatch judges what a patch changes in a Service, by the rules that stand alone: they report what is wrong
 // whatever the rest of the Service is.
-func ReviewServicePatch(patch *Service, settings *Settings) Judgement {
+func ReviewServicePatch(patch *Service, settings *Settings) Result {
 	return reviewPatch(kindService, patch, settings)
 }
 
 // ReviewNamespacePatch judges what a patch changes in a Namespace, likewise.
-func ReviewNamespacePatch(patch *Namespace, settings *Settings) Judgement {
+func ReviewNamespacePatch(patch *Namespace, settings *Settings) Result {
 	return reviewPatch(kindNamespace, patch.asService(), settings)
 }
 
-func reviewPatch(kind string, patch *Service, settings *Settings) Judgement {
+func reviewPatch(kind string, patch *Service, settings *Settings) Result {
 	if isExempt(&patch.Metadata) {
-		return Judgement{}
+		return Result{}
 	}
 	if settings == nil {
 		settings = &Settings{}
 	}
 	found := examine(kind, subjectOf(nil, patch, Facts{}, settings))
-	return judge(past{}, slices.DeleteFunc(found, func(v Violation) bool { return !v.row.standsAlone }), settings)
+	return evaluate(previous{}, slices.DeleteFunc(found, func(v Violation) bool { return !v.row.standsAlone }), settings)
 }
 
 // asService is the Namespace as rules see it: its metadata.
@@ -85,18 +85,18 @@ func (n *Namespace) asService() *Service {
 	return &Service{Metadata: n.Metadata}
 }
 
-func review(kind string, before, now *Service, facts Facts, settings *Settings) Judgement {
+func review(kind string, before, now *Service, facts Facts, settings *Settings) Result {
 	if isExempt(&now.Metadata) {
-		return Judgement{}
+		return Result{}
 	}
 	if settings == nil {
 		settings = &Settings{}
 	}
-	var old past
+	var old previous
 	if before != nil {
-		old = pastOf(&before.Metadata, examine(kind, subjectOf(before, before, facts, settings)))
+		old = previousOf(&before.Metadata, examine(kind, subjectOf(before, before, facts, settings)))
 	}
-	return judge(old, examine(kind, subjectOf(before, now, facts, settings)), settings)
+	return evaluate(old, examine(kind, subjectOf(before, now, facts, settings)), settings)
 }
 
 // isExempt reports whether an object is not judged. An object that is being deleted changes only in its finalizers, and
@@ -105,47 +105,48 @@ func isExempt(metadata *Metadata) bool {
 	return metadata.DeletionTimestamp != "" || metadata.Labels[policy.AdmissionLabel] == policy.AdmissionDisabled
 }
 
-// past is what was wrong with the object before.
-type past struct {
+// previous is what was wrong with the object before.
+type previous struct {
 	inputs map[identity][]string // of each violation
 	// isReported: it was reported when it appeared.
 	isReported bool
 }
 
-func pastOf(metadata *Metadata, violations []Violation) past {
-	p := past{inputs: make(map[identity][]string, len(violations)), isReported: !isExempt(metadata)}
+func previousOf(metadata *Metadata, violations []Violation) previous {
+	p := previous{inputs: make(map[identity][]string, len(violations)), isReported: !isExempt(metadata)}
 	for _, violation := range violations {
 		p.inputs[violation.identity()] = append(p.inputs[violation.identity()], violation.inputs)
 	}
 	return p
 }
 
-func (p past) has(v Violation) bool {
+func (p previous) has(v Violation) bool {
 	_, has := p.inputs[v.identity()]
 	return has
 }
 
 // hasReported reports whether a violation was there already, with all that it depends on unchanged, and was reported.
-func (p past) hasReported(v Violation) bool {
+func (p previous) hasReported(v Violation) bool {
 	return p.isReported && slices.Contains(p.inputs[v.identity()], v.inputs)
 }
 
-// judge sorts violations by what follows from them, and leaves out those that were reported before.
-func judge(old past, current []Violation, settings *Settings) Judgement {
-	violations := slices.DeleteFunc(inOrder(current), func(v Violation) bool { return settings.actionOf(v) == Off || old.hasReported(v) })
-	var judgement Judgement
+// evaluate sorts violations by what follows from them, and leaves out those that were reported before.
+func evaluate(old previous, current []Violation, settings *Settings) Result {
+	violations := slices.DeleteFunc(sortViolations(current),
+		func(v Violation) bool { return settings.actionOf(v) == Off || old.hasReported(v) })
+	var result Result
 	for _, violation := range violations {
 		if settings.actionOf(violation) == Deny && !old.has(violation) {
-			judgement.Denied = report(judgement.Denied, violation)
+			result.Denied = report(result.Denied, violation)
 		}
 	}
-	isRefused := len(judgement.Denied) > 0 // nothing changes then, so nothing is said of what was there before
+	isRefused := len(result.Denied) > 0 // nothing changes then, so nothing is said of what was there before
 	for _, violation := range violations {
 		if settings.actionOf(violation) == Warn || old.has(violation) && !isRefused {
-			judgement.Warned = report(judgement.Warned, violation)
+			result.Warned = report(result.Warned, violation)
 		}
 	}
-	return judgement.withoutRepetition()
+	return result.deduplicate()
 }
 
 // actionOf is what follows from a violation that is new.
@@ -153,14 +154,14 @@ func (s *Settings) actionOf(v Violation) Action { return s.Action(*v.row) }
 
 // report adds a violation to those that are reported, unless there are many already.
 func report(violations []Violation, v Violation) []Violation {
-	if len(violations) == MaxReported {
+	if len(violations) == MaxViolations {
 		return violations
 	}
 	return append(violations, v.complete())
 }
 
-// inOrder sorts violations by rule, then path, then as they were found, and leaves one of those that are the same.
-func inOrder(violations []Violation) []Violation {
+// sortViolations sorts violations by rule, then path, then as they were found, and leaves one of those that are the same.
+func sortViolations(violations []Violation) []Violation {
 	slices.SortStableFunc(violations, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Error.Field, b.Error.Field))
 	})
@@ -172,12 +173,12 @@ func inOrder(violations []Violation) []Violation {
 	})
 }
 
-// withoutRepetition leaves out what another rule says better. The user has to follow that rule first; if this one is
+// deduplicate leaves out what another rule says better. The user has to follow that rule first; if this one is
 // still broken then, it is reported. It never turns a denial into a warning.
-func (j Judgement) withoutRepetition() Judgement {
+func (j Result) deduplicate() Result {
 	denied, warned := rulesOf(j.Denied), rulesOf(j.Warned)
-	j.Denied = slices.DeleteFunc(j.Denied, func(v Violation) bool { return denied[v.row.saidBetterBy] })
-	j.Warned = slices.DeleteFunc(j.Warned, func(v Violation) bool { return denied[v.row.saidBetterBy] || warned[v.row.saidBetterBy] })
+	j.Denied = slices.DeleteFunc(j.Denied, func(v Violation) bool { return denied[v.row.supersededBy] })
+	j.Warned = slices.DeleteFunc(j.Warned, func(v Violation) bool { return denied[v.row.supersededBy] || warned[v.row.supersededBy] })
 	return j
 }
 

@@ -41,16 +41,16 @@ func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
 		}
 		service.Spec.TrafficDistribution = &huge
 		service.Spec.TopologyKeys = []string{huge}
-		judgement := ReviewService(nil, service, Facts{}, nil)
+		result := ReviewService(nil, service, Facts{}, nil)
 		namespace := &Namespace{Metadata: Metadata{Annotations: map[string]string{
 			policy.DefaultTopologyModeAnnotation: huge, policy.DefaultTopologyKeysAnnotation: huge,
 			policy.DefaultTrafficDistributionAnnotation: huge, policy.Domain + huge: huge,
 		}}}
-		judgement.Denied = append(judgement.Denied, ReviewNamespace(nil, namespace, nil).Denied...)
-		if len(judgement.Denied) < 6 || len(judgement.Warned) < 2 {
-			t.Errorf("%.5q…: denied by %v, warned by %v", huge, idsOf(judgement.Denied), idsOf(judgement.Warned))
+		result.Denied = append(result.Denied, ReviewNamespace(nil, namespace, nil).Denied...)
+		if len(result.Denied) < 6 || len(result.Warned) < 2 {
+			t.Errorf("%.5q…: denied by %v, warned by %v", huge, idsOf(result.Denied), idsOf(result.Warned))
 		}
-		for _, violation := range slices.Concat(judgement.Denied, judgement.Warned) {
+		for _, violation := range slices.Concat(result.Denied, result.Warned) {
 			message := violation.Message()
 			if len(message) > most || !utf8.ValidString(message) || strings.ContainsAny(message, "\n\x00\x1b") {
 				t.Errorf("%d bytes: %.300q", len(message), message)
@@ -79,7 +79,7 @@ func TestWithoutSettingsTheDefaultsCount(t *testing.T) {
 	}
 }
 
-func TestAMessageSaysWhatIsProbablyMeant(t *testing.T) {
+func TestAMessageHasASuggestion(t *testing.T) {
 	annotated := func(key, value string) *Service {
 		return &Service{Metadata: Metadata{Annotations: map[string]string{key: value}}}
 	}
@@ -112,8 +112,8 @@ func TestAMessageSaysWhatIsProbablyMeant(t *testing.T) {
 		`make it an annotation`:                                           labelled(policy.TopologyKeysAnnotation, "rack"),
 		`did you mean vicinity.dev/admission?`:                            labelled("vicinity.dev/admision", "disabled"),
 	} {
-		judgement := ReviewService(nil, service, Facts{}, nil)
-		all := slices.Concat(judgement.Denied, judgement.Warned)
+		result := ReviewService(nil, service, Facts{}, nil)
+		all := slices.Concat(result.Denied, result.Warned)
 		if len(all) != 1 || !strings.Contains(all[0].Message(), want) {
 			t.Errorf("want %q, got %v", want, all)
 		}

@@ -33,6 +33,6 @@ type Rule struct {
 	find func(*subject) []Violation
 	// standsAlone: what it says of a setting holds whatever else the object has. Patches are judged by such rules.
 	standsAlone bool
-	// saidBetterBy is a rule that says the same of an object, but better; empty without one.
-	saidBetterBy ID
+	// supersededBy is a rule that says the same of an object, but better; empty without one.
+	supersededBy ID
 }

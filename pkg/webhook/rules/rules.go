@@ -50,12 +50,12 @@ var rules = []Rule{
 	{
 		ID: "SVC006", Kind: kindService, Default: Deny,
 		Summary: "Topology keys contradict externalTrafficPolicy: Local, so the proxy ignores them; * alone does not.",
-		find:    keysBesideLocal,
+		find:    keysWithLocalPolicy,
 	},
 	{
 		ID: "SVC007", Kind: kindService, Default: Deny,
 		Summary: "Topology keys and topology-mode=Auto are both set; the proxy obeys the keys, and other proxies the mode.",
-		find:    keysBesideMode,
+		find:    keysWithMode,
 	},
 	{
 		ID: "SVC008", Kind: kindService, Default: Deny,
@@ -67,7 +67,7 @@ var rules = []Rule{
 	{
 		ID: "SVC009", Kind: kindService, Default: Deny,
 		Summary:     "An annotation or label of vicinity.dev is unknown on Services, or has an unknown value, and so does nothing.",
-		find:        unknownServiceWords,
+		find:        unknownServiceKeys,
 		standsAlone: true,
 	},
 	{
@@ -86,21 +86,21 @@ var rules = []Rule{
 		ID: "SVC012", Kind: kindService, Default: Deny,
 		Summary: "There is nothing to bound: no topology keys except *, no trafficDistribution, and not " +
 			"topology-mode=vicinity.dev/balanced.",
-		saidBetterBy: "SVC013",
+		supersededBy: "SVC013",
 		find:         nothingToBound,
 	},
 	{
 		ID: "SVC013", Kind: kindService, Default: Deny,
 		Summary: "max-load and topology-mode=Auto are both set, or topology-aware-hints hides topology-mode=vicinity.dev/balanced, " +
 			"so the proxy ignores the bound.",
-		saidBetterBy: "SVC007",
-		find:         boundBesideMode,
+		supersededBy: "SVC007",
+		find:         boundWithMode,
 	},
 	{
 		ID: "SVC014", Kind: kindService, Default: Deny,
 		Summary:      "A bound contradicts externalTrafficPolicy: Local, so the proxy ignores it.",
-		saidBetterBy: "SVC006",
-		find:         boundBesideLocal,
+		supersededBy: "SVC006",
+		find:         boundWithLocalPolicy,
 	},
 	{
 		ID: "SVC015", Kind: kindService, Default: Deny,
@@ -111,14 +111,14 @@ var rules = []Rule{
 	{
 		ID: "SVC020", Kind: kindService, Default: Warn, Strict: true,
 		Summary:      "spec.trafficDistribution has no effect beside topology-mode=Auto.",
-		saidBetterBy: "SVC007",
-		find:         distributionBesideMode,
+		supersededBy: "SVC007",
+		find:         distributionWithMode,
 	},
 	{
 		ID: "SVC021", Kind: kindService, Default: Warn,
 		Summary:      "spec.trafficDistribution has no effect beside topology keys.",
-		saidBetterBy: "SVC007",
-		find:         distributionBesideKeys,
+		supersededBy: "SVC007",
+		find:         distributionWithKeys,
 	},
 	{
 		ID: "SVC022", Kind: kindService, Default: Warn, Strict: true,
@@ -144,12 +144,12 @@ var rules = []Rule{
 	{
 		ID: "SVC026", Kind: kindService, Default: Warn,
 		Summary: "A topology setting has no effect within the cluster beside internalTrafficPolicy: Local.",
-		find:    settingsBesideInternalLocal,
+		find:    settingsWithInternalLocal,
 	},
 	{
 		ID: "SVC027", Kind: kindService, Default: Warn,
 		Summary: "The list of topology keys does not end in *, so connections fail where no endpoint matches.",
-		find:    keysWithoutAny,
+		find:    keysWithoutWildcard,
 	},
 	{
 		ID: "SVC028", Kind: kindService, Default: Warn,
@@ -164,7 +164,7 @@ var rules = []Rule{
 	{
 		ID: "SVC030", Kind: kindService, Default: Warn,
 		Summary: "No node has the label of a topology key, so the key never matches.",
-		find:    uncarriedKeys,
+		find:    keysOnNoNode,
 	},
 	{
 		ID: "SVC031", Kind: kindService, Default: Warn,
@@ -211,7 +211,7 @@ var rules = []Rule{
 	{
 		ID: "SVC041", Kind: kindService, Default: Warn,
 		Summary: "A bound does not count the clients that session affinity remembers, who stay with their endpoints.",
-		find:    boundBesideAffinity,
+		find:    boundWithAffinity,
 	},
 	{
 		ID: "SVC042", Kind: kindService, Default: Warn,
@@ -226,7 +226,7 @@ var rules = []Rule{
 	{
 		ID: "SVC045", Kind: kindService, Default: Warn,
 		Summary: "Demand is measured by zone, so skew between the groups of a topology key that divides zones is not seen.",
-		find:    dividedZones,
+		find:    keysSplittingZones,
 	},
 	{
 		ID: "NS001", Kind: kindNamespace, Default: Deny,
@@ -255,7 +255,7 @@ var rules = []Rule{
 	{
 		ID: "NS005", Kind: kindNamespace, Default: Deny,
 		Summary:     "An annotation or label of vicinity.dev is unknown on Namespaces, or has an unknown value, and so does nothing.",
-		find:        unknownNamespaceWords,
+		find:        unknownNamespaceKeys,
 		standsAlone: true,
 	},
 	{

@@ -30,7 +30,7 @@ func subjectOf(before, service *Service, facts Facts, settings *Settings) *subje
 		s.keys, s.keyErrors = parseKeys(s.keysText)
 	}
 	value, _ := s.distribution()
-	s.topology, _ = policy.Parse(policy.Words{
+	s.topology, _ = policy.Parse(policy.Input{
 		Namespace: service.Metadata.Namespace, Annotations: service.Metadata.Annotations, TrafficDistribution: value,
 		ExternalTrafficLocal: service.Spec.ExternalTrafficPolicy == localPolicy,
 	})
@@ -53,8 +53,8 @@ func (s *subject) isServed() bool {
 	return !s.isExternalName() && !s.isHeadless() && policy.IsHandledBy(s.Metadata.Labels, s.proxyName)
 }
 
-// isAnswered reports whether Vicinity's proxies answer DNS for the Service by its topology keys.
-func (s *subject) isAnswered() bool {
+// isServedByDNS reports whether Vicinity's proxies answer DNS for the Service by its topology keys.
+func (s *subject) isServedByDNS() bool {
 	return s.dnsByTopology && s.hasKeys && s.isHeadless() && policy.IsHandledBy(s.Metadata.Labels, s.proxyName)
 }
 

@@ -12,17 +12,17 @@ import (
 // distributionPath is the field that annotations may conflict with.
 var distributionPath = field.NewPath("spec", "trafficDistribution")
 
-// keysBesideLocal: topology keys beside externalTrafficPolicy: Local. Wrong keys conflict too: otherwise the conflict
+// keysWithLocalPolicy: topology keys beside externalTrafficPolicy: Local. Wrong keys conflict too: otherwise the conflict
 // would look new once they are right.
-func keysBesideLocal(s *subject) []Violation {
+func keysWithLocalPolicy(s *subject) []Violation {
 	if !s.hasKeys || s.Spec.ExternalTrafficPolicy != localPolicy || !policy.ConflictsWithLocal(s.keys) {
 		return nil
 	}
 	return single(field.Forbidden(annotation(policy.TopologyKeysAnnotation), policy.LocalConflict+"; "+policy.LocalRemedy), "", s.keysText)
 }
 
-// keysBesideMode: topology keys beside topology aware routing.
-func keysBesideMode(s *subject) []Violation {
+// keysWithMode: topology keys beside topology aware routing.
+func keysWithMode(s *subject) []Violation {
 	if !s.hasKeys || !s.mode.IsAuto() {
 		return nil
 	}
@@ -30,8 +30,8 @@ func keysBesideMode(s *subject) []Violation {
 		"may not be used with "+s.mode.Annotation+"="+s.mode.Value+"; keep one of them"), "", s.keysText)
 }
 
-// distributionBesideMode: a trafficDistribution that gives way to topology aware routing.
-func distributionBesideMode(s *subject) []Violation {
+// distributionWithMode: a trafficDistribution that gives way to topology aware routing.
+func distributionWithMode(s *subject) []Violation {
 	value, present := s.distribution()
 	if !present || !s.mode.IsAuto() {
 		return nil
@@ -40,8 +40,8 @@ func distributionBesideMode(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, distributionPath, value, detail), value, s.mode.Annotation, s.mode.Value)
 }
 
-// distributionBesideKeys: a trafficDistribution that gives way to topology keys.
-func distributionBesideKeys(s *subject) []Violation {
+// distributionWithKeys: a trafficDistribution that gives way to topology keys.
+func distributionWithKeys(s *subject) []Violation {
 	value, present := s.distribution()
 	if !present || !s.hasKeys || !s.isServed() {
 		return nil

@@ -12,23 +12,23 @@ import (
 
 // The rules here are about lists that the proxy obeys, and that may yet do something else than their author thought.
 
-// obeyed are the topology keys of a Service, if its proxy obeys them, or DNS does.
-func (s *subject) obeyed() []policy.Key {
-	if !s.isServed() && !s.isAnswered() {
+// effectiveKeys are the topology keys of a Service, if its proxy obeys them, or DNS does.
+func (s *subject) effectiveKeys() []policy.Key {
+	if !s.isServed() && !s.isServedByDNS() {
 		return nil
 	}
 	return s.keys
 }
 
-// aboutKeys is a violation in the list of topology keys, or an entry of it.
-func aboutKeys(entry policy.Key, detail string, inputs ...string) Violation {
+// keysViolation is a violation in the list of topology keys, or an entry of it.
+func keysViolation(entry policy.Key, detail string, inputs ...string) Violation {
 	err := errorOf(field.ErrorTypeInvalid, annotation(policy.TopologyKeysAnnotation), string(entry), detail)
 	return violationOf(err, string(entry), inputs...)
 }
 
-// keysWithoutAny: lists without `*`.
-func keysWithoutAny(s *subject) []Violation {
-	keys := s.obeyed()
+// keysWithoutWildcard: lists without `*`.
+func keysWithoutWildcard(s *subject) []Violation {
+	keys := s.effectiveKeys()
 	if len(keys) == 0 || slices.Contains(keys, policy.AnyNode) {
 		return nil
 	}
@@ -36,10 +36,10 @@ func keysWithoutAny(s *subject) []Violation {
 	if s.isBounded() {
 		detail, input = `no "*": max-load is of each group's own mean, and connections fail where no endpoint matches; append ", *"`, "bounded"
 	}
-	if s.isAnswered() {
+	if s.isServedByDNS() {
 		detail, input = `no "*": where no endpoint matches, DNS says that there is none; append ", *"`, "headless"
 	}
-	return []Violation{aboutKeys(policy.Key(s.keysText), detail, input)}
+	return []Violation{keysViolation(policy.Key(s.keysText), detail, input)}
 }
 
 // widths orders the keys that Kubernetes knows: Nodes with the same value of one have the same value of each wider one.
@@ -51,12 +51,12 @@ var widths = map[policy.Key]int{
 
 // unreachableKeys: keys behind wider ones.
 func unreachableKeys(s *subject) (violations []Violation) {
-	keys := s.obeyed()
+	keys := s.effectiveKeys()
 	for i, key := range keys {
 		wider := slices.IndexFunc(keys[:i], func(other policy.Key) bool { return widths[key] > 0 && widths[other] > widths[key] })
 		if wider >= 0 {
 			detail := fmt.Sprintf("%q after %q is never reached; put narrower keys first", key, keys[wider])
-			violations = append(violations, aboutKeys(key, detail, string(keys[wider])))
+			violations = append(violations, keysViolation(key, detail, string(keys[wider])))
 		}
 	}
 	return violations
@@ -67,37 +67,37 @@ const deprecatedPrefix = "failure-domain.beta.kubernetes.io/"
 
 // deprecatedKeys: labels that new nodes may not have.
 func deprecatedKeys(s *subject) (violations []Violation) {
-	for _, key := range s.obeyed() {
+	for _, key := range s.effectiveKeys() {
 		if name, found := strings.CutPrefix(string(key), deprecatedPrefix); found && (name == "zone" || name == "region") {
 			detail := "deprecated label key; use topology.kubernetes.io/" + name
-			violations = append(violations, aboutKeys(key, detail))
+			violations = append(violations, keysViolation(key, detail))
 		}
 	}
 	return violations
 }
 
-// uncarriedKeys: keys that no Node carries. The proxy knows a node's name whatever its labels. A cluster whose Nodes
+// keysOnNoNode: keys that no Node carries. The proxy knows a node's name whatever its labels. A cluster whose Nodes
 // have no labels at all says nothing about those that they will have.
-func uncarriedKeys(s *subject) (violations []Violation) {
-	nodes, keys := s.facts.Nodes, s.obeyed()
+func keysOnNoNode(s *subject) (violations []Violation) {
+	nodes, keys := s.facts.Nodes, s.effectiveKeys()
 	if nodes == nil || len(nodes.keys) == 0 {
 		return nil
 	}
 	isCarried := func(key policy.Key) bool {
-		return key == policy.AnyNode || key == policy.Hostname || nodes.Carries(string(key))
+		return key == policy.AnyNode || key == policy.Hostname || nodes.HasKey(string(key))
 	}
 	failsAlways := !slices.ContainsFunc(keys, isCarried)
 	for _, key := range keys {
 		if !isCarried(key) {
-			violations = append(violations, aboutKeys(key, uncarried(key, nodes, failsAlways)))
+			violations = append(violations, keysViolation(key, keyOnNoNode(key, nodes, failsAlways)))
 		}
 	}
 	return violations
 }
 
-// uncarried says what follows from a key that no Node carries, and what was probably meant.
-func uncarried(key policy.Key, nodes *NodeLabels, failsAlways bool) string {
-	detail := fmt.Sprintf("no node has label %q", shown(string(key)))
+// keyOnNoNode says what follows from a key that no Node carries, and what was probably meant.
+func keyOnNoNode(key policy.Key, nodes *NodeLabels, failsAlways bool) string {
+	detail := fmt.Sprintf("no node has label %q", truncateValue(string(key)))
 	if failsAlways {
 		detail += `; with no "*" all traffic fails`
 	}

@@ -26,9 +26,9 @@ func (s *subject) bounds() []string {
 	return bounds
 }
 
-// forbid is a violation by each of some annotations, for the same reason. It does not depend on their values: another bound
+// violationsFor is a violation by each of some annotations, for the same reason. It does not depend on their values: another bound
 // would not mend it.
-func (s *subject) forbid(annotations []string, reason string, inputs ...string) (violations []Violation) {
+func (s *subject) violationsFor(annotations []string, reason string, inputs ...string) (violations []Violation) {
 	for _, key := range annotations {
 		inputs := append(slices.Clone(inputs), s.Metadata.Annotations[key])
 		violations = append(violations, violationOf(field.Forbidden(annotation(key), reason), "", inputs...))
@@ -66,26 +66,26 @@ func nothingToBound(s *subject) []Violation {
 	if s.hasKeys && s.keys == nil || policy.KeysToBound(s.keys, distribution, s.mode) != nil {
 		return nil
 	}
-	return s.forbid(append(s.bounds(), s.demandSettings()...), policy.NothingToBound(s.keys), s.keysText, distribution)
+	return s.violationsFor(append(s.bounds(), s.demandSettings()...), policy.ReasonNothingToBound(s.keys), s.keysText, distribution)
 }
 
-// boundBesideMode: bounds that give way to topology aware routing, and our mode where another annotation decides.
-func boundBesideMode(s *subject) (violations []Violation) {
+// boundWithMode: bounds that give way to topology aware routing, and our mode where another annotation decides.
+func boundWithMode(s *subject) (violations []Violation) {
 	if s.mode.IsAuto() {
-		violations = s.forbid(s.bounds(), policy.BoundBesideAuto(s.mode))
+		violations = s.violationsFor(s.bounds(), policy.ReasonBoundWithAuto(s.mode))
 	}
-	if policy.HidesBalanced(s.Metadata.Annotations) {
-		violations = append(violations, s.forbid([]string{policy.TopologyModeAnnotation}, policy.BalancedConflict)...)
+	if policy.OverridesBalanced(s.Metadata.Annotations) {
+		violations = append(violations, s.violationsFor([]string{policy.TopologyModeAnnotation}, policy.BalancedConflict)...)
 	}
 	return violations
 }
 
-// boundBesideLocal: bounds beside externalTrafficPolicy: Local.
-func boundBesideLocal(s *subject) []Violation {
+// boundWithLocalPolicy: bounds beside externalTrafficPolicy: Local.
+func boundWithLocalPolicy(s *subject) []Violation {
 	if s.Spec.ExternalTrafficPolicy != localPolicy {
 		return nil
 	}
-	return s.forbid(s.bounds(), policy.LocalConflict+"; "+policy.LocalRemedy)
+	return s.violationsFor(s.bounds(), policy.LocalConflict+"; "+policy.LocalRemedy)
 }
 
 // wrongClients: what is wrong with the list of clients.
@@ -110,7 +110,7 @@ func demandWithoutBound(s *subject) (violations []Violation) {
 	if !s.isServed() || len(s.bounds()) > 0 || len(nothingToBound(s)) > 0 {
 		return nil
 	}
-	const detail = policy.ClientsWithoutBound + ", or set the proxy's --default-max-load"
+	const detail = policy.ClientsNeedBound + ", or set the proxy's --default-max-load"
 	for _, key := range s.demandSettings() {
 		value := s.Metadata.Annotations[key]
 		violations = append(violations, violationOf(errorOf(field.ErrorTypeInvalid, annotation(key), value, detail), "", value))
@@ -163,8 +163,8 @@ func unknownClients(s *subject) (violations []Violation) {
 	return violations
 }
 
-// boundBesideAffinity: a bound beside session affinity.
-func boundBesideAffinity(s *subject) []Violation {
+// boundWithAffinity: a bound beside session affinity.
+func boundWithAffinity(s *subject) []Violation {
 	if !s.isBounded() || s.Spec.SessionAffinity != affinityByClient {
 		return nil
 	}

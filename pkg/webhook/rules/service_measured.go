@@ -26,8 +26,8 @@ func unpublishedDemand(s *subject) []Violation {
 	return aboutDemandSource(policy.Measured, string(servicedemand.NotPublished))
 }
 
-// dividedZones: demand that is measured by zone, beside a key that may divide zones. The first such key is enough.
-func dividedZones(s *subject) []Violation {
+// keysSplittingZones: demand that is measured by zone, beside a key that may divide zones. The first such key is enough.
+func keysSplittingZones(s *subject) []Violation {
 	if !s.isMeasured() {
 		return nil
 	}
@@ -37,5 +37,5 @@ func dividedZones(s *subject) []Violation {
 	}
 	key := string(s.topology.Keys[i])
 	return aboutDemandSource(key, fmt.Sprintf(
-		"demand is measured by zone, so a busy %.*q in it is not seen; name clients that gather instead", maxWord, key))
+		"demand is measured by zone, so a busy %.*q in it is not seen; name clients that gather instead", maxValueInMessage, key))
 }

@@ -13,14 +13,14 @@ import (
 )
 
 // topologySettings are the annotations of Services with a meaning for topology.
-var topologySettings = policy.NamesOf(func(a policy.Annotation) bool { return a.Prefers })
+var topologySettings = policy.NamesOf(func(a policy.Annotation) bool { return a.IsPreference })
 
-// slips are the settings for which misspelt names are recognized. As a label max-load is an unknown word of ours, and
+// typoCandidates are the settings for which misspelt names are recognized. As a label max-load is an unknown word of ours, and
 // so is a misspelling of it with our domain.
-var slips = append(policy.NamesOf(func(a policy.Annotation) bool { return !a.IsCommon }), taughtDistribution)
+var typoCandidates = append(policy.NamesOf(func(a policy.Annotation) bool { return !a.IsGenericName }), folkAnnotation)
 
-// taughtDistribution is what guides teach, and no program reads: it is a field, and was never an annotation.
-const taughtDistribution = "service.kubernetes.io/traffic-distribution"
+// folkAnnotation is what guides teach, and no program reads: it is a field, and was never an annotation.
+const folkAnnotation = "service.kubernetes.io/traffic-distribution"
 
 // trafficFields are the fields of a Service's spec that say where its traffic goes.
 var trafficFields = []string{"trafficDistribution", "internalTrafficPolicy", "externalTrafficPolicy"}
@@ -31,21 +31,21 @@ var trafficFields = []string{"trafficDistribution", "internalTrafficPolicy", "ex
 var settingNames = func() map[string]string {
 	names := map[string]string{}
 	for _, key := range topologySettings {
-		names[letters(key[strings.LastIndexByte(key, '/')+1:])] = "the annotation " + key
+		names[normalizeName(key[strings.LastIndexByte(key, '/')+1:])] = "the annotation " + key
 	}
 	for _, name := range trafficFields {
-		names[letters(name)] = "spec." + name
+		names[normalizeName(name)] = "spec." + name
 	}
 	return names
 }()
 
-// letters is a name in lower case without dashes and underscores.
-func letters(name string) string { return strings.ToLower(separators.Replace(name)) }
+// normalizeName is a name in lower case without dashes and underscores.
+func normalizeName(name string) string { return strings.ToLower(separators.Replace(name)) }
 
 var separators = strings.NewReplacer("-", "", "_", "")
 
-// settingMeant is the setting that a key is meant for, if it has the name of one; else empty.
-func settingMeant(key string) string {
+// suggestSetting is the setting that a key is meant for, if it has the name of one; else empty.
+func suggestSetting(key string) string {
 	domain, name, hasDomain := strings.Cut(key, "/")
 	if !hasDomain {
 		domain, name = "", key
@@ -54,7 +54,7 @@ func settingMeant(key string) string {
 	if len(name) > longest || domain != "" && !isKubernetes(domain) {
 		return ""
 	}
-	return settingNames[letters(name)]
+	return settingNames[normalizeName(name)]
 }
 
 // isKubernetes reports whether a domain is Kubernetes' own, or below one.
@@ -104,22 +104,22 @@ func isMisspelt(key string) bool {
 	if strings.HasPrefix(domain, "service") && strings.HasSuffix(domain, ".kubernetes.io") && strings.HasPrefix(name, "topology") {
 		return true
 	}
-	if settingMeant(key) != "" {
+	if suggestSetting(key) != "" {
 		return true
 	}
-	return slices.ContainsFunc(slips, func(known string) bool { return policy.IsSlip(strings.ToLower(key), known) })
+	return slices.ContainsFunc(typoCandidates, func(known string) bool { return policy.IsTypo(strings.ToLower(key), known) })
 }
 
 // advice names what was probably meant.
 func advice(key string) string {
-	if meant := settingMeant(key); meant != "" {
+	if meant := suggestSetting(key); meant != "" {
 		return fmt.Sprintf("did you mean %s?", meant)
 	}
-	switch meant := policy.Suggest(key, slips...); meant {
+	switch meant := policy.Suggest(key, typoCandidates...); meant {
 	case "":
 		return "use the annotation " + policy.TopologyModeAnnotation + " or " + policy.TopologyKeysAnnotation
-	case taughtDistribution:
-		return fmt.Sprintf("did you mean %s?", settingMeant(meant))
+	case folkAnnotation:
+		return fmt.Sprintf("did you mean %s?", suggestSetting(meant))
 	default:
 		return fmt.Sprintf("did you mean the annotation %s?", meant)
 	}

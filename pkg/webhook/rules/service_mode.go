@@ -19,10 +19,10 @@ var (
 // misspeltMode: topology modes that are nearly a known word, and that Kubernetes silently treats as Disabled.
 func misspeltMode(s *subject) []Violation {
 	return wrongModes(s, func(value string) string {
-		if meant := sameWord(value, modeValues); meant != "" {
+		if meant := matchIgnoringCase(value, modeValues); meant != "" {
 			return fmt.Sprintf("did you mean %q? Other spellings are treated as Disabled", meant)
 		}
-		if meant := sameWord(value, distributions); meant != "" {
+		if meant := matchIgnoringCase(value, distributions); meant != "" {
 			return "this is a value of spec.trafficDistribution; remove the annotation, and set trafficDistribution: " + meant
 		}
 		return ""
@@ -36,23 +36,24 @@ func unknownMode(s *subject) []Violation {
 		if policy.IsUnknownMode(value) { // which is denied
 			return ""
 		}
-		if isSlipOfBalanced(value) {
-			return fmt.Sprintf("%q is treated as Disabled; did you mean %q?", Cut(value, maxWord), policy.ModeBalanced)
+		if isTypoOfBalanced(value) {
+			return fmt.Sprintf("%q is treated as Disabled; did you mean %q?", Cut(value, maxValueInMessage), policy.ModeBalanced)
 		}
 		vendor, name, isVendors := strings.Cut(value, "/")
-		if isVendors && vendor != "" && name != "" || sameWord(value, modeValues) != "" || sameWord(value, distributions) != "" {
+		if isVendors && vendor != "" && name != "" || matchIgnoringCase(value, modeValues) != "" ||
+			matchIgnoringCase(value, distributions) != "" {
 			return ""
 		}
 		if meant := policy.Suggest(value, policy.ModeAuto, policy.ModeDisabled, policy.ModeBalanced); meant != "" {
-			return fmt.Sprintf("%q is treated as Disabled; did you mean %q?", Cut(value, maxWord), meant)
+			return fmt.Sprintf("%q is treated as Disabled; did you mean %q?", Cut(value, maxValueInMessage), meant)
 		}
-		return fmt.Sprintf("%q is treated as Disabled; use Auto, Disabled or %s", Cut(value, maxWord), policy.ModeBalanced)
+		return fmt.Sprintf("%q is treated as Disabled; use Auto, Disabled or %s", Cut(value, maxValueInMessage), policy.ModeBalanced)
 	})
 }
 
-// isSlipOfBalanced reports whether a mode is another domain's, and nearly ours.
-func isSlipOfBalanced(value string) bool {
-	return len(value) <= maxKey && policy.IsSlip(strings.ToLower(value), policy.ModeBalanced)
+// isTypoOfBalanced reports whether a mode is another domain's, and nearly ours.
+func isTypoOfBalanced(value string) bool {
+	return len(value) <= maxKey && policy.IsTypo(strings.ToLower(value), policy.ModeBalanced)
 }
 
 // unknownOwnMode: unknown modes in our domain.
@@ -61,7 +62,7 @@ func unknownOwnMode(s *subject) []Violation {
 		if !policy.IsUnknownMode(value) {
 			return ""
 		}
-		return policy.ModeMeant(value)
+		return policy.SuggestMode(value)
 	})
 }
 
@@ -80,11 +81,11 @@ func wrongModes(s *subject, say func(value string) string) (violations []Violati
 	return violations
 }
 
-// maxWord is how much of a value a warning repeats, in addition to its path.
-const maxWord = 40
+// maxValueInMessage is how much of a value a warning repeats, in addition to its path.
+const maxValueInMessage = 40
 
-// sameWord returns the known word that equals another one except for case and spaces; empty if there is none.
-func sameWord(word string, known []string) string {
+// matchIgnoringCase returns the known word that equals another one except for case and spaces; empty if there is none.
+func matchIgnoringCase(word string, known []string) string {
 	const longest = 64 // with whatever spaces
 	if len(word) > longest {
 		return ""

@@ -37,7 +37,7 @@ func settingsOfAnotherProxy(s *subject) (violations []Violation) {
 		return nil
 	}
 	name, labelled := s.Metadata.Labels[policy.ServiceProxyNameLabel]
-	detail := fmt.Sprintf("this Service is handled by proxy %q, which does not read it", Cut(name, maxWord))
+	detail := fmt.Sprintf("this Service is handled by proxy %q, which does not read it", Cut(name, maxValueInMessage))
 	switch {
 	case !labelled:
 		detail = fmt.Sprintf("this Service is handled by the default proxy, which does not read it; set label %s=%s",
@@ -45,15 +45,15 @@ func settingsOfAnotherProxy(s *subject) (violations []Violation) {
 	case name == "":
 		detail = "no proxy handles this Service, because its service-proxy-name is empty"
 	}
-	for _, key := range s.ownWords() {
+	for _, key := range s.vicinityAnnotations() {
 		value := s.Metadata.Annotations[key]
 		violations = append(violations, violationOf(errorOf(field.ErrorTypeInvalid, annotation(key), value, detail), value, name))
 	}
 	return violations
 }
 
-// ownWords are the annotations that only Vicinity's proxy reads.
-func (s *subject) ownWords() []string {
+// vicinityAnnotations are the annotations that only Vicinity's proxy reads.
+func (s *subject) vicinityAnnotations() []string {
 	var words []string
 	for _, key := range policy.OwnAnnotations {
 		if _, present := s.annotation(key); present {

@@ -45,15 +45,15 @@ func settingsOfHeadless(s *subject) []Violation {
 		return nil
 	}
 	path := field.NewPath("spec", "clusterIP")
-	if s.isAnswered() {
-		return unused(path, s.Spec.ClusterIP, s.settingsBesideKeys(), " on headless Services, for which DNS reads topology keys alone; remove ")
+	if s.isServedByDNS() {
+		return unused(path, s.Spec.ClusterIP, s.settingsWithKeys(), " on headless Services, for which DNS reads topology keys alone; remove ")
 	}
 	return unused(path, s.Spec.ClusterIP, s.settings(), " on headless Services (DNS returns every endpoint); remove ")
 }
 
-// settingsBesideKeys are those that are not ours, and the demand source: a bound counts with the keys, and nobody
+// settingsWithKeys are those that are not ours, and the demand source: a bound counts with the keys, and nobody
 // measures who dials the endpoints.
-func (s *subject) settingsBesideKeys() []setting {
+func (s *subject) settingsWithKeys() []setting {
 	return slices.DeleteFunc(s.settings(), func(setting setting) bool {
 		return setting.name != nameIn(policy.DemandSourceAnnotation) &&
 			slices.ContainsFunc(policy.OwnAnnotations, func(own string) bool { return setting.name == nameIn(own) })
@@ -62,7 +62,7 @@ func (s *subject) settingsBesideKeys() []setting {
 
 // keysOfMembers: keys on a Service by which members find each other.
 func keysOfMembers(s *subject) []Violation {
-	if !s.isAnswered() || !s.Spec.PublishNotReadyAddresses {
+	if !s.isServedByDNS() || !s.Spec.PublishNotReadyAddresses {
 		return nil
 	}
 	const detail = "members find each other by such a Service, and keys hide some of them; " +
@@ -124,9 +124,9 @@ func hintsWithoutSelector(s *subject) []Violation {
 	return single(field.Required(field.NewPath("spec", "selector"), detail), "", value, s.mode.Annotation, s.mode.Value)
 }
 
-// settingsBesideInternalLocal: topology settings that internalTrafficPolicy: Local overrides. Some still count for
+// settingsWithInternalLocal: topology settings that internalTrafficPolicy: Local overrides. Some still count for
 // clients outside.
-func settingsBesideInternalLocal(s *subject) []Violation {
+func settingsWithInternalLocal(s *subject) []Violation {
 	settings := s.settings()
 	if len(settings) == 0 || s.Spec.InternalTrafficPolicy != localPolicy || s.isExternalName() || s.isHeadless() {
 		return nil

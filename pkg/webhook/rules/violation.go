@@ -58,7 +58,7 @@ func (v Violation) identity() identity {
 
 // errorOf makes an error with a text of its own, of a type for which package field has no such function.
 func errorOf(kind field.ErrorType, path *field.Path, value, detail string) *field.Error {
-	return &field.Error{Type: kind, Field: path.String(), BadValue: shown(value), Detail: detail}
+	return &field.Error{Type: kind, Field: path.String(), BadValue: truncateValue(value), Detail: detail}
 }
 
 // Message is what a user reads: `<path>: <reason>; <fix> [SVC006]`. The text of a denial begins as Kubernetes' own do,
@@ -77,8 +77,8 @@ const maxShown = 100
 // maxKey is the length of the longest key that an annotation or label can have: a prefix, a slash and a name.
 const maxKey = 253 + 1 + 63
 
-// shown is a value as messages repeat it.
-func shown(value string) string { return Cut(value, maxShown) }
+// truncateValue is a value as messages repeat it.
+func truncateValue(value string) string { return Cut(value, maxShown) }
 
 // annotation and label return the path of an object's annotation or label. A file may have keys that an API server
 // would refuse, so each character that is not printable becomes a question mark.

@@ -14,13 +14,13 @@ import (
 //
 // A body is read before its review is in flight: a slow sender holds the bytes that have arrived, but not the place of
 // a review.
-func (a *admitted) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+func (a *inFlight) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	if err := a.acceptable(r); err != nil {
 		return nil, nil, err
 	}
 	arriving := http.MaxBytesReader(w, r.Body, a.limits.Body)
-	begin := &counted{Reader: io.LimitReader(arriving, largeBytes), room: a.bodies}
-	rest := &counted{Reader: arriving, room: a.largeBodies}
+	begin := &countingReader{Reader: io.LimitReader(arriving, largeBytes), room: a.bodies}
+	rest := &countingReader{Reader: arriving, room: a.largeBodies}
 	release = func() {
 		begin.room.Release(begin.held)
 		rest.room.Release(rest.held)
@@ -34,16 +34,16 @@ func (a *admitted) read(w http.ResponseWriter, r *http.Request) (body []byte, re
 }
 
 // acceptable looks at the headers.
-func (a *admitted) acceptable(r *http.Request) error {
+func (a *inFlight) acceptable(r *http.Request) error {
 	if r.Method != http.MethodPost {
-		return refuse(http.StatusMethodNotAllowed, WrongMethod, "the method is %s; reviews come with %s", r.Method, http.MethodPost)
+		return reject(http.StatusMethodNotAllowed, WrongMethod, "the method is %s; reviews come with %s", r.Method, http.MethodPost)
 	}
 	media := r.Header.Get("Content-Type")
 	if name, _, err := mime.ParseMediaType(media); err != nil || name != "application/json" {
-		return refuse(http.StatusUnsupportedMediaType, WrongMedia, "the Content-Type is %q; reviews are application/json", media)
+		return reject(http.StatusUnsupportedMediaType, WrongMedia, "the Content-Type is %q; reviews are application/json", media)
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return refuse(http.StatusUnsupportedMediaType, WrongMedia, "the Content-Encoding is %q; reviews are read as they are", coding)
+		return reject(http.StatusUnsupportedMediaType, WrongMedia, "the Content-Encoding is %q; reviews are read as they are", coding)
 	}
 	if r.ContentLength > a.limits.Body {
 		return a.tooLarge()
@@ -51,19 +51,19 @@ func (a *admitted) acceptable(r *http.Request) error {
 	return nil
 }
 
-func (a *admitted) tooLarge() error {
-	return refuse(http.StatusRequestEntityTooLarge, TooLarge, "the body has more than %d bytes, which is more than any review", a.limits.Body)
+func (a *inFlight) tooLarge() error {
+	return reject(http.StatusRequestEntityTooLarge, TooLarge, "the body has more than %d bytes, which is more than any review", a.limits.Body)
 }
 
-func (a *admitted) unreadable(err error) error {
-	if _, ok := errors.AsType[*refusal](err); ok {
+func (a *inFlight) unreadable(err error) error {
+	if _, ok := errors.AsType[*rejectedRequest](err); ok {
 		return err
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return a.tooLarge()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return refuse(http.StatusRequestTimeout, Unreadable, "the body did not arrive in time")
+		return reject(http.StatusRequestTimeout, Unreadable, "the body did not arrive in time")
 	}
-	return refuse(http.StatusBadRequest, Unreadable, "reading the body: %s", err)
+	return reject(http.StatusBadRequest, Unreadable, "reading the body: %s", err)
 }

@@ -19,54 +19,54 @@ func Paths() []string {
 	return []string{DefaultServicesPath, ValidateServicesPath, ValidateNamespacesPath}
 }
 
-// Knowledge is what is known besides the review itself. Each function is called for every review and from many
+// Dependencies is what is known besides the review itself. Each function is called for every review and from many
 // goroutines at once, and its result must never change.
 //
 // A review that waits keeps its place among those in flight. So Settings and Cluster must not wait. Namespace may, for
 // a fraction of a second and for much fewer reviews than may be in flight: then those whose Namespace is known still
 // find a place, however many come about others.
-type Knowledge struct {
+type Dependencies struct {
 	Settings  func() *rules.Settings
 	Facts     func() rules.Facts
 	Namespace func(name string) rules.NamespaceDefaults
 }
 
-// decider turns the body of a request into a verdict. Errors are refusals and failures.
-type decider func(body []byte) (*verdict, error)
+// reviewer turns the body of a request into a verdict. Errors are refusals and failures.
+type reviewer func(body []byte) (*reviewDecision, error)
 
-func (k Knowledge) deciders() map[string]decider {
-	return map[string]decider{
+func (k Dependencies) reviewers() map[string]reviewer {
+	return map[string]reviewer{
 		DefaultServicesPath:    k.defaultService,
 		ValidateServicesPath:   k.validateService,
 		ValidateNamespacesPath: k.validateNamespace,
 	}
 }
 
-func (k Knowledge) validateService(body []byte) (*verdict, error) {
+func (k Dependencies) validateService(body []byte) (*reviewDecision, error) {
 	request, err := decodeService(body)
 	if err != nil {
 		return nil, err
 	}
-	return &verdict{
-		subject:   request.subject,
-		name:      nameOf(&request.Object.Metadata),
-		judgement: rules.ReviewService(request.before(), request.Object, k.Facts(), k.Settings()),
+	return &reviewDecision{
+		subject: request.subject,
+		name:    nameOf(&request.Object.Metadata),
+		result:  rules.ReviewService(request.before(), request.Object, k.Facts(), k.Settings()),
 	}, nil
 }
 
-func (k Knowledge) validateNamespace(body []byte) (*verdict, error) {
+func (k Dependencies) validateNamespace(body []byte) (*reviewDecision, error) {
 	request, err := decode[rules.Namespace](body, namespaces)
 	if err != nil {
 		return nil, err
 	}
-	return &verdict{
-		subject:   request.subject,
-		name:      nameOf(&request.Object.Metadata),
-		judgement: rules.ReviewNamespace(request.before(), request.Object, k.Settings()),
+	return &reviewDecision{
+		subject: request.subject,
+		name:    nameOf(&request.Object.Metadata),
+		result:  rules.ReviewNamespace(request.before(), request.Object, k.Settings()),
 	}, nil
 }
 
-func (k Knowledge) defaultService(body []byte) (*verdict, error) {
+func (k Dependencies) defaultService(body []byte) (*reviewDecision, error) {
 	request, err := decodeService(body)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (k Knowledge) defaultService(body []byte) (*verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &verdict{subject: request.subject, name: nameOf(&request.Object.Metadata), defaulted: &decision, patch: patch}, nil
+	return &reviewDecision{subject: request.subject, name: nameOf(&request.Object.Metadata), defaulted: &decision, patch: patch}, nil
 }
 
 // encodePatch returns nil if there is nothing to do.

@@ -57,7 +57,7 @@ type closingWriter struct {
 
 // WriteHeader is called for every answer, by our handlers and by net/http's own for paths that are not served.
 func (f *closingWriter) WriteHeader(code int) {
-	if f.server.isDraining() || f.server.isCrowded() {
+	if f.server.isDraining() || f.server.isOverloaded() {
 		f.Header().Set("Connection", "close")
 	}
 	f.ResponseWriter.WriteHeader(code)

@@ -27,7 +27,7 @@ func delayed(delay time.Duration) func(*Server, *Options) {
 }
 
 // exchange sends one review on a connection and reads the answer.
-func exchange(t testing.TB, connection net.Conn, body []byte) *answered {
+func exchange(t testing.TB, connection net.Conn, body []byte) *admissionResponse {
 	t.Helper()
 	head := "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 	if _, err := fmt.Fprintf(connection, head, ValidateServicesPath, len(body), body); err != nil {
@@ -46,24 +46,24 @@ func (r *running) dial(t testing.TB) net.Conn {
 	return connection
 }
 
-func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
+func TestWhileDrainingEveryRequestIsServedAndItsConnectionClosed(t *testing.T) {
 	const delay = 5 * time.Second // three are answered meanwhile
 	knowledge, open := gate(t)
 	r := start(t, knowledge, DefaultLimits(), delayed(delay))
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 
 	stop, cancel := context.WithCancel(t.Context())
 	serving := r.Drain(stop)
 	kept, client := r.dial(t), r.client(t)
 
-	late := make(chan *answered, 1)
+	late := make(chan *admissionResponse, 1)
 	go func() {
-		answer, _, err := send(context.Background(), client, r.url+ValidateServicesPath, bytes.NewReader(asked.body))
+		response, _, err := send(context.Background(), client, r.url+ValidateServicesPath, bytes.NewReader(reviewCase.body))
 		if err != nil {
 			t.Errorf("the review that was in flight: %v", err)
-			answer = &answered{}
+			response = &admissionResponse{}
 		}
-		late <- answer
+		late <- response
 	}()
 	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
 	if err := r.Ready(); err != nil {
@@ -77,11 +77,11 @@ func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
 		t.Errorf("readiness is %v", err)
 	}
 	open()
-	for name, answer := range map[string]*answered{
-		"in flight": <-late, "kept": exchange(t, kept, asked.body), "new": exchange(t, r.dial(t), asked.body),
+	for name, response := range map[string]*admissionResponse{
+		"in flight": <-late, "kept": exchange(t, kept, reviewCase.body), "new": exchange(t, r.dial(t), reviewCase.body),
 	} {
-		if answer.StatusCode != http.StatusOK || !answer.Close {
-			t.Errorf("%s: %d, Connection: close is %v", name, answer.StatusCode, answer.Close)
+		if response.StatusCode != http.StatusOK || !response.Close {
+			t.Errorf("%s: %d, Connection: close is %v", name, response.StatusCode, response.Close)
 		}
 	}
 	if time.Since(begin) < delay && serving.Err() != nil {
@@ -107,7 +107,7 @@ func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
 
 func TestAServerWhoseContextEndsDrainsByItself(t *testing.T) {
 	const delay = 200 * time.Millisecond
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), delayed(delay))
+	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), delayed(delay))
 	begin := time.Now()
 	r.stop()
 	wait.Until(t, "the server drains", func() bool { return r.isDraining() })
@@ -119,18 +119,18 @@ func TestAServerWhoseContextEndsDrainsByItself(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatNeverFinishesIsCut(t *testing.T) {
+func TestAResponseThatNeverFinishesIsCut(t *testing.T) {
 	knowledge, _ := gate(t)
 	r := start(t, knowledge, DefaultLimits(), func(server *Server, _ *Options) {
 		if server != nil {
 			server.grace = 100 * time.Millisecond
 		}
 	})
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	cut := make(chan error, 1)
 	client := r.client(t)
 	go func() {
-		_, _, err := send(context.Background(), client, r.url+ValidateServicesPath, bytes.NewReader(asked.body))
+		_, _, err := send(context.Background(), client, r.url+ValidateServicesPath, bytes.NewReader(reviewCase.body))
 		cut <- err
 	}()
 	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })

@@ -36,13 +36,13 @@ func FuzzAdmissionReview(f *testing.F) {
 		f.Add(about.review(f, ValidateServicesPath).body)
 	}
 	observer := &counting{}
-	knowledge := knowing(rules.Settings{Strict: true}, map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"})
+	knowledge := withNamespace(rules.Settings{Strict: true}, map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"})
 	handlers := Handlers(knowledge, DefaultLimits(), observer, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, path := range Paths() {
 			recorded := httptest.NewRecorder()
 			handlers[path].ServeHTTP(recorded, post(body))
-			answerHolds(t, path, body, recorded)
+			checkResponse(t, path, body, recorded)
 		}
 		if observer.failures > 0 {
 			t.Fatal("something failed inside")
@@ -52,13 +52,13 @@ func FuzzAdmissionReview(f *testing.F) {
 
 // counting is an Observer that counts failures.
 type counting struct {
-	silent
+	noObserver
 	failures int
 }
 
 func (c *counting) Failed(string) { c.failures++ }
 
-func answerHolds(t *testing.T, path string, body []byte, recorded *httptest.ResponseRecorder) {
+func checkResponse(t *testing.T, path string, body []byte, recorded *httptest.ResponseRecorder) {
 	t.Helper()
 	answer := recorded.Body.Bytes()
 	if !json.Valid(answer) {

@@ -13,10 +13,10 @@ import (
 )
 
 // Handlers returns what answers each path. They share the limits.
-func Handlers(knowledge Knowledge, limits Limits, observer Observer, log *slog.Logger) map[string]http.Handler {
-	admitted := newAdmitted(limits)
+func Handlers(knowledge Dependencies, limits Limits, observer Observer, log *slog.Logger) map[string]http.Handler {
+	admitted := newInFlight(limits)
 	handlers := map[string]http.Handler{}
-	for path, decide := range knowledge.deciders() {
+	for path, decide := range knowledge.reviewers() {
 		handlers[path] = &handler{path, decide, admitted, observer, log.With("path", path)}
 	}
 	return handlers
@@ -25,8 +25,8 @@ func Handlers(knowledge Knowledge, limits Limits, observer Observer, log *slog.L
 // handler answers one path.
 type handler struct {
 	path     string
-	decide   decider
-	admitted *admitted
+	decide   reviewer
+	admitted *inFlight
 	observer Observer
 	log      *slog.Logger
 }
@@ -40,49 +40,49 @@ type reply struct {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
-	answer, release := h.answer(w, r)
+	response, release := h.respond(w, r)
 	defer release() // only now: an answer can be as large as its question, and a slow reader holds it
-	write(w, answer)
-	h.observer.Reviewed(h.path, answer.outcome, time.Since(begin))
+	write(w, response)
+	h.observer.Reviewed(h.path, response.outcome, time.Since(begin))
 }
 
 // retryAfter is for answers that would be different a moment later, in seconds. The API server waits no longer than
 // timeoutSeconds for them, which is 2 in our manifests.
 const retryAfter = 1
 
-func write(w http.ResponseWriter, answer reply) {
+func write(w http.ResponseWriter, response reply) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
-	header.Set("Content-Length", strconv.Itoa(len(answer.body)))
+	header.Set("Content-Length", strconv.Itoa(len(response.body)))
 	header.Set("X-Content-Type-Options", "nosniff")
-	switch answer.code {
+	switch response.code {
 	case http.StatusServiceUnavailable:
 		header.Set("Retry-After", strconv.Itoa(retryAfter))
 	case http.StatusMethodNotAllowed:
 		header.Set("Allow", http.MethodPost)
 	}
-	w.WriteHeader(answer.code)
+	w.WriteHeader(response.code)
 	// Only a client that has gone can make this fail, and then there is no client left to answer.
-	_, _ = w.Write(answer.body)
+	_, _ = w.Write(response.body)
 }
 
-// answer never panics: net/http would close the connection, and with it lose the reviews that come next on it. The
+// respond never panics: net/http would close the connection, and with it lose the reviews that come next on it. The
 // function that it returns with the answer must be called once the answer is written.
-func (h *handler) answer(w http.ResponseWriter, r *http.Request) (answer reply, release func()) {
+func (h *handler) respond(w http.ResponseWriter, r *http.Request) (response reply, release func()) {
 	release = func() {}
 	defer func() {
 		if cause := recover(); cause != nil {
-			answer = h.failed(&failure{Panicked, fmt.Sprint(cause)}, slog.String("stack", string(debug.Stack())))
+			response = h.failed(&failure{Panicked, fmt.Sprint(cause)}, slog.String("stack", string(debug.Stack())))
 		}
 	}()
 	body, held, err := h.admitted.read(w, r)
 	if err != nil {
-		return h.refused(err), release
+		return h.reject(err), release
 	}
 	release = held
 	leave, err := h.admitted.enter(r.Context(), len(body))
 	if err != nil {
-		return h.refused(err), release
+		return h.reject(err), release
 	}
 	defer leave()
 	h.observer.InFlight(1)
@@ -91,31 +91,31 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request) (answer reply, 
 }
 
 func (h *handler) review(ctx context.Context, body []byte) reply {
-	verdict, err := h.decide(body)
+	decision, err := h.decide(body)
 	if err != nil {
-		return h.refused(err)
+		return h.reject(err)
 	}
-	text, err := json.Marshal(verdict.review())
+	text, err := json.Marshal(decision.review())
 	if err != nil {
-		return h.failed(&failure{Unwritable, fmt.Sprintf("encoding the answer to review %s: %s", verdict.UID, err)})
+		return h.failed(&failure{Unwritable, fmt.Sprintf("encoding the answer to review %s: %s", decision.UID, err)})
 	}
-	h.report(ctx, verdict)
-	if !verdict.allowed() {
+	h.report(ctx, decision)
+	if !decision.allowed() {
 		return reply{Denied, http.StatusOK, text}
 	}
 	return reply{Allowed, http.StatusOK, text}
 }
 
-// refused answers a request that gets no verdict. Refusals are logged at Debug only: any client that reaches the server
+// reject answers a request that gets no verdict. Refusals are logged at Debug only: any client that reaches the server
 // can cause them, and the API server logs those that are its own.
-func (h *handler) refused(err error) reply {
-	refusal, ok := errors.AsType[*refusal](err)
+func (h *handler) reject(err error) reply {
+	rejection, ok := errors.AsType[*rejectedRequest](err)
 	if !ok {
 		return h.failed(err)
 	}
-	h.observer.Refused(refusal.reason)
-	h.log.Debug("refused a request", "reason", refusal.reason, "error", loggedText(refusal.text))
-	return status(refusal.code, refusal.text)
+	h.observer.Rejected(rejection.reason)
+	h.log.Debug("refused a request", "reason", rejection.reason, "error", truncateForLog(rejection.text))
+	return status(rejection.code, rejection.text)
 }
 
 // failed answers a request that failed internally. Only our log says why.
@@ -125,7 +125,7 @@ func (h *handler) failed(err error, attributes ...any) reply {
 		reason = failure.reason
 	}
 	h.observer.Failed(reason)
-	h.log.Error("answering a review failed", append([]any{"reason", reason, "error", loggedText(err.Error())}, attributes...)...)
+	h.log.Error("answering a review failed", append([]any{"reason", reason, "error", truncateForLog(err.Error())}, attributes...)...)
 	return status(http.StatusInternalServerError, "vicinity's admission webhook had an internal error; its log says why")
 }
 

@@ -23,30 +23,31 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// knowing is what a webhook knows in a cluster of a current version with two zones, where Namespaces have these
+// withNamespace is what a webhook knows in a cluster of a current version with two zones, where Namespaces have these
 // annotations.
-func knowing(settings rules.Settings, annotations map[string]string) Knowledge {
+func withNamespace(settings rules.Settings, annotations map[string]string) Dependencies {
 	nodes := rules.NewNodeLabels()
 	nodes.Put("a", map[string]string{"kubernetes.io/hostname": "a", "topology.kubernetes.io/zone": "zone-a"})
 	nodes.Put("b", map[string]string{"kubernetes.io/hostname": "b", "topology.kubernetes.io/zone": "zone-b"})
-	return Knowledge{
+	return Dependencies{
 		Settings: func() *rules.Settings { return &settings },
 		Facts: func() rules.Facts {
 			return rules.Facts{Nodes: nodes, Kubernetes: version.MajorMinor(1, 36)}
 		},
 		Namespace: func(string) rules.NamespaceDefaults {
-			return rules.NamespaceDefaults{Known: true, Annotations: annotations}
+			return rules.NamespaceDefaults{IsLoaded: true, Annotations: annotations}
 		},
 	}
 }
 
 // serve answers one request without a network.
-func serve(t testing.TB, knowledge Knowledge, observer Observer, log io.Writer, path string, r *http.Request) *httptest.ResponseRecorder {
+func serve(t testing.TB, knowledge Dependencies, observer Observer, log io.Writer, path string,
+	r *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: withoutTime}))
-	answer := httptest.NewRecorder()
-	Handlers(knowledge, DefaultLimits(), observer, logger)[path].ServeHTTP(answer, r)
-	return answer
+	response := httptest.NewRecorder()
+	Handlers(knowledge, DefaultLimits(), observer, logger)[path].ServeHTTP(response, r)
+	return response
 }
 
 func withoutTime(_ []string, attribute slog.Attr) slog.Attr {
@@ -62,7 +63,7 @@ func post(body []byte) *http.Request {
 	return r
 }
 
-func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
+func TestAResponseHasTheDecision(t *testing.T) {
 	type answer struct {
 		Allowed  bool
 		Warnings []string
@@ -89,7 +90,7 @@ func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
 			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(zoneAlone)},
 			want: answer{
 				Allowed: true, Audit: map[string]string{"violations": "SVC027=warn"},
-				Warnings: []string{judged(t, service(zoneAlone)).Warned[0].Message()},
+				Warnings: []string{evaluated(t, service(zoneAlone)).Warned[0].Message()},
 			},
 			observed: []string{"decided SVC027 warn", "reviewed /validate-services allowed"},
 		},
@@ -193,12 +194,12 @@ func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var observer observations
-			asked := c.about.review(t, c.path)
-			recorded := serve(t, knowing(c.settings, c.defaults), &observer, io.Discard, c.path, post(asked.body))
+			reviewCase := c.about.review(t, c.path)
+			recorded := serve(t, withNamespace(c.settings, c.defaults), &observer, io.Discard, c.path, post(reviewCase.body))
 			if recorded.Code != http.StatusOK {
 				t.Fatalf("%d %s", recorded.Code, recorded.Body)
 			}
-			response := asked.verified(t, recorded.Body.Bytes())
+			response := reviewCase.verified(t, recorded.Body.Bytes())
 			got := answer{response.Allowed, response.Warnings, response.AuditAnnotations, string(response.Patch)}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
@@ -213,10 +214,10 @@ func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
 	}
 }
 
-// judged is what package rules says of a new Service.
-func judged(t *testing.T, object *corev1.Service) rules.Judgement {
+// evaluated is what package rules says of a new Service.
+func evaluated(t *testing.T, object *corev1.Service) rules.Result {
 	t.Helper()
-	knowledge := knowing(rules.Settings{}, nil)
+	knowledge := withNamespace(rules.Settings{}, nil)
 	text, err := json.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
@@ -232,13 +233,13 @@ func TestADenialReadsLikeOneOfTheAPIServers(t *testing.T) {
 	wrong := service(annotated(policy.TopologyKeysAnnotation, "a b,zone,zone"), func(s *corev1.Service) {
 		s.Name, s.GenerateName = "", "web-"
 	})
-	asked := about{operation: apiserver.Create, object: wrong}.review(t, ValidateServicesPath)
-	recorded := serve(t, knowing(rules.Settings{}, nil), silent{}, io.Discard, ValidateServicesPath, post(asked.body))
-	result := asked.verified(t, recorded.Body.Bytes()).Result
+	reviewCase := about{operation: apiserver.Create, object: wrong}.review(t, ValidateServicesPath)
+	recorded := serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, io.Discard, ValidateServicesPath, post(reviewCase.body))
+	result := reviewCase.verified(t, recorded.Body.Bytes()).Result
 	if result == nil {
 		t.Fatalf("no status in %s", recorded.Body)
 	}
-	denied := judged(t, wrong).Denied
+	denied := evaluated(t, wrong).Denied
 	if len(denied) < 2 {
 		t.Fatalf("%d violations, want two to list", len(denied))
 	}
@@ -267,9 +268,9 @@ func TestADenialReadsLikeOneOfTheAPIServers(t *testing.T) {
 
 func TestADenialIsOneLineInTheLog(t *testing.T) {
 	wrong := service(annotated(policy.TopologyKeysAnnotation, "a b,zone,zone"))
-	asked := about{operation: apiserver.Create, object: wrong, dryRun: true}.review(t, ValidateServicesPath)
+	reviewCase := about{operation: apiserver.Create, object: wrong, dryRun: true}.review(t, ValidateServicesPath)
 	var lines bytes.Buffer
-	serve(t, knowing(rules.Settings{}, nil), silent{}, &lines, ValidateServicesPath, post(asked.body))
+	serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, &lines, ValidateServicesPath, post(reviewCase.body))
 	const want = `level=INFO msg=denied path=/validate-services operation=CREATE kind=Service namespace=shop name=web user=alice ` +
 		`uid=705ab4f5-6393-11e8-b7cc-42010a800002 dryRun=true rules="[SVC003 SVC004]"`
 	if diff := cmp.Diff(want, strings.TrimSuffix(lines.String(), "\n")); diff != "" {
@@ -278,9 +279,9 @@ func TestADenialIsOneLineInTheLog(t *testing.T) {
 }
 
 func TestWhatIsAllowedIsLoggedForDebuggingOnly(t *testing.T) {
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	var lines bytes.Buffer
-	serve(t, knowing(rules.Settings{}, nil), silent{}, &lines, ValidateServicesPath, post(asked.body))
+	serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, &lines, ValidateServicesPath, post(reviewCase.body))
 	const want = `level=DEBUG msg=allowed path=/validate-services operation=CREATE kind=Service namespace=shop name=web user=alice ` +
 		`uid=705ab4f5-6393-11e8-b7cc-42010a800002 dryRun=false`
 	if diff := cmp.Diff(want, strings.TrimSuffix(lines.String(), "\n")); diff != "" {
@@ -396,13 +397,13 @@ func oddBodies(t testing.TB) map[string]struct {
 	}
 }
 
-func TestWhatNoAPIServerSendsIsRefusedWithAReason(t *testing.T) {
+func TestWhatNoAPIServerSendsIsRejectedWithAReason(t *testing.T) {
 	for name, c := range oddBodies(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, path := range []string{ValidateServicesPath, DefaultServicesPath} {
 				var observer observations
-				recorded := serve(t, knowing(rules.Settings{}, nil), &observer, io.Discard, path, post(c.body))
-				refusedWith(t, resultOf(t, recorded), http.StatusBadRequest, c.want)
+				recorded := serve(t, withNamespace(rules.Settings{}, nil), &observer, io.Discard, path, post(c.body))
+				expectRejected(t, resultOf(t, recorded), http.StatusBadRequest, c.want)
 				if lines := observer.all(); len(lines) != 2 || lines[1] != "reviewed "+path+" error" {
 					t.Errorf("observed %q", lines)
 				}
@@ -411,41 +412,41 @@ func TestWhatNoAPIServerSendsIsRefusedWithAReason(t *testing.T) {
 	}
 }
 
-func resultOf(t *testing.T, recorded *httptest.ResponseRecorder) *answered {
+func resultOf(t *testing.T, recorded *httptest.ResponseRecorder) *admissionResponse {
 	t.Helper()
-	answer, err := readAnswer(recorded.Result())
+	response, err := readResponse(recorded.Result())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer
+	return response
 }
 
-// refusedWith checks an answer that is not a review.
-func refusedWith(t *testing.T, answer *answered, code int, text string) {
+// expectRejected checks an answer that is not a review.
+func expectRejected(t *testing.T, response *admissionResponse, code int, text string) {
 	t.Helper()
 	var status metav1.Status
-	if err := json.Unmarshal(answer.Body, &status); err != nil {
-		t.Fatalf("%v in %d %q", err, answer.StatusCode, answer.Body)
+	if err := json.Unmarshal(response.Body, &status); err != nil {
+		t.Fatalf("%v in %d %q", err, response.StatusCode, response.Body)
 	}
-	if answer.StatusCode != code || int(status.Code) != code || status.Kind != "Status" || status.Status != metav1.StatusFailure {
-		t.Errorf("got %d %s, want %d", answer.StatusCode, answer.Body, code)
+	if response.StatusCode != code || int(status.Code) != code || status.Kind != "Status" || status.Status != metav1.StatusFailure {
+		t.Errorf("got %d %s, want %d", response.StatusCode, response.Body, code)
 	}
 	if status.Reason == "" || !strings.Contains(status.Message, text) {
 		t.Errorf("the reason %s %q does not say %q", status.Reason, status.Message, text)
 	}
 }
 
-func TestAReviewOnTheWrongPathIsRefused(t *testing.T) {
+func TestAReviewOnTheWrongPathIsRejected(t *testing.T) {
 	for path, object := range map[string]runtime.Object{
 		ValidateServicesPath: namespace(nil), DefaultServicesPath: namespace(nil), ValidateNamespacesPath: service(),
 	} {
-		asked := about{operation: apiserver.Create, object: object}.review(t, path)
-		recorded := serve(t, knowing(rules.Settings{}, nil), silent{}, io.Discard, path, post(asked.body))
-		refusedWith(t, resultOf(t, recorded), http.StatusBadRequest, "came to the path for")
+		reviewCase := about{operation: apiserver.Create, object: object}.review(t, path)
+		recorded := serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, io.Discard, path, post(reviewCase.body))
+		expectRejected(t, resultOf(t, recorded), http.StatusBadRequest, "came to the path for")
 	}
 }
 
-func TestARequestThatIsNoReviewIsRefused(t *testing.T) {
+func TestARequestThatIsNoReviewIsRejected(t *testing.T) {
 	body := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 	for name, c := range map[string]struct {
 		change func(*http.Request)
@@ -478,12 +479,12 @@ func TestARequestThatIsNoReviewIsRefused(t *testing.T) {
 			var observer observations
 			r := post(body)
 			c.change(r)
-			answer := resultOf(t, serve(t, knowing(rules.Settings{}, nil), &observer, io.Discard, ValidateServicesPath, r))
-			refusedWith(t, answer, c.code, c.want)
+			response := resultOf(t, serve(t, withNamespace(rules.Settings{}, nil), &observer, io.Discard, ValidateServicesPath, r))
+			expectRejected(t, response, c.code, c.want)
 			if diff := cmp.Diff([]string{"refused " + c.reason, "reviewed /validate-services error"}, observer.all()); diff != "" {
 				t.Errorf("observed (-want +got):\n%s", diff)
 			}
-			if allow := answer.Header.Get("Allow"); (allow == http.MethodPost) != (c.code == http.StatusMethodNotAllowed) {
+			if allow := response.Header.Get("Allow"); (allow == http.MethodPost) != (c.code == http.StatusMethodNotAllowed) {
 				t.Errorf("Allow is %q", allow)
 			}
 		})
@@ -496,25 +497,25 @@ func (b broken) Read([]byte) (int, error) { return 0, b.err }
 
 func TestTheLargestReviewPasses(t *testing.T) {
 	large := service(annotated("filler", strings.Repeat("x", 3<<20-8<<10)))
-	asked := about{operation: apiserver.Update, object: large, old: large}.review(t, ValidateServicesPath)
-	if len(asked.body) < 6<<20-32<<10 {
-		t.Fatalf("the review has only %d bytes", len(asked.body))
+	reviewCase := about{operation: apiserver.Update, object: large, old: large}.review(t, ValidateServicesPath)
+	if len(reviewCase.body) < 6<<20-32<<10 {
+		t.Fatalf("the review has only %d bytes", len(reviewCase.body))
 	}
-	recorded := serve(t, knowing(rules.Settings{}, nil), silent{}, io.Discard, ValidateServicesPath, post(asked.body))
-	if recorded.Code != http.StatusOK || !asked.verified(t, recorded.Body.Bytes()).Allowed {
+	recorded := serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, io.Discard, ValidateServicesPath, post(reviewCase.body))
+	if recorded.Code != http.StatusOK || !reviewCase.verified(t, recorded.Body.Bytes()).Allowed {
 		t.Errorf("%d %s", recorded.Code, recorded.Body)
 	}
 }
 
 func TestAPanicIsNoDenial(t *testing.T) {
-	knowledge := knowing(rules.Settings{}, nil)
+	knowledge := withNamespace(rules.Settings{}, nil)
 	knowledge.Facts = func() rules.Facts { panic("a cache that is broken") }
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	var observer observations
 	var lines bytes.Buffer
-	answer := resultOf(t, serve(t, knowledge, &observer, &lines, ValidateServicesPath, post(asked.body)))
-	refusedWith(t, answer, http.StatusInternalServerError, "had an internal error")
-	if answer.Header.Get("Retry-After") != "" {
+	response := resultOf(t, serve(t, knowledge, &observer, &lines, ValidateServicesPath, post(reviewCase.body)))
+	expectRejected(t, response, http.StatusInternalServerError, "had an internal error")
+	if response.Header.Get("Retry-After") != "" {
 		t.Error("the API server is asked to retry")
 	}
 	if diff := cmp.Diff([]string{"failed panic", "reviewed /validate-services error"}, observer.all()); diff != "" {
@@ -529,13 +530,13 @@ func TestAPanicIsNoDenial(t *testing.T) {
 	}
 }
 
-func TestWhatTheReviewKnowsOfTheNamespaceCounts(t *testing.T) {
+func TestTheLabelsOfTheNamespaceCount(t *testing.T) {
 	stranger := service(func(s *corev1.Service) { s.Namespace = "" })
 	body := about{operation: apiserver.Create, object: stranger}.review(t, DefaultServicesPath)
 	body.body = edit(t, body.body, set("namespace", "kube-system"))
-	knowledge := knowing(
+	knowledge := withNamespace(
 		rules.Settings{ExcludedNamespaces: []string{"kube-system"}}, map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"})
-	recorded := serve(t, knowledge, silent{}, io.Discard, DefaultServicesPath, post(body.body))
+	recorded := serve(t, knowledge, noObserver{}, io.Discard, DefaultServicesPath, post(body.body))
 	response := body.verified(t, recorded.Body.Bytes())
 	if response.Patch != nil || !strings.Contains(response.AuditAnnotations["default"], "excludes this Namespace") {
 		t.Errorf("got %s %v", response.Patch, response.AuditAnnotations)

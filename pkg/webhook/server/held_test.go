@@ -25,15 +25,15 @@ func (s *slowReader) Write(text []byte) (int, error) {
 
 // An answer can be as large as the body of its request: a uid is sent back as it came. A client that reads nothing must
 // not make answers pile up.
-func TestAnAnswerCountsAmongTheBodiesUntilItIsWritten(t *testing.T) {
+func TestAResponseCountsAmongTheBodiesUntilItIsWritten(t *testing.T) {
 	body := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
-	for name, knowledge := range map[string]Knowledge{
-		"a verdict": knowing(rules.Settings{}, nil),
+	for name, knowledge := range map[string]Dependencies{
+		"a verdict": withNamespace(rules.Settings{}, nil),
 		"a panic":   {Settings: func() *rules.Settings { panic("of the test") }, Facts: func() (none rules.Facts) { return none }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limits := Limits{Body: mebibyte, Bodies: int64(len(body)), InFlight: 64} // room for one
-			handler := Handlers(knowledge, limits, silent{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
+			handler := Handlers(knowledge, limits, noObserver{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
 			slow := &slowReader{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 			written := make(chan struct{})
 			go func() {
@@ -54,7 +54,7 @@ func TestAnAnswerCountsAmongTheBodiesUntilItIsWritten(t *testing.T) {
 }
 
 func codeOf(handler http.Handler, body []byte) int {
-	answer := httptest.NewRecorder()
-	handler.ServeHTTP(answer, post(body))
-	return answer.Code
+	response := httptest.NewRecorder()
+	handler.ServeHTTP(response, post(body))
+	return response.Code
 }

@@ -48,34 +48,34 @@ func DefaultLimits() Limits {
 	return Limits{Body: largest, Bodies: maxConnections * announcedBytes, LargeBodies: 4 * largest, InFlight: 64}
 }
 
-// admitted counts what is held and in flight. All paths share one.
-type admitted struct {
+// inFlight counts what is held and in flight. All paths share one.
+type inFlight struct {
 	limits              Limits
 	bodies, largeBodies *semaphore.Weighted
 	inFlight            *semaphore.Weighted
-	turn                *semaphore.Weighted // of large reviews: one of them has it
+	semaphore           *semaphore.Weighted // of large reviews: one of them has it
 }
 
-func newAdmitted(limits Limits) *admitted {
-	return &admitted{
+func newInFlight(limits Limits) *inFlight {
+	return &inFlight{
 		limits: limits,
 		bodies: semaphore.NewWeighted(limits.Bodies), largeBodies: semaphore.NewWeighted(limits.LargeBodies),
-		inFlight: semaphore.NewWeighted(limits.InFlight), turn: semaphore.NewWeighted(1),
+		inFlight: semaphore.NewWeighted(limits.InFlight), semaphore: semaphore.NewWeighted(1),
 	}
 }
 
-// counted reads a body, or a part of it, and takes room for it as it arrives: a body that is only announced holds
+// countingReader reads a body, or a part of it, and takes room for it as it arrives: a body that is only announced holds
 // none.
-type counted struct {
+type countingReader struct {
 	io.Reader
 	room *semaphore.Weighted
 	held int64
 }
 
-func (c *counted) Read(into []byte) (int, error) {
+func (c *countingReader) Read(into []byte) (int, error) {
 	n, err := c.Reader.Read(into)
 	if !c.room.TryAcquire(int64(n)) {
-		return 0, refuse(http.StatusServiceUnavailable, NoMemory, "the requests that are being read or answered fill their memory already")
+		return 0, reject(http.StatusServiceUnavailable, MemoryLimit, "the requests that are being read or answered fill their memory already")
 	}
 	c.held += int64(n)
 	return n, err
@@ -86,17 +86,17 @@ func (c *counted) Read(into []byte) (int, error) {
 //
 // A large one waits for its turn as long as its client waits, and is not in flight before, so that those that wait
 // take no place of others. There are not many of them, because their bodies are held.
-func (a *admitted) enter(ctx context.Context, size int) (leave func(), err error) {
+func (a *inFlight) enter(ctx context.Context, size int) (leave func(), err error) {
 	endTurn := func() {}
 	if size > largeBytes {
-		if a.turn.Acquire(ctx, 1) != nil {
-			return nil, refuse(http.StatusServiceUnavailable, Busy, "the client did not wait for the end of other large reviews")
+		if a.semaphore.Acquire(ctx, 1) != nil {
+			return nil, reject(http.StatusServiceUnavailable, Busy, "the client did not wait for the end of other large reviews")
 		}
-		endTurn = func() { a.turn.Release(1) }
+		endTurn = func() { a.semaphore.Release(1) }
 	}
 	if !a.inFlight.TryAcquire(1) {
 		endTurn()
-		return nil, refuse(http.StatusServiceUnavailable, Busy,
+		return nil, reject(http.StatusServiceUnavailable, Busy,
 			"%d reviews are being worked on already, and no more are taken", a.limits.InFlight)
 	}
 	return func() {

@@ -24,7 +24,7 @@ import (
 )
 
 // largeReview is one whose body has more than largeBytes.
-func largeReview(t testing.TB) asked {
+func largeReview(t testing.TB) reviewCase {
 	t.Helper()
 	large := service(annotated("filler", strings.Repeat("x", 8*largeBytes)))
 	return about{operation: apiserver.Create, object: large}.review(t, ValidateServicesPath)
@@ -44,17 +44,17 @@ func (r *running) slowSender(t testing.TB, announced int64, begin string) {
 func TestAClientThatAnnouncesMuchAndSendsLittleBlocksNoOther(t *testing.T) {
 	const senders = 100
 	limits := DefaultLimits()
-	r := start(t, knowing(rules.Settings{}, nil), limits, nil)
+	r := start(t, withNamespace(rules.Settings{}, nil), limits, nil)
 	for range senders {
 		r.slowSender(t, limits.Body, "{")
 	}
 	wait.Until(t, "all of them are connected", func() bool { return r.connections.Load() == senders })
 	client := r.client(t)
 	small, large := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath), largeReview(t)
-	for _, asked := range []asked{small, large, small, large, small, large} { // some while the slow ones are still being read
-		answer, body, err := send(t.Context(), client, r.url+ValidateServicesPath, bytes.NewReader(asked.body))
-		if err != nil || answer.StatusCode != http.StatusOK || !asked.verified(t, body).Allowed {
-			t.Errorf("a review of %d bytes got %v %s, %v", len(asked.body), answer, body, err)
+	for _, reviewCase := range []reviewCase{small, large, small, large, small, large} { // some while the slow ones are still being read
+		response, body, err := send(t.Context(), client, r.url+ValidateServicesPath, bytes.NewReader(reviewCase.body))
+		if err != nil || response.StatusCode != http.StatusOK || !reviewCase.verified(t, body).Allowed {
+			t.Errorf("a review of %d bytes got %v %s, %v", len(reviewCase.body), response, body, err)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestABodyCountsWithWhatHasArrived(t *testing.T) {
 	limits := DefaultLimits()
 	for _, announced := range []int64{-1, limits.Body} {
 		for _, arrived := range []int64{0, 1, 6000, largeBytes, largeBytes + 1, limits.Body - 1} {
-			admitted := newAdmitted(limits)
+			admitted := newInFlight(limits)
 			request := post(nil)
 			request.ContentLength, request.Body = announced, io.NopCloser(io.LimitReader(zeros{}, arrived))
 			body, release, err := admitted.read(httptest.NewRecorder(), request)
@@ -88,11 +88,11 @@ func TestABodyCountsWithWhatHasArrived(t *testing.T) {
 
 func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
 	limits := Limits{Body: 1 << 20, Bodies: 10 * largeBytes, LargeBodies: 1<<20 - largeBytes} // there is room for one large one
-	admitted := newAdmitted(limits)
+	admitted := newInFlight(limits)
 	read := func(size int64) int {
 		_, _, err := admitted.read(httptest.NewRecorder(), post(make([]byte, size)))
-		if refusal, ok := errors.AsType[*refusal](err); ok {
-			return refusal.code
+		if rejection, ok := errors.AsType[*rejectedRequest](err); ok {
+			return rejection.code
 		}
 		return 0
 	}
@@ -111,15 +111,15 @@ func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
 
 // meter records how many at most have asked for the settings at the same moment, and makes each request last for a
 // while.
-type meter struct{ now, most atomic.Int64 }
+type meter struct{ now, max atomic.Int64 }
 
-func (m *meter) knowledge() Knowledge {
-	knowledge := knowing(rules.Settings{}, nil)
+func (m *meter) knowledge() Dependencies {
+	knowledge := withNamespace(rules.Settings{}, nil)
 	settings := knowledge.Settings
 	knowledge.Settings = func() *rules.Settings {
 		now := m.now.Add(1)
 		defer m.now.Add(-1)
-		for most := m.most.Load(); now > most && !m.most.CompareAndSwap(most, now); most = m.most.Load() {
+		for most := m.max.Load(); now > most && !m.max.CompareAndSwap(most, now); most = m.max.Load() {
 		}
 		time.Sleep(10 * time.Millisecond)
 		return settings()
@@ -130,18 +130,18 @@ func (m *meter) knowledge() Knowledge {
 func TestLargeReviewsAreWorkedOnOneAtATime(t *testing.T) {
 	const reviews = 8
 	var meter meter
-	handler := Handlers(meter.knowledge(), DefaultLimits(), silent{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
-	asked := largeReview(t)
+	handler := Handlers(meter.knowledge(), DefaultLimits(), noObserver{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
+	reviewCase := largeReview(t)
 	codes := make(chan int, reviews)
 	for range reviews {
-		go func() { codes <- codeOf(handler, asked.body) }()
+		go func() { codes <- codeOf(handler, reviewCase.body) }()
 	}
 	for range reviews {
 		if code := <-codes; code != http.StatusOK {
 			t.Errorf("a large review got %d", code)
 		}
 	}
-	if most := meter.most.Load(); most != 1 {
+	if most := meter.max.Load(); most != 1 {
 		t.Errorf("%d large reviews were worked on at the same moment", most)
 	}
 }
@@ -150,7 +150,7 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 	const waiting = 100 // more than may be in flight
 	large := largeReview(t)
 	entered, goOn := make(chan struct{}), make(chan struct{})
-	knowledge := knowing(rules.Settings{}, nil)
+	knowledge := withNamespace(rules.Settings{}, nil)
 	settings := knowledge.Settings
 	var isBlocked atomic.Bool
 	knowledge.Settings = func() *rules.Settings {
@@ -160,7 +160,7 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 		}
 		return settings()
 	}
-	handler := Handlers(knowledge, DefaultLimits(), silent{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
+	handler := Handlers(knowledge, DefaultLimits(), noObserver{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
 	ctx, leave := context.WithCancel(t.Context())
 	codes := make(chan int, waiting)
 	ask := func(ctx context.Context) {
@@ -187,7 +187,7 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 			if code != http.StatusServiceUnavailable {
 				t.Errorf("a large review whose client has gone gets %d", code)
 			}
-		case <-time.After(wait.Patience):
+		case <-time.After(wait.Timeout):
 			t.Fatal("a large review whose client has gone waits still")
 		}
 	}
@@ -215,7 +215,7 @@ func (r *running) speaker(t testing.TB, path string, body []byte) *speaker {
 	return &speaker{connection, bufio.NewReader(connection), append([]byte(head), body...)}
 }
 
-func (s *speaker) ask() error {
+func (s *speaker) send() error {
 	if _, err := s.connection.Write(s.request); err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (s *speaker) ask() error {
 	if err != nil {
 		return err
 	}
-	answer, err := readAnswer(response)
+	answer, err := readResponse(response)
 	if err != nil {
 		return err
 	}
@@ -234,15 +234,15 @@ func (s *speaker) ask() error {
 }
 
 func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
+	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	for number := 1; number <= keptConnections; number++ {
-		if err := r.speaker(t, ValidateServicesPath, asked.body).ask(); err != nil { // an error if the answer asks to close
+		if err := r.speaker(t, ValidateServicesPath, reviewCase.body).send(); err != nil { // an error if the answer asks to close
 			t.Fatalf("connection %d: %v", number, err)
 		}
 	}
-	extra := r.speaker(t, ValidateServicesPath, asked.body)
-	if err := extra.ask(); err == nil || !strings.Contains(err.Error(), "Connection: close is true") {
+	extra := r.speaker(t, ValidateServicesPath, reviewCase.body)
+	if err := extra.send(); err == nil || !strings.Contains(err.Error(), "Connection: close is true") {
 		t.Errorf("beyond %d connections the answer is %v, want one that asks to close", keptConnections, err)
 	}
 	wait.Until(t, "that one is closed", func() bool { return r.connections.Load() == keptConnections })
@@ -261,9 +261,9 @@ func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
 	if now := r.connections.Load(); now > maxConnections {
 		t.Errorf("there are %d connections, and %d may be", now, maxConnections)
 	}
-	answer, body, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(asked.body))
-	if err != nil || answer.StatusCode != http.StatusOK || !asked.verified(t, body).Allowed {
-		t.Errorf("the next one got %v %s, %v", answer, body, err)
+	response, body, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(reviewCase.body))
+	if err != nil || response.StatusCode != http.StatusOK || !reviewCase.verified(t, body).Allowed {
+		t.Errorf("the next one got %v %s, %v", response, body, err)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestTheLogRepeatsNoMoreThanNamesHave(t *testing.T) {
 	} {
 		t.Run(message, func(t *testing.T) {
 			var lines bytes.Buffer
-			serve(t, knowing(rules.Settings{}, nil), silent{}, &lines, ValidateServicesPath, post(body))
+			serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, &lines, ValidateServicesPath, post(body))
 			text := lines.String()
 			if !strings.Contains(text, "msg="+message) || !strings.Contains(text, "é…") || len(text) > 4*kibibyte {
 				t.Errorf("the log has %d bytes: %.200s", len(text), text)
@@ -290,11 +290,11 @@ func TestTheLogRepeatsNoMoreThanNamesHave(t *testing.T) {
 		})
 	}
 	t.Run("a panic", func(t *testing.T) {
-		knowledge := knowing(rules.Settings{}, nil)
+		knowledge := withNamespace(rules.Settings{}, nil)
 		knowledge.Settings = func() *rules.Settings { panic(long) }
 		small := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 		var lines bytes.Buffer
-		serve(t, knowledge, silent{}, &lines, ValidateServicesPath, post(small))
+		serve(t, knowledge, noObserver{}, &lines, ValidateServicesPath, post(small))
 		if !strings.Contains(lines.String(), "ééé") || strings.Count(lines.String(), "é") > maxLoggedError {
 			t.Errorf("the log has %d bytes: %.200s", lines.Len(), lines.String())
 		}

@@ -10,25 +10,25 @@ import (
 )
 
 // report counts and logs a verdict.
-func (h *handler) report(ctx context.Context, verdict *verdict) {
-	for _, violation := range verdict.judgement.Denied {
+func (h *handler) report(ctx context.Context, decision *reviewDecision) {
+	for _, violation := range decision.result.Denied {
 		h.observer.Decided(string(violation.Rule), string(rules.Deny))
 	}
-	for _, violation := range verdict.judgement.Warned {
+	for _, violation := range decision.result.Warned {
 		h.observer.Decided(string(violation.Rule), string(rules.Warn))
 	}
-	if decision := verdict.defaulted; decision != nil {
+	if decision := decision.defaulted; decision != nil {
 		var setting rules.Setting
 		if decision.Add != nil {
 			setting = decision.Add.Setting
 		}
 		h.observer.Defaulted(string(decision.Origin), string(setting))
 	}
-	h.logVerdict(ctx, verdict)
+	h.logDecision(ctx, decision)
 }
 
-// logVerdict writes one line: a denial is of interest to the cluster's administrator, all else for debugging.
-func (h *handler) logVerdict(ctx context.Context, v *verdict) {
+// logDecision writes one line: a denial is of interest to the cluster's administrator, all else for debugging.
+func (h *handler) logDecision(ctx context.Context, v *reviewDecision) {
 	level, message := slog.LevelDebug, "allowed"
 	if !v.allowed() {
 		level, message = slog.LevelInfo, "denied"
@@ -54,17 +54,17 @@ const (
 // logged is something that a caller wrote.
 func logged(key, value string) slog.Attr { return slog.String(key, rules.Cut(value, maxLogged)) }
 
-// loggedText is a text of ours that may repeat several things that a caller wrote.
-func loggedText(text string) string { return rules.Cut(text, maxLoggedError) }
+// truncateForLog is a text of ours that may repeat several things that a caller wrote.
+func truncateForLog(text string) string { return rules.Cut(text, maxLoggedError) }
 
 // outcome is what the log says of a verdict: the rules of a denial, or what the audit log has.
-func (v *verdict) outcome() []slog.Attr {
+func (v *reviewDecision) outcome() []slog.Attr {
 	if !v.allowed() {
 		return []slog.Attr{slog.Any("rules", v.rules())}
 	}
 	var attributes []slog.Attr
 	for key, value := range v.audit() {
-		attributes = append(attributes, slog.String(key, loggedText(value)))
+		attributes = append(attributes, slog.String(key, truncateForLog(value)))
 	}
 	return attributes
 }

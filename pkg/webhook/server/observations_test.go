@@ -12,7 +12,7 @@ type observations struct {
 	mu       sync.Mutex
 	lines    []string
 	inFlight int
-	most     int // the largest inFlight
+	max      int // the largest inFlight
 }
 
 func (o *observations) add(format string, values ...any) {
@@ -27,13 +27,13 @@ func (o *observations) Reviewed(path, outcome string, _ time.Duration) {
 func (o *observations) Decided(rule, action string)      { o.add("decided %s %s", rule, action) }
 func (o *observations) Defaulted(source, setting string) { o.add("defaulted %s %s", source, setting) }
 func (o *observations) Failed(reason string)             { o.add("failed %s", reason) }
-func (o *observations) Refused(reason string)            { o.add("refused %s", reason) }
+func (o *observations) Rejected(reason string)           { o.add("refused %s", reason) }
 
 func (o *observations) InFlight(delta int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.inFlight += delta
-	o.most = max(o.most, o.inFlight)
+	o.max = max(o.max, o.inFlight)
 }
 
 func (o *observations) all() []string {
@@ -55,15 +55,15 @@ func (o *observations) count(line string) int {
 func (o *observations) flying() (now, most int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.inFlight, o.most
+	return o.inFlight, o.max
 }
 
-// silent is an Observer that ignores everything.
-type silent struct{}
+// noObserver is an Observer that ignores everything.
+type noObserver struct{}
 
-func (silent) Reviewed(string, string, time.Duration) {}
-func (silent) Decided(string, string)                 {}
-func (silent) Defaulted(string, string)               {}
-func (silent) Failed(string)                          {}
-func (silent) Refused(string)                         {}
-func (silent) InFlight(int)                           {}
+func (noObserver) Reviewed(string, string, time.Duration) {}
+func (noObserver) Decided(string, string)                 {}
+func (noObserver) Defaulted(string, string)               {}
+func (noObserver) Failed(string)                          {}
+func (noObserver) Rejected(string)                        {}
+func (noObserver) InFlight(int)                           {}

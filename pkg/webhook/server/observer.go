@@ -14,8 +14,8 @@ type Observer interface {
 	Defaulted(source, setting string)
 	// Failed: something went wrong inside, and the answer is a 500. The reason is one of Failures.
 	Failed(reason string)
-	// Refused: the request cannot be answered, or not now; the answer is a 4xx or a 503. The reason is one of Refusals.
-	Refused(reason string)
+	// Rejected: the request cannot be answered, or not now; the answer is a 4xx or a 503. The reason is one of Refusals.
+	Rejected(reason string)
 	// InFlight: the number of reviews that are being worked on changed by delta. A review that arrives slowly counts
 	// only once it is complete.
 	InFlight(delta int)
@@ -45,14 +45,14 @@ const (
 	WrongMethod = "method"
 	WrongMedia  = "content_type"
 	TooLarge    = "too_large"
-	NoMemory    = "memory"     // the bodies that are held take all the room there is for them
+	MemoryLimit = "memory"     // the bodies that are held take all the room there is for them
 	Busy        = "in_flight"  // as many reviews are being worked on as allowed
 	Unreadable  = "unreadable" // the body ended early, or came too slowly
 	Malformed   = "malformed"  // not an AdmissionReview v1 as an API server writes them
 	Unexpected  = "unexpected" // a review of something that this path is not for
 )
 
-// Refusals returns every reason of Refused.
-func Refusals() []string {
-	return []string{WrongMethod, WrongMedia, TooLarge, NoMemory, Busy, Unreadable, Malformed, Unexpected}
+// RejectionReasons returns every reason of Refused.
+func RejectionReasons() []string {
+	return []string{WrongMethod, WrongMedia, TooLarge, MemoryLimit, Busy, Unreadable, Malformed, Unexpected}
 }

@@ -26,7 +26,7 @@ func TestAServerIsReadyOnceItHasAllItNeeds(t *testing.T) {
 		}
 	}
 	expect(idle, "does not listen")
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), func(_ *Server, options *Options) {
+	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), func(_ *Server, options *Options) {
 		if options != nil {
 			options.Certificate = idle.options.Certificate
 			options.Synced = func() error { return unsynced }

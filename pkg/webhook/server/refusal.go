@@ -8,25 +8,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// refusal is the answer to a request that is not a review, or that comes at a bad time.
-type refusal struct {
+// rejectedRequest is the answer to a request that is not a review, or that comes at a bad time.
+type rejectedRequest struct {
 	code   int
 	reason string
 	text   string
 }
 
-func (r *refusal) Error() string { return r.text }
+func (r *rejectedRequest) Error() string { return r.text }
 
-func refuse(code int, reason string, format string, values ...any) *refusal {
-	return &refusal{code, reason, fmt.Sprintf(format, values...)}
+func reject(code int, reason string, format string, values ...any) *rejectedRequest {
+	return &rejectedRequest{code, reason, fmt.Sprintf(format, values...)}
 }
 
-func malformed(format string, values ...any) *refusal {
-	return refuse(http.StatusBadRequest, Malformed, format, values...)
+func malformed(format string, values ...any) *rejectedRequest {
+	return reject(http.StatusBadRequest, Malformed, format, values...)
 }
 
-func unexpected(format string, values ...any) *refusal {
-	return refuse(http.StatusBadRequest, Unexpected, format, values...)
+func unexpected(format string, values ...any) *rejectedRequest {
+	return reject(http.StatusBadRequest, Unexpected, format, values...)
 }
 
 // failure is something that went wrong inside.

@@ -30,15 +30,15 @@ type request[T any] struct {
 
 // subject says who wants to do what with which object.
 type subject struct {
-	UID         string `json:"uid"`
-	Kind        kind   `json:"kind"`
-	Resource    plural `json:"resource"`
-	SubResource string `json:"subResource"`
-	Operation   string `json:"operation"`
-	Namespace   string `json:"namespace"`
-	Name        string `json:"name"`
-	User        user   `json:"userInfo"`
-	DryRun      bool   `json:"dryRun"`
+	UID         string        `json:"uid"`
+	Kind        kind          `json:"kind"`
+	Resource    resourceNames `json:"resource"`
+	SubResource string        `json:"subResource"`
+	Operation   string        `json:"operation"`
+	Namespace   string        `json:"namespace"`
+	Name        string        `json:"name"`
+	User        user          `json:"userInfo"`
+	DryRun      bool          `json:"dryRun"`
 }
 
 type kind struct {
@@ -49,13 +49,13 @@ type kind struct {
 
 func (k kind) String() string { return join(k.Group, k.Version, k.Kind) }
 
-type plural struct {
+type resourceNames struct {
 	Group    string `json:"group"`
 	Version  string `json:"version"`
 	Resource string `json:"resource"`
 }
 
-func (p plural) String() string { return join(p.Group, p.Version, p.Resource) }
+func (p resourceNames) String() string { return join(p.Group, p.Version, p.Resource) }
 
 func join(group, version, name string) string {
 	if group == "" {
@@ -75,12 +75,12 @@ const create, update = "CREATE", "UPDATE"
 // target is what a path is asked about.
 type target struct {
 	kind     kind
-	resource plural
+	resource resourceNames
 }
 
 var (
-	services   = target{kind{"", "v1", "Service"}, plural{"", "v1", "services"}}
-	namespaces = target{kind{"", "v1", "Namespace"}, plural{"", "v1", "namespaces"}}
+	services   = target{kind{"", "v1", "Service"}, resourceNames{"", "v1", "services"}}
+	namespaces = target{kind{"", "v1", "Namespace"}, resourceNames{"", "v1", "namespaces"}}
 )
 
 // decode reads the review in body. Errors are refusals. Afterwards there is an object, and for an update an old one.

@@ -16,8 +16,8 @@ import (
 	apiuser "k8s.io/apiserver/pkg/authentication/user"
 )
 
-// asked is a review as the API server's own code makes it, and what it then checks the answer against.
-type asked struct {
+// reviewCase is a review as the API server's own code makes it, and what it then checks the answer against.
+type reviewCase struct {
 	uid      types.UID
 	mutating bool
 	review   *admissionv1.AdmissionReview
@@ -25,7 +25,7 @@ type asked struct {
 }
 
 // verified returns the answer as the API server accepts it. The test ends if the API server would not accept it.
-func (a asked) verified(t testing.TB, answer []byte) *apirequest.AdmissionResponse {
+func (a reviewCase) verified(t testing.TB, answer []byte) *apirequest.AdmissionResponse {
 	t.Helper()
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(answer, &review); err != nil {
@@ -51,7 +51,7 @@ var alice = &apiuser.DefaultInfo{
 }
 
 // review makes the API server's review of a request that came for a path.
-func (a about) review(t testing.TB, path string) asked {
+func (a about) review(t testing.TB, path string) reviewCase {
 	t.Helper()
 	kind, resource := corev1.SchemeGroupVersion.WithKind("Service"), corev1.SchemeGroupVersion.WithResource("services")
 	var namespace, name string
@@ -78,7 +78,7 @@ func (a about) review(t testing.TB, path string) asked {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return asked{review.Request.UID, path == DefaultServicesPath, review, body}
+	return reviewCase{review.Request.UID, path == DefaultServicesPath, review, body}
 }
 
 func either(a, b runtime.Object) runtime.Object {

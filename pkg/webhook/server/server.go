@@ -135,8 +135,8 @@ func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// isCrowded reports whether there are more connections than may idle.
-func (s *Server) isCrowded() bool { return s.connections.Load() > keptConnections }
+// isOverloaded reports whether there are more connections than may idle.
+func (s *Server) isOverloaded() bool { return s.connections.Load() > keptConnections }
 
 // Start serves until ctx ends, then drains as Drain does unless that is done already, and closes what is left. The end
 // of ctx is not an error. It is called once.

@@ -59,7 +59,7 @@ func (b *lockedBuffer) String() string {
 }
 
 // start starts a server; change may adjust it first.
-func start(t testing.TB, knowledge Knowledge, limits Limits, change func(*Server, *Options)) *running {
+func start(t testing.TB, knowledge Dependencies, limits Limits, change func(*Server, *Options)) *running {
 	t.Helper()
 	var listen net.ListenConfig
 	listener, err := listen.Listen(t.Context(), "tcp", reserve.OnLoopback(t).String())
@@ -97,7 +97,7 @@ func (r *running) client(t testing.TB) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-func send(ctx context.Context, client *http.Client, url string, body io.Reader) (*answered, []byte, error) {
+func send(ctx context.Context, client *http.Client, url string, body io.Reader) (*admissionResponse, []byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 	if err != nil {
 		return nil, nil, err
@@ -107,40 +107,40 @@ func send(ctx context.Context, client *http.Client, url string, body io.Reader) 
 	if err != nil {
 		return nil, nil, err
 	}
-	answer, err := readAnswer(response)
+	answer, err := readResponse(response)
 	if err != nil {
 		return nil, nil, err
 	}
 	return answer, answer.Body, nil
 }
 
-// answered is an answer that has been read.
-type answered struct {
+// admissionResponse is an answer that has been read.
+type admissionResponse struct {
 	StatusCode int
 	Close      bool
 	Header     http.Header
 	Body       []byte
 }
 
-// readAnswer reads a response to its end, and closes it.
-func readAnswer(response *http.Response) (*answered, error) {
+// readResponse reads a response to its end, and closes it.
+func readResponse(response *http.Response) (*admissionResponse, error) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return nil, err
 	}
-	return &answered{response.StatusCode, response.Close, response.Header, body}, nil
+	return &admissionResponse{response.StatusCode, response.Close, response.Header, body}, nil
 }
 
-func TestTheAPIServersOwnClientUnderstandsEveryAnswer(t *testing.T) {
-	broken := knowing(rules.Settings{}, nil)
+func TestTheAPIServersOwnClientUnderstandsEveryResponse(t *testing.T) {
+	broken := withNamespace(rules.Settings{}, nil)
 	broken.Namespace = func(string) rules.NamespaceDefaults { panic("broken") }
 	r := start(t, broken, DefaultLimits(), nil)
 	call := func(t *testing.T, path string, about about) (*admissionv1.AdmissionReview, error) {
 		t.Helper()
 		review := &admissionv1.AdmissionReview{}
-		asked := about.review(t, path)
-		return review, apiServerClient(t, r, path).Post().Body(asked.review).Do(t.Context()).Into(review)
+		reviewCase := about.review(t, path)
+		return review, apiServerClient(t, r, path).Post().Body(reviewCase.review).Do(t.Context()).Into(review)
 	}
 	t.Run("a denial", func(t *testing.T) {
 		review, err := call(t, ValidateServicesPath,
@@ -186,7 +186,7 @@ func apiServerClient(t *testing.T, r *running, path string) *rest.RESTClient {
 }
 
 func TestOnlyHTTP1IsSpoken(t *testing.T) {
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
 	for _, offered := range [][]string{{"h2", "http/1.1"}, {"http/1.1"}, nil} {
 		config := trusting(r.pair)
 		config.NextProtos = offered
@@ -206,7 +206,7 @@ func TestOnlyHTTP1IsSpoken(t *testing.T) {
 	}
 }
 
-func TestOldTLSIsRefused(t *testing.T) {
+func TestOldTLSIsRejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		least  uint16
 		client uint16
@@ -219,7 +219,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 		"1.1 where it is wanted":   {tls.VersionTLS11, tls.VersionTLS11, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), func(_ *Server, options *Options) {
+			r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), func(_ *Server, options *Options) {
 				if options != nil {
 					options.MinTLSVersion = c.least
 				}
@@ -257,7 +257,7 @@ func hurried(server *Server, _ *Options) {
 }
 
 func TestWhoeverSendsSlowlyIsCut(t *testing.T) {
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), hurried)
+	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), hurried)
 	address := strings.TrimPrefix(r.url, "https://")
 	head := "POST " + ValidateServicesPath + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 	for name, c := range map[string]struct {
@@ -288,32 +288,32 @@ func TestWhoeverSendsSlowlyIsCut(t *testing.T) {
 			if _, err := io.WriteString(connection, c.begin); err != nil {
 				t.Fatal(err)
 			}
-			if err := connection.SetReadDeadline(time.Now().Add(wait.Patience)); err != nil {
+			if err := connection.SetReadDeadline(time.Now().Add(wait.Timeout)); err != nil {
 				t.Fatal(err)
 			}
-			answer, err := io.ReadAll(connection) // until the server closes
+			response, err := io.ReadAll(connection) // until the server closes
 			if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-				t.Fatalf("the connection is open still, with %q", answer)
+				t.Fatalf("the connection is open still, with %q", response)
 			}
-			if !strings.HasPrefix(string(answer), c.want) {
-				t.Errorf("got %q, want %q", answer, c.want)
+			if !strings.HasPrefix(string(response), c.want) {
+				t.Errorf("got %q, want %q", response, c.want)
 			}
 		})
 	}
 }
 
-func TestABodyOfSevenMebibytesIsRefusedAndTheAnswerArrives(t *testing.T) {
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+func TestABodyOfSevenMebibytesIsRejectedAndTheResponseArrives(t *testing.T) {
+	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
 	for name, body := range map[string]io.Reader{
 		"announced":     bytes.NewReader(make([]byte, 7<<20)),
 		"not announced": io.LimitReader(zeros{}, 7<<20),
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer, _, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, body)
+			response, _, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, body)
 			if err != nil {
 				t.Fatal(err)
 			}
-			refusedWith(t, answer, http.StatusRequestEntityTooLarge, "more than 6815744 bytes")
+			expectRejected(t, response, http.StatusRequestEntityTooLarge, "more than 6815744 bytes")
 		})
 	}
 }
@@ -323,9 +323,9 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // gate is knowledge that waits, until the test opens it.
-func gate(t testing.TB) (knowledge Knowledge, open func()) {
+func gate(t testing.TB) (knowledge Dependencies, open func()) {
 	wait := make(chan struct{})
-	knowledge = knowing(rules.Settings{}, nil)
+	knowledge = withNamespace(rules.Settings{}, nil)
 	settings := knowledge.Settings
 	knowledge.Settings = func() *rules.Settings { <-wait; return settings() }
 	open = sync.OnceFunc(func() { close(wait) })
@@ -338,28 +338,28 @@ func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
 	knowledge, open := gate(t)
 	r := start(t, knowledge, DefaultLimits(), nil)
 	client, url := r.client(t), r.url+ValidateServicesPath
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	codes := make(chan int, most)
 	for range most {
 		go func() {
-			answer, _, err := send(context.Background(), client, url, bytes.NewReader(asked.body))
+			response, _, err := send(context.Background(), client, url, bytes.NewReader(reviewCase.body))
 			if err != nil {
 				codes <- -1
 				return
 			}
-			codes <- answer.StatusCode
+			codes <- response.StatusCode
 		}()
 	}
 	wait.Until(t, "64 reviews are in flight", func() bool { now, _ := r.observer.flying(); return now == most })
 	for range extra {
-		answer, _, err := send(t.Context(), client, url, bytes.NewReader(asked.body))
+		response, _, err := send(t.Context(), client, url, bytes.NewReader(reviewCase.body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if answer.Header.Get("Retry-After") != "1" {
-			t.Errorf("Retry-After is %q", answer.Header.Get("Retry-After"))
+		if response.Header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After is %q", response.Header.Get("Retry-After"))
 		}
-		refusedWith(t, answer, http.StatusServiceUnavailable, "64 reviews are being worked on")
+		expectRejected(t, response, http.StatusServiceUnavailable, "64 reviews are being worked on")
 	}
 	open()
 	for range most {
@@ -373,14 +373,14 @@ func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
 	wait.Until(t, "nothing is in flight", func() bool { now, most := r.observer.flying(); return now == 0 && most == 64 })
 }
 
-func TestTheAPIServersClientAsksAgainAfterAMoment(t *testing.T) {
+func TestTheAPIServersClientRetriesAfterAMoment(t *testing.T) {
 	knowledge, open := gate(t)
 	limits := DefaultLimits()
 	limits.InFlight = 1
 	r := start(t, knowledge, limits, nil)
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	go func() {
-		_, _, _ = send(context.Background(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(asked.body))
+		_, _, _ = send(context.Background(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(reviewCase.body))
 	}()
 	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
 	go func() {
@@ -390,7 +390,7 @@ func TestTheAPIServersClientAsksAgainAfterAMoment(t *testing.T) {
 		open()
 	}()
 	review := &admissionv1.AdmissionReview{}
-	if err := apiServerClient(t, r, ValidateServicesPath).Post().Body(asked.review).Do(t.Context()).Into(review); err != nil {
+	if err := apiServerClient(t, r, ValidateServicesPath).Post().Body(reviewCase.review).Do(t.Context()).Into(review); err != nil {
 		t.Fatal(err)
 	}
 	if review.Response == nil || !review.Response.Allowed {
@@ -402,7 +402,7 @@ func TestTheAPIServersClientAsksAgainAfterAMoment(t *testing.T) {
 }
 
 func TestAHandshakeThatFailsIsLoggedAndAnEmptyConnectionIsNot(t *testing.T) {
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
 	address := strings.TrimPrefix(r.url, "https://")
 	probe, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
@@ -422,7 +422,7 @@ func TestANewCertificateIsServedAtOnce(t *testing.T) {
 	var current atomic.Pointer[tls.Certificate]
 	first, second := valid(t), valid(t)
 	current.Store(first)
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), func(_ *Server, options *Options) {
+	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), func(_ *Server, options *Options) {
 		if options != nil {
 			options.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current.Load(), nil }
 		}
@@ -438,15 +438,15 @@ func TestANewCertificateIsServedAtOnce(t *testing.T) {
 }
 
 func TestAPathThatIsNotServedIsNotFound(t *testing.T) {
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
-	answer, _, err := send(t.Context(), r.client(t), r.url+"/", strings.NewReader("{}"))
-	if err != nil || answer.StatusCode != http.StatusNotFound {
-		t.Errorf("got %v, %v", answer, err)
+	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
+	response, _, err := send(t.Context(), r.client(t), r.url+"/", strings.NewReader("{}"))
+	if err != nil || response.StatusCode != http.StatusNotFound {
+		t.Errorf("got %v, %v", response, err)
 	}
 }
 
 func TestAListenerThatFailsEndsStart(t *testing.T) {
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
 	_ = r.options.Listener.Close()
 	if err := <-r.done; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v, want %v", err, net.ErrClosed)
@@ -457,13 +457,13 @@ func TestAListenerThatFailsEndsStart(t *testing.T) {
 }
 
 // raw reads one answer of a connection.
-func raw(t testing.TB, connection net.Conn) *answered {
+func raw(t testing.TB, connection net.Conn) *admissionResponse {
 	t.Helper()
 	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := readAnswer(response)
+	answer, err := readResponse(response)
 	if err != nil {
 		t.Fatal(err)
 	}

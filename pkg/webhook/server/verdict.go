@@ -14,25 +14,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// verdict is what was decided about a request.
-type verdict struct {
+// reviewDecision is what was decided about a request.
+type reviewDecision struct {
 	subject
 	name      string // of the object, or the prefix of a name yet to be generated
-	judgement rules.Judgement
+	result    rules.Result
 	defaulted *rules.DefaultDecision // of the path that gives defaults only
 	patch     []byte                 // a JSON Patch; nil for none
 }
 
-func (v *verdict) allowed() bool { return len(v.judgement.Denied) == 0 }
+func (v *reviewDecision) allowed() bool { return len(v.result.Denied) == 0 }
 
 // review is the verdict as the API server reads it.
-func (v *verdict) review() *admissionv1.AdmissionReview {
+func (v *reviewDecision) review() *admissionv1.AdmissionReview {
 	response := &admissionv1.AdmissionResponse{
 		UID:              types.UID(v.UID),
 		Allowed:          v.allowed(),
 		AuditAnnotations: v.audit(),
 	}
-	for _, violation := range v.judgement.Warned {
+	for _, violation := range v.result.Warned {
 		response.Warnings = append(response.Warnings, violation.Message())
 	}
 	if !v.allowed() {
@@ -49,9 +49,9 @@ func (v *verdict) review() *admissionv1.AdmissionReview {
 }
 
 // status is what kubectl shows of a denial: the same as of an object that the API server itself finds invalid.
-func (v *verdict) status() *metav1.Status {
-	errs := make(field.ErrorList, 0, len(v.judgement.Denied))
-	for _, violation := range v.judgement.Denied {
+func (v *reviewDecision) status() *metav1.Status {
+	errs := make(field.ErrorList, 0, len(v.result.Denied))
+	for _, violation := range v.result.Denied {
 		err := *violation.Error
 		err.Detail = strings.TrimSpace(fmt.Sprintf("%s [%s]", err.Detail, violation.Rule))
 		errs = append(errs, &err)
@@ -62,7 +62,7 @@ func (v *verdict) status() *metav1.Status {
 
 // audit is what the API server's audit log keeps. The keys are names without a prefix, for the API server puts the
 // webhook's before them; it drops a key that is then not a valid label key.
-func (v *verdict) audit() map[string]string {
+func (v *reviewDecision) audit() map[string]string {
 	said := map[string]string{}
 	if violations := v.violations(); violations != "" {
 		said["violations"] = violations
@@ -74,7 +74,7 @@ func (v *verdict) audit() map[string]string {
 }
 
 // violations lists the rules that are broken and what follows from each, once each: "SVC001=deny,SVC027=warn".
-func (v *verdict) violations() string {
+func (v *reviewDecision) violations() string {
 	var words []string
 	seen := map[string]bool{}
 	add := func(violations []rules.Violation, action rules.Action) {
@@ -86,8 +86,8 @@ func (v *verdict) violations() string {
 			}
 		}
 	}
-	add(v.judgement.Denied, rules.Deny)
-	add(v.judgement.Warned, rules.Warn)
+	add(v.result.Denied, rules.Deny)
+	add(v.result.Warned, rules.Warn)
 	return strings.Join(words, ",")
 }
 
@@ -105,9 +105,9 @@ func describe(decision rules.DefaultDecision) string {
 }
 
 // rules are the ids of what is denied, for the log.
-func (v *verdict) rules() []string {
+func (v *reviewDecision) rules() []string {
 	var ids []string
-	for _, violation := range v.judgement.Denied {
+	for _, violation := range v.result.Denied {
 		ids = append(ids, string(violation.Rule))
 	}
 	return ids

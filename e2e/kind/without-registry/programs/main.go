@@ -27,14 +27,14 @@ func main() {
 	}
 }
 
-// place is a folder of a node, and the programs in it.
-type place struct {
+// directory is a folder of a node, and the programs in it.
+type directory struct {
 	folder   string
 	module   binaries.Module
 	programs []string
 }
 
-var places = []place{
+var directories = []directory{
 	{"usr/bin", binaries.Kubeadm, []string{"kubeadm"}},
 	{"usr/bin", binaries.Kubernetes, []string{"kubelet", "kubectl"}},
 	{"usr/local/bin", binaries.Containerd, []string{"containerd", "containerd-shim-runc-v2", "ctr"}},
@@ -51,9 +51,9 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, place := range places {
-		for _, program := range place.programs {
-			if err := install(programs.Path(place.module, program), filepath.Join(root, place.folder, program)); err != nil {
+	for _, directory := range directories {
+		for _, program := range directory.programs {
+			if err := install(programs.Path(directory.module, program), filepath.Join(root, directory.folder, program)); err != nil {
 				return err
 			}
 		}

@@ -19,8 +19,8 @@ import (
 var logs = "/var/log"
 
 const (
-	socketPatience = time.Minute
-	pollInterval   = 20 * time.Millisecond
+	socketTimeout = time.Minute
+	pollInterval  = 20 * time.Millisecond
 )
 
 // environment is all that the node's programs know of the machine they are on.
@@ -49,20 +49,20 @@ func supervise(programs []node.Program) error {
 			orphans = make(chan ended)
 			go reap(orphans)
 		}
-		if err := await(program, running, orphans); err != nil {
+		if err := waitForSocket(program, running, orphans); err != nil {
 			return err
 		}
 	}
 	for child := range orphans {
-		if err := judge(running, child); err != nil {
+		if err := shouldRestart(running, child); err != nil {
 			return err
 		}
 	}
 	return errors.New("there are no processes left")
 }
 
-// judge says whether the end of a process is the end of the node, and what it logged last: the logs go with the lab.
-func judge(running map[int]string, child ended) error {
+// shouldRestart says whether the end of a process is the end of the node, and what it logged last: the logs go with the lab.
+func shouldRestart(running map[int]string, child ended) error {
 	name, ours := running[child.pid]
 	if !ours {
 		return nil // of some container
@@ -122,12 +122,12 @@ func start(program node.Program) (pid int, err error) {
 	return pid, nil
 }
 
-// await waits until the program listens on its socket.
-func await(program node.Program, running map[int]string, orphans <-chan ended) error {
+// waitForSocket waits until the program listens on its socket.
+func waitForSocket(program node.Program, running map[int]string, orphans <-chan ended) error {
 	if program.Socket == "" {
 		return nil
 	}
-	deadline := time.After(socketPatience)
+	deadline := time.After(socketTimeout)
 	for {
 		connection, err := net.Dial("unix", program.Socket)
 		if err == nil {
@@ -135,11 +135,11 @@ func await(program node.Program, running map[int]string, orphans <-chan ended) e
 		}
 		select {
 		case child := <-orphans:
-			if err := judge(running, child); err != nil {
+			if err := shouldRestart(running, child); err != nil {
 				return err
 			}
 		case <-deadline:
-			return fmt.Errorf("%s does not listen on %s after %s", program.Name, program.Socket, socketPatience)
+			return fmt.Errorf("%s does not listen on %s after %s", program.Name, program.Socket, socketTimeout)
 		case <-time.After(pollInterval):
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestWhatKubeletAsksForBecomesOneCall(t *testing.T) {
+func TestWhatKubeletRequestsBecomesOneCall(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
 		want request

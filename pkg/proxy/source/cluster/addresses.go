@@ -20,13 +20,13 @@ const addressesEvery = time.Second
 // followAddresses follows where the proxies on all nodes are, by their own slices, until the context ends. Nothing waits
 // for them, and no decision about a Service depends on them.
 func (w *Watcher) followAddresses(ctx context.Context) {
-	w.newStream(w.ask(convert.ProxyAddresses, AddressesResource)).follow(ctx)
+	w.newStream(w.newRequest(convert.ProxyAddresses, AddressesResource)).follow(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.moved:
-			w.options.ProxiesAt(w.proxiesAt())
+			w.options.OnProxyAddresses(w.proxiesAt())
 		}
 		select {
 		case <-ctx.Done():

@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// TestProxiesAreToldWhereTheyAre by all of their slices, and a rollout at most once a second.
-func TestProxiesAreToldWhereTheyAre(t *testing.T) {
+// TestAddressesOfProxiesAreReported by all of their slices, and a rollout at most once a second.
+func TestAddressesOfProxiesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slice := func(name, addr string) discoveryv1.EndpointSlice {
 			return discoveryv1.EndpointSlice{
@@ -42,7 +42,7 @@ func TestProxiesAreToldWhereTheyAre(t *testing.T) {
 		var told []map[string]*model.Node
 		r := run(t, func(options Options) *Watcher {
 			options.Proxies = model.ObjectName{Namespace: "default", Name: "proxies"}
-			options.ProxiesAt = func(nodes map[string]*model.Node) { told = append(told, nodes) }
+			options.OnProxyAddresses = func(nodes map[string]*model.Node) { told = append(told, nodes) }
 			return api.watcher(options)
 		})
 		wants := func(when string, times int, addr string) {

@@ -29,7 +29,7 @@ type county struct {
 	mu     sync.Mutex
 	there  map[string]bool
 	isAway bool
-	asked  []metav1.ListOptions
+	lists  []metav1.ListOptions
 
 	evacuated chan watch.Event
 }
@@ -41,7 +41,7 @@ func newCounty() *county {
 func (c *county) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = append(c.asked, options)
+	c.lists = append(c.lists, options)
 	if c.isAway {
 		return nil, errAway
 	}
@@ -58,11 +58,11 @@ func (c *county) List(_ context.Context, options metav1.ListOptions) (*metav1.Pa
 	return list, nil
 }
 
-// questions returns how often it was asked.
-func (c *county) questions() int {
+// checkCount returns how often it was asked.
+func (c *county) checkCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.asked)
+	return len(c.lists)
 }
 
 // watcher returns a Watcher of it.
@@ -88,9 +88,9 @@ func (c *county) label(event watch.EventType, name, version string) {
 	}}}
 }
 
-// TestANodeThatGoesIsToldFromOneThatLosesItsLabel: the watch by the label reports both the same way. What is held
+// TestADeletedNodeIsDistinguishedFromOneThatLosesItsLabel: the watch by the label reports both the same way. What is held
 // against a node that is gone stays for two minutes.
-func TestANodeThatGoesIsToldFromOneThatLosesItsLabel(t *testing.T) {
+func TestADeletedNodeIsDistinguishedFromOneThatLosesItsLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounty()
 		r := run(t, c.watcher)
@@ -102,7 +102,7 @@ func TestANodeThatGoesIsToldFromOneThatLosesItsLabel(t *testing.T) {
 			synctest.Wait()
 			var words []string
 			for _, update := range r.delivered()[seen:] {
-				words, seen = append(words, strings.Fields(inWords(update))...), seen+1
+				words, seen = append(words, strings.Fields(updateText(update))...), seen+1
 			}
 			words = slices.DeleteFunc(words, func(word string) bool { return !strings.Contains(word, "avoid/") })
 			if slices.Sort(words); strings.Join(words, " ") != want {
@@ -116,7 +116,7 @@ func TestANodeThatGoesIsToldFromOneThatLosesItsLabel(t *testing.T) {
 		expect("four get the label", time.Millisecond, "avoid/n1 avoid/n2 avoid/n3 avoid/n4")
 		c.label(watch.Deleted, "n1", "7")
 		expect("one loses it", time.Millisecond, "-avoid/n1")
-		if got := c.asked[0]; got.ResourceVersion != "7" || got.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan {
+		if got := c.lists[0]; got.ResourceVersion != "7" || got.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan {
 			t.Errorf("it was asked with %+v, want an answer that is not older than what was told", got)
 		}
 		c.there["n2"] = false
@@ -131,8 +131,8 @@ func TestANodeThatGoesIsToldFromOneThatLosesItsLabel(t *testing.T) {
 	})
 }
 
-// TestManyNodesThatLoseTheirLabelsAreAskedForTogether, and at most once a second.
-func TestManyNodesThatLoseTheirLabelsAreAskedForTogether(t *testing.T) {
+// TestManyNodesThatLoseTheirLabelsAreCheckedTogether, and at most once a second.
+func TestManyNodesThatLoseTheirLabelsAreCheckedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounty()
 		r := run(t, c.watcher)
@@ -150,13 +150,13 @@ func TestManyNodesThatLoseTheirLabelsAreAskedForTogether(t *testing.T) {
 			c.label(watch.Deleted, name, "7")
 			time.Sleep(50 * time.Millisecond)
 		}
-		time.Sleep(2 * lookEvery)
+		time.Sleep(2 * nodeCheckInterval)
 		synctest.Wait()
-		asked := c.questions()
+		asked := c.checkCount()
 		avoided := map[string]bool{}
 		for _, update := range r.delivered() {
-			for against, avoid := range update.Change.Avoid {
-				avoided[against.Node] = avoid != nil
+			for key, demotion := range update.Change.Demotions {
+				avoided[key.Node] = demotion != nil
 			}
 		}
 		for i, name := range names {
@@ -166,7 +166,7 @@ func TestManyNodesThatLoseTheirLabelsAreAskedForTogether(t *testing.T) {
 		}
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		if later := c.questions() - asked; asked > 17 || later > 0 {
+		if later := c.checkCount() - asked; asked > 17 || later > 0 {
 			t.Errorf("in 15 s it was asked %d times, and in three minutes after that %d times", asked, later)
 		}
 		r.end(t)
@@ -185,12 +185,12 @@ func TestAnEvacuationEndsWithoutTheAPIServer(t *testing.T) {
 		}}}
 		time.Sleep(time.Until(end) - time.Millisecond)
 		synctest.Wait()
-		if got := inWords(r.delivered()[r.count()-1]); got != "avoid/n1" {
+		if got := updateText(r.delivered()[r.count()-1]); got != "avoid/n1" {
 			t.Errorf("before the end %q was delivered last", got)
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
-		if got := inWords(r.delivered()[r.count()-1]); got != "-avoid/n1" {
+		if got := updateText(r.delivered()[r.count()-1]); got != "-avoid/n1" {
 			t.Errorf("at the end %q was delivered last", got)
 		}
 		r.end(t)

@@ -11,7 +11,7 @@ import (
 // decision concerns.
 func (w *Watcher) change(decide func(*state)) {
 	for _, concerned := range w.decide(decide) {
-		concerned.Send()
+		concerned.Notify()
 	}
 }
 
@@ -22,60 +22,60 @@ func (w *Watcher) decide(decide func(*state)) (concerned []wake.Signal) {
 	defer w.mu.Unlock()
 	w.state.now = time.Now()
 	decide(w.state)
-	w.wakeLater()
-	if w.state.mayHaveNews() {
-		concerned = append(concerned, w.fresh)
+	w.resetTimer()
+	if w.state.hasChanges() {
+		concerned = append(concerned, w.updateReady)
 	}
 	for _, d := range w.onDemand {
-		if wanted := d.wants(w.state); wanted != d.wanted {
-			d.wanted = wanted
-			concerned = append(concerned, d.need)
+		if wanted := d.interestOf(w.state); wanted != d.interest {
+			d.interest = wanted
+			concerned = append(concerned, d.interestChanged)
 		}
 	}
 	if w.state.areMoved {
 		w.state.areMoved = false
 		concerned = append(concerned, w.moved)
 	}
-	if w.state.nodes.HasQuestions() {
-		concerned = append(concerned, w.missed)
+	if w.state.nodes.HasPendingChecks() {
+		concerned = append(concerned, w.nodesToCheck)
 	}
 	return concerned
 }
 
-// longestRest is how long the timer rests at most: setting the clock changes when an evacuation ends.
-const longestRest = time.Minute
+// maxTimerDelay is how long the timer rests at most: setting the clock changes when an evacuation ends.
+const maxTimerDelay = time.Minute
 
-// wakeLater sets the timer to when something is due next. The caller holds mu.
-func (w *Watcher) wakeLater() {
+// resetTimer sets the timer to when something is due next. The caller holds mu.
+func (w *Watcher) resetTimer() {
 	at, some := w.state.next()
 	if !some {
 		at = time.Time{}
 	}
-	if at.Equal(w.waking) {
+	if at.Equal(w.timerAt) {
 		return
 	}
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	if w.waking = at; some {
-		w.timer = time.AfterFunc(min(time.Until(at), longestRest), w.expire)
+	if w.timerAt = at; some {
+		w.timer = time.AfterFunc(min(time.Until(at), maxTimerDelay), w.expire)
 	}
 }
 
 // expire does what is due.
 func (w *Watcher) expire() {
-	var vain *nodes.Vain
+	var timeouts *nodes.WaitTimeout
 	waited := 0
 	w.change(func(s *state) {
-		w.waking = time.Time{} // so that the timer is set anew
-		vain, waited = s.expire()
+		w.timerAt = time.Time{} // so that the timer is set anew
+		timeouts, waited = s.expire()
 	})
 	if waited > 0 {
 		w.options.Log.Warn("timed out reading what was measured of Services; until it is read, demand is assumed",
-			"services", waited, "after", nodes.Patience)
+			"services", waited, "after", nodes.LabelTimeout)
 	}
-	if vain != nil {
+	if timeouts != nil {
 		w.options.Log.Warn("timed out listing other nodes; until it succeeds, endpoints on unknown nodes match only `*`",
-			"keys", vain.Keys, "services", vain.Services, "after", nodes.Patience)
+			"keys", timeouts.Keys, "services", timeouts.Services, "after", nodes.LabelTimeout)
 	}
 }

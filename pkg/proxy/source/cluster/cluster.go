@@ -24,36 +24,36 @@ type Options struct {
 	// TopologySlices and ServiceDemands keep their Leases.
 	NodeTopology      NodeTopology
 	TopologyNamespace string
-	// LastGood are the versions that a running proxy has in force for refused objects. Load puts them in force, too.
-	LastGood []convert.Refusal
+	// LastKnownGood are the versions that a running proxy has in force for refused objects. Load puts them in force, too.
+	LastKnownGood []convert.Rejection
 	// Log receives outages, and what else an operator should know.
 	Log *slog.Logger
-	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
+	// OnInterrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
 	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
 	// others) or in their place "topologyslices", or "endpointslices/proxies" with "nodes/demand" and "nodes/control-plane";
 	// "nodes/evacuated", "endpointslices/addresses" or "servicedemands".
 	// The last known state stays in force meanwhile. Both may be nil, and must return at once.
-	Interrupted func(resource string, since time.Time, err error)
-	Resumed     func(resource string)
-	// TopologyFrom is called when other nodes' labels come from another resource: one of
+	OnInterrupted func(resource string, since time.Time, err error)
+	OnResumed     func(resource string)
+	// OnTopologySource is called when other nodes' labels come from another resource: one of
 	// model.TopologyResources, or an empty one while no Service asks for it. It may be nil, and returns at once.
-	TopologyFrom func(resource string)
-	// DemandRenewed is called with the time, by our own clock, of the last renewal of the Lease by the publisher of
+	OnTopologySource func(resource string)
+	// OnDemandRenewed is called with the time, by our own clock, of the last renewal of the Lease by the publisher of
 	// ServiceDemands; zero while nobody publishes them, or no Service needs them. It may be nil, and returns at once.
-	DemandRenewed func(at time.Time)
-	// ProxiesAt is called when the slices of Proxies change where the nodes are: name, zone and address of each. If it is
+	OnDemandRenewed func(at time.Time)
+	// OnProxyAddresses is called when the slices of Proxies change where the nodes are: name, zone and address of each. If it is
 	// nil, that is not followed.
-	ProxiesAt func(nodes map[string]*model.Node)
+	OnProxyAddresses func(nodes map[string]*model.Node)
 }
 
 // Watcher lists and watches the objects of a Kubernetes cluster, and delivers them as the proxy's state.
 type Watcher struct {
-	listWatches listWatches
-	options     Options
-	proxies     proxies
-	outages     *outages
-	streams     []*stream // of convert.Kinds but those on demand, and nodes.Reasons
-	lastGood    map[model.Subject]any
+	listWatches   listWatches
+	options       Options
+	proxies       proxySlices
+	outages       *interruptions
+	streams       []*resourceStream // of convert.Kinds but those on demand, and nodes.Reasons
+	lastKnownGood map[model.Subject]any
 
 	topologyPublisher, demandPublisher publisher
 	// nodesVersion is the resource version at which a Node was last found missing.
@@ -62,12 +62,12 @@ type Watcher struct {
 	mu    sync.Mutex
 	state *state
 	// timer is set to waking, the time when the state has something to do; zero if it has nothing.
-	timer  *time.Timer
-	waking time.Time
-	// fresh holds a signal while there may be something to deliver, missed while nodes may have vanished, and moved while
+	timer   *time.Timer
+	timerAt time.Time
+	// updateReady holds a signal while there may be something to deliver, missed while nodes may have vanished, and moved while
 	// proxies may have.
-	fresh, missed, moved wake.Signal
-	onDemand             []*onDemand
+	updateReady, nodesToCheck, moved wake.Signal
+	onDemand                         []*onDemandWatch
 }
 
 // New returns a Watcher of the cluster at an API server. It sends no request yet.
@@ -80,29 +80,29 @@ func New(config *rest.Config, options Options) (*Watcher, error) {
 }
 
 func newWatcher(listWatches listWatches, options Options) *Watcher {
-	if options.TopologyFrom == nil {
-		options.TopologyFrom = func(string) {}
+	if options.OnTopologySource == nil {
+		options.OnTopologySource = func(string) {}
 	}
-	if options.DemandRenewed == nil {
-		options.DemandRenewed = func(time.Time) {}
+	if options.OnDemandRenewed == nil {
+		options.OnDemandRenewed = func(time.Time) {}
 	}
 	publisherOf := func(name string) publisher {
 		return publisher{leases: listWatches.leases, name: model.ObjectName{Namespace: options.TopologyNamespace, Name: name}}
 	}
 	w := &Watcher{
-		listWatches: listWatches,
-		options:     options,
-		proxies:     proxies{slices: listWatches.byKind[convert.ProxySlices], service: options.Proxies},
-		outages:     newOutages(options),
-		state:       newState(options.Node),
-		fresh:       wake.NewSignal(),
-		missed:      wake.NewSignal(),
-		moved:       wake.NewSignal(),
+		listWatches:  listWatches,
+		options:      options,
+		proxies:      proxySlices{slices: listWatches.byKind[convert.ProxySlices], service: options.Proxies},
+		outages:      newOutages(options),
+		state:        newState(options.Node),
+		updateReady:  wake.NewSignal(),
+		nodesToCheck: wake.NewSignal(),
+		moved:        wake.NewSignal(),
 
 		topologyPublisher: publisherOf(topologyslice.LeaseName),
 		demandPublisher:   publisherOf(servicedemand.LeaseName),
 	}
-	w.onDemand = []*onDemand{otherNodes(w), measuredDemand(w)}
+	w.onDemand = []*onDemandWatch{otherNodes(w), measuredDemand(w)}
 	for _, kind := range convert.Kinds {
 		if kind.IsOnDemand {
 			continue
@@ -111,10 +111,10 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		if kind == convert.Nodes {
 			resource += "/" + options.Node
 		}
-		w.streams = append(w.streams, w.newStream(w.ask(kind, resource)))
+		w.streams = append(w.streams, w.newStream(w.newRequest(kind, resource)))
 	}
-	for kind, resource := range nodes.Reasons {
-		w.streams = append(w.streams, w.newStream(w.ask(kind, resource)))
+	for kind, resource := range nodes.DemotionKinds {
+		w.streams = append(w.streams, w.newStream(w.newRequest(kind, resource)))
 	}
 	return w
 }
@@ -132,7 +132,7 @@ func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 	for _, stream := range w.streams {
 		stream.follow(ctx)
 	}
-	if !w.awaitAll(ctx) {
+	if !w.waitForLists(ctx) {
 		return nil
 	}
 	var watching sync.WaitGroup
@@ -141,8 +141,8 @@ func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 	for _, d := range w.onDemand {
 		watching.Go(func() { d.watch(ctx) })
 	}
-	watching.Go(func() { w.lookForNodes(ctx) })
-	if w.options.ProxiesAt != nil && w.options.Proxies.Name != "" {
+	watching.Go(func() { w.checkNodesLoop(ctx) })
+	if w.options.OnProxyAddresses != nil && w.options.Proxies.Name != "" {
 		watching.Go(func() { w.followAddresses(ctx) })
 	}
 	for started := false; ; {
@@ -154,15 +154,15 @@ func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.fresh:
+		case <-w.updateReady:
 		}
 	}
 }
 
-// awaitAll waits until all that must be listed is. It returns false if the context ended before.
-func (w *Watcher) awaitAll(ctx context.Context) bool {
+// waitForLists waits until all that must be listed is. It returns false if the context ended before.
+func (w *Watcher) waitForLists(ctx context.Context) bool {
 	for _, stream := range w.streams {
-		if !stream.await(ctx) {
+		if !stream.waitForList(ctx) {
 			return false
 		}
 	}
@@ -174,10 +174,10 @@ func (w *Watcher) awaitAll(ctx context.Context) bool {
 func (w *Watcher) next(started bool) (convert.Update, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !started && len(w.state.held) > 0 {
+	if !started && len(w.state.blocked) > 0 {
 		return convert.Update{}, false
 	}
-	update, isNew := w.state.take()
+	update, isNew := w.state.takeUpdate()
 	return update, isNew || !started
 }
 
@@ -188,9 +188,9 @@ func (w *Watcher) UID(kind *convert.Kind, name model.ObjectName) string {
 	return w.state.objects[kind][name].uid
 }
 
-// Refusals returns the objects that are refused, sorted, with the versions that are in force.
-func (w *Watcher) Refusals() []convert.Refusal {
+// Rejections returns the objects that are refused, sorted, with the versions that are in force.
+func (w *Watcher) Rejections() []convert.Rejection {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return convert.SortRefusals(w.state.refusals())
+	return convert.SortRejections(w.state.rejections())
 }

@@ -17,29 +17,30 @@ import (
 // measuredDemand is followed while a Service is planned with measured demand: the publisher's Lease is read now and
 // then, and once there is one, the ServiceDemands are followed. In a cluster where nobody publishes, only that Lease is
 // read.
-func measuredDemand(w *Watcher) *onDemand {
+func measuredDemand(w *Watcher) *onDemandWatch {
 	objects := source{
-		resource: convert.ServiceDemands.Resource, asked: []asked{w.ask(convert.ServiceDemands, convert.ServiceDemands.Resource)},
+		resource: convert.ServiceDemands.Resource, requests: []resourceRequest{w.newRequest(convert.ServiceDemands,
+			convert.ServiceDemands.Resource)},
 	}
-	return &onDemand{
-		watcher: w, need: wake.NewSignal(),
-		choose: func(ctx context.Context, now *source) *source { return w.lookForDemand(ctx, now, &objects) },
-		await: func(s *state) {
+	return &onDemandWatch{
+		watcher: w, interestChanged: wake.NewSignal(),
+		choose: func(ctx context.Context, now *source) *source { return w.pollDemandLease(ctx, now, &objects) },
+		onStart: func(s *state) {
 			w.demandPublisher.Observed = lease.Observed{}
-			s.nodes.AwaitMeasured(s.now)
+			s.nodes.WaitForMeasured(s.now)
 		},
-		wants: func(s *state) wanted { return wanted{isNeeded: s.nodes.NeedsMeasured()} }, drop: (*state).dropDemands,
-		tell: func(resource string) {
+		interestOf: func(s *state) interest { return interest{isNeeded: s.nodes.NeedsMeasured()} }, drop: (*state).dropDemands,
+		onSourceChange: func(resource string) {
 			if resource == "" {
-				w.options.DemandRenewed(time.Time{})
+				w.options.OnDemandRenewed(time.Time{})
 			}
 		},
 	}
 }
 
-// lookForDemand reads the Lease, takes in what it says, and returns the objects as soon as there is a publisher. If the
+// pollDemandLease reads the Lease, takes in what it says, and returns the objects as soon as there is a publisher. If the
 // API server does not answer, the last known state stays in force without limit.
-func (w *Watcher) lookForDemand(ctx context.Context, now, objects *source) *source {
+func (w *Watcher) pollDemandLease(ctx context.Context, now, objects *source) *source {
 	if err := w.demandPublisher.read(ctx); err != nil {
 		w.options.Log.Debug("reading a Lease failed; trying again", "error", err)
 		return now
@@ -49,12 +50,12 @@ func (w *Watcher) lookForDemand(ctx context.Context, now, objects *source) *sour
 		isNews = s.demands.lease != is
 		s.takeDemandLease(is)
 	})
-	w.options.DemandRenewed(w.demandPublisher.RenewedAt())
+	w.options.OnDemandRenewed(w.demandPublisher.RenewedAt())
 	if isNews {
-		w.logDemand(is)
+		w.logDemandState(is)
 	}
 	switch {
-	case is != model.DemandUnpublished:
+	case is != model.DemandUnavailable:
 		return objects
 	case now == nil:
 		return &source{}
@@ -66,24 +67,24 @@ func (w *Watcher) lookForDemand(ctx context.Context, now, objects *source) *sour
 func demandState(of *lease.Observed) model.DemandState {
 	switch {
 	case !of.Exists():
-		return model.DemandUnpublished
-	case of.IsFresh(servicedemand.GoodFor):
-		return model.DemandCounts
+		return model.DemandUnavailable
+	case of.IsFresh(servicedemand.FreshFor):
+		return model.DemandActive
 	}
 	return model.DemandStale
 }
 
-// logDemand logs what the Lease says.
-func (w *Watcher) logDemand(is model.DemandState) {
+// logDemandState logs what the Lease says.
+func (w *Watcher) logDemandState(is model.DemandState) {
 	log := w.options.Log.With("lease", w.demandPublisher.name.String())
 	age := w.demandPublisher.Age().Round(time.Second)
 	switch is {
 	case model.DemandUnknown:
-	case model.DemandUnpublished:
+	case model.DemandUnavailable:
 		log.Warn(string(is.Assumed()))
 	case model.DemandStale:
 		log.Warn(string(is.Assumed()), "age", age)
-	case model.DemandCounts:
+	case model.DemandActive:
 		log.Info("planning with what was measured of Services", "age", age)
 	}
 }
@@ -97,15 +98,15 @@ func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	if now != model.DemandCounts {
+	if now != model.DemandActive {
 		w.options.Log.Warn(string(now.Assumed()))
 	}
 	s.takeDemandLease(now)
-	if now == model.DemandUnpublished {
+	if now == model.DemandUnavailable {
 		return nil
 	}
 	s.replace(convert.ServiceDemands, nil)
-	return w.newStream(w.ask(convert.ServiceDemands, convert.ServiceDemands.Resource)).load(ctx, s)
+	return w.newStream(w.newRequest(convert.ServiceDemands, convert.ServiceDemands.Resource)).load(ctx, s)
 }
 
 // demandStateNow reads the publisher's Lease for somebody who looks once. Whoever may not read it, but has the right to list
@@ -114,7 +115,7 @@ func demandStateNow(ctx context.Context, leases rest.Interface, namespace string
 	read, err := lease.Get(ctx, leases, namespace, servicedemand.LeaseName)
 	switch {
 	case apierrors.IsForbidden(err):
-		return model.DemandCounts, nil
+		return model.DemandActive, nil
 	case err != nil:
 		return model.DemandUnknown, err
 	}
@@ -123,19 +124,19 @@ func demandStateNow(ctx context.Context, leases rest.Interface, namespace string
 	return demandState(&once), nil
 }
 
-// demands says whether measured demand counts.
-type demands struct {
+// demandGate says whether measured demand counts.
+type demandGate struct {
 	lease        model.DemandState // as the publisher's Lease says
 	availability availability      // of the objects
-	known        model.DemandState // by both together; delivered, or about to be
+	delivered    model.DemandState // by both together; delivered, or about to be
 }
 
 // availability is what is known about all objects of a kind.
 type availability int
 
 const (
-	unlisted availability = iota
-	lacking               // there is no such resource, or it may not be listed
+	unlisted    availability = iota
+	unavailable              // there is no such resource, or it may not be listed
 	listed
 )
 
@@ -144,12 +145,12 @@ func isMeasured(service *model.Service) bool {
 	return service != nil && !service.IsHeadless && service.Topology.MaxLoad > 0 && service.Topology.Measured
 }
 
-// counts returns whether measured demand counts: objects and Lease are useless without each other. Unknown: we have yet
+// state returns whether measured demand counts: objects and Lease are useless without each other. Unknown: we have yet
 // to find out.
-func (d *demands) counts() model.DemandState {
+func (d *demandGate) state() model.DemandState {
 	switch {
-	case d.lease == model.DemandUnpublished || d.availability == lacking:
-		return model.DemandUnpublished
+	case d.lease == model.DemandUnavailable || d.availability == unavailable:
+		return model.DemandUnavailable
 	case d.availability == listed:
 		return d.lease
 	}
@@ -159,23 +160,23 @@ func (d *demands) counts() model.DemandState {
 // takeDemandLease takes in what the publisher's Lease says.
 func (s *state) takeDemandLease(now model.DemandState) {
 	s.demands.lease = now
-	s.settleDemands()
-	s.serve()
+	s.resolveDemandState()
+	s.deliverUnblocked()
 }
 
-// settleDemands takes over whether measured demand counts, as soon as that is known, and ends the waiting for it.
-func (s *state) settleDemands() {
-	if now := s.demands.counts(); now != model.DemandUnknown {
-		s.knowDemands(now)
+// resolveDemandState takes over whether measured demand counts, as soon as that is known, and ends the waiting for it.
+func (s *state) resolveDemandState() {
+	if now := s.demands.state(); now != model.DemandUnknown {
+		s.deliverDemandState(now)
 	}
 }
 
-// knowDemands delivers whether measured demand counts, if that has changed.
-func (s *state) knowDemands(now model.DemandState) {
-	if now != s.demands.known {
-		s.demands.known, s.change.DemandState = now, &now
+// deliverDemandState delivers whether measured demand counts, if that has changed.
+func (s *state) deliverDemandState(now model.DemandState) {
+	if now != s.demands.delivered {
+		s.demands.delivered, s.change.DemandState = now, &now
 	}
-	s.nodes.KnowMeasured(now != model.DemandUnknown)
+	s.nodes.SetMeasured(now != model.DemandUnknown)
 }
 
 // dropDemands takes measured demand back, unless a Service needs it again. It reports whether it has.
@@ -187,6 +188,6 @@ func (s *state) dropDemands() bool {
 		s.remove(convert.ServiceDemands, name)
 	}
 	s.demands.lease, s.demands.availability = model.DemandUnknown, unlisted
-	s.knowDemands(model.DemandUnknown)
+	s.deliverDemandState(model.DemandUnknown)
 	return true
 }

@@ -38,15 +38,15 @@ type measuring struct {
 	*api
 	leaseReads, lists, watches atomic.Int64
 
-	mutex    sync.Mutex
-	renewed  time.Time
-	isAlive  bool  // the Lease is renewed every 20 s
-	leaseErr error // the answer to reading the Lease instead; errAway: none
-	answers  int   // so often; zero: always
-	listErr  error // how ServiceDemands are
-	objects  []servicedemand.ServiceDemand
-	events   chan watch.Event
-	told     []time.Time
+	mutex      sync.Mutex
+	renewed    time.Time
+	isAlive    bool  // the Lease is renewed every 20 s
+	leaseErr   error // the answer to reading the Lease instead; errAway: none
+	responses  int   // so often; zero: always
+	listErr    error // how ServiceDemands are
+	objects    []servicedemand.ServiceDemand
+	events     chan watch.Event
+	notifiedAt []time.Time
 }
 
 func newMeasuring(t *testing.T, services ...corev1.Service) *measuring {
@@ -84,9 +84,9 @@ func (m *measuring) RoundTrip(request *http.Request) (*http.Response, error) {
 	if m.isAlive {
 		m.renewed = time.Now().Truncate(20 * time.Second)
 	}
-	if m.answers > 0 {
+	if m.responses > 0 {
 		defer func() {
-			if m.answers--; m.answers == 0 {
+			if m.responses--; m.responses == 0 {
 				m.leaseErr = nil
 			}
 		}()
@@ -94,16 +94,16 @@ func (m *measuring) RoundTrip(request *http.Request) (*http.Response, error) {
 	if errors.Is(m.leaseErr, errAway) || request.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/publishers/leases/vicinity-demand" {
 		return nil, fmt.Errorf("%w, or it is asked for %s", errAway, request.URL)
 	}
-	answer, code := any(coordinationv1.Lease{
+	response, code := any(coordinationv1.Lease{
 		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
 		Spec:     coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(m.renewed))},
 	}), http.StatusOK
 	if status, isStatus := errors.AsType[*apierrors.StatusError](m.leaseErr); isStatus {
 		failed := status.Status()
 		failed.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-		answer, code = failed, int(failed.Code)
+		response, code = failed, int(failed.Code)
 	}
-	text, err := json.Marshal(answer)
+	text, err := json.Marshal(response)
 	return &http.Response{
 		StatusCode: code, Body: io.NopCloser(bytes.NewReader(text)), Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
 	}, err
@@ -118,7 +118,7 @@ func (m *measuring) set(change func()) {
 
 func (m *measuring) watcher(options Options) *Watcher {
 	options.TopologyNamespace = "publishers"
-	options.DemandRenewed = func(at time.Time) { m.set(func() { m.told = append(m.told, at) }) }
+	options.OnDemandRenewed = func(at time.Time) { m.set(func() { m.notifiedAt = append(m.notifiedAt, at) }) }
 	return newWatcher(m.listWatches, options)
 }
 
@@ -136,8 +136,8 @@ func measuredService(version int, isMeasured bool) corev1.Service {
 func demandOf(name string, rate int64) servicedemand.ServiceDemand {
 	return servicedemand.ServiceDemand{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ResourceVersion: fmt.Sprint(rate)},
-		Zones:      []servicedemand.Zone{{Zone: "zone-a", Asks: servicedemand.Million}}, ConnectionsPerMinute: rate,
-		Since: metav1.Unix(1_800_000_000, 0),
+		Zones:      []servicedemand.Zone{{Zone: "zone-a", DemandPPM: servicedemand.PPM}}, ConnectionsPerMinute: rate,
+		ObservedAt: metav1.Unix(1_800_000_000, 0),
 	}
 }
 
@@ -176,7 +176,7 @@ func (s *scene) expect(when string, pause time.Duration, want string) {
 	synctest.Wait()
 	var words []string
 	for _, update := range s.delivered()[s.seen:] {
-		words, s.seen = append(words, strings.Fields(inWords(update))...), s.seen+1
+		words, s.seen = append(words, strings.Fields(updateText(update))...), s.seen+1
 	}
 	words = slices.DeleteFunc(words, func(word string) bool { return strings.HasPrefix(word, "range/") })
 	slices.Sort(words)
@@ -185,8 +185,8 @@ func (s *scene) expect(when string, pause time.Duration, want string) {
 	}
 }
 
-// asked asserts how often ServiceDemands were listed and watched, and the Lease was read.
-func (s *scene) asked(when string, lists, watches, atLeast, atMost int64) {
+// expectRequests asserts how often ServiceDemands were listed and watched, and the Lease was read.
+func (s *scene) expectRequests(when string, lists, watches, atLeast, atMost int64) {
 	s.t.Helper()
 	if s.lists.Load() != lists || s.watches.Load() != watches {
 		s.t.Errorf("%s: %d lists and %d watches, want %d and %d", when, s.lists.Load(), s.watches.Load(), lists, watches)
@@ -203,12 +203,12 @@ func TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt(t *testing.T) {
 		s.start()
 		s.edit(false)
 		s.expect("no Service needs it", time.Hour, "service/web:80")
-		s.asked("no Service needs it", 0, 0, 0, 0)
+		s.expectRequests("no Service needs it", 0, 0, 0, 0)
 		s.set(func() { s.isAlive = true })
 		s.edit(true)
 		s.expect("one does", tick, "counts demand/web:1 service/web:80")
 		s.expect("for an hour", time.Hour, "")
-		s.asked("for an hour", 1, 1, 120, 242)
+		s.expectRequests("for an hour", 1, 1, 120, 242)
 		changed, more := demandOf("web", 2), demandOf("db", 3)
 		s.events <- watch.Event{Type: watch.Modified, Object: &changed}
 		s.events <- watch.Event{Type: watch.Added, Object: &more}
@@ -216,11 +216,11 @@ func TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt(t *testing.T) {
 		s.events <- watch.Event{Type: watch.Deleted, Object: &more}
 		s.expect("one goes", tick, "-demand/db")
 		wrong := demandOf("web", 4)
-		wrong.Zones[0].Asks++
+		wrong.Zones[0].DemandPPM++
 		s.events <- watch.Event{Type: watch.Modified, Object: &wrong}
 		s.expect("a version cannot be", tick, "")
-		if refusals := s.delivered()[s.seen-1].Refused; len(refusals) != 1 || refusals[0].Kind != "ServiceDemand" {
-			t.Errorf("refused are %v", refusals)
+		if rejections := s.delivered()[s.seen-1].Rejected; len(rejections) != 1 || rejections[0].Kind != "ServiceDemand" {
+			t.Errorf("refused are %v", rejections)
 		}
 		s.edit(false)
 		s.expect("no Service needs it any more, for a moment", demandLinger/2, "service/web:80")
@@ -230,8 +230,8 @@ func TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt(t *testing.T) {
 		s.expect("none does for long", 2*demandLinger, "-demand/web service/web:80 unknown")
 		s.leaseReads.Store(0)
 		s.expect("none does for an hour", time.Hour, "")
-		s.asked("none does for an hour", 1, 1, 0, 0)
-		if last := s.told[len(s.told)-1]; !last.IsZero() {
+		s.expectRequests("none does for an hour", 1, 1, 0, 0)
+		if last := s.notifiedAt[len(s.notifiedAt)-1]; !last.IsZero() {
 			t.Errorf("it is told that it was published at %v", last)
 		}
 	})
@@ -242,13 +242,13 @@ func TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured(t *testing.T) {
 	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.leaseErr = errAway
 		s.start()
-		s.expect("the API server does not say", nodes.Patience-3*time.Second, "")
+		s.expect("the API server does not say", nodes.LabelTimeout-3*time.Second, "")
 		s.set(func() { s.leaseErr = nil })
 		s.expect("it says", 2*leaseAgain, "counts demand/web:1 service/web:80")
 		if s.count() != 1 {
 			t.Errorf("that were %d updates, want one", s.count())
 		}
-		s.asked("a start", 1, 1, 4, 6)
+		s.expectRequests("a start", 1, 1, 4, 6)
 	})
 }
 
@@ -257,7 +257,7 @@ func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
 	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.leaseErr = errAway
 		s.start()
-		s.expect("it waits", nodes.Patience-tick, "")
+		s.expect("it waits", nodes.LabelTimeout-tick, "")
 		s.expect("it waits no more", 2*tick, "service/web:80")
 		s.set(func() { s.leaseErr = nil })
 		s.expect("it is there", 2*leaseAgain, "counts demand/web:1")
@@ -271,7 +271,7 @@ func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
 func TestWhatWasMeasuredGetsTooOld(t *testing.T) {
 	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.start()
-		s.expect("somebody publishes", servicedemand.GoodFor-time.Second, "counts demand/web:1 service/web:80")
+		s.expect("somebody publishes", servicedemand.FreshFor-time.Second, "counts demand/web:1 service/web:80")
 		s.expect("nobody has for an hour", 2*leaseEvery+time.Second, "stale")
 		s.expect("and for a day", 24*time.Hour, "")
 		s.set(func() { s.renewed = time.Now() })
@@ -281,7 +281,7 @@ func TestWhatWasMeasuredGetsTooOld(t *testing.T) {
 				t.Errorf("%q was logged %d times, want %d", text, got, want)
 			}
 		}
-		s.asked("a day", 1, 1, 25*120, 25*242)
+		s.expectRequests("a day", 1, 1, 25*120, 25*242)
 	})
 }
 
@@ -320,13 +320,13 @@ func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 					s.start()
 					s.expect("it is there", tick, "counts demand/web:1 service/web:80")
 					missing := apierrors.NewNotFound(leases, servicedemand.LeaseName)
-					s.set(func() { s.leaseErr, s.answers = apierrors.NewForbidden(leases, servicedemand.LeaseName, nil), 1 })
+					s.set(func() { s.leaseErr, s.responses = apierrors.NewForbidden(leases, servicedemand.LeaseName, nil), 1 })
 					s.expect("it is gone once", 2*leaseEvery, "")
-					s.set(func() { s.leaseErr, s.answers = missing, 1000 })
+					s.set(func() { s.leaseErr, s.responses = missing, 1000 })
 					s.expect("it is gone", 4*leaseEvery, "unpublished")
 					s.set(func() { s.leaseErr = nil })
 					s.expect("it is back", 2*leaseEvery, "counts")
-					s.asked("in all", 1, 1, 5, 12)
+					s.expectRequests("in all", 1, 1, 5, 12)
 				default:
 					if s.leaseErr = err; err == nil {
 						s.renewed = time.Time{}
@@ -334,7 +334,7 @@ func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 					s.start()
 					s.expect(name, tick, "service/web:80 unpublished")
 					s.expect("for an hour", time.Hour, "")
-					s.asked("for an hour", 0, 0, 120, 242)
+					s.expectRequests("for an hour", 0, 0, 120, 242)
 					s.set(func() { s.leaseErr, s.renewed = nil, time.Now() })
 					s.expect("somebody publishes", 2*leaseEvery, "counts demand/web:1")
 				}
@@ -360,7 +360,7 @@ func TestServiceDemandsThatCannotBeListedHoldNothingUp(t *testing.T) {
 				s.expect(name, time.Second, "service/web:80 unpublished")
 				s.expect("for an hour", time.Hour, "")
 				s.set(func() { s.listErr = nil })
-				s.expect("they can be listed", 2*askAgain, "counts demand/web:1")
+				s.expect("they can be listed", 2*missingResourceRetry, "counts demand/web:1")
 				if got := s.logged("component demand"); got != 1 {
 					t.Errorf("what to do was logged %d times, want once: %s", got, s.log.String())
 				}
@@ -396,14 +396,14 @@ func TestLoadReadsWhatWasMeasured(t *testing.T) {
 			m.objects = []servicedemand.ServiceDemand{demandOf("web", 1)}
 			test.prepare(m)
 			w := m.watcher(Options{View: convert.View{Node: "self"}, Log: slog.New(slog.DiscardHandler)})
-			update, err := w.Load(t.Context(), OwnNode)
+			update, err := w.Load(t.Context(), LocalNode)
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Errorf("Load() = %v, want %q", err, test.err)
 				}
 				return
 			}
-			words := slices.DeleteFunc(strings.Fields(inWords(update)), func(word string) bool { return strings.HasPrefix(word, "range/") })
+			words := slices.DeleteFunc(strings.Fields(updateText(update)), func(word string) bool { return strings.HasPrefix(word, "range/") })
 			if got := strings.Join(words, " "); err != nil || got != test.want || m.lists.Load() != test.lists {
 				t.Errorf("Load() = %q, %v after %d lists, want %q after %d", got, err, m.lists.Load(), test.want, test.lists)
 			}

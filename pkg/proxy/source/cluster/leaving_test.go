@@ -71,7 +71,7 @@ func live(t *testing.T, proxyName string, moments []moment) {
 			synctest.Wait()
 			var words []string
 			for _, update := range r.delivered()[seen:] {
-				words = append(words, strings.TrimSpace(inWords(update)+problems("!", update.Refused)+problems("ok", update.PutRight)))
+				words = append(words, strings.TrimSpace(updateText(update)+problems("!", update.Rejected)+problems("ok", update.PutRight)))
 			}
 			seen += len(words)
 			if got := strings.Join(words, "; "); got != moment.want {
@@ -85,7 +85,7 @@ func live(t *testing.T, proxyName string, moments []moment) {
 // problems are counted, with a mark.
 func problems(mark string, of []model.Finding) string { return strings.Repeat(" "+mark, len(of)) }
 
-const almost = lingering - time.Millisecond
+const almost = handoffDelay - time.Millisecond
 
 func TestAServiceThatBecomesAnotherProxysStaysForAWhile(t *testing.T) {
 	ours, others := version{port: 80}, version{port: 80, label: "other"}
@@ -104,7 +104,7 @@ func TestAServiceThatBecomesAnotherProxysStaysForAWhile(t *testing.T) {
 			comes, leaves, {after: time.Second, event: watch.Deleted, version: others, want: "-service/web"}, {after: time.Hour},
 		},
 		"it is deleted after it has left": {
-			comes, leaves, {after: lingering, want: "-service/web"}, {after: time.Second, event: watch.Deleted, version: others},
+			comes, leaves, {after: handoffDelay, want: "-service/web"}, {after: time.Second, event: watch.Deleted, version: others},
 		},
 		"what it becomes as another's is not taken": {
 			comes, leaves, becomes(version{port: 81, label: "other"}), becomes(version{port: 82, label: "a third"}),
@@ -116,11 +116,11 @@ func TestAServiceThatBecomesAnotherProxysStaysForAWhile(t *testing.T) {
 			comes, leaves, becomes(ours), becomes(others), {after: almost}, {after: rest, want: "-service/web"}, {after: time.Hour},
 		},
 		"it comes back after it has left": {
-			comes, leaves, {after: lingering, want: "-service/web"}, wants(becomes(ours), "service/web:80"), {after: time.Hour},
+			comes, leaves, {after: handoffDelay, want: "-service/web"}, wants(becomes(ours), "service/web:80"), {after: time.Hour},
 		},
 		"it comes back as one that is refused": {comes, leaves, wants(becomes(bad), "!"), {after: time.Hour}},
 		"it is refused when it leaves": {
-			comes, wants(becomes(bad), "!"), wants(becomes(others), "ok"), {after: lingering, want: "-service/web"},
+			comes, wants(becomes(bad), "!"), wants(becomes(others), "ok"), {after: handoffDelay, want: "-service/web"},
 		},
 		"it loses its ClusterIP when it leaves":  {comes, wants(becomes(external), "-service/web"), {after: time.Hour}},
 		"it loses its ClusterIP while it leaves": {comes, leaves, wants(becomes(external), "-service/web"), {after: time.Hour}},
@@ -153,18 +153,18 @@ func TestAServiceThatLosesTheNameOfThisProxyStaysForAWhile(t *testing.T) {
 	}
 }
 
-// TestTheHealthCheckOfAServiceThatLeavesEndsAtOnce, and returns when the Service comes back unchanged.
-func TestTheHealthCheckOfAServiceThatLeavesEndsAtOnce(t *testing.T) {
+// TestTheHealthCheckOfADeletedServiceEndsAtOnce, and returns when the Service comes back unchanged.
+func TestTheHealthCheckOfADeletedServiceEndsAtOnce(t *testing.T) {
 	w := newWorld()
 	name := nameOf("web")
 	service := &model.Service{Name: name, Ports: []model.ServicePort{{Port: 80}}, HealthCheckNodePort: 32000}
-	ours, others := &object{name: name, uid: "1", value: service}, &object{name: name, uid: "1", isOthers: true}
+	ours, others := &object{name: name, uid: "1", value: service}, &object{name: name, uid: "1", isForOtherProxy: true}
 	for _, step := range []struct {
 		put  *object
 		want uint16
 	}{{ours, 32000}, {others, 0}, {ours, 32000}} {
 		w.put(convert.Services, step.put)
-		update, _ := w.take()
+		update, _ := w.takeUpdate()
 		got := update.Change.Services[name]
 		if got == nil || got.HealthCheckNodePort != step.want || got.Ports[0].Port != 80 {
 			t.Errorf("after %+v the Service is %+v, want health checks at port %d", step.put, got, step.want)
@@ -175,11 +175,11 @@ func TestTheHealthCheckOfAServiceThatLeavesEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestAListShowsWhichServicesLeft while the API server was away: those that are in it, but are another proxy's. Those
+// TestAListShowsWhichServicesWereDeleted while the API server was away: those that are in it, but are another proxy's. Those
 // that are not in it are gone.
-func TestAListShowsWhichServicesLeft(t *testing.T) {
+func TestAListShowsWhichServicesWereDeleted(t *testing.T) {
 	of := func(name string, isOthers bool) *object {
-		o := &object{name: nameOf(name), isOthers: isOthers}
+		o := &object{name: nameOf(name), isForOtherProxy: isOthers}
 		if !isOthers {
 			o.value = &model.Service{Name: nameOf(name), Ports: []model.ServicePort{{Port: 1}}}
 		}
@@ -191,13 +191,13 @@ func TestAListShowsWhichServicesLeft(t *testing.T) {
 		}, "service/a:1 service/b:1 service/c:1 service/d:1"},
 		step{"in the next one two are another proxy's, and one is gone", func(w *world) {
 			w.replace(convert.Services, []*object{of("a", true), of("b", true), of("c", false)})
-			w.wait(lingering / 2)
+			w.wait(handoffDelay / 2)
 		}, "-service/d"},
 		step{"one of the two is deleted", func(w *world) { w.replace(convert.Services, []*object{of("b", true), of("c", false)}) }, "-service/a"},
-		step{"their time is over", func(w *world) { w.wait(lingering / 2) }, "-service/b"},
+		step{"their time is over", func(w *world) { w.wait(handoffDelay / 2) }, "-service/b"},
 		step{"nothing is left of them", func(w *world) {
-			if w.leaving.Len() > 0 || len(w.objects[convert.Services]) != 1 {
-				t.Errorf("left are %v and %v", w.leaving.Len(), w.objects[convert.Services])
+			if w.handoffs.Len() > 0 || len(w.objects[convert.Services]) != 1 {
+				t.Errorf("left are %v and %v", w.handoffs.Len(), w.objects[convert.Services])
 			}
 		}, ""},
 	)

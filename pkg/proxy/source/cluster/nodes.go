@@ -19,16 +19,16 @@ import (
 )
 
 // otherNodes are followed while a Service needs them.
-func otherNodes(w *Watcher) *onDemand {
-	return &onDemand{
-		watcher: w, need: wake.NewSignal(),
-		choose: w.chooseSource, begin: (*state).begin,
-		await: func(s *state) {
+func otherNodes(w *Watcher) *onDemandWatch {
+	return &onDemandWatch{
+		watcher: w, interestChanged: wake.NewSignal(),
+		choose: w.chooseSource, onSource: (*state).begin,
+		onStart: func(s *state) {
 			w.topologyPublisher.Observed = lease.Observed{}
-			s.nodes.Await(s.now)
+			s.nodes.StartListTimeout(s.now)
 		},
-		wants: func(s *state) wanted { return wanted{s.nodes.NeedsOthers(), s.nodes.NeedsLabels()} }, drop: (*state).dropOthers,
-		tell: w.options.TopologyFrom,
+		interestOf: func(s *state) interest { return interest{s.nodes.NeedsPeers(), s.nodes.NeedsLabels()} }, drop: (*state).dropPeers,
+		onSourceChange: w.options.OnTopologySource,
 	}
 }
 
@@ -36,35 +36,35 @@ func otherNodes(w *Watcher) *onDemand {
 // lookEvery, whatever happens to labels. When 300 nodes lose theirs within 15 s, each of 5,000 proxies asks some 16
 // times.
 const (
-	mostLookedFor = 100
-	lookEvery     = time.Second
+	maxNodesPerCheck  = 100
+	nodeCheckInterval = time.Second
 )
 
-// lookForNodes finds out whether nodes that lost the label by which they were followed still exist: to a client that
+// checkNodesLoop finds out whether nodes that lost the label by which they were followed still exist: to a client that
 // selects by label, a deleted one looks the same. It runs until the context ends.
-func (w *Watcher) lookForNodes(ctx context.Context) {
+func (w *Watcher) checkNodesLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.missed:
+		case <-w.nodesToCheck:
 		}
 		var hostnames map[string]string
-		w.change(func(s *state) { hostnames = s.nodes.Questions() })
-		for names := range slices.Chunk(slices.Sorted(maps.Keys(hostnames)), mostLookedFor) {
-			w.lookFor(ctx, names, hostnames)
+		w.change(func(s *state) { hostnames = s.nodes.TakePendingChecks() })
+		for names := range slices.Chunk(slices.Sorted(maps.Keys(hostnames)), maxNodesPerCheck) {
+			w.checkNodesExist(ctx, names, hostnames)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(lookEvery):
+		case <-time.After(nodeCheckInterval):
 		}
 	}
 }
 
-// lookFor asks whether some nodes exist, by their labels for hostnames: such a list comes from the API server's cache,
+// checkNodesExist asks whether some nodes exist, by their labels for hostnames: such a list comes from the API server's cache,
 // at least as new as when they were missed. If there is no answer for a while they count as existing.
-func (w *Watcher) lookFor(ctx context.Context, names []string, hostnames map[string]string) {
+func (w *Watcher) checkNodesExist(ctx context.Context, names []string, hostnames map[string]string) {
 	areThere := map[string]bool{}
 	var values []string
 	for _, name := range names {
@@ -75,7 +75,7 @@ func (w *Watcher) lookFor(ctx context.Context, names []string, hostnames map[str
 	}
 	isOne, err := labels.NewRequirement(corev1.LabelHostname, selection.In, values)
 	if err != nil { // there are none
-		w.change(func(s *state) { s.nodes.Answer(areThere, s.now) })
+		w.change(func(s *state) { s.nodes.ResolveChecks(areThere, s.now) })
 		return
 	}
 	version := "0"
@@ -97,7 +97,7 @@ func (w *Watcher) lookFor(ctx context.Context, names []string, hostnames map[str
 			areThere[list.Items[i].Name] = true
 		}
 	}
-	w.change(func(s *state) { s.nodes.Answer(areThere, s.now) })
+	w.change(func(s *state) { s.nodes.ResolveChecks(areThere, s.now) })
 }
 
 // IsReady asks the API server whether a Node is Ready. One that is gone is not.

@@ -27,10 +27,10 @@ type world struct{ *state }
 func newWorld() *world { return &world{newState("")} }
 
 // wait lets time pass.
-func (s *state) wait(duration time.Duration) *nodes.Vain {
+func (s *state) wait(duration time.Duration) *nodes.WaitTimeout {
 	s.now = s.now.Add(duration)
-	vain, _ := s.expire()
-	return vain
+	timeouts, _ := s.expire()
+	return timeouts
 }
 
 // service puts a version of a Service with topology keys; its port distinguishes versions.
@@ -62,8 +62,8 @@ func demandObject(name string, rate uint64) *object {
 }
 
 // putVersion puts a version of a Service; nil: it is not ours to serve, or refused.
-func (w *world) putVersion(name string, value *model.Service, refused ...model.Finding) {
-	now := &object{name: nameOf(name), refused: refused}
+func (w *world) putVersion(name string, value *model.Service, rejected ...model.Finding) {
+	now := &object{name: nameOf(name), rejected: rejected}
 	if value != nil {
 		now.value = value
 	}
@@ -96,11 +96,11 @@ func (w *world) list(nodes ...*object) { w.replace(convert.OtherNodes, nodes) }
 // delivered takes what is new and writes it in words, sorted: "service/web:80", "node/n1{rack=1}", "-" before what is
 // gone.
 func (w *world) delivered() string {
-	update, _ := w.take()
-	return inWords(update)
+	update, _ := w.takeUpdate()
+	return updateText(update)
 }
 
-func inWords(update convert.Update) string {
+func updateText(update convert.Update) string {
 	var words []string
 	for name, service := range update.Change.Services {
 		if service == nil {
@@ -127,12 +127,12 @@ func inWords(update convert.Update) string {
 		}
 		words = append(words, "node/"+name+"{"+strings.Join(labels, ",")+"}")
 	}
-	for against, avoid := range update.Change.Avoid {
-		if avoid == nil {
-			words = append(words, "-avoid/"+against.Node)
+	for key, demotion := range update.Change.Demotions {
+		if demotion == nil {
+			words = append(words, "-avoid/"+key.Node)
 			continue
 		}
-		words = append(words, "avoid/"+against.Node)
+		words = append(words, "avoid/"+key.Node)
 	}
 	for name, demand := range update.Change.Demands {
 		if demand == nil {
@@ -143,7 +143,7 @@ func inWords(update convert.Update) string {
 	}
 	if state := update.Change.DemandState; state != nil {
 		words = append(words, map[model.DemandState]string{
-			model.DemandUnknown: "unknown", model.DemandUnpublished: "unpublished", model.DemandStale: "stale", model.DemandCounts: "counts",
+			model.DemandUnknown: "unknown", model.DemandUnavailable: "unpublished", model.DemandStale: "stale", model.DemandActive: "counts",
 		}[*state])
 	}
 	for name, prefixes := range update.Change.ServiceCIDRs {

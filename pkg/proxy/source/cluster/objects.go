@@ -59,7 +59,7 @@ func Service(ctx context.Context, config *rest.Config, name model.ObjectName) (*
 	}
 	one := convert.Selector{Namespace: name.Namespace, Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()}
 	var found *corev1.Service
-	err = eachItem(ctx, listWatch(all.services, convert.Services.Resource, one), func(sent runtime.Object) error {
+	err = forEachPage(ctx, listWatch(all.services, convert.Services.Resource, one), func(sent runtime.Object) error {
 		if service, isService := sent.(*corev1.Service); isService && service.Name == name.Name {
 			found = service
 		}
@@ -77,7 +77,7 @@ type listOf struct {
 }
 
 func (l listOf) into(ctx context.Context, objects *convert.Objects) error {
-	err := eachItem(ctx, l.listWatch, func(sent runtime.Object) error {
+	err := forEachPage(ctx, l.listWatch, func(sent runtime.Object) error {
 		object, isObject := sent.(convert.Object)
 		if !isObject {
 			return fmt.Errorf("the API server sent %T", sent)

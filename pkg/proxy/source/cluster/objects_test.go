@@ -63,7 +63,7 @@ func TestObjectsWithoutOptionalKinds(t *testing.T) {
 
 // TestWhoListsServiceDemandsReadsTheirLease, unless there are none. Whoever may not read it takes them for current.
 func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
-	old := time.Now().Add(-2 * servicedemand.GoodFor).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+	old := time.Now().Add(-2 * servicedemand.FreshFor).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 	lease := `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","spec":{"renewTime":"` + old + `"}}`
 	status := func(reason string, code int) string {
 		return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, code)
@@ -76,9 +76,9 @@ func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 		fails         string
 	}{
 		"it is old":              {http.StatusOK, 0, lease, model.DemandStale, 1, ""},
-		"it was never renewed":   {http.StatusOK, 0, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1"}`, model.DemandUnpublished, 1, ""},
-		"there is none":          {http.StatusNotFound, 0, status("NotFound", 404), model.DemandUnpublished, 1, ""},
-		"it may not be read":     {http.StatusForbidden, 0, status("Forbidden", 403), model.DemandCounts, 1, ""},
+		"it was never renewed":   {http.StatusOK, 0, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1"}`, model.DemandUnavailable, 1, ""},
+		"there is none":          {http.StatusNotFound, 0, status("NotFound", 404), model.DemandUnavailable, 1, ""},
+		"it may not be read":     {http.StatusForbidden, 0, status("Forbidden", 403), model.DemandActive, 1, ""},
 		"it cannot be read":      {http.StatusBadRequest, 0, status("BadRequest", 400), 0, 1, "reading Lease publishers/vicinity-demand"},
 		"there are no objects":   {http.StatusOK, http.StatusNotFound, "{}", 0, 0, ""},
 		"they may not be listed": {http.StatusOK, http.StatusForbidden, "{}", 0, 0, ""},
@@ -142,7 +142,7 @@ func TestEachKindIsDecoded(t *testing.T) {
 	}
 	for _, kind := range []*convert.Kind{convert.TopologySlices, convert.ServiceDemands} {
 		var names []string
-		err := eachItem(t.Context(), all.byKind[kind], func(sent runtime.Object) error {
+		err := forEachPage(t.Context(), all.byKind[kind], func(sent runtime.Object) error {
 			names = append(names, sent.(convert.Object).GetName())
 			return nil
 		})

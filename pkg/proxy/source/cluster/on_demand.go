@@ -16,52 +16,52 @@ const (
 	demandLingerMax = 12 * time.Hour
 )
 
-// onDemand is a resource that is followed while a Service needs it.
-type onDemand struct {
+// onDemandWatch is a resource that is followed while a Service needs it.
+type onDemandWatch struct {
 	watcher *Watcher
 	// choose returns the source to follow, given the current one; nil if that is not known yet. A source without a
 	// resource means that there is none to follow now.
 	choose func(ctx context.Context, now *source) *source
-	// wants returns what Services want from it, and wanted is what they wanted last; need holds a signal when that has
+	// interestOf returns what Services want from it, and wanted is what they wanted last; need holds a signal when that has
 	// changed.
-	wants  func(*state) wanted
-	wanted wanted
-	need   wake.Signal
-	// await tells the state that the resource is asked for from now on, and begin announces a source before anything comes
+	interestOf      func(*state) interest
+	interest        interest
+	interestChanged wake.Signal
+	// onStart tells the state that the resource is asked for from now on, and begin announces a source before anything comes
 	// from it; nil if there is only one.
-	await func(*state)
-	begin func(*state, *source)
+	onStart  func(*state)
+	onSource func(*state, *source)
 	// drop takes back what was delivered, unless it is needed again, and reports whether it has.
 	drop func(*state) bool
-	// tell is called with the resource that is followed from now on, or an empty one.
-	tell func(resource string)
+	// onSourceChange is called with the resource that is followed from now on, or an empty one.
+	onSourceChange func(resource string)
 }
 
-// wanted is what Services want from a resource: whether any needs it, and whether one needs labels that a source with
+// interest is what Services want from a resource: whether any needs it, and whether one needs labels that a source with
 // zones only does not have.
-type wanted struct{ isNeeded, labels bool }
+type interest struct{ isNeeded, labels bool }
 
 // watch follows the resource while a Service needs it, until the context ends.
-func (d *onDemand) watch(ctx context.Context) {
+func (d *onDemandWatch) watch(ctx context.Context) {
 	lingers := demandLinger
 	for ctx.Err() == nil {
-		if isNeeded, _ := d.look(nil); isNeeded {
+		if isNeeded, _ := d.reevaluate(nil); isNeeded {
 			d.follow(ctx, lingers)
 			lingers = min(2*lingers, demandLingerMax)
 			continue
 		}
 		select {
 		case <-ctx.Done():
-		case <-d.need:
+		case <-d.interestChanged:
 		}
 	}
 }
 
 // follow lists and watches until no Service has needed it for as long as it lingers.
-func (d *onDemand) follow(ctx context.Context, lingers time.Duration) {
-	var now following
-	defer func() { now.end() }()
-	d.watcher.change(d.await)
+func (d *onDemandWatch) follow(ctx context.Context, lingers time.Duration) {
+	var now activeWatch
+	defer func() { now.stop() }()
+	d.watcher.change(d.onStart)
 	linger := time.NewTimer(lingers)
 	defer linger.Stop()
 	linger.Stop()
@@ -74,40 +74,40 @@ func (d *onDemand) follow(ctx context.Context, lingers time.Duration) {
 		case <-choice.C:
 			now = d.followFrom(ctx, now)
 			choice.Reset(untilNextChoice(now.source))
-		case <-d.need:
+		case <-d.interestChanged:
 			linger.Stop()
-			switch isNeeded, isOutgrown := d.look(now.source); {
+			switch isNeeded, isOutgrown := d.reevaluate(now.source); {
 			case !isNeeded:
 				linger.Reset(lingers)
 			case isOutgrown:
 				choice.Reset(0)
 			}
 		case <-linger.C:
-			if d.dropNow(now.end) {
+			if d.dropNow(now.stop) {
 				now.forget(d.watcher)
-				d.tell("")
+				d.onSourceChange("")
 				return
 			}
 		}
 	}
 }
 
-// following is what is followed now. The zero value is nothing.
-type following struct {
+// activeWatch is what is followed now. The zero value is nothing.
+type activeWatch struct {
 	source *source
 	cancel context.CancelFunc
 }
 
-func (f following) end() {
+func (f activeWatch) stop() {
 	if f.cancel != nil {
 		f.cancel()
 	}
 }
 
 // forget ends the outage of a source that is no longer followed.
-func (f following) forget(w *Watcher) {
+func (f activeWatch) forget(w *Watcher) {
 	if f.source != nil {
-		for _, one := range f.source.asked {
+		for _, one := range f.source.requests {
 			w.outages.forget(one.resource)
 		}
 	}
@@ -115,30 +115,30 @@ func (f following) forget(w *Watcher) {
 
 // followFrom goes on from the source that is chosen now. The last known state stays in force until all of that source
 // has been listed.
-func (d *onDemand) followFrom(ctx context.Context, now following) following {
+func (d *onDemandWatch) followFrom(ctx context.Context, now activeWatch) activeWatch {
 	chosen := d.choose(ctx, now.source)
 	if chosen == nil || now.source != nil && now.source.resource == chosen.resource {
 		return now
 	}
-	now.end()
+	now.stop()
 	now.forget(d.watcher)
 	if now.source != nil && now.source.resource != "" {
 		d.watcher.options.Log.Info("switched the source of node topology", "before", now.source.resource,
 			"now", chosen.resource)
 	}
-	if d.begin != nil {
-		d.watcher.change(func(s *state) { d.begin(s, chosen) })
+	if d.onSource != nil {
+		d.watcher.change(func(s *state) { d.onSource(s, chosen) })
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	for _, one := range chosen.asked {
+	for _, one := range chosen.requests {
 		d.watcher.newStream(one).follow(ctx)
 	}
-	d.tell(chosen.resource)
-	return following{chosen, cancel}
+	d.onSourceChange(chosen.resource)
+	return activeWatch{chosen, cancel}
 }
 
 // dropNow drops what was followed, and ends its stream: what the Reflector hands over from then on is not taken.
-func (d *onDemand) dropNow(end context.CancelFunc) (isDropped bool) {
+func (d *onDemandWatch) dropNow(end context.CancelFunc) (isDropped bool) {
 	d.watcher.change(func(s *state) {
 		if isDropped = d.drop(s); isDropped {
 			end()
@@ -147,10 +147,10 @@ func (d *onDemand) dropNow(end context.CancelFunc) (isDropped bool) {
 	return isDropped
 }
 
-// look reports whether the resource is needed now, and whether more is needed than a source has.
-func (d *onDemand) look(now *source) (isNeeded, isOutgrown bool) {
+// reevaluate reports whether the resource is needed now, and whether more is needed than a source has.
+func (d *onDemandWatch) reevaluate(now *source) (isNeeded, isOutgrown bool) {
 	d.watcher.mu.Lock()
 	defer d.watcher.mu.Unlock()
-	wanted := d.wants(d.watcher.state)
+	wanted := d.interestOf(d.watcher.state)
 	return wanted.isNeeded, now != nil && now.hasZonesOnly && wanted.labels
 }

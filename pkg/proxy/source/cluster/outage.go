@@ -15,29 +15,29 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// outage is a time in which the API server sends no changes of a resource.
-type outage struct {
+// interruption is a time in which the API server sends no changes of a resource.
+type interruption struct {
 	since time.Time // when the first request failed
 	err   error     // why that one failed
 }
 
-// outages are the present outages. Each is logged when it begins and when it ends, however often clients try again
+// interruptions are the present outages. Each is logged when it begins and when it ends, however often clients try again
 // meanwhile. Only one client at a time asks for a resource.
 //
 // Only requests count. Clients watch anew within two seconds when a watch ends, so a server that is gone is noticed. One
 // that answers each watch and breaks it at once is not; clients then list, at least once a minute (client-go v0.37,
 // tools/cache/reflector.go), and so changes still come.
-type outages struct {
+type interruptions struct {
 	log         *slog.Logger
 	interrupted func(resource string, since time.Time, err error)
 	resumed     func(resource string)
 
 	mu  sync.Mutex
-	now map[string]outage // by resource
+	now map[string]interruption // by resource
 }
 
-func newOutages(options Options) *outages {
-	o := &outages{log: options.Log, interrupted: options.Interrupted, resumed: options.Resumed, now: map[string]outage{}}
+func newOutages(options Options) *interruptions {
+	o := &interruptions{log: options.Log, interrupted: options.OnInterrupted, resumed: options.OnResumed, now: map[string]interruption{}}
 	if o.interrupted == nil {
 		o.interrupted = func(string, time.Time, error) {}
 	}
@@ -49,10 +49,10 @@ func newOutages(options Options) *outages {
 
 // observe returns a ListWatch that repeats requests until they are answered, and notes how they end. An outage begins
 // with a request that fails, and ends with a watch: a list alone brings no changes. An error that isExpected is no outage.
-func (o *outages) observe(resource string, listWatch *cache.ListWatch, isExpected func(error) bool) *cache.ListWatch {
+func (o *interruptions) observe(resource string, listWatch *cache.ListWatch, isExpected func(error) bool) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := untilAnswered(ctx, o.noteUnanswered(ctx, resource), func() (runtime.Object, error) {
+			list, err := retryUntilResponse(ctx, o.onNoResponse(ctx, resource), func() (runtime.Object, error) {
 				return listWatch.ListWithContext(ctx, options)
 			})
 			if isOutage(err) && !isExpected(err) {
@@ -61,8 +61,8 @@ func (o *outages) observe(resource string, listWatch *cache.ListWatch, isExpecte
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			watched, err := untilAnswered(ctx, o.noteUnanswered(ctx, resource), func() (watch.Interface, error) {
-				return answered(listWatch.WatchWithContext(ctx, options))
+			watched, err := retryUntilResponse(ctx, o.onNoResponse(ctx, resource), func() (watch.Interface, error) {
+				return emptyWatchAsError(listWatch.WatchWithContext(ctx, options))
 			})
 			switch {
 			case err == nil:
@@ -77,17 +77,17 @@ func (o *outages) observe(resource string, listWatch *cache.ListWatch, isExpecte
 	}
 }
 
-// errNoAnswer is the error of a watch whose connection broke or timed out before the API server answered.
-var errNoAnswer = errors.New("the connection ended before an answer came")
+// errNoResponse is the error of a watch whose connection broke or timed out before the API server answered.
+var errNoResponse = errors.New("the connection ended before an answer came")
 
-// unanswered is the type of the watch that rest.Request.Watch returns in that case instead of an error.
-var unanswered = reflect.TypeOf(watch.NewEmptyWatch())
+// emptyWatchType is the type of the watch that rest.Request.Watch returns in that case instead of an error.
+var emptyWatchType = reflect.TypeOf(watch.NewEmptyWatch())
 
-// answered turns such a watch into the error that it is. Taken for a watch it would end an outage, and reflectors would
+// emptyWatchAsError turns such a watch into the error that it is. Taken for a watch it would end an outage, and reflectors would
 // log each one.
-func answered(watched watch.Interface, err error) (watch.Interface, error) {
-	if err == nil && reflect.TypeOf(watched) == unanswered {
-		return nil, errNoAnswer
+func emptyWatchAsError(watched watch.Interface, err error) (watch.Interface, error) {
+	if err == nil && reflect.TypeOf(watched) == emptyWatchType {
+		return nil, errNoResponse
 	}
 	return watched, err
 }
@@ -104,8 +104,8 @@ func isListNext(options metav1.ListOptions, err error) bool {
 	return options.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsNotFound(err))
 }
 
-// noteUnanswered returns a function that notes that a request got no answer and is made again.
-func (o *outages) noteUnanswered(ctx context.Context, resource string) func(error) {
+// onNoResponse returns a function that notes that a request got no answer and is made again.
+func (o *interruptions) onNoResponse(ctx context.Context, resource string) func(error) {
 	return func(err error) {
 		if ctx.Err() != nil {
 			return
@@ -116,20 +116,20 @@ func (o *outages) noteUnanswered(ctx context.Context, resource string) func(erro
 }
 
 // begin notes that a request failed. After its context has ended failures do not matter.
-func (o *outages) begin(ctx context.Context, resource string, err error) {
+func (o *interruptions) begin(ctx context.Context, resource string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, isOut := o.now[resource]; isOut || ctx.Err() != nil {
 		return
 	}
-	now := outage{time.Now(), err}
+	now := interruption{time.Now(), err}
 	o.now[resource] = now
 	o.interrupted(resource, now.since, err)
 	o.log.Warn("watch interrupted; keeping the last known state", "resource", resource, "error", err)
 }
 
 // end ends the outage, if there is one, and the log says why.
-func (o *outages) end(resource, why string) {
+func (o *interruptions) end(resource, why string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	outage, isOut := o.now[resource]
@@ -142,4 +142,4 @@ func (o *outages) end(resource, why string) {
 }
 
 // forget ends the outage of a resource that is no longer followed.
-func (o *outages) forget(resource string) { o.end(resource, "a resource is no longer followed") }
+func (o *interruptions) forget(resource string) { o.end(resource, "a resource is no longer followed") }

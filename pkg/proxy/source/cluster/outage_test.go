@@ -22,13 +22,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// answers is a ListWatch that answers as a test says.
-type answers struct {
+// responses is a ListWatch that answers as a test says.
+type responses struct {
 	list, watch error
 	watched     watch.Interface
 }
 
-func (a *answers) listWatch() *cache.ListWatch {
+func (a *responses) listWatch() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, a.list },
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
@@ -40,54 +40,56 @@ func (a *answers) listWatch() *cache.ListWatch {
 // never is of a resource that must be there.
 func never(error) bool { return false }
 
-// heard records the calls of Interrupted and Resumed.
-type heard struct {
-	mu    sync.Mutex
-	calls []string // all of them
-	known map[string]outage
+// recorder records the calls of Interrupted and Resumed.
+type recorder struct {
+	mu          sync.Mutex
+	calls       []string // all of them
+	interrupted map[string]interruption
 }
 
 // now returns the present outages, by resource.
-func (h *heard) now() map[string]outage {
+func (h *recorder) now() map[string]interruption {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return maps.Clone(h.known)
+	return maps.Clone(h.interrupted)
 }
 
 // all returns all calls.
-func (h *heard) all() []string {
+func (h *recorder) all() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.calls)
 }
 
 // options returns the options that let it hear.
-func (h *heard) options(log *slog.Logger) Options {
-	h.known = map[string]outage{}
+func (h *recorder) options(log *slog.Logger) Options {
+	h.interrupted = map[string]interruption{}
 	return Options{
 		Log: log,
-		Interrupted: func(resource string, since time.Time, err error) {
+		OnInterrupted: func(resource string, since time.Time, err error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			h.known[resource] = outage{since, err}
+			h.interrupted[resource] = interruption{since, err}
 			h.calls = append(h.calls, "interrupted: "+resource+": "+err.Error())
 		},
-		Resumed: func(resource string) {
+		OnResumed: func(resource string) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			delete(h.known, resource)
+			delete(h.interrupted, resource)
 			h.calls = append(h.calls, "resumed: "+resource)
 		},
 	}
 }
 
-func TestAnOutageBeginsWithAFailureAndEndsWithAWatch(t *testing.T) { synctest.Test(t, tellOutages) }
+func TestAnInterruptionBeginsWithAFailureAndEndsWithAWatch(t *testing.T) {
+	synctest.Test(t, reportInterruptions)
+}
 
-func tellOutages(t *testing.T) {
+func reportInterruptions(t *testing.T) {
 	var log bytes.Buffer
-	var hears heard
+	var hears recorder
 	o := newOutages(hears.options(slog.New(slog.NewTextHandler(&log, nil))))
-	var api answers
+	var api responses
 	observed := o.observe("services", api.listWatch(), never)
 	wants := func(what string, want error) {
 		t.Helper()
@@ -103,7 +105,7 @@ func tellOutages(t *testing.T) {
 		_, _ = observed.ListWithContext(t.Context(), options)
 	}
 	resource := schema.GroupResource{Resource: "services"}
-	api = answers{watched: watch.NewFake()}
+	api = responses{watched: watch.NewFake()}
 	request(metav1.ListOptions{})
 	wants("all is well", nil)
 
@@ -125,7 +127,7 @@ func tellOutages(t *testing.T) {
 	request(metav1.ListOptions{})
 	wants("only lists are answered", forbidden)
 
-	api = answers{watched: watch.NewFake()}
+	api = responses{watched: watch.NewFake()}
 	request(metav1.ListOptions{})
 	wants("all is well again", nil)
 	if got := strings.Count(log.String(), "\n"); got != 2 {
@@ -136,9 +138,9 @@ func tellOutages(t *testing.T) {
 	asking, stopAsking := context.WithCancel(t.Context())
 	go func() { _, _ = observed.WatchWithContext(asking, metav1.ListOptions{}) }() // until it is stopped
 	synctest.Wait()
-	wants("no answer came", errNoAnswer)
+	wants("no answer came", errNoResponse)
 	time.Sleep(time.Minute)
-	wants("no answer comes", errNoAnswer)
+	wants("no answer comes", errNoResponse)
 	stopAsking()
 	synctest.Wait()
 
@@ -147,7 +149,7 @@ func tellOutages(t *testing.T) {
 
 	want := []string{
 		"interrupted: services: " + forbidden.Error(), "resumed: services",
-		"interrupted: services: " + errNoAnswer.Error(), "resumed: services",
+		"interrupted: services: " + errNoResponse.Error(), "resumed: services",
 	}
 	if diff := cmp.Diff(want, hears.all()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)

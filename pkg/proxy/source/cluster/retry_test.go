@@ -36,7 +36,7 @@ func asRequest(err error) error { return &url.Error{Op: "Get", URL: "https://api
 // connectionRefused is the error of clients while no API server runs. Reflectors wait by themselves when they see it.
 var connectionRefused = asRequest(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
 
-func TestOnlyARequestWithoutAnAnswerIsMadeAgain(t *testing.T) {
+func TestOnlyARequestWithoutAResponseIsRetried(t *testing.T) {
 	services := schema.GroupResource{Resource: "services"}
 	for name, test := range map[string]struct {
 		err        error
@@ -49,7 +49,7 @@ func TestOnlyARequestWithoutAnAnswerIsMadeAgain(t *testing.T) {
 		"no answer comes in time":               {asRequest(os.ErrDeadlineExceeded), false},
 		"the certificate is not trusted":        {asRequest(x509.UnknownAuthorityError{}), false},
 		"the name is unknown":                   {asRequest(&net.DNSError{Name: "api"}), false},
-		"client-go hides it in an empty watch":  {errNoAnswer, false},
+		"client-go hides it in an empty watch":  {errNoResponse, false},
 		"the answer ends in the middle":         {fmt.Errorf("reading the response's body: %w", io.ErrUnexpectedEOF), false},
 		"the version expired":                   {apierrors.NewResourceExpired("too old"), true},
 		"too many requests":                     {apierrors.NewTooManyRequests("later", 1), true},
@@ -64,17 +64,17 @@ func TestOnlyARequestWithoutAnAnswerIsMadeAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tries := 0
 				var failures []error
-				answer, err := untilAnswered(t.Context(), func(err error) { failures = append(failures, err) }, func() (string, error) {
+				response, err := retryUntilResponse(t.Context(), func(err error) { failures = append(failures, err) }, func() (string, error) {
 					if tries++; tries == 1 {
 						return "first", test.err
 					}
 					return "second", nil
 				})
-				if test.isAnswered && (answer != "first" || !errors.Is(err, test.err) || len(failures) > 0) {
-					t.Errorf("got %q, %v after %v; want the first answer", answer, err, failures)
+				if test.isAnswered && (response != "first" || !errors.Is(err, test.err) || len(failures) > 0) {
+					t.Errorf("got %q, %v after %v; want the first answer", response, err, failures)
 				}
-				if !test.isAnswered && (answer != "second" || err != nil || len(failures) != 1 || !errors.Is(failures[0], test.err)) {
-					t.Errorf("got %q, %v after %v; want the second answer", answer, err, failures)
+				if !test.isAnswered && (response != "second" || err != nil || len(failures) != 1 || !errors.Is(failures[0], test.err)) {
+					t.Errorf("got %q, %v after %v; want the second answer", response, err, failures)
 				}
 			})
 		})
@@ -84,7 +84,7 @@ func TestOnlyARequestWithoutAnAnswerIsMadeAgain(t *testing.T) {
 func TestThePausesBetweenTriesGrowToFiveSecondsAndDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries []time.Time
-		_, err := untilAnswered(t.Context(), func(error) {}, func() (struct{}, error) {
+		_, err := retryUntilResponse(t.Context(), func(error) {}, func() (struct{}, error) {
 			if tries = append(tries, time.Now()); len(tries) == 100 {
 				return struct{}{}, nil
 			}
@@ -111,9 +111,9 @@ func TestThePausesBetweenTriesGrowToFiveSecondsAndDiffer(t *testing.T) {
 func TestAPauseEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		var hears heard
+		var hears recorder
 		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
-		api := answers{list: connectionRefused, watch: connectionRefused}
+		api := responses{list: connectionRefused, watch: connectionRefused}
 		observed := o.observe("services", api.listWatch(), never)
 		ended := make(chan error, 2)
 		go func() {
@@ -150,8 +150,8 @@ func TestAPauseEndsWithTheContext(t *testing.T) {
 // A reflector that lists anew waits once before, for 0.8 to 1.6 s.
 const relistPause = 1600 * time.Millisecond
 
-// TestWhatChangedDuringAnOutageIsHeardSecondsAfterIt even if it lasted for an hour.
-func TestWhatChangedDuringAnOutageIsHeardSecondsAfterIt(t *testing.T) {
+// TestChangesDuringAnInterruptionArriveSecondsAfterIt even if it lasted for an hour.
+func TestChangesDuringAnInterruptionArriveSecondsAfterIt(t *testing.T) {
 	expired := apierrors.NewResourceExpired("too old resource version")
 	for name, test := range map[string]struct {
 		services  *flaky

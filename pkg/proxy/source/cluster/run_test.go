@@ -221,15 +221,15 @@ func startDuringAttack(t *testing.T, takes time.Duration) {
 		}
 		synctest.Wait()
 	}
-	attack(nodes.Patience + tick)
+	attack(nodes.LabelTimeout + tick)
 	if r.count() == 0 {
-		t.Errorf("after %v there is no first update", nodes.Patience)
+		t.Errorf("after %v there is no first update", nodes.LabelTimeout)
 	}
 	victim := keyedService("victim", version, rack)
 	api.services <- watch.Event{Type: watch.Added, Object: &victim}
-	attack(nodes.Patience + tick)
+	attack(nodes.LabelTimeout + tick)
 	if !r.delivers("victim") {
-		t.Errorf("the Service of another user waits for more than %v", nodes.Patience)
+		t.Errorf("the Service of another user waits for more than %v", nodes.LabelTimeout)
 	}
 	attack(2 * demandLinger)
 	if got := api.nodeLists.Load(); got != 1 {
@@ -305,7 +305,7 @@ func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 						want++
 					}
 				}
-				for range nodes.Reasons {
+				for range nodes.DemotionKinds {
 					want++
 				}
 				if got := r.logged("connection refused"); got != want {
@@ -361,7 +361,7 @@ func TestServiceCIDRsThatAreForbiddenPreventNoStart(t *testing.T) {
 func TestServiceCIDRsThatDoNotComeForAnotherReasonAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
-		trouble := answers{list: apierrors.NewInternalError(context.DeadlineExceeded)}
+		trouble := responses{list: apierrors.NewInternalError(context.DeadlineExceeded)}
 		trouble.watch = trouble.list
 		api.byKind[convert.ServiceCIDRs] = trouble.listWatch()
 		r := run(t, api.watcher)
@@ -374,14 +374,14 @@ func TestServiceCIDRsThatDoNotComeForAnotherReasonAreWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAServiceIsServedAfterItsPatienceWhileNoListComes(t *testing.T) {
+func TestAServiceIsServedAfterItsTimeoutWhileNoListComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Hour)
 		r := run(t, api.watcher)
 		time.Sleep(time.Minute)
 		first, second := keyedService("first", 2, rack), keyedService("second", 3, row)
 		api.services <- watch.Event{Type: watch.Added, Object: &first}
-		time.Sleep(nodes.Patience - tick)
+		time.Sleep(nodes.LabelTimeout - tick)
 		api.services <- watch.Event{Type: watch.Added, Object: &second}
 		synctest.Wait()
 		if r.delivers("first") || r.delivers("second") {
@@ -402,7 +402,7 @@ func TestAServiceIsServedAfterItsPatienceWhileNoListComes(t *testing.T) {
 	})
 }
 
-func TestAResourceThatTheClusterLacksIsEmptyAndAskedForAgain(t *testing.T) {
+func TestAMissingResourceIsEmptyAndRequestedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
 		there := api.byKind[convert.ServiceCIDRs]
@@ -433,11 +433,11 @@ func TestAResourceThatTheClusterLacksIsEmptyAndAskedForAgain(t *testing.T) {
 		if got := running.count(); got != 1 {
 			t.Errorf("%d updates were delivered, want the first", got)
 		}
-		if got, most := lists.Load(), int64(time.Hour/askAgain)+1; got < most/2 || got > most {
+		if got, most := lists.Load(), int64(time.Hour/missingResourceRetry)+1; got < most/2 || got > most {
 			t.Errorf("it was asked for %d times in an hour, want %d to %d", got, most/2, most)
 		}
 		isThere.Store(true)
-		time.Sleep(2 * askAgain)
+		time.Sleep(2 * missingResourceRetry)
 		synctest.Wait()
 		if updates := running.delivered(); len(updates) != 2 || len(updates[1].Change.ServiceCIDRs) != 1 {
 			t.Errorf("when it came the updates are %v, want a second one with the range", updates)
@@ -462,7 +462,7 @@ func TestAResourceThatTheClusterLacksIsEmptyAndAskedForAgain(t *testing.T) {
 	})
 }
 
-func TestPatienceOfTheFirstUpdateBeginsWhenNodesCanBeListed(t *testing.T) {
+func TestTheTimeoutOfTheFirstUpdateBeginsWhenNodesCanBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const others, nodes = time.Minute, 3 * time.Second
 		api := newAPI(nodes, keyedService("web", 1, rack))

@@ -57,14 +57,14 @@ type settled struct {
 }
 
 func (s *settled) take(update convert.Update) {
-	s.Change = s.Change.Then(update.Change)
-	s.problems = convert.SortProblems(slices.DeleteFunc(append(s.problems, update.Refused...), func(p model.Finding) bool {
+	s.Change = s.Change.Merge(update.Change)
+	s.problems = convert.SortProblems(slices.DeleteFunc(append(s.problems, update.Rejected...), func(p model.Finding) bool {
 		return slices.Contains(update.PutRight, p)
 	}))
 	maps.DeleteFunc(s.Change.Services, func(_ model.ObjectName, now *model.Service) bool { return now == nil })
 	maps.DeleteFunc(s.Change.Slices, func(_ model.ObjectName, now *model.EndpointSlice) bool { return now == nil })
 	maps.DeleteFunc(s.Change.Nodes, func(_ string, now *model.Node) bool { return now == nil })
-	maps.DeleteFunc(s.Change.Avoid, func(_ model.Against, now *model.Avoid) bool { return now == nil })
+	maps.DeleteFunc(s.Change.Demotions, func(_ model.DemotionKey, now *model.Demotion) bool { return now == nil })
 }
 
 // takesIn takes in the versions of one object, one after the other.
@@ -75,9 +75,9 @@ func fromAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions
 	t.Helper()
 	w := newWatcher(listWatches{}, Options{View: view, Log: slog.New(slog.DiscardHandler)})
 	w.state.nodes.AllLabels = true
-	w.state.nodes.Await(w.state.now)
-	w.state.wait(nodes.Patience) // for other nodes, which nobody lists here
-	streams := map[*convert.Kind]*stream{}
+	w.state.nodes.StartListTimeout(w.state.now)
+	w.state.wait(nodes.LabelTimeout) // for other nodes, which nobody lists here
+	streams := map[*convert.Kind]*resourceStream{}
 	for _, stream := range w.streams {
 		streams[stream.kind] = stream
 	}
@@ -205,7 +205,7 @@ func TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart(t *testing.T) {
 				for _, setting := range settings {
 					tried[setting.Key] = true
 					t.Run(name+"/"+title+"/"+setting.Key, func(t *testing.T) {
-						judge(t, view, kind, setting, source, object)
+						expectSetting(t, view, kind, setting, source, object)
 					})
 				}
 			}
@@ -221,7 +221,7 @@ func TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart(t *testing.T) {
 	}
 }
 
-func judge(
+func expectSetting(
 	t *testing.T, view convert.View, kind *convert.Kind, setting convert.Setting, source takesIn, object func() convert.Object,
 ) {
 	t.Helper()
@@ -244,7 +244,7 @@ func judge(
 		if len(fresh.problems) == 0 && !isMeaningless(setting.Key, object()) {
 			t.Errorf("%q: nobody is told that it is wrong", bad)
 		}
-		if !slices.ContainsFunc(fresh.problems, func(p model.Finding) bool { return p.Code.IsUnread() }) {
+		if !slices.ContainsFunc(fresh.problems, func(p model.Finding) bool { return p.Code.IsInvalidInput() }) {
 			continue // wrong annotations of a served Service are taken into account already
 		}
 		absent := source(t, view, kind, without(object(), setting))
@@ -263,7 +263,7 @@ func isMeaningless(annotation string, given convert.Object) bool {
 func wantAbsent(t *testing.T, bad, key string, wrong, absent settled) {
 	t.Helper()
 	for _, problem := range wrong.problems {
-		if problem.IsRefusal() {
+		if problem.IsRejection() {
 			t.Errorf("%q: the object is refused: %s", bad, problem)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func newMeasured() *world {
 	w := newWorld()
 	w.list()
-	w.take()
+	w.takeUpdate()
 	return w
 }
 
@@ -29,7 +29,7 @@ func try(t *testing.T, w *world, steps ...step) {
 	}
 }
 
-func leaseSays(state model.DemandState) func(*world) {
+func withLeaseState(state model.DemandState) func(*world) {
 	return func(w *world) { w.takeDemandLease(state) }
 }
 
@@ -38,23 +38,23 @@ func demandList(objects ...*object) func(*world) {
 }
 
 func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
-	bad := []model.Finding{{Kind: "ServiceDemand", Name: nameOf("web"), Code: model.Refused, Reason: "bad"}}
+	bad := []model.Finding{{Kind: "ServiceDemand", Name: nameOf("web"), Code: model.Invalid, Reason: "bad"}}
 	try(t, newMeasured(),
 		step{"a Service wants it", func(w *world) { w.measured("web", 80) }, ""},
-		step{"it is asked for", func(w *world) { w.nodes.AwaitMeasured(w.now) }, ""},
+		step{"it is asked for", func(w *world) { w.nodes.WaitForMeasured(w.now) }, ""},
 		step{"another Service waits for nothing", func(w *world) { w.service("plain", 80) }, "service/plain:80"},
-		step{"there is a publisher", leaseSays(model.DemandCounts), ""},
+		step{"there is a publisher", withLeaseState(model.DemandActive), ""},
 		step{"it is listed", demandList(demandObject("web", 1), demandObject("other", 2)), "counts demand/other:2 demand/web:1 service/web:80"},
 		step{"another Service waits no more", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
 		step{"an object changes", func(w *world) { w.put(convert.ServiceDemands, demandObject("web", 3)) }, "demand/web:3"},
 		step{"a bad version leaves it as it is", func(w *world) {
-			w.put(convert.ServiceDemands, &object{name: nameOf("web"), refused: bad})
+			w.put(convert.ServiceDemands, &object{name: nameOf("web"), rejected: bad})
 		}, ""},
 		step{"one goes", func(w *world) { w.remove(convert.ServiceDemands, nameOf("other")) }, "-demand/other"},
-		step{"it is too old", leaseSays(model.DemandStale), "stale"},
-		step{"it is not any more", leaseSays(model.DemandCounts), "counts"},
-		step{"nobody publishes", leaseSays(model.DemandUnpublished), "unpublished"},
-		step{"somebody does", leaseSays(model.DemandCounts), "counts"},
+		step{"it is too old", withLeaseState(model.DemandStale), "stale"},
+		step{"it is not any more", withLeaseState(model.DemandActive), "counts"},
+		step{"nobody publishes", withLeaseState(model.DemandUnavailable), "unpublished"},
+		step{"somebody does", withLeaseState(model.DemandActive), "counts"},
 		step{"another list", demandList(demandObject("other", 4)), "-demand/web demand/other:4"},
 		step{"it is still needed", func(w *world) {
 			if w.dropDemands() {
@@ -63,18 +63,18 @@ func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
 		}, ""},
 		step{"no Service needs it", func(w *world) { w.bounded(80); w.deleteService("web-2") }, "-service/web-2 service/web:80"},
 		step{"it is dropped", func(w *world) { w.dropDemands() }, "-demand/other unknown"},
-		step{"a Service wants it again, and waits", func(w *world) { w.measured("web", 81); w.nodes.AwaitMeasured(w.now) }, ""},
+		step{"a Service wants it again, and waits", func(w *world) { w.measured("web", 81); w.nodes.WaitForMeasured(w.now) }, ""},
 		step{"the list comes first", demandList(demandObject("web", 5)), "demand/web:5"},
-		step{"and then the Lease", leaseSays(model.DemandStale), "service/web:81 stale"},
+		step{"and then the Lease", withLeaseState(model.DemandStale), "service/web:81 stale"},
 	)
 }
 
 // TestSomebodyWhoBeginsToPublishHoldsNothingUp: until all is listed, it is as if nobody published.
 func TestSomebodyWhoBeginsToPublishHoldsNothingUp(t *testing.T) {
 	try(t, newMeasured(),
-		step{"a Service wants it", func(w *world) { w.measured("web", 80); w.nodes.AwaitMeasured(w.now) }, ""},
-		step{"nobody publishes", leaseSays(model.DemandUnpublished), "service/web:80 unpublished"},
-		step{"somebody begins to", leaseSays(model.DemandCounts), ""},
+		step{"a Service wants it", func(w *world) { w.measured("web", 80); w.nodes.WaitForMeasured(w.now) }, ""},
+		step{"nobody publishes", withLeaseState(model.DemandUnavailable), "service/web:80 unpublished"},
+		step{"somebody begins to", withLeaseState(model.DemandActive), ""},
 		step{"another Service wants it", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
 		step{"all is listed", demandList(demandObject("web", 1)), "counts demand/web:1"},
 	)
@@ -82,17 +82,17 @@ func TestSomebodyWhoBeginsToPublishHoldsNothingUp(t *testing.T) {
 
 func TestAServiceDoesNotWaitForWhatNobodyPublishes(t *testing.T) {
 	for name, happens := range map[string]func(*world){
-		"there is no publisher":    leaseSays(model.DemandUnpublished),
-		"there is no such kind":    func(w *world) { w.takeDemandLease(model.DemandCounts); w.lack(convert.ServiceDemands) },
-		"it may not be listed":     func(w *world) { w.takeDemandLease(model.DemandStale); w.lack(convert.ServiceDemands) },
-		"none is there, and later": func(w *world) { w.lack(convert.ServiceDemands) },
+		"there is no publisher":    withLeaseState(model.DemandUnavailable),
+		"there is no such kind":    func(w *world) { w.takeDemandLease(model.DemandActive); w.markUnavailable(convert.ServiceDemands) },
+		"it may not be listed":     func(w *world) { w.takeDemandLease(model.DemandStale); w.markUnavailable(convert.ServiceDemands) },
+		"none is there, and later": func(w *world) { w.markUnavailable(convert.ServiceDemands) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			try(t, newMeasured(),
-				step{"it waits", func(w *world) { w.measured("web", 80); w.nodes.AwaitMeasured(w.now) }, ""},
+				step{"it waits", func(w *world) { w.measured("web", 80); w.nodes.WaitForMeasured(w.now) }, ""},
 				step{name, happens, "service/web:80 unpublished"},
 				step{"objects come", func(w *world) {
-					w.takeDemandLease(model.DemandCounts)
+					w.takeDemandLease(model.DemandActive)
 					demandList(demandObject("web", 1))(w)
 				}, "counts demand/web:1"},
 			)
@@ -111,9 +111,9 @@ func TestAServiceWaitsForDemandsNoLongerThanForNodes(t *testing.T) {
 	}
 	w := newWorld()
 	try(t, w,
-		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.Await(w.now); w.nodes.AwaitMeasured(w.now) }, ""},
+		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.StartListTimeout(w.now); w.nodes.WaitForMeasured(w.now) }, ""},
 		step{"nodes are known", func(w *world) { w.list() }, ""},
-		step{"not yet", pass(nodes.Patience - 1), ""},
+		step{"not yet", pass(nodes.LabelTimeout - 1), ""},
 		step{"it is changed, and does not wait longer for that", func(w *world) { w.measured("web", 81) }, ""},
 	)
 	if at, some := w.next(); !some || !at.Equal(w.now.Add(1)) {
@@ -125,21 +125,21 @@ func TestAServiceWaitsForDemandsNoLongerThanForNodes(t *testing.T) {
 	}
 	try(t, w,
 		step{"another one does not wait", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
-		step{"a Lease alone says nothing", leaseSays(model.DemandCounts), ""},
+		step{"a Lease alone says nothing", withLeaseState(model.DemandActive), ""},
 		step{"objects come", demandList(demandObject("web", 1)), "counts demand/web:1"},
 	)
 	if at, some := w.next(); some {
 		t.Errorf("something happens at %v", at)
 	}
 	try(t, newWorld(),
-		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.Await(w.now); w.nodes.AwaitMeasured(w.now) }, ""},
-		step{"what was measured is known", func(w *world) { w.takeDemandLease(model.DemandCounts); demandList()(w) }, "counts"},
+		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.StartListTimeout(w.now); w.nodes.WaitForMeasured(w.now) }, ""},
+		step{"what was measured is known", func(w *world) { w.takeDemandLease(model.DemandActive); demandList()(w) }, "counts"},
 		step{"nodes are known", func(w *world) { w.list() }, "service/web:80"},
 	)
 }
 
-// TestWhoWantsWhatWasMeasured: it has no meaning without a bound, and DNS does not count its clients.
-func TestWhoWantsWhatWasMeasured(t *testing.T) {
+// TestWhichServicesNeedMeasuredDemand: it has no meaning without a bound, and DNS does not count its clients.
+func TestWhichServicesNeedMeasuredDemand(t *testing.T) {
 	for name, test := range map[string]struct {
 		topology   policy.Topology
 		isHeadless bool

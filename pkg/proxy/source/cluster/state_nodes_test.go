@@ -35,7 +35,7 @@ func TestAServiceWaitsForNodesThatAreNotKnownYet(t *testing.T) {
 
 func wantDropped(t *testing.T, w *world, want bool) {
 	t.Helper()
-	if got := w.dropOthers(); got != want {
+	if got := w.dropPeers(); got != want {
 		t.Errorf("the other nodes were dropped: %v, want %v", got, want)
 	}
 }
@@ -68,12 +68,12 @@ func TestAListThatDoesNotComeIsWaitedForNoLonger(t *testing.T) {
 	history(t,
 		step{"Services wait", func(w *world) { w.service("web", 80, rack); w.service("shop", 80, row) }, ""},
 		step{"the list is overdue", func(w *world) {
-			w.nodes.Await(w.now)
-			if vain := w.wait(nodes.Patience - 1); vain != nil {
-				t.Errorf("they do not wait for all of the time: %+v", vain)
+			w.nodes.StartListTimeout(w.now)
+			if timeouts := w.wait(nodes.LabelTimeout - 1); timeouts != nil {
+				t.Errorf("they do not wait for all of the time: %+v", timeouts)
 			}
-			if vain := w.wait(1); vain == nil || vain.Services != 2 || !slices.Equal(vain.Keys, []string{rack, row}) {
-				t.Errorf("in vain waited %+v, want 2 Services for %s and %s", vain, rack, row)
+			if timeouts := w.wait(1); timeouts == nil || timeouts.Services != 2 || !slices.Equal(timeouts.Keys, []string{rack, row}) {
+				t.Errorf("in vain waited %+v, want 2 Services for %s and %s", timeouts, rack, row)
 			}
 		}, "service/shop:80 service/web:80"},
 		step{"no Service waits for it any more", func(w *world) { w.service("web", 81, rack) }, "service/web:81"},
@@ -95,8 +95,8 @@ func TestWhoNamesOneKeyAfterTheOtherCostsNothing(t *testing.T) {
 			t.Fatalf("edit %d delivers %q, want the Service alone", i, got)
 		}
 	}
-	if at, some := w.next(); some || len(w.held) != 0 {
-		t.Errorf("%d Services wait, and something happens at %v: %v", len(w.held), at, some)
+	if at, some := w.next(); some || len(w.blocked) != 0 {
+		t.Errorf("%d Services wait, and something happens at %v: %v", len(w.blocked), at, some)
 	}
 	w.service("victim", 80, rack)
 	if got, want := w.delivered(), "node/n1{rack=1} service/victim:80"; got != want {
@@ -111,13 +111,13 @@ func TestManyServicesMayWaitForOneList(t *testing.T) {
 	for i := range services {
 		w.service(fmt.Sprintf("s%d", i), 80, rack)
 	}
-	if len(w.held) != services {
-		t.Fatalf("%d Services wait, want %d", len(w.held), services)
+	if len(w.blocked) != services {
+		t.Fatalf("%d Services wait, want %d", len(w.blocked), services)
 	}
 	w.list()
-	update, _ := w.take()
-	if len(update.Change.Services) != services || len(w.held) != 0 {
-		t.Errorf("%d Services were delivered and %d wait, want all and none", len(update.Change.Services), len(w.held))
+	update, _ := w.takeUpdate()
+	if len(update.Change.Services) != services || len(w.blocked) != 0 {
+		t.Errorf("%d Services were delivered and %d wait, want all and none", len(update.Change.Services), len(w.blocked))
 	}
 }
 
@@ -156,7 +156,7 @@ func TestABoundNeedsAllNodes(t *testing.T) {
 		{func() { bound(w, 80, 0); wantDropped(t, w, true) }, false},
 	} {
 		step.happens()
-		if update, _ := w.take(); update.Change.AllNodes == nil || *update.Change.AllNodes != step.knows {
+		if update, _ := w.takeUpdate(); update.Change.AllNodes == nil || *update.Change.AllNodes != step.knows {
 			t.Errorf("delivered is that all nodes are known: %v, want %t", update.Change.AllNodes, step.knows)
 		}
 	}

@@ -16,52 +16,52 @@ func (s *state) decideService(name model.ObjectName, service *model.Service) {
 	if service != nil {
 		keys = service.Topology.NodeKeys()
 	}
-	if s.nodes.Ask(name, keys, isMeasured(service), s.now) {
-		s.held[name] = service
+	if s.nodes.SetServiceKeys(name, keys, isMeasured(service), s.now) {
+		s.blocked[name] = service
 		return
 	}
-	delete(s.held, name)
-	convert.Services.Note(&s.change, name, service)
+	delete(s.blocked, name)
+	convert.Services.Apply(&s.change, name, service)
 }
 
-// serve delivers the Services that were held back and no longer wait.
-func (s *state) serve() {
-	for _, name := range s.nodes.Released() {
-		if service, isHeld := s.held[name]; isHeld && !s.nodes.Waits(name) {
-			delete(s.held, name)
-			convert.Services.Note(&s.change, name, service)
+// deliverUnblocked delivers the Services that were held back and no longer wait.
+func (s *state) deliverUnblocked() {
+	for _, name := range s.nodes.TakeUnblocked() {
+		if service, isHeld := s.blocked[name]; isHeld && !s.nodes.IsBlocked(name) {
+			delete(s.blocked, name)
+			convert.Services.Apply(&s.change, name, service)
 		}
 	}
 }
 
-// serveHeld delivers everything that is held back.
-func (s *state) serveHeld() {
-	for name, service := range s.held {
-		convert.Services.Note(&s.change, name, service)
+// deliverBlocked delivers everything that is held back.
+func (s *state) deliverBlocked() {
+	for name, service := range s.blocked {
+		convert.Services.Apply(&s.change, name, service)
 	}
-	clear(s.held)
+	clear(s.blocked)
 }
 
 // begin takes in from which objects the other nodes will be learnt.
 func (s *state) begin(from *source) {
-	s.forgetOthers()
+	s.forgetPeerObjects()
 	var kinds []*convert.Kind
-	for _, one := range from.asked {
+	for _, one := range from.requests {
 		kinds = append(kinds, one.kind)
 	}
-	s.nodes.Begin(kinds...)
+	s.nodes.SwitchSource(kinds...)
 }
 
-// dropOthers takes the other nodes back, unless a Service needs them again. It reports whether it has.
-func (s *state) dropOthers() bool {
-	isDropped := s.nodes.Drop()
+// dropPeers takes the other nodes back, unless a Service needs them again. It reports whether it has.
+func (s *state) dropPeers() bool {
+	isDropped := s.nodes.DropPeers()
 	if isDropped {
-		s.forgetOthers()
+		s.forgetPeerObjects()
 	}
 	return isDropped
 }
 
-// forgetOthers forgets the objects from which the other nodes were learnt. The nodes stay known.
-func (s *state) forgetOthers() {
-	maps.DeleteFunc(s.objects, func(kind *convert.Kind, _ map[model.ObjectName]kept) bool { return nodes.AreOthers(kind) })
+// forgetPeerObjects forgets the objects from which the other nodes were learnt. The nodes stay known.
+func (s *state) forgetPeerObjects() {
+	maps.DeleteFunc(s.objects, func(kind *convert.Kind, _ map[model.ObjectName]storedObject) bool { return nodes.IsPeerSource(kind) })
 }

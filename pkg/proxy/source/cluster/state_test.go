@@ -33,7 +33,7 @@ func history(t *testing.T, steps ...step) {
 }
 
 func problem(name, reason string) model.Finding {
-	return model.Finding{Kind: convert.ServiceKind, Name: nameOf(name), Code: model.Refused, Reason: reason}
+	return model.Finding{Kind: convert.ServiceKind, Name: nameOf(name), Code: model.Invalid, Reason: reason}
 }
 
 func TestAServiceIsDeliveredWhenWhatIsUsedOfItChanges(t *testing.T) {
@@ -91,7 +91,7 @@ func TestAListTakesTheWholeStateOver(t *testing.T) {
 	of := func(name string, port uint16) *object {
 		return &object{name: nameOf(name), value: &model.Service{Name: nameOf(name), Ports: []model.ServicePort{{Port: port}}}}
 	}
-	bad := &object{name: nameOf("bad"), refused: []model.Finding{problem("bad", "why")}}
+	bad := &object{name: nameOf("bad"), rejected: []model.Finding{problem("bad", "why")}}
 	ignored := &object{name: nameOf("not ours"), ignored: []model.Finding{problem("not ours", "why")}}
 	history(t,
 		step{"a list", func(w *world) {
@@ -133,8 +133,8 @@ func TestProblemsAreDeliveredSortedAndWhenTheyChange(t *testing.T) {
 	type problems []model.Finding
 	expect := func(what string, refused, putRight problems) {
 		t.Helper()
-		update, isNew := w.take()
-		got, want := [2]problems{update.Refused, update.PutRight}, [2]problems{refused, putRight}
+		update, isNew := w.takeUpdate()
+		got, want := [2]problems{update.Rejected, update.PutRight}, [2]problems{refused, putRight}
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || isNew != (len(refused)+len(putRight) > 0) {
 			t.Errorf("%s: news: %v; newly refused, and put right (-want +got):\n%s", what, isNew, diff)
 		}

@@ -32,7 +32,7 @@ func serviceOf(name string, keys ...policy.Key) *object {
 
 // delivered returns the Services that a state hands over, by name.
 func delivered(s *state) string {
-	update, _ := s.take()
+	update, _ := s.takeUpdate()
 	var names []string
 	for name := range update.Change.Services {
 		names = append(names, name.Name)
@@ -51,7 +51,7 @@ func newRacked() racked { return racked{newState("node-0"), map[string]string{}}
 
 // now takes what is new, and returns the racks.
 func (r racked) now() map[string]string {
-	update, _ := r.take()
+	update, _ := r.takeUpdate()
 	for name, node := range update.Change.Nodes {
 		if delete(r.racks, name); node != nil {
 			r.racks[name] = node.Labels[string(rack)]
@@ -60,8 +60,8 @@ func (r racked) now() map[string]string {
 	return r.racks
 }
 
-// TestNodesAreWhatAllSlicesSay: after any history of slices, also of those that contradict each other.
-func TestNodesAreWhatAllSlicesSay(t *testing.T) {
+// TestNodesAreMergedFromAllSlices: after any history of slices, also of those that contradict each other.
+func TestNodesAreMergedFromAllSlices(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		s := newRacked()
@@ -88,13 +88,13 @@ func TestNodesAreWhatAllSlicesSay(t *testing.T) {
 				now[name] = someRacks(random)
 				s.put(convert.TopologySlices, topologySlice(name, []policy.Key{rack}, now[name]))
 			}
-			s.wait(nodes.Remembrance)
+			s.wait(nodes.NodeRetention)
 			want := map[string]string{}
 			for _, name := range slices.Backward(slices.Sorted(maps.Keys(now))) {
 				maps.Copy(want, now[name])
 			}
-			if s.nodes.Described() != len(want) {
-				t.Fatalf("seed %d, step %d: %d nodes are described, want %d", seed, step, s.nodes.Described(), len(want))
+			if s.nodes.SliceNodeCount() != len(want) {
+				t.Fatalf("seed %d, step %d: %d nodes are described, want %d", seed, step, s.nodes.SliceNodeCount(), len(want))
 			}
 			delete(want, "node-0") // speaks for itself
 			if diff := cmp.Diff(want, s.now()); diff != "" {
@@ -133,7 +133,7 @@ func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
 	check("all slices are gone", map[string]string{"node-1": "r1", "node-3": "r3"})
 	s.put(convert.TopologySlices, topologySlice("c", keys, map[string]string{"node-3": "r4"}))
 	check("one is published again", map[string]string{"node-1": "r1", "node-3": "r4"})
-	s.wait(nodes.Remembrance)
+	s.wait(nodes.NodeRetention)
 	check("some time later", map[string]string{"node-3": "r4"})
 	s.replace(convert.TopologySlices, nil)
 	check("a complete list without any", map[string]string{"node-3": "r4"})
@@ -160,7 +160,7 @@ func TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes(t *testing.T) {
 	s.remove(convert.Services, model.ObjectName{Namespace: "default", Name: "racked"})
 	step("a Service that is gone", "[racked]")
 	s.put(convert.Services, serviceOf("racked", rack))
-	s.wait(nodes.Patience - 1)
+	s.wait(nodes.LabelTimeout - 1)
 	step("a label that came into use", "[]")
 	s.put(convert.Services, serviceOf("other"))
 	s.put(convert.TopologySlices, topologySlice("a", []policy.Key{rack, policy.Zone}, one))
@@ -171,7 +171,7 @@ func TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes(t *testing.T) {
 	step("the end of the wait", "[]")
 
 	s.put(convert.Services, serviceOf("vain", "example.com/nobody"))
-	s.wait(nodes.Patience - 1)
+	s.wait(nodes.LabelTimeout - 1)
 	step("a label that nobody publishes", "[]")
 	s.wait(1)
 	step("it was waited for", "[vain]")
@@ -198,7 +198,7 @@ func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
 	check("by Nodes")
 	s.begin(sourceFrom(convert.TopologySlices))
 	s.replace(convert.TopologySlices, []*object{topologySlice("a", []policy.Key{rack}, want)})
-	if update, isNew := s.take(); isNew {
+	if update, isNew := s.takeUpdate(); isNew {
 		t.Errorf("slices that say the same deliver %+v", update)
 	}
 	want = map[string]string{"node-2": "r3"}
@@ -214,13 +214,13 @@ func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
 func sourceFrom(kinds ...*convert.Kind) *source {
 	var from source
 	for _, kind := range kinds {
-		from.asked = append(from.asked, asked{kind: kind})
+		from.requests = append(from.requests, resourceRequest{kind: kind})
 	}
 	return &from
 }
 
-// TestProxiesAndLabelledNodesSayTogetherWhatNodesAre: in whichever order their lists come, and as soon as all are there.
-func TestProxiesAndLabelledNodesSayTogetherWhatNodesAre(t *testing.T) {
+// TestNodesAreMergedFromProxiesAndLabelledNodes: in whichever order their lists come, and as soon as all are there.
+func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 	slice := func(zones map[string]string) *object {
 		described := &model.TopologySlice{Keys: append([]policy.Key{policy.Zone}, policy.DemandLabels[:]...), Nodes: map[string]*model.Node{}}
 		for node, zone := range zones {
@@ -298,14 +298,14 @@ func TestAProxyThatDoesNotComeBackIsANodeThatIsGone(t *testing.T) {
 		return &object{name: model.ObjectName{Name: "proxies-1"}, value: described}
 	}
 	w.replace(convert.ProxySlices, []*object{slice("n1", "n2", "n3")})
-	w.wait(nodes.Patience) // for the demand of nodes, which nothing says here
+	w.wait(nodes.LabelTimeout) // for the demand of nodes, which nothing says here
 	w.delivered()
 	w.put(convert.ProxySlices, slice("n1"))
-	if got := w.delivered(); got != "" || w.nodes.Known() != 4 {
-		t.Errorf("two proxies are gone: %q is delivered, %d nodes are known", got, w.nodes.Known())
+	if got := w.delivered(); got != "" || w.nodes.NodeCount() != 4 {
+		t.Errorf("two proxies are gone: %q is delivered, %d nodes are known", got, w.nodes.NodeCount())
 	}
 	w.put(convert.ProxySlices, slice("n1", "n2"))
-	w.wait(nodes.Remembrance)
+	w.wait(nodes.NodeRetention)
 	if got := w.delivered(); got != "-node/n3" {
 		t.Errorf("one of them came back: %q is delivered", got)
 	}

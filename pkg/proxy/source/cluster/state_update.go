@@ -9,38 +9,38 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// take returns what is new since the last call, and whether anything is.
-func (s *state) take() (convert.Update, bool) {
+// takeUpdate returns what is new since the last call, and whether anything is.
+func (s *state) takeUpdate() (convert.Update, bool) {
 	var before, after []model.Finding
-	for key, problems := range s.judged {
+	for key, problems := range s.reported {
 		before, after = append(before, problems...), append(after, s.problems[key]...)
 	}
-	s.nodes.Take(&s.change)
+	s.nodes.TakeChanges(&s.change)
 	update := convert.NewUpdate(s.change, before, after)
 	s.change = model.Change{}
-	clear(s.judged)
+	clear(s.reported)
 	return update, !update.IsEmpty()
 }
 
-// mayHaveNews reports whether there may be something to deliver: what was refused may have been put right meanwhile.
-func (s *state) mayHaveNews() bool {
-	return len(s.judged) > 0 || !s.change.IsEmpty() || s.nodes.HasNews()
+// hasChanges reports whether there may be something to deliver: what was refused may have been put right meanwhile.
+func (s *state) hasChanges() bool {
+	return len(s.reported) > 0 || !s.change.IsEmpty() || s.nodes.HasChanges()
 }
 
-// refusals returns the objects that are refused, with their last good versions.
-func (s *state) refusals() []convert.Refusal {
-	var refusals []convert.Refusal
+// rejections returns the objects that are refused, with their last good versions.
+func (s *state) rejections() []convert.Rejection {
+	var rejections []convert.Rejection
 	for key, problems := range s.problems {
-		if slices.ContainsFunc(problems, model.Finding.IsRefusal) {
-			refusals = append(refusals, convert.Refusal{Kind: key.Kind.Name, Name: key.Name, InForce: s.objects[key.Kind][key.Name].value})
+		if slices.ContainsFunc(problems, model.Finding.IsRejection) {
+			rejections = append(rejections, convert.Rejection{Kind: key.Kind.Name, Name: key.Name, Applied: s.objects[key.Kind][key.Name].value})
 		}
 	}
-	return refusals
+	return rejections
 }
 
 // next returns when something is due next, and whether anything is.
 func (s *state) next() (at time.Time, some bool) {
-	at, some = s.leaving.Next()
+	at, some = s.handoffs.Earliest()
 	if other, isOther := s.nodes.Next(); isOther && (!some || other.Before(at)) {
 		return other, true
 	}
@@ -49,11 +49,11 @@ func (s *state) next() (at time.Time, some bool) {
 
 // expire does what is due: Services that left go, nodes are dealt with, and waiting ends. It returns what Services waited
 // for in vain, as Directory.Expire does.
-func (s *state) expire() (forNodes *nodes.Vain, forDemand int) {
-	for _, key := range s.leaving.Due(s.now) {
+func (s *state) expire() (forNodes *nodes.WaitTimeout, forDemand int) {
+	for _, key := range s.handoffs.PopExpired(s.now) {
 		s.remove(key.Kind, key.Name)
 	}
 	forNodes, forDemand = s.nodes.Expire(s.now)
-	s.serve()
+	s.deliverUnblocked()
 	return forNodes, forDemand
 }

@@ -18,32 +18,32 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// refusals are the pauses between two attempts to list and watch, and refusalReset is the time after which they begin
+// listBackoff are the pauses between two attempts to list and watch, and refusalReset is the time after which they begin
 // anew. Both are client-go's, and so kube-proxy's (client-go v0.37, tools/cache/reflector.go). A request without an
 // answer never causes such a pause: see untilAnswered.
-var refusals = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 38, Cap: 30 * time.Second}
+var listBackoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 38, Cap: 30 * time.Second}
 
-const refusalReset = 2 * time.Minute
+const listBackoffReset = 2 * time.Minute
 
-// askAgain is the pause before a missing resource is asked for again, which a random part makes up to twice as long: the
+// missingResourceRetry is the pause before a missing resource is asked for again, which a random part makes up to twice as long: the
 // API server may have been upgraded. A watch lasts as long.
-const askAgain = 5 * time.Minute
+const missingResourceRetry = 5 * time.Minute
 
 // object is what an object is turned into as soon as it arrives.
 type object struct {
-	name    model.ObjectName // without a namespace if the kind is cluster-scoped
-	uid     string
-	value   any             // nil if the object is not ours to serve, or refused
-	refused []model.Finding // why the object is refused; none if it is not
-	ignored []model.Finding // which parts of it have no effect
-	// isOthers: another proxy serves it.
-	isOthers bool
+	name     model.ObjectName // without a namespace if the kind is cluster-scoped
+	uid      string
+	value    any             // nil if the object is not ours to serve, or refused
+	rejected []model.Finding // why the object is refused; none if it is not
+	ignored  []model.Finding // which parts of it have no effect
+	// isForOtherProxy: another proxy serves it.
+	isForOtherProxy bool
 }
 
-// stream follows the objects of a kind. A Reflector asks the API server, and hands what comes to the stream, which is
+// resourceStream follows the objects of a kind. A Reflector asks the API server, and hands what comes to the stream, which is
 // its store.
-type stream struct {
-	asked
+type resourceStream struct {
+	resourceRequest
 	watcher *Watcher
 
 	names  interner        // of the Reflector's goroutine
@@ -54,19 +54,19 @@ type stream struct {
 	closeListed func()
 }
 
-// asked is what the API server is asked for.
-type asked struct {
+// resourceRequest is what the API server is asked for.
+type resourceRequest struct {
 	kind      *convert.Kind
 	resource  string // in messages and outages
 	listWatch *cache.ListWatch
 }
 
-func (w *Watcher) ask(kind *convert.Kind, resource string) asked {
-	return asked{kind, resource, w.listWatches.byKind[kind]}
+func (w *Watcher) newRequest(kind *convert.Kind, resource string) resourceRequest {
+	return resourceRequest{kind, resource, w.listWatches.byKind[kind]}
 }
 
-func (w *Watcher) newStream(of asked) *stream {
-	s := &stream{watcher: w, asked: of, listed: make(chan struct{})}
+func (w *Watcher) newStream(of resourceRequest) *resourceStream {
+	s := &resourceStream{watcher: w, resourceRequest: of, listed: make(chan struct{})}
 	s.closeListed = sync.OnceFunc(func() { close(s.listed) })
 	return s
 }
@@ -74,13 +74,13 @@ func (w *Watcher) newStream(of asked) *stream {
 // follow begins to follow until the context ends, and does not wait for the end: a Reflector that lets time pass
 // because the API server has too many requests notices it only afterwards, up to a minute later (client-go v0.37,
 // watchList in reflector.go). Until then it asks nothing, and what it hands over is not taken.
-func (s *stream) follow(ctx context.Context) {
+func (s *resourceStream) follow(ctx context.Context) {
 	s.done = ctx.Done()
 	observed := s.watcher.outages.observe(s.resource, s.listWatch, s.isMissing)
 	reflector := cache.NewReflectorWithOptions(observed, s.kind.New(), s, cache.ReflectorOptions{
 		Name: s.resource, TypeDescription: s.resource,
 	})
-	pauses := refusals.DelayWithReset(clock.RealClock{}, refusalReset)
+	pauses := listBackoff.DelayWithReset(clock.RealClock{}, listBackoffReset)
 	go func() {
 		// Not RunWithContext: it logs each attempt that fails, and each outage is logged once.
 		_ = pauses.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -93,41 +93,41 @@ func (s *stream) follow(ctx context.Context) {
 }
 
 // failed takes in why the API server does not list, or watch. What we can do without counts as empty until it may be listed.
-func (s *stream) failed(ctx context.Context, err error) {
+func (s *resourceStream) failed(ctx context.Context, err error) {
 	s.watcher.options.Log.Debug("following a resource failed; trying again", "resource", s.resource, "error", err)
 	switch {
 	case s.isMissing(err):
-		s.lack(ctx, slog.LevelInfo, s.kind.Optional.Missing)
+		s.markUnavailable(ctx, slog.LevelInfo, s.kind.Optional.Missing)
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait.Jitter(askAgain, 1)):
+		case <-time.After(wait.Jitter(missingResourceRetry, 1)):
 		}
 	case s.kind.Optional != nil && apierrors.IsForbidden(err) && !s.exists.Load():
-		s.lack(ctx, slog.LevelWarn, s.kind.Optional.Forbidden)
+		s.markUnavailable(ctx, slog.LevelWarn, s.kind.Optional.Forbidden)
 	}
 }
 
 // isMissing reports whether an error says that the cluster has no such resource, if it is optional. Once the resource
 // has existed this is an error like any other: one of several API servers may be an older one, and what the others said
 // stays in force.
-func (s *stream) isMissing(err error) bool {
+func (s *resourceStream) isMissing(err error) bool {
 	return s.kind.Optional != nil && apierrors.IsNotFound(err) && !s.exists.Load()
 }
 
-// lack treats the resource as one without objects, and logs once why.
-func (s *stream) lack(ctx context.Context, level slog.Level, why string) {
+// markUnavailable treats the resource as one without objects, and logs once why.
+func (s *resourceStream) markUnavailable(ctx context.Context, level slog.Level, why string) {
 	select {
 	case <-s.listed:
 	default:
 		s.watcher.options.Log.Log(ctx, level, why)
-		s.change(func(state *state) { state.lack(s.kind) })
+		s.change(func(state *state) { state.markUnavailable(s.kind) })
 		s.closeListed()
 	}
 }
 
-// strip turns an object into what is kept of it. The Reflector calls it as soon as an object of a long list arrives,
+// transform turns an object into what is kept of it. The Reflector calls it as soon as an object of a long list arrives,
 // and later hands over the result, which strip then returns unchanged.
-func (s *stream) strip(sent any) *object {
+func (s *resourceStream) transform(sent any) *object {
 	if stripped, isDone := sent.(*object); isDone {
 		return stripped
 	}
@@ -137,8 +137,8 @@ func (s *stream) strip(sent any) *object {
 	name := model.ObjectName{Namespace: s.names.string(from.GetNamespace()), Name: from.GetName()}
 	uid := string(from.GetUID())
 	stripped := &object{
-		name: name, uid: uid, value: s.names.value(value), refused: convert.Refused(s.kind, name, uid, errs),
-		isOthers: s.kind.IsOthers != nil && s.kind.IsOthers(from, view),
+		name: name, uid: uid, value: s.names.value(value), rejected: convert.RejectedObjects(s.kind, name, uid, errs),
+		isForOtherProxy: s.kind.ForOtherProxy != nil && s.kind.ForOtherProxy(from, view),
 	}
 	if len(errs) == 0 {
 		stripped.ignored = convert.ObjectKey{Kind: s.kind, Name: name}.Found("", from, value, view)
@@ -148,54 +148,54 @@ func (s *stream) strip(sent any) *object {
 
 // Transformer lets the Reflector strip what it collects: the objects of a large cluster are many times as large as what
 // is kept.
-func (s *stream) Transformer() cache.TransformFunc {
-	return func(sent any) (any, error) { return s.strip(sent), nil }
+func (s *resourceStream) Transformer() cache.TransformFunc {
+	return func(sent any) (any, error) { return s.transform(sent), nil }
 }
 
 // Add takes in an object that is new.
-func (s *stream) Add(sent any) error { return s.Update(sent) }
+func (s *resourceStream) Add(sent any) error { return s.Update(sent) }
 
 // Update takes in a version of an object.
-func (s *stream) Update(sent any) error {
-	object := s.strip(sent)
+func (s *resourceStream) Update(sent any) error {
+	object := s.transform(sent)
 	s.change(func(state *state) { state.put(s.kind, object) })
 	return nil
 }
 
 // Delete takes in that an object is gone.
-func (s *stream) Delete(sent any) error {
+func (s *resourceStream) Delete(sent any) error {
 	from := sent.(metav1.Object)
-	s.noteVersion(from.GetResourceVersion())
+	s.recordVersion(from.GetResourceVersion())
 	name := model.ObjectName{Namespace: from.GetNamespace(), Name: from.GetName()}
 	s.change(func(state *state) { state.remove(s.kind, name) })
 	return nil
 }
 
 // Replace takes in a complete list, as one change.
-func (s *stream) Replace(list []any, version string) error {
+func (s *resourceStream) Replace(list []any, version string) error {
 	s.exists.Store(true)
-	s.noteVersion(version)
+	s.recordVersion(version)
 	objects := make([]*object, len(list))
 	for i, sent := range list {
-		objects[i] = s.strip(sent)
+		objects[i] = s.transform(sent)
 	}
 	s.change(func(state *state) { state.replace(s.kind, objects) })
 	s.closeListed()
 	return nil
 }
 
-// noteVersion notes the version at which a Node lost the label that we follow, or was deleted.
-func (s *stream) noteVersion(version string) {
-	if version != "" && nodes.IsReason(s.kind) {
+// recordVersion notes the version at which a Node lost the label that we follow, or was deleted.
+func (s *resourceStream) recordVersion(version string) {
+	if version != "" && nodes.IsDemotionKind(s.kind) {
 		s.watcher.nodesVersion.Store(&version)
 	}
 }
 
 // Resync is for stores that hand over again what did not change.
-func (s *stream) Resync() error { return nil }
+func (s *resourceStream) Resync() error { return nil }
 
 // change lets the state decide about what arrived, unless the stream has ended.
-func (s *stream) change(decide func(*state)) {
+func (s *resourceStream) change(decide func(*state)) {
 	s.watcher.change(func(state *state) {
 		select {
 		case <-s.done:
@@ -205,8 +205,8 @@ func (s *stream) change(decide func(*state)) {
 	})
 }
 
-// await waits until the state has the complete list. It returns false if the context ended before.
-func (s *stream) await(ctx context.Context) bool {
+// waitForList waits until the state has the complete list. It returns false if the context ended before.
+func (s *resourceStream) waitForList(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false

@@ -14,8 +14,8 @@ import (
 )
 
 // streamOf returns a stream that sends no requests.
-func streamOf(kind *convert.Kind) *stream {
-	return newWatcher(listWatches{}, Options{Log: slog.New(slog.DiscardHandler)}).newStream(asked{kind, kind.Resource, nil})
+func streamOf(kind *convert.Kind) *resourceStream {
+	return newWatcher(listWatches{}, Options{Log: slog.New(slog.DiscardHandler)}).newStream(resourceRequest{kind, kind.Resource, nil})
 }
 
 func webService() *corev1.Service {
@@ -28,27 +28,27 @@ func webService() *corev1.Service {
 
 func TestWhatIsKeptOfAnObjectIsItsValue(t *testing.T) {
 	services := streamOf(convert.Services)
-	got := services.strip(webService())
-	if value, _ := got.value.(*model.Service); value == nil || value.Name != nameOf("web") || len(got.refused) > 0 || got.uid != "u" {
-		t.Errorf("value %v, UID %q, refused %v; want the Service", got.value, got.uid, got.refused)
+	got := services.transform(webService())
+	if value, _ := got.value.(*model.Service); value == nil || value.Name != nameOf("web") || len(got.rejected) > 0 || got.uid != "u" {
+		t.Errorf("value %v, UID %q, refused %v; want the Service", got.value, got.uid, got.rejected)
 	}
-	if again := services.strip(got); again != got {
+	if again := services.transform(got); again != got {
 		t.Error("what is stripped already is not passed through")
 	}
 	headless := webService()
 	headless.Spec.ClusterIP, headless.Spec.ClusterIPs = corev1.ClusterIPNone, nil
-	if got := services.strip(headless); got.value != nil || len(got.refused) > 0 {
-		t.Errorf("of a Service that is not ours: value %v, refused %v; want none", got.value, got.refused)
+	if got := services.transform(headless); got.value != nil || len(got.rejected) > 0 {
+		t.Errorf("of a Service that is not ours: value %v, refused %v; want none", got.value, got.rejected)
 	}
 }
 
-func TestWhatIsRefusedIsKeptAsItsProblems(t *testing.T) {
+func TestARejectedObjectIsStoredAsItsProblems(t *testing.T) {
 	bad := webService()
 	bad.Spec.Ports[0].Port = 70000
-	got := streamOf(convert.Services).strip(bad)
-	want := []model.Finding{{Kind: convert.ServiceKind, Name: nameOf("web"), UID: "u", Code: model.Refused,
+	got := streamOf(convert.Services).transform(bad)
+	want := []model.Finding{{Kind: convert.ServiceKind, Name: nameOf("web"), UID: "u", Code: model.Invalid,
 		Field: "spec.ports[0].port", Reason: "Invalid value: 70000: must be between 1 and 65535, inclusive"}}
-	if diff := cmp.Diff(want, got.refused); diff != "" || got.value != nil {
+	if diff := cmp.Diff(want, got.rejected); diff != "" || got.value != nil {
 		t.Errorf("value %v, refused (-want +got):\n%s", got.value, diff)
 	}
 }
@@ -56,7 +56,7 @@ func TestWhatIsRefusedIsKeptAsItsProblems(t *testing.T) {
 func TestOfOtherNodesTheLabelsAreKept(t *testing.T) {
 	sent := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: "n1", Labels: map[string]string{rack: "1", "x": "y"}, Annotations: map[string]string{"large": "text"}}}
-	got := streamOf(convert.OtherNodes).strip(sent)
+	got := streamOf(convert.OtherNodes).transform(sent)
 	if diff := cmp.Diff(&model.Node{Name: "n1", Labels: map[string]string{rack: "1", "x": "y"}}, got.value); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}
@@ -65,7 +65,7 @@ func TestOfOtherNodesTheLabelsAreKept(t *testing.T) {
 func TestEndpointsShareWhatTheyHaveInCommon(t *testing.T) {
 	stream := streamOf(convert.EndpointSlices)
 	endpoint := func(name string) model.SliceEndpoint {
-		return stream.strip(&discoveryv1.EndpointSlice{
+		return stream.transform(&discoveryv1.EndpointSlice{
 			ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(80))}},

@@ -47,16 +47,16 @@ const requestTimeout = 5 * time.Second
 type source struct {
 	// resource identifies it, in logs and metrics too: one of model.TopologyResources.
 	resource string
-	asked    []asked
+	requests []resourceRequest
 	// hasZonesOnly: it has no other labels.
 	hasZonesOnly bool
 }
 
 // sourceFrom returns the source for one of model.TopologyResources.
 func (w *Watcher) sourceFrom(resource string) source {
-	from := source{resource: resource, hasZonesOnly: resource == model.FromProxySlices}
-	for kind, name := range nodes.From(resource) {
-		from.asked = append(from.asked, w.ask(kind, name))
+	from := source{resource: resource, hasZonesOnly: resource == model.TopologyFromProxies}
+	for kind, name := range nodes.KindsOf(resource) {
+		from.requests = append(from.requests, w.newRequest(kind, name))
 	}
 	return from
 }
@@ -96,7 +96,8 @@ func (w *Watcher) countNodes(ctx context.Context) (int, error) {
 // chooseSource returns the source to follow: the present one unless there is a reason for another; nil if it is not
 // known yet.
 func (w *Watcher) chooseSource(ctx context.Context, now *source) *source {
-	nodes, slices, proxies := w.sourceFrom(model.FromNodes), w.sourceFrom(model.FromSlices), w.sourceFrom(model.FromProxySlices)
+	nodes, slices, proxies := w.sourceFrom(model.TopologyFromNodes), w.sourceFrom(model.TopologyFromSlices),
+		w.sourceFrom(model.TopologyFromProxies)
 	switch w.options.NodeTopology {
 	case SlicesTopology:
 		return &slices
@@ -118,7 +119,7 @@ func (w *Watcher) chooseSource(ctx context.Context, now *source) *source {
 			return now
 		}
 	}
-	if w.areProxiesEnough(ctx, isFollowed(proxies)) {
+	if w.doProxiesCoverNodes(ctx, isFollowed(proxies)) {
 		return &proxies
 	}
 	return &nodes
@@ -127,7 +128,7 @@ func (w *Watcher) chooseSource(ctx context.Context, now *source) *source {
 func (w *Watcher) describedNodes() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.state.nodes.Described()
+	return w.state.nodes.SliceNodeCount()
 }
 
 // untilNextChoice is how long a choice holds.

@@ -15,62 +15,62 @@ import (
 const (
 	// proxiesEvery is how often we check whether proxies are on nearly all nodes. That rarely changes.
 	proxiesEvery = 10 * time.Minute
-	// mostMissing is the share of nodes that may be without a proxy: one in ten, as many as a rollout of the manifests
+	// maxMissingShare is the share of nodes that may be without a proxy: one in ten, as many as a rollout of the manifests
 	// takes away at once. The demand of those nodes is not counted.
-	mostMissing = 10
+	maxMissingShare = 10
 	// labelLinger is how long Nodes are followed after a Service asked for more than the proxies' slices have: a user who
 	// changes a Service every second must not cause a list of all Nodes each time.
 	labelLinger = 12 * time.Hour
 )
 
-// proxies are the EndpointSlices over the proxies' own pods, as a source of where the other nodes are.
-type proxies struct {
+// proxySlices are the EndpointSlices over the proxies' own pods, as a source of where the other nodes are.
+type proxySlices struct {
 	slices  *cache.ListWatch
 	service model.ObjectName
 
-	// outgrown is when a Service last asked for more; zero if none has.
-	outgrown time.Time
+	// labelsNeededAt is when a Service last asked for more; zero if none has.
+	labelsNeededAt time.Time
 	// checked is when areEnough was determined, and nodes is how many Nodes there were then; zero if it was not determined
 	// yet.
-	checked   time.Time
-	nodes     int
-	areEnough bool
+	checked    time.Time
+	nodes      int
+	coverNodes bool
 }
 
-// areProxiesEnough reports whether the proxies' slices say what Services ask for about nearly all nodes.
-func (w *Watcher) areProxiesEnough(ctx context.Context, areFollowed bool) bool {
+// doProxiesCoverNodes reports whether the proxies' slices say what Services ask for about nearly all nodes.
+func (w *Watcher) doProxiesCoverNodes(ctx context.Context, areFollowed bool) bool {
 	p, now := &w.proxies, time.Now()
 	w.mu.Lock()
-	needsLabels, known := w.state.nodes.NeedsLabels(), w.state.nodes.Known()
+	needsLabels, known := w.state.nodes.NeedsLabels(), w.state.nodes.NodeCount()
 	w.mu.Unlock()
 	if needsLabels {
-		p.outgrown = now
+		p.labelsNeededAt = now
 	}
-	if p.service.Name == "" || !p.outgrown.IsZero() && now.Sub(p.outgrown) < labelLinger {
+	if p.service.Name == "" || !p.labelsNeededAt.IsZero() && now.Sub(p.labelsNeededAt) < labelLinger {
 		return false
 	}
 	areLost := areFollowed && !isNearlyAll(known, p.nodes) // as when somebody deletes the Service
 	if !p.checked.IsZero() && now.Sub(p.checked) < proxiesEvery && !areLost {
-		return p.areEnough
+		return p.coverNodes
 	}
 	nodes, err := w.countNodes(ctx)
 	if err == nil && !areFollowed {
 		known, err = p.count(ctx)
 	}
 	if err == nil {
-		p.checked, p.nodes, p.areEnough = now, nodes, isNearlyAll(known, nodes)
+		p.checked, p.nodes, p.coverNodes = now, nodes, isNearlyAll(known, nodes)
 	}
-	return p.areEnough
+	return p.coverNodes
 }
 
-func isNearlyAll(known, nodes int) bool { return (nodes-known)*mostMissing <= nodes }
+func isNearlyAll(known, nodes int) bool { return (nodes-known)*maxMissingShare <= nodes }
 
 // count returns on how many nodes there are proxies.
-func (p *proxies) count(ctx context.Context) (int, error) {
+func (p *proxySlices) count(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	nodes := map[string]bool{}
-	err := eachItem(ctx, p.slices, func(sent runtime.Object) error {
+	err := forEachPage(ctx, p.slices, func(sent runtime.Object) error {
 		for node := range convert.ProxySlice(sent.(*discoveryv1.EndpointSlice)).Nodes {
 			nodes[node] = true
 		}

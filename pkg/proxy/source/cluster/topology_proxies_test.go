@@ -25,13 +25,13 @@ type town struct {
 	metadata.Getter
 	nodes, proxies int
 	isAway         bool
-	asked          int
+	requests       int
 }
 
 var errAway = errors.New("the API server is away")
 
 func (t *town) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	t.asked++
+	t.requests++
 	if t.isAway {
 		return nil, errAway
 	}
@@ -71,7 +71,7 @@ func TestProxiesAreEnoughOnNearlyAllNodes(t *testing.T) {
 		{nodes: 10, proxies: 10, isAway: true},
 	} {
 		at := &town{nodes: test.nodes, proxies: test.proxies, isAway: test.isAway}
-		if got := at.watcher().areProxiesEnough(t.Context(), false); got != test.want {
+		if got := at.watcher().doProxiesCoverNodes(t.Context(), false); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}
@@ -85,8 +85,8 @@ func TestProxiesAreCountedNowAndThen(t *testing.T) {
 		check := func(what string, after time.Duration, want bool, asked int) {
 			t.Helper()
 			time.Sleep(after)
-			if got := w.areProxiesEnough(t.Context(), false); got != want || at.asked != asked {
-				t.Errorf("%s: %v after %d questions, want %v after %d", what, got, at.asked, want, asked)
+			if got := w.doProxiesCoverNodes(t.Context(), false); got != want || at.requests != asked {
+				t.Errorf("%s: %v after %d questions, want %v after %d", what, got, at.requests, want, asked)
 			}
 		}
 		use := func(keys ...policy.Key) {
@@ -121,31 +121,31 @@ func TestProxiesAreCountedNowAndThen(t *testing.T) {
 func TestLostProxiesAreCountedAtOnce(t *testing.T) {
 	at := &town{nodes: 10, proxies: 10}
 	w := at.watcher()
-	if !w.areProxiesEnough(t.Context(), false) {
+	if !w.doProxiesCoverNodes(t.Context(), false) {
 		t.Fatal("all proxies are not enough")
 	}
 	for i := range 9 {
 		w.state.put(convert.OtherNodes, nodeObject(fmt.Sprint("n", i), nil))
 	}
-	if !w.areProxiesEnough(t.Context(), true) || at.asked != 1 {
-		t.Errorf("all are followed: not enough, or %d questions", at.asked)
+	if !w.doProxiesCoverNodes(t.Context(), true) || at.requests != 1 {
+		t.Errorf("all are followed: not enough, or %d questions", at.requests)
 	}
 	for i := range 2 {
 		w.state.remove(convert.OtherNodes, model.ObjectName{Name: fmt.Sprint("n", i)})
 	}
-	if w.areProxiesEnough(t.Context(), true) || at.asked != 2 {
-		t.Errorf("two of ten are lost: enough, or %d questions", at.asked)
+	if w.doProxiesCoverNodes(t.Context(), true) || at.requests != 2 {
+		t.Errorf("two of ten are lost: enough, or %d questions", at.requests)
 	}
 }
 
 // TestAnotherSourceIsChosenAtOnce when a Service asks for more than the proxies know, and not again for each change.
 func TestAnotherSourceIsChosenAtOnce(t *testing.T) {
-	from := (&Watcher{}).sourceFrom(model.FromProxySlices)
+	from := (&Watcher{}).sourceFrom(model.TopologyFromProxies)
 	d := newWatcher(listWatches{}, Options{}).onDemand[0]
 	s := d.watcher.state
 	look := func(what string, now *source, wantNeeded, wantOutgrown bool) {
 		t.Helper()
-		if needed, outgrown := d.look(now); needed != wantNeeded || outgrown != wantOutgrown {
+		if needed, outgrown := d.reevaluate(now); needed != wantNeeded || outgrown != wantOutgrown {
 			t.Errorf("%s: needed %v, outgrown %v", what, needed, outgrown)
 		}
 	}
@@ -155,7 +155,7 @@ func TestAnotherSourceIsChosenAtOnce(t *testing.T) {
 	look("a bound by zones", &from, true, false)
 	w.service("racked", 81, rack)
 	look("racks", &from, true, true)
-	nodes := d.watcher.sourceFrom(model.FromNodes)
+	nodes := d.watcher.sourceFrom(model.TopologyFromNodes)
 	look("racks, by Nodes", &nodes, true, false)
 	look("racks, by nothing", nil, true, false)
 }

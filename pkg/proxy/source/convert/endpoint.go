@@ -17,20 +17,20 @@ import (
 // an endpoint's name in DNS; it may be nil.
 func readEndpoints(
 	path *field.Path, family model.Family, entries []discoveryv1.Endpoint,
-	nameOf func(*discoveryv1.Endpoint) *string, left *leftOut,
+	nameOf func(*discoveryv1.Endpoint) *string, skipped *skippedParts,
 ) (endpoints []model.SliceEndpoint, hostnames []string) {
 	endpoints = slices.Grow([]model.SliceEndpoint(nil), len(entries)) // and no more, as for ports
 	named := nameOf != nil && slices.ContainsFunc(entries, func(entry discoveryv1.Endpoint) bool { return nameOf(&entry) != nil })
 	for i := range entries {
 		at := func() *field.Path { return path.Index(i) }
-		addr, refused := readEndpointAddress(at, family, entries[i].Addresses)
-		left.add(refused)
-		if len(refused) > 0 {
+		addr, rejected := readEndpointAddress(at, family, entries[i].Addresses)
+		skipped.add(rejected)
+		if len(rejected) > 0 {
 			continue
 		}
-		endpoints = append(endpoints, model.SliceEndpoint{Addr: addr, Endpoint: readEndpoint(at, &entries[i], left)})
+		endpoints = append(endpoints, model.SliceEndpoint{Addr: addr, Endpoint: readEndpoint(at, &entries[i], skipped)})
 		if named {
-			hostnames = append(hostnames, readName(at, "hostname", nameOf(&entries[i]), dnsLabel, left))
+			hostnames = append(hostnames, readName(at, "hostname", nameOf(&entries[i]), dnsLabel, skipped))
 		}
 	}
 	return endpoints, hostnames
@@ -53,8 +53,8 @@ func readEndpointAddress(at func() *field.Path, family model.Family, texts []str
 	return addr, errs
 }
 
-// crowded counts the endpoints some of whose addresses are ignored. A slice has few enough of them for 16 bits.
-func crowded(entries []discoveryv1.Endpoint) (count uint16) {
+// countMultiAddress counts the endpoints some of whose addresses are ignored. A slice has few enough of them for 16 bits.
+func countMultiAddress(entries []discoveryv1.Endpoint) (count uint16) {
 	for i := range entries {
 		if len(entries[i].Addresses) > 1 {
 			count++
@@ -65,16 +65,16 @@ func crowded(entries []discoveryv1.Endpoint) (count uint16) {
 
 // readEndpoint reads what decides whether traffic may go to an endpoint. A node or zone with an impossible name counts
 // as unknown, and a hint with such a name is ignored: the endpoint itself serves.
-func readEndpoint(at func() *field.Path, entry *discoveryv1.Endpoint, left *leftOut) model.Endpoint {
+func readEndpoint(at func() *field.Path, entry *discoveryv1.Endpoint, skipped *skippedParts) model.Endpoint {
 	endpoint := model.Endpoint{
-		Node:        readName(at, "nodeName", entry.NodeName, subdomain, left),
-		Zone:        readName(at, "zone", entry.Zone, labelValue, left),
+		Node:        readName(at, "nodeName", entry.NodeName, subdomain, skipped),
+		Zone:        readName(at, "zone", entry.Zone, labelValue, skipped),
 		Ready:       isTrue(entry.Conditions.Ready, true),
 		Serving:     isTrue(entry.Conditions.Serving, true),
 		Terminating: isTrue(entry.Conditions.Terminating, false),
 	}
 	if entry.Hints != nil {
-		endpoint.HintNodes, endpoint.HintZones = readHints(at().Child("hints"), entry.Hints, left)
+		endpoint.HintNodes, endpoint.HintZones = readHints(at().Child("hints"), entry.Hints, skipped)
 	}
 	return endpoint
 }
@@ -97,31 +97,31 @@ type nameRule struct {
 
 // The rules. A hostname is a label of a DNS name: one with a dot would be several.
 var (
-	subdomain  = nameRule{validation.IsDNS1123Subdomain, isPlainName}
-	labelValue = nameRule{validation.IsValidLabelValue, isPlainName}
+	subdomain  = nameRule{validation.IsDNS1123Subdomain, isSimpleName}
+	labelValue = nameRule{validation.IsValidLabelValue, isSimpleName}
 	dnsLabel   = nameRule{validation.IsDNS1123Label, isPlainLabel}
 )
 
 // readName reads a name of an endpoint, or of its node or zone; empty if it is not set, or not a valid name. The API
 // server checks the name of a node only while the endpoints change, and that of a zone never.
-func readName(at func() *field.Path, child string, name *string, rule nameRule, left *leftOut) string {
+func readName(at func() *field.Path, child string, name *string, rule nameRule, skipped *skippedParts) string {
 	switch {
 	case name == nil || *name == "":
 		return ""
 	case rule.isPlain(*name):
 		return *name
 	}
-	if refused := invalid(at().Child(child), *name, rule.check(*name)); len(refused) > 0 {
-		left.add(refused)
+	if rejected := invalid(at().Child(child), *name, rule.check(*name)); len(rejected) > 0 {
+		skipped.add(rejected)
 		return ""
 	}
 	return *name
 }
 
-// isPlainName reports whether a name is certainly valid, both as a node's name and as a label's value: it has small
+// isSimpleName reports whether a name is certainly valid, both as a node's name and as a label's value: it has small
 // letters, digits, dashes and dots, each part between dots begins and ends with a letter or digit, and it is no longer
 // than a label's value may be.
-func isPlainName(name string) bool {
+func isSimpleName(name string) bool {
 	inside := false // the byte before is a letter or digit
 	for i := range len(name) {
 		switch c := name[i]; {
@@ -139,11 +139,11 @@ func isPlainName(name string) bool {
 }
 
 // isPlainLabel reports whether a name is certainly a valid label of a DNS name.
-func isPlainLabel(name string) bool { return isPlainName(name) && !strings.Contains(name, ".") }
+func isPlainLabel(name string) bool { return isSimpleName(name) && !strings.Contains(name, ".") }
 
 // readHints reads for which nodes and zones an endpoint is meant. The empty zone is a hint like any other: it means
 // the nodes that have no zone, as in kube-proxy.
-func readHints(path *field.Path, hints *discoveryv1.EndpointHints, left *leftOut) (forNodes, forZones []string) {
+func readHints(path *field.Path, hints *discoveryv1.EndpointHints, skipped *skippedParts) (forNodes, forZones []string) {
 	nodes := make([]string, 0, len(hints.ForNodes))
 	for _, hint := range hints.ForNodes {
 		nodes = append(nodes, hint.Name)
@@ -152,22 +152,22 @@ func readHints(path *field.Path, hints *discoveryv1.EndpointHints, left *leftOut
 	for _, hint := range hints.ForZones {
 		zones = append(zones, hint.Name)
 	}
-	return readHintNames(path.Child("forNodes"), nodes, validation.IsDNS1123Subdomain, left),
-		readHintNames(path.Child("forZones"), zones, validation.IsValidLabelValue, left)
+	return readHintNames(path.Child("forNodes"), nodes, validation.IsDNS1123Subdomain, skipped),
+		readHintNames(path.Child("forZones"), zones, validation.IsValidLabelValue, skipped)
 }
 
 // readHintNames returns the valid names, each once. If there are more than the API server allows, all are refused.
-func readHintNames(path *field.Path, names []string, rule func(string) []string, left *leftOut) []string {
-	if refused := checkLength(path, len(names), maxEndpointHints); len(refused) > 0 {
-		left.add(refused)
+func readHintNames(path *field.Path, names []string, rule func(string) []string, skipped *skippedParts) []string {
+	if rejected := checkLength(path, len(names), maxEndpointHints); len(rejected) > 0 {
+		skipped.add(rejected)
 		return nil
 	}
 	var read []string
 	seen := make(map[string]bool, len(names))
 	for i, name := range names {
-		refused := invalid(path.Index(i).Child("name"), name, rule(name))
-		left.add(refused)
-		if len(refused) == 0 && !seen[name] {
+		rejected := invalid(path.Index(i).Child("name"), name, rule(name))
+		skipped.add(rejected)
+		if len(rejected) == 0 && !seen[name] {
 			read = append(read, name)
 		}
 		seen[name] = true

@@ -9,7 +9,7 @@ import (
 )
 
 // Each case has an endpoint with these addresses before the one of the plain slice, which stays in use.
-func TestAnEndpointThatCannotBeIsLeftOutAlone(t *testing.T) {
+func TestAnEndpointThatCannotBeIsSkippedByItself(t *testing.T) {
 	for name, test := range map[string]struct {
 		addresses []string
 		want      string
@@ -33,13 +33,13 @@ func TestAnEndpointThatCannotBeIsLeftOutAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given := webSlice()
 			given.Endpoints = append([]discoveryv1.Endpoint{{Addresses: test.addresses}}, given.Endpoints...)
-			wantLeftOut(t, given, webSliceModel(), []string{"endpoints[0].addresses" + test.want})
+			wantSkipped(t, given, webSliceModel(), []string{"endpoints[0].addresses" + test.want})
 		})
 	}
 }
 
 // Each case changes the one endpoint of the plain slice, which stays in use.
-func TestAnEndpointServesWhateverItsPlaceIsCalled(t *testing.T) {
+func TestAnEndpointServesWhateverItsZoneIsCalled(t *testing.T) {
 	const dnsSubdomain = `a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must ` +
 		`start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is ` +
 		`'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`
@@ -87,12 +87,12 @@ func TestAnEndpointServesWhateverItsPlaceIsCalled(t *testing.T) {
 				test.given.Addresses = given.Endpoints[0].Addresses
 			}
 			if len(test.given.Addresses) > 1 {
-				want.Crowded = 1
+				want.MultiAddressCount = 1
 			}
 			given.Endpoints[0] = test.given
 			test.want.Ready, test.want.Serving = true, true
 			want.Endpoints[0].Endpoint = test.want
-			wantLeftOut(t, given, want, test.leftOut)
+			wantSkipped(t, given, want, test.leftOut)
 		})
 	}
 }

@@ -123,8 +123,8 @@ func FuzzNameRules(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		for _, rule := range []nameRule{subdomain, labelValue, dnsLabel} {
-			if refused := rule.check(name); rule.isPlain(name) && len(refused) > 0 {
-				t.Errorf("%q: %q", name, refused)
+			if rejected := rule.check(name); rule.isPlain(name) && len(rejected) > 0 {
+				t.Errorf("%q: %q", name, rejected)
 			}
 		}
 	})
@@ -136,7 +136,7 @@ func TestUsualNamesArePlain(t *testing.T) {
 		"": false, "Zone": false, "a_b": false, "a..b": false, "a.-b": false, "a-": false, ".a": false, "-a": false, "a-.b": false,
 		strings.Repeat("a", 63): true, strings.Repeat("a", 64): false,
 	} {
-		if got := isPlainName(name); got != want {
+		if got := isSimpleName(name); got != want {
 			t.Errorf("%q: got %t, want %t", name, got, want)
 		}
 	}

@@ -27,8 +27,8 @@ type Inventory map[Type]int
 // Count returns how many objects of a kind there are, in the version that is read.
 func (i Inventory) Count(kind *Kind) int { return i[Type{kind.Group.String(), kind.Name}] }
 
-// mostTypes bounds the types that a sentence names.
-const mostTypes = 6
+// maxTypes bounds the types that a sentence names.
+const maxTypes = 6
 
 // String lists the types with their numbers, those that are read first, as in "Service (3), ConfigMap (1)".
 func (i Inventory) String() string {
@@ -57,12 +57,12 @@ func (i Inventory) String() string {
 	others := 0
 	for at, of := range types {
 		switch {
-		case at >= mostTypes:
+		case at >= maxTypes:
 			others += i[of]
 		case isOld(of):
 			parts = append(parts, fmt.Sprintf("%s %s (%d, an old kind that is not read)", of.APIVersion, of.Kind, i[of]))
 		default:
-			parts = append(parts, fmt.Sprintf("%s (%d)", printable.Short(of.Kind), i[of]))
+			parts = append(parts, fmt.Sprintf("%s (%d)", printable.Truncate(of.Kind), i[of]))
 		}
 	}
 	if others > 0 {
@@ -71,9 +71,9 @@ func (i Inventory) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Lack says that a place has no objects of some kinds, what follows from that, the command that prints what is missing,
+// MissingKinds says that a place has no objects of some kinds, what follows from that, the command that prints what is missing,
 // and what is there. Empty if there is an object of each kind.
-func (i Inventory) Lack(place, consequence string, kinds ...*Kind) string {
+func (i Inventory) MissingKinds(place, consequence string, kinds ...*Kind) string {
 	var names, resources []string
 	option := ""
 	for _, kind := range kinds {
@@ -92,9 +92,9 @@ func (i Inventory) Lack(place, consequence string, kinds ...*Kind) string {
 		strings.Join(names, " and no "), place, consequence, strings.Join(resources, ","), option, strings.Join(names, "s and "), i)
 }
 
-// LackOfSlices says that no EndpointSlice is there for the Services, or that some are of an old version. isLeftOut:
+// MissingSlices says that no EndpointSlice is there for the Services, or that some are of an old version. isLeftOut:
 // some objects say where endpoints are, but are not read.
-func (i Inventory) LackOfSlices(place string) (sentence string, isLeftOut bool) {
+func (i Inventory) MissingSlices(place string) (sentence string, isLeftOut bool) {
 	old := 0
 	for _, of := range oldSlices {
 		old += i[of]
@@ -103,7 +103,7 @@ func (i Inventory) LackOfSlices(place string) (sentence string, isLeftOut bool) 
 	case i.Count(Services) == 0:
 		return "", false
 	case i.Count(EndpointSlices) == 0:
-		return i.Lack(place, "no Service has an endpoint", EndpointSlices), old+i[endpoints] > 0
+		return i.MissingKinds(place, "no Service has an endpoint", EndpointSlices), old+i[endpoints] > 0
 	case old > 0:
 		return fmt.Sprintf("some EndpointSlices in %s are not of %s, so their endpoints are missing; "+
 			"'kubectl get endpointslices -A -o yaml' prints EndpointSlices; what is there: %s", place, discoveryv1.SchemeGroupVersion, i), true

@@ -44,15 +44,15 @@ type Kind struct {
 	// Settings are the labels and annotations that are read by name. Any other label of a Node is read, too: a Service may
 	// name it.
 	Settings []Setting
-	// Ignored says which labels and annotations of an object count as absent, because their values cannot be read. Nil: none
+	// IgnoredSettings says which labels and annotations of an object count as absent, because their values cannot be read. Nil: none
 	// does.
-	Ignored func(Object, View) field.ErrorList
-	// IsOthers reports whether an object that is not ours to serve belongs to another proxy. Nil: none does.
-	IsOthers func(Object, View) bool
+	IgnoredSettings func(Object, View) field.ErrorList
+	// ForOtherProxy reports whether an object that is not ours to serve belongs to another proxy. Nil: none does.
+	ForOtherProxy func(Object, View) bool
 	// IsSame reports whether two values mean the same to their readers. Either may be nil.
 	IsSame func(a, b any) bool
-	// Note puts a value into a change. A nil value: the object is gone, or not ours to serve any more.
-	Note func(change *model.Change, name model.ObjectName, value any)
+	// Apply puts a value into a change. A nil value: the object is gone, or not ours to serve any more.
+	Apply func(change *model.Change, name model.ObjectName, value any)
 	// read reads a value that was written as JSON.
 	read func(text []byte) (any, error)
 }
@@ -118,7 +118,7 @@ func describe[From any, To any, Key comparable, P interface {
 	if kind.IsSame == nil {
 		kind.IsSame = reflect.DeepEqual
 	}
-	kind.Note = func(to *model.Change, name model.ObjectName, value any) {
+	kind.Apply = func(to *model.Change, name model.ObjectName, value any) {
 		values := change(to)
 		if *values == nil {
 			*values = map[Key]To{}

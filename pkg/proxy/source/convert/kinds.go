@@ -32,9 +32,11 @@ var Services = describe(
 			}
 			return Selector{Fields: fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()}
 		},
-		Settings: serviceSettings,
-		Ignored:  ignoredOfService,
-		IsOthers: func(object Object, view View) bool { return isOthers(object.(*corev1.Service), view.ServiceProxyName) },
+		Settings:        serviceSettings,
+		IgnoredSettings: ignoredOfService,
+		ForOtherProxy: func(object Object, view View) bool {
+			return isForOtherProxy(object.(*corev1.Service), view.ServiceProxyName)
+		},
 	},
 	Service,
 	func(change *model.Change) *map[model.ObjectName]*model.Service { return &change.Services }, fullName,
@@ -51,10 +53,10 @@ var EndpointSlices = describe(
 			}
 			return Selector{Labels: "!" + corev1.IsHeadlessService}
 		},
-		Complete: func(object Object) { namePorts(object.(*discoveryv1.EndpointSlice)) },
-		IsSame:   isSameSlice,
-		Settings: sliceSettings,
-		Ignored:  ignoredOfSlice,
+		Complete:        func(object Object) { namePorts(object.(*discoveryv1.EndpointSlice)) },
+		IsSame:          isSameSlice,
+		Settings:        sliceSettings,
+		IgnoredSettings: ignoredOfSlice,
 	},
 	EndpointSlice,
 	func(change *model.Change) *map[model.ObjectName]*model.EndpointSlice { return &change.Slices }, fullName,
@@ -83,8 +85,8 @@ var Nodes = describe(
 		Select: func(view View) Selector {
 			return Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, view.Node).String()}
 		},
-		Settings: nodeSettings,
-		Ignored:  ignoredOfNode,
+		Settings:        nodeSettings,
+		IgnoredSettings: ignoredOfNode,
 	},
 	nodeInView, nodesOf, plainName,
 )
@@ -104,27 +106,27 @@ var OtherNodes = describe(
 // Avoided are, for each reason that a label of a Node gives, the nodes with that label, this one or others, as their
 // metadata; nil for other reasons. An API server sends nothing of nodes without the label: to a client that selects by
 // label, one that gets it is added, and one that loses it is deleted.
-var Avoided = func() (kinds [model.Whys]*Kind) {
+var Avoided = func() (kinds [model.NumDemotionReasons]*Kind) {
 	for why := range kinds {
-		if why := model.Why(why); why.Label() != "" {
-			kinds[why] = avoidedFor(why)
+		if reason := model.DemotionReason(why); reason.Label() != "" {
+			kinds[reason] = avoidedFor(reason)
 		}
 	}
 	return kinds
 }()
 
-func avoidedFor(why model.Why) *Kind {
-	settings := slices.DeleteFunc(slices.Clone(nodeSettings), func(s Setting) bool { return s.Key != why.Label() })
+func avoidedFor(reason model.DemotionReason) *Kind {
+	settings := slices.DeleteFunc(slices.Clone(nodeSettings), func(s Setting) bool { return s.Key != reason.Label() })
 	return describe(
 		Kind{
 			Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", IsClusterScoped: true, IsMetadataOnly: true,
-			Select: func(View) Selector { return Selector{Labels: why.Label()} },
+			Select: func(View) Selector { return Selector{Labels: reason.Label()} },
 			Optional: &Optional{
-				Missing:   "this API server has no Nodes, so none is " + why.String(),
-				Forbidden: "Nodes may not be listed by label; starting without: none is " + why.String() + " until they may",
+				Missing:   "this API server has no Nodes, so none is " + reason.String(),
+				Forbidden: "Nodes may not be listed by label; starting without: none is " + reason.String() + " until they may",
 			},
-			Settings: settings,
-			Ignored:  ignoredOfOthers(settings),
+			Settings:        settings,
+			IgnoredSettings: ignoredForOtherProxy(settings),
 		},
 		labelsOf, nodesOf, plainName,
 	)

@@ -9,27 +9,27 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// maxLeftOut bounds the sentences about one object. A slice may have 20,000 ports, and a few of them say enough.
-const maxLeftOut = 20
+// maxSkipped bounds the sentences about one object. A slice may have 20,000 ports, and a few of them say enough.
+const maxSkipped = 20
 
-// leftOut collects why parts of an object are left out while the rest of it is served.
-type leftOut struct {
+// skippedParts collects why parts of an object are left out while the rest of it is served.
+type skippedParts struct {
 	errs field.ErrorList // the first of them
 	more int             // the number of the others
 }
 
 // add takes in why one part is left out. Without errors it is not left out.
-func (l *leftOut) add(errs field.ErrorList) {
-	taken := min(len(errs), maxLeftOut-len(l.errs))
+func (l *skippedParts) add(errs field.ErrorList) {
+	taken := min(len(errs), maxSkipped-len(l.errs))
 	l.errs = append(l.errs, errs[:taken]...)
 	l.more += len(errs) - taken
 }
 
 // findings returns one for each part with its field, its value and the reason; beyond maxLeftOut only their number.
-func (l *leftOut) findings(kind string, name model.ObjectName) []model.Finding {
+func (l *skippedParts) findings(kind string, name model.ObjectName) []model.Finding {
 	var list []model.Finding
 	add := func(field, reason string) {
-		list = append(list, model.Finding{Kind: kind, Name: name, Code: model.PartsLeftOut, Field: field, Reason: reason}.Printable())
+		list = append(list, model.Finding{Kind: kind, Name: name, Code: model.PartiallyIgnored, Field: field, Reason: reason}.Sanitized())
 	}
 	for _, err := range l.errs {
 		add(err.Field, err.ErrorBody())

@@ -18,9 +18,9 @@ const (
 	maxRanges = 8192
 )
 
-// limit leaves out of a Service what goes beyond maxFrontends: first external IPs, then load balancers' addresses, then
+// trimToLimit leaves out of a Service what goes beyond maxFrontends: first external IPs, then load balancers' addresses, then
 // ports.
-func limit(service *model.Service, left *leftOut) {
+func trimToLimit(service *model.Service, skipped *skippedParts) {
 	perPort := len(service.ClusterIPs)
 	for _, port := range service.Ports {
 		if port.NodePort != 0 {
@@ -29,24 +29,24 @@ func limit(service *model.Service, left *leftOut) {
 		}
 	}
 	ports := maxFrontends / max(1, perPort)
-	service.Ports = limited(field.NewPath("spec", "ports"), service.Ports, ports, left)
+	service.Ports = withinLimit(field.NewPath("spec", "ports"), service.Ports, ports, skipped)
 	room := maxFrontends/max(1, len(service.Ports)) - perPort
-	service.LoadBalancerIPs = limited(
-		field.NewPath("status", "loadBalancer", "ingress"), service.LoadBalancerIPs, room, left)
-	service.ExternalIPs = limited(
-		field.NewPath("spec", "externalIPs"), service.ExternalIPs, room-len(service.LoadBalancerIPs), left)
+	service.LoadBalancerIPs = withinLimit(
+		field.NewPath("status", "loadBalancer", "ingress"), service.LoadBalancerIPs, room, skipped)
+	service.ExternalIPs = withinLimit(
+		field.NewPath("spec", "externalIPs"), service.ExternalIPs, room-len(service.LoadBalancerIPs), skipped)
 }
 
-func limited[T any](path *field.Path, values []T, limit int, left *leftOut) []T {
+func withinLimit[T any](path *field.Path, values []T, limit int, skipped *skippedParts) []T {
 	if len(values) <= limit {
 		return values
 	}
-	left.add(field.ErrorList{field.TooMany(path, len(values), limit)})
+	skipped.add(field.ErrorList{field.TooMany(path, len(values), limit)})
 	return values[:limit:limit]
 }
 
 // limitRanges leaves ranges out. At least one range of a family stays, or the family would be open to everybody.
-func limitRanges(path *field.Path, ranges []netip.Prefix, left *leftOut) []netip.Prefix {
+func limitRanges(path *field.Path, ranges []netip.Prefix, skipped *skippedParts) []netip.Prefix {
 	if len(ranges) <= maxRanges {
 		return ranges
 	}
@@ -58,7 +58,7 @@ func limitRanges(path *field.Path, ranges []netip.Prefix, left *leftOut) []netip
 				own = append(own, prefix)
 			}
 		}
-		kept = append(kept, limited(path, own, maxRanges, left)...)
+		kept = append(kept, withinLimit(path, own, maxRanges, skipped)...)
 	}
 	return kept
 }

@@ -22,9 +22,9 @@ func addressesFrom(first string, count int) []string {
 	return list
 }
 
-// TestWhatGoesBeyondTheLimitsOfOneServiceIsLeftOutAndTold.
-func TestWhatGoesBeyondTheLimitsOfOneServiceIsLeftOutAndTold(t *testing.T) {
-	type counts struct{ ports, external, balanced, ranges, told int }
+// TestWhatExceedsTheLimitsOfOneServiceIsSkippedAndReported.
+func TestWhatExceedsTheLimitsOfOneServiceIsSkippedAndReported(t *testing.T) {
+	type counts struct{ ports, external, balanced, ranges, reported int }
 	for title, test := range map[string]struct {
 		ports, external, balanced, ranges4, ranges6 int
 		nodePorts                                   bool

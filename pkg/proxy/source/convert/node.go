@@ -31,17 +31,17 @@ func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 	metadata := field.NewPath("metadata")
 	errs := checkName(metadata.Child("name"), node.Name, validation.IsDNS1123Subdomain)
 	errs = append(errs, checkClusterScoped(metadata, node.Namespace)...)
-	podCIDRs, refused := readPodCIDRs(field.NewPath("spec"), &node.Spec)
-	errs = append(errs, refused...)
+	podCIDRs, rejected := readPodCIDRs(field.NewPath("spec"), &node.Spec)
+	errs = append(errs, rejected...)
 	if len(errs) > 0 {
 		return nil, errs
 	}
 	return &model.Node{
-		Name:      node.Name,
-		Labels:    labelsThatCanBe(node.Labels),
-		Addresses: readNodeAddresses(node.Status.Addresses),
-		PodCIDRs:  podCIDRs,
-		Leaving:   readLeaving(node),
+		Name:        node.Name,
+		Labels:      labelsThatCanBe(node.Labels),
+		Addresses:   readNodeAddresses(node.Status.Addresses),
+		PodCIDRs:    podCIDRs,
+		NotEligible: notEligibleReason(node),
 	}, nil
 }
 
@@ -54,9 +54,9 @@ func nodeInView(node *corev1.Node, view View) (*model.Node, field.ErrorList) {
 	return read, errs
 }
 
-// readLeaving returns why load balancers should spare a node; empty if they need not. The first two reasons are those of
+// notEligibleReason returns why load balancers should spare a node; empty if they need not. The first two reasons are those of
 // kube-proxy's /healthz (KEP-3836).
-func readLeaving(node *corev1.Node) string {
+func notEligibleReason(node *corev1.Node) string {
 	if node.DeletionTimestamp != nil {
 		return "it is being deleted"
 	}
@@ -87,8 +87,8 @@ func readNodeAddresses(entries []corev1.NodeAddress) []netip.Addr {
 			if entries[i].Type != typ {
 				continue
 			}
-			addr, refused := readAddress(nil, entries[i].Address)
-			if len(refused) == 0 && !addr.IsUnspecified() && !addr.IsMulticast() {
+			addr, rejected := readAddress(nil, entries[i].Address)
+			if len(rejected) == 0 && !addr.IsUnspecified() && !addr.IsMulticast() {
 				addrs = append(addrs, addr)
 			}
 		}
@@ -106,8 +106,8 @@ func readPodCIDRs(spec *field.Path, node *corev1.NodeSpec) ([]netip.Prefix, fiel
 	var prefixes []netip.Prefix
 	var errs field.ErrorList
 	for i, text := range texts {
-		prefix, refused := readPrefix(pathOf(i), text)
-		prefixes, errs = append(prefixes, prefix), append(errs, refused...)
+		prefix, rejected := readPrefix(pathOf(i), text)
+		prefixes, errs = append(prefixes, prefix), append(errs, rejected...)
 	}
 	return firstOfEach(prefixes, model.FamilyOfPrefix), errs
 }

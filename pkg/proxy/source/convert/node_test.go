@@ -94,7 +94,7 @@ func TestNodePodCIDRs(t *testing.T) {
 	}
 }
 
-func TestNodeWithAPodCIDRThatIsNoneIsRefused(t *testing.T) {
+func TestNodeWithAPodCIDRThatIsNoneIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		given corev1.NodeSpec
 		want  string
@@ -113,7 +113,7 @@ func TestNodeWithAPodCIDRThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-func TestNodeThatLeavesSaysWhy(t *testing.T) {
+func TestANodeThatIsNotEligibleReportsWhy(t *testing.T) {
 	now := metav1.Now()
 	for name, test := range map[string]struct {
 		given corev1.Node
@@ -155,8 +155,8 @@ func TestNodeThatLeavesSaysWhy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.given.Name = "n1"
 			got, errs := Node(&test.given)
-			if len(errs) > 0 || got.Leaving != test.want {
-				t.Errorf("Leaving = %q, want %q; errors %v", got.Leaving, test.want, errs)
+			if len(errs) > 0 || got.NotEligible != test.want {
+				t.Errorf("Leaving = %q, want %q; errors %v", got.NotEligible, test.want, errs)
 			}
 		})
 	}

@@ -80,12 +80,12 @@ func texts(errs field.ErrorList) []string {
 	return list
 }
 
-// leftOutOf are the findings that parts of a Service are left out, each "FIELD: REASON".
-func leftOutOf(service model.ObjectName, sentences ...string) []model.Finding {
+// skippedOf are the findings that parts of a Service are left out, each "FIELD: REASON".
+func skippedOf(service model.ObjectName, sentences ...string) []model.Finding {
 	var list []model.Finding
 	for _, sentence := range sentences {
 		field, reason, _ := strings.Cut(sentence, ": ")
-		list = append(list, model.Finding{Kind: ServiceKind, Name: service, Code: model.PartsLeftOut, Field: field, Reason: reason})
+		list = append(list, model.Finding{Kind: ServiceKind, Name: service, Code: model.PartiallyIgnored, Field: field, Reason: reason})
 	}
 	return list
 }

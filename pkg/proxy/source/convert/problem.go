@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Refused returns what is wrong with an object of the cluster: a finding for each validation error.
-func Refused(kind *Kind, name model.ObjectName, uid string, errs field.ErrorList) []model.Finding {
+// RejectedObjects returns what is wrong with an object of the cluster: a finding for each validation error.
+func RejectedObjects(kind *Kind, name model.ObjectName, uid string, errs field.ErrorList) []model.Finding {
 	problems := ObjectKey{kind, name}.Problems("", errs)
 	for i := range problems {
 		problems[i].UID = uid
@@ -17,22 +17,22 @@ func Refused(kind *Kind, name model.ObjectName, uid string, errs field.ErrorList
 	return problems
 }
 
-// found is a value that reports which parts of its object have no effect.
-type found interface{ Found() []model.Finding }
+// findingsGetter is a value that reports which parts of its object have no effect.
+type findingsGetter interface{ GetFindings() []model.Finding }
 
 // Found returns which parts of an object have no effect, though its value is in force: labels and annotations that count
 // as absent, and what the value itself reports.
 func (k ObjectKey) Found(file string, object Object, value any, view View) []model.Finding {
 	var problems []model.Finding
-	if k.Kind.Ignored != nil {
-		for _, err := range k.Kind.Ignored(object, view) {
+	if k.Kind.IgnoredSettings != nil {
+		for _, err := range k.Kind.IgnoredSettings(object, view) {
 			problem := k.Problem(file, err.Field, err.ErrorBody())
 			problem.Code = model.ValueIgnored
 			problems = append(problems, problem)
 		}
 	}
-	if value, may := value.(found); may {
-		problems = append(problems, value.Found()...)
+	if value, may := value.(findingsGetter); may {
+		problems = append(problems, value.GetFindings()...)
 	}
 	for i := range problems {
 		problems[i].File, problems[i].UID = file, string(object.GetUID())
@@ -51,7 +51,7 @@ func (k ObjectKey) Problems(file string, errs field.ErrorList) []model.Finding {
 
 // Problem says what is wrong with an object.
 func (k ObjectKey) Problem(file, field, reason string) model.Finding {
-	return model.Finding{File: file, Kind: k.Kind.Name, Name: k.Name, Code: model.Refused, Field: field, Reason: reason}.Printable()
+	return model.Finding{File: file, Kind: k.Kind.Name, Name: k.Name, Code: model.Invalid, Field: field, Reason: reason}.Sanitized()
 }
 
 // SortProblems sorts problems and leaves out repetitions.

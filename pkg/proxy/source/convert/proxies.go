@@ -25,7 +25,7 @@ var ProxySlices = &Kind{
 		return ProxySlice(object.(*discoveryv1.EndpointSlice)), nil
 	},
 	IsSame: reflect.DeepEqual,
-	Note:   func(*model.Change, model.ObjectName, any) {},
+	Apply:  func(*model.Change, model.ObjectName, any) {},
 }
 
 // ProxyAddresses are the same slices, for the addresses at which the nodes are.
@@ -58,8 +58,8 @@ func proxyAddresses(slice *discoveryv1.EndpointSlice) []*model.Node {
 		if node == nil || len(slice.Endpoints[i].Addresses) == 0 {
 			continue
 		}
-		addr, refused := readAddress(nil, slice.Endpoints[i].Addresses[0])
-		if len(refused) == 0 && !addr.IsUnspecified() && !addr.IsMulticast() && !addr.IsLoopback() {
+		addr, rejected := readAddress(nil, slice.Endpoints[i].Addresses[0])
+		if len(rejected) == 0 && !addr.IsUnspecified() && !addr.IsMulticast() && !addr.IsLoopback() {
 			node.Addresses = []netip.Addr{addr}
 			nodes = append(nodes, node)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestAVersionInForceIsTheSameAfterItWasSent, of every kind that is read.
-func TestAVersionInForceIsTheSameAfterItWasSent(t *testing.T) {
+// TestAnAppliedVersionIsTheSameAfterItWasSent, of every kind that is read.
+func TestAnAppliedVersionIsTheSameAfterItWasSent(t *testing.T) {
 	name := model.ObjectName{Namespace: "shop", Name: "web"}
 	addr, prefix := netip.MustParseAddr("fd00::1"), netip.MustParsePrefix("10.0.0.0/8")
 	values := map[*Kind]any{
@@ -24,24 +24,24 @@ func TestAVersionInForceIsTheSameAfterItWasSent(t *testing.T) {
 			Topology: policy.Topology{
 				Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Clients: []string{"a/b"}, Measured: true,
 			},
-			Findings: []model.Finding{{Kind: ServiceKind, Name: name, Code: model.PartsLeftOut, Field: "spec.a", Reason: "b"}},
+			Findings: []model.Finding{{Kind: ServiceKind, Name: name, Code: model.PartiallyIgnored, Field: "spec.a", Reason: "b"}},
 		},
 		EndpointSlices: &model.EndpointSlice{
 			Name: name, Service: name, Family: model.IPv6, Ports: []model.SlicePort{{Name: "http", Protocol: model.UDP, Port: 80}},
 			Endpoints: []model.SliceEndpoint{{Addr: addr, Endpoint: model.Endpoint{
 				Node: "n", Zone: "z", Ready: true, Serving: true, Terminating: true, HintNodes: []string{"n"}, HintZones: []string{""},
 			}}},
-			Hostnames: []string{"a"}, TriggeredAt: time.Unix(1, 2).UTC(), Names: 1, Crowded: 1, IsHeadless: true,
-			Findings: []model.Finding{{Code: model.PartsLeftOut}},
+			Hostnames: []string{"a"}, TriggeredAt: time.Unix(1, 2).UTC(), FQDNCount: 1, MultiAddressCount: 1, IsHeadless: true,
+			Findings: []model.Finding{{Code: model.PartiallyIgnored}},
 		},
 		ServiceCIDRs: []netip.Prefix{prefix},
 		Nodes: &model.Node{
-			Name: "n", Labels: map[string]string{"a": "b"}, Addresses: []netip.Addr{addr}, PodCIDRs: []netip.Prefix{prefix}, Leaving: "why",
+			Name: "n", Labels: map[string]string{"a": "b"}, Addresses: []netip.Addr{addr}, PodCIDRs: []netip.Prefix{prefix}, NotEligible: "why",
 		},
 	}
 	values[ServiceDemands] = &model.Demand{
-		Zones: map[string]uint32{"": 1, "a": 999_999}, Since: time.Unix(1_800_000_000, 0).UTC(),
-		NodesHeard: 9, NodesAll: 10, ConnectionsPerMinute: 30_012,
+		Zones: map[string]uint32{"": 1, "a": 999_999}, ObservedAt: time.Unix(1_800_000_000, 0).UTC(),
+		NodesReporting: 9, NodesTotal: 10, ConnectionsPerMinute: 30_012,
 	}
 	for _, kind := range Kinds {
 		value := values[kind]
@@ -56,13 +56,13 @@ func TestAVersionInForceIsTheSameAfterItWasSent(t *testing.T) {
 				}
 			}
 		}
-		for _, sent := range []Refusal{{"a.yaml", kind.Name, name, value}, {"", kind.Name, name, nil}} {
-			text, err := json.Marshal([]Refusal{sent})
+		for _, sent := range []Rejection{{"a.yaml", kind.Name, name, value}, {"", kind.Name, name, nil}} {
+			text, err := json.Marshal([]Rejection{sent})
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []Refusal
-			if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual([]Refusal{sent}, got) {
+			var got []Rejection
+			if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual([]Rejection{sent}, got) {
 				t.Errorf("%s: %s is read as %+v, %v", kind.Name, text, got, err)
 			}
 		}
@@ -70,7 +70,7 @@ func TestAVersionInForceIsTheSameAfterItWasSent(t *testing.T) {
 	for _, text := range []string{
 		`{"kind": "Pod", "name": "a", "lastKnownGood": {}}`, `{"kind": "Service", "name": "a", "lastKnownGood": []}`,
 	} {
-		if err := json.Unmarshal([]byte(text), new(Refusal)); err == nil {
+		if err := json.Unmarshal([]byte(text), new(Rejection)); err == nil {
 			t.Errorf("%s is no error", text)
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Sentences says what is left out, and why. A field of a newer Kubernetes that many objects have is reported once, for
+// Messages says what is left out, and why. A field of a newer Kubernetes that many objects have is reported once, for
 // the first of them.
-func Sentences(findings []model.Finding) []string {
+func Messages(findings []model.Finding) []string {
 	type sort struct{ kind, field string }
 	sortOf := func(finding model.Finding) sort {
 		return sort{finding.Kind, index.ReplaceAllString(finding.Field, "[]")}

@@ -28,54 +28,54 @@ func Service(service *corev1.Service, view View) (*model.Service, field.ErrorLis
 	errs = append(errs, checkName(metadata.Child("name"), service.Name, validation.IsDNS1123Label)...)
 	errs = append(errs, checkType(spec.Child("type"), service.Spec.Type)...)
 
-	clusterIPs, refused := readClusterIPs(spec, &service.Spec)
-	errs = append(errs, refused...)
-	ports, refused := readServicePorts(spec.Child("ports"), &service.Spec)
-	errs = append(errs, refused...)
-	affinity, refused := readAffinity(spec, &service.Spec)
-	errs = append(errs, refused...)
-	internalLocal, refused := readInternalPolicy(spec.Child("internalTrafficPolicy"), service.Spec.InternalTrafficPolicy)
-	errs = append(errs, refused...)
-	externalLocal, refused := readExternalPolicy(spec.Child("externalTrafficPolicy"), &service.Spec)
-	errs = append(errs, refused...)
-	ranges, refused := readSourceRanges(spec.Child("loadBalancerSourceRanges"), &service.Spec)
-	errs = append(errs, refused...)
+	clusterIPs, rejected := readClusterIPs(spec, &service.Spec)
+	errs = append(errs, rejected...)
+	ports, rejected := readServicePorts(spec.Child("ports"), &service.Spec)
+	errs = append(errs, rejected...)
+	affinity, rejected := readAffinity(spec, &service.Spec)
+	errs = append(errs, rejected...)
+	internalLocal, rejected := readInternalPolicy(spec.Child("internalTrafficPolicy"), service.Spec.InternalTrafficPolicy)
+	errs = append(errs, rejected...)
+	externalLocal, rejected := readExternalPolicy(spec.Child("externalTrafficPolicy"), &service.Spec)
+	errs = append(errs, rejected...)
+	ranges, rejected := readSourceRanges(spec.Child("loadBalancerSourceRanges"), &service.Spec)
+	errs = append(errs, rejected...)
 	if len(errs) > 0 {
 		return nil, errs
 	}
 	topology, ignored := TopologyOf(service, view)
-	var left leftOut
+	var skipped skippedParts
 	read := &model.Service{
 		Name:                 model.ObjectName{Namespace: service.Namespace, Name: service.Name},
 		Created:              service.CreationTimestamp.UTC(),
 		ClusterIPs:           clusterIPs,
 		Ports:                ports,
-		ExternalIPs:          readExternalIPs(spec.Child("externalIPs"), service.Spec.ExternalIPs, clusterIPs, view, &left),
-		LoadBalancerIPs:      readIngress(service.Status.LoadBalancer.Ingress, clusterIPs, &left),
-		SourceRanges:         limitRanges(spec.Child("loadBalancerSourceRanges"), ranges, &left),
-		HealthCheckNodePort:  readHealthCheckNodePort(spec.Child("healthCheckNodePort"), &service.Spec, &left),
+		ExternalIPs:          readExternalIPs(spec.Child("externalIPs"), service.Spec.ExternalIPs, clusterIPs, view, &skipped),
+		LoadBalancerIPs:      readIngress(service.Status.LoadBalancer.Ingress, clusterIPs, &skipped),
+		SourceRanges:         limitRanges(spec.Child("loadBalancerSourceRanges"), ranges, &skipped),
+		HealthCheckNodePort:  readHealthCheckNodePort(spec.Child("healthCheckNodePort"), &service.Spec, &skipped),
 		InternalTrafficLocal: internalLocal,
 		ExternalTrafficLocal: externalLocal,
 		AffinityTimeout:      affinity,
 		Topology:             topology,
 	}
-	limit(read, &left)
-	read.Findings = append(withoutEffect(read.Name, ignored), left.findings(ServiceKind, read.Name)...)
+	trimToLimit(read, &skipped)
+	read.Findings = append(withoutEffect(read.Name, ignored), skipped.findings(ServiceKind, read.Name)...)
 	return read, nil
 }
 
 // TopologyOf reads what a Service says about its topology, and which of its annotations have no effect. The field
 // trafficDistribution has no meaning for a headless one: its clients go where DNS sends them.
 func TopologyOf(service *corev1.Service, view View) (policy.Topology, []policy.Ignored) {
-	words := policy.Words{
+	input := policy.Input{
 		Namespace: service.Namespace, Annotations: service.Annotations, DefaultMaxLoad: view.DefaultMaxLoad,
 		DefaultMeasured: view.DefaultMeasured, IsHeadless: isHeadlessService(service),
 	}
-	if !words.IsHeadless {
-		words.ExternalTrafficLocal = service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-		words.TrafficDistribution = ptr.Deref(service.Spec.TrafficDistribution, "")
+	if !input.IsHeadless {
+		input.ExternalTrafficLocal = service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+		input.TrafficDistribution = ptr.Deref(service.Spec.TrafficDistribution, "")
 	}
-	return policy.Parse(words)
+	return policy.Parse(input)
 }
 
 // isProxied reports whether this proxy serves the Service.
@@ -83,8 +83,8 @@ func isProxied(service *corev1.Service, proxyName string) bool {
 	return policy.IsHandledBy(service.Labels, proxyName) && hasClusterIP(service)
 }
 
-// isOthers reports whether another proxy serves the Service.
-func isOthers(service *corev1.Service, proxyName string) bool {
+// isForOtherProxy reports whether another proxy serves the Service.
+func isForOtherProxy(service *corev1.Service, proxyName string) bool {
 	return !policy.IsHandledBy(service.Labels, proxyName) && hasClusterIP(service)
 }
 

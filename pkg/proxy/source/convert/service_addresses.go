@@ -29,11 +29,11 @@ func readClusterIPs(spec *field.Path, service *corev1.ServiceSpec) ([]netip.Addr
 	var addrs []netip.Addr
 	var errs field.ErrorList
 	for i, text := range texts {
-		addr, refused := readUnicast(pathOf(i), text)
-		if len(refused) == 0 {
-			refused = checkClusterIPFamily(spec, pathOf(i), service.IPFamilies, addrs, addr)
+		addr, rejected := readUnicast(pathOf(i), text)
+		if len(rejected) == 0 {
+			rejected = checkClusterIPFamily(spec, pathOf(i), service.IPFamilies, addrs, addr)
 		}
-		errs = append(errs, refused...)
+		errs = append(errs, rejected...)
 		addrs = append(addrs, addr)
 	}
 	return addrs, errs
@@ -66,16 +66,16 @@ func checkClusterIPFamily(
 //
 // Whoever may write a Service may name any address there, and so get other people's connections to it (CVE-2020-8554).
 // If none should be served, each is left out.
-func readExternalIPs(path *field.Path, texts []string, clusterIPs []netip.Addr, view View, left *leftOut) []netip.Addr {
+func readExternalIPs(path *field.Path, texts []string, clusterIPs []netip.Addr, view View, skipped *skippedParts) []netip.Addr {
 	var addrs []netip.Addr
 	for i, text := range texts {
 		switch {
 		case strings.TrimSpace(text) == "":
 		case view.WithoutExternalIPs:
-			left.add(field.ErrorList{field.Forbidden(path.Index(i), fmt.Sprintf(
+			skipped.add(field.ErrorList{field.Forbidden(path.Index(i), fmt.Sprintf(
 				"%q is not served: the feature gate AllowServiceExternalIPs of the proxy is off", text))})
 		default:
-			addrs = appendServed(addrs, path.Index(i), text, clusterIPs, left)
+			addrs = appendServed(addrs, path.Index(i), text, clusterIPs, skipped)
 		}
 	}
 	return addrs
@@ -85,7 +85,7 @@ func readExternalIPs(path *field.Path, texts []string, clusterIPs []netip.Addr, 
 //
 // A load balancer without an IP is reached by a name, which does not concern us; one in mode Proxy wants all packets to
 // go through it, so its address must not be served here (KEP-1860).
-func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, left *leftOut) []netip.Addr {
+func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, skipped *skippedParts) []netip.Addr {
 	var addrs []netip.Addr
 	list := field.NewPath("status", "loadBalancer", "ingress")
 	for i := range ingress {
@@ -97,10 +97,10 @@ func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, 
 		switch {
 		case entry.IP == "" || mode == corev1.LoadBalancerIPModeProxy:
 		case mode == corev1.LoadBalancerIPModeVIP:
-			addrs = appendServed(addrs, path.Child("ip"), entry.IP, clusterIPs, left)
+			addrs = appendServed(addrs, path.Child("ip"), entry.IP, clusterIPs, skipped)
 		default:
 			supported := []corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeVIP, corev1.LoadBalancerIPModeProxy}
-			left.add(field.ErrorList{field.NotSupported(path.Child("ipMode"), mode, supported)})
+			skipped.add(field.ErrorList{field.NotSupported(path.Child("ipMode"), mode, supported)})
 		}
 	}
 	return addrs
@@ -109,11 +109,11 @@ func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, 
 // appendServed adds an address on which a Service is dialled besides its ClusterIPs, once. An impossible one is left
 // out and reported. One of a family without a ClusterIP is left out silently, as in kube-proxy: on a
 // Service of one family in a cluster of two, load balancers with addresses of both are ordinary.
-func appendServed(addrs []netip.Addr, path *field.Path, text string, clusterIPs []netip.Addr, left *leftOut) []netip.Addr {
-	addr, refused := readUnicast(path, text)
-	left.add(refused)
+func appendServed(addrs []netip.Addr, path *field.Path, text string, clusterIPs []netip.Addr, skipped *skippedParts) []netip.Addr {
+	addr, rejected := readUnicast(path, text)
+	skipped.add(rejected)
 	isSameFamily := func(clusterIP netip.Addr) bool { return model.FamilyOf(clusterIP) == model.FamilyOf(addr) }
-	if len(refused) > 0 || slices.Contains(addrs, addr) || !slices.ContainsFunc(clusterIPs, isSameFamily) {
+	if len(rejected) > 0 || slices.Contains(addrs, addr) || !slices.ContainsFunc(clusterIPs, isSameFamily) {
 		return addrs
 	}
 	return append(addrs, addr)

@@ -56,7 +56,7 @@ func TestServiceAddresses(t *testing.T) {
 			external("127.0.0.1", "192.0.2.1", "169.254.169.254", "0.0.0.0", "224.0.0.251", "255.255.255.255", "::1", "192.0.2.300"),
 			func(s *model.Service) {
 				s.ExternalIPs = addrs("192.0.2.1")
-				s.Findings = leftOutOf(s.Name,
+				s.Findings = skippedOf(s.Name,
 					`spec.externalIPs[0]: Invalid value: "127.0.0.1": `+loopback,
 					`spec.externalIPs[2]: Invalid value: "169.254.169.254": may not be in the link-local range (169.254.0.0/16, fe80::/10)`,
 					`spec.externalIPs[3]: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0 or ::)`,
@@ -74,7 +74,7 @@ func TestServiceAddresses(t *testing.T) {
 			},
 			func(s *model.Service) {
 				s.ExternalTrafficLocal = true
-				s.Findings = leftOutOf(s.Name, `spec.externalIPs[0]: Invalid value: "127.0.0.1": `+loopback)
+				s.Findings = skippedOf(s.Name, `spec.externalIPs[0]: Invalid value: "127.0.0.1": `+loopback)
 			},
 		},
 		"ingress IPs of no mode and of mode VIP are served": {
@@ -90,7 +90,7 @@ func TestServiceAddresses(t *testing.T) {
 		"ingress of an unknown mode is left out": {
 			ingress(corev1.LoadBalancerIngress{IP: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPMode("vip"))}),
 			func(s *model.Service) {
-				s.Findings = leftOutOf(s.Name, `status.loadBalancer.ingress[0].ipMode: Unsupported value: "vip": supported values: "VIP", "Proxy"`)
+				s.Findings = skippedOf(s.Name, `status.loadBalancer.ingress[0].ipMode: Unsupported value: "vip": supported values: "VIP", "Proxy"`)
 			},
 		},
 		"an ingress IP of a family without a ClusterIP is not used, and nothing is said": {
@@ -100,7 +100,7 @@ func TestServiceAddresses(t *testing.T) {
 			ingress(ingressOf("127.0.0.1", "192.0.2.1", "lb.example.com")...),
 			func(s *model.Service) {
 				s.LoadBalancerIPs = addrs("192.0.2.1")
-				s.Findings = leftOutOf(s.Name,
+				s.Findings = skippedOf(s.Name,
 					`status.loadBalancer.ingress[0].ip: Invalid value: "127.0.0.1": `+loopback,
 					`status.loadBalancer.ingress[2].ip: Invalid value: "lb.example.com": `+
 						`must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`,
@@ -123,16 +123,16 @@ func TestServiceAddresses(t *testing.T) {
 	})
 }
 
-// TestExternalIPsAreLeftOutWhereNoneIsServed: the rest of the Service is unchanged. For the meaning of
+// TestExternalIPsAreSkippedWhereNoneIsServed: the rest of the Service is unchanged. For the meaning of
 // externalTrafficPolicy it still counts that the Service has some, as in kube-proxy.
-func TestExternalIPsAreLeftOutWhereNoneIsServed(t *testing.T) {
+func TestExternalIPsAreSkippedWhereNoneIsServed(t *testing.T) {
 	given, want := webService(), webModel()
 	given.Spec.ExternalIPs = []string{"192.0.2.7", "", "2001:db8::1", "no address\x1b"}
 	given.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	given.Status.LoadBalancer.Ingress = ingressOf("192.0.2.7")
 	want.ExternalTrafficLocal, want.LoadBalancerIPs = true, addrs("192.0.2.7")
 	const why = " is not served: the feature gate AllowServiceExternalIPs of the proxy is off"
-	want.Findings = leftOutOf(want.Name,
+	want.Findings = skippedOf(want.Name,
 		`spec.externalIPs[0]: Forbidden: "192.0.2.7"`+why,
 		`spec.externalIPs[2]: Forbidden: "2001:db8::1"`+why,
 		`spec.externalIPs[3]: Forbidden: "no address\x1b"`+why,

@@ -28,8 +28,8 @@ func ServiceCIDR(object *networkingv1.ServiceCIDR) ([]netip.Prefix, field.ErrorL
 	}
 	var prefixes []netip.Prefix
 	for i, text := range object.Spec.CIDRs {
-		prefix, refused := readServiceCIDR(path.Index(i), text)
-		prefixes, errs = append(prefixes, prefix), append(errs, refused...)
+		prefix, rejected := readServiceCIDR(path.Index(i), text)
+		prefixes, errs = append(prefixes, prefix), append(errs, rejected...)
 	}
 	if len(errs) == 0 && len(firstOfEach(prefixes, model.FamilyOfPrefix)) < len(prefixes) {
 		errs = append(errs, field.Invalid(path, object.Spec.CIDRs, "may specify no more than one CIDR for each IP family"))

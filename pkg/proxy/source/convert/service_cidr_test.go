@@ -35,7 +35,7 @@ func TestServiceCIDRGivesItsRanges(t *testing.T) {
 	}
 }
 
-func TestServiceCIDRThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T) {
+func TestServiceCIDRThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
 	namespaced, unnamed := serviceCIDR("10.96.0.0/12"), serviceCIDR("10.96.0.0/12")
 	namespaced.Namespace, unnamed.Name = "default", ""
 	for name, test := range map[string]struct {

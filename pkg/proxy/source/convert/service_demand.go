@@ -47,28 +47,28 @@ func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.Er
 			errs = append(errs, field.Duplicate(path, zone.Zone))
 		}
 		errs = append(errs, invalid(path, zone.Zone, validation.IsValidLabelValue(zone.Zone))...)
-		byName[zone.Zone] = zone.Asks
-		sum += uint64(zone.Asks)
+		byName[zone.Zone] = zone.DemandPPM
+		sum += uint64(zone.DemandPPM)
 	}
-	if sum > servicedemand.Million {
+	if sum > servicedemand.PPM {
 		errs = append(errs, field.Invalid(zones, sum,
-			fmt.Sprintf("the sum must not be greater than %d, what all zones ask", servicedemand.Million)))
+			fmt.Sprintf("the sum must not be greater than %d, what all zones ask", servicedemand.PPM)))
 	}
 	if len(errs) > 0 {
 		return nil, errs
 	}
 	return &model.Demand{
-		Zones: byName, Since: object.Since.UTC(),
-		NodesHeard: int(object.NodesHeard), NodesAll: int(object.NodesAll), ConnectionsPerMinute: uint64(object.ConnectionsPerMinute),
+		Zones: byName, ObservedAt: object.ObservedAt.UTC(),
+		NodesReporting: int(object.NodesReporting), NodesTotal: int(object.NodesTotal), ConnectionsPerMinute: uint64(object.ConnectionsPerMinute),
 	}, nil
 }
 
 // checkCounts refuses numbers of things that are negative, and numbers of no time.
 func checkCounts(object *servicedemand.ServiceDemand) field.ErrorList {
-	errs := checkCount("nodesReporting", int64(object.NodesHeard))
-	errs = append(errs, checkCount("nodesTotal", int64(object.NodesAll))...)
+	errs := checkCount("nodesReporting", int64(object.NodesReporting))
+	errs = append(errs, checkCount("nodesTotal", int64(object.NodesTotal))...)
 	errs = append(errs, checkCount("connectionsPerMinute", object.ConnectionsPerMinute)...)
-	if object.Since.IsZero() {
+	if object.ObservedAt.IsZero() {
 		errs = append(errs, field.Required(field.NewPath("observedAt"), ""))
 	}
 	return errs

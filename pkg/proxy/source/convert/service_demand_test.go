@@ -18,15 +18,16 @@ import (
 func webDemand() *servicedemand.ServiceDemand {
 	return &servicedemand.ServiceDemand{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
-		Zones:      []servicedemand.Zone{{Zone: "", Asks: 1}, {Zone: "zone-a", Asks: 199_999}, {Zone: "zone-b", Asks: 800_000}},
-		NodesHeard: 198, NodesAll: 200, ConnectionsPerMinute: 30_012, Since: metav1.Unix(1_800_000_000, 0),
+		Zones: []servicedemand.Zone{{Zone: "", DemandPPM: 1}, {Zone: "zone-a", DemandPPM: 199_999},
+			{Zone: "zone-b", DemandPPM: 800_000}},
+		NodesReporting: 198, NodesTotal: 200, ConnectionsPerMinute: 30_012, ObservedAt: metav1.Unix(1_800_000_000, 0),
 	}
 }
 
 func TestAServiceDemandIsReadInFull(t *testing.T) {
 	want := &model.Demand{
-		Zones: map[string]uint32{"": 1, "zone-a": 199_999, "zone-b": 800_000},
-		Since: time.Unix(1_800_000_000, 0).UTC(), NodesHeard: 198, NodesAll: 200, ConnectionsPerMinute: 30_012,
+		Zones:      map[string]uint32{"": 1, "zone-a": 199_999, "zone-b": 800_000},
+		ObservedAt: time.Unix(1_800_000_000, 0).UTC(), NodesReporting: 198, NodesTotal: 200, ConnectionsPerMinute: 30_012,
 	}
 	got, errs := ServiceDemand(webDemand())
 	if diff := cmp.Diff(want, got); diff != "" || len(errs) > 0 {
@@ -39,7 +40,7 @@ func TestAServiceDemandAtItsLimitsIsTaken(t *testing.T) {
 	full := webDemand()
 	full.Zones = nil
 	for i := range servicedemand.MaxZones {
-		full.Zones = append(full.Zones, servicedemand.Zone{Zone: fmt.Sprint("zone-", i), Asks: servicedemand.Million / servicedemand.MaxZones})
+		full.Zones = append(full.Zones, servicedemand.Zone{Zone: fmt.Sprint("zone-", i), DemandPPM: servicedemand.PPM / servicedemand.MaxZones})
 	}
 	got, errs := ServiceDemand(full)
 	if len(errs) > 0 || len(got.Zones) != servicedemand.MaxZones {
@@ -52,17 +53,17 @@ func TestAServiceDemandAtItsLimitsIsTaken(t *testing.T) {
 	}
 }
 
-func TestAServiceDemandThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T) {
+func TestAServiceDemandThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*servicedemand.ServiceDemand)
 		want   []string
 	}{
 		"more than all": {
-			func(d *servicedemand.ServiceDemand) { d.Zones[1].Asks = 200_000 },
+			func(d *servicedemand.ServiceDemand) { d.Zones[1].DemandPPM = 200_000 },
 			[]string{`zones: Invalid value: 1000001: the sum must not be greater than 1000000, what all zones ask`},
 		},
 		"more than all, in numbers that overflow": {
-			func(d *servicedemand.ServiceDemand) { d.Zones[0].Asks, d.Zones[1].Asks = 1<<32-1, 1<<32-1 },
+			func(d *servicedemand.ServiceDemand) { d.Zones[0].DemandPPM, d.Zones[1].DemandPPM = 1<<32-1, 1<<32-1 },
 			[]string{`zones: Invalid value: 8590734590: the sum must not be greater than 1000000, what all zones ask`},
 		},
 		"a zone twice": {
@@ -78,14 +79,16 @@ func TestAServiceDemandThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.
 			[]string{`zones[1].zone: Invalid value: "a b": a valid label`},
 		},
 		"counts that cannot be": {
-			func(d *servicedemand.ServiceDemand) { d.NodesHeard, d.NodesAll, d.ConnectionsPerMinute = -1, -2, -3 },
+			func(d *servicedemand.ServiceDemand) {
+				d.NodesReporting, d.NodesTotal, d.ConnectionsPerMinute = -1, -2, -3
+			},
 			[]string{
 				`nodesReporting: Invalid value: -1: must not be negative`, `nodesTotal: Invalid value: -2: must not be negative`,
 				`connectionsPerMinute: Invalid value: -3: must not be negative`,
 			},
 		},
 		"of no time, and no name": {
-			func(d *servicedemand.ServiceDemand) { d.Since, d.Namespace, d.Name = metav1.Time{}, "", "Web" },
+			func(d *servicedemand.ServiceDemand) { d.ObservedAt, d.Namespace, d.Name = metav1.Time{}, "", "Web" },
 			[]string{
 				`metadata.namespace: Required value`, `metadata.name: Invalid value: "Web": a lowercase RFC 1123 label`, `observedAt: Required value`,
 			},
@@ -128,10 +131,10 @@ func FuzzConvertServiceDemand(f *testing.F) {
 			return
 		}
 		ofZones := uint64(0)
-		for _, asks := range got.Zones {
-			ofZones += uint64(asks)
+		for _, demand := range got.Zones {
+			ofZones += uint64(demand)
 		}
-		if ofZones > servicedemand.Million || len(got.Zones) > servicedemand.MaxZones {
+		if ofZones > servicedemand.PPM || len(got.Zones) > servicedemand.MaxZones {
 			t.Errorf("%v goes beyond the limits", got)
 		}
 	})

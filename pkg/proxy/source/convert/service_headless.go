@@ -20,18 +20,18 @@ func headlessService(service *corev1.Service, view View) (*model.Service, field.
 	errs = append(errs, checkName(metadata.Child("name"), service.Name, validation.IsDNS1123Label)...)
 	var ports []model.ServicePort
 	if len(service.Spec.Ports) > 0 { // which it need not have
-		var refused field.ErrorList
-		ports, refused = readServicePorts(field.NewPath("spec", "ports"), &service.Spec)
-		errs = append(errs, refused...)
+		var rejected field.ErrorList
+		ports, rejected = readServicePorts(field.NewPath("spec", "ports"), &service.Spec)
+		errs = append(errs, rejected...)
 	}
 	if len(errs) > 0 {
 		return nil, errs
 	}
 	topology, ignored := TopologyOf(service, view)
-	if len(topology.Keys) == 0 || whyWithoutKeys(ignored) != "" {
+	if len(topology.Keys) == 0 || missingKeysReason(ignored) != "" {
 		return nil, nil
 	}
-	var left leftOut
+	var skipped skippedParts
 	read := &model.Service{
 		Name:       model.ObjectName{Namespace: service.Namespace, Name: service.Name},
 		Created:    service.CreationTimestamp.UTC(),
@@ -39,8 +39,8 @@ func headlessService(service *corev1.Service, view View) (*model.Service, field.
 		Ports:      ports,
 		Topology:   topology,
 	}
-	limit(read, &left)
-	read.Findings = append(withoutEffect(read.Name, ignored), left.findings(ServiceKind, read.Name)...)
+	trimToLimit(read, &skipped)
+	read.Findings = append(withoutEffect(read.Name, ignored), skipped.findings(ServiceKind, read.Name)...)
 	return read, nil
 }
 

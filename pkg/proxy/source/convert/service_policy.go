@@ -79,18 +79,18 @@ func externallyAccessible(spec *corev1.ServiceSpec) bool {
 // readHealthCheckNodePort reads where a load balancer asks for this node; zero means nowhere. The API server takes the
 // port away when a Service stops having a use for it. In a manifest it may be left over, which is no reason to stop
 // serving the Service.
-func readHealthCheckNodePort(path *field.Path, spec *corev1.ServiceSpec, left *leftOut) uint16 {
+func readHealthCheckNodePort(path *field.Path, spec *corev1.ServiceSpec, skipped *skippedParts) uint16 {
 	if spec.HealthCheckNodePort == 0 {
 		return 0
 	}
 	if spec.Type != corev1.ServiceTypeLoadBalancer || spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 		reason := "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-		left.add(field.ErrorList{field.Invalid(path, spec.HealthCheckNodePort, reason)})
+		skipped.add(field.ErrorList{field.Invalid(path, spec.HealthCheckNodePort, reason)})
 		return 0
 	}
-	port, refused := readPort(path, spec.HealthCheckNodePort)
-	left.add(refused)
-	if len(refused) > 0 {
+	port, rejected := readPort(path, spec.HealthCheckNodePort)
+	skipped.add(rejected)
+	if len(rejected) > 0 {
 		return 0
 	}
 	return port

@@ -17,11 +17,11 @@ func readServicePorts(path *field.Path, spec *corev1.ServiceSpec) ([]model.Servi
 	var errs field.ErrorList
 	seen := portsSeen{names: map[string]bool{}, numbers: map[protocolAndPort]bool{}, nodePorts: map[protocolAndPort]bool{}}
 	for i := range spec.Ports {
-		port, refused := readServicePort(path.Index(i), spec, &spec.Ports[i])
-		if len(refused) == 0 {
-			refused = seen.add(path.Index(i), port)
+		port, rejected := readServicePort(path.Index(i), spec, &spec.Ports[i])
+		if len(rejected) == 0 {
+			rejected = seen.add(path.Index(i), port)
 		}
-		ports, errs = append(ports, port), append(errs, refused...)
+		ports, errs = append(ports, port), append(errs, rejected...)
 	}
 	return ports, errs
 }
@@ -32,12 +32,12 @@ func readServicePort(path *field.Path, spec *corev1.ServiceSpec, port *corev1.Se
 		errs = append(errs, field.Required(path.Child("name"), "a Service with several ports must name each of them"))
 	}
 	errs = append(errs, checkPortName(path.Child("name"), port.Name)...)
-	protocol, refused := readProtocol(path.Child("protocol"), port.Protocol)
-	errs = append(errs, refused...)
-	number, refused := readPort(path.Child("port"), port.Port)
-	errs = append(errs, refused...)
-	nodePort, refused := readNodePort(path.Child("nodePort"), spec.Type, port.NodePort)
-	errs = append(errs, refused...)
+	protocol, rejected := readProtocol(path.Child("protocol"), port.Protocol)
+	errs = append(errs, rejected...)
+	number, rejected := readPort(path.Child("port"), port.Port)
+	errs = append(errs, rejected...)
+	nodePort, rejected := readNodePort(path.Child("nodePort"), spec.Type, port.NodePort)
+	errs = append(errs, rejected...)
 	return model.ServicePort{Name: port.Name, Protocol: protocol, Port: number, NodePort: nodePort}, errs
 }
 

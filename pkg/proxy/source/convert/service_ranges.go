@@ -29,9 +29,9 @@ func readSourceRanges(path *field.Path, spec *corev1.ServiceSpec) ([]netip.Prefi
 	var builder netipx.IPSetBuilder
 	var errs field.ErrorList
 	for i, text := range spec.LoadBalancerSourceRanges {
-		prefix, refused := readPrefix(path.Index(i), strings.TrimSpace(text))
-		if len(refused) > 0 {
-			errs = append(errs, refused...)
+		prefix, rejected := readPrefix(path.Index(i), strings.TrimSpace(text))
+		if len(rejected) > 0 {
+			errs = append(errs, rejected...)
 			continue
 		}
 		builder.AddPrefix(prefix)

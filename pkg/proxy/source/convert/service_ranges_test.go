@@ -97,7 +97,7 @@ func TestMergedSourceRangesAllowWhatTheGivenOnesAllow(t *testing.T) {
 	}
 }
 
-func TestSourceRangesThatCannotBeRefuseTheServiceSoThatNothingIsOpened(t *testing.T) {
+func TestInvalidSourceRangesRejectTheServiceSoThatNothingIsOpened(t *testing.T) {
 	const noRange = `must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)`
 	nodePort := balanced("10.0.0.0/8")
 	nodePort.Spec.Type = corev1.ServiceTypeNodePort
@@ -151,8 +151,8 @@ func TestHealthCheckNodePort(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatalf("Service() refused: %v", errs)
 			}
-			leftOut := leftOutOf(got.Name, test.leftOut...)
-			if diff := cmp.Diff(leftOut, got.Findings, equateValues); diff != "" || got.HealthCheckNodePort != test.want {
+			skipped := skippedOf(got.Name, test.leftOut...)
+			if diff := cmp.Diff(skipped, got.Findings, equateValues); diff != "" || got.HealthCheckNodePort != test.want {
 				t.Errorf("port %d, want %d; left out (-want +got):\n%s", got.HealthCheckNodePort, test.want, diff)
 			}
 		})

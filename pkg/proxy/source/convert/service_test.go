@@ -154,20 +154,20 @@ func TestServiceIsServedByTheProxyThatItsLabelNames(t *testing.T) {
 				t.Errorf("Service() = %v, %v; served: want %v", got, errs, test.want)
 			}
 			view := View{ServiceProxyName: test.proxyName}
-			if isOthers := Services.IsOthers(given, view); isOthers == test.want {
+			if isOthers := Services.ForOtherProxy(given, view); isOthers == test.want {
 				t.Errorf("another proxy's: %v, and served: %v", isOthers, test.want)
 			}
 			given.Spec.ClusterIP, given.Spec.ClusterIPs = corev1.ClusterIPNone, nil
-			if Services.IsOthers(given, view) {
+			if Services.ForOtherProxy(given, view) {
 				t.Error("one without a ClusterIP is another proxy's")
 			}
 		})
 	}
 }
 
-// TestServicesAndSlicesAreAskedForWhoeverServesThem: a Service that another proxy takes over must not look like one that
+// TestServicesAndSlicesAreRequestedWhoeverServesThem: a Service that another proxy takes over must not look like one that
 // is deleted. Headless ones belong to no proxy, and are large.
-func TestServicesAndSlicesAreAskedForWhoeverServesThem(t *testing.T) {
+func TestServicesAndSlicesAreRequestedWhoeverServesThem(t *testing.T) {
 	for _, proxyName := range []string{"", "vicinity"} {
 		view := View{Node: "node-1", ServiceProxyName: proxyName}
 		if got, want := Services.Select(view), (Selector{Fields: "spec.clusterIP!=None"}); got != want {

@@ -137,7 +137,7 @@ func labelsThatCanBe(all map[string]string) map[string]string {
 
 // ignoredOfSlice returns what is wrong with the settings of a slice that could be served.
 func ignoredOfSlice(object Object, view View) field.ErrorList {
-	if !mayBeServed(object.(*discoveryv1.EndpointSlice), view) {
+	if !isServable(object.(*discoveryv1.EndpointSlice), view) {
 		return nil
 	}
 	return ignored(sliceSettings, object)
@@ -152,15 +152,15 @@ func ignoredOfService(object Object, view View) field.ErrorList {
 	}
 	keys := Setting{Key: policy.TopologyKeysAnnotation, IsAnnotation: true}
 	_, without := TopologyOf(service, view)
-	reason := whyWithoutKeys(without)
+	reason := missingKeysReason(without)
 	if reason == "" {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(keys.path(), service.Annotations[keys.Key], reason)}
 }
 
-// whyWithoutKeys returns why topology keys have no effect; empty if they have one, or there are none.
-func whyWithoutKeys(ignored []policy.Ignored) string {
+// missingKeysReason returns why topology keys have no effect; empty if they have one, or there are none.
+func missingKeysReason(ignored []policy.Ignored) string {
 	for _, one := range ignored {
 		if one.Annotation == policy.TopologyKeysAnnotation {
 			return one.Reason
@@ -169,9 +169,9 @@ func whyWithoutKeys(ignored []policy.Ignored) string {
 	return ""
 }
 
-// ignoredOfOthers returns what is wrong with some settings of another node. Those of this node are reported with its
+// ignoredForOtherProxy returns what is wrong with some settings of another node. Those of this node are reported with its
 // Node.
-func ignoredOfOthers(settings []Setting) func(Object, View) field.ErrorList {
+func ignoredForOtherProxy(settings []Setting) func(Object, View) field.ErrorList {
 	return func(object Object, view View) field.ErrorList {
 		if object.GetName() == view.Node {
 			return nil

@@ -38,9 +38,9 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 	hasNames := slice.AddressType == discoveryv1.AddressTypeFQDN
 	var family model.Family
 	if !hasNames {
-		var refused field.ErrorList
-		family, refused = readAddressType(field.NewPath("addressType"), slice.AddressType)
-		errs = append(errs, refused...)
+		var rejected field.ErrorList
+		family, rejected = readAddressType(field.NewPath("addressType"), slice.AddressType)
+		errs = append(errs, rejected...)
 	}
 	ports, endpoints := field.NewPath("ports"), field.NewPath("endpoints")
 	errs = append(errs, checkLength(ports, len(slice.Ports), maxSlicePorts)...)
@@ -57,18 +57,18 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 		TriggeredAt: readTriggeredAt(slice),
 	}
 	if hasNames {
-		read.Names = uint16(len(slice.Endpoints))
+		read.FQDNCount = uint16(len(slice.Endpoints))
 		return read, nil
 	}
-	var left leftOut
-	read.Ports = readSlicePorts(ports, slice.Ports, &left)
-	read.Crowded = crowded(slice.Endpoints)
-	read.Endpoints, read.Hostnames = readEndpoints(endpoints, family, slice.Endpoints, namesOf(slice, view), &left)
+	var skipped skippedParts
+	read.Ports = readSlicePorts(ports, slice.Ports, &skipped)
+	read.MultiAddressCount = countMultiAddress(slice.Endpoints)
+	read.Endpoints, read.Hostnames = readEndpoints(endpoints, family, slice.Endpoints, namesOf(slice, view), &skipped)
 	noPort, noEndpoint := len(read.Ports) == 0, len(read.Endpoints) == 0
 	if noPort && len(slice.Ports) > 0 || noEndpoint && len(slice.Endpoints) > 0 {
-		return nil, left.errs
+		return nil, skipped.errs
 	}
-	read.Findings = left.findings(EndpointSliceKind, read.Name)
+	read.Findings = skipped.findings(EndpointSliceKind, read.Name)
 	return read, nil
 }
 
@@ -86,11 +86,11 @@ func readTriggeredAt(slice *discoveryv1.EndpointSlice) time.Time {
 // servedService returns the name of the Service that a slice belongs to, and whether any proxy would serve it.
 func servedService(slice *discoveryv1.EndpointSlice, view View) (name string, serves bool) {
 	name = serviceName.value(slice)
-	return name, name != "" && mayBeServed(slice, view)
+	return name, name != "" && isServable(slice, view)
 }
 
-// mayBeServed reports whether any proxy would serve a slice of a Service.
-func mayBeServed(slice *discoveryv1.EndpointSlice, view View) bool {
+// isServable reports whether any proxy would serve a slice of a Service.
+func isServable(slice *discoveryv1.EndpointSlice, view View) bool {
 	return !isHeadless(slice) || view.WithHeadless
 }
 
@@ -136,16 +136,16 @@ func readAddressType(path *field.Path, typ discoveryv1.AddressType) (model.Famil
 
 // readSlicePorts reads the ports that the proxy can use. As in kube-proxy, those without a name or a number are
 // ignored, and so is number 0.
-func readSlicePorts(path *field.Path, entries []discoveryv1.EndpointPort, left *leftOut) []model.SlicePort {
+func readSlicePorts(path *field.Path, entries []discoveryv1.EndpointPort, skipped *skippedParts) []model.SlicePort {
 	ports := slices.Grow([]model.SlicePort(nil), len(entries)) // and no more: a cluster has many slices, and they stay in memory
 	names := make(map[string]bool, len(entries))
 	for i := range entries {
-		port, refused := readSlicePort(path.Index(i), &entries[i])
-		if len(refused) == 0 && names[port.Name] {
-			refused = field.ErrorList{field.Duplicate(path.Index(i).Child("name"), port.Name)}
+		port, rejected := readSlicePort(path.Index(i), &entries[i])
+		if len(rejected) == 0 && names[port.Name] {
+			rejected = field.ErrorList{field.Duplicate(path.Index(i).Child("name"), port.Name)}
 		}
-		left.add(refused)
-		if len(refused) == 0 {
+		skipped.add(rejected)
+		if len(rejected) == 0 {
 			names[port.Name] = true
 			ports = append(ports, port)
 		}
@@ -165,9 +165,9 @@ func readSlicePort(path *field.Path, entry *discoveryv1.EndpointPort) (model.Sli
 	if entry.Protocol != nil {
 		name = *entry.Protocol
 	}
-	protocol, refused := readProtocol(path.Child("protocol"), name)
-	errs = append(errs, refused...)
-	number, refused := readPort(path.Child("port"), *entry.Port)
-	errs = append(errs, refused...)
+	protocol, rejected := readProtocol(path.Child("protocol"), name)
+	errs = append(errs, rejected...)
+	number, rejected := readPort(path.Child("port"), *entry.Port)
+	errs = append(errs, rejected...)
 	return model.SlicePort{Name: *entry.Name, Protocol: protocol, Port: number}, errs
 }

@@ -27,11 +27,11 @@ func TestEndpointSliceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 			ForNodes: []discoveryv1.ForNode{{Name: "n1"}}, ForZones: []discoveryv1.ForZone{{Name: "a"}, {Name: ""}}},
 	})
 	want := &model.EndpointSlice{
-		Name:    model.ObjectName{Namespace: "default", Name: "web-abc"},
-		Service: model.ObjectName{Namespace: "default", Name: "web"},
-		Family:  model.IPv4,
-		Crowded: 1,
-		Ports:   []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}, {Protocol: model.UDP, Port: 53}},
+		Name:              model.ObjectName{Namespace: "default", Name: "web-abc"},
+		Service:           model.ObjectName{Namespace: "default", Name: "web"},
+		Family:            model.IPv4,
+		MultiAddressCount: 1,
+		Ports:             []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}, {Protocol: model.UDP, Port: 53}},
 		Endpoints: []model.SliceEndpoint{
 			{Addr: addrs("10.244.0.5")[0], Endpoint: model.Endpoint{Ready: true, Serving: true}},
 			{Addr: addrs("10.244.0.6")[0], Endpoint: model.Endpoint{
@@ -65,11 +65,11 @@ func TestOfASliceOfNamesOnlyTheirNumberIsRead(t *testing.T) {
 	given.AddressType = discoveryv1.AddressTypeFQDN
 	given.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"db.example.com"}}, {Addresses: []string{"not a name"}}}
 	want := webSliceModel()
-	want.Ports, want.Endpoints, want.Names = nil, nil, 2
-	wantLeftOut(t, given, want, nil)
+	want.Ports, want.Endpoints, want.FQDNCount = nil, nil, 2
+	wantSkipped(t, given, want, nil)
 }
 
-func TestEndpointSliceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T) {
+func TestEndpointSliceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*discoveryv1.EndpointSlice)
 		want   []string
@@ -110,7 +110,7 @@ func TestEndpointSliceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T
 }
 
 // Each case changes a second port of the slice, and the first one stays in use.
-func TestAPortThatCannotBeIsLeftOutAlone(t *testing.T) {
+func TestAPortThatCannotBeIsSkippedByItself(t *testing.T) {
 	const outOfRange = `must be between 1 and 65535, inclusive`
 	for name, test := range map[string]struct {
 		port discoveryv1.EndpointPort
@@ -136,24 +136,24 @@ func TestAPortThatCannotBeIsLeftOutAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given := webSlice()
 			given.Ports = append(given.Ports, test.port)
-			wantLeftOut(t, given, webSliceModel(), test.want)
+			wantSkipped(t, given, webSliceModel(), test.want)
 		})
 	}
 }
 
-func TestOfManyThingsLeftOutTheFirstAreNamedAndTheRestCounted(t *testing.T) {
+func TestOfManyThingsSkippedTheFirstAreNamedAndTheRestCounted(t *testing.T) {
 	given := webSlice()
 	for range 999 {
 		given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"127.0.0.1"}})
 	}
 	got, errs := EndpointSlice(given, View{})
-	if len(errs) > 0 || len(got.Endpoints) != 1 || len(got.Findings) != maxLeftOut+1 ||
-		got.Findings[maxLeftOut].Sentence() != "and 979 more" {
-		t.Errorf("EndpointSlice() = %v, %v; want one endpoint, %d sentences and a number", got, errs, maxLeftOut)
+	if len(errs) > 0 || len(got.Endpoints) != 1 || len(got.Findings) != maxSkipped+1 ||
+		got.Findings[maxSkipped].Sentence() != "and 979 more" {
+		t.Errorf("EndpointSlice() = %v, %v; want one endpoint, %d sentences and a number", got, errs, maxSkipped)
 	}
 }
 
-func TestWhatIsLeftOutIsOneShortLine(t *testing.T) {
+func TestWhatIsSkippedIsOneShortLine(t *testing.T) {
 	given := webSlice()
 	given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"\n\x1b" + strings.Repeat("x", 5000)}})
 	got, errs := EndpointSlice(given, View{})
@@ -163,10 +163,10 @@ func TestWhatIsLeftOutIsOneShortLine(t *testing.T) {
 	}
 }
 
-// wantLeftOut converts a slice and asserts what is made of it, and what is not.
-func wantLeftOut(t *testing.T, given *discoveryv1.EndpointSlice, want *model.EndpointSlice, leftOut []string) {
+// wantSkipped converts a slice and asserts what is made of it, and what is not.
+func wantSkipped(t *testing.T, given *discoveryv1.EndpointSlice, want *model.EndpointSlice, skipped []string) {
 	t.Helper()
-	want.Findings = leftOutOf(want.Name, leftOut...)
+	want.Findings = skippedOf(want.Name, skipped...)
 	for i := range want.Findings {
 		want.Findings[i].Kind = EndpointSliceKind
 	}
@@ -179,10 +179,10 @@ func wantLeftOut(t *testing.T, given *discoveryv1.EndpointSlice, want *model.End
 func TestEndpointSliceMayHaveNoPortsOrNoEndpoints(t *testing.T) {
 	given, want := webSlice(), webSliceModel()
 	given.Ports, want.Ports = nil, nil
-	wantLeftOut(t, given, want, nil)
+	wantSkipped(t, given, want, nil)
 	given, want = webSlice(), webSliceModel()
 	given.Endpoints, want.Endpoints = nil, nil
-	wantLeftOut(t, given, want, nil)
+	wantSkipped(t, given, want, nil)
 }
 
 func TestEndpointSliceTakesAThousandEndpointsAndAHundredPorts(t *testing.T) {
@@ -200,7 +200,7 @@ func TestEndpointSliceTakesAThousandEndpointsAndAHundredPorts(t *testing.T) {
 	}
 }
 
-func TestEndpointSliceSaysWhenItsCauseHappened(t *testing.T) {
+func TestEndpointSliceReportsWhenItsCauseHappened(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		want        time.Time

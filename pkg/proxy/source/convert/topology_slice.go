@@ -20,7 +20,7 @@ var TopologySlices = &Kind{
 		return TopologySlice(object.(*topologyslice.TopologySlice)), nil
 	},
 	IsSame: reflect.DeepEqual,
-	Note:   func(*model.Change, model.ObjectName, any) {},
+	Apply:  func(*model.Change, model.ObjectName, any) {},
 }
 
 // TopologySlice turns a TopologySlice into a value of the model. Its schema has checked it. Labels that its keys do not

@@ -9,17 +9,17 @@ import (
 // Update is what changed in a source since the update before.
 type Update struct {
 	Change model.Change
-	// Refused are the new problems, PutRight those that are solved, both sorted.
-	Refused, PutRight []model.Finding
+	// Rejected are the new problems, PutRight those that are solved, both sorted.
+	Rejected, PutRight []model.Finding
 }
 
 // NewUpdate returns the update that leads from some problems to others.
 func NewUpdate(change model.Change, before, after []model.Finding) Update {
-	return Update{Change: change, Refused: subtract(after, before), PutRight: subtract(before, after)}
+	return Update{Change: change, Rejected: subtract(after, before), PutRight: subtract(before, after)}
 }
 
 // IsEmpty reports whether nothing is different.
-func (u Update) IsEmpty() bool { return u.Change.IsEmpty() && len(u.Refused)+len(u.PutRight) == 0 }
+func (u Update) IsEmpty() bool { return u.Change.IsEmpty() && len(u.Rejected)+len(u.PutRight) == 0 }
 
 // subtract returns the problems that are not among others, sorted.
 func subtract(problems, others []model.Finding) []model.Finding {

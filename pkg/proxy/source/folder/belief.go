@@ -17,21 +17,21 @@ type version struct {
 	missing []convert.ObjectKey
 }
 
-// isBelieved reports whether a version of a file replaces the one before, once the file has not changed for
+// isStable reports whether a version of a file replaces the one before, once the file has not changed for
 // some time.
 //
 // A program may write a file slowly, and what it has not written yet has not been deleted. A text that ends at a random
 // place may well be valid up to there. So a version that takes something away counts only after the file was left alone
 // for settleTime, whatever else is wrong or new in it. One that takes nothing away counts at once.
-func isBelieved(before, now *version, alone time.Duration) bool {
-	return alone >= settleTime || !now.lacksObjectsOf(before) && !now.mayBeCutFrom(before)
+func isStable(before, now *version, alone time.Duration) bool {
+	return alone >= stableAfter || !now.dropsObjects(before) && !now.mayBeTruncated(before)
 }
 
-// lacksObjectsOf reports whether an object of the version before is not there now.
-func (v *version) lacksObjectsOf(before *version) bool { return len(v.lostSince(before)) > 0 }
+// dropsObjects reports whether an object of the version before is not there now.
+func (v *version) dropsObjects(before *version) bool { return len(v.droppedObjects(before)) > 0 }
 
-// lostSince returns the objects of the version before that are not there now.
-func (v *version) lostSince(before *version) []convert.ObjectKey {
+// droppedObjects returns the objects of the version before that are not there now.
+func (v *version) droppedObjects(before *version) []convert.ObjectKey {
 	there := make(map[convert.ObjectKey]bool, len(v.contents.claims))
 	for _, claim := range v.contents.claims {
 		there[claim.key] = true
@@ -52,16 +52,16 @@ func (v *version) lostSince(before *version) []convert.ObjectKey {
 	return lost
 }
 
-// mayBeCutFrom reports whether the end of the version before may be missing: the text is shorter, and the last object
+// mayBeTruncated reports whether the end of the version before may be missing: the text is shorter, and the last object
 // differs. A slice that is cut off after three of ten endpoints is a valid object.
-func (v *version) mayBeCutFrom(before *version) bool {
+func (v *version) mayBeTruncated(before *version) bool {
 	claims := v.contents.claims
 	if v.size >= before.size || len(claims) == 0 {
 		return false
 	}
 	last := claims[len(claims)-1]
 	for _, was := range before.contents.claims {
-		if was.key == last.key && last.isGood() && reflect.DeepEqual(was.value, last.value) {
+		if was.key == last.key && last.isValid() && reflect.DeepEqual(was.value, last.value) {
 			return false
 		}
 	}

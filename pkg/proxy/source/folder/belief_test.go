@@ -80,10 +80,10 @@ func cutEverywhere(t *testing.T, name, before, after string, each int) {
 	now := time.Duration(0)
 	for size := 1; size < len(strings.TrimSpace(after)); size += each {
 		f.write(name, after[:size])
-		now += settleTime // since the text before: so this one is new each time
+		now += stableAfter // since the text before: so this one is new each time
 		f.loadAfter(now)
 		if size%some == 0 {
-			f.loadAfter(now + settleTime - 1)
+			f.loadAfter(now + stableAfter - 1)
 		}
 		if diff := cmp.Diff(inForce, f.state); diff != "" {
 			t.Fatalf("after %d of %d bytes, ending in %q (-want +got):\n%s", size, len(after), tail(after[:size]), diff)
@@ -93,7 +93,7 @@ func cutEverywhere(t *testing.T, name, before, after string, each int) {
 		}
 	}
 	f.write(name, after)
-	changed := f.loadAfter(now + settleTime)
+	changed := f.loadAfter(now + stableAfter)
 	if want := after != before; (len(changed) == 1) != want || f.folder.isWaiting() {
 		t.Errorf("when the file is whole %q change at once, it waits: %t", changed, f.folder.isWaiting())
 	}
@@ -101,9 +101,9 @@ func cutEverywhere(t *testing.T, name, before, after string, each int) {
 
 func tail(text string) string { return text[max(0, len(text)-40):] }
 
-// TestAFileThatIsLeftAloneCounts, wherever its text ends: readable objects are served, and missing ones are gone,
+// TestAnUnchangedFileCounts, wherever its text ends: readable objects are served, and missing ones are gone,
 // unless a part cannot be read.
-func TestAFileThatIsLeftAloneCounts(t *testing.T) {
+func TestAnUnchangedFileCounts(t *testing.T) {
 	for name, whole := range forms() {
 		t.Run(name, func(t *testing.T) {
 			f := newTestFolder(t)
@@ -115,15 +115,15 @@ func TestAFileThatIsLeftAloneCounts(t *testing.T) {
 				f.folder = loaded
 				f.write(name, whole[:size])
 				f.loadAfter(time.Second)
-				if f.loadAfter(time.Second + settleTime); f.folder.isWaiting() {
+				if f.loadAfter(time.Second + stableAfter); f.folder.isWaiting() {
 					t.Fatalf("%d bytes are not believed, though the file was left alone", size)
 				}
 				there := decode(name, []byte(whole[:size]), convert.View{})
-				if !there.isComplete && len(f.folder.inForce) != 20 {
-					t.Fatalf("after %d bytes %d objects are in force; some cannot be read, so that none may be gone", size, len(f.folder.inForce))
+				if !there.isComplete && len(f.folder.applied) != 20 {
+					t.Fatalf("after %d bytes %d objects are in force; some cannot be read, so that none may be gone", size, len(f.folder.applied))
 				}
-				if there.isComplete && len(f.folder.inForce) != len(there.claims) {
-					t.Fatalf("after %d bytes %d objects are in force, and %d in the file", size, len(f.folder.inForce), len(there.claims))
+				if there.isComplete && len(f.folder.applied) != len(there.claims) {
+					t.Fatalf("after %d bytes %d objects are in force, and %d in the file", size, len(f.folder.applied), len(there.claims))
 				}
 				f.state, f.problems = map[string]string{}, nil
 			}
@@ -148,7 +148,7 @@ func TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater(t *testing.T
 		f.write("a.yaml", step)
 		f.loadAfter(time.Duration(i) * 3 * time.Second)
 		if i < 2 {
-			f.loadAfter(time.Duration(i)*3*time.Second + settleTime) // it counts, with its errors
+			f.loadAfter(time.Duration(i)*3*time.Second + stableAfter) // it counts, with its errors
 		}
 		if diff := cmp.Diff(inForce, f.state); diff != "" {
 			t.Fatalf("step %d takes objects away (-want +got):\n%s", i, diff)
@@ -161,13 +161,13 @@ func cutService(text string, lines int) string {
 	return strings.Join(strings.SplitAfter(text, "\n")[:lines], "")
 }
 
-func TestBelief(t *testing.T) {
+func TestStability(t *testing.T) {
 	claims := func(names ...string) contents {
 		var c contents
 		for _, name := range names {
 			name, value, _ := strings.Cut(name, "=")
 			key := convert.ObjectKey{Kind: convert.Services, Name: model.ObjectName{Namespace: "default", Name: name}}
-			c.claims = append(c.claims, claim{key: key, value: value})
+			c.claims = append(c.claims, objectVersion{key: key, value: value})
 		}
 		return c
 	}
@@ -181,8 +181,8 @@ func TestBelief(t *testing.T) {
 		"the first version":                    {version{}, of(9, "a"), 0, true},
 		"one more object":                      {of(9, "a"), of(18, "a", "b"), 0, true},
 		"one object less":                      {of(18, "a", "b"), of(9, "a"), 0, false},
-		"one object less, for a while":         {of(18, "a", "b"), of(9, "a"), settleTime, true},
-		"one object less, not for long enough": {of(18, "a", "b"), of(9, "a"), settleTime - 1, false},
+		"one object less, for a while":         {of(18, "a", "b"), of(9, "a"), stableAfter, true},
+		"one object less, not for long enough": {of(18, "a", "b"), of(9, "a"), stableAfter - 1, false},
 		"another object, and longer":           {of(9, "a"), of(18, "bbbb"), 0, false},
 		"one that could not be read is not there": {
 			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, of(20, "a"), 0, false},
@@ -195,7 +195,7 @@ func TestBelief(t *testing.T) {
 		"nothing was there, and nothing is":  {version{size: 9}, version{size: 5}, 0, true},
 		"the same, with the objects swapped": {of(9, "a", "b"), of(9, "b", "a"), 0, true},
 	} {
-		if got := isBelieved(&test.before, &test.now, test.alone); got != test.want {
+		if got := isStable(&test.before, &test.now, test.alone); got != test.want {
 			t.Errorf("%s: isBelieved() = %t, want %t", name, got, test.want)
 		}
 	}

@@ -26,7 +26,7 @@ var types = slices.Collect(maps.Keys(kindOf))
 // decode reads the objects of a file that a view sees. Every error becomes a finding about the smallest part that it
 // concerns.
 func decode(file string, text []byte, view convert.View) contents {
-	d := decoder{file: file, view: view, out: contents{held: convert.Inventory{}, isComplete: true}}
+	d := decoder{file: file, view: view, out: contents{inventory: convert.Inventory{}, isComplete: true}}
 	d.read(text, d.readObject)
 	return d.out
 }
@@ -43,22 +43,22 @@ type decoder struct {
 func (d *decoder) read(text []byte, object func(*manifest.Part)) {
 	for part := range manifest.Parts(manifest.FormatOfText(d.file, text), text, types...) {
 		if part.Type.Kind != "" {
-			d.out.held[convert.Type(part.Type)]++
+			d.out.inventory[convert.Type(part.Type)]++
 		}
 		switch {
 		case part.Fault != nil:
-			d.faulty(&part)
+			d.addError(&part)
 		case kindOf[part.Type] == nil:
 		case part.Name == "":
-			d.unreadable(&part, &manifest.Fault{Field: "metadata.name", Reason: "Required value"})
+			d.unreadable(&part, &manifest.ParseError{Field: "metadata.name", Reason: "Required value"})
 		default:
 			object(&part)
 		}
 	}
 }
 
-// faulty records what is wrong with a part that could not be read, or what was ignored in it.
-func (d *decoder) faulty(part *manifest.Part) {
+// addError records what is wrong with a part that could not be read, or what was ignored in it.
+func (d *decoder) addError(part *manifest.Part) {
 	wasComplete := d.out.isComplete
 	d.unreadable(part, part.Fault)
 	if part.Fault.IsForeign { // in a list, whose other items count
@@ -68,18 +68,18 @@ func (d *decoder) faulty(part *manifest.Part) {
 
 // decodeObject decodes an object as API clients do, completes it as an API server would, and returns why it is refused, or
 // else which parts count as absent.
-func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, object convert.Object) (refused, ignored []model.Finding) {
+func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, object convert.Object) (rejected, ignored []model.Finding) {
 	for _, fault := range part.DecodeAsClient(object) {
 		problem := key.Problem(file, fault.Field, fault.Reason)
 		if fault.IsForeign {
 			problem.Code = model.ValueIgnored
 			ignored = append(ignored, problem)
 		} else {
-			refused = append(refused, problem)
+			rejected = append(rejected, problem)
 		}
 	}
-	if len(refused) > 0 {
-		return refused, nil
+	if len(rejected) > 0 {
+		return rejected, nil
 	}
 	if !key.Kind.IsClusterScoped {
 		object.SetNamespace(key.Name.Namespace)
@@ -92,8 +92,8 @@ func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, objec
 
 // unreadable records that something in the file could not be read: from now on, an object's absence from the file
 // proves nothing.
-func (d *decoder) unreadable(part *manifest.Part, fault *manifest.Fault) {
-	problem := model.Finding{File: d.file, Code: model.Refused, Field: part.Field(fault.Field), Reason: fault.Reason}
+func (d *decoder) unreadable(part *manifest.Part, fault *manifest.ParseError) {
+	problem := model.Finding{File: d.file, Code: model.Invalid, Field: part.Field(fault.Field), Reason: fault.Reason}
 	switch {
 	case fault.Line > 0:
 		problem.Reason = fmt.Sprintf("line %d: %s", fault.Line, fault.Reason)
@@ -103,19 +103,19 @@ func (d *decoder) unreadable(part *manifest.Part, fault *manifest.Fault) {
 	default:
 		problem.Reason = fmt.Sprintf("%s (document at line %d)", fault.Reason, part.Line)
 	}
-	d.out.problems = append(d.out.problems, problem.Printable())
+	d.out.problems = append(d.out.problems, problem.Sanitized())
 	d.out.isComplete = false
 }
 
 // readObject reads one object of a type that the proxy reads.
 func (d *decoder) readObject(part *manifest.Part) {
-	c := claim{key: keyOf(part)}
+	c := objectVersion{key: keyOf(part)}
 	kind, object := c.key.Kind, c.key.Kind.New()
 	var ignored []model.Finding
-	if c.problems, ignored = decodeObject(d.file, part, c.key, object); c.isGood() {
+	if c.problems, ignored = decodeObject(d.file, part, c.key, object); c.isValid() {
 		value, errs := kind.Convert(object, d.view)
 		c.value, c.problems = value, c.key.Problems(d.file, errs)
-		if c.isGood() {
+		if c.isValid() {
 			c.ignored = append(ignored, c.key.Found(d.file, object, value, d.view)...)
 		}
 	}

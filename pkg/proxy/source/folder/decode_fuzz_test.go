@@ -42,7 +42,7 @@ func FuzzDecode(f *testing.F) {
 					t.Errorf("problem %q is not one line", problem)
 				}
 			}
-			if isBad := c.value != nil && !c.isGood(); isBad {
+			if isBad := c.value != nil && !c.isValid(); isBad {
 				t.Errorf("%s %s is handed over besides problems %v", c.key.Kind.Name, c.key.Name, c.problems)
 			}
 			switch value := c.value.(type) {

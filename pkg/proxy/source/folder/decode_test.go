@@ -37,7 +37,7 @@ func listed(m contents) (objects, problems []string) {
 		problems = append(problems, p.String())
 	}
 	for _, c := range m.claims {
-		if c.isGood() {
+		if c.isValid() {
 			objects = append(objects, c.key.Problem("", "", "").Object())
 		}
 		for _, p := range c.problems {
@@ -61,7 +61,7 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 		{APIVersion: "v1", Kind: "Service"}: 2, {APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}: 1,
 		{APIVersion: "v1", Kind: "Node"}: 1, {APIVersion: "networking.k8s.io/v1", Kind: "ServiceCIDR"}: 1,
 	}
-	want := contents{isComplete: true, held: held, claims: []claim{
+	want := contents{isComplete: true, inventory: held, claims: []objectVersion{
 		{key: convert.ObjectKey{Kind: convert.Services, Name: web}, value: &model.Service{
 			Name: web, Created: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), ClusterIPs: addrs("10.96.0.10"),
 			Ports:    []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}},
@@ -86,7 +86,7 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 		{key: convert.ObjectKey{Kind: convert.ServiceCIDRs, Name: model.ObjectName{Name: "kubernetes"}}, value: serviceCIDRs},
 	}}
 	sameKind := cmp.Comparer(func(a, b *convert.Kind) bool { return a == b })
-	options := cmp.Options{equateValues, cmp.AllowUnexported(contents{}, claim{}), sameKind}
+	options := cmp.Options{equateValues, cmp.AllowUnexported(contents{}, objectVersion{}), sameKind}
 	if diff := cmp.Diff(want, got, options); diff != "" {
 		t.Errorf("decode() (-want +got):\n%s", diff)
 	}
@@ -146,7 +146,7 @@ func TestDecodeFindsEveryObjectOfAFile(t *testing.T) {
 	}
 }
 
-func TestDecodeLeavesOutOnlyWhatIsWrong(t *testing.T) {
+func TestDecodeSkipsOnlyWhatIsWrong(t *testing.T) {
 	good := serviceYAML("good", "10.96.0.1")
 	bad := serviceYAML("bad", "10.96.0.2")
 	const goodJSON = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"good"},"spec":{"clusterIP":"10.96.0.1","ports":[{"port":80}]}}`

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestAFolderSaysWhatWasMeasured, and that it counts, as long as it holds any: it has no Lease.
-func TestAFolderSaysWhatWasMeasured(t *testing.T) {
+// TestAFolderProvidesMeasuredDemand, and that it counts, as long as it holds any: it has no Lease.
+func TestAFolderProvidesMeasuredDemand(t *testing.T) {
 	f := newTestFolder(t)
 	demand := func(name string, asks int) string {
 		return fmt.Sprintf("apiVersion: vicinity.dev/v1alpha1\nkind: ServiceDemand\nmetadata: {name: %s, namespace: default}\n"+
@@ -16,7 +16,7 @@ func TestAFolderSaysWhatWasMeasured(t *testing.T) {
 			name, asks)
 	}
 	const none = "# nothing\n"
-	counts, unpublished := model.DemandCounts, model.DemandUnpublished
+	counts, unpublished := model.DemandActive, model.DemandUnavailable
 	for _, step := range []struct {
 		does, text string
 		state      *model.DemandState
@@ -46,8 +46,8 @@ func TestAFolderSaysWhatWasMeasured(t *testing.T) {
 		if len(change.Demands) != step.changed || step.web != 0 && (web == nil || web.Zones["zone-a"] != step.web) {
 			t.Errorf("%s: what was measured is %v", step.does, change.Demands)
 		}
-		if len(update.Refused) != step.problems {
-			t.Errorf("%s: problems are %v", step.does, update.Refused)
+		if len(update.Rejected) != step.problems {
+			t.Errorf("%s: problems are %v", step.does, update.Rejected)
 		}
 	}
 }

@@ -37,9 +37,9 @@ func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		evacuation, told := update.Change.Avoid[model.Against{Node: "n1"}]
-		if told != step.told || (evacuation != nil) != step.isEvacuated || len(update.Refused) != step.problems {
-			t.Errorf("after %s, it is told %t: %v; %d problems: %v", step.does, told, evacuation, len(update.Refused), update.Refused)
+		evacuation, told := update.Change.Demotions[model.DemotionKey{Node: "n1"}]
+		if told != step.told || (evacuation != nil) != step.isEvacuated || len(update.Rejected) != step.problems {
+			t.Errorf("after %s, it is told %t: %v; %d problems: %v", step.does, told, evacuation, len(update.Rejected), update.Rejected)
 		}
 	}
 	if at, some := f.folder.next(); !some || time.Until(at) <= time.Minute {

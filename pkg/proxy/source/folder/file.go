@@ -14,13 +14,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// settleTime is how long a file must be left alone before its stamp is trusted, and before it may take something away.
+// stableAfter is how long a file must be left alone before its stamp is trusted, and before it may take something away.
 // Two writes within the resolution of a file system's clock (up to two seconds) leave the same stamp.
-const settleTime = 2 * time.Second
+const stableAfter = 2 * time.Second
 
-// errEmptied is why a file that held objects is not believed when it is empty: a shell truncates the
+// errEmptyFile is why a file that held objects is not believed when it is empty: a shell truncates the
 // file in "kubectl get ... > file" before kubectl has asked for anything.
-var errEmptied = errors.New("it is empty, as a file is while it is being written; delete it to remove its objects")
+var errEmptyFile = errors.New("it is empty, as a file is while it is being written; delete it to remove its objects")
 
 // stamp distinguishes the states of a file without reading it, whatever its name.
 type stamp struct {
@@ -37,9 +37,9 @@ type file struct {
 	version
 	// failure is why the file could not be read the last time.
 	failure error
-	// coming is the version that was read last, while it does not count yet; since is when it was first read.
-	coming *version
-	since  time.Time
+	// candidate is the version that was read last, while it does not count yet; since is when it was first read.
+	candidate *version
+	since     time.Time
 }
 
 // read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was. A file
@@ -49,43 +49,43 @@ func (f *file) read(dir, name string, view convert.View, isFollowed bool, now ti
 	text, err := updated.newText(filepath.Join(dir, name), now)
 	updated.failure = err
 	if err == nil && text != nil && len(text) == 0 && f.mayHoldObjects() {
-		updated.failure = errEmptied
+		updated.failure = errEmptyFile
 	}
 	if updated.failure != nil {
-		updated.coming = nil
+		updated.candidate = nil
 		if err != nil {
 			updated.stamp = stamp{}
 		}
 		return &updated
 	}
 	if text != nil {
-		updated.note(name, text, view, now)
+		updated.observe(name, text, view, now)
 	}
-	if updated.coming != nil && (!isFollowed || isBelieved(&f.version, updated.coming, now.Sub(updated.since))) {
-		updated.believe()
+	if updated.candidate != nil && (!isFollowed || isStable(&f.version, updated.candidate, now.Sub(updated.since))) {
+		updated.promote()
 	}
 	return &updated
 }
 
-// note takes in a text that was read. since is kept while the text stays the same.
-func (f *file) note(name string, text []byte, view convert.View, now time.Time) {
+// observe takes in a text that was read. since is kept while the text stays the same.
+func (f *file) observe(name string, text []byte, view convert.View, now time.Time) {
 	sum := sha256.Sum256(text)
 	switch {
 	case sum == f.sum:
-		f.coming = nil
-	case f.coming == nil || sum != f.coming.sum:
-		f.coming = &version{sum: sum, size: len(text), contents: decode(name, text, view)}
+		f.candidate = nil
+	case f.candidate == nil || sum != f.candidate.sum:
+		f.candidate = &version{sum: sum, size: len(text), contents: decode(name, text, view)}
 		f.since = now
 	}
 }
 
-// believe makes the version that was read last the one that counts.
-func (f *file) believe() {
-	now := *f.coming
+// promote makes the version that was read last the one that counts.
+func (f *file) promote() {
+	now := *f.candidate
 	if !now.contents.isComplete {
-		now.missing = now.lostSince(&f.version)
+		now.missing = now.droppedObjects(&f.version)
 	}
-	f.version, f.coming = now, nil
+	f.version, f.candidate = now, nil
 }
 
 // mayHoldObjects reports whether the file held objects, as far as known, when it was read last.
@@ -121,7 +121,7 @@ func (f *file) newText(name string, now time.Time) ([]byte, error) {
 		return nil, err
 	}
 	f.stamp = found
-	f.isSettled = now.Sub(time.Unix(found.changed.Unix())) > settleTime
+	f.isSettled = now.Sub(time.Unix(found.changed.Unix())) > stableAfter
 	return text, nil
 }
 

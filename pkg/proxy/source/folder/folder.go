@@ -16,18 +16,18 @@ import (
 type Folder struct {
 	// View says which objects concern the proxy. It is set before the first load.
 	View convert.View
-	// LastGood are the versions that a running proxy has in force for refused objects. They are in force here before the
+	// LastKnownGood are the versions that a running proxy has in force for refused objects. They are in force here before the
 	// first load.
-	LastGood []convert.Refusal
+	LastKnownGood []convert.Rejection
 	// isFollowed: it is loaded again and again. Then a file that loses something counts only a moment later.
 	isFollowed bool
 
 	isLoaded bool
 	files    map[string]*file // by path relative to the folder
-	inForce  map[convert.ObjectKey]entry
+	applied  map[convert.ObjectKey]entry
 	problems []model.Finding
 	// nodes is what we know about nodes from the folder, and demand says whether measured demand counts.
-	nodes  *nodes.Directory
+	nodes  *nodes.Store
 	demand model.DemandState
 }
 
@@ -44,10 +44,10 @@ func (f *Folder) loadAt(dir string, now time.Time) (convert.Update, error) {
 		if !f.isLoaded {
 			return convert.Update{}, err
 		}
-		_, problems := resolve(f.inForce, f.files)
+		_, problems := resolve(f.applied, f.files)
 		return f.update(model.Change{}, append(problems, unreadableProblem(".", err))), nil
 	}
-	return f.take(f.read(found, now), found.Unreadable, now), nil
+	return f.applyFiles(f.read(found, now), found.Unreadable, now), nil
 }
 
 // Stream is manifests that can be read only once, such as standard input.
@@ -59,16 +59,16 @@ type Stream struct {
 // LoadStream is Load, of a stream.
 func (f *Folder) LoadStream(stream *Stream) convert.Update {
 	read := version{contents: decode(stream.Name, stream.Text, f.View)}
-	return f.take(map[string]*file{stream.Name: {version: read}}, nil, time.Now())
+	return f.applyFiles(map[string]*file{stream.Name: {version: read}}, nil, time.Now())
 }
 
-// take makes files the state of the folder, and returns the resulting changes. unreadable are files that cannot be
+// applyFiles makes files the state of the folder, and returns the resulting changes. unreadable are files that cannot be
 // looked at.
-func (f *Folder) take(files map[string]*file, unreadable map[string]error, now time.Time) convert.Update {
-	before := f.inForce
+func (f *Folder) applyFiles(files map[string]*file, unreadable map[string]error, now time.Time) convert.Update {
+	before := f.applied
 	if !f.isLoaded {
-		before = f.lastGood()
-		f.nodes = nodes.New(f.View.Node)
+		before = f.lastKnownGoodOf()
+		f.nodes = nodes.NewStore(f.View.Node)
 		f.nodes.AllLabels = true
 	}
 	inForce, problems := resolve(before, files)
@@ -77,8 +77,8 @@ func (f *Folder) take(files map[string]*file, unreadable map[string]error, now t
 			problems = append(problems, unreadableProblem(name, failure))
 		}
 	}
-	was := f.inForce
-	f.files, f.inForce = files, inForce
+	was := f.applied
+	f.files, f.applied = files, inForce
 	change := f.changeSince(was, now)
 	if !f.isLoaded {
 		change.AllNodes = new(true) // the folder has everything
@@ -94,17 +94,17 @@ func (f *Folder) take(files map[string]*file, unreadable map[string]error, now t
 func demandIn(inForce map[convert.ObjectKey]entry) model.DemandState {
 	for key, current := range inForce {
 		if key.Kind == convert.ServiceDemands && current.value != nil {
-			return model.DemandCounts
+			return model.DemandActive
 		}
 	}
-	return model.DemandUnpublished
+	return model.DemandUnavailable
 }
 
 // Inventory returns what the readable files hold, including refused objects and other kinds.
 func (f *Folder) Inventory() convert.Inventory {
 	all := convert.Inventory{}
 	for _, file := range f.files {
-		for of, count := range file.contents.held {
+		for of, count := range file.contents.inventory {
 			all[of] += count
 		}
 	}
@@ -133,7 +133,7 @@ func (f *Folder) read(found manifest.Tree, now time.Time) map[string]*file {
 		files[name] = current
 	}
 	for name, old := range f.files {
-		if failure := found.FailureOf(name); failure != nil && files[name] == nil {
+		if failure := found.ErrorOf(name); failure != nil && files[name] == nil {
 			hidden := *old
 			hidden.failure, hidden.isSettled = failure, false
 			files[name] = &hidden
@@ -153,7 +153,7 @@ func (f *Folder) next() (at time.Time, some bool) {
 // isWaiting reports whether a file does not count yet and has to be looked at again.
 func (f *Folder) isWaiting() bool {
 	for _, file := range f.files {
-		if file.coming != nil {
+		if file.candidate != nil {
 			return true
 		}
 	}
@@ -166,5 +166,5 @@ func unreadableProblem(name string, err error) model.Finding {
 	if atPath, ok := errors.AsType[*fs.PathError](err); ok {
 		reason = atPath.Err.Error()
 	}
-	return model.Finding{File: name, Code: model.Refused, Reason: "cannot be read: " + strings.TrimSpace(reason)}.Printable()
+	return model.Finding{File: name, Code: model.Invalid, Reason: "cannot be read: " + strings.TrimSpace(reason)}.Sanitized()
 }

@@ -77,7 +77,7 @@ func TestFolderKeepsWhatAFileHeldThatIsEmptiedUntilItIsWrittenOrDeleted(t *testi
 	}
 }
 
-func TestFolderLeavesOutAnObjectThatWasNeverGood(t *testing.T) {
+func TestFolderSkipsAnObjectThatWasNeverValid(t *testing.T) {
 	f := newTestFolder(t)
 	f.write("a.yaml", strings.Replace(serviceYAML("web", "10.96.0.1"), "port: 80", "port: 0", 1)+"---\n"+serviceYAML("db", "10.96.0.2"))
 	if diff := cmp.Diff([]string{"Service default/db"}, f.load()); diff != "" {

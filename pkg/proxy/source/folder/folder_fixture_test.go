@@ -106,7 +106,7 @@ func (f *testFolder) apply(update convert.Update) []string {
 		}
 		f.problems = slices.DeleteFunc(f.problems, func(line string) bool { return line == problem.String() })
 	}
-	for _, problem := range update.Refused {
+	for _, problem := range update.Rejected {
 		if slices.Contains(f.problems, problem.String()) {
 			f.t.Errorf("refused twice: %s", problem)
 		}

@@ -68,8 +68,8 @@ func TestFolderEndsUpWhereAFreshLoadWouldWhateverHappenedBefore(t *testing.T) {
 		if len(f.problems)+len(fresh.problems) > 0 {
 			t.Fatalf("seed %d: problems %q and %q, though nothing is bad", seed, f.problems, fresh.problems)
 		}
-		if len(slices.Collect(maps.Keys(fresh.state))) != len(fresh.folder.inForce) {
-			t.Fatalf("seed %d: %d objects in force, %d handed over", seed, len(fresh.folder.inForce), len(fresh.state))
+		if len(slices.Collect(maps.Keys(fresh.state))) != len(fresh.folder.applied) {
+			t.Fatalf("seed %d: %d objects in force, %d handed over", seed, len(fresh.folder.applied), len(fresh.state))
 		}
 	}
 }
@@ -91,8 +91,8 @@ func TestAnObjectThatMovesToAFileThatIsBeingWrittenStays(t *testing.T) {
 	}{
 		{"one file is new", func() { f.write("b.yaml", serviceYAML("web", "10.96.0.3")) }, 0, "10.96.0.1", "10.96.0.2"},
 		{"the other is, too", func() { f.write("a.yaml", serviceYAML("db", "10.96.0.4")) }, later, "10.96.0.1", "10.96.0.2"},
-		{"one is believed", func() {}, settleTime + later/2, "10.96.0.1", "10.96.0.2"},
-		{"both are believed", func() {}, settleTime + later, "10.96.0.3", "10.96.0.4"},
+		{"one is believed", func() {}, stableAfter + later/2, "10.96.0.1", "10.96.0.2"},
+		{"both are believed", func() {}, stableAfter + later, "10.96.0.3", "10.96.0.4"},
 	} {
 		step.change()
 		f.loadAfter(step.at)

@@ -59,7 +59,7 @@ func TestFolderHandsOverAChangeOfAnyFieldThatIsServed(t *testing.T) {
 			if diff := cmp.Diff([]string{"Service default/web"}, f.load()); diff != "" {
 				t.Errorf("with %s and without it, changed objects (-want +got):\n%s", step.does, diff)
 			}
-			f.wantProblems(leftOut(text)...)
+			f.wantProblems(skipped(text)...)
 		}
 	}
 }
@@ -90,13 +90,13 @@ func TestFolderFollowsObjectsOfANewerKubernetes(t *testing.T) {
 		}
 		f.wantProblems(news...)
 	}
-	if len(f.folder.Refusals()) > 0 {
-		t.Errorf("refused: %v", f.folder.Refusals())
+	if len(f.folder.Rejections()) > 0 {
+		t.Errorf("refused: %v", f.folder.Rejections())
 	}
 }
 
-// leftOut is what a folder reports about a Service with an impossible external IP.
-func leftOut(text string) []string {
+// skipped is what a folder reports about a Service with an impossible external IP.
+func skipped(text string) []string {
 	if !strings.Contains(text, "externalIPs: [127.0.0.1]") {
 		return nil
 	}
@@ -134,7 +134,7 @@ func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
 		f.write("a.yaml", step.text)
 		f.load()
 		var got []string
-		for key, entry := range f.folder.inForce {
+		for key, entry := range f.folder.applied {
 			if key.Kind == convert.EndpointSlices {
 				for _, endpoint := range entry.value.(*model.EndpointSlice).Endpoints {
 					got = append(got, endpoint.Addr.String())

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
-func TestFolderStaysInForceWhileItCannotBeRead(t *testing.T) {
+func TestFolderStaysAppliedWhileItCannotBeRead(t *testing.T) {
 	f := newTestFolder(t)
 	f.write("sub/a.yaml", serviceYAML("web", "10.96.0.1"))
 	f.load()
@@ -47,7 +47,7 @@ func TestFolderThatCannotBeReadAtTheStartIsAnError(t *testing.T) {
 	}
 }
 
-func TestFolderRefusesAFileThatIsTooLarge(t *testing.T) {
+func TestFolderRejectsAFileThatIsTooLarge(t *testing.T) {
 	f := newTestFolder(t)
 	f.write("a.yaml", serviceYAML("web", "10.96.0.1"))
 	f.write("huge.yaml", "")

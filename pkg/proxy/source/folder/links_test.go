@@ -23,8 +23,8 @@ func (r *releases) write(name, clusterIP string) {
 	release.write("stays.yaml", serviceYAML("stays", "10.96.1.1"))
 }
 
-// turn lets the link lead elsewhere, in one step.
-func (r *releases) turn(to string) {
+// switchLink lets the link lead elsewhere, in one step.
+func (r *releases) switchLink(to string) {
 	r.t.Helper()
 	absolute := filepath.Join(r.root, to)
 	link(r.t, r.root, absolute, r.link+".next")
@@ -85,9 +85,9 @@ func linkTo(folder string, links ...string) func(*testing.T, string) string {
 	}
 }
 
-// TestWatchSeesWhatIsTurnedOnTheWay: links to the folder, and in it. Nothing is lost on the occasion, and the last
+// TestWatchSeesChangedLinksOnTheWay: links to the folder, and in it. Nothing is lost on the occasion, and the last
 // state stays when a link leads nowhere.
-func TestWatchSeesWhatIsTurnedOnTheWay(t *testing.T) {
+func TestWatchSeesChangedLinksOnTheWay(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // a turned link is noticed within a second
@@ -95,7 +95,7 @@ func TestWatchSeesWhatIsTurnedOnTheWay(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(r.root, r.link)), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			turn := r.turn
+			turn := r.switchLink
 			if way.isSwap {
 				turn = r.swap
 			}
@@ -134,8 +134,8 @@ func TestWatchSeesWhatIsTurnedOnTheWay(t *testing.T) {
 	}
 }
 
-// TestWhatIsTurnedWhileItIsReadIsReadAnew: an object that moves from one file to another would otherwise be in neither.
-func TestWhatIsTurnedWhileItIsReadIsReadAnew(t *testing.T) {
+// TestALinkThatChangesDuringAReadIsReadAgain: an object that moves from one file to another would otherwise be in neither.
+func TestALinkThatChangesDuringAReadIsReadAgain(t *testing.T) {
 	const turns = 250
 	r := &releases{t: t, root: t.TempDir(), link: "current"}
 	for number := range turns {
@@ -144,14 +144,14 @@ func TestWhatIsTurnedWhileItIsReadIsReadAnew(t *testing.T) {
 			release.write(fmt.Sprintf("%d.yaml", (number+at)%2), serviceYAML(service, fmt.Sprintf("10.96.%d.1", at)))
 		}
 	}
-	r.turn("0")
+	r.switchLink("0")
 	f := follow(t, &testFolder{t: t, dir: filepath.Join(r.root, r.link), state: make(map[string]string)}, restless)
 	for number := 1; number < turns; number++ {
-		r.turn(fmt.Sprint(number))
+		r.switchLink(fmt.Sprint(number))
 		time.Sleep(5 * time.Millisecond)
 	}
 	r.write("last", "10.96.0.99")
-	r.turn("last")
+	r.switchLink("last")
 	f.until(func() bool {
 		if len(f.state) != 2 {
 			t.Fatalf("an object is lost: %v", f.state)

@@ -14,8 +14,8 @@ type Manifests struct {
 	log    *slog.Logger
 	folder Folder
 
-	// lack is which EndpointSlices were missing at the last load.
-	lack string
+	// missingSlices is which EndpointSlices were missing at the last load.
+	missingSlices string
 
 	// loaded is the folder as it was loaded last, for Refusals.
 	mutex  sync.Mutex
@@ -53,7 +53,7 @@ func (m *Manifests) loadAtOnce(watch *watch) (convert.Update, error) {
 		loaded := m.folder // Load changes this copy, but nothing that it refers to
 		update, err := loaded.Load(m.dir)
 		isLast := attempt == followAttempts
-		if !watch.isTurned() || isLast && !m.folder.isLoaded {
+		if !watch.hasLinkChanged() || isLast && !m.folder.isLoaded {
 			m.folder = loaded
 			return update, err
 		}
@@ -88,17 +88,17 @@ func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.
 
 // warn logs, once, that there are no EndpointSlices for the Services, or some of an old version.
 func (m *Manifests) warn() {
-	lack, _ := m.folder.Inventory().LackOfSlices(m.dir)
-	if lack != "" && m.lack == "" {
+	lack, _ := m.folder.Inventory().MissingSlices(m.dir)
+	if lack != "" && m.missingSlices == "" {
 		m.log.Warn("EndpointSlices are missing", "reason", lack)
 	}
-	m.lack = lack
+	m.missingSlices = lack
 }
 
-// Refusals returns the objects that were refused when the folder was loaded last, with the versions in force.
-func (m *Manifests) Refusals() []convert.Refusal {
+// Rejections returns the objects that were refused when the folder was loaded last, with the versions in force.
+func (m *Manifests) Rejections() []convert.Rejection {
 	m.mutex.Lock()
 	loaded := m.loaded
 	m.mutex.Unlock()
-	return loaded.Refusals()
+	return loaded.Rejections()
 }

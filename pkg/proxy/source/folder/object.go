@@ -5,8 +5,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// claim is one object of a file. Either it is good, or its problems say what is wrong with it.
-type claim struct {
+// objectVersion is one object of a file. Either it is good, or its problems say what is wrong with it.
+type objectVersion struct {
 	key      convert.ObjectKey
 	value    any // nil if the object is not ours to serve, such as a headless Service
 	problems []model.Finding
@@ -14,13 +14,13 @@ type claim struct {
 	ignored []model.Finding
 }
 
-func (c *claim) isGood() bool { return len(c.problems) == 0 }
+func (c *objectVersion) isValid() bool { return len(c.problems) == 0 }
 
 // contents is what one file holds.
 type contents struct {
-	claims []claim
-	// held counts all objects, including refused ones and those of other kinds.
-	held convert.Inventory
+	claims []objectVersion
+	// inventory counts all objects, including refused ones and those of other kinds.
+	inventory convert.Inventory
 	// problems are those of whole documents.
 	problems []model.Finding
 	// isComplete: every document and object was recognized, so the claims are all that is in the file.

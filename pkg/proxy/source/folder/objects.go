@@ -60,7 +60,7 @@ func (d *objectDecoder) file(dir, name string) error {
 }
 
 func (d *objectDecoder) text(name string, text []byte) {
-	one := decoder{file: name, out: contents{held: d.objects.Held}}
+	one := decoder{file: name, out: contents{inventory: d.objects.Held}}
 	one.read(text, func(part *manifest.Part) { d.object(name, part) })
 	d.problems = append(d.problems, one.out.problems...)
 }
@@ -68,9 +68,9 @@ func (d *objectDecoder) text(name string, text []byte) {
 func (d *objectDecoder) object(file string, part *manifest.Part) {
 	key := keyOf(part)
 	object := key.Kind.New()
-	refused, ignored := decodeObject(file, part, key, object)
-	d.problems = append(append(d.problems, refused...), ignored...)
-	if len(refused) > 0 {
+	rejected, ignored := decodeObject(file, part, key, object)
+	d.problems = append(append(d.problems, rejected...), ignored...)
+	if len(rejected) > 0 {
 		return
 	}
 	if first, seen := d.seen[key]; seen {

@@ -5,61 +5,61 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// Refusals returns, sorted, the objects with problems, and the objects in force that have no good version in the folder
+// Rejections returns, sorted, the objects with problems, and the objects in force that have no good version in the folder
 // now, as in an unreadable file: each with the version in force.
-func (f *Folder) Refusals() []convert.Refusal {
-	var refusals []convert.Refusal
+func (f *Folder) Rejections() []convert.Rejection {
+	var rejections []convert.Rejection
 	for _, problem := range f.problems {
-		if !problem.IsRefusal() {
+		if !problem.IsRejection() {
 			continue
 		}
-		refusal := convert.Refusal{File: problem.File, Kind: problem.Kind, Name: problem.Name}
+		rejection := convert.Rejection{File: problem.File, Kind: problem.Kind, Name: problem.Name}
 		if key, isObject := keyNamed(problem.Kind, problem.Name); isObject {
-			if current, isInForce := f.inForce[key]; isInForce {
-				refusal.File, refusal.InForce = current.file, current.value
+			if current, isInForce := f.applied[key]; isInForce {
+				rejection.File, rejection.Applied = current.file, current.value
 			}
 		}
-		refusals = append(refusals, refusal)
+		rejections = append(rejections, rejection)
 	}
 	if len(f.problems) > 0 { // else nothing is lost
 		written := f.written()
-		for key, current := range f.inForce {
-			if current.value != nil && !written[placed{current.file, key}] {
-				refusals = append(refusals, convert.Refusal{File: current.file, Kind: key.Kind.Name, Name: key.Name, InForce: current.value})
+		for key, current := range f.applied {
+			if current.value != nil && !written[locatedObject{current.file, key}] {
+				rejections = append(rejections, convert.Rejection{File: current.file, Kind: key.Kind.Name, Name: key.Name, Applied: current.value})
 			}
 		}
 	}
-	return convert.SortRefusals(refusals)
+	return convert.SortRejections(rejections)
 }
 
-// placed is an object in a file.
-type placed struct {
+// locatedObject is an object in a file.
+type locatedObject struct {
 	file string
 	key  convert.ObjectKey
 }
 
 // written returns the objects that have a good version in a readable file.
-func (f *Folder) written() map[placed]bool {
-	written := map[placed]bool{}
+func (f *Folder) written() map[locatedObject]bool {
+	written := map[locatedObject]bool{}
 	for name, file := range f.files {
 		if file.failure != nil {
 			continue
 		}
 		for i := range file.contents.claims {
-			if claim := &file.contents.claims[i]; claim.isGood() {
-				written[placed{name, claim.key}] = true
+			if claim := &file.contents.claims[i]; claim.isValid() {
+				written[locatedObject{name, claim.key}] = true
 			}
 		}
 	}
 	return written
 }
 
-// lastGood are the versions that a running proxy has in force for refused objects.
-func (f *Folder) lastGood() map[convert.ObjectKey]entry {
+// lastKnownGoodOf are the versions that a running proxy has in force for refused objects.
+func (f *Folder) lastKnownGoodOf() map[convert.ObjectKey]entry {
 	inForce := map[convert.ObjectKey]entry{}
-	for _, refusal := range f.LastGood {
-		if key, isObject := keyNamed(refusal.Kind, refusal.Name); isObject && refusal.InForce != nil {
-			inForce[key] = entry{refusal.File, refusal.InForce}
+	for _, rejection := range f.LastKnownGood {
+		if key, isObject := keyNamed(rejection.Kind, rejection.Name); isObject && rejection.Applied != nil {
+			inForce[key] = entry{rejection.File, rejection.Applied}
 		}
 	}
 	return inForce

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWhoStartsWithWhatWasInForceDecidesAsWhoRuns, whatever became wrong in the folder: 'proxy status' depends on this.
-func TestWhoStartsWithWhatWasInForceDecidesAsWhoRuns(t *testing.T) {
+// TestAStartFromTheAppliedVersionsDecidesAsTheRunningProxy, whatever became wrong in the folder: 'proxy status' depends on this.
+func TestAStartFromTheAppliedVersionsDecidesAsTheRunningProxy(t *testing.T) {
 	service := func(port int) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\n"+
 			"spec: {clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1], ports: [{port: %d}]}\n---\n", port)
@@ -27,12 +27,12 @@ func TestWhoStartsWithWhatWasInForceDecidesAsWhoRuns(t *testing.T) {
 		running.load()
 		write(running)
 		running.load()
-		starting := &testFolder{t: t, dir: running.dir, folder: Folder{LastGood: running.folder.Refusals()}, state: map[string]string{}}
+		starting := &testFolder{t: t, dir: running.dir, folder: Folder{LastKnownGood: running.folder.Rejections()}, state: map[string]string{}}
 		starting.load()
 		if fmt.Sprint(running.state) != fmt.Sprint(starting.state) || len(running.state) != 2 {
 			t.Errorf("%s: in force are %v, and %v for who starts", title, running.state, starting.state)
 		}
-		if refusals := len(running.folder.Refusals()); refusals == 0 != (len(running.problems) == 0) {
+		if refusals := len(running.folder.Rejections()); refusals == 0 != (len(running.problems) == 0) {
 			t.Errorf("%s: %d refusals, and the problems %v", title, refusals, running.problems)
 		}
 	}

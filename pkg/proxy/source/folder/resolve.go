@@ -20,10 +20,10 @@ type entry struct {
 	value any
 }
 
-// placedClaim is a claim and the file it stands in.
-type placedClaim struct {
+// locatedVersion is a claim and the file it stands in.
+type locatedVersion struct {
 	file string
-	*claim
+	*objectVersion
 }
 
 // resolve decides which version of each object is in force, from what was in force and from what the files say now.
@@ -34,7 +34,7 @@ type placedClaim struct {
 //   - While all that is claimed is bad, the last good version stays in force.
 func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[convert.ObjectKey]entry, []model.Finding) {
 	claims, problems := collect(files)
-	coming := comingIn(files)
+	coming := incoming(files)
 	after := make(map[convert.ObjectKey]entry, len(claims))
 	for key, current := range before {
 		if holder := files[current.file]; coming[key] || holder != nil && !holder.isComplete() {
@@ -45,7 +45,7 @@ func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[co
 	for _, key := range keys {
 		incumbent, had := before[key]
 		_, kept := after[key]
-		winner, chosen := elect(claims[key], incumbent, had, kept)
+		winner, chosen := resolveDuplicates(claims[key], incumbent, had, kept)
 		if chosen != nil {
 			winner.value = chosen.value
 		}
@@ -61,14 +61,14 @@ func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[co
 // isComplete reports whether the claims are all that is in the file.
 func (f *file) isComplete() bool { return f.failure == nil && f.contents.isComplete }
 
-// comingIn returns the objects in what is not believed yet.
-func comingIn(files map[string]*file) map[convert.ObjectKey]bool {
+// incoming returns the objects in what is not believed yet.
+func incoming(files map[string]*file) map[convert.ObjectKey]bool {
 	coming := map[convert.ObjectKey]bool{}
 	for _, f := range files {
-		if f.coming == nil {
+		if f.candidate == nil {
 			continue
 		}
-		for _, claim := range f.coming.contents.claims {
+		for _, claim := range f.candidate.contents.claims {
 			coming[claim.key] = true
 		}
 	}
@@ -76,8 +76,8 @@ func comingIn(files map[string]*file) map[convert.ObjectKey]bool {
 }
 
 // collect groups the claims of all files by object, in the order of the files, and gathers their own problems.
-func collect(files map[string]*file) (map[convert.ObjectKey][]placedClaim, []model.Finding) {
-	claims := make(map[convert.ObjectKey][]placedClaim)
+func collect(files map[string]*file) (map[convert.ObjectKey][]locatedVersion, []model.Finding) {
+	claims := make(map[convert.ObjectKey][]locatedVersion)
 	var problems []model.Finding
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		f := files[name]
@@ -88,47 +88,47 @@ func collect(files map[string]*file) (map[convert.ObjectKey][]placedClaim, []mod
 		for i := range f.contents.claims {
 			c := &f.contents.claims[i]
 			problems = append(append(problems, c.problems...), c.ignored...)
-			claims[c.key] = append(claims[c.key], placedClaim{name, c})
+			claims[c.key] = append(claims[c.key], locatedVersion{name, c})
 		}
 	}
 	return claims, problems
 }
 
-// elect returns the entry that is in force from now on, and the claim that it comes from: nil if it is the last good
+// resolveDuplicates returns the entry that is in force from now on, and the claim that it comes from: nil if it is the last good
 // version. The entry has no file if no version is in force.
-func elect(candidates []placedClaim, incumbent entry, had, kept bool) (entry, *claim) {
-	var own []placedClaim
+func resolveDuplicates(candidates []locatedVersion, incumbent entry, had, kept bool) (entry, *objectVersion) {
+	var own []locatedVersion
 	for _, c := range candidates {
 		if had && c.file == incumbent.file {
 			own = append(own, c)
 		}
 	}
-	if chosen := choose(own, incumbent.value); chosen.claim != nil {
-		return incumbent, chosen.claim
+	if chosen := choose(own, incumbent.value); chosen.objectVersion != nil {
+		return incumbent, chosen.objectVersion
 	}
 	if len(own) > 0 || kept {
 		return incumbent, nil
 	}
 	chosen := choose(candidates, nil)
-	if chosen.claim == nil && had {
+	if chosen.objectVersion == nil && had {
 		// If it was moved to another file and broken on the way, it is still claimed, so it is not gone.
 		return entry{file: candidates[0].file, value: incumbent.value}, nil
 	}
-	return entry{file: chosen.file}, chosen.claim
+	return entry{file: chosen.file}, chosen.objectVersion
 }
 
 // choose returns the good claim that equals what is in force, for a file that claims an object twice, or the first
 // good one.
-func choose(candidates []placedClaim, current any) placedClaim {
-	var first placedClaim
+func choose(candidates []locatedVersion, current any) locatedVersion {
+	var first locatedVersion
 	for _, c := range candidates {
-		if !c.isGood() {
+		if !c.isValid() {
 			continue
 		}
 		if len(candidates) > 1 && current != nil && reflect.DeepEqual(c.value, current) {
 			return c
 		}
-		if first.claim == nil {
+		if first.objectVersion == nil {
 			first = c
 		}
 	}
@@ -137,10 +137,10 @@ func choose(candidates []placedClaim, current any) placedClaim {
 
 // duplicates returns a problem for each good claim of an object that is in force by another claim. A bad claim has
 // problems of its own.
-func duplicates(key convert.ObjectKey, candidates []placedClaim, chosen *claim, file string) []model.Finding {
+func duplicates(key convert.ObjectKey, candidates []locatedVersion, chosen *objectVersion, file string) []model.Finding {
 	var problems []model.Finding
 	for _, c := range candidates {
-		if file == "" || c.claim == chosen || !c.isGood() {
+		if file == "" || c.objectVersion == chosen || !c.isValid() {
 			continue
 		}
 		reason := fmt.Sprintf("also defined in %s, whose version is in force", file)
@@ -154,7 +154,7 @@ func duplicates(key convert.ObjectKey, candidates []placedClaim, chosen *claim, 
 }
 
 // orphans returns a problem for each slice in force whose Service is nowhere to be found.
-func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][]placedClaim) []model.Finding {
+func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][]locatedVersion) []model.Finding {
 	var problems []model.Finding
 	for key, current := range inForce {
 		slice, isSlice := current.value.(*model.EndpointSlice)
@@ -177,15 +177,15 @@ func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][
 // changeSince returns the difference in what is served: an object that is not ours to serve counts as gone. The
 // consequences for nodes are the directory's business.
 func (f *Folder) changeSince(before map[convert.ObjectKey]entry, now time.Time) model.Change {
-	after, known := f.inForce, f.nodes
+	after, known := f.applied, f.nodes
 	var change model.Change
 	note := func(key convert.ObjectKey, is any) {
 		if key.Kind == convert.Nodes {
 			node, _ := is.(*model.Node)
-			known.PutWhole(key.Name.Name, node, now)
+			known.UpdateFull(key.Name.Name, node, now)
 			return
 		}
-		key.Kind.Note(&change, key.Name, is)
+		key.Kind.Apply(&change, key.Name, is)
 	}
 	for key, was := range before {
 		if _, stays := after[key]; !stays && was.value != nil {
@@ -199,10 +199,10 @@ func (f *Folder) changeSince(before map[convert.ObjectKey]entry, now time.Time) 
 	}
 	areThere := map[string]bool{}
 	known.Expire(now)
-	for node := range known.Questions() {
+	for node := range known.TakePendingChecks() {
 		areThere[node] = false
 	}
-	known.Answer(areThere, now)
-	known.Take(&change)
+	known.ResolveChecks(areThere, now)
+	known.TakeChanges(&change)
 	return change
 }

@@ -26,11 +26,11 @@ const (
 	burstTime = 500 * time.Millisecond
 )
 
-// lookInterval is how often we check where the folder and the links in it lead. pollInterval is how often the whole
+// linkCheckInterval is how often we check where the folder and the links in it lead. pollInterval is how often the whole
 // folder is read if the kernel cannot report changes.
 const (
-	lookInterval = time.Second
-	pollInterval = 2 * time.Second
+	linkCheckInterval = time.Second
+	pollInterval      = 2 * time.Second
 )
 
 // followAttempts bounds how often a tree is walked, or loaded, again because it changed meanwhile. The next change, or
@@ -43,8 +43,8 @@ type watch struct {
 	log     *slog.Logger
 	poll    time.Duration
 	watcher *fsnotify.Watcher // nil when polling
-	// places are where the folder and the links in it led when the tree was walked last, by name.
-	places map[string]inode
+	// watched are where the folder and the links in it led when the tree was walked last, by name.
+	watched map[string]inode
 	// isBlind: the folder is away just now, and with it everything that could be watched.
 	isBlind bool
 	// again: look again after a while, whether or not anything happens. until is when to look at the latest; zero: at no
@@ -62,15 +62,15 @@ func newWatch(dir string, log *slog.Logger) *watch {
 	w := &watch{dir: filepath.Clean(dir), log: log, poll: pollInterval}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		w.fallBack(fmt.Errorf("creating an inotify instance: %w", err))
+		w.switchToPolling(fmt.Errorf("creating an inotify instance: %w", err))
 		return w
 	}
 	w.watcher = watcher
 	return w
 }
 
-// fallBack makes the watch poll from now on.
-func (w *watch) fallBack(err error) {
+// switchToPolling makes the watch poll from now on.
+func (w *watch) switchToPolling(err error) {
 	w.log.Warn("cannot watch the folder; looking for changes from time to time instead",
 		"folder", w.dir, "interval", w.poll, "error", err)
 	w.close()
@@ -93,9 +93,9 @@ func (w *watch) follow() {
 	for range followAttempts {
 		found, err := manifest.Scan(w.dir)
 		w.isBlind = err != nil
-		before := w.places
-		w.places = placesOf(w.dir, found.Links)
-		if w.watcher == nil || slices.Equal(found.Watched, watched) && maps.Equal(w.places, before) {
+		before := w.watched
+		w.watched = linkTargets(w.dir, found.Links)
+		if w.watcher == nil || slices.Equal(found.Watched, watched) && maps.Equal(w.watched, before) {
 			return
 		}
 		for _, dir := range found.Watched {
@@ -110,17 +110,17 @@ func (w *watch) follow() {
 // inode is a file's identity, whatever its name.
 type inode struct{ device, number uint64 }
 
-// placesOf returns where a folder and the links in it lead.
-func placesOf(dir string, links map[string]error) map[string]inode {
-	places := map[string]inode{".": placeOf(dir)}
+// linkTargets returns where a folder and the links in it lead.
+func linkTargets(dir string, links map[string]error) map[string]inode {
+	places := map[string]inode{".": linkTarget(dir)}
 	for name := range links {
-		places[name] = placeOf(filepath.Join(dir, name))
+		places[name] = linkTarget(filepath.Join(dir, name))
 	}
 	return places
 }
 
-// placeOf returns what a path leads to; the zero value for nothing.
-func placeOf(path string) inode {
+// linkTarget returns what a path leads to; the zero value for nothing.
+func linkTarget(path string) inode {
 	info, err := os.Stat(path)
 	if err != nil {
 		return inode{}
@@ -129,10 +129,10 @@ func placeOf(path string) inode {
 	return inode{at.device, at.inode}
 }
 
-// isTurned reports whether the folder or a link in it leads elsewhere than when the tree was walked last.
-func (w *watch) isTurned() bool {
-	for name, before := range w.places {
-		if placeOf(filepath.Join(w.dir, name)) != before {
+// hasLinkChanged reports whether the folder or a link in it leads elsewhere than when the tree was walked last.
+func (w *watch) hasLinkChanged() bool {
+	for name, before := range w.watched {
+		if linkTarget(filepath.Join(w.dir, name)) != before {
 			return true
 		}
 	}
@@ -151,50 +151,50 @@ func (w *watch) add(dir string) bool {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) {
 		return true
 	}
-	w.fallBack(fmt.Errorf("watching %s: %w", dir, err))
+	w.switchToPolling(fmt.Errorf("watching %s: %w", dir, err))
 	return false
 }
 
 // wait returns true after something may have changed, and false when the context has ended.
 func (w *watch) wait(ctx context.Context) bool {
 	if w.watcher == nil {
-		return sleep(ctx, min(w.poll, w.rest()))
+		return sleep(ctx, min(w.poll, w.waitQuiet()))
 	}
-	looks := time.NewTicker(lookInterval)
+	looks := time.NewTicker(linkCheckInterval)
 	defer looks.Stop()
-	rest := time.NewTimer(w.rest())
+	rest := time.NewTimer(w.waitQuiet())
 	defer rest.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-w.watcher.Events:
-			return w.settle(ctx)
+			return w.waitStable(ctx)
 		case err := <-w.watcher.Errors:
 			// This is above all an overflow of the kernel's queue: anything may have happened.
 			w.log.Warn("changes may have been missed; reading the folder again", "folder", w.dir, "error", err)
-			return w.settle(ctx)
+			return w.waitStable(ctx)
 		case <-rest.C:
 			return true
 		case <-looks.C:
-			if w.isBlind || w.again || w.isTurned() {
-				return w.settle(ctx)
+			if w.isBlind || w.again || w.hasLinkChanged() {
+				return w.waitStable(ctx)
 			}
 		}
 	}
 }
 
-// rest returns how long to wait at most: until the due time, but never long, because somebody may set the clock, and
+// waitQuiet returns how long to wait at most: until the due time, but never long, because somebody may set the clock, and
 // never so briefly that a restless folder is read all the time.
-func (w *watch) rest() time.Duration {
+func (w *watch) waitQuiet() time.Duration {
 	if w.until.IsZero() {
 		return math.MaxInt64
 	}
 	return min(max(time.Until(w.until), quietTime), time.Minute)
 }
 
-// settle waits for the end of a burst, and returns false when the context has ended.
-func (w *watch) settle(ctx context.Context) bool {
+// waitStable waits for the end of a burst, and returns false when the context has ended.
+func (w *watch) waitStable(ctx context.Context) bool {
 	end := time.NewTimer(burstTime)
 	defer end.Stop()
 	quiet := time.NewTimer(quietTime)

@@ -52,7 +52,7 @@ func (f *follower) next() {
 	case update := <-f.updates:
 		f.count++
 		f.apply(update)
-	case <-time.After(wait.Patience):
+	case <-time.After(wait.Timeout):
 		f.t.Fatalf("no update came; state %v, problems %q", f.state, f.problems)
 	}
 }
@@ -197,7 +197,7 @@ func TestWatchSeesAFileChangeBehindALink(t *testing.T) {
 	f.untilService("10.96.0.2")
 }
 
-func TestWatchTurnsABurstIntoFewUpdates(t *testing.T) {
+func TestWatchMergesABurstIntoFewUpdates(t *testing.T) {
 	f := follow(t, newTestFolder(t), newWatch)
 	const files = 300
 	for i := range files {
@@ -209,7 +209,7 @@ func TestWatchTurnsABurstIntoFewUpdates(t *testing.T) {
 	}
 }
 
-func TestWatchIsSilentAboutChangesThatChangeNothing(t *testing.T) {
+func TestWatchIgnoresChangesThatChangeNothing(t *testing.T) {
 	folder := newTestFolder(t)
 	folder.write("a.yaml", serviceYAML("web", "10.96.0.1"))
 	f := follow(t, folder, newWatch)
@@ -222,11 +222,11 @@ func TestWatchIsSilentAboutChangesThatChangeNothing(t *testing.T) {
 	}
 }
 
-func TestWatchThatLosesInotifySaysSoOnceAndPolls(t *testing.T) {
+func TestWatchThatLosesInotifyLogsItOnceAndPolls(t *testing.T) {
 	var log bytes.Buffer
 	w := newWatch(t.TempDir(), slog.New(slog.NewTextHandler(&log, nil)))
 	w.poll = time.Millisecond
-	w.fallBack(errors.New("no space left on device"))
+	w.switchToPolling(errors.New("no space left on device"))
 	for range 3 {
 		w.follow()
 		if !w.wait(t.Context()) {

@@ -15,8 +15,8 @@ type Queue[K comparable] struct {
 	order entries[K] // all of these, and some that were taken back
 }
 
-// At schedules a thing, unless there is a time for it already.
-func (q *Queue[K]) At(thing K, at time.Time) {
+// Schedule schedules a thing, unless there is a time for it already.
+func (q *Queue[K]) Schedule(thing K, at time.Time) {
 	if q.Has(thing) {
 		return
 	}
@@ -39,8 +39,8 @@ func (q *Queue[K]) Cancel(thing K) {
 	}
 }
 
-// Next returns when something is due next, and whether anything is.
-func (q *Queue[K]) Next() (at time.Time, some bool) {
+// Earliest returns when something is due next, and whether anything is.
+func (q *Queue[K]) Earliest() (at time.Time, some bool) {
 	for len(q.order) > 0 && !q.counts(q.order[0]) {
 		heap.Pop(&q.order)
 	}
@@ -50,10 +50,10 @@ func (q *Queue[K]) Next() (at time.Time, some bool) {
 	return q.order[0].at, true
 }
 
-// Due takes out what is due by a time, in the order of their times.
-func (q *Queue[K]) Due(now time.Time) []K {
+// PopExpired takes out what is due by a time, in the order of their times.
+func (q *Queue[K]) PopExpired(now time.Time) []K {
 	var due []K
-	for at, some := q.Next(); some && !now.Before(at); at, some = q.Next() {
+	for at, some := q.Earliest(); some && !now.Before(at); at, some = q.Earliest() {
 		thing := heap.Pop(&q.order).(entry[K]).thing
 		delete(q.times, thing)
 		due = append(due, thing)

@@ -22,7 +22,7 @@ func TestWhatIsDueIsWhatWasNotTakenBack(t *testing.T) {
 				delete(want, thing)
 			case 1:
 				now = now.Add(time.Duration(random.IntN(5)) * time.Second)
-				due := queue.Due(now)
+				due := queue.PopExpired(now)
 				var wanted []int
 				for thing, at := range want {
 					if !now.Before(at) {
@@ -37,12 +37,12 @@ func TestWhatIsDueIsWhatWasNotTakenBack(t *testing.T) {
 				}
 			default:
 				at := now.Add(time.Duration(1+random.IntN(10)) * time.Second)
-				queue.At(thing, at)
+				queue.Schedule(thing, at)
 				if _, has := want[thing]; !has {
 					want[thing] = at
 				}
 			}
-			next, some := queue.Next()
+			next, some := queue.Earliest()
 			if some != (len(want) > 0) || queue.Len() != len(want) {
 				t.Fatalf("seed %d: there is something: %v; %d of %d things", seed, some, queue.Len(), len(want))
 			}
@@ -59,7 +59,7 @@ func TestWhatIsDueIsWhatWasNotTakenBack(t *testing.T) {
 func TestWhoComesAndGoesTakesNoMemory(t *testing.T) {
 	var queue Queue[string]
 	for i := range 100_000 {
-		queue.At("one", time.Unix(int64(i), 0))
+		queue.Schedule("one", time.Unix(int64(i), 0))
 		queue.Cancel("one")
 	}
 	if len(queue.order) > 16 {

@@ -10,130 +10,132 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/later"
 )
 
-// avoided is what is held against nodes.
-type avoided struct {
-	// against is what is in force, by reason; said are the labels of the Node that say it, nil once they no longer do.
-	against map[model.Against]*model.Avoid
-	said    map[model.Against]map[string]string
-	// asked are the nodes whose existence must be checked, each by the value of its label for the hostname, until they are
+// demotionTracker is what is held against nodes.
+type demotionTracker struct {
+	// demotions is what is in force, by reason; said are the labels of the Node that say it, nil once they no longer do.
+	demotions map[model.DemotionKey]*model.Demotion
+	labels    map[model.DemotionKey]map[string]string
+	// checks are the nodes whose existence must be checked, each by the value of its label for the hostname, until they are
 	// handed over. As long as there is no answer something is due: lift.
-	asked map[string]string
+	checks map[string]string
 
-	later *later.Queue[matter]           // the directory's
-	news  map[model.Against]*model.Avoid // what was not handed over yet
+	timers  *later.Queue[timer]                   // the directory's
+	changed map[model.DemotionKey]*model.Demotion // what was not handed over yet
 }
 
-func newAvoided(later *later.Queue[matter]) avoided {
-	return avoided{
-		against: map[model.Against]*model.Avoid{}, said: map[model.Against]map[string]string{}, asked: map[string]string{}, later: later,
+func newDemotionTracker(later *later.Queue[timer]) demotionTracker {
+	return demotionTracker{
+		demotions: map[model.DemotionKey]*model.Demotion{}, labels: map[model.DemotionKey]map[string]string{},
+		checks: map[string]string{}, timers: later,
 	}
 }
 
-// hold takes in what a Node says about itself for one reason; nil: it says nothing any more, or is gone.
-func (a *avoided) hold(from *provider, name string, node *model.Node, now time.Time) {
-	var avoid *model.Avoid
+// observeLabels takes in what a Node says about itself for one reason; nil: it says nothing any more, or is gone.
+func (a *demotionTracker) observeLabels(from *provider, name string, node *model.Node, now time.Time) {
+	var demotion *model.Demotion
 	if node != nil {
-		if avoid = from.why.Read(node.Labels); avoid != nil && avoid.IsOver(now) {
-			avoid = nil
+		if demotion = from.reason.FromLabels(node.Labels); demotion != nil && demotion.IsExpired(now) {
+			demotion = nil
 		}
 	}
-	against := model.Against{Node: name, Why: from.why}
-	labels, isSaid := a.said[against]
-	delete(a.said, against)
+	key := model.DemotionKey{Node: name, Reason: from.reason}
+	labels, isSaid := a.labels[key]
+	delete(a.labels, key)
 	switch {
-	case avoid != nil:
-		a.said[against] = node.Labels
-		a.settle(name)
-		a.setAvoid(against, avoid)
+	case demotion != nil:
+		a.labels[key] = node.Labels
+		a.clearStale(name)
+		a.setDemotion(key, demotion)
 	case node != nil:
-		a.settle(name)
-	case isSaid && a.against[against] != nil && !a.later.Has(matter{lift, name}):
-		a.asked[name] = labels[corev1.LabelHostname]
-		a.later.At(matter{lift, name}, now.Add(answerPatience))
+		a.clearStale(name)
+	case isSaid && a.demotions[key] != nil && !a.timers.Has(timer{lift, name}):
+		a.checks[name] = labels[corev1.LabelHostname]
+		a.timers.Schedule(timer{lift, name}, now.Add(checkTimeout))
 	}
 }
 
-// setAvoid puts in force what is held against a node for one reason.
-func (a *avoided) setAvoid(against model.Against, avoid *model.Avoid) {
-	before := a.against[against]
-	end := matter{endAvoid, against.Node}
-	if avoid == nil {
-		delete(a.against, against)
+// setDemotion puts in force what is held against a node for one reason.
+func (a *demotionTracker) setDemotion(key model.DemotionKey, demotion *model.Demotion) {
+	before := a.demotions[key]
+	end := timer{demotionExpiry, key.Node}
+	if demotion == nil {
+		delete(a.demotions, key)
 	} else {
-		a.against[against] = avoid
+		a.demotions[key] = demotion
 	}
-	a.later.Cancel(end)
-	if at, some := a.nextEnd(against.Node); some {
-		a.later.At(end, at)
+	a.timers.Cancel(end)
+	if at, some := a.nextExpiry(key.Node); some {
+		a.timers.Schedule(end, at)
 	}
-	if reflect.DeepEqual(before, avoid) {
+	if reflect.DeepEqual(before, demotion) {
 		return
 	}
-	if a.news == nil {
-		a.news = map[model.Against]*model.Avoid{}
+	if a.changed == nil {
+		a.changed = map[model.DemotionKey]*model.Demotion{}
 	}
-	a.news[against] = avoid
+	a.changed[key] = demotion
 }
 
-// nextEnd returns when something that a Node says against itself ends next.
-func (a *avoided) nextEnd(node string) (at time.Time, some bool) {
-	for why := range model.Why(model.Whys) {
-		against := model.Against{Node: node, Why: why}
-		if avoid := a.against[against]; avoid != nil && avoid.Until != nil && a.said[against] != nil && (!some || avoid.Until.Before(at)) {
-			at, some = *avoid.Until, true
+// nextExpiry returns when something that a Node says against itself ends next.
+func (a *demotionTracker) nextExpiry(node string) (at time.Time, some bool) {
+	for reason := range model.DemotionReason(model.NumDemotionReasons) {
+		key := model.DemotionKey{Node: node, Reason: reason}
+		if demotion := a.demotions[key]; demotion != nil && demotion.Until != nil && a.labels[key] != nil &&
+			(!some || demotion.Until.Before(at)) {
+			at, some = *demotion.Until, true
 		}
 	}
 	return at, some
 }
 
-// end lifts those reasons against a node that have ended by now.
-func (a *avoided) end(node string, now time.Time) {
-	for why := range model.Why(model.Whys) {
-		against := model.Against{Node: node, Why: why}
-		if avoid := a.against[against]; avoid != nil && a.said[against] != nil && avoid.IsOver(now) {
-			a.setAvoid(against, nil)
+// expireDemotions lifts those reasons against a node that have ended by now.
+func (a *demotionTracker) expireDemotions(node string, now time.Time) {
+	for reason := range model.DemotionReason(model.NumDemotionReasons) {
+		key := model.DemotionKey{Node: node, Reason: reason}
+		if demotion := a.demotions[key]; demotion != nil && a.labels[key] != nil && demotion.IsExpired(now) {
+			a.setDemotion(key, nil)
 		}
 	}
 }
 
-// Questions returns the nodes whose existence must be known, each by the value of its label for the
+// TakePendingChecks returns the nodes whose existence must be known, each by the value of its label for the
 // hostname, since the last call.
-func (a *avoided) Questions() map[string]string {
-	questions := a.asked
-	a.asked = map[string]string{}
+func (a *demotionTracker) TakePendingChecks() map[string]string {
+	questions := a.checks
+	a.checks = map[string]string{}
 	return questions
 }
 
-// HasQuestions reports whether there are any.
-func (a *avoided) HasQuestions() bool { return len(a.asked) > 0 }
+// HasPendingChecks reports whether there are any.
+func (a *demotionTracker) HasPendingChecks() bool { return len(a.checks) > 0 }
 
-// Answer takes in which of the nodes that were asked for exist, and which are gone. What was held against those stays for
+// ResolveChecks takes in which of the nodes that were asked for exist, and which are gone. What was held against those stays for
 // a while.
-func (a *avoided) Answer(areThere map[string]bool, now time.Time) {
+func (a *demotionTracker) ResolveChecks(areThere map[string]bool, now time.Time) {
 	for node, isThere := range areThere {
 		switch {
-		case !a.later.Has(matter{lift, node}): // the label is back, or there was no answer in time
+		case !a.timers.Has(timer{lift, node}): // the label is back, or there was no answer in time
 		case isThere:
-			a.settle(node)
+			a.clearStale(node)
 		default:
-			a.forget(node)
-			a.later.At(matter{lift, node}, now.Add(goneFor))
+			a.stopTracking(node)
+			a.timers.Schedule(timer{lift, node}, now.Add(deletedNodeRetention))
 		}
 	}
 }
 
-// settle lifts what is held against an existing node but not said by the node itself any more.
-func (a *avoided) settle(node string) {
-	a.forget(node)
-	for why := range model.Why(model.Whys) {
-		if against := (model.Against{Node: node, Why: why}); a.said[against] == nil {
-			a.setAvoid(against, nil)
+// clearStale lifts what is held against an existing node but not said by the node itself any more.
+func (a *demotionTracker) clearStale(node string) {
+	a.stopTracking(node)
+	for reason := range model.DemotionReason(model.NumDemotionReasons) {
+		if key := (model.DemotionKey{Node: node, Reason: reason}); a.labels[key] == nil {
+			a.setDemotion(key, nil)
 		}
 	}
 }
 
-// forget forgets that a node was asked for, or is gone.
-func (a *avoided) forget(node string) {
-	delete(a.asked, node)
-	a.later.Cancel(matter{lift, node})
+// stopTracking forgets that a node was asked for, or is gone.
+func (a *demotionTracker) stopTracking(node string) {
+	delete(a.checks, node)
+	a.timers.Cancel(timer{lift, node})
 }

@@ -16,14 +16,14 @@ import (
 
 // site is a cluster with a directory of its nodes.
 type site struct {
-	*Directory
+	*Store
 	now   time.Time
-	avoid map[string]*model.Avoid // as it was handed over
+	avoid map[string]*model.Demotion // as it was handed over
 }
 
 func newSite() *site {
 	return &site{
-		Directory: New("self"), now: time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC), avoid: map[string]*model.Avoid{},
+		Store: NewStore("self"), now: time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC), avoid: map[string]*model.Demotion{},
 	}
 }
 
@@ -34,7 +34,7 @@ func (s *site) label(node, value string) {
 	if value != "" {
 		now = &model.Node{Name: node, Labels: map[string]string{policy.EvacuateLabel: value, string(policy.Hostname): "host-of-" + node}}
 	}
-	s.Put(convert.Avoided[model.Evacuated], model.ObjectName{Name: node}, now, s.now)
+	s.Update(convert.Avoided[model.Evacuated], model.ObjectName{Name: node}, now, s.now)
 }
 
 // pass lets time pass.
@@ -46,10 +46,10 @@ func (s *site) pass(duration time.Duration) {
 // avoidedNodes returns the nodes that are avoided, as it was handed over.
 func (s *site) avoidedNodes() string {
 	var change model.Change
-	s.Take(&change)
-	for against, avoid := range change.Avoid {
-		if delete(s.avoid, against.Node); avoid != nil {
-			s.avoid[against.Node] = avoid
+	s.TakeChanges(&change)
+	for key, demotion := range change.Demotions {
+		if delete(s.avoid, key.Node); demotion != nil {
+			s.avoid[key.Node] = demotion
 		}
 	}
 	return fmt.Sprint(slices.Sorted(maps.Keys(s.avoid)))
@@ -58,8 +58,8 @@ func (s *site) avoidedNodes() string {
 // goes takes a Node away, as the answer to the question says.
 func (s *site) goes(node string) {
 	s.label(node, "")
-	s.Questions()
-	s.Answer(map[string]bool{node: false}, s.now)
+	s.TakePendingChecks()
+	s.ResolveChecks(map[string]bool{node: false}, s.now)
 }
 
 // TestANodeThatGoesWhileItIsAvoidedStaysSo for a while, unless it is known to be back.
@@ -68,20 +68,20 @@ func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
 		then func(*site)
 		want string
 	}{
-		"nothing happens":          {func(s *site) { s.pass(goneFor - 1) }, "[node-1]"},
-		"nothing happens for long": {func(s *site) { s.pass(goneFor) }, "[]"},
+		"nothing happens":          {func(s *site) { s.pass(deletedNodeRetention - 1) }, "[node-1]"},
+		"nothing happens for long": {func(s *site) { s.pass(deletedNodeRetention) }, "[]"},
 		"its label is taken away": {func(s *site) {
 			s.label("node-1", "true")
 			s.label("node-1", "")
-			s.Answer(map[string]bool{"node-1": true}, s.now)
+			s.ResolveChecks(map[string]bool{"node-1": true}, s.now)
 		}, "[]"},
 		"it comes back with the label off": {func(s *site) { s.label("node-1", "false") }, "[]"},
 		"it comes back with the label":     {func(s *site) { s.label("node-1", "true"); s.pass(time.Hour) }, "[node-1]"},
 		"it comes back, and goes again": {func(s *site) {
-			s.pass(goneFor - 1)
+			s.pass(deletedNodeRetention - 1)
 			s.label("node-1", "true")
 			s.goes("node-1")
-			s.pass(goneFor - 1)
+			s.pass(deletedNodeRetention - 1)
 		}, "[node-1]"},
 	} {
 		s := newSite()
@@ -94,14 +94,14 @@ func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
 		if got := s.avoidedNodes(); got != test.want {
 			t.Errorf("%s: avoided are %s, want %s", name, got, test.want)
 		}
-		if got := s.later.Len(); test.want == "[]" && got != 0 {
+		if got := s.timers.Len(); test.want == "[]" && got != 0 {
 			t.Errorf("%s: %d things are to happen", name, got)
 		}
 	}
 }
 
-// TestALabelThatIsNotSeenAnyMoreIsAskedFor, once; without an answer the node counts as existing.
-func TestALabelThatIsNotSeenAnyMoreIsAskedFor(t *testing.T) {
+// TestAMissingLabelStartsAnExistenceCheck, once; without an answer the node counts as existing.
+func TestAMissingLabelStartsAnExistenceCheck(t *testing.T) {
 	s := newSite()
 	for _, node := range []string{"node-1", "node-2", "node-3", "node-4"} {
 		s.label(node, "true")
@@ -109,26 +109,26 @@ func TestALabelThatIsNotSeenAnyMoreIsAskedFor(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{
 		"node-1": "host-of-node-1", "node-2": "host-of-node-2", "node-3": "host-of-node-3", "node-4": "host-of-node-4",
-	}, s.Questions()); diff != "" || s.HasQuestions() || len(s.Questions()) != 0 {
+	}, s.TakePendingChecks()); diff != "" || s.HasPendingChecks() || len(s.TakePendingChecks()) != 0 {
 		t.Errorf("questions (-want +got):\n%s", diff)
 	}
 	if got := s.avoidedNodes(); got != "[node-1 node-2 node-3 node-4]" {
 		t.Errorf("until there is an answer, avoided are %s", got)
 	}
 	s.label("node-3", "true")
-	s.Answer(map[string]bool{"node-1": true, "node-2": false, "node-3": false}, s.now)
+	s.ResolveChecks(map[string]bool{"node-1": true, "node-2": false, "node-3": false}, s.now)
 	if got := s.avoidedNodes(); got != "[node-2 node-3 node-4]" {
 		t.Errorf("after the answer, avoided are %s", got)
 	}
-	if s.pass(answerPatience - 1); s.avoidedNodes() != "[node-2 node-3 node-4]" {
+	if s.pass(checkTimeout - 1); s.avoidedNodes() != "[node-2 node-3 node-4]" {
 		t.Errorf("a node of which there is no answer is not waited for")
 	}
 	if s.pass(1); s.avoidedNodes() != "[node-2 node-3]" {
 		t.Errorf("avoided are %s, though nobody answers", s.avoidedNodes())
 	}
 	s.goes("node-3")
-	if s.pass(goneFor); s.avoidedNodes() != "[]" || len(s.asked) != 0 || s.later.Len() != 0 {
-		t.Errorf("avoided are %s, %d are asked for and %d things are to happen", s.avoidedNodes(), len(s.asked), s.later.Len())
+	if s.pass(deletedNodeRetention); s.avoidedNodes() != "[]" || len(s.checks) != 0 || s.timers.Len() != 0 {
+		t.Errorf("avoided are %s, %d are asked for and %d things are to happen", s.avoidedNodes(), len(s.checks), s.timers.Len())
 	}
 }
 
@@ -160,7 +160,7 @@ func TestEvacuationsEndWhenTheyShould(t *testing.T) {
 	check("one begins again", 0, "[node-1 node-3]")
 	s.label("node-1", "true")
 	check("it has no end any more", time.Hour, "[node-1 node-3]")
-	if s.later.Len() != 0 {
-		t.Errorf("%d things are to happen", s.later.Len())
+	if s.timers.Len() != 0 {
+		t.Errorf("%d things are to happen", s.timers.Len())
 	}
 }

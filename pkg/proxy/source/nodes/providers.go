@@ -14,11 +14,11 @@ import (
 type role int
 
 const (
-	whole   role = iota // a Node in full: it counts at once, whatever other providers say
-	single              // the labels of one of the other nodes each
-	several             // the labels of several nodes each
-	added               // labels that are added to those that others say
-	reason              // why a node is avoided
+	fullNode      role = iota // a Node in full: it counts at once, whatever other providers say
+	peerNode                  // the labels of one of the other nodes each
+	nodeSlice                 // the labels of several nodes each
+	supplement                // labels that are added to those that others say
+	demotionLabel             // why a node is avoided
 )
 
 // provider is a kind of object that says something about nodes.
@@ -29,33 +29,33 @@ type provider struct {
 	resource string
 	// source is the source of the other nodes' labels that it belongs to: the kinds of one are followed together.
 	source string
-	// leavesOut: if an object of several nodes no longer lists a node, the node is gone.
-	leavesOut bool
-	// isFinal: labels that a complete list does not have will not be published.
-	isFinal bool
-	// why is the reason.
-	why model.Why
+	// omitsDeleted: if an object of several nodes no longer lists a node, the node is gone.
+	omitsDeleted bool
+	// listIsFinal: labels that a complete list does not have will not be published.
+	listIsFinal bool
+	// reason is the reason.
+	reason model.DemotionReason
 }
 
 // providers are all of them, by what they say. Reasons that labels give are rows of model.Why.
 var providers = append([]provider{
-	{kind: convert.Nodes, role: whole},
-	{kind: convert.OtherNodes, role: single, source: model.FromNodes, resource: model.FromNodes, leavesOut: true},
+	{kind: convert.Nodes, role: fullNode},
+	{kind: convert.OtherNodes, role: peerNode, source: model.TopologyFromNodes, resource: model.TopologyFromNodes, omitsDeleted: true},
 	{
-		kind: convert.TopologySlices, role: several, source: model.FromSlices, resource: model.FromSlices,
-		leavesOut: true, isFinal: true,
+		kind: convert.TopologySlices, role: nodeSlice, source: model.TopologyFromSlices, resource: model.TopologyFromSlices,
+		omitsDeleted: true, listIsFinal: true,
 	},
 	// If a node has no proxy, the proxy is mostly being replaced.
-	{kind: convert.ProxySlices, role: several, source: model.FromProxySlices, resource: model.FromProxySlices},
-	{kind: convert.NodesWithDemand, role: added, source: model.FromProxySlices, resource: "nodes/demand"},
-	{kind: convert.ControlPlaneNodes, role: added, source: model.FromProxySlices, resource: "nodes/control-plane"},
+	{kind: convert.ProxySlices, role: nodeSlice, source: model.TopologyFromProxies, resource: model.TopologyFromProxies},
+	{kind: convert.NodesWithDemand, role: supplement, source: model.TopologyFromProxies, resource: "nodes/demand"},
+	{kind: convert.ControlPlaneNodes, role: supplement, source: model.TopologyFromProxies, resource: "nodes/control-plane"},
 }, reasons()...)
 
 func reasons() (rows []provider) {
 	for why, kind := range convert.Avoided {
 		if kind != nil {
-			why := model.Why(why)
-			rows = append(rows, provider{kind: kind, role: reason, resource: "nodes/" + why.String(), why: why})
+			reason := model.DemotionReason(why)
+			rows = append(rows, provider{kind: kind, role: demotionLabel, resource: "nodes/" + reason.String(), reason: reason})
 		}
 	}
 	return rows
@@ -70,9 +70,9 @@ func Kinds(yield func(kind *convert.Kind) bool) {
 	}
 }
 
-// From yields the kinds that together make up a source of where the other nodes are, each with the name of its watch in
+// KindsOf yields the kinds that together make up a source of where the other nodes are, each with the name of its watch in
 // messages and outages.
-func From(source string) iter.Seq2[*convert.Kind, string] {
+func KindsOf(source string) iter.Seq2[*convert.Kind, string] {
 	return func(yield func(*convert.Kind, string) bool) {
 		for _, provider := range providers {
 			if provider.source == source && !yield(provider.kind, provider.resource) {
@@ -82,11 +82,11 @@ func From(source string) iter.Seq2[*convert.Kind, string] {
 	}
 }
 
-// Reasons yields the kinds that say which nodes to avoid, each with its name in messages and outages. An API server is
+// DemotionKinds yields the kinds that say which nodes to avoid, each with its name in messages and outages. An API server is
 // asked for them by a label of Nodes.
-func Reasons(yield func(kind *convert.Kind, resource string) bool) {
+func DemotionKinds(yield func(kind *convert.Kind, resource string) bool) {
 	for _, provider := range providers {
-		if provider.role == reason && !yield(provider.kind, provider.resource) {
+		if provider.role == demotionLabel && !yield(provider.kind, provider.resource) {
 			return
 		}
 	}
@@ -100,43 +100,43 @@ func providerOf(kind *convert.Kind) *provider {
 	return &providers[at]
 }
 
-// AreOthers reports whether the objects of a kind say where the other nodes are.
-func AreOthers(kind *convert.Kind) bool {
+// IsPeerSource reports whether the objects of a kind say where the other nodes are.
+func IsPeerSource(kind *convert.Kind) bool {
 	provider := providerOf(kind)
-	return provider != nil && provider.role != whole && provider.role != reason
+	return provider != nil && provider.role != fullNode && provider.role != demotionLabel
 }
 
-// IsReason reports whether the objects of a kind say which nodes to avoid.
-func IsReason(kind *convert.Kind) bool {
+// IsDemotionKind reports whether the objects of a kind say which nodes to avoid.
+func IsDemotionKind(kind *convert.Kind) bool {
 	provider := providerOf(kind)
-	return provider != nil && provider.role == reason
+	return provider != nil && provider.role == demotionLabel
 }
 
-// Speaks reports whether the objects of a kind say something about nodes.
-func Speaks(kind *convert.Kind) bool { return providerOf(kind) != nil }
+// DescribesNodes reports whether the objects of a kind say something about nodes.
+func DescribesNodes(kind *convert.Kind) bool { return providerOf(kind) != nil }
 
 // How long things wait at most.
 const (
-	// Patience is how long Services wait at most for the labels of the other nodes after those are asked for, and for a
+	// LabelTimeout is how long Services wait at most for the labels of the other nodes after those are asked for, and for a
 	// label that came into use until it is published. Usually it takes less than a second. If the list does not come at
 	// all, because the proxy lacks the permission to list nodes, waiting would keep every change of those Services from
 	// their clients, and at the start every Service. So after this time they are served with the known state: an endpoint
 	// on an unknown node matches only `*`.
-	Patience = 10 * time.Second
-	// Remembrance is how long a node is remembered after its slice is gone. A publisher deletes a slice that is empty, or
+	LabelTimeout = 10 * time.Second
+	// NodeRetention is how long a node is remembered after its slice is gone. A publisher deletes a slice that is empty, or
 	// whose nodes are in another one; but when the resource itself is removed, all slices go, and with them all knowledge
 	// about nodes. By the end of this time it is clear that nobody publishes, and Nodes are followed. Remembering a node
 	// that is gone does no harm.
-	Remembrance = 3 * time.Minute
-	// answerPatience is how long a node is avoided at most while we ask whether it exists.
-	answerPatience = 3 * time.Second
-	// goneFor is how long a node is avoided that went while it was. EndpointSlices list its pods until Kubernetes has deleted
+	NodeRetention = 3 * time.Minute
+	// checkTimeout is how long a node is avoided at most while we ask whether it exists.
+	checkTimeout = 3 * time.Second
+	// deletedNodeRetention is how long a node is avoided that went while it was. EndpointSlices list its pods until Kubernetes has deleted
 	// them: 80 s at most (quarantineTime, and two of gcCheckPeriod, in pkg/controller/podgc).
-	goneFor = 2 * time.Minute
+	deletedNodeRetention = 2 * time.Minute
 )
 
-// asksFor reports whether a label states the zone of a node or its demand. The proxies' own slices know these, with the
+// isZoneOrDemand reports whether a label states the zone of a node or its demand. The proxies' own slices know these, with the
 // few Nodes that complement them.
-func asksFor(key policy.Key) bool {
+func isZoneOrDemand(key policy.Key) bool {
 	return key == policy.Zone || slices.Contains(policy.DemandLabels[:], key)
 }

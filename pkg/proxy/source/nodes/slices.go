@@ -9,46 +9,46 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// sayings are what the objects of one source say about the other nodes: Nodes, TopologySlices, or the EndpointSlices
+// sourceState are what the objects of one source say about the other nodes: Nodes, TopologySlices, or the EndpointSlices
 // over the proxies with the Nodes that complement them.
-type sayings struct {
+type sourceState struct {
 	// kinds are the kinds whose objects together say where nodes are, and missing are those whose list is still missing.
 	kinds, missing []*convert.Kind
 
-	singles map[string]*model.Node
-	slices  map[model.ObjectName]*model.TopologySlice
-	added   map[*convert.Kind]map[string]*model.Node
-	// holders are the slices that have a node, sorted: the first one counts.
-	holders map[string][]model.ObjectName
-	// knowing is how many slices know of a label.
-	knowing map[policy.Key]int
+	nodes       map[string]*model.Node
+	slices      map[model.ObjectName]*model.TopologySlice
+	supplements map[*convert.Kind]map[string]*model.Node
+	// slicesByNode are the slices that have a node, sorted: the first one counts.
+	slicesByNode map[string][]model.ObjectName
+	// slicesByKey is how many slices know of a label.
+	slicesByKey map[policy.Key]int
 }
 
-func newSayings(kinds []*convert.Kind) *sayings {
-	return &sayings{
+func newSourceState(kinds []*convert.Kind) *sourceState {
+	return &sourceState{
 		kinds: kinds, missing: slices.Clone(kinds),
-		singles: map[string]*model.Node{}, slices: map[model.ObjectName]*model.TopologySlice{},
-		added:   map[*convert.Kind]map[string]*model.Node{},
-		holders: map[string][]model.ObjectName{}, knowing: map[policy.Key]int{},
+		nodes: map[string]*model.Node{}, slices: map[model.ObjectName]*model.TopologySlice{},
+		supplements:  map[*convert.Kind]map[string]*model.Node{},
+		slicesByNode: map[string][]model.ObjectName{}, slicesByKey: map[policy.Key]int{},
 	}
 }
 
-// put takes in an object, or nil for one that is gone, and returns the nodes that it describes or described.
-func (s *sayings) put(from *provider, name model.ObjectName, value any) map[string]bool {
+// update takes in an object, or nil for one that is gone, and returns the nodes that it describes or described.
+func (s *sourceState) update(from *provider, name model.ObjectName, value any) map[string]bool {
 	switch from.role {
-	case several:
+	case nodeSlice:
 		slice, _ := value.(*model.TopologySlice)
-		return s.putSlice(name, slice)
-	case added:
-		if s.added[from.kind] == nil {
-			s.added[from.kind] = map[string]*model.Node{}
+		return s.updateSlice(name, slice)
+	case supplement:
+		if s.supplements[from.kind] == nil {
+			s.supplements[from.kind] = map[string]*model.Node{}
 		}
-		putNode(s.added[from.kind], name.Name, value)
-		if len(s.holders[name.Name]) == 0 {
+		putNode(s.supplements[from.kind], name.Name, value)
+		if len(s.slicesByNode[name.Name]) == 0 {
 			return nil // its place is unknown
 		}
 	default:
-		putNode(s.singles, name.Name, value)
+		putNode(s.nodes, name.Name, value)
 	}
 	return map[string]bool{name.Name: true}
 }
@@ -61,20 +61,20 @@ func putNode(all map[string]*model.Node, name string, value any) {
 	delete(all, name)
 }
 
-func (s *sayings) putSlice(name model.ObjectName, now *model.TopologySlice) map[string]bool {
+func (s *sourceState) updateSlice(name model.ObjectName, now *model.TopologySlice) map[string]bool {
 	concerned := map[string]bool{}
 	if before := s.slices[name]; before != nil {
 		for _, key := range before.Keys {
-			if s.knowing[key]--; s.knowing[key] == 0 {
-				delete(s.knowing, key)
+			if s.slicesByKey[key]--; s.slicesByKey[key] == 0 {
+				delete(s.slicesByKey, key)
 			}
 		}
 		for node := range before.Nodes {
 			concerned[node] = true
-			holders := s.holders[node]
+			holders := s.slicesByNode[node]
 			at, _ := slices.BinarySearchFunc(holders, name, model.ObjectName.Compare)
-			if s.holders[node] = slices.Delete(holders, at, at+1); len(s.holders[node]) == 0 {
-				delete(s.holders, node)
+			if s.slicesByNode[node] = slices.Delete(holders, at, at+1); len(s.slicesByNode[node]) == 0 {
+				delete(s.slicesByNode, node)
 			}
 		}
 	}
@@ -84,29 +84,29 @@ func (s *sayings) putSlice(name model.ObjectName, now *model.TopologySlice) map[
 	}
 	s.slices[name] = now
 	for _, key := range now.Keys {
-		s.knowing[key]++
+		s.slicesByKey[key]++
 	}
 	for node := range now.Nodes {
 		concerned[node] = true
-		holders := s.holders[node]
+		holders := s.slicesByNode[node]
 		at, _ := slices.BinarySearchFunc(holders, name, model.ObjectName.Compare)
-		s.holders[node] = slices.Insert(holders, at, name)
+		s.slicesByNode[node] = slices.Insert(holders, at, name)
 	}
 	return concerned
 }
 
 // node returns what counts for a node; nil if no object has it.
-func (s *sayings) node(name string) *model.Node {
-	if node := s.singles[name]; node != nil {
+func (s *sourceState) node(name string) *model.Node {
+	if node := s.nodes[name]; node != nil {
 		return node
 	}
-	holders := s.holders[name]
+	holders := s.slicesByNode[name]
 	if len(holders) == 0 {
 		return nil
 	}
 	node := s.slices[holders[0]].Nodes[name]
 	for _, provider := range providers {
-		if more := s.added[provider.kind][name]; more != nil {
+		if more := s.supplements[provider.kind][name]; more != nil {
 			with := *node
 			with.Labels = maps.Clone(node.Labels)
 			maps.Copy(with.Labels, more.Labels)
@@ -117,13 +117,13 @@ func (s *sayings) node(name string) *model.Node {
 }
 
 // names yields the nodes that are described.
-func (s *sayings) names(yield func(string) bool) {
-	for name := range s.singles {
+func (s *sourceState) names(yield func(string) bool) {
+	for name := range s.nodes {
 		if !yield(name) {
 			return
 		}
 	}
-	for name := range s.holders {
+	for name := range s.slicesByNode {
 		if !yield(name) {
 			return
 		}
@@ -131,4 +131,4 @@ func (s *sayings) names(yield func(string) bool) {
 }
 
 // isKnown reports whether all slices know of a label.
-func (s *sayings) isKnown(key policy.Key) bool { return s.knowing[key] == len(s.slices) }
+func (s *sourceState) isKnown(key policy.Key) bool { return s.slicesByKey[key] == len(s.slices) }

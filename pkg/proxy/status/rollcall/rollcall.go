@@ -45,9 +45,9 @@ type Node struct {
 	Problem string `json:"problem"`
 	// Synced is when the newest accepted sync began; zero if unknown.
 	Synced time.Time `json:"synced"`
-	// RefusedObjects is how many objects are left out, and Interruptions are the resources whose watches are
+	// InvalidObjects is how many objects are left out, and Interruptions are the resources whose watches are
 	// interrupted; never null.
-	RefusedObjects int                   `json:"refusedObjects"`
+	InvalidObjects int                   `json:"refusedObjects"`
 	Interruptions  []status.Interruption `json:"interruptions"`
 }
 
@@ -58,15 +58,15 @@ const atOnce = 32
 // page has some 500 bytes, the reason of a failure among them, and names fewer than ten resources.
 const (
 	timeout          = 5 * time.Second
-	maxAnswer        = 64 << 10
+	maxResponse      = 64 << 10
 	maxInterruptions = 20
 )
 
-// Call asks the proxies of all Nodes, in the order of their names. Nodes that do not run Linux are left out, unless a pod is
+// CheckNodes asks the proxies of all Nodes, in the order of their names. Nodes that do not run Linux are left out, unless a pod is
 // there. It needs to list Nodes, to list pods in the namespace,
 // and to get pods/proxy there. An error says what could not be listed; a proxy that does not answer is no error.
-func Call(ctx context.Context, config *rest.Config, options Options) ([]Node, error) {
-	c, err := newCaller(config, options)
+func CheckNodes(ctx context.Context, config *rest.Config, options Options) ([]Node, error) {
+	c, err := newChecker(config, options)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
@@ -88,7 +88,7 @@ func Call(ctx context.Context, config *rest.Config, options Options) ([]Node, er
 		return !policy.IsLinux(node.Labels) && podOn[node.Name] == ""
 	})
 	answers := make([]Node, len(nodes.Items))
-	var asking sync.WaitGroup
+	var requests sync.WaitGroup
 	free := make(chan struct{}, atOnce)
 	for i := range nodes.Items {
 		name := nodes.Items[i].Name
@@ -97,24 +97,24 @@ func Call(ctx context.Context, config *rest.Config, options Options) ([]Node, er
 			continue
 		}
 		free <- struct{}{}
-		asking.Go(func() {
+		requests.Go(func() {
 			defer func() { <-free }()
-			answers[i].ask(ctx, c)
+			answers[i].fetch(ctx, c)
 		})
 	}
-	asking.Wait()
+	requests.Wait()
 	slices.SortFunc(answers, func(a, b Node) int { return strings.Compare(a.Node, b.Node) })
 	return answers, ctx.Err()
 }
 
-// caller asks the API server, and through it the pods.
-type caller struct {
+// checker asks the API server, and through it the pods.
+type checker struct {
 	Options
 	http *http.Client
 	api  *corev1client.CoreV1Client
 }
 
-func newCaller(config *rest.Config, options Options) (*caller, error) {
+func newChecker(config *rest.Config, options Options) (*checker, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // atOnce bounds it
 	client, err := rest.HTTPClientFor(config)
@@ -122,28 +122,28 @@ func newCaller(config *rest.Config, options Options) (*caller, error) {
 		return nil, err
 	}
 	api, err := corev1client.NewForConfigAndClient(config, client)
-	return &caller{options, client, api}, err
+	return &checker{options, client, api}, err
 }
 
 // livez asks a proxy's pod for the page. It does not use client-go, which would read everything that a pod answers, and
 // follow the pod's redirects with the user's token.
-func (c *caller) livez(ctx context.Context, pod string) (status int, body []byte, err error) {
+func (c *checker) livez(ctx context.Context, pod string) (status int, body []byte, err error) {
 	url := c.api.RESTClient().Get().Namespace(c.Namespace).Resource("pods").Name(fmt.Sprintf("%s:%d", pod, c.Port)).SubResource("proxy").
 		Suffix("livez").URL()
-	return limited.Get(ctx, *c.http, url.String(), maxAnswer, timeout)
+	return limited.Get(ctx, *c.http, url.String(), maxResponse, timeout)
 }
 
-// ask asks the proxy of the node.
-func (n *Node) ask(ctx context.Context, c *caller) {
+// fetch asks the proxy of the node.
+func (n *Node) fetch(ctx context.Context, c *checker) {
 	code, body, err := c.livez(ctx, n.Pod)
 	var said status.Page
 	if json.Unmarshal(body, &said) != nil || said.Status == nil { // an unhealthy proxy answers 503, with the same page
-		n.Problem = whyNoPage(code, body, err)
+		n.Problem = explainMissingPage(code, body, err)
 		return
 	}
-	n.RefusedObjects = said.RefusedTotal
+	n.InvalidObjects = said.RejectedTotal
 	for _, one := range said.Interruptions[:min(len(said.Interruptions), maxInterruptions)] {
-		one.Resource, one.Reason = printable.Short(one.Resource), printable.Short(one.Reason)
+		one.Resource, one.Reason = printable.Truncate(one.Resource), printable.Truncate(one.Reason)
 		n.Interruptions = append(n.Interruptions, one)
 	}
 	for _, family := range said.Status {
@@ -151,7 +151,7 @@ func (n *Node) ask(ctx context.Context, c *caller) {
 	}
 	switch {
 	case said.LastError != "":
-		n.Problem = "the last sync failed: " + printable.Short(said.LastError)
+		n.Problem = "the last sync failed: " + printable.Truncate(said.LastError)
 	case !said.Healthy:
 		n.Problem = "a change waits since " + said.PendingSince.UTC().Format(time.TimeOnly) + " UTC"
 	case len(said.OtherProxies) > 0:
@@ -161,19 +161,19 @@ func (n *Node) ask(ctx context.Context, c *caller) {
 	}
 }
 
-// whyNoPage says why an answer is not a proxy's page. It may be from the API server itself, which gives its reason in a
+// explainMissingPage says why an answer is not a proxy's page. It may be from the API server itself, which gives its reason in a
 // Status.
-func whyNoPage(status int, body []byte, err error) string {
+func explainMissingPage(status int, body []byte, err error) string {
 	var refusal metav1.Status
 	switch {
 	case err != nil:
-		return "it does not answer: " + printable.Short(err.Error())
+		return "it does not answer: " + printable.Truncate(err.Error())
 	case status == http.StatusForbidden:
 		return "you may not get pods/proxy in this namespace"
 	case status == http.StatusOK:
 		return "its answer is not that of a proxy"
 	case json.Unmarshal(body, &refusal) == nil && refusal.Message != "":
-		return "it does not answer: " + printable.Short(refusal.Message)
+		return "it does not answer: " + printable.Truncate(refusal.Message)
 	}
 	return fmt.Sprintf("it does not answer: %d %s", status, http.StatusText(status))
 }

@@ -23,7 +23,7 @@ func Text(to io.Writer, nodes []Node) error {
 			agrees = "yes"
 			agree++
 		}
-		if node.RefusedObjects > 0 {
+		if node.InvalidObjects > 0 {
 			refuse++
 		}
 		if !node.Synced.IsZero() {
@@ -39,7 +39,7 @@ func Text(to io.Writer, nodes []Node) error {
 		if node.Pod == "" {
 			heard = "-"
 		}
-		printable.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", node.Node, agrees, synced, node.RefusedObjects, heard, cmp.Or(node.Problem, "-"))
+		printable.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", node.Node, agrees, synced, node.InvalidObjects, heard, cmp.Or(node.Problem, "-"))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the status: %w", err)

@@ -21,17 +21,8 @@ var rules = []rule{
 	{
 		order: []string{
 			"pkg/...", "pkg/webhook/...",
-			"pkg/proxy/ruleset", "pkg/proxy/source/...",
-			"pkg/proxy/otherproxy", "pkg/proxy/nft", "pkg/proxy/conntrack", "pkg/proxy/interfaces", "pkg/proxy/sysctl",
-			"pkg/proxy/config",
-			"pkg/proxy/owners", "pkg/proxy/flows", "pkg/proxy/accounting", "pkg/proxy/connections", "pkg/proxy/reachability",
-			"pkg/proxy/probe", "pkg/proxy/asked",
-			"pkg/proxy/localhost", "pkg/proxy/servicehealth", "pkg/proxy/dns", "pkg/proxy/status", "pkg/proxy/status/rollcall",
-			"pkg/proxy/xds", "pkg/proxy/authorization",
-			"pkg/proxy/metrics", "pkg/proxy/events", "pkg/proxy/counts", "pkg/proxy/servicefindings", "pkg/proxy/condition",
-			"pkg/proxy",
-			"pkg/proxy/explain", "pkg/proxy/forecast", "pkg/proxy/audit",
-			"pkg/proxy/daemon",
+			"pkg/proxy/ruleset", "pkg/proxy/source/...", "pkg/proxy/kernel/...", "pkg/proxy/config", "pkg/proxy/traffic/...",
+			"pkg/proxy/serve/...", "pkg/proxy/report/...", "pkg/proxy/syncer", "pkg/proxy/analysis/...", "pkg/proxy/daemon",
 			"pkg/testkit/...", "e2e/...", "cmd/...",
 		},
 		why: "what a package is made of is below it",
@@ -46,30 +37,33 @@ var rules = []rule{
 	},
 	{
 		who: []string{
-			"pkg/fair", "pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/proxy/explain", "pkg/proxy/forecast",
-			"pkg/proxy/otherproxy", "pkg/proxy/reachability", "pkg/proxy/source/convert", "pkg/proxy/source/nodes",
-			"pkg/proxy/source/later", "pkg/webhook/rules", "pkg/printable",
+			"pkg/fair", "pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset",
+			"pkg/proxy/analysis/explain", "pkg/proxy/analysis/forecast",
+			"pkg/proxy/kernel/competing", "pkg/proxy/traffic/reachability", "pkg/proxy/source/convert", "pkg/proxy/source/nodes",
+			"pkg/proxy/source/deadline", "pkg/webhook/rules", "pkg/sanitize",
 		},
 		never: []string{"pkg/...", "k8s.io/client-go", "k8s.io/klog", "sigs.k8s.io/controller-runtime", "github.com/prometheus"},
 		only: []string{
-			"pkg/fair", "pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/proxy/explain", "pkg/proxy/source/convert",
-			"pkg/proxy/source/nodes", "pkg/proxy/source/later", "pkg/manifest", "pkg/printable", "pkg/topologyslice",
+			"pkg/fair", "pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset",
+			"pkg/proxy/analysis/explain", "pkg/proxy/source/convert",
+			"pkg/proxy/source/nodes", "pkg/proxy/source/deadline", "pkg/manifest", "pkg/sanitize", "pkg/topologyslice",
 			"pkg/servicedemand",
 		},
 		pure: true,
 		why:  "a decision depends on nothing but what it is given",
 	},
 	{
-		who: []string{"pkg/proxy"}, never: []string{"pkg/..."}, only: []string{"pkg/fair", "pkg/model", "pkg/selection", "pkg/proxy/ruleset"},
+		who:   []string{"pkg/proxy/syncer"},
+		never: []string{"pkg/..."}, only: []string{"pkg/fair", "pkg/model", "pkg/selection", "pkg/proxy/ruleset"},
 		why: "the sentence reaches the kernel through the interface that it declares, so that one in memory can stand in",
 	},
 	{
 		who: []string{"..."},
-		but: []string{"pkg/proxy/nft", "pkg/proxy/conntrack", "pkg/proxy/interfaces", "pkg/testkit/...", "e2e/fabric"},
+		but: []string{"pkg/proxy/kernel/...", "pkg/testkit/...", "e2e/fabric"},
 		never: []string{
 			"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 		},
-		why: "only they speak netlink; all others ask them",
+		why: "only the kernel's packages speak netlink; all others ask them",
 	},
 	{
 		who:   []string{"..."},
@@ -93,7 +87,7 @@ var impure = map[string]string{
 	"net/http":  "sockets and look-ups are the world's",
 	"os":        "files and environment are handed in as values",
 	"os/exec":   "programs belong to those who touch the world",
-	"syscall":   "the kernel is reached through pkg/proxy/nft alone",
+	"syscall":   "the kernel is reached through pkg/proxy/kernel alone",
 
 	"math/rand/v2": "the same input gives the same output, so that any outcome can be explained afterwards",
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 func newCleanup() *cobra.Command {
@@ -40,10 +40,10 @@ func runCleanup(ctx context.Context, stdout io.Writer) error {
 		return fmt.Errorf("clean up: %w", err)
 	}
 	for _, family := range removed {
-		printable.Fprintf(stdout, "removed the %s table %q\n", family, ruleset.TableName)
+		sanitize.Fprintf(stdout, "removed the %s table %q\n", family, ruleset.TableName)
 	}
 	if len(removed) == 0 {
-		printable.Fprintf(stdout, "there was nothing to remove\n")
+		sanitize.Fprintf(stdout, "there was nothing to remove\n")
 	}
 	return nil
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 const explainExamples = `  # every Service, as node-a1 sees it
@@ -173,9 +173,9 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	if flags.why != "" {
 		return runWhy(ctx, stdout, stderr, flags, query)
 	}
-	nodesToRead := cluster.LocalNode
+	nodesToRead := apiserver.LocalNode
 	if flags.allNodes {
-		nodesToRead = cluster.AllNodes
+		nodesToRead = apiserver.AllNodes
 	}
 	change, err := flags.load(ctx, stderr, nodesToRead)
 	if err != nil {
@@ -186,7 +186,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		return unreadableError{errors.New(lack)}
 	}
 	if why := flags.alone(); why != nil && !flags.asKubectl {
-		printable.Fprintf(stderr, "warning: all settings are the default, unless a flag says otherwise: %v\n", why)
+		sanitize.Fprintf(stderr, "warning: all settings are the default, unless a flag says otherwise: %v\n", why)
 	}
 	nodes, err := flags.explained(stderr, change.Nodes)
 	if err != nil {
@@ -214,7 +214,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		}
 		return err
 	}
-	printable.Fprintf(stderr, "proxy: %s\n", cmp.Or(lack, fmt.Sprintf("no Service in %s leads to endpoints", flags.origin())))
+	sanitize.Fprintf(stderr, "proxy: %s\n", cmp.Or(lack, fmt.Sprintf("no Service in %s leads to endpoints", flags.origin())))
 	return cli.ExitError(exitUnread)
 }
 
@@ -254,8 +254,8 @@ func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
 		}
 	}
 	if len(others) > 0 {
-		printable.Fprintf(stderr, "proxy: left out, because they do not run Linux (label %s) and this proxy does not run there: %s (%s)\n",
-			policy.OSLabel, printable.Count(len(others), "Node"), explain.ListOrCount(others))
+		sanitize.Fprintf(stderr, "proxy: left out, because they do not run Linux (label %s) and this proxy does not run there: %s (%s)\n",
+			policy.OSLabel, sanitize.Count(len(others), "Node"), explain.ListOrCount(others))
 	}
 	return linux
 }
@@ -263,7 +263,7 @@ func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
 // warnOfSystem prints that this proxy does not run on a node with these labels, if it cannot.
 func warnOfSystem(stderr io.Writer, node string, labels map[string]string) {
 	if !policy.IsLinux(labels) {
-		printable.Fprintf(stderr, "warning: node %s does not run Linux (%s=%s), so this proxy does not run there: what follows does not "+
+		sanitize.Fprintf(stderr, "warning: node %s does not run Linux (%s=%s), so this proxy does not run there: what follows does not "+
 			"hold for its clients\n", node, policy.OSLabel, labels[policy.OSLabel])
 	}
 }
@@ -323,7 +323,7 @@ func (f *stateFlags) usage(ctx context.Context, name model.ObjectName) *corev1.S
 		if err != nil {
 			return nil
 		}
-		service, _ := cluster.Service(ctx, config, name) // without it the Service is not found
+		service, _ := apiserver.Service(ctx, config, name) // without it the Service is not found
 		return service
 	}
 	objects, _, err := f.objects()

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
 // TestExplainCountsWhatIsSkipped for people, who can ask for everything; programs always get everything.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
 // TestExplainReportsWherePodsCountAsOutside: explain has the flags of run, and says where they recognize no pod.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
 // TestExplainQueriesTheRunningProxyForKernelRejections, and does without an answer.

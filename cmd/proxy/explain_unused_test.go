@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 )
 
 // handMade returns a Service with a slice, as somebody wrote it by hand.

@@ -6,8 +6,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 )
 
 // runWhy prints why a node does not use an endpoint, and after which changes it would.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/accounting"
 )
 
 // accountFlags say whether traffic is counted, and by what.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/accounting"
 )
 
 // TestAccountDescribesAllThatIsCounted: what, how many Services, and which keys.

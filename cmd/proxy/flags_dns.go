@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/dns"
 )
 
 // dnsFlags say whether, where and how names of headless Services are answered.

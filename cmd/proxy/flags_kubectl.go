@@ -9,7 +9,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
 // kubectlFlags say which cluster is asked, as kubectl's do. Only commands for people have them, and no node runs those.

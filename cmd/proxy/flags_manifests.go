@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
 )
 
 // manifestsFlag is --manifests: a folder, a file, or "-" for standard input.
@@ -16,7 +16,7 @@ type manifestsFlag struct {
 	manifests string
 	stdin     io.Reader
 
-	stream *folder.Stream // after it was read: it can be read once
+	stream *manifests.Stream // after it was read: it can be read once
 }
 
 // stdinManifests is what --manifests says for standard input, and stdinName what it is called in messages.
@@ -38,7 +38,7 @@ func (f *manifestsFlag) origin() string {
 
 // readStream returns the manifests if they can be read only once: from standard input, or from a pipe such as a shell
 // makes for <(kubectl get ...). It returns nil if they are files.
-func (f *manifestsFlag) readStream() (*folder.Stream, error) {
+func (f *manifestsFlag) readStream() (*manifests.Stream, error) {
 	if f.stream != nil {
 		return f.stream, nil
 	}
@@ -59,12 +59,12 @@ func (f *manifestsFlag) readStream() (*folder.Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load manifests: %w", err)
 	}
-	f.stream = &folder.Stream{Name: name, Text: text}
+	f.stream = &manifests.Stream{Name: name, Text: text}
 	return f.stream, nil
 }
 
 // loadInto loads the manifests as a proxy does.
-func (f *manifestsFlag) loadInto(into *folder.Folder) (convert.Update, error) {
+func (f *manifestsFlag) loadInto(into *manifests.Folder) (convert.Update, error) {
 	stream, err := f.readStream()
 	if err != nil {
 		return convert.Update{}, err
@@ -86,10 +86,10 @@ func (f *manifestsFlag) objects() (convert.Objects, []model.Finding, error) {
 		return convert.Objects{}, nil, err
 	}
 	if stream != nil {
-		objects, problems := folder.ObjectsOf(stream)
+		objects, problems := manifests.ObjectsOf(stream)
 		return objects, problems, nil
 	}
-	objects, problems, err := folder.Objects(f.manifests)
+	objects, problems, err := manifests.Objects(f.manifests)
 	if err != nil {
 		return convert.Objects{}, nil, fmt.Errorf("load manifests: %w", err)
 	}

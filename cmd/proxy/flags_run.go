@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/daemon"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -229,7 +229,7 @@ func (f *runFlags) options() *daemon.Options {
 		DNSAddress:           f.dns.address,
 		DNSZone:              f.dns.zone,
 		XDSAddresses:         f.xds.addresses,
-		NodeTopology:         cluster.NodeTopology(f.topology.source),
+		NodeTopology:         apiserver.NodeTopology(f.topology.source),
 		TopologyNamespace:    f.topology.namespace,
 		ProxyService:         f.topology.proxyService(),
 		Build:                thisBuild(),

@@ -4,8 +4,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
 // clientSettings say who the clients are and which of them are masqueraded. All commands that show what happens to

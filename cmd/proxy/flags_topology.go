@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 )
 
 // topologyFlags select the source of other nodes' labels.
@@ -18,7 +18,7 @@ type topologyFlags struct {
 }
 
 func (f *topologyFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.source, "node-topology-source", string(cluster.AutoTopology),
+	flags.StringVar(&f.source, "node-topology-source", string(apiserver.AutoTopology),
 		"`SOURCE` of where other nodes are, if a Service asks for it: nodes, the metadata of every Node; slices, the TopologySlices that a "+
 			"webhook publishes; proxies, the EndpointSlices of --proxy-service, which know zones alone; auto, slices while they are "+
 			"published, else proxies while they are on nearly all nodes and no Service asks for more, and nodes otherwise")
@@ -37,7 +37,7 @@ func registerPublisher(flags *pflag.FlagSet, namespace *string) {
 func (f *topologyFlags) Validate() error {
 	var errs []error
 	sources := []string{
-		string(cluster.AutoTopology), string(cluster.SlicesTopology), string(cluster.ProxiesTopology), string(cluster.NodesTopology),
+		string(apiserver.AutoTopology), string(apiserver.SlicesTopology), string(apiserver.ProxiesTopology), string(apiserver.NodesTopology),
 	}
 	if !slices.Contains(sources, f.source) {
 		errs = append(errs, fmt.Errorf("--node-topology-source %q is none of %q", f.source, sources))
@@ -46,7 +46,7 @@ func (f *topologyFlags) Validate() error {
 	if f.proxies != "" && (service.Namespace == "" || service.Name == "" || strings.Contains(service.Name, "/")) {
 		errs = append(errs, fmt.Errorf("--proxy-service %q is not NAMESPACE/NAME, such as kube-system/vicinity-proxy", f.proxies))
 	}
-	if f.proxies == "" && f.source == string(cluster.ProxiesTopology) {
+	if f.proxies == "" && f.source == string(apiserver.ProxiesTopology) {
 		errs = append(errs, errors.New("--node-topology-source proxies needs --proxy-service"))
 	}
 	return errors.Join(errs...)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/xds"
 )
 
 // xdsFlags say where endpoints are served to gRPC clients and Envoys.

@@ -13,11 +13,11 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/connections"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/flows"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 func newFlows() *cobra.Command {
@@ -127,7 +127,7 @@ func runFlows(ctx context.Context, stdout, stderr io.Writer, flags *flowsFlags, 
 	}
 	defer func() { _ = table.Close() }()
 	ctx = cli.SignalContext(ctx)
-	var reading *connections.Snapshot
+	var reading *flows.Snapshot
 	for next := time.Now(); ; {
 		if now := time.Now(); !now.Before(next) {
 			if reading, err = like.reading(ctx, stderr, query); err != nil {
@@ -152,8 +152,8 @@ func runFlows(ctx context.Context, stdout, stderr io.Writer, flags *flowsFlags, 
 
 // reading loads the state of the cluster, and returns what collects the connections of the Services that are asked
 // about.
-func (f *runFlags) reading(ctx context.Context, stderr io.Writer, query explain.Query) (*connections.Snapshot, error) {
-	change, err := f.load(ctx, stderr, cluster.LocalNode)
+func (f *runFlags) reading(ctx context.Context, stderr io.Writer, query explain.Query) (*flows.Snapshot, error) {
+	change, err := f.load(ctx, stderr, apiserver.LocalNode)
 	if err != nil {
 		return nil, err
 	}
@@ -164,10 +164,10 @@ func (f *runFlags) reading(ctx context.Context, stderr io.Writer, query explain.
 		}
 		return nil, explain.NotFound(seen, query, f.origin())
 	}
-	return connections.NewSnapshot(seen, model.Families, query.Covers), nil
+	return flows.NewSnapshot(seen, model.Families, query.Covers), nil
 }
 
-func (f *flowsFlags) print(to io.Writer, report *connections.Report, query explain.Query) error {
+func (f *flowsFlags) print(to io.Writer, report *flows.Report, query explain.Query) error {
 	switch {
 	case f.output == "json" && f.isContinuous:
 		return json.NewEncoder(to).Encode(report)
@@ -175,15 +175,15 @@ func (f *flowsFlags) print(to io.Writer, report *connections.Report, query expla
 		return explain.Print(to, f.output, report)
 	}
 	if f.isContinuous {
-		printable.Fprintf(to, "%s\n", time.Now().Format(time.TimeOnly))
+		sanitize.Fprintf(to, "%s\n", time.Now().Format(time.TimeOnly))
 	}
 	if len(report.Services) == 0 {
-		printable.Fprintf(to, "No connection of node %s goes to %s.\n", report.Node, requestedServices(query))
+		sanitize.Fprintf(to, "No connection of node %s goes to %s.\n", report.Node, requestedServices(query))
 		return nil
 	}
-	err := connections.Text(to, report, query.Service.Name != "", f.top)
+	err := flows.Text(to, report, query.Service.Name != "", f.top)
 	if err == nil && f.isContinuous {
-		printable.Fprintf(to, "\n")
+		sanitize.Fprintf(to, "\n")
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/connections"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -106,7 +106,7 @@ func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 	}
 	for _, args := range [][]string{nil, {"shop/web"}, {"-n", "shop"}} {
 		got := proxyIn(t, namespace, append([]string{"flows", at, "-o", "json"}, args...)...)
-		var report connections.Report
+		var report flows.Report
 		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
 			t.Fatalf("%v: %+v", err, got)
 		}
@@ -115,9 +115,9 @@ func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 		}
 		service, endpoint := report.Services[0], report.Services[0].Endpoints[0]
 		endpoint.Sent, endpoint.Received = 0, 0
-		want := connections.Endpoint{
+		want := flows.Endpoint{
 			Endpoint: "10.244.2.5:8080", Protocol: "TCP", Node: "node-b", Zone: "zone-b", Locality: "other_zone", Tier: "*",
-			Counts: connections.Counts{Established: 2, Unreplied: 1, Ending: 1},
+			Counts: flows.Counts{Established: 2, Unreplied: 1, Ending: 1},
 		}
 		if endpoint != want || service.Service != "shop/web" || service.ByLocality["other_zone"] != 3 {
 			t.Errorf("%q: %+v", args, report)

@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/vicinity-proxy/vicinity/pkg/boundedio"
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/limited"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 const forecastExamples = `  # what would a cluster gain? Nothing has to be installed in it
@@ -224,7 +224,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	}
 	noSlices, _ := objects.Held.MissingSlices(origin) // an API server knows best
 	if noSlices != "" {
-		printable.Fprintf(stderr, "warning: %s\n", noSlices)
+		sanitize.Fprintf(stderr, "warning: %s\n", noSlices)
 	}
 	if len(objects.Nodes) == 0 {
 		return unreadableError{errors.New("no Node could be read, so there are no clients: see the warnings above")}
@@ -277,7 +277,7 @@ const maxDemand = 64 << 20
 
 // readDemand reads the file of --demand, and the bytes that have a price.
 func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Options) error {
-	text, err := limited.ReadFile(f.demand, maxDemand)
+	text, err := boundedio.ReadFile(f.demand, maxDemand)
 	if err != nil { // it names the file
 		return fmt.Errorf("--demand: %w", err)
 	}
@@ -316,27 +316,27 @@ func (f *forecastFlags) checkLimits(
 ) error {
 	missed := report.Violations(f.limits)
 	for _, sentence := range missed {
-		printable.Fprintf(stderr, "proxy: %s\n", sentence)
+		sanitize.Fprintf(stderr, "proxy: %s\n", sentence)
 	}
 	err := incomplete(unread, query)
 	if lacksSlices {
 		err = cli.ExitError(exitUnread)
 	}
 	if err != nil {
-		printable.Fprintf(stderr, "proxy: the forecast lacks what could not be read: see the warnings above\n")
+		sanitize.Fprintf(stderr, "proxy: the forecast lacks what could not be read: see the warnings above\n")
 		return err
 	}
 	if none := len(report.Services) == 0; none && (f.isGate() || len(report.NotServed) == 0) {
-		printable.Fprintf(stderr, "proxy: there is no Service whose connections could be forecast\n")
+		sanitize.Fprintf(stderr, "proxy: there is no Service whose connections could be forecast\n")
 		return cli.ExitError(exitUnread)
 	}
 	if f.limits.MinNear != nil && report.NodesWithoutZone == report.Nodes {
-		printable.Fprintf(stderr, "proxy: --min-in-zone cannot be judged: no Node has the label %s\n", policy.Zone)
+		sanitize.Fprintf(stderr, "proxy: --min-in-zone cannot be judged: no Node has the label %s\n", policy.Zone)
 		return cli.ExitError(exitUnread)
 	}
 	if len(report.Incomplete) > 0 && f.isGate() {
 		for _, sentence := range report.Incomplete {
-			printable.Fprintf(stderr, "proxy: limits cannot be judged by part of the demand: %s\n", sentence)
+			sanitize.Fprintf(stderr, "proxy: limits cannot be judged by part of the demand: %s\n", sentence)
 		}
 		return cli.ExitError(exitUnread)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 )
 
 // gateFlags are the limits that each Service must keep in a forecast. All of them are numbers or percentages.

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 	webhook "github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -91,7 +91,7 @@ func checkChanges(stderr io.Writer, before, after forecast.Cluster, changes []fo
 				denied = append(denied, fmt.Errorf("--annotate %s: %s", annotate.Service, cause.Sentence))
 				continue
 			}
-			printable.Fprintf(stderr, "warning: --annotate %s: %s\n", annotate.Service, cause.Sentence)
+			sanitize.Fprintf(stderr, "warning: --annotate %s: %s\n", annotate.Service, cause.Sentence)
 		}
 	}
 	return errors.Join(denied...)

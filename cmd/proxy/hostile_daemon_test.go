@@ -16,7 +16,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status/rollcall"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status/clusterstatus"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
@@ -143,7 +143,7 @@ func TestAPodsResponseIsBounded(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	got := proxyCommand(t, "status", "--all-nodes", "--kubeconfig", kubeconfig, "-o", "json")
 	runtime.ReadMemStats(&after)
-	var nodes []rollcall.Node
+	var nodes []clusterstatus.Node
 	if err := json.Unmarshal([]byte(got.stdout), &nodes); err != nil || len(nodes) != 5 || got.status != 1 {
 		t.Fatalf("%v: %+v", err, got)
 	}

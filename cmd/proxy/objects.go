@@ -12,11 +12,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 // requestTimeout is how long the API server may take for each page, when a command lists once.
@@ -53,7 +53,7 @@ func (f *stateFlags) onceConnection() kube.Connection {
 }
 
 // connect returns the cluster, and where its API server is reached. Nothing is asked yet.
-func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.PeerTracker, error) {
+func (f *stateFlags) connect(log *slog.Logger) (*apiserver.Watcher, *kube.PeerTracker, error) {
 	config, err := f.onceConnection().Config()
 	if err != nil {
 		return nil, nil, unreadableError{err}
@@ -61,8 +61,8 @@ func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.PeerTrac
 	dialled := kube.NewPeerTracker(config)
 	view := f.view()
 	view.Proxies = f.topology.proxyService()
-	watcher, err := cluster.New(config, cluster.Options{
-		View: view, Log: log, NodeTopology: cluster.NodeTopology(f.topology.source), TopologyNamespace: f.topology.namespace,
+	watcher, err := apiserver.New(config, apiserver.Options{
+		View: view, Log: log, NodeTopology: apiserver.NodeTopology(f.topology.source), TopologyNamespace: f.topology.namespace,
 		OnTopologySource: func(resource string) { f.nodesFrom = resource }, LastKnownGood: f.lastGood,
 	})
 	return watcher, dialled, err
@@ -74,7 +74,7 @@ const exitUnread = 2
 
 // load reads everything once. Objects that had to be left out cause a warning, and are in refused: everything else can
 // still be answered.
-func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes cluster.Nodes) (model.Change, error) {
+func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes apiserver.Nodes) (model.Change, error) {
 	update, err := f.loadOnce(ctx, stderr, nodes)
 	if err != nil {
 		return model.Change{}, err
@@ -86,7 +86,7 @@ func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes cluster.N
 	return update.Change, nil
 }
 
-func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes cluster.Nodes) (convert.Update, error) {
+func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes apiserver.Nodes) (convert.Update, error) {
 	if f.manifests == "" {
 		cluster, dialled, err := f.connect(clientLog(stderr))
 		if err != nil {
@@ -99,7 +99,7 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 		update.Change.APIServers = dialled.Addrs()
 		return update, err
 	}
-	folder := folder.Folder{View: f.view(), LastKnownGood: f.lastGood}
+	folder := manifests.Folder{View: f.view(), LastKnownGood: f.lastGood}
 	f.nodesFrom = model.TopologyFromNodes
 	update, err := f.loadInto(&folder)
 	if err != nil {
@@ -113,7 +113,7 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 func (f *stateFlags) warnOfSlices(stderr io.Writer) {
 	var lack string
 	if lack, f.missesSlices = f.inventory.MissingSlices(f.origin()); lack != "" {
-		printable.Fprintf(stderr, "warning: %s\n", lack)
+		sanitize.Fprintf(stderr, "warning: %s\n", lack)
 	}
 }
 
@@ -152,7 +152,7 @@ func (f *stateFlags) checkNode(stderr io.Writer, known []string) error {
 	}
 	if len(known) == 0 && f.manifests != "" {
 		consequence := fmt.Sprintf("no label of %q is known, and nothing is near it", f.node)
-		printable.Fprintf(stderr, "warning: %s\n", f.inventory.MissingKinds(f.origin(), consequence, convert.Nodes))
+		sanitize.Fprintf(stderr, "warning: %s\n", f.inventory.MissingKinds(f.origin(), consequence, convert.Nodes))
 		return nil
 	}
 	what := cmp.Or(explain.DidYouMean(f.node, known), "; --node chooses one of "+explain.ListOrCount(known))
@@ -174,7 +174,7 @@ func (f *stateFlags) nodeNames(nodes map[string]*model.Node) []string {
 // warnOf prints what is left out, and why.
 func warnOf(stderr io.Writer, rejected []model.Finding) {
 	for _, sentence := range convert.Messages(rejected) {
-		printable.Fprintf(stderr, "warning: %s\n", sentence)
+		sanitize.Fprintf(stderr, "warning: %s\n", sentence)
 	}
 }
 
@@ -204,7 +204,7 @@ func readObjects(
 		if err != nil {
 			return convert.Objects{}, nil, unreadableError{fmt.Errorf("connect to the API server: %w", err)}
 		}
-		objects, err := cluster.Objects(ctx, config, demandNamespace)
+		objects, err := apiserver.Objects(ctx, config, demandNamespace)
 		return objects, nil, err
 	}
 	objects, problems, err := manifests.objects()

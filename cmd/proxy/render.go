@@ -10,12 +10,12 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/audit"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/drift"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/dns"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 func newRender() *cobra.Command {
@@ -63,7 +63,7 @@ ruleset lacks it.`,
 
 // runRender prints the tables that 'run' would make.
 func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags) error {
-	change, err := flags.load(ctx, stderr, cluster.LocalNode)
+	change, err := flags.load(ctx, stderr, apiserver.LocalNode)
 	if err != nil {
 		return err
 	}
@@ -77,9 +77,9 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 		change.LocalAddrs = node.Addresses
 	}
 	for _, sentence := range config.RenderWarnings(tables, node, change.Services) {
-		printable.Fprintf(stderr, "warning: %s\n", sentence)
+		sanitize.Fprintf(stderr, "warning: %s\n", sentence)
 	}
-	wanted, err := audit.Desired(ctx, flags.node, tables, dns.Zone{}, change, nil)
+	wanted, err := drift.Desired(ctx, flags.node, tables, dns.Zone{}, change, nil)
 	if err != nil {
 		return err
 	}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/daemon"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 )
 
 // nodeTimeout is how long 'run --check' waits for information about its Node.
@@ -80,7 +80,7 @@ func (f *stateFlags) localNode(ctx context.Context, stderr io.Writer) (*model.No
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	change, err := f.load(ctx, stderr, cluster.LocalNode)
+	change, err := f.load(ctx, stderr, apiserver.LocalNode)
 	node := change.Nodes[f.node]
 	switch {
 	case err != nil:

@@ -14,11 +14,11 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/daemon"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 // running is the proxy that runs on this machine.
@@ -159,7 +159,7 @@ func (r *running) warnOfUnreachable(stderr io.Writer, nodes ...string) {
 		return
 	}
 	for _, sentence := range r.summary.Unreachable() {
-		printable.Fprintf(stderr, "proxy: %s\n", sentence)
+		sanitize.Fprintf(stderr, "proxy: %s\n", sentence)
 	}
 }
 

@@ -10,11 +10,11 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/audit"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/drift"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // newStatus returns the command. With everywhere it asks all nodes.
@@ -85,16 +85,16 @@ func runStatus(ctx context.Context, stdout io.Writer, flags *runFlags, output st
 	if err := flags.readLikeRun(ctx); err != nil {
 		return err
 	}
-	kernel, err := audit.Run(ctx, flags.audit())
+	kernel, err := drift.Run(ctx, flags.audit())
 	if err != nil {
 		return err
 	}
-	node := audit.Node{Proxy: flags.running.summary, Kernel: kernel}
-	node.Invalid = audit.InvalidObjects(flags.rejected, flags.lastGood)
+	node := drift.Node{Proxy: flags.running.summary, Kernel: kernel}
+	node.Invalid = drift.InvalidObjects(flags.rejected, flags.lastGood)
 	node.Missing = flags.missingObjects(&node.Kernel)
 	isInForce := node.Compare()
 	if output == "text" {
-		err = audit.Text(stdout, &node, flags.running.address)
+		err = drift.Text(stdout, &node, flags.running.address)
 	} else {
 		err = explain.Print(stdout, output, node)
 	}
@@ -110,9 +110,9 @@ func runStatus(ctx context.Context, stdout io.Writer, flags *runFlags, output st
 
 // audit returns what the kernel is compared with. For refused objects that is what a running proxy has in force, if one
 // answers.
-func (f *runFlags) audit() audit.Options {
+func (f *runFlags) audit() drift.Options {
 	f.withHeadless = f.dns.address.IsValid() // as the daemon
-	return audit.Options{
+	return drift.Options{
 		Node: f.node, Config: f.settings.Tables(model.Families), Zone: f.dns.zone, IgnoreOtherProxies: f.serviceProxyName != "",
 		Load: func(ctx context.Context) (_ model.Change, err error) {
 			if f.running.summary != nil {
@@ -120,14 +120,14 @@ func (f *runFlags) audit() audit.Options {
 					return model.Change{}, err
 				}
 			}
-			change, err := f.load(ctx, io.Discard, cluster.LocalNode)
+			change, err := f.load(ctx, io.Discard, apiserver.LocalNode)
 			return change.Merge(f.running.avoids(f.node)), err
 		},
 	}
 }
 
 // missingObjects says why nothing, or not everything, was compared although nothing is refused; empty if everything was.
-func (f *runFlags) missingObjects(compared *audit.Kernel) string {
+func (f *runFlags) missingObjects(compared *drift.Kernel) string {
 	switch {
 	case f.missesSlices:
 		sentence, _ := f.inventory.MissingSlices(f.origin())

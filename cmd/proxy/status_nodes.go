@@ -9,15 +9,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status/rollcall"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status/clusterstatus"
 )
 
 // clusterStatusFlags say whom 'status --all-nodes' asks.
 type clusterStatusFlags struct {
 	allNodes bool
 	context  string
-	rollcall.Options
+	clusterstatus.Options
 }
 
 func (f *clusterStatusFlags) register(flags *pflag.FlagSet) {
@@ -37,7 +37,7 @@ func runClusterStatus(ctx context.Context, stdout, stderr io.Writer, kubeconfig 
 	if err != nil {
 		return unreadableError{fmt.Errorf("connect to the API server: %w", err)}
 	}
-	nodes, err := rollcall.CheckNodes(ctx, config, flags.Options)
+	nodes, err := clusterstatus.CheckNodes(ctx, config, flags.Options)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func runClusterStatus(ctx context.Context, stdout, stderr io.Writer, kubeconfig 
 		return errors.New("there is no Node that runs Linux, so no proxy can be asked")
 	}
 	if output == "text" {
-		err = rollcall.Text(stdout, nodes)
+		err = clusterstatus.Text(stdout, nodes)
 	} else {
 		err = explain.Print(stdout, output, nodes)
 	}

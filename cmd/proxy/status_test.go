@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/audit"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/drift"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -20,10 +20,10 @@ func statusIn(t *testing.T, namespace *netns.Namespace, args ...string) outcome 
 	return proxyIn(t, namespace, append([]string{"status"}, args...)...)
 }
 
-func nodeStatusIn(t *testing.T, namespace *netns.Namespace, args ...string) (audit.Node, int) {
+func nodeStatusIn(t *testing.T, namespace *netns.Namespace, args ...string) (drift.Node, int) {
 	t.Helper()
 	got := statusIn(t, namespace, append(args, "-o", "json")...)
-	var node audit.Node
+	var node drift.Node
 	if err := json.Unmarshal([]byte(got.stdout), &node); err != nil {
 		t.Fatalf("%v: %+v", err, got)
 	}

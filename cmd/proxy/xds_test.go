@@ -58,7 +58,7 @@ func TestWithoutXDSNothingIsPaidForIt(t *testing.T) {
 	if want := []string{socket, "TCP port 18000"}; !slices.Equal(more, want) || len(off.listening(t)) != len(on.listening(t))-2 {
 		t.Errorf("with the flag the daemon listens at %q, too, want %q", more, want)
 	}
-	for _, of := range []string{"/proxy/xds.", "google.golang.org/grpc."} {
+	for _, of := range []string{"/proxy/serve/xds.", "google.golang.org/grpc."} {
 		if goroutines := dump(off, "goroutine?debug=2"); strings.Contains(goroutines, of) {
 			t.Errorf("without the flag there is a goroutine of %s:\n%s", of, goroutines)
 		}
@@ -68,7 +68,7 @@ func TestWithoutXDSNothingIsPaidForIt(t *testing.T) {
 	}
 	heap := func(d *daemonUnderTest) int {
 		text := dump(d, "heap?gc=1&debug=1")
-		if d == off && strings.Contains(text, "/proxy/xds.") {
+		if d == off && strings.Contains(text, "/proxy/serve/xds.") {
 			t.Error("without the flag something of xDS is on the heap")
 		}
 		_, rest, _ := strings.Cut(text, "# HeapAlloc = ")

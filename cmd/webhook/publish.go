@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/publish"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/topologypublisher"
 )
 
 // publishTopology publishes where nodes are, until ctx ends, if the flags ask for it.
@@ -18,7 +18,7 @@ func (s *webhook) publishTopology(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--publish-topology: finding a name for this replica: %w", err)
 	}
-	return publish.Run(ctx, s.manager.GetConfig(), publish.Options{
+	return topologypublisher.Run(ctx, s.manager.GetConfig(), topologypublisher.Options{
 		Namespace: s.flags.namespace, Identity: identity, DefaultKeys: s.settings.defaultKeys,
 		Log: s.log, Observer: s.recorder,
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -45,9 +45,9 @@ webhook that does not answer would hold them up, and with them the way to itself
 func writeRulesAsText(w io.Writer, rules []rules.Rule) error {
 	const columnGap = 2
 	table := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
-	printable.Fprintf(table, "ID\tKIND\tDEFAULT\tSTRICT\tWHAT IS WRONG\n")
+	sanitize.Fprintf(table, "ID\tKIND\tDEFAULT\tSTRICT\tWHAT IS WRONG\n")
 	for _, rule := range rules {
-		printable.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", rule.ID, rule.Kind, rule.Default, inStrictMode(rule), rule.Summary)
+		sanitize.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", rule.ID, rule.Kind, rule.Default, inStrictMode(rule), rule.Summary)
 	}
 	return table.Flush()
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -22,8 +22,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/cache"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
@@ -36,7 +36,7 @@ type webhook struct {
 	recorder    *metrics.Recorder
 	settings    *settings
 	certificate certs.Source
-	cluster     *cluster.Cache
+	cluster     *cache.Cache
 	manager     manager.Manager
 	https       *server.Server
 	unready     atomic.Pointer[string] // why, at the last request for /readyz; empty if it was ready
@@ -92,7 +92,7 @@ func newWebhook(ctx context.Context, flags *runFlags, log *slog.Logger) (s *webh
 	if s.manager, err = s.newManager(connection); err != nil {
 		return nil, err
 	}
-	if s.cluster, err = cluster.NewCache(ctx, s.manager.GetCache()); err != nil {
+	if s.cluster, err = cache.NewCache(ctx, s.manager.GetCache()); err != nil {
 		return nil, err
 	}
 	s.https = s.newServer(listener)
@@ -106,10 +106,10 @@ func (s *webhook) newManager(connection kube.Connection) (manager.Manager, error
 		return nil, err
 	}
 	made, err := ctrl.NewManager(config, manager.Options{
-		Cache:                  cache.Options{ByObject: cluster.ByObject()},
+		Cache:                  ctrlcache.Options{ByObject: cache.ByObject()},
 		Metrics:                metricsserver.Options{BindAddress: s.flags.metricAddress},
 		HealthProbeBindAddress: s.flags.healthAddress,
-		MapperProvider:         cluster.Mapper,
+		MapperProvider:         cache.Mapper,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing to serve: %w", err)

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/cache"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/cluster"
 )
 
 // away is a kubeconfig for an API server that does not answer.
@@ -72,7 +72,7 @@ func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWithItsContext(t *
 	if s.manager, err = s.newManager(kube.Connection{Kubeconfig: kubeconfig}); err != nil {
 		t.Fatal(err)
 	}
-	if s.cluster, err = cluster.NewCache(t.Context(), s.manager.GetCache()); err != nil {
+	if s.cluster, err = cache.NewCache(t.Context(), s.manager.GetCache()); err != nil {
 		t.Fatal(err)
 	}
 	s.https = s.newServer(listener)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -32,7 +32,7 @@ type addressWatch struct {
 func newAddressWatch(t *testing.T, proxies model.ObjectName) *addressWatch {
 	t.Helper()
 	p := &addressWatch{}
-	watcher, err := cluster.New(admin(), cluster.Options{
+	watcher, err := apiserver.New(admin(), apiserver.Options{
 		View: convert.View{Node: proxies.Namespace + "-self", Proxies: proxies}, Log: slog.New(slog.DiscardHandler), OnProxyAddresses: p.take,
 		OnInterrupted: func(string, time.Time, error) {}, OnResumed: func(string) {},
 	})

@@ -18,7 +18,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
@@ -146,7 +146,7 @@ func (p *publication) removeDemand(name string) {
 // follow follows as a proxy that may do what a configuration allows.
 func (p *publication) follow(config *rest.Config) *follower {
 	p.t.Helper()
-	where := func(options *cluster.Options) { options.TopologyNamespace = publishers }
+	where := func(options *apiserver.Options) { options.TopologyNamespace = publishers }
 	return follow(p.t, p.traffic.watched(config), p.namespace+"-self", "", where)
 }
 
@@ -286,11 +286,11 @@ func TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn(t *testi
 	if objects, lease := p.requestCount(); objects > maxBurst || lease > 2 {
 		t.Errorf("it was asked for %d times, want %d at most; and the Lease %d times", objects, maxBurst, lease)
 	}
-	watcher, err := cluster.New(p.proxy, cluster.Options{
+	watcher, err := apiserver.New(p.proxy, apiserver.Options{
 		View: convert.View{Node: p.namespace + "-self"}, TopologyNamespace: publishers, Log: f.log.Logger(),
 	})
 	must.Succeed(t, err)
-	loaded, err := watcher.Load(t.Context(), cluster.AllNodes)
+	loaded, err := watcher.Load(t.Context(), apiserver.AllNodes)
 	if err != nil || len(loaded.Change.Demands) != many || !demandIsActive(loaded.Change) {
 		t.Errorf("who asks once gets %d demands, state %v, %v", len(loaded.Change.Demands), loaded.Change.DemandState, err)
 	}

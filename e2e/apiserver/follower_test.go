@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -19,7 +19,7 @@ import (
 
 // follower runs a Watcher and applies its updates, as the proxy does.
 type follower struct {
-	*cluster.Watcher
+	*apiserver.Watcher
 	t    *testing.T
 	log  *logs.Log
 	busy sync.Mutex // held, it keeps deliver from returning
@@ -38,20 +38,20 @@ type outage struct {
 }
 
 // follow starts following as a node with this name until the test ends.
-func follow(t *testing.T, config *rest.Config, node, proxyName string, edits ...func(*cluster.Options)) *follower {
+func follow(t *testing.T, config *rest.Config, node, proxyName string, edits ...func(*apiserver.Options)) *follower {
 	t.Helper()
 	f := &follower{
 		t: t, log: logs.New(t, "the follower of "+node), state: model.NewCluster(node),
 		outages: map[string]outage{}, problems: map[model.Finding]bool{},
 	}
-	options := cluster.Options{
+	options := apiserver.Options{
 		View: convert.View{Node: node, ServiceProxyName: proxyName}, Log: f.log.Logger(),
 		OnInterrupted: f.interrupted, OnResumed: f.resumed,
 	}
 	for _, edit := range edits {
 		edit(&options)
 	}
-	cluster, err := cluster.New(config, options)
+	cluster, err := apiserver.New(config, options)
 	if err != nil {
 		t.Fatal(err)
 	}

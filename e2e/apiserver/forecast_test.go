@@ -10,8 +10,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )

@@ -12,13 +12,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-func load(t *testing.T, config *rest.Config, node string, nodes cluster.Nodes) (convert.Update, error) {
+func load(t *testing.T, config *rest.Config, node string, nodes apiserver.Nodes) (convert.Update, error) {
 	t.Helper()
-	cluster, err := cluster.New(config, cluster.Options{View: convert.View{Node: node}, Log: slog.New(slog.DiscardHandler)})
+	cluster, err := apiserver.New(config, apiserver.Options{View: convert.View{Node: node}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestLoadReturnsWhatRunDeliversFirst(t *testing.T) {
 	w.patchSlice("bad-1", `{"ports": [{"name": "http", "port": 70000}]}`)
 
 	want := follow(t, admin(), self, "").started().since(0)[0]
-	got, err := load(t, admin(), self, cluster.LocalNode)
+	got, err := load(t, admin(), self, apiserver.LocalNode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestLoadReturnsAllNodesIfRequested(t *testing.T) {
 	all := map[string]string{zoneLabel: "zone-b", rackLabel: "rack-2", "example.com/row": "row-1"}
 	for name, node := range map[string]string{"as a node": self, "as no node": ""} {
 		t.Run(name+" without keys", func(t *testing.T) {
-			got, err := load(t, admin(), node, cluster.AllNodes)
+			got, err := load(t, admin(), node, apiserver.AllNodes)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func TestLoadReturnsAllNodesIfRequested(t *testing.T) {
 		})
 	}
 	w.service("web", keyed(rackLabel))
-	got, err := load(t, admin(), self, cluster.AllNodes)
+	got, err := load(t, admin(), self, apiserver.AllNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestLoadReturnsAllNodesIfRequested(t *testing.T) {
 }
 
 func TestLoadReportsWhatItMayNotList(t *testing.T) {
-	_, err := load(t, api.User(t, "user-without-rights"), "none", cluster.LocalNode)
+	_, err := load(t, api.User(t, "user-without-rights"), "none", apiserver.LocalNode)
 	if err == nil || !strings.HasPrefix(err.Error(), "listing services: ") || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("Load() = %v, want that listing Services is forbidden", err)
 	}
@@ -105,13 +105,13 @@ func TestALastKnownGoodVersionIsFetchedFromTheRunningProxy(t *testing.T) {
 	if err := json.Unmarshal(text, &rejections); err != nil || len(rejections) != 2 {
 		t.Fatalf("%v: %s", err, text)
 	}
-	asking, err := cluster.New(admin(), cluster.Options{
+	asking, err := apiserver.New(admin(), apiserver.Options{
 		View: convert.View{Node: self}, Log: slog.New(slog.DiscardHandler), LastKnownGood: rejections,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := asking.Load(t.Context(), cluster.LocalNode)
+	got, err := asking.Load(t.Context(), apiserver.LocalNode)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -214,7 +214,7 @@ func (w *writer) grant(user, group, resource string, names ...string) {
 func TestWhetherAnotherNodeIsReady(t *testing.T) {
 	w := newWriter(t)
 	self, other := w.node("self"), w.node("other")
-	watcher, err := cluster.New(admin(), cluster.Options{View: convert.View{Node: self}, Log: slog.New(slog.DiscardHandler)})
+	watcher, err := apiserver.New(admin(), apiserver.Options{View: convert.View{Node: self}, Log: slog.New(slog.DiscardHandler)})
 	must.Succeed(t, err)
 	for _, step := range []struct {
 		status string

@@ -18,7 +18,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
@@ -238,7 +238,7 @@ func TestAnAPIServerWithoutFieldSelectorsForServicesIsRequestedAll(t *testing.T)
 			t.Errorf("%s is served", name)
 		}
 	}
-	if _, err := f.Load(t.Context(), cluster.AllNodes); err != nil {
+	if _, err := f.Load(t.Context(), apiserver.AllNodes); err != nil {
 		t.Errorf("reading the cluster once: %v", err)
 	}
 	if outages := f.outagesNow(); len(outages) > 0 {

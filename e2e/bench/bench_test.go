@@ -16,11 +16,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -77,8 +77,8 @@ func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
 }
 
 // proxyOf returns the machine's proxy, which knows its own node and the cluster, and has not synced yet.
-func (m *machine) proxyOf(cluster model.Change, readers ...selection.Handler) *proxy.Proxy {
-	p := proxy.New(m.Name, config, m.tables, readers...)
+func (m *machine) proxyOf(cluster model.Change, readers ...selection.Handler) *syncer.Proxy {
+	p := syncer.New(m.Name, config, m.tables, readers...)
 	p.Apply(cluster)
 	p.Apply(m.object())
 	return p
@@ -93,7 +93,7 @@ func (m *machine) object() model.Change {
 }
 
 // sync makes the kernel agree with the proxy, completely.
-func sync(b *testing.B, p *proxy.Proxy) proxy.Report {
+func sync(b *testing.B, p *syncer.Proxy) syncer.Report {
 	b.Helper()
 	report, err := p.Sync(b.Context())
 	if err := errors.Join(err, report.CleanupErr); err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
 // besideEvents are those of BenchmarkOneChange, and one that adds a verdict and removes one, unless others have it: a
@@ -136,12 +136,12 @@ func BenchmarkWithOthers(b *testing.B) {
 // besideRounds is how often each event happens in an iteration, with the others and without them.
 const besideRounds = 200
 
-func (r *besideRow) measure(b *testing.B, e event, iteration int, alone, beside *proxy.Proxy) {
+func (r *besideRow) measure(b *testing.B, e event, iteration int, alone, beside *syncer.Proxy) {
 	b.Helper()
 	for round := range besideRounds {
 		round += iteration * besideRounds
 		for _, one := range []struct {
-			p    *proxy.Proxy
+			p    *syncer.Proxy
 			took *[]time.Duration
 		}{{alone, &r.alone}, {beside, &r.beside}} {
 			change := e.change(changing, e.number(changing, round), round)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
 // The cluster in which loads are bounded.
@@ -70,7 +70,7 @@ func measureBounded(b *testing.B, limit uint64, note func(step string, took time
 	m := newMachine(b)
 	own := m.object()
 	own.Nodes[m.Name].Labels = boundedNode(m.Name, 0).Labels
-	p := proxy.New(m.Name, config, m.tables)
+	p := syncer.New(m.Name, config, m.tables)
 	p.Apply(cluster)
 	p.Apply(own)
 	started := time.Now()
@@ -124,7 +124,7 @@ func heap() uint64 {
 }
 
 // settle applies a change, and syncs until nothing waits for its turn.
-func settle(b *testing.B, p *proxy.Proxy, change model.Change) (took time.Duration, wrote int) {
+func settle(b *testing.B, p *syncer.Proxy, change model.Change) (took time.Duration, wrote int) {
 	b.Helper()
 	before := processorTime(b)
 	p.Apply(change)

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
 // busyRow is what a restart took beside what other programs have and do in nftables.
@@ -38,13 +38,13 @@ func BenchmarkBusyRuleset(b *testing.B) {
 	everything := size.cluster().Merge(m.object())
 	rows := []busyRow{{beside: "nothing"}, {beside: "40,000 chains"}, {beside: "40,000 chains, 50 transactions a second"}}
 	restart := func(row *busyRow) {
-		p := proxy.New(ownNode, configIPv4, m.tables)
+		p := syncer.New(ownNode, configIPv4, m.tables)
 		p.Apply(everything)
 		started := time.Now()
 		sync(b, p)
 		row.restarts = append(row.restarts, time.Since(started))
 	}
-	p := proxy.New(ownNode, configIPv4, m.tables)
+	p := syncer.New(ownNode, configIPv4, m.tables)
 	p.Apply(everything)
 	sync(b, p)
 	for b.Loop() {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
 // evacuationRow is what one step took, from the change to the last commit.
@@ -40,7 +40,7 @@ func measureEvacuation(b *testing.B, rows []evacuationRow) {
 		}
 	}
 	m := newMachine(b)
-	p := proxy.New(m.Name, config, m.tables)
+	p := syncer.New(m.Name, config, m.tables)
 	p.Apply(cluster)
 	p.Apply(m.object())
 	sync(b, p)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -129,10 +129,10 @@ func (s steep) beside(b *testing.B) fairRow {
 // unobserved is an observer that wants every sync to succeed.
 type unobserved struct{ b *testing.B }
 
-func (unobserved) Queued(proxy.Changes, time.Time) {}
+func (unobserved) Queued(syncer.Changes, time.Time) {}
 
-func (unobserved) Synced(proxy.Report, time.Time, time.Time) {}
+func (unobserved) Synced(syncer.Report, time.Time, time.Time) {}
 
-func (u unobserved) Failed(err error, _ proxy.Report, _, _ time.Time, _ time.Duration) {
+func (u unobserved) Failed(err error, _ syncer.Report, _, _ time.Time, _ time.Duration) {
 	u.b.Error(err)
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
 // recorder keeps the batches that are sent.
@@ -42,7 +42,7 @@ func BenchmarkFirstSync(b *testing.B) {
 				before := memory(b, "VmRSS")
 				b.StartTimer()
 				started := time.Now()
-				p := proxy.New(ownNode, config, kernel)
+				p := syncer.New(ownNode, config, kernel)
 				p.Apply(everything)
 				report, err := p.Sync(b.Context())
 				syncs = append(syncs, time.Since(started))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	tracked "github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"

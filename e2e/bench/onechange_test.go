@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
 // measured is how long events on Services of one type took, and how much the largest of them wrote.
@@ -43,7 +43,7 @@ func BenchmarkOneChange(b *testing.B) {
 }
 
 // measure lets the event happen once.
-func (e event) measure(b *testing.B, p *proxy.Proxy, s size, round int, found map[serviceType]*measured) {
+func (e event) measure(b *testing.B, p *syncer.Proxy, s size, round int, found map[serviceType]*measured) {
 	b.Helper()
 	number := e.number(s, round)
 	change := e.change(s, number, round)
@@ -56,7 +56,7 @@ func (e event) measure(b *testing.B, p *proxy.Proxy, s size, round int, found ma
 	entry.written = max(entry.written, written(report))
 }
 
-func written(report proxy.Report) int { return report.Added[model.IPv4] + report.Deleted[model.IPv4] }
+func written(report syncer.Report) int { return report.Added[model.IPv4] + report.Deleted[model.IPv4] }
 
 // recordChange notes what was found for the table: a line for all Services, and in a mix one for each type.
 func recordChange(b *testing.B, e event, s size, found map[serviceType]*measured) {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/conntrackgc"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 )
 
 const (
@@ -39,7 +39,7 @@ func BenchmarkUDPChange(b *testing.B) {
 	for _, others := range []int{0, 10_000} {
 		b.Run(fmt.Sprintf("%d flows of others", others), func(b *testing.B) {
 			machine := newMachine(b)
-			of := owners.New(flows.StaleDialWindow)
+			of := serviceindex.New(conntrackgc.StaleDialWindow)
 			p := machine.proxyOf(size.cluster().Merge(model.Change{Services: map[model.ObjectName]*model.Service{dns: dnsService()}}), of)
 			p.Apply(dnsEndpoints(size, 0))
 			sync(b, p)
@@ -74,7 +74,7 @@ func BenchmarkUDPChange(b *testing.B) {
 	}
 }
 
-func (m *measured) measureOne(b *testing.B, p *proxy.Proxy, change model.Change) {
+func (m *measured) measureOne(b *testing.B, p *syncer.Proxy, change model.Change) {
 	b.Helper()
 	started := time.Now()
 	p.Apply(change)
@@ -84,10 +84,10 @@ func (m *measured) measureOne(b *testing.B, p *proxy.Proxy, change model.Change)
 }
 
 // measureFlows ends the flows that are stale, the one whose endpoint was replaced.
-func (m *measured) measureFlows(b *testing.B, machine *machine, of *owners.Index) {
+func (m *measured) measureFlows(b *testing.B, machine *machine, of *serviceindex.Index) {
 	b.Helper()
 	started := time.Now()
-	done, err := flows.NewReconciler(conntrack.NewDumpScheduler(machine.conn, nil), of, machine.routes.IsLocal).CleanOnce(b.Context())
+	done, err := conntrackgc.NewReconciler(conntrack.NewDumpScheduler(machine.conn, nil), of, machine.routes.IsLocal).CleanOnce(b.Context())
 	m.times = append(m.times, time.Since(started))
 	ended := 0
 	for _, pass := range done.Flows {

@@ -30,7 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
@@ -324,8 +324,8 @@ func (c *proxies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	last, was := c.pulledAt[number]
 	c.pulledAt[number] = now
 	c.mutex.Unlock()
-	page := demandpage.Page{Cursor: "c", Counts: map[string]uint64{}}
-	if was && r.URL.Query().Get(demandpage.After) != "" {
+	page := demandapi.Page{Cursor: "c", Counts: map[string]uint64{}}
+	if was && r.URL.Query().Get(demandapi.After) != "" {
 		page.Took = now.Sub(last)
 		rate := perSecond
 		if zoneOf(number) == "b" {

@@ -23,7 +23,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
 	"github.com/vicinity-proxy/vicinity/e2e/site"
-	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
@@ -309,10 +309,10 @@ func TestTheTokenIsGoodForOnePage(t *testing.T) {
 		who, token, path string
 		want             int
 	}{
-		{"the account of the component", reader, demandpage.Path, 200},
+		{"the account of the component", reader, demandapi.Path, 200},
 		{"the account of the component", reader, "/metrics", 403},
-		{"the webhook", webhook, demandpage.Path, 403},
-		{"nobody", "abc", demandpage.Path, 401},
+		{"the webhook", webhook, demandapi.Path, 403},
+		{"nobody", "abc", demandapi.Path, 401},
 	} {
 		url := fmt.Sprintf("https://%s:%d%s", c.nodes[0].IPv4, port, each.path)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
-	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -263,7 +263,7 @@ func (c *town) lie(t *testing.T, node int) *liar {
 	var rounds atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.token.Store(new(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")))
-		page := demandpage.Page{
+		page := demandapi.Page{
 			Cursor: fmt.Sprint("lie-", rounds.Add(1)), Took: time.Second,
 			Counts: map[string]uint64{"shop/web": 1_000_000, "shop/none": 1_000_000, "kube-system/web": 1},
 		}

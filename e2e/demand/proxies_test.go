@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
-	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
@@ -147,8 +147,8 @@ func (c *pretended) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no such proxy", http.StatusServiceUnavailable)
 		return
 	}
-	page := demandpage.Page{Cursor: "c", Counts: map[string]uint64{}}
-	if last, was := c.pulledAt[node]; was && r.URL.Query().Get(demandpage.After) != "" {
+	page := demandapi.Page{Cursor: "c", Counts: map[string]uint64{}}
+	if last, was := c.pulledAt[node]; was && r.URL.Query().Get(demandapi.After) != "" {
 		page.Took = now.Sub(last)
 		for service, rate := range asks {
 			page.Counts[service] = uint64(rate * page.Took.Seconds())

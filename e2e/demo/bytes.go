@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	prometheus "github.com/prometheus/common/model"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 )
 
 // Each proxy has its node's network for itself, so that all of them can use the same addresses.

@@ -33,7 +33,7 @@ var frontends = []netip.AddrPort{
 //go:embed manifests.yaml.tmpl
 var manifestsText string
 
-var manifests = template.Must(template.New("").Parse(manifestsText))
+var manifestTemplate = template.Must(template.New("").Parse(manifestsText))
 
 // manifestLocation is what the templates see of a place.
 type manifestLocation struct {
@@ -104,7 +104,7 @@ func (s *stage) manifest(name string) string { return filepath.Join(s.manifests,
 // writeFile replaces a file in one step, so that no proxy reads half of it.
 func (s *stage) writeFile(name, template string, values map[string]any) error {
 	var text bytes.Buffer
-	if err := manifests.ExecuteTemplate(&text, template, values); err != nil {
+	if err := manifestTemplate.ExecuteTemplate(&text, template, values); err != nil {
 		return fmt.Errorf("writing the manifest of the %s: %w", name, err)
 	}
 	draft := filepath.Join(s.manifests, "."+name+".draft")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
 )
 
 // paperStage is a stage without networks: two places in zone-a, one in zone-b.
@@ -62,7 +62,7 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 			_, err := s.writeEndpoints(s.without(emptied))
 			_, errToo := s.writeNodes("zone-b")
 			must(t, errors.Join(errBefore, err, errToo, s.writeService(measured), s.writeDemand(loadTopology{clients: s.locations, busy: "zone-b"})))
-			var folder folder.Folder
+			var folder manifests.Folder
 			update, err := folder.Load(s.manifests)
 			must(t, err)
 			if len(update.Rejected) > 0 {

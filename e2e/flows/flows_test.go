@@ -33,7 +33,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
 )
 
 // flow is a row of a packet table.
@@ -77,7 +77,7 @@ func TestKubeProxysPacketTables(t *testing.T) {
 func hold(t *testing.T, sections []section) {
 	t.Helper()
 	dir := t.TempDir()
-	manifests := folder.NewManifests(dir, convert.View{Node: nodeName}, slog.New(slog.DiscardHandler))
+	manifests := manifests.NewManifests(dir, convert.View{Node: nodeName}, slog.New(slog.DiscardHandler))
 	var network *network
 	for number, part := range sections {
 		if part.kind == "objects" {
@@ -100,7 +100,7 @@ func hold(t *testing.T, sections []section) {
 }
 
 // load puts objects into the folder, in place of those before. None may be refused.
-func load(t *testing.T, manifests *folder.Manifests, dir string, objects []byte) model.Change {
+func load(t *testing.T, manifests *manifests.Manifests, dir string, objects []byte) model.Change {
 	t.Helper()
 	text := bytes.Join([][]byte{[]byte(surroundings), objects}, []byte("---\n"))
 	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), text, 0o600); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
 const nodeName = "test-node"
@@ -42,7 +42,7 @@ type network struct {
 
 	everything model.Change
 	settings   []string
-	proxy      *proxy.Proxy // nil until there are settings
+	proxy      *syncer.Proxy // nil until there are settings
 }
 
 func newNetwork(t *testing.T, flows []flow, objects model.Change) *network {
@@ -231,7 +231,7 @@ func (n *network) configure(t *testing.T, settings []string) {
 		return
 	}
 	n.settings = settings
-	n.proxy = proxy.New(nodeName, configOf(t, settings), n.conn)
+	n.proxy = syncer.New(nodeName, configOf(t, settings), n.conn)
 	n.proxy.Apply(n.everything.Merge(model.Change{LocalAddrs: n.local}))
 	n.sync(t)
 }

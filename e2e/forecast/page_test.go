@@ -22,9 +22,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
@@ -148,7 +148,7 @@ func (b *browser) screenshot(name string) []byte {
 const rows = `document.querySelectorAll("#services tbody tr")`
 
 func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
-	shop, problems, err := folder.Objects("shop")
+	shop, problems, err := manifests.Objects("shop")
 	must.Succeed(t, err)
 	if len(problems) > 0 {
 		t.Fatal(problems)
@@ -331,7 +331,7 @@ func TestThePageFitsIntoEveryWindow(t *testing.T) {
 
 // TestThePageShowsWhyConnectionsAreRefused, and what no label says is no number.
 func TestThePageShowsWhyConnectionsAreRefused(t *testing.T) {
-	shop, _, err := folder.Objects("shop")
+	shop, _, err := manifests.Objects("shop")
 	must.Succeed(t, err)
 	for _, node := range shop.Nodes {
 		delete(node.Labels, string(policy.Region))

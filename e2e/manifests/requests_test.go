@@ -15,8 +15,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
@@ -89,10 +89,10 @@ func testRequests(t *testing.T, api *site.Site) {
 	client, err := kubernetes.NewForConfig(config)
 	must.Succeed(t, err)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	followed, err := cluster.New(config, cluster.Options{View: convert.View{Node: "node-1"}, Log: log})
+	followed, err := apiserver.New(config, apiserver.Options{View: convert.View{Node: "node-1"}, Log: log})
 	must.Succeed(t, err)
 	// Run watches, and lists only at an API server that cannot begin a watch with what there is. Load lists.
-	if _, err := followed.Load(t.Context(), cluster.AllNodes); err != nil {
+	if _, err := followed.Load(t.Context(), apiserver.AllNodes); err != nil {
 		t.Errorf("reading the cluster once: %v", err)
 	}
 	recorder := events.New(client.EventsV1(), "node-1", log)

@@ -13,13 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/cache"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -70,13 +70,13 @@ func (r *requests) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // follow follows the cluster. The cache runs once start is called, until the test ends.
-func follow(t *testing.T, config *rest.Config) (c *cluster.Cache, start func()) {
+func follow(t *testing.T, config *rest.Config) (c *cache.Cache, start func()) {
 	t.Helper()
-	objects, err := cache.New(config, cache.Options{ByObject: cluster.ByObject()})
+	objects, err := ctrlcache.New(config, ctrlcache.Options{ByObject: cache.ByObject()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err = cluster.NewCache(t.Context(), objects)
+	c, err = cache.NewCache(t.Context(), objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestHeartbeatsMakeNothingNew(t *testing.T) {
 }
 
 // watchNodes counts the different values that are handed out, until stop is called.
-func watchNodes(c *cluster.Cache) (different <-chan int, stop func()) {
+func watchNodes(c *cache.Cache) (different <-chan int, stop func()) {
 	done, counted := make(chan struct{}), make(chan int, 1)
 	go func() {
 		seen := map[*rules.NodeLabels]bool{}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 

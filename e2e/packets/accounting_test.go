@@ -11,11 +11,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/accounting"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/conntrackgc"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -48,7 +48,7 @@ func (c *counted) count(n *node) *accounting.Accounting {
 	}
 	accounts := accounting.New(
 		accounting.Settings{PerService: true, MaxServices: 10, Keys: []string{string(policy.Hostname)}},
-		owners.New(flows.StaleDialWindow),
+		serviceindex.New(conntrackgc.StaleDialWindow),
 		accounting.Kernel{
 			Table: conntrack.NewDumpScheduler(n.flows, nil), Subscribe: n.flows.Subscribe, DumpInterval: time.Second,
 		}, slog.New(slog.DiscardHandler))

@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
-	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/asked"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/demandcounter"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -25,7 +25,7 @@ import (
 type demandCounting struct {
 	t       *testing.T
 	node    *node
-	counter *asked.Counter
+	counter *demandcounter.Counter
 	cursor  string
 }
 
@@ -38,24 +38,24 @@ func bounded(s *model.Service) {
 // countDemand restarts the proxy of a node with one that can count what is asked.
 func (c *cluster) countDemand(n *node) *demandCounting {
 	c.t.Helper()
-	reader := asked.NewFrontends()
+	reader := demandcounter.NewFrontends()
 	n.readers = append(n.readers, reader)
 	c.restart(n)
 	c.sync(n)
 	a := &demandCounting{t: c.t, node: n}
-	a.counter = asked.NewCounter(reader, n.conn, c.setup.config.Families, slog.New(slog.DiscardHandler), time.Now)
+	a.counter = demandcounter.NewCounter(reader, n.conn, c.setup.config.Families, slog.New(slog.DiscardHandler), time.Now)
 	return a
 }
 
 // read reads the page, and returns the counts since the last reading.
-func (a *demandCounting) read() demandpage.Page {
+func (a *demandCounting) read() demandapi.Page {
 	a.t.Helper()
 	response := httptest.NewRecorder()
-	a.counter.ServeHTTP(response, httptest.NewRequest("GET", demandpage.Path+"?"+demandpage.After+"="+a.cursor, nil))
+	a.counter.ServeHTTP(response, httptest.NewRequest("GET", demandapi.Path+"?"+demandapi.After+"="+a.cursor, nil))
 	if response.Code != 200 {
 		a.t.Fatalf("the page of %s: %d %s", a.node.Name, response.Code, response.Body)
 	}
-	page, err := demandpage.Parse(response.Body.Bytes())
+	page, err := demandapi.Parse(response.Body.Bytes())
 	if err != nil {
 		a.t.Fatalf("the page of %s: %v", a.node.Name, err)
 	}
@@ -134,7 +134,7 @@ func TestDemandOfClientsCountsOnce(t *testing.T) {
 	far.expect("nobody dials there", map[string]uint64{})
 
 	count = dialEach(t, inside, paths, 1, succeeds)
-	near.counter.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", demandpage.Path+"?"+demandpage.After+"="+near.cursor, nil))
+	near.counter.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", demandapi.Path+"?"+demandapi.After+"="+near.cursor, nil))
 	near.expect("after an answer got lost", map[string]uint64{"default/web": count})
 
 	c.apply(web.endpoints())

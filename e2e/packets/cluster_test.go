@@ -14,13 +14,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/conntrackgc"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -50,8 +50,8 @@ type node struct {
 	conn   *nft.Conn
 	flows  *conntrack.Conn
 	routes *interfaces.Routes
-	owners *owners.Index
-	proxy  *proxy.Proxy
+	owners *serviceindex.Index
+	proxy  *syncer.Proxy
 	// local are the addresses of its interfaces, as last reported to its proxy.
 	local []netip.Addr
 	// readers are of its proxy, beside the one that ends flows.
@@ -60,9 +60,9 @@ type node struct {
 
 // concurrentFlows ends flows of UDP before Synced returns, so that a test need not wait.
 type concurrentFlows struct {
-	*owners.Index
+	*serviceindex.Index
 	t          *testing.T
-	reconciler *flows.Reconciler
+	reconciler *conntrackgc.Reconciler
 }
 
 func (f concurrentFlows) OnSynced(sync selection.SyncState) {
@@ -170,10 +170,10 @@ func (n *node) object() *model.Node {
 
 // restart puts a new proxy on a node that knows nothing but the cluster and finds the kernel as it is.
 func (c *cluster) restart(n *node) {
-	n.owners = owners.New(flows.StaleDialWindow)
-	reconciler := flows.NewReconciler(conntrack.NewDumpScheduler(onlyUDP{n.flows}, nil), n.owners, n.routes.IsLocal)
+	n.owners = serviceindex.New(conntrackgc.StaleDialWindow)
+	reconciler := conntrackgc.NewReconciler(conntrack.NewDumpScheduler(onlyUDP{n.flows}, nil), n.owners, n.routes.IsLocal)
 	readers := append([]selection.Handler{concurrentFlows{n.owners, c.t, reconciler}}, n.readers...)
-	n.proxy = proxy.New(n.Name, c.setup.config, n.conn, readers...)
+	n.proxy = syncer.New(n.Name, c.setup.config, n.conn, readers...)
 	n.proxy.Apply(c.everything.Merge(model.Change{LocalAddrs: n.local}))
 }
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/conntrackgc"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -50,13 +50,13 @@ func startCleaningIn(t *testing.T, n *node, table conntrack.Table) *cleaning {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		flows.NewReconciler(conntrack.NewDumpScheduler(table, nil), n.owners, n.routes.IsLocal).Run(ctx, d.record)
+		conntrackgc.NewReconciler(conntrack.NewDumpScheduler(table, nil), n.owners, n.routes.IsLocal).Run(ctx, d.record)
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return d
 }
 
-func (d *cleaning) record(done flows.CleanupResult, err error) {
+func (d *cleaning) record(done conntrackgc.CleanupResult, err error) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	for protocol, n := range done.Unreplied {
@@ -370,7 +370,7 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			// The kernel itself forgets a connection that was reset after ten seconds, which are too few to tell.
 			must.Succeed(t, node.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "600"))
 			if draws {
-				node.owners.Snapshot().RemovedKnownSince = time.Now().Add(-flows.StaleDialWindow) // as long after the start
+				node.owners.Snapshot().RemovedKnownSince = time.Now().Add(-conntrackgc.StaleDialWindow) // as long after the start
 				startCleaning(t, node)
 			}
 			first := dialFrom(t, client.Namespace, 20_000, to)

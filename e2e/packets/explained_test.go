@@ -6,7 +6,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
 // TestExplainReportsForEveryAddressAndPortWhatTheRulesDo: whatever a client dials, a frontend of a Service or something beside it,

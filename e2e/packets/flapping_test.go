@@ -18,8 +18,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/conntrackgc"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -93,7 +93,7 @@ func (f flapping) run(t *testing.T, dials int) {
 	c.apply(service().Merge(endpoints(append(sets[0], silent)...)))
 	ends := listenToEnds(t, here.Namespace)
 	if !f.isUnsure {
-		here.owners.Snapshot().RemovedKnownSince = time.Now().Add(-flows.StaleDialWindow)
+		here.owners.Snapshot().RemovedKnownSince = time.Now().Add(-conntrackgc.StaleDialWindow)
 	}
 	var table conntrack.Table = here.flows
 	if f.isOld {

@@ -9,27 +9,27 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
 )
 
-// manifests is a cluster whose Services and EndpointSlices are read from a folder, as a proxy reads them.
-type manifests struct {
+// manifestDir is a cluster whose Services and EndpointSlices are read from a folder, as a proxy reads them.
+type manifestDir struct {
 	*refusals
 	dir    string
-	folder *folder.Manifests
+	folder *manifests.Manifests
 }
 
 // newManifests writes the slices of web, with one endpoint on the first node.
-func newManifests(t *testing.T) *manifests {
+func newManifests(t *testing.T) *manifestDir {
 	t.Helper()
 	dir := t.TempDir()
-	m := &manifests{refusals: newRefusals(t), dir: dir, folder: folder.NewManifests(dir, convert.View{}, slog.New(slog.DiscardHandler))}
+	m := &manifestDir{refusals: newRefusals(t), dir: dir, folder: manifests.NewManifests(dir, convert.View{}, slog.New(slog.DiscardHandler))}
 	m.write("slices.yaml", m.slices(""))
 	return m
 }
 
 // write writes a file into the folder; what it says is in force with the next load.
-func (m *manifests) write(name, text string) {
+func (m *manifestDir) write(name, text string) {
 	m.t.Helper()
 	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), 0o600); err != nil {
 		m.t.Fatal(err)
@@ -37,7 +37,7 @@ func (m *manifests) write(name, text string) {
 }
 
 // load reads the folder and lets all proxies follow it. Nothing in it may be refused.
-func (m *manifests) load() {
+func (m *manifestDir) load() {
 	m.t.Helper()
 	update, err := m.folder.Load()
 	if err != nil || len(update.Rejected) > 0 {
@@ -47,7 +47,7 @@ func (m *manifests) load() {
 }
 
 // slices are the EndpointSlices of web in both families, with one more label, if any.
-func (m *manifests) slices(label string) string {
+func (m *manifestDir) slices(label string) string {
 	const slice = `---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -94,7 +94,7 @@ status: {loadBalancer: {ingress: [%s]}}
 var everything = manifest{spec: balanced + bothFamilies, ingress: vip}
 
 // is puts web's Service into the folder and loads it.
-func (m *manifests) is(web manifest) {
+func (m *manifestDir) is(web manifest) {
 	m.t.Helper()
 	m.write("web.yaml", web.String())
 	m.load()

@@ -17,12 +17,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/probe"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status/rollcall"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status/clusterstatus"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability/probe"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
@@ -95,7 +95,7 @@ func clients() map[string]client {
 				targets = append(targets, demand.Target{Node: strconv.Itoa(int(number)), Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1 + number})})
 			}
 			return func(ctx context.Context) error {
-				return puller.Pull(ctx, "token", targets, 0, func(string, demandpage.Page) {}).Sample
+				return puller.Pull(ctx, "token", targets, 0, func(string, demandapi.Page) {}).Sample
 			}
 		}},
 		"a command asks the running proxy": {onlyPlain: true, newRound: func(_ *testing.T, p *peer) func(context.Context) error {
@@ -107,7 +107,7 @@ func clients() map[string]client {
 		"a command asks the API server, and through it the proxies": {newRound: func(t *testing.T, p *peer) func(context.Context) error {
 			config := p.api(t, time.Second)
 			return func(ctx context.Context) error {
-				_, err := rollcall.CheckNodes(ctx, config, rollcall.Options{Namespace: "kube-system", Port: 10256})
+				_, err := clusterstatus.CheckNodes(ctx, config, clusterstatus.Options{Namespace: "kube-system", Port: 10256})
 				return err
 			}
 		}},

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status/rollcall"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status/clusterstatus"
 )
 
 var _ = Describe("The status of a node", func() {
@@ -40,7 +40,7 @@ var _ = Describe("The status of a node", func() {
 				g.Expect(said).To(And(ContainSubstring("holds what it should"), ContainSubstring("in agreement    since")))
 			}).WithContext(ctx).Should(Succeed())
 		}
-		nodes, err := rollcall.CheckNodes(ctx, kube.config, rollcall.Options{
+		nodes, err := clusterstatus.CheckNodes(ctx, kube.config, clusterstatus.Options{
 			Namespace: proxyNamespace, Selector: "app.kubernetes.io/name=vicinity-proxy", Port: 10256,
 		})
 		Expect(err).NotTo(HaveOccurred())

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/received"
@@ -58,17 +58,17 @@ type town struct {
 // view is one proxy's.
 type view struct {
 	received received.Bytes
-	from     cluster.NodeTopology
+	from     apiserver.NodeTopology
 	updates  atomic.Int64
 	racks    sync.Map // by node
 	end      func()
 }
 
 // newView follows as a proxy does.
-func (s *town) newView(from cluster.NodeTopology) *view {
+func (s *town) newView(from apiserver.NodeTopology) *view {
 	s.b.Helper()
 	v := &view{from: from}
-	watcher, err := cluster.New(v.received.Of(asAdmin()), cluster.Options{
+	watcher, err := apiserver.New(v.received.Of(asAdmin()), apiserver.Options{
 		View: convert.View{Node: s.nodes[0].Name}, NodeTopology: from, TopologyNamespace: namespace, Log: slog.New(slog.DiscardHandler),
 	})
 	must.Succeed(s.b, err)
@@ -218,7 +218,7 @@ func newTown(b *testing.B) *town {
 func (s *town) both(count int) []*view {
 	s.b.Helper()
 	var views []*view
-	for _, from := range []cluster.NodeTopology{cluster.NodesTopology, cluster.AutoTopology} {
+	for _, from := range []apiserver.NodeTopology{apiserver.NodesTopology, apiserver.AutoTopology} {
 		before := heap()
 		v := s.newView(from)
 		wait.Until(s.b, "all nodes", func() bool { return v.count() == count })
@@ -246,7 +246,7 @@ func (s *town) hour(views []*view, name string, count int, meanwhile func(beat i
 	for i, v := range views {
 		bytes[i] = float64(v.received.Load() - before[i][0])
 		// The Lease is read as often as time passes: an hour has more of it than this benchmark.
-		if v.from == cluster.AutoTopology {
+		if v.from == apiserver.AutoTopology {
 			const every = 22.5 // seconds, on average
 			bytes[i] += s.leaseBytes() * (time.Hour - passed).Seconds() / every
 		}
@@ -304,7 +304,7 @@ func BenchmarkManyProxies(b *testing.B) {
 	s, count := newTown(b), measuredNodes(b)
 	s.beat(99, count) // what is made for the first time
 	var cost []float64
-	for i, from := range []cluster.NodeTopology{"", cluster.NodesTopology, cluster.SlicesTopology} {
+	for i, from := range []apiserver.NodeTopology{"", apiserver.NodesTopology, apiserver.SlicesTopology} {
 		var views []*view
 		if from != "" {
 			for range manyNodes {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
@@ -40,14 +40,14 @@ type follower struct {
 	from string
 }
 
-func follow(t testing.TB, config *rest.Config, from cluster.NodeTopology) *follower {
+func follow(t testing.TB, config *rest.Config, from apiserver.NodeTopology) *follower {
 	t.Helper()
 	f := &follower{t: t, log: logs.New(t, "the proxy"), nodes: map[string]*model.Node{}, services: map[string]bool{}}
-	options := cluster.Options{
+	options := apiserver.Options{
 		View: convert.View{Node: "node-0000", Proxies: proxyService}, NodeTopology: from, TopologyNamespace: namespace,
 		Log: slog.New(slog.NewTextHandler(f.log, nil)), OnTopologySource: f.takeSource,
 	}
-	watcher, err := cluster.New(config, options)
+	watcher, err := apiserver.New(config, options)
 	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -143,7 +143,7 @@ func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
 	createNodes(t, 0, fewNodes)
 	createRacked(t, "racked", rack+", *")
 	want := racksOfAll()
-	f := follow(t, proxy, cluster.AutoTopology)
+	f := follow(t, proxy, apiserver.AutoTopology)
 	wait.Equal(t, "racks, by Nodes", racksText(want), f.racks)
 
 	one := start(t, config, "one")
@@ -175,7 +175,7 @@ func TestTheResourceMayBeRemoved(t *testing.T) {
 	createNodes(t, 0, fewNodes)
 	createRacked(t, "racked", rack+", *")
 	one := start(t, config, "one")
-	f := follow(t, proxy, cluster.AutoTopology)
+	f := follow(t, proxy, apiserver.AutoTopology)
 	wait.Until(t, "it follows slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
 	wait.Equal(t, "racks, by slices", racksText(racksOfAll()), f.racks)
 	api.Kubectl(t, "delete", "customresourcedefinition", "topologyslices.vicinity.dev")
@@ -197,7 +197,7 @@ func TestAServiceWaitsForItsLabel(t *testing.T) {
 	start(t, config, "one")
 	waitForNodes(t, "all nodes", want)
 	createRacked(t, "demanding", "topology.kubernetes.io/region, *")
-	f := follow(t, proxy, cluster.SlicesTopology)
+	f := follow(t, proxy, apiserver.SlicesTopology)
 	wait.Until(t, "a Service whose labels are published", func() bool { return f.serves("demanding") })
 	createRacked(t, "racked", rack+", *")
 	wait.Until(t, "a Service whose label is published now", func() bool {

@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -153,7 +153,7 @@ func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	}
 	wait.Until(t, "every proxy is an endpoint", func() bool { return len(proxied(t)) == fewNodes })
 	createBounded(t)
-	f := follow(t, proxy, cluster.AutoTopology)
+	f := follow(t, proxy, apiserver.AutoTopology)
 	wait.Until(t, "the bounded Service", func() bool { return f.serves("bounded") })
 	want := inZones()
 	maps.Copy(want["node-0004"], map[string]string{policy.ControlPlaneLabel: "", policy.NoBalancersLabel: ""})
@@ -218,7 +218,7 @@ func TestTooFewProxiesReportNothing(t *testing.T) {
 	}
 	wait.Until(t, "every proxy is an endpoint", func() bool { return len(proxied(t)) == fewNodes-4 })
 	createBounded(t)
-	f := follow(t, proxy, cluster.AutoTopology)
+	f := follow(t, proxy, apiserver.AutoTopology)
 	wait.Until(t, "the bounded Service", func() bool { return f.serves("bounded") })
 	if got := f.labels(); got != topologyText(inZones()) {
 		t.Errorf("the nodes are:\n%s\nwant\n%s", got, topologyText(inZones()))

@@ -26,7 +26,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/sent"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/publish"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/topologypublisher"
 )
 
 var api *site.Site
@@ -128,13 +128,13 @@ func (c *counts) notifiedText() string {
 func start(t testing.TB, config *rest.Config, identity string) publisher {
 	t.Helper()
 	seen, writes, log := &counts{notified: map[string]int{}}, sent.Of("topologyslices"), logs.New(t, identity)
-	options := publish.Options{
+	options := topologypublisher.Options{
 		Namespace: namespace, Identity: identity, DefaultKeys: func() string { return "" },
 		Log: slog.New(slog.NewTextHandler(log, nil)), Observer: seen,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- publish.Run(ctx, writes.By(config), options) }()
+	go func() { ended <- topologypublisher.Run(ctx, writes.By(config), options) }()
 	end := sync.OnceFunc(func() {
 		cancel()
 		must.Succeed(t, <-ended)

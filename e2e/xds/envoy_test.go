@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/xds"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"

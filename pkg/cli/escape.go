@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 // escapeWriter is standard output or error; it makes visible what would control the terminal.
@@ -25,7 +25,7 @@ func (e *escapeWriter) Write(text []byte) (int, error) {
 	if len(e.rest) > 0 {
 		all = append(e.rest, text...)
 	}
-	escaped, rest := printable.Escape(all)
+	escaped, rest := sanitize.Escape(all)
 	e.rest = bytes.Clone(rest)
 	if _, err := e.to.Write(escaped); err != nil {
 		return 0, err
@@ -36,7 +36,7 @@ func (e *escapeWriter) Write(text []byte) (int, error) {
 // end writes what is left over: the beginning of a character that was never completed.
 func (e *escapeWriter) end() {
 	for _, b := range e.rest {
-		printable.Fprintf(e.to, "\\x%02x", b)
+		sanitize.Fprintf(e.to, "\\x%02x", b)
 	}
 	e.rest = nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 // The exit statuses. Scripts and service managers rely on them.
@@ -76,7 +76,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 // PrintError prints why a program failed, as one line: a log collector should see one message. Otherwise each of
 // several joined errors would get a line of its own.
 func PrintError(stderr io.Writer, program string, err error) {
-	printable.Fprintf(stderr, "%s: %s\n", program, strings.ReplaceAll(err.Error(), "\n", "; "))
+	sanitize.Fprintf(stderr, "%s: %s\n", program, strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 // printUsage prints every mistake on a line of its own, then how the command is used.
@@ -84,7 +84,7 @@ func printUsage(stderr io.Writer, command *cobra.Command, wrong UsageError) {
 	for _, mistake := range joinErrors(wrong.Err) {
 		PrintError(stderr, command.Root().Name(), mistake)
 	}
-	printable.Fprintf(stderr, "usage: %s\nSee '%s --help'.\n", command.UseLine(), command.CommandPath())
+	sanitize.Fprintf(stderr, "usage: %s\nSee '%s --help'.\n", command.UseLine(), command.CommandPath())
 }
 
 // joinErrors returns the errors that errors.Join has joined, or else the single error.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 // Build says what a program was made from.
@@ -61,6 +61,6 @@ func (b Build) write(w io.Writer, output string) error {
 	if output == "json" {
 		return json.NewEncoder(w).Encode(b)
 	}
-	_, err := printable.Fprintf(w, "vicinity %s, %s, %s\n", b.Version, b.GoVersion, b.Platform)
+	_, err := sanitize.Fprintf(w, "vicinity %s, %s, %s\n", b.Version, b.GoVersion, b.Platform)
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/limited"
+	"github.com/vicinity-proxy/vicinity/pkg/boundedio"
 )
 
 // ErrUpdated is why Watch ends.
@@ -38,7 +38,7 @@ type File struct {
 const maxSize = 16 << 20
 
 // ReadFile reads a configuration file. It fails if the file is too large for a configuration.
-func ReadFile(path string) ([]byte, error) { return limited.ReadFile(path, maxSize) }
+func ReadFile(path string) ([]byte, error) { return boundedio.ReadFile(path, maxSize) }
 
 // Read returns a file with what it says now.
 func Read(path string, check func() error) (File, error) {

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"path"
 
-	"github.com/vicinity-proxy/vicinity/pkg/limited"
+	"github.com/vicinity-proxy/vicinity/pkg/boundedio"
 )
 
 // MaxSize bounds what is read of one file, in bytes. Sixty megabytes hold 44,000 Services.
@@ -75,8 +75,8 @@ func faultOfFormat(text []byte) *ParseError {
 
 // Read reads the text of a file to its end. It fails if there are more than MaxSize bytes.
 func Read(name string, file io.Reader) ([]byte, error) {
-	text, err := limited.ReadAll(file, MaxSize)
-	if errors.As(err, new(limited.Error)) {
+	text, err := boundedio.ReadAll(file, MaxSize)
+	if errors.As(err, new(boundedio.Error)) {
 		err = &fs.PathError{Op: "read", Path: name, Err: err}
 	}
 	return text, err

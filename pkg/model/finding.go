@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 // Finding says that an object, or a part of it, does not work, and why. The code that finds this out makes it. The log,
@@ -82,9 +82,9 @@ func (f Finding) Object() string {
 	case f.Line > 0:
 		return fmt.Sprintf("%s in the document at line %d", f.Kind, f.Line)
 	case f.Name.Namespace == "":
-		return f.Kind + " " + printable.Truncate(f.Name.Name)
+		return f.Kind + " " + sanitize.Truncate(f.Name.Name)
 	}
-	return f.Kind + " " + printable.Truncate(f.Name.String())
+	return f.Kind + " " + sanitize.Truncate(f.Name.String())
 }
 
 // Sentence says what does not work, and why: "spec.ports[0].port: Invalid value: 70000: ...".
@@ -154,7 +154,7 @@ func (f Finding) WithObject(kind string, name ObjectName) Finding {
 // stays as it is, so that users can look the object up.
 func (f Finding) Sanitized() Finding {
 	for _, text := range []*string{&f.File, &f.Kind, &f.Field, &f.Reason} {
-		*text = printable.Truncate(*text)
+		*text = sanitize.Truncate(*text)
 	}
 	return f
 }

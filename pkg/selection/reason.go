@@ -81,7 +81,7 @@ type sentence struct {
 }
 
 // sentences has a sentence in plain English for every code. {key}, {value} and {endpoint} stand for what a Reason
-// carries. Those of nodes that are avoided are made in avoid.go.
+// carries. Those of nodes that are avoided are made in demotions.go.
 var sentences = append([]sentence{
 	{MatchedTopologyKey, "The ready endpoints that share this node's {key}, {value}, are used."},
 	{MatchedTopologyKeyTerminating, "No ready endpoint matches a topology key, so the ones that share this node's {key}, {value}, " +

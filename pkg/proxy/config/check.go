@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/sysctl"
 )
 
 // checker reads values, and collects the errors of those that are wrong.

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/sysctl"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
 
 // defaults are the Settings of a file that sets nothing.

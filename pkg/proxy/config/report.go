@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 // Report is what 'run --check' prints.
@@ -39,20 +39,20 @@ func (r *Report) Text(to io.Writer) {
 		}
 		r.Settings[i].text(to)
 	}
-	printable.Fprintf(to, "Settings of the file that do what they do in kube-proxy: %d. What is kube-proxy's default is not listed.\n\n",
+	sanitize.Fprintf(to, "Settings of the file that do what they do in kube-proxy: %d. What is kube-proxy's default is not listed.\n\n",
 		same)
 	if len(r.VicinityFields) > 0 {
-		printable.Fprintf(to, "Settings of our own in the file: %s.\n\n", strings.Join(slices.Sorted(maps.Keys(r.VicinityFields)), ", "))
+		sanitize.Fprintf(to, "Settings of our own in the file: %s.\n\n", strings.Join(slices.Sorted(maps.Keys(r.VicinityFields)), ", "))
 	}
-	printable.Fprintf(to, "On this node:\n\n")
+	sanitize.Fprintf(to, "On this node:\n\n")
 	for i := range r.OnNode {
 		r.OnNode[i].text(to)
 	}
 	if r.Starts {
-		printable.Fprintf(to, "The proxy would start with this file on this node. Nothing was changed.\n")
+		sanitize.Fprintf(to, "The proxy would start with this file on this node. Nothing was changed.\n")
 		return
 	}
-	printable.Fprintf(to, "The proxy would not start: see what is refused. Nothing was changed.\n")
+	sanitize.Fprintf(to, "The proxy would not start: see what is refused. Nothing was changed.\n")
 }
 
 // text writes what is there, and below it what happens here.
@@ -64,9 +64,9 @@ func (v *SettingResult) text(to io.Writer) {
 	if slices.Contains([]Outcome{Rejected, Unknown, Leftover}, v.Outcome) {
 		here = string(v.Outcome) + ": " + here
 	}
-	printable.Fprintf(to, "%s%s: %s\n  %s\n", line, printable.Truncate(v.Subject), printable.Truncate(cmp.Or(v.Value, "-")), here)
+	sanitize.Fprintf(to, "%s%s: %s\n  %s\n", line, sanitize.Truncate(v.Subject), sanitize.Truncate(cmp.Or(v.Value, "-")), here)
 	if v.Do != "" {
-		printable.Fprintf(to, "  to do: %s\n", v.Do)
+		sanitize.Fprintf(to, "  to do: %s\n", v.Do)
 	}
-	printable.Fprintf(to, "\n")
+	sanitize.Fprintf(to, "\n")
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/sysctl"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
 
 // Settings are what a configuration says, as far as it has meaning here.

@@ -3,14 +3,14 @@ package daemon
 import (
 	"slices"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/accounting"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 )
 
 // newAccounting counts traffic, if that is asked for.
-func newAccounting(c *common, table *conntrack.Conn, looks conntrack.Table, of *owners.Index) part {
+func newAccounting(c *common, table *conntrack.Conn, looks conntrack.Table, of *serviceindex.Index) part {
 	if c.options.Account == nil {
 		return part{}
 	}

@@ -14,11 +14,11 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/sysctl"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
 
 // ipvsLink is the interface that has the addresses of all Services in kube-proxy's IPVS mode.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 

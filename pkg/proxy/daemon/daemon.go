@@ -5,8 +5,8 @@ import (
 	"io"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 

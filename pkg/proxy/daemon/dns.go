@@ -3,9 +3,9 @@ package daemon
 import (
 	"context"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/dns"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 )
 
 // newDNS answers for headless Services, if that is asked for.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // TestHealthReportsTheEvacuationOfThisNode, and until when; it does not mention other nodes, or other reasons to

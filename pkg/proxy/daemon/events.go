@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -14,7 +14,7 @@ import (
 type eventReporter struct {
 	node     string
 	recorder *events.Recorder
-	cluster  *cluster.Watcher
+	cluster  *apiserver.Watcher
 }
 
 // newEvents sends the Events, from that of the start on.

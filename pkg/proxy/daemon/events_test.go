@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
 )
 
 // TestDroppedEventsAreInTheMetrics reports more than may wait while the queue is not read. No API server is asked.

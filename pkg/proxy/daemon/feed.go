@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/condition"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 

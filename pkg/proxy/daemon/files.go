@@ -7,7 +7,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 )
 
 // configurationFiles returns the files that configure the daemon, with their present content, so that no later change
@@ -25,7 +25,7 @@ func (o *Options) configurationFiles(log *slog.Logger) ([]filewatch.File, error)
 		return files, nil
 	}
 	kubeconfig, err := filewatch.Read(path, func() error {
-		_, err := o.connect(cluster.Options{Log: log})
+		_, err := o.connect(apiserver.Options{Log: log})
 		return err
 	})
 	if err != nil {

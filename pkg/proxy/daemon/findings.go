@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/servicefindings"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
 // findings tells people what does not work about their objects, once when it is found and once when it is over: in the
@@ -31,7 +31,7 @@ type findings struct {
 	byObject map[model.Finding]int
 	byCode   map[model.FindingCode]int
 	// rejected are the Services that the kernel refuses: with each try the numbers change, and the finding does not.
-	rejected map[model.ObjectName]proxy.Rejected
+	rejected map[model.ObjectName]syncer.Rejected
 	budget   logBudget
 }
 
@@ -56,7 +56,7 @@ func newFindings(c *common, reporter eventReporter) *findings {
 		common: c, reporter: reporter,
 		since: map[model.Finding]time.Time{}, replaced: map[sourceKey][]model.Finding{},
 		byObject: map[model.Finding]int{}, byCode: map[model.FindingCode]int{},
-		rejected: map[model.ObjectName]proxy.Rejected{},
+		rejected: map[model.ObjectName]syncer.Rejected{},
 	}
 }
 
@@ -129,7 +129,7 @@ func (f *findings) servicesWith(by findingSource) []model.ObjectName {
 func (f *findings) onDecided(all []servicefindings.ServiceFindings) { f.replace(decisions, all...) }
 
 // onRejectedByKernel takes in which Services the kernel refuses since a report, and which it has taken.
-func (f *findings) onRejectedByKernel(report proxy.Report) {
+func (f *findings) onRejectedByKernel(report syncer.Report) {
 	all := make([]servicefindings.ServiceFindings, 0, len(report.Rejected)+len(report.NoLongerRejected))
 	f.mutex.Lock()
 	for _, service := range report.NoLongerRejected {

@@ -14,11 +14,11 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/servicefindings"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
 // newTestFindings returns empty findings, their log, and what health says.
@@ -215,8 +215,8 @@ func TestWhatIsLoggedOfAnObjectIsBounded(t *testing.T) {
 	})
 }
 
-func rejectedService(number int, reason string, tries int) proxy.Rejected {
-	return proxy.Rejected{
+func rejectedService(number int, reason string, tries int) syncer.Rejected {
+	return syncer.Rejected{
 		Service: named(fmt.Sprintf("web-%d", number)), Err: errors.New(reason),
 		Since: time.Unix(0, 0), Next: time.Unix(int64(tries), 0), Tries: tries, HasApplied: number%2 == 0,
 	}
@@ -227,15 +227,15 @@ func TestARejectedServiceIsLoggedOnceForEachReason(t *testing.T) {
 	o := &observer{findings: all}
 	for _, step := range []struct {
 		title  string
-		report proxy.Report
+		report syncer.Report
 		want   int // lines
 	}{
-		{"refused", proxy.Report{Rejected: []proxy.Rejected{rejectedService(1, "too long", 1), rejectedService(2, "in use", 1)}}, 2},
-		{"again", proxy.Report{Rejected: []proxy.Rejected{rejectedService(1, "too long", 2)}}, 0},
-		{"for another reason", proxy.Report{Rejected: []proxy.Rejected{rejectedService(1, "too many", 3)}}, 1},
-		{"taken", proxy.Report{NoLongerRejected: []model.ObjectName{named("web-1")}}, 1},
-		{"nothing", proxy.Report{}, 0},
-		{"refused anew", proxy.Report{Rejected: []proxy.Rejected{rejectedService(1, "too many", 1)}}, 1},
+		{"refused", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too long", 1), rejectedService(2, "in use", 1)}}, 2},
+		{"again", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too long", 2)}}, 0},
+		{"for another reason", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too many", 3)}}, 1},
+		{"taken", syncer.Report{NoLongerRejected: []model.ObjectName{named("web-1")}}, 1},
+		{"nothing", syncer.Report{}, 0},
+		{"refused anew", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too many", 1)}}, 1},
 	} {
 		log.Reset()
 		o.reportFound(step.report)
@@ -260,7 +260,7 @@ func TestARejectedServiceIsLoggedOnceForEachReason(t *testing.T) {
 func TestManyFindingsOfASyncAreLoggedInABoundedNumberOfLines(t *testing.T) {
 	all, log, _ := newTestFindings()
 	o := &observer{findings: all}
-	var report proxy.Report
+	var report syncer.Report
 	for number := range 1000 {
 		report.Rejected = append(report.Rejected, rejectedService(number, "too long", 1))
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/healthcheck"
 )
 
 // newHealth serves the proxy's own health.
@@ -17,11 +17,11 @@ func newHealth(c *common) part {
 
 // newHealthChecks serves the healthCheckNodePorts of Services beside the proxy's own work, which it never holds up.
 func newHealthChecks(c *common, findings *findings) part {
-	checks := servicehealth.NewHandler()
+	checks := healthcheck.NewHandler()
 	isHealthy := func() bool { return c.status.Health(time.Now()).Healthy }
 	served := func(failed []model.Finding) { findings.replaceAll(healthCheckServers, failed) }
 	return part{
 		reader: checks,
-		run:    unfailing(func(ctx context.Context) { checks.Run(ctx, servicehealth.New(c.log, isHealthy), served) }),
+		run:    unfailing(func(ctx context.Context) { checks.Run(ctx, healthcheck.New(c.log, isHealthy), served) }),
 	}
 }

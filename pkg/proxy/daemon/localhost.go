@@ -5,9 +5,9 @@ import (
 	"net/netip"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/localhost"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/localhost"
 )
 
 // loopbackOf returns the loopback addresses on which node ports are served, by family; none unless the settings ask for

@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/condition"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/servicefindings"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // newSync has the proxy sync what changes, and what needs repair.
 func newSync(c *common, readers []selection.Handler, changes <-chan model.Change, repairs <-chan struct{}, o *observer) part {
 	return part{run: unfailing(func(ctx context.Context) {
-		p := proxy.New(c.options.Node, c.config, c.conn, readers...)
+		p := syncer.New(c.options.Node, c.config, c.conn, readers...)
 		p.RetryMax = c.options.Settings.SyncPeriod
 		p.Run(ctx, changes, repairs, o)
 	})}
@@ -40,7 +40,7 @@ type observer struct {
 }
 
 // Queued is called when something has to be synced, before the sync.
-func (o *observer) Queued(changes proxy.Changes, at time.Time) {
+func (o *observer) Queued(changes syncer.Changes, at time.Time) {
 	o.status.SyncQueued(at)
 	o.recorder.SyncQueued(at)
 	o.recorder.ChangesQueued(changes.Services, changes.EndpointSlices)
@@ -48,7 +48,7 @@ func (o *observer) Queued(changes proxy.Changes, at time.Time) {
 
 // Synced is called after each sync that the kernel accepted. The first one is announced on standard output, whatever
 // the log level: a script may be waiting for it.
-func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
+func (o *observer) Synced(report syncer.Report, started, ended time.Time) {
 	took := ended.Sub(started)
 	o.status.SyncSucceeded(started)
 	o.count(report, took, ended)
@@ -67,20 +67,20 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 		o.condition.Set(condition.Synced)
 		// The lists and the complete sync leave as much garbage as live memory, and the runtime would keep it for minutes.
 		go debug.FreeOSMemory()
-		printable.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",
+		sanitize.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",
 			o.options.Node, report.Total, took.Round(time.Microsecond))
 	}
 }
 
 // Failed is called after each sync that failed, with the time until the next try.
-func (o *observer) Failed(err error, report proxy.Report, started, ended time.Time, retryIn time.Duration) {
+func (o *observer) Failed(err error, report syncer.Report, started, ended time.Time, retryIn time.Duration) {
 	o.status.SyncFailed(ended, err)
 	o.recorder.ObserveSync(report.Full, ended.Sub(started), err)
 	o.log.Error("could not update the kernel; the previous rules stay in force", "error", err, "retryIn", retryIn)
 }
 
 // reportFound reports what the kernel refuses, and what the tables have no room for.
-func (o *observer) reportFound(report proxy.Report) {
+func (o *observer) reportFound(report syncer.Report) {
 	o.findings.onRejectedByKernel(report)
 	o.findings.replace(tables, o.affinityUnavailable(report)...)
 }
@@ -91,7 +91,7 @@ const affinityUnavailable = "This Service is served without session affinity: to
 
 // affinityUnavailable returns the Services whose clients are not remembered, at most MaxFound of them, and those for which
 // that is over.
-func (o *observer) affinityUnavailable(report proxy.Report) []servicefindings.ServiceFindings {
+func (o *observer) affinityUnavailable(report syncer.Report) []servicefindings.ServiceFindings {
 	now := map[model.ObjectName]bool{}
 	if report.Full {
 		for _, name := range o.findings.servicesWith(tables) {
@@ -120,7 +120,7 @@ func (o *observer) affinityUnavailable(report proxy.Report) []servicefindings.Se
 var began = time.Now()
 
 // count translates what a sync did into metrics.
-func (o *observer) count(report proxy.Report, took time.Duration, ended time.Time) {
+func (o *observer) count(report syncer.Report, took time.Duration, ended time.Time) {
 	o.recorder.ObserveSync(report.Full, took, nil)
 	o.recorder.SyncDone(ended, report.Full)
 	for _, family := range model.Families {

@@ -21,13 +21,13 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/xds"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -112,7 +112,7 @@ func observing(t *testing.T) *observed {
 	made := parts{newHealthChecks(c, all), {reader: servicefindings.NewCollector(all.onDecided)}, newCounts(c)}
 	go func() { ended <- made.run(ctx) }()
 	go func() {
-		proxy.New("node-a", config, o.kernel, made.handlers()...).Run(ctx, o.changes, o.driftDetected, watching)
+		syncer.New("node-a", config, o.kernel, made.handlers()...).Run(ctx, o.changes, o.driftDetected, watching)
 		ended <- nil
 	}()
 	t.Cleanup(func() {
@@ -197,13 +197,13 @@ var movedElsewhere = map[string]string{
 	"kubeproxy_conntrack_reconciler_sync_duration_seconds": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	"vicinity_conntrack_stale_entries_deleted_total":       "TestDialsAreDrawnAnewByADaemon in cmd/proxy, with packets",
 	"vicinity_conntrack_dump_duration_seconds":             "TestDialsAreDrawnAnewByADaemon, likewise",
-	"rest_client_requests_total":                           "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
-	"rest_client_request_duration_seconds":                 "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
+	"rest_client_requests_total":                           "TestRequestsOfClientGoAreCounted in pkg/proxy/report/metrics",
+	"rest_client_request_duration_seconds":                 "TestRequestsOfClientGoAreCounted in pkg/proxy/report/metrics",
 	"vicinity_dns_requests_total":                          "TestAClientIsToldOfItsOwnZone in e2e/dns, with a daemon that answers",
 	"vicinity_dns_services":                                "TestAClientIsToldOfItsOwnZone, likewise",
 	"vicinity_events_dropped_total":                        "TestDroppedEventsAreInTheMetrics, with a recorder of Events",
 	"vicinity_other_service_proxies":                       "TestOtherProxiesAreToldOnce, with what is found",
-	"vicinity_reachability_suspicions_total":               "TestANodeIsJudged in pkg/proxy/probe and e2e/reachability, with nodes",
+	"vicinity_reachability_suspicions_total":               "TestANodeIsJudged in traffic/reachability/probe and e2e/reachability, with nodes",
 	"vicinity_conntrack_unreplied_entries":                 "TestConnectionsWithoutAnswerAreCounted in e2e/reachability",
 	"vicinity_reachability_targets":                        "e2e/reachability, likewise",
 	"vicinity_sync_queue_depth":                            "TestServicesThatWaitForTheirTurnAreInTheMetrics, with a kernel that is slow",
@@ -224,7 +224,7 @@ var movedElsewhere = map[string]string{
 }
 
 func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "metrics", "README.md"))
+	text, err := os.ReadFile(filepath.Join("..", "report", "metrics", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +414,7 @@ func problemsOf(t *testing.T, text string) []model.Finding {
 	if err := os.WriteFile(filepath.Join(dir, "state.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var folder folder.Folder
+	var folder manifests.Folder
 	update, err := folder.Load(dir)
 	if err != nil {
 		t.Fatal(err)

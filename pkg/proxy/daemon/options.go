@@ -7,11 +7,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/dns"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/accounting"
 )
 
 // Options say what a daemon should do.
@@ -49,7 +49,7 @@ type Options struct {
 	XDSAddresses []string
 	// NodeTopology selects the source of other nodes' labels, TopologyNamespace where its publisher is, and
 	// ProxyService is the headless Service over the proxies' own pods; zero for none.
-	NodeTopology      cluster.NodeTopology
+	NodeTopology      apiserver.NodeTopology
 	TopologyNamespace string
 	ProxyService      model.ObjectName
 	// UnreachableNodes is what is done about nodes that do not answer this one.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/competing"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
 )
 
 // otherProxiesInterval is the pause between two looks for other service proxies. A look costs the kernel some ten short
@@ -20,10 +20,10 @@ const otherProxiesInterval = time.Minute
 // finding stays in force while the kernel cannot be asked.
 type otherProxies struct {
 	*common
-	checkOnce func(context.Context) ([]otherproxy.Conflict, error)
+	checkOnce func(context.Context) ([]competing.Conflict, error)
 	reporter  eventReporter
 
-	reported []otherproxy.Conflict
+	reported []competing.Conflict
 	failed   bool // the last look
 }
 
@@ -57,7 +57,7 @@ func (o *otherProxies) run(ctx context.Context) {
 }
 
 // report reports what is new. A proxy whose chains now come first counts as new, too.
-func (o *otherProxies) report(found []otherproxy.Conflict) {
+func (o *otherProxies) report(found []competing.Conflict) {
 	sentences := make([]string, 0, len(found))
 	for _, finding := range found {
 		sentences = append(sentences, finding.Message)
@@ -76,14 +76,14 @@ func (o *otherProxies) report(found []otherproxy.Conflict) {
 	}
 	o.reported = found
 	o.status.OtherProxies(sentences)
-	for _, program := range otherproxy.Programs {
+	for _, program := range competing.Programs {
 		o.recorder.SetBool(metrics.OtherProxies, findingOf(found, program.ID) != nil, program.ID)
 	}
 }
 
 // findingOf returns what was found of a program; nil if nothing was.
-func findingOf(findings []otherproxy.Conflict, proxy string) *otherproxy.Conflict {
-	at := slices.IndexFunc(findings, func(f otherproxy.Conflict) bool { return f.Proxy == proxy })
+func findingOf(findings []competing.Conflict, proxy string) *competing.Conflict {
+	at := slices.IndexFunc(findings, func(f competing.Conflict) bool { return f.Proxy == proxy })
 	if at < 0 {
 		return nil
 	}

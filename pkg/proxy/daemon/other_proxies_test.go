@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/competing"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
 // response is what the kernel says to a look.
 type response struct {
-	found []otherproxy.Conflict
+	found []competing.Conflict
 	err   error
 }
 
@@ -43,7 +43,7 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 		looks := 0
 		o := &otherProxies{
 			common: c, reporter: from.reporter,
-			checkOnce: func(context.Context) ([]otherproxy.Conflict, error) {
+			checkOnce: func(context.Context) ([]competing.Conflict, error) {
 				looks++
 				says := kernel.Load()
 				return says.found, says.err
@@ -88,15 +88,15 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 		}
 
 		expect("alone", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 0, gone: 0, blind: 0})
-		second := otherproxy.Conflict{Proxy: "kube-proxy-nftables", Message: "kube-proxy is second", Remedy: "remove it"}
-		first := otherproxy.Conflict{Proxy: "kube-proxy-nftables", Message: "kube-proxy is first", Precedes: true}
-		kernel.Store(&response{found: []otherproxy.Conflict{second}})
+		second := competing.Conflict{Proxy: "kube-proxy-nftables", Message: "kube-proxy is second", Remedy: "remove it"}
+		first := competing.Conflict{Proxy: "kube-proxy-nftables", Message: "kube-proxy is first", Precedes: true}
+		kernel.Store(&response{found: []competing.Conflict{second}})
 		expect("one comes", "1", says("kube-proxy is second"), map[string]int{warned: 1, "remove it": 1, gone: 0})
-		kernel.Store(&response{found: []otherproxy.Conflict{first}})
+		kernel.Store(&response{found: []competing.Conflict{first}})
 		expect("it starts anew", "1", says("kube-proxy is first"), map[string]int{warned: 2, gone: 0})
 		kernel.Store(&response{err: errors.New("no answer")})
 		expect("the kernel does not answer", "1", says("kube-proxy is first"), map[string]int{warned: 2, gone: 0, blind: 1})
-		kernel.Store(&response{found: []otherproxy.Conflict{second}})
+		kernel.Store(&response{found: []competing.Conflict{second}})
 		expect("ours are made anew", "1", says("kube-proxy is second"), map[string]int{warned: 2, gone: 0, blind: 1})
 		kernel.Store(&response{})
 		expect("it has gone", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 2, gone: 1, blind: 1})

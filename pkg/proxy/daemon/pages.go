@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // listenAndServe answers at the address that a flag names, until ctx ends, over TLS if there are settings for it. If

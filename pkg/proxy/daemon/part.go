@@ -5,10 +5,10 @@ import (
 	"log/slog"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/probe"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/notify"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability/probe"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
-	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // UnreachableNodes is what is done about nodes that do not answer this one.
@@ -45,21 +45,21 @@ type reachabilityMonitor struct {
 	port   uint16 // of /healthz on all nodes
 
 	mutex            sync.Mutex
-	waiting          model.Change // what the proxy has not got yet
-	addressesChanged wake.Signal  // holds a signal while there is something waiting
+	waiting          model.Change  // what the proxy has not got yet
+	addressesChanged notify.Signal // holds a signal while there is something waiting
 	nodes            map[string]*model.Node
 	// avoided is what the proxy avoids, or soon will. The prober's goroutine has it.
 	avoided map[model.DemotionKey]*model.Demotion
 }
 
 // newReachabilityMonitor returns a watch, and the part that it is; nil if the options ask for none.
-func newReachabilityMonitor(c *common, shared, table conntrack.Table, of *owners.Index, isLocal selection.IsLocal,
+func newReachabilityMonitor(c *common, shared, table conntrack.Table, of *serviceindex.Index, isLocal selection.IsLocal,
 	to *startupBarrier) (*reachabilityMonitor, part) {
 	if !c.options.UnreachableNodes.probesNodes() {
 		return nil, part{}
 	}
 	w := &reachabilityMonitor{
-		common: c, avoid: c.options.UnreachableNodes == DemoteUnreachable, addressesChanged: wake.NewSignal(), nodes: map[string]*model.Node{},
+		common: c, avoid: c.options.UnreachableNodes == DemoteUnreachable, addressesChanged: notify.NewSignal(), nodes: map[string]*model.Node{},
 	}
 	if c.options.Manifests == "" && c.options.ProxyService.Name == "" {
 		w.avoid = false

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/asked"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
+	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/authorization"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/demandcounter"
 )
 
 // How long a yes of the API server is cached: kubelets keep theirs as long, or longer. One reader asks every proxy for the
@@ -28,8 +28,8 @@ func newSecureMetrics(c *common, ask authorization.Reviewer) part {
 	if c.options.SecureMetricsAddress == "" {
 		return part{}
 	}
-	reader := asked.NewFrontends()
-	counter := asked.NewCounter(reader, c.conn, c.config.Families, c.log, time.Now)
+	reader := demandcounter.NewFrontends()
+	counter := demandcounter.NewCounter(reader, c.conn, c.config.Families, c.log, time.Now)
 	serve := func(ctx context.Context) error {
 		certificate, err := selfSigned(c.options.Node)
 		if err != nil {
@@ -37,7 +37,7 @@ func newSecureMetrics(c *common, ask authorization.Reviewer) part {
 		}
 		pages := http.NewServeMux()
 		pages.Handle("/metrics", authorization.New(ask, c.recorder.Handler(), c.log, time.Now, metricsAllowedFor))
-		pages.Handle(demandpage.Path, authorization.New(ask, counter, c.log, time.Now, demandAuthTTL))
+		pages.Handle(demandapi.Path, authorization.New(ask, counter, c.log, time.Now, demandAuthTTL))
 		secure := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 		return c.listenAndServe(ctx, "--secure-metrics-bind-address", c.options.SecureMetricsAddress, secure, pages)
 	}

@@ -11,9 +11,9 @@ import (
 	"runtime/debug"
 
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
 )
 
 // Run is the daemon: it works until ctx ends, and leaves the rules in the kernel.

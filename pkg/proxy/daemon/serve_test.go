@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/counts"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/conntrackgc"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -29,9 +28,9 @@ func observerOf(health *status.Status, recorder *metrics.Recorder) *observer {
 func TestASyncIsCountedByFamily(t *testing.T) {
 	recorder := metrics.NewRecorder()
 	o := observerOf(&status.Status{}, recorder)
-	none := counts.PortReason{Family: model.IPv6, Code: selection.NoneOnThisNode}
-	setCounts(recorder, counts.PortCounts{Reasons: map[counts.PortReason]int{none: 2}})
-	o.Synced(proxy.Report{
+	none := metrics.PortReason{Family: model.IPv6, Code: selection.NoneOnThisNode}
+	setCounts(recorder, metrics.PortCounts{Reasons: map[metrics.PortReason]int{none: 2}})
+	o.Synced(syncer.Report{
 		Added:   map[model.Family]int{model.IPv4: 7},
 		Deleted: map[model.Family]int{model.IPv6: 5},
 	}, time.Unix(100, 0), time.Unix(101, 0))
@@ -52,8 +51,8 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 func TestConnectionsInTheMetrics(t *testing.T) {
 	c := &common{recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
 	c.onConntrackDump(conntrack.DumpStats{Took: time.Second, Truncated: 2})
-	c.onConntrackCleanup(flows.CleanupResult{
-		Flows:     map[model.Family]flows.PassResult{model.IPv6: {Deleted: 11}},
+	c.onConntrackCleanup(conntrackgc.CleanupResult{
+		Flows:     map[model.Family]conntrackgc.PassResult{model.IPv6: {Deleted: 11}},
 		Unreplied: map[model.Protocol]int{model.SCTP: 3}, Closed: map[model.Protocol]int{model.TCP: 4},
 	}, errors.New("busy"))
 	page := httptest.NewRecorder()
@@ -76,11 +75,11 @@ func TestAFailedSyncShowsInHealthUntilOneSucceeds(t *testing.T) {
 	status := &status.Status{}
 	o := observerOf(status, metrics.NewRecorder())
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	o.Failed(errors.New("no buffer space"), proxy.Report{}, start, start.Add(time.Second), time.Second)
+	o.Failed(errors.New("no buffer space"), syncer.Report{}, start, start.Add(time.Second), time.Second)
 	if health := status.Health(start.Add(time.Hour)); health.Healthy || health.Ready || health.LastError != "no buffer space" {
 		t.Errorf("an hour after a failure: %+v, want it neither healthy nor ready", health)
 	}
-	o.Synced(proxy.Report{}, start.Add(2*time.Second), start.Add(3*time.Second))
+	o.Synced(syncer.Report{}, start.Add(2*time.Second), start.Add(3*time.Second))
 	if health := status.Health(start.Add(time.Hour)); !health.Healthy || !health.Ready || health.LastError != "" {
 		t.Errorf("after a success: %+v, want it healthy and ready", health)
 	}

@@ -9,14 +9,14 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/condition"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/authorization"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
 )
 
 // objects is where the cluster's objects come from: a folder of manifests, or an API server.
@@ -43,11 +43,11 @@ func newSource(c *common, monitor *reachabilityMonitor) (*source, error) {
 	}
 	if c.options.Manifests != "" {
 		topologyFrom(model.TopologyFromNodes) // manifests have no other source
-		return &source{objects: folder.NewManifests(c.options.Manifests, c.options.View, c.log)}, nil
+		return &source{objects: manifests.NewManifests(c.options.Manifests, c.options.View, c.log)}, nil
 	}
 	c.recorder.CountAPIRequests()
 	s := &source{}
-	options := cluster.Options{
+	options := apiserver.Options{
 		Log: c.log, OnTopologySource: topologyFrom, OnDemandRenewed: c.recorder.DemandRenewed,
 		// What the API server sent last stays in force, so nothing is wrong yet.
 		OnInterrupted: func(resource string, since time.Time, err error) {
@@ -80,7 +80,7 @@ func newSource(c *common, monitor *reachabilityMonitor) (*source, error) {
 
 // connection is what the daemon needs of an API server.
 type connection struct {
-	cluster  *cluster.Watcher
+	cluster  *apiserver.Watcher
 	recorder *events.Recorder
 	reviewer authorization.Reviewer
 	dialled  *kube.PeerTracker // where all clients reach it
@@ -89,7 +89,7 @@ type connection struct {
 }
 
 // connect makes the clients. Nothing is asked yet.
-func (o *Options) connect(options cluster.Options) (connection, error) {
+func (o *Options) connect(options apiserver.Options) (connection, error) {
 	config, err := o.Connection.Config()
 	if err != nil {
 		return connection{}, fmt.Errorf("connect to the API server: %w", err)
@@ -98,7 +98,7 @@ func (o *Options) connect(options cluster.Options) (connection, error) {
 	options.View = o.View
 	options.NodeTopology, options.TopologyNamespace, options.Proxies = o.NodeTopology, o.TopologyNamespace, o.ProxyService
 	var errs [3]error
-	c.cluster, errs[0] = cluster.New(config, options)
+	c.cluster, errs[0] = apiserver.New(config, options)
 	c.recorder, errs[1] = events.Connect(config, o.Node, options.Log)
 	if o.NodeCondition {
 		c.condition, errs[2] = condition.NewWriter(config, o.Node, options.Log)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 func checkLabel(t *testing.T, name string) {
@@ -86,7 +86,7 @@ func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []
 		}
 		skipped++
 		for _, text := range []string{finding.Field, finding.Reason} {
-			if strings.ContainsAny(text, "\n\r\x1b") || len(text) > printable.MaxShort+len("...") {
+			if strings.ContainsAny(text, "\n\r\x1b") || len(text) > sanitize.MaxShort+len("...") {
 				t.Errorf("left out: %q", text)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -153,12 +153,12 @@ func (c *Files) addError(at location, field, reason string) {
 
 // finding describes a place.
 func (p location) finding(field string, action rules.Action, message string) finding {
-	found := finding{File: p.file, Action: action, Path: printable.Truncate(field), Message: printable.Truncate(message)}
+	found := finding{File: p.file, Action: action, Path: sanitize.Truncate(field), Message: sanitize.Truncate(message)}
 	if p.part == nil {
 		return found
 	}
-	found.Kind, found.Namespace = printable.Truncate(p.part.Type.Kind), printable.Truncate(p.part.Namespace)
-	found.Name = printable.Truncate(p.part.Name)
+	found.Kind, found.Namespace = sanitize.Truncate(p.part.Type.Kind), sanitize.Truncate(p.part.Namespace)
+	found.Name = sanitize.Truncate(p.part.Name)
 	if found.Line = p.part.LineOf(field); p.part.Fault != nil && p.part.Fault.Line > 0 {
 		found.Line = p.part.Fault.Line
 	}
@@ -178,24 +178,24 @@ func (r *Report) sort(files map[string]int) {
 func (r *Report) WriteText(stdout, stderr io.Writer, verbose bool) error {
 	buffered := bufio.NewWriter(stdout)
 	for i := range r.Findings {
-		printable.Fprintf(buffered, "%s\n", &r.Findings[i])
+		sanitize.Fprintf(buffered, "%s\n", &r.Findings[i])
 	}
 	if err := buffered.Flush(); err != nil {
 		return err
 	}
 	if verbose {
 		for _, file := range r.Skipped {
-			printable.Fprintf(stderr, "%s: passed over: %s\n", printable.Truncate(file.File), file.Reason)
+			sanitize.Fprintf(stderr, "%s: passed over: %s\n", sanitize.Truncate(file.File), file.Reason)
 		}
 	}
-	printable.Fprintf(stderr, "%s\n", r.Summary)
+	sanitize.Fprintf(stderr, "%s\n", r.Summary)
 	return nil
 }
 
 // String returns "web.yaml:7: Service shop/web: <message> (deny)".
 func (f *finding) String() string {
 	var line strings.Builder
-	line.WriteString(printable.Truncate(f.File))
+	line.WriteString(sanitize.Truncate(f.File))
 	if f.Line > 0 {
 		line.WriteString(":" + strconv.Itoa(f.Line))
 	}
@@ -216,19 +216,19 @@ func (f *finding) fullName() string {
 
 // String returns "3 objects checked, 1 denied, 2 warnings".
 func (s summary) String() string {
-	text := printable.Count(s.Checked, "object") + " checked, "
+	text := sanitize.Count(s.Checked, "object") + " checked, "
 	if s.Patches > 0 {
-		text += printable.CountOf(s.Patches, "patch", "patches") + " in part, "
+		text += sanitize.CountOf(s.Patches, "patch", "patches") + " in part, "
 	}
-	text += fmt.Sprintf("%d denied, %s", s.Denied, printable.Count(s.Warnings, "warning"))
+	text += fmt.Sprintf("%d denied, %s", s.Denied, sanitize.Count(s.Warnings, "warning"))
 	if s.Errors > 0 {
-		text += ", " + printable.Count(s.Errors, "error")
+		text += ", " + sanitize.Count(s.Errors, "error")
 	}
 	if s.PassedOver > 0 {
 		text += fmt.Sprintf("; %d passed over", s.PassedOver)
 	}
 	if s.FilesPassedOver > 0 {
-		text += fmt.Sprintf("; %s passed over: %s", printable.Count(s.FilesPassedOver, "file"), strings.Join(s.byRole(), ", "))
+		text += fmt.Sprintf("; %s passed over: %s", sanitize.Count(s.FilesPassedOver, "file"), strings.Join(s.byRole(), ", "))
 	}
 	return text
 }
@@ -245,7 +245,7 @@ func (s summary) byRole() []string {
 		{chartFile, "file of a Helm chart", "files of Helm charts"}, {excludedFile, "excluded", "excluded"},
 	} {
 		if n := s.roles[words.role]; n > 0 {
-			counts = append(counts, printable.CountOf(n, words.one, words.many))
+			counts = append(counts, sanitize.CountOf(n, words.one, words.many))
 		}
 	}
 	return counts

@@ -12,7 +12,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -64,7 +64,7 @@ type problem struct {
 }
 
 func (p problem) in(file string) error {
-	return fmt.Errorf("%s:%d: %s", file, p.line, printable.Truncate(p.text))
+	return fmt.Errorf("%s:%d: %s", file, p.line, sanitize.Truncate(p.text))
 }
 
 // decode reads the document of a file. The error has all problems, in the order of their lines.

@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
@@ -39,7 +39,7 @@ func BenchmarkRound(b *testing.B) {
 func (f *fleet) report(asked, services int) {
 	f.now = f.now.Add(interval)
 	for number, node := range f.nodes {
-		page := demandpage.Page{Cursor: "c", Took: interval, Counts: map[string]uint64{}}
+		page := demandapi.Page{Cursor: "c", Took: interval, Counts: map[string]uint64{}}
 		for i := range asked {
 			page.Counts[fmt.Sprintf("shop/web-%03d", (number+i*services/asked)%services)] = 10
 		}

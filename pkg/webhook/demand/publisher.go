@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
@@ -255,7 +255,7 @@ func (l *leader) pull(ctx context.Context, targets []Target, interval time.Durat
 		return PullErrors{}, err
 	}
 	over := time.Duration(requestSpread * float64(interval))
-	return l.options.Puller.Pull(ctx, shown, targets, over, func(node string, page demandpage.Page) {
+	return l.options.Puller.Pull(ctx, shown, targets, over, func(node string, page demandapi.Page) {
 		l.follower.AddReport(node, time.Now(), page)
 	}), nil
 }

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
-	"github.com/vicinity-proxy/vicinity/pkg/limited"
+	"github.com/vicinity-proxy/vicinity/pkg/boundedio"
+	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 )
 
 const (
@@ -47,7 +47,7 @@ type PullErrors struct {
 // NewPuller returns a puller that has asked nobody. The proxies listen on a port of their nodes, which dial reaches; nil is the
 // usual dial.
 func NewPuller(port uint16, dial func(ctx context.Context, network, address string) (net.Conn, error)) *Puller {
-	return &Puller{port: port, client: limited.NewClient(limited.ClientOptions{
+	return &Puller{port: port, client: boundedio.NewClient(boundedio.ClientOptions{
 		Timeout: requestTimeout, KeepIdle: idleConnTimeout, Dial: dial,
 		TLS: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see Puller
 	})}
@@ -57,7 +57,7 @@ func NewPuller(port uint16, dial func(ctx context.Context, network, address stri
 // asked when its turn comes, even if others have not answered yet: silent proxies delay nobody. So the requests of one
 // patience run at once: a tenth of all, if they are spread over 48 s.
 func (p *Puller) Pull(
-	ctx context.Context, token string, targets []Target, over time.Duration, reporting func(node string, page demandpage.Page),
+	ctx context.Context, token string, targets []Target, over time.Duration, reporting func(node string, page demandapi.Page),
 ) PullErrors {
 	p.pruneCursors(targets)
 	var pulling sync.WaitGroup
@@ -104,25 +104,25 @@ func (p *Puller) at(target Target) string {
 	return net.JoinHostPort(target.Addr.String(), strconv.Itoa(int(p.port)))
 }
 
-func (p *Puller) pull(ctx context.Context, token string, target Target) (demandpage.Page, error) {
+func (p *Puller) pull(ctx context.Context, token string, target Target) (demandapi.Page, error) {
 	p.mutex.Lock()
 	cursor := p.cursors[target.Node]
 	p.mutex.Unlock()
 	address := url.URL{
-		Scheme: "https", Host: p.at(target), Path: demandpage.Path, RawQuery: url.Values{demandpage.After: {cursor}}.Encode(),
+		Scheme: "https", Host: p.at(target), Path: demandapi.Path, RawQuery: url.Values{demandapi.After: {cursor}}.Encode(),
 	}
 	client := p.client
 	client.Transport = bearerTransport{token, client.Transport}
-	status, body, err := limited.Get(ctx, client, address.String(), demandpage.MaxSize, requestTimeout)
+	status, body, err := boundedio.Get(ctx, client, address.String(), demandapi.MaxSize, requestTimeout)
 	if err != nil {
-		return demandpage.Page{}, err
+		return demandapi.Page{}, err
 	}
 	if status != http.StatusOK {
-		return demandpage.Page{}, fmt.Errorf("status %d: %.200q", status, body)
+		return demandapi.Page{}, fmt.Errorf("status %d: %.200q", status, body)
 	}
-	page, err := demandpage.Parse(body)
+	page, err := demandapi.Parse(body)
 	if err != nil {
-		return demandpage.Page{}, fmt.Errorf("read the page: %w", err)
+		return demandapi.Page{}, fmt.Errorf("read the page: %w", err)
 	}
 	p.mutex.Lock()
 	p.cursors[target.Node] = page.Cursor

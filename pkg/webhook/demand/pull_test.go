@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
@@ -40,11 +40,11 @@ func TestAPullShowsTheTokenAndTheCursor(t *testing.T) {
 	var asked []string
 	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
-		_, _ = w.Write(demandpage.Page{Cursor: fmt.Sprint("c", len(asked)), Took: interval, Counts: map[string]uint64{"shop/web": 7}}.Text())
+		_, _ = w.Write(demandapi.Page{Cursor: fmt.Sprint("c", len(asked)), Took: interval, Counts: map[string]uint64{"shop/web": 7}}.Text())
 	})
 	for range 2 {
 		var reporting []string
-		silence := puller.Pull(t.Context(), "secret", loopback, 0, func(node string, page demandpage.Page) {
+		silence := puller.Pull(t.Context(), "secret", loopback, 0, func(node string, page demandapi.Page) {
 			reporting = append(reporting, fmt.Sprint(node, page.Counts))
 		})
 		if silence != (demand.PullErrors{}) || fmt.Sprint(reporting) != "[a-0map[shop/web:7]]" {
@@ -68,7 +68,7 @@ func TestAnInvalidResponseIsAnErrorThatNamesTheNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			silence := proxies(t, response).Pull(t.Context(), "secret", loopback, 0,
-				func(string, demandpage.Page) { t.Error("something was heard") })
+				func(string, demandapi.Page) { t.Error("something was heard") })
 			if silence.Nodes != 1 || silence.Sample == nil || !strings.Contains(silence.Sample.Error(), "node a-0 at 127.0.0.1:") {
 				t.Errorf("silence %v, want one that names the node", silence)
 			}
@@ -88,7 +88,7 @@ func TestUnresponsiveNodesDelayNobody(t *testing.T) {
 			}
 			return
 		}
-		_, _ = w.Write(demandpage.Page{Cursor: "c", Took: interval}.Text())
+		_, _ = w.Write(demandapi.Page{Cursor: "c", Took: interval}.Text())
 	})
 	defer close(end)
 	var targets []demand.Target
@@ -97,7 +97,7 @@ func TestUnresponsiveNodesDelayNobody(t *testing.T) {
 		targets = append(targets, demand.Target{Node: fmt.Sprint("node-", number), Addr: addr})
 	}
 	began, reporting, last := time.Now(), 0, time.Duration(0)
-	silence := puller.Pull(t.Context(), "secret", targets, 3*time.Second, func(string, demandpage.Page) {
+	silence := puller.Pull(t.Context(), "secret", targets, 3*time.Second, func(string, demandapi.Page) {
 		reporting++
 		last = time.Since(began)
 	})
@@ -115,7 +115,7 @@ func TestReportsOfProxiesAreSummedUp(t *testing.T) {
 	const count = 200
 	var asked atomic.Int64
 	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
-		page := demandpage.Page{Cursor: fmt.Sprint(asked.Add(1)), Took: interval, Counts: map[string]uint64{}}
+		page := demandapi.Page{Cursor: fmt.Sprint(asked.Add(1)), Took: interval, Counts: map[string]uint64{}}
 		host := netip.MustParseAddrPort(r.Host).Addr().As4()
 		for service := range 50 {
 			page.Counts[fmt.Sprintf("shop/web-%d", service)] = 30
@@ -138,7 +138,7 @@ func TestReportsOfProxiesAreSummedUp(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, within := range []time.Duration{15 * time.Second, 2 * time.Second, 2 * time.Second} { // first all connections are made
 		now = now.Add(interval)
-		silence := puller.Pull(t.Context(), "secret", targets, within, func(node string, page demandpage.Page) {
+		silence := puller.Pull(t.Context(), "secret", targets, within, func(node string, page demandapi.Page) {
 			follower.AddReport(node, now, page)
 		})
 		if silence.Nodes > 0 {

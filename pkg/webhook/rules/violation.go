@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 // Violation is one rule broken in one place. Two violations with the same rule, field and bad value are the same.
@@ -100,4 +100,4 @@ func shownKey(key string) string {
 
 // Cut cuts a text that a caller wrote, so that it can be repeated, after that many bytes at most, between two
 // characters.
-func Cut(text string, most int) string { return printable.Cut(text, most, "…") }
+func Cut(text string, most int) string { return sanitize.Cut(text, most, "…") }

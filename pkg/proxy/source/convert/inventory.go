@@ -9,7 +9,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 // Type is what an object says that it is.
@@ -62,7 +62,7 @@ func (i Inventory) String() string {
 		case isOld(of):
 			parts = append(parts, fmt.Sprintf("%s %s (%d, an old kind that is not read)", of.APIVersion, of.Kind, i[of]))
 		default:
-			parts = append(parts, fmt.Sprintf("%s (%d)", printable.Truncate(of.Kind), i[of]))
+			parts = append(parts, fmt.Sprintf("%s (%d)", sanitize.Truncate(of.Kind), i[of]))
 		}
 	}
 	if others > 0 {

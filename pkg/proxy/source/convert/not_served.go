@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 // NotServedReason says why a Service is not this proxy's to serve, and what that means to its clients. Empty if it is, whether
@@ -16,7 +16,7 @@ func NotServedReason(service *corev1.Service, view View) string {
 	switch {
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		return "it is of type ExternalName: DNS sends its clients to " +
-			cmp.Or(printable.Truncate(service.Spec.ExternalName), "another name") + ", and no proxy is asked"
+			cmp.Or(sanitize.Truncate(service.Spec.ExternalName), "another name") + ", and no proxy is asked"
 	case !policy.IsHandledBy(service.Labels, view.ServiceProxyName):
 		other, isLabelled := service.Labels[policy.ServiceProxyNameLabel]
 		if !isLabelled {
@@ -24,7 +24,7 @@ func NotServedReason(service *corev1.Service, view View) string {
 				"whatever stands for it", policy.ServiceProxyNameLabel, view.ServiceProxyName)
 		}
 		return fmt.Sprintf("it is another proxy's: its label %s is %q, and what that one does is not known here",
-			policy.ServiceProxyNameLabel, printable.Truncate(other))
+			policy.ServiceProxyNameLabel, sanitize.Truncate(other))
 	case isHeadlessService(service):
 		which := "without topology keys"
 		if service.Annotations[policy.TopologyKeysAnnotation] != "" {

@@ -11,7 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 func TestEndpointSliceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
@@ -157,7 +157,7 @@ func TestWhatIsSkippedIsOneShortLine(t *testing.T) {
 	given := webSlice()
 	given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"\n\x1b" + strings.Repeat("x", 5000)}})
 	got, errs := EndpointSlice(given, View{})
-	if len(errs) > 0 || len(got.Findings) != 1 || len(got.Findings[0].Reason) > printable.MaxShort+len("...") ||
+	if len(errs) > 0 || len(got.Findings) != 1 || len(got.Findings[0].Reason) > sanitize.MaxShort+len("...") ||
 		strings.ContainsAny(got.Findings[0].Sentence(), "\n\x1b") {
 		t.Errorf("EndpointSlice() = %v, %v; want one short line", got, errs)
 	}

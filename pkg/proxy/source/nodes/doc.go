@@ -2,10 +2,10 @@
 // nodes are known, and what is held against a node.
 //
 //	providers.go   who says something of nodes: a row for each
-//	directory.go   what they say, put together, node by node; what of it is handed over
+//	store.go   what they say, put together, node by node; what of it is handed over
 //	slices.go      objects that describe several nodes each
-//	waiting.go     which labels are in use, and which Services wait: for them, for lists, for measured demand
-//	avoid.go       what is held against nodes, until when, and what becomes of it when a Node goes
+//	labelgate.go     which labels are in use, and which Services wait: for them, for lists, for measured demand
+//	demotions.go       what is held against nodes, until when, and what becomes of it when a Node goes
 //
 // It is pure: it knows no API server, no folder and no clock. Everything that is due later (to give up waiting, to
 // forget, to end an evacuation) is in one queue; a source asks with Next when to come back, and then calls Expire.

@@ -1,0 +1,134 @@
+package drift
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/competing"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/dns"
+)
+
+// Kernel is how the kernel compares with what it should hold.
+//
+// Its JSON names are an interface: scripts read them.
+type Kernel struct {
+	Agrees bool `json:"inSync"`
+	// Services and DNSServices are how many there should be of what the proxy counts under these names.
+	Services    int                  `json:"services"`
+	DNSServices int                  `json:"dnsServices"`
+	Elements    int                  `json:"elements"` // that were read
+	Seconds     float64              `json:"seconds"`  // that the comparison took
+	Differences []ruleset.Difference `json:"differences"`
+	// OtherProxies are those that translate connections here; null where two are wanted, with --service-proxy-name.
+	OtherProxies []competing.Conflict `json:"otherProxies"`
+}
+
+// Options says which node's kernel is compared, and with what.
+type Options struct {
+	Node   string
+	Config ruleset.Config
+	Zone   dns.Zone
+	// Load reads the state of the cluster. It is called for each comparison.
+	Load func(context.Context) (model.Change, error)
+	// IgnoreOtherProxies: other service proxies on the node are wanted.
+	IgnoreOtherProxies bool
+}
+
+// confirmations is how often the kernel is compared, a second apart, before a difference counts: a change that is still on its
+// way does not count.
+const confirmations = 2
+
+// Run compares the kernel in this network namespace with what it should hold.
+func Run(ctx context.Context, options Options) (Kernel, error) {
+	reader, err := nft.OpenReader()
+	if err != nil {
+		return Kernel{}, err
+	}
+	defer func() { _ = reader.Close() }()
+	began := time.Now()
+	kernel := Kernel{Differences: []ruleset.Difference{}}
+	var before []ruleset.Difference
+	for look := range confirmations {
+		found, err := kernel.readOnce(ctx, options, reader)
+		if err != nil {
+			return Kernel{}, err
+		}
+		if look == 0 {
+			kernel.Seconds = time.Since(began).Seconds()
+		} else {
+			found = slices.DeleteFunc(found, func(d ruleset.Difference) bool { return !slices.Contains(before, d) })
+		}
+		if before = found; len(found) == 0 {
+			break
+		}
+		if look < confirmations-1 {
+			select {
+			case <-ctx.Done():
+				return Kernel{}, ctx.Err()
+			case <-time.After(time.Second):
+			}
+		}
+	}
+	if !options.IgnoreOtherProxies {
+		if kernel.OtherProxies, err = reader.OtherProxies(ctx); err != nil {
+			return Kernel{}, err
+		}
+	}
+	kernel.Differences = append(kernel.Differences, before...)
+	kernel.Agrees = len(before) == 0
+	return kernel, nil
+}
+
+// readOnce compares once, and counts. The kernel is read while the Services are: a look takes as long as the slower of the two.
+func (k *Kernel) readOnce(ctx context.Context, options Options, reader *nft.Reader) ([]ruleset.Difference, error) {
+	var change model.Change
+	held := map[model.Family]*nft.Table{}
+	err := cli.MutuallyRequired(ctx, func(ctx context.Context) (err error) {
+		if change, err = options.Load(ctx); err != nil {
+			return err
+		}
+		change.LocalAddrs, err = interfaces.Now(ctx, slog.New(slog.DiscardHandler))
+		return err
+	}, func(ctx context.Context) (err error) {
+		for _, family := range model.Families {
+			if held[family], err = reader.Table(ctx, family); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := Desired(ctx, options.Node, options.Config, options.Zone, change, numbersIn(held))
+	if err != nil {
+		return nil, err
+	}
+	k.Services, k.DNSServices, k.Elements = wanted.Services, wanted.DNSServices, 0
+	var found []ruleset.Difference
+	for _, family := range model.Families {
+		differences, err := held[family].Differences(&wanted.Tables)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, differences...)
+		k.Elements += held[family].Read
+	}
+	return found, nil
+}
+
+// numbersIn returns the numbers in some tables, among all that their sets hold.
+func numbersIn(held map[model.Family]*nft.Table) Numbers {
+	numbers := Numbers{}
+	for family, table := range held {
+		numbers[family] = ruleset.Objects{Contents: table.Found.Contents}
+	}
+	return numbers
+}

@@ -1,0 +1,231 @@
+package drift
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/competing"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+)
+
+// maxShown is how many differences, and how many refused objects, the text has.
+const maxShown = 20
+
+// Text writes a node for a person. The proxy was asked at an address.
+func Text(to io.Writer, node *Node, address string) error {
+	table := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
+	p := printer{table}
+	if node.Proxy == nil {
+		p.line("proxy", "none answers at %s", address)
+	} else {
+		p.proxy(node)
+	}
+	p.kernel(&node.Kernel)
+	p.list("refused", len(node.Invalid), func(i int) string { return node.Invalid[i].sentence() })
+	if node.Missing != "" {
+		p.line("missing", "%s", node.Missing)
+	}
+	p.line("other proxies", "%s", otherProxiesText(node.Kernel.OtherProxies))
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	return nil
+}
+
+// printer writes lines with a label.
+type printer struct{ to io.Writer }
+
+func (p printer) line(label, format string, args ...any) {
+	sanitize.Fprintf(p.to, "%s\t%s\n", label, fmt.Sprintf(format, args...))
+}
+
+// list writes a line for each of the first few items, and a label before the first one.
+func (p printer) list(label string, count int, of func(int) string) {
+	for i := range min(count, maxShown) {
+		p.line(label, "%s", of(i))
+		label = ""
+	}
+	if count > maxShown {
+		p.line("", "and %d more; -o json has all", count-maxShown)
+	}
+}
+
+// proxy writes what the proxy says.
+func (p printer) proxy(node *Node) {
+	says := node.Proxy
+	p.line("proxy", "node %s, version %s, since %s", says.Node, says.Version, sinceText(says.Began))
+	switch {
+	case says.AgreesSince != nil:
+		p.line("in agreement", "since %s, as far as the proxy knows", sinceText(*says.AgreesSince))
+	case says.LastError != "":
+		p.line("in agreement", "no: %s", says.LastError)
+	default:
+		p.line("in agreement", "no: %s", sanitize.CountOf(says.Waiting, "Service waits for its turn", "Services wait for their turn"))
+	}
+	if says.Newest != nil {
+		p.line("newest change", "%s; Services decided: %d, in %s", sinceText(says.Newest.At), says.Newest.Services,
+			time.Duration(says.Newest.Seconds*float64(time.Second)).Round(10*time.Microsecond))
+	}
+	p.line("Services", "%s", node.counted())
+	p.line("left out", "%s refused, %s by the kernel; %s contested; %s",
+		sanitize.CountOf(says.InvalidObjects, "object is", "objects are"), sanitize.Count(says.RejectedByKernel, "Service"),
+		sanitize.CountOf(says.Contested, "frontend is", "frontends are"), sanitize.CountOf(says.Waiting, "Service waits", "Services wait"))
+	nodes := "no Service needs their labels"
+	if says.NodeTopology != "" {
+		nodes = "their labels come from " + explain.TopologySourceText(says.NodeTopology)
+	}
+	if says.Manifests == "" {
+		p.line("API server", "%s", lastResponseText(says.Interruptions))
+		p.line("other nodes", "%s", nodes)
+	} else {
+		p.line("API server", "none is used: the manifests are in %s", says.Manifests)
+		p.line("other nodes", "%s in the manifests", nodes)
+	}
+	if says.NotEligible != "" {
+		p.line("eligible", "no, load balancers are sent away: %s", says.NotEligible)
+	}
+	p.list("sysctls", len(says.KernelSettings), func(i int) string { return settingText(&says.KernelSettings[i]) })
+	p.reachability(says)
+	p.xds(says.XDS)
+}
+
+// settingText says what became of a kernel setting.
+func settingText(s *status.KernelSetting) string {
+	if s.UnmetSince == nil {
+		return fmt.Sprintf("%s is as it should be; somebody changed it, and it was set again %s, last %s",
+			s.Name, times(s.Restored), sinceText(*s.RestoredAt))
+	}
+	text := fmt.Sprintf("%s is %d and should be %d", s.Name, s.Value, s.Desired)
+	if s.Without != "" {
+		text += ": " + s.Without
+	}
+	return text + "; " + s.Do
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return sanitize.Count(n, "time")
+}
+
+// reachability writes which nodes do not answer.
+func (p printer) reachability(proxy *status.Summary) {
+	says := proxy.Reachability
+	if says == nil {
+		return
+	}
+	var lines []string
+	for _, family := range model.Families {
+		switch in := says.Families[family.String()]; {
+		case in.IsolatedSince != nil:
+			lines = append(lines, fmt.Sprintf("%s: no other node has answered this one since %s, so none is taken to be unreachable",
+				family, sinceText(*in.IsolatedSince)))
+		case in.HasNoControl:
+			lines = append(lines, fmt.Sprintf("%s: one other node answers. If it falls silent, that proves nothing: there is neither a third "+
+				"node nor an API server elsewhere that would show whether this node is cut off", family))
+		case in.WithBaseline+in.WithoutBaseline > 0:
+			line := fmt.Sprintf("%s: %s", family, sanitize.CountOf(in.WithBaseline, "other node answers", "other nodes answer"))
+			if in.WithoutBaseline > 0 {
+				line += fmt.Sprintf("; %d never answered a probe, so that their death would go unnoticed: open TCP port 9, or that of "+
+					"/healthz, between nodes", in.WithoutBaseline)
+			}
+			lines = append(lines, line)
+		}
+	}
+	p.list("answers", len(lines), func(i int) string { return lines[i] })
+	sentences := proxy.Unreachable()
+	p.list("unreachable", len(sentences), func(i int) string { return sentences[i] })
+}
+
+// xds writes which clients get endpoints by xDS.
+func (p printer) xds(says *status.XDS) {
+	if says == nil {
+		return
+	}
+	p.list("xDS", len(says.Addresses), func(i int) string {
+		if address := says.Addresses[i]; address.Error != "" {
+			return fmt.Sprintf("not answered at %s: %s", address.Address, address.Error)
+		}
+		return "answered at " + says.Addresses[i].Address
+	})
+	p.line("", "clients: %d, with streams: %d, which ask for names: %d", len(says.Clients), says.Streams, says.Names)
+	p.list("", len(says.Clients), func(i int) string {
+		client := says.Clients[i]
+		words := fmt.Sprintf("%s: streams: %d, names: %d", cmp.Or(client.Address, "all clients of the socket"), client.Streams, client.Names)
+		if client.UnreadBytes > 0 {
+			words += fmt.Sprintf("; bytes without an answer: %d", client.UnreadBytes)
+		}
+		return words
+	})
+	refused := 0
+	var reasons []string
+	for _, why := range slices.Sorted(maps.Keys(says.Rejected)) {
+		refused += says.Rejected[why]
+		reasons = append(reasons, fmt.Sprintf("%s %d", why, says.Rejected[why]))
+	}
+	words := fmt.Sprintf("since the start: refused: %d", refused)
+	if len(reasons) > 0 {
+		words += " (" + strings.Join(reasons, ", ") + ")"
+	}
+	p.line("", "%s; unknown names: %d; responses that clients did not take: %d", words, says.UnknownNames, says.RejectedResponses)
+}
+
+// kernel writes what differs.
+func (p printer) kernel(k *Kernel) {
+	if k.Agrees {
+		p.line("kernel", "holds what it should: %s, compared in %.2f s", sanitize.Count(k.Elements, "element"), k.Seconds)
+	} else {
+		p.line("kernel", "does not hold what it should: %s, %s",
+			sanitize.Count(len(k.Differences), "difference"), sanitize.Count(k.Elements, "element"))
+	}
+	p.list("", len(k.Differences), func(i int) string { return k.Differences[i].String() })
+}
+
+func sinceText(at time.Time) string {
+	return fmt.Sprintf("%s (%s ago)", at.UTC().Format("2006-01-02 15:04:05 UTC"), time.Since(at).Round(time.Second))
+}
+
+func lastResponseText(interruptions []status.Interruption) string {
+	if len(interruptions) == 0 {
+		return "is reachable"
+	}
+	var words []string
+	for _, one := range interruptions {
+		words = append(words, fmt.Sprintf("%s since %s: %s", one.Resource, sinceText(one.Since), one.Reason))
+	}
+	return "has interrupted watches: " + strings.Join(words, "; ")
+}
+
+// counted says how many Services there are, and how many there should be.
+func (n *Node) counted() string {
+	words := fmt.Sprintf("%d in the kernel (%d expected)", n.Proxy.Services, n.Kernel.Services)
+	if n.Proxy.DNSServices+n.Kernel.DNSServices > 0 {
+		words += fmt.Sprintf("; %d answered by DNS (%d expected)", n.Proxy.DNSServices, n.Kernel.DNSServices)
+	}
+	return words
+}
+
+// otherProxiesText says which other service proxies are on the node, and what to do. others is nil if nobody looked for them.
+func otherProxiesText(others []competing.Conflict) string {
+	switch {
+	case others == nil:
+		return "are wanted, with --service-proxy-name"
+	case len(others) == 0:
+		return "none has rules in nf_tables"
+	}
+	var words []string
+	for _, other := range others {
+		words = append(words, other.Message+"; "+other.Remedy)
+	}
+	return strings.Join(words, "; ")
+}

@@ -1,0 +1,56 @@
+package drift
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
+)
+
+// TestTheTextNamesTheSourceOfTheState, and does not call an API server reachable that nobody uses.
+func TestTheTextNamesTheSourceOfTheState(t *testing.T) {
+	for title, test := range map[string]struct {
+		manifests, nodes string
+		want             []string
+	}{
+		"an API server":             {"", "", []string{"API server      is reachable", "other nodes     no Service needs their labels"}},
+		"an API server, and slices": {"", model.TopologyFromSlices, []string{"is reachable", "their labels come from TopologySlices\n"}},
+		"manifests, which have them": {"/state", model.TopologyFromNodes, []string{
+			"none is used: the manifests are in /state", "from Nodes in the manifests",
+		}},
+	} {
+		var text strings.Builder
+		if err := Text(&text, &Node{Proxy: &status.Summary{Manifests: test.manifests, NodeTopology: test.nodes}}, ""); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("%s: no %q in\n%s", title, want, text.String())
+			}
+		}
+	}
+}
+
+// TestSinceWhenANodeIsUnreachableIsOneTime: that of the decisions, which 'explain' has, too. Its last answer may be older.
+func TestSinceWhenANodeIsUnreachableIsOneTime(t *testing.T) {
+	since := time.Date(2026, time.March, 1, 12, 0, 5, 0, time.UTC)
+	summary := &status.Summary{Node: "node-a", Reachability: &status.Reachability{Demotes: true, Unreachable: []status.UnreachableNode{
+		{Node: "node-z", Since: since, LastReply: since.Add(-time.Hour)},
+	}}}
+	var text strings.Builder
+	if err := Text(&text, &Node{Proxy: summary}, ""); err != nil {
+		t.Fatal(err)
+	}
+	const want = "node node-z has not answered node-a since 2026-03-01 12:00:05 UTC: its endpoints are tried last here"
+	sentences := summary.Unreachable()
+	if len(sentences) != 1 || sentences[0] != want || !strings.Contains(text.String(), "unreachable     "+want) {
+		t.Errorf("explain says %q; status says\n%s", sentences, text.String())
+	}
+	for key, demotion := range summary.HasDemoted().Demotions {
+		if key.Node != "node-z" || !demotion.Since.Equal(since) {
+			t.Errorf("decisions count %s since %s", key.Node, demotion.Since)
+		}
+	}
+}

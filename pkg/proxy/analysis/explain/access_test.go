@@ -1,0 +1,71 @@
+package explain_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+)
+
+func TestAllowedSourcesAreThoseWhoMayDialTheLoadBalancerIPs(t *testing.T) {
+	tests := map[string]struct {
+		ranges        []netip.Prefix
+		loadBalancers []string
+		want          []string
+	}{
+		"no range: all clients may": {nil, []string{"198.51.100.7"}, nil},
+		"a range":                   {prefixes("203.0.113.0/24"), []string{"198.51.100.7"}, []string{"203.0.113.0/24"}},
+		"only the ranges of the family count": {
+			prefixes("203.0.113.0/24", "2001:db8::/32"), []string{"198.51.100.7"}, []string{"203.0.113.0/24"},
+		},
+		"a range of everything forbids nothing":    {prefixes("0.0.0.0/0"), []string{"198.51.100.7"}, nil},
+		"a Service without such an IP has nothing": {prefixes("203.0.113.0/24"), nil, nil},
+		"this node is inside, so the IP itself may, too": {
+			prefixes("172.18.0.0/16"), []string{"198.51.100.7"}, []string{"172.18.0.0/16", "198.51.100.7/32"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			service := web()
+			service.SourceRanges = test.ranges
+			for _, addr := range test.loadBalancers {
+				service.LoadBalancerIPs = append(service.LoadBalancerIPs, netip.MustParseAddr(addr))
+			}
+			cluster := clusterOf(webSlice(), service)
+			cluster.Apply(model.Change{Nodes: map[string]*model.Node{
+				"node-a": {Name: "node-a", Addresses: []netip.Addr{netip.MustParseAddr("172.18.0.2")}},
+			}})
+			if diff := cmp.Diff(test.want, one(t, cluster).AllowedSources); diff != "" {
+				t.Errorf("allowed sources (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAHealthCheckCountsTheReadyEndpointsOfThisNode(t *testing.T) {
+	here, there := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
+	unready := endpoint("10.244.1.5", "node-a", false)
+	tests := map[string]struct {
+		port      uint16
+		endpoints []model.SliceEndpoint
+		want      *explain.HealthCheck
+	}{
+		"no one asks":                    {0, []model.SliceEndpoint{here}, nil},
+		"one is here":                    {32000, []model.SliceEndpoint{here, there}, &explain.HealthCheck{NodePort: 32000, LocalEndpoints: 1}},
+		"none is here":                   {32000, []model.SliceEndpoint{there}, &explain.HealthCheck{NodePort: 32000}},
+		"the one here is not ready":      {32000, []model.SliceEndpoint{unready}, &explain.HealthCheck{NodePort: 32000}},
+		"the Service has none of either": {32000, nil, &explain.HealthCheck{NodePort: 32000}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			service := balanced()
+			service.ExternalTrafficLocal, service.HealthCheckNodePort = true, test.port
+			if diff := cmp.Diff(test.want, one(t, clusterOf(webSlice(test.endpoints...), service)).HealthCheck); diff != "" {
+				t.Errorf("health check (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package explain
+
+import (
+	"fmt"
+
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+)
+
+// maxListedPerReason is how many endpoints, and sentences, of one reason are listed one by one.
+const maxListedPerReason = 3
+
+// maxListed is how many endpoints in use are listed where all nodes are explained; of more, a few.
+const maxListed = 10
+
+// Condense makes the text of ports shorter: if more than a few endpoints are left out for the same reason with the same
+// sentence, it counts them; and also those in use, if many nodes are explained. It is for people; the output for machines lists
+// all.
+func Condense(ports []PortReport, ofManyNodes bool) {
+	for i := range ports {
+		port := &ports[i]
+		grouped := group(port.Excluded)
+		port.IsCondensed = !ofManyNodes && len(grouped) < len(port.Excluded)
+		port.Excluded = grouped
+		if ofManyNodes {
+			port.Cluster.list(maxListedPerReason)
+			if port.Local != nil {
+				port.Local.list(maxListedPerReason)
+			}
+		}
+	}
+}
+
+// list has the text list only some of the endpoints, if there are many.
+func (c *Choice) list(some int) {
+	if len(c.Endpoints) > maxListed {
+		c.Listed = some
+	}
+}
+
+// group returns endpoints by reason, in the order in which the reasons first appear.
+func group(excluded []Excluded) []Excluded {
+	var reasons []string
+	byReason := map[string][]Excluded{}
+	for _, e := range excluded {
+		if byReason[e.Reason] == nil {
+			reasons = append(reasons, e.Reason)
+		}
+		byReason[e.Reason] = append(byReason[e.Reason], e)
+	}
+	grouped := make([]Excluded, 0, len(excluded))
+	for _, reason := range reasons {
+		if of := byReason[reason]; len(of) > maxListedPerReason {
+			grouped = append(grouped, count(of)...)
+		} else {
+			grouped = append(grouped, of...)
+		}
+	}
+	return grouped
+}
+
+// count returns the first few sentences, each with the number of endpoints that it is about, and the number for all
+// other sentences.
+func count(excluded []Excluded) []Excluded {
+	var counted []Excluded
+	numbers, at, others := []int{}, map[string]int{}, 0
+	for _, e := range excluded {
+		i, known := at[e.Message]
+		switch {
+		case known:
+			numbers[i]++
+			counted[i].Endpoint = sanitize.Count(numbers[i], "endpoint")
+		case len(counted) < maxListedPerReason:
+			at[e.Message] = len(counted)
+			counted, numbers = append(counted, e), append(numbers, 1)
+		default:
+			others++
+		}
+	}
+	if others > 0 {
+		counted = append(counted, Excluded{fmt.Sprintf("%d more", others), excluded[0].Reason, "Likewise, with other values."})
+	}
+	return counted
+}

@@ -1,0 +1,110 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// demand says which clients' connections the plan is for, and what would change if demand were assumed.
+func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads selection.Loads) {
+	topology, m := decision.Service.Topology, loads.Measured
+	if m == nil {
+		l.Demand = whyDefaultDemand(cluster, decision.Service) + " " + demandDescription(topology.Clients, loads.Clients)
+		return
+	}
+	l.Measured = &Measured{
+		Since: m.ObservedAt, NodesReporting: m.NodesReporting, Nodes: m.NodesTotal, ConnectionsPerMinute: m.ConnectionsPerMinute,
+		Zones: roundedParts(m.Zones),
+	}
+	zones := slices.SortedFunc(maps.Keys(m.Zones), func(a, b string) int {
+		return cmp.Or(cmp.Compare(m.Zones[b], m.Zones[a]), strings.Compare(a, b))
+	})
+	l.Demand = fmt.Sprintf("Zones ask as measured at %s, %s a minute, %d of %s heard: %s.",
+		m.ObservedAt.UTC().Format("2006-01-02 15:04 UTC"), sanitize.Count(m.ConnectionsPerMinute, "connection"), m.NodesReporting,
+		sanitize.Count(m.NodesTotal, "node"), parts(zones, m.Zones))
+	busiest := m.AssumedBusiest()
+	gives := m.AssumedLoads[busiest]
+	l.AssumedWouldGive = float64(gives) / 1000
+	l.Assumed = fmt.Sprintf("%s, zones would ask %s: planned so, %s would get %s times the mean.",
+		defaultDemandText(topology.Clients, loads.Clients), parts(zones, m.AssumedZones),
+		EndpointName(decision.Endpoints[busiest].Addr), times(gives))
+}
+
+// defaultDemandText says what would be assumed, of clients with a number of ready endpoints.
+func defaultDemandText(clients []string, ready int) string {
+	names := strings.Join(clients, " and ")
+	switch {
+	case len(clients) == 0:
+		return "If each Node asked alike, or as its labels say"
+	case ready == 0:
+		return "No endpoint of " + names + " is ready on a Node; if each Node asked alike"
+	case ready == 1:
+		return "If only the one ready endpoint of " + names + " asked"
+	}
+	return "If each ready endpoint of " + names + " asked alike"
+}
+
+// roundedParts rounds parts of 1.
+func roundedParts(parts map[string]float64) map[string]float64 {
+	names := slices.Sorted(maps.Keys(parts))
+	values, pointers, rounded := make([]float64, len(names)), make([]*float64, len(names)), map[string]float64{}
+	for i, name := range names {
+		values[i], pointers[i] = parts[name], &values[i]
+	}
+	RoundParts(pointers...)
+	for i, name := range names {
+		rounded[name] = values[i]
+	}
+	return rounded
+}
+
+// maxListedZones is how many zones a sentence names.
+const maxListedZones = 6
+
+// parts says which share of the demand comes from each of some zones.
+func parts(zones []string, asks map[string]float64) string {
+	words, rest := make([]string, 0, maxListedZones), 0.0
+	for i, zone := range zones {
+		if i < maxListedZones {
+			words = append(words, cmp.Or(zone, "no zone")+" "+percent(asks[zone]))
+		} else {
+			rest += asks[zone]
+		}
+	}
+	if others := len(zones) - maxListedZones; others > 0 {
+		words = append(words, sanitize.Count(others, "more zone")+" "+percent(rest))
+	}
+	return strings.Join(words, ", ")
+}
+
+// percent writes a part of 1 as selection does.
+func percent(part float64) string { return selection.FractionOf(part).String() }
+
+// whyDefaultDemand says that demand is assumed, and why if a Service's owner wants it measured.
+func whyDefaultDemand(cluster *model.Cluster, service *model.Service) string {
+	if !service.Topology.Measured {
+		return "Demand is assumed."
+	}
+	return string(cluster.DemandState().Assumed())
+}
+
+// demandDescription says whose connections are assumed.
+func demandDescription(clients []string, ready int) string {
+	names := strings.Join(clients, " and ")
+	switch {
+	case len(clients) == 0:
+		return "Each Node counts as one client, unless its labels say otherwise."
+	case ready == 0:
+		return "No endpoint of " + names + " is ready on a Node, so that each Node counts as one client."
+	case ready == 1:
+		return "The only client is the one ready endpoint of " + names + "."
+	}
+	return fmt.Sprintf("The clients are the %d ready endpoints of %s.", ready, names)
+}

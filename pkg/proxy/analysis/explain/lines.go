@@ -1,0 +1,179 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// trafficLines says what is dialled (the ClusterIP, everything external, or loopback), and below it what happens to
+// connections.
+func trafficLines(port PortReport, to string) []string {
+	if !slices.ContainsFunc(port.Traffic, func(traffic Traffic) bool { return traffic.To == to }) {
+		return nil
+	}
+	lines := frontendLines(port.Frontends, to)
+	for _, traffic := range port.Traffic {
+		if traffic.To == to {
+			if to == toLoopback {
+				lines = append(lines, traffic.Frontends...)
+			}
+			lines = append(lines, withCode(traffic.Message, traffic.Outcome))
+		}
+	}
+	return lines
+}
+
+// frontendLines lists the kinds of the external frontends, below each other; of the ClusterIP the label has said it.
+func frontendLines(frontends []Frontend, to string) []string {
+	var lines []string
+	width := 0
+	for _, frontend := range frontends {
+		if frontend.Kind != toClusterIP {
+			width = max(width, len(frontend.Address))
+		}
+	}
+	for _, frontend := range frontends {
+		switch isClusterIP := frontend.Kind == toClusterIP; {
+		case isClusterIP && to == toClusterIP:
+			lines = append(lines, frontend.Address)
+		case !isClusterIP && to == toExternal:
+			lines = append(lines, fmt.Sprintf("%-*s  %s", width, frontend.Address, frontend.Kind))
+		}
+	}
+	return lines
+}
+
+func sourceLines(allowed []string) []string {
+	if len(allowed) == 0 {
+		return nil
+	}
+	const sentence = "Only clients in these ranges may dial a LoadBalancerIP; all others, be they pods or this node, get no answer there."
+	return append([]string{sentence}, allowed...)
+}
+
+// affinityLines separates what is remembered separately: a client has one endpoint for each choice that serves
+// clients.
+func affinityLines(port PortReport) []string {
+	if port.AffinitySeconds == 0 {
+		return nil
+	}
+	const sentence = "A client keeps its endpoint for %s after its newest connection%s."
+	scope := ", whichever frontend it dials"
+	if serves(port, choiceCluster) && serves(port, choiceLocal) {
+		scope = ": one where a Local policy keeps it on this node, and one everywhere else"
+	}
+	return []string{fmt.Sprintf(sentence, duration(port.AffinitySeconds), scope)}
+}
+
+// serves reports whether connections are spread over the endpoints of a choice.
+func serves(port PortReport, choice string) bool {
+	return slices.ContainsFunc(port.Traffic, func(traffic Traffic) bool {
+		return traffic.Choice == choice && traffic.Outcome == outcomeNames[selection.Balance]
+	})
+}
+
+// duration writes 3h for what Go calls 3h0m0s.
+func duration(seconds int) string {
+	text := (time.Duration(seconds) * time.Second).String()
+	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = rest + "m"
+	}
+	if rest, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = rest + "h"
+	}
+	return text
+}
+
+func healthLines(check *HealthCheck) []string {
+	if check == nil {
+		return nil
+	}
+	answer := "that " + sanitize.CountOf(check.LocalEndpoints, "endpoint on this node is", "endpoints on this node are") + " ready."
+	if check.LocalEndpoints == 0 {
+		answer = "to send nothing here: no endpoint on this node is ready."
+	}
+	return []string{fmt.Sprintf("Load balancers that ask on port %d are told %s", check.NodePort, answer)}
+}
+
+// choiceLines says the tier, if there is one, then the reason, then how connections are split, then the endpoints, with
+// the share of each if the shares differ.
+func choiceLines(choice Choice) []string {
+	var lines []string
+	if choice.Tier != "" {
+		lines = append(lines, choice.Tier)
+	}
+	lines = append(lines, withCode(choice.Message, choice.Reason))
+	if len(choice.Shares) > 1 {
+		for _, share := range choice.Shares {
+			lines = append(lines, shareLine(share))
+		}
+	}
+	sum, width, isEven := 0, 0, true
+	for _, endpoint := range choice.Endpoints {
+		sum, width = sum+choice.Slots[endpoint], max(width, len(endpoint))
+		isEven = isEven && choice.Slots[endpoint] == choice.Slots[choice.Endpoints[0]]
+	}
+	for i, endpoint := range choice.Endpoints {
+		if choice.Listed > 0 && i == choice.Listed {
+			return append(lines, fmt.Sprintf("→ %d more", len(choice.Endpoints)-i))
+		}
+		if isEven {
+			lines = append(lines, "→ "+endpoint)
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("→ %-*s  %5.1f %%  (%d of %d slots)",
+			width, endpoint, float64(choice.Slots[endpoint])*100/float64(sum), choice.Slots[endpoint], sum))
+	}
+	return lines
+}
+
+func shareLine(share Share) string {
+	group, endpoints := share.Key, sanitize.Count(share.Endpoints, "endpoint")
+	if share.Value != "" {
+		group += " " + share.Value
+	}
+	if share.Used < share.Endpoints {
+		endpoints = fmt.Sprintf("%d of %s", share.Used, endpoints)
+	}
+	return fmt.Sprintf("%5.1f %%  %s: %s", share.Share*100, group, endpoints)
+}
+
+// excludedLines says of each endpoint why it is left out, with the sentences below each other.
+func excludedLines(excluded []Excluded) []string {
+	width := 0
+	for _, e := range excluded {
+		width = max(width, len(e.Endpoint))
+	}
+	lines := make([]string, 0, len(excluded))
+	for _, e := range excluded {
+		lines = append(lines, fmt.Sprintf("✗ %-*s  %s", width, e.Endpoint, withCode(e.Message, e.Reason)))
+	}
+	return lines
+}
+
+func unusedLines(unused []UnusedSlice) []string {
+	lines := make([]string, 0, len(unused))
+	for _, slice := range unused {
+		lines = append(lines, "✗ "+withCode(slice.Message, slice.Reason))
+	}
+	return lines
+}
+
+// withCode puts the stable code after the sentence: the sentence is for reading, the code for looking up.
+func withCode(sentence, code string) string { return sentence + " [" + code + "]" }
+
+// TopologySourceText names, in people's words, a resource from which we learn where other nodes are.
+func TopologySourceText(resource string) string {
+	for _, known := range model.TopologyResources {
+		if known.Name == resource {
+			return known.Words
+		}
+	}
+	return resource
+}

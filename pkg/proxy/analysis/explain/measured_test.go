@@ -1,0 +1,102 @@
+package explain_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+)
+
+// shop is a Service with two endpoints in each of two zones, whose owner wants demand measured.
+func shop(clients ...string) *model.Cluster {
+	service := web()
+	service.Topology = policy.Topology{
+		Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Clients: clients, Measured: true,
+	}
+	slice := webSlice()
+	cluster, change := model.NewCluster("node-a"), model.Change{AllNodes: new(true), Nodes: map[string]*model.Node{}}
+	for _, zone := range []string{"a", "b"} {
+		name := "node-" + zone
+		change.Nodes[name] = &model.Node{Name: name, Labels: map[string]string{string(policy.Zone): "zone-" + zone}}
+		for i := range 2 {
+			slice.Endpoints = append(slice.Endpoints, endpoint(fmt.Sprintf("10.244.%d.%d", zone[0], i), name, true))
+		}
+	}
+	change.Services = map[model.ObjectName]*model.Service{service.Name: service}
+	change.Slices = map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}
+	for name, ready := range map[string]int{"one": 1, "three": 3} {
+		of := model.ObjectName{Namespace: "default", Name: name}
+		client := &model.EndpointSlice{Name: of, Service: of, Family: model.IPv4}
+		for i := range ready {
+			client.Endpoints = append(client.Endpoints, endpoint(fmt.Sprintf("10.245.%d.%d", ready, i), "node-a", true))
+		}
+		change.Slices[of] = client
+	}
+	cluster.Apply(change)
+	return cluster
+}
+
+// TestExplainReportsWhoseDemandItIs: as measured, with what assumed demand would change; or as assumed, and why although
+// the owner wants it measured.
+func TestExplainReportsWhoseDemandItIs(t *testing.T) {
+	demands := map[model.ObjectName]*model.Demand{web().Name: {
+		Zones:      map[string]uint32{"zone-a": 100_000, "zone-b": 900_000},
+		ObservedAt: time.Date(2026, 11, 27, 14, 2, 3, 0, time.UTC), NodesReporting: 198, NodesTotal: 200, ConnectionsPerMinute: 30_012,
+	}}
+	const measured = "Zones ask as measured at 2026-11-27 14:02 UTC, 30012 connections a minute, 198 of 200 nodes heard: " +
+		"zone-b 90 %, zone-a 10 %."
+	const each = " Each Node counts as one client, unless its labels say otherwise."
+	for name, c := range map[string]struct {
+		state           model.DemandState
+		demands         map[model.ObjectName]*model.Demand
+		clients         []string
+		source          string
+		demand, assumed string
+	}{
+		"measured": {model.DemandActive, demands, nil, "measured", measured,
+			"If each Node asked alike, or as its labels say, zones would ask zone-b 50 %, zone-a 50 %: planned so, 10.244.98.0:8080 would get " +
+				"1.80 times the mean."},
+		"measured, clients are named": {model.DemandActive, demands, []string{"default/three"}, "measured", measured,
+			"If each ready endpoint of default/three asked alike, zones would ask zone-b 0 %, zone-a 100 %: planned so, 10.244.98.0:8080 " +
+				"would get 1.88 times the mean."},
+		"measured, one client is ready": {model.DemandActive, demands, []string{"default/one"}, "measured", measured,
+			"If only the one ready endpoint of default/one asked, zones would ask zone-b 0 %, zone-a 100 %: planned so, 10.244.98.0:8080 " +
+				"would get 1.88 times the mean."},
+		"measured, no client is ready": {model.DemandActive, demands, []string{"default/none"}, "measured", measured,
+			"No endpoint of default/none is ready on a Node; if each Node asked alike, zones would ask zone-b 50 %, zone-a 50 %: planned so, " +
+				"10.244.98.0:8080 would get 1.80 times the mean."},
+		"nothing of it": {model.DemandActive, nil, nil, "labels", string(servicedemand.NoneToPlan) + each, ""},
+		"old":           {model.DemandStale, demands, nil, "labels", string(servicedemand.NotConfirmed) + each, ""},
+		"nobody":        {model.DemandUnavailable, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
+		"not read":      {model.DemandUnknown, nil, nil, "labels", string(servicedemand.DemandUnknown) + each, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := shop(c.clients...)
+			cluster.Apply(model.Change{Demands: c.demands, DemandState: &c.state})
+			port := one(t, cluster)
+			load := port.Load
+			if load == nil || load.Demand != c.demand || load.Assumed != c.assumed || load.DemandSource != c.source {
+				t.Fatalf("it says %+v, want\n%s\n%s", load, c.demand, c.assumed)
+			}
+			isMeasured := c.source == "measured"
+			if (load.Measured != nil) != isMeasured || (load.AssumedWouldGive >= 1.8) != isMeasured {
+				t.Errorf("measured is %+v, assumed would give %f", load.Measured, load.AssumedWouldGive)
+			}
+			if isMeasured && (load.Measured.Nodes != 200 || load.Measured.Zones["zone-a"] != 0.1) {
+				t.Errorf("measured is %+v", load.Measured)
+			}
+			var page strings.Builder
+			if err := explain.NewStream(&page, "text").Write([]explain.PortReport{port}); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(page.String(), c.demand+"\n") || !strings.Contains(page.String(), c.assumed) {
+				t.Errorf("the page is\n%s", page.String())
+			}
+		})
+	}
+}

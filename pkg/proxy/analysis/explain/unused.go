@@ -1,0 +1,178 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// maxUnused bounds the EndpointSlices that are listed for one port: a Service may have thousands of both.
+const maxUnused = 20
+
+// Why endpoints of an EndpointSlice are not used, or, with LaterAddresses, some of their addresses.
+const (
+	sliceOfNames       = "SliceOfNames"
+	sliceOfHeadless    = "SliceOfHeadless"
+	sliceOfOtherFamily = "SliceOfOtherFamily"
+	sliceWithoutPorts  = "SliceWithoutPorts"
+	sliceOfOtherPorts  = "SliceOfOtherPorts"
+	LaterAddresses     = "LaterAddresses"
+)
+
+// serviceSlices are the EndpointSlices of a Service, and what is the same for all of its ports.
+type serviceSlices struct {
+	families []string
+	slices   []sliceEntry
+	// skipped is how many more endpoints there are than a Service can have.
+	skipped int
+}
+
+type sliceEntry struct {
+	*model.EndpointSlice
+	// serves: the Service has one of its ports.
+	serves bool
+}
+
+func newSlicesOf(cluster *model.Cluster, service *model.Service) serviceSlices {
+	all := cluster.SlicesOf(service.Name)
+	taken, _ := model.TakeUpTo(all)
+	s := serviceSlices{families: familiesOf(service), skipped: len(all) - len(taken)}
+	wanted := named(service.Ports...)
+	for _, slice := range taken {
+		s.slices = append(s.slices, sliceEntry{slice, wanted.isIn(slice)})
+	}
+	return s
+}
+
+// explain completes the explanation of a port.
+func (s serviceSlices) explain(port *PortReport, decision selection.Decision) {
+	var more int
+	port.UnusedSlices, more = s.unused(decision)
+	if more > 0 {
+		port.Warnings = append(port.Warnings,
+			sanitize.CountOf(more, "more EndpointSlice does", "more EndpointSlices do")+" nothing for this port.")
+	}
+	if s.skipped > 0 {
+		port.Warnings = append(port.Warnings, fmt.Sprintf(
+			"%s left out: those of a Service can list %d ports in sum.",
+			sanitize.CountOf(s.skipped, "EndpointSlice is", "EndpointSlices are"), model.MaxOffers))
+	}
+	if len(s.slices)+s.skipped == 0 {
+		port.Warnings = append(port.Warnings, fmt.Sprintf("No EndpointSlice in the namespace %s has the label kubernetes.io/service-name=%s.",
+			decision.Service.Name.Namespace, decision.Service.Name.Name))
+	}
+}
+
+// unused returns which EndpointSlices do nothing for a port, and why. A slice that serves another port of the Service
+// is normal, unless no slice serves this port.
+func (s serviceSlices) unused(decision selection.Decision) (list []UnusedSlice, more int) {
+	for i := range s.slices {
+		slice := &s.slices[i]
+		why := whyUnused(slice.EndpointSlice, decision, s.families, slice.serves && len(decision.Endpoints) > 0)
+		switch {
+		case why == UnusedSlice{}:
+		case len(list) == maxUnused:
+			more++
+		default:
+			list = append(list, why)
+		}
+	}
+	return list, more
+}
+
+// WhyUnused returns why a slice of a Service does nothing for a port, or why some addresses of its endpoints do not;
+// zero if all are used.
+func WhyUnused(slice *model.EndpointSlice, decision selection.Decision) UnusedSlice {
+	return whyUnused(slice, decision, familiesOf(decision.Service), named(decision.Port).isIn(slice))
+}
+
+func whyUnused(slice *model.EndpointSlice, decision selection.Decision, families []string, serves bool) UnusedSlice {
+	count := max(len(slice.Endpoints), int(slice.FQDNCount))
+	because := func(code, format string, args ...any) UnusedSlice {
+		message := "EndpointSlice " + slice.Name.String() + " has " + fmt.Sprintf(format, args...) + "."
+		return UnusedSlice{Slice: slice.Name.String(), Endpoints: count, Reason: code, Message: message}
+	}
+	endpoints, family := sanitize.Count(count, "endpoint"), slice.Family.String()
+	isForAll := decision.IsOfAddresses || serves
+	switch {
+	case count == 0: // there is nothing to miss
+		return UnusedSlice{}
+	case slice.IsHeadless && !decision.Service.IsHeadless:
+		return because(sliceOfHeadless, "%s, but the label service.kubernetes.io/headless, with which no proxy reads it", endpoints)
+	case slice.FQDNCount > 0:
+		return because(sliceOfNames, "%s, but by name (addressType FQDN), and a proxy sends connections to addresses alone", endpoints)
+	case !slices.Contains(families, family):
+		return because(sliceOfOtherFamily, "%s, but the Service has no %s address, only %s",
+			sanitize.Count(count, family+" endpoint"), family, strings.Join(families, " and "))
+	case slice.Family != decision.Family:
+		return UnusedSlice{}
+	case !isForAll && len(slice.Ports) == 0:
+		return because(sliceWithoutPorts, "%s, but no ports, which does not mean every port", endpoints)
+	case !isForAll && decision.Port.Name == "":
+		return because(sliceOfOtherPorts, "%s, but no %s port without a name; it has %s", endpoints, decision.Port.Protocol, offered(slice.Ports))
+	case !isForAll:
+		return because(sliceOfOtherPorts, "%s, but no port named %s/%s; it has %s",
+			endpoints, decision.Port.Name, decision.Port.Protocol, offered(slice.Ports))
+	}
+	// Further addresses would be the same endpoint by another name (KEP-752).
+	switch slice.MultiAddressCount {
+	case 0:
+		return UnusedSlice{}
+	case 1:
+		return because(LaterAddresses, "an endpoint with more than one address, and only the first one is used; "+
+			"another endpoint is an entry of its own")
+	}
+	return because(LaterAddresses, "%d endpoints with more than one address, and only the first one of each is used; "+
+		"another endpoint is an entry of its own", slice.MultiAddressCount)
+}
+
+// familiesOf returns the families in which EndpointSlices can serve a Service.
+func familiesOf(service *model.Service) []string {
+	var families []string
+	for _, family := range model.Families {
+		if _, has := service.ClusterIP(family); has || service.IsHeadless {
+			families = append(families, family.String())
+		}
+	}
+	return families
+}
+
+// portNames are ports by name and protocol, whatever their numbers.
+type portNames map[model.SlicePort]bool
+
+func named(ports ...model.ServicePort) portNames {
+	names := make(portNames, len(ports))
+	for _, port := range ports {
+		names[model.SlicePort{Name: port.Name, Protocol: port.Protocol}] = true
+	}
+	return names
+}
+
+// isIn reports whether a slice has one of the ports.
+func (n portNames) isIn(slice *model.EndpointSlice) bool {
+	return slices.ContainsFunc(slice.Ports, func(port model.SlicePort) bool {
+		port.Port = 0
+		return n[port]
+	})
+}
+
+// offered lists the ports of a slice, which may have 20,000.
+func offered(ports []model.SlicePort) string {
+	const most = 4
+	var words []string
+	for _, port := range ports[:min(len(ports), most)] {
+		word := fmt.Sprintf("%d/%s without a name", port.Port, port.Protocol)
+		if port.Name != "" {
+			word = fmt.Sprintf("%s %d/%s", port.Name, port.Port, port.Protocol)
+		}
+		words = append(words, word)
+	}
+	if more := len(ports) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(words, ", "), more)
+	}
+	return strings.Join(words, ", ")
+}

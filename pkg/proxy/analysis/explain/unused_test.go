@@ -1,0 +1,209 @@
+package explain_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// offering is a slice of default/web with one endpoint, and ports of these names.
+func offering(name string, ports ...string) *model.EndpointSlice {
+	slice := webSlice(endpoint("10.244.1.5", "node-a", true))
+	slice.Name.Name, slice.Ports = name, nil
+	for i, port := range ports {
+		slice.Ports = append(slice.Ports, model.SlicePort{Name: port, Protocol: model.TCP, Port: uint16(8080 + i)})
+	}
+	return slice
+}
+
+func inIPv6(slice *model.EndpointSlice) *model.EndpointSlice {
+	slice.Family, slice.Endpoints = model.IPv6, []model.SliceEndpoint{endpoint("fd00::5", "node-a", true)}
+	return slice
+}
+
+func TestAnUnusedSliceReportsWhy(t *testing.T) {
+	names := &model.EndpointSlice{Name: model.ObjectName{Namespace: "default", Name: "names"}, Service: web().Name, FQDNCount: 2}
+	crowded := offering("crowded", "http")
+	crowded.MultiAddressCount = 1
+	two := func(service *model.Service) {
+		service.Ports = append(service.Ports, model.ServicePort{Name: "metrics", Protocol: model.TCP, Port: 9090})
+	}
+	dual := func(service *model.Service) {
+		service.ClusterIPs = append(service.ClusterIPs, netip.MustParseAddr("fd00:96::1"))
+	}
+	headless := func(service *model.Service) {
+		service.IsHeadless, service.ClusterIPs, service.Topology.Keys = true, nil, []policy.Key{policy.AnyNode}
+	}
+	for title, test := range map[string]struct {
+		change func(*model.Service)
+		slices []*model.EndpointSlice
+		want   []string // PORT FAMILY SLICE REASON
+	}{
+		"all serve":          {two, []*model.EndpointSlice{offering("all", "http", "metrics")}, nil},
+		"a slice for a port": {two, []*model.EndpointSlice{offering("one", "http"), offering("other", "metrics")}, nil},
+		"nobody serves one of the ports": {two, []*model.EndpointSlice{offering("one", "http")},
+			[]string{"metrics IPv4 default/one SliceOfOtherPorts"}},
+		"a slice that serves no port beside one that does": {
+			two, []*model.EndpointSlice{offering("good", "http", "metrics"), offering("bad", "web")},
+			[]string{"http IPv4 default/bad SliceOfOtherPorts", "metrics IPv4 default/bad SliceOfOtherPorts"}},
+		"no ports":         {nil, []*model.EndpointSlice{offering("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
+		"the other family": {nil, []*model.EndpointSlice{inIPv6(offering("six", "http"))}, []string{"http IPv4 default/six SliceOfOtherFamily"}},
+		"a family is told where it is decided": {dual, []*model.EndpointSlice{offering("four", "http"), inIPv6(offering("six", "web"))},
+			[]string{"http IPv6 default/six SliceOfOtherPorts"}},
+		"later addresses": {dual, []*model.EndpointSlice{crowded}, []string{"http IPv4 default/crowded LaterAddresses"}},
+		"names": {nil, []*model.EndpointSlice{offering("good", "http"), names},
+			[]string{"http IPv4 default/names SliceOfNames"}},
+		"addresses need no port": {headless, []*model.EndpointSlice{offering("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
+		"nor the names of headless ones": {headless, []*model.EndpointSlice{offering("good", "http"), names},
+			[]string{" IPv4 default/names SliceOfNames", "http IPv4 default/names SliceOfNames"}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			service := web()
+			if test.change != nil {
+				test.change(service)
+			}
+			cluster := clusterOf(test.slices[0], service)
+			for _, slice := range test.slices[1:] {
+				cluster.Apply(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}})
+			}
+			var got []string
+			for _, port := range (explain.Clients{}).Ports(cluster, explain.Query{}) {
+				for _, unused := range port.UnusedSlices {
+					got = append(got, strings.Join([]string{port.Port, port.Family, unused.Slice, unused.Reason}, " "))
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("unused slices (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestManyUnusedSlicesAreCounted(t *testing.T) {
+	cluster := clusterOf(offering("bad-00", "web"), web())
+	for i := range 24 {
+		slice := offering(fmt.Sprintf("bad-%02d", i+1), "web")
+		cluster.Apply(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}})
+	}
+	got := one(t, cluster)
+	want := []string{"5 more EndpointSlices do nothing for this port."}
+	if diff := cmp.Diff(want, got.Warnings); diff != "" || len(got.UnusedSlices) != 20 {
+		t.Errorf("%d are told; warnings (-want +got):\n%s", len(got.UnusedSlices), diff)
+	}
+}
+
+func TestSlicesThatListTooManyPortsAreCounted(t *testing.T) {
+	var ports []string
+	for i := range model.MaxOffers / 4 {
+		ports = append(ports, fmt.Sprint("p", i))
+	}
+	cluster := clusterOf(offering("big-0", ports...), web())
+	for i := range 5 {
+		slice := offering(fmt.Sprintf("big-%d", i+1), ports...)
+		cluster.Apply(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}})
+	}
+	got := one(t, cluster)
+	want := []string{"2 EndpointSlices are left out: those of a Service can list 65536 ports in sum."}
+	if diff := cmp.Diff(want, got.Warnings); diff != "" || len(got.UnusedSlices) != 4 {
+		t.Errorf("%d are told; warnings (-want +got):\n%s", len(got.UnusedSlices), diff)
+	}
+}
+
+func TestAServiceWithoutSlicesIsReported(t *testing.T) {
+	cluster := model.NewCluster("node-a")
+	cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{web().Name: web()}})
+	want := []string{"No EndpointSlice in the namespace default has the label kubernetes.io/service-name=web."}
+	if diff := cmp.Diff(want, one(t, cluster).Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhyASliceIsNotUsedNamesWhatItHasAndWhatIsMissing(t *testing.T) {
+	const named, unnamed = "http", ""
+	ports := func(names ...string) (ports []model.SlicePort) {
+		for i, name := range names {
+			ports = append(ports, model.SlicePort{Name: name, Protocol: model.TCP, Port: uint16(8080 + i)})
+		}
+		return ports
+	}
+	of := func(family model.Family, endpoints, crowded int, ports []model.SlicePort) model.EndpointSlice {
+		return model.EndpointSlice{
+			Name: model.ObjectName{Namespace: "t", Name: "web-1"}, Family: family, MultiAddressCount: uint16(crowded), Ports: ports,
+			Endpoints: make([]model.SliceEndpoint, endpoints),
+		}
+	}
+	byName := of(model.IPv4, 0, 0, nil)
+	byName.FQDNCount = 1
+	forOthers := of(model.IPv4, 1, 0, ports(named))
+	forOthers.IsHeadless = true
+	for name, test := range map[string]struct {
+		slice   model.EndpointSlice
+		port    string
+		reason  string
+		message string
+	}{
+		"it serves": {of(model.IPv4, 2, 0, ports(named)), named, "", ""},
+		"a slice without a name for its port": {of(model.IPv4, 2, 0, ports(unnamed)), named, "SliceOfOtherPorts",
+			"EndpointSlice t/web-1 has 2 endpoints, but no port named http/TCP; it has 8080/TCP without a name."},
+		"a Service without a name for its port": {of(model.IPv4, 1, 0, ports(named)), unnamed, "SliceOfOtherPorts",
+			"EndpointSlice t/web-1 has 1 endpoint, but no TCP port without a name; it has http 8080/TCP."},
+		"another protocol": {of(model.IPv4, 1, 0, []model.SlicePort{{Name: named, Protocol: model.UDP, Port: 53}}), named, "SliceOfOtherPorts",
+			"EndpointSlice t/web-1 has 1 endpoint, but no port named http/TCP; it has http 53/UDP."},
+		"many ports": {of(model.IPv4, 1, 0, ports("a", "b", "c", "d", "e", "f")), named, "SliceOfOtherPorts",
+			"EndpointSlice t/web-1 has 1 endpoint, but no port named http/TCP; it has a 8080/TCP, b 8081/TCP, c 8082/TCP, d 8083/TCP and 2 more."},
+		"no ports": {of(model.IPv4, 3, 0, nil), named, "SliceWithoutPorts",
+			"EndpointSlice t/web-1 has 3 endpoints, but no ports, which does not mean every port."},
+		"names": {byName, named, "SliceOfNames", "EndpointSlice t/web-1 has 1 endpoint, " +
+			"but by name (addressType FQDN), and a proxy sends connections to addresses alone."},
+		"the other family": {of(model.IPv6, 2, 0, ports(named)), named, "SliceOfOtherFamily",
+			"EndpointSlice t/web-1 has 2 IPv6 endpoints, but the Service has no IPv6 address, only IPv4."},
+		"two addresses in one endpoint": {of(model.IPv4, 2, 1, ports(named)), named, "LaterAddresses", "EndpointSlice t/web-1 has " +
+			"an endpoint with more than one address, and only the first one is used; another endpoint is an entry of its own."},
+		"two addresses in each": {of(model.IPv4, 2, 2, ports(named)), named, "LaterAddresses", "EndpointSlice t/web-1 has " +
+			"2 endpoints with more than one address, and only the first one of each is used; another endpoint is an entry of its own."},
+		"a label for others": {forOthers, named,
+			"SliceOfHeadless", "EndpointSlice t/web-1 has 1 endpoint, but the label service.kubernetes.io/headless, " +
+				"with which no proxy reads it."},
+		"nothing to miss": {of(model.IPv4, 0, 0, nil), named, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := explain.WhyUnused(&test.slice, webPort(test.port, model.TCP))
+			want := explain.UnusedSlice{Reason: test.reason, Message: test.message}
+			if want.Reason != "" {
+				want.Slice, want.Endpoints = "t/web-1", max(len(test.slice.Endpoints), int(test.slice.FQDNCount))
+			}
+			if got != want {
+				t.Errorf("got\n%+v, want\n%+v", got, want)
+			}
+		})
+	}
+}
+
+// webPort is a decision about a port of a Service with an IPv4 address.
+func webPort(name string, protocol model.Protocol) selection.Decision {
+	return selection.Decision{
+		Service: &model.Service{ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}},
+		Port:    model.ServicePort{Name: name, Protocol: protocol, Port: 80}, Family: model.IPv4,
+	}
+}
+
+func TestAPortIsFoundByNameAndProtocolAmongMany(t *testing.T) {
+	slice := model.EndpointSlice{Endpoints: make([]model.SliceEndpoint, 1)}
+	for i := range 1000 {
+		slice.Ports = append(slice.Ports, model.SlicePort{Name: fmt.Sprint("p", i), Protocol: model.TCP, Port: uint16(i + 1)})
+	}
+	if got := explain.WhyUnused(&slice, webPort("p999", model.TCP)); got != (explain.UnusedSlice{}) {
+		t.Errorf("got %+v; name and protocol decide, and no number does", got)
+	}
+	if got := explain.WhyUnused(&slice, webPort("p999", model.UDP)); got.Reason != "SliceOfOtherPorts" {
+		t.Errorf("got %+v; a port of another protocol is another port", got)
+	}
+}

@@ -1,0 +1,74 @@
+package explain
+
+import (
+	"fmt"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// warnings returns what the Service asks for but does not get, and what is probably a mistake.
+func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFrontend) []string {
+	service := decision.Service
+	var list []string
+	for _, finding := range service.Findings {
+		if finding.Code.IsAnnotation() {
+			list = append(list, "The annotation "+finding.Field+" is ignored: "+finding.Reason)
+		}
+	}
+	if sentence := selection.MissingHints(service, decision.Endpoints); sentence != "" && !service.InternalTrafficLocal {
+		if noZone := selection.MissingZone(service, decision.Endpoints, decision.Viewpoint); noZone != "" {
+			sentence += " " + noZone
+		}
+		list = append(list, sentence)
+	}
+	for _, client := range service.Clients() {
+		if len(cluster.SlicesOf(client)) == 0 {
+			list = append(list, fmt.Sprintf("The annotation %s names %s, and no endpoint of it is known: it may be written wrong, have no pods, or "+
+				"be headless without topology keys, which no proxy follows.", policy.ClientsAnnotation, client))
+		}
+	}
+	for _, frontend := range lost {
+		list = append(list, frontend.Message)
+	}
+	if len(service.SourceRanges) > 0 && owns(decision, model.LoadBalancerIP) &&
+		len(decision.Sources) == 0 {
+		list = append(list, fmt.Sprintf("The LoadBalancerIPs are open to everybody over %s, because loadBalancerSourceRanges has no %s range.",
+			decision.Family, decision.Family))
+	}
+	if decision.Skipped > 0 {
+		list = append(list, sanitize.CountOf(decision.Skipped, "endpoint is", "endpoints are")+" left out: "+selection.TooManyEndpoints)
+	}
+	for _, finding := range decision.Findings() {
+		switch finding.Code {
+		case model.FrontendConflict, model.FrontendIsAPIServer, model.FrontendIsProbed,
+			model.PartiallyIgnored: // port has them, each in its place
+		default:
+			list = append(list, finding.Sentence())
+		}
+	}
+	for _, finding := range service.Findings {
+		if !finding.Code.IsAnnotation() {
+			list = append(list, partSentence(finding, "Service"))
+		}
+	}
+	for _, slice := range cluster.SlicesOf(service.Name) {
+		if slice.Family != decision.Family {
+			continue
+		}
+		for _, finding := range slice.Findings {
+			list = append(list, partSentence(finding, "EndpointSlice "+slice.Name.String()))
+		}
+	}
+	return list
+}
+
+// partSentence says which part of an object has no effect.
+func partSentence(finding model.Finding, object string) string {
+	if finding.Code == model.PartiallyIgnored {
+		return "Left out of the " + object + ": " + finding.Sentence()
+	}
+	return finding.Sentence()
+}

@@ -1,0 +1,192 @@
+package forecast
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/simulate"
+)
+
+// What makes a change worthwhile: this much more in the zone, or this much less on the busiest endpoint.
+const (
+	worthZone = 0.05
+	worthLoad = 0.25
+)
+
+// keeps reports whether no endpoint expects more than a bound on the load, in percent, as loads are printed.
+func (o *Projection) keeps(bound uint64) bool { return o.Busiest.Load < float64(bound)/100+0.005 }
+
+// advise recommends a setting, if one would improve anything and keeps the first bound that is compared. A setting that
+// protects the endpoints as well as the bound, and needs no proxy of ours, comes first. An owner who has a bound has
+// chosen it, and gets no advice against it, but perhaps the one to have it planned with what was measured. A setting
+// without effect needs mending, not another one beside it: Causes says how.
+func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Service) *Advice {
+	now, field, bounds := s.projection(Now), s.projection(policy.PreferSameZone), f.boundsFor(s)
+	if s.asMeasured != nil {
+		return f.adviseMeasured(s, object, read)
+	}
+	if field == nil || len(bounds) == 0 || read.InternalTrafficLocal || read.IsHeadless && len(read.Topology.Keys) == 0 ||
+		read.Topology.MaxLoad > 0 || slices.ContainsFunc(s.Causes, func(c Problem) bool { return c.Denied }) {
+		return nil
+	}
+	isNearer := func(o *Projection) bool { return o.Zone-now.Zone >= worthZone }
+	isBetter := func(o *Projection) bool {
+		return o.Note == "" && o.keeps(bounds[0].bound) && o.Refused <= now.Refused &&
+			(isNearer(o) || now.Busiest.Load-o.Busiest.Load >= worthLoad)
+	}
+	if len(read.Topology.Keys) == 0 && isNearer(field) && isBetter(field) {
+		if isDistributed(object) { // and has no hints
+			return nil
+		}
+		return &Advice{
+			Setting: field.Setting,
+			Sentence: fmt.Sprintf("%s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean.",
+				field.Setting, percent(field.Zone), percent(now.Zone), times(field.Busiest.Load)),
+			Set: difference(object, Setting{Name: field.Setting}.apply(object)),
+		}
+	}
+	for _, setting := range bounds {
+		bounded := s.projection(setting.Name)
+		if !isBetter(bounded) {
+			continue
+		}
+		bound := policy.FormatMaxLoad(setting.bound)
+		if setting.isMeasured {
+			bound += ", planned with measured demand,"
+		}
+		sentence := fmt.Sprintf("%s expects %s times the mean; with a bound of %s %s", now.Busiest.Endpoint, times(now.Busiest.Load), bound,
+			joined("no endpoint expects more than "+times(bounded.Busiest.Load)+" times", staysInZone(bounded, now)))
+		if isNearer(bounded) {
+			sentence = fmt.Sprintf("A bound of %s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean",
+				bound, percent(bounded.Zone), percent(now.Zone), times(bounded.Busiest.Load))
+			if field.Note == "" && !field.keeps(setting.bound) {
+				sentence += fmt.Sprintf("; %s would send %s times the mean to %s", field.Setting, times(field.Busiest.Load), field.Busiest.Endpoint)
+			}
+		}
+		return &Advice{setting.Name, sentence + ".", difference(object, setting.apply(object))}
+	}
+	return nil
+}
+
+// boundsFor returns the settings that have the first bound to compare, in the order in which they are recommended: if
+// there is a ServiceDemand, the one that is planned with it; with a file, the one that needs no ServiceDemand comes
+// first.
+func (f *forecaster) boundsFor(s *Service) (bounds []Setting) {
+	for _, setting := range f.settings {
+		isFirst := len(bounds) == 0 || setting.bound == bounds[0].bound
+		if setting.bound > 0 && isFirst && (!setting.isMeasured || f.demand != nil || s.DemandSource == string(simulate.Measured)) {
+			bounds = append(bounds, setting)
+		}
+	}
+	if s.DemandSource == string(simulate.Measured) {
+		slices.Reverse(bounds)
+	}
+	return bounds
+}
+
+// adviseMeasured recommends to have the bound that there is planned with what was measured, if that keeps it and
+// improves anything.
+func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, read *model.Service) *Advice {
+	now, then := s.projection(Now), s.asMeasured
+	isNearer := then.Zone-now.Zone >= worthZone
+	isCalmer := now.Busiest.Load-then.Busiest.Load >= worthLoad
+	isKept := !now.keeps(read.Topology.MaxLoad)
+	if !then.keeps(read.Topology.MaxLoad) || then.Refused > now.Refused || !isNearer && !isCalmer && !isKept || read.Topology.Measured {
+		return nil
+	}
+	changed := *object
+	changed.Annotations = addMeasured(object)
+	return &Advice{
+		Setting: policy.Measured,
+		Sentence: fmt.Sprintf("With its bound planned with measured demand, %s.", joined(
+			instead("the busiest endpoint expects %s times the mean", times(then.Busiest.Load), times(now.Busiest.Load)), staysInZone(then, now))),
+		Set: difference(object, &changed),
+	}
+}
+
+// staysInZone says how much stays in the zone instead of what stays now; empty if that is the same.
+func staysInZone(then, now *Projection) string {
+	return instead("%s stay in the zone", percent(then.Zone), percent(now.Zone))
+}
+
+// instead says a value, and which one it replaces; empty if the two are the same as they are printed.
+func instead(format, then, now string) string {
+	if then == now {
+		return ""
+	}
+	return fmt.Sprintf(format, then) + " instead of " + now
+}
+
+// joined joins two clauses, of which either may be empty.
+func joined(first, second string) string {
+	if first == "" || second == "" {
+		return first + second
+	}
+	return first + ", and " + second
+}
+
+// isDistributed reports whether a Service has a trafficDistribution that says something.
+func isDistributed(service *corev1.Service) bool {
+	return service.Spec.TrafficDistribution != nil && policy.DistributionKeys(*service.Spec.TrafficDistribution) != nil &&
+		!policy.ModeOf(service.Annotations).IsAuto()
+}
+
+// difference is what to write into a Service so that it has the settings of another one: a patch in YAML, in which null
+// removes.
+func difference(from, to *corev1.Service) string {
+	var set strings.Builder
+	for _, annotation := range slices.Concat(policy.OwnAnnotations, policy.ModeAnnotations) {
+		was, had := from.Annotations[annotation]
+		value, has := to.Annotations[annotation]
+		if had == has && was == value {
+			continue
+		}
+		if set.Len() == 0 {
+			set.WriteString("metadata:\n  annotations:\n")
+		}
+		written := "null"
+		if has {
+			written = strconv.Quote(value)
+		}
+		set.WriteString("    " + annotation + ": " + written + "\n")
+	}
+	if was, is := from.Spec.TrafficDistribution, to.Spec.TrafficDistribution; ptr.Deref(was, "") != ptr.Deref(is, "") {
+		set.WriteString("spec:\n  trafficDistribution: " + ptr.Deref(is, "null") + "\n")
+	}
+	return set.String()
+}
+
+// projection returns the outlook under a setting; nil if it was not asked for.
+func (s *Service) projection(setting string) *Projection {
+	for i := range s.Outlooks {
+		if s.Outlooks[i].Setting == setting {
+			return &s.Outlooks[i]
+		}
+	}
+	return nil
+}
+
+// percent writes a part of 1. It never rounds to all or to nothing.
+func percent(part float64) string {
+	switch {
+	case part == 0, part == 1:
+		return fmt.Sprintf("%.0f %%", part*100)
+	case part < 0.001:
+		return "< 0.1 %"
+	case part > 0.999:
+		return "> 99.9 %"
+	case part >= 0.1 && part <= 0.9:
+		return fmt.Sprintf("%.0f %%", part*100)
+	}
+	return fmt.Sprintf("%.1f %%", part*100)
+}
+
+// times writes a multiple.
+func times(load float64) string { return fmt.Sprintf("%.2f", load) }

@@ -1,0 +1,149 @@
+package forecast
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+)
+
+// Weights are the demand of nodes, or of all nodes of a zone together, by name.
+type Weights map[string]float64
+
+// weightsOf adds up the demand of all Services by node or zone: the first of nameLabels that a sample has.
+func weightsOf(samples []Sample) (Weights, error) {
+	weights := Weights{}
+	for i, sample := range samples {
+		name := sample.nameOf(nameLabels...)
+		if name == "" {
+			return nil, fmt.Errorf("sample %d has none of the labels %s; write the query with `sum by (node)`",
+				i+1, strings.Join(nameLabels, ", "))
+		}
+		if err := weights.add(name, sample.Value); err != nil {
+			return nil, err
+		}
+	}
+	if len(weights) == 0 {
+		return nil, errors.New("the query found nothing")
+	}
+	return weights, nil
+}
+
+// weightsByService returns the demand on each Service, by namespace/name: samples whose labels name a Service, and a
+// node or a zone.
+func weightsByService(samples []Sample) map[string]Weights {
+	byService := map[string]Weights{}
+	for i := range samples {
+		sample := &samples[i]
+		place, service := sample.nameOf(nameLabels...), sample.service()
+		if place == "" || service == "" {
+			continue
+		}
+		if byService[service] == nil {
+			byService[service] = Weights{}
+		}
+		byService[service][place] += sample.Value
+	}
+	return byService
+}
+
+// add adds to a weight. The sum must be a valid weight, too.
+func (w Weights) add(name string, weight float64) error {
+	sum := w[name] + weight
+	if isWeight := weight >= 0 && !math.IsInf(sum, 0); !isWeight { // nor is NaN
+		return fmt.Errorf("%s: %v is not a weight; it must be a number, 0 or more", name, weight)
+	}
+	w[name] = sum
+	return nil
+}
+
+// Sample is one series of what was measured: its labels, and its value.
+type Sample struct {
+	Labels map[string]string
+	Value  float64
+}
+
+// UnmarshalJSON reads a sample of an instant query's result.
+func (s *Sample) UnmarshalJSON(text []byte) error {
+	var written struct {
+		Metric map[string]string `json:"metric"`
+		Value  [2]any            `json:"value"` // the time, and the value as a text
+	}
+	if err := json.Unmarshal(text, &written); err != nil {
+		return err
+	}
+	number, _ := written.Value[1].(string)
+	value, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return fmt.Errorf("%v is not a number", written.Value[1])
+	}
+	s.Labels, s.Value = written.Metric, value
+	return nil
+}
+
+// nameOf returns the value of the first label that the sample has.
+func (s *Sample) nameOf(labels ...string) string {
+	for _, label := range labels {
+		if name := s.Labels[label]; name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// service returns the namespace/name of the sample's Service; empty if it has none.
+func (s *Sample) service() string {
+	if s.Labels["service"] == "" {
+		return ""
+	}
+	return s.Labels["namespace"] + "/" + s.Labels["service"]
+}
+
+// ParseSamples reads the result of an instant query as JSON: as Prometheus' HTTP API answers it, or as 'promtool query
+// instant -o json' prints it.
+func ParseSamples(text []byte) ([]Sample, error) {
+	result := json.RawMessage(text)
+	if isObject := bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")); isObject {
+		var answer struct {
+			Status string `json:"status"`
+			Error  string `json:"error"`
+			Data   struct {
+				ResultType string          `json:"resultType"`
+				Result     json.RawMessage `json:"result"`
+			} `json:"data"`
+		}
+		switch err := json.Unmarshal(text, &answer); {
+		case err != nil || answer.Status == "":
+			return nil, errNoQuery
+		case answer.Status != "success":
+			return nil, fmt.Errorf("the query failed: %s", sanitize.Truncate(answer.Error))
+		case answer.Data.ResultType != "vector":
+			return nil, fmt.Errorf("the result is a %s; ask an instant query, whose result is a vector", sanitize.Truncate(answer.Data.ResultType))
+		}
+		result = answer.Data.Result
+	}
+	var written []json.RawMessage
+	if err := json.Unmarshal(result, &written); err != nil {
+		return nil, errNoQuery
+	}
+	samples := make([]Sample, len(written))
+	for i := range written {
+		if err := json.Unmarshal(written[i], &samples[i]); err != nil {
+			return nil, fmt.Errorf("sample %d: %w", i+1, err)
+		}
+	}
+	return samples, nil
+}
+
+var errNoQuery = errors.New(
+	"it is not the result of an instant query, as Prometheus' HTTP API or 'promtool query instant -o json' prints it",
+)
+
+// nameLabels are the labels of a sample that may name a node or a zone; the first that it has counts. Our PodMonitor
+// writes the node's name into instance.
+var nameLabels = []string{"node", "zone", "topology_kubernetes_io_zone", "instance"}

@@ -1,0 +1,90 @@
+package forecast
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/simulate"
+)
+
+// OnlyEvacuated is a Service that, for some clients, has endpoints only on Nodes that are being evacuated: its topology
+// keys or a Local policy allow no others, or there are none. Those endpoints go on serving.
+type OnlyEvacuated struct {
+	Service string `json:"service"` // namespace/name
+	// Share is the part of the Service's connections inside the cluster that keeps going to these Nodes.
+	Share float64 `json:"share"`
+	// Clients counts the Nodes that these connections come from, and On names them, at most MaxListed; never null.
+	Clients int      `json:"clients"`
+	On      []string `json:"on"`
+	// Outside are the evacuated Nodes on which connections from outside the cluster stay, because externalTrafficPolicy is
+	// Local; by name, never null.
+	Outside []string `json:"outside"`
+}
+
+// recordEvacuated notes a Service that has only evacuated endpoints for some clients.
+func (f *forecaster) recordEvacuated(service *model.Service, portions []endpointGroup, now *Projection) {
+	one := OnlyEvacuated{
+		Service: service.Name.String(), Share: now.evacuated, Clients: len(now.onlyEvacuated), On: []string{}, Outside: []string{},
+	}
+	for i, node := range slices.Sorted(maps.Keys(now.onlyEvacuated)) {
+		if i < MaxListed {
+			one.On = append(one.On, node)
+		}
+	}
+	if service.ExternalTrafficLocal && isExternal(service) {
+		for _, portion := range portions {
+			for i := range portion.endpoints {
+				if endpoint := &portion.endpoints[i]; endpoint.Demotion.HasReason(model.Evacuated) && endpoint.Phase() != model.PhaseNever {
+					one.Outside = append(one.Outside, endpoint.Node)
+				}
+			}
+		}
+		slices.Sort(one.Outside)
+		one.Outside = slices.Compact(one.Outside)
+	}
+	if one.Share > 0 || len(one.Outside) > 0 {
+		f.onlyEvacuated = append(f.onlyEvacuated, one)
+	}
+}
+
+// isExternal reports whether a Service can be dialled from outside the cluster.
+func isExternal(service *model.Service) bool {
+	return slices.ContainsFunc(service.Ports, func(port model.ServicePort) bool {
+		return slices.ContainsFunc(model.Families, func(family model.Family) bool { return service.IsExternal(port, family) })
+	})
+}
+
+// onlyEvacuated says which Services have only evacuated endpoints, if anything is evacuated.
+func (p *printer) onlyEvacuated(report *Report, most int) {
+	nodes := sanitize.Count(report.EvacuatedNodes, "Node")
+	switch {
+	case report.EvacuatedNodes == 0 || len(report.Services) == 0:
+		return
+	case len(report.OnlyEvacuated) == 0 && report.Service != "":
+		p.f("\nEvacuated: %s. %s does not depend on what runs there.\n", nodes, report.Service)
+		return
+	case len(report.OnlyEvacuated) == 0:
+		p.f("\nEvacuated: %s. No Service%s depends on what runs there.\n", nodes, report.ofNamespace())
+		return
+	}
+	p.f("\nEvacuated: %s. Nothing else is left for some clients of %s. The endpoints there go on serving them:\n\n",
+		nodes, sanitize.Count(len(report.OnlyEvacuated), "Service"))
+	list := slices.SortedStableFunc(slices.Values(report.OnlyEvacuated), func(a, b OnlyEvacuated) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(len(b.Outside), len(a.Outside)))
+	})
+	p.table(func(line func(...string)) {
+		line("SERVICE", "OF ITS CONNECTIONS", "NOTHING ELSE ON", "FROM OUTSIDE, ON")
+		for i, one := range list {
+			if most > 0 && i == most {
+				break
+			}
+			line(one.Service, percent(one.Share), cmp.Or(countedOf(one.On[:min(len(one.On), simulate.MostNamed)], one.Clients), "-"),
+				cmp.Or(explain.ListOrCount(one.Outside), "-"))
+		}
+	})
+	p.more(len(list), most)
+}

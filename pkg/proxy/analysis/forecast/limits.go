@@ -1,0 +1,88 @@
+package forecast
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+)
+
+// Limits are limits for each Service: its busiest endpoint's load in multiples of the mean, the least share that stays
+// in the zone (where zones are known), and the largest share that is refused. Nil: no limit.
+type Limits struct{ MaxLoad, MinNear, MaxRefused *float64 }
+
+// Violations returns a sentence for each Service that misses a limit under the first setting: the present one.
+func (r *Report) Violations(limits Limits) []string {
+	var sentences []string
+	for i := range r.Services {
+		service, now := &r.Services[i], &r.Services[i].Outlooks[0]
+		say := func(format string, args ...any) {
+			sentences = append(sentences, service.Service+": "+fmt.Sprintf(format, args...))
+		}
+		if most := limits.MaxRefused; most != nil && now.Refused > *most {
+			say("%s of its connections are refused, and --max-refused is %s", percent(now.Refused), percent(*most))
+		}
+		if most := limits.MaxLoad; most != nil && now.Busiest.Load > *most {
+			say("%s expects %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *most)
+		}
+		if least := limits.MinNear; least != nil && now.Zone < explain.Rounded(*least*(1-now.UnknownZones)) {
+			say("%s of its connections stay in the zone%s, and --min-in-zone is %g", percent(now.Zone), unknownZonesText(now.UnknownZones), *least)
+		}
+	}
+	return sentences
+}
+
+// unknownZonesText says that the zones of a part are unknown.
+func unknownZonesText(part float64) string {
+	if part == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (the zones of %s are unknown)", percent(part))
+}
+
+// ParseLoad reads a limit of the load, in times the mean: a number, or a percentage.
+func ParseLoad(text string) (float64, error) {
+	times, err := parseNumber(text)
+	switch {
+	case err != nil:
+		return 0, err
+	case times <= 0:
+		return 0, errors.New("must be more than 0")
+	case times >= suspiciousLoad && !strings.HasSuffix(text, "%"):
+		return 0, fmt.Errorf("it is so many times the mean; did you mean %s%%?", text)
+	}
+	return times, nil
+}
+
+// A load of manyTimes and more is probably a percentage without its sign.
+const suspiciousLoad = 100
+
+// ParseShare reads a limit of a share: a number, or a percentage.
+func ParseShare(text string) (float64, error) {
+	share, err := parseNumber(text)
+	switch {
+	case err != nil:
+		return 0, err
+	case share >= 0 && share <= 1:
+		return share, nil
+	case share > 1 && share <= 100 && !strings.HasSuffix(text, "%"):
+		return 0, fmt.Errorf("must be from 0 to 1, or from 0%% to 100%%; did you mean %s%%?", text)
+	}
+	return 0, errors.New("must be from 0 to 1, or from 0% to 100%")
+}
+
+// parseNumber reads a number, or a percentage.
+func parseNumber(text string) (float64, error) {
+	digits, isPercent := strings.CutSuffix(text, "%")
+	number, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
+		return 0, errors.New("it is neither a number nor a percentage")
+	}
+	if isPercent {
+		number /= 100
+	}
+	return number, nil
+}

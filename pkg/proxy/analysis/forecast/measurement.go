@@ -1,0 +1,275 @@
+package forecast
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+)
+
+// Measurement is the measured demand of a cluster's nodes: on all Services together, and on single ones.
+type Measurement struct {
+	// from is where it comes from, such as the name of a file.
+	from      string
+	locations locations
+	// byNode has each node's part of all demand; byService is by node or zone, and by namespace/name.
+	byNode    map[string]float64
+	byService map[string]Weights
+	// unknown are names that are no node and no zone of the cluster, with that part of all demand.
+	unknown     []string
+	unknownPart float64
+}
+
+// NewMeasurement takes what was measured in a cluster. It fails if nothing of it is about a node of the cluster, or if a
+// name is that of a node and of a zone.
+func NewMeasurement(from string, samples []Sample, cluster Cluster) (*Measurement, error) {
+	all, err := weightsOf(samples)
+	if err != nil {
+		return nil, err
+	}
+	return newMeasurement(from, all, weightsByService(samples), cluster)
+}
+
+func newMeasurement(from string, all Weights, byService map[string]Weights, cluster Cluster) (*Measurement, error) {
+	m := &Measurement{from: from, locations: newLocations(cluster), byService: map[string]Weights{}}
+	if ambiguous := m.locations.ambiguous(all); len(ambiguous) > 0 {
+		return nil, fmt.Errorf("a Node and a zone have this name: %s", explain.ListOrCount(ambiguous))
+	}
+	sum := all.sum()
+	if math.IsInf(sum, 0) {
+		return nil, errors.New("the weights are too large to be added")
+	}
+	known := Weights{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if _, isNode := m.locations.zoneOf[name]; isNode || len(m.locations.unnamed(name, all)) > 0 {
+			known[name] = all[name]
+			continue
+		}
+		m.unknown = append(m.unknown, name)
+		m.unknownPart += all[name] / sum
+	}
+	switch {
+	case known.sum() > 0:
+	case len(m.unknown) > 0:
+		return nil, fmt.Errorf("no Node has this name or is in this zone: %s", explain.ListOrCount(m.unknown))
+	default:
+		return nil, errors.New("all weights are 0")
+	}
+	m.byNode = m.locations.divide(known)
+	for service, weights := range byService {
+		m.byService[service] = Weights{}
+		for name, weight := range weights {
+			if _, is := known[name]; is {
+				m.byService[service][name] = weight
+			}
+		}
+	}
+	return m, nil
+}
+
+// sum adds up in a fixed order, because sums of fractions depend on it.
+func (w Weights) sum() (sum float64) {
+	for _, name := range slices.Sorted(maps.Keys(w)) {
+		sum += w[name]
+	}
+	return sum
+}
+
+// of returns a node's part of all demand.
+func (m *Measurement) of(node *model.Node) float64 { return m.byNode[node.Name] }
+
+// on returns each node's part of the demand on a Service; nil if none was measured.
+func (m *Measurement) on(service string) map[string]float64 {
+	if m == nil || m.byService[service].sum() == 0 {
+		return nil
+	}
+	return m.locations.divide(m.byService[service])
+}
+
+// asPublished is the demand on a Service as a ServiceDemand would have it: by zone. Proxies could plan with that. A
+// Service of which nothing was measured has the demand on all together.
+func (m *Measurement) asPublished(service string) *model.Demand {
+	byNode := m.on(service)
+	if byNode == nil {
+		byNode = m.byNode
+	}
+	zones, published := map[string]float64{}, &model.Demand{Zones: map[string]uint32{}}
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		zones[m.locations.zoneOf[node]] += byNode[node]
+	}
+	for zone, part := range zones {
+		if part > 0 {
+			published.Zones[zone] = uint32(max(1, math.Round(part*millionths)))
+		}
+	}
+	return published
+}
+
+// millionths are the unit of a ServiceDemand.
+const millionths = 1e6
+
+// missingParts says which part of a cluster's nodes was not measured, and which part of what was measured is left out.
+func (m *Measurement) missingParts() (sentences []string) {
+	var missing []string
+	for _, node := range m.locations.linux {
+		if _, measured := m.byNode[node]; !measured {
+			missing = append(missing, node)
+		}
+	}
+	if len(missing) > 0 {
+		sentences = append(sentences, fmt.Sprintf("%s lacks %d of %d Nodes (%s): the forecast is without their connections. For a Node that "+
+			"opens none, the value is 0.", m.from, len(missing), len(m.locations.linux), explain.ListOrCount(missing)))
+	}
+	if len(m.unknown) > 0 {
+		sentences = append(sentences, fmt.Sprintf("%s of the demand in %s is left out, because there is no Node and no zone of this name: %s.",
+			percent(explain.Rounded(m.unknownPart)), m.from, explain.ListOrCount(m.unknown)))
+	}
+	return sentences
+}
+
+// missingServices says which part of the measured demand on Services is left out, because there is no forecast of them.
+// It is about Services that a query covers.
+func (m *Measurement) missingServices(query explain.Query, forecast []Service) (sentences []string) {
+	left, all, names := 0.0, 0.0, []string(nil)
+	isForecast := map[string]bool{}
+	for i := range forecast {
+		isForecast[forecast[i].Service] = true
+	}
+	for _, service := range slices.Sorted(maps.Keys(m.byService)) {
+		namespace, name, _ := strings.Cut(service, "/")
+		demand := m.byService[service].sum()
+		if demand == 0 || !query.Covers(model.ObjectName{Namespace: namespace, Name: name}) {
+			continue
+		}
+		if all += demand; !isForecast[service] {
+			left += demand
+			names = append(names, service)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	whose := "Services in"
+	if query != (explain.Query{}) {
+		whose = "these Services in"
+	}
+	return []string{fmt.Sprintf("%s of the demand on %s %s is left out, because they do not exist or are not served: %s.",
+		percent(explain.Rounded(left/all)), whose, m.from, explain.ListOrCount(names))}
+}
+
+// locations are the nodes of a cluster, by name and by zone.
+type locations struct {
+	zoneOf map[string]string
+	// linux are the nodes where a proxy like this one can run, and in are those of a zone: clients of others do not count.
+	linux []string
+	in    map[string][]string
+}
+
+func newLocations(cluster Cluster) locations {
+	p := locations{zoneOf: map[string]string{}, in: map[string][]string{}}
+	for _, node := range cluster.nodes {
+		zone := node.Labels[string(policy.Zone)]
+		p.zoneOf[node.Name] = zone
+		if policy.IsLinux(node.Labels) {
+			p.linux, p.in[zone] = append(p.linux, node.Name), append(p.in[zone], node.Name)
+		}
+	}
+	delete(p.in, "") // which is no zone
+	slices.Sort(p.linux)
+	return p
+}
+
+// unnamed returns the nodes of a zone that some weights do not name.
+func (p *locations) unnamed(zone string, weights Weights) (nodes []string) {
+	for _, node := range p.in[zone] {
+		if _, named := weights[node]; !named {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// ambiguous returns the names that are those of a node and of a zone.
+func (p *locations) ambiguous(weights Weights) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(weights)) {
+		if _, isNode := p.zoneOf[name]; isNode && len(p.unnamed(name, weights)) > 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// divide returns each node's part of all weights: its own weight, and an equal part of its zone's, which those of its
+// nodes share that have none of their own. Other nodes are missing. The cost is proportional to the names and the nodes
+// of zones that are among them.
+func (p *locations) divide(weights Weights) map[string]float64 {
+	all, byNode := weights.sum(), map[string]float64{}
+	for name, weight := range weights {
+		if _, isNode := p.zoneOf[name]; isNode {
+			byNode[name] = weight / all
+			continue
+		}
+		unnamed := p.unnamed(name, weights)
+		for _, node := range unnamed {
+			byNode[node] = weight / all / float64(len(unnamed))
+		}
+	}
+	return byNode
+}
+
+// demandText says whose connections are forecast.
+func (f *forecaster) demandText(services []Service) string {
+	const assumed = "ach Node counts as one client, unless its labels or the Service say otherwise."
+	var measured []string
+	var oldest time.Time
+	for i := range services {
+		namespace, name, _ := strings.Cut(services[i].Service, "/")
+		if demand := f.demands[model.ObjectName{Namespace: namespace, Name: name}]; demand != nil {
+			measured = append(measured, services[i].Service)
+			if oldest.IsZero() || demand.ObservedAt.Before(oldest) {
+				oldest = demand.ObservedAt
+			}
+		}
+	}
+	switch {
+	case f.demand != nil:
+		says := f.demand.text(services)
+		if len(measured) > 0 {
+			says += fmt.Sprintf(" ServiceDemands do not count for that; bounds with %s: %s are planned with them, as the proxies do.",
+				policy.DemandSourceAnnotation, policy.Measured)
+		}
+		return says
+	case len(measured) > 0:
+		return fmt.Sprintf("Nodes ask as ServiceDemands say of %d of %s (%s), measured since %s; of others e%s", len(measured),
+			sanitize.Count(len(services), "Service"), explain.ListOrCount(measured), oldest.UTC().Format("2006-01-02 15:04 UTC"), assumed)
+	}
+	return "E" + assumed
+}
+
+func (m *Measurement) text(services []Service) string {
+	var measured []string
+	for i := range services {
+		if m.byService[services[i].Service].sum() > 0 {
+			measured = append(measured, services[i].Service)
+		}
+	}
+	switch others := len(services) - len(measured); {
+	case len(m.byService) == 0:
+		return fmt.Sprintf("Nodes ask as %s says.", m.from)
+	case len(measured) == 0:
+		return fmt.Sprintf("%s has no demand on single ones of these: Nodes ask as it says of all Services together.", m.from)
+	case others == 0:
+		return fmt.Sprintf("Nodes ask as %s says of each Service. In sums, Services are weighted by that demand.", m.from)
+	default:
+		return fmt.Sprintf("Nodes ask as %s says: of %s as it says of each, and of %s as of all together. In sums, Services are weighted by "+
+			"their own demand there; those others have none.", m.from, explain.ListOrCount(measured), sanitize.Count(others, "other"))
+	}
+}

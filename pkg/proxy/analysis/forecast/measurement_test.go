@@ -1,0 +1,303 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// measure makes a random measurement of a cluster: by node or zone, of some Services, and of what is not there.
+func (c chance) measure(t *testing.T, cluster Cluster) *Measurement {
+	t.Helper()
+	all, byService := Weights{}, map[string]Weights{}
+	add := func(service, place string) {
+		weight := float64(c.IntN(5)) / 4
+		if all[place] += weight; service == "" {
+			return
+		}
+		if byService[service] == nil {
+			byService[service] = Weights{}
+		}
+		byService[service][place] += weight
+	}
+	places := []string{"zone-0", "zone-2"}
+	if c.oneIn(2) {
+		places = nil
+		for _, node := range cluster.nodes {
+			if !c.oneIn(4) {
+				places = append(places, node.Name)
+			}
+		}
+	}
+	if c.oneIn(4) {
+		places = append(places, "gone")
+	}
+	services := []string{"", "shop/gone"}
+	for _, service := range cluster.services {
+		if !c.oneIn(4) {
+			services = append(services, nameOf(service).String())
+		}
+	}
+	for _, place := range places {
+		for _, service := range services {
+			add(service, place)
+		}
+	}
+	m, err := newMeasurement("demand.json", all, byService, cluster)
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// inNamespaces moves some Services of a cluster to another namespace.
+func (c chance) inNamespaces(objects convert.Objects) convert.Objects {
+	for _, service := range objects.Services {
+		if !c.oneIn(2) {
+			continue
+		}
+		for _, slice := range objects.Slices {
+			if slice.Labels[discoveryv1.LabelServiceName] == service.Name {
+				slice.Namespace = "ops"
+			}
+		}
+		service.Namespace = "ops"
+	}
+	return objects
+}
+
+// TestASelectionIsTheSumOfItsServices: of shares and bytes, with a measurement and without; each Service is forecast as
+// in a forecast of all.
+func TestASelectionIsTheSumOfItsServices(t *testing.T) {
+	byDemand, priced, without := 0, 0, 0
+	for seed := range uint64(300) {
+		c := newChance(seed)
+		cluster := NewCluster(c.inNamespaces(c.hintedCluster()), convert.View{})
+		options := Options{Now: time.Unix(0, 0), Bounds: []uint64{120}}
+		if !c.oneIn(4) {
+			options.Demand = c.measure(t, cluster)
+		}
+		traffic := Traffic{"": c.Float64(), "shop/gone": c.Float64()}
+		for _, service := range cluster.services {
+			if !c.oneIn(3) {
+				traffic[nameOf(service).String()] = c.Float64()
+			}
+		}
+		all, _ := Compute(cluster, options)
+		all.EstimateCost(traffic, 0.01)
+		crossing := all.Settings[0].OtherZones * traffic[""] * month
+		one := nameOf(cluster.services[c.IntN(len(cluster.services))])
+		for _, only := range []model.ObjectName{{Namespace: "shop"}, {Namespace: "ops"}, one} {
+			options.Only = explain.Query{Service: only}
+			report, _ := Compute(cluster, options)
+			report.EstimateCost(traffic, 0.01)
+			sums, weights, bytes, cost := make([]Shares, len(report.Settings)), 0.0, 0.0, make([]float64, len(report.Settings))
+			for i := range report.Services {
+				service := &report.Services[i]
+				at := slices.IndexFunc(all.Services, func(s Service) bool { return s.Service == service.Service })
+				if diff := cmp.Diff(all.Services[at], *service, cmpopts.IgnoreFields(Service{}, "Weight"),
+					cmpopts.IgnoreUnexported(Service{}, Projection{})); diff != "" {
+					t.Fatalf("seed %d: %s is different in a forecast of %+v (-all +selected):\n%s", seed, service.Service, only, diff)
+				}
+				weights += service.Weight
+				bytes += traffic[service.Service] * month
+				for s := range service.Outlooks {
+					sums[s].add(&service.Outlooks[s].Shares, service.Weight)
+					cost[s] += traffic[service.Service] * month * service.Outlooks[s].OtherZones
+				}
+				if own := options.Demand; own != nil && own.byService[service.Service].sum() > 0 && service.Weight != 1/float64(len(report.Services)) {
+					byDemand++
+				}
+			}
+			if len(report.Services) == 0 {
+				continue
+			}
+			if bytes == 0 {
+				without++
+			}
+			if !isAbout(weights, 1) || math.Abs(report.BytesInMonth-bytes) > 1e-3 {
+				t.Errorf("seed %d: %+v: the weights are %v in all, and %v bytes are moved, want %v", seed, only, weights, report.BytesInMonth, bytes)
+			}
+			for s, total := range report.Settings {
+				for i, part := range total.parts() {
+					if !isAbout(*part, *sums[s].parts()[i]) {
+						t.Errorf("seed %d: %+v, %s: the total is %+v, and the sum %+v", seed, only, total.Setting, total.Shares, sums[s])
+					}
+				}
+				if math.Abs(report.Costs[s].Bytes-cost[s]) > 1e-3 {
+					t.Errorf("seed %d: %+v, %s: %v bytes, want %v", seed, only, total.Setting, report.Costs[s].Bytes, cost[s])
+				}
+			}
+			if only.Name == "" {
+				crossing += report.Costs[0].Bytes
+				priced++
+			}
+		}
+		if len(all.Services) > 0 && math.Abs(all.Costs[0].Bytes-crossing) > 1e-3 {
+			t.Errorf("seed %d: all Services have %v bytes, their namespaces %v", seed, all.Costs[0].Bytes, crossing)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if byDemand < 100 || priced < 200 || without < 20 {
+		t.Errorf("only %d weighted by demand, %d priced, %d without bytes", byDemand, priced, without)
+	}
+}
+
+// TestTotalsAreWeightedByDemand: 3 of 4 connections are to shop/api, which keeps all of them in the zone.
+func TestTotalsAreWeightedByDemand(t *testing.T) {
+	f := forecaster{demand: &Measurement{byService: map[string]Weights{"shop/api": {"a": 2, "b": 4}, "shop/web": {"zone-a": 2}}}}
+	services := []Service{{Service: "shop/api"}, {Service: "shop/other"}, {Service: "shop/web"}}
+	weights := func() (list []float64) {
+		f.weigh(services)
+		for i := range services {
+			list = append(list, services[i].Weight)
+		}
+		return list
+	}
+	if diff := cmp.Diff([]float64{0.75, 0, 0.25}, weights()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	services = services[1:2]
+	if diff := cmp.Diff([]float64{1}, weights()); diff != "" {
+		t.Errorf("nothing was measured of it (-want +got):\n%s", diff)
+	}
+	f.demand = nil
+	services = []Service{{Service: "shop/api"}, {Service: "shop/web"}}
+	if diff := cmp.Diff([]float64{0.5, 0.5}, weights()); diff != "" {
+		t.Errorf("without a measurement (-want +got):\n%s", diff)
+	}
+}
+
+// TestMissingPartsOfAMeasurementAreReported, with how much it is.
+func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
+	cluster := NewCluster(newChance(1).cluster(), convert.View{})
+	cluster.nodes = cluster.nodes[:0]
+	for i, zone := range []string{"a", "a", "a", "b", "", ""} {
+		node := newChance(1).cluster().Nodes[0].DeepCopy()
+		node.Name, node.Labels = fmt.Sprint("node-", i), map[string]string{string(policy.Zone): zone}
+		cluster.nodes = append(cluster.nodes, node)
+	}
+	const zero = ": the forecast is without their connections. For a Node that opens none, the value is 0."
+	for name, c := range map[string]struct {
+		all       Weights
+		byService map[string]Weights
+		only      explain.Query
+		want      []string
+	}{
+		"nothing": {Weights{"a": 1, "b": 1, "node-4": 0, "node-5": 1}, nil, explain.Query{}, nil},
+		"Nodes without a zone": {Weights{"a": 1, "b": 1}, nil, explain.Query{}, []string{
+			"demand.json lacks 2 of 6 Nodes (node-4, node-5)" + zero,
+		}},
+		"Nodes": {Weights{"node-3": 1}, nil, explain.Query{}, []string{
+			"demand.json lacks 5 of 6 Nodes (node-0, node-1, node-2 and 2 more)" + zero,
+		}},
+		"names of nothing here": {Weights{"a": 1, "b": 1, "node-4": 1, "node-5": 0, "node-9": 1}, nil, explain.Query{}, []string{
+			"25 % of the demand in demand.json is left out, because there is no Node and no zone of this name: node-9.",
+		}},
+		"Services": {
+			Weights{"a": 6, "b": 2, "node-4": 0, "node-5": 0},
+			map[string]Weights{"shop/web": {"a": 5}, "shop/gone": {"a": 1}, "ops/gone": {"b": 2}, "ops/silent": {"b": 0}}, explain.Query{}, []string{
+				"38 % of the demand on Services in demand.json is left out, because they do not exist or are not served: ops/gone, shop/gone.",
+			},
+		},
+		"Services of a selection": {
+			Weights{"a": 6, "b": 2, "node-4": 0, "node-5": 0},
+			map[string]Weights{"shop/web": {"a": 4}, "shop/gone": {"a": 2}, "ops/gone": {"b": 2}},
+			explain.Query{Service: model.ObjectName{Namespace: "shop"}}, []string{
+				"33 % of the demand on these Services in demand.json is left out, because they do not exist or are not served: shop/gone.",
+			},
+		},
+	} {
+		m, err := newMeasurement("demand.json", c.all, c.byService, cluster)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got := append(m.missingParts(), m.missingServices(c.only, []Service{{Service: "shop/web"}})...)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestWhatKeepsTheBoundIsAdvised, and nothing else: what is advised is forecast again after it was followed, with the
+// ServiceDemand that it may need, and then keeps the bound as promised.
+func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
+	advised, missed := map[string]int{}, 0
+	for seed := range uint64(1000) {
+		c := newChance(seed)
+		cluster := NewCluster(c.hintedCluster(), convert.View{})
+		options := Options{Now: time.Unix(0, 0), Bounds: []uint64{120}, Demand: c.measure(t, cluster)}
+		if options.Demand == nil {
+			continue
+		}
+		report, _ := Compute(cluster, options)
+		for i := range report.Services {
+			service := &report.Services[i]
+			namespace, name, _ := strings.Cut(service.Service, "/")
+			object := cluster.Service(model.ObjectName{Namespace: namespace, Name: name})
+			read, _ := convert.Service(object, cluster.view)
+			now, bound := &service.Outlooks[0], uint64(120)
+			if now.PlannedWith != "" {
+				bound = read.Topology.MaxLoad
+			}
+			if isMissed := now.PlannedWith != "" && !now.keeps(bound); isMissed {
+				missed++
+				if !slices.ContainsFunc(service.Causes, func(c Problem) bool { return c.Code == boundMissed }) {
+					t.Errorf("seed %d: %s misses its bound, and nothing says why", seed, service.Service)
+				}
+				if then := service.asMeasured; service.Advice == nil && then != nil && then.keeps(bound) && then.Refused <= now.Refused {
+					t.Errorf("seed %d: %s misses its bound, and what keeps it is not advised: %+v", seed, service.Service, then)
+				}
+			}
+			if service.Advice == nil {
+				continue
+			}
+			after, err := cluster.Apply([]Change{replaced{patched(t, object, service.Advice.Set)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			promised := service.projection(service.Advice.Setting)
+			if service.Advice.Setting == policy.Measured {
+				promised = service.asMeasured
+				if row := service.projection("120%" + measured); row != nil && row.Note == "" && bound == 120 && row.Shares != promised.Shares {
+					t.Errorf("seed %d: %s: it promises %+v, and the row says %+v", seed, service.Service, promised, row)
+				}
+			}
+			if strings.Contains(service.Advice.Set, policy.DemandSourceAnnotation) {
+				after.demands = map[model.ObjectName]*model.Demand{nameOf(object): options.Demand.asPublished(service.Service)}
+			}
+			then := options
+			then.Only = explain.Query{Service: nameOf(object)}
+			followed, _ := Compute(after, then)
+			got := &followed.Services[0].Outlooks[0]
+			if !got.keeps(bound) || got.Shares != promised.Shares || got.Busiest.Load != promised.Busiest.Load {
+				t.Errorf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Set, promised, got)
+			}
+			if again := followed.Services[0].Advice; again != nil && again.Setting == service.Advice.Setting {
+				t.Errorf("seed %d: %s is advised again: %s", seed, again.Setting, again.Sentence)
+			}
+			advised[service.Advice.Setting]++
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if missed < 30 || advised["120%"] < 5 || advised["120%"+measured] < 30 ||
+		advised[policy.Measured] < 10 || advised[policy.PreferSameZone] < 10 {
+		t.Errorf("only %v advised; %d bounds missed", advised, missed)
+	}
+}

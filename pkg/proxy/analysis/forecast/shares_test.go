@@ -1,0 +1,218 @@
+package forecast
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// isAbout reports whether two numbers of a report are the same: numbers have nine digits, and sums have a larger error.
+func isAbout(a, b float64) bool { return math.Abs(a-b) < 1e-7 }
+
+// TestAllSharesMakeOne: of a Service, of all Services together, and in a matrix.
+func TestAllSharesMakeOne(t *testing.T) {
+	unknown, refused, keys := 0, 0, 0
+	for seed := range uint64(600) {
+		report, _ := Compute(NewCluster(newChance(seed).hintedCluster(), convert.View{}), Options{Now: time.Now(), Bounds: []uint64{120, 150}})
+		check := func(what string, s *Shares) {
+			if sum := s.Zone + s.OtherZones + s.UnknownZones + s.Refused; !isAbout(sum, 1) {
+				t.Errorf("seed %d: %s: %v in all: %+v", seed, what, sum, *s)
+			}
+			if s.Node > s.Zone+1e-7 || s.Zone > s.Region+1e-7 || s.Region > 1-s.Refused+1e-7 {
+				t.Errorf("seed %d: %s: what is nearer is more: %+v", seed, what, *s)
+			}
+			for _, part := range s.parts() {
+				if math.Signbit(*part) {
+					t.Errorf("seed %d: %s: a negative part: %+v", seed, what, *s)
+				}
+			}
+			if s.UnknownZones > 0 {
+				unknown++
+			}
+			if s.Refused > 0 {
+				refused++
+			}
+		}
+		for i := range report.Services {
+			for j := range report.Services[i].Outlooks {
+				projection := &report.Services[i].Outlooks[j]
+				check(report.Services[i].Service+" "+projection.Setting, &projection.Shares)
+				sum := projection.Refused
+				for _, key := range projection.Keys {
+					sum += key.Share
+				}
+				if len(projection.Keys) > 0 && projection.Note == "" {
+					keys++
+					if !isAbout(sum, 1) {
+						t.Errorf("seed %d: %s: %+v", seed, report.Services[i].Service, projection)
+					}
+				}
+			}
+		}
+		for _, total := range report.Settings {
+			if len(report.Services) == 0 {
+				continue
+			}
+			check("all "+total.Setting, &total.Shares)
+			sum := total.Refused
+			for _, row := range total.Matrix {
+				for _, part := range row {
+					sum += part
+				}
+			}
+			if !isAbout(sum, 1) {
+				t.Errorf("seed %d: the matrix of %s, and what is refused: %v", seed, total.Setting, sum)
+			}
+		}
+	}
+	if unknown < 500 || refused < 500 || keys < 500 {
+		t.Errorf("only %d with unknown zones, %d with refusals, %d with keys", unknown, refused, keys)
+	}
+}
+
+// replaced is a Service that is written anew.
+type replaced struct{ *corev1.Service }
+
+func (r replaced) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
+	rehinted[nameOf(r.Service)] = true
+	return c.changeService(nameOf(r.Service), func(service *corev1.Service) { *service = *r.Service })
+}
+
+// patched is a Service after `kubectl patch` with some YAML.
+func patched(t *testing.T, service *corev1.Service, patch string) *corev1.Service {
+	t.Helper()
+	original, err := json.Marshal(service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change, err := yaml.YAMLToJSONStrict([]byte(patch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := strategicpatch.StrategicMergePatch(original, change, corev1.Service{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changed corev1.Service
+	if err := json.Unmarshal(text, &changed); err != nil {
+		t.Fatal(err)
+	}
+	return &changed
+}
+
+// TestWhatIsAdvisedKeepsItsPromise: following the advice gives what was forecast, and the same advice does not come
+// again.
+func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
+	followed, taken := map[string]int{}, 0
+	for seed := range uint64(1500) {
+		cluster := NewCluster(newChance(seed).hintedCluster(), convert.View{})
+		options := Options{Now: time.Now(), Bounds: []uint64{120}}
+		report, _ := Compute(cluster, options)
+		for i := range report.Services {
+			service := &report.Services[i]
+			if service.Advice == nil {
+				continue
+			}
+			if service.Advice.Set == "" {
+				t.Errorf("seed %d: %s: %s is set already: %s", seed, service.Service, service.Advice.Setting, service.Advice.Sentence)
+				continue
+			}
+			namespace, name, _ := strings.Cut(service.Service, "/")
+			object := cluster.Service(model.ObjectName{Namespace: namespace, Name: name})
+			after, err := cluster.Apply([]Change{replaced{patched(t, object, service.Advice.Set)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			options.Only = explain.Query{Service: nameOf(object)}
+			then, _ := Compute(after, options)
+			options.Only = explain.Query{}
+			promised, got := service.projection(service.Advice.Setting), &then.Services[0].Outlooks[0]
+			if promised.Shares != got.Shares || promised.Busiest.Load != got.Busiest.Load {
+				t.Fatalf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Set, promised, got)
+			}
+			if again := then.Services[0].Advice; again != nil && again.Setting == service.Advice.Setting {
+				t.Errorf("seed %d: %s is advised again: %s", seed, again.Setting, again.Sentence)
+			}
+			followed[service.Advice.Setting]++
+			if strings.Contains(service.Advice.Set, "null") {
+				taken++
+			}
+		}
+	}
+	if followed["PreferSameZone"] < 20 || followed["120%"] < 30 || taken < 5 {
+		t.Errorf("followed: %v; %d took something away", followed, taken)
+	}
+}
+
+// TestBeforeAndAfterHaveOneMeasure: in multiples of the mean before, the loads of a Service grow like its answered
+// connections.
+func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
+	compared, byClients := 0, 0
+	for seed := range uint64(1500) {
+		objects := newChance(seed).hintedCluster()
+		before := NewCluster(objects, convert.View{})
+		changes := []Change{
+			Evacuate{Selector: mustSelect(t, "example.com/rack=1")},
+			Annotate{model.ObjectName{Namespace: "shop", Name: "web-1"}, "vicinity.dev/max-load", "130%"},
+			Annotate{model.ObjectName{Namespace: "shop", Name: "web-1"}, "vicinity.dev/clients", "shop/web-0"},
+		}
+		after, err := before.Apply(changes)
+		if err != nil {
+			continue // no node is evacuated
+		}
+		was, would, _ := Compare(before, after, Options{Now: time.Now()})
+		alone, _ := Compute(after, Options{Now: time.Now(), OnlyNow: true})
+		for i := range was.Services {
+			then, now, single := &was.Services[i].Outlooks[0], &would.Services[i].Outlooks[0], &alone.Services[i].Outlooks[0]
+			if sum(then.Loads) == 0 || sum(now.Loads) == 0 {
+				continue // no endpoint answers, so there is no mean
+			}
+			compared++
+			if ratio := (1 - now.Refused) / (1 - then.Refused); !isAbout(sum(now.Loads)/sum(then.Loads), ratio) {
+				t.Errorf("seed %d: %s: loads %v, then %v, and what is answered grows by %v",
+					seed, was.Services[i].Service, then.Loads, now.Loads, ratio)
+			}
+			for e := range now.Loads {
+				if !isAbout(now.Loads[e]/sum(now.Loads), single.Loads[e]/sum(single.Loads)) {
+					t.Errorf("seed %d: the shares of endpoints depend on the measure: %v, %v", seed, now.Loads, single.Loads)
+				}
+			}
+			if was.Services[i].Service == "shop/web-1" && now.Shares == single.Shares {
+				byClients++
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if compared < 500 || byClients < 100 {
+		t.Errorf("only %d compared, %d of them with clients by name", compared, byClients)
+	}
+}
+
+func sum(loads []float64) (all float64) {
+	for _, load := range loads {
+		all += load
+	}
+	return all
+}
+
+func mustSelect(t *testing.T, text string) labels.Selector {
+	t.Helper()
+	selector, err := labels.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selector
+}

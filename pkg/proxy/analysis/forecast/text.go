@@ -1,0 +1,382 @@
+package forecast
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+)
+
+// Text writes a report for a terminal: all Services together, and then each, in the order of sorted. It writes the
+// first most Services; 0: all.
+func Text(w io.Writer, report *Report, most int) error {
+	p := printer{w: w}
+	p.f("%s and %s%s, forecast for new connections inside the cluster. %s\n\n", sanitize.Count(report.Nodes, "Node"),
+		sanitize.Count(len(report.Services), "Service"), report.ofNamespace(), report.Demand)
+	p.totals(report, settingsIn(report), report.Settings)
+	p.costs(report, settingsIn(report), report.Costs)
+	p.notes(report)
+	p.onlyEvacuated(report, most)
+	if len(report.Services) > 0 {
+		p.services(report, most)
+		p.advice(report, most)
+	}
+	for i, one := range report.NotServed {
+		if i == 0 {
+			p.f("\nNot served:\n")
+		}
+		if most > 0 && i == most {
+			p.f("  and %d more\n", len(report.NotServed)-most)
+			break
+		}
+		p.f("  %s: %s\n", one.Service, one.Reason)
+	}
+	return p.err
+}
+
+func (r *Report) ofNamespace() string {
+	if r.Namespace == "" {
+		return ""
+	}
+	return " of the namespace " + r.Namespace
+}
+
+// ofSelection says which Services were asked about, if not all.
+func (r *Report) ofSelection() string {
+	if r.Service != "" {
+		return " of " + r.Service
+	}
+	return r.ofNamespace()
+}
+
+// orService is the Service that the report is about, or else those of its namespace: all says how these are called.
+func (r *Report) orService(all string) string {
+	if r.Service != "" {
+		return r.Service
+	}
+	return all + r.ofNamespace()
+}
+
+// printer escapes what it writes, so that no name can forge a line, and remembers the first error.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) f(format string, args ...any) {
+	if p.err == nil {
+		_, err := sanitize.Fprintf(p.w, format, args...)
+		p.fail(err)
+	}
+}
+
+// more says how many of a list are left out.
+func (p *printer) more(all, most int) {
+	if most > 0 && all > most {
+		p.f("and %d more; --top 0 prints all\n", all-most)
+	}
+}
+
+// fail keeps the first error.
+func (p *printer) fail(err error) {
+	if err != nil && p.err == nil {
+		p.err = fmt.Errorf("write the forecast: %w", err)
+	}
+}
+
+func (p *printer) table(rows func(line func(cells ...string))) {
+	table := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
+	rows(func(cells ...string) {
+		for i := range cells {
+			cells[i] = sanitize.Text(cells[i])
+		}
+		_, err := io.WriteString(table, strings.Join(cells, "\t")+"\n")
+		p.fail(err)
+	})
+	p.fail(table.Flush())
+}
+
+func settingsIn(report *Report) []string {
+	names := make([]string, len(report.Settings))
+	for i := range report.Settings {
+		names[i] = report.Settings[i].Setting
+	}
+	return names
+}
+
+// totals writes a line for each total, under a name. Numbers for which no Node has a label are "-".
+func (p *printer) totals(report *Report, names []string, totals []Total) {
+	of := "TIMES THE MEAN"
+	if len(report.Settings) < len(totals) {
+		of = "TIMES THE MEAN BEFORE"
+	}
+	p.table(func(line func(...string)) {
+		line(report.whole(), "ON THE NODE", "IN THE ZONE", "IN THE REGION", "OTHER ZONES", "REFUSED", "BUSIEST ENDPOINT, "+of)
+		for i, total := range totals {
+			busiest := "-"
+			if total.BusiestService != "" {
+				busiest = fmt.Sprintf("%s  %s of %s", times(total.Busiest.Load), total.Busiest.Endpoint, total.BusiestService)
+			}
+			zone, region, others := percent(total.Zone), percent(total.Region), percent(total.OtherZones)
+			if report.NodesWithoutZone == report.Nodes || !total.hasZones() {
+				zone, others = "-", "-"
+			}
+			if report.NodesWithoutRegion == report.Nodes || !total.hasZones() && total.Region == 0 {
+				region = "-"
+			}
+			line(names[i], percent(total.Node), zone, region, others, percent(total.Refused), busiest)
+		}
+	})
+}
+
+// whole names the Services that a total is of, as the head of a column.
+func (r *Report) whole() string {
+	switch {
+	case r.Service != "":
+		return r.Service
+	case r.Namespace != "":
+		return "SERVICES OF " + r.Namespace
+	}
+	return "ALL SERVICES"
+}
+
+// notes writes what the forecast lacks, and the notes about the whole cluster.
+func (p *printer) notes(report *Report) {
+	notes := slices.Concat(report.Incomplete, report.Notes)
+	if unknown := report.Settings[0].UnknownZones; unknown > 0 && report.NodesWithoutZone < report.Nodes {
+		notes = append(notes, fmt.Sprintf("%s of the connections come from, or go to, what is in no known zone.", percent(unknown)))
+	}
+	for i, note := range notes {
+		if i == 0 {
+			p.f("\n")
+		}
+		p.f("%s\n", note)
+	}
+}
+
+// sorted returns the Services by how much is refused, then by whether something can be done, then by how much leaves
+// the zone, then by overload.
+func sorted(services []Service) []Service {
+	return slices.SortedStableFunc(slices.Values(services), func(a, b Service) int {
+		now, then := &a.Outlooks[0], &b.Outlooks[0]
+		return cmp.Or(cmp.Compare(then.Refused, now.Refused), cmp.Compare(b.hasSuggestions(), a.hasSuggestions()),
+			cmp.Compare(then.OtherZones, now.OtherZones), cmp.Compare(then.Busiest.Load, now.Busiest.Load))
+	})
+}
+
+// hasSuggestions is 1 if something can be mended or improved.
+func (s *Service) hasSuggestions() int {
+	if s.Advice == nil && len(s.Causes) == 0 {
+		return 0
+	}
+	return 1
+}
+
+func (p *printer) services(report *Report, most int) {
+	p.f("\nEach Service: what stays in the zone, and the busiest endpoint, times the mean. Those come first of which most is " +
+		"refused, then those for which something can be done, then those of which most leaves the zone now.\n\n")
+	services := sorted(report.Services)
+	p.table(func(line func(...string)) {
+		head := []string{"SERVICE", "ENDPOINTS"}
+		for _, setting := range report.Settings {
+			head = append(head, strings.ToUpper(setting.Setting))
+		}
+		line(append(head, "BETTER")...)
+		for i, service := range services {
+			if most > 0 && i == most {
+				break
+			}
+			cells := []string{service.Service, byZone(service.EndpointsByZone)}
+			for _, projection := range service.Outlooks {
+				cells = append(cells, cell(&projection))
+			}
+			better := "-"
+			if service.Advice != nil {
+				better = service.Advice.Setting
+			} else if len(service.Causes) > 0 {
+				better = "see below"
+			}
+			line(append(cells, better)...)
+		}
+	})
+	p.more(len(services), most)
+}
+
+func cell(o *Projection) string {
+	switch {
+	case o.Note != "":
+		return "="
+	case o.Busiest.Endpoint == "":
+		return "refused"
+	case o.Refused > 0:
+		return fmt.Sprintf("%s %s, %s refused", inZone(o), times(o.Busiest.Load), percent(o.Refused))
+	}
+	return inZone(o) + " " + times(o.Busiest.Load)
+}
+
+// inZone is what stays in the zone, or "-" if no zone is known.
+func inZone(o *Projection) string {
+	if !o.hasZones() {
+		return "-"
+	}
+	return percent(o.Zone)
+}
+
+// byZone writes how many endpoints there are in each zone, the most first.
+func byZone(counts map[string]int) string {
+	all, few := 0, 5
+	for _, n := range counts {
+		all += n
+	}
+	if len(counts) < 2 {
+		return fmt.Sprint(all)
+	}
+	parts := slices.SortedFunc(maps.Values(counts), func(a, b int) int { return cmp.Compare(b, a) })
+	words := make([]string, 0, few)
+	for i, n := range parts {
+		if i == few {
+			words = append(words, "…")
+			break
+		}
+		words = append(words, fmt.Sprint(n))
+	}
+	return fmt.Sprintf("%d = %s", all, strings.Join(words, "+"))
+}
+
+// advice says what is wrong, and then what would be better. Services with the same advice are named together.
+func (p *printer) advice(report *Report, most int) {
+	todo := slices.DeleteFunc(sorted(report.Services), func(s Service) bool { return s.hasSuggestions() == 0 })
+	shown := todo
+	if most > 0 && len(todo) > most {
+		shown = todo[:most]
+	}
+	for _, alike := range groupByAdvice(shown) {
+		p.f("\n")
+		first, names := &alike[0], make([]string, len(alike))
+		for i := range alike {
+			names[i] = alike[i].Service
+		}
+		p.causes(strings.Join(names, ", "), first.Causes)
+		if first.Advice == nil {
+			continue
+		}
+		for i := range alike {
+			p.f("%s: %s\n", alike[i].Service, alike[i].Advice.Sentence)
+		}
+		for line := range strings.Lines(first.Advice.Set) {
+			p.f("    %s\n", strings.TrimSuffix(line, "\n"))
+		}
+	}
+	if len(shown) < len(todo) {
+		p.f("\nand %s; --top 0 prints all\n", sanitize.Count(len(todo)-len(shown), "more Service"))
+	}
+	if len(todo) == 0 {
+		p.f("\nNo other setting keeps more connections in their zone without overloading endpoints, for %s.\n", report.orService("any Service"))
+	}
+}
+
+// groupByAdvice returns groups of Services with the same causes and the same change to make, in the order of their first ones.
+func groupByAdvice(services []Service) [][]Service {
+	var groups [][]Service
+	index := map[string]int{}
+	for _, service := range services {
+		var key strings.Builder
+		for _, cause := range service.Causes {
+			key.WriteString(cause.Sentence + "\n")
+		}
+		if service.Advice != nil {
+			key.WriteString("\n" + service.Advice.Set)
+		}
+		at, known := index[key.String()]
+		if !known {
+			at = len(groups)
+			index[key.String()] = at
+			groups = append(groups, nil)
+		}
+		groups[at] = append(groups[at], service)
+	}
+	return groups
+}
+
+func (p *printer) causes(of string, causes []Problem) {
+	for _, cause := range causes {
+		p.f("%s: %s\n", of, cause.Sentence)
+	}
+}
+
+// comparison is one Service before and after a change. No change adds a Service, or takes one away.
+type comparison struct {
+	service       *Service // after it
+	before, after *Projection
+}
+
+// differences returns the Services that differ, those that get worst first.
+func differences(before, after *Report) (list []comparison) {
+	for i := range after.Services {
+		service := &after.Services[i]
+		was, is := &before.Services[i].Outlooks[0], &service.Outlooks[0]
+		if was.Shares != is.Shares || was.Busiest.Load != is.Busiest.Load || !slices.Equal(was.Loads, is.Loads) {
+			list = append(list, comparison{service, was, is})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b comparison) int {
+		return cmp.Or(cmp.Compare(b.refused(), a.refused()), cmp.Compare(b.leftZone(), a.leftZone()), cmp.Compare(b.load(), a.load()))
+	})
+	return list
+}
+
+// refused, left and load are how much more is refused, how much more leaves the zone, and how much more the busiest
+// endpoint expects.
+func (d *comparison) refused() float64  { return d.after.Refused - d.before.Refused }
+func (d *comparison) leftZone() float64 { return d.before.Zone - d.after.Zone }
+func (d *comparison) load() float64     { return d.after.Busiest.Load - d.before.Busiest.Load }
+
+// Comparison writes what is different between two forecasts, for a terminal.
+func Comparison(w io.Writer, changes string, before, after *Report, most int) error {
+	p := printer{w: w}
+	p.f("Before and after%s: %s. %s\n\n", after.ofSelection(), changes, after.Demand)
+	p.totals(after, []string{"before", "after"}, []Total{before.Settings[0], after.Settings[0]})
+	p.costs(after, []string{"before", "after"}, slices.Concat(before.Costs, after.Costs))
+	p.notes(after)
+	p.onlyEvacuated(after, most)
+	different := differences(before, after)
+	if len(different) == 0 {
+		p.f("\nNothing is different for %s.\n", after.orService("any Service"))
+		return p.err
+	}
+	p.f("\n")
+	p.table(func(line func(...string)) {
+		line("SERVICE", "ENDPOINTS USED", "IN THE ZONE", "REFUSED", "BUSIEST BEFORE", "", "BUSIEST AFTER", "")
+		for i, d := range different {
+			if most > 0 && i == most {
+				break
+			}
+			before, after := d.before, d.after
+			line(d.service.Service, fmt.Sprintf("%d → %d", before.Used, after.Used), inZone(before)+" → "+inZone(after),
+				percent(before.Refused)+" → "+percent(after.Refused),
+				cmp.Or(before.Busiest.Endpoint, "-"), times(before.Busiest.Load), cmp.Or(after.Busiest.Endpoint, "-"), times(after.Busiest.Load))
+		}
+	})
+	p.more(len(different), most)
+	if same := len(after.Services) - len(different); same > 0 {
+		p.f("\n%s as before.\n", sanitize.Count(same, "other Service"))
+	}
+	p.newlyRefused(different, most)
+	return p.err
+}
+
+// newlyRefused says why connections are refused now but were not before.
+func (p *printer) newlyRefused(different []comparison, most int) {
+	for i, d := range different {
+		if d.refused() <= 0 || most > 0 && i == most {
+			return // those that get worst come first
+		}
+		p.f("\n")
+		p.causes(d.service.Service, d.service.Causes)
+	}
+}

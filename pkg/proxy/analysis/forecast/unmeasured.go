@@ -1,0 +1,37 @@
+package forecast
+
+import (
+	"fmt"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+)
+
+// unmeasuredNote says why Services are planned with assumed demand although their owners want it measured, and what to
+// do, or why existing ServiceDemands do not count; empty if there is nothing of that, or if it was asked to forecast so.
+func (f *forecaster) unmeasuredNote() string {
+	switch {
+	case f.demands == nil:
+		return ""
+	case len(f.unmeasured) == 0 && f.areDropped:
+		return string(f.assumed)
+	case len(f.unmeasured) == 0:
+		return ""
+	}
+	bounds := "The bound of " + explain.ListOrCount(f.unmeasured) + " is"
+	if len(f.unmeasured) > 1 {
+		bounds = "The bounds of " + explain.ListOrCount(f.unmeasured) + " are"
+	}
+	next := ""
+	if f.assumed == servicedemand.NoneToPlan && len(f.demands) == 0 {
+		next = " The component demand of the webhook's manifests measures and publishes them."
+		if f.isDump {
+			next = " If the cluster has any, 'kubectl get servicedemands -A -o yaml' prints them; else the component demand of the webhook's " +
+				"manifests measures and publishes them."
+		}
+	}
+	return fmt.Sprintf("%s%s %s planned so in spite of %s: %s. To see what it would be with numbers of your own: without what-ifs, "+
+		"'forecast --demand FILE' compares a bound with one that is planned as FILE says.",
+		f.assumed, next, bounds, policy.DemandSourceAnnotation, policy.Measured)
+}

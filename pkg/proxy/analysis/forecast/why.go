@@ -1,0 +1,358 @@
+package forecast
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// EndpointExplanation says whether a node's connections use one endpoint of a Service port, why, and what would have to change.
+//
+// Its JSON names are an interface: scripts read them.
+type EndpointExplanation struct {
+	Node         string `json:"node"`    // whose connections
+	Service      string `json:"service"` // namespace/name
+	Port         string `json:"port"`    // the port's name, often empty
+	Number       int    `json:"number"`
+	Protocol     string `json:"protocol"`
+	Family       string `json:"family"`
+	Endpoint     string `json:"endpoint"`     // address:port
+	Pod          string `json:"pod"`          // where the EndpointSlice names it
+	EndpointNode string `json:"endpointNode"` // where it is
+	// Share is the part of the node's connections to the ClusterIP, or of the answers of DNS, that the endpoint has: 0 if
+	// it is not used.
+	Share float64 `json:"share"`
+	// Reason is a stable code: of the choice if it is used, otherwise of why it is left out. Message says the same as a
+	// sentence.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Suggestions are the smallest changes after which it would be used, each verified by deciding again; never null, and
+	// empty if it is used.
+	Suggestions []Suggestion `json:"suggestions"`
+
+	// isUnused: its EndpointSlice does nothing for the port.
+	isUnused bool
+}
+
+// Suggestion is what would have to change.
+type Suggestion struct {
+	// Changes have to be made together; mostly there is only one.
+	Changes []string `json:"changes"`
+	// Share is what the endpoint would have then.
+	Share float64 `json:"share"`
+	// Objects is how many objects are changed.
+	Objects int `json:"objects"`
+
+	steps []candidateChange
+}
+
+// ExplainEndpoint answers why a node does not use an endpoint, or which share it has, for all ports and families. The target is
+// an endpoint's address, with or without a port, the name of a pod, or that of a node. An error says what was probably
+// meant. Refused Nodes and EndpointSlices are missing in the answers.
+func (c Cluster) ExplainEndpoint(node string, query explain.Query, target string, now time.Time) ([]EndpointExplanation,
+	[]model.Finding, error) {
+	service := c.Service(query.Service)
+	if service == nil {
+		return nil, nil, c.NotFound(query.Service)
+	}
+	read, errs := convert.Service(service, c.view)
+	if len(errs) > 0 {
+		return nil, nil, fmt.Errorf("service %s is refused: %w", query.Service, errs.ToAggregate())
+	}
+	explanations, err := c.reasons(node, query, target, now)
+	_, _, rejected := c.nodeState(now)
+	if read != nil {
+		_, problems := c.readyEndpoints(append(read.Clients(), read.Name))
+		rejected = append(rejected, problems...)
+	}
+	return explanations, convert.SortProblems(rejected), err
+}
+
+func (c Cluster) reasons(node string, query explain.Query, target string, now time.Time) ([]EndpointExplanation, error) {
+	w := whyQuery{Cluster: c, node: node, service: query.Service, now: now}
+	w.pods = c.podsOf(query.Service)
+	decisions := w.decide(c)
+	if len(decisions) == 0 {
+		return nil, fmt.Errorf("service %s leads to no endpoints: %s", query.Service, convert.NotServedReason(c.Service(query.Service), c.view))
+	}
+	explanations, ports := []EndpointExplanation{}, 0
+	for _, decision := range decisions {
+		id := model.PortID{Service: query.Service, Port: decision.Port.Name, Protocol: decision.Port.Protocol, Family: decision.Family}
+		if !query.Match(id, decision.Port.Port) {
+			continue
+		}
+		ports++
+		before := len(explanations)
+		for i := range decision.Endpoints {
+			if w.matchesTarget(&decision.Endpoints[i], target) {
+				explanations = append(explanations, w.explainEndpoint(decision, i))
+			}
+		}
+		if len(explanations) == before {
+			explanations = append(explanations, w.unused(decision, target)...)
+		}
+	}
+	switch {
+	case ports == 0:
+		return nil, fmt.Errorf("service %s has no port %s", query.Service, query.Port)
+	case len(explanations) == 0:
+		return nil, fmt.Errorf("%s is not an endpoint of %s, a pod of one, or a node with one; it has %s",
+			target, query.Service, w.names(decisions))
+	}
+	return explanations, nil
+}
+
+// whyQuery is a question that is being answered.
+type whyQuery struct {
+	Cluster
+	node    string
+	service model.ObjectName
+	now     time.Time
+	pods    map[netip.Addr]string
+}
+
+// podsOf returns the names of the pods behind a Service's endpoints.
+func (c Cluster) podsOf(service model.ObjectName) map[netip.Addr]string {
+	pods := map[netip.Addr]string{}
+	for _, slice := range c.slicesOf[service] {
+		for i := range slice.Endpoints {
+			endpoint := &slice.Endpoints[i]
+			pod := podOf(endpoint)
+			if pod == "" || len(endpoint.Addresses) == 0 {
+				continue
+			}
+			if addr, err := netip.ParseAddr(endpoint.Addresses[0]); err == nil {
+				pods[addr] = pod
+			}
+		}
+	}
+	return pods
+}
+
+func (w *whyQuery) matchesTarget(endpoint *model.PortEndpoint, target string) bool {
+	if addr, err := netip.ParseAddr(target); err == nil {
+		return endpoint.Addr.Addr() == addr
+	}
+	if addr, err := netip.ParseAddrPort(target); err == nil {
+		return endpoint.Addr == addr
+	}
+	return target != "" && (w.pods[endpoint.Addr.Addr()] == target || endpoint.Node == target)
+}
+
+// names lists some endpoints.
+func (w *whyQuery) names(decisions []selection.Decision) string {
+	var names []string
+	for i := range decisions[0].Endpoints {
+		endpoint := &decisions[0].Endpoints[i]
+		names = append(names, fmt.Sprintf("%s on %s", explain.EndpointName(endpoint.Addr), cmp.Or(endpoint.Node, "no node")))
+	}
+	if len(names) == 0 {
+		return "no endpoints"
+	}
+	return explain.ListOrCount(names)
+}
+
+// decide decides about the Service on the node, with the objects of a cluster.
+func (w *whyQuery) decide(c Cluster) []selection.Decision {
+	object := c.Service(w.service)
+	read, errs := convert.Service(object, c.view)
+	if read == nil || len(errs) > 0 {
+		return nil
+	}
+	_, change, _ := c.nodeState(w.now)
+	change.Slices = map[model.ObjectName]*model.EndpointSlice{}
+	for _, service := range append(read.Clients(), read.Name) {
+		converted, _ := c.slicesIn(c.slicesOf[service])
+		for _, slice := range converted {
+			change.Slices[slice.Name] = slice
+		}
+	}
+	change.Services = map[model.ObjectName]*model.Service{read.Name: read}
+	if demand := c.demands[read.Name]; demand != nil {
+		change.Demands, change.DemandState = map[model.ObjectName]*model.Demand{read.Name: demand}, new(model.DemandActive)
+	}
+	cluster := model.NewCluster(w.node)
+	cluster.Apply(change.Merge(model.Change{Demotions: c.demotions}))
+	return selection.NewPlanner(cluster).Decide(read.Name, model.Families)
+}
+
+// newExplanation begins an answer about a port.
+func (w *whyQuery) newExplanation(decision selection.Decision) EndpointExplanation {
+	why := EndpointExplanation{
+		Node: w.node, Service: w.service.String(), Port: decision.Port.Name, Number: int(decision.Port.Port),
+		Family: decision.Family.String(), Suggestions: []Suggestion{},
+	}
+	if !decision.IsOfAddresses {
+		why.Protocol = decision.Port.Protocol.String()
+	}
+	return why
+}
+
+// explainEndpoint answers for one endpoint of one decision.
+func (w *whyQuery) explainEndpoint(decision selection.Decision, i int) EndpointExplanation {
+	endpoint := &decision.Endpoints[i]
+	why := w.newExplanation(decision)
+	why.Endpoint, why.EndpointNode, why.Pod = explain.EndpointName(endpoint.Addr), endpoint.Node, w.pods[endpoint.Addr.Addr()]
+	choice, _ := decision.Selection.ClusterIP()
+	why.Reason, why.Message = string(choice.Reason.Code), choice.Reason.Sentence()
+	if share := shareOf(decision, endpoint.Addr); share > 0 {
+		why.Share = explain.Rounded(share)
+		return why
+	}
+	for _, exclusion := range decision.Exclusions() {
+		if exclusion.Endpoint == endpoint.Addr {
+			why.Reason, why.Message = string(exclusion.Reason.Code), exclusion.Reason.Sentence()
+		}
+	}
+	why.Suggestions = w.suggestChanges(decision, endpoint)
+	return why
+}
+
+// shareOf is the part of the node's connections to the ClusterIP that an endpoint gets.
+func shareOf(decision selection.Decision, endpoint netip.AddrPort) float64 {
+	choice, outcome := decision.Selection.ClusterIP()
+	at := slices.IndexFunc(choice.Endpoints, func(chosen model.PortEndpoint) bool { return chosen.Addr == endpoint })
+	switch {
+	case outcome != selection.Balance || at < 0:
+		return 0
+	case choice.Share != nil:
+		place := slices.IndexFunc(decision.Endpoints, func(e model.PortEndpoint) bool { return e.Addr == endpoint })
+		return float64(choice.Share.Parts[place]) / balance.One
+	}
+	return 1 / float64(len(choice.Endpoints))
+}
+
+// maxSuggestions bounds the suggestions.
+const maxSuggestions = 5
+
+// suggestChanges looks for the smallest changes: the needed ones plus a single one that is then enough; else all that stand in
+// the way, without those that turn out to be unnecessary.
+func (w *whyQuery) suggestChanges(decision selection.Decision, endpoint *model.PortEndpoint) []Suggestion {
+	all := w.steps(decision, endpoint)
+	needed := slices.DeleteFunc(slices.Clone(all), func(s candidateChange) bool { return !s.isNeeded })
+	bases := [][]candidateChange{nil}
+	for i := range needed {
+		bases = append(bases, needed[i:i+1])
+	}
+	if len(needed) > 1 {
+		bases = append(bases, needed)
+	}
+	for _, base := range bases {
+		var found []Suggestion
+		if share := w.shareAfter(base, decision, endpoint.Addr); share > 0 {
+			found = append(found, suggestionOf(base, share))
+		}
+		for _, one := range all {
+			if len(found) > 0 && len(found[0].Changes) == len(base) || one.isNeeded {
+				continue
+			}
+			together := append(slices.Clone(base), one)
+			if share := w.shareAfter(together, decision, endpoint.Addr); share > 0 {
+				found = append(found, suggestionOf(together, share))
+			}
+		}
+		if len(found) > 0 {
+			slices.SortStableFunc(found, func(a, b Suggestion) int { return cmp.Compare(a.Objects, b.Objects) })
+			return found[:min(len(found), maxSuggestions)]
+		}
+	}
+	for i := 0; i < len(all); {
+		without := slices.Delete(slices.Clone(all), i, i+1)
+		if w.shareAfter(without, decision, endpoint.Addr) > 0 {
+			all = without
+		} else {
+			i++
+		}
+	}
+	if share := w.shareAfter(all, decision, endpoint.Addr); share > 0 {
+		return []Suggestion{suggestionOf(all, share)}
+	}
+	return []Suggestion{}
+}
+
+func suggestionOf(steps []candidateChange, share float64) Suggestion {
+	suggestion := Suggestion{Share: explain.Rounded(share), steps: steps}
+	for i := range steps {
+		suggestion.Changes = append(suggestion.Changes, steps[i].sentence)
+		suggestion.Objects += steps[i].objects
+	}
+	return suggestion
+}
+
+// shareAfter decides again after some steps, and returns the endpoint's share of the same port.
+func (w *whyQuery) shareAfter(steps []candidateChange, like selection.Decision, endpoint netip.AddrPort) float64 {
+	changes := make([]Change, len(steps))
+	for i := range steps {
+		changes[i] = steps[i].change
+	}
+	after, err := w.Apply(changes)
+	if err != nil {
+		return 0
+	}
+	for _, decision := range w.decide(after) {
+		if decision.Port == like.Port && decision.Family == like.Family && decision.IsOfAddresses == like.IsOfAddresses {
+			return shareOf(decision, endpoint)
+		}
+	}
+	return 0
+}
+
+// WhyText writes answers for a person.
+func WhyText(w io.Writer, explanations []EndpointExplanation) error {
+	p := printer{w: w}
+	for i, why := range explanations {
+		if i > 0 {
+			p.f("\n")
+		}
+		port := strings.TrimSpace(why.Port + " " + fmt.Sprintf("%d/%s", why.Number, why.Protocol))
+		if why.Protocol == "" {
+			port = "its addresses"
+		}
+		where := cmp.Or(why.EndpointNode, "no known node")
+		if why.Pod != "" {
+			where = "pod " + why.Pod + " on " + where
+		}
+		p.f("%s %s %s, connections of %s to %s (%s)\n", why.Service, port, why.Family, why.Node, why.Endpoint, where)
+		if why.Share > 0 {
+			p.f("  It gets %s of them. %s [%s]\n", percent(why.Share), why.Message, why.Reason)
+			continue
+		}
+		p.f("  It gets none. %s [%s]\n", why.Message, why.Reason)
+		for j, suggestion := range why.Suggestions {
+			if j == 0 {
+				p.f("  It would get some after one of these changes:\n")
+			}
+			p.f("  - %s (%s)\n", strings.Join(suggestion.Changes, ", and "), percent(suggestion.Share))
+		}
+		if len(why.Suggestions) == 0 && !why.isUnused {
+			p.f("  No change was found after which it would get some.\n")
+		}
+	}
+	return p.err
+}
+
+// endpointsIn calls what is to be done with each endpoint in slices that are copied first.
+func endpointsIn(written []*discoveryv1.EndpointSlice, do func(*discoveryv1.Endpoint)) []*discoveryv1.EndpointSlice {
+	var changed []*discoveryv1.EndpointSlice
+	for _, slice := range written {
+		fresh := *slice
+		fresh.Endpoints = slices.Clone(slice.Endpoints)
+		for i := range fresh.Endpoints {
+			do(&fresh.Endpoints[i])
+		}
+		changed = append(changed, &fresh)
+	}
+	return changed
+}

@@ -1,0 +1,111 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// slotsOn are the slots that explain has for a Service's ports on a node, by family and endpoint, as parts of all.
+func slotsOn(t *testing.T, c Cluster, node string, service model.ObjectName) map[string]float64 {
+	t.Helper()
+	objects := convert.Objects{Nodes: c.nodes, Services: c.services}
+	for _, service := range c.services {
+		objects.Slices = append(objects.Slices, c.slicesOf[nameOf(service)]...)
+	}
+	cluster := model.NewCluster(node)
+	cluster.Apply(change(t, objects))
+	parts := map[string]float64{}
+	for _, port := range (explain.Clients{}).Ports(cluster, explain.Query{Service: service}) {
+		choice := &port.Cluster
+		if port.Local != nil {
+			choice = port.Local
+		}
+		all := 0
+		for _, slots := range choice.Slots {
+			all += slots
+		}
+		for endpoint, slots := range choice.Slots {
+			parts[fmt.Sprint(port.Number, " ", endpoint)] = float64(slots) / float64(all)
+		}
+	}
+	return parts
+}
+
+// TestEverySuggestionIsProven: explain agrees about what is used, and after each suggestion it says that the endpoint
+// is used.
+func TestEverySuggestionIsProven(t *testing.T) {
+	suggested, combined := 0, 0
+	for seed := range uint64(400) {
+		c := newChance(seed)
+		objects := c.cluster()
+		cluster := NewCluster(objects, convert.View{})
+		for _, service := range objects.Services {
+			name := nameOf(service)
+			for _, node := range objects.Nodes {
+				for i := range objects.Nodes {
+					explanations, _, err := cluster.ExplainEndpoint(node.Name, explain.Query{Service: name}, objects.Nodes[i].Name, time.Now())
+					if err != nil {
+						continue // no endpoint there, or nothing is decided
+					}
+					used := slotsOn(t, cluster, node.Name, name)
+					for _, why := range explanations {
+						key := fmt.Sprint(why.Number, " ", why.Endpoint)
+						if (why.Share > 0) != (used[key] > 0) {
+							t.Fatalf("seed %d: %+v, explain: %v", seed, why, used)
+						}
+						if service.Annotations["vicinity.dev/max-load"] == "" && math.Abs(why.Share-used[key]) > 1e-9 {
+							t.Fatalf("seed %d: share %v, explain: %v", seed, why.Share, used[key])
+						}
+						if why.Share == 0 && len(why.Suggestions) == 0 && why.Reason != "ShareBelowOneSlot" {
+							t.Errorf("seed %d: no suggestion: %+v", seed, why)
+						}
+						for _, suggestion := range why.Suggestions {
+							suggested++
+							if len(suggestion.Changes) > 1 {
+								combined++
+							}
+							var changes []Change
+							for _, step := range suggestion.steps {
+								changes = append(changes, step.change)
+							}
+							after, err := cluster.Apply(changes)
+							if err != nil {
+								t.Fatal(err)
+							}
+							if then := slotsOn(t, after, node.Name, name); then[key] == 0 {
+								t.Fatalf("seed %d: %+v, but then explain has %v", seed, why, then)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	if suggested < 5000 || combined < 500 {
+		t.Errorf("%d suggestions, %d of several changes", suggested, combined)
+	}
+}
+
+func TestAnUnknownTargetListsTheEndpoints(t *testing.T) {
+	objects := newChance(5).cluster()
+	cluster := NewCluster(objects, convert.View{})
+	for i := range objects.Services {
+		name := nameOf(objects.Services[i])
+		_, _, err := cluster.ExplainEndpoint("node-0", explain.Query{Service: name}, "10.9.9.9", time.Now())
+		if err == nil || !strings.Contains(err.Error(), "is not an endpoint of") && !strings.Contains(err.Error(), "leads to no endpoints") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, _, err := cluster.ExplainEndpoint("node-0", explain.Query{Service: model.ObjectName{Namespace: "shop",
+		Name: "wep-0"}}, "10.9.9.9", time.Now())
+	if err == nil || !strings.Contains(err.Error(), "did you mean shop/web-0?") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,61 @@
+package forecast
+
+import (
+	"net/netip"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// unused answers for endpoints that are in the Service's EndpointSlices but not in the port: each slice gives the
+// reason.
+func (w *whyQuery) unused(decision selection.Decision, target string) []EndpointExplanation {
+	var explanations []EndpointExplanation
+	for _, object := range w.slicesOf[w.service] {
+		slice, errs := convert.EndpointSlice(object, w.view)
+		if slice == nil || len(errs) > 0 {
+			continue // it is refused, which is reported elsewhere
+		}
+		why := explain.WhyUnused(slice, decision)
+		for i := range object.Endpoints {
+			endpoint := &object.Endpoints[i]
+			at := w.isWritten(endpoint, target)
+			if why == (explain.UnusedSlice{}) || at < 0 || at == 0 && why.Reason == explain.LaterAddresses {
+				continue
+			}
+			explanation := w.newExplanation(decision)
+			explanation.Endpoint, explanation.EndpointNode, explanation.Pod = endpoint.Addresses[at],
+				ptr.Deref(endpoint.NodeName, ""), podOf(endpoint)
+			explanation.Reason, explanation.Message, explanation.isUnused = why.Reason, why.Message, true
+			explanations = append(explanations, explanation)
+		}
+	}
+	return explanations
+}
+
+// isWritten returns the index of the meant address, or name, in an entry of a slice; -1 if there is none.
+func (w *whyQuery) isWritten(endpoint *discoveryv1.Endpoint, target string) int {
+	if len(endpoint.Addresses) > 0 && target != "" && (target == podOf(endpoint) || target == ptr.Deref(endpoint.NodeName, "")) {
+		return 0
+	}
+	meant, err := netip.ParseAddr(target)
+	if withPort, malformed := netip.ParseAddrPort(target); malformed == nil {
+		meant, err = withPort.Addr(), nil
+	}
+	return slices.IndexFunc(endpoint.Addresses, func(text string) bool {
+		addr, malformed := netip.ParseAddr(text)
+		return text == target || err == nil && malformed == nil && addr == meant
+	})
+}
+
+func podOf(endpoint *discoveryv1.Endpoint) string {
+	if endpoint.TargetRef == nil || endpoint.TargetRef.Kind != "Pod" {
+		return ""
+	}
+	return endpoint.TargetRef.Name
+}

@@ -1,5 +1,0 @@
-//go:build linux
-
-// Package connections says where a node's connections go at this moment: from one reading of conntrack, by Service,
-// endpoint and tier. Nothing is kept.
-package connections

@@ -1,2 +1,0 @@
-// Package counts counts the Service ports in force, for the metrics.
-package counts

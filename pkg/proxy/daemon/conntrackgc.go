@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/conntrackgc"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// newFlows returns the reader that knows which Service a connection belongs to, and the part that looks at connections
+// after something changes.
+func newFlows(c *common, dumps *conntrack.DumpScheduler, isLocal selection.IsLocal) (*serviceindex.Index, part) {
+	reader := serviceindex.New(conntrackgc.StaleDialWindow)
+	reconciler := conntrackgc.NewReconciler(dumps, reader, isLocal)
+	return reader, part{
+		reader: reader,
+		run:    unfailing(func(ctx context.Context) { reconciler.Run(ctx, c.onConntrackCleanup) }),
+	}
+}
+
+// onConntrackDump is called after each look at conntrack.
+func (c *common) onConntrackDump(stats conntrack.DumpStats) {
+	result := metrics.DumpComplete
+	if stats.Truncated > 0 {
+		result = metrics.DumpTruncated
+	}
+	c.recorder.Observe(metrics.ConntrackDumps, stats.Took, result)
+}
+
+// onConntrackCleanup is called after connections were looked at, with why some may be left.
+func (c *common) onConntrackCleanup(done conntrackgc.CleanupResult, err error) {
+	for family, pass := range done.Flows {
+		c.recorder.Add(metrics.FlowsEnded, pass.Deleted, family.String())
+		if pass.Duration > 0 { // the look succeeded
+			c.recorder.Observe(metrics.FlowsDuration, pass.Duration, family.String())
+		}
+	}
+	for protocol, n := range done.Unreplied {
+		c.recorder.Add(metrics.StaleEntriesDeleted, n, protocol.String(), metrics.FlowUnreplied)
+	}
+	for protocol, n := range done.Closed {
+		c.recorder.Add(metrics.StaleEntriesDeleted, n, protocol.String(), metrics.FlowClosed)
+	}
+	if len(done.Unreplied) > 0 {
+		c.log.Info("unanswered dials go to other endpoints now, because theirs left",
+			"tcp", done.Unreplied[model.TCP], "sctp", done.Unreplied[model.SCTP])
+	}
+	if len(done.Closed) > 0 {
+		c.log.Debug("closed connections to endpoints that left were forgotten", "tcp", done.Closed[model.TCP], "sctp", done.Closed[model.SCTP])
+	}
+	if err != nil {
+		c.log.Warn("some UDP flows or dials may go on to endpoints that are gone; trying again", "error", err)
+	}
+}

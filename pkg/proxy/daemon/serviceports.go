@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// newCounts counts Service ports.
+func newCounts(c *common) part {
+	return part{reader: metrics.NewPortCounter(func(now metrics.PortCounts) { setCounts(c.recorder, now) })}
+}
+
+// setCounts translates the counts of Service ports into metrics. All series of one change at once.
+func setCounts(recorder *metrics.Recorder, now metrics.PortCounts) {
+	recorder.CollectFrom(metrics.ServicePortsByReason, func(add metrics.Add) {
+		for reason, ports := range now.Reasons {
+			add(float64(ports), reason.Family.String(), policyOf(reason.External), string(reason.Code))
+		}
+	})
+	recorder.CollectFrom(metrics.ExpectedTraffic, func(add metrics.Add) {
+		for key, ratio := range now.Shares.Ratios() {
+			add(ratio, key)
+		}
+	})
+	for source, ports := range now.Shares.BySource {
+		recorder.Set(metrics.ServicePortsByDemand, ports, balance.Source(source).String())
+	}
+	for _, family := range model.Families {
+		name := family.String()
+		for _, external := range []bool{false, true} {
+			none := metrics.PortReason{Family: family, External: external, Code: selection.NoneOnThisNode}
+			recorder.Set(metrics.NoLocalEndpoints, now.Reasons[none], name, policyOf(external))
+		}
+	}
+}
+
+func policyOf(external bool) string {
+	if external {
+		return metrics.PolicyExternal
+	}
+	return metrics.PolicyInternal
+}

@@ -1,0 +1,92 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/xds"
+)
+
+// newXDSServer tells clients that choose endpoints themselves, by xDS, if that is asked for.
+func newXDSServer(c *common) (part, error) {
+	addresses := c.options.XDSAddresses
+	if len(addresses) == 0 {
+		return part{}, nil
+	}
+	routes, err := routesFor(addresses)
+	if err != nil {
+		return part{}, err
+	}
+	server := &xds.Server{Table: xds.NewTable(c.options.DNSZone.Domain), IsOfNode: routes.IsOnNode, Log: c.log}
+	exposeXDS(c.recorder, server.Counts)
+	return part{
+		reader: server.Table,
+		run: func(ctx context.Context) error {
+			defer routes.Close()
+			return server.Run(ctx, addresses)
+		},
+		summary: func(s *status.Summary) { s.XDS = server.Status(addresses) },
+	}, nil
+}
+
+// routesFor opens what tells the clients on this node from others.
+func routesFor(addresses []string) (*interfaces.Routes, error) {
+	routes, err := interfaces.OpenRoutes()
+	if err != nil {
+		return nil, err
+	}
+	if err := canDistinguishClients(routes, addresses); err != nil {
+		routes.Close()
+		return nil, err
+	}
+	return routes, nil
+}
+
+// defaultRouteProbes are addresses that no network has (RFC 5737 and 3849): they are reached by the default route.
+var defaultRouteProbes = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
+
+// canDistinguishClients requires that routes distinguish this node's clients from others: the default route must have a
+// gateway. A socket needs none: only processes on the node can reach it.
+func canDistinguishClients(routes *interfaces.Routes, addresses []string) error {
+	isSocket := func(address string) bool { return strings.HasPrefix(address, xds.SocketPrefix) }
+	if !slices.ContainsFunc(addresses, func(address string) bool { return !isSocket(address) }) {
+		return nil
+	}
+	for _, addr := range defaultRouteProbes {
+		everybody, err := routes.IsOnNode(addr)
+		if err != nil {
+			return fmt.Errorf("--xds-bind-address: %w", err)
+		}
+		if everybody {
+			return errors.New("--xds-bind-address: this node's default route has no gateway, so nothing distinguishes clients on the node " +
+				"from all others; give the path of a socket alone, as in unix:///run/vicinity/xds.sock")
+		}
+	}
+	return nil
+}
+
+// exposeXDS makes the counts available as metrics.
+func exposeXDS(recorder *metrics.Recorder, counts func() xds.Counts) {
+	recorder.CollectFrom(metrics.XDSStreams, func(add metrics.Add) { add(float64(counts().Streams)) })
+	recorder.CollectFrom(metrics.XDSNames, func(add metrics.Add) { add(float64(counts().Names)) })
+	recorder.CollectFrom(metrics.XDSResponses, func(add metrics.Add) {
+		now := counts()
+		for kind, name := range xds.Types {
+			add(float64(now.Sent[kind]), name, metrics.XDSSent)
+			add(float64(now.NACKed[kind]), name, metrics.XDSNACKed)
+		}
+	})
+	recorder.CollectFrom(metrics.XDSRejected, func(add metrics.Add) {
+		now := counts()
+		for _, why := range xds.Rejections {
+			add(float64(now.Rejected[why]), string(why))
+		}
+	})
+}

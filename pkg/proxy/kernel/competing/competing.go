@@ -1,0 +1,143 @@
+// Package competing recognizes other service proxies by their tables in the kernel's nf_tables, and says whose chains
+// come first.
+//
+// Two NAT chains of one priority may see a connection, and the first one that translates it decides. The kernel first
+// asks the chain that was registered last. So a service proxy that starts later decides where connections go, and the
+// rules that a stopped one left behind may do so too.
+//
+// These are not seen:
+//
+//   - IPVS, with which kube-proxy and kube-router balance. It is always asked after our chains: it works at the hooks
+//     local in, and local out behind -100 (ip_vs_core.c).
+//   - Programs that translate in eBPF or Open vSwitch, such as Cilium, Calico's eBPF and OVN-Kubernetes.
+//   - The legacy iptables. The kernel reports its chains only together with all of their rules.
+package competing
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// Program is a service proxy, and how it is recognized.
+type Program struct {
+	// Name is for people, ID for metrics.
+	Name, ID string
+	// Table is its table, in each family, and Base its NAT chain at prerouting.
+	Table, Base string
+	// SignatureChain is a chain that no other program has. It may be Base.
+	SignatureChain string
+	// Remedy is what an administrator should do.
+	Remedy string
+}
+
+const removeKubeProxy = "stop kube-proxy (kubectl -n kube-system delete daemonset kube-proxy, or what else starts it)" +
+	", then remove its rules on this node (kube-proxy --cleanup)"
+
+// Programs are the service proxies that are recognized.
+//
+// In the table nat, which many share, the mark is not KUBE-SERVICES: in IPVS mode kube-proxy has that one too, and it
+// translates nothing. Only kube-proxy makes KUBE-NODEPORTS there (pkg/proxy/iptables/proxier.go, 1.30 to 1.37);
+// KUBE-MARK-…, KUBE-POSTROUTING, KUBE-KUBELET-CANARY and KUBE-IPTABLES-HINT are kubelet's.
+var Programs = []Program{
+	{
+		Name: "kube-proxy in nftables mode", ID: "kube-proxy-nftables",
+		Table: "kube-proxy", Base: "nat-prerouting", SignatureChain: "nat-prerouting", Remedy: removeKubeProxy,
+	},
+	{
+		Name: "kube-proxy in iptables mode", ID: "kube-proxy-iptables",
+		Table: "nat", Base: "PREROUTING", SignatureChain: "KUBE-NODEPORTS", Remedy: removeKubeProxy,
+	},
+}
+
+// IDs returns those of all Programs.
+func IDs() []string {
+	ids := make([]string, len(Programs))
+	for i := range Programs {
+		ids[i] = Programs[i].ID
+	}
+	return ids
+}
+
+// Chain is what the kernel says about a chain; zero if there is none.
+type Chain struct {
+	// Translates: it is a base chain of type nat at prerouting, with this priority.
+	Translates bool
+	Priority   int32
+	// Uses counts its rules, and the rules that lead to it.
+	Uses uint32
+}
+
+// Observed is what the kernel holds of a Program in one family.
+type Observed struct {
+	// Handle is that of the table. The kernel numbers tables upwards, so of two tables the younger has the larger
+	// handle.
+	Handle     uint64
+	Base, Mark Chain
+}
+
+// Tables are what the kernel holds in one family. Ours is the handle of our own table, zero if there is none: our NAT
+// chains come with it and stay as long as it does. Held are the Programs', in their order.
+type Tables struct {
+	OwnHandle uint64
+	Observed  []Observed
+}
+
+// Conflict is another service proxy that translates connections on this node.
+//
+// Its JSON names are an interface: `proxy status` prints them.
+type Conflict struct {
+	Proxy  string   `json:"proxy"`  // Program.ID
+	Tables []string `json:"tables"` // as nft names them, such as "ip kube-proxy"
+	// Precedes: in some family it is known to come before our chains. If false it still may: if one of two base chains is in
+	// the older table, it is unknown which chain is the younger, because kube-proxy makes its own anew at each start.
+	Precedes bool   `json:"first"`
+	Message  string `json:"says"` // one sentence, for people
+	Remedy   string `json:"do"`   // what to do about it
+}
+
+// Find returns the other service proxies, in the order of Programs; never nil.
+func Find(tables map[model.Family]Tables) []Conflict {
+	findings := []Conflict{}
+	for i := range Programs {
+		program := &Programs[i]
+		finding := Conflict{Proxy: program.ID, Remedy: program.Remedy}
+		for _, family := range model.Families {
+			seen, found := tables[family]
+			if !found || !seen.Observed[i].translates() {
+				continue
+			}
+			finding.Tables = append(finding.Tables, ruleset.Keyword(family)+" "+program.Table)
+			finding.Precedes = finding.Precedes || seen.precedesUs(i)
+		}
+		if finding.Tables == nil {
+			continue
+		}
+		finding.Message = sentence(program.Name, &finding)
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+// translates reports whether connections for our chains may meet the program's rules first. A chain after ours gets
+// only what we do not serve, and flushed chains translate nothing.
+func (h *Observed) translates() bool {
+	return h.Base.Translates && h.Base.Priority <= ruleset.PriorityDNAT && h.Mark.Uses > 0
+}
+
+// precedesUs reports whether a program that translates is known to come before us.
+func (t *Tables) precedesUs(program int) bool {
+	held := &t.Observed[program]
+	return t.OwnHandle != 0 && (held.Base.Priority < ruleset.PriorityDNAT || held.Handle > t.OwnHandle)
+}
+
+func sentence(name string, finding *Conflict) string {
+	tables := strings.Join(finding.Tables, ", ")
+	if finding.Precedes {
+		return fmt.Sprintf("%s answers new connections before this proxy does: its rules (%s) came later", name, tables)
+	}
+	return fmt.Sprintf("%s has rules on this node too (%s): they answer where this proxy does not, and before it "+
+		"if they came later", name, tables)
+}

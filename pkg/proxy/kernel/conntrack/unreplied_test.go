@@ -1,0 +1,107 @@
+//go:build linux
+
+package conntrack_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
+)
+
+// TestAnEntryRepliedInTheMeantimeIsNotDeleted: of each protocol and family some entries are answered after they were listed, some
+// are gone, and others are not listed at all.
+func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
+	k := newKernel(t)
+
+	want := map[connections.Connection]bool{} // that stay
+	for _, family := range model.Families {
+		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
+			for n := range 30 {
+				k.table.Insert(connection(protocol, family, n))
+			}
+		}
+	}
+	listed := k.list(unreplied)
+	for i := range listed {
+		e := &listed[i]
+		c := connection(e.Protocol, e.Family(), int(e.OrigSrc().Port())-1000)
+		if e.OrigSrc().Port()%3 == 0 {
+			continue
+		}
+		if deleted, err := k.conn.Delete(e); !deleted || err != nil {
+			t.Fatalf("%s: %t, %v", e, deleted, err)
+		}
+		if e.OrigSrc().Port()%3 == 1 {
+			k.table.Insert(errorOf(c)) // the kernel reuses memory and ids, or not
+			want[errorOf(c)] = true
+		}
+	}
+	for _, family := range model.Families {
+		for _, protocol := range model.Protocols {
+			for n := range 10 {
+				c := connection(protocol, family, 100+n)
+				k.table.Insert(c)
+				want[c] = true
+			}
+		}
+	}
+	all := make([]*conntrack.Entry, len(listed))
+	for i := range listed {
+		all[i] = &listed[i]
+	}
+
+	deleted, err := k.conn.DeleteUnreplied(all)
+
+	if err != nil || len(deleted) != len(listed)/3 {
+		t.Errorf("%d of %d entries were deleted, %v; want a third", len(deleted), len(listed), err)
+	}
+	left := k.list(conntrack.Filter{})
+	for i := range left {
+		e := &left[i]
+		c := connection(e.Protocol, e.Family(), int(e.OrigSrc().Port())-1000)
+		if e.Status&conntrack.SeenReply != 0 {
+			c = errorOf(c)
+		}
+		if !want[c] {
+			t.Errorf("%s is left", e)
+		}
+		delete(want, c)
+	}
+	for c := range want {
+		t.Errorf("%s from %s was deleted", c.Protocol, c.Client)
+	}
+}
+
+// TestAnEntryIsReadAgain as it is now, or not at all if another one has taken its place.
+func TestAnEntryIsReadAgain(t *testing.T) {
+	k := newKernel(t)
+	for _, family := range model.Families {
+		for _, protocol := range model.Protocols {
+			c := connection(protocol, family, 1)
+			k.table.Insert(c)
+			before := k.list(conntrack.Filter{})[0]
+			now, isThere, err := k.conn.Get(&before)
+			if !isThere || err != nil || now.ID != before.ID || now.Original != before.Original || now.Status != before.Status {
+				t.Errorf("%s: read %+v, %t, %v; want %+v", &before, now, isThere, err, before)
+			}
+			if deleted, err := k.conn.Delete(&before); !deleted || err != nil {
+				t.Fatalf("%s: %t, %v", &before, deleted, err)
+			}
+			if _, isThere, err := k.conn.Get(&before); isThere || err != nil {
+				t.Errorf("%s is gone, and there: %t, %v", &before, isThere, err)
+			}
+			other := c
+			other.Dialled = netip.AddrPortFrom(c.Dialled.Addr(), c.Dialled.Port()+1)
+			k.table.Insert(other)
+			if _, isThere, err := k.conn.Get(&before); isThere || err != nil {
+				t.Errorf("%s was replaced, and is there: %t, %v", &before, isThere, err)
+			}
+			for _, e := range k.list(conntrack.Filter{}) {
+				_, _ = k.conn.Delete(&e)
+			}
+		}
+	}
+}

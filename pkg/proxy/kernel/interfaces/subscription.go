@@ -1,0 +1,94 @@
+//go:build linux
+
+package interfaces
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/notify"
+)
+
+// replyTimeout is how long the kernel may take to answer. It answers before the asking call returns, so an answer that
+// is missing has been lost.
+const replyTimeout = 10 * time.Second
+
+// subscription is a socket to which the kernel sends a notification for each change of an address, and another one to
+// ask for the addresses. Both stay in the network namespace in which they were opened.
+//
+// A notification only says that something changed; we always ask for the present state. So losing some does no harm, as
+// long as we learn that there was at least one. This is not netlink.AddrSubscribe, because that ends when the buffer
+// overflows, and leaves a goroutine behind if its reader goes away.
+type subscription struct {
+	handle *netlink.Handle
+	socket *nl.NetlinkSocket
+
+	changed notify.Signal // holds one, for any number of notifications
+	failed  chan error    // holds the error after which nothing more arrives
+	// overflowed: the kernel had no room for a notification.
+	overflowed atomic.Bool
+	reading    sync.WaitGroup
+}
+
+// subscribe opens both sockets in the network namespace of the calling thread. Notifications are kept from now on.
+func subscribe() (*subscription, error) {
+	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
+	if err != nil {
+		return nil, fmt.Errorf("subscribing to changes of addresses: %w", err)
+	}
+	handle, err := openHandle()
+	if err != nil {
+		socket.Close()
+		return nil, err
+	}
+	return &subscription{handle: handle, socket: socket, changed: notify.NewSignal(), failed: make(chan error, 1)}, nil
+}
+
+func openHandle() (*netlink.Handle, error) {
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("opening a netlink socket to list addresses: %w", err)
+	}
+	if err := handle.SetSocketTimeout(replyTimeout); err != nil {
+		handle.Close()
+		return nil, fmt.Errorf("setting up a netlink socket to list addresses: %w", err)
+	}
+	return handle, nil
+}
+
+// recvLoop begins to read the notifications.
+func (s *subscription) recvLoop() { s.reading.Go(s.read) }
+
+// read passes on that there were notifications, until the socket is closed or fails.
+//
+// The kernel drops what comes between an overflow and the moment when the buffer is empty, and says so only once.
+// Nothing is missed nonetheless: the buffer was not empty then, and whatever is read from it later is passed on as a
+// change.
+func (s *subscription) read() {
+	for {
+		switch _, _, err := s.socket.Receive(); {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.ENOBUFS):
+			s.overflowed.Store(true)
+		case err != nil:
+			s.failed <- fmt.Errorf("reading notifications of changed addresses: %w", err)
+			return
+		}
+		s.changed.Notify()
+	}
+}
+
+// close ends everything. Nothing of the subscription runs afterwards.
+func (s *subscription) close() {
+	s.socket.Close()
+	s.handle.Close()
+	s.reading.Wait()
+}

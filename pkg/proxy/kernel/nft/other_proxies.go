@@ -1,0 +1,90 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/competing"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// OtherProxies returns the other service proxies that translate connections in this network namespace.
+//
+// The kernel is asked for a handful of tables and chains by name. Nothing is listed: a dump has all chains of all
+// tables, and kube-proxy makes several for each Service.
+func (r *Reader) OtherProxies(ctx context.Context) ([]competing.Conflict, error) {
+	tables := map[model.Family]competing.Tables{}
+	for _, family := range model.Families {
+		held, err := r.tablesOfProxies(ctx, family)
+		if err != nil {
+			return nil, fmt.Errorf("looking for other service proxies: %w", err)
+		}
+		tables[family] = held
+	}
+	return competing.Find(tables), nil
+}
+
+// HasChain reports whether a table has a chain that is in use: rules lead to it, or it has some.
+func (r *Reader) HasChain(ctx context.Context, family model.Family, table, name string) (bool, error) {
+	chain, err := r.chain(ctx, family, table, name)
+	return chain.Uses > 0, err
+}
+
+func (r *Reader) tablesOfProxies(ctx context.Context, family model.Family) (competing.Tables, error) {
+	ours, err := r.table(ctx, family)
+	if err != nil {
+		return competing.Tables{}, err
+	}
+	tables := competing.Tables{OwnHandle: ours.handle}
+	for i := range competing.Programs {
+		held, err := r.observeProgram(ctx, family, &competing.Programs[i])
+		if err != nil {
+			return competing.Tables{}, err
+		}
+		tables.Observed = append(tables.Observed, held)
+	}
+	return tables, nil
+}
+
+func (r *Reader) observeProgram(ctx context.Context, family model.Family, by *competing.Program) (competing.Observed, error) {
+	table, err := r.tableNamed(ctx, family, by.Table)
+	if err != nil || !table.exists {
+		return competing.Observed{}, err
+	}
+	held := competing.Observed{Handle: table.handle}
+	if held.Base, err = r.chain(ctx, family, by.Table, by.Base); err != nil {
+		return competing.Observed{}, err
+	}
+	held.Mark, err = r.chain(ctx, family, by.Table, by.SignatureChain)
+	return held, err
+}
+
+// chain asks for one chain of any table.
+func (r *Reader) chain(ctx context.Context, family model.Family, table, name string) (competing.Chain, error) {
+	var chain competing.Chain
+	err := r.query(ctx, func(m *messages) {
+		m.table(unix.NFT_MSG_GETCHAIN, unix.NLM_F_ACK, number(family))
+		m.text(unix.NFTA_CHAIN_TABLE, table)
+		m.text(unix.NFTA_CHAIN_NAME, name)
+		m.end()
+	}, func(m message) error {
+		_, body := m.family()
+		hook := attribute(body, unix.NFTA_CHAIN_HOOK)
+		hookNumber, isBase := numberOf(hook, unix.NFTA_HOOK_HOOKNUM)
+		chain.Translates = isBase && hookNumber == unix.NF_INET_PRE_ROUTING && textOf(body, unix.NFTA_CHAIN_TYPE) == "nat"
+		priority, _ := numberOf(hook, unix.NFTA_HOOK_PRIORITY)
+		chain.Priority = int32(priority)
+		chain.Uses, _ = numberOf(body, unix.NFTA_CHAIN_USE)
+		return nil
+	})
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return chain, fmt.Errorf("looking for chain %s of table %s %s: %w", name, ruleset.Keyword(family), table, err)
+	}
+	return chain, nil
+}

@@ -1,0 +1,150 @@
+package condition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/notify"
+)
+
+// tryTimeout bounds one try, so that a server that never answers holds up nothing for long.
+const tryTimeout = 10 * time.Second
+
+// retries are the pauses after tries that failed: a pod may wait for the condition, and a missing right may be missing
+// for days.
+var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 8, Cap: 30 * time.Second}
+
+// Writer keeps the condition of one Node. A nil Writer keeps none.
+type Writer struct {
+	node  string
+	nodes corev1client.NodeInterface
+	log   *slog.Logger
+	// Failing is called after each try with whether it failed; it may be nil.
+	Failing func(bool)
+
+	state atomic.Pointer[State] // what the condition should say; nil: what it says already
+	again notify.Signal         // holds a signal if the Node should be looked at
+}
+
+// NewWriter returns a writer for the Node of a proxy, at the API server of a configuration. It asks nothing yet.
+func NewWriter(config *rest.Config, node string, log *slog.Logger) (*Writer, error) {
+	client, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for Nodes: %w", err)
+	}
+	return &Writer{node: node, nodes: client.Nodes(), log: log, again: notify.NewSignal()}, nil
+}
+
+// Set has the condition say a state from now on. It returns at once.
+func (w *Writer) Set(state State) {
+	if w == nil {
+		return
+	}
+	w.state.Store(&state)
+	w.Recheck()
+}
+
+// Recheck is for when the Node may have lost its condition: it was deleted, and registered again. It returns at once.
+func (w *Writer) Recheck() {
+	if w == nil {
+		return
+	}
+	w.again.Notify()
+}
+
+// Run writes until ctx ends. The error is always nil.
+func (w *Writer) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.again:
+			w.untilWritten(ctx)
+		}
+	}
+}
+
+// untilWritten tries until the Node says what it should. A failure is logged once.
+func (w *Writer) untilWritten(ctx context.Context) {
+	for pauses, failed := retries, false; ; failed = true {
+		err := w.write(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if w.Failing != nil {
+			w.Failing(err != nil)
+		}
+		if err == nil {
+			return
+		}
+		if !failed {
+			w.log.Error("could not write the Node's condition; trying again", "condition", Type, "error", err, "do", remedy(err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.again:
+			pauses = retries
+		case <-time.After(pauses.Step()):
+		}
+	}
+}
+
+// write tries once. A Node that is not there is no failure: when it comes it is looked at again.
+func (w *Writer) write(ctx context.Context) error {
+	state := w.state.Load()
+	if state == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	node, err := w.read(ctx)
+	if err != nil || node == nil {
+		return err
+	}
+	patch, isNeeded, err := patchOf(node, *state, time.Now())
+	if err != nil || !isNeeded {
+		return err
+	}
+	if _, err := w.nodes.Patch(ctx, w.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return fmt.Errorf("patch the status of Node %s: %w", w.node, err)
+	}
+	w.log.Info("wrote the Node's condition", "condition", Type, "status", state.Status, "reason", state.Reason)
+	return nil
+}
+
+// read returns the Node, or nil if there is none. It uses list, which the role allows; the API server finds the one
+// Node by its key.
+func (w *Writer) read(ctx context.Context) (*corev1.Node, error) {
+	list, err := w.nodes.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, w.node).String()})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read Node %s: %w", w.node, err)
+	case len(list.Items) == 0:
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return &list.Items[0], nil
+}
+
+// remedy says what to do about a failure.
+func remedy(err error) string {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
+		return "the component manifests/node-condition gives the right to a token that names its pod and node; " +
+			"without it, remove --node-condition"
+	}
+	return "nothing: it is written as soon as the API server answers"
+}

@@ -1,0 +1,129 @@
+package metrics
+
+import (
+	"maps"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// PortReason is why a Service port has the endpoints that it has in one family.
+type PortReason struct {
+	Family model.Family
+	// External: for clients from outside on the frontends that externalTrafficPolicy governs; otherwise for the
+	// ClusterIP.
+	External bool
+	Code     selection.Code
+}
+
+// PortCounts are how many Service ports are in force.
+type PortCounts struct {
+	// Reasons counts the ports by the reason for their endpoints. A reason that no port has any more stays, with zero.
+	Reasons map[PortReason]int
+	// Shares say where Services whose load is bounded send this node's connections.
+	Shares selection.Shares
+}
+
+// PortCounter counts the Service ports in force, and knows what each Service counts for, so that a sync touches only the counts
+// of the Services that it decides. It is a reader of the proxy's decisions.
+type PortCounter struct {
+	onChange func(PortCounts)
+	// last is what was reported last; changed: it may be different now.
+	last    *PortCounts
+	changed bool
+
+	byReason  map[PortReason]*int
+	byService map[model.ObjectName][]*int // what each Service counts for: a word for each port, for there may be very many
+	plans     map[model.ObjectName]selection.Plans
+	shares    selection.Shares
+}
+
+// NewPortCounter returns a reader that reports the counts after each sync that has changed any.
+func NewPortCounter(counted func(PortCounts)) *PortCounter {
+	return &PortCounter{
+		onChange: counted, byReason: map[PortReason]*int{}, byService: map[model.ObjectName][]*int{},
+		plans: map[model.ObjectName]selection.Plans{},
+	}
+}
+
+// derived is what a Service counts for.
+type derived struct {
+	reasons []PortReason
+	plans   selection.Plans
+}
+
+// Derive returns what a Service counts for.
+func (*PortCounter) Derive(decisions []selection.Decision) any {
+	var reasons []PortReason
+	for _, decision := range decisions {
+		if !decision.Service.IsHeadless { // DNS answers for it: nothing of it is in the kernel
+			reasons = appendReasons(reasons, decision)
+		}
+	}
+	if len(reasons) == 0 {
+		return nil
+	}
+	return derived{reasons, selection.PlansOf(decisions)}
+}
+
+// appendReasons appends the reasons of a decision: for the ClusterIP, and for the external frontends if the port asks for
+// any.
+func appendReasons(list []PortReason, decision selection.Decision) []PortReason {
+	internal, _ := decision.Selection.ClusterIP()
+	list = append(list, PortReason{Family: decision.Family, Code: internal.Reason.Code})
+	if decision.Service.IsExternal(decision.Port, decision.Family) {
+		external, _ := decision.Selection.External()
+		list = append(list, PortReason{Family: decision.Family, External: true, Code: external.Reason.Code})
+	}
+	return list
+}
+
+// OnApplied counts a Service anew.
+func (r *PortCounter) OnApplied(service model.ObjectName, accepted any) {
+	r.changed = true
+	for _, count := range r.byService[service] {
+		*count--
+	}
+	r.shares.Add(r.plans[service], -1)
+	delete(r.byService, service)
+	delete(r.plans, service)
+	now, counts := accepted.(derived)
+	if !counts {
+		return
+	}
+	list := make([]*int, 0, len(now.reasons))
+	for _, reason := range now.reasons {
+		count := r.byReason[reason]
+		if count == nil {
+			count = new(int)
+			r.byReason[reason] = count
+		}
+		*count++
+		list = append(list, count)
+	}
+	r.byService[service] = list
+	r.shares.Add(now.plans, 1)
+	if len(now.plans) > 0 {
+		r.plans[service] = now.plans
+	}
+}
+
+// OnSynced reports the counts if they have changed.
+func (r *PortCounter) OnSynced(selection.SyncState) {
+	if !r.changed && r.last != nil {
+		return
+	}
+	now := PortCounts{Reasons: make(map[PortReason]int, len(r.byReason)), Shares: r.shares}
+	for reason, count := range r.byReason {
+		now.Reasons[reason] = *count
+	}
+	if r.changed = false; r.last != nil && r.last.equal(now) {
+		return
+	}
+	r.last = &now
+	r.onChange(now)
+}
+
+func (c PortCounts) equal(other PortCounts) bool {
+	return c.Shares == other.Shares && maps.Equal(c.Reasons, other.Reasons)
+}

@@ -1,0 +1,68 @@
+//go:build linux
+
+package healthcheck
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// listenOn returns the addresses of a family to bind: where the node serves node ports. An IPv6 link-local address is left
+// out: it is meaningless without its interface, and a load balancer could not ask there.
+func listenOn(scope *selection.Scope, family model.Family) []netip.Addr {
+	if slices.Contains(scope.OnAll, family) {
+		if family == model.IPv4 {
+			return []netip.Addr{netip.IPv4Unspecified()}
+		}
+		return []netip.Addr{netip.IPv6Unspecified()}
+	}
+	return slices.DeleteFunc(slices.Clone(scope.NodePorts), func(addr netip.Addr) bool {
+		return model.FamilyOf(addr) != family || addr.Is6() && addr.IsLinkLocalUnicast()
+	})
+}
+
+// notServed says that a Service's health checks are not answered at an address or in a family.
+func notServed(service model.ObjectName, why error) model.Finding {
+	reason := fmt.Sprintf("Load balancers treat this node as one without endpoints of this Service; it tries again: "+
+		"answering health checks of Service %s: %v", service, why)
+	return model.Finding{Code: model.HealthCheckListenFailed, Reason: reason, Local: true}.WithObject("Service", service)
+}
+
+// claimPorts decides what is answered where. The API server gives each port to one Service only; if two still have the same
+// one, the lexically smaller name keeps it, and every other one is not served.
+func claimPorts(
+	checks map[model.ObjectName]selection.HealthCheck, scope *selection.Scope,
+) (map[netip.AddrPort]response, []model.Finding) {
+	assigned := map[netip.AddrPort]response{}
+	var rejected []model.Finding
+	names := slices.SortedFunc(maps.Keys(checks), model.ObjectName.Compare)
+	for _, family := range model.Families {
+		addrs := listenOn(scope, family)
+		if len(addrs) == 0 {
+			continue
+		}
+		owners := map[uint16]model.ObjectName{}
+		for _, name := range names {
+			port := checks[name].Port
+			endpoints, ok := checks[name].Endpoints[family]
+			if !ok {
+				continue
+			}
+			if owner, taken := owners[port]; taken {
+				why := fmt.Errorf("over %s: port %d is the healthCheckNodePort of Service %s", family, port, owner)
+				rejected = append(rejected, notServed(name, why))
+				continue
+			}
+			owners[port] = name
+			for _, addr := range addrs {
+				assigned[netip.AddrPortFrom(addr, port)] = response{service: name, endpoints: endpoints}
+			}
+		}
+	}
+	return assigned, rejected
+}

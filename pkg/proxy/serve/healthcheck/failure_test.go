@@ -1,0 +1,115 @@
+//go:build linux
+
+package healthcheck
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+func TestTwoServicesWithOnePort(t *testing.T) {
+	n := newNode(t)
+	both := checks{
+		name("b/web"): {Port: 30000, Endpoints: counts{model.IPv4: 2, model.IPv6: 2}},
+		name("a/web"): {Port: 30000, Endpoints: counts{model.IPv4: 1}},
+		name("c/web"): {Port: 30001, Endpoints: counts{model.IPv4: 3}},
+	}
+	want := "answering health checks of Service b/web: over IPv4: port 30000 is the healthCheckNodePort of Service a/web"
+	for range 2 {
+		if diff := cmp.Diff(want, fmt.Sprint(n.trySync(both, on("127.0.0.1", "127.0.0.2", "::1")))); diff != "" {
+			t.Errorf("error (-want +got):\n%s", diff)
+		}
+		n.expectServing("127.0.0.1:30000", "a/web", 1)
+		n.expectServing("127.0.0.2:30000", "a/web", 1)
+		n.expectServing("127.0.0.1:30001", "c/web", 3)
+		n.expectServing("[::1]:30000", "b/web", 2) // the first has no IPv6
+	}
+	delete(both, name("a/web"))
+	n.sync(both, on("127.0.0.1", "127.0.0.2", "::1"))
+	n.expectServing("127.0.0.1:30000", "b/web", 2)
+}
+
+func TestAPortThatAStrangerHasIsTakenWhenItIsFree(t *testing.T) {
+	n := newNode(t)
+	wanted := checks{name("shop/web"): check(30000, 1), name("shop/api"): check(30001, 2)}
+	addresses := on("127.0.0.1", "127.0.0.2")
+	leave := n.stranger("127.0.0.1:30000")
+	want := "answering health checks of Service shop/web: listen tcp4 127.0.0.1:30000: bind: address already in use"
+	for range 2 {
+		if diff := cmp.Diff(want, fmt.Sprint(n.trySync(wanted, addresses))); diff != "" {
+			t.Errorf("error (-want +got):\n%s", diff)
+		}
+		n.expectServing("127.0.0.2:30000", "shop/web", 1)
+		n.expectServing("127.0.0.1:30001", "shop/api", 2)
+	}
+	leave()
+	n.sync(wanted, addresses)
+	n.expectServing("127.0.0.1:30000", "shop/web", 1)
+}
+
+func TestEveryFailureIsNamed(t *testing.T) {
+	n := newNode(t)
+	n.stranger("127.0.0.2:30000")
+	n.stranger("127.0.0.2:30001")
+	err := n.trySync(checks{
+		name("shop/web"): check(30000, 1), name("shop/api"): check(30000, 1), name("shop/db"): check(30001, 1),
+	}, on("127.0.0.1", "127.0.0.2"))
+	want := strings.Join([]string{
+		"answering health checks of Service shop/web: over IPv4: port 30000 is the healthCheckNodePort of Service shop/api",
+		"answering health checks of Service shop/api: listen tcp4 127.0.0.2:30000: bind: address already in use",
+		"answering health checks of Service shop/db: listen tcp4 127.0.0.2:30001: bind: address already in use",
+	}, "\n")
+	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
+	}
+	n.expectServing("127.0.0.1:30000", "shop/api", 1)
+	n.expectServing("127.0.0.1:30001", "shop/db", 1)
+}
+
+func TestAServerThatDiedIsStartedAgain(t *testing.T) {
+	n := newNode(t)
+	wanted, addresses := checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1")
+	n.sync(wanted, addresses)
+	died := n.servers.servers[netip.MustParseAddrPort("127.0.0.1:30000")]
+	if err := died.listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.expectClosed("127.0.0.1:30000")
+	n.sync(wanted, addresses)
+	n.expectServing("127.0.0.1:30000", "shop/web", 1)
+}
+
+func TestAfterCloseNothingIsServed(t *testing.T) {
+	n := newNode(t)
+	n.sync(checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1"))
+	n.servers.Close()
+	n.servers.Close() // does nothing more
+	n.expectClosed("127.0.0.1:30000")
+}
+
+func TestTwoHundredServices(t *testing.T) {
+	n := newNode(t)
+	wanted := checks{}
+	for i := range 200 {
+		wanted[name(fmt.Sprintf("shop/web-%d", i))] = selection.HealthCheck{
+			Port: uint16(30000 + i), Endpoints: counts{model.IPv4: i, model.IPv6: i + 1},
+		}
+	}
+	n.sync(wanted, on("127.0.0.1", "127.0.0.2", "::1"))
+	for i := range 200 {
+		service := fmt.Sprintf("shop/web-%d", i)
+		n.expectServing(fmt.Sprintf("127.0.0.2:%d", 30000+i), service, i)
+		n.expectServing(fmt.Sprintf("[::1]:%d", 30000+i), service, i+1)
+	}
+	n.sync(nil, on("127.0.0.1", "127.0.0.2", "::1"))
+	if got := len(n.servers.servers); got != 0 {
+		t.Errorf("%d servers are left of no Service", got)
+	}
+}

@@ -1,0 +1,117 @@
+//go:build linux
+
+package healthcheck
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
+)
+
+func synced(addrs ...string) selection.SyncState {
+	var now selection.SyncState
+	for _, addr := range addrs {
+		now.Scope.NodePorts = append(now.Scope.NodePorts, netip.MustParseAddr(addr))
+	}
+	return now
+}
+
+// TestAReaderHasHealthChecksServed: what a sync does not change stays as it was, and the addresses are those of node ports.
+func TestAReaderHasHealthChecksServed(t *testing.T) {
+	reader, ended := NewHandler(), make(chan struct{})
+	servers := New(slog.New(slog.DiscardHandler), func() bool { return true })
+	go func() {
+		defer close(ended)
+		reader.Run(t.Context(), servers, func(failed []model.Finding) {
+			if len(failed) > 0 {
+				t.Error(failed)
+			}
+		})
+	}()
+	port := reserve.OnLoopback(t).Port()
+	t.Cleanup(func() { <-ended })
+	for _, step := range []struct {
+		says   string
+		accept any
+		is     bool // accepted
+		synced selection.SyncState
+		want   int // status; zero if no server listens
+	}{
+		{"a Service with an endpoint here", selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: 1}}, true, synced("127.0.0.1"), 200},
+		{"nothing new about health checks", nil, false, synced("127.0.0.1"), 200},
+		{"no address serves node ports", nil, false, synced(), 0},
+		{"one does again", nil, false, synced("127.0.0.1"), 200},
+		{"no endpoint here", selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: 0}}, true, synced("127.0.0.1"), 503},
+		{"the Service is gone", nil, true, synced("127.0.0.1"), 0},
+	} {
+		if step.is {
+			reader.OnApplied(name("shop/web"), step.accept)
+		}
+		reader.OnSynced(step.synced)
+		got := -1
+		for deadline := time.Now().Add(10 * time.Second); got != step.want && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			got = statusOf(fmt.Sprintf("http://127.0.0.1:%d/", port))
+		}
+		if got != step.want {
+			t.Fatalf("%s: status %d, want %d", step.says, got, step.want)
+		}
+	}
+}
+
+// TestAnUnchangedDecisionUpdatesNoServer.
+func TestAnUnchangedDecisionUpdatesNoServer(t *testing.T) {
+	reader := NewHandler()
+	type digests = map[string]any
+	for _, step := range []struct {
+		says   string
+		accept digests
+		synced selection.SyncState
+		isNew  bool
+		want   checks
+	}{
+		{"the first sync, without Services", nil, synced("172.16.0.1"), true, checks{}},
+		{"a Service without a check", digests{"a": nil}, synced("172.16.0.1"), false, checks{}},
+		{"one with a check", digests{"b": check(1, 1)}, synced("172.16.0.1"), true, checks{name("b"): check(1, 1)}},
+		{"the same", digests{"b": check(1, 1)}, synced("172.16.0.1"), false, checks{name("b"): check(1, 1)}},
+		{"another port", digests{"b": check(2, 1)}, synced("172.16.0.1"), true, checks{name("b"): check(2, 1)}},
+		{"another count", digests{"b": check(2, 0)}, synced("172.16.0.1"), true, checks{name("b"): check(2, 0)}},
+		{"another address", nil, synced("172.16.0.2"), true, checks{name("b"): check(2, 0)}},
+		{"it goes", digests{"b": nil}, synced("172.16.0.2"), true, checks{}},
+	} {
+		for service, digest := range step.accept {
+			reader.OnApplied(name(service), digest)
+		}
+		reader.OnSynced(step.synced)
+		isNew := false
+		select {
+		case <-reader.changed:
+			isNew = true
+		default:
+		}
+		if diff := cmp.Diff(step.want, reader.checks); diff != "" || isNew != step.isNew {
+			t.Errorf("%s: woken: %v, checks (-want +got):\n%s", step.says, isNew, diff)
+		}
+	}
+}
+
+// statusOf asks over a new connection; zero if no server listens.
+func statusOf(url string) int {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(url)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}

@@ -1,0 +1,146 @@
+//go:build linux
+
+package healthcheck
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+func TestServersListenWhereNodePortsAreServed(t *testing.T) {
+	both := checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv4: 1, model.IPv6: 2}}}
+	for title, test := range map[string]struct {
+		checks     checks
+		on         selection.Scope
+		ipv4, ipv6 []string // answer with one endpoint, and with two
+		unserved   []string
+	}{
+		"on all addresses": {
+			checks: both, on: everywhere,
+			ipv4: []string{"127.0.0.1:30000", "127.0.0.9:30000"}, ipv6: []string{"[::1]:30000"},
+			unserved: []string{"127.0.0.1:30001", "[::1]:30001"},
+		},
+		"on some addresses": {
+			checks: both, on: on("127.0.0.1", "127.0.0.2", "::1"),
+			ipv4: []string{"127.0.0.1:30000", "127.0.0.2:30000"}, ipv6: []string{"[::1]:30000"},
+			unserved: []string{"127.0.0.3:30000"},
+		},
+		"on all addresses of one family and some of the other": {
+			checks: both, on: selection.Scope{NodePorts: on("127.0.0.1").NodePorts, OnAll: []model.Family{model.IPv6}},
+			ipv4: []string{"127.0.0.1:30000"}, ipv6: []string{"[::1]:30000"},
+			unserved: []string{"127.0.0.2:30000"},
+		},
+		"in no family without an address": {
+			checks: both, on: on("127.0.0.1"), ipv4: []string{"127.0.0.1:30000"}, unserved: []string{"[::1]:30000"},
+		},
+		"nowhere without any address": {
+			checks: both, unserved: []string{"127.0.0.1:30000", "[::1]:30000"},
+		},
+		"in the families of the Service alone": {
+			checks: checks{name("shop/web"): check(30000, 1)}, on: everywhere,
+			ipv4: []string{"127.0.0.1:30000"}, unserved: []string{"[::1]:30000"},
+		},
+		"not on a link-local address, which says not of which link": {
+			checks: both, on: on("127.0.0.1", "fe80::1", "::1"), ipv4: []string{"127.0.0.1:30000"}, ipv6: []string{"[::1]:30000"},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			n := newNode(t)
+			n.sync(test.checks, test.on)
+			for _, address := range test.ipv4 {
+				n.expectServing(address, "shop/web", 1)
+			}
+			for _, address := range test.ipv6 {
+				n.expectServing(address, "shop/web", 2)
+			}
+			for _, address := range test.unserved {
+				n.expectClosed(address)
+			}
+		})
+	}
+}
+
+func TestServersFollow(t *testing.T) {
+	for title, test := range map[string]struct {
+		before, after     checks
+		onBefore, onAfter selection.Scope
+		says              map[string]string // address: Service and endpoints
+		silent            []string
+	}{
+		"the number of endpoints": {
+			before: checks{name("shop/web"): check(30000, 0)}, after: checks{name("shop/web"): check(30000, 7)},
+			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
+			says: map[string]string{"127.0.0.1:30000": "shop/web 7"},
+		},
+		"a Service that comes": {
+			after:    checks{name("shop/web"): check(30000, 1)},
+			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
+			says: map[string]string{"127.0.0.1:30000": "shop/web 1"},
+		},
+		"a Service that goes": {
+			before:   checks{name("shop/web"): check(30000, 1), name("shop/api"): check(30001, 2)},
+			after:    checks{name("shop/api"): check(30001, 2)},
+			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
+			says: map[string]string{"127.0.0.1:30001": "shop/api 2"}, silent: []string{"127.0.0.1:30000"},
+		},
+		"another port": {
+			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30001, 1)},
+			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
+			says: map[string]string{"127.0.0.1:30001": "shop/web 1"}, silent: []string{"127.0.0.1:30000"},
+		},
+		"two Services that swap their ports": {
+			before:   checks{name("shop/web"): check(30000, 1), name("shop/api"): check(30001, 2)},
+			after:    checks{name("shop/web"): check(30001, 1), name("shop/api"): check(30000, 2)},
+			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
+			says: map[string]string{"127.0.0.1:30000": "shop/api 2", "127.0.0.1:30001": "shop/web 1"},
+		},
+		"an address that comes and one that goes": {
+			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30000, 1)},
+			onBefore: on("127.0.0.1", "127.0.0.2"), onAfter: on("127.0.0.2", "127.0.0.3"),
+			says:   map[string]string{"127.0.0.2:30000": "shop/web 1", "127.0.0.3:30000": "shop/web 1"},
+			silent: []string{"127.0.0.1:30000"},
+		},
+		"from all addresses to one": {
+			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30000, 1)},
+			onBefore: everywhere, onAfter: on("127.0.0.1"),
+			says: map[string]string{"127.0.0.1:30000": "shop/web 1"}, silent: []string{"127.0.0.2:30000"},
+		},
+		"from one address to all": {
+			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30000, 1)},
+			onBefore: on("127.0.0.1"), onAfter: everywhere,
+			says: map[string]string{"127.0.0.1:30000": "shop/web 1", "127.0.0.2:30000": "shop/web 1"},
+		},
+		"the families": {
+			before:   checks{name("shop/web"): check(30000, 1)},
+			after:    checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv6: 3}}},
+			onBefore: everywhere, onAfter: everywhere,
+			says: map[string]string{"[::1]:30000": "shop/web 3"}, silent: []string{"127.0.0.1:30000"},
+		},
+		"an owner that goes, for the one that wanted its port too": {
+			before:   checks{name("a/web"): check(30000, 1)},
+			after:    checks{name("b/web"): check(30000, 2)},
+			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
+			says: map[string]string{"127.0.0.1:30000": "b/web 2"},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			n := newNode(t)
+			n.sync(test.before, test.onBefore)
+			n.sync(test.after, test.onAfter)
+			for address, want := range test.says {
+				var service string
+				var endpoints int
+				if _, err := fmt.Sscan(want, &service, &endpoints); err != nil {
+					t.Fatal(err)
+				}
+				n.expectServing(address, service, endpoints)
+			}
+			for _, address := range test.silent {
+				n.expectClosed(address)
+			}
+		})
+	}
+}

@@ -1,0 +1,299 @@
+//go:build linux
+
+package localhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/notify"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+const (
+	// retryAfter is the pause before another try to listen on a port: the process that has it may end.
+	retryAfter = 5 * time.Second
+	// acceptPause is the pause after accept(2) failed, mostly for lack of descriptors.
+	acceptPause = 100 * time.Millisecond
+)
+
+// Observer hears what a Server does. Its methods are called by several goroutines.
+type Observer interface {
+	// Listening is called with the number of node ports of a family that the server listens on now.
+	Listening(family model.Family, ports int)
+	// ListenFailed: it could not listen on a node port.
+	ListenFailed(family model.Family)
+	// Connection is called with the outcome of a connection.
+	Connection(family model.Family, outcome Outcome)
+	// Found are all node ports that cannot be listened on.
+	Found(findings []model.Finding)
+}
+
+// Server listens for the TCP node ports of all Services. It is a reader of the proxy's decisions.
+type Server struct {
+	addrs    map[model.Family]netip.Addr
+	observer Observer
+	limiter  *connLimiter
+	listen   func(context.Context, netip.AddrPort) (net.Listener, error)
+	dial     func(context.Context, netip.AddrPort) (*net.TCPConn, error)
+
+	changed notify.Signal
+	mutex   sync.Mutex
+	desired map[model.ObjectName]map[nodePort]target
+	dirty   map[model.ObjectName]bool
+
+	// ports are Run's.
+	ports map[nodePort]*port
+
+	running sync.WaitGroup
+}
+
+// port is a node port that a Service owns.
+type port struct {
+	nodePort
+	service   model.ObjectName
+	draw      picker
+	isDesired bool         // it has endpoints, and should be listened on
+	listener  net.Listener // nil while nothing is listened on
+	// end ends the connections.
+	ctx context.Context //nolint:containedctx // it lasts as long as the port
+	end context.CancelFunc
+}
+
+// NewServer returns a server for some loopback addresses, one a family. It listens while Run runs.
+func NewServer(addrs map[model.Family]netip.Addr, observer Observer) *Server {
+	return &Server{
+		addrs: addrs, observer: observer, limiter: newConnLimiter(processLimit()), listen: listen, dial: dial,
+		changed: notify.NewSignal(), desired: map[model.ObjectName]map[nodePort]target{}, dirty: map[model.ObjectName]bool{},
+		ports: map[nodePort]*port{},
+	}
+}
+
+// listen binds an address for its own family only, and to the loopback link: where net.ipv4.conf.*.route_localnet is 1,
+// as kube-proxy's iptables mode leaves it, neighbours could otherwise reach 127.0.0.1.
+func listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
+	network := "tcp4"
+	if addr.Addr().Is6() {
+		network = "tcp6"
+	}
+	config := net.ListenConfig{Control: func(_, _ string, connection syscall.RawConn) error {
+		var failed error
+		err := connection.Control(func(socket uintptr) { failed = unix.BindToDevice(int(socket), "lo") })
+		return errors.Join(err, failed)
+	}}
+	return config.Listen(ctx, network, addr.String())
+}
+
+// MaxConnections returns how many connections there may be at a time.
+func (s *Server) MaxConnections() int { return s.limiter.limit }
+
+// Derive returns the node ports of a Service; nil if it has none.
+func (s *Server) Derive(decisions []selection.Decision) any {
+	if targets := targetsOf(decisions, s.addrs); targets != nil {
+		return targets
+	}
+	return nil
+}
+
+// OnApplied replaces the node ports of a Service. Run listens accordingly; Accept does not wait.
+func (s *Server) OnApplied(service model.ObjectName, digest any) {
+	now, _ := digest.(map[nodePort]target)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if sameTargets(s.desired[service], now) {
+		return
+	}
+	if s.desired[service] = now; now == nil {
+		delete(s.desired, service)
+	}
+	s.changes(service)
+}
+
+// OnFrontendsLost ends the listening on node ports of a Service.
+func (s *Server) OnFrontendsLost(service model.ObjectName, frontends []model.Frontend) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	left := maps.Clone(s.desired[service])
+	for _, frontend := range frontends {
+		if frontend.IsNodePort() && frontend.Protocol == model.TCP {
+			delete(left, nodePort{model.FamilyOf(frontend.Addr), frontend.Port})
+		}
+	}
+	if len(left) == len(s.desired[service]) {
+		return
+	}
+	if s.desired[service] = left; len(left) == 0 {
+		delete(s.desired, service)
+	}
+	s.changes(service)
+}
+
+// OnSynced does nothing: each Service is handled by itself.
+func (*Server) OnSynced(selection.SyncState) {}
+
+// changes has Run look at a Service. The mutex is held.
+func (s *Server) changes(service model.ObjectName) {
+	s.dirty[service] = true
+	s.changed.Notify()
+}
+
+// Run listens until ctx ends, in the network namespace of the process, and then ends all connections.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.running.Wait()
+	defer s.close()
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.changed:
+			s.applyChanges(ctx)
+		case <-again:
+		}
+		again = nil
+		if s.listenAll(ctx) {
+			again = time.After(retryAfter)
+		}
+	}
+}
+
+// close ends all ports and their connections.
+func (s *Server) close() {
+	for _, one := range s.ports {
+		s.remove(one)
+	}
+}
+
+// applyChanges makes the ports what the changed Services want. A port that another Service wants now belongs to that one.
+func (s *Server) applyChanges(ctx context.Context) {
+	s.mutex.Lock()
+	changed := make(map[model.ObjectName]map[nodePort]target, len(s.dirty))
+	for service := range s.dirty {
+		changed[service] = s.desired[service]
+	}
+	s.dirty = map[model.ObjectName]bool{}
+	s.mutex.Unlock()
+	for key, one := range s.ports {
+		targets, isChanged := changed[one.service]
+		if _, stays := targets[key]; isChanged && !stays {
+			s.remove(one)
+		}
+	}
+	for service, targets := range changed {
+		for key, leads := range targets {
+			s.updateTargets(ctx, service, key, leads)
+		}
+	}
+}
+
+// updateTargets makes a node port of a Service lead to a target.
+func (s *Server) updateTargets(ctx context.Context, service model.ObjectName, key nodePort, leads target) {
+	one := s.ports[key]
+	if one != nil && one.service != service {
+		s.remove(one)
+		one = nil
+	}
+	if one == nil {
+		one = &port{nodePort: key, service: service}
+		one.ctx, one.end = context.WithCancel(context.WithoutCancel(ctx))
+		s.ports[key] = one
+	}
+	one.draw.update(leads)
+	if one.isDesired = len(leads.endpoints) > 0; !one.isDesired {
+		one.stopListening()
+	}
+}
+
+func (s *Server) remove(one *port) {
+	one.stopListening()
+	one.end()
+	delete(s.ports, one.nodePort)
+}
+
+// stopListening refuses new connections. Open ones go on.
+func (p *port) stopListening() {
+	if p.listener != nil {
+		_ = p.listener.Close()
+		p.listener = nil
+	}
+}
+
+// listenAll listens on the ports that wait for it, and reports whether some still wait.
+func (s *Server) listenAll(ctx context.Context) (failed bool) {
+	var findings []model.Finding
+	listening := map[model.Family]int{}
+	for _, one := range s.ports {
+		if one.isDesired && one.listener == nil {
+			if err := s.start(ctx, one); err != nil {
+				s.observer.ListenFailed(one.family)
+				findings = append(findings, one.finding(err))
+			}
+		}
+		if one.listener != nil {
+			listening[one.family]++
+		}
+	}
+	for family := range s.addrs {
+		s.observer.Listening(family, listening[family])
+	}
+	slices.SortFunc(findings, model.Finding.Compare)
+	s.observer.Found(findings)
+	return len(findings) > 0
+}
+
+func (s *Server) start(ctx context.Context, one *port) error {
+	listener, err := s.listen(ctx, netip.AddrPortFrom(s.addrs[one.family], one.port))
+	if err != nil {
+		return err
+	}
+	one.listener = listener
+	s.running.Go(func() { s.accept(one, listener) })
+	return nil
+}
+
+func (p *port) finding(err error) model.Finding {
+	return model.Finding{
+		Code: model.LocalhostNodePortNotServed, Local: true,
+		Reason: fmt.Sprintf("A node port is not served on loopback of this node; it tries again: %v", err),
+	}.WithObject("Service", p.service)
+}
+
+// accept takes connections until the listener is closed. One beyond the limit is reset at once: it would wait for
+// others that may never end.
+func (s *Server) accept(one *port, listener net.Listener) {
+	for {
+		accepted, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(acceptPause)
+			continue
+		}
+		client := accepted.(*net.TCPConn) //nolint:forcetypeassert // the listener is one of TCP
+		endpoint, isThere := one.draw.pick(time.Now())
+		switch {
+		case !isThere: // the last one has just gone
+			reset(client)
+		case !s.limiter.acquire(one.service):
+			s.observer.Connection(one.family, LimitExceeded)
+			reset(client)
+		default:
+			s.running.Go(func() {
+				defer s.limiter.release(one.service)
+				s.forward(one.ctx, one.nodePort, client, endpoint)
+			})
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package clusterstatus
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+)
+
+// Text writes a line for each node, and how many agree.
+func Text(to io.Writer, nodes []Node) error {
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	sanitize.Fprintf(table, "NODE\tAGREES\tLAST SYNC\tREFUSED OBJECTS\tAPI SERVER\tPROBLEM\n")
+	agree, refuse := 0, 0
+	for i := range nodes {
+		node := &nodes[i]
+		agrees, synced, heard := "no", "-", "ok"
+		if node.Agrees {
+			agrees = "yes"
+			agree++
+		}
+		if node.InvalidObjects > 0 {
+			refuse++
+		}
+		if !node.Synced.IsZero() {
+			synced = fmt.Sprintf("%s ago", time.Since(node.Synced).Round(time.Second))
+		}
+		if len(node.Interruptions) > 0 {
+			var resources []string
+			for _, one := range node.Interruptions {
+				resources = append(resources, one.Resource)
+			}
+			heard = "interrupted: " + strings.Join(resources, ", ")
+		}
+		if node.Pod == "" {
+			heard = "-"
+		}
+		sanitize.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", node.Node, agrees, synced, node.InvalidObjects, heard, cmp.Or(node.Problem, "-"))
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	summary := fmt.Sprintf("%d of %s.", agree, sanitize.CountOf(len(nodes), "node agrees", "nodes agree"))
+	if refuse > 0 {
+		summary += " Refused objects keep their last good versions, if there were any; 'proxy status' on a node names them."
+	}
+	if _, err := sanitize.Fprintf(to, "\n%s\n", summary); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	return nil
+}

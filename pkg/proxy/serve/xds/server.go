@@ -1,0 +1,328 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+)
+
+// Server serves a table to clients over gRPC.
+type Server struct {
+	Table *Table
+	// IsOfNode reports whether a client with an address is on this node. It is asked for each connection.
+	IsOfNode func(netip.Addr) (bool, error)
+	Log      *slog.Logger
+
+	usage   usageTracker
+	serving sync.WaitGroup
+	// What was logged of each kind. One kind keeps no other out of the log.
+	loggedRejections, loggedNames, loggedNACKs logged
+}
+
+// The limits of a connection and of a stream.
+const (
+	// maxRequest is how large a request may be, in bytes.
+	maxRequest = 64 << 10
+	// windowSize is how many bytes of requests a stream may send before they are read. It does not grow, as gRPC's own does.
+	windowSize = 64 << 10
+	// graceTime is how long a stream rests after a response. Changes meanwhile are sent together.
+	graceTime = 20 * time.Millisecond
+	// keepaliveTime is how long a client may be silent until it is asked whether it is still there.
+	keepaliveTime = 30 * time.Second
+	idleTime      = 5 * time.Minute
+	bufferSize    = 4 << 10
+)
+
+// SocketPrefix begins the address of a unix socket.
+const SocketPrefix = "unix://"
+
+// Run answers at addresses until ctx ends: IP:PORT, or unix:// and the path of a socket. If an address is not
+// available, it tries again and again: connections to Services must not depend on it.
+func (s *Server) Run(ctx context.Context, addresses []string) error {
+	var running sync.WaitGroup
+	for _, address := range addresses {
+		running.Go(func() { s.runAt(ctx, address) })
+	}
+	running.Wait()
+	return nil
+}
+
+func (s *Server) runAt(ctx context.Context, address string) {
+	httpserve.Again(ctx, s.Log, "could not serve xDS", func() error {
+		err := s.serve(ctx, address)
+		if err != nil {
+			s.usage.onUnresponsive(address, err.Error())
+		}
+		return err
+	})
+}
+
+func (s *Server) serve(ctx context.Context, address string) error {
+	listener, err := listen(ctx, address)
+	if err != nil {
+		return fmt.Errorf("listening on --xds-bind-address %s: %w", address, err)
+	}
+	s.usage.onUnresponsive(address, "")
+	s.Log.Info("serving xDS", "address", address, "domain", s.Table.domain)
+	server := s.newServer()
+	stop := context.AfterFunc(ctx, server.Stop) // clients keep the endpoints that they have
+	defer stop()
+	err = server.Serve(limitListener{Listener: listener, admit: s.admitConnection})
+	server.Stop()
+	s.serving.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serving --xds-bind-address %s: %w", address, err)
+}
+
+// listen listens on an address. It replaces a socket that another process has left behind, because that would be in the
+// way. Every process that can reach the socket may use it.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	path, isSocket := strings.CutPrefix(address, SocketPrefix)
+	var config net.ListenConfig
+	if !isSocket {
+		return config.Listen(ctx, "tcp", address)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	switch left, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case left.Mode().Type() != fs.ModeSocket:
+		return nil, errors.New("something other than a socket is there")
+	default:
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	listener, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+// admitConnection admits clients of this node, with a bounded number of connections.
+func (s *Server) admitConnection(connection net.Conn) (leave func()) {
+	client := httpserve.ClientAddr(connection.RemoteAddr().String())
+	if connection.RemoteAddr().Network() != "unix" {
+		if is, err := s.IsOfNode(client); !is {
+			why := "the route to it leaves by a gateway"
+			if err != nil {
+				why = err.Error()
+			}
+			_ = s.reject(RemoteClient, client, why)
+			return nil
+		}
+	}
+	if !s.usage.admit(client, usageCounts{openConnections: 1}) {
+		its, all := s.usage.usage(client)
+		_ = s.reject(TooManyConnections, client,
+			fmt.Sprintf("it has %d, and all have %d", its.usageCounts[openConnections], all[openConnections]))
+		return nil
+	}
+	return func() { s.usage.release(client, usageCounts{openConnections: 1}) }
+}
+
+// The methods that clients call: aggregated discovery, and the same for endpoints alone.
+func (s *Server) newServer() *grpc.Server {
+	server := grpc.NewServer(
+		grpc.Creds(connCreds{insecure.NewCredentials()}),
+		grpc.WaitForHandlers(true),
+		grpc.ForceServerCodecV2(bytesCodec{}),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.StaticStreamWindowSize(windowSize), grpc.StaticConnWindowSize(windowSize),
+		grpc.MaxConcurrentStreams(maxPerSocket),
+		grpc.MaxHeaderListSize(bufferSize),
+		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, MaxConnectionIdle: idleTime}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 3, PermitWithoutStream: true}),
+	)
+	for _, method := range []struct{ service, stream, only string }{
+		{"envoy.service.discovery.v3.AggregatedDiscoveryService", "StreamAggregatedResources", ""},
+		{"envoy.service.endpoint.v3.EndpointDiscoveryService", "StreamEndpoints", typeURLs[assignments]},
+	} {
+		handle := func(_ any, stream grpc.ServerStream) error { return s.handle(stream, method.only) }
+		server.RegisterService(&grpc.ServiceDesc{
+			ServiceName: method.service, HandlerType: (*any)(nil),
+			Streams: []grpc.StreamDesc{{StreamName: method.stream, Handler: handle, ServerStreams: true, ClientStreams: true}},
+		}, nil)
+	}
+	return server
+}
+
+// bytesCodec leaves messages as they are: they are written by hand.
+type bytesCodec struct{}
+
+// Marshal returns a message that is written.
+func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+
+// Unmarshal returns a message that is to be read.
+func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+// Name is the one that clients ask for.
+func (bytesCodec) Name() string { return "proto" }
+
+// handle serves one stream until its client ends it.
+func (s *Server) handle(stream grpc.ServerStream, only string) error {
+	client := netip.Addr{}
+	if from, ok := peer.FromContext(stream.Context()); ok {
+		client = httpserve.ClientAddr(from.Addr.String())
+	}
+	if !s.usage.admit(client, usageCounts{openStreams: 1}) {
+		return s.reject(TooManyStreams, client, fmt.Sprintf("a client may have %d, those of the socket %d, and all %d",
+			maxPerClient, maxPerSocket, maxStreams))
+	}
+	session := newSession(s.Table, &s.usage, client, only)
+	its, _ := s.usage.usage(client)
+	s.serving.Add(1)
+	ended := make(chan error, 1)
+	go func() {
+		defer s.serving.Done()
+		reader := requestLoop{server: s, stream: stream, session: session, limiter: its.limiter}
+		err := reader.run()
+		if isRead := session.end(); !isRead && stream.Context().Err() == nil {
+			closeConnection(stream.Context()) // the client has not cancelled it, and what it does not read would stay
+		}
+		ended <- err
+	}()
+	return s.sendLoop(stream, session, ended)
+}
+
+// sendLoop sends the responses that are due, one after the other. It waits for a client that does not read, without holding
+// up other streams.
+func (s *Server) sendLoop(stream grpc.ServerStream, session *session, ended <-chan error) error {
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-session.changed:
+		}
+		for {
+			of, response, hasRoom := session.next()
+			if !hasRoom {
+				session.changed.Notify() // it tries again soon
+			}
+			if response == nil {
+				break
+			}
+			if err := stream.SendMsg(response); err != nil {
+				return err
+			}
+			s.usage.count(func(now *Counts) { now.Sent[of]++ })
+		}
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(graceTime):
+		}
+	}
+}
+
+// requestLoop reads the requests of one stream.
+type requestLoop struct {
+	server  *Server
+	stream  grpc.ServerStream
+	session *session
+	limiter *rate.Limiter
+	node    string // the client's own name for itself
+}
+
+// run reads requests until the stream ends. The error is for the client.
+func (r *requestLoop) run() error {
+	if err := r.limiter.WaitN(r.stream.Context(), namesOfStream); err != nil {
+		return err
+	}
+	for {
+		var message []byte
+		err := r.stream.RecvMsg(&message)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case status.Code(err) == codes.ResourceExhausted: // gRPC's word for a message that is too large
+			return r.server.reject(TooLargeRequest, r.session.client, fmt.Sprintf("a request may have %d bytes", maxRequest))
+		case err != nil:
+			return err
+		}
+		if err := r.handle(message); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *requestLoop) handle(message []byte) error {
+	s := r.server
+	request, err := parseRequest(message)
+	if waited := r.limiter.WaitN(r.stream.Context(), 1+len(request.names)); waited != nil {
+		return waited
+	}
+	switch {
+	case errors.Is(err, errTooManyNames):
+		return s.reject(TooManyNames, r.session.client, err.Error())
+	case err != nil:
+		return s.reject(MalformedRequest, r.session.client, err.Error())
+	}
+	if r.node == "" { // the first request has it, and later ones may leave it out
+		r.node = sanitize.Truncate(request.node)
+	}
+	result, hasRoom := r.session.handleRequest(request)
+	r.logResult(result, request)
+	if !hasRoom {
+		return s.reject(TooManyNames, r.session.client, fmt.Sprintf("a client may ask for %d resources, and all for %d",
+			maxClientNames, maxAllNames))
+	}
+	return nil
+}
+
+// logResult counts what happened, and logs once what deserves it.
+func (r *requestLoop) logResult(result requestResult, request request) {
+	s := r.server
+	for _, name := range result.unknownNames {
+		s.usage.count(func(now *Counts) { now.Rejected[UnknownName]++ })
+		if name = sanitize.Truncate(name); s.loggedNames.isNew(time.Now(), r.session.client, name) {
+			s.Log.Warn("a client of xDS asks for a name that is not a TCP port of a Service; those are called SERVICE.NAMESPACE.svc.DOMAIN:PORT",
+				"name", name, "client", r.session.client, "node-id", r.node)
+		}
+	}
+	if result.isNACK {
+		s.usage.count(func(now *Counts) { now.NACKed[result.rejectedKind]++ })
+		complaint := sanitize.Truncate(request.errorDetail)
+		if s.loggedNACKs.isNew(time.Now(), r.session.client, result.rejectedKind.String()+complaint) {
+			s.Log.Warn("a client of xDS rejected a response; it keeps what it knew",
+				"kind", result.rejectedKind, "error", complaint, "client", r.session.client, "node-id", r.node)
+		}
+	}
+}

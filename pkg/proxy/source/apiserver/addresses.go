@@ -1,0 +1,54 @@
+package apiserver
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// AddressesResource is the name, in messages and outages, of what is followed to learn where to dial other nodes.
+const AddressesResource = "endpointslices/addresses"
+
+// addressesEvery is the least time between two reports of where other nodes are: a rollout changes the proxies one
+// after the other.
+const addressesEvery = time.Second
+
+// followAddresses follows where the proxies on all nodes are, by their own slices, until the context ends. Nothing waits
+// for them, and no decision about a Service depends on them.
+func (w *Watcher) followAddresses(ctx context.Context) {
+	w.newStream(w.newRequest(convert.ProxyAddresses, AddressesResource)).follow(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.moved:
+			w.options.OnProxyAddresses(w.proxiesAt())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(addressesEvery):
+		}
+	}
+}
+
+// proxiesAt returns the nodes of all slices. A node has an address in each family that has slices.
+func (w *Watcher) proxiesAt() map[string]*model.Node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := map[string]*model.Node{}
+	for _, slice := range w.state.objects[convert.ProxyAddresses] {
+		for _, node := range slice.value.([]*model.Node) {
+			if before := all[node.Name]; before != nil {
+				node = &model.Node{Name: node.Name, Labels: node.Labels, Addresses: append(slices.Clone(before.Addresses), node.Addresses...)}
+				slices.SortFunc(node.Addresses, netip.Addr.Compare)
+			}
+			all[node.Name] = node
+		}
+	}
+	return all
+}

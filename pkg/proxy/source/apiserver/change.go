@@ -1,0 +1,81 @@
+package apiserver
+
+import (
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/notify"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+)
+
+// change lets the state decide about something that happened, and then, with the state unlocked, wakes those whom the
+// decision concerns.
+func (w *Watcher) change(decide func(*state)) {
+	for _, concerned := range w.decide(decide) {
+		concerned.Notify()
+	}
+}
+
+// decide lets the state decide, and returns whom that concerns: there may be something to deliver, something followed
+// on demand may have become needed or unneeded, or we must find out whether a node still exists.
+func (w *Watcher) decide(decide func(*state)) (concerned []notify.Signal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.state.now = time.Now()
+	decide(w.state)
+	w.resetTimer()
+	if w.state.hasChanges() {
+		concerned = append(concerned, w.updateReady)
+	}
+	for _, d := range w.onDemand {
+		if wanted := d.interestOf(w.state); wanted != d.interest {
+			d.interest = wanted
+			concerned = append(concerned, d.interestChanged)
+		}
+	}
+	if w.state.areMoved {
+		w.state.areMoved = false
+		concerned = append(concerned, w.moved)
+	}
+	if w.state.nodes.HasPendingChecks() {
+		concerned = append(concerned, w.nodesToCheck)
+	}
+	return concerned
+}
+
+// maxTimerDelay is how long the timer rests at most: setting the clock changes when an evacuation ends.
+const maxTimerDelay = time.Minute
+
+// resetTimer sets the timer to when something is due next. The caller holds mu.
+func (w *Watcher) resetTimer() {
+	at, some := w.state.next()
+	if !some {
+		at = time.Time{}
+	}
+	if at.Equal(w.timerAt) {
+		return
+	}
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.timerAt = at; some {
+		w.timer = time.AfterFunc(min(time.Until(at), maxTimerDelay), w.expire)
+	}
+}
+
+// expire does what is due.
+func (w *Watcher) expire() {
+	var timeouts *nodes.WaitTimeout
+	waited := 0
+	w.change(func(s *state) {
+		w.timerAt = time.Time{} // so that the timer is set anew
+		timeouts, waited = s.expire()
+	})
+	if waited > 0 {
+		w.options.Log.Warn("timed out reading what was measured of Services; until it is read, demand is assumed",
+			"services", waited, "after", nodes.LabelTimeout)
+	}
+	if timeouts != nil {
+		w.options.Log.Warn("timed out listing other nodes; until it succeeds, endpoints on unknown nodes match only `*`",
+			"keys", timeouts.Keys, "services", timeouts.Services, "after", nodes.LabelTimeout)
+	}
+}

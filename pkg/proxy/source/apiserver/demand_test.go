@@ -1,0 +1,412 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+)
+
+// measuring is an API server where somebody publishes measured demand, or nobody does.
+type measuring struct {
+	*api
+	leaseReads, lists, watches atomic.Int64
+
+	mutex      sync.Mutex
+	renewed    time.Time
+	isAlive    bool  // the Lease is renewed every 20 s
+	leaseErr   error // the answer to reading the Lease instead; errAway: none
+	responses  int   // so often; zero: always
+	listErr    error // how ServiceDemands are
+	objects    []servicedemand.ServiceDemand
+	events     chan watch.Event
+	notifiedAt []time.Time
+}
+
+func newMeasuring(t *testing.T, services ...corev1.Service) *measuring {
+	t.Helper()
+	m := &measuring{api: newAPI(time.Millisecond, services...), events: make(chan watch.Event), renewed: time.Now()}
+	config, through := &rest.Config{Host: "api"}, &http.Client{Transport: m}
+	leases, err := newClient(config, through, coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.leases = leases
+	m.byKind[convert.ServiceDemands] = &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			m.lists.Add(1)
+			m.mutex.Lock()
+			defer m.mutex.Unlock()
+			return &servicedemand.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: slices.Clone(m.objects)}, m.listErr
+		},
+		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			if options.SendInitialEvents != nil {
+				return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+			}
+			m.watches.Add(1)
+			return watch.NewProxyWatcher(m.events), nil
+		},
+	}
+	return m
+}
+
+// RoundTrip answers reads of the Lease.
+func (m *measuring) RoundTrip(request *http.Request) (*http.Response, error) {
+	m.leaseReads.Add(1)
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.isAlive {
+		m.renewed = time.Now().Truncate(20 * time.Second)
+	}
+	if m.responses > 0 {
+		defer func() {
+			if m.responses--; m.responses == 0 {
+				m.leaseErr = nil
+			}
+		}()
+	}
+	if errors.Is(m.leaseErr, errAway) || request.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/publishers/leases/vicinity-demand" {
+		return nil, fmt.Errorf("%w, or it is asked for %s", errAway, request.URL)
+	}
+	response, code := any(coordinationv1.Lease{
+		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+		Spec:     coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(m.renewed))},
+	}), http.StatusOK
+	if status, isStatus := errors.AsType[*apierrors.StatusError](m.leaseErr); isStatus {
+		failed := status.Status()
+		failed.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		response, code = failed, int(failed.Code)
+	}
+	text, err := json.Marshal(response)
+	return &http.Response{
+		StatusCode: code, Body: io.NopCloser(bytes.NewReader(text)), Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
+	}, err
+}
+
+// set changes something.
+func (m *measuring) set(change func()) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	change()
+}
+
+func (m *measuring) watcher(options Options) *Watcher {
+	options.TopologyNamespace = "publishers"
+	options.OnDemandRenewed = func(at time.Time) { m.set(func() { m.notifiedAt = append(m.notifiedAt, at) }) }
+	return newWatcher(m.listWatches, options)
+}
+
+// measuredService returns a version of the Service "web" that is planned with measured demand, or not.
+func measuredService(version int, isMeasured bool) corev1.Service {
+	service := keyedService("web", version, "topology.kubernetes.io/zone, *")
+	service.Annotations[policy.MaxLoadAnnotation] = "120%"
+	if isMeasured {
+		service.Annotations[policy.DemandSourceAnnotation] = "measured"
+	}
+	return service
+}
+
+// demandOf is the measured demand of a Service.
+func demandOf(name string, rate int64) servicedemand.ServiceDemand {
+	return servicedemand.ServiceDemand{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ResourceVersion: fmt.Sprint(rate)},
+		Zones:      []servicedemand.Zone{{Zone: "zone-a", DemandPPM: servicedemand.PPM}}, ConnectionsPerMinute: rate,
+		ObservedAt: metav1.Unix(1_800_000_000, 0),
+	}
+}
+
+// scene is a Watcher under test, with a clock of its own.
+type scene struct {
+	t *testing.T
+	*measuring
+	*running
+	version, seen int
+}
+
+// play runs a scene, in a time of its own.
+func play(t *testing.T, services []corev1.Service, do func(*scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{t: t, measuring: newMeasuring(t, services...), version: 10}
+		s.objects = []servicedemand.ServiceDemand{demandOf("web", 1)}
+		do(s)
+		s.end(t)
+	})
+}
+
+func (s *scene) start() { s.running = run(s.t, s.watcher) }
+
+// edit makes the Service "web" one that is planned with measured demand, or not.
+func (s *scene) edit(isMeasured bool) {
+	s.version++
+	service := measuredService(s.version, isMeasured)
+	s.services <- watch.Event{Type: watch.Modified, Object: &service}
+}
+
+// expect lets time pass, and asserts what was delivered since it was called last.
+func (s *scene) expect(when string, pause time.Duration, want string) {
+	s.t.Helper()
+	time.Sleep(pause)
+	synctest.Wait()
+	var words []string
+	for _, update := range s.delivered()[s.seen:] {
+		words, s.seen = append(words, strings.Fields(updateText(update))...), s.seen+1
+	}
+	words = slices.DeleteFunc(words, func(word string) bool { return strings.HasPrefix(word, "range/") })
+	slices.Sort(words)
+	if got := strings.Join(words, " "); got != want {
+		s.t.Errorf("%s: delivered %q, want %q", when, got, want)
+	}
+}
+
+// expectRequests asserts how often ServiceDemands were listed and watched, and the Lease was read.
+func (s *scene) expectRequests(when string, lists, watches, atLeast, atMost int64) {
+	s.t.Helper()
+	if s.lists.Load() != lists || s.watches.Load() != watches {
+		s.t.Errorf("%s: %d lists and %d watches, want %d and %d", when, s.lists.Load(), s.watches.Load(), lists, watches)
+	}
+	if got := s.leaseReads.Swap(0); got < atLeast || got > atMost {
+		s.t.Errorf("%s: the Lease was read %d times, want %d to %d", when, got, atLeast, atMost)
+	}
+}
+
+// TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt: no request before that, and none some time after; while it is
+// needed, a list, a watch, and a small object two to four times a minute.
+func TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt(t *testing.T) {
+	play(t, nil, func(s *scene) {
+		s.start()
+		s.edit(false)
+		s.expect("no Service needs it", time.Hour, "service/web:80")
+		s.expectRequests("no Service needs it", 0, 0, 0, 0)
+		s.set(func() { s.isAlive = true })
+		s.edit(true)
+		s.expect("one does", tick, "counts demand/web:1 service/web:80")
+		s.expect("for an hour", time.Hour, "")
+		s.expectRequests("for an hour", 1, 1, 120, 242)
+		changed, more := demandOf("web", 2), demandOf("db", 3)
+		s.events <- watch.Event{Type: watch.Modified, Object: &changed}
+		s.events <- watch.Event{Type: watch.Added, Object: &more}
+		s.expect("objects change, and come", tick, "demand/db:3 demand/web:2")
+		s.events <- watch.Event{Type: watch.Deleted, Object: &more}
+		s.expect("one goes", tick, "-demand/db")
+		wrong := demandOf("web", 4)
+		wrong.Zones[0].DemandPPM++
+		s.events <- watch.Event{Type: watch.Modified, Object: &wrong}
+		s.expect("a version cannot be", tick, "")
+		if rejections := s.delivered()[s.seen-1].Rejected; len(rejections) != 1 || rejections[0].Kind != "ServiceDemand" {
+			t.Errorf("refused are %v", rejections)
+		}
+		s.edit(false)
+		s.expect("no Service needs it any more, for a moment", demandLinger/2, "service/web:80")
+		s.edit(true)
+		s.expect("one does again", demandLinger, "service/web:80")
+		s.edit(false)
+		s.expect("none does for long", 2*demandLinger, "-demand/web service/web:80 unknown")
+		s.leaseReads.Store(0)
+		s.expect("none does for an hour", time.Hour, "")
+		s.expectRequests("none does for an hour", 1, 1, 0, 0)
+		if last := s.notifiedAt[len(s.notifiedAt)-1]; !last.IsZero() {
+			t.Errorf("it is told that it was published at %v", last)
+		}
+	})
+}
+
+// TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured: the first update waits until it is there.
+func TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured(t *testing.T) {
+	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
+		s.leaseErr = errAway
+		s.start()
+		s.expect("the API server does not say", nodes.LabelTimeout-3*time.Second, "")
+		s.set(func() { s.leaseErr = nil })
+		s.expect("it says", 2*leaseAgain, "counts demand/web:1 service/web:80")
+		if s.count() != 1 {
+			t.Errorf("that were %d updates, want one", s.count())
+		}
+		s.expectRequests("a start", 1, 1, 4, 6)
+	})
+}
+
+// TestAProxyThatStartsWaitsNotForEver for measured demand.
+func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
+	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
+		s.leaseErr = errAway
+		s.start()
+		s.expect("it waits", nodes.LabelTimeout-tick, "")
+		s.expect("it waits no more", 2*tick, "service/web:80")
+		s.set(func() { s.leaseErr = nil })
+		s.expect("it is there", 2*leaseAgain, "counts demand/web:1")
+		if got := s.logged("timed out reading what was measured"); got != 1 {
+			t.Errorf("that was logged %d times, want once", got)
+		}
+	})
+}
+
+// TestWhatWasMeasuredGetsTooOld when nobody publishes any more, and counts again when somebody does.
+func TestWhatWasMeasuredGetsTooOld(t *testing.T) {
+	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
+		s.start()
+		s.expect("somebody publishes", servicedemand.FreshFor-time.Second, "counts demand/web:1 service/web:80")
+		s.expect("nobody has for an hour", 2*leaseEvery+time.Second, "stale")
+		s.expect("and for a day", 24*time.Hour, "")
+		s.set(func() { s.renewed = time.Now() })
+		s.expect("somebody publishes again", 2*leaseEvery, "counts")
+		for text, want := range map[string]int{"is too old": 1, "planning with what was measured": 2} {
+			if got := s.logged(text); got != want {
+				t.Errorf("%q was logged %d times, want %d", text, got, want)
+			}
+		}
+		s.expectRequests("a day", 1, 1, 25*120, 25*242)
+	})
+}
+
+// TestWhatWasMeasuredStaysWhileTheAPIServerIsAway, and when it is back before the publisher is.
+func TestWhatWasMeasuredStaysWhileTheAPIServerIsAway(t *testing.T) {
+	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
+		s.start()
+		s.expect("a start", time.Minute, "counts demand/web:1 service/web:80")
+		for _, away := range []error{errAway, apierrors.NewInternalError(errAway), apierrors.NewUnauthorized("who are you?")} {
+			s.set(func() { s.leaseErr = away })
+			s.expect("it is away", 24*time.Hour, "")
+			s.set(func() { s.leaseErr = nil })
+			s.expect("it is back", 5*time.Minute, "")
+			s.set(func() { s.renewed = time.Now() })
+			s.expect("and the publisher", time.Minute, "")
+		}
+		if got := s.logged("level=WARN"); got != 0 {
+			t.Errorf("%d warnings were logged: %s", got, s.log.String())
+		}
+	})
+}
+
+// TestWhereNobodyPublishesTheLeaseAloneIsRead, and a single warning says what to do.
+func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
+	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	for name, err := range map[string]error{
+		"there is no Lease":      apierrors.NewNotFound(leases, servicedemand.LeaseName),
+		"it may not be read":     apierrors.NewForbidden(leases, servicedemand.LeaseName, nil),
+		"it was never renewed":   nil,
+		"it is gone for a while": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
+				switch name {
+				case "it is gone for a while":
+					s.start()
+					s.expect("it is there", tick, "counts demand/web:1 service/web:80")
+					missing := apierrors.NewNotFound(leases, servicedemand.LeaseName)
+					s.set(func() { s.leaseErr, s.responses = apierrors.NewForbidden(leases, servicedemand.LeaseName, nil), 1 })
+					s.expect("it is gone once", 2*leaseEvery, "")
+					s.set(func() { s.leaseErr, s.responses = missing, 1000 })
+					s.expect("it is gone", 4*leaseEvery, "unpublished")
+					s.set(func() { s.leaseErr = nil })
+					s.expect("it is back", 2*leaseEvery, "counts")
+					s.expectRequests("in all", 1, 1, 5, 12)
+				default:
+					if s.leaseErr = err; err == nil {
+						s.renewed = time.Time{}
+					}
+					s.start()
+					s.expect(name, tick, "service/web:80 unpublished")
+					s.expect("for an hour", time.Hour, "")
+					s.expectRequests("for an hour", 0, 0, 120, 242)
+					s.set(func() { s.leaseErr, s.renewed = nil, time.Now() })
+					s.expect("somebody publishes", 2*leaseEvery, "counts demand/web:1")
+				}
+				if got := s.logged("component demand"); got != 1 {
+					t.Errorf("what to do was logged %d times, want once: %s", got, s.log.String())
+				}
+			})
+		})
+	}
+}
+
+// TestServiceDemandsThatCannotBeListedHoldNothingUp: there is a Lease, but the kind or the permission is missing.
+func TestServiceDemandsThatCannotBeListedHoldNothingUp(t *testing.T) {
+	demands := schema.GroupResource{Group: servicedemand.Group.Group, Resource: servicedemand.Resource}
+	for name, err := range map[string]error{
+		"there is no such kind": apierrors.NewNotFound(demands, ""), "they may not be listed": apierrors.NewForbidden(demands, "", nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
+				s.listErr = err
+				s.isAlive = true
+				s.start()
+				s.expect(name, time.Second, "service/web:80 unpublished")
+				s.expect("for an hour", time.Hour, "")
+				s.set(func() { s.listErr = nil })
+				s.expect("they can be listed", 2*missingResourceRetry, "counts demand/web:1")
+				if got := s.logged("component demand"); got != 1 {
+					t.Errorf("what to do was logged %d times, want once: %s", got, s.log.String())
+				}
+			})
+		})
+	}
+}
+
+// TestLoadReadsWhatWasMeasured as Run does, if a Service needs it, and reports what it could not read.
+func TestLoadReadsWhatWasMeasured(t *testing.T) {
+	demands := schema.GroupResource{Group: servicedemand.Group.Group, Resource: servicedemand.Resource}
+	missing, forbidden := apierrors.NewNotFound(demands, ""), apierrors.NewForbidden(demands, "", nil)
+	anHourAgo := time.Now().Add(-time.Hour)
+	for name, test := range map[string]struct {
+		prepare    func(*measuring)
+		isAsAlways bool
+		want       string
+		lists      int64
+		err        string
+	}{
+		"no Service needs it":       {func(*measuring) {}, true, "service/web:80", 0, ""},
+		"it counts":                 {func(*measuring) {}, false, "counts demand/web:1 service/web:80", 1, ""},
+		"it is too old":             {func(m *measuring) { m.renewed = anHourAgo }, false, "demand/web:1 service/web:80 stale", 1, ""},
+		"nobody publishes":          {func(m *measuring) { m.leaseErr = missing }, false, "service/web:80 unpublished", 0, ""},
+		"it may not be asked about": {func(m *measuring) { m.leaseErr = forbidden }, false, "counts demand/web:1 service/web:80", 1, ""},
+		"there is no such kind":     {func(m *measuring) { m.listErr = missing }, false, "service/web:80 unpublished", 1, ""},
+		"they may not be listed":    {func(m *measuring) { m.listErr = forbidden }, false, "service/web:80 unpublished", 1, ""},
+		"the API server is away":    {func(m *measuring) { m.leaseErr = errAway }, false, "", 0, "reading Lease publishers/vicinity-demand"},
+		"it fails":                  {func(m *measuring) { m.listErr = errAway }, false, "", 1, "listing servicedemands"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMeasuring(t, measuredService(1, !test.isAsAlways))
+			m.objects = []servicedemand.ServiceDemand{demandOf("web", 1)}
+			test.prepare(m)
+			w := m.watcher(Options{View: convert.View{Node: "self"}, Log: slog.New(slog.DiscardHandler)})
+			update, err := w.Load(t.Context(), LocalNode)
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("Load() = %v, want %q", err, test.err)
+				}
+				return
+			}
+			words := slices.DeleteFunc(strings.Fields(updateText(update)), func(word string) bool { return strings.HasPrefix(word, "range/") })
+			if got := strings.Join(words, " "); err != nil || got != test.want || m.lists.Load() != test.lists {
+				t.Errorf("Load() = %q, %v after %d lists, want %q after %d", got, err, m.lists.Load(), test.want, test.lists)
+			}
+		})
+	}
+}

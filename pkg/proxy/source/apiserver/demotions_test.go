@@ -1,0 +1,198 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// county has Nodes that lose labels, and vanish. It answers requests for some of them by their hostnames.
+type county struct {
+	metadata.Getter
+	mu     sync.Mutex
+	there  map[string]bool
+	isAway bool
+	lists  []metav1.ListOptions
+
+	evacuated chan watch.Event
+}
+
+func newCounty() *county {
+	return &county{there: map[string]bool{}, evacuated: make(chan watch.Event)}
+}
+
+func (c *county) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lists = append(c.lists, options)
+	if c.isAway {
+		return nil, errAway
+	}
+	selector, err := labels.Parse(options.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	for name, isThere := range c.there {
+		if isThere && selector.Matches(labels.Set{corev1.LabelHostname: "host-of-" + name}) {
+			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+	}
+	return list, nil
+}
+
+// checkCount returns how often it was asked.
+func (c *county) checkCount() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.lists)
+}
+
+// watcher returns a Watcher of it.
+func (c *county) watcher(options Options) *Watcher {
+	a := newAPI(time.Millisecond)
+	a.nodes = c
+	a.byKind[convert.Avoided[model.Evacuated]].WatchFuncWithContext = func(
+		_ context.Context, options metav1.ListOptions,
+	) (watch.Interface, error) {
+		if options.SendInitialEvents != nil {
+			return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+		}
+		return watch.NewProxyWatcher(c.evacuated), nil
+	}
+	return a.watcher(options)
+}
+
+// label reports that a Node has the label from now on, or is not selected by it any more.
+func (c *county) label(event watch.EventType, name, version string) {
+	c.evacuated <- watch.Event{Type: event, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: name, ResourceVersion: version,
+		Labels: map[string]string{policy.EvacuateLabel: "true", corev1.LabelHostname: "host-of-" + name},
+	}}}
+}
+
+// TestADeletedNodeIsDistinguishedFromOneThatLosesItsLabel: the watch by the label reports both the same way. What is held
+// against a node that is gone stays for two minutes.
+func TestADeletedNodeIsDistinguishedFromOneThatLosesItsLabel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounty()
+		r := run(t, c.watcher)
+		time.Sleep(time.Second)
+		seen := 0
+		expect := func(what string, pause time.Duration, want string) {
+			t.Helper()
+			time.Sleep(pause)
+			synctest.Wait()
+			var words []string
+			for _, update := range r.delivered()[seen:] {
+				words, seen = append(words, strings.Fields(updateText(update))...), seen+1
+			}
+			words = slices.DeleteFunc(words, func(word string) bool { return !strings.Contains(word, "avoid/") })
+			if slices.Sort(words); strings.Join(words, " ") != want {
+				t.Errorf("%s: delivered %q, want %q", what, words, want)
+			}
+		}
+		for _, node := range []string{"n1", "n2", "n3", "n4"} {
+			c.there[node] = true
+			c.label(watch.Added, node, "5")
+		}
+		expect("four get the label", time.Millisecond, "avoid/n1 avoid/n2 avoid/n3 avoid/n4")
+		c.label(watch.Deleted, "n1", "7")
+		expect("one loses it", time.Millisecond, "-avoid/n1")
+		if got := c.lists[0]; got.ResourceVersion != "7" || got.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan {
+			t.Errorf("it was asked with %+v, want an answer that is not older than what was told", got)
+		}
+		c.there["n2"] = false
+		c.label(watch.Deleted, "n2", "8")
+		expect("one goes", 100*time.Second, "")
+		expect("it has been gone for two minutes", 21*time.Second, "-avoid/n2")
+		c.isAway = true
+		c.label(watch.Deleted, "n3", "9")
+		expect("nobody answers", time.Second, "")
+		expect("nobody answers for long", 3*time.Second, "-avoid/n3")
+		r.end(t)
+	})
+}
+
+// TestManyNodesThatLoseTheirLabelsAreCheckedTogether, and at most once a second.
+func TestManyNodesThatLoseTheirLabelsAreCheckedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounty()
+		r := run(t, c.watcher)
+		time.Sleep(time.Second)
+		var names []string
+		for i := range 300 {
+			names = append(names, fmt.Sprintf("n%03d", i))
+		}
+		for i, name := range names {
+			c.there[name] = i%2 == 0
+			c.label(watch.Added, name, "5")
+		}
+		synctest.Wait()
+		for _, name := range names { // as kubectl does, 20 a second
+			c.label(watch.Deleted, name, "7")
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(2 * nodeCheckInterval)
+		synctest.Wait()
+		asked := c.checkCount()
+		avoided := map[string]bool{}
+		for _, update := range r.delivered() {
+			for key, demotion := range update.Change.Demotions {
+				avoided[key.Node] = demotion != nil
+			}
+		}
+		for i, name := range names {
+			if avoided[name] != (i%2 == 1) {
+				t.Errorf("%s is avoided: %v", name, avoided[name])
+			}
+		}
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if later := c.checkCount() - asked; asked > 17 || later > 0 {
+			t.Errorf("in 15 s it was asked %d times, and in three minutes after that %d times", asked, later)
+		}
+		r.end(t)
+	})
+}
+
+// TestAnEvacuationEndsWithoutTheAPIServer, on time.
+func TestAnEvacuationEndsWithoutTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounty()
+		r := run(t, c.watcher)
+		time.Sleep(time.Second)
+		end := time.Now().Truncate(time.Minute).Add(3 * time.Hour)
+		c.evacuated <- watch.Event{Type: watch.Added, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: "n1", ResourceVersion: "5", Labels: map[string]string{policy.EvacuateLabel: end.UTC().Format(policy.EvacuateEnd)},
+		}}}
+		time.Sleep(time.Until(end) - time.Millisecond)
+		synctest.Wait()
+		if got := updateText(r.delivered()[r.count()-1]); got != "avoid/n1" {
+			t.Errorf("before the end %q was delivered last", got)
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		if got := updateText(r.delivered()[r.count()-1]); got != "-avoid/n1" {
+			t.Errorf("at the end %q was delivered last", got)
+		}
+		r.end(t)
+	})
+}

@@ -1,0 +1,103 @@
+package apiserver
+
+import (
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// maxInterned bounds the table of an interner. The names of nodes, zones and ports of a large cluster fit in; a
+// cluster that brings more and more of them starts anew and loses little.
+const maxInterned = 1 << 16
+
+// interner lets equal strings share their bytes. Each object that arrives has strings of its own, and 100,000
+// endpoints name the same thousand nodes. It is for one goroutine.
+type interner struct {
+	strings map[string]string
+	lists   map[string][]string
+}
+
+// string returns the string that stands for all that equal text.
+func (i *interner) string(text string) string {
+	if text == "" {
+		return ""
+	}
+	if known, ok := i.strings[text]; ok {
+		return known
+	}
+	if i.strings == nil || len(i.strings) >= maxInterned {
+		i.strings = map[string]string{}
+	}
+	i.strings[text] = text
+	return text
+}
+
+// list returns the list that stands for all lists of the same strings. It must not be changed.
+func (i *interner) list(texts []string) []string {
+	if len(texts) == 0 {
+		return nil
+	}
+	key := strings.Join(texts, "\x00") // no name of a node or zone contains that
+	if known, ok := i.lists[key]; ok {
+		return known
+	}
+	if i.lists == nil || len(i.lists) >= maxInterned {
+		i.lists = map[string][]string{}
+	}
+	i.lists[key] = texts
+	return texts
+}
+
+// value interns what many values have in common. The caller must hold the only reference to the value.
+func (i *interner) value(value any) any {
+	switch value := value.(type) {
+	case *model.Service:
+		i.service(value)
+	case *model.EndpointSlice:
+		i.slice(value)
+	case *model.Node:
+		i.node(value)
+	case *model.Demand:
+		zones := make(map[string]uint32, len(value.Zones))
+		for name, asks := range value.Zones {
+			zones[i.string(name)] = asks
+		}
+		value.Zones = zones
+	case *model.TopologySlice:
+		for _, node := range value.Nodes {
+			i.node(node)
+		}
+	}
+	return value
+}
+
+// service interns what many Services have in common.
+func (i *interner) service(service *model.Service) {
+	service.Name.Namespace = i.string(service.Name.Namespace)
+	for at := range service.Ports {
+		service.Ports[at].Name = i.string(service.Ports[at].Name)
+	}
+}
+
+// slice interns what many slices and endpoints have in common.
+func (i *interner) slice(slice *model.EndpointSlice) {
+	slice.Name.Namespace = i.string(slice.Name.Namespace)
+	slice.Service.Namespace = slice.Name.Namespace
+	for at := range slice.Ports {
+		slice.Ports[at].Name = i.string(slice.Ports[at].Name)
+	}
+	for at := range slice.Endpoints {
+		endpoint := &slice.Endpoints[at].Endpoint
+		endpoint.Node, endpoint.Zone = i.string(endpoint.Node), i.string(endpoint.Zone)
+		endpoint.HintNodes, endpoint.HintZones = i.list(endpoint.HintNodes), i.list(endpoint.HintZones)
+	}
+}
+
+// node interns the labels of a node.
+func (i *interner) node(node *model.Node) {
+	labels := make(map[string]string, len(node.Labels))
+	for key, value := range node.Labels {
+		labels[i.string(key)] = i.string(value)
+	}
+	node.Labels = labels
+}

@@ -1,0 +1,204 @@
+package apiserver
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// version is a version of Service web.
+type version struct {
+	port           int32
+	label          string // of its proxy; empty for none
+	uid            string // empty for the usual one
+	isExternalName bool
+	isBad          bool
+}
+
+func (v version) service(number int) *corev1.Service {
+	service := webService()
+	service.ResourceVersion = fmt.Sprint(number)
+	service.Spec.Ports[0].Port = v.port
+	if v.uid != "" {
+		service.UID = types.UID(v.uid)
+	}
+	if v.label != "" {
+		service.Labels = map[string]string{policy.ServiceProxyNameLabel: v.label}
+	}
+	if v.isExternalName {
+		service.Spec.Type, service.Spec.ClusterIP, service.Spec.ClusterIPs = corev1.ServiceTypeExternalName, "", nil
+	}
+	if v.isBad {
+		service.Spec.Type = "Bad"
+	}
+	return service
+}
+
+// moment is what the watch of Services reports, if anything, a given time after the moment before; and what is
+// delivered in between and then.
+type moment struct {
+	after   time.Duration
+	event   watch.EventType
+	version version
+	want    string
+}
+
+// live lets moments pass for a proxy with a name, or without one.
+func live(t *testing.T, proxyName string, moments []moment) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(time.Millisecond)
+		r := run(t, func(options Options) *Watcher {
+			options.ServiceProxyName = proxyName
+			return api.watcher(options)
+		})
+		synctest.Wait()
+		seen := r.count()
+		for at, moment := range moments {
+			time.Sleep(moment.after)
+			if moment.event != "" {
+				api.services <- watch.Event{Type: moment.event, Object: moment.version.service(at + 2)}
+			}
+			synctest.Wait()
+			var words []string
+			for _, update := range r.delivered()[seen:] {
+				words = append(words, strings.TrimSpace(updateText(update)+problems("!", update.Rejected)+problems("ok", update.PutRight)))
+			}
+			seen += len(words)
+			if got := strings.Join(words, "; "); got != moment.want {
+				t.Errorf("moment %d (%s): delivered %q, want %q", at, moment.event, got, moment.want)
+			}
+		}
+		r.end(t)
+	})
+}
+
+// problems are counted, with a mark.
+func problems(mark string, of []model.Finding) string { return strings.Repeat(" "+mark, len(of)) }
+
+const almost = handoffDelay - time.Millisecond
+
+func TestAServiceThatBecomesAnotherProxysStaysForAWhile(t *testing.T) {
+	ours, others := version{port: 80}, version{port: 80, label: "other"}
+	comes := moment{event: watch.Added, version: ours, want: "service/web:80"}
+	leaves := moment{after: time.Hour, event: watch.Modified, version: others}
+	// becomes is another version a second later. Nothing is expected to be delivered, unless it says so.
+	becomes := func(v version) moment { return moment{after: time.Second, event: watch.Modified, version: v} }
+	wants := func(m moment, want string) moment { m.want = want; return m }
+	external := version{port: 80, label: "other", isExternalName: true}
+	bad, stranger := version{port: 80, isBad: true}, version{port: 80, label: "other", uid: "another"}
+	const rest = time.Millisecond
+	for name, moments := range map[string][]moment{
+		"it leaves":                      {comes, leaves, {after: almost}, {after: rest, want: "-service/web"}, {after: time.Hour}},
+		"it is deleted while it is ours": {comes, {after: time.Hour, event: watch.Deleted, version: ours, want: "-service/web"}},
+		"it is deleted while it leaves": {
+			comes, leaves, {after: time.Second, event: watch.Deleted, version: others, want: "-service/web"}, {after: time.Hour},
+		},
+		"it is deleted after it has left": {
+			comes, leaves, {after: handoffDelay, want: "-service/web"}, {after: time.Second, event: watch.Deleted, version: others},
+		},
+		"what it becomes as another's is not taken": {
+			comes, leaves, becomes(version{port: 81, label: "other"}), becomes(version{port: 82, label: "a third"}),
+			{after: almost - 2*time.Second}, {after: rest, want: "-service/web"}, becomes(version{port: 83, label: "other"}),
+		},
+		"it comes back as it was":  {comes, leaves, {after: almost, event: watch.Modified, version: ours}, {after: time.Hour}},
+		"it comes back as another": {comes, leaves, wants(becomes(version{port: 81}), "service/web:81"), {after: time.Hour}},
+		"it comes back and leaves again": {
+			comes, leaves, becomes(ours), becomes(others), {after: almost}, {after: rest, want: "-service/web"}, {after: time.Hour},
+		},
+		"it comes back after it has left": {
+			comes, leaves, {after: handoffDelay, want: "-service/web"}, wants(becomes(ours), "service/web:80"), {after: time.Hour},
+		},
+		"it comes back as one that is refused": {comes, leaves, wants(becomes(bad), "!"), {after: time.Hour}},
+		"it is refused when it leaves": {
+			comes, wants(becomes(bad), "!"), wants(becomes(others), "ok"), {after: handoffDelay, want: "-service/web"},
+		},
+		"it loses its ClusterIP when it leaves":  {comes, wants(becomes(external), "-service/web"), {after: time.Hour}},
+		"it loses its ClusterIP while it leaves": {comes, leaves, wants(becomes(external), "-service/web"), {after: time.Hour}},
+		"its deletion was missed, and one of its name is another proxy's": {
+			comes, wants(becomes(stranger), "-service/web"), {after: time.Hour},
+		},
+		"its deletion was missed while it left": {comes, leaves, wants(becomes(stranger), "-service/web"), {after: time.Hour}},
+		"it was another proxy's and becomes ours": {
+			{event: watch.Added, version: others}, wants(becomes(ours), "service/web:80"), {after: time.Hour},
+		},
+		"it was never ours": {
+			{event: watch.Added, version: others}, becomes(version{port: 81, label: "other"}), {after: time.Hour},
+			{event: watch.Deleted, version: others},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { live(t, "", moments) })
+	}
+}
+
+func TestAServiceThatLosesTheNameOfThisProxyStaysForAWhile(t *testing.T) {
+	named := version{port: 80, label: "vicinity"}
+	for name, left := range map[string]version{"no name": {port: 80}, "another name": {port: 80, label: "other"}} {
+		t.Run(name, func(t *testing.T) {
+			live(t, "vicinity", []moment{
+				{event: watch.Added, version: left},
+				{after: time.Second, event: watch.Modified, version: named, want: "service/web:80"},
+				{after: time.Second, event: watch.Modified, version: left}, {after: almost}, {after: time.Millisecond, want: "-service/web"},
+			})
+		})
+	}
+}
+
+// TestTheHealthCheckOfADeletedServiceEndsAtOnce, and returns when the Service comes back unchanged.
+func TestTheHealthCheckOfADeletedServiceEndsAtOnce(t *testing.T) {
+	w := newWorld()
+	name := nameOf("web")
+	service := &model.Service{Name: name, Ports: []model.ServicePort{{Port: 80}}, HealthCheckNodePort: 32000}
+	ours, others := &object{name: name, uid: "1", value: service}, &object{name: name, uid: "1", isForOtherProxy: true}
+	for _, step := range []struct {
+		put  *object
+		want uint16
+	}{{ours, 32000}, {others, 0}, {ours, 32000}} {
+		w.put(convert.Services, step.put)
+		update, _ := w.takeUpdate()
+		got := update.Change.Services[name]
+		if got == nil || got.HealthCheckNodePort != step.want || got.Ports[0].Port != 80 {
+			t.Errorf("after %+v the Service is %+v, want health checks at port %d", step.put, got, step.want)
+		}
+	}
+	if service.HealthCheckNodePort != 32000 {
+		t.Error("the value that was delivered has been changed")
+	}
+}
+
+// TestAListShowsWhichServicesWereDeleted while the API server was away: those that are in it, but are another proxy's. Those
+// that are not in it are gone.
+func TestAListShowsWhichServicesWereDeleted(t *testing.T) {
+	of := func(name string, isOthers bool) *object {
+		o := &object{name: nameOf(name), isForOtherProxy: isOthers}
+		if !isOthers {
+			o.value = &model.Service{Name: nameOf(name), Ports: []model.ServicePort{{Port: 1}}}
+		}
+		return o
+	}
+	history(t,
+		step{"a list", func(w *world) {
+			w.replace(convert.Services, []*object{of("a", false), of("b", false), of("c", false), of("d", false)})
+		}, "service/a:1 service/b:1 service/c:1 service/d:1"},
+		step{"in the next one two are another proxy's, and one is gone", func(w *world) {
+			w.replace(convert.Services, []*object{of("a", true), of("b", true), of("c", false)})
+			w.wait(handoffDelay / 2)
+		}, "-service/d"},
+		step{"one of the two is deleted", func(w *world) { w.replace(convert.Services, []*object{of("b", true), of("c", false)}) }, "-service/a"},
+		step{"their time is over", func(w *world) { w.wait(handoffDelay / 2) }, "-service/b"},
+		step{"nothing is left of them", func(w *world) {
+			if w.handoffs.Len() > 0 || len(w.objects[convert.Services]) != 1 {
+				t.Errorf("left are %v and %v", w.handoffs.Len(), w.objects[convert.Services])
+			}
+		}, ""},
+	)
+}

@@ -1,0 +1,131 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// Nodes selects the nodes whose whole object Load reads.
+type Nodes int
+
+const (
+	// LocalNode is what Run does: the other nodes' labels are read if a Service needs them.
+	LocalNode Nodes = iota
+	// AllNodes reads every node with all of its labels, so that the cluster can be seen from each of them.
+	AllNodes
+)
+
+// Load lists everything once and returns what Run would deliver first. Unlike Run it does not try again: an error names
+// what could not be listed.
+func (w *Watcher) Load(ctx context.Context, which Nodes) (convert.Update, error) {
+	s := newState(w.options.Node)
+	s.now, s.nodes.AllLabels = time.Now(), which == AllNodes
+	w.state, w.lastKnownGood = s, convert.LastKnownGoodValues(w.options.LastKnownGood)
+	for _, stream := range w.streams {
+		if err := stream.load(ctx, s); err != nil {
+			return convert.Update{}, err
+		}
+	}
+	if err := w.loadDemands(ctx, s); err != nil {
+		return convert.Update{}, err
+	}
+	if err := w.loadPeers(ctx, s, which); err != nil {
+		return convert.Update{}, err
+	}
+	update, _ := s.takeUpdate()
+	return update, nil
+}
+
+// loadPeers loads the other nodes as far as they are asked for or needed, after the Services.
+func (w *Watcher) loadPeers(ctx context.Context, s *state, which Nodes) error {
+	if which != AllNodes && !s.nodes.NeedsPeers() {
+		return nil
+	}
+	from := w.sourceFrom(model.TopologyFromNodes)
+	if which == AllNodes {
+		// Read in full, as this node is: the caller wants to see the cluster from each of them.
+		from.requests[0].kind, from.requests[0].listWatch = convert.Nodes, w.listWatches.allNodes
+	} else {
+		if chosen := w.chooseSource(ctx, nil); chosen != nil {
+			from = *chosen
+		}
+		s.begin(&from)
+	}
+	for _, one := range from.requests {
+		if err := w.newStream(one).load(ctx, s); err != nil {
+			return err
+		}
+		s.nodes.OnListed(one.kind, s.now)
+	}
+	s.nodes.SetAllKnown(true)
+	s.deliverBlocked()
+	w.options.OnTopologySource(from.resource)
+	return nil
+}
+
+// NodeNames lists the names of all Nodes except the watcher's.
+func (w *Watcher) NodeNames(ctx context.Context) ([]string, error) {
+	var names []string
+	err := forEachPage(ctx, w.listWatches.byKind[convert.OtherNodes], func(sent runtime.Object) error {
+		node, err := meta.Accessor(sent)
+		if err == nil {
+			names = append(names, node.GetName())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the names of Nodes: %w", err)
+	}
+	return names, nil
+}
+
+// forEachPage lists a resource page by page, so that its objects are never all in memory as they were sent.
+func forEachPage(ctx context.Context, from *cache.ListWatch, do func(runtime.Object) error) error {
+	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return from.ListWithContext(ctx, options)
+	})
+	return list.EachListItem(ctx, metav1.ListOptions{}, do)
+}
+
+// load lists a resource. It is empty if the API server does not have it and the proxy can do without, or if it is
+// followed on demand and may not be listed.
+func (s *resourceStream) load(ctx context.Context, state *state) error {
+	err := forEachPage(ctx, s.listWatch, func(sent runtime.Object) error {
+		s.put(state, s.transform(sent))
+		return nil
+	})
+	switch {
+	case s.isMissing(err):
+		s.watcher.options.Log.Info(s.kind.Optional.Missing)
+		state.markUnavailable(s.kind)
+		return nil
+	case s.kind.IsOnDemand && apierrors.IsForbidden(err):
+		s.watcher.options.Log.Warn(s.kind.Optional.Forbidden)
+		state.markUnavailable(s.kind)
+		return nil
+	case err != nil:
+		return fmt.Errorf("listing %s: %w", s.resource, err)
+	}
+	return nil
+}
+
+// put takes in an object. If it is refused, the last good version of a running proxy stays in force.
+func (s *resourceStream) put(state *state, now *object) {
+	if len(now.rejected) > 0 {
+		if good, isKnown := s.watcher.lastKnownGood[now.rejected[0].Subject()]; isKnown {
+			state.put(s.kind, &object{name: now.name, uid: now.uid, value: good})
+		}
+	}
+	state.put(s.kind, now)
+}

@@ -1,0 +1,162 @@
+package apiserver
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+)
+
+const (
+	rack = "example.com/rack"
+	row  = "example.com/row"
+)
+
+func nameOf(name string) model.ObjectName { return model.ObjectName{Namespace: "default", Name: name} }
+
+// world is a state whose objects a test writes.
+type world struct{ *state }
+
+func newWorld() *world { return &world{newState("")} }
+
+// wait lets time pass.
+func (s *state) wait(duration time.Duration) *nodes.WaitTimeout {
+	s.now = s.now.Add(duration)
+	timeouts, _ := s.expire()
+	return timeouts
+}
+
+// service puts a version of a Service with topology keys; its port distinguishes versions.
+func (w *world) service(name string, port uint16, keys ...policy.Key) {
+	w.putVersion(name, &model.Service{
+		Name: nameOf(name), Ports: []model.ServicePort{{Port: port}}, Topology: policy.Topology{Keys: keys},
+	})
+}
+
+// bounded puts a version of the Service "web" whose load is bounded by zones.
+func (w *world) bounded(port uint16) {
+	w.putVersion("web", &model.Service{
+		Name: nameOf("web"), Ports: []model.ServicePort{{Port: port}},
+		Topology: policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120},
+	})
+}
+
+// measured puts a version of a Service that is planned with measured demand.
+func (w *world) measured(name string, port uint16) {
+	w.putVersion(name, &model.Service{
+		Name: nameOf(name), Ports: []model.ServicePort{{Port: port}},
+		Topology: policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Measured: true},
+	})
+}
+
+// demandObject is the measured demand of a Service; its rate distinguishes versions.
+func demandObject(name string, rate uint64) *object {
+	return &object{name: nameOf(name), value: &model.Demand{Zones: map[string]uint32{"zone-a": 1_000_000}, ConnectionsPerMinute: rate}}
+}
+
+// putVersion puts a version of a Service; nil: it is not ours to serve, or refused.
+func (w *world) putVersion(name string, value *model.Service, rejected ...model.Finding) {
+	now := &object{name: nameOf(name), rejected: rejected}
+	if value != nil {
+		now.value = value
+	}
+	w.put(convert.Services, now)
+}
+
+func (w *world) deleteService(name string) { w.remove(convert.Services, nameOf(name)) }
+
+// slice puts a version of the slice "a".
+func (w *world) slice(value *model.EndpointSlice) {
+	now := &object{name: nameOf("a")}
+	if value != nil {
+		now.value = value
+	}
+	w.put(convert.EndpointSlices, now)
+}
+
+func nodeObject(name string, labels map[string]string) *object {
+	return &object{name: model.ObjectName{Name: name}, value: &model.Node{Name: name, Labels: labels}}
+}
+
+// other puts a version of another node, n1.
+func (w *world) other(labels map[string]string) {
+	w.put(convert.OtherNodes, nodeObject("n1", labels))
+}
+
+// list hands over the complete list of the other nodes.
+func (w *world) list(nodes ...*object) { w.replace(convert.OtherNodes, nodes) }
+
+// delivered takes what is new and writes it in words, sorted: "service/web:80", "node/n1{rack=1}", "-" before what is
+// gone.
+func (w *world) delivered() string {
+	update, _ := w.takeUpdate()
+	return updateText(update)
+}
+
+func updateText(update convert.Update) string {
+	var words []string
+	for name, service := range update.Change.Services {
+		if service == nil {
+			words = append(words, "-service/"+name.Name)
+			continue
+		}
+		words = append(words, fmt.Sprintf("service/%s:%d", name.Name, service.Ports[0].Port))
+	}
+	for name, slice := range update.Change.Slices {
+		if slice == nil {
+			words = append(words, "-slice/"+name.Name)
+			continue
+		}
+		words = append(words, fmt.Sprintf("slice/%s:%d", name.Name, len(slice.Endpoints)))
+	}
+	for name, node := range update.Change.Nodes {
+		if node == nil {
+			words = append(words, "-node/"+name)
+			continue
+		}
+		var labels []string
+		for _, key := range slices.Sorted(maps.Keys(node.Labels)) {
+			labels = append(labels, key[strings.LastIndex(key, "/")+1:]+"="+node.Labels[key])
+		}
+		words = append(words, "node/"+name+"{"+strings.Join(labels, ",")+"}")
+	}
+	for key, demotion := range update.Change.Demotions {
+		if demotion == nil {
+			words = append(words, "-avoid/"+key.Node)
+			continue
+		}
+		words = append(words, "avoid/"+key.Node)
+	}
+	for name, demand := range update.Change.Demands {
+		if demand == nil {
+			words = append(words, "-demand/"+name.Name)
+			continue
+		}
+		words = append(words, fmt.Sprintf("demand/%s:%d", name.Name, demand.ConnectionsPerMinute))
+	}
+	if state := update.Change.DemandState; state != nil {
+		words = append(words, map[model.DemandState]string{
+			model.DemandUnknown: "unknown", model.DemandUnavailable: "unpublished", model.DemandStale: "stale", model.DemandActive: "counts",
+		}[*state])
+	}
+	for name, prefixes := range update.Change.ServiceCIDRs {
+		words = append(words, fmt.Sprintf("range/%s:%v", name, prefixes))
+	}
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
+func endpointsAt(texts ...string) []model.SliceEndpoint {
+	var endpoints []model.SliceEndpoint
+	for _, text := range texts {
+		endpoints = append(endpoints, model.SliceEndpoint{Addr: netip.MustParseAddr(text)})
+	}
+	return endpoints
+}

@@ -1,0 +1,92 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// Objects lists the objects of a cluster as its API server has them, page by page. An error names what could not be
+// listed. A resource that proxies can do without may be missing, or forbidden.
+//
+// Where there are ServiceDemands, the Lease of their publisher in a namespace is read, too; it may be missing or forbidden.
+func Objects(ctx context.Context, config *rest.Config, demandNamespace string) (convert.Objects, error) {
+	all, err := newListWatches(config, Options{View: convert.View{WithHeadless: true}})
+	if err != nil {
+		return convert.Objects{}, err
+	}
+	var objects convert.Objects
+	for _, kind := range convert.WholeKinds {
+		list := listOf{kind.Resource, all.byKind[kind]}
+		if kind == convert.Nodes {
+			list.listWatch = all.allNodes
+		}
+		err := list.into(ctx, &objects)
+		if kind == convert.ServiceDemands && apierrors.IsForbidden(err) {
+			objects.DemandsForbidden = true
+		}
+		if kind.Optional != nil && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
+			continue
+		}
+		if err != nil {
+			return convert.Objects{}, err
+		}
+	}
+	if len(objects.Demands) > 0 {
+		if objects.DemandState, err = demandStateNow(ctx, all.leases, demandNamespace); err != nil {
+			return convert.Objects{}, err
+		}
+	}
+	return objects, nil
+}
+
+// Service returns one Service as the API server has it, whoever serves it. It lists, because the permission to list
+// does not include the one to get. Nil: there is none of this name.
+func Service(ctx context.Context, config *rest.Config, name model.ObjectName) (*corev1.Service, error) {
+	all, err := newListWatches(config, Options{})
+	if err != nil {
+		return nil, err
+	}
+	one := convert.Selector{Namespace: name.Namespace, Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()}
+	var found *corev1.Service
+	err = forEachPage(ctx, listWatch(all.services, convert.Services.Resource, one), func(sent runtime.Object) error {
+		if service, isService := sent.(*corev1.Service); isService && service.Name == name.Name {
+			found = service
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing Service %s: %w", name, err)
+	}
+	return found, nil
+}
+
+type listOf struct {
+	resource  string // in messages
+	listWatch *cache.ListWatch
+}
+
+func (l listOf) into(ctx context.Context, objects *convert.Objects) error {
+	err := forEachPage(ctx, l.listWatch, func(sent runtime.Object) error {
+		object, isObject := sent.(convert.Object)
+		if !isObject {
+			return fmt.Errorf("the API server sent %T", sent)
+		}
+		objects.Add(object)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", l.resource, err)
+	}
+	return nil
+}

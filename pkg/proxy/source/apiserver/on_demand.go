@@ -1,0 +1,156 @@
+package apiserver
+
+import (
+	"context"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/notify"
+)
+
+// How long a resource that only some Services need is followed after the last of them is gone: a user who may edit a
+// Service decides when every node lists it, and a list is a large answer. Each time it is needed again, the time
+// doubles, up to demandLingerMax: whatever users write, a proxy lists it at most twelve times on its first day, and
+// twice a day after that. Another topology key costs no list, because all labels of a node are kept.
+const (
+	demandLinger    = 30 * time.Second
+	demandLingerMax = 12 * time.Hour
+)
+
+// onDemandWatch is a resource that is followed while a Service needs it.
+type onDemandWatch struct {
+	watcher *Watcher
+	// choose returns the source to follow, given the current one; nil if that is not known yet. A source without a
+	// resource means that there is none to follow now.
+	choose func(ctx context.Context, now *source) *source
+	// interestOf returns what Services want from it, and wanted is what they wanted last; need holds a signal when that has
+	// changed.
+	interestOf      func(*state) interest
+	interest        interest
+	interestChanged notify.Signal
+	// onStart tells the state that the resource is asked for from now on, and begin announces a source before anything comes
+	// from it; nil if there is only one.
+	onStart  func(*state)
+	onSource func(*state, *source)
+	// drop takes back what was delivered, unless it is needed again, and reports whether it has.
+	drop func(*state) bool
+	// onSourceChange is called with the resource that is followed from now on, or an empty one.
+	onSourceChange func(resource string)
+}
+
+// interest is what Services want from a resource: whether any needs it, and whether one needs labels that a source with
+// zones only does not have.
+type interest struct{ isNeeded, labels bool }
+
+// watch follows the resource while a Service needs it, until the context ends.
+func (d *onDemandWatch) watch(ctx context.Context) {
+	lingers := demandLinger
+	for ctx.Err() == nil {
+		if isNeeded, _ := d.reevaluate(nil); isNeeded {
+			d.follow(ctx, lingers)
+			lingers = min(2*lingers, demandLingerMax)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-d.interestChanged:
+		}
+	}
+}
+
+// follow lists and watches until no Service has needed it for as long as it lingers.
+func (d *onDemandWatch) follow(ctx context.Context, lingers time.Duration) {
+	var now activeWatch
+	defer func() { now.stop() }()
+	d.watcher.change(d.onStart)
+	linger := time.NewTimer(lingers)
+	defer linger.Stop()
+	linger.Stop()
+	choice := time.NewTimer(0)
+	defer choice.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-choice.C:
+			now = d.followFrom(ctx, now)
+			choice.Reset(untilNextChoice(now.source))
+		case <-d.interestChanged:
+			linger.Stop()
+			switch isNeeded, isOutgrown := d.reevaluate(now.source); {
+			case !isNeeded:
+				linger.Reset(lingers)
+			case isOutgrown:
+				choice.Reset(0)
+			}
+		case <-linger.C:
+			if d.dropNow(now.stop) {
+				now.forget(d.watcher)
+				d.onSourceChange("")
+				return
+			}
+		}
+	}
+}
+
+// activeWatch is what is followed now. The zero value is nothing.
+type activeWatch struct {
+	source *source
+	cancel context.CancelFunc
+}
+
+func (f activeWatch) stop() {
+	if f.cancel != nil {
+		f.cancel()
+	}
+}
+
+// forget ends the outage of a source that is no longer followed.
+func (f activeWatch) forget(w *Watcher) {
+	if f.source != nil {
+		for _, one := range f.source.requests {
+			w.outages.forget(one.resource)
+		}
+	}
+}
+
+// followFrom goes on from the source that is chosen now. The last known state stays in force until all of that source
+// has been listed.
+func (d *onDemandWatch) followFrom(ctx context.Context, now activeWatch) activeWatch {
+	chosen := d.choose(ctx, now.source)
+	if chosen == nil || now.source != nil && now.source.resource == chosen.resource {
+		return now
+	}
+	now.stop()
+	now.forget(d.watcher)
+	if now.source != nil && now.source.resource != "" {
+		d.watcher.options.Log.Info("switched the source of node topology", "before", now.source.resource,
+			"now", chosen.resource)
+	}
+	if d.onSource != nil {
+		d.watcher.change(func(s *state) { d.onSource(s, chosen) })
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	for _, one := range chosen.requests {
+		d.watcher.newStream(one).follow(ctx)
+	}
+	d.onSourceChange(chosen.resource)
+	return activeWatch{chosen, cancel}
+}
+
+// dropNow drops what was followed, and ends its stream: what the Reflector hands over from then on is not taken.
+func (d *onDemandWatch) dropNow(end context.CancelFunc) (isDropped bool) {
+	d.watcher.change(func(s *state) {
+		if isDropped = d.drop(s); isDropped {
+			end()
+		}
+	})
+	return isDropped
+}
+
+// reevaluate reports whether the resource is needed now, and whether more is needed than a source has.
+func (d *onDemandWatch) reevaluate(now *source) (isNeeded, isOutgrown bool) {
+	d.watcher.mu.Lock()
+	defer d.watcher.mu.Unlock()
+	wanted := d.interestOf(d.watcher.state)
+	return wanted.isNeeded, now != nil && now.hasZonesOnly && wanted.labels
+}

@@ -1,0 +1,145 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// interruption is a time in which the API server sends no changes of a resource.
+type interruption struct {
+	since time.Time // when the first request failed
+	err   error     // why that one failed
+}
+
+// interruptions are the present outages. Each is logged when it begins and when it ends, however often clients try again
+// meanwhile. Only one client at a time asks for a resource.
+//
+// Only requests count. Clients watch anew within two seconds when a watch ends, so a server that is gone is noticed. One
+// that answers each watch and breaks it at once is not; clients then list, at least once a minute (client-go v0.37,
+// tools/cache/reflector.go), and so changes still come.
+type interruptions struct {
+	log         *slog.Logger
+	interrupted func(resource string, since time.Time, err error)
+	resumed     func(resource string)
+
+	mu  sync.Mutex
+	now map[string]interruption // by resource
+}
+
+func newOutages(options Options) *interruptions {
+	o := &interruptions{log: options.Log, interrupted: options.OnInterrupted, resumed: options.OnResumed, now: map[string]interruption{}}
+	if o.interrupted == nil {
+		o.interrupted = func(string, time.Time, error) {}
+	}
+	if o.resumed == nil {
+		o.resumed = func(string) {}
+	}
+	return o
+}
+
+// observe returns a ListWatch that repeats requests until they are answered, and notes how they end. An outage begins
+// with a request that fails, and ends with a watch: a list alone brings no changes. An error that isExpected is no outage.
+func (o *interruptions) observe(resource string, listWatch *cache.ListWatch, isExpected func(error) bool) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := retryUntilResponse(ctx, o.onNoResponse(ctx, resource), func() (runtime.Object, error) {
+				return listWatch.ListWithContext(ctx, options)
+			})
+			if isOutage(err) && !isExpected(err) {
+				o.begin(ctx, resource, err)
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			watched, err := retryUntilResponse(ctx, o.onNoResponse(ctx, resource), func() (watch.Interface, error) {
+				return emptyWatchAsError(listWatch.WatchWithContext(ctx, options))
+			})
+			switch {
+			case err == nil:
+				if ctx.Err() == nil {
+					o.end(resource, "watch resumed")
+				}
+			case isOutage(err) && !isExpected(err) && !isListNext(options, err):
+				o.begin(ctx, resource, err)
+			}
+			return watched, err
+		},
+	}
+}
+
+// errNoResponse is the error of a watch whose connection broke or timed out before the API server answered.
+var errNoResponse = errors.New("the connection ended before an answer came")
+
+// emptyWatchType is the type of the watch that rest.Request.Watch returns in that case instead of an error.
+var emptyWatchType = reflect.TypeOf(watch.NewEmptyWatch())
+
+// emptyWatchAsError turns such a watch into the error that it is. Taken for a watch it would end an outage, and reflectors would
+// log each one.
+func emptyWatchAsError(watched watch.Interface, err error) (watch.Interface, error) {
+	if err == nil && reflect.TypeOf(watched) == emptyWatchType {
+		return nil, errNoResponse
+	}
+	return watched, err
+}
+
+// isOutage reports whether a request failed for a lasting reason. An expired version (410) is none: it makes clients
+// list anew, as intended.
+func isOutage(err error) bool {
+	return err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err)
+}
+
+// isListNext reports whether a client lists after this answer to its attempt to list by watching: the API server is
+// too old for that, or has no such resource.
+func isListNext(options metav1.ListOptions, err error) bool {
+	return options.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsNotFound(err))
+}
+
+// onNoResponse returns a function that notes that a request got no answer and is made again.
+func (o *interruptions) onNoResponse(ctx context.Context, resource string) func(error) {
+	return func(err error) {
+		if ctx.Err() != nil {
+			return
+		}
+		o.begin(ctx, resource, err)
+		o.log.Debug("a request was not answered; trying again", "resource", resource, "error", err)
+	}
+}
+
+// begin notes that a request failed. After its context has ended failures do not matter.
+func (o *interruptions) begin(ctx context.Context, resource string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, isOut := o.now[resource]; isOut || ctx.Err() != nil {
+		return
+	}
+	now := interruption{time.Now(), err}
+	o.now[resource] = now
+	o.interrupted(resource, now.since, err)
+	o.log.Warn("watch interrupted; keeping the last known state", "resource", resource, "error", err)
+}
+
+// end ends the outage, if there is one, and the log says why.
+func (o *interruptions) end(resource, why string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	outage, isOut := o.now[resource]
+	if !isOut {
+		return
+	}
+	delete(o.now, resource)
+	o.resumed(resource)
+	o.log.Info(why, "resource", resource, "after", time.Since(outage.since).Round(time.Millisecond))
+}
+
+// forget ends the outage of a resource that is no longer followed.
+func (o *interruptions) forget(resource string) { o.end(resource, "a resource is no longer followed") }

@@ -1,0 +1,165 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// responses is a ListWatch that answers as a test says.
+type responses struct {
+	list, watch error
+	watched     watch.Interface
+}
+
+func (a *responses) listWatch() *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, a.list },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return a.watched, a.watch
+		},
+	}
+}
+
+// never is of a resource that must be there.
+func never(error) bool { return false }
+
+// recorder records the calls of Interrupted and Resumed.
+type recorder struct {
+	mu          sync.Mutex
+	calls       []string // all of them
+	interrupted map[string]interruption
+}
+
+// now returns the present outages, by resource.
+func (h *recorder) now() map[string]interruption {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.interrupted)
+}
+
+// all returns all calls.
+func (h *recorder) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.calls)
+}
+
+// options returns the options that let it hear.
+func (h *recorder) options(log *slog.Logger) Options {
+	h.interrupted = map[string]interruption{}
+	return Options{
+		Log: log,
+		OnInterrupted: func(resource string, since time.Time, err error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.interrupted[resource] = interruption{since, err}
+			h.calls = append(h.calls, "interrupted: "+resource+": "+err.Error())
+		},
+		OnResumed: func(resource string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			delete(h.interrupted, resource)
+			h.calls = append(h.calls, "resumed: "+resource)
+		},
+	}
+}
+
+func TestAnInterruptionBeginsWithAFailureAndEndsWithAWatch(t *testing.T) {
+	synctest.Test(t, reportInterruptions)
+}
+
+func reportInterruptions(t *testing.T) {
+	var log bytes.Buffer
+	var hears recorder
+	o := newOutages(hears.options(slog.New(slog.NewTextHandler(&log, nil))))
+	var api responses
+	observed := o.observe("services", api.listWatch(), never)
+	wants := func(what string, want error) {
+		t.Helper()
+		switch got := hears.now(); {
+		case want == nil && len(got) > 0:
+			t.Errorf("%s: %v, want no outage", what, got)
+		case want != nil && (len(got) != 1 || !errors.Is(got["services"].err, want) || got["services"].since.IsZero()):
+			t.Errorf("%s: %v, want an outage because of: %v", what, got, want)
+		}
+	}
+	request := func(options metav1.ListOptions) {
+		_, _ = observed.WatchWithContext(t.Context(), options)
+		_, _ = observed.ListWithContext(t.Context(), options)
+	}
+	resource := schema.GroupResource{Resource: "services"}
+	api = responses{watched: watch.NewFake()}
+	request(metav1.ListOptions{})
+	wants("all is well", nil)
+
+	api.watch, api.list = apierrors.NewResourceExpired("too old"), apierrors.NewResourceExpired("too old")
+	request(metav1.ListOptions{})
+	wants("a version expired", nil)
+
+	api.watch, api.list = apierrors.NewInvalid(schema.GroupKind{}, "", nil), nil
+	request(metav1.ListOptions{SendInitialEvents: new(true)})
+	wants("the API server cannot list by watching", nil)
+
+	forbidden := apierrors.NewForbidden(resource, "", nil)
+	api.watch, api.list = forbidden, apierrors.NewServiceUnavailable("later")
+	request(metav1.ListOptions{})
+	request(metav1.ListOptions{})
+	wants("both are refused", forbidden)
+
+	api.list = nil
+	request(metav1.ListOptions{})
+	wants("only lists are answered", forbidden)
+
+	api = responses{watched: watch.NewFake()}
+	request(metav1.ListOptions{})
+	wants("all is well again", nil)
+	if got := strings.Count(log.String(), "\n"); got != 2 {
+		t.Errorf("%d lines were logged, want one for the beginning and one for the end:\n%s", got, &log)
+	}
+
+	api.watched = watch.NewEmptyWatch()
+	asking, stopAsking := context.WithCancel(t.Context())
+	go func() { _, _ = observed.WatchWithContext(asking, metav1.ListOptions{}) }() // until it is stopped
+	synctest.Wait()
+	wants("no answer came", errNoResponse)
+	time.Sleep(time.Minute)
+	wants("no answer comes", errNoResponse)
+	stopAsking()
+	synctest.Wait()
+
+	o.forget("services")
+	wants("the resource is no longer followed", nil)
+
+	want := []string{
+		"interrupted: services: " + forbidden.Error(), "resumed: services",
+		"interrupted: services: " + errNoResponse.Error(), "resumed: services",
+	}
+	if diff := cmp.Diff(want, hears.all()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	api.watch = errors.New("canceled")
+	if _, err := observed.WatchWithContext(ended, metav1.ListOptions{}); err == nil {
+		t.Error("the error is gone")
+	}
+	wants("we ended the request", nil)
+}

@@ -1,0 +1,287 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// asRequest returns an error as net/http does.
+func asRequest(err error) error { return &url.Error{Op: "Get", URL: "https://api", Err: err} }
+
+// connectionRefused is the error of clients while no API server runs. Reflectors wait by themselves when they see it.
+var connectionRefused = asRequest(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
+
+func TestOnlyARequestWithoutAResponseIsRetried(t *testing.T) {
+	services := schema.GroupResource{Resource: "services"}
+	for name, test := range map[string]struct {
+		err        error
+		isAnswered bool
+	}{
+		"no error":                              {nil, true},
+		"the connection is refused":             {connectionRefused, false},
+		"the connection is reset":               {asRequest(os.NewSyscallError("read", syscall.ECONNRESET)), false},
+		"the connection ends":                   {asRequest(io.EOF), false},
+		"no answer comes in time":               {asRequest(os.ErrDeadlineExceeded), false},
+		"the certificate is not trusted":        {asRequest(x509.UnknownAuthorityError{}), false},
+		"the name is unknown":                   {asRequest(&net.DNSError{Name: "api"}), false},
+		"client-go hides it in an empty watch":  {errNoResponse, false},
+		"the answer ends in the middle":         {fmt.Errorf("reading the response's body: %w", io.ErrUnexpectedEOF), false},
+		"the version expired":                   {apierrors.NewResourceExpired("too old"), true},
+		"too many requests":                     {apierrors.NewTooManyRequests("later", 1), true},
+		"unavailable":                           {apierrors.NewServiceUnavailable("later"), true},
+		"a timeout that the API server reports": {apierrors.NewTimeoutError("slow", 1), true},
+		"forbidden":                             {apierrors.NewForbidden(services, "", nil), true},
+		"missing":                               {apierrors.NewNotFound(services, ""), true},
+		"a load balancer's page":                {apierrors.NewGenericServerResponse(502, "get", services, "", "bad gateway", 0, true), true},
+		"an answer that is wrapped":             {fmt.Errorf("listing: %w", apierrors.NewServiceUnavailable("later")), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tries := 0
+				var failures []error
+				response, err := retryUntilResponse(t.Context(), func(err error) { failures = append(failures, err) }, func() (string, error) {
+					if tries++; tries == 1 {
+						return "first", test.err
+					}
+					return "second", nil
+				})
+				if test.isAnswered && (response != "first" || !errors.Is(err, test.err) || len(failures) > 0) {
+					t.Errorf("got %q, %v after %v; want the first answer", response, err, failures)
+				}
+				if !test.isAnswered && (response != "second" || err != nil || len(failures) != 1 || !errors.Is(failures[0], test.err)) {
+					t.Errorf("got %q, %v after %v; want the second answer", response, err, failures)
+				}
+			})
+		})
+	}
+}
+
+func TestThePausesBetweenTriesGrowToFiveSecondsAndDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries []time.Time
+		_, err := retryUntilResponse(t.Context(), func(error) {}, func() (struct{}, error) {
+			if tries = append(tries, time.Now()); len(tries) == 100 {
+				return struct{}{}, nil
+			}
+			return struct{}{}, connectionRefused
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, retryMax}
+		different := map[time.Duration]bool{}
+		for i, try := range tries[1:] {
+			pause, bound := try.Sub(tries[i]), most[min(i, len(most)-1)]
+			if pause < bound/2 || pause > bound {
+				t.Errorf("pause %d is %v, want %v to %v", i+1, pause, bound/2, bound)
+			}
+			different[pause] = true
+		}
+		if len(different) < 50 {
+			t.Errorf("%d pauses have only %d lengths", len(tries)-1, len(different))
+		}
+	})
+}
+
+func TestAPauseEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var hears recorder
+		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
+		api := responses{list: connectionRefused, watch: connectionRefused}
+		observed := o.observe("services", api.listWatch(), never)
+		ended := make(chan error, 2)
+		go func() {
+			_, err := observed.ListWithContext(ctx, metav1.ListOptions{})
+			ended <- err
+		}()
+		go func() {
+			watched, err := observed.WatchWithContext(ctx, metav1.ListOptions{})
+			if watched != nil {
+				err = errors.New("there is a watch")
+			}
+			ended <- err
+		}()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		for range cap(ended) {
+			select {
+			case err := <-ended:
+				if !errors.Is(err, context.Canceled) || errors.Is(err, syscall.ECONNREFUSED) {
+					t.Errorf("the request ended with %v, want that of the context: reflectors wait when a connection was refused", err)
+				}
+			default:
+				t.Error("a request goes on though its context has ended")
+			}
+		}
+		if diff := cmp.Diff([]string{"interrupted: services: " + connectionRefused.Error()}, hears.all()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A reflector that lists anew waits once before, for 0.8 to 1.6 s.
+const relistPause = 1600 * time.Millisecond
+
+// TestChangesDuringAnInterruptionArriveSecondsAfterIt even if it lasted for an hour.
+func TestChangesDuringAnInterruptionArriveSecondsAfterIt(t *testing.T) {
+	expired := apierrors.NewResourceExpired("too old resource version")
+	for name, test := range map[string]struct {
+		services  *flaky
+		fromStart bool // the outage has begun before the program
+		within    time.Duration
+	}{
+		"the version is still known":            {services: &flaky{}, within: retryMax},
+		"the version expired":                   {services: &flaky{expired: expired}, within: retryMax + relistPause},
+		"the first event says that it expired":  {services: &flaky{expired: expired, asEvent: true}, within: retryMax + relistPause},
+		"the program has started in the outage": {services: &flaky{}, fromStart: true, within: retryMax},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, services := newAPI(time.Millisecond), test.services
+				api.byKind[convert.Services] = services.listWatch()
+				services.put(keyedService("before", 1, "*"))
+				if test.fromStart {
+					services.fail()
+				}
+				r := run(t, api.watcher)
+				time.Sleep(time.Minute)
+				if got := r.delivers("before"); got == test.fromStart {
+					t.Fatalf("the state from before the outage was delivered: %v", got)
+				}
+				services.fail()
+				time.Sleep(time.Hour)
+				services.put(keyedService("after", 2, "*"))
+				services.heal()
+				within(t, test.within, func() bool { return r.delivers("after") })
+				synctest.Wait()
+				for _, want := range []string{"watch interrupted", "watch resumed"} {
+					if got := r.logged(want); got != 1 {
+						t.Errorf("%q was logged %d times, want once", want, got)
+					}
+				}
+				r.end(t)
+			})
+		})
+	}
+}
+
+// within asserts that something holds within a while, in the time of synctest.
+func within(t *testing.T, atMost time.Duration, holds func() bool) {
+	t.Helper()
+	began := time.Now()
+	for ; !holds() && time.Since(began) < time.Hour; synctest.Wait() {
+		time.Sleep(tick)
+	}
+	if took := time.Since(began); took > atMost+2*tick {
+		t.Errorf("it took %v, want at most %v", took, atMost)
+	}
+}
+
+// flaky is an API server that has Services, is away at times, and then forgets all earlier versions.
+type flaky struct {
+	expired error // the answer to a watch from such a version; nil: it remembers them
+	asEvent bool  // as the first event
+
+	mu       sync.Mutex
+	isAway   bool
+	services []corev1.Service
+	watches  []*watch.FakeWatcher
+}
+
+func (f *flaky) put(service corev1.Service) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.services = append(f.services, service)
+}
+
+// fail ends all watches, and refuses every connection from now on.
+func (f *flaky) fail() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.isAway = true
+	for _, watched := range f.watches {
+		watched.Stop()
+	}
+}
+
+func (f *flaky) heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.isAway = false
+}
+
+func (f *flaky) listWatch() *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.isAway {
+				return nil, connectionRefused
+			}
+			version := metav1.ListMeta{ResourceVersion: strconv.Itoa(len(f.services))}
+			return &corev1.ServiceList{ListMeta: version, Items: slices.Clone(f.services)}, nil
+		},
+		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			switch {
+			case f.isAway:
+				return nil, connectionRefused
+			case options.SendInitialEvents != nil:
+				return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+			}
+			return f.watch(options.ResourceVersion)
+		},
+	}
+}
+
+// watch must be called with the lock held.
+func (f *flaky) watch(version string) (watch.Interface, error) {
+	known, err := strconv.Atoi(version)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	isExpired := f.expired != nil && known < len(f.services)
+	if isExpired && !f.asEvent {
+		return nil, f.expired
+	}
+	watched := watch.NewFakeWithChanSize(len(f.services)+1, false)
+	f.watches = append(f.watches, watched)
+	if isExpired {
+		status := f.expired.(apierrors.APIStatus).Status()
+		watched.Error(&status)
+		return watched, nil
+	}
+	for i := range f.services[known:] {
+		watched.Add(&f.services[known+i])
+	}
+	return watched, nil
+}

@@ -1,0 +1,487 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
+)
+
+// longestPause is longer than client-go's longest pause between two attempts.
+const longestPause = 2 * time.Minute
+
+// api answers a Watcher in a test, whose time is that of synctest. e2e/apiserver asks a real API server.
+type api struct {
+	listWatches
+	services chan watch.Event // what the watch of Services sends
+	// nodeLists counts the lists of the other nodes that were begun; each takes a while.
+	nodeLists atomic.Int64
+	// nodeWatches counts the watches of them that are open.
+	nodeWatches atomic.Int64
+}
+
+// tick is how often a test looks at what happens.
+const tick = 100 * time.Millisecond
+
+func newAPI(takes time.Duration, services ...corev1.Service) *api {
+	version := metav1.ListMeta{ResourceVersion: "1"}
+	always := func(list runtime.Object) *cache.ListWatch { return serve(func() runtime.Object { return list }) }
+	a := &api{services: make(chan watch.Event)}
+	a.byKind = servesNothing()
+	a.byKind[convert.Services] = always(&corev1.ServiceList{ListMeta: version, Items: services})
+	a.byKind[convert.ServiceCIDRs] = always(&networkingv1.ServiceCIDRList{ListMeta: version, Items: []networkingv1.ServiceCIDR{{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", ResourceVersion: "1"},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}},
+	}}})
+	a.byKind[convert.Services].WatchFuncWithContext = func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		if options.SendInitialEvents != nil {
+			return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+		}
+		return watch.NewProxyWatcher(a.services), nil
+	}
+	others := a.byKind[convert.OtherNodes]
+	a.byKind[convert.OtherNodes] = &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			a.nodeLists.Add(1)
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(takes):
+				return others.ListWithContext(ctx, options)
+			}
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			watched, err := others.WatchWithContext(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			a.nodeWatches.Add(1)
+			return stopped{watched, sync.OnceFunc(func() { a.nodeWatches.Add(-1) })}, nil
+		},
+	}
+	return a
+}
+
+// stopped is a watch that calls then when its client stops it.
+type stopped struct {
+	watch.Interface
+	then func()
+}
+
+// Stop ends the watch.
+func (s stopped) Stop() {
+	s.Interface.Stop()
+	s.then()
+}
+
+// watcher returns a Watcher that asks this API server.
+func (a *api) watcher(options Options) *Watcher { return newWatcher(a.listWatches, options) }
+
+// keyedService returns a version of a Service with topology keys.
+func keyedService(name string, version int, keys string) corev1.Service {
+	return corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: "1", ResourceVersion: fmt.Sprint(version),
+			Annotations: map[string]string{policy.TopologyKeysAnnotation: keys},
+		},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"}, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}},
+		},
+	}
+}
+
+// running is a Watcher that runs.
+type running struct {
+	cancel   context.CancelFunc
+	returned chan error
+
+	mu      sync.Mutex
+	updates []convert.Update
+	log     strings.Builder
+}
+
+// run makes a Watcher and runs it until end.
+func run(t *testing.T, newWatcher func(Options) *Watcher) *running {
+	t.Helper()
+	r := &running{returned: make(chan error, 1)}
+	c := newWatcher(Options{View: convert.View{Node: "self"}, Log: slog.New(slog.NewTextHandler(r, nil))})
+	ctx, cancel := context.WithCancel(t.Context())
+	r.cancel = cancel
+	go func() { r.returned <- c.Run(ctx, r.deliver) }()
+	return r
+}
+
+func (r *running) deliver(update convert.Update) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.updates = append(r.updates, update)
+}
+
+// Write takes in a line of the log.
+func (r *running) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.Write(line)
+}
+
+// delivered returns the updates that came.
+func (r *running) delivered() []convert.Update {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.updates)
+}
+
+// count returns how many came.
+func (r *running) count() int { return len(r.delivered()) }
+
+// delivers reports whether an update so far had a Service.
+func (r *running) delivers(service string) bool {
+	for _, update := range r.delivered() {
+		if update.Change.Services[nameOf(service)] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// logged counts the lines with a text.
+func (r *running) logged(text string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Count(r.log.String(), text)
+}
+
+// end ends the Watcher, asserts that Run returns at once and that nothing is delivered afterwards, and lets client-go's
+// goroutines end.
+func (r *running) end(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	r.cancel()
+	synctest.Wait()
+	select {
+	case err := <-r.returned:
+		if err != nil {
+			t.Errorf("Run() = %v, want nil", err)
+		}
+	default:
+		t.Error("Run has not returned though its context has ended")
+	}
+	r.mu.Lock()
+	updates, log := len(r.updates), r.log.Len()
+	r.mu.Unlock()
+	time.Sleep(longestPause)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.updates) != updates || r.log.Len() != log {
+		t.Errorf("%d updates came behind the end, and the log is:\n%s", len(r.updates)-updates, r.log.String())
+	}
+}
+
+func TestAServiceThatIsEditedAllTheTimeMakesNoOtherWaitLonger(t *testing.T) {
+	for name, takes := range map[string]time.Duration{
+		"lists are quick": time.Millisecond, "lists take long": 4 * time.Second, "no list comes": time.Hour,
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { startDuringAttack(t, takes) }) })
+	}
+}
+
+func startDuringAttack(t *testing.T, takes time.Duration) {
+	api := newAPI(takes, keyedService("attacker", 1, "evil.example/1"))
+	r := run(t, api.watcher)
+	version := 2
+	attack := func(duration time.Duration) {
+		for end := time.Now().Add(duration); time.Now().Before(end); version++ {
+			service := keyedService("attacker", version, fmt.Sprintf("evil.example/%d", version))
+			if version%2 == 0 {
+				service = keyedService("attacker", version, "*") // so that no Service needs the nodes any more
+			}
+			api.services <- watch.Event{Type: watch.Modified, Object: &service}
+			time.Sleep(tick)
+		}
+		synctest.Wait()
+	}
+	attack(nodes.LabelTimeout + tick)
+	if r.count() == 0 {
+		t.Errorf("after %v there is no first update", nodes.LabelTimeout)
+	}
+	victim := keyedService("victim", version, rack)
+	api.services <- watch.Event{Type: watch.Added, Object: &victim}
+	attack(nodes.LabelTimeout + tick)
+	if !r.delivers("victim") {
+		t.Errorf("the Service of another user waits for more than %v", nodes.LabelTimeout)
+	}
+	attack(2 * demandLinger)
+	if got := api.nodeLists.Load(); got != 1 {
+		t.Errorf("%d lists of nodes were begun, want one", got)
+	}
+	r.end(t)
+}
+
+// TestOtherNodesAreFollowedWhileAServiceNeedsThem, and listed no more than once in the time that they linger.
+func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(time.Millisecond)
+		r := run(t, api.watcher)
+		version := 1
+		edit := func(keys string, pause time.Duration) {
+			version++
+			service := keyedService("web", version, keys)
+			api.services <- watch.Event{Type: watch.Modified, Object: &service}
+			time.Sleep(pause)
+			synctest.Wait()
+		}
+		wants := func(what string, lists, watches int64) {
+			t.Helper()
+			if got := api.nodeLists.Load(); got != lists {
+				t.Errorf("%s: %d lists were begun, want %d", what, got, lists)
+			}
+			if got := api.nodeWatches.Load(); got != watches {
+				t.Errorf("%s: %d watches are open, want %d", what, got, watches)
+			}
+		}
+		edit("*", time.Minute)
+		wants("no Service needs them", 0, 0)
+		edit(rack, time.Hour)
+		wants("one does", 1, 1)
+		edit("*", demandLinger-tick)
+		wants("none does, for a moment", 1, 1)
+		edit(row, time.Hour)
+		wants("one does again", 1, 1)
+		edit("*", demandLinger+tick)
+		wants("none does", 1, 0)
+		edit(rack, tick)
+		wants("one does after that", 2, 1)
+		edit("*", demandLinger+tick)
+		wants("they linger twice as long", 2, 1)
+		for end := time.Now().Add(48 * time.Hour); time.Now().Before(end); { // a user who waits for it
+			edit(rack, tick)
+			for edit("*", tick); api.nodeWatches.Load() > 0; {
+				time.Sleep(demandLinger)
+				synctest.Wait()
+			}
+		}
+		wants("two days of a user who names a key whenever they are followed no more", 14, 0)
+		r.end(t)
+	})
+}
+
+func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
+	for _, outage := range []time.Duration{time.Second, 20 * time.Second, 5 * time.Minute} {
+		t.Run(outage.String(), func(t *testing.T) {
+			nobody := reserve.OnLoopback(t).String() // connections are refused
+			synctest.Test(t, func(t *testing.T) {
+				r := run(t, func(options Options) *Watcher {
+					c, err := New(&rest.Config{Host: nobody}, options)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return c
+				})
+				time.Sleep(outage)
+				want := 0
+				for _, kind := range convert.Kinds {
+					if !kind.IsOnDemand {
+						want++
+					}
+				}
+				for range nodes.DemotionKinds {
+					want++
+				}
+				if got := r.logged("connection refused"); got != want {
+					t.Errorf("%d outages were logged, want those of the %d resources", got, want)
+				}
+				r.end(t)
+			})
+		})
+	}
+}
+
+func TestServiceCIDRsThatAreForbiddenPreventNoStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(time.Millisecond)
+		granted := api.byKind[convert.ServiceCIDRs]
+		var isGranted atomic.Bool
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "servicecidrs"}, "", nil)
+		api.byKind[convert.ServiceCIDRs] = &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				if !isGranted.Load() {
+					return nil, forbidden
+				}
+				return granted.ListWithContext(ctx, options)
+			},
+			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				if !isGranted.Load() {
+					return nil, forbidden
+				}
+				return granted.WatchWithContext(ctx, options)
+			},
+		}
+		r := run(t, api.watcher)
+		time.Sleep(tick)
+		synctest.Wait()
+		if got := r.count(); got != 1 {
+			t.Errorf("%d updates were delivered, want the first", got)
+		}
+		isGranted.Store(true)
+		time.Sleep(longestPause)
+		synctest.Wait()
+		if updates := r.delivered(); len(updates) != 2 || len(updates[1].Change.ServiceCIDRs) != 1 {
+			t.Errorf("when they may be listed, the updates are %v, want a second one with the range", updates)
+		}
+		for _, want := range []string{"starting without them", "watch interrupted", "watch resumed"} {
+			if got := r.logged(want); got != 1 {
+				t.Errorf("%q was logged %d times, want once", want, got)
+			}
+		}
+		r.end(t)
+	})
+}
+
+func TestServiceCIDRsThatDoNotComeForAnotherReasonAreWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(time.Millisecond)
+		trouble := responses{list: apierrors.NewInternalError(context.DeadlineExceeded)}
+		trouble.watch = trouble.list
+		api.byKind[convert.ServiceCIDRs] = trouble.listWatch()
+		r := run(t, api.watcher)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if got := r.count(); got != 0 {
+			t.Errorf("%d updates were delivered without the ranges", got)
+		}
+		r.end(t)
+	})
+}
+
+func TestAServiceIsServedAfterItsTimeoutWhileNoListComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(time.Hour)
+		r := run(t, api.watcher)
+		time.Sleep(time.Minute)
+		first, second := keyedService("first", 2, rack), keyedService("second", 3, row)
+		api.services <- watch.Event{Type: watch.Added, Object: &first}
+		time.Sleep(nodes.LabelTimeout - tick)
+		api.services <- watch.Event{Type: watch.Added, Object: &second}
+		synctest.Wait()
+		if r.delivers("first") || r.delivers("second") {
+			t.Error("a Service does not wait for the list")
+		}
+		time.Sleep(2 * tick)
+		synctest.Wait()
+		if !r.delivers("first") || !r.delivers("second") {
+			t.Error("a Service still waits")
+		}
+		if got := r.logged("timed out listing other nodes"); got != 1 {
+			t.Errorf("that was logged %d times, want once", got)
+		}
+		if got := api.nodeLists.Load(); got != 1 {
+			t.Errorf("%d lists were begun, want one: it goes on", got)
+		}
+		r.end(t)
+	})
+}
+
+func TestAMissingResourceIsEmptyAndRequestedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(time.Millisecond)
+		there := api.byKind[convert.ServiceCIDRs]
+		missing := apierrors.NewNotFound(schema.GroupResource{Resource: "servicecidrs"}, "")
+		var isThere atomic.Bool
+		var lists atomic.Int64
+		watching := make(chan watch.Event)
+		api.byKind[convert.ServiceCIDRs] = &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				if lists.Add(1); !isThere.Load() {
+					return nil, missing
+				}
+				return there.ListWithContext(ctx, options)
+			},
+			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				if !isThere.Load() {
+					return nil, missing
+				}
+				if options.SendInitialEvents != nil {
+					return there.WatchWithContext(ctx, options)
+				}
+				return watch.NewProxyWatcher(watching), nil
+			},
+		}
+		running := run(t, api.watcher)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := running.count(); got != 1 {
+			t.Errorf("%d updates were delivered, want the first", got)
+		}
+		if got, most := lists.Load(), int64(time.Hour/missingResourceRetry)+1; got < most/2 || got > most {
+			t.Errorf("it was asked for %d times in an hour, want %d to %d", got, most/2, most)
+		}
+		isThere.Store(true)
+		time.Sleep(2 * missingResourceRetry)
+		synctest.Wait()
+		if updates := running.delivered(); len(updates) != 2 || len(updates[1].Change.ServiceCIDRs) != 1 {
+			t.Errorf("when it came the updates are %v, want a second one with the range", updates)
+		}
+		if got := running.logged("watch interrupted"); got != 0 {
+			t.Errorf("%d outages were logged, want none: the cluster is as it is", got)
+		}
+		// Another API server, that lacks it.
+		isThere.Store(false)
+		close(watching)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := running.count(); got != 2 {
+			t.Errorf("%d updates were delivered, want that the range stays in force", got)
+		}
+		for text, want := range map[string]int{"has no ServiceCIDRs": 1, "watch interrupted": 1} {
+			if got := running.logged(text); got != want {
+				t.Errorf("%q was logged %d times, want %d", text, got, want)
+			}
+		}
+		running.end(t)
+	})
+}
+
+func TestTheTimeoutOfTheFirstUpdateBeginsWhenNodesCanBeListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const others, nodes = time.Minute, 3 * time.Second
+		api := newAPI(nodes, keyedService("web", 1, rack))
+		list := api.byKind[convert.EndpointSlices].ListWithContextFunc
+		api.byKind[convert.EndpointSlices].ListWithContextFunc = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			time.Sleep(others)
+			return list(ctx, options)
+		}
+		r := run(t, api.watcher)
+		time.Sleep(others + nodes/2)
+		synctest.Wait()
+		if got := r.count(); got != 0 {
+			t.Errorf("%d updates were delivered before the nodes were listed", got)
+		}
+		time.Sleep(nodes)
+		synctest.Wait()
+		if !r.delivers("web") {
+			t.Error("the Service was not delivered with the nodes")
+		}
+		r.end(t)
+	})
+}

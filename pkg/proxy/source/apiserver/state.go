@@ -1,0 +1,154 @@
+package apiserver
+
+import (
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/deadline"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+)
+
+// state decides what happens to each object that arrives: it is delivered, refused, or held back until the labels of
+// other nodes, or measured demand, are known. It knows no API server and no clock, and is for one goroutine at a time.
+type state struct {
+	// now is the time, as the last caller gave it.
+	now time.Time
+	// objects are those that exist and are ours, or have problems.
+	objects map[*convert.Kind]map[model.ObjectName]storedObject
+	// handoffs are those of them that now belong to another proxy, until they go.
+	handoffs deadline.Queue[convert.ObjectKey]
+
+	// change is what was not delivered yet, except for nodes.
+	change model.Change
+	// problems are the problems of objects that are refused, or used without a label or annotation; judged are the
+	// problems that were delivered last, for objects that have changed since.
+	problems, reported map[convert.ObjectKey][]model.Finding
+
+	// nodes is what is known about nodes, and held are the newest good versions of the Services that wait for nodes or for
+	// demands.
+	nodes   *nodes.Store
+	blocked map[model.ObjectName]*model.Service
+	// demands says whether measured demand counts.
+	demands demandGate
+	// areMoved: proxies have other addresses than when somebody was told of them last.
+	areMoved bool
+}
+
+// storedObject is what is kept of an object.
+type storedObject struct {
+	uid string
+	// value is the newest good version; nil if there was none. It is delivered without a copy, so it must not change.
+	value any
+}
+
+func newState(own string) *state {
+	s := &state{
+		objects:  map[*convert.Kind]map[model.ObjectName]storedObject{},
+		problems: map[convert.ObjectKey][]model.Finding{},
+		reported: map[convert.ObjectKey][]model.Finding{},
+		blocked:  map[model.ObjectName]*model.Service{},
+	}
+	s.nodes = nodes.NewStore(own)
+	return s
+}
+
+// put takes in a version of an object. A bad one leaves the last good one in force.
+func (s *state) put(kind *convert.Kind, now *object) {
+	key := convert.ObjectKey{Kind: kind, Name: now.name}
+	s.recordProblems(key, slices.Concat(now.rejected, now.ignored))
+	if now.isForOtherProxy && s.startHandoff(key, now.uid) {
+		return
+	}
+	s.handoffs.Cancel(key)
+	before := s.objects[kind][now.name].value
+	isNew, inForce := len(now.rejected) == 0 && !kind.IsSame(before, now.value), before
+	if isNew {
+		inForce = now.value
+	}
+	s.store(key, storedObject{now.uid, inForce})
+	if isNew {
+		s.decide(key, now.value)
+	}
+}
+
+// store notes an object if it is ours to serve or has a problem: a cluster may have many more of the other objects.
+func (s *state) store(key convert.ObjectKey, object storedObject) {
+	if object.value == nil && len(s.problems[key]) == 0 {
+		delete(s.objects[key.Kind], key.Name)
+		return
+	}
+	if s.objects[key.Kind] == nil {
+		s.objects[key.Kind] = map[model.ObjectName]storedObject{}
+	}
+	s.objects[key.Kind][key.Name] = object
+}
+
+// remove takes in that an object is gone.
+func (s *state) remove(kind *convert.Kind, name model.ObjectName) {
+	key := convert.ObjectKey{Kind: kind, Name: name}
+	s.recordProblems(key, nil)
+	s.handoffs.Cancel(key)
+	before := s.objects[kind][name].value
+	delete(s.objects[kind], name)
+	if before != nil {
+		s.decide(key, nil)
+	}
+}
+
+// replace takes in all objects of a kind.
+func (s *state) replace(kind *convert.Kind, all []*object) { s.takeAll(kind, all, listed) }
+
+// markUnavailable takes in that a resource does not exist or may not be listed: it then counts as one without objects.
+func (s *state) markUnavailable(kind *convert.Kind) { s.takeAll(kind, nil, unavailable) }
+
+func (s *state) takeAll(kind *convert.Kind, all []*object, as availability) {
+	exists := make(map[model.ObjectName]bool, len(all))
+	for _, object := range all {
+		exists[object.name] = true
+		s.put(kind, object)
+	}
+	for name := range s.objects[kind] {
+		if !exists[name] {
+			s.remove(kind, name)
+		}
+	}
+	s.nodes.OnListed(kind, s.now)
+	if kind == convert.ServiceDemands {
+		s.demands.availability = as
+		s.resolveDemandState()
+	}
+	s.deliverUnblocked()
+}
+
+// recordProblems takes in the problems of an object.
+func (s *state) recordProblems(key convert.ObjectKey, problems []model.Finding) {
+	before := s.problems[key]
+	if slices.Equal(before, problems) {
+		return
+	}
+	if _, isJudged := s.reported[key]; !isJudged {
+		s.reported[key] = before
+	}
+	delete(s.problems, key)
+	if len(problems) > 0 {
+		s.problems[key] = problems
+	}
+}
+
+// decide decides about a value that is new, or nil.
+func (s *state) decide(key convert.ObjectKey, value any) {
+	switch kind := key.Kind; {
+	case nodes.DescribesNodes(kind):
+		s.nodes.Update(kind, key.Name, value, s.now)
+		s.deliverUnblocked()
+	case kind == convert.Services:
+		service, _ := value.(*model.Service)
+		s.decideService(key.Name, service)
+	case kind == convert.ProxyAddresses:
+		s.areMoved = true
+	default:
+		kind.Apply(&s.change, key.Name, value)
+	}
+}

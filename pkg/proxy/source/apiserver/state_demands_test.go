@@ -1,0 +1,166 @@
+package apiserver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+)
+
+// newMeasured is a world in which the other nodes are known.
+func newMeasured() *world {
+	w := newWorld()
+	w.list()
+	w.takeUpdate()
+	return w
+}
+
+// try runs steps one after the other in a world.
+func try(t *testing.T, w *world, steps ...step) {
+	t.Helper()
+	for _, step := range steps {
+		step.do(w)
+		if got := w.delivered(); got != step.want {
+			t.Errorf("%s: delivered %q, want %q", step.name, got, step.want)
+		}
+	}
+}
+
+func withLeaseState(state model.DemandState) func(*world) {
+	return func(w *world) { w.takeDemandLease(state) }
+}
+
+func demandList(objects ...*object) func(*world) {
+	return func(w *world) { w.replace(convert.ServiceDemands, objects) }
+}
+
+func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
+	bad := []model.Finding{{Kind: "ServiceDemand", Name: nameOf("web"), Code: model.Invalid, Reason: "bad"}}
+	try(t, newMeasured(),
+		step{"a Service wants it", func(w *world) { w.measured("web", 80) }, ""},
+		step{"it is asked for", func(w *world) { w.nodes.WaitForMeasured(w.now) }, ""},
+		step{"another Service waits for nothing", func(w *world) { w.service("plain", 80) }, "service/plain:80"},
+		step{"there is a publisher", withLeaseState(model.DemandActive), ""},
+		step{"it is listed", demandList(demandObject("web", 1), demandObject("other", 2)), "counts demand/other:2 demand/web:1 service/web:80"},
+		step{"another Service waits no more", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
+		step{"an object changes", func(w *world) { w.put(convert.ServiceDemands, demandObject("web", 3)) }, "demand/web:3"},
+		step{"a bad version leaves it as it is", func(w *world) {
+			w.put(convert.ServiceDemands, &object{name: nameOf("web"), rejected: bad})
+		}, ""},
+		step{"one goes", func(w *world) { w.remove(convert.ServiceDemands, nameOf("other")) }, "-demand/other"},
+		step{"it is too old", withLeaseState(model.DemandStale), "stale"},
+		step{"it is not any more", withLeaseState(model.DemandActive), "counts"},
+		step{"nobody publishes", withLeaseState(model.DemandUnavailable), "unpublished"},
+		step{"somebody does", withLeaseState(model.DemandActive), "counts"},
+		step{"another list", demandList(demandObject("other", 4)), "-demand/web demand/other:4"},
+		step{"it is still needed", func(w *world) {
+			if w.dropDemands() {
+				t.Error("it is dropped while Services need it")
+			}
+		}, ""},
+		step{"no Service needs it", func(w *world) { w.bounded(80); w.deleteService("web-2") }, "-service/web-2 service/web:80"},
+		step{"it is dropped", func(w *world) { w.dropDemands() }, "-demand/other unknown"},
+		step{"a Service wants it again, and waits", func(w *world) { w.measured("web", 81); w.nodes.WaitForMeasured(w.now) }, ""},
+		step{"the list comes first", demandList(demandObject("web", 5)), "demand/web:5"},
+		step{"and then the Lease", withLeaseState(model.DemandStale), "service/web:81 stale"},
+	)
+}
+
+// TestSomebodyWhoBeginsToPublishHoldsNothingUp: until all is listed, it is as if nobody published.
+func TestSomebodyWhoBeginsToPublishHoldsNothingUp(t *testing.T) {
+	try(t, newMeasured(),
+		step{"a Service wants it", func(w *world) { w.measured("web", 80); w.nodes.WaitForMeasured(w.now) }, ""},
+		step{"nobody publishes", withLeaseState(model.DemandUnavailable), "service/web:80 unpublished"},
+		step{"somebody begins to", withLeaseState(model.DemandActive), ""},
+		step{"another Service wants it", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
+		step{"all is listed", demandList(demandObject("web", 1)), "counts demand/web:1"},
+	)
+}
+
+func TestAServiceDoesNotWaitForWhatNobodyPublishes(t *testing.T) {
+	for name, happens := range map[string]func(*world){
+		"there is no publisher":    withLeaseState(model.DemandUnavailable),
+		"there is no such kind":    func(w *world) { w.takeDemandLease(model.DemandActive); w.markUnavailable(convert.ServiceDemands) },
+		"it may not be listed":     func(w *world) { w.takeDemandLease(model.DemandStale); w.markUnavailable(convert.ServiceDemands) },
+		"none is there, and later": func(w *world) { w.markUnavailable(convert.ServiceDemands) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			try(t, newMeasured(),
+				step{"it waits", func(w *world) { w.measured("web", 80); w.nodes.WaitForMeasured(w.now) }, ""},
+				step{name, happens, "service/web:80 unpublished"},
+				step{"objects come", func(w *world) {
+					w.takeDemandLease(model.DemandActive)
+					demandList(demandObject("web", 1))(w)
+				}, "counts demand/web:1"},
+			)
+		})
+	}
+}
+
+// TestAServiceWaitsForDemandsNoLongerThanForNodes, and for both.
+func TestAServiceWaitsForDemandsNoLongerThanForNodes(t *testing.T) {
+	waited := 0
+	pass := func(duration time.Duration) func(*world) {
+		return func(w *world) {
+			w.now = w.now.Add(duration)
+			_, waited = w.expire()
+		}
+	}
+	w := newWorld()
+	try(t, w,
+		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.StartListTimeout(w.now); w.nodes.WaitForMeasured(w.now) }, ""},
+		step{"nodes are known", func(w *world) { w.list() }, ""},
+		step{"not yet", pass(nodes.LabelTimeout - 1), ""},
+		step{"it is changed, and does not wait longer for that", func(w *world) { w.measured("web", 81) }, ""},
+	)
+	if at, some := w.next(); !some || !at.Equal(w.now.Add(1)) {
+		t.Errorf("the next thing happens at %v, %v", at, some)
+	}
+	try(t, w, step{"now", pass(1), "service/web:81"})
+	if waited != 1 {
+		t.Errorf("%d waited in vain, want 1", waited)
+	}
+	try(t, w,
+		step{"another one does not wait", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
+		step{"a Lease alone says nothing", withLeaseState(model.DemandActive), ""},
+		step{"objects come", demandList(demandObject("web", 1)), "counts demand/web:1"},
+	)
+	if at, some := w.next(); some {
+		t.Errorf("something happens at %v", at)
+	}
+	try(t, newWorld(),
+		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.StartListTimeout(w.now); w.nodes.WaitForMeasured(w.now) }, ""},
+		step{"what was measured is known", func(w *world) { w.takeDemandLease(model.DemandActive); demandList()(w) }, "counts"},
+		step{"nodes are known", func(w *world) { w.list() }, "service/web:80"},
+	)
+}
+
+// TestWhichServicesNeedMeasuredDemand: it has no meaning without a bound, and DNS does not count its clients.
+func TestWhichServicesNeedMeasuredDemand(t *testing.T) {
+	for name, test := range map[string]struct {
+		topology   policy.Topology
+		isHeadless bool
+		want       bool
+	}{
+		"a bound":             {policy.Topology{MaxLoad: 120, Measured: true}, false, true},
+		"no bound":            {policy.Topology{Measured: true}, false, false},
+		"a bound as assumed":  {policy.Topology{MaxLoad: 120, Clients: []string{"a/b"}}, false, false},
+		"a headless Service":  {policy.Topology{MaxLoad: 120, Measured: true}, true, false},
+		"nothing of the kind": {},
+	} {
+		w := newMeasured()
+		w.putVersion("web", &model.Service{
+			Name: nameOf("web"), Ports: []model.ServicePort{{Port: 80}}, Topology: test.topology, IsHeadless: test.isHeadless,
+		})
+		if w.nodes.NeedsMeasured() != test.want {
+			t.Errorf("%s: %v", name, w.nodes.NeedsMeasured())
+		}
+		w.deleteService("web")
+		if w.nodes.NeedsMeasured() {
+			t.Errorf("%s: it needs it after it is gone", name)
+		}
+	}
+}

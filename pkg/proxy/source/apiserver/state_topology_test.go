@@ -1,0 +1,312 @@
+package apiserver
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+)
+
+// topologySlice describes nodes by their racks.
+func topologySlice(name string, keys []policy.Key, racks map[string]string) *object {
+	described := &model.TopologySlice{Keys: keys, Nodes: map[string]*model.Node{}}
+	for node, value := range racks {
+		described.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{string(rack): value}}
+	}
+	return &object{name: model.ObjectName{Name: name}, value: described}
+}
+
+func serviceOf(name string, keys ...policy.Key) *object {
+	full := model.ObjectName{Namespace: "default", Name: name}
+	return &object{name: full, value: &model.Service{Name: full, Topology: policy.Topology{Keys: append(keys, policy.AnyNode)}}}
+}
+
+// delivered returns the Services that a state hands over, by name.
+func delivered(s *state) string {
+	update, _ := s.takeUpdate()
+	var names []string
+	for name := range update.Change.Services {
+		names = append(names, name.Name)
+	}
+	slices.Sort(names)
+	return fmt.Sprint(names)
+}
+
+// racked is a state, and the racks of the nodes that it has delivered.
+type racked struct {
+	*state
+	racks map[string]string
+}
+
+func newRacked() racked { return racked{newState("node-0"), map[string]string{}} }
+
+// now takes what is new, and returns the racks.
+func (r racked) now() map[string]string {
+	update, _ := r.takeUpdate()
+	for name, node := range update.Change.Nodes {
+		if delete(r.racks, name); node != nil {
+			r.racks[name] = node.Labels[string(rack)]
+		}
+	}
+	return r.racks
+}
+
+// TestNodesAreMergedFromAllSlices: after any history of slices, also of those that contradict each other.
+func TestNodesAreMergedFromAllSlices(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		s := newRacked()
+		s.put(convert.Services, serviceOf("racked", rack))
+		now := map[string]map[string]string{}
+		for step := range 30 {
+			name := fmt.Sprint("slice-", random.IntN(4))
+			switch random.IntN(6) {
+			case 0:
+				delete(now, name)
+				s.remove(convert.TopologySlices, model.ObjectName{Name: name})
+			case 1: // a complete list
+				var all []*object
+				now = map[string]map[string]string{}
+				for range random.IntN(4) {
+					name := fmt.Sprint("slice-", random.IntN(4))
+					if now[name] == nil {
+						now[name] = someRacks(random)
+						all = append(all, topologySlice(name, []policy.Key{rack}, now[name]))
+					}
+				}
+				s.replace(convert.TopologySlices, all)
+			default:
+				now[name] = someRacks(random)
+				s.put(convert.TopologySlices, topologySlice(name, []policy.Key{rack}, now[name]))
+			}
+			s.wait(nodes.NodeRetention)
+			want := map[string]string{}
+			for _, name := range slices.Backward(slices.Sorted(maps.Keys(now))) {
+				maps.Copy(want, now[name])
+			}
+			if s.nodes.SliceNodeCount() != len(want) {
+				t.Fatalf("seed %d, step %d: %d nodes are described, want %d", seed, step, s.nodes.SliceNodeCount(), len(want))
+			}
+			delete(want, "node-0") // speaks for itself
+			if diff := cmp.Diff(want, s.now()); diff != "" {
+				t.Fatalf("seed %d, step %d: nodes (-want +got):\n%s", seed, step, diff)
+			}
+		}
+	}
+}
+
+func someRacks(random *rand.Rand) map[string]string {
+	racks := map[string]string{}
+	for range random.IntN(5) {
+		racks[fmt.Sprint("node-", random.IntN(8))] = fmt.Sprint("rack-", random.IntN(3))
+	}
+	return racks
+}
+
+// TestNodesOutliveTheirSlicesForAWhile, except for those that a slice leaves out.
+func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
+	s := newRacked()
+	s.put(convert.Services, serviceOf("racked", rack))
+	keys := []policy.Key{rack}
+	s.replace(convert.TopologySlices, []*object{
+		topologySlice("a", keys, map[string]string{"node-1": "r1", "node-2": "r2"}), topologySlice("b", keys, map[string]string{"node-3": "r3"}),
+	})
+	check := func(what string, want map[string]string) {
+		t.Helper()
+		if diff := cmp.Diff(want, s.now()); diff != "" {
+			t.Errorf("%s: nodes (-want +got):\n%s", what, diff)
+		}
+	}
+	s.put(convert.TopologySlices, topologySlice("a", keys, map[string]string{"node-1": "r1"}))
+	check("a slice leaves one out", map[string]string{"node-1": "r1", "node-3": "r3"})
+	s.remove(convert.TopologySlices, model.ObjectName{Name: "a"})
+	s.remove(convert.TopologySlices, model.ObjectName{Name: "b"})
+	check("all slices are gone", map[string]string{"node-1": "r1", "node-3": "r3"})
+	s.put(convert.TopologySlices, topologySlice("c", keys, map[string]string{"node-3": "r4"}))
+	check("one is published again", map[string]string{"node-1": "r1", "node-3": "r4"})
+	s.wait(nodes.NodeRetention)
+	check("some time later", map[string]string{"node-3": "r4"})
+	s.replace(convert.TopologySlices, nil)
+	check("a complete list without any", map[string]string{"node-3": "r4"})
+}
+
+// TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes, but not for ever, and no other Service waits.
+func TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes(t *testing.T) {
+	s := newState("node-0")
+	s.put(convert.Services, serviceOf("racked", rack))
+	s.put(convert.Services, serviceOf("nonsense", row))
+	s.put(convert.Services, serviceOf("plain"))
+	step := func(what, want string) {
+		t.Helper()
+		if got := delivered(s); got != want {
+			t.Errorf("%s: %s is delivered, want %s", what, got, want)
+		}
+	}
+	step("no node is known", "[plain]")
+	one, two := map[string]string{"node-1": "r1"}, map[string]string{"node-2": "r2"}
+	none := []policy.Key{policy.Zone}
+	s.replace(convert.TopologySlices, []*object{topologySlice("a", none, one), topologySlice("b", none, two)})
+	step("what was in use before is not waited for", "[nonsense racked]")
+
+	s.remove(convert.Services, model.ObjectName{Namespace: "default", Name: "racked"})
+	step("a Service that is gone", "[racked]")
+	s.put(convert.Services, serviceOf("racked", rack))
+	s.wait(nodes.LabelTimeout - 1)
+	step("a label that came into use", "[]")
+	s.put(convert.Services, serviceOf("other"))
+	s.put(convert.TopologySlices, topologySlice("a", []policy.Key{rack, policy.Zone}, one))
+	step("one of two slices has it", "[other]")
+	s.put(convert.TopologySlices, topologySlice("b", []policy.Key{rack, policy.Zone}, two))
+	step("both have it", "[racked]")
+	s.wait(1)
+	step("the end of the wait", "[]")
+
+	s.put(convert.Services, serviceOf("vain", "example.com/nobody"))
+	s.wait(nodes.LabelTimeout - 1)
+	step("a label that nobody publishes", "[]")
+	s.wait(1)
+	step("it was waited for", "[vain]")
+	s.put(convert.Services, serviceOf("vain-too", "example.com/nobody"))
+	step("it is not waited for again", "[vain-too]")
+}
+
+// TestAnotherSourceOfNodesChangesNothingByItself: until all is listed, what was known stays.
+func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
+	s := newRacked()
+	s.put(convert.Services, serviceOf("racked", rack))
+	node := func(name, value string) *object {
+		labels := map[string]string{rack: value, "other": "x"}
+		return &object{name: model.ObjectName{Name: name}, value: &model.Node{Name: name, Labels: labels}}
+	}
+	s.replace(convert.OtherNodes, []*object{node("node-1", "r1"), node("node-2", "r2")})
+	want := map[string]string{"node-1": "r1", "node-2": "r2"}
+	check := func(what string) {
+		t.Helper()
+		if diff := cmp.Diff(want, s.now()); diff != "" {
+			t.Errorf("%s: nodes (-want +got):\n%s", what, diff)
+		}
+	}
+	check("by Nodes")
+	s.begin(sourceFrom(convert.TopologySlices))
+	s.replace(convert.TopologySlices, []*object{topologySlice("a", []policy.Key{rack}, want)})
+	if update, isNew := s.takeUpdate(); isNew {
+		t.Errorf("slices that say the same deliver %+v", update)
+	}
+	want = map[string]string{"node-2": "r3"}
+	s.put(convert.TopologySlices, topologySlice("a", []policy.Key{rack}, want))
+	check("by slices alone")
+	s.begin(sourceFrom(convert.OtherNodes))
+	check("while Nodes are listed")
+	want = map[string]string{"node-1": "r1", "node-2": "r2"}
+	s.replace(convert.OtherNodes, []*object{node("node-1", "r1"), node("node-2", "r2")})
+	check("by Nodes again")
+}
+
+func sourceFrom(kinds ...*convert.Kind) *source {
+	var from source
+	for _, kind := range kinds {
+		from.requests = append(from.requests, resourceRequest{kind: kind})
+	}
+	return &from
+}
+
+// TestNodesAreMergedFromProxiesAndLabelledNodes: in whichever order their lists come, and as soon as all are there.
+func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
+	slice := func(zones map[string]string) *object {
+		described := &model.TopologySlice{Keys: append([]policy.Key{policy.Zone}, policy.DemandLabels[:]...), Nodes: map[string]*model.Node{}}
+		for node, zone := range zones {
+			described.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{string(policy.Zone): zone}}
+		}
+		return &object{name: model.ObjectName{Namespace: "kube-system", Name: "proxies-1"}, value: described}
+	}
+	demand := nodeObject("n1", map[string]string{policy.DemandLabel: "7"})
+	controlPlane := nodeObject("n2", map[string]string{policy.ControlPlaneLabel: "", policy.NoBalancersLabel: ""})
+	elsewhere := nodeObject("n9", map[string]string{policy.DemandLabel: "3"}) // without a proxy: its place is unknown
+	lists := map[*convert.Kind][]*object{
+		convert.ProxySlices:       {slice(map[string]string{"n0": "a", "n1": "a", "n2": "b"})},
+		convert.NodesWithDemand:   {demand, elsewhere},
+		convert.ControlPlaneNodes: {controlPlane},
+	}
+	kinds := []*convert.Kind{convert.ProxySlices, convert.NodesWithDemand, convert.ControlPlaneNodes}
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		w := &world{newState("n0")}
+		w.bounded(80)
+		w.begin(sourceFrom(kinds...))
+		for _, at := range order[:2] {
+			w.replace(kinds[at], lists[kinds[at]])
+			if got := w.delivered(); got != "" {
+				t.Errorf("order %v: before all is listed, %s is delivered", order, got)
+			}
+		}
+		w.replace(kinds[order[2]], lists[kinds[order[2]]])
+		got := w.delivered()
+		for part := range strings.FieldsSeq("node/n1{zone=a,demand-weight=7} " +
+			"node/n2{control-plane=,exclude-from-external-load-balancers=,zone=b} service/web:80") {
+			if !strings.Contains(got, part) {
+				t.Errorf("order %v: %s lacks %s", order, got, part)
+			}
+		}
+		if strings.Contains(got, "n9") || strings.Contains(got, "n0") {
+			t.Errorf("order %v: %s", order, got)
+		}
+		steps := []struct {
+			what string
+			do   func()
+			want string
+		}{
+			{"a demand changes", func() { w.put(convert.NodesWithDemand, nodeObject("n1", map[string]string{policy.DemandLabel: "8"})) },
+				"node/n1{zone=a,demand-weight=8}"},
+			{"and goes", func() { w.remove(convert.NodesWithDemand, model.ObjectName{Name: "n1"}) }, "node/n1{zone=a}"},
+			{"a proxy is replaced", func() { w.put(convert.ProxySlices, slice(map[string]string{"n1": "a"})) }, ""},
+			{"it is back, in another zone", func() { w.put(convert.ProxySlices, slice(map[string]string{"n1": "a", "n2": "c"})) },
+				"node/n2{control-plane=,exclude-from-external-load-balancers=,zone=c}"},
+			{"a Service asks for racks, and waits", func() { w.service("racked", 81, rack, policy.AnyNode) }, ""},
+			{"Nodes are to say it", func() { w.begin(sourceFrom(convert.OtherNodes)) }, ""},
+			{"another Service waits for nothing", func() { w.bounded(82) }, "service/web:82"},
+			{"Nodes are listed", func() {
+				w.list(nodeObject("n1", map[string]string{rack: "1", string(policy.Zone): "a"}))
+			}, "-node/n2 node/n1{rack=1,zone=a} service/racked:81"},
+		}
+		for _, step := range steps {
+			step.do()
+			if got := w.delivered(); got != step.want {
+				t.Errorf("order %v, %s: %q is delivered, want %q", order, step.what, got, step.want)
+			}
+		}
+	}
+}
+
+// TestAProxyThatDoesNotComeBackIsANodeThatIsGone: after a while.
+func TestAProxyThatDoesNotComeBackIsANodeThatIsGone(t *testing.T) {
+	w := &world{newState("n0")}
+	w.bounded(80)
+	w.begin(sourceFrom(convert.ProxySlices))
+	slice := func(nodes ...string) *object {
+		described := &model.TopologySlice{Keys: []policy.Key{policy.Zone}, Nodes: map[string]*model.Node{}}
+		for _, node := range nodes {
+			described.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{}}
+		}
+		return &object{name: model.ObjectName{Name: "proxies-1"}, value: described}
+	}
+	w.replace(convert.ProxySlices, []*object{slice("n1", "n2", "n3")})
+	w.wait(nodes.LabelTimeout) // for the demand of nodes, which nothing says here
+	w.delivered()
+	w.put(convert.ProxySlices, slice("n1"))
+	if got := w.delivered(); got != "" || w.nodes.NodeCount() != 4 {
+		t.Errorf("two proxies are gone: %q is delivered, %d nodes are known", got, w.nodes.NodeCount())
+	}
+	w.put(convert.ProxySlices, slice("n1", "n2"))
+	w.wait(nodes.NodeRetention)
+	if got := w.delivered(); got != "-node/n3" {
+		t.Errorf("one of them came back: %q is delivered", got)
+	}
+}

@@ -1,0 +1,216 @@
+package apiserver
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+)
+
+// listBackoff are the pauses between two attempts to list and watch, and refusalReset is the time after which they begin
+// anew. Both are client-go's, and so kube-proxy's (client-go v0.37, tools/cache/reflector.go). A request without an
+// answer never causes such a pause: see untilAnswered.
+var listBackoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 38, Cap: 30 * time.Second}
+
+const listBackoffReset = 2 * time.Minute
+
+// missingResourceRetry is the pause before a missing resource is asked for again, which a random part makes up to twice as long: the
+// API server may have been upgraded. A watch lasts as long.
+const missingResourceRetry = 5 * time.Minute
+
+// object is what an object is turned into as soon as it arrives.
+type object struct {
+	name     model.ObjectName // without a namespace if the kind is cluster-scoped
+	uid      string
+	value    any             // nil if the object is not ours to serve, or refused
+	rejected []model.Finding // why the object is refused; none if it is not
+	ignored  []model.Finding // which parts of it have no effect
+	// isForOtherProxy: another proxy serves it.
+	isForOtherProxy bool
+}
+
+// resourceStream follows the objects of a kind. A Reflector asks the API server, and hands what comes to the stream, which is
+// its store.
+type resourceStream struct {
+	resourceRequest
+	watcher *Watcher
+
+	names  interner        // of the Reflector's goroutine
+	done   <-chan struct{} // closed when the stream should end: nothing reaches the state any more
+	exists atomic.Bool     // the API server has listed the resource
+	listed chan struct{}   // closed when the state has the first list, or does without
+
+	closeListed func()
+}
+
+// resourceRequest is what the API server is asked for.
+type resourceRequest struct {
+	kind      *convert.Kind
+	resource  string // in messages and outages
+	listWatch *cache.ListWatch
+}
+
+func (w *Watcher) newRequest(kind *convert.Kind, resource string) resourceRequest {
+	return resourceRequest{kind, resource, w.listWatches.byKind[kind]}
+}
+
+func (w *Watcher) newStream(of resourceRequest) *resourceStream {
+	s := &resourceStream{watcher: w, resourceRequest: of, listed: make(chan struct{})}
+	s.closeListed = sync.OnceFunc(func() { close(s.listed) })
+	return s
+}
+
+// follow begins to follow until the context ends, and does not wait for the end: a Reflector that lets time pass
+// because the API server has too many requests notices it only afterwards, up to a minute later (client-go v0.37,
+// watchList in reflector.go). Until then it asks nothing, and what it hands over is not taken.
+func (s *resourceStream) follow(ctx context.Context) {
+	s.done = ctx.Done()
+	observed := s.watcher.outages.observe(s.resource, s.listWatch, s.isMissing)
+	reflector := cache.NewReflectorWithOptions(observed, s.kind.New(), s, cache.ReflectorOptions{
+		Name: s.resource, TypeDescription: s.resource,
+	})
+	pauses := listBackoff.DelayWithReset(clock.RealClock{}, listBackoffReset)
+	go func() {
+		// Not RunWithContext: it logs each attempt that fails, and each outage is logged once.
+		_ = pauses.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+			if err := reflector.ListAndWatchWithContext(ctx); err != nil {
+				s.failed(ctx, err)
+			}
+			return false, nil
+		})
+	}()
+}
+
+// failed takes in why the API server does not list, or watch. What we can do without counts as empty until it may be listed.
+func (s *resourceStream) failed(ctx context.Context, err error) {
+	s.watcher.options.Log.Debug("following a resource failed; trying again", "resource", s.resource, "error", err)
+	switch {
+	case s.isMissing(err):
+		s.markUnavailable(ctx, slog.LevelInfo, s.kind.Optional.Missing)
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait.Jitter(missingResourceRetry, 1)):
+		}
+	case s.kind.Optional != nil && apierrors.IsForbidden(err) && !s.exists.Load():
+		s.markUnavailable(ctx, slog.LevelWarn, s.kind.Optional.Forbidden)
+	}
+}
+
+// isMissing reports whether an error says that the cluster has no such resource, if it is optional. Once the resource
+// has existed this is an error like any other: one of several API servers may be an older one, and what the others said
+// stays in force.
+func (s *resourceStream) isMissing(err error) bool {
+	return s.kind.Optional != nil && apierrors.IsNotFound(err) && !s.exists.Load()
+}
+
+// markUnavailable treats the resource as one without objects, and logs once why.
+func (s *resourceStream) markUnavailable(ctx context.Context, level slog.Level, why string) {
+	select {
+	case <-s.listed:
+	default:
+		s.watcher.options.Log.Log(ctx, level, why)
+		s.change(func(state *state) { state.markUnavailable(s.kind) })
+		s.closeListed()
+	}
+}
+
+// transform turns an object into what is kept of it. The Reflector calls it as soon as an object of a long list arrives,
+// and later hands over the result, which strip then returns unchanged.
+func (s *resourceStream) transform(sent any) *object {
+	if stripped, isDone := sent.(*object); isDone {
+		return stripped
+	}
+	from := sent.(convert.Object) // of the kind's type, which the Reflector has checked
+	view := s.watcher.options.View
+	value, errs := s.kind.Convert(from, view)
+	name := model.ObjectName{Namespace: s.names.string(from.GetNamespace()), Name: from.GetName()}
+	uid := string(from.GetUID())
+	stripped := &object{
+		name: name, uid: uid, value: s.names.value(value), rejected: convert.RejectedObjects(s.kind, name, uid, errs),
+		isForOtherProxy: s.kind.ForOtherProxy != nil && s.kind.ForOtherProxy(from, view),
+	}
+	if len(errs) == 0 {
+		stripped.ignored = convert.ObjectKey{Kind: s.kind, Name: name}.Found("", from, value, view)
+	}
+	return stripped
+}
+
+// Transformer lets the Reflector strip what it collects: the objects of a large cluster are many times as large as what
+// is kept.
+func (s *resourceStream) Transformer() cache.TransformFunc {
+	return func(sent any) (any, error) { return s.transform(sent), nil }
+}
+
+// Add takes in an object that is new.
+func (s *resourceStream) Add(sent any) error { return s.Update(sent) }
+
+// Update takes in a version of an object.
+func (s *resourceStream) Update(sent any) error {
+	object := s.transform(sent)
+	s.change(func(state *state) { state.put(s.kind, object) })
+	return nil
+}
+
+// Delete takes in that an object is gone.
+func (s *resourceStream) Delete(sent any) error {
+	from := sent.(metav1.Object)
+	s.recordVersion(from.GetResourceVersion())
+	name := model.ObjectName{Namespace: from.GetNamespace(), Name: from.GetName()}
+	s.change(func(state *state) { state.remove(s.kind, name) })
+	return nil
+}
+
+// Replace takes in a complete list, as one change.
+func (s *resourceStream) Replace(list []any, version string) error {
+	s.exists.Store(true)
+	s.recordVersion(version)
+	objects := make([]*object, len(list))
+	for i, sent := range list {
+		objects[i] = s.transform(sent)
+	}
+	s.change(func(state *state) { state.replace(s.kind, objects) })
+	s.closeListed()
+	return nil
+}
+
+// recordVersion notes the version at which a Node lost the label that we follow, or was deleted.
+func (s *resourceStream) recordVersion(version string) {
+	if version != "" && nodes.IsDemotionKind(s.kind) {
+		s.watcher.nodesVersion.Store(&version)
+	}
+}
+
+// Resync is for stores that hand over again what did not change.
+func (s *resourceStream) Resync() error { return nil }
+
+// change lets the state decide about what arrived, unless the stream has ended.
+func (s *resourceStream) change(decide func(*state)) {
+	s.watcher.change(func(state *state) {
+		select {
+		case <-s.done:
+		default:
+			decide(state)
+		}
+	})
+}
+
+// waitForList waits until the state has the complete list. It returns false if the context ended before.
+func (s *resourceStream) waitForList(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.listed:
+		return true
+	}
+}

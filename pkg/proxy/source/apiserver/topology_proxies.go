@@ -1,0 +1,80 @@
+package apiserver
+
+import (
+	"context"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+const (
+	// proxiesEvery is how often we check whether proxies are on nearly all nodes. That rarely changes.
+	proxiesEvery = 10 * time.Minute
+	// maxMissingShare is the share of nodes that may be without a proxy: one in ten, as many as a rollout of the manifests
+	// takes away at once. The demand of those nodes is not counted.
+	maxMissingShare = 10
+	// labelLinger is how long Nodes are followed after a Service asked for more than the proxies' slices have: a user who
+	// changes a Service every second must not cause a list of all Nodes each time.
+	labelLinger = 12 * time.Hour
+)
+
+// proxySlices are the EndpointSlices over the proxies' own pods, as a source of where the other nodes are.
+type proxySlices struct {
+	slices  *cache.ListWatch
+	service model.ObjectName
+
+	// labelsNeededAt is when a Service last asked for more; zero if none has.
+	labelsNeededAt time.Time
+	// checked is when areEnough was determined, and nodes is how many Nodes there were then; zero if it was not determined
+	// yet.
+	checked    time.Time
+	nodes      int
+	coverNodes bool
+}
+
+// doProxiesCoverNodes reports whether the proxies' slices say what Services ask for about nearly all nodes.
+func (w *Watcher) doProxiesCoverNodes(ctx context.Context, areFollowed bool) bool {
+	p, now := &w.proxies, time.Now()
+	w.mu.Lock()
+	needsLabels, known := w.state.nodes.NeedsLabels(), w.state.nodes.NodeCount()
+	w.mu.Unlock()
+	if needsLabels {
+		p.labelsNeededAt = now
+	}
+	if p.service.Name == "" || !p.labelsNeededAt.IsZero() && now.Sub(p.labelsNeededAt) < labelLinger {
+		return false
+	}
+	areLost := areFollowed && !isNearlyAll(known, p.nodes) // as when somebody deletes the Service
+	if !p.checked.IsZero() && now.Sub(p.checked) < proxiesEvery && !areLost {
+		return p.coverNodes
+	}
+	nodes, err := w.countNodes(ctx)
+	if err == nil && !areFollowed {
+		known, err = p.count(ctx)
+	}
+	if err == nil {
+		p.checked, p.nodes, p.coverNodes = now, nodes, isNearlyAll(known, nodes)
+	}
+	return p.coverNodes
+}
+
+func isNearlyAll(known, nodes int) bool { return (nodes-known)*maxMissingShare <= nodes }
+
+// count returns on how many nodes there are proxies.
+func (p *proxySlices) count(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	nodes := map[string]bool{}
+	err := forEachPage(ctx, p.slices, func(sent runtime.Object) error {
+		for node := range convert.ProxySlice(sent.(*discoveryv1.EndpointSlice)).Nodes {
+			nodes[node] = true
+		}
+		return nil
+	})
+	return len(nodes), err
+}

@@ -1,0 +1,161 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// town has a number of Nodes, and proxies on some of them. It counts requests. e2e/topology uses a real API server.
+type town struct {
+	metadata.Getter
+	nodes, proxies int
+	isAway         bool
+	requests       int
+}
+
+var errAway = errors.New("the API server is away")
+
+func (t *town) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	t.requests++
+	if t.isAway {
+		return nil, errAway
+	}
+	list := &metav1.PartialObjectMetadataList{Items: make([]metav1.PartialObjectMetadata, 1)}
+	list.RemainingItemCount = new(int64(t.nodes - 1))
+	return list, nil
+}
+
+func (t *town) slices(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	list := &discoveryv1.EndpointSliceList{Items: make([]discoveryv1.EndpointSlice, 2)}
+	for i := range t.proxies {
+		slice := &list.Items[i%2]
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{NodeName: new(fmt.Sprint("node-", i))})
+	}
+	return list, nil
+}
+
+func (t *town) watcher() *Watcher {
+	slices := &cache.ListWatch{ListWithContextFunc: t.slices}
+	lists := listWatches{nodes: t, byKind: map[*convert.Kind]*cache.ListWatch{convert.ProxySlices: slices}}
+	proxies := model.ObjectName{Namespace: "kube-system", Name: "proxies"}
+	return newWatcher(lists, Options{View: convert.View{Proxies: proxies}, Log: slog.New(slog.DiscardHandler)})
+}
+
+func TestProxiesAreEnoughOnNearlyAllNodes(t *testing.T) {
+	for _, test := range []struct {
+		nodes, proxies int
+		isAway, want   bool
+	}{
+		{nodes: 1, proxies: 1, want: true},
+		{nodes: 1},
+		{nodes: 9, proxies: 8},
+		{nodes: 10, proxies: 9, want: true},
+		{nodes: 5000, proxies: 4500, want: true},
+		{nodes: 5000, proxies: 4499},
+		{nodes: 10, proxies: 12, want: true}, // Nodes that are gone
+		{nodes: 10, proxies: 10, isAway: true},
+	} {
+		at := &town{nodes: test.nodes, proxies: test.proxies, isAway: test.isAway}
+		if got := at.watcher().doProxiesCoverNodes(t.Context(), false); got != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
+// TestProxiesAreCountedNowAndThen: a proxy checks every ten minutes whether they are enough, whatever users write.
+func TestProxiesAreCountedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := &town{nodes: 10, proxies: 10}
+		w := at.watcher()
+		check := func(what string, after time.Duration, want bool, asked int) {
+			t.Helper()
+			time.Sleep(after)
+			if got := w.doProxiesCoverNodes(t.Context(), false); got != want || at.requests != asked {
+				t.Errorf("%s: %v after %d questions, want %v after %d", what, got, at.requests, want, asked)
+			}
+		}
+		use := func(keys ...policy.Key) {
+			w.state.put(convert.Services, &object{name: nameOf("web"), value: &model.Service{
+				Name: nameOf("web"), Topology: policy.Topology{Keys: append(keys, policy.Zone, policy.AnyNode), MaxLoad: 120},
+			}})
+		}
+		use()
+		check("at first", 0, true, 1)
+		check("soon after that", 9*time.Minute, true, 1)
+		at.proxies = 1
+		check("proxies are gone", 2*time.Minute, false, 2)
+		at.proxies = 10
+		check("they are back", 11*time.Minute, true, 3)
+		at.isAway = true
+		check("the API server is away", 11*time.Minute, true, 4)
+		at.isAway = false
+		check("it is back", time.Second, true, 5)
+		use(rack)
+		check("a Service asks for racks", 0, false, 5)
+		use()
+		check("it does not any more", 11*time.Hour, false, 5)
+		use(rack)
+		check("it does again", 0, false, 5)
+		use()
+		check("it does not, for long", 11*time.Hour, false, 5)
+		check("for half a day", 2*time.Hour, true, 6)
+	})
+}
+
+// TestLostProxiesAreCountedAtOnce: the followed slices show that they are gone, as when somebody deletes the Service.
+func TestLostProxiesAreCountedAtOnce(t *testing.T) {
+	at := &town{nodes: 10, proxies: 10}
+	w := at.watcher()
+	if !w.doProxiesCoverNodes(t.Context(), false) {
+		t.Fatal("all proxies are not enough")
+	}
+	for i := range 9 {
+		w.state.put(convert.OtherNodes, nodeObject(fmt.Sprint("n", i), nil))
+	}
+	if !w.doProxiesCoverNodes(t.Context(), true) || at.requests != 1 {
+		t.Errorf("all are followed: not enough, or %d questions", at.requests)
+	}
+	for i := range 2 {
+		w.state.remove(convert.OtherNodes, model.ObjectName{Name: fmt.Sprint("n", i)})
+	}
+	if w.doProxiesCoverNodes(t.Context(), true) || at.requests != 2 {
+		t.Errorf("two of ten are lost: enough, or %d questions", at.requests)
+	}
+}
+
+// TestAnotherSourceIsChosenAtOnce when a Service asks for more than the proxies know, and not again for each change.
+func TestAnotherSourceIsChosenAtOnce(t *testing.T) {
+	from := (&Watcher{}).sourceFrom(model.TopologyFromProxies)
+	d := newWatcher(listWatches{}, Options{}).onDemand[0]
+	s := d.watcher.state
+	look := func(what string, now *source, wantNeeded, wantOutgrown bool) {
+		t.Helper()
+		if needed, outgrown := d.reevaluate(now); needed != wantNeeded || outgrown != wantOutgrown {
+			t.Errorf("%s: needed %v, outgrown %v", what, needed, outgrown)
+		}
+	}
+	w := &world{s}
+	look("no Service", &from, false, false)
+	w.bounded(80)
+	look("a bound by zones", &from, true, false)
+	w.service("racked", 81, rack)
+	look("racks", &from, true, true)
+	nodes := d.watcher.sourceFrom(model.TopologyFromNodes)
+	look("racks, by Nodes", &nodes, true, false)
+	look("racks, by nothing", nil, true, false)
+}

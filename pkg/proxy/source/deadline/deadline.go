@@ -1,0 +1,91 @@
+// Package deadline keeps what should happen later unless it is cancelled, as values: it has no clock and no timer. The
+// caller has them, and asks when to look again, and then what is due.
+package deadline
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// Queue is a queue of things by their time, each once. The zero value is empty. An operation takes a time that grows with
+// the logarithm of their number.
+type Queue[K comparable] struct {
+	times map[K]time.Time
+	order entries[K] // all of these, and some that were taken back
+}
+
+// Schedule schedules a thing, unless there is a time for it already.
+func (q *Queue[K]) Schedule(thing K, at time.Time) {
+	if q.Has(thing) {
+		return
+	}
+	if q.times == nil {
+		q.times = map[K]time.Time{}
+	}
+	q.times[thing] = at
+	heap.Push(&q.order, entry[K]{at, thing})
+}
+
+// Has reports whether there is a time for a thing.
+func (q *Queue[K]) Has(thing K) bool { _, has := q.times[thing]; return has }
+
+// Cancel removes a thing from the queue.
+func (q *Queue[K]) Cancel(thing K) {
+	delete(q.times, thing)
+	if len(q.order) > 2*len(q.times)+16 { // something is scheduled and cancelled again and again
+		q.order = slices.DeleteFunc(q.order, func(e entry[K]) bool { return !q.counts(e) })
+		heap.Init(&q.order)
+	}
+}
+
+// Earliest returns when something is due next, and whether anything is.
+func (q *Queue[K]) Earliest() (at time.Time, some bool) {
+	for len(q.order) > 0 && !q.counts(q.order[0]) {
+		heap.Pop(&q.order)
+	}
+	if len(q.order) == 0 {
+		return time.Time{}, false
+	}
+	return q.order[0].at, true
+}
+
+// PopExpired takes out what is due by a time, in the order of their times.
+func (q *Queue[K]) PopExpired(now time.Time) []K {
+	var due []K
+	for at, some := q.Earliest(); some && !now.Before(at); at, some = q.Earliest() {
+		thing := heap.Pop(&q.order).(entry[K]).thing
+		delete(q.times, thing)
+		due = append(due, thing)
+	}
+	return due
+}
+
+// Len returns how many things there are.
+func (q *Queue[K]) Len() int { return len(q.times) }
+
+// counts reports whether an entry was not taken back.
+func (q *Queue[K]) counts(e entry[K]) bool {
+	at, has := q.times[e.thing]
+	return has && at.Equal(e.at)
+}
+
+type entry[K comparable] struct {
+	at    time.Time
+	thing K
+}
+
+// entries are a heap of package container/heap.
+type entries[K comparable] []entry[K]
+
+func (e entries[K]) Len() int           { return len(e) }
+func (e entries[K]) Less(i, j int) bool { return e[i].at.Before(e[j].at) }
+func (e entries[K]) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *entries[K]) Push(one any)      { *e = append(*e, one.(entry[K])) }
+
+func (e *entries[K]) Pop() any {
+	last := len(*e) - 1
+	one := (*e)[last]
+	*e = (*e)[:last]
+	return one
+}

@@ -1,0 +1,135 @@
+package manifests
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// kindOf are the kinds of the objects that the proxy reads, by their types. It ignores all others.
+var kindOf = func() map[manifest.Type]*convert.Kind {
+	kindOf := map[manifest.Type]*convert.Kind{}
+	for _, kind := range convert.Kinds {
+		kindOf[manifest.Type{APIVersion: kind.Group.String(), Kind: kind.Name}] = kind
+	}
+	return kindOf
+}()
+
+var types = slices.Collect(maps.Keys(kindOf))
+
+// decode reads the objects of a file that a view sees. Every error becomes a finding about the smallest part that it
+// concerns.
+func decode(file string, text []byte, view convert.View) contents {
+	d := decoder{file: file, view: view, out: contents{inventory: convert.Inventory{}, isComplete: true}}
+	d.read(text, d.readObject)
+	return d.out
+}
+
+// decoder collects what one file holds.
+type decoder struct {
+	file string
+	view convert.View
+	out  contents
+}
+
+// read calls what is to be done with each object of a type that the proxy reads, records what is wrong with the rest, and
+// counts all of them.
+func (d *decoder) read(text []byte, object func(*manifest.Part)) {
+	for part := range manifest.Parts(manifest.FormatOfText(d.file, text), text, types...) {
+		if part.Type.Kind != "" {
+			d.out.inventory[convert.Type(part.Type)]++
+		}
+		switch {
+		case part.Fault != nil:
+			d.addError(&part)
+		case kindOf[part.Type] == nil:
+		case part.Name == "":
+			d.unreadable(&part, &manifest.ParseError{Field: "metadata.name", Reason: "Required value"})
+		default:
+			object(&part)
+		}
+	}
+}
+
+// addError records what is wrong with a part that could not be read, or what was ignored in it.
+func (d *decoder) addError(part *manifest.Part) {
+	wasComplete := d.out.isComplete
+	d.unreadable(part, part.Fault)
+	if part.Fault.IsForeign { // in a list, whose other items count
+		d.out.problems[len(d.out.problems)-1].Code, d.out.isComplete = model.ValueIgnored, wasComplete
+	}
+}
+
+// decodeObject decodes an object as API clients do, completes it as an API server would, and returns why it is refused, or
+// else which parts count as absent.
+func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, object convert.Object) (rejected, ignored []model.Finding) {
+	for _, fault := range part.DecodeAsClient(object) {
+		problem := key.Problem(file, fault.Field, fault.Reason)
+		if fault.IsForeign {
+			problem.Code = model.ValueIgnored
+			ignored = append(ignored, problem)
+		} else {
+			rejected = append(rejected, problem)
+		}
+	}
+	if len(rejected) > 0 {
+		return rejected, nil
+	}
+	if !key.Kind.IsClusterScoped {
+		object.SetNamespace(key.Name.Namespace)
+	}
+	if key.Kind.Complete != nil {
+		key.Kind.Complete(object)
+	}
+	return nil, ignored
+}
+
+// unreadable records that something in the file could not be read: from now on, an object's absence from the file
+// proves nothing.
+func (d *decoder) unreadable(part *manifest.Part, fault *manifest.ParseError) {
+	problem := model.Finding{File: d.file, Code: model.Invalid, Field: part.Field(fault.Field), Reason: fault.Reason}
+	switch {
+	case fault.Line > 0:
+		problem.Reason = fmt.Sprintf("line %d: %s", fault.Line, fault.Reason)
+	case part.Type.Kind != "":
+		problem.Kind, problem.Line = part.Type.Kind, part.Line
+	case part.JSON == nil: // the file is no text
+	default:
+		problem.Reason = fmt.Sprintf("%s (document at line %d)", fault.Reason, part.Line)
+	}
+	d.out.problems = append(d.out.problems, problem.Sanitized())
+	d.out.isComplete = false
+}
+
+// readObject reads one object of a type that the proxy reads.
+func (d *decoder) readObject(part *manifest.Part) {
+	c := objectVersion{key: keyOf(part)}
+	kind, object := c.key.Kind, c.key.Kind.New()
+	var ignored []model.Finding
+	if c.problems, ignored = decodeObject(d.file, part, c.key, object); c.isValid() {
+		value, errs := kind.Convert(object, d.view)
+		c.value, c.problems = value, c.key.Problems(d.file, errs)
+		if c.isValid() {
+			c.ignored = append(ignored, c.key.Found(d.file, object, value, d.view)...)
+		}
+	}
+	d.out.claims = append(d.out.claims, c)
+}
+
+// keyOf names the object of a part. In a folder there was no API server to fill in the namespace.
+func keyOf(part *manifest.Part) convert.ObjectKey {
+	key := convert.ObjectKey{Kind: kindOf[part.Type], Name: model.ObjectName{Namespace: part.Namespace, Name: part.Name}}
+	switch {
+	case key.Kind.IsClusterScoped:
+		key.Name.Namespace = "" // a namespace on such an object is refused below, and names no other one
+	case key.Name.Namespace == "":
+		key.Name.Namespace = metav1.NamespaceDefault
+	}
+	return key
+}

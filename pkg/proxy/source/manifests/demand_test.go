@@ -1,0 +1,53 @@
+package manifests
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// TestAFolderProvidesMeasuredDemand, and that it counts, as long as it holds any: it has no Lease.
+func TestAFolderProvidesMeasuredDemand(t *testing.T) {
+	f := newTestFolder(t)
+	demand := func(name string, asks int) string {
+		return fmt.Sprintf("apiVersion: vicinity.dev/v1alpha1\nkind: ServiceDemand\nmetadata: {name: %s, namespace: default}\n"+
+			"zones: [{zone: zone-a, demandPPM: %d}]\nnodesReporting: 9\nnodesTotal: 10\nconnectionsPerMinute: 7\nobservedAt: 2026-11-27T08:00:00Z\n---\n",
+			name, asks)
+	}
+	const none = "# nothing\n"
+	counts, unpublished := model.DemandActive, model.DemandUnavailable
+	for _, step := range []struct {
+		does, text string
+		state      *model.DemandState
+		changed    int
+		web        uint32 // the demand of zone-a on it; 0: nothing new
+		problems   int
+	}{
+		{"nobody has measured", none, &unpublished, 0, 0, 0},
+		{"something was measured", demand("web", 100), &counts, 1, 100, 0},
+		{"it is measured anew, and of others", demand("web", 200) + demand("db", 1), nil, 2, 200, 0},
+		{"it cannot be", demand("web", 1_000_001) + demand("db", 1), nil, 0, 0, 1},
+		{"it is put right", demand("web", 300) + demand("db", 1), nil, 1, 300, 0},
+		{"one is gone", demand("web", 300), nil, 1, 0, 0},
+		{"the other is gone", none, &unpublished, 1, 0, 0},
+		{"it was never right", demand("web", 1_000_001), nil, 0, 0, 1},
+	} {
+		f.write("a.yaml", step.text)
+		update, err := f.folder.Load(f.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change := update.Change
+		if (change.DemandState == nil) != (step.state == nil) || step.state != nil && *change.DemandState != *step.state {
+			t.Errorf("%s: the state is %v", step.does, change.DemandState)
+		}
+		web := change.Demands[model.ObjectName{Namespace: "default", Name: "web"}]
+		if len(change.Demands) != step.changed || step.web != 0 && (web == nil || web.Zones["zone-a"] != step.web) {
+			t.Errorf("%s: what was measured is %v", step.does, change.Demands)
+		}
+		if len(update.Rejected) != step.problems {
+			t.Errorf("%s: problems are %v", step.does, update.Rejected)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package manifests
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+)
+
+// Folder is a folder of manifests, as it was loaded last. The zero value has loaded nothing yet.
+type Folder struct {
+	// View says which objects concern the proxy. It is set before the first load.
+	View convert.View
+	// LastKnownGood are the versions that a running proxy has in force for refused objects. They are in force here before the
+	// first load.
+	LastKnownGood []convert.Rejection
+	// isFollowed: it is loaded again and again. Then a file that loses something counts only a moment later.
+	isFollowed bool
+
+	isLoaded bool
+	files    map[string]*file // by path relative to the folder
+	applied  map[convert.ObjectKey]entry
+	problems []model.Finding
+	// nodes is what we know about nodes from the folder, and demand says whether measured demand counts.
+	nodes  *nodes.Store
+	demand model.DemandState
+}
+
+// Load reads what changed in the folder since the last load, and returns the resulting changes. The first load returns
+// everything.
+//
+// It fails if the first load cannot read the folder. Later that is a finding like any other: what was loaded stays in
+// force until the folder is back, since a folder that vanishes as a whole was more likely unmounted than emptied.
+func (f *Folder) Load(dir string) (convert.Update, error) { return f.loadAt(dir, time.Now()) }
+
+func (f *Folder) loadAt(dir string, now time.Time) (convert.Update, error) {
+	found, err := manifest.Scan(dir)
+	if err != nil {
+		if !f.isLoaded {
+			return convert.Update{}, err
+		}
+		_, problems := resolve(f.applied, f.files)
+		return f.update(model.Change{}, append(problems, unreadableProblem(".", err))), nil
+	}
+	return f.applyFiles(f.read(found, now), found.Unreadable, now), nil
+}
+
+// Stream is manifests that can be read only once, such as standard input.
+type Stream struct {
+	Name string // in messages
+	Text []byte
+}
+
+// LoadStream is Load, of a stream.
+func (f *Folder) LoadStream(stream *Stream) convert.Update {
+	read := version{contents: decode(stream.Name, stream.Text, f.View)}
+	return f.applyFiles(map[string]*file{stream.Name: {version: read}}, nil, time.Now())
+}
+
+// applyFiles makes files the state of the folder, and returns the resulting changes. unreadable are files that cannot be
+// looked at.
+func (f *Folder) applyFiles(files map[string]*file, unreadable map[string]error, now time.Time) convert.Update {
+	before := f.applied
+	if !f.isLoaded {
+		before = f.lastKnownGoodOf()
+		f.nodes = nodes.NewStore(f.View.Node)
+		f.nodes.AllLabels = true
+	}
+	inForce, problems := resolve(before, files)
+	for name, failure := range unreadable {
+		if files[name] == nil {
+			problems = append(problems, unreadableProblem(name, failure))
+		}
+	}
+	was := f.applied
+	f.files, f.applied = files, inForce
+	change := f.changeSince(was, now)
+	if !f.isLoaded {
+		change.AllNodes = new(true) // the folder has everything
+	}
+	if demand := demandIn(inForce); demand != f.demand {
+		f.demand, change.DemandState = demand, &demand
+	}
+	f.isLoaded = true
+	return f.update(change, problems)
+}
+
+// demandIn returns whether measured demand counts. A folder needs no Lease: what it has is current.
+func demandIn(inForce map[convert.ObjectKey]entry) model.DemandState {
+	for key, current := range inForce {
+		if key.Kind == convert.ServiceDemands && current.value != nil {
+			return model.DemandActive
+		}
+	}
+	return model.DemandUnavailable
+}
+
+// Inventory returns what the readable files hold, including refused objects and other kinds.
+func (f *Folder) Inventory() convert.Inventory {
+	all := convert.Inventory{}
+	for _, file := range f.files {
+		for of, count := range file.contents.inventory {
+			all[of] += count
+		}
+	}
+	return all
+}
+
+// update returns what is different, with what is wrong now.
+func (f *Folder) update(change model.Change, problems []model.Finding) convert.Update {
+	before := f.problems
+	f.problems = convert.SortProblems(problems)
+	return convert.NewUpdate(change, before, f.problems)
+}
+
+// read returns the files of the folder in their current state. Files that cannot be looked at stay as they were.
+func (f *Folder) read(found manifest.Tree, now time.Time) map[string]*file {
+	files := make(map[string]*file, len(found.Files))
+	for _, name := range found.Files {
+		old := f.files[name]
+		if old == nil {
+			old = &file{}
+		}
+		current := old.read(found.Dir, name, f.View, f.isFollowed, now)
+		if errors.Is(current.failure, fs.ErrNotExist) {
+			continue // deleted a moment ago
+		}
+		files[name] = current
+	}
+	for name, old := range f.files {
+		if failure := found.ErrorOf(name); failure != nil && files[name] == nil {
+			hidden := *old
+			hidden.failure, hidden.isSettled = failure, false
+			files[name] = &hidden
+		}
+	}
+	return files
+}
+
+// next returns when something changes although no file does, and whether anything will.
+func (f *Folder) next() (at time.Time, some bool) {
+	if f.nodes == nil {
+		return time.Time{}, false
+	}
+	return f.nodes.Next()
+}
+
+// isWaiting reports whether a file does not count yet and has to be looked at again.
+func (f *Folder) isWaiting() bool {
+	for _, file := range f.files {
+		if file.candidate != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// unreadableProblem says that a file or folder cannot be read, without its path on this machine.
+func unreadableProblem(name string, err error) model.Finding {
+	reason := err.Error()
+	if atPath, ok := errors.AsType[*fs.PathError](err); ok {
+		reason = atPath.Err.Error()
+	}
+	return model.Finding{File: name, Code: model.Invalid, Reason: "cannot be read: " + strings.TrimSpace(reason)}.Sanitized()
+}

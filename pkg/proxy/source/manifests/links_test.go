@@ -1,0 +1,161 @@
+package manifests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// releases are folders of manifests beside each other, and a link that leads to one of them.
+type releases struct {
+	t    *testing.T
+	root string
+	link string // relative to the root
+}
+
+// write writes a release. One Service is another in each, the other one stays.
+func (r *releases) write(name, clusterIP string) {
+	release := &testFolder{t: r.t, dir: filepath.Join(r.root, name)}
+	release.write("web.yaml", serviceYAML("web", clusterIP))
+	release.write("stays.yaml", serviceYAML("stays", "10.96.1.1"))
+}
+
+// switchLink lets the link lead elsewhere, in one step.
+func (r *releases) switchLink(to string) {
+	r.t.Helper()
+	absolute := filepath.Join(r.root, to)
+	link(r.t, r.root, absolute, r.link+".next")
+	rename(r.t, r.root, r.link+".next", r.link)
+}
+
+// swap replaces the directory by another one, as people do who use no links.
+func (r *releases) swap(to string) {
+	r.t.Helper()
+	if _, err := os.Lstat(filepath.Join(r.root, r.link)); err == nil {
+		rename(r.t, r.root, r.link, r.link+".before-"+to)
+	}
+	if _, err := os.Lstat(filepath.Join(r.root, to)); err == nil {
+		rename(r.t, r.root, to, r.link)
+	}
+}
+
+// ways are how a folder leads to a release by way of the link.
+var ways = map[string]struct {
+	link string
+	// folder makes what leads to the link, and returns the folder.
+	folder func(t *testing.T, root string) string
+	// isSwap: there is a directory in the place of the link.
+	isSwap bool
+	// of is where a release is below what the link leads to.
+	of string
+}{
+	"the folder":                    {link: "current", folder: linkTo("current")},
+	"a directory above the folder":  {link: "current", of: "a/b", folder: linkTo("current/a/b")},
+	"no link, but the folder":       {link: "current", isSwap: true, folder: linkTo("current")},
+	"no link, but a folder above":   {link: "current", of: "a/b", isSwap: true, folder: linkTo("current/a/b")},
+	"what the folder leads through": {link: "elsewhere/current", folder: linkTo("folder", "folder", "elsewhere/current")},
+	"what a link to a subfolder leads through": {
+		link: "elsewhere/current", of: "a/b", folder: linkTo("folder", "folder/sub", "../elsewhere/current/a/b"),
+	},
+	"what links to files lead through": {
+		link: "elsewhere/current", of: "a/b", folder: linkTo("folder",
+			"folder/web.yaml", "../elsewhere/current/a/b/web.yaml", "folder/stays.yaml", "../elsewhere/current/a/b/stays.yaml"),
+	},
+	"what two links lead through, one behind the other": {
+		link: "elsewhere/current", folder: linkTo("folder", "folder/sub", "../one/two", "one/two", "../elsewhere/current"),
+	},
+	"..data of a mounted ConfigMap": {
+		link: "folder/..data", folder: linkTo("folder", "folder/web.yaml", "..data/web.yaml", "folder/stays.yaml", "..data/stays.yaml"),
+	},
+}
+
+// linkTo makes links, each named before what it leads to, and returns the folder.
+func linkTo(folder string, links ...string) func(*testing.T, string) string {
+	return func(t *testing.T, root string) string {
+		for at := 0; at < len(links); at += 2 {
+			if err := os.MkdirAll(filepath.Join(root, filepath.Dir(links[at])), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			link(t, root, links[at+1], links[at])
+		}
+		return folder
+	}
+}
+
+// TestWatchSeesChangedLinksOnTheWay: links to the folder, and in it. Nothing is lost on the occasion, and the last
+// state stays when a link leads nowhere.
+func TestWatchSeesChangedLinksOnTheWay(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // a turned link is noticed within a second
+			r := &releases{t: t, root: t.TempDir(), link: way.link}
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(r.root, r.link)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			turn := r.switchLink
+			if way.isSwap {
+				turn = r.swap
+			}
+			for number := 1; number <= 3; number++ {
+				r.write(filepath.Join(fmt.Sprintf("v%d", number), way.of), fmt.Sprintf("10.96.0.%d", number))
+			}
+			turn("v1")
+			dir := filepath.Join(r.root, way.folder(t, r.root))
+			f := follow(t, &testFolder{t: t, dir: dir, state: make(map[string]string)}, newWatch)
+			until := func(what string, holds func() bool) {
+				t.Helper()
+				f.until(func() bool {
+					if len(f.state) != 2 {
+						t.Fatalf("%s: an object is lost: %v", what, f.state)
+					}
+					return holds()
+				})
+			}
+			serves := func(clusterIP string) func() bool {
+				return func() bool {
+					return strings.HasPrefix(f.state["Service default/web"], "["+clusterIP+"]") && len(f.problems) == 0
+				}
+			}
+			until("at first", serves("10.96.0.1"))
+			turn("v2")
+			until("it is turned", serves("10.96.0.2"))
+			current := &testFolder{t: t, dir: filepath.Join(r.root, way.link, way.of)}
+			current.write("web.yaml", serviceYAML("web", "10.96.0.22"))
+			until("what it leads to now changes", serves("10.96.0.22"))
+			turn("nowhere")
+			until("it leads nowhere", func() bool { return len(f.problems) > 0 })
+			f.wantService("10.96.0.22")
+			turn("v3")
+			until("it leads somewhere again", serves("10.96.0.3"))
+		})
+	}
+}
+
+// TestALinkThatChangesDuringAReadIsReadAgain: an object that moves from one file to another would otherwise be in neither.
+func TestALinkThatChangesDuringAReadIsReadAgain(t *testing.T) {
+	const turns = 250
+	r := &releases{t: t, root: t.TempDir(), link: "current"}
+	for number := range turns {
+		release := &testFolder{t: t, dir: filepath.Join(r.root, fmt.Sprint(number))}
+		for at, service := range []string{"web", "stays"} {
+			release.write(fmt.Sprintf("%d.yaml", (number+at)%2), serviceYAML(service, fmt.Sprintf("10.96.%d.1", at)))
+		}
+	}
+	r.switchLink("0")
+	f := follow(t, &testFolder{t: t, dir: filepath.Join(r.root, r.link), state: make(map[string]string)}, restless)
+	for number := 1; number < turns; number++ {
+		r.switchLink(fmt.Sprint(number))
+		time.Sleep(5 * time.Millisecond)
+	}
+	r.write("last", "10.96.0.99")
+	r.switchLink("last")
+	f.until(func() bool {
+		if len(f.state) != 2 {
+			t.Fatalf("an object is lost: %v", f.state)
+		}
+		return strings.HasPrefix(f.state["Service default/web"], "[10.96.0.99]")
+	})
+}

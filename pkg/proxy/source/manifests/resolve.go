@@ -1,0 +1,208 @@
+package manifests
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// entry is an object in force, and the file it comes from.
+type entry struct {
+	file  string
+	value any
+}
+
+// locatedVersion is a claim and the file it stands in.
+type locatedVersion struct {
+	file string
+	*objectVersion
+}
+
+// resolve decides which version of each object is in force, from what was in force and from what the files say now.
+//
+//   - A file that brought an object keeps it as long as it claims it, and as long as that is not known.
+//   - It keeps an object that moves to a file that is still being written, too.
+//   - Otherwise the first good claim takes over, by file name, then by place.
+//   - While all that is claimed is bad, the last good version stays in force.
+func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[convert.ObjectKey]entry, []model.Finding) {
+	claims, problems := collect(files)
+	coming := incoming(files)
+	after := make(map[convert.ObjectKey]entry, len(claims))
+	for key, current := range before {
+		if holder := files[current.file]; coming[key] || holder != nil && !holder.isComplete() {
+			after[key] = current
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(claims), convert.ObjectKey.Compare)
+	for _, key := range keys {
+		incumbent, had := before[key]
+		_, kept := after[key]
+		winner, chosen := resolveDuplicates(claims[key], incumbent, had, kept)
+		if chosen != nil {
+			winner.value = chosen.value
+		}
+		if winner.file != "" {
+			after[key] = winner
+		}
+		problems = append(problems, duplicates(key, claims[key], chosen, winner.file)...)
+	}
+	problems = append(problems, orphans(after, claims)...)
+	return after, convert.SortProblems(problems)
+}
+
+// isComplete reports whether the claims are all that is in the file.
+func (f *file) isComplete() bool { return f.failure == nil && f.contents.isComplete }
+
+// incoming returns the objects in what is not believed yet.
+func incoming(files map[string]*file) map[convert.ObjectKey]bool {
+	coming := map[convert.ObjectKey]bool{}
+	for _, f := range files {
+		if f.candidate == nil {
+			continue
+		}
+		for _, claim := range f.candidate.contents.claims {
+			coming[claim.key] = true
+		}
+	}
+	return coming
+}
+
+// collect groups the claims of all files by object, in the order of the files, and gathers their own problems.
+func collect(files map[string]*file) (map[convert.ObjectKey][]locatedVersion, []model.Finding) {
+	claims := make(map[convert.ObjectKey][]locatedVersion)
+	var problems []model.Finding
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f := files[name]
+		if f.failure != nil {
+			problems = append(problems, unreadableProblem(name, f.failure))
+		}
+		problems = append(problems, f.contents.problems...)
+		for i := range f.contents.claims {
+			c := &f.contents.claims[i]
+			problems = append(append(problems, c.problems...), c.ignored...)
+			claims[c.key] = append(claims[c.key], locatedVersion{name, c})
+		}
+	}
+	return claims, problems
+}
+
+// resolveDuplicates returns the entry that is in force from now on, and the claim that it comes from: nil if it is the last good
+// version. The entry has no file if no version is in force.
+func resolveDuplicates(candidates []locatedVersion, incumbent entry, had, kept bool) (entry, *objectVersion) {
+	var own []locatedVersion
+	for _, c := range candidates {
+		if had && c.file == incumbent.file {
+			own = append(own, c)
+		}
+	}
+	if chosen := choose(own, incumbent.value); chosen.objectVersion != nil {
+		return incumbent, chosen.objectVersion
+	}
+	if len(own) > 0 || kept {
+		return incumbent, nil
+	}
+	chosen := choose(candidates, nil)
+	if chosen.objectVersion == nil && had {
+		// If it was moved to another file and broken on the way, it is still claimed, so it is not gone.
+		return entry{file: candidates[0].file, value: incumbent.value}, nil
+	}
+	return entry{file: chosen.file}, chosen.objectVersion
+}
+
+// choose returns the good claim that equals what is in force, for a file that claims an object twice, or the first
+// good one.
+func choose(candidates []locatedVersion, current any) locatedVersion {
+	var first locatedVersion
+	for _, c := range candidates {
+		if !c.isValid() {
+			continue
+		}
+		if len(candidates) > 1 && current != nil && reflect.DeepEqual(c.value, current) {
+			return c
+		}
+		if first.objectVersion == nil {
+			first = c
+		}
+	}
+	return first
+}
+
+// duplicates returns a problem for each good claim of an object that is in force by another claim. A bad claim has
+// problems of its own.
+func duplicates(key convert.ObjectKey, candidates []locatedVersion, chosen *objectVersion, file string) []model.Finding {
+	var problems []model.Finding
+	for _, c := range candidates {
+		if file == "" || c.objectVersion == chosen || !c.isValid() {
+			continue
+		}
+		reason := fmt.Sprintf("also defined in %s, whose version is in force", file)
+		if c.file == file {
+			reason = "defined twice in this file; the other version is in force"
+		}
+		reason = field.Duplicate(nil, key.Name.Name).ErrorBody() + ": " + reason
+		problems = append(problems, key.Problem(c.file, "metadata.name", reason))
+	}
+	return problems
+}
+
+// orphans returns a problem for each slice in force whose Service is nowhere to be found.
+func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][]locatedVersion) []model.Finding {
+	var problems []model.Finding
+	for key, current := range inForce {
+		slice, isSlice := current.value.(*model.EndpointSlice)
+		if !isSlice {
+			continue
+		}
+		service := convert.ObjectKey{Kind: convert.Services, Name: slice.Service}
+		_, exists := inForce[service]
+		if exists || len(claims[service]) > 0 {
+			continue
+		}
+		path := field.NewPath("metadata", "labels").Key(discoveryv1.LabelServiceName)
+		err := field.NotFound(path, service.Name.Name)
+		reason := fmt.Sprintf("%s: there is no such Service in namespace %q", err.ErrorBody(), service.Name.Namespace)
+		problems = append(problems, key.Problem(current.file, err.Field, reason))
+	}
+	return problems
+}
+
+// changeSince returns the difference in what is served: an object that is not ours to serve counts as gone. The
+// consequences for nodes are the directory's business.
+func (f *Folder) changeSince(before map[convert.ObjectKey]entry, now time.Time) model.Change {
+	after, known := f.applied, f.nodes
+	var change model.Change
+	note := func(key convert.ObjectKey, is any) {
+		if key.Kind == convert.Nodes {
+			node, _ := is.(*model.Node)
+			known.UpdateFull(key.Name.Name, node, now)
+			return
+		}
+		key.Kind.Apply(&change, key.Name, is)
+	}
+	for key, was := range before {
+		if _, stays := after[key]; !stays && was.value != nil {
+			note(key, nil)
+		}
+	}
+	for key, is := range after {
+		if was := before[key].value; !key.Kind.IsSame(was, is.value) {
+			note(key, is.value)
+		}
+	}
+	areThere := map[string]bool{}
+	known.Expire(now)
+	for node := range known.TakePendingChecks() {
+		areThere[node] = false
+	}
+	known.ResolveChecks(areThere, now)
+	known.TakeChanges(&change)
+	return change
+}

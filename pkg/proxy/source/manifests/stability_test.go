@@ -1,0 +1,202 @@
+package manifests
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// twentyObjects are Services, and a slice of every fifth, as YAML and as JSON. They are short, because each byte is a
+// test.
+func twentyObjects() (asYAML, asJSON []string) {
+	for i := range 16 {
+		asYAML = append(asYAML, fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: s%d}\nspec:\n  clusterIP: 10.0.0.%d\n"+
+			"  ports:\n  - {name: a, port: 80}\n  - {name: b, port: 81}\n", i, 10+i))
+		asJSON = append(asJSON, fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"s%d"},`+
+			`"spec":{"clusterIP":"10.0.0.%d","ports":[{"port":80}]}}`+"\n", i, 10+i))
+		if i%5 > 0 {
+			continue
+		}
+		asYAML = append(asYAML, fmt.Sprintf("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: e%[1]d\n"+
+			"  labels: {kubernetes.io/service-name: s%[1]d}\naddressType: IPv4\nports: [{port: 80}]\nendpoints:\n"+
+			"- addresses: [10.1.%[1]d.1]\n- addresses: [10.1.%[1]d.2]\n  conditions:\n    ready: false\n", i))
+		asJSON = append(asJSON, fmt.Sprintf(`{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"e%[1]d",`+
+			`"labels":{"kubernetes.io/service-name":"s%[1]d"}},"addressType":"IPv4","ports":[{"name":"","port":80}],`+
+			`"endpoints":[{"addresses":["10.1.%[1]d.1"]},{"addresses":["10.1.%[1]d.2"]}]}`+"\n", i))
+	}
+	return asYAML, asJSON
+}
+
+// forms are the same twenty objects in every form that a file may have.
+func forms() map[string]string {
+	asYAML, asJSON := twentyObjects()
+	items := ""
+	for _, object := range asYAML {
+		items += "- " + strings.ReplaceAll(strings.TrimSuffix(object, "\n"), "\n", "\n  ") + "\n"
+	}
+	return map[string]string{
+		"documents.yaml":  strings.Join(asYAML, "---\n"),
+		"kubectl.yaml":    "apiVersion: v1\nitems:\n" + items + "kind: List\n",
+		"list.yaml":       "apiVersion: v1\nkind: List\nitems:\n" + items,
+		"whole-list.yaml": "apiVersion: v1\nkind: List\nitems: # not taken apart\n" + items,
+		"documents.json":  strings.Join(asJSON, ""),
+		"list.json":       `{"apiVersion":"v1","kind":"List","items":[` + strings.Join(asJSON, ",") + "]}\n",
+	}
+}
+
+const some = 13 // bytes between two cuts where not each is made
+
+// TestNoCutOfAFileTakesAnythingAway while it is written: as it was, or with another object at its beginning. Each cut is made
+// of the forms in which what is left may be without a fault, and of JSON.
+func TestNoCutOfAFileTakesAnythingAway(t *testing.T) {
+	for name, before := range forms() {
+		each := some
+		if name == "documents.yaml" || name == "list.yaml" || name == "list.json" {
+			each = 1
+		}
+		t.Run(name, func(t *testing.T) { cutEverywhere(t, name, before, before, each) })
+		another := strings.Replace(before, "10.0.0.10", "10.0.0.99", 1)
+		t.Run(name+" changed", func(t *testing.T) { cutEverywhere(t, name, before, another, some) })
+	}
+}
+
+// cutEverywhere writes a file that holds one text with the beginnings of another, the longer ones later, and then whole.
+func cutEverywhere(t *testing.T, name, before, after string, each int) {
+	f := newTestFolder(t)
+	f.folder.isFollowed = true
+	f.write(name, before)
+	f.loadAfter(0)
+	inForce := maps.Clone(f.state)
+	if len(inForce) != 20 {
+		t.Fatalf("%d objects are in force, want 20", len(inForce))
+	}
+	now := time.Duration(0)
+	for size := 1; size < len(strings.TrimSpace(after)); size += each {
+		f.write(name, after[:size])
+		now += stableAfter // since the text before: so this one is new each time
+		f.loadAfter(now)
+		if size%some == 0 {
+			f.loadAfter(now + stableAfter - 1)
+		}
+		if diff := cmp.Diff(inForce, f.state); diff != "" {
+			t.Fatalf("after %d of %d bytes, ending in %q (-want +got):\n%s", size, len(after), tail(after[:size]), diff)
+		}
+		if f.wantProblems(); t.Failed() {
+			t.FailNow()
+		}
+	}
+	f.write(name, after)
+	changed := f.loadAfter(now + stableAfter)
+	if want := after != before; (len(changed) == 1) != want || f.folder.isWaiting() {
+		t.Errorf("when the file is whole %q change at once, it waits: %t", changed, f.folder.isWaiting())
+	}
+}
+
+func tail(text string) string { return text[max(0, len(text)-40):] }
+
+// TestAnUnchangedFileCounts, wherever its text ends: readable objects are served, and missing ones are gone,
+// unless a part cannot be read.
+func TestAnUnchangedFileCounts(t *testing.T) {
+	for name, whole := range forms() {
+		t.Run(name, func(t *testing.T) {
+			f := newTestFolder(t)
+			f.folder.isFollowed = true
+			f.write(name, whole)
+			f.loadAfter(0)
+			loaded := f.folder
+			for size := 1; size < len(whole); size += 29 {
+				f.folder = loaded
+				f.write(name, whole[:size])
+				f.loadAfter(time.Second)
+				if f.loadAfter(time.Second + stableAfter); f.folder.isWaiting() {
+					t.Fatalf("%d bytes are not believed, though the file was left alone", size)
+				}
+				there := decode(name, []byte(whole[:size]), convert.View{})
+				if !there.isComplete && len(f.folder.applied) != 20 {
+					t.Fatalf("after %d bytes %d objects are in force; some cannot be read, so that none may be gone", size, len(f.folder.applied))
+				}
+				if there.isComplete && len(f.folder.applied) != len(there.claims) {
+					t.Fatalf("after %d bytes %d objects are in force, and %d in the file", size, len(f.folder.applied), len(there.claims))
+				}
+				f.state, f.problems = map[string]string{}, nil
+			}
+		})
+	}
+}
+
+// TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater: 100 Services became 32, because the objects behind a place
+// that could not be read were forgotten.
+func TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater(t *testing.T) {
+	asYAML, _ := twentyObjects()
+	f := newTestFolder(t)
+	f.folder.isFollowed = true
+	f.write("a.yaml", strings.Join(asYAML, "---\n"))
+	f.loadAfter(0)
+	inForce := maps.Clone(f.state)
+	for i, step := range []string{
+		strings.Join(asYAML[:8], "---\n") + "---\nkind: [\n",                     // some cannot be read
+		strings.Join(asYAML[:10], "---\n") + "---\na: 'b",                        // likewise
+		strings.Join(asYAML[:12], "---\n") + "---\n" + cutService(asYAML[12], 6), // an object that is refused, and no other
+	} {
+		f.write("a.yaml", step)
+		f.loadAfter(time.Duration(i) * 3 * time.Second)
+		if i < 2 {
+			f.loadAfter(time.Duration(i)*3*time.Second + stableAfter) // it counts, with its errors
+		}
+		if diff := cmp.Diff(inForce, f.state); diff != "" {
+			t.Fatalf("step %d takes objects away (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+// cutService is the first lines of a Service.
+func cutService(text string, lines int) string {
+	return strings.Join(strings.SplitAfter(text, "\n")[:lines], "")
+}
+
+func TestStability(t *testing.T) {
+	claims := func(names ...string) contents {
+		var c contents
+		for _, name := range names {
+			name, value, _ := strings.Cut(name, "=")
+			key := convert.ObjectKey{Kind: convert.Services, Name: model.ObjectName{Namespace: "default", Name: name}}
+			c.claims = append(c.claims, objectVersion{key: key, value: value})
+		}
+		return c
+	}
+	of := func(size int, names ...string) version { return version{size: size, contents: claims(names...)} }
+	missing := claims("c").claims[0].key
+	for name, test := range map[string]struct {
+		before, now version
+		alone       time.Duration
+		want        bool
+	}{
+		"the first version":                    {version{}, of(9, "a"), 0, true},
+		"one more object":                      {of(9, "a"), of(18, "a", "b"), 0, true},
+		"one object less":                      {of(18, "a", "b"), of(9, "a"), 0, false},
+		"one object less, for a while":         {of(18, "a", "b"), of(9, "a"), stableAfter, true},
+		"one object less, not for long enough": {of(18, "a", "b"), of(9, "a"), stableAfter - 1, false},
+		"another object, and longer":           {of(9, "a"), of(18, "bbbb"), 0, false},
+		"one that could not be read is not there": {
+			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, of(20, "a"), 0, false},
+		"one that could not be read is there": {
+			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, of(20, "a", "c"), 0, true},
+		"the last object is shorter":         {of(9, "a", "b=12"), of(8, "a", "b=1"), 0, false},
+		"the last object is longer":          {of(9, "a", "b=12"), of(10, "a", "b=123"), 0, true},
+		"one before the last is shorter":     {of(9, "a=12", "b"), of(8, "a=1", "b"), 0, true},
+		"a comment behind the last is gone":  {of(9, "a", "b"), of(5, "a", "b"), 0, true},
+		"nothing was there, and nothing is":  {version{size: 9}, version{size: 5}, 0, true},
+		"the same, with the objects swapped": {of(9, "a", "b"), of(9, "b", "a"), 0, true},
+	} {
+		if got := isStable(&test.before, &test.now, test.alone); got != test.want {
+			t.Errorf("%s: isBelieved() = %t, want %t", name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package syncer_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// TestServicesWithoutANumberAreReported, and are balanced as if they had no affinity.
+func TestServicesWithoutANumberAreReported(t *testing.T) {
+	taken := map[string][]ruleset.Element{}
+	for i := range uint32(1 << 16) { // all the numbers there are for ports with few endpoints
+		taken[ruleset.StickyPorts.Name] = append(taken[ruleset.StickyPorts.Name], ruleset.Element{
+			Key: ruleset.Tuple{Number: i}, Value: ruleset.Tuple{Number: 0xf0000000 | i<<8},
+		})
+	}
+	kernel := &scriptedKernel{}
+	kernel.numbers = map[model.Family]map[string][]ruleset.Element{model.IPv4: taken}
+	p := starting(kernel)
+	const services = 120
+	everything := minParallelServices(services, 2)
+	for _, service := range everything.Services {
+		service.AffinityTimeout = affinityTimeout
+	}
+	p.Apply(everything)
+	first := model.ObjectName{Namespace: "default", Name: "service-0"}
+	if report := mustSync(t, p); len(report.WithoutAffinity) != services || !report.WithoutAffinity[first] {
+		t.Errorf("%d Services are reported, want %d", len(report.WithoutAffinity), services)
+	}
+	plain := minParallelServices(services, 2)
+	likeFreshStart(t, &kernel.memoryKernel, plain)
+
+	// Now the numbers are free again, and a change of the Service is enough to get one.
+	p.Apply(resized(1))
+	over := map[model.ObjectName]bool{first: false}
+	if report := mustSync(t, p); !maps.Equal(report.WithoutAffinity, over) || report.Full {
+		t.Errorf("a change of one Service reports %+v, want it with a number", report)
+	}
+	for _, maps := range balancingIn(t, &kernel.memoryKernel, model.IPv4)[:1] {
+		sticky := 0
+		for _, frontend := range maps.frontends {
+			if frontend.remembered != nil {
+				sticky++
+			}
+		}
+		if sticky != 1 {
+			t.Errorf("%d frontends remember their clients, want that one alone", sticky)
+		}
+	}
+}
+
+// TestAProxyThatStartsReadsNoMapOfClients, nor anything else that grows with the number of clients.
+func TestAProxyThatStartsReadsNoMapOfClients(t *testing.T) {
+	kernel := &scriptedKernel{}
+	p := starting(kernel)
+	p.Apply(stickyService(1, 2, 3))
+	mustSync(t, p)
+	held, err := kernel.Objects(t.Context(), model.IPv4) // as a proxy asks that starts
+	if err != nil {
+		t.Fatal(err)
+	}
+	isOfClients := func(name string) bool { return strings.HasPrefix(name, "affinity-") || name == ruleset.Numbered.Name }
+	if !slices.ContainsFunc(held.Sets, isOfClients) || len(held.Contents) == 0 {
+		t.Errorf("there are the sets %v, and the contents of %d: the test shows nothing", held.Sets, len(held.Contents))
+	}
+	for name := range held.Contents {
+		if isOfClients(name) {
+			t.Errorf("the contents of %s are asked for", name)
+		}
+	}
+}

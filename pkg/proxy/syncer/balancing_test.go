@@ -1,0 +1,147 @@
+package syncer_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// balancing is what a family's maps say about frontends, or about node ports, in one form with and without session
+// affinity.
+type balancing struct {
+	family    model.Family
+	set       string // in which the frontends are
+	frontends []dispatchedFrontend
+	// slots lead to endpoints. A slot whose number leads nowhere has no endpoint. others are slots in a map that their
+	// frontend no longer uses.
+	slots, others []ruleset.Element
+}
+
+// dispatchedFrontend is a frontend, and how an endpoint is drawn for it.
+type dispatchedFrontend struct {
+	key   ruleset.Tuple
+	class ruleset.Class
+	// dispatched: its class leads somewhere.
+	dispatched bool
+	// remembered are the endpoints that clients, inside or outside, may be remembered with: those that are drawn
+	// somewhere. Nil without session affinity.
+	remembered map[netip.AddrPort]bool
+	// clients says whose clients these are, and numbers under which numbers they are remembered.
+	clients clientsOf
+	numbers map[netip.AddrPort][]uint32
+}
+
+// clientsOf are the clients of a frontend whose owner has them remembered in one map.
+type clientsOf struct {
+	family     model.Family
+	set, owner string
+	frontend   ruleset.Tuple
+	remembered uint32
+}
+
+// frontendMaps are the maps that say the same about frontends and about node ports.
+var frontendMaps = []struct{ classes, endpoints, sticky, ports, outside, stickyEndpoints ruleset.Set }{
+	{ruleset.Services, ruleset.Endpoints, ruleset.Sticky, ruleset.StickyPorts, ruleset.StickyOutside, ruleset.StickyEndpoints},
+	{
+		ruleset.NodePorts, ruleset.NodePortEndpoints, ruleset.NodePortSticky, ruleset.NodePortStickyPorts,
+		ruleset.NodePortStickyOutside, ruleset.NodePortStickyEndpoints,
+	},
+}
+
+// isSticky reports whether a class asks for the client first.
+func isSticky(class ruleset.Class) bool { return class>>24 == 0xf7 }
+
+// portOf returns the number of the port to which an endpoint's number belongs, among those of ports with few endpoints.
+func portOf(endpoint uint32) uint32 { return endpoint &^ 0x020000ff }
+
+// balancingIn reads what a family's table says, nothing if it is not there.
+func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []balancing {
+	t.Helper()
+	if !kernel.Tables.Objects(family).Table {
+		return nil
+	}
+	numbered := map[ruleset.Tuple]netip.AddrPort{}
+	for _, set := range []ruleset.Set{ruleset.Numbered, ruleset.NumberedCollided} {
+		for _, element := range elementsIfThere(kernel, family, set) {
+			numbered[element.Key] = netip.AddrPortFrom(element.Value.Addr, element.Value.Port)
+		}
+	}
+	classesIn := func(set ruleset.Set) map[ruleset.Class]bool {
+		classes := map[ruleset.Class]bool{}
+		for _, element := range elementsIfThere(kernel, family, set) {
+			classes[ruleset.Class(element.Key.Number)] = true
+		}
+		return classes
+	}
+	drawable := map[uint32]bool{}
+	static := []ruleset.Set{ruleset.StickyEndpoints, ruleset.NodePortStickyEndpoints}
+	for _, set := range append(wideMaps(kernel.Tables.Objects(family)), static...) {
+		for _, slot := range elementsIfThere(kernel, family, set) {
+			drawable[slot.Value.Number] = true
+		}
+	}
+	dispatched, stickyDispatched := classesIn(ruleset.Dispatch), classesIn(ruleset.StickyDispatch)
+	var all []balancing
+	for _, maps := range frontendMaps {
+		drawn := map[ruleset.Tuple]ruleset.Class{}
+		for _, element := range elementsIfThere(kernel, family, maps.sticky) {
+			drawn[element.Key] = ruleset.Class(element.Value.Number)
+		}
+		ports := map[ruleset.Tuple][]uint32{}
+		for _, set := range []ruleset.Set{maps.ports, maps.outside} {
+			for _, element := range elementsIfThere(kernel, family, set) {
+				ports[element.Key] = append(ports[element.Key], element.Value.Number)
+			}
+		}
+		found, remembers := balancing{family: family, set: maps.classes.Name}, map[ruleset.Tuple]bool{}
+		for _, element := range elementsIfThere(kernel, family, maps.classes) {
+			frontend := dispatchedFrontend{key: element.Key, class: ruleset.Class(element.Value.Number)}
+			frontend.dispatched, remembers[element.Key] = dispatched[frontend.class], isSticky(frontend.class)
+			if isSticky(frontend.class) {
+				frontend.class = drawn[element.Key]
+				frontend.dispatched = frontend.dispatched && stickyDispatched[frontend.class] && len(ports[element.Key]) > 0
+				frontend.remembered, frontend.numbers = map[netip.AddrPort]bool{}, map[netip.AddrPort][]uint32{}
+				frontend.clients = clientsOf{family, maps.classes.Name, element.Comment, element.Key, element.Value.Number >> 1 & 0x1f}
+				for key, endpoint := range numbered {
+					for _, port := range ports[element.Key] {
+						if key.Proto == element.Key.Proto && portOf(key.Number) == port && drawable[key.Number] {
+							frontend.remembered[endpoint] = true
+							frontend.numbers[endpoint] = append(frontend.numbers[endpoint], key.Number)
+						}
+					}
+				}
+			}
+			found.frontends = append(found.frontends, frontend)
+		}
+		add := func(slot ruleset.Element, sticky bool) {
+			frontend := slot.Key
+			frontend.Number = 0
+			if isThere, isKnown := remembers[frontend]; isKnown && isThere != sticky {
+				found.others = append(found.others, slot)
+				return
+			}
+			found.slots = append(found.slots, slot)
+		}
+		for _, slot := range elementsIfThere(kernel, family, maps.endpoints) {
+			add(slot, false)
+		}
+		for _, slot := range elementsIfThere(kernel, family, maps.stickyEndpoints) {
+			endpoint := numbered[ruleset.Tuple{Proto: slot.Key.Proto, Number: slot.Value.Number}]
+			slot.Value = ruleset.Tuple{Addr: endpoint.Addr(), Port: endpoint.Port()}
+			add(slot, true)
+		}
+		all = append(all, found)
+	}
+	return all
+}
+
+// elementsIfThere returns the elements of a set, none if it is not there.
+func elementsIfThere(kernel *memoryKernel, family model.Family, set ruleset.Set) []ruleset.Element {
+	elements, err := kernel.Elements(family, set)
+	if err != nil {
+		return nil
+	}
+	return elements
+}

@@ -1,0 +1,109 @@
+package syncer_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+)
+
+// waits returns a Service NAMESPACE/NAME with some weight, which waits.
+func waits(since uint64, namespace, name string, weight int) syncer.Waiting {
+	return syncer.NewWaiting(model.ObjectName{Namespace: namespace, Name: name}, since, weight)
+}
+
+func TestPickBatch(t *testing.T) {
+	const all, large = syncer.MaxBatchWeight, syncer.MaxBatchWeight + 1
+	many := func(count int) (crowd []syncer.Waiting, names []string) {
+		for i := range count {
+			name := fmt.Sprintf("s-%03d", i)
+			crowd, names = append(crowd, waits(uint64(i), "crowd", name, all/100)), append(names, "crowd/"+name)
+		}
+		return crowd, names
+	}
+	crowd, names := many(150)
+	for title, test := range map[string]struct {
+		waiting    []syncer.Waiting
+		lastLarge  map[string]uint64
+		allowLarge bool
+		want       []string
+	}{
+		"all, if that is little": {waiting: []syncer.Waiting{waits(2, "b", "x", 10), waits(1, "a", "y", 10)}, want: []string{"a/y", "b/x"}},
+		"none waits":             {},
+		"as many of a crowd as one sync may do, the oldest first": {waiting: crowd, want: names[:101]},
+		"somebody who comes last, before a crowd": {
+			waiting: append(slices.Clone(crowd), waits(1000, "other", "one", 12)), want: append(slices.Clone(names[:100]), "other/one"),
+		},
+		"a large one beside small ones": {
+			waiting:    []syncer.Waiting{waits(1, "a", "huge", large), waits(2, "a", "small", 1)},
+			allowLarge: true, want: []string{"a/huge", "a/small"},
+		},
+		"no large one before it may": {
+			waiting: []syncer.Waiting{waits(1, "a", "huge", large), waits(2, "a", "small", 1)}, want: []string{"a/small"},
+		},
+		"one large one, of two": {
+			waiting: []syncer.Waiting{waits(2, "a", "second", large), waits(1, "a", "first", large)}, allowLarge: true, want: []string{"a/first"},
+		},
+		"the large one of the namespace that had a turn longest ago": {
+			waiting:   []syncer.Waiting{waits(1, "a", "first", large), waits(2, "b", "second", large)},
+			lastLarge: map[string]uint64{"a": 7, "b": 3}, allowLarge: true, want: []string{"b/second"},
+		},
+		"one of a namespace with heavy Services, and as much of another one with light ones": {
+			waiting: slices.Concat([]syncer.Waiting{waits(1, "heavy", "1", all/2), waits(2, "heavy", "2", all/2)}, []syncer.Waiting{
+				waits(3, "light", "1", all/8), waits(4, "light", "2", all/8), waits(5, "light", "3", all/8), waits(6, "light", "4", all/8),
+			}),
+			want: []string{"heavy/1", "light/1", "light/2", "light/3", "light/4"},
+		},
+		"one that is as large as a sync, alone": {
+			waiting: []syncer.Waiting{waits(1, "a", "first", all), waits(2, "b", "second", all)}, want: []string{"a/first"},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			taken, rest := syncer.PickBatch(slices.Clone(test.waiting), test.lastLarge, test.allowLarge)
+			if diff := cmp.Diff(test.want, taken); diff != "" {
+				t.Errorf("taken (-want +got):\n%s", diff)
+			}
+			if len(taken)+len(rest) != len(test.waiting) {
+				t.Errorf("%d are taken and %d wait on, of %d", len(taken), len(rest), len(test.waiting))
+			}
+			for _, name := range rest {
+				if slices.Contains(taken, name) {
+					t.Errorf("%s is taken and waits on", name)
+				}
+			}
+		})
+	}
+}
+
+// TestEveryServiceIsPicked: whatever comes meanwhile, every namespace that waits has a turn after at most one turn of each
+// other namespace.
+func TestEveryServiceIsPicked(t *testing.T) {
+	var waiting []syncer.Waiting
+	lastLarge, since := map[string]uint64{}, uint64(0)
+	add := func(namespace string, weight int) {
+		since++
+		waiting = append(waiting, waits(since, namespace, fmt.Sprint("s-", since), weight))
+	}
+	for range 50 {
+		add("greedy", syncer.MaxBatchWeight*3)
+	}
+	add("modest", syncer.MaxBatchWeight*3)
+	victim := fmt.Sprint("modest/s-", since)
+	for turn := range 3 {
+		taken, rest := syncer.PickBatch(waiting, lastLarge, true)
+		if slices.Contains(taken, victim) {
+			return
+		}
+		since++
+		lastLarge["greedy"] = since
+		waiting = slices.DeleteFunc(waiting, func(one syncer.Waiting) bool { return !slices.Contains(rest, one.Name()) })
+		add("greedy", syncer.MaxBatchWeight*3)
+		if turn == 2 {
+			t.Errorf("%s has had no turn in three", victim)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package syncer_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+)
+
+// attempt is one sync that Run made. Times count from the start of the test.
+type attempt struct {
+	At            time.Duration
+	Complete      bool
+	Services      int           // decided, if it succeeded
+	RetryIn       time.Duration // if it failed
+	CleanupFailed bool
+}
+
+// recorder is an Observer that keeps what it is notified of. It is locked because a timer that fires orders nothing.
+type recorder struct {
+	t     *testing.T
+	began time.Time
+	// slower is how much longer, in nanoseconds, each sync takes than its batches.
+	slower atomic.Int64
+
+	mutex         sync.Mutex
+	queued        time.Time
+	changesQueued []syncer.Changes // of each sync
+	attempts      []attempt
+}
+
+func (r *recorder) Queued(changes syncer.Changes, at time.Time) {
+	time.Sleep(time.Duration(r.slower.Load()))
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.queued = at
+	r.changesQueued = append(r.changesQueued, changes)
+}
+
+func (r *recorder) Synced(report syncer.Report, started, ended time.Time) {
+	r.record(started, ended, attempt{Complete: report.Full, Services: report.Services, CleanupFailed: report.CleanupErr != nil})
+}
+
+func (r *recorder) Failed(err error, report syncer.Report, started, ended time.Time, retryIn time.Duration) {
+	if err == nil || retryIn <= 0 {
+		r.t.Errorf("notified of a failure with error %v, to be tried again in %s", err, retryIn)
+	}
+	r.record(started, ended, attempt{Complete: report.Full, RetryIn: retryIn})
+}
+
+func (r *recorder) record(started, ended time.Time, what attempt) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.queued.IsZero() || r.queued.After(started) || started.After(ended) {
+		r.t.Errorf("queued at %s, started at %s, ended at %s: not in this order", r.queued, started, ended)
+	}
+	r.queued = time.Time{}
+	what.At = started.Sub(r.began)
+	r.attempts = append(r.attempts, what)
+}
+
+// take returns the syncs since the last call.
+func (r *recorder) take() []attempt {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	attempts := r.attempts
+	r.attempts = nil
+	return attempts
+}
+
+// run is a proxy that runs, in a bubble whose clock only moves while all goroutines wait.
+type run struct {
+	*recorder
+	kernel    *scriptedKernel
+	changes   chan model.Change
+	disturbed chan struct{}
+	end       context.CancelFunc
+	ended     bool
+	rejection atomic.Pointer[func(ruleset.Batch) error]
+}
+
+// reject makes the kernel refuse what the function says; nothing if the function is nil.
+func (r *run) reject(refuse func(ruleset.Batch) error) { r.rejection.Store(&refuse) }
+
+func (r *run) rejects(batch ruleset.Batch) error {
+	if refuse := r.rejection.Load(); refuse != nil && *refuse != nil {
+		return (*refuse)(batch)
+	}
+	return nil
+}
+
+// running calls test with a proxy that runs, and lets it end afterwards.
+func running(t *testing.T, test func(t *testing.T, r *run)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := &run{
+			recorder:  &recorder{t: t, began: time.Now()},
+			kernel:    &scriptedKernel{},
+			changes:   make(chan model.Change, 16),
+			disturbed: make(chan struct{}, 1),
+			end:       cancel,
+		}
+		r.kernel.reject = r.rejects
+		p := syncer.New(self, bothFamilies, r.kernel)
+		go func() {
+			p.Run(ctx, r.changes, r.disturbed, r.recorder)
+			r.ended = true
+		}()
+		synctest.Wait()
+		test(t, r)
+		cancel()
+		synctest.Wait()
+		if !r.ended {
+			t.Error("the proxy still runs though its context has ended")
+		}
+	})
+}
+
+// expect waits until no goroutine can go on and checks which syncs there were since the last call.
+func (r *run) expect(title string, want ...attempt) {
+	r.t.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(want, r.take()); diff != "" {
+		r.t.Errorf("%s: syncs (-want +got):\n%s", title, diff)
+	}
+}
+
+// later lets time pass.
+func (r *run) later(by time.Duration) {
+	time.Sleep(by)
+	synctest.Wait()
+}

@@ -1,0 +1,68 @@
+package syncer
+
+import (
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Changes counts objects in a new state, gone ones among them. An object counts once, even if it has both families.
+type Changes struct{ Services, EndpointSlices int }
+
+func (c *Changes) add(change model.Change) {
+	c.Services += len(change.Services)
+	c.EndpointSlices += len(change.Slices)
+}
+
+// triggers says for each changed slice when the cause of the change happened. Of several changes, the oldest one that
+// no sync has followed counts: it has waited longest. So failures that go on for days cost no more than one failure.
+type triggers map[model.ObjectName]trigger
+
+type trigger struct {
+	at      time.Time
+	family  model.Family
+	service model.ObjectName
+}
+
+// record enters the slices whose stamp differs from that in the cluster, which does not have the change yet. A deleted
+// slice has no latency to report.
+func (t triggers) record(cluster *model.Cluster, change model.Change) {
+	for name, slice := range change.Slices {
+		if slice == nil {
+			delete(t, name)
+			continue
+		}
+		if _, waits := t[name]; waits || slice.TriggeredAt.IsZero() || slice.TriggeredAt.Equal(triggerTimeOf(cluster, slice)) {
+			continue
+		}
+		t[name] = trigger{slice.TriggeredAt, slice.Family, slice.Service}
+	}
+}
+
+// triggerTimeOf returns the stamp of a slice's version in the cluster; zero if there is none.
+func triggerTimeOf(cluster *model.Cluster, slice *model.EndpointSlice) time.Time {
+	known := cluster.SlicesOf(slice.Service)
+	at, found := slices.BinarySearchFunc(known, slice.Name, func(s *model.EndpointSlice, name model.ObjectName) int {
+		return s.Name.Compare(name)
+	})
+	if !found {
+		return time.Time{}
+	}
+	return known[at].TriggeredAt
+}
+
+// takeSynced returns, by family, the times of changes that a sync has followed, and forgets them: all but those of Services
+// that still wait.
+func (t *triggers) takeSynced(isWaiting func(model.ObjectName) bool) map[model.Family][]time.Time {
+	followed, left := map[model.Family][]time.Time{}, triggers{}
+	for name, trigger := range *t {
+		if isWaiting(trigger.service) {
+			left[name] = trigger
+			continue
+		}
+		followed[trigger.family] = append(followed[trigger.family], trigger.at)
+	}
+	*t = left
+	return followed
+}

@@ -1,0 +1,114 @@
+package syncer_test
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// checkTables checks what must hold in any tables, and what the kernel would notice but the kernel in memory does not.
+func checkTables(t testing.TB, kernel *memoryKernel, config ruleset.Config) {
+	t.Helper()
+	for _, family := range config.Families {
+		checkNames(t, kernel.Tables.Objects(family))
+		for _, maps := range balancingIn(t, kernel, family) {
+			checkClasses(t, maps)
+		}
+		checkRanges(t, elementsOf(t, kernel, family, ruleset.Sources))
+		checkAddrs(t, kernel, family)
+	}
+}
+
+// nftName is what nft reads as the name of an object. The kernel takes names of less than 256 bytes.
+var nftName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9/_.-]{0,254}$`)
+
+func checkNames(t testing.TB, objects ruleset.Objects) {
+	t.Helper()
+	for _, name := range slices.Concat(objects.Chains, objects.Sets) {
+		if !nftName.MatchString(name) {
+			t.Errorf("%q (%d bytes) is no name of an object", name, len(name))
+		}
+	}
+}
+
+// checkClasses checks that each frontend has as many slots as its class draws from, that its class is dispatched, and
+// that clients are remembered with the same endpoints that are drawn.
+func checkClasses(t testing.TB, maps balancing) {
+	t.Helper()
+	slots := slotsOf(t, maps.slots)
+	used := 0
+	for _, frontend := range maps.frontends {
+		clusterTable, localTable := frontend.key, frontend.key
+		clusterTable.Number, localTable.Number = ruleset.ClusterSlot, ruleset.LocalSlot
+		inside, outside := len(slots[clusterTable]), len(slots[localTable])
+		used += min(inside, 1) + min(outside, 1)
+		wanted := []ruleset.Class{ruleset.SplitClass(outside, inside)}
+		switch {
+		case inside+outside == 0:
+			wanted = []ruleset.Class{ruleset.RefuseClass, ruleset.DropClass}
+		case outside == 0:
+			wanted = append(wanted, ruleset.BalanceClass(inside))
+		}
+		if !slices.Contains(wanted, frontend.class) || !frontend.dispatched {
+			t.Errorf("%s %+v: class %x with %d slots, and %d for those outside; dispatched: %v",
+				maps.set, frontend.key, frontend.class, inside, outside, frontend.dispatched)
+		}
+		if frontend.remembered == nil {
+			continue
+		}
+		drawn := map[string]bool{}
+		for _, endpoint := range slices.Concat(slots[clusterTable], slots[localTable]) {
+			drawn[endpoint] = true
+		}
+		for endpoint := range frontend.remembered {
+			if !drawn[endpoint.String()] {
+				t.Errorf("%s %+v: clients may be remembered with %s, which is never drawn", maps.set, frontend.key, endpoint)
+			}
+		}
+		if len(drawn) != len(frontend.remembered) {
+			t.Errorf("%s %+v: %d endpoints are drawn, and with %d clients are remembered",
+				maps.set, frontend.key, len(drawn), len(frontend.remembered))
+		}
+	}
+	if used != len(slots) || len(maps.others) > 0 {
+		t.Errorf("%s leads to %d tables of slots, and there are %d, and %d slots in maps that are not used",
+			maps.set, used, len(slots), len(maps.others))
+	}
+}
+
+// checkRanges checks that no two ranges of a list overlap: one of them would go with the other.
+func checkRanges(t testing.TB, ranges []ruleset.Element) {
+	t.Helper()
+	slices.SortFunc(ranges, func(a, b ruleset.Element) int {
+		return cmp.Or(cmp.Compare(a.Key.Number, b.Key.Number), a.Key.Addr.Compare(b.Key.Addr))
+	})
+	for i := range len(ranges) - 1 {
+		if a, b := ranges[i].Key, ranges[i+1].Key; a.Number == b.Number && a.Source.Compare(b.Addr) >= 0 {
+			t.Errorf("the ranges %s-%s and %s-%s of list %x overlap", a.Addr, a.Source, b.Addr, b.Source, a.Number)
+		}
+	}
+}
+
+// checkAddrs checks that every address can be written in its table, and leads to or from a real one.
+func checkAddrs(t testing.TB, kernel *memoryKernel, family model.Family) {
+	t.Helper()
+	for _, set := range ruleset.StaticSets {
+		for _, element := range elementsOf(t, kernel, family, set) {
+			for _, addr := range []struct {
+				isThere bool
+				ruleset.Tuple
+			}{{set.Key[0] == ruleset.TypeAddr, element.Key}, {len(set.Value) == 2, element.Value}} {
+				if addr.isThere && (model.FamilyOf(addr.Addr) != family || addr.Addr.IsUnspecified() || addr.Addr.Zone() != "") {
+					t.Errorf("%s of %s has the address %s", set.Name, family, addr.Addr)
+				}
+			}
+			if isEndpoint := len(set.Value) == 2; isEndpoint && (element.Value.Port == 0 || element.Value.Addr.IsLoopback()) {
+				t.Errorf("%s leads to %s port %d", set.Name, element.Value.Addr, element.Value.Port)
+			}
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package syncer_test
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// manyEndpoints are more endpoints than the tables have a class for anyway, so they bring a class of their own, and
+// leave it to the sweep.
+const manyEndpoints = 33
+
+// minParallelServices returns a cluster of Services with the given number of ready endpoints each.
+func minParallelServices(services, endpoints int) model.Change {
+	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
+	for number := range services {
+		name := model.ObjectName{Namespace: "default", Name: fmt.Sprintf("service-%d", number)}
+		change.Services[name] = &model.Service{
+			Name:       name,
+			ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, byte(number >> 8), byte(number)})},
+			Ports:      []model.ServicePort{{Protocol: model.TCP, Port: 80}},
+		}
+		change.Slices[name] = sliceOf(name, endpoints)
+	}
+	return change
+}
+
+// sliceOf returns the slice of a Service made by manyServices, with endpoints 0 to count-1 of those it may have.
+func sliceOf(name model.ObjectName, count int) *model.EndpointSlice {
+	slice := &model.EndpointSlice{Name: name, Service: name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
+	var number int
+	if _, err := fmt.Sscanf(name.Name, "service-%d", &number); err != nil {
+		panic(err)
+	}
+	for endpoint := range count {
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr:     netip.AddrFrom4([4]byte{10, byte(128 + endpoint), byte(number >> 8), byte(number)}),
+			Endpoint: model.Endpoint{Node: "elsewhere", Ready: true, Serving: true},
+		})
+	}
+	return slice
+}

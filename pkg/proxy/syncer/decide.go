@@ -1,0 +1,122 @@
+package syncer
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// decisions is what was decided about some Services.
+type decisions struct {
+	owned []ruleset.Service // by name
+	// derived are what the readers keep of the decided Services, by reader; nil if no reader keeps anything. Other
+	// Services keep what is in force, except for frontends that they lose.
+	derived       map[model.ObjectName][]any
+	lostFrontends map[model.ObjectName][]model.Frontend
+}
+
+// decide decides about the named Services. Services that the kernel refuses keep what is in force, and are tried again
+// one by one.
+func (p *Proxy) decide(names []model.ObjectName) decisions {
+	all := newDecided(len(names))
+	p.decideMore(&all, names)
+	return all
+}
+
+// decideMore adds what decide returns for more names. They sort after the earlier ones.
+func (p *Proxy) decideMore(all *decisions, names []model.ObjectName) {
+	fit := slices.DeleteFunc(slices.Clone(names), func(name model.ObjectName) bool {
+		if p.backlog.rejectionOf(name) != nil && p.cluster.Service(name) == nil {
+			p.backlog.setRejection(name, nil) // there is nothing left to refuse
+		}
+		return p.backlog.rejectionOf(name) != nil
+	})
+	before := len(all.owned)
+	p.decideIncludingRejected(all, fit)
+	if len(fit) == len(names) {
+		return
+	}
+	for _, name := range names {
+		if rejected := p.backlog.rejectionOf(name); rejected != nil {
+			p.keepApplied(all, rejected)
+		}
+	}
+	slices.SortFunc(all.owned[before:], func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
+}
+
+// minParallelServices is the number of Services from which all processors decide: fewer are decided before the others have
+// begun.
+const minParallelServices = 256
+
+// decideIncludingRejected adds decisions about the named Services, whether the kernel refuses them or not.
+func (p *Proxy) decideIncludingRejected(all *decisions, names []model.ObjectName) {
+	services, digests := make([]ruleset.Service, len(names)), make([][]any, len(names))
+	workers := 1
+	if len(names) >= minParallelServices {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	var deciding sync.WaitGroup
+	for worker := range workers { // the cluster does not change meanwhile, and no decision depends on another
+		deciding.Go(func() {
+			for i := len(names) * worker / workers; i < len(names)*(worker+1)/workers; i++ {
+				services[i], digests[i] = p.decideService(names[i])
+			}
+		})
+	}
+	deciding.Wait()
+	all.owned = append(all.owned, services...)
+	for i, name := range names {
+		all.derived[name] = digests[i]
+	}
+}
+
+// decideService returns what a Service should own, and what readers keep of it.
+func (p *Proxy) decideService(name model.ObjectName) (ruleset.Service, []any) {
+	decisions := p.planner.Decide(name, p.config.Families)
+	owned := ruleset.Service{Name: name}
+	for _, decision := range decisions {
+		if !decision.Service.IsHeadless { // whose readers answer DNS: nothing of it is in the kernel
+			owned.Ports = append(owned.Ports, ruleset.NewPort(decision))
+		}
+	}
+	return owned, p.handlers.derive(decisions)
+}
+
+// newDecided returns room for the decisions about a number of Services.
+func newDecided(services int) decisions {
+	return decisions{
+		owned:         make([]ruleset.Service, 0, services),
+		derived:       make(map[model.ObjectName][]any, services),
+		lostFrontends: map[model.ObjectName][]model.Frontend{},
+	}
+}
+
+// keepApplied keeps what is in force of a Service, except for the frontends that it has in have but not in now.
+func (d *decisions) keepApplied(have, now ruleset.Service) {
+	delete(d.derived, now.Name)
+	stays := map[model.Frontend]bool{}
+	for frontend := range now.Frontends() {
+		stays[frontend] = true
+	}
+	for frontend := range have.Frontends() {
+		if !stays[frontend] {
+			d.lostFrontends[now.Name] = append(d.lostFrontends[now.Name], frontend)
+		}
+	}
+}
+
+// resolveConfig returns the configuration with what the node's own object says.
+func (p *Proxy) resolveConfig() ruleset.Config {
+	config := p.config
+	if config.LocalTraffic.PodCIDRs {
+		config.LocalTraffic.Prefixes = p.cluster.Self().PodCIDRs
+	}
+	return config
+}
+
+func (p *Proxy) nodeState() ruleset.NodeState {
+	return ruleset.NewSurroundings(p.config, p.cluster.Self(), p.cluster.LocalAddrs(), p.cluster.ServiceCIDRs())
+}

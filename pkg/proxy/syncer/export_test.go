@@ -1,0 +1,54 @@
+package syncer
+
+import (
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// SyncInterval is for tests that count syncs.
+const SyncInterval = syncInterval
+
+// MaxBatchWeight is for tests that count elements.
+const MaxBatchWeight = maxBatchWeight
+
+// Waiting is a Service that waits for its turn.
+type Waiting = queuedService
+
+// NewWaiting returns a Service that waits.
+func NewWaiting(name model.ObjectName, since uint64, weight int) Waiting {
+	return queuedService{name, since, weight}
+}
+
+// Name returns namespace/name.
+func (w Waiting) Name() string { return w.name.String() }
+
+// PickBatch returns the names of the Services whose turn it is, and of those that still wait.
+func PickBatch(all []Waiting, lastLarge map[string]uint64, allowLarge bool) (taken, rest []string) {
+	next := pickBatch(all, lastLarge, allowLarge)
+	for _, name := range next.selected {
+		taken = append(taken, name.String())
+	}
+	for _, one := range next.remaining {
+		rest = append(rest, one.Name())
+	}
+	return taken, rest
+}
+
+// Waits reports whether something waits for its turn, or to be swept.
+func (p *Proxy) Waits() bool {
+	_, waits := p.untilNextBatch(time.Now())
+	return waits
+}
+
+// AllowLarge lets a large Service have its turn with the next sync, ForbidLarge lets it wait for an hour.
+func (p *Proxy) AllowLarge() { p.largeAfter = time.Time{} }
+
+// ForbidLarge is the opposite of AllowLarge.
+func (p *Proxy) ForbidLarge() { p.largeAfter = time.Now().Add(time.Hour) }
+
+// AllowReplanning lets Services be planned anew with the next sync, however recent the last time was.
+func (p *Proxy) AllowReplanning() { p.replanAfter = time.Time{} }
+
+// ReplanInterval is for tests that count syncs.
+const ReplanInterval = replanInterval

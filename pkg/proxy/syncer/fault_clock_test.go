@@ -1,0 +1,53 @@
+package syncer_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+)
+
+// moments is an Observer that passes on the moments that it is notified of.
+type moments struct{ queued, failed, synced chan []time.Time }
+
+func (m moments) Queued(_ syncer.Changes, at time.Time) { m.queued <- []time.Time{at} }
+
+func (m moments) Synced(_ syncer.Report, started, ended time.Time) {
+	m.synced <- []time.Time{started, ended}
+}
+
+func (m moments) Failed(_ error, _ syncer.Report, started, ended time.Time, _ time.Duration) {
+	m.failed <- []time.Time{started, ended}
+}
+
+// TestAJumpOfTheMachinesClockReachesNoObserver: every moment that an observer gets carries a reading of the monotonic
+// clock, from which the differences in health and metrics are computed. The pauses between tries follow that clock
+// anyway. A real jump cannot be made here: the date is the whole machine's, and time namespaces leave it alone.
+func TestAJumpOfTheMachinesClockReachesNoObserver(t *testing.T) {
+	failures := 0
+	kernel := &scriptedKernel{reject: func(ruleset.Batch) error {
+		if failures++; failures == 1 {
+			return errInjected
+		}
+		return nil
+	}}
+	seen := moments{make(chan []time.Time, 2), make(chan []time.Time, 1), make(chan []time.Time, 1)}
+	changes := make(chan model.Change, 1)
+	changes <- minParallelServices(3, 2)
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	go starting(kernel).Run(ctx, changes, nil, seen)
+	moments := append(append(<-seen.queued, <-seen.failed...), append(<-seen.queued, <-seen.synced...)...)
+	for number, at := range moments {
+		if !strings.Contains(at.String(), " m=") { // nothing else shows it
+			t.Errorf("moment %d of %d, %s, has no reading of the monotonic clock", number+1, len(moments), at)
+		}
+		if number > 0 && at.Before(moments[number-1]) {
+			t.Errorf("moment %d of %d, %s, is before %s", number+1, len(moments), at, moments[number-1])
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package syncer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// listing returns what nft lists in a namespace, in a fixed order.
+func listing(namespace *netns.Namespace) []string {
+	return sortedListing(namespace.NFT("-n", "list", "ruleset"))
+}
+
+// onRealKernel returns a proxy in a namespace whose first sync of a cluster is done, and its connection.
+func onRealKernel(t *testing.T, namespace *netns.Namespace, everything model.Change) (*syncer.Proxy, *nft.Conn) {
+	t.Helper()
+	conn := dialled(t, namespace)
+	p := syncer.New(self, bothFamilies, conn)
+	p.Apply(everything)
+	mustSync(t, p)
+	return p, conn
+}
+
+// dialled returns a connection to the nftables of a namespace.
+func dialled(t *testing.T, namespace *netns.Namespace) *nft.Conn {
+	t.Helper()
+	var conn *nft.Conn
+	var err error
+	namespace.Do(func() { conn, err = nft.Dial(nft.Options{}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // a test may have closed it
+	return conn
+}
+
+// TestARealCommitThatFailsChangesNothing, and the sync after it makes up for it: with the same connection if
+// there was only a timeout, with a new one if the sockets were closed.
+func TestARealCommitThatFailsChangesNothing(t *testing.T) {
+	over, cancel := context.WithTimeout(t.Context(), -1)
+	defer cancel()
+	for name, test := range map[string]struct {
+		ctx     context.Context
+		closed  bool
+		because string
+	}{
+		"the time is over":      {over, false, context.DeadlineExceeded.Error()},
+		"the socket was closed": {t.Context(), true, "use of closed file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace, everything := netns.New(t), minParallelServices(3, 2).Merge(resized(1))
+			p, conn := onRealKernel(t, namespace, minParallelServices(3, 2))
+			before := listing(namespace)
+			if test.closed {
+				if err := conn.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.Apply(resized(1))
+			for range 3 { // the change, everything, and the tables anew
+				if _, err := p.Sync(test.ctx); err == nil || !strings.Contains(err.Error(), test.because) {
+					t.Fatalf("got error %v, want %q", err, test.because)
+				}
+			}
+			if diff := cmp.Diff(before, listing(namespace)); diff != "" {
+				t.Errorf("the tables changed:\n%s", diff)
+			}
+			if test.closed {
+				onRealKernel(t, namespace, everything)
+			} else {
+				mustSync(t, p)
+			}
+			fresh := netns.New(t)
+			onRealKernel(t, fresh, everything)
+			if diff := cmp.Diff(listing(fresh), listing(namespace)); diff != "" {
+				t.Errorf("tables (-fresh start +after the failures):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt: without a notification the proxy does not know that an
+// element is gone. It finds out when it changes that element, and then writes everything.
+func TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt(t *testing.T) {
+	kernel := &memoryKernel{}
+	p := synced(t, kernel)
+	elements := elementsOf(t, kernel, model.IPv4, ruleset.Endpoints)
+	for _, of := range []ruleset.Set{ruleset.Endpoints, ruleset.Services} {
+		if err := kernel.Apply(ruleset.Batch{Ops: []ruleset.Op{
+			{Verb: ruleset.Flush, Family: model.IPv4, Object: ruleset.SetObject{Set: of}},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Apply(model.Change{})
+	mustSync(t, p)
+	if now := elementsOf(t, kernel, model.IPv4, ruleset.Endpoints); len(elements) == 0 || len(now) > 0 {
+		t.Errorf("there are %d endpoints, want none, as no notification came; there were %d", len(now), len(elements))
+	}
+	p.Apply(resized(1))
+	if _, err := p.Sync(t.Context()); !errors.Is(err, ruleset.ErrNotExist) {
+		t.Fatalf("got error %v, want %v", err, ruleset.ErrNotExist)
+	}
+	if report := mustSync(t, p); !report.Full {
+		t.Errorf("the next sync reports %+v, want it complete", report)
+	}
+	likeFreshStart(t, kernel, minParallelServices(3, 2).Merge(resized(1)))
+}

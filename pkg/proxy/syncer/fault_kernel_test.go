@@ -1,0 +1,152 @@
+package syncer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+)
+
+// fault is one way in which netlink fails.
+type fault struct {
+	name string
+	err  error
+	// done: the kernel did what it was asked, although there is an error.
+	done bool
+}
+
+// rejection is what package nft makes of the kernel's error for an operation of a batch.
+func rejection(errno syscall.Errno) error {
+	return &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Err: fmt.Errorf("adding element: %w", errno)}}}
+}
+
+// unknown is what package nft makes of an answer that did not come, or that cannot be read.
+func unknown(err error) error {
+	return fmt.Errorf("committing a batch: %w: %w", nft.ErrUnknownOutcome, err)
+}
+
+// commitFaults are the ways in which a commit fails.
+var commitFaults = []fault{
+	{"an object is in use", rejection(unix.EBUSY), false},
+	{"an object is not there", rejection(unix.ENOENT), false},
+	{"an element is there with another value", rejection(unix.EEXIST), false},
+	{"a set is full", rejection(unix.ENFILE), false},
+	{"an interval set is full", rejection(unix.ENOSPC), false},
+	{"the kernel has no memory", rejection(unix.ENOMEM), false},
+	{"the table belongs to another process", &nft.TableOwnedError{Family: model.IPv6, Port: 4711, Process: "other"}, false},
+	{"privilege is gone", rejection(unix.EPERM), false},
+	{"another transaction came between", rejection(unix.ERESTART), false},
+	{"the batch is larger than the socket's buffer", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EMSGSIZE), false},
+	{"the socket's buffer is full", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.ENOBUFS), false},
+	{"a signal comes while it is sent", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EINTR), false},
+	{"the socket is closed", fmt.Errorf("sending 4711 bytes over netlink: %w", os.ErrClosed), false},
+	{"the time is over before it is sent", fmt.Errorf("committing a batch: %w", context.DeadlineExceeded), false},
+	{"the answer is lost, and it was refused", unknown(unix.ENOBUFS), false},
+	{"the answer is lost, and it was done", unknown(unix.ENOBUFS), true},
+	{"the answer does not come in time", unknown(os.ErrDeadlineExceeded), true},
+	{"a signal comes while the answer is awaited", unknown(unix.EINTR), true},
+	{"the answer makes no sense", unknown(unix.EBADMSG), true},
+	{"the socket is closed before the answer comes", unknown(os.ErrClosed), true},
+}
+
+// readFaults are the ways in which a question fails.
+var readFaults = []fault{
+	{name: "what is read changes meanwhile, again and again", err: errors.New("it changed while it was being read")},
+	{name: "a signal comes while it is read", err: unix.EINTR},
+	{name: "the answer is too much for the socket", err: unix.ENOBUFS},
+	{name: "the set is not there", err: unix.ENOENT},
+	{name: "reading is forbidden", err: unix.EPERM},
+	{name: "the socket is closed before it is asked", err: os.ErrClosed},
+	{name: "there is no answer in time", err: os.ErrDeadlineExceeded},
+}
+
+// faultInjector is a kernel on which netlink fails at random.
+type faultInjector struct {
+	syncer.Kernel
+	random *rand.Rand
+	// percent of all calls fail. It may be changed while a proxy runs.
+	percent atomic.Int32
+	// injected are the errors since the last call of take, counts how often each of them occurred.
+	injected []error
+	counts   map[string]int
+	// committed is called after each batch that was done.
+	committed func(ruleset.Batch)
+}
+
+// next returns the fault that happens now; nil for none.
+func (f *faultInjector) next(faults []fault) *fault {
+	if f.random.Int32N(100) >= f.percent.Load() {
+		return nil
+	}
+	chosen := &faults[f.random.IntN(len(faults))]
+	f.injected = append(f.injected, chosen.err)
+	f.counts[chosen.name]++
+	return chosen
+}
+
+func (f *faultInjector) Commit(ctx context.Context, batch ruleset.Batch) error {
+	if len(batch.Ops) == 0 {
+		return f.Kernel.Commit(ctx, batch)
+	}
+	if refused := f.reject(batch); refused != nil {
+		return refused
+	}
+	failing := f.next(commitFaults)
+	if failing != nil && !failing.done {
+		return failing.err
+	}
+	if err := f.Kernel.Commit(ctx, batch); err != nil {
+		return err
+	}
+	if f.committed != nil {
+		f.committed(batch)
+	}
+	if failing != nil {
+		return failing.err
+	}
+	return nil
+}
+
+// rejectedService is the name of the fault that the kernel refuses what a Service asks for.
+const rejectedService = "a Service is refused"
+
+// reject returns an error that names some of the frontends in a batch; nil for none.
+func (f *faultInjector) reject(batch ruleset.Batch) error {
+	rejected := &ruleset.RejectedError{}
+	for _, op := range batch.Ops {
+		eachThing(op, func(_ thing, element *ruleset.Element) {
+			if op.Verb == ruleset.Add && element != nil && element.Comment != "" && f.random.Int32N(800) < f.percent.Load() {
+				rejected.Rejections = append(rejected.Rejections, ruleset.Rejection{Op: op, Element: element, Err: unix.EINVAL})
+			}
+		})
+	}
+	if f.counts[rejectedService] += len(rejected.Rejections); len(rejected.Rejections) == 0 {
+		return nil
+	}
+	f.injected = append(f.injected, rejected)
+	return rejected
+}
+
+func (f *faultInjector) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
+	if failing := f.next(readFaults); failing != nil {
+		return ruleset.Objects{}, failing.err
+	}
+	return f.Kernel.Objects(ctx, family)
+}
+
+// take returns the errors since the last call.
+func (f *faultInjector) take() []error {
+	injected := f.injected
+	f.injected = nil
+	return injected
+}

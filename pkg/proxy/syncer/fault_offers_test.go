@@ -1,0 +1,78 @@
+package syncer_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// offer says that a frontend may lead to an endpoint.
+type offer struct {
+	set      string
+	family   model.Family
+	frontend ruleset.Tuple
+	endpoint netip.AddrPort
+}
+
+// offers returns all offers: what is drawn, and what clients are remembered with.
+func (b balancing) offers() map[offer]bool {
+	offers := map[offer]bool{}
+	for _, slot := range b.slots {
+		if !slot.Value.Addr.IsValid() {
+			continue // its number leads nowhere any more
+		}
+		frontend := slot.Key
+		frontend.Number = 0 // the slot, which history decides
+		offers[offer{b.set, b.family, frontend, netip.AddrPortFrom(slot.Value.Addr, slot.Value.Port)}] = true
+	}
+	for _, frontend := range b.frontends {
+		for endpoint := range frontend.remembered {
+			offers[offer{b.set, b.family, frontend.key, endpoint}] = true
+		}
+	}
+	return offers
+}
+
+// checkBacked checks that, whatever class a frontend has, each slot that can be drawn for it leads to an endpoint, and
+// that the class leads to a chain. Before a sweep there may be more slots.
+func checkBacked(t testing.TB, b balancing) {
+	t.Helper()
+	leads := map[ruleset.Tuple]bool{}
+	for _, slot := range b.slots {
+		leads[slot.Key] = slot.Value.Addr.IsValid()
+	}
+	for _, frontend := range b.frontends {
+		inARow := func(first uint32) (slots int) {
+			key := frontend.key
+			for key.Number = first; leads[key]; key.Number++ {
+				slots++
+			}
+			return slots
+		}
+		inside, outside := inARow(ruleset.ClusterSlot), inARow(ruleset.LocalSlot)
+		if !frontend.dispatched || !drawsFrom(frontend.class, inside, outside) {
+			t.Errorf("%s %+v has class %x, dispatched: %v, and %d and %d slots that lead to endpoints",
+				b.set, frontend.key, frontend.class, frontend.dispatched, inside, outside)
+		}
+	}
+}
+
+// drawsFrom reports whether a class draws from no more slots than that, for clients inside and outside.
+func drawsFrom(class ruleset.Class, inside, outside int) bool {
+	if class == ruleset.RefuseClass || class == ruleset.DropClass {
+		return true
+	}
+	for slots := range inside + 1 {
+		if class == ruleset.BalanceClass(slots) {
+			return true
+		}
+		for local := range outside + 1 {
+			if class == ruleset.SplitClass(local, slots) {
+				return true
+			}
+		}
+	}
+	return false
+}

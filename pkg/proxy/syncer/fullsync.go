@@ -1,0 +1,153 @@
+package syncer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// A complete sync is one transaction, because it changes tables that packets go through. If there are no tables yet, no
+// packet meets them before there are chains, and those come last. So the elements are written early, in parts: while
+// the kernel takes one, the next Services are decided. With 10,000 Services of ten endpoints a first sync takes 200 ms.
+// In one transaction it takes 300 ms, and 172 ms of these are the kernel's. Parts are small enough to use the same
+// memory again, in the kernel and here.
+
+// partWeight is about how many elements a part has: those of a thousand Services of ten endpoints.
+const partWeight = 2 * maxBatchWeight
+
+func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, error) {
+	found, err := p.readKernelObjects(ctx)
+	if err != nil {
+		return Report{Full: true}, err
+	}
+	bare := true
+	for _, objects := range found {
+		bare = bare && !objects.Table
+	}
+	p.startedEmpty = bare || p.startedEmpty && !p.synced // what an earlier try has left is ours
+	names := p.cluster.ServiceNames()
+	complete := ruleset.NewFullSync(config, found)
+	decided, early, err := p.decideAll(ctx, complete, p.parts(names, bare))
+	if err != nil { // one transaction, from scratch, finds out which Services the kernel refuses
+		if undone := p.kernel.Commit(ctx, complete.Rollback()); undone != nil {
+			return Report{Full: true}, fmt.Errorf("fill new tables: %w; remove them again: %w", err, undone)
+		}
+		complete, early = ruleset.NewFullSync(config, found), nil
+		complete.Add(decided.owned)
+	}
+	mirror, plan := complete.Finish(p.nodeState())
+	if err := p.commit(ctx, plan, decided, true); err != nil {
+		switch _, refused := errors.AsType[*servicesRejectedError](err); {
+		case refused: // without these Services the tables may be good as they are
+			p.failures = 0
+		case !isEnvironmentError(err):
+			p.failures++
+		}
+		return Report{Full: true}, err
+	}
+	p.applied, p.failures, p.synced = config, 0, true
+	p.acceptFull(mirror, decided)
+	report := p.newReport(len(names))
+	for _, batch := range early {
+		report.count(batch)
+	}
+	report.addAffinityChanges(nil, plan, decided)
+	report.add(plan)
+	report.Full = true
+	return p.finish(ctx, report)
+}
+
+// acceptFull is accept for all Services: what was known of them before is void.
+func (p *Proxy) acceptFull(mirror *ruleset.Mirror, decided decisions) {
+	left := map[model.ObjectName]*pending{}
+	var gone []model.ObjectName
+	for name, one := range p.backlog.services {
+		if one.waiting.sequence > 0 && p.cluster.Service(name) == nil {
+			gone = append(gone, name)
+		}
+		if one.rejection != nil || one.needsReport {
+			left[name] = &pending{rejection: one.rejection, needsReport: one.needsReport}
+		}
+	}
+	p.mirror, p.backlog.services, p.smallWaits, p.largeWaits = mirror, left, false, false
+	p.stale = nil
+	p.cluster.TakeStale()
+	slices.SortFunc(gone, model.ObjectName.Compare)
+	for _, name := range gone {
+		p.handlers.onApplied(name, nil)
+	}
+	p.notifyHandlers(decided)
+}
+
+// parts returns the names of Services in as many parts as a complete sync writes.
+func (p *Proxy) parts(names []model.ObjectName, bare bool) [][]model.ObjectName {
+	var parts [][]model.ObjectName
+	first, weight := 0, 0
+	for i, name := range names {
+		if weight += selection.Weight(p.cluster, name); bare && weight > partWeight {
+			parts = append(parts, names[first:i+1])
+			first, weight = i+1, 0
+		}
+	}
+	return append(parts, names[first:])
+}
+
+// decideAll decides about all Services, and takes them into the complete sync. If they are several parts it returns the
+// batches that it has written early, and the error of the first that failed.
+func (p *Proxy) decideAll(ctx context.Context, complete *ruleset.FullSync, parts [][]model.ObjectName) (
+	all decisions, early []ruleset.Batch, err error,
+) {
+	if len(parts) == 1 {
+		all = p.decide(parts[0])
+		complete.Add(all.owned)
+		return all, nil, nil
+	}
+	services := 0
+	for _, part := range parts {
+		services += len(part)
+	}
+	all = newDecided(services)
+	batches, ended := make(chan ruleset.Batch), make(chan error)
+	go func() { ended <- p.commitEach(ctx, batches) }()
+	for _, part := range parts {
+		before := len(all.owned)
+		p.decideMore(&all, part)
+		batch := complete.AddEarly(all.owned[before:])
+		early = append(early, batch)
+		batches <- batch
+	}
+	close(batches)
+	return all, early, <-ended
+}
+
+// commitEach commits batches until there are no more. After an error it drops them.
+func (p *Proxy) commitEach(ctx context.Context, batches <-chan ruleset.Batch) error {
+	var err error
+	for batch := range batches {
+		if err == nil {
+			err = p.kernel.Commit(ctx, batch)
+		}
+	}
+	return err
+}
+
+// readKernelObjects asks the kernel what is there.
+func (p *Proxy) readKernelObjects(ctx context.Context) (map[model.Family]ruleset.Objects, error) {
+	found := map[model.Family]ruleset.Objects{}
+	for _, family := range p.config.Families {
+		objects, err := p.kernel.Objects(ctx, family)
+		if err != nil {
+			return nil, fmt.Errorf("read what the %s table holds: %w", family, err)
+		}
+		if p.failures >= recreateTablesAfter {
+			objects.NeedsRecreate = true
+		}
+		found[family] = objects
+	}
+	return found, nil
+}

@@ -1,0 +1,204 @@
+package syncer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// many are more Services than one part of a first sync has, by their elements.
+func many() model.Change { return motley(1100) }
+
+// atOnce returns what the tables hold, and how much was written, after a first sync over an empty table: that is one
+// transaction.
+func atOnce(t *testing.T, everything model.Change) (kernel *memoryKernel, written map[model.Family]int) {
+	t.Helper()
+	kernel = &memoryKernel{}
+	for _, family := range model.Families {
+		table := ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Add, Family: family, Object: ruleset.TableObject{}}}}
+		if err := kernel.Apply(table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := starting(kernel)
+	p.Apply(everything)
+	report := mustSync(t, p)
+	if len(kernel.batches) != 1 {
+		t.Fatalf("over a table %d batches were written, want 1", len(kernel.batches))
+	}
+	return kernel, report.Added
+}
+
+func hasChains(batch ruleset.Batch) bool {
+	return slices.ContainsFunc(batch.Ops, func(op ruleset.Op) bool {
+		_, isChain := op.Object.(ruleset.ChainObject)
+		return isChain
+	})
+}
+
+func setsOf(batch ruleset.Batch, family model.Family) []ruleset.Set {
+	var sets []ruleset.Set
+	for _, op := range batch.Ops {
+		if object, isSet := op.Object.(ruleset.SetObject); isSet && op.Family == family {
+			sets = append(sets, object.Set)
+		}
+	}
+	return sets
+}
+
+func sameName(a, b ruleset.Set) bool { return a.Name == b.Name }
+
+// TestAFirstSyncWritesChainsLast: before there are chains no packet is led to elements, so that elements may come in
+// parts.
+func TestAFirstSyncWritesChainsLast(t *testing.T) {
+	everything := many()
+	want, written := atOnce(t, everything)
+	kernel := &memoryKernel{}
+	p := starting(kernel)
+	p.Apply(everything)
+	report := mustSync(t, p)
+	if got := kernel.text(t); got != want.text(t) {
+		t.Error("the tables are other ones than those that one transaction makes")
+	}
+	if fmt.Sprint(report.Added) != fmt.Sprint(written) {
+		t.Errorf("the report says that %v elements were added, want %v", report.Added, written)
+	}
+	last := len(kernel.batches) - 1
+	if last < 2 {
+		t.Fatalf("%d batches were written, want two or more before that with the chains", last+1)
+	}
+	if diff := cmp.Diff(ruleset.StaticSets, setsOf(kernel.batches[0], model.IPv4), cmp.Comparer(sameName)); diff != "" {
+		t.Errorf("sets are made in another order (-want +got):\n%s", diff)
+	}
+	ahead, behind := 0, 0
+	for i, batch := range kernel.batches {
+		if hasChains(batch) != (i == last) {
+			t.Errorf("batch %d of %d has chains: %v", i+1, last+1, i != last)
+		}
+		for _, family := range model.Families {
+			if count := batch.Count(family, ruleset.Add); i == last {
+				behind += count
+			} else {
+				ahead += count
+			}
+		}
+	}
+	if behind*2 > ahead {
+		t.Errorf("%d elements were written with the chains, and %d before", behind, ahead)
+	}
+}
+
+// TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce, in the same sync.
+func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
+	everything := many()
+	want, written := atOnce(t, everything)
+	for _, done := range []bool{false, true} {
+		for failing := range 2 {
+			t.Run(fmt.Sprintf("part %d, done %v", failing+1, done), func(t *testing.T) {
+				commits := 0
+				kernel := &faultyKernel{memoryKernel: &memoryKernel{}, fails: func() (before, after bool) {
+					commits++
+					return commits == failing+1 && !done, commits == failing+1 && done
+				}}
+				p := starting(kernel)
+				p.Apply(everything)
+				report := mustSync(t, p)
+				if got := kernel.text(t); got != want.text(t) {
+					t.Error("the tables are other ones than those that one transaction makes")
+				}
+				// Then all of it is removed; and of the two batches of a complete sync the first one is empty.
+				if want := failing + 1 + 3; commits != want {
+					t.Errorf("%d commits, want %d: no other part is written after a failure", commits, want)
+				}
+				if fmt.Sprint(report.Added) != fmt.Sprint(written) {
+					t.Errorf("the report says that %v elements were added, want %v", report.Added, written)
+				}
+			})
+		}
+	}
+}
+
+// TestACancelledFirstSyncLeavesNoChains: what it wrote does not affect any packet.
+func TestACancelledFirstSyncLeavesNoChains(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	kernel := &scriptedKernel{committed: func(ruleset.Batch) { cancel() }}
+	kernel.reject = func(ruleset.Batch) error { return ctx.Err() }
+	p := starting(kernel)
+	p.Apply(many())
+	if _, err := p.Sync(ctx); err == nil {
+		t.Fatal("Sync succeeds, though its context has ended")
+	}
+	if objects := kernel.Tables.Objects(model.IPv4); !objects.Table || len(objects.Chains) > 0 {
+		t.Errorf("the table is there: %v, with the chains %v; want it without any", objects.Table, objects.Chains)
+	}
+}
+
+// refusingServices returns a function that makes a kernel refuse the ClusterIPs of some Services.
+func refusingServices(everything model.Change, names ...model.ObjectName) func(ruleset.Batch) error {
+	return func(batch ruleset.Batch) error {
+		var rejections []ruleset.Rejection
+		for _, op := range batch.Ops {
+			object, isElements := op.Object.(ruleset.ElementsObject)
+			if !isElements || object.Set.Name != ruleset.Services.Name {
+				continue
+			}
+			for element := range object.Elements {
+				for _, name := range names {
+					if element.Key.Addr == everything.Services[name].ClusterIPs[0] {
+						rejections = append(rejections, ruleset.Rejection{Op: op, Element: &element, Err: syscall.EINVAL})
+					}
+				}
+			}
+		}
+		if len(rejections) == 0 {
+			return nil
+		}
+		return &ruleset.RejectedError{Rejections: rejections}
+	}
+}
+
+// TestAKernelRejectionInAPartExcludesItsOwnService, even if the kernel had no memory at first.
+func TestAKernelRejectionInAPartExcludesItsOwnService(t *testing.T) {
+	everything := many()
+	names := []model.ObjectName{{Namespace: "default", Name: "service-7"}, {Namespace: "default", Name: "service-998"}}
+	for _, isShort := range []bool{false, true} {
+		t.Run(fmt.Sprintf("short of memory %v", isShort), func(t *testing.T) {
+			kernel := &scriptedKernel{}
+			p := starting(kernel)
+			p.Apply(everything)
+			if isShort {
+				batches := 0
+				kernel.reject = func(ruleset.Batch) error {
+					if batches++; batches == 1 {
+						return nil
+					}
+					return syscall.ENOMEM
+				}
+				if _, err := p.Sync(t.Context()); !errors.Is(err, syscall.ENOMEM) {
+					t.Fatalf("Sync: %v, want no memory", err)
+				}
+			}
+			kernel.reject = refusingServices(everything, names...)
+			report := mustSync(t, p)
+			if refused := namesOf(report.Rejected); !slices.Equal(refused, names) {
+				t.Errorf("refused are %v, want %v", refused, names)
+			}
+			// What the first try left has numbers of session affinity, which stay.
+			want := &memoryKernel{numbers: numbersIn(&kernel.memoryKernel)}
+			others := starting(want)
+			others.Apply(withoutServices(everything, names))
+			mustSync(t, others)
+			if got := kernel.text(t); got != want.text(t) {
+				t.Error("the tables are other ones than those of all other Services")
+			}
+		})
+	}
+}

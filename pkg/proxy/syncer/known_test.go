@@ -1,0 +1,149 @@
+package syncer_test
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// handlerModel is what readers know. It keeps the owner of each frontend in two ways, so that one shows what the other hides: by
+// Service, where a frontend may have two owners, and by frontend, where the newest decision counts.
+type handlerModel struct {
+	t          testing.TB
+	byService  map[model.ObjectName]map[model.Frontend]string // with the endpoints that were chosen
+	byFrontend map[model.Frontend]model.ObjectName
+	lost       int // how often a Service lost a frontend and stayed
+	counts     metrics.PortCounts
+	checks     healthChecks
+	sync       selection.SyncState
+	counter    *metrics.PortCounter
+}
+
+func newHandlerModel(t testing.TB) *handlerModel {
+	k := &handlerModel{
+		t: t, byService: map[model.ObjectName]map[model.Frontend]string{}, byFrontend: map[model.Frontend]model.ObjectName{},
+	}
+	k.counter = metrics.NewPortCounter(func(now metrics.PortCounts) { k.counts = now })
+	return k
+}
+
+// digests are one of each reader: frontends with endpoints, counts and health checks.
+type digests struct {
+	frontends       map[model.Frontend]string
+	counts, checked any
+}
+
+func (k *handlerModel) Derive(decisions []selection.Decision) any {
+	frontends := map[model.Frontend]string{}
+	for _, decision := range decisions {
+		var chosen []netip.AddrPort
+		choice, _ := decision.Selection.ClusterIP()
+		for i := range choice.Endpoints {
+			chosen = append(chosen, choice.Endpoints[i].Addr)
+		}
+		for _, owned := range decision.Frontends {
+			frontends[owned.Frontend] = fmt.Sprint(len(chosen), chosen[:min(len(chosen), 20)])
+		}
+	}
+	return digests{frontends, k.counter.Derive(decisions), k.checks.Derive(decisions)}
+}
+
+func (k *handlerModel) OnApplied(service model.ObjectName, digest any) {
+	for frontend := range k.byService[service] {
+		k.remove(service, frontend)
+	}
+	delete(k.byService, service)
+	all, _ := digest.(digests)
+	for frontend := range all.frontends {
+		k.byFrontend[frontend] = service
+	}
+	if len(all.frontends) > 0 {
+		k.byService[service] = maps.Clone(all.frontends)
+	}
+	k.counter.OnApplied(service, all.counts)
+	k.checks.OnApplied(service, all.checked)
+}
+
+func (k *handlerModel) OnFrontendsLost(service model.ObjectName, frontends []model.Frontend) {
+	for _, frontend := range frontends {
+		if _, isThere := k.byService[service][frontend]; isThere {
+			k.lost++
+			k.remove(service, frontend)
+			delete(k.byService[service], frontend)
+		}
+	}
+}
+
+func (k *handlerModel) remove(service model.ObjectName, frontend model.Frontend) {
+	if k.byFrontend[frontend] == service {
+		delete(k.byFrontend, frontend)
+	}
+}
+
+// OnSynced checks that no frontend has two owners.
+func (k *handlerModel) OnSynced(sync selection.SyncState) {
+	k.sync = sync
+	k.counter.OnSynced(sync)
+	all := map[model.Frontend]model.ObjectName{}
+	for service, frontends := range k.byService {
+		for frontend := range frontends {
+			if other, two := all[frontend]; two {
+				k.t.Errorf("%s is of %s and of %s", frontend, service, other)
+			}
+			all[frontend] = service
+		}
+	}
+	if diff := cmp.Diff(all, k.byFrontend, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		k.t.Errorf("owners (-by Service +by frontend):\n%s", diff)
+	}
+}
+
+// all is what is compared with a fresh start.
+func (k *handlerModel) all() any {
+	maps.DeleteFunc(k.counts.Reasons, func(_ metrics.PortReason, count int) bool { return count == 0 })
+	for service, frontends := range k.byService {
+		if len(frontends) == 0 {
+			delete(k.byService, service)
+		}
+	}
+	return struct {
+		ByService map[model.ObjectName]map[model.Frontend]string
+		Reasons   map[metrics.PortReason]int
+		Checks    map[model.ObjectName]selection.HealthCheck
+		Sync      selection.SyncState
+	}{k.byService, k.counts.Reasons, k.checks.all, k.sync}
+}
+
+// agree checks the owners against the tables, whose elements name them in comments. While something waits for its turn,
+// or after a failure, the tables may have more.
+func (k *handlerModel) agree(kernel *memoryKernel, mayHaveMore bool) {
+	k.t.Helper()
+	got, want := map[model.Frontend]string{}, map[model.Frontend]string{}
+	for frontend, service := range k.byFrontend {
+		got[frontend] = service.String()
+	}
+	for _, family := range model.Families {
+		for _, set := range []ruleset.Set{ruleset.Services, ruleset.NodePorts} {
+			for _, element := range elementsIfThere(kernel, family, set) {
+				owner, _, _ := strings.Cut(element.Comment, ":")
+				frontend := ruleset.FrontendOf(family, element)
+				if _, isKnown := got[frontend]; isKnown || !mayHaveMore {
+					want[frontend] = owner
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		k.t.Errorf("owners (-tables +reader):\n%s", diff)
+	}
+}

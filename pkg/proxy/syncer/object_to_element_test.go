@@ -1,0 +1,132 @@
+package syncer_test
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+)
+
+// bystander is a Service that was there before all others, so that no other one takes its ClusterIP.
+func bystander() *model.Service {
+	return &model.Service{
+		Name:       model.ObjectName{Namespace: "kube-system", Name: "bystander"},
+		Created:    time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC),
+		ClusterIPs: addrs("10.111.0.1", "fd00:111::1"),
+		Ports:      []model.ServicePort{{Protocol: model.TCP, Port: 443}},
+	}
+}
+
+// manifest is a folder with one file.
+type manifest struct {
+	t      testing.TB
+	dir    string
+	folder manifests.Folder
+}
+
+// load writes the file, or deletes it if there is no text, and returns what that changes.
+func (m *manifest) load(text []byte) model.Change {
+	m.t.Helper()
+	path := filepath.Join(m.dir, "objects.yaml")
+	err := os.WriteFile(path, text, 0o600)
+	if text == nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	loaded, err := m.folder.Load(m.dir)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return loaded.Change
+}
+
+// FuzzObjectToElement goes the whole way from the bytes of a file to the elements in the tables: whatever source
+// accepts, the kernel in memory takes, and the elements of an unrelated Service stay. The seeds also go to a real
+// kernel, in TestEveryOddObjectReachesTheKernel.
+//
+// Run it with -fuzzminimizetime 5x: an input takes milliseconds, and the default, a minute for each input that is worth
+// keeping, would leave little time for new ones.
+func FuzzObjectToElement(f *testing.F) {
+	names := oddNames()
+	for at, name := range names {
+		text := odd(f, name)
+		f.Add([]byte(text), uint8(at))
+		f.Add([]byte(odder(text, names[(at+7)%len(names)])), uint8(at+7)) // together with another one
+	}
+	f.Fuzz(func(t *testing.T, text []byte, which uint8) {
+		config, kernel := configurations[int(which)%len(configurations)], &memoryKernel{}
+		before := oneService(bystander(), nil).Merge(model.Change{LocalAddrs: nodeAddrs})
+		p := syncer.New(self, config, kernel)
+		p.Apply(before)
+		mustSync(t, p)
+		file := manifest{t: t, dir: t.TempDir()}
+		change := file.load(append([]byte{}, text...)) // nil would mean: no file
+		p.Apply(change)
+		mustSync(t, p)
+		checkTables(t, kernel, config)
+		likeFreshStartOf(t, self, config, kernel, before.Merge(change))
+		if _, replaced := change.Services[bystander().Name]; !replaced {
+			checkBystander(t, kernel, config)
+		}
+
+		after := file.load(nil)
+		p.Apply(after)
+		mustSync(t, p)
+		likeFreshStartOf(t, self, config, kernel, thenAs(self, before.Merge(change), after))
+	})
+}
+
+// TestEveryOddObjectReachesTheKernel: oddities of objects are resolved before the kernel sees them, or do not matter to
+// it. Each configuration has a real kernel of its own, which takes the oddities in turn, each alone and then with
+// another one.
+func TestEveryOddObjectReachesTheKernel(t *testing.T) {
+	for at, config := range configurations {
+		kernel, file := newRealKernel(t), manifest{t: t, dir: t.TempDir()}
+		p := syncer.New(self, config, kernel)
+		p.Apply(oneService(bystander(), nil).Merge(model.Change{LocalAddrs: nodeAddrs}))
+		names := oddNames()
+		for i := at; i < len(names); i += len(configurations) {
+			text, next := odd(t, names[i]), names[(i+7)%len(names)]
+			for _, name := range []string{names[i], names[i] + " and " + next} {
+				p.Apply(file.load([]byte(text)))
+				report := mustSync(t, p) // the other one has no IPv6
+				if slices.Contains(config.Families, model.IPv4) && report.Total < 2 {
+					t.Errorf("%s: %d Services are in force, want the other one too", name, report.Total)
+				}
+				checkTables(t, &kernel.model, config)
+				checkBystander(t, &kernel.model, config)
+				text = odder(text, next)
+			}
+			kernel.agree(t)
+		}
+	}
+}
+
+func checkBystander(t testing.TB, kernel *memoryKernel, config ruleset.Config) {
+	t.Helper()
+	for _, family := range config.Families {
+		addr, _ := bystander().ClusterIP(family)
+		want := ruleset.Tuple{Addr: addr, Proto: model.TCP, Port: 443}
+		if !slices.ContainsFunc(elementsOf(t, kernel, family, ruleset.Services), func(e ruleset.Element) bool { return e.Key == want }) {
+			t.Errorf("%s is not served any more", netip.AddrPortFrom(addr, 443))
+		}
+	}
+}
+
+func elementsOf(t testing.TB, kernel *memoryKernel, family model.Family, set ruleset.Set) []ruleset.Element {
+	t.Helper()
+	elements, err := kernel.Elements(family, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return elements
+}

@@ -1,0 +1,185 @@
+package syncer_test
+
+import (
+	"errors"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// resized gives service-0 of manyServices another number of endpoints.
+func resized(endpoints int) model.Change {
+	name := model.ObjectName{Namespace: "default", Name: "service-0"}
+	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{name: sliceOf(name, endpoints)}}
+}
+
+// synced returns a proxy whose first sync of three Services with two endpoints each is done.
+func synced(t testing.TB, kernel syncer.Kernel) *syncer.Proxy {
+	t.Helper()
+	p := starting(kernel)
+	p.Apply(minParallelServices(3, 2))
+	if report := mustSync(t, p); !report.Full || report.Services != 3 || report.Total != 3 {
+		t.Fatalf("the first sync reports %+v, want it complete with 3 Services", report)
+	}
+	return p
+}
+
+func TestTablesAreRecreatedAfterTwoFailedFullSyncs(t *testing.T) {
+	for name, test := range map[string]struct {
+		fail    func(*scriptedKernel)
+		rebuilt bool
+	}{
+		"the kernel refuses the batches": {func(k *scriptedKernel) { k.reject = rejectAll }, true},
+		// The existing tables cannot be the obstacle for a batch that was not tried.
+		"the kernel cannot be asked at all": {func(k *scriptedKernel) { k.blind = errInjected }, false},
+		// Nor for one for which there was no memory.
+		"the kernel has no room for the batches": {func(k *scriptedKernel) {
+			k.reject = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENOBUFS) }
+		}, false},
+		// Nor while they belong to a predecessor that has not ended yet.
+		"another process owns the tables": {func(k *scriptedKernel) {
+			k.reject = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.EPERM) }
+		}, false},
+		"another transaction came between": {func(k *scriptedKernel) {
+			k.reject = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ERESTART) }
+		}, false},
+		// A set that is full may be one that another program made too small.
+		"a set is full": {func(k *scriptedKernel) {
+			k.reject = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENFILE) }
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kernel := &scriptedKernel{}
+			p := synced(t, kernel)
+			for _, failures := range []int{0, 1, 1, 2, 1, 3, 0} { // a success in between resets the count
+				p.ForceFullSync()
+				test.fail(kernel)
+				for range failures {
+					if _, err := p.Sync(t.Context()); !errors.Is(err, errInjected) {
+						t.Fatalf("error %v, want the injected one", err)
+					}
+				}
+				kernel.reject, kernel.blind, kernel.batches = nil, nil, nil
+				mustSync(t, p)
+				if got, want := slices.ContainsFunc(kernel.batches, rebuilds), test.rebuilt && failures >= 2; got != want {
+					t.Errorf("after %d failures the tables were made anew: %v, want %v", failures, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestMapsOfOtherTypesAreOvercomeInTheKernel, even those that are read before anything is written.
+func TestMapsOfOtherTypesAreOvercomeInTheKernel(t *testing.T) {
+	everything, fresh := minParallelServices(3, 2).Merge(stickyService(1, 2)), netns.New(t)
+	onRealKernel(t, fresh, everything)
+	for _, set := range []ruleset.Set{
+		ruleset.Services, ruleset.Numbered, ruleset.NumberedCollided, ruleset.StickyPorts, ruleset.NodePortStickyOutside, ruleset.Affinity(0),
+	} {
+		t.Run(set.Name, func(t *testing.T) {
+			namespace := netns.New(t)
+			namespace.Load("table ip vicinity {\n\tmap " + set.Name + " {\n\t\ttype ipv4_addr : ipv4_addr\n" +
+				"\t\telements = { 192.0.2.1 : 192.0.2.2 }\n\t}\n}\n")
+			p := starting(dialled(t, namespace))
+			p.Apply(everything)
+			for range 2 {
+				if _, err := p.Sync(t.Context()); err == nil {
+					t.Error("a sync succeeds though a map is in the way")
+				}
+			}
+			mustSync(t, p)
+			if diff := cmp.Diff(listing(fresh), listing(namespace)); diff != "" {
+				t.Errorf("tables (-fresh start +after the failures):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAFailingCleanupKeepsServing(t *testing.T) {
+	kernel := &scriptedKernel{reject: rejectCleanups}
+	p := synced(t, kernel)
+	p.Apply(minParallelServices(3, manyEndpoints+1))
+	mustSync(t, p)
+	p.Apply(minParallelServices(3, manyEndpoints)) // no Service needs lb-34 any more
+	for range 2 {                                  // a sweep that works forgets these
+		mustFailCleanup(t, p)
+	}
+	kernel.reject = nil
+	mustSync(t, p)
+	p.Apply(minParallelServices(3, manyEndpoints+1))
+	mustSync(t, p)
+	kernel.reject = rejectCleanups
+	p.Apply(minParallelServices(3, manyEndpoints))
+	for try := range 3 {
+		report, err := p.Sync(t.Context())
+		if err != nil {
+			t.Fatalf("try %d: a sweep that fails makes the sync fail: %v", try+1, err)
+		}
+		if !errors.Is(report.CleanupErr, errInjected) {
+			t.Errorf("try %d: unswept because of %v, want the injected error", try+1, report.CleanupErr)
+		}
+		if report.Full {
+			t.Errorf("try %d: complete, want only what changed", try+1)
+		}
+		if chains := kernel.Tables.Objects(model.IPv4).Chains; !slices.Contains(chains, "lb-33") || !slices.Contains(chains, "lb-34") {
+			t.Errorf("try %d: chains %v, want what is needed and what could not be swept", try+1, chains)
+		}
+	}
+	// Three failures in a row: the tables are made anew, and nothing is left to sweep.
+	if report := mustSync(t, p); !report.Full {
+		t.Errorf("the sync after three failed sweeps reports %+v, want a complete one", report)
+	}
+	if chains := kernel.Tables.Objects(model.IPv4).Chains; slices.Contains(chains, "lb-34") {
+		t.Errorf("chains %v, want lb-34 swept", chains)
+	}
+	likeFreshStart(t, &kernel.memoryKernel, minParallelServices(3, manyEndpoints))
+}
+
+func mustFailCleanup(t *testing.T, p *syncer.Proxy) {
+	t.Helper()
+	if report, err := p.Sync(t.Context()); err != nil || report.CleanupErr == nil || report.Full {
+		t.Errorf("report %+v and error %v, want something unswept", report, err)
+	}
+}
+
+// TestAFailedCleanupDoesNotRecreateTheTables, which would forget all clients, if the kernel has no room for it,
+// however often, or has done it although it reported a failure.
+func TestAFailedCleanupDoesNotRecreateTheTables(t *testing.T) {
+	for name, test := range map[string]struct {
+		isDone bool
+		syncs  int
+	}{"no room": {false, 5}, "done": {true, 2}} {
+		t.Run(name, func(t *testing.T) {
+			kernel := &scriptedKernel{}
+			p := synced(t, kernel)
+			p.Apply(minParallelServices(3, manyEndpoints+1))
+			mustSync(t, p)
+			failures := 0
+			kernel.reject = func(batch ruleset.Batch) error {
+				if rejectCleanups(batch) == nil || test.isDone && failures > 0 {
+					return nil
+				}
+				if failures++; test.isDone {
+					return errors.Join(syscall.EINVAL, kernel.Apply(batch))
+				}
+				return syscall.ENOBUFS
+			}
+			p.Apply(minParallelServices(3, manyEndpoints))
+			for range test.syncs {
+				mustFailCleanup(t, p)
+			}
+			kernel.reject, kernel.batches = nil, nil
+			if report := mustSync(t, p); report.Full != test.isDone || slices.ContainsFunc(kernel.batches, rebuilds) {
+				t.Errorf("the next sync reports %+v, and the tables must not be made anew", report)
+			}
+			likeFreshStart(t, &kernel.memoryKernel, minParallelServices(3, manyEndpoints))
+		})
+	}
+}

@@ -1,0 +1,43 @@
+package syncer_test
+
+import (
+	"maps"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// healthChecks is a reader that keeps what load balancers are answered.
+type healthChecks struct {
+	all map[model.ObjectName]selection.HealthCheck
+	// changed: since the last call of take.
+	changed bool
+}
+
+func (*healthChecks) Derive(decisions []selection.Decision) any {
+	if check, isAsked := selection.HealthCheckOf(decisions); isAsked {
+		return check
+	}
+	return nil
+}
+
+func (h *healthChecks) OnApplied(service model.ObjectName, digest any) {
+	now, isAsked := digest.(selection.HealthCheck)
+	before, was := h.all[service]
+	h.changed = h.changed || isAsked != was || before.Port != now.Port || !maps.Equal(before.Endpoints, now.Endpoints)
+	if h.all == nil {
+		h.all = map[model.ObjectName]selection.HealthCheck{}
+	}
+	if h.all[service] = now; !isAsked {
+		delete(h.all, service)
+	}
+}
+
+func (*healthChecks) OnSynced(selection.SyncState) {}
+
+// take reports whether anything changed since the last call.
+func (h *healthChecks) take() bool {
+	changed := h.changed
+	h.changed = false
+	return changed
+}

@@ -1,0 +1,274 @@
+package syncer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// Rejected is a Service whose newest version the kernel does not take. All other Services go on changing. Its last
+// accepted version stays in force, as far as the Service still owns the frontends; the Service is tried again by
+// itself, after growing pauses and whenever it changes.
+type Rejected struct {
+	Service model.ObjectName
+	// Err names the operation, the object and the kernel's reason.
+	Err error
+	// Since is when the kernel first refused it, Tries how often it has since then, and Next when it is tried again.
+	Since, Next time.Time
+	Tries       int
+	// HasApplied: an earlier version is.
+	HasApplied bool
+}
+
+// Finding says that the kernel does not take the Service.
+func (r Rejected) Finding() model.Finding {
+	reason := "Connections to this Service fail, because the kernel refuses it; it is tried again: "
+	if r.HasApplied {
+		reason = "An earlier version of this Service is in force, because the kernel refuses this one; it is tried again: "
+	}
+	return model.Finding{Code: model.FailedToProgram, Reason: reason + r.Err.Error(), Local: true}.WithObject("Service", r.Service)
+}
+
+// maxRejectedBeforeRebuild is how many Services may be refused in one sync before the tables themselves are suspected: a set that
+// is full refuses them all, and is made anew after rebuildAfter failures.
+const maxRejectedBeforeRebuild = 100
+
+// maxRetriesPerSync is how many Services are tried again in one sync. The others wait for the next one; no other Service
+// waits for them.
+const maxRetriesPerSync = 10
+
+// rejection is a Refused, and the version of the Service that is in force.
+type rejection struct {
+	Rejected
+	pause time.Duration
+	// applied is the version in force, as the kernel took it; without ports if there is none.
+	applied ruleset.Service
+	// changed: the Service was decided anew since it was last tried.
+	changed bool
+}
+
+// servicesRejectedError is the error of a commit that failed because of Services.
+type servicesRejectedError struct {
+	error
+	owners map[model.ObjectName]error
+}
+
+// Unwrap returns what the kernel said.
+func (e *servicesRejectedError) Unwrap() error { return e.error }
+
+// attributeFailure returns the error of a commit, a *servicesRefused if the kernel refused what Services of the plan asked for.
+//
+// Unless the plan is for a complete sync, the reason may as well be that the tables are not as we believe. A complete
+// sync finds that out.
+func (p *Proxy) attributeFailure(plan *ruleset.Plan, err error, complete bool) error {
+	rejected, ok := errors.AsType[*ruleset.RejectedError](err)
+	if !ok || isEnvironmentError(err) {
+		return err
+	}
+	if !complete && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EBUSY)) {
+		return err
+	}
+	owners, all := plan.Owners(rejected.Rejections)
+	if !all || complete && !p.canAttribute(owners) {
+		return err
+	}
+	return &servicesRejectedError{err, owners}
+}
+
+// canAttribute reports whether Services can be the reason that a complete sync was refused. If the kernel took these same
+// versions before, or nothing is known about them, the reason may be another process's change of the tables: the tables
+// are first made anew.
+func (p *Proxy) canAttribute(owners map[model.ObjectName]error) bool {
+	if p.failures > recreateTablesAfter {
+		return true
+	}
+	for name := range owners {
+		changed := p.backlog.isWaiting(name) && (p.synced || p.startedEmpty)
+		if p.backlog.rejectionOf(name) == nil && !changed {
+			return false
+		}
+	}
+	return len(owners) <= maxRejectedBeforeRebuild
+}
+
+// quarantine makes the refused Services keep the version that the kernel took last, or none if it refused that version.
+func (p *Proxy) quarantine(rejected *servicesRejectedError, now time.Time) {
+	for name, err := range rejected.owners {
+		known := p.backlog.rejectionOf(name)
+		if known == nil {
+			known = &rejection{Rejected: Rejected{Service: name, Since: now}, applied: p.lastApplied(name)}
+			p.recordRejection(known, err, now)
+			continue
+		}
+		known.applied = ruleset.Service{Name: name}
+		p.backlog.setRejection(name, known)
+	}
+}
+
+// recordRejection notes that the kernel refuses a Service.
+func (p *Proxy) recordRejection(r *rejection, err error, now time.Time) {
+	r.pause = min(max(2*r.pause, retryMin), p.retryMax())
+	r.Err, r.Next, r.changed = err, now.Add(r.pause), false
+	r.Tries++
+	p.backlog.setRejection(r.Service, r)
+}
+
+// lastApplied returns the version of a Service that the kernel took last, as far as it is known.
+func (p *Proxy) lastApplied(name model.ObjectName) ruleset.Service {
+	if p.mirror != nil {
+		return p.mirror.Service(name)
+	}
+	if one := p.backlog.services[name]; one != nil && one.last != nil {
+		return *one.last
+	}
+	return ruleset.Service{Name: name}
+}
+
+// dropMirror gives the mirror up. Of the Services that are about to change it keeps the versions in force.
+func (p *Proxy) dropMirror() {
+	if p.mirror == nil {
+		return
+	}
+	for one := range p.backlog.waiting() {
+		last := p.mirror.Service(one.name)
+		p.backlog.services[one.name].last = &last
+	}
+	p.mirror = nil
+}
+
+// stillOwned returns a version of a Service without the frontends that it no longer owns.
+func (p *Proxy) stillOwned(version ruleset.Service) ruleset.Service {
+	var ports []ruleset.Port
+	for _, port := range version.Ports {
+		port.Frontends = slices.DeleteFunc(slices.Clone(port.Frontends), func(frontend ruleset.Frontend) bool {
+			return !p.cluster.Owns(version.Name, frontend.Frontend)
+		})
+		if len(port.Frontends) > 0 {
+			ports = append(ports, port)
+		}
+	}
+	return ruleset.Service{Name: version.Name, Ports: ports}
+}
+
+// keepApplied enters, in place of a decision, what stays in force of a Service that the kernel refuses: of the version that it
+// took last, those frontends that the Service still owns. Another one may own the rest by now.
+func (p *Proxy) keepApplied(all *decisions, r *rejection) {
+	held := p.stillOwned(r.applied)
+	all.owned = append(all.owned, held)
+	if len(held.Ports) == 0 {
+		all.derived[r.Service] = nil
+		return
+	}
+	all.keepApplied(r.applied, held)
+}
+
+// retryRejected tries some of the Services again that the kernel refused: each by itself, so that no other waits for it or
+// fails with it. The returned error is not about them.
+func (p *Proxy) retryRejected(ctx context.Context, report *Report) error {
+	for _, name := range p.due(time.Now()) {
+		decided := newDecided(1)
+		p.decideIncludingRejected(&decided, []model.ObjectName{name})
+		p.releaseFrontends(&decided, slices.Collect(p.backlog.waiting()))
+		plan := p.mirror.Plan(decided.owned, p.mirror.Surroundings())
+		// One transaction: if the kernel refuses it, the tables are what they were. A packet on its way may have to be
+		// sent again.
+		both := ruleset.Batch{Ops: slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops)}
+		err := p.kernel.Commit(ctx, both)
+		if err == nil {
+			p.backlog.setRejection(name, nil)
+			p.accept(plan, decided, report)
+		} else if rejected, ok := errors.AsType[*servicesRejectedError](p.attributeFailure(plan, err, true)); ok {
+			p.recordRejection(p.backlog.rejectionOf(name), rejected.owners[name], time.Now())
+			continue
+		}
+		if err != nil {
+			p.dropMirror()
+			p.handlers.onMaybeApplied(decided)
+			return fmt.Errorf("commit Service %s, which was refused before: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// due returns the Services to try again now: those whose pause is over and those that changed, the one that waits
+// longest first.
+func (p *Proxy) due(now time.Time) []model.ObjectName {
+	var due []*rejection
+	for r := range p.backlog.rejections() {
+		if r.changed || !now.Before(r.Next) {
+			due = append(due, r)
+		}
+	}
+	slices.SortFunc(due, func(a, b *rejection) int { return cmp.Or(a.Next.Compare(b.Next), a.Service.Compare(b.Service)) })
+	var names []model.ObjectName
+	for _, r := range due[:min(len(due), maxRetriesPerSync)] {
+		names = append(names, r.Service)
+	}
+	return names
+}
+
+// untilNextTry returns how long until a refused Service is tried again; zero without one.
+func (p *Proxy) untilNextTry(now time.Time) time.Duration {
+	var until time.Duration
+	for r := range p.backlog.rejections() {
+		this := r.Next.Sub(now)
+		if r.changed {
+			this = 0
+		}
+		if this = max(this, syncInterval); until == 0 || this < until {
+			until = this
+		}
+	}
+	return until
+}
+
+// reportPending adds how many Services wait or are refused, and what is new about those since the last report.
+func (p *Proxy) reportPending(report *Report) {
+	report.Waiting, report.RejectedTotal = len(p.stale), p.backlog.rejected
+	var unreported []model.ObjectName
+	for name, one := range p.backlog.services {
+		if one.waiting.sequence > 0 {
+			report.Waiting++
+		}
+		if one.replanned {
+			report.Waiting++
+		}
+		if one.needsReport {
+			unreported = append(unreported, name)
+		}
+	}
+	slices.SortFunc(unreported, model.ObjectName.Compare)
+	for _, name := range unreported {
+		if r := p.backlog.rejectionOf(name); r != nil {
+			r.HasApplied = len(r.applied.Ports) > 0
+			report.Rejected = append(report.Rejected, r.Rejected)
+		} else {
+			report.NoLongerRejected = append(report.NoLongerRejected, name)
+		}
+		p.backlog.services[name].needsReport = false
+		p.backlog.done(name)
+	}
+}
+
+// environmentErrors are errors that come whatever our tables hold: the kernel lacks something for a moment, another transaction
+// came between, or the tables belong to another process, such as a predecessor that has not ended yet. ENFILE is not
+// among them: it says that a set is full, because another program made it too small.
+var environmentErrors = []error{
+	syscall.ENOBUFS, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN, syscall.ETIMEDOUT, os.ErrDeadlineExceeded, context.DeadlineExceeded,
+	syscall.ERESTART, syscall.EPERM,
+}
+
+// isEnvironmentError reports whether a failure says nothing about what our tables hold, nor about any Service. Making the tables
+// anew would not help then, and would cost every client its affinity.
+func isEnvironmentError(err error) bool {
+	return slices.ContainsFunc(environmentErrors, func(one error) bool { return errors.Is(err, one) })
+}

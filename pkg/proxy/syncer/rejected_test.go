@@ -1,0 +1,557 @@
+package syncer_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+)
+
+// thing is something in the tables that belongs to Services: an element of a set or, without a key, a chain or a set.
+type thing struct {
+	family model.Family
+	name   string
+	key    ruleset.Tuple
+}
+
+// pickyKernel refuses some things, and names all of them that are in a batch, as package nft does.
+type pickyKernel struct {
+	memoryKernel
+	rejected map[thing]bool
+	commits  int // that were tried
+}
+
+func (k *pickyKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
+	if len(batch.Ops) == 0 {
+		return nil
+	}
+	k.commits++
+	var rejections []ruleset.Rejection
+	for _, op := range batch.Ops {
+		eachThing(op, func(this thing, element *ruleset.Element) {
+			if k.rejected[this] && op.Verb == ruleset.Add {
+				err := fmt.Errorf("adding %+v: %w", this, syscall.EINVAL)
+				rejections = append(rejections, ruleset.Rejection{Op: op, Element: element, Err: err})
+			}
+		})
+	}
+	if len(rejections) > 0 {
+		return &ruleset.RejectedError{Rejections: rejections}
+	}
+	return k.memoryKernel.Commit(ctx, batch)
+}
+
+func eachThing(op ruleset.Op, yield func(thing, *ruleset.Element)) {
+	switch object := op.Object.(type) {
+	case ruleset.ElementsObject:
+		for element := range object.Elements {
+			yield(thing{op.Family, object.Set.Name, element.Key}, &element)
+		}
+	case ruleset.SetObject:
+		yield(thing{op.Family, object.Set.Name, ruleset.Tuple{}}, nil)
+	case ruleset.ChainObject:
+		yield(thing{op.Family, object.Chain.Name, ruleset.Tuple{}}, nil)
+	case ruleset.RulesObject:
+		yield(thing{op.Family, object.Chain.Name, ruleset.Tuple{}}, nil)
+	case ruleset.TableObject:
+	}
+}
+
+// motley returns Services that own elements of every set, between them, in both families.
+func motley(count int) model.Change {
+	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
+	for i := range count {
+		name := model.ObjectName{Namespace: "default", Name: fmt.Sprintf("service-%d", i)}
+		high, low := byte(i/250), byte(1+i%250)
+		v6 := func(prefix string) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("%s::%x", prefix, i+1)) }
+		service := &model.Service{
+			Name: name, Created: time.Unix(int64(i), 0),
+			ClusterIPs:           []netip.Addr{netip.AddrFrom4([4]byte{10, 96, high, low}), v6("fd00:96")},
+			ExternalTrafficLocal: i%2 == 1, InternalTrafficLocal: i%11 == 10,
+			Ports: []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}},
+		}
+		if i%4 == 0 {
+			service.Ports = append(service.Ports, model.ServicePort{Name: "dns", Protocol: model.UDP, Port: 53})
+		}
+		if i%3 != 2 {
+			service.Ports[0].NodePort = uint16(30000 + i)
+		}
+		if i%3 == 1 {
+			service.ExternalIPs = []netip.Addr{netip.AddrFrom4([4]byte{192, 0, high, low}), v6("2001:db8:1")}
+		}
+		if i%200 == 150 {
+			service.ExternalIPs = append(service.ExternalIPs, manyAddrs(fmt.Sprintf("198.19.%d.0", i/4), 150)...)
+		}
+		if i%5 < 2 {
+			service.LoadBalancerIPs = []netip.Addr{netip.AddrFrom4([4]byte{203, 0, high, low}), v6("2001:db8:2")}
+			service.SourceRanges = prefixes("198.51.100.0/24", "2001:db8:3::/64")
+		}
+		if i%7 < 3 {
+			service.AffinityTimeout = time.Hour
+		}
+		change.Services[name] = service
+		for _, family := range model.Families {
+			endpoints := 1 + i%5
+			if i%100 == 99 {
+				endpoints += 5 + i/100 // a number that few Services have
+			}
+			if i%200 == 150 {
+				endpoints = 20 // it has ports with a map of their own
+			}
+			slice := endpointsOf(name, family, endpoints, i)
+			change.Slices[slice.Name] = slice
+		}
+	}
+	return change
+}
+
+// endpointsOf returns a slice whose first endpoint is on this node.
+func endpointsOf(service model.ObjectName, family model.Family, endpoints, offset int) *model.EndpointSlice {
+	slice := &model.EndpointSlice{
+		Name:    model.ObjectName{Namespace: service.Namespace, Name: service.Name + "-" + strings.ToLower(family.String())},
+		Service: service, Family: family,
+		Ports: []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}, {Name: "dns", Protocol: model.UDP, Port: 53}},
+	}
+	for e := range endpoints {
+		number := offset*20 + e
+		addr := netip.AddrFrom4([4]byte{10, 244, byte(number / 250), byte(1 + number%250)})
+		if family == model.IPv6 {
+			addr = netip.MustParseAddr(fmt.Sprintf("fd00:244::%x", number+1))
+		}
+		node := "elsewhere"
+		if e == 0 {
+			node = self
+		}
+		endpoint := model.Endpoint{Node: node, Ready: true, Serving: true}
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{Addr: addr, Endpoint: endpoint})
+	}
+	return slice
+}
+
+// ownersOf returns which Services ask for each thing, found by syncing one Service after the other. Each has the
+// numbers of session affinity that it has among all of them.
+func ownersOf(t *testing.T, everything model.Change, together *memoryKernel) map[thing][]model.ObjectName {
+	t.Helper()
+	nothing, owners := &memoryKernel{}, map[thing][]model.ObjectName{}
+	mustSync(t, starting(nothing)) // what the tables have anyway
+	static := map[thing]bool{}
+	for _, batch := range nothing.batches {
+		for _, op := range batch.Ops {
+			eachThing(op, func(this thing, _ *ruleset.Element) { static[this] = true })
+		}
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(everything.Services), model.ObjectName.Compare) {
+		kernel, seen := &memoryKernel{numbers: numbersIn(together)}, map[thing]bool{}
+		p := starting(kernel)
+		p.Apply(oneOf(everything, name))
+		mustSync(t, p)
+		for _, batch := range kernel.batches {
+			for _, op := range batch.Ops {
+				eachThing(op, func(this thing, _ *ruleset.Element) {
+					if !static[this] && !seen[this] {
+						seen[this] = true
+						owners[this] = append(owners[this], name)
+					}
+				})
+			}
+		}
+	}
+	return owners
+}
+
+// oneOf returns the part of a change about one Service.
+func oneOf(everything model.Change, name model.ObjectName) model.Change {
+	one := model.Change{
+		Services: map[model.ObjectName]*model.Service{name: everything.Services[name]}, Slices: map[model.ObjectName]*model.EndpointSlice{},
+	}
+	for _, slice := range everything.Slices {
+		if slice.Service == name {
+			one.Slices[slice.Name] = slice
+		}
+	}
+	return one
+}
+
+// withoutServices returns a change as if some Services had never existed.
+func withoutServices(everything model.Change, names []model.ObjectName) model.Change {
+	everything.Services = maps.Clone(everything.Services)
+	for _, name := range names {
+		delete(everything.Services, name)
+	}
+	return everything
+}
+
+func namesOf(rejected []syncer.Rejected) []model.ObjectName {
+	var names []model.ObjectName
+	for _, one := range rejected {
+		names = append(names, one.Service)
+	}
+	return names
+}
+
+// pick returns a random thing of each kind: one element of each set, and one of each kind of chain and set that
+// Services have.
+func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) map[string]thing {
+	t.Helper()
+	kinds := map[string][]thing{}
+	for this := range owners {
+		kind, _, _ := strings.Cut(this.name, "/")
+		if this.key == (ruleset.Tuple{}) {
+			kind, _, _ = strings.Cut(kind, "-") // lb, sticky, nodeport, affinity
+			kind = "object " + kind
+		}
+		kinds[kind] = append(kinds[kind], this)
+	}
+	picked := map[string]thing{}
+	for kind, things := range kinds {
+		texts := make(map[thing]string, len(things))
+		for _, this := range things {
+			texts[this] = fmt.Sprint(this)
+		}
+		slices.SortFunc(things, func(a, b thing) int { return strings.Compare(texts[a], texts[b]) })
+		picked[kind] = things[random.IntN(len(things))]
+	}
+	for _, set := range ruleset.StaticSets {
+		if _, ok := picked[set.Name]; !ok && set.Name != ruleset.NodePortIPs.Name { // which belongs to no Service
+			t.Errorf("no Service has anything in %s, so that is not tested", set.Name)
+		}
+	}
+	return picked
+}
+
+// held returns everything that the tables hold.
+func held(kernel *memoryKernel) map[thing]ruleset.Element {
+	all := map[thing]ruleset.Element{}
+	for _, family := range model.Families {
+		objects := kernel.Tables.Objects(family)
+		for _, name := range slices.Concat(objects.Chains, objects.Sets) {
+			all[thing{family: family, name: name}] = ruleset.Element{}
+		}
+		for name, contents := range objects.Contents {
+			for _, element := range contents {
+				all[thing{family, name, element.Key}] = element
+			}
+		}
+		for _, set := range slices.Concat(wideMaps(objects), ruleset.StaticSets) {
+			for _, element := range elementsIfThere(kernel, family, set) {
+				all[thing{family, set.Name, element.Key}] = element
+			}
+		}
+	}
+	return all
+}
+
+// TestAKernelRejectionExcludesItsOwnServiceAndNoOther: among many Services one thing of each kind is refused, picked
+// at random, and two things at once. All other Services are served as if the refused one did not exist. Once the kernel
+// takes it, no trace of the trouble is left.
+func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
+	everything := motley(160)
+	complete := &memoryKernel{}
+	p := starting(complete)
+	p.Apply(everything)
+	mustSync(t, p)
+	owners := ownersOf(t, everything, complete)
+	seed := uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 0))
+	cases := map[string][]thing{}
+	for kind, this := range pick(t, random, owners) {
+		cases[kind] = []thing{this}
+	}
+	first, second := pick(t, random, owners), pick(t, random, owners)
+	cases["two at once"] = []thing{first[ruleset.Endpoints.Name], second[ruleset.Restricted.Name]}
+	cases["two of one kind at once"] = []thing{first[ruleset.Services.Name], second[ruleset.Services.Name]}
+	for kind, things := range cases {
+		t.Run(fmt.Sprintf("%s, seed %d", kind, seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				kernel, out := &pickyKernel{rejected: map[thing]bool{}}, map[model.ObjectName]bool{}
+				kernel.numbers = numbersIn(complete)
+				for _, this := range things {
+					kernel.rejected[this] = true
+					for _, owner := range owners[this] {
+						out[owner] = true
+					}
+				}
+				want := slices.SortedFunc(maps.Keys(out), model.ObjectName.Compare)
+				p := starting(kernel)
+				p.Apply(everything)
+				report := mustSync(t, p)
+				if diff := cmp.Diff(want, namesOf(report.Rejected)); diff != "" || report.RejectedTotal != len(want) {
+					t.Fatalf("with %+v refused these Services are out (-want +got):\n%s", things, diff)
+				}
+				asIf := func(there model.Change) {
+					fresh := &memoryKernel{numbers: numbersIn(&kernel.memoryKernel)}
+					p := starting(fresh)
+					p.Apply(there)
+					mustSync(t, p)
+					if got, want := held(&kernel.memoryKernel), held(fresh); !maps.Equal(got, want) {
+						t.Errorf("the tables hold %d things, want %d, and the same", len(got), len(want))
+					}
+				}
+				asIf(withoutServices(everything, want))
+				clear(kernel.rejected)
+				time.Sleep(syncer.DefaultRetryMax)
+				var taken []model.ObjectName
+				for range 1 + len(want)/10 { // ten in a sync
+					taken = append(taken, mustSync(t, p).NoLongerRejected...)
+				}
+				slices.SortFunc(taken, model.ObjectName.Compare)
+				if diff := cmp.Diff(want, taken); diff != "" {
+					t.Errorf("served again (-want +got):\n%s", diff)
+				}
+				asIf(everything)
+			})
+		})
+	}
+}
+
+// lastSlot returns the element of the last slot that leads to an endpoint, for a Service of motley with that many
+// endpoints.
+func lastSlot(everything model.Change, name model.ObjectName, endpoints int) thing {
+	service, slots := everything.Services[name], ruleset.Endpoints
+	if service.AffinityTimeout > 0 {
+		slots = ruleset.StickyEndpoints
+	}
+	return thing{model.IPv4, slots.Name, ruleset.Tuple{
+		Addr: service.ClusterIPs[0], Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + uint32(endpoints-1),
+	}}
+}
+
+// TestTheLastKnownGoodVersionStaysApplied while the kernel refuses a newer one, as far as the Service still owns its
+// frontends.
+func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
+	name := model.ObjectName{Namespace: "default", Name: "service-1"} // with external IPs, and two endpoints
+	for title, test := range map[string]struct {
+		endpoints int // of the version that is refused: as many as another Service has, or a new number
+		complete  bool
+	}{
+		"a change":                             {endpoints: 3},
+		"a change that needs a new chain":      {endpoints: 50},
+		"a change that comes with distrust":    {endpoints: 3, complete: true},
+		"a change that needs both, a complete": {endpoints: 50, complete: true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				everything := motley(20)
+				kernel := &pickyKernel{rejected: map[thing]bool{lastSlot(everything, name, test.endpoints): true}}
+				p := starting(kernel)
+				p.Apply(everything)
+				mustSync(t, p)
+
+				bad := sliceChange(endpointsOf(name, model.IPv4, test.endpoints, 1))
+				other := sliceChange(endpointsOf(model.ObjectName{Namespace: "default", Name: "service-2"}, model.IPv4, 1, 2))
+				p.Apply(bad.Merge(other))
+				if test.complete {
+					p.ForceFullSync()
+				}
+				report := mustSync(t, p)
+				if len(report.Rejected) != 1 || report.Rejected[0].Service != name || !report.Rejected[0].HasApplied {
+					t.Fatalf("refused: %+v, want %s with its last version in force", report.Rejected, name)
+				}
+				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(other))
+
+				// Another Service takes one of its frontends; it is older.
+				thief := *everything.Services[name]
+				thief.Ports = slices.Clone(thief.Ports)
+				thief.Name.Name, thief.Created, thief.ClusterIPs = "thief", time.Unix(0, 0), addrs("10.96.200.1", "fd00:96::200:1")
+				for i := range thief.Ports {
+					thief.Ports[i].NodePort = 0
+				}
+				taken := model.Change{Services: map[model.ObjectName]*model.Service{thief.Name: &thief}}
+				p.Apply(taken)
+				if report := mustSync(t, p); len(report.NoLongerRejected) > 0 {
+					t.Errorf("no longer refused: %v, want none", report.NoLongerRejected)
+				}
+				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(other).Merge(taken))
+
+				// What the Service no longer wants is not kept, and once the Service is gone nothing is kept.
+				gone := model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}
+				p.Apply(gone)
+				if report := mustSync(t, p); !slices.Equal(report.NoLongerRejected, []model.ObjectName{name}) || report.RejectedTotal != 0 {
+					t.Errorf("a refused Service that is deleted is reported as %+v", report)
+				}
+				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(bad).Merge(other).Merge(taken).Merge(gone))
+			})
+		})
+	}
+}
+
+// TestARejectedServiceIsRetriedWithBackoff, alone, and whenever it changes. Nothing waits for it.
+func TestARejectedServiceIsRetriedWithBackoff(t *testing.T) {
+	everything := motley(20)
+	name := model.ObjectName{Namespace: "default", Name: "service-1"}
+	bad := lastSlot(everything, name, 1)
+	running(t, func(t *testing.T, r *run) {
+		var tries, others atomic.Int64
+		r.reject(func(batch ruleset.Batch) error {
+			for _, op := range batch.Ops {
+				var refusal error
+				eachThing(op, func(this thing, element *ruleset.Element) {
+					if this == bad && op.Verb == ruleset.Add {
+						tries.Add(1)
+						refusal = &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Op: op, Element: element, Err: syscall.EINVAL}}}
+					}
+				})
+				if refusal != nil {
+					return refusal
+				}
+			}
+			others.Add(1)
+			return nil
+		})
+		r.changes <- everything
+		r.later(0)
+		at, pause := time.Duration(0), 100*time.Millisecond
+		for try := int64(1); try < 14; try++ {
+			if n := tries.Load(); n != try {
+				t.Fatalf("after %s it was tried %d times, want %d", at, n, try)
+			}
+			r.later(pause - time.Nanosecond)
+			if tries.Load() != try {
+				t.Fatalf("it was tried before its pause of %s was over", pause)
+			}
+			r.later(time.Nanosecond)
+			at, pause = at+pause, min(2*pause, syncer.DefaultRetryMax)
+		}
+		r.take()
+
+		before := tries.Load()
+		r.changes <- sliceChange(endpointsOf(name, model.IPv6, 3, 1))
+		r.later(syncer.SyncInterval)
+		if n := tries.Load() - before; n != 1 {
+			t.Errorf("when it changed it was tried %d times, want once", n)
+		}
+		tries.Store(0)
+		others.Store(0)
+		for i := range 10 {
+			r.changes <- sliceChange(endpointsOf(model.ObjectName{Namespace: "default", Name: "service-2"}, model.IPv4, 1+i%2, 2))
+			r.later(syncer.SyncInterval)
+		}
+		if tries, others := tries.Load(), others.Load(); tries != 0 || others < 10 {
+			t.Errorf("while another Service changed 10 times, it was tried %d times, and %d other batches were written", tries, others)
+		}
+		for _, sync := range r.take() {
+			if sync.RetryIn > 0 || sync.Complete {
+				t.Errorf("a sync failed or was complete: %+v", sync)
+			}
+		}
+	})
+}
+
+// TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService: it made a chain of ours into something else, which refuses
+// the rules of Services that the kernel took before.
+func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
+	everything := motley(20)
+	for title, restarted := range map[string]bool{"while the proxy runs": false, "while none runs": true} {
+		t.Run(title, func(t *testing.T) {
+			kernel := &pickyKernel{rejected: map[thing]bool{}}
+			p := starting(kernel)
+			p.Apply(everything)
+			mustSync(t, p)
+			if restarted {
+				p = starting(kernel)
+				p.Apply(everything)
+			}
+			kernel.rejected[thing{family: model.IPv4, name: "lb-2"}] = true
+			p.ForceFullSync()
+			for range 2 {
+				if _, err := p.Sync(t.Context()); err == nil {
+					t.Fatal("a sync succeeds though a chain is in the way")
+				}
+			}
+			clear(kernel.rejected) // the obstacle goes when the tables are made anew
+			kernel.batches = nil
+			if report := mustSync(t, p); report.RejectedTotal != 0 || !slices.ContainsFunc(kernel.batches, rebuilds) {
+				t.Errorf("%d Services are refused, want none, and the tables made anew", report.RejectedTotal)
+			}
+		})
+	}
+}
+
+// TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst: a set that another program made too small refuses new elements.
+func TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst(t *testing.T) {
+	everything := motley(300)
+	kernel := &pickyKernel{rejected: map[thing]bool{}}
+	for name := range everything.Services {
+		kernel.rejected[lastSlot(everything, name, 1)] = true
+	}
+	p := starting(kernel)
+	p.Apply(everything)
+	for range 3 { // twice with the tables as they are, then made anew
+		if _, err := p.Sync(t.Context()); err == nil {
+			t.Fatal("a sync in which every Service is refused succeeds, want the tables to be made anew first")
+		}
+	}
+	report := mustSync(t, p)
+	if report.RejectedTotal < 250 {
+		t.Errorf("%d Services are refused, want nearly all", report.RejectedTotal)
+	}
+	likeFreshStart(t, &kernel.memoryKernel, withoutServices(everything, namesOf(report.Rejected)))
+}
+
+// strictKernel is the real kernel, and allows it to refuse more than the one in memory does.
+type strictKernel struct{ *realKernel }
+
+func (k strictKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
+	if err := k.conn.Commit(ctx, batch); err != nil {
+		return err
+	}
+	return k.model.Commit(ctx, batch)
+}
+
+// TestTheRealKernelRejectsOneServiceAndNoOther with what it really refuses: a name that is too long, and that package
+// source would not let through.
+func TestTheRealKernelRejectsOneServiceAndNoOther(t *testing.T) {
+	everything := minParallelServices(50, 3)
+	var endpoints []int
+	for number := range 20 {
+		endpoints = append(endpoints, number+2)
+	}
+	long := nameService(strings.Repeat("long", 70), "10.96.2.2", func(service *model.Service) { // a wide port, which has a map of its own
+		service.AffinityTimeout, service.ExternalIPs = time.Hour, manyAddrs("198.18.1.0", 200)
+	})
+	bad := oneService(long, servedBy(long.Name.Name, endpoints...))
+	want := []model.ObjectName{long.Name}
+
+	for title, together := range map[string]bool{"from the start": true, "later": false} {
+		t.Run(title, func(t *testing.T) {
+			kernel := strictKernel{newRealKernel(t)} // with tables of an earlier start the reason might be those
+			p := starting(kernel)
+			p.Apply(everything)
+			if !together {
+				mustSync(t, p)
+			}
+			p.Apply(bad)
+			report, err := p.Sync(t.Context())
+			if diff := cmp.Diff(want, namesOf(report.Rejected)); err != nil || diff != "" {
+				t.Fatalf("error %v, and these are refused (-want +got):\n%s", err, diff)
+			}
+			for _, rejected := range report.Rejected {
+				t.Log(rejected.Err)
+			}
+			kernel.agree(t)
+			likeFreshStart(t, &kernel.model, everything)
+			p.Apply(resized(1))
+			if report := mustSync(t, p); report.Full || report.Services != 1 {
+				t.Errorf("a change of another Service reports %+v, want it written alone", report)
+			}
+			p.Apply(resized(3))
+			p.Apply(without(long.Name.Name))
+			mustSync(t, p)
+			likeFreshStart(t, &kernel.model, everything)
+		})
+	}
+}

@@ -1,0 +1,172 @@
+package syncer_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+)
+
+// boundedServices are Services whose load is bounded, with four endpoints each, one of them in the zone of three nodes,
+// the others in that of the fourth.
+func boundedServices(count int) model.Change {
+	change := minParallelServices(count, 4)
+	for name, service := range change.Services {
+		service.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120}
+		for i := range change.Slices[name].Endpoints {
+			endpoint := &change.Slices[name].Endpoints[i]
+			endpoint.Node, endpoint.Zone = "far", "zone-b"
+			if i == 0 {
+				endpoint.Node, endpoint.Zone = self, "zone-a"
+			}
+		}
+	}
+	change.AllNodes = new(true)
+	return change.Merge(nodesIn("zone-a", self, "near-1", "near-2")).Merge(nodesIn("zone-b", "far"))
+}
+
+func nodesIn(zone string, names ...string) model.Change {
+	change := model.Change{Nodes: map[string]*model.Node{}}
+	for _, name := range names {
+		change.Nodes[name] = &model.Node{Name: name, Labels: map[string]string{string(policy.Zone): zone}}
+	}
+	return change
+}
+
+// TestNodesThatComeAreGathered: the first one affects all Services whose load is bounded at once. Those that follow do
+// so together after a while, and no change of endpoints waits for that.
+func TestNodesThatComeAreGathered(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		everything := boundedServices(5).Merge(minParallelServices(1, 2))
+		send := func(change model.Change) {
+			everything = everything.Merge(change)
+			r.changes <- change
+		}
+		r.changes <- everything
+		r.expect("the first change", attempt{Complete: true, Services: 5})
+		r.later(time.Minute)
+		send(nodesIn("zone-b", "new-0"))
+		r.expect("a node comes", attempt{At: time.Minute, Services: 4})
+		likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
+		for n := range 10 {
+			r.later(100 * time.Millisecond)
+			send(nodesIn("zone-b", fmt.Sprintf("new-%d", n+1)))
+		}
+		synctest.Wait()
+		for i, sync := range r.take() {
+			if sync.Services > 0 {
+				t := time.Minute + time.Duration(i+1)*100*time.Millisecond
+				r.t.Errorf("at %s, %d Services are planned anew", t, sync.Services)
+			}
+		}
+		send(resized(3))
+		r.expect("endpoints change meanwhile", attempt{At: time.Minute + time.Second, Services: 1})
+		r.later(syncer.ReplanInterval)
+		r.expect("a while later", attempt{At: time.Minute + syncer.ReplanInterval, Services: 4})
+		likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
+		r.later(time.Hour)
+		r.expect("after that")
+	})
+}
+
+// TestALargeServiceIsReplannedInSteps: the changes that a new node causes are written in transactions of a bounded
+// size, even during a stream of other changes.
+func TestALargeServiceIsReplannedInSteps(t *testing.T) {
+	const size = 4*syncer.MaxBatchWeight - 100
+	large := largeService("large", netip.MustParseAddr("10.96.200.1"), size)
+	for name, service := range large.Services {
+		service.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 100}
+		for i := range large.Slices[name].Endpoints {
+			// A third of the endpoints is in the zone of three nodes out of four: within the bound these nodes cannot
+			// keep all of their demand there.
+			if large.Slices[name].Endpoints[i].Zone = "zone-b"; i%3 == 0 {
+				large.Slices[name].Endpoints[i].Zone = "zone-a"
+			}
+		}
+	}
+	kernel := &memoryKernel{}
+	p := starting(kernel)
+	everything := minParallelServices(3, 2).Merge(large).Merge(nodesIn("zone-a", self, "near-1", "near-2")).Merge(nodesIn("zone-b", "far"))
+	everything.AllNodes = new(true)
+	p.Apply(everything)
+	mustSync(t, p)
+	kernel.batches = nil
+	// Most nodes ask from the other zone now, so that all of this one's connections stay near.
+	var names []string
+	for i := range 12 {
+		names = append(names, fmt.Sprintf("new-%d", i))
+	}
+	node := nodesIn("zone-b", names...)
+	p.Apply(node)
+	syncs := 0
+	for ; ; syncs++ {
+		change := resized(2 + syncs%3)
+		everything = everything.Merge(change)
+		p.Apply(change)
+		p.AllowLarge()
+		mustSync(t, p)
+		if !p.Waits() {
+			break
+		}
+		if syncs > 100 {
+			t.Fatal("the large Service waits for ever beside others that change")
+		}
+	}
+	if largest := kernel.largestBatch(); largest > 2*syncer.MaxBatchWeight || syncs < 2 {
+		t.Errorf("it is written in %d syncs, the largest of %d elements", syncs+1, largest)
+	}
+	likeFreshStart(t, kernel, everything.Merge(node))
+}
+
+// TestEndpointsChangeBeforeSharesDo: while very many Services are planned anew, turn by turn, a change of endpoints is
+// in the next sync.
+func TestEndpointsChangeBeforeSharesDo(t *testing.T) {
+	kernel := &memoryKernel{}
+	p := starting(kernel)
+	everything := boundedServices(1000)
+	p.Apply(everything)
+	mustSync(t, p)
+	node := nodesIn("zone-b", "new")
+	p.Apply(node)
+	syncs := 0
+	for ; ; syncs++ {
+		change := resized(2 + syncs%3)
+		p.Apply(change)
+		everything = everything.Merge(change)
+		mustSync(t, p)
+		alone := boundedServices(1).Merge(node).Merge(change)
+		if got, want := kernel.serves(t, "10.96.0.0"), freshlyServes(t, alone, "10.96.0.0"); got != want {
+			t.Fatalf("after %d syncs there are %d slots, want %d", syncs+1, got, want)
+		}
+		if !p.Waits() {
+			break
+		}
+	}
+	if syncs < 3 {
+		t.Errorf("all Services were planned anew in %d syncs, want them in turns", syncs+1)
+	}
+	likeFreshStart(t, kernel, everything.Merge(node))
+}
+
+func freshlyServes(t *testing.T, everything model.Change, addr string) int {
+	t.Helper()
+	kernel := &memoryKernel{}
+	p := starting(kernel)
+	p.Apply(everything)
+	mustSync(t, p)
+	return kernel.serves(t, addr)
+}
+
+// TestServicesWithoutABoundDoNotReadNodes: a new node affects only Services with a bound.
+func TestServicesWithoutABoundDoNotReadNodes(t *testing.T) {
+	p := synced(t, &memoryKernel{})
+	p.Apply(nodesIn("zone-b", "new"))
+	if report := mustSync(t, p); report.Services != 0 {
+		t.Errorf("%d Services were decided", report.Services)
+	}
+}

@@ -1,0 +1,142 @@
+package syncer_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+)
+
+func TestRunWaitsForTheCompleteState(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.disturbed <- struct{}{}
+		r.later(time.Hour)
+		r.expect("before the first change")
+		r.changes <- minParallelServices(3, 2)
+		r.expect("the first change", attempt{At: time.Hour, Complete: true, Services: 3})
+		r.later(time.Hour)
+		r.expect("while nothing happens")
+	})
+}
+
+func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.changes <- minParallelServices(3, 2)
+		r.expect("the first change", attempt{Complete: true, Services: 3})
+
+		r.later(syncer.SyncInterval)
+		r.kernel.slow = time.Second
+		r.changes <- resized(manyEndpoints)
+		r.later(time.Millisecond)
+		for _, change := range []model.Change{resized(4), stickyService(1), resized(5), stickyService(1, 2)} {
+			r.changes <- change
+			r.later(time.Millisecond)
+		}
+		r.expect("while a sync is under way")
+		r.later(time.Minute)
+		// The first of them needs lb-33, and so a batch for that before the one with its elements.
+		r.expect("what arrived meanwhile is one sync",
+			attempt{At: syncer.SyncInterval, Services: 1}, attempt{At: syncer.SyncInterval + 2*time.Second, Services: 2})
+		likeFreshStart(r.t, &r.kernel.memoryKernel, minParallelServices(3, 2).Merge(resized(5)).Merge(stickyService(1, 2)))
+	})
+}
+
+func TestRunTriesAFailedSyncAgainLaterEachTime(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.reject(rejectAll)
+		r.changes <- minParallelServices(3, 2)
+		var at, pause time.Duration
+		pause = 100 * time.Millisecond
+		for range 12 {
+			r.expect("a sync that fails", attempt{At: at, Complete: true, RetryIn: pause})
+			r.later(pause - time.Nanosecond)
+			r.expect("before the pause is over")
+			r.later(time.Nanosecond)
+			at, pause = at+pause, min(2*pause, 30*time.Second)
+		}
+		r.expect("the last of them", attempt{At: at, Complete: true, RetryIn: pause})
+		r.reject(nil)
+		r.later(30 * time.Second)
+		at += 30 * time.Second
+		r.expect("the kernel takes it at last", attempt{At: at, Complete: true, Services: 3})
+		r.later(time.Hour)
+		at += time.Hour
+		r.expect("after the success")
+
+		r.reject(rejectAll)
+		r.changes <- resized(1)
+		r.expect("the next failure waits as short as the first", attempt{At: at, RetryIn: 100 * time.Millisecond})
+	})
+}
+
+func TestWhatCouldNotBeCleanedUpDoesNotKeepChangesWaiting(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.changes <- minParallelServices(3, manyEndpoints+1)
+		r.expect("the first change", attempt{Complete: true, Services: 3})
+		r.later(time.Second)
+		r.reject(rejectCleanups)
+		r.changes <- minParallelServices(3, manyEndpoints)
+		r.expect("a change whose sweep fails", attempt{At: time.Second, Services: 3, CleanupFailed: true})
+		r.later(300 * time.Millisecond)
+		r.changes <- stickyService(1)
+		r.expect("a change soon after", attempt{At: 1300 * time.Millisecond, Services: 1, CleanupFailed: true})
+		r.reject(nil)
+		r.later(time.Second)
+		r.expect("a second later", attempt{At: 2300 * time.Millisecond})
+		r.later(time.Hour)
+		r.expect("after the sweep")
+	})
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	for name, prepare := range map[string]func(r *run){
+		"before the first change": func(*run) {},
+		"while nothing happens":   func(r *run) { r.changes <- minParallelServices(3, 2) },
+		"before a sync is tried again": func(r *run) {
+			r.reject(rejectAll)
+			r.changes <- minParallelServices(3, 2)
+		},
+		"while a change waits for a failed sync": func(r *run) {
+			r.reject(rejectAll)
+			r.changes <- minParallelServices(3, 2)
+			synctest.Wait()
+			r.changes <- resized(1)
+		},
+		"while a change waits for others": func(r *run) {
+			r.changes <- minParallelServices(3, 2)
+			synctest.Wait()
+			r.changes <- resized(1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			running(t, func(t *testing.T, r *run) {
+				prepare(r)
+				synctest.Wait()
+				r.take()
+				r.end()
+				r.expect("after the context has ended")
+				if !r.ended {
+					t.Error("the proxy still runs")
+				}
+			})
+		})
+	}
+}
+
+func TestChangesWaitForAFailedSync(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.reject(rejectAll)
+		r.changes <- minParallelServices(3, 2)
+		r.expect("a sync that fails", attempt{Complete: true, RetryIn: 100 * time.Millisecond})
+		r.changes <- resized(1)
+		r.changes <- stickyService(1)
+		r.later(99 * time.Millisecond)
+		r.expect("changes before the pause is over")
+		r.reject(nil)
+		r.later(time.Millisecond)
+		r.expect("all of it together", attempt{At: 100 * time.Millisecond, Complete: true, Services: 4})
+		likeFreshStart(r.t, &r.kernel.memoryKernel, minParallelServices(3, 2).Merge(resized(1)).Merge(stickyService(1)))
+	})
+}

@@ -1,0 +1,92 @@
+package syncer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
+)
+
+// TestASteadyStreamOfChangesTakesATenthOfTheTime: the pause after a sync depends on how long the sync took, up to a
+// bound; and changes that arrive while others wait do not make these wait longer.
+func TestASteadyStreamOfChangesTakesATenthOfTheTime(t *testing.T) {
+	for _, test := range []struct{ took, pause time.Duration }{
+		{time.Millisecond, 10 * time.Millisecond},
+		{3 * time.Millisecond, 30 * time.Millisecond},
+		{8 * time.Millisecond, syncer.SyncInterval},
+	} {
+		t.Run(test.took.String(), func(t *testing.T) {
+			running(t, func(_ *testing.T, r *run) {
+				everything := minParallelServices(3, 2)
+				r.changes <- everything
+				r.expect("the first change", attempt{Complete: true, Services: 3})
+				r.slower.Store(int64(test.took))
+				r.changes <- resized(2)
+				r.later(test.pause / 4)
+				r.expect("the first of the stream", attempt{Services: 1})
+				var want []attempt
+				for interval := range 4 {
+					for round := range 10 {
+						change := resized(2 + round%3)
+						if round == 5 {
+							change = stickyService(1 + interval)
+						}
+						everything = everything.Merge(change)
+						r.changes <- change
+						r.later(test.pause / 10)
+					}
+					want = append(want, attempt{At: time.Duration(interval+1) * test.pause, Services: 2})
+				}
+				r.later(test.pause)
+				want = append(want, attempt{At: 5 * test.pause, Services: 1}) // changes that came after the last one began
+				r.expect("changes all the time", want...)
+				likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
+				r.later(time.Hour)
+				r.expect("after the stream")
+			})
+		})
+	}
+}
+
+func TestADisturbanceIsRepairedAtOnceAndTakesChangesAlong(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		const took = syncer.SyncInterval / 4
+		r.slower.Store(int64(took))
+		r.changes <- minParallelServices(3, 2)
+		r.later(took)
+		r.expect("the first change", attempt{Complete: true, Services: 3})
+		r.changes <- stickyService(1)
+		r.expect("a change soon after")
+		r.disturbed <- struct{}{}
+		r.later(took)
+		r.expect("a disturbance before the change is synced", attempt{At: took, Complete: true, Services: 4})
+		likeFreshStart(r.t, &r.kernel.memoryKernel, minParallelServices(3, 2).Merge(stickyService(1)))
+		r.changes <- resized(1)
+		r.later(syncer.SyncInterval - took - 1)
+		r.expect("a change soon after that")
+		r.later(1 + took)
+		r.expect("an interval after that sync began", attempt{At: took + syncer.SyncInterval, Services: 1})
+	})
+}
+
+// TestAChangeAndADisturbanceThatArriveTogetherAreOneCompleteSync, whichever of the two is looked at first. Chance
+// decides that, so there are many rounds.
+func TestAChangeAndADisturbanceThatArriveTogetherAreOneCompleteSync(t *testing.T) {
+	running(t, func(t *testing.T, r *run) {
+		r.kernel.slow = time.Second
+		r.changes <- minParallelServices(3, 2)
+		r.later(time.Minute)
+		r.take()
+		for round := range 16 {
+			r.changes <- resized(3 + round%2)
+			r.later(time.Millisecond)
+			r.changes <- stickyService(1)
+			r.disturbed <- struct{}{}
+			r.later(time.Minute)
+			syncs := r.take()
+			if len(syncs) != 2 || syncs[0].Complete || !syncs[1].Complete {
+				t.Fatalf("round %d: got %+v, want a sync of the first change and then one complete sync", round, syncs)
+			}
+		}
+	})
+}

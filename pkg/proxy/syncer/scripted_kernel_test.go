@@ -1,0 +1,96 @@
+package syncer_test
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// scriptedKernel is the kernel in memory with a test's hand in it. A hook that is nil does nothing.
+type scriptedKernel struct {
+	memoryKernel
+	// reject is asked before each batch that is not empty, when the earlier ones are done.
+	reject func(ruleset.Batch) error
+	// committed is called after each batch that was done.
+	committed func(ruleset.Batch)
+	// blind is the error of asking what a table holds.
+	blind error
+	// slow is how long each batch takes.
+	slow time.Duration
+}
+
+func (k *scriptedKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
+	if len(batch.Ops) == 0 {
+		return nil
+	}
+	time.Sleep(k.slow)
+	if k.reject != nil {
+		if err := k.reject(batch); err != nil {
+			return err
+		}
+	}
+	if err := k.memoryKernel.Commit(ctx, batch); err != nil {
+		return err
+	}
+	if k.committed != nil {
+		k.committed(batch)
+	}
+	return nil
+}
+
+func (k *scriptedKernel) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
+	if k.blind != nil {
+		return ruleset.Objects{}, k.blind
+	}
+	return k.memoryKernel.Objects(ctx, family)
+}
+
+// rejectAll refuses every batch.
+func rejectAll(ruleset.Batch) error { return errInjected }
+
+// rejectCleanups refuses the batches that remove chains and sets, and nothing else.
+func rejectCleanups(batch ruleset.Batch) error {
+	for _, op := range batch.Ops {
+		switch op.Object.(type) {
+		case ruleset.ChainObject, ruleset.SetObject:
+			if op.Verb == ruleset.Delete {
+				return errInjected
+			}
+		}
+	}
+	return nil
+}
+
+// rebuilds reports whether a batch deletes a table.
+func rebuilds(batch ruleset.Batch) bool {
+	return slices.ContainsFunc(batch.Ops, func(op ruleset.Op) bool {
+		_, isTable := op.Object.(ruleset.TableObject)
+		return isTable && op.Verb == ruleset.Delete
+	})
+}
+
+const affinityTimeout = time.Hour
+
+// stickyService has session affinity and the given endpoints, 10.244.0.N.
+func stickyService(endpoints ...int) model.Change {
+	name := model.ObjectName{Namespace: "default", Name: "sticky"}
+	slice := &model.EndpointSlice{Name: name, Service: name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
+	for _, number := range endpoints {
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr: podAddr(number), Endpoint: model.Endpoint{Node: "elsewhere", Ready: true, Serving: true},
+		})
+	}
+	service := &model.Service{
+		Name: name, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.9.9")}, AffinityTimeout: affinityTimeout,
+		Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}},
+	}
+	return model.Change{
+		Services: map[model.ObjectName]*model.Service{name: service}, Slices: map[model.ObjectName]*model.EndpointSlice{name: slice},
+	}
+}
+
+func podAddr(number int) netip.Addr { return netip.AddrFrom4([4]byte{10, 244, 0, byte(number)}) }

@@ -1,0 +1,46 @@
+//go:build linux
+
+package accounting
+
+import (
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// ownersOfWeb know of web: one frontend, that leads to one endpoint, on another node.
+func ownersOfWeb(frontend, endpoint string) *serviceindex.Index {
+	o := serviceindex.New(0)
+	o.OnApplied(web, o.Derive([]selection.Decision{{
+		Service: &model.Service{Name: web},
+		Frontends: []model.PortFrontend{{
+			Frontend: model.Frontend{Addr: at(frontend).Addr(), Protocol: model.TCP, Port: at(frontend).Port()},
+		}},
+		Endpoints: []model.PortEndpoint{{Addr: at(endpoint), Endpoint: model.Endpoint{Node: "node-3", Zone: "b", Ready: true}}},
+	}}))
+	return o
+}
+
+// TestAttributionAllocatesNothing: the kernel reports thousands of ends a second.
+func TestAttributionAllocatesNothing(t *testing.T) {
+	o := ownersOfWeb("10.96.0.1:80", "10.0.1.1:8080")
+	o.OnSynced(selection.SyncState{})
+	l := NewCounters(Settings{PerService: true, MaxServices: 1})
+	e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080"), 1, 2)
+	if got := testing.AllocsPerRun(1000, func() { l.OnDestroy(&e, o.Attribute(&e), start) }); got > 1 {
+		t.Errorf("%v allocations for each end", got)
+	}
+}
+
+func BenchmarkEnd(b *testing.B) {
+	o := ownersOfWeb("10.96.0.1:80", "10.0.1.1:8080")
+	o.OnSynced(selection.SyncState{})
+	l := NewCounters(Settings{PerService: true, MaxServices: 1})
+	e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080"), 1, 2)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.OnDestroy(&e, o.Attribute(&e), start)
+	}
+}

@@ -1,0 +1,138 @@
+//go:build linux
+
+package accounting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// counting is accounting of a namespace's connection table, all of whose connections are those of web.
+type counting struct {
+	t         *testing.T
+	namespace *netns.Namespace
+	conn      *conntrack.Conn
+	table     *connections.Table
+	accounts  *Accounting
+}
+
+func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
+	t.Helper()
+	c := &counting{t: t, namespace: netns.New(t)}
+	c.table = connections.Open(t, c.namespace)
+	c.namespace.Do(func() {
+		var err error
+		if c.conn, err = conntrack.Dial(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { _ = c.conn.Close() })
+	kernel := Kernel{Table: c.conn, Subscribe: c.conn.Subscribe}
+	if adapt != nil {
+		adapt(&kernel)
+	}
+	c.accounts = New(Settings{}, ownersOfWeb("10.96.0.10:80", "10.244.2.1:8080"), kernel, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.accounts.Run(ctx) // it is always nil
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return c
+}
+
+// begin has it count: it knows all Services.
+func (c *counting) begin() {
+	c.t.Helper()
+	c.accounts.Owners.OnSynced(selection.SyncState{})
+	wait.Until(c.t, "the first look", func() bool { return c.accounts.Dumps() > 0 })
+}
+
+func (c *counting) insert(number int) {
+	c.t.Helper()
+	client := at("10.244.1.9:1").Addr()
+	for i := range number {
+		c.table.Insert(connections.Connection{
+			Protocol: model.TCP, Client: netip.AddrPortFrom(client, uint16(1000+i)), Dialled: at("10.96.0.10:80"), ReplySrc: at("10.244.2.1:8080"),
+			State: conntrack.TCPEstablished, IsReplied: true,
+			Label: ruleset.TranslatedLabel,
+		})
+	}
+}
+
+// end has all connections end, and returns how many there were.
+func (c *counting) end() (ended int) {
+	c.t.Helper()
+	var all []conntrack.Entry
+	note := func(e *conntrack.Entry) bool { all = append(all, *e); return true }
+	if _, err := c.conn.Dump(c.t.Context(), conntrack.Filter{}, note); err != nil {
+		c.t.Fatal(err)
+	}
+	for i := range all {
+		deleted, err := c.conn.Delete(&all[i])
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if deleted {
+			ended++
+		}
+	}
+	return ended
+}
+
+// TestABurstIsCountedOrReportedLost: it keeps no entry in the table, and triggers a look at the table.
+func TestABurstIsCountedOrReportedLost(t *testing.T) {
+	const burst = 5000
+	release := make(chan struct{})
+	c := newCounting(t, func(kernel *Kernel) {
+		subscribe := kernel.Subscribe
+		kernel.Subscribe = func(int) (*conntrack.DestroyEvents, error) { return subscribe(64 << 10) }
+	})
+	c.begin()
+	looks := c.accounts.Dumps()
+	c.insert(burst)
+	c.accounts.Counters.mutex.Lock() // this stops the reader
+	go func() { <-release; c.accounts.Counters.mutex.Unlock() }()
+	ended := c.end()
+	if left := c.namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_count"); strings.TrimSpace(left) != "0" {
+		t.Errorf("%s entries are left in the table", left)
+	}
+	close(release)
+	wait.Until(t, "lost ends, and a look", func() bool { return c.accounts.LostEnds() > 0 && c.accounts.Dumps() > looks })
+	wait.Success(t, "every end is counted or said to be lost", func() error {
+		if got, lost := sum(c.accounts.Counters).Connections, c.accounts.LostEnds(); ended != burst || got == 0 || got+lost != burst {
+			return fmt.Errorf("of %d ended connections %d are counted, and %d are said to be lost", ended, got, lost)
+		}
+		return nil
+	})
+}
+
+// TestNothingIsDumpedBeforeServicesAreLoaded, and failures are retried.
+func TestNothingIsDumpedBeforeServicesAreLoaded(t *testing.T) {
+	var asked atomic.Int32
+	c := newCounting(t, func(kernel *Kernel) {
+		kernel.Subscribe = func(int) (*conntrack.DestroyEvents, error) { asked.Add(1); return nil, errors.New("no") }
+	})
+	time.Sleep(20 * time.Millisecond)
+	if asked.Load() != 0 {
+		t.Error("the kernel was asked before the first sync")
+	}
+	c.accounts.Owners.OnSynced(selection.SyncState{})
+	wait.Until(t, "a try", func() bool { return asked.Load() == 1 })
+}

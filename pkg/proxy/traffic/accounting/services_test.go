@@ -1,0 +1,222 @@
+//go:build linux
+
+package accounting
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
+)
+
+func serviceNumber(i int) model.ObjectName {
+	return model.ObjectName{Namespace: "shop", Name: fmt.Sprintf("service-%05d", i)}
+}
+
+// end counts a connection of a Service that sent the given number of bytes.
+func end(l *Counters, service model.ObjectName, location serviceindex.Location, sent uint64, at time.Time) {
+	e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), sent, 0)
+	l.OnDestroy(&e, &serviceindex.Attribution{Service: service, Location: location}, at)
+}
+
+// names are the Services with series, and what is counted of all of them, and of those without.
+func names(l *Counters) (found map[model.ObjectName]bool, all, rest Count) {
+	found = map[model.ObjectName]bool{}
+	l.Services(func(row Row) {
+		all.add(row.Count)
+		if row.Service == (model.ObjectName{}) {
+			rest.add(row.Count)
+		} else {
+			found[row.Service] = true
+		}
+	})
+	return found, all, rest
+}
+
+func settings(most int, keys ...string) Settings {
+	return Settings{PerService: true, MaxServices: most, Keys: keys}
+}
+
+var near = serviceindex.Location{Locality: serviceindex.SameZone, Tier: "*", Zone: "a", OwnZone: "a"}
+
+func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
+	l := NewCounters(settings(500))
+	for round := range 3 {
+		for i := range 10_000 {
+			end(l, serviceNumber(i), near, uint64(i+round), start)
+		}
+	}
+	found, all, rest := names(l)
+	if len(found) != 500 {
+		t.Errorf("%d are named", len(found))
+	}
+	if all != sum(l) || all.Connections != 30_000 || rest.Connections != 28_500 {
+		t.Errorf("all Services have %+v, those without a name %+v, and the node %+v", all, rest, sum(l))
+	}
+}
+
+// TestNamespacesHaveEqualQuotas: a Namespace that came first and has all of them gives some up, to those that have
+// none, and nobody changes places for ever. One that goes leaves room for those that were left out.
+func TestNamespacesHaveEqualQuotas(t *testing.T) {
+	const most = 30
+	service := func(namespace string, i int) model.ObjectName {
+		return model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
+	}
+	l := NewCounters(settings(most))
+	round := func(namespaces ...string) map[string]int {
+		for range 3 {
+			for _, namespace := range namespaces {
+				for i := range 100 {
+					end(l, service(namespace, i), near, 1, start)
+				}
+			}
+		}
+		found, _, _ := names(l)
+		count := map[string]int{}
+		for name := range found {
+			count[name.Namespace]++
+		}
+		return count
+	}
+	if got := round("greedy"); got["greedy"] != most {
+		t.Errorf("alone it has %v", got)
+	}
+	want := "map[greedy:10 late:10 other:10]"
+	if got := fmt.Sprint(round("other", "late", "greedy")); got != want {
+		t.Errorf("the Namespaces have %v, want %s", got, want)
+	}
+	before, _, _ := names(l)
+	round("late", "greedy", "other")
+	if after, _, _ := names(l); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("places change for ever: named were %v, now %v", before, after)
+	}
+	for _, after := range []time.Duration{0, seriesRetention} {
+		l.BeginDump()
+		l.EndDump(true, func(name model.ObjectName) bool { return name.Namespace != "greedy" }, start.Add(after))
+	}
+	if got := fmt.Sprint(round("other", "late")); got != "map[late:15 other:15]" {
+		t.Errorf("after one went, the Namespaces have %v", got)
+	}
+}
+
+// TestNamespacesHaveEquallyManyPairs of the pool: those that came first leave others their tiers.
+func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
+	keys := []string{"example.com/a", "example.com/b", "example.com/c", "example.com/d"}
+	l := NewCounters(settings(20, keys...)) // and 80 pairs in the pool
+	tiers := func(namespace string) map[model.ObjectName]int {
+		for range 3 {
+			for i := range 10 {
+				for _, tier := range keys {
+					for _, locality := range serviceindex.Localities {
+						name := model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
+						end(l, name, serviceindex.Location{Locality: locality, Tier: tier}, 1, start)
+					}
+				}
+			}
+		}
+		count := map[model.ObjectName]int{}
+		l.Services(func(row Row) {
+			if row.Tier != OtherTier {
+				count[model.ObjectName{Namespace: row.Service.Namespace}]++
+			}
+		})
+		return count
+	}
+	tiers("first")
+	if got := fmt.Sprint(tiers("second")); got != "map[first/:40 second/:40]" {
+		t.Errorf("after another Namespace had traffic, the pairs are %s", got)
+	}
+	if got := fmt.Sprint(tiers("first")); got != "map[first/:40 second/:40]" {
+		t.Errorf("after the first one had more, the pairs are %s", got)
+	}
+	if _, all, _ := names(l); all.Connections > sum(l).Connections {
+		t.Errorf("counted by Service: %+v; in all: %+v", all, sum(l))
+	}
+}
+
+func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
+	l := NewCounters(settings(2))
+	end(l, web, near, 1, start)
+	end(l, api, near, 1, start)
+	end(l, serviceNumber(1), near, 1, start)
+	look := func(after time.Duration, there ...model.ObjectName) {
+		l.BeginDump()
+		l.EndDump(true, func(name model.ObjectName) bool { return slices.Contains(there, name) }, start.Add(after))
+	}
+	look(0, api, serviceNumber(1))
+	look(59*time.Minute, api, serviceNumber(1))
+	if found, _, _ := names(l); !found[web] {
+		t.Errorf("after 59 minutes it is gone: %v", found)
+	}
+	look(60*time.Minute, api)
+	found, _, _ := names(l)
+	if found[web] || !found[api] {
+		t.Errorf("after an hour named are %v", found)
+	}
+	end(l, serviceNumber(1), near, 1, start)
+	if found, _, _ := names(l); !found[serviceNumber(1)] {
+		t.Error("its place is not free")
+	}
+}
+
+func TestTiers(t *testing.T) {
+	l := NewCounters(settings(1, "topology.kubernetes.io/zone"))
+	for _, tier := range []string{"topology.kubernetes.io/zone", "tenants.example/word", "*", "hint", "none"} {
+		end(l, web, serviceindex.Location{Locality: serviceindex.SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
+	}
+	got := map[string]uint64{}
+	l.Services(func(row Row) { got[row.Tier] += row.Connections })
+	want := map[string]uint64{"topology.kubernetes.io/zone": 1, OtherTier: 1, "*": 1, "hint": 1, "none": 1}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestAllSeriesTogetherAreBounded: whatever tenants write, and whichever Services have the traffic.
+func TestAllSeriesTogetherAreBounded(t *testing.T) {
+	const most = 50
+	var keys []string
+	for i := range 16 {
+		keys = append(keys, fmt.Sprintf("example.com/key-%d", i))
+	}
+	l := NewCounters(settings(most, keys...))
+	for i := range 1000 {
+		for _, tier := range append(keys, "*", "hint", "none", "tenants.example/word") {
+			for _, locality := range serviceindex.Localities {
+				end(l, serviceNumber(i), serviceindex.Location{Locality: locality, Tier: tier}, 1, start)
+			}
+		}
+	}
+	series := 0
+	l.Services(func(row Row) {
+		if row.Service != (model.ObjectName{}) {
+			series++
+		}
+	})
+	if series > most*CellsPerService {
+		t.Errorf("there are %d series, want at most %d", series, most*CellsPerService)
+	}
+	if _, all, _ := names(l); all.Connections > sum(l).Connections || sum(l).Connections != 1000*20*4 {
+		t.Errorf("counted by Service: %+v; in all: %+v", all, sum(l))
+	}
+	inAll := 0
+	l.Node(func(Row) { inAll++ })
+	if inAll > 20*4 {
+		t.Errorf("there are %d series of the node", inAll)
+	}
+}
+
+func TestZonesAreBounded(t *testing.T) {
+	l := NewCounters(Settings{})
+	for i := range 10 * maxNamedZones {
+		end(l, web, serviceindex.Location{Locality: serviceindex.OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
+	}
+	pairs, bytes := 0, uint64(0)
+	l.Zones(func(_, _ string, traffic Traffic) { pairs, bytes = pairs+1, bytes+traffic.Sent })
+	if pairs != maxNamedZones+1 || bytes != 10*maxNamedZones {
+		t.Errorf("%d pairs have %d bytes", pairs, bytes)
+	}
+}

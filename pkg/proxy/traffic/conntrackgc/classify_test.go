@@ -1,0 +1,238 @@
+//go:build linux
+
+package conntrackgc
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// The addresses of the tests.
+var (
+	clusterScope = selection.Scope{
+		Pods:      []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")},
+		NodePorts: []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd00:30::1")},
+	}
+	// podless is the scope of a node whose configuration does not say which addresses pods have.
+	podless = selection.Scope{NodePorts: clusterScope.NodePorts}
+	// onAll is the scope of a node that serves node ports on every address.
+	onAll = selection.Scope{Pods: clusterScope.Pods, OnAll: model.Families}
+)
+
+// isNodes is the kernel of a node with three addresses, one of them by a route alone.
+func isNodes(addr netip.Addr) (bool, error) {
+	switch addr.String() {
+	case "172.30.0.1", "192.168.0.1", "198.51.100.7":
+		return true, nil
+	}
+	return false, nil
+}
+
+const (
+	pod, node, host = "10.244.1.9:40000", "172.30.0.1:40000", "172.30.0.201:40000"
+	host6           = "[fd00:30::c9]:40000"
+)
+
+// town is a cluster with one Service, whose connections are judged.
+type town struct {
+	cluster *model.Cluster
+	planner *selection.Planner
+	reader  *serviceindex.Index
+	scope   selection.Scope
+	// isComplete: syncs write everything anew.
+	isComplete  bool
+	lastScanned uint64 // the number of the last sync that a look followed
+}
+
+var shop = model.ObjectName{Namespace: "shop", Name: "web"}
+
+const (
+	townPort    = 80
+	townNode    = 30080
+	townServing = 8080
+)
+
+// newTown returns a town whose Service has endpoints on this node and elsewhere: "here ADDR", "there ADDR".
+func newTown(edit func(*model.Service), endpoints ...string) *town {
+	w := &town{cluster: model.NewCluster("here"), reader: serviceindex.New(StaleDialWindow), scope: clusterScope}
+	w.planner = selection.NewPlanner(w.cluster)
+	service := &model.Service{Name: shop, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::a")}}
+	service.ExternalIPs = []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}
+	for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
+		port := model.ServicePort{Name: protocol.String(), Protocol: protocol, Port: townPort, NodePort: townNode}
+		service.Ports = append(service.Ports, port)
+	}
+	if edit != nil {
+		edit(service)
+	}
+	w.cluster.Apply(model.Change{
+		Services: map[model.ObjectName]*model.Service{shop: service}, Nodes: map[string]*model.Node{"here": {Name: "here"}},
+	})
+	w.serve(endpoints...)
+	return w
+}
+
+// serve replaces the endpoints, by one sync.
+func (w *town) serve(endpoints ...string) {
+	slices := map[model.ObjectName]*model.EndpointSlice{}
+	for _, family := range model.Families {
+		slice := &model.EndpointSlice{Name: model.ObjectName{Namespace: "shop", Name: family.String()}, Service: shop, Family: family}
+		for _, protocol := range model.Protocols {
+			slice.Ports = append(slice.Ports, model.SlicePort{Name: protocol.String(), Protocol: protocol, Port: townServing})
+		}
+		for i := 0; i < len(endpoints); i += 2 {
+			addr := netip.MustParseAddr(endpoints[i+1])
+			if model.FamilyOf(addr) == family {
+				slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+					Addr: addr, Endpoint: model.Endpoint{Node: endpoints[i], Ready: true, Serving: true},
+				})
+			}
+		}
+		slices[slice.Name] = slice
+	}
+	w.cluster.Apply(model.Change{Slices: slices})
+	w.synced()
+}
+
+func (w *town) synced() {
+	w.reader.OnApplied(shop, w.reader.Derive(w.planner.Decide(shop, model.Families)))
+	w.reader.OnSynced(selection.SyncState{Scope: w.scope, Full: w.isComplete})
+}
+
+func (w *town) newClassifier(now time.Time) *classifier {
+	return &classifier{now: now, owners: w.reader.Snapshot(), reader: w.reader, isLocal: isNodes, lastScanned: w.lastScanned}
+}
+
+const label = 86
+
+// dial is an entry of a connection of TCP that nobody has answered.
+func dial(client, dialled, replySrc string) conntrack.Entry {
+	from, to, by := netip.MustParseAddrPort(client), netip.MustParseAddrPort(dialled), netip.MustParseAddrPort(replySrc)
+	e := conntrack.Entry{
+		Protocol: model.TCP, Original: conntrack.Tuple{Source: from, Destination: to}, Reply: conntrack.Tuple{Source: by, Destination: from},
+		Status: conntrack.DestinationNAT, State: conntrack.TCPSynSent,
+	}
+	e.Labels[label/8] = 1 << (label % 8)
+	return e
+}
+
+func with(e conntrack.Entry, edit func(*conntrack.Entry)) conntrack.Entry {
+	edit(&e)
+	return e
+}
+
+func inState(state uint8) func(*conntrack.Entry) {
+	return func(e *conntrack.Entry) { e.Status, e.State = e.Status|conntrack.SeenReply, state }
+}
+
+func TestWhichDialsAreStale(t *testing.T) {
+	const (
+		clusterIP, external, nodePort = "10.96.0.10:80", "203.0.113.1:80", "172.30.0.1:30080"
+		gone, stays, never            = "10.244.2.1:8080", "10.244.1.1:8080", "10.244.7.7:8080"
+	)
+	local := func(s *model.Service) { s.ExternalTrafficLocal = true }
+	on := func(dialled, replySrc string) conntrack.Entry { return dial(host, dialled, replySrc) }
+	ofSCTP := func(e *conntrack.Entry) { e.Protocol = model.SCTP }
+	for name, test := range map[string]struct {
+		edit  func(*model.Service)
+		entry conntrack.Entry
+		want  Class
+	}{
+		"its endpoint left":       {nil, on(clusterIP, gone), StaleUnreplied},
+		"over an external IP":     {nil, on(external, gone), StaleUnreplied},
+		"over a node port":        {nil, on(nodePort, gone), StaleUnreplied},
+		"in IPv6":                 {nil, dial(host6, "[fd00:96::a]:80", "[fd00:244::2]:8080"), StaleUnreplied},
+		"of SCTP":                 {nil, with(on(clusterIP, gone), ofSCTP), StaleUnreplied},
+		"its frontend is no more": {nil, on("10.96.0.77:80", gone), StaleUnreplied},
+		"its endpoint serves":     {nil, on(clusterIP, stays), EndpointAllowed},
+		"its endpoint never was one, as far as known": {nil, on(clusterIP, never), EndpointActive},
+		"it was answered":                       {nil, with(on(clusterIP, gone), inState(conntrack.TCPEstablished)), Established},
+		"it is being closed":                    {nil, with(on(clusterIP, gone), inState(conntrack.TCPFinWait)), Established},
+		"its SYN was answered by a SYN":         {nil, with(on(clusterIP, gone), inState(conntrack.TCPSynReceived)), Established},
+		"it is closed, and its endpoint left":   {nil, with(on(clusterIP, gone), inState(conntrack.TCPTimeWait)), StaleClosed},
+		"it was reset, and its endpoint left":   {nil, with(on(clusterIP, gone), inState(conntrack.TCPClose)), StaleClosed},
+		"it is closed, and its endpoint serves": {nil, with(on(clusterIP, stays), inState(conntrack.TCPTimeWait)), EndpointAllowed},
+		"an association is open":                {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPEstablished)), Established},
+		"an association is over":                {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPClosed)), StaleClosed},
+		"an association begins anew":            {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPCookieWait)), StaleClosed},
+		"another program translated it":         {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Labels = [16]byte{} }), Foreign},
+		"nobody translated it":                  {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Status = 0 }), Foreign},
+		"it is in a zone":                       {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Zone = 7 }), Foreign},
+
+		"Local, from outside to an endpoint elsewhere": {local, on(external, "10.244.2.2:8080"), EndpointActive},
+		"Local, from a pod":                            {local, dial(pod, external, "10.244.2.2:8080"), EndpointAllowed},
+		"Local, its endpoint left":                     {local, on(external, gone), StaleUnreplied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTown(test.edit, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2", "there", "fd00:244::2")
+			w.serve("here", "10.244.1.1", "there", "10.244.2.2", "here", "fd00:244::1")
+			// An endpoint that serves may have left and be back. Mostly it has not left.
+			want := test.want
+			if want == EndpointAllowed {
+				want = EndpointActive
+			}
+			later := time.Now().Add(StaleDialWindow + time.Second)
+			if got, err := w.newClassifier(later).classify(&test.entry); got != want || err != nil {
+				t.Errorf("%s, %v; want %s", got, err, want)
+			}
+			// Right after the start we do not know which endpoints left.
+			if want = test.want; want == EndpointActive {
+				want = StaleUnreplied
+			}
+			if got, err := w.newClassifier(time.Now()).classify(&test.entry); got != want || err != nil {
+				t.Errorf("after the start: %s, %v; want %s", got, err, want)
+			}
+		})
+	}
+}
+
+func TestAnEntryStaysWhileTheKernelDoesNotReportWhereItsClientIs(t *testing.T) {
+	w := newTown(func(s *model.Service) { s.ExternalTrafficLocal = true }, "there", "10.244.2.1")
+	classifier := w.newClassifier(time.Now())
+	classifier.isLocal = func(netip.Addr) (bool, error) { return false, errors.New("no answer") }
+	e := dial(host, "203.0.113.1:80", "10.244.2.1:8080")
+	if reason, err := classifier.classify(&e); reason != ClientUnknown || err == nil {
+		t.Errorf("%s, %v; want that it is uncertain, and the error", reason, err)
+	}
+}
+
+func TestTheQueriesOfTheTable(t *testing.T) {
+	addr := netip.MustParseAddr
+	four := []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2"), addr("10.0.0.3"), addr("10.0.0.4")}
+	unanswered := func(family conntrack.Families) query {
+		return query{conntrack.Filter{Family: family, Status: translated, Mask: replied}, false}
+	}
+	closed := func(family conntrack.Families) query {
+		return query{conntrack.Filter{Family: family, Status: replied, Mask: replied}, true}
+	}
+	for name, test := range map[string]struct {
+		addrs    []netip.Addr
+		isUnsure bool
+		want     []query
+	}{
+		"nobody left":     {nil, false, nil},
+		"it is not known": {four, true, []query{unanswered(conntrack.BothFamilies)}},
+		"a few of IPv4": {four, false, []query{{
+			conntrack.Filter{Family: conntrack.OnlyIPv4, Status: translated, Mask: translated, ReplySrcs: four}, false,
+		}}},
+		"many of IPv4": {append(four, addr("10.0.0.5")), false, []query{unanswered(conntrack.OnlyIPv4), closed(conntrack.OnlyIPv4)}},
+		"one of IPv6":  {[]netip.Addr{addr("fd00::1")}, false, []query{unanswered(conntrack.OnlyIPv6), closed(conntrack.OnlyIPv6)}},
+	} {
+		same := cmp.Options{cmp.AllowUnexported(query{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })}
+		if diff := cmp.Diff(test.want, dialQueries(test.addrs, test.isUnsure, true), same); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if asked := dialQueries(append(four, addr("10.0.0.5")), false, false); len(asked) != 1 || asked[0].scansReplied {
+		t.Errorf("closed ones are not due, and %+v is asked", asked)
+	}
+}

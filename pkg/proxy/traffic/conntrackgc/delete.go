@@ -1,0 +1,62 @@
+//go:build linux
+
+package conntrackgc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// memoizeIsLocal asks about each address once, so that a look costs no more than one question for each address in the table.
+// It asks nothing more after an error: each further question might wait as long.
+func memoizeIsLocal(isLocal selection.IsLocal) selection.IsLocal {
+	results := map[netip.Addr]bool{}
+	var failed error
+	return func(addr netip.Addr) (bool, error) {
+		answer, known := results[addr]
+		if known || failed != nil {
+			return answer, failed
+		}
+		answer, failed = isLocal(addr)
+		results[addr] = answer
+		return answer, failed
+	}
+}
+
+// deleteAll deletes those entries that still go when their turn comes, and notes those that were there. An entry that the
+// kernel keeps because a flowtable forwards the flow (EBUSY, IPS_OFFLOAD) is skipped; any other error ends the work.
+func deleteAll(
+	ctx context.Context, table conntrack.Table, entries []*conntrack.Entry,
+	stillGoes func(*conntrack.Entry) (bool, error), deleted func(*conntrack.Entry),
+) error {
+	var busy []error
+	for i, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("ending the last %d of %d stale flows: %w", len(entries)-i, len(entries), err)
+		}
+		goes, err := stillGoes(e)
+		done := false
+		if goes && err == nil {
+			done, err = table.Delete(e)
+		}
+		switch {
+		case errors.Is(err, unix.EBUSY):
+			busy = append(busy, fmt.Errorf("ending the flow %s: %w", e, err))
+		case err != nil:
+			return errors.Join(append(busy, fmt.Errorf("ending the flow %s: %w", e, err))...)
+		case done:
+			deleted(e)
+		}
+	}
+	if len(busy) > 1 {
+		return fmt.Errorf("%w; and %d more", busy[0], len(busy)-1)
+	}
+	return errors.Join(busy...)
+}

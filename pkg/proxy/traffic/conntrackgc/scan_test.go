@@ -1,0 +1,522 @@
+//go:build linux
+
+package conntrackgc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// recorded is a table that records when it was read.
+type recorded struct {
+	entries map[netip.AddrPort]conntrack.Entry // by client
+	reads   []time.Time
+	fails   error
+	failing []int // the numbers of reads that fail
+	// tests: the kernel tests what it deletes.
+	tests bool
+	// afterDump and beforeDelete are called if they are not nil.
+	afterDump, beforeDelete func()
+	// deleteErrs are the errors of the next deletions.
+	deleteErrs []error
+}
+
+func (r *recorded) Dump(_ context.Context, filter conntrack.Filter, each func(*conntrack.Entry) bool) (time.Duration, error) {
+	r.reads = append(r.reads, time.Now())
+	for _, e := range r.entries {
+		if filter.Matches(&e) && !each(&e) {
+			return 0, conntrack.ErrTruncated
+		}
+	}
+	if r.afterDump != nil {
+		r.afterDump()
+	}
+	if slices.Contains(r.failing, len(r.reads)) {
+		return 0, conntrack.ErrInterrupted
+	}
+	return 0, r.fails
+}
+
+func (r *recorded) Get(e *conntrack.Entry) (conntrack.Entry, bool, error) {
+	now, isThere := r.entries[e.OrigSrc()]
+	return now, isThere && now.ID == e.ID, nil
+}
+
+func (r *recorded) DeleteUnreplied(entries []*conntrack.Entry) (deleted []*conntrack.Entry, err error) {
+	if r.beforeDelete != nil {
+		r.beforeDelete()
+	}
+	if !r.tests {
+		return nil, conntrack.ErrUntested
+	}
+	for _, e := range entries {
+		if now, isThere := r.entries[e.OrigSrc()]; isThere && now.Status&conntrack.SeenReply == 0 {
+			delete(r.entries, e.OrigSrc())
+			deleted = append(deleted, e)
+		}
+	}
+	return deleted, nil
+}
+
+func (r *recorded) Delete(e *conntrack.Entry) (bool, error) {
+	if len(r.deleteErrs) > 0 {
+		err := r.deleteErrs[0]
+		if r.deleteErrs = r.deleteErrs[1:]; err != nil {
+			return false, err
+		}
+	}
+	_, isThere := r.entries[e.OrigSrc()]
+	delete(r.entries, e.OrigSrc())
+	return isThere, nil
+}
+
+// reconciler returns one that has looked at flows of UDP.
+func (w *town) reconciler(table conntrack.Table) *Reconciler {
+	r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
+	r.lastScanned = w.reader.Snapshot().Number
+	return r
+}
+
+// watching runs dials in a bubble, and returns when the table was read, since the time at which they began.
+func watching(t *testing.T, table *recorded, edit func(*model.Service), during func(w *town)) (reads []time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := newTown(edit, "here", "10.244.1.1", "there", "10.244.2.1")
+		<-w.reader.Changed()
+		time.Sleep(StaleDialWindow + time.Second) // from now on we know which endpoints leave
+		began := time.Now()
+		var running sync.WaitGroup
+		running.Go(func() {
+			w.reconciler(table).Run(ctx, func(_ CleanupResult, err error) {
+				if !errors.Is(err, table.fails) && len(table.failing) == 0 {
+					t.Errorf("reported %v, want %v", err, table.fails)
+				}
+			})
+		})
+		during(w)
+		cancel()
+		running.Wait()
+		for _, at := range table.reads {
+			reads = append(reads, at.Sub(began))
+		}
+	})
+	return reads
+}
+
+func TestNoScanUnlessAnEndpointWasRemoved(t *testing.T) {
+	reads := watching(t, &recorded{}, nil, func(w *town) {
+		time.Sleep(time.Hour)
+		w.synced()
+		w.serve("here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
+		time.Sleep(time.Hour)
+	})
+	if len(reads) != 0 {
+		t.Errorf("the table was read after %v, though no endpoint left", reads)
+	}
+}
+
+func TestScansContinueForTwoMinutesAfterAnEndpointWasRemoved(t *testing.T) {
+	table := &recorded{}
+	reads := watching(t, table, nil, func(w *town) {
+		w.serve("here", "10.244.1.1")
+		time.Sleep(time.Hour)
+	})
+	if len(reads) < 3 || reads[0] != 0 || reads[1] != shortRescan || reads[2] != shortRescan+longRescan {
+		t.Fatalf("the table was read after %v, want at once, after %s, and every %s", reads, shortRescan, longRescan)
+	}
+	if last := reads[len(reads)-1]; last < StaleDialWindow-longRescan || last > StaleDialWindow+longRescan || len(reads) > 30 {
+		t.Errorf("the table was read %d times, at last after %s; want until %s", len(reads), last, StaleDialWindow)
+	}
+}
+
+// TestChangesBeforeAScanBeginsArePartOfIt: endpoints leave while another user looks.
+func TestChangesBeforeAScanBeginsArePartOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
+		<-w.reader.Changed()
+		time.Sleep(StaleDialWindow + time.Second) // from now on we know which endpoints leave
+		table, looked, done := &slow{}, 0, make(chan []conntrack.Filter, 1)
+		dumps := conntrack.NewDumpScheduler(table, func(conntrack.DumpStats) {
+			if looked++; looked == 2 {
+				done <- slices.Clone(table.dumps[1:])
+			}
+		})
+		var running sync.WaitGroup
+		running.Go(func() {
+			_, _ = dumps.Dump(ctx, conntrack.Filter{Protocol: model.SCTP}, func(*conntrack.Entry) bool { return true })
+		})
+		synctest.Wait()
+		running.Go(func() { NewReconciler(dumps, w.reader, isNodes).Run(ctx, func(CleanupResult, error) {}) })
+		for _, stays := range [][]string{{"here", "10.244.1.1", "there", "10.244.2.1"}, {"here", "10.244.1.1"}} {
+			w.serve(stays...)
+			synctest.Wait()
+		}
+		flows, dials := 0, 0
+		for _, filter := range <-done {
+			if filter.Protocol == model.UDP && filter.Family == conntrack.BothFamilies {
+				flows++
+			}
+			if filter.Protocol == 0 && len(filter.ReplySrcs) == 2 {
+				dials++
+			}
+		}
+		if flows != 1 || dials != 1 {
+			t.Errorf("the second look was %d times for flows of UDP, and %d times for both endpoints, want once", flows, dials)
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+// slow is an empty table that takes its time.
+type slow struct {
+	conntrack.Table // nobody deletes
+	dumps           []conntrack.Filter
+}
+
+func (s *slow) Dump(_ context.Context, filter conntrack.Filter, _ func(*conntrack.Entry) bool) (time.Duration, error) {
+	s.dumps = append(s.dumps, filter)
+	time.Sleep(time.Second)
+	return time.Second, nil
+}
+
+// TestADialIsDecidedAtTheSecondScan, which comes soon after the first.
+func TestADialIsDecidedAtTheSecondScan(t *testing.T) {
+	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{
+		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
+	}}
+	reads := watching(t, table, nil, func(w *town) {
+		w.serve("here", "10.244.1.1")
+		time.Sleep(10 * time.Second)
+	})
+	want := []time.Duration{0, confirmInterval, confirmInterval + shortRescan, confirmInterval + shortRescan + longRescan}
+	if !slices.Equal(reads, want) || len(table.entries) != 0 {
+		t.Errorf("the table was read after %v, want %v, and %d dials are left", reads, want, len(table.entries))
+	}
+}
+
+func TestAFailedScanIsRepeatedSoon(t *testing.T) {
+	table := &recorded{fails: conntrack.ErrInterrupted}
+	reads := watching(t, table, nil, func(w *town) {
+		w.serve("here", "10.244.1.1")
+		time.Sleep(5500 * time.Millisecond)
+	})
+	if len(reads) != 6 {
+		t.Errorf("the table was read after %v, want every second", reads)
+	}
+}
+
+// TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs, whether the kernel tests that or not. What changes meanwhile counts.
+func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
+	const gone = "10.244.2.1:8080"
+	type scene struct {
+		*recorded
+		*town
+	}
+	client := netip.MustParseAddrPort(host)
+	edit := func(change func(*conntrack.Entry)) func(scene) {
+		return func(s scene) { s.entries[client] = with(s.entries[client], change) }
+	}
+	nothing := func(scene) {}
+	results := edit(inState(conntrack.TCPEstablished))
+	comesBack := func(s scene) { s.serve("here", "10.244.1.1", "there", "10.244.2.1") }
+	unanswered, closed := nothing, edit(inState(conntrack.TCPTimeWait))
+	for name, test := range map[string]struct {
+		begins, afterFirst, afterSecond, beforeDelete func(scene)
+		apart                                         time.Duration
+		want                                          CleanupResult
+	}{
+		"nothing happens":                  {unanswered, nothing, nothing, nothing, confirmInterval, CleanupResult{Unreplied: one(model.TCP)}},
+		"the second look comes too soon":   {unanswered, nothing, nothing, nothing, confirmInterval - 1, CleanupResult{Pending: 1}},
+		"it is answered between the looks": {unanswered, results, nothing, nothing, confirmInterval, CleanupResult{}},
+		"it is answered after the second":  {unanswered, nothing, results, nothing, confirmInterval, CleanupResult{}},
+		"it is answered in the very end":   {unanswered, nothing, nothing, results, confirmInterval, CleanupResult{}},
+		"another one takes its place": {
+			unanswered, edit(func(e *conntrack.Entry) { e.ID++ }), nothing, nothing, confirmInterval, CleanupResult{Pending: 1},
+		},
+		"its endpoint comes back between the looks": {unanswered, comesBack, nothing, nothing, confirmInterval, CleanupResult{}},
+		"its endpoint comes back after the second":  {unanswered, nothing, comesBack, nothing, confirmInterval, CleanupResult{}},
+		"a closed one ends at once":                 {closed, nothing, nothing, nothing, 0, CleanupResult{Closed: one(model.TCP)}},
+		"its endpoint has left, and it is closed between the looks": {
+			unanswered, closed, nothing, nothing, confirmInterval, CleanupResult{Closed: one(model.TCP)},
+		},
+	} {
+		for _, tests := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, the kernel tests: %t", name, tests), func(t *testing.T) {
+				s := scene{&recorded{tests: tests}, newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")}
+				s.entries = map[netip.AddrPort]conntrack.Entry{client: dial(host, "10.96.0.10:80", gone)}
+				test.begins(s)
+				now := time.Now()
+				s.reader.Snapshot().RemovedKnownSince = now.Add(-StaleDialWindow) // we know which endpoints leave
+				d := s.reconciler(s)
+				d.now = func() time.Time { return now }
+				s.serve("here", "10.244.1.1")
+				s.beforeDelete = func() { test.beforeDelete(s) }
+				total := CleanupResult{Unreplied: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
+				for _, after := range []func(scene){test.afterFirst, test.afterSecond} {
+					s.afterDump = nil
+					if len(s.reads) == 1 {
+						s.afterDump = func() { after(s) }
+					}
+					result, err := d.CleanOnce(t.Context())
+					if err != nil || result.Truncated {
+						t.Errorf("%+v, %v", result, err)
+					}
+					if len(s.reads) == 1 {
+						after(s)
+					}
+					for protocol, n := range result.Unreplied {
+						total.Unreplied[protocol] += n
+					}
+					for protocol, n := range result.Closed {
+						total.Closed[protocol] += n
+					}
+					total.Pending = result.Pending
+					now = now.Add(test.apart)
+				}
+				if diff := cmp.Diff(test.want, total, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("drawn (-want +got):\n%s", diff)
+				}
+				if ended := len(test.want.Unreplied) + len(test.want.Closed); len(s.entries) != 1-ended {
+					t.Errorf("%d entries are left, want %d", len(s.entries), 1-ended)
+				}
+			})
+		}
+	}
+}
+
+// TestADialToAnUnreachableNodeEndsAtTheFirstScan: that it got no answer is known already.
+func TestADialToAnUnreachableNodeEndsAtTheFirstScan(t *testing.T) {
+	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
+	table := &recorded{tests: true, entries: map[netip.AddrPort]conntrack.Entry{
+		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
+		netip.MustParseAddrPort(pod):  dial(pod, "10.96.0.10:80", "10.244.1.1:8080"),
+	}}
+	d := w.reconciler(table)
+	key := model.DemotionKey{Node: "there", Reason: model.Unreachable}
+	w.cluster.Apply(model.Change{Demotions: map[model.DemotionKey]*model.Demotion{key: {Reason: model.Unreachable}}})
+	w.synced()
+	done, err := d.CleanOnce(t.Context())
+	if err != nil || done.Unreplied[model.TCP] != 1 || done.Pending > 0 || len(table.entries) != 1 {
+		t.Errorf("%+v, %v; %d entries are left", done, err, len(table.entries))
+	}
+}
+
+// TestAClosedConnectionThatReopenedStays: it was closed when it was listed.
+func TestAClosedConnectionThatReopenedStays(t *testing.T) {
+	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
+	client := netip.MustParseAddrPort(host)
+	closed := with(dial(host, "10.96.0.10:80", "10.244.2.1:8080"), inState(conntrack.TCPTimeWait))
+	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{client: closed}}
+	table.afterDump = func() { table.entries[client] = with(closed, inState(conntrack.TCPEstablished)) }
+	d := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
+	d.now = func() time.Time { return time.Now().Add(StaleDialWindow - time.Second) }
+	w.reader.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
+	w.serve("here", "10.244.1.1")
+	if result, err := d.CleanOnce(t.Context()); len(result.Closed) != 0 || len(table.entries) != 1 || err != nil {
+		t.Errorf("%+v, %v; want that the connection stays", result, err)
+	}
+}
+
+func one(of model.Protocol) map[model.Protocol]int { return map[model.Protocol]int{of: 1} }
+
+// TestTheRestOfATruncatedScanEndsWithTheNext, and others' dials, which stay, do not count.
+func TestTheRestOfATruncatedScanEndsWithTheNext(t *testing.T) {
+	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{}}
+	const others = 30_000
+	for i := range 2*maxDeletes + others {
+		client, replySrc := fmt.Sprintf("[fd00:244::9:%d]:%d", i>>15, 1000+i&0x7fff), "[fd00:244::2]:8080"
+		if i < others {
+			replySrc = "[fd00:244::1]:8080"
+		}
+		table.entries[netip.MustParseAddrPort(client)] = dial(client, "[fd00:96::a]:80", replySrc)
+	}
+	reads := watching(t, table, nil, func(w *town) {
+		w.serve("here", "10.244.1.1", "there", "fd00:244::2", "here", "fd00:244::1")
+		w.serve("here", "10.244.1.1", "here", "fd00:244::1")
+		time.Sleep(20 * time.Second)
+	})
+	if len(table.entries) != others {
+		t.Errorf("%d dials are left after %v, want the %d whose endpoint serves", len(table.entries), reads, others)
+	}
+}
+
+// inKernel returns the connections of a new network namespace, for the test and for what it tests.
+func inKernel(t *testing.T) (table *connections.Table, conn *conntrack.Conn) {
+	t.Helper()
+	namespace := netns.New(t)
+	table = connections.Open(t, namespace)
+	namespace.Do(func() {
+		var err error
+		if conn, err = conntrack.Dial(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { _ = conn.Close() })
+	return table, conn
+}
+
+// TestDialsInTheKernel, long after the start: a few endpoints leave, or many, in both families and protocols.
+func TestDialsInTheKernel(t *testing.T) {
+	table, conn := inKernel(t)
+	for _, leaving := range []int{1, 20} {
+		for _, family := range model.Families {
+			t.Run(fmt.Sprintf("%d of %s", leaving, family), func(t *testing.T) { dialsInTheKernel(t, conn, table, family, leaving) })
+		}
+	}
+}
+
+func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Table, family model.Family, leaving int) {
+	addr, dialled, client := netip.MustParseAddr("10.244.2.1"), "10.96.0.10:80", netip.MustParseAddr("10.244.9.9")
+	if family == model.IPv6 {
+		addr, dialled, client = netip.MustParseAddr("fd00:244::2:1"), "[fd00:96::a]:80", netip.MustParseAddr("fd00:244::9:9")
+	}
+	stays := []string{"here", "10.244.1.1", "here", "fd00:244::1:1"}
+	leaves := stays
+	port := uint16(1000)
+	insert := func(edit func(*connections.Connection), replySrc netip.Addr) {
+		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
+			port++
+			c := connections.Connection{
+				Protocol: protocol, Client: netip.AddrPortFrom(client, port), Dialled: netip.MustParseAddrPort(dialled),
+				ReplySrc: netip.AddrPortFrom(replySrc, townServing), State: 1, Label: label,
+			}
+			edit(&c)
+			table.Insert(c)
+		}
+	}
+	alive, kept := netip.MustParseAddr(stays[1]), 0
+	if family == model.IPv6 {
+		alive = netip.MustParseAddr(stays[3])
+	}
+	for range leaving {
+		leaves = append(leaves, "there", addr.String())
+		for _, one := range []struct {
+			stays bool
+			edit  func(*connections.Connection)
+		}{
+			{false, func(*connections.Connection) {}},
+			{true, func(c *connections.Connection) { c.IsReplied, c.State = true, 3+uint8(c.Protocol)/model132 }},      // established
+			{false, func(c *connections.Connection) { c.IsReplied, c.State = true, 8-7*(uint8(c.Protocol)/model132) }}, // closed
+			{true, func(c *connections.Connection) { c.Label = 0 }},
+			{true, func(c *connections.Connection) { c.Zone = 3 }},
+		} {
+			insert(one.edit, addr)
+			if one.stays {
+				kept += 2
+			}
+		}
+		addr = addr.Next()
+	}
+	insert(func(*connections.Connection) {}, alive)
+	kept += 2
+	w := newTown(nil, leaves...)
+	d := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.reader, isNodes)
+	d.now = func() time.Time { return time.Now().Add(StaleDialWindow - 10*time.Second) } // by then we know which endpoints have left
+	w.reader.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
+	w.serve(stays...)
+	first, err := d.CleanOnce(t.Context())
+	if first.Pending != 2*leaving || len(first.Unreplied) != 0 || err != nil {
+		t.Errorf("the first look: %+v, %v; want that it finds the dials and ends none", first, err)
+	}
+	began := d.now()
+	d.now = func() time.Time { return began.Add(confirmInterval) }
+	result, err := d.CleanOnce(t.Context())
+	result.Closed = first.Closed // the first look forgot them
+	for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
+		if result.Unreplied[protocol] != leaving || result.Closed[protocol] != leaving || err != nil || result.Truncated {
+			t.Errorf("%s: %+v, %v; want %d drawn anew, and as many that were closed forgotten", protocol, result, err, leaving)
+		}
+	}
+	left := 0
+	_, err = conn.Dump(t.Context(), conntrack.Filter{}, func(e *conntrack.Entry) bool {
+		left++
+		_, _ = conn.Delete(e)
+		return true
+	})
+	if left != kept || err != nil {
+		t.Errorf("%d entries are left, %v; want %d", left, err, kept)
+	}
+}
+
+// model132 is SCTP's number, for states that differ by protocol.
+const model132 = uint8(model.SCTP)
+
+// TestAllStaleDialsNextToThoseOfOthersAreDeleted: 30,000 dials of others are unanswered, too. Half of them lead to an endpoint
+// that serves, another program translated the other half.
+func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
+	const others, dials = 30_000, 450
+	table, conn := inKernel(t)
+	service := map[model.Family]string{model.IPv4: "10.96.0.10:80", model.IPv6: "[fd00:96::a]:80"}
+	pods := map[model.Family]string{model.IPv4: "10.244.2.", model.IPv6: "fd00:244::2:"}
+	insert := func(family model.Family, number int, replySrc string, label uint8) {
+		client := netip.AddrFrom4([4]byte{10, 244, 9, byte(number >> 14)})
+		if family == model.IPv6 {
+			client = netip.AddrFrom16([16]byte{0xfd, 0, 2, 0x44, 15: byte(number >> 14)})
+		}
+		table.Insert(connections.Connection{
+			Protocol: model.TCP, Client: netip.AddrPortFrom(client, uint16(1000+number&0x3fff)), State: conntrack.TCPSynSent, Label: label,
+			Dialled: netip.MustParseAddrPort(service[family]), ReplySrc: netip.AddrPortFrom(netip.MustParseAddr(replySrc), townServing),
+		})
+	}
+	for _, family := range model.Families {
+		for n := range others {
+			insert(family, n, pods[family]+"1", label*uint8(n%2))
+		}
+	}
+	const leaving = conntrack.MaxFilteredReplySrcs + 1 // more than the kernel is asked for one by one
+	stays := []string{"here", pods[model.IPv4] + "1", "here", pods[model.IPv6] + "1"}
+	leaves := slices.Clone(stays)
+	for n := range leaving {
+		for _, family := range model.Families {
+			leaves = append(leaves, "there", pods[family]+fmt.Sprint(2+n))
+		}
+	}
+	for name, sinceStart := range map[string]time.Duration{"at the start": 0, "later": StaleDialWindow} {
+		t.Run(name, func(t *testing.T) {
+			for _, family := range model.Families {
+				for n := range dials {
+					insert(family, others+n, pods[family]+fmt.Sprint(2+n%leaving), label)
+				}
+			}
+			w := newTown(nil, leaves...)
+			began := time.Now()
+			w.reader.Snapshot().RemovedKnownSince = began.Add(-sinceStart)
+			d := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.reader, isNodes)
+			w.serve(stays...)
+			drawn := 0
+			for range 2 {
+				look, err := d.CleanOnce(t.Context())
+				if err != nil || look.Truncated {
+					t.Errorf("%+v, %v", look, err)
+				}
+				drawn += look.Unreplied[model.TCP]
+				d.now = func() time.Time { return began.Add(time.Since(began) + confirmInterval) }
+			}
+			left := 0
+			if _, err := conn.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { left++; return true }); err != nil {
+				t.Fatal(err)
+			}
+			if drawn != 2*dials || left != 2*others {
+				t.Errorf("%d dials were drawn anew and %d entries are left, want %d and %d", drawn, left, 2*dials, 2*others)
+			}
+		})
+	}
+}

@@ -1,0 +1,386 @@
+//go:build linux
+
+package conntrackgc
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
+)
+
+// ofUDP gives a town's Service a port of UDP, and an address that a load balancer has.
+func ofUDP(service *model.Service) {
+	service.Ports = append(service.Ports, model.ServicePort{Name: "UDP", Protocol: model.UDP, Port: townPort, NodePort: townNode})
+	service.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("203.0.113.2")}
+}
+
+// flow is an entry of UDP that some other program may have made. Whose it is, its answerer shows.
+func flow(client, dialled, replySrc string) conntrack.Entry {
+	e := dial(client, dialled, replySrc)
+	e.Protocol, e.Labels = model.UDP, [16]byte{}
+	return e
+}
+
+// ours gives an entry the label that our tables give.
+func ours(e *conntrack.Entry) { e.Labels[label/8] = 1 << (label % 8) }
+
+func inZone(e *conntrack.Entry) { e.Zone = 7 }
+
+// change gives the Service another form, in one sync with other endpoints.
+func (w *town) change(edit func(*model.Service), endpoints ...string) {
+	edited := *w.cluster.Service(shop)
+	edited.Ports = slices.Clone(edited.Ports)
+	edit(&edited)
+	w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{shop: &edited}})
+	w.serve(endpoints...)
+}
+
+// remove deletes the Service. Its slices stay.
+func (w *town) remove() {
+	w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{shop: nil}})
+	w.synced()
+}
+
+// TestWhichFlowsGo, by what changed since the last look, for a Service with an endpoint here, and one elsewhere.
+func TestWhichFlowsGo(t *testing.T) {
+	const (
+		clusterIP, external, balancer, six = "10.96.0.10:80", "203.0.113.1:80", "203.0.113.2:80", "[fd00:96::a]:80"
+		here, there, here6, there6         = "10.244.1.1:8080", "10.244.2.1:8080", "[fd00:244::1]:8080", "[fd00:244::2]:8080"
+		served, unserved                   = "172.30.0.1:30080", "192.168.0.1:30080"
+		routed                             = "198.51.100.7:30080" // an address that is local by a route alone
+		foreign                            = "203.0.113.9:53"     // no endpoint answers there
+	)
+	all := []string{"here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2"}
+	stay := []string{"here", "10.244.1.1", "here", "fd00:244::1"}
+	leave := func(w *town) { w.serve(stay...) }
+	leaveAll := func(w *town) { w.serve() }
+	again := func(w *town) { w.serve(all...) }
+	anew := func(w *town) { w.isComplete = true; w.serve(all...) }
+	come := func(w *town) { w.serve(); w.lastScanned = w.reader.Snapshot().Number; w.serve(all...) }
+	local := func(w *town) { w.change(func(s *model.Service) { s.ExternalTrafficLocal = true }, all...) }
+	tighter := func(w *town) {
+		w.change(func(s *model.Service) { s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")} }, all...)
+	}
+	renumber := func(w *town) { w.change(func(s *model.Service) { s.Ports[2].NodePort++ }, all...) }
+	in := func(scope selection.Scope, change func(*town)) func(*town) {
+		return func(w *town) { w.scope = scope; w.synced(); w.lastScanned = w.reader.Snapshot().Number; change(w) }
+	}
+	readdress := func(w *town) { w.scope.NodePorts = w.scope.NodePorts[1:]; w.synced() }
+	silent := func(isLasting bool) func(*town) {
+		return func(w *town) {
+			key := model.DemotionKey{Node: "there", Reason: model.Unreachable}
+			w.cluster.Apply(model.Change{Demotions: map[model.DemotionKey]*model.Demotion{key: {Reason: model.Unreachable, IsLasting: isLasting}}})
+			w.synced()
+		}
+	}
+	alone := func(w *town) { w.serve("there", "10.244.2.1", "there", "fd00:244::2") }
+	then := func(before, change func(*town)) func(*town) {
+		return func(w *town) { before(w); w.lastScanned = w.reader.Snapshot().Number; change(w) }
+	}
+	first := func(change func(*town)) func(*town) { return func(w *town) { change(w); w.lastScanned = 0 } }
+	on := func(dialled, replySrc string) conntrack.Entry { return flow(host, dialled, replySrc) }
+	open := with(on(clusterIP, there), func(e *conntrack.Entry) { e.Status |= conntrack.SeenReply })
+	for name, test := range map[string]struct {
+		change func(*town)
+		entry  conntrack.Entry
+		want   Class
+	}{
+		"its endpoint left":               {leave, on(clusterIP, there), EndpointNotAllowed},
+		"its endpoint serves":             {leave, on(clusterIP, here), EndpointAllowed},
+		"its endpoint left, in IPv6":      {leave, flow(host6, six, there6), EndpointNotAllowed},
+		"its endpoint serves, in IPv6":    {leave, flow(host6, six, here6), EndpointAllowed},
+		"it is in a zone":                 {leave, with(on(clusterIP, there), inZone), EndpointNotAllowed},
+		"another port of the pod answers": {leave, on(clusterIP, "10.244.1.1:8081"), EndpointNotAllowed},
+		"another program translated it":   {leave, on(clusterIP, foreign), EndpointNotAllowed},
+		"another frontend's":              {leave, on("10.96.0.11:80", there), NotChanged},
+		"another port's":                  {leave, on("10.96.0.10:81", there), NotChanged},
+		"from pod to pod":                 {leave, flow(pod, there, there), NotChanged},
+		"the last endpoint left":          {leaveAll, on(clusterIP, there), EndpointNotAllowed},
+		"the Service is gone":             {(*town).remove, on(clusterIP, there), EndpointNotAllowed},
+		"nothing changed":                 {again, on(clusterIP, foreign), NotChanged},
+		"endpoints came": {
+			func(w *town) { w.serve(append(all, "here", "10.244.1.2")...) }, on(clusterIP, foreign), NotChanged,
+		},
+		"ours of long ago, before the first look":        {first(leave), with(on("10.96.0.11:80", there), ours), FrontendRemoved},
+		"the same, after the first look":                 {leave, with(on("10.96.0.11:80", there), ours), NotChanged},
+		"another proxy's of long ago":                    {first(leave), on("10.96.0.11:80", there), NotChanged},
+		"ours of long ago, in a zone of another program": {first(leave), with(with(on("10.96.0.11:80", there), ours), inZone), NotChanged},
+		"everything is written anew":                     {anew, on(clusterIP, foreign), EndpointNotAllowed},
+		"the same, and its endpoint serves":              {anew, on(clusterIP, there), EndpointAllowed},
+		"a policy that is not about the ClusterIP":       {local, on(clusterIP, there), NotChanged},
+
+		"its endpoint's node does not answer":               {silent(false), open, Established},
+		"the same, and neither did the endpoint":            {silent(false), on(clusterIP, there), EndpointNotAllowed},
+		"its endpoint's node has not answered for long":     {then(silent(false), silent(true)), open, EndpointNotAllowed},
+		"its endpoint's node does not answer, and it left":  {then(silent(false), leave), open, EndpointNotAllowed},
+		"its endpoint's node does not answer, nor does any": {then(silent(false), alone), open, EndpointAllowed},
+
+		"nobody translated it, and the first endpoint came": {come, on(clusterIP, clusterIP), PredatesEndpoints},
+		"the same, in a zone":                               {come, with(on(clusterIP, clusterIP), inZone), Foreign},
+		"nobody translated it, and the last one left":       {leaveAll, on(clusterIP, clusterIP), Foreign},
+		"nobody translated it, and the Service is gone":     {(*town).remove, on(clusterIP, clusterIP), Foreign},
+
+		"Local, from outside":                             {local, on(external, there), EndpointNotAllowed},
+		"Local, from outside, to the endpoint here":       {local, on(external, here), EndpointAllowed},
+		"Local, from a pod":                               {local, flow(pod, external, there), EndpointAllowed},
+		"Local, from this node":                           {local, flow(node, external, there), EndpointAllowed},
+		"Local, from an address that a route makes ours":  {local, flow("198.51.100.7:1", external, there), EndpointAllowed},
+		"Local, where pods are not known":                 {in(podless, local), on(external, there), EndpointAllowed},
+		"Local, where pods are not known, from this node": {in(podless, local), flow(node, external, there), EndpointAllowed},
+
+		"the ranges leave its client out":   {tighter, on(balancer, here), EndpointNotAllowed},
+		"they do not":                       {tighter, flow(pod, balancer, here), EndpointAllowed},
+		"they are not about an external IP": {tighter, on(external, here), EndpointAllowed},
+		"ranges that are taken away leave nobody out": {func(w *town) {
+			tighter(w)
+			w.lastScanned = w.reader.Snapshot().Number
+			w.change(func(s *model.Service) { s.SourceRanges = nil }, all...)
+		}, on(balancer, foreign), NotChanged},
+
+		"a node port":                                    {leave, on(served, there), EndpointNotAllowed},
+		"a node port, its endpoint serves":               {leave, on(served, here), EndpointAllowed},
+		"a node port, another number":                    {leave, on("172.30.0.1:30081", there), NotChanged},
+		"a node port in IPv6":                            {leave, flow(host6, "[fd00:30::1]:30080", there6), EndpointNotAllowed},
+		"a node port, to a stranger's pod":               {leave, on(served, foreign), Foreign},
+		"the same, before the first look":                {first(leave), on(served, foreign), EndpointNotAllowed},
+		"the same, elsewhere":                            {first(leave), on(unserved, foreign), Foreign},
+		"the same, after a repair":                       {anew, on(served, foreign), Foreign},
+		"our tables led it to an endpoint of long ago":   {leave, with(on(served, foreign), ours), EndpointNotAllowed},
+		"nobody translated it to a node port":            {come, on(served, served), PredatesEndpoints},
+		"nobody translated it, elsewhere":                {come, on(unserved, unserved), Foreign},
+		"elsewhere, its endpoint serves":                 {leave, on(unserved, here), FrontendRemoved},
+		"elsewhere, its endpoint left":                   {leave, on(unserved, there), FrontendRemoved},
+		"elsewhere, its Service is gone":                 {(*town).remove, on(unserved, there), FrontendRemoved},
+		"elsewhere, another port of the pod":             {leave, on(unserved, "10.244.1.1:8081"), Foreign},
+		"the number is another one":                      {renumber, on(served, there), EndpointNotAllowed},
+		"the number is another one, elsewhere":           {renumber, on(unserved, there), FrontendRemoved},
+		"the address serves no more":                     {readdress, on(served, there), FrontendRemoved},
+		"node ports serve elsewhere, and the ClusterIP":  {readdress, on(clusterIP, foreign), NotChanged},
+		"on all, its endpoint serves":                    {in(onAll, leave), on(unserved, here), EndpointAllowed},
+		"on all, by a route, and its endpoint left":      {in(onAll, leave), on(routed, there), EndpointNotAllowed},
+		"on all, an address that is nobody's":            {in(onAll, leave), on("198.51.100.8:30080", here), FrontendRemoved},
+		"on all, loopback":                               {in(onAll, leave), flow(node, "127.0.0.1:30080", here), FrontendRemoved},
+		"on all, to another machine, translated by none": {in(onAll, come), flow(pod, "198.51.100.8:30080", "198.51.100.8:30080"), Foreign},
+		"an endpoint may answer at its own address":      {leave, flow(pod, "10.244.1.1:30080", "10.244.1.1:30080"), Foreign},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTown(ofUDP, all...)
+			w.lastScanned = w.reader.Snapshot().Number
+			test.change(w)
+			if got, err := w.newClassifier(time.Now()).classify(&test.entry); got != test.want || err != nil {
+				t.Errorf("%s, %v; want %s", got, err, test.want)
+			}
+			if isEnded := slices.Contains([]Class{EndpointNotAllowed, FrontendRemoved, PredatesEndpoints},
+				test.want); test.want.IsStale() != isEnded {
+				t.Errorf("%s: it goes: %v", test.want, !isEnded)
+			}
+		})
+	}
+}
+
+// TestAFlowOfANodePortEndsWhereAnotherFrontendComes that has an address of its own, and the same number.
+func TestAFlowOfANodePortEndsWhereAnotherFrontendComes(t *testing.T) {
+	const here = "10.244.1.1:8080"
+	w := newTown(ofUDP, "here", "10.244.1.1")
+	w.lastScanned = w.reader.Snapshot().Number
+	other := model.ObjectName{Namespace: "shop", Name: "z-other"}
+	service := &model.Service{
+		Name: other, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.11")}, ExternalIPs: []netip.Addr{netip.MustParseAddr("172.30.0.1")},
+		Ports: []model.ServicePort{{Name: "UDP", Protocol: model.UDP, Port: townNode}},
+	}
+	w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{other: service}})
+	w.reader.OnApplied(other, w.reader.Derive(w.planner.Decide(other, model.Families)))
+	w.synced()
+	e := flow(host, "172.30.0.1:30080", here)
+	if got, err := w.newClassifier(time.Now()).classify(&e); got != EndpointNotAllowed || err != nil {
+		t.Errorf("a flow of the node port, where a frontend has its address now: %s, %v", got, err)
+	}
+}
+
+// TestTheKernelIsQueriedOnlyWhereItMatters: not about clients whose endpoint may answer anyway, and not about addresses
+// of flows that cannot be the Service's. If it does not answer, the flow stays.
+func TestTheKernelIsQueriedOnlyWhereItMatters(t *testing.T) {
+	local := func(s *model.Service) { ofUDP(s); s.ExternalTrafficLocal = true }
+	for name, test := range map[string]struct {
+		entry conntrack.Entry
+		asks  bool
+	}{
+		"no frontend of ours":                        {flow(host, "203.0.113.7:80", "10.244.1.1:8080"), false},
+		"everybody's endpoint":                       {flow(host, "203.0.113.1:80", "10.244.1.1:8080"), false},
+		"nobody's endpoint":                          {flow(host, "203.0.113.1:80", "10.244.7.7:8080"), false},
+		"the endpoint of clients inside":             {flow(host, "203.0.113.1:80", "10.244.2.1:8080"), true},
+		"the number of a node port, to a stranger":   {flow(host, "198.51.100.7:30080", "203.0.113.9:53"), false},
+		"the number of a node port, to the endpoint": {flow(host, "198.51.100.7:30080", "10.244.1.1:8080"), true},
+	} {
+		w := newTown(local, "here", "10.244.1.1", "there", "10.244.2.1")
+		w.scope, w.isComplete, w.lastScanned = onAll, true, 1
+		w.synced()
+		asked := 0
+		classifier := w.newClassifier(time.Now())
+		classifier.isLocal = func(netip.Addr) (bool, error) { asked++; return false, unix.ENOBUFS }
+		reason, err := classifier.classify(&test.entry)
+		if (asked > 0) != test.asks || (err != nil) != test.asks || (reason == ClientUnknown) != test.asks {
+			t.Errorf("%s: asked %d times, %s, %v", name, asked, reason, err)
+		}
+	}
+}
+
+// flows returns a table with flows to an endpoint.
+func flowsTo(replySrc string, clients ...string) *recorded {
+	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{}}
+	for _, client := range clients {
+		table.entries[netip.MustParseAddrPort(client)] = flow(client, "10.96.0.10:80", replySrc)
+	}
+	return table
+}
+
+// TestAScanOfFlows is for the families that changed. What the kernel keeps is looked at again, and so is everything if
+// it fails.
+func TestAScanOfFlows(t *testing.T) {
+	const gone = "10.244.2.1:8080"
+	clients := []string{"10.244.9.1:1", "10.244.9.2:1", "10.244.9.3:1"}
+	for name, test := range map[string]struct {
+		refuses   []error
+		fails     error
+		ended     int
+		wantError string
+	}{
+		"all end":                         {nil, nil, 3, ""},
+		"the dump fails":                  {nil, conntrack.ErrInterrupted, 3, "listing the UDP flows in conntrack: "},
+		"one that the kernel keeps":       {[]error{unix.EBUSY}, nil, 2, "ending the flow UDP from "},
+		"several that the kernel keeps":   {[]error{unix.EBUSY, nil, unix.EBUSY}, nil, 1, "busy; and 1 more"},
+		"any other refusal ends the work": {[]error{nil, unix.EPERM}, nil, 1, "operation not permitted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
+			table := flowsTo(gone, clients...)
+			r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
+			if done, err := r.CleanOnce(t.Context()); err != nil || done.Flows[model.IPv4].Deleted != 0 {
+				t.Fatalf("at first: %+v, %v", done, err)
+			}
+			w.serve("here", "10.244.1.1")
+			table.deleteErrs, table.fails = test.refuses, test.fails
+			done, err := r.CleanOnce(t.Context())
+			pass, isThere := done.Flows[model.IPv4]
+			if pass.Deleted != test.ended || !isThere || len(done.Flows) != 1 {
+				t.Errorf("%+v, want that %d flows of IPv4 ended", done.Flows, test.ended)
+			}
+			if isError := err != nil; isError != (test.wantError != "") || isError && !strings.Contains(err.Error(), test.wantError) ||
+				(pass.Duration > 0) == isError {
+				t.Errorf("%s, %v; want %q", pass.Duration, err, test.wantError)
+			}
+			table.deleteErrs, table.fails = nil, nil
+			if done, err = r.CleanOnce(t.Context()); err != nil || len(table.entries) != 0 || done.Flows[model.IPv4].Deleted != 3-test.ended {
+				t.Errorf("afterwards: %+v, %v, and %d are left", done.Flows, err, len(table.entries))
+			}
+			mayEnd := test.wantError != "" && test.ended == 3
+			if done, err = r.CleanOnce(t.Context()); err != nil || len(done.Flows) > 0 && !mayEnd {
+				t.Errorf("looked again though nothing changed: %+v, %v", done.Flows, err)
+			}
+		})
+	}
+}
+
+// TestAFlowWhoseEndpointComesBackStays: it comes back while the flows that a look found are deleted.
+func TestAFlowWhoseEndpointComesBackStays(t *testing.T) {
+	w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
+	table := flowsTo("10.244.2.1:8080", "10.244.9.1:1", "10.244.9.2:1")
+	r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
+	w.serve("here", "10.244.1.1")
+	table.afterDump = func() { w.serve("here", "10.244.1.1", "there", "10.244.2.1") }
+	if done, err := r.CleanOnce(t.Context()); err != nil || len(table.entries) != 2 {
+		t.Errorf("%+v, %v, and %d flows are left, want both", done, err, len(table.entries))
+	}
+}
+
+// TestFlowsAreScannedOnceForEachChange, again a second after a failure, and in the very end.
+func TestFlowsAreScannedOnceForEachChange(t *testing.T) {
+	ofUDPAlone := func(s *model.Service) { ofUDP(s); s.Ports = s.Ports[2:] }
+	reads := watching(t, &recorded{failing: []int{2, 3}}, ofUDPAlone, func(w *town) {
+		time.Sleep(time.Hour)
+		w.serve("here", "10.244.1.1")
+		time.Sleep(time.Hour)
+		w.serve()
+		time.Sleep(time.Hour)
+	})
+	hour := time.Hour
+	if want := []time.Duration{hour, 2 * hour, 2*hour + time.Second, 2*hour + 2*time.Second}; !slices.Equal(reads, want) {
+		t.Errorf("the table was read after %v, want %v", reads, want)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := newTown(ofUDPAlone, "here", "10.244.1.1", "there", "10.244.2.1")
+		table, reported := flowsTo("10.244.2.1:8080", "10.244.9.1:1"), 0
+		r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
+		if _, err := r.CleanOnce(ctx); err != nil {
+			t.Error(err)
+		}
+		w.serve("here", "10.244.1.1")
+		cancel()
+		r.Run(ctx, func(done CleanupResult, err error) { // hears of both at once
+			if reported += done.Flows[model.IPv4].Deleted; err != nil {
+				t.Error(err)
+			}
+		})
+		if len(table.entries) != 0 || reported != 1 {
+			t.Errorf("%d flows are left after the end, and %d were reported", len(table.entries), reported)
+		}
+	})
+}
+
+// TestFlowsInTheKernel end if they are stale, in both families; connections of other protocols stay.
+func TestFlowsInTheKernel(t *testing.T) {
+	table, conn := inKernel(t)
+	w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2")
+	r := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.reader, isNodes)
+	if _, err := r.CleanOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const each = 300
+	kept := map[model.Protocol]int{}
+	for _, addrs := range map[model.Family][4]string{
+		model.IPv4: {"10.244.9.9", "10.96.0.10:80", "10.244.1.1:8080", "10.244.2.1:8080"},
+		model.IPv6: {"fd00:244::9", "[fd00:96::a]:80", "[fd00:244::1]:8080", "[fd00:244::2]:8080"},
+	} {
+		for n := range each {
+			for i, replySrc := range addrs[2:] {
+				for _, protocol := range []model.Protocol{model.TCP, model.UDP} {
+					c := connections.Connection{
+						Protocol: protocol, Client: netip.AddrPortFrom(netip.MustParseAddr(addrs[0]), uint16(1000+2*n+i)),
+						Dialled: netip.MustParseAddrPort(addrs[1]), ReplySrc: netip.MustParseAddrPort(replySrc), Label: label, IsReplied: true,
+					}
+					if protocol == model.TCP {
+						c.State = conntrack.TCPEstablished
+					}
+					if table.Insert(c); protocol == model.TCP || i == 0 {
+						kept[protocol]++
+					}
+				}
+			}
+		}
+	}
+	w.serve("here", "10.244.1.1", "here", "fd00:244::1")
+	done, err := r.CleanOnce(t.Context())
+	if err != nil || done.Flows[model.IPv4].Deleted != each || done.Flows[model.IPv6].Deleted != each {
+		t.Errorf("%+v, %v; want %d flows of each family", done, err, each)
+	}
+	left := map[model.Protocol]int{}
+	if _, err := conn.Dump(t.Context(), conntrack.Filter{}, func(e *conntrack.Entry) bool { left[e.Protocol]++; return true }); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(left, kept) {
+		t.Errorf("left are %v, want %v", left, kept)
+	}
+}

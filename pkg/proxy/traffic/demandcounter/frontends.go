@@ -1,0 +1,78 @@
+//go:build linux
+
+package demandcounter
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Frontends knows the frontends of Services whose load is bounded. It is a reader of the proxy's decisions.
+type Frontends struct {
+	mutex      sync.Mutex // guards what follows; must not be held while waiting
+	services   map[model.ObjectName][]model.Frontend
+	isComplete bool
+}
+
+// NewFrontends returns a reader that knows of no Service.
+func NewFrontends() *Frontends { return &Frontends{services: map[model.ObjectName][]model.Frontend{}} }
+
+// Derive keeps the frontends.
+func (*Frontends) Derive(decisions []selection.Decision) any {
+	var frontends []model.Frontend
+	for i := range decisions {
+		if d := &decisions[i]; d.Service.Topology.MaxLoad != 0 && !d.Service.IsHeadless {
+			for _, owned := range d.Frontends {
+				frontends = append(frontends, owned.Frontend)
+			}
+		}
+	}
+	if frontends == nil {
+		return nil
+	}
+	return frontends
+}
+
+// OnApplied keeps the frontends of a Service.
+func (r *Frontends) OnApplied(service model.ObjectName, digest any) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if digest == nil {
+		delete(r.services, service)
+		return
+	}
+	r.services[service] = digest.([]model.Frontend)
+}
+
+// OnFrontendsLost drops frontends of a Service.
+func (r *Frontends) OnFrontendsLost(service model.ObjectName, lost []model.Frontend) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	left := slices.DeleteFunc(slices.Clone(r.services[service]), func(f model.Frontend) bool { return slices.Contains(lost, f) })
+	if len(left) == 0 {
+		delete(r.services, service)
+		return
+	}
+	r.services[service] = left
+}
+
+// OnSynced says that all Services are known.
+func (r *Frontends) OnSynced(selection.SyncState) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.isComplete = true
+}
+
+// selection returns what to count; false before the first sync, when that is unknown.
+func (r *Frontends) selection() (chosen map[model.Frontend]model.ObjectName, skipped int, isKnown bool) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if !r.isComplete {
+		return nil, 0, false
+	}
+	chosen, skipped = selectFrontends(r.services)
+	return chosen, skipped, true
+}

@@ -1,0 +1,216 @@
+//go:build linux
+
+package flows
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/accounting"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Report is where a node's connections go.
+//
+// Its JSON names are an interface: scripts read them.
+type Report struct {
+	Node string `json:"node"`
+	// Services are those that have connections: first those with most that are not answered, then those with most to other
+	// zones; never null.
+	Services []Service `json:"services"`
+	// OtherPrograms is how many connections other programs translate, to Services or not: an earlier proxy perhaps.
+	OtherPrograms int `json:"otherPrograms"`
+	// CountsBytes: conntrack counts bytes.
+	CountsBytes bool `json:"countsBytes"`
+}
+
+// Service is the connections of one Service.
+type Service struct {
+	Service string `json:"service"` // namespace/name
+	Counts
+	// ByLocality is how many are open or not answered, by where their endpoint is: same_node, same_zone, other_zone, unknown.
+	ByLocality map[string]int `json:"byLocality"`
+	Endpoints  []Endpoint     `json:"endpoints"`
+}
+
+// Endpoint is the connections of a Service to one endpoint.
+type Endpoint struct {
+	Endpoint string `json:"endpoint"`
+	Protocol string `json:"protocol"`
+	Node     string `json:"node"` // empty if unknown
+	Zone     string `json:"zone"` // empty if unknown
+	// Locality is where it is, seen from this node.
+	Locality string `json:"locality"`
+	// Tier is the first topology key of the Service that it matches here; hint, if hints lead to it, and none otherwise.
+	Tier string `json:"tier"`
+	// Removed: it is no longer an endpoint of the Service.
+	Removed bool `json:"removed"`
+	Counts
+}
+
+// Counts are numbers of connections.
+type Counts struct {
+	// Established are answered, and may go on. Unanswered are not answered yet, or never will be.
+	Established int `json:"open"`
+	Unreplied   int `json:"unanswered"`
+	// Ending are over, and wait until conntrack forgets them.
+	Ending int `json:"ending"`
+	// Sent and Received are the bytes of all of these, both as the client sees it.
+	Sent     uint64 `json:"sent"`
+	Received uint64 `json:"received"`
+}
+
+func (c *Counts) add(more Counts) {
+	c.Established += more.Established
+	c.Unreplied += more.Unreplied
+	c.Ending += more.Ending
+	c.Sent += more.Sent
+	c.Received += more.Received
+}
+
+// countsOf returns the counts of one entry.
+func countsOf(e *conntrack.Entry) Counts {
+	switch {
+	case e.Status&conntrack.SeenReply == 0:
+		return Counts{Unreplied: 1, Sent: e.Sent.Bytes}
+	case accounting.IsClosed(e):
+		return Counts{Ending: 1, Sent: e.Sent.Bytes, Received: e.Received.Bytes}
+	}
+	return Counts{Established: 1, Sent: e.Sent.Bytes, Received: e.Received.Bytes}
+}
+
+// Snapshot puts a report together, entry by entry.
+type Snapshot struct {
+	owners *serviceindex.Index
+	nodes  map[translatedEndpoint]string
+	filter func(model.ObjectName) bool
+
+	services map[model.ObjectName]map[address]*Endpoint
+	foreign  int
+	hasBytes bool
+}
+
+// address is the address of an endpoint.
+type address struct {
+	protocol model.Protocol
+	addr     netip.AddrPort
+}
+
+// translatedEndpoint is an endpoint of a Service.
+type translatedEndpoint struct {
+	service model.ObjectName
+	address
+}
+
+// NewSnapshot returns a reading for a state of the cluster, of those Services that are wanted.
+func NewSnapshot(cluster *model.Cluster, families []model.Family, wanted func(model.ObjectName) bool) *Snapshot {
+	r := &Snapshot{
+		owners: serviceindex.New(0), nodes: map[translatedEndpoint]string{}, filter: wanted,
+		services: map[model.ObjectName]map[address]*Endpoint{},
+	}
+	planner := selection.NewPlanner(cluster)
+	for _, name := range cluster.ServiceNames() {
+		decisions := planner.Decide(name, families)
+		r.owners.OnApplied(name, r.owners.Derive(decisions))
+		for i := range decisions {
+			for j := range decisions[i].Endpoints {
+				endpoint := &decisions[i].Endpoints[j]
+				r.nodes[translatedEndpoint{name, address{decisions[i].Port.Protocol, endpoint.Addr}}] = endpoint.Node
+			}
+		}
+	}
+	r.owners.OnSynced(selection.SyncState{})
+	return r
+}
+
+// Add takes an entry in.
+func (r *Snapshot) Add(e *conntrack.Entry) {
+	if e.Status&conntrack.DestinationNAT == 0 {
+		return
+	}
+	r.hasBytes = r.hasBytes || e.Sent.Bytes > 0
+	origin := r.owners.Attribute(e)
+	switch {
+	case origin == nil:
+		r.foreign++
+		return
+	case !r.filter(origin.Service):
+		return
+	}
+	at := address{e.Protocol, e.ReplySrc()}
+	of := r.services[origin.Service]
+	if of == nil {
+		of = map[address]*Endpoint{}
+		r.services[origin.Service] = of
+	}
+	if of[at] == nil {
+		node, isKnown := r.nodes[translatedEndpoint{origin.Service, at}]
+		of[at] = &Endpoint{
+			Endpoint: at.addr.String(), Protocol: e.Protocol.String(), Node: node, Zone: origin.Location.Zone,
+			Locality: origin.Location.Locality.String(), Tier: origin.Location.Tier, Removed: !isKnown,
+		}
+	}
+	of[at].add(countsOf(e))
+}
+
+// AddAll takes in the connections of a table.
+func (r *Snapshot) AddAll(ctx context.Context, table conntrack.Table) error {
+	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
+	_, err := table.Dump(ctx, translated, func(e *conntrack.Entry) bool { r.Add(e); return true })
+	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) { // some may be missing then, as always in a table that changes
+		return fmt.Errorf("read the connection table: %w", err)
+	}
+	return nil
+}
+
+// Report returns what was taken in, and starts over.
+func (r *Snapshot) Report(node string) Report {
+	report := Report{Node: node, Services: make([]Service, 0, len(r.services)), OtherPrograms: r.foreign, CountsBytes: r.hasBytes}
+	for _, name := range slices.SortedFunc(maps.Keys(r.services), model.ObjectName.Compare) {
+		service := Service{Service: name.String(), ByLocality: map[string]int{}}
+		for _, locality := range serviceindex.Localities {
+			service.ByLocality[locality.String()] = 0
+		}
+		for _, endpoint := range r.services[name] {
+			service.Endpoints = append(service.Endpoints, *endpoint)
+			service.add(endpoint.Counts)
+			service.ByLocality[endpoint.Locality] += endpoint.Established + endpoint.Unreplied
+		}
+		slices.SortFunc(service.Endpoints, func(a, b Endpoint) int {
+			return cmp.Or(compareRows(a.Counts, b.Counts, a.crosses(), b.crosses()), cmp.Compare(a.Endpoint, b.Endpoint),
+				cmp.Compare(a.Protocol, b.Protocol))
+		})
+		report.Services = append(report.Services, service)
+	}
+	slices.SortStableFunc(report.Services, func(a, b Service) int {
+		return compareRows(a.Counts, b.Counts, a.crosses(), b.crosses())
+	})
+	r.services, r.foreign, r.hasBytes = map[model.ObjectName]map[address]*Endpoint{}, 0, false
+	return report
+}
+
+// crosses is how many connections go to other zones.
+func (s *Service) crosses() int { return s.ByLocality[serviceindex.OtherZone.String()] }
+
+func (e *Endpoint) crosses() int {
+	if e.Locality != serviceindex.OtherZone.String() {
+		return 0
+	}
+	return e.Established + e.Unreplied
+}
+
+// compareRows orders by what is not answered, then by what crosses zones, then by what is open; most first.
+func compareRows(a, b Counts, aCrosses, bCrosses int) int {
+	return cmp.Or(
+		cmp.Compare(b.Unreplied, a.Unreplied), cmp.Compare(bCrosses, aCrosses), cmp.Compare(b.Established, a.Established),
+		cmp.Compare(b.Ending, a.Ending),
+	)
+}

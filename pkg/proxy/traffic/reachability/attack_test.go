@@ -1,0 +1,271 @@
+package reachability_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
+)
+
+// TestThreeHundredNodesDieAtOnce, of 600: as many are suspected at a time as the bound on probes permits, those with most
+// connections first.
+func TestThreeHundredNodesDieAtOnce(t *testing.T) {
+	w := newWorld(t, 600, without{})
+	w.honest(2)
+	w.run(2 * time.Second)
+	died := w.now
+	for _, node := range w.nodes[:300] {
+		node.up = until(died)
+	}
+	w.dials, w.dialsTo = map[string]int{}, map[uint16]int{}
+	w.run(10 * time.Second)
+	if sum := w.dialsTo[closedPort] + w.dialsTo[healthPort] + w.dialsTo[kubeletPort]; sum > 10*256+1000 { // and controls
+		t.Errorf("%d probes in ten seconds", sum)
+	}
+	var last time.Duration
+	for i, node := range w.nodes {
+		at, out := w.out[node.name]
+		if out != (i < 300) {
+			t.Errorf("%s is out: %v", node.name, out)
+		}
+		last = max(last, at-died)
+	}
+	if len(w.outs) != 300 || last > 9*time.Second {
+		t.Errorf("%d verdicts, the last after %v", len(w.outs), last)
+	}
+	t.Log("the last is judged after", last, w.outcomes, w.dialsTo, w.cutOffs, w.now, died)
+}
+
+// TestAnHourOfFlapping: whenever a node is judged it did not answer just before, and no other node is judged.
+func TestAnHourOfFlapping(t *testing.T) {
+	w := newWorld(t, 4, without{})
+	w.honest(3)
+	random, isUp, next := rand.New(rand.NewPCG(35, 1)), true, w.now
+	var upSince time.Duration
+	w.nodes[0].up = func(time.Duration) bool { return isUp }
+	changes := 0
+	for end := w.now + time.Hour; w.now < end; w.run(10 * time.Millisecond) {
+		if w.now >= next {
+			isUp, next = !isUp, w.now+time.Duration(random.IntN(20_000))*time.Millisecond
+			upSince = w.now
+		}
+		for _, name := range w.outs {
+			if name != "n0" {
+				t.Fatalf("%s is judged", name)
+			}
+			if isUp && w.now-upSince > 100*time.Millisecond {
+				t.Fatalf("judged %v after it came back", w.now-upSince)
+			}
+		}
+		changes, w.outs = changes+len(w.outs), nil
+	}
+	if changes == 0 || changes > 30 {
+		t.Errorf("%d verdicts in an hour, want some and at most 30", changes)
+	}
+	isUp, w.nodes[0].up = true, always
+	w.run(80 * time.Second)
+	if len(w.out) > 0 {
+		t.Errorf("after 80 good seconds these are out: %v", w.out)
+	}
+	t.Log(changes, "verdicts")
+}
+
+// tenant keeps having new clients dial endpoints of its own that never answer. Its EndpointSlices name all nodes, and
+// one that does not exist.
+func (w *world) tenant(every time.Duration, from int) {
+	for i, node := range w.nodes {
+		l := w.dial(node, fmt.Sprintf("10.9.%d.%d", from>>8&255, from&255), 1)
+		l.every, l.denied, l.to = every, true, w.now+time.Second
+		l.next += time.Duration(i) * time.Millisecond
+	}
+	w.detector.ReportUnreplied(w.clock(), []reachability.Flow{{
+		ID: uint32(from), Client: netip.MustParseAddr("10.9.0.1"), Endpoint: netip.MustParseAddrPort("198.51.100.9:80"), Node: "nobody",
+	}}, nil)
+}
+
+// TestATenantWhoMeansHarm raises suspicions without end, and gets no verdict: neither against nodes that answer, nor by
+// hiding one that died.
+func TestATenantWhoMeansHarm(t *testing.T) {
+	w := newWorld(t, 6, without{})
+	w.honest(10)
+	for second := range 60 {
+		w.tenant(200*time.Millisecond, second)
+		w.run(time.Second)
+	}
+	if len(w.outs) > 0 {
+		t.Fatalf("verdicts against %v", w.outs)
+	}
+	for name, dials := range w.dials {
+		if dials > 1000 { // as a suspect once in two seconds, and as a control
+			t.Errorf("%s was dialled %d times in a minute", name, dials)
+		}
+	}
+	t.Log(w.dials, w.outcomes)
+	died := w.now
+	w.nodes[0].up = until(died)
+	for second := range 5 {
+		w.tenant(200*time.Millisecond, 1000+second)
+		w.run(time.Second)
+	}
+	if at, out := w.out["n0"]; !out || at-died > 3500*time.Millisecond || len(w.outs) != 1 {
+		t.Errorf("judged %v after %v; verdicts %v", out, at-died, w.outs)
+	}
+}
+
+// TestWhatStandsBetween: machines that answer in place of a node, and asymmetric routes.
+func TestWhatStandsBetween(t *testing.T) {
+	for name, prepare := range map[string]func(w *world){
+		"a gateway that resets dials at the nodes behind it": func(w *world) {
+			w.nodes[0].accepts = never
+			w.dial(w.nodes[0], "10.1.0.9", 20).denied = true
+		},
+		"a CNI that drops our dials from the beginning": func(w *world) {
+			w.nodes = append(w.nodes, newMachine("dropping", time.Millisecond, netip.MustParseAddr("192.0.2.99")))
+			w.nodes[6].drops = shut(0, closedPort, healthPort, kubeletPort)
+			w.setTargets()
+			w.dial(w.nodes[6], "10.1.0.9", 20).denied = true
+		},
+		"a CNI that drops our dials to all nodes from a moment on": func(w *world) {
+			moment := w.now + time.Second
+			for _, node := range w.nodes {
+				node.drops = shut(moment, closedPort, healthPort, kubeletPort)
+			}
+			w.dial(w.nodes[0], "10.1.0.9", 20).denied = true
+		},
+		"answers of a zone that come by a way on which much is lost": func(w *world) {
+			for i, node := range w.nodes {
+				if i%3 == 0 {
+					node.loss, node.delay = 0.3, 400*time.Millisecond
+				}
+			}
+		},
+		"a link that is gone for a second, again and again": func(w *world) {
+			w.ownUp = func(at time.Duration) bool { return at%(5*time.Second) >= time.Second }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 6, without{})
+			w.honest(10)
+			prepare(w)
+			w.run(2 * time.Minute)
+			if len(w.outs) > 0 {
+				t.Errorf("verdicts against %v", w.outs)
+			}
+			t.Log(w.outcomes, w.dials)
+		})
+	}
+}
+
+// TestTheKubeletsReplyHidesNoDeath: a node is away for a moment, so that only the last probe of a suspicion is answered, and
+// dies a little later.
+func TestTheKubeletsReplyHidesNoDeath(t *testing.T) {
+	for phase := range 12 {
+		w := newWorld(t, 3, without{})
+		w.honest(33)
+		w.run(time.Second)
+		away, back := w.now, w.now+time.Second+time.Duration(phase)*150*time.Millisecond
+		died := w.now + 12*time.Second
+		w.nodes[0].up = func(at time.Duration) bool { return at < away || at >= back && at < died }
+		w.run(16 * time.Second)
+		if at, out := w.out["n0"]; !out || at-died > 3500*time.Millisecond {
+			t.Errorf("away for %v: ejected %v, %v after its death", back-away, out, at-died)
+		}
+	}
+}
+
+// TestOnlyTheKubeletReplies: a firewall closes the other ports of a node, on which a client is denied. The node stays, and
+// is ejected within a minute when it dies.
+func TestOnlyTheKubeletReplies(t *testing.T) {
+	w := newWorld(t, 3, without{})
+	w.nodes[0].drops = shut(w.now, closedPort, healthPort)
+	w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
+	w.dials, w.dialsTo = map[string]int{}, map[uint16]int{}
+	w.run(5 * time.Minute)
+	if len(w.outs) > 0 || w.dialsTo[kubeletPort] > 6 {
+		t.Errorf("ejected %v; %d probes of the kubelet in five minutes", w.outs, w.dialsTo[kubeletPort])
+	}
+	w.nodes[0].up = never
+	w.run(time.Minute + 5*time.Second)
+	if len(w.outs) == 0 {
+		t.Error("it is dead for a minute, and not ejected")
+	}
+	w.nodes[0].up = always
+	w.run(time.Minute + 5*time.Second)
+	if _, out := w.out["n0"]; out {
+		t.Error("its kubelet answers again, and it is not back")
+	}
+}
+
+// TestANodeIsNotEjectedBecauseItsOwnAPIServerReplies, and where that server is on the one other node, there is no control.
+func TestANodeIsNotEjectedBecauseItsOwnAPIServerReplies(t *testing.T) {
+	w := newWorld(t, 1, without{})
+	w.server = newMachine("api", time.Millisecond, w.nodes[0].addr)
+	w.setTargets()
+	w.run(3 * time.Second)
+	w.nodes[0].drops = shut(w.now, closedPort, healthPort, kubeletPort)
+	w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
+	w.run(10 * time.Second)
+	if len(w.outs) > 0 || !w.detector.Status().HasNoControl {
+		t.Errorf("ejected %v; there is no control: %v", w.outs, w.detector.Status().HasNoControl)
+	}
+}
+
+// TestNodesWithUnresponsiveEndpointsHideNoDeath: 600 nodes have endpoints that never answer, and another one dies.
+func TestNodesWithUnresponsiveEndpointsHideNoDeath(t *testing.T) {
+	w := newWorld(t, 601, without{})
+	for _, node := range w.nodes[:600] {
+		for _, client := range []string{"10.1.0.8", "10.1.0.9"} {
+			silent := w.dial(node, client, 1)
+			silent.every, silent.denied = 20*time.Second, true
+		}
+	}
+	w.run(2 * time.Second)
+	died := w.now
+	w.nodes[600].up = until(died)
+	w.dial(w.nodes[600], "10.1.0.1", 1).every = 100 * time.Second
+	w.run(10 * time.Second)
+	if _, out := w.out["n600"]; !out || len(w.outs) > 1 {
+		t.Errorf("ejected are %v", w.outs)
+	}
+}
+
+// TestOneListOfConnectionsIsForAllNodes: however many die, connections are listed a few times a second, and once in ten
+// seconds for those that are ejected.
+func TestOneListOfConnectionsIsForAllNodes(t *testing.T) {
+	w := newWorld(t, 600, without{})
+	w.honest(1)
+	w.run(2 * time.Second)
+	for _, node := range w.nodes[:300] {
+		node.up = never
+	}
+	w.run(20 * time.Second)
+	lists := 0
+	for range 2000 {
+		w.run(10 * time.Millisecond)
+		if len(w.listed) > 0 {
+			lists++
+		}
+	}
+	if len(w.outs) != 300 || lists > 3 {
+		t.Errorf("%d ejected; their connections are listed %d times in twenty seconds", len(w.outs), lists)
+	}
+}
+
+// TestControlsFarAway need longer to answer than the node that dies.
+func TestControlsFarAway(t *testing.T) {
+	w := newWorld(t, 4, without{})
+	for _, node := range w.nodes[1:] {
+		node.delay = 300 * time.Millisecond
+	}
+	w.honest(33)
+	w.run(5 * time.Second)
+	died := w.now
+	w.nodes[0].up = until(died)
+	w.run(5 * time.Second)
+	if _, out := w.out["n0"]; !out || len(w.outs) > 1 || w.cutOffs > 0 {
+		t.Errorf("ejected are %v; isolated %d times", w.outs, w.cutOffs)
+	}
+}

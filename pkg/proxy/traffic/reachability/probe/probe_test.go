@@ -1,0 +1,280 @@
+//go:build linux
+
+package probe
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+const own = "own"
+
+// recorder records what the Prober reports.
+type recorder struct {
+	mutex    sync.Mutex
+	out      []string
+	back     []reachability.Restoration
+	outcomes map[reachability.Outcome]int
+	err      error
+}
+
+func (o *recorder) OnScan(_ Scan, err error) {
+	o.get(func(o *recorder) bool {
+		if err != nil {
+			o.err = err
+		}
+		return true
+	})
+}
+
+func (o *recorder) OnActions(_ model.Family, actions *reachability.Actions) {
+	o.get(func(o *recorder) bool {
+		o.out = append(o.out, actions.Ejected...)
+		o.back = append(o.back, actions.Restored...)
+		for _, outcome := range actions.Concluded {
+			o.outcomes[outcome]++
+		}
+		return true
+	})
+}
+
+func (o *recorder) OnStatus(Status) {}
+
+func (o *recorder) get(f func(*recorder) bool) bool {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return f(o)
+}
+
+// ground is a machine with addresses that stand for those of other nodes, a table of connections, and a Prober.
+type ground struct {
+	t         *testing.T
+	namespace *netns.Namespace
+	names     []string
+	table     *connections.Table
+	recorder  *recorder
+	prober    *Prober
+	owners    *serviceindex.Index
+}
+
+func nodeAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + i)}) }
+func podAddr(i int) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 1}), 8080)
+}
+func port(p uint16) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), p) }
+
+var (
+	dialled = netip.MustParseAddrPort("10.96.0.10:80")
+	web     = model.ObjectName{Namespace: "shop", Name: "web"}
+)
+
+func newGround(t *testing.T) *ground {
+	t.Helper()
+	g := &ground{
+		t: t, namespace: netns.New(t), names: []string{"node-0", "node-1", "node-2"},
+		recorder: &recorder{outcomes: map[reachability.Outcome]int{}},
+	}
+	g.table = connections.Open(t, g.namespace)
+	slice := &model.EndpointSlice{Name: web, Service: web, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
+	nodes := map[string]Node{}
+	for i, name := range g.names {
+		g.namespace.Exec("ip", "addr", "add", nodeAddr(i).String()+"/32", "dev", "lo")
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr: podAddr(i).Addr(), Endpoint: model.Endpoint{Node: name, Ready: true, Serving: true},
+		})
+		nodes[name] = Node{model.IPv4: nodeAddr(i)}
+	}
+	var listener net.Listener
+	var table *conntrack.Conn
+	g.namespace.Do(func() {
+		var err error
+		if listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "0.0.0.0:10256"); err != nil {
+			t.Fatal(err)
+		}
+		if table, err = conntrack.Dial(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { _, _ = listener.Close(), table.Close() })
+	g.start(slice, table, nodes)
+	return g
+}
+
+// start hands decisions to the readers, and starts the Prober.
+func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes map[string]Node) {
+	cluster := model.NewCluster(own)
+	cluster.Apply(model.Change{
+		Slices: map[model.ObjectName]*model.EndpointSlice{web: slice},
+		Services: map[model.ObjectName]*model.Service{web: {
+			Name: web, ClusterIPs: []netip.Addr{dialled.Addr()}, Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}},
+		}},
+	})
+	decisions := selection.NewPlanner(cluster).Decide(web, []model.Family{model.IPv4})
+	g.owners = serviceindex.New(0)
+	g.owners.OnApplied(web, g.owners.Derive(decisions))
+	g.owners.OnSynced(selection.SyncState{})
+	g.prober = New(Options{
+		Self: own, HealthzPort: 10256, Table: conntrack.NewDumpScheduler(table, nil), Unthrottled: table, Index: g.owners, Observer: g.recorder,
+		IsLocal: func(netip.Addr) (bool, error) { return false, nil },
+	})
+	g.prober.notFound = func() (addrs map[netip.Addr]bool, err error) {
+		g.namespace.Do(func() { addrs, err = interfaces.UnresolvedNeighbours() })
+		return addrs, err
+	}
+	g.prober.dial = func(
+		ctx context.Context, addr netip.AddrPort, timeout time.Duration,
+	) (result reachability.ProbeResult, rtt time.Duration) {
+		g.namespace.Do(func() { result, rtt = Dial(ctx, addr, timeout) })
+		return result, rtt
+	}
+	ctx, cancel := context.WithCancel(g.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.prober.Run(ctx)
+	}()
+	g.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	g.prober.SetNodes(nodes)
+	g.waitFor("all nodes have answered once", func(*recorder) bool { return g.prober.Status().Families[model.IPv4].WithBaseline == 3 })
+}
+
+// waitTimeout is how long a test waits for what must come.
+const waitTimeout = 30 * time.Second
+
+func (g *ground) waitFor(what string, is func(*recorder) bool) {
+	g.t.Helper()
+	for deadline := time.Now().Add(waitTimeout); !g.recorder.get(is); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			g.t.Fatalf("timed out waiting until %s: %+v, %+v", what, g.recorder, g.prober.Status())
+		}
+	}
+}
+
+// drop has dials at an address and port dropped.
+func (g *ground) drop(addr netip.Addr, number int) {
+	g.namespace.Load("add table inet dark\nadd chain inet dark in { type filter hook input priority 0; }\n" +
+		fmt.Sprintf("add rule inet dark in ip daddr %s tcp dport %d drop\n", addr, number))
+}
+
+// shut has probes of a node dropped.
+func (g *ground) shut(node int) {
+	for _, number := range []int{9, 10250, 10256} {
+		g.drop(nodeAddr(node), number)
+	}
+}
+
+// hang puts a connection into the table that nobody answers.
+func (g *ground) hang(to int, from uint16) {
+	g.table.Insert(connections.Connection{
+		Protocol: model.TCP, Client: port(from), Dialled: dialled, ReplySrc: podAddr(to), State: conntrack.TCPSynSent, Lasts: 100,
+		Label: ruleset.TranslatedLabel,
+	})
+}
+
+// TestAnotherProgramsDialIsNoSuspicion, though it goes to a Service's address and endpoint.
+func TestAnotherProgramsDialIsNoSuspicion(t *testing.T) {
+	g := newGround(t)
+	g.hang(1, 1001)
+	for from := range uint16(10) {
+		g.table.Insert(connections.Connection{
+			Protocol: model.TCP, Client: port(2000 + from), Dialled: dialled, ReplySrc: podAddr(2), State: conntrack.TCPSynSent, Lasts: 100,
+		})
+	}
+	scan, err := g.prober.scan(t.Context())
+	if err != nil || scan.Unreplied != 1 {
+		t.Errorf("%+v (%v), want the one that our tables translated", scan, err)
+	}
+}
+
+func TestANodeIsEjected(t *testing.T) {
+	g := newGround(t)
+	g.shut(1)
+	g.hang(1, 1001)
+	g.hang(1, 1002)
+	g.hang(0, 1003)
+	g.waitFor("one node is out", func(o *recorder) bool { return len(o.out) == 1 && o.out[0] == g.names[1] })
+	g.waitFor("the other one is acquitted", func(o *recorder) bool { return o.outcomes[reachability.Replied] > 0 })
+	status := g.prober.Status()
+	if len(status.Ejected) != 1 || status.Ejected[0].Node != g.names[1] || status.Families[model.IPv4].IsolatedSince != nil {
+		t.Errorf("status %+v", status)
+	}
+	g.namespace.Load("delete table inet dark\n")
+	g.waitFor("it is back", func(o *recorder) bool { return len(o.back) == 1 && o.back[0].Node == g.names[1] && !o.back[0].Removed })
+	if g.recorder.err != nil {
+		t.Error(g.recorder.err)
+	}
+}
+
+// TestNewConnectionsOfTwoClientsAcquit a node whose ports are all shut. Old ones to an endpoint that comes back to its slice
+// prove nothing.
+func TestNewConnectionsOfTwoClientsAcquit(t *testing.T) {
+	g := newGround(t)
+	g.shut(1)
+	g.hang(1, 1001)
+	ctx, cancel := context.WithCancel(t.Context())
+	answering, client := make(chan struct{}), []netip.Addr{port(0).Addr(), port(0).Addr().Next()}
+	go func() { // other connections keep being answered there
+		defer close(answering)
+		for from := uint16(2000); ctx.Err() == nil; from++ {
+			_ = g.table.TryInsert(connections.Connection{
+				Protocol: model.TCP, Client: netip.AddrPortFrom(client[from%2], from), Dialled: dialled, ReplySrc: podAddr(1),
+				State: conntrack.TCPEstablished, IsReplied: true, Label: ruleset.TranslatedLabel,
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	g.waitFor("a suspicion ends", func(o *recorder) bool { return len(o.outcomes) > 0 })
+	cancel()
+	<-answering
+	g.recorder.get(func(o *recorder) bool {
+		if o.outcomes[reachability.FlowsReplied] != 1 || len(o.out) > 0 {
+			t.Errorf("outcomes %v, out %v", o.outcomes, o.out)
+		}
+		return true
+	})
+}
+
+func TestDial(t *testing.T) {
+	g := newGround(t)
+	g.drop(nodeAddr(0), 7)
+	// A firewall of the node refuses with an ICMP error of its own.
+	g.namespace.Load(fmt.Sprintf(`add chain inet dark out { type filter hook input priority 1; }
+		add rule inet dark out ip daddr %s tcp dport 13 reject with icmpx admin-prohibited
+		add rule inet dark out ip daddr %s tcp dport 14 reject with icmpx port-unreachable
+`, nodeAddr(0), nodeAddr(0)))
+	for addr, want := range map[string]reachability.ProbeResult{
+		nodeAddr(0).String() + ":10256": reachability.Accepted, nodeAddr(0).String() + ":9": reachability.Reset,
+		nodeAddr(0).String() + ":7":  reachability.NoReply,
+		nodeAddr(0).String() + ":13": reachability.Reset, nodeAddr(0).String() + ":14": reachability.Reset,
+		"198.51.100.1:10256": reachability.NoReply,
+	} {
+		g.namespace.Do(func() {
+			if got, took := Dial(t.Context(), netip.MustParseAddrPort(addr), 300*time.Millisecond); got != want || took > 5*time.Second {
+				t.Errorf("%s: %v after %v, want %v", addr, got, took, want)
+			}
+		})
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, _ := Dial(canceled, netip.AddrPortFrom(nodeAddr(0), 10256), time.Second); got != reachability.NoReply {
+		t.Errorf("a dial that was not made: %v", got)
+	}
+}

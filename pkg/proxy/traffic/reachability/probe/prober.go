@@ -1,0 +1,313 @@
+//go:build linux
+
+package probe
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/notify"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Node is where a node is probed, by family: at one address in each. The zero address is none.
+type Node [2]netip.Addr
+
+// Prober scans, probes, and reports what was decided.
+type Prober struct {
+	Options
+	notFound func() (map[netip.Addr]bool, error)
+	dial     func(ctx context.Context, addr netip.AddrPort, timeout time.Duration) (reachability.ProbeResult, time.Duration)
+
+	mutex     sync.Mutex
+	detectors map[model.Family]*reachability.Detector
+	nodes     map[string]Node
+	servers   []netip.AddrPort
+	changed   notify.Signal // holds a signal when a detector has something new
+
+	// listed are the endpoints of nodes that are suspected or ejected, as when their connections were listed. One goroutine
+	// has it.
+	listed map[model.Family]map[string]*serviceindex.Snapshot
+}
+
+// Observer is told what happens, by one goroutine.
+type Observer interface {
+	// OnScan is called after each scan.
+	OnScan(scan Scan, err error)
+	// OnActions is called after something was decided.
+	OnActions(family model.Family, actions *reachability.Actions)
+	// OnStatus is called with what is known, after something was decided and every few seconds.
+	OnStatus(status Status)
+}
+
+// Options are what a Prober is made of.
+type Options struct {
+	Self        string              // the name of this node
+	HealthzPort uint16              // of the proxies on all nodes
+	Table       conntrack.Table     // whose dumps are throttled
+	Unthrottled conntrack.Table     // the same table without rests
+	Index       *serviceindex.Index // with places
+	Observer    Observer
+	IsLocal     selection.IsLocal // reports whether an address is this node's own
+}
+
+// New returns a Prober that knows of no node.
+func New(options Options) *Prober {
+	p := &Prober{
+		Options: options, dial: Dial, notFound: interfaces.UnresolvedNeighbours, changed: notify.NewSignal(),
+		detectors: map[model.Family]*reachability.Detector{}, listed: map[model.Family]map[string]*serviceindex.Snapshot{},
+	}
+	budget := reachability.NewBudget()
+	for _, family := range model.Families {
+		p.detectors[family] = reachability.NewDetector(options.Self, options.HealthzPort, budget)
+		p.listed[family] = map[string]*serviceindex.Snapshot{}
+	}
+	return p
+}
+
+// SetNodes sets where other nodes are probed.
+func (p *Prober) SetNodes(nodes map[string]Node) {
+	p.report(func() { p.nodes = nodes; p.updateTargets() })
+}
+
+// SetAPIServers sets where API servers are reached.
+func (p *Prober) SetAPIServers(servers []netip.AddrPort) {
+	p.report(func() { p.servers = servers; p.updateTargets() })
+}
+
+// Status is what is known of all nodes.
+type Status struct {
+	// Ejected are the nodes that do not reply, by name.
+	Ejected []Ejected
+	// Families is what is known in each family.
+	Families map[model.Family]reachability.Status
+}
+
+// Ejected is a node that does not reply in some families. If it is ejected in both, the later ejection counts: since then it
+// has not replied at all.
+type Ejected struct {
+	reachability.EjectedNode
+	Families []model.Family
+}
+
+// Status returns what is known.
+func (p *Prober) Status() Status {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	s := Status{Families: map[model.Family]reachability.Status{}}
+	byName := map[string]Ejected{}
+	for _, family := range model.Families {
+		status := p.detectors[family].Status()
+		s.Families[family] = status
+		for _, node := range status.Ejected {
+			ejected := byName[node.Node]
+			if ejected.Since.Before(node.Since) {
+				ejected.EjectedNode = node
+			}
+			for _, of := range model.Families {
+				if p.probedIn(node.Node, of) == family {
+					ejected.Families = append(ejected.Families, of)
+				}
+			}
+			byName[node.Node] = ejected
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		s.Ejected = append(s.Ejected, byName[name])
+	}
+	return s
+}
+
+// probedIn returns the family in which a node is probed for connections of a family: that one, unless the node has no
+// address there or has never replied there, and has replied in the other.
+func (p *Prober) probedIn(name string, family model.Family) model.Family {
+	if other := model.IPv4 + model.IPv6 - family; !p.detectors[family].Replies(name) && p.detectors[other].Replies(name) {
+		return other
+	}
+	return family
+}
+
+// statusInterval is how often OnStatus is called while nothing is decided.
+const statusInterval = 5 * time.Second
+
+// Run works until ctx ends.
+func (p *Prober) Run(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	working.Go(func() { p.scanLoop(ctx) })
+	next, status := time.NewTimer(0), time.NewTicker(statusInterval)
+	defer next.Stop()
+	defer status.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.changed:
+		case <-status.C:
+			p.Observer.OnStatus(p.Status())
+		case <-next.C:
+		}
+		var due time.Time
+		for _, family := range model.Families {
+			actions := p.step(family)
+			p.start(ctx, family, actions, &working)
+			if due.IsZero() || actions.NextStep.Before(due) {
+				due = actions.NextStep
+			}
+		}
+		next.Reset(time.Until(due))
+	}
+}
+
+// report changes a detector, and wakes Run.
+func (p *Prober) report(change func()) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	change()
+	p.changed.Notify()
+}
+
+// reportScan hands each detector the connections to the nodes that are probed in its family. Its caller has the mutex.
+func (p *Prober) reportScan(scan Scan) {
+	flows, notFound := map[model.Family][]reachability.Flow{}, map[model.Family][]string{}
+	for family, found := range scan.flows {
+		for _, flow := range found {
+			probed := p.probedIn(flow.Node, family)
+			flows[probed] = append(flows[probed], flow)
+		}
+	}
+	if len(scan.notFound) > 0 {
+		for name, node := range p.nodes {
+			for family, addr := range node {
+				if scan.notFound[addr] {
+					notFound[model.Family(family)] = append(notFound[model.Family(family)], name)
+				}
+			}
+		}
+	}
+	for family, detector := range p.detectors {
+		detector.ReportUnreplied(time.Now(), flows[family], notFound[family])
+	}
+}
+
+func (p *Prober) step(family model.Family) reachability.Actions {
+	p.mutex.Lock()
+	detector := p.detectors[family]
+	actions := detector.Step(time.Now())
+	maps.DeleteFunc(p.listed[family], func(name string, _ *serviceindex.Snapshot) bool { return !detector.IsActive(name) })
+	p.mutex.Unlock()
+	if len(actions.Ejected)+len(actions.Restored)+len(actions.Concluded) > 0 || actions.Isolated || actions.IsolationEnded {
+		p.Observer.OnActions(family, &actions)
+		p.Observer.OnStatus(p.Status())
+	}
+	return actions
+}
+
+// start starts what a detector wants.
+func (p *Prober) start(ctx context.Context, family model.Family, actions reachability.Actions, working *sync.WaitGroup) {
+	detector := p.detectors[family]
+	for _, probe := range actions.Probes {
+		working.Go(func() {
+			result, rtt := p.dial(ctx, probe.Addr, probe.Timeout)
+			if isLocal, err := p.IsLocal(probe.Addr.Addr()); isLocal || err != nil {
+				result = reachability.NoReply // such as a virtual address that this node took over
+			}
+			p.report(func() { detector.ReportProbe(time.Now(), probe.ID, result, rtt) })
+		})
+	}
+	if names := actions.ListReplied; len(names) > 0 {
+		before, now := p.snapshots(family, names)
+		working.Go(func() {
+			replied, next, err := p.replied(ctx, before, now)
+			p.report(func() {
+				detector.ReportReplied(time.Now(), names, p.probed(replied, family), p.probed(next, family), err == nil)
+			})
+		})
+	}
+}
+
+// probed returns the connections for which nodes are probed in a family. Its caller has the mutex.
+func (p *Prober) probed(flows []reachability.Flow, in model.Family) []reachability.Flow {
+	return slices.DeleteFunc(flows, func(flow reachability.Flow) bool {
+		return p.probedIn(flow.Node, model.FamilyOf(flow.Endpoint.Addr())) != in
+	})
+}
+
+// snapshots returns the endpoints of nodes as they were when connections to them were listed before, and as they are now.
+// Those of suspected nodes stay as at the first list.
+func (p *Prober) snapshots(family model.Family, names []string) (before map[string]*serviceindex.Snapshot, now *serviceindex.Snapshot) {
+	p.mutex.Lock()
+	isEjected := p.detectors[family].IsEjected
+	p.mutex.Unlock()
+	now, before = p.Index.Snapshot(), make(map[string]*serviceindex.Snapshot, len(names))
+	listed := p.listed[family]
+	for _, name := range names {
+		if before[name] = cmp.Or(listed[name], now); listed[name] == nil || isEjected(name) {
+			listed[name] = now
+		}
+	}
+	return before, now
+}
+
+// How often there is a scan: a walk through an empty table takes the kernel some milliseconds, too. After idleAfter without
+// a connection that waits for its reply, it is half as often. If a scan takes long, the table throttles the next ones.
+const (
+	scanInterval     = 500 * time.Millisecond
+	idleScanInterval = time.Second
+	idleAfter        = time.Minute
+)
+
+func (p *Prober) scanLoop(ctx context.Context) {
+	next, busy := time.NewTimer(scanInterval), time.Now()
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+		scan, err := p.scan(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if p.Observer.OnScan(scan, err); scan.isRead {
+			p.report(func() { p.reportScan(scan) })
+		}
+		if scan.Unreplied > 0 {
+			busy = time.Now()
+		}
+		if time.Since(busy) < idleAfter {
+			next.Reset(scanInterval)
+		} else {
+			next.Reset(idleScanInterval)
+		}
+	}
+}
+
+// updateTargets sets whom the detectors may probe: nodes and API servers elsewhere. Loopback and this node's own addresses
+// would reply even without a network. Its caller has the mutex.
+func (p *Prober) updateTargets() {
+	for family, detector := range p.detectors {
+		addrs := map[string]netip.Addr{}
+		for name, node := range p.nodes {
+			if addr := node[family]; addr.IsValid() {
+				addrs[name] = addr
+			}
+		}
+		servers := slices.DeleteFunc(slices.Clone(p.servers), func(server netip.AddrPort) bool {
+			isLocal, err := p.IsLocal(server.Addr())
+			return model.FamilyOf(server.Addr()) != family || server.Addr().IsLoopback() || isLocal || err != nil
+		})
+		detector.SetNodes(time.Now(), addrs, servers)
+	}
+}

@@ -1,0 +1,315 @@
+package reachability_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
+)
+
+// without are guards that a scene switches off.
+type without struct {
+	controls bool // others reply without a network, as programs on this machine would
+	replied  bool // no connection with a reply is reported
+}
+
+// world is nodes, connections between them, and a detector on the node "own". Its clock moves in steps of 10 ms.
+type world struct {
+	t        *testing.T
+	detector *reachability.Detector
+	now      time.Duration
+	nodes    []*machine
+	server   *machine // of the API; nil if there is none
+	without  without
+	ownUp    func(at time.Duration) bool
+	random   *rand.Rand
+
+	flows    []*flow
+	lastFlow uint32
+	replies  []reply
+	listed   []string // whose flows with a reply are reported with the next step
+	loads    []*load
+	lastScan time.Duration
+
+	dials    map[string]int // by node
+	dialsTo  map[uint16]int // by port
+	outcomes map[reachability.Outcome]int
+	out      map[string]time.Duration
+	back     map[string]time.Duration
+	outs     []string // all verdicts
+	cutOffs  int
+	// stopped: the process stands still while this holds, and the world goes on.
+	stopped func(at time.Duration) bool
+}
+
+// machine is a node: whether it answers, and how.
+type machine struct {
+	name string
+	addr netip.Addr
+	up   func(at time.Duration) bool
+	// accepts: a proxy listens. Else the kernel resets.
+	accepts func(at time.Duration) bool
+	delay   time.Duration
+	loss    float64
+	isHere  bool // it needs no network
+	// drops: a firewall drops probes of a port in silence, and nothing else.
+	drops func(port uint16, at time.Duration) bool
+}
+
+// load is connections that begin at a rate.
+type load struct {
+	every    time.Duration
+	node     *machine
+	client   string
+	denied   bool // never answered
+	forged   bool // somebody always answers in the endpoint's name
+	next     time.Duration
+	from, to time.Duration
+}
+
+type flow struct {
+	reachability.Flow
+	began     time.Duration
+	repliedAt time.Duration // never: negative
+	isReset   bool          // by a kernel, before there is a pod
+}
+
+type reply struct {
+	at     time.Duration
+	id     uint64
+	result reachability.ProbeResult
+	took   time.Duration
+	// by then the dial is given up.
+	deadline time.Duration
+}
+
+var epoch = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+
+func (w *world) clock() time.Time { return epoch.Add(w.now) }
+
+func always(time.Duration) bool { return true }
+
+func never(time.Duration) bool { return false }
+
+// until returns what holds until a time.
+func until(end time.Duration) func(time.Duration) bool {
+	return func(at time.Duration) bool { return at < end }
+}
+
+// except returns what always holds but between two times.
+func except(from, to time.Duration) func(time.Duration) bool {
+	return func(at time.Duration) bool { return at < from || at >= to }
+}
+
+// newWorld returns a world with nodes n0, n1, ... which have all answered once.
+func newWorld(t *testing.T, count int, without without) *world {
+	t.Helper()
+	return newSlowWorld(t, count, without, time.Millisecond)
+}
+
+// newSlowWorld returns a world of nodes that answer after a time.
+func newSlowWorld(t *testing.T, count int, without without, delay time.Duration) *world {
+	t.Helper()
+	w := &world{
+		t: t, detector: reachability.NewDetector("own", healthPort, reachability.NewBudget()), without: without, ownUp: always, stopped: never,
+		random: rand.New(rand.NewPCG(1, uint64(count))),
+		dials:  map[string]int{}, dialsTo: map[uint16]int{}, outcomes: map[reachability.Outcome]int{}, out: map[string]time.Duration{},
+		back: map[string]time.Duration{},
+	}
+	for i := range count {
+		w.nodes = append(w.nodes, newMachine(fmt.Sprintf("n%d", i), delay,
+			netip.AddrFrom4([4]byte{192, 0, byte(2 + (i+1)>>8), byte(i + 1)})))
+	}
+	for i := range count {
+		if without.controls {
+			here := newMachine(fmt.Sprintf("here%d", i), 0, netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}))
+			here.isHere = true
+			w.nodes = append(w.nodes, here)
+		}
+	}
+	w.setTargets()
+	w.run(70 * time.Second)
+	w.dials, w.dialsTo = map[string]int{}, map[uint16]int{}
+	return w
+}
+
+func newMachine(name string, delay time.Duration, addr netip.Addr) *machine {
+	return &machine{
+		name: name, addr: addr, up: always, delay: delay, accepts: always,
+		drops: func(uint16, time.Duration) bool { return false },
+	}
+}
+
+// The ports at which nodes are probed.
+const (
+	closedPort  = 9
+	healthPort  = 10256
+	kubeletPort = 10250
+)
+
+// shut returns a firewall that drops probes of some ports from a time on.
+func shut(from time.Duration, ports ...uint16) func(uint16, time.Duration) bool {
+	return func(port uint16, at time.Duration) bool { return at >= from && slices.Contains(ports, port) }
+}
+
+func (w *world) setTargets() {
+	targets := map[string]netip.Addr{}
+	for _, node := range w.nodes {
+		targets[node.name] = node.addr
+	}
+	var servers []netip.AddrPort
+	if w.server != nil {
+		servers = []netip.AddrPort{netip.AddrPortFrom(w.server.addr, 6443)}
+	}
+	w.detector.SetNodes(w.clock(), targets, servers)
+}
+
+// reach returns when a packet that is sent again and again is answered within a time; negative for never.
+func (w *world) reach(node *machine, port uint16, sent, within time.Duration) time.Duration {
+	for _, again := range []time.Duration{0, 1, 2, 3, 4, 5, 7, 11, 19, 35} {
+		at := sent + again*time.Second
+		if at >= sent+within {
+			return -1
+		}
+		isLost := w.random.Float64() < node.loss*(2-node.loss) // there or back
+		isDropped := port != 0 && node.drops(port, at)
+		if (node.isHere || w.ownUp(at)) && node.up(at) && !isLost && !isDropped && at+node.delay < sent+within {
+			return at + node.delay
+		}
+	}
+	return -1
+}
+
+func (w *world) machineAt(addr netip.Addr) *machine {
+	for _, node := range append(slices.Clone(w.nodes), w.server) {
+		if node != nil && node.addr == addr {
+			return node
+		}
+	}
+	return nil
+}
+
+// run lets the world go on for a time.
+func (w *world) run(period time.Duration) {
+	w.t.Helper()
+	for end := w.now + period; w.now < end; w.now += 10 * time.Millisecond {
+		w.begin()
+		if w.stopped(w.now) {
+			continue
+		}
+		w.deliverReplies()
+		if w.now-w.lastScan >= 500*time.Millisecond {
+			w.lastScan = w.now
+			w.scan()
+		}
+		w.step()
+	}
+}
+
+// begin begins connections.
+func (w *world) begin() {
+	for i, l := range w.loads {
+		for ; l.next <= w.now; l.next += l.every {
+			if l.next < l.from || l.to > 0 && l.next >= l.to {
+				continue
+			}
+			f := &flow{began: l.next, repliedAt: -1}
+			w.lastFlow++
+			at := l.node.addr.As4()
+			endpoint := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, at[2], at[3], byte(i)}), 80)
+			f.Flow = reachability.Flow{
+				ID: w.lastFlow, Client: netip.MustParseAddr(l.client), Endpoint: endpoint, Node: l.node.name,
+			}
+			switch {
+			case l.forged:
+				f.repliedAt = l.next + 10*time.Millisecond
+			case !l.denied:
+				f.repliedAt = w.reach(l.node, 0, l.next, 120*time.Second)
+				f.isReset = !l.node.accepts(f.repliedAt)
+			}
+			w.flows = append(w.flows, f)
+		}
+	}
+}
+
+// deliverReplies reports what came of dials.
+func (w *world) deliverReplies() {
+	var later []reply
+	for _, a := range w.replies {
+		if a.at > w.now {
+			later = append(later, a)
+			continue
+		}
+		if w.now > a.deadline {
+			a.result = reachability.NoReply // whatever came meanwhile: both are there, and the dialler looks at its clock first
+		}
+		w.detector.ReportProbe(w.clock(), a.id, a.result, a.took)
+	}
+	w.replies = later
+	if listed := w.listed; len(listed) > 0 {
+		w.listed = nil
+		var flows []reachability.Flow
+		for _, f := range w.flows {
+			if f.repliedAt >= 0 && f.repliedAt <= w.now && !f.isReset && !w.without.replied && w.now-f.repliedAt < time.Minute &&
+				slices.Contains(listed, f.Node) {
+				flows = append(flows, f.Flow)
+			}
+		}
+		w.detector.ReportReplied(w.clock(), listed, flows, flows, true)
+	}
+}
+
+// scan reports all connections without an answer.
+func (w *world) scan() {
+	var flows []reachability.Flow
+	w.flows = slices.DeleteFunc(w.flows, func(f *flow) bool { return w.now-f.began >= 180*time.Second })
+	for _, f := range w.flows {
+		if w.now-f.began < 120*time.Second && (f.repliedAt < 0 || f.repliedAt > w.now) {
+			flows = append(flows, f.Flow)
+		}
+	}
+	w.detector.ReportUnreplied(w.clock(), flows, nil)
+}
+
+func (w *world) step() {
+	actions := w.detector.Step(w.clock())
+	for _, probe := range actions.Probes {
+		node, port := w.machineAt(probe.Addr.Addr()), probe.Addr.Port()
+		w.dials[node.name]++
+		w.dialsTo[port]++
+		a := reply{at: w.now + probe.Timeout, id: probe.ID, deadline: w.now + probe.Timeout}
+		if at := w.reach(node, port, w.now, probe.Timeout); at >= 0 {
+			a.at, a.result, a.took = at, reachability.Reset, at-w.now
+			if port != closedPort && node.accepts(at) {
+				a.result = reachability.Accepted
+			}
+		}
+		w.replies = append(w.replies, a)
+	}
+	w.listed = append(w.listed, actions.ListReplied...)
+	for _, outcome := range actions.Concluded {
+		w.outcomes[outcome]++
+	}
+	for _, name := range actions.Ejected {
+		w.out[name] = w.now
+		w.outs = append(w.outs, name)
+	}
+	for _, back := range actions.Restored {
+		w.back[back.Node] = w.now
+		delete(w.out, back.Node)
+	}
+	if actions.Isolated {
+		w.cutOffs++
+	}
+}
+
+// dial has clients connect to an endpoint on a node, so many times a second.
+func (w *world) dial(node *machine, client string, perSecond int) *load {
+	l := &load{every: time.Second / time.Duration(perSecond), node: node, client: client, next: w.now}
+	w.loads = append(w.loads, l)
+	return l
+}

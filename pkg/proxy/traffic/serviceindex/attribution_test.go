@@ -1,0 +1,243 @@
+//go:build linux
+
+package serviceindex
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+var (
+	web = model.ObjectName{Namespace: "shop", Name: "web"}
+	api = model.ObjectName{Namespace: "shop", Name: "api"}
+)
+
+func accept(r *Index, decisions ...selection.Decision) {
+	r.OnApplied(decisions[0].Service.Name, r.Derive(decisions))
+}
+
+// entry is a connection that our rules led to an endpoint.
+func entry(client, dialled, endpoint string) conntrack.Entry {
+	e := othersEntry(client, dialled, endpoint)
+	e.Labels[ruleset.TranslatedLabel/8] = 1 << (ruleset.TranslatedLabel % 8)
+	return e
+}
+
+// othersEntry is one that the rules of another program led there.
+func othersEntry(client, dialled, endpoint string) conntrack.Entry {
+	return conntrack.Entry{
+		Protocol: model.TCP, Status: conntrack.DestinationNAT,
+		Original: conntrack.Tuple{Source: at(client), Destination: at(dialled)},
+		Reply:    conntrack.Tuple{Source: at(endpoint), Destination: at(client)},
+	}
+}
+
+// originText is an origin in a word: shop/web same_zone topology.kubernetes.io/zone b.
+func originText(origin *Attribution) string {
+	if origin == nil {
+		return "nobody's"
+	}
+	return fmt.Sprint(origin.Service, " ", origin.Location.Locality, " ", origin.Location.Tier, " ", origin.Location.Zone)
+}
+
+func TestWhoseAConnectionIs(t *testing.T) {
+	o := New(0)
+	accept(o,
+		decision(web, clusterIP("10.96.0.1:80"), map[string]string{
+			"10.0.1.1:8080": "node-1", "10.0.2.1:8080": "node-2", "10.0.3.1:8080": "node-3", "10.0.9.1:8080": "node-9", "10.0.9.2:8080": "",
+		}, policy.Hostname, policy.Zone, policy.AnyNode),
+		decision(web, nodePort(30080), map[string]string{"10.0.3.1:8080": "node-3"}),
+	)
+	accept(o, decision(api, clusterIP("[fd00:96::1]:443"), map[string]string{"[fd00::3]:443": "node-3"}))
+	o.OnSynced(selection.SyncState{Scope: selection.Scope{NodePorts: []netip.Addr{at("192.0.2.1:1").Addr()}}})
+	for name, test := range map[string]struct {
+		entry conntrack.Entry
+		want  string
+		atEnd string // if its end alone tells something else
+	}{
+		"this node":    {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080"), "shop/web same_node kubernetes.io/hostname a", ""},
+		"this zone":    {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.2.1:8080"), "shop/web same_zone topology.kubernetes.io/zone a", ""},
+		"another zone": {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), "shop/web other_zone * b", ""},
+		"a node without a zone": {
+			entry("10.0.1.9:1", "10.96.0.1:80", "10.0.9.1:8080"), "shop/web unknown * ", "",
+		},
+		"no node":                       {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.9.2:8080"), "shop/web unknown * ", ""},
+		"an endpoint that nobody knows": {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.8.8:8080"), "shop/web unknown none ", ""},
+		"a node port":                   {entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080"), "shop/web other_zone none b", ""},
+		"a node port, to an endpoint that left long ago": {
+			entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "shop/web unknown none ", "nobody's",
+		},
+		"a node port, on an address that serves none any more": {
+			entry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "shop/web other_zone none b", "nobody's",
+		},
+		"another program's, of its number": {othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "nobody's", ""},
+		"another program's, of its number, elsewhere, to its endpoint": {
+			othersEntry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "nobody's", "",
+		},
+		"another program's, of its number, to its endpoint": {
+			othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080"), "nobody's", "shop/web other_zone none b",
+		},
+		"another program's, of its address": {
+			othersEntry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), "nobody's", "shop/web other_zone * b",
+		},
+		"a port mapping": {othersEntry("10.0.1.9:1", "192.0.2.1:8080", "10.0.3.1:8080"), "nobody's", ""},
+		"IPv6":           {entry("[fd00::9]:1", "[fd00:96::1]:443", "[fd00::3]:443"), "shop/api other_zone none b", ""},
+		"no translation": {
+			func() conntrack.Entry {
+				e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
+				e.Status = conntrack.SeenReply
+				return e
+			}(), "nobody's", "",
+		},
+		"another protocol": {
+			func() conntrack.Entry {
+				e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
+				e.Protocol = model.UDP
+				return e
+			}(), "nobody's", "",
+		},
+		"another zone of conntrack": {
+			func() conntrack.Entry {
+				e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
+				e.Zone = 7
+				return e
+			}(), "nobody's", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := originText(o.Attribute(&test.entry)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			test.entry.Labels = [16]byte{} // the report of an end has none
+			if got, want := originText(o.OfEnded(&test.entry)), cmp.Or(test.atEnd, test.want); got != want {
+				t.Errorf("at its end: got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestRemovedFrontendsAreAttributedForTenMinutes: endpoints, frontends and Services, for a connection of TCP ends late.
+func TestRemovedFrontendsAreAttributedForTenMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := New(0)
+		frontend := clusterIP("10.96.0.1:80")
+		e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080")
+		check := func(when, want string) {
+			t.Helper()
+			o.OnSynced(selection.SyncState{})
+			if got := originText(o.Attribute(&e)); got != want {
+				t.Errorf("%s: got %q, want %q", when, got, want)
+			}
+		}
+		accept(o, decision(web, frontend, map[string]string{"10.0.3.1:8080": "node-3"}))
+		check("at first", "shop/web other_zone none b")
+		accept(o, decision(web, frontend, map[string]string{"10.0.1.1:8080": "node-1"}))
+		check("the endpoint left", "shop/web other_zone none b")
+		time.Sleep(9 * time.Minute)
+		accept(o, decision(web, frontend, map[string]string{"10.0.2.1:8080": "node-2"}))
+		check("nine minutes later", "shop/web other_zone none b")
+		time.Sleep(2 * time.Minute)
+		accept(o, decision(web, frontend, map[string]string{"10.0.2.2:8080": "node-2"}))
+		check("eleven minutes later", "shop/web unknown none ")
+		accept(o, decision(web, frontend, map[string]string{"10.0.3.1:8080": "node-3"}))
+		check("it is back", "shop/web other_zone none b")
+		o.OnApplied(web, nil)
+		check("the Service is gone", "shop/web other_zone none b")
+		if o.Has(web) {
+			t.Error("the Service is still there")
+		}
+		if found := o.Snapshot().Lookup(model.TCP, at("10.96.0.1:80")); found != nil {
+			t.Errorf("the frontend is still %s's", found.Service)
+		}
+		time.Sleep(9 * time.Minute)
+		check("for nine minutes", "shop/web other_zone none b")
+		accept(o, decision(web, frontend, map[string]string{"10.0.1.1:8080": "node-1"}))
+		check("the Service is there again, with another endpoint", "shop/web other_zone none b")
+		o.OnApplied(web, nil)
+		o.OnSynced(selection.SyncState{})
+		time.Sleep(11 * time.Minute)
+		check("after eleven minutes", "nobody's")
+		if len(o.formerFrontends.order)+len(o.formerEndpoints.order) > 0 {
+			t.Errorf("%v and %v are kept", o.formerFrontends.order, o.formerEndpoints.order)
+		}
+	})
+}
+
+// TestAFrontendIsItsNewestOwners, in whichever order they are handed over.
+func TestAFrontendIsItsNewestOwners(t *testing.T) {
+	frontend, endpoint := clusterIP("10.96.0.1:80"), map[string]string{"10.0.1.1:8080": "node-1"}
+	e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
+	webs, apis := decision(web, frontend, endpoint), decision(api, frontend, endpoint)
+	without := decision(web, clusterIP("10.96.0.2:80"), endpoint)
+	for name, move := range map[string]func(*Index){
+		"the new one first":       func(o *Index) { accept(o, apis); accept(o, without) },
+		"the old one first":       func(o *Index) { accept(o, without); accept(o, apis) },
+		"the old one loses first": func(o *Index) { o.OnFrontendsLost(web, []model.Frontend{frontend.Frontend}); accept(o, apis) },
+		"the old one loses later": func(o *Index) { accept(o, apis); o.OnFrontendsLost(web, []model.Frontend{frontend.Frontend}) },
+		"the old one is deleted":  func(o *Index) { accept(o, apis); o.OnApplied(web, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := New(0)
+			accept(o, webs)
+			o.OnSynced(selection.SyncState{})
+			move(o)
+			o.OnSynced(selection.SyncState{})
+			if got := originText(o.Attribute(&e)); got != "shop/api same_node none a" {
+				t.Errorf("it is %q", got)
+			}
+			o.OnFrontendsLost(api, []model.Frontend{frontend.Frontend})
+			o.OnSynced(selection.SyncState{})
+			if got := originText(o.Attribute(&e)); got != "shop/api same_node none a" {
+				t.Errorf("while nobody has it, it is %q", got)
+			}
+			accept(o, webs)
+			o.OnSynced(selection.SyncState{})
+			if got := originText(o.Attribute(&e)); got != "shop/web same_node none a" {
+				t.Errorf("then it is %q", got)
+			}
+		})
+	}
+}
+
+// decision is what is decided on node-1, in zone a, of a Service whose endpoints are given by their nodes: node-1 and
+// node-2 are in zone a, node-3 in zone b.
+func decision(service model.ObjectName, frontend model.PortFrontend, endpoints map[string]string, keys ...policy.Key) selection.Decision {
+	of := &model.Service{Name: service, Topology: policy.Topology{Keys: keys}}
+	labels := map[string]map[string]string{
+		"node-1": {string(policy.Zone): "a"}, "node-2": {string(policy.Zone): "a"}, "node-3": {string(policy.Zone): "b"}, "node-9": {},
+	}
+	d := selection.Decision{
+		Service: of, Frontends: []model.PortFrontend{frontend}, Port: model.ServicePort{Protocol: model.TCP},
+		Viewpoint: selection.NodeView{
+			Node:   model.Node{Name: "node-1", Labels: labels["node-1"]},
+			Labels: func(node string) (map[string]string, bool) { return labels[node], labels[node] != nil },
+		},
+	}
+	for addr, node := range endpoints {
+		d.Endpoints = append(d.Endpoints, model.PortEndpoint{
+			Addr: at(addr), Endpoint: model.Endpoint{Node: node, Zone: labels[node][string(policy.Zone)], Ready: true},
+		})
+	}
+	d.Selection = selection.Select(of, false, d.Endpoints, d.Viewpoint)
+	return d
+}
+
+func clusterIP(text string) model.PortFrontend {
+	return model.PortFrontend{Frontend: model.Frontend{Addr: at(text).Addr(), Protocol: model.TCP, Port: at(text).Port()}}
+}
+
+func nodePort(number uint16) model.PortFrontend {
+	return model.PortFrontend{
+		Frontend: model.Frontend{Addr: netip.IPv4Unspecified(), Protocol: model.TCP, Port: number}, Kind: model.NodePort,
+	}
+}

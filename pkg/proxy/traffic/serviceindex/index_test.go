@@ -1,0 +1,326 @@
+//go:build linux
+
+package serviceindex
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// fixture is a cluster, whose decisions a reader is handed.
+type fixture struct {
+	t       testing.TB
+	cluster *model.Cluster
+	planner *selection.Planner
+	reader  *Index
+}
+
+func newFixture(t testing.TB) *fixture {
+	w := &fixture{t: t, cluster: model.NewCluster("node-a"), reader: New(time.Minute)}
+	w.planner = selection.NewPlanner(w.cluster)
+	labels := func(zone string) map[string]string { return map[string]string{string(policy.Zone): zone} }
+	w.cluster.Apply(model.Change{Nodes: map[string]*model.Node{
+		"node-a": {Name: "node-a", Labels: labels("a")}, "node-b": {Name: "node-b", Labels: labels("b")},
+	}})
+	return w
+}
+
+// accept hands over what is decided about Services, as a sync does.
+func (w *fixture) accept(services ...string) {
+	for _, name := range services {
+		of := model.ObjectName{Namespace: "default", Name: name}
+		w.reader.OnApplied(of, w.reader.Derive(w.planner.Decide(of, model.Families)))
+	}
+}
+
+func (w *fixture) synced() { w.reader.OnSynced(selection.SyncState{Scope: scope}) }
+
+var scope = selection.Scope{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
+
+// apply gives Services a ClusterIP, a node port, and endpoints: "NODE ADDR", with ! if it does not serve.
+func (w *fixture) apply(name, clusterIP string, edit func(*model.Service), endpoints ...string) {
+	of := model.ObjectName{Namespace: "default", Name: name}
+	service := &model.Service{
+		Name: of, ClusterIPs: []netip.Addr{netip.MustParseAddr(clusterIP)},
+		Ports: []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80, NodePort: 30080}},
+	}
+	if edit != nil {
+		edit(service)
+	}
+	slice := &model.EndpointSlice{
+		Name: of, Service: of, Family: model.IPv4, Ports: []model.SlicePort{{Name: "http", Protocol: service.Ports[0].Protocol, Port: 8080}},
+	}
+	for _, endpoint := range endpoints {
+		var node, addr string
+		if _, err := fmt.Sscan(endpoint, &node, &addr); err != nil {
+			w.t.Fatal(err)
+		}
+		addr, isAway := strings.CutSuffix(addr, "!")
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: node, Zone: "zone-of-" + node, Ready: !isAway, Serving: !isAway},
+		})
+	}
+	w.cluster.Apply(model.Change{
+		Services: map[model.ObjectName]*model.Service{of: service},
+		Slices:   map[model.ObjectName]*model.EndpointSlice{of: slice},
+	})
+}
+
+func at(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
+
+func isNoNode(netip.Addr) (bool, error) { return false, nil }
+
+// allows asks the snapshot in force.
+func (w *fixture) allows(dialled, endpoint, client string) bool {
+	w.t.Helper()
+	owner := w.reader.Snapshot().Lookup(model.TCP, at(dialled))
+	if owner == nil {
+		return false
+	}
+	may, err := owner.Allows(at(endpoint), netip.MustParseAddr(client), scope, isNoNode)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return may
+}
+
+func (w *fixture) isRemoved(endpoint string) bool {
+	return w.reader.Removed(Endpoint{model.TCP, at(endpoint)})
+}
+
+const pod, host = "10.244.9.9", "192.0.2.9"
+
+func TestWhoOwnsAFrontendAndMayServeIt(t *testing.T) {
+	w := newFixture(t)
+	if w.reader.Snapshot() != nil {
+		t.Error("there is a snapshot before the first sync")
+	}
+	w.apply("web", "10.96.0.1", func(s *model.Service) { s.ExternalTrafficLocal = true }, "node-a 10.244.0.1", "node-b 10.244.1.1")
+	w.accept("web")
+	w.synced()
+	for _, test := range []struct {
+		dialled, endpoint, client string
+		want                      bool
+	}{
+		{"10.96.0.1:80", "10.244.0.1:8080", host, true},
+		{"10.96.0.1:80", "10.244.1.1:8080", host, true},
+		{"10.96.0.1:80", "10.244.1.1:8081", host, false},
+		{"10.96.0.1:81", "10.244.1.1:8080", host, false},
+		{"192.0.2.1:30080", "10.244.0.1:8080", host, true},
+		{"192.0.2.1:30080", "10.244.1.1:8080", host, false},
+		{"192.0.2.1:30080", "10.244.1.1:8080", pod, true},
+	} {
+		if got := w.allows(test.dialled, test.endpoint, test.client); got != test.want {
+			t.Errorf("%+v: got %t", test, got)
+		}
+	}
+	owner := w.reader.Snapshot().Lookup(model.TCP, at("10.96.0.1:80"))
+	if owner.Service.Name != "web" || owner.Name != "http" || owner.Kind != model.ClusterIP {
+		t.Errorf("the frontend is said to be %s's %s, a %s", owner.Service, owner.Name, owner.Kind)
+	}
+	if node, known := owner.NodeOf(at("10.244.1.1:8080")); !known || node != "node-b" {
+		t.Errorf("the endpoint is on %q, %t; want node-b", node, known)
+	}
+	failing := func(netip.Addr) (bool, error) { return false, errors.New("no answer") }
+	nodePort := w.reader.Snapshot().Lookup(model.TCP, at("192.0.2.1:30080"))
+	if may, err := nodePort.Allows(at("10.244.1.1:8080"), netip.MustParseAddr(host), scope, failing); !may || err == nil {
+		t.Errorf("a kernel that does not answer: %t, %v; want that it may, and the error", may, err)
+	}
+}
+
+func TestWhichEndpointsWereRemoved(t *testing.T) {
+	const onA, onB = "10.244.0.1:8080", "10.244.1.1:8080"
+	here := func(s *model.Service) { s.InternalTrafficLocal = true }
+	for name, test := range map[string]struct {
+		change func(w *fixture)
+		left   []string
+	}{
+		"nothing changes": {func(w *fixture) { w.accept("web") }, nil},
+		"another comes": {func(w *fixture) {
+			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1", "node-b 10.244.1.3")
+		}, nil},
+		"one goes": {func(w *fixture) { w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1") }, []string{onB}},
+		"all go":   {func(w *fixture) { w.apply("web", "10.96.0.1", nil) }, []string{onA, onB}},
+		"the Service keeps it here": {func(w *fixture) {
+			w.apply("web", "10.96.0.1", here, "node-a 10.244.0.1", "node-b 10.244.1.1")
+		}, []string{onB}},
+		"the Service changes its IP": {func(w *fixture) {
+			w.apply("web", "10.96.0.3", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
+		}, []string{onA, onB}},
+		"the Service goes": {func(w *fixture) {
+			w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{{Namespace: "default", Name: "web"}: nil}})
+		}, []string{onA, onB}},
+		"it loses its frontend": {func(w *fixture) {
+			lost := model.Frontend{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: model.TCP, Port: 80}
+			w.reader.OnFrontendsLost(model.ObjectName{Namespace: "default", Name: "web"}, []model.Frontend{lost})
+		}, []string{onA, onB}},
+		"an error leaves it open whether one came": {func(w *fixture) {
+			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1", "node-b 10.244.1.3")
+			of := model.ObjectName{Namespace: "default", Name: "web"}
+			w.reader.OnMaybeApplied(of, w.reader.Derive(w.planner.Decide(of, model.Families)))
+			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
+		}, []string{onA, onB, "10.244.1.3:8080"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t)
+			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
+			w.accept("web")
+			w.synced()
+			<-w.reader.Changed() // what left before is unknown
+			test.change(w)
+			if name != "it loses its frontend" {
+				w.accept("web")
+			}
+			w.synced()
+			var left []string
+			w.reader.RangeRemoved(time.Time{}, func(e Endpoint) bool { left = append(left, e.Addr.String()); return true })
+			slices.Sort(left)
+			if !slices.Equal(left, test.left) {
+				t.Errorf("left are %v, want %v", left, test.left)
+			}
+			if told := len(w.reader.Changed()) > 0; told != (len(test.left) > 0) {
+				t.Errorf("told of it: %t", told)
+			}
+		})
+	}
+}
+
+// TestAFrontendThatMovesIsItsNewOwners, in whichever order the two are handed over.
+func TestAFrontendThatMovesIsItsNewOwners(t *testing.T) {
+	for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
+		w := newFixture(t)
+		noNodePort := func(s *model.Service) { s.Ports[0].NodePort = 0 }
+		w.apply("a", "10.96.0.1", noNodePort, "node-a 10.244.0.1")
+		w.accept("a")
+		w.synced()
+		w.apply("a", "10.96.0.2", noNodePort, "node-a 10.244.0.1")
+		w.apply("b", "10.96.0.1", noNodePort, "node-a 10.244.0.2")
+		old := w.reader.Snapshot()
+		w.accept(order...)
+		if w.reader.Snapshot() != old {
+			t.Error("the snapshot changes before the sync is over")
+		}
+		w.synced()
+		if owner := w.reader.Snapshot().Lookup(model.TCP, at("10.96.0.1:80")); owner == nil || owner.Service.Name != "b" {
+			t.Errorf("in the order %v the frontend is %+v's, want b's", order, owner)
+		}
+		if owner := old.Lookup(model.TCP, at("10.96.0.1:80")); owner.Service.Name != "a" || old.Lookup(model.TCP, at("10.96.0.2:80")) != nil {
+			t.Errorf("the old snapshot has changed: %s's", owner.Service)
+		}
+		if owner := w.reader.Snapshot().Lookup(model.TCP, at("10.96.0.2:80")); owner == nil || owner.Service.Name != "a" {
+			t.Errorf("in the order %v the other frontend is %+v's, want a's", order, owner)
+		}
+	}
+}
+
+func TestRemovedEndpointsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
+		w.accept("web")
+		w.synced()
+		leave := func(endpoints ...string) {
+			w.apply("web", "10.96.0.1", nil, endpoints...)
+			w.accept("web")
+			w.synced()
+		}
+		leave("node-a 10.244.0.1")
+		time.Sleep(40 * time.Second)
+		leave("node-a 10.244.0.1", "node-b 10.244.1.1")
+		leave("node-a 10.244.0.1") // it left again
+		time.Sleep(40 * time.Second)
+		w.synced()
+		if !w.isRemoved("10.244.1.1:8080") {
+			t.Error("an endpoint that left 40 s ago is forgotten, because it had left before")
+		}
+		time.Sleep(40 * time.Second)
+		w.synced()
+		if w.isRemoved("10.244.1.1:8080") || len(w.reader.removed.order) != 0 {
+			t.Errorf("an endpoint that left 80 s ago is known, or kept: %v", w.reader.removed.order)
+		}
+	})
+}
+
+// TestTooManyRemovalsMakeThemUncertain instead of being kept for ever.
+func TestTooManyRemovalsMakeThemUncertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.synced()
+		first := w.reader.Snapshot().RemovedKnownSince
+		time.Sleep(time.Second)
+		for i := range maxEntries + 10 {
+			addr := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+			w.reader.removing[Endpoint{model.TCP, netip.AddrPortFrom(addr, 80)}] = true
+		}
+		w.synced()
+		if since := w.reader.Snapshot().RemovedKnownSince; !since.After(first) {
+			t.Errorf("it is known since %s who left, want since now", since)
+		}
+		w.synced()
+		if n := len(w.reader.removed.order); n != maxEntries {
+			t.Errorf("%d are kept, want %d", n, maxEntries)
+		}
+	})
+}
+
+// TestTTLCache checks the bound of pkg/README.md for 10,000 Services of ten endpoints. It measures a tenth of them.
+func TestTTLCache(t *testing.T) {
+	w := newFixture(t)
+	large(w, 1000)
+	before := heap()
+	w.acceptLarge(1000)
+	used := 10 * (heap() - before)
+	runtime.KeepAlive(w)
+	if t.Logf("%.1f MiB", float64(used)/(1<<20)); used > 16<<20 {
+		t.Errorf("%d bytes, want at most 16 MiB", used)
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+func large(w *fixture, services int) {
+	for i := range services {
+		var endpoints []string
+		for k := range 10 {
+			endpoints = append(endpoints, fmt.Sprintf("node-b 10.%d.%d.%d", 100+k, i>>8, i&255))
+		}
+		w.apply(fmt.Sprint("s", i), fmt.Sprintf("10.96.%d.%d", i>>8, i&255), func(s *model.Service) { s.Ports[0].NodePort = 0 }, endpoints...)
+	}
+}
+
+func (w *fixture) acceptLarge(services int) {
+	for i := range services {
+		w.accept(fmt.Sprint("s", i))
+	}
+	w.synced()
+}
+
+// BenchmarkOneChange measures what a sync of one change costs when there is much else.
+func BenchmarkOneChange(b *testing.B) {
+	w := newFixture(b)
+	large(w, 10_000)
+	w.acceptLarge(10_000)
+	of := model.ObjectName{Namespace: "default", Name: "s7"}
+	decisions := w.planner.Decide(of, model.Families)
+	for b.Loop() {
+		w.reader.OnApplied(of, w.reader.Derive(decisions))
+		w.synced()
+	}
+}

@@ -1,0 +1,190 @@
+//go:build linux
+
+package serviceindex
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// ofUDP makes a Service of UDP, with an external IP and a load balancer's address.
+func ofUDP(s *model.Service) {
+	s.Ports[0].Protocol = model.UDP
+	s.ExternalIPs, s.LoadBalancerIPs = []netip.Addr{at("192.0.2.1:1").Addr()}, []netip.Addr{at("203.0.113.1:1").Addr()}
+}
+
+// TestWhichFlowsAreScanned after a change of a Service that has two endpoints, by the frontends to which they were sent.
+func TestWhichFlowsAreScanned(t *testing.T) {
+	const onA, onB = "node-a 10.244.0.1", "node-b 10.244.1.1"
+	const clusterIP, external, balancer, nodePort = "10.96.0.1:80", "192.0.2.1:80", "203.0.113.1:80", "172.30.0.1:30080"
+	all := []string{clusterIP, nodePort, external, balancer}
+	edited := func(edit func(*model.Service), endpoints ...string) func(*fixture) {
+		return func(w *fixture) {
+			w.apply("web", "10.96.0.1", func(s *model.Service) { ofUDP(s); edit(s) }, endpoints...)
+			w.accept("web")
+		}
+	}
+	now := func(endpoints ...string) func(*fixture) { return edited(func(*model.Service) {}, endpoints...) }
+	web := model.ObjectName{Namespace: "default", Name: "web"}
+	ranges := func(ranges ...string) func(*model.Service) {
+		return func(s *model.Service) {
+			for _, text := range ranges {
+				s.SourceRanges = append(s.SourceRanges, netip.MustParsePrefix(text))
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		before, change func(*fixture)
+		sync           selection.SyncState
+		want           []string
+	}{
+		"the same again":                 {nil, now(onA, onB), selection.SyncState{}, nil},
+		"in another order":               {nil, now(onB, onA), selection.SyncState{}, nil},
+		"an endpoint comes":              {nil, now(onA, onB, "node-b 10.244.1.2"), selection.SyncState{}, nil},
+		"an endpoint leaves":             {nil, now(onA), selection.SyncState{}, all},
+		"one takes its place":            {nil, now(onA, "node-b 10.244.1.2"), selection.SyncState{}, all},
+		"one that does not serve leaves": {now(onA, onB+"!"), now(onA), selection.SyncState{}, []string{nodePort}},
+		"one ceases to serve":            {nil, now(onA, onB+"!"), selection.SyncState{}, all},
+		"the last one leaves":            {nil, now(), selection.SyncState{}, all},
+		"the first one comes":            {now(), now(onA), selection.SyncState{}, all},
+		"the Service is deleted":         {nil, func(w *fixture) { w.reader.OnApplied(web, nil) }, selection.SyncState{}, all},
+		"everything is anew":             {nil, now(onA, onB), selection.SyncState{Full: true}, all},
+		"a repair, and no change":        {nil, func(*fixture) {}, selection.SyncState{Full: true}, all},
+		"an endpoint comes and goes": {
+			nil, func(w *fixture) { now(onA, onB, "node-b 10.244.1.2")(w); now(onA, onB)(w) }, selection.SyncState{}, all,
+		},
+		"a frontend is lost": {nil, func(w *fixture) {
+			w.reader.OnFrontendsLost(web, []model.Frontend{{Addr: at(external).Addr(), Protocol: model.UDP, Port: 80}})
+		}, selection.SyncState{}, []string{external}},
+		"a frontend is gone": {nil, edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), selection.SyncState{}, []string{external}},
+		"a frontend is new": {
+			edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), now(onA, onB), selection.SyncState{}, []string{external},
+		},
+		"a frontend without endpoints is new": {
+			edited(func(s *model.Service) { s.ExternalIPs = nil }), now(), selection.SyncState{}, []string{external},
+		},
+		"a policy keeps clients outside here": {
+			nil, edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB), selection.SyncState{}, all[1:],
+		},
+		"a policy lets them go again": {
+			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB), now(onA, onB), selection.SyncState{}, nil,
+		},
+		"both policies, and one moves to another node": {
+			edited(func(s *model.Service) { s.InternalTrafficLocal, s.ExternalTrafficLocal = true, true }, onA, onB),
+			edited(func(s *model.Service) { s.InternalTrafficLocal, s.ExternalTrafficLocal = true, true }, "node-b 10.244.0.1", onB),
+			selection.SyncState{}, all,
+		},
+		"a policy, and one elsewhere leaves": {
+			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB),
+			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA), selection.SyncState{}, all,
+		},
+		"a topology key forbids a place": {
+			nil, edited(func(s *model.Service) { s.Topology.Keys = []policy.Key{policy.Zone} }, onA, onB), selection.SyncState{}, all,
+		},
+		"fewer clients may dial": {
+			edited(ranges("10.0.0.0/8", "192.0.2.0/24"), onA), edited(ranges("10.0.0.0/8"), onA), selection.SyncState{}, all,
+		},
+		"the first range comes": {nil, edited(ranges("10.0.0.0/8"), onA, onB), selection.SyncState{}, all},
+		"the last range goes":   {edited(ranges("10.0.0.0/8"), onA), now(onA), selection.SyncState{}, nil},
+		"a Service of TCP changes": {
+			func(w *fixture) { w.apply("web", "10.96.0.1", nil, onA, onB); w.accept("web") },
+			func(w *fixture) { w.apply("web", "10.96.0.1", nil, onA); w.accept("web") }, selection.SyncState{}, nil,
+		},
+		"node ports serve elsewhere": {nil, func(*fixture) {}, selection.SyncState{
+			Scope: selection.Scope{NodePorts: []netip.Addr{at("192.0.2.9:1").Addr()}},
+		}, []string{nodePort}},
+		"on all, and an address is new": {nil, func(*fixture) {}, selection.SyncState{
+			Scope: selection.Scope{OnAll: model.Families}, LocalAddrs: []netip.Addr{at("192.0.2.9:1").Addr()},
+		}, []string{nodePort}},
+		"on all, and one of loopback is new": {nil, func(*fixture) {}, selection.SyncState{
+			Scope: selection.Scope{OnAll: model.Families}, LocalAddrs: []netip.Addr{at("127.0.0.2:1").Addr()},
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t)
+			if test.before == nil {
+				test.before = now(onA, onB)
+			}
+			test.before(w)
+			w.reader.OnSynced(selection.SyncState{})
+			<-w.reader.Changed()
+			number := w.reader.Snapshot().Number
+			test.change(w)
+			w.reader.OnSynced(test.sync)
+			var got []string
+			for _, dialled := range all {
+				if w.reader.OwnerOfFlow(w.reader.Snapshot(), at(dialled), number) != nil {
+					got = append(got, dialled)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("looked at (-want +got):\n%s", diff)
+			}
+			families := w.reader.Snapshot().ChangedAfter(number)
+			isChanged := slices.Contains(families, model.IPv4)
+			if isChanged != (len(test.want) > 0) || slices.Contains(families, model.IPv6) || isChanged && len(w.reader.Changed()) == 0 {
+				t.Errorf("changed are flows of %v, and %d signals were sent", families, len(w.reader.Changed()))
+			}
+			w.reader.OnSynced(selection.SyncState{Scope: test.sync.Scope, LocalAddrs: test.sync.LocalAddrs})
+			if families := w.reader.Snapshot().ChangedAfter(number + 1); len(families) > 0 {
+				t.Errorf("nothing changed, but flows of %v are looked at again", families)
+			}
+		})
+	}
+}
+
+// TestWhoWasAnEndpointOfANodePort, whatever its state: endpoints in force, those that left, those of the frontend's former
+// owner, and those of which an error leaves open whether the kernel took them.
+func TestWhoWasAnEndpointOfANodePort(t *testing.T) {
+	w := newFixture(t)
+	web := model.ObjectName{Namespace: "default", Name: "web"}
+	number := func(port uint16) func(*model.Service) {
+		return func(s *model.Service) { s.Ports[0].Protocol, s.Ports[0].NodePort = model.UDP, port }
+	}
+	check := func(title string, dialled string, want ...string) {
+		t.Helper()
+		f := w.reader.OwnerOfFlow(w.reader.Snapshot(), at(dialled), 0)
+		if f == nil {
+			t.Fatalf("%s: nobody ever had it", title)
+		}
+		var got []string
+		for _, endpoint := range []string{"10.244.0.1", "10.244.0.2", "10.244.0.3", "10.244.0.4"} {
+			if w.reader.HadEndpoint(f, at(endpoint+":8080")) {
+				got = append(got, endpoint)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v were endpoints, want %v", title, got, want)
+		}
+	}
+	const nodePort, other = "172.30.0.1:30080", "172.30.0.1:30081"
+	w.apply("web", "10.96.0.1", number(30080), "node-a 10.244.0.1", "node-a 10.244.0.2")
+	w.accept("web")
+	w.synced()
+	check("at first", nodePort, "10.244.0.1", "10.244.0.2")
+	w.apply("web", "10.96.0.1", number(30080), "node-a 10.244.0.2")
+	w.accept("web")
+	w.synced()
+	check("one left", nodePort, "10.244.0.1", "10.244.0.2")
+	w.apply("web", "10.96.0.1", number(30081), "node-a 10.244.0.2")
+	w.accept("web")
+	w.synced()
+	check("the number is another one", nodePort, "10.244.0.1", "10.244.0.2")
+	w.apply("web", "10.96.0.1", number(30082), "node-a 10.244.0.2")
+	w.apply("next", "10.96.0.2", number(30081), "node-a 10.244.0.3")
+	w.accept("next", "web")
+	w.synced()
+	check("another Service has it", other, "10.244.0.1", "10.244.0.2", "10.244.0.3")
+	w.apply("web", "10.96.0.1", number(30083), "node-a 10.244.0.4")
+	w.reader.OnMaybeApplied(web, w.reader.Derive(w.planner.Decide(web, model.Families)))
+	w.reader.OnApplied(web, nil)
+	w.synced()
+	check("a Service that may have had it for a moment", "172.30.0.1:30083", "10.244.0.1", "10.244.0.4")
+}

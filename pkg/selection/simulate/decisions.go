@@ -1,0 +1,306 @@
+package simulate
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// decisions are what nodes decide about one question. Nodes decide alike if the endpoints cannot tell them apart: the
+// nodes have the same values of all keys, counting only values that some endpoint has. So package selection decides
+// once for each of these kinds of nodes. If hostnames matter, each node that hosts an endpoint is a kind of its own.
+//
+// Endpoints are alike to a node if they differ only in hosts that are not this node. One of a class stands for all, so
+// the cost of a decision depends on the node's own endpoints and the classes, however many endpoints there are. With a
+// plan, the endpoints of each group are weighed once.
+type decisions struct {
+	input   Query
+	service model.Service
+	labels  func(node string) (map[string]string, bool)
+	plan    *balance.Plan // nil without a bound
+	// plannedWith is where the plan's demand is from.
+	plannedWith Source
+
+	keys          []policy.Key
+	values        []interner         // those that endpoints have of each key
+	classes       [][]int32          // endpoints by class, in their order
+	hostEndpoints map[string][]int32 // endpoints by the hosts that tell them apart from others of their class, in their order
+	cached        map[[policy.MaxKeys]int32]*decision
+	// targets are endpoints by the tier and its value that chose them.
+	targets map[[2]string]*target
+	groups  map[balance.Group]*target // of the plan
+}
+
+// decision is where a kind of nodes sends its connections.
+type decision struct {
+	allocations []allocation // none if it refuses
+	keys        []float64    // the part that goes to each of the topology keys
+}
+
+// allocation is a part of 1, and where it goes.
+type allocation struct {
+	to   *target
+	part float64
+}
+
+// first returns one of the targets, which all have the same rank; nil if there is none.
+func (d *decision) first() *target {
+	if len(d.allocations) == 0 {
+		return nil
+	}
+	return d.allocations[0].to
+}
+
+// target is a group of endpoints that share what goes to them.
+type target struct {
+	members []int32
+	weights []float64 // what each gets of 1; nil: alike
+
+	// What goes there: in total, and from which zones, regions and hosts.
+	received                                     float64
+	fromZones, fromRegions, fromPairs, fromHosts weights
+}
+
+func newTarget(members []int32) *target {
+	return &target{members: members, fromZones: weights{}, fromRegions: weights{}, fromPairs: weights{}, fromHosts: weights{}}
+}
+
+// weight is what a member gets of 1.
+func (t *target) weight(member int) float64 {
+	if t.weights == nil {
+		return 1 / float64(len(t.members))
+	}
+	return t.weights[member]
+}
+
+// isEvacuated reports whether the members are on nodes that are being evacuated. They have one rank, or are on one
+// node, so what holds for the first holds for all.
+func (t *target) isEvacuated(endpoints []model.PortEndpoint) bool {
+	return endpoints[t.members[0]].Demotion.HasReason(model.Evacuated)
+}
+
+func (f *Simulator) decisionsOf(q Query, partition *partition, on *serviceDemand) *decisions {
+	d := &decisions{
+		input: q, service: model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal},
+		labels: f.Labels, keys: q.Topology.Keys, hostEndpoints: map[string][]int32{},
+		cached: map[[policy.MaxKeys]int32]*decision{}, targets: map[[2]string]*target{},
+		groups: map[balance.Group]*target{},
+	}
+	switch {
+	case q.IsLocal:
+		d.keys = []policy.Key{policy.Hostname}
+	case len(d.keys) == 0: // hints
+		d.keys = []policy.Key{policy.Hostname, policy.Zone}
+	case q.Topology.MaxLoad > 0:
+		var demand balance.Demand
+		demand, d.plannedWith = f.plannedWith(&q, partition, on)
+		d.plan = balance.NewPlan(demand, balance.NewEndpointClasses(d.keys, q.Endpoints, f.view.ValueOf), int(q.Topology.MaxLoad))
+	}
+	d.values = make([]interner, len(d.keys))
+	d.buildClasses(f.view)
+	return d
+}
+
+// plannedWith is the demand that a bound is planned with, and where it is from.
+func (f *Simulator) plannedWith(q *Query, partition *partition, on *serviceDemand) (balance.Demand, Source) {
+	if on.isMeasured && q.Topology.Measured {
+		return on.measured, Measured
+	}
+	if len(q.Topology.Clients) > 0 {
+		return partition.cells.Named(q.Clients), Clients
+	}
+	return partition.cells.ByLabels(), Labels
+}
+
+// byHints reports whether hints decide.
+func (d *decisions) byHints() bool { return !d.input.IsLocal && len(d.input.Topology.Keys) == 0 }
+
+// class is all that nodes can see of an endpoint, except its host.
+type class struct {
+	values         [policy.MaxKeys]int32
+	phase          model.Phase
+	level          model.Rank // of what is held against its node
+	zones          string     // those of its hints
+	hasHintedNodes bool
+}
+
+// buildClasses numbers the values of all endpoints, and finds their classes.
+func (d *decisions) buildClasses(view selection.NodeView) {
+	numbers := map[class]int{}
+	for i := range d.input.Endpoints {
+		endpoint := &d.input.Endpoints[i]
+		c := class{phase: endpoint.Phase(), level: endpoint.Demotion.Level()}
+		if d.byHints() {
+			for _, node := range endpoint.HintNodes {
+				d.values[0].numberOf(node)
+				d.hostEndpoints[node] = append(d.hostEndpoints[node], int32(i))
+			}
+			for _, zone := range endpoint.HintZones {
+				d.values[1].numberOf(zone)
+			}
+			c.zones, c.hasHintedNodes = strings.Join(endpoint.HintZones, ","), len(endpoint.HintNodes) > 0
+		} else {
+			c.values = d.valuesOf(endpoint, int32(i), view)
+		}
+		number, known := numbers[c]
+		if !known {
+			number = len(d.classes)
+			numbers[c] = number
+			d.classes = append(d.classes, nil)
+		}
+		d.classes[number] = append(d.classes[number], int32(i))
+	}
+}
+
+// valuesOf numbers the values that an endpoint has of the keys, and returns those of all but the hostname.
+func (d *decisions) valuesOf(endpoint *model.PortEndpoint, at int32, view selection.NodeView) (values [policy.MaxKeys]int32) {
+	for k, key := range d.keys {
+		if key == policy.AnyNode {
+			continue
+		}
+		value, known := view.ValueOf(endpoint, key)
+		switch {
+		case !known:
+		case key == policy.Hostname:
+			d.values[k].numberOf(value)
+			d.hostEndpoints[value] = append(d.hostEndpoints[value], at)
+		default:
+			values[k] = d.values[k].numberOf(value)
+		}
+	}
+	return values
+}
+
+// of returns what a node decides.
+func (d *decisions) of(node *model.Node) *decision {
+	var kind [policy.MaxKeys]int32
+	for k, key := range d.keys {
+		value, carried := balance.NodeValue(key, node.Name, node.Labels)
+		if carried || d.byHints() { // a hint may name the zone "", and means nodes without the label
+			kind[k] = d.values[k].numbers[value]
+		}
+	}
+	known := d.cached[kind]
+	if known == nil {
+		known = d.decide(node)
+		d.cached[kind] = known
+	}
+	return known
+}
+
+func (d *decisions) decide(node *model.Node) *decision {
+	if d.plan != nil {
+		return d.planned(node)
+	}
+	seen, members := d.viewOf(node.Name)
+	viewpoint := selection.NodeView{Node: *node, Labels: d.labels}
+	choice, _ := selection.Select(&d.service, false, seen, viewpoint).ClusterIP()
+	decided := &decision{keys: make([]float64, len(d.service.Topology.Keys))}
+	if len(choice.Endpoints) == 0 {
+		return decided
+	}
+	if k := slices.Index(d.service.Topology.Keys, policy.Key(choice.Tier)); k >= 0 {
+		decided.keys[k] = 1
+	}
+	name := [2]string{choice.Tier, choice.Reason.Value}
+	switch choice.Tier {
+	case selection.TierAll:
+		name[1] = ""
+	case selection.TierNode:
+		name[1] = node.Name
+	}
+	to := d.targets[name]
+	if to == nil {
+		to = newTarget(members(choice.Endpoints))
+		d.targets[name] = to
+	}
+	decided.allocations = []allocation{{to, 1}}
+	return decided
+}
+
+// viewOf returns the endpoints as a node sees them: its own, and one of each class of others. members returns all
+// endpoints that some of those stand for, in the same order.
+func (d *decisions) viewOf(node string) (seen []model.PortEndpoint, members func(chosen []model.PortEndpoint) []int32) {
+	own := d.hostEndpoints[node]
+	isOthers := func(i int32) bool {
+		_, isOwn := slices.BinarySearch(own, i)
+		return !isOwn
+	}
+	seen = make([]model.PortEndpoint, 0, len(own)+len(d.classes))
+	for _, i := range own {
+		seen = append(seen, d.input.Endpoints[i])
+	}
+	classes := make([]int, 0, len(d.classes))
+	for number, class := range d.classes {
+		if at := slices.IndexFunc(class, isOthers); at >= 0 {
+			seen = append(seen, d.input.Endpoints[class[at]])
+			classes = append(classes, number)
+		}
+	}
+	return seen, func(chosen []model.PortEndpoint) (all []int32) {
+		for i := range seen {
+			switch {
+			case len(chosen) == 0 || chosen[0].Addr != seen[i].Addr:
+				continue
+			case i < len(own):
+				all = append(all, own[i])
+			default:
+				for _, member := range d.classes[classes[i-len(own)]] {
+					if isOthers(member) {
+						all = append(all, member)
+					}
+				}
+			}
+			chosen = chosen[1:]
+		}
+		return all
+	}
+}
+
+// planned is what a node decides by the plan.
+func (d *decisions) planned(node *model.Node) *decision {
+	decided := &decision{keys: make([]float64, len(d.keys))}
+	for _, of := range d.plan.Allocations(node.Name, node.Labels) {
+		if of.Part == 0 {
+			continue
+		}
+		part := float64(of.Part) / balance.One
+		decided.keys[of.Key] = part
+		decided.allocations = append(decided.allocations, allocation{d.groupOf(of.Group, node.Name), part})
+	}
+	return decided
+}
+
+// groupOf returns the endpoints of a group of the plan that a node of this name uses.
+func (d *decisions) groupOf(group balance.Group, node string) *target {
+	to := d.groups[group]
+	if to != nil {
+		return to
+	}
+	to = newTarget(nil)
+	d.groups[group] = to
+	sum := 0.0
+	weigh := func(i int) {
+		if weight := float64(d.plan.Weight(group, i)); weight > 0 {
+			to.members, to.weights = append(to.members, int32(i)), append(to.weights, weight)
+			sum += weight
+		}
+	}
+	if d.keys[group.Key] == policy.Hostname {
+		for _, i := range d.hostEndpoints[node] {
+			weigh(int(i))
+		}
+	} else {
+		for i := range d.input.Endpoints {
+			weigh(i)
+		}
+	}
+	for i := range to.weights {
+		to.weights[i] /= sum
+	}
+	return to
+}

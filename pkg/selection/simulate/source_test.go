@@ -1,0 +1,74 @@
+package simulate
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// inZones are two nodes in zone a, and one each in zone b and in no zone.
+func inZones() []model.Node {
+	zone := func(name string) map[string]string { return map[string]string{string(policy.Zone): name} }
+	return []model.Node{{Name: "a1", Labels: zone("a")}, {Name: "a2", Labels: zone("a")}, {Name: "b1", Labels: zone("b")}, {Name: "x"}}
+}
+
+// TestWhereADemandIsFrom: of what is asked, and of what a bound is planned with.
+func TestWhereADemandIsFrom(t *testing.T) {
+	given := func(*model.Node) float64 { return 1 }
+	clients, asked := map[string]uint32{"a1": 2}, map[string]float64{"b1": 1}
+	measured := &model.Demand{Zones: map[string]uint32{"a": 1_000_000}}
+	nowhere := &model.Demand{Zones: map[string]uint32{"c": 1_000_000}}
+	for name, c := range map[string]struct {
+		demand          Demand
+		wants           bool
+		question        Query
+		source, planned Source
+	}{
+		"nothing is known":                {nil, false, Query{}, Labels, Labels},
+		"nothing is measured":             {nil, true, Query{}, Labels, Labels},
+		"clients are named":               {nil, false, Query{Clients: clients}, Clients, Clients},
+		"it is measured":                  {nil, false, Query{Measured: measured}, Measured, Labels},
+		"it is measured, and wanted":      {nil, true, Query{Measured: measured}, Measured, Measured},
+		"in zones without nodes":          {nil, true, Query{Measured: nowhere}, Labels, Labels},
+		"with clients":                    {nil, true, Query{Measured: measured, Clients: clients}, Measured, Measured},
+		"a file":                          {given, false, Query{}, Given, Labels},
+		"a file, beside clients":          {given, false, Query{Clients: clients}, Given, Clients},
+		"a file, beside what is measured": {given, true, Query{Measured: measured}, Given, Measured},
+		"a file about the Service":        {given, false, Query{NodeDemand: asked}, Given, Labels},
+	} {
+		q := c.question
+		q.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Measured: c.wants}
+		if q.Clients != nil {
+			q.Topology.Clients = []string{"shop/api"}
+		}
+		got := New(inZones(), c.demand).Distribute(q)
+		if got.Source != c.source || got.PlannedWith != c.planned {
+			t.Errorf("%s: it is asked by %q and planned with %q, want %q and %q", name, got.Source, got.PlannedWith, c.source, c.planned)
+		}
+		q.Topology.MaxLoad = 0
+		if got := New(inZones(), c.demand).Distribute(q); got.Source != c.source || got.PlannedWith != "" {
+			t.Errorf("%s: without a bound it is asked by %q and planned with %q", name, got.Source, got.PlannedWith)
+		}
+	}
+}
+
+// TestAZoneHasTheMeasuredDemand, exactly, though plans round what each of its nodes asks.
+func TestAZoneHasTheMeasuredDemand(t *testing.T) {
+	f := New(inZones(), nil)
+	q := Query{Measured: &model.Demand{
+		Zones: map[string]uint32{"a": 333_333, "b": 1, "": 600_000, "gone": 66_666},
+	}}
+	on := f.demandsOn(&q)
+	named, _ := f.named(&q, &on)
+	got := map[string]float64{}
+	for node, demand := range maps.All(named) {
+		got[f.nodes[node].Labels[string(policy.Zone)]] += demand
+	}
+	if diff := cmp.Diff(map[string]float64{"a": 333_333, "b": 1, "": 600_000}, got); diff != "" {
+		t.Errorf("what zones ask (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,101 @@
+package cache
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+)
+
+// leases is an API server that has one Lease, or none, or is not there.
+type leases struct {
+	status   atomic.Int64 // of the answer
+	lease    atomic.Pointer[coordinationv1.Lease]
+	requests atomic.Int64
+}
+
+const leasePath = "/apis/coordination.k8s.io/v1/namespaces/vicinity-system/leases/vicinity-demand"
+
+// RoundTrip answers without a network, so that a test may have a clock of its own.
+func (l *leases) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.requests.Add(1)
+	recorder := httptest.NewRecorder()
+	recorder.Header().Set("Content-Type", "application/json")
+	var response any = l.lease.Load()
+	status := int(l.status.Load())
+	if r.Method != http.MethodGet || r.URL.Path != leasePath {
+		status = http.StatusTeapot
+	}
+	if recorder.WriteHeader(status); status != http.StatusOK {
+		reason := map[int]metav1.StatusReason{http.StatusNotFound: metav1.StatusReasonNotFound}[status]
+		response = &metav1.Status{Status: metav1.StatusFailure, Code: int32(status), Reason: reason, Message: http.StatusText(status)}
+	}
+	err := json.NewEncoder(recorder).Encode(response)
+	return recorder.Result(), err
+}
+
+func TestWhetherDemandIsPublishedIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, server, log := newFakeCluster(t), &leases{}, &logs.Log{}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		config, logger := &rest.Config{Host: "https://api.example", Transport: server}, log.Logger()
+		server.status.Store(http.StatusBadGateway)
+		go func() { ended <- c.FollowDemand(ctx, config, "vicinity-system", logger) }()
+
+		for _, step := range []struct {
+			title    string
+			status   int
+			renewed  bool // now
+			wait     time.Duration
+			noDemand bool
+		}{
+			{"the API server is away", http.StatusBadGateway, false, 5 * time.Minute, false},
+			{"there is no Lease", http.StatusNotFound, false, 2 * time.Minute, true},
+			{"it is away again", http.StatusBadGateway, false, 5 * time.Minute, true},
+			{"a Lease that was never renewed", http.StatusOK, false, 2 * time.Minute, true},
+			{"a Lease", http.StatusOK, true, 2 * time.Minute, false},
+			{"it is away after that", http.StatusBadGateway, true, 2 * servicedemand.FreshFor, false},
+			{"nobody renewed it meanwhile", http.StatusOK, false, 2 * time.Minute, true},
+			{"it is renewed", http.StatusOK, true, servicedemand.FreshFor - 2*time.Minute, false},
+			{"that was long ago", http.StatusOK, false, 4 * time.Minute, true},
+			{"it may not be read", http.StatusForbidden, false, 5 * time.Minute, true},
+		} {
+			if server.lease.Load() == nil {
+				server.lease.Store(&coordinationv1.Lease{})
+			}
+			if step.renewed {
+				server.lease.Store(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())}})
+			}
+			server.status.Store(int64(step.status))
+			time.Sleep(step.wait)
+			synctest.Wait()
+			if got := c.HasNoDemandPublisher(); got != step.noDemand {
+				t.Errorf("%s: nobody publishes: %v", step.title, got)
+			}
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("following ends with %v", err)
+		}
+		passed := 5 + 2 + 5 + 2 + 2 + 120 + 2 + 58 + 4 + 5
+		if asked := server.requests.Load(); asked < int64(passed) || asked > int64(passed)+1 {
+			t.Errorf("it was asked %d times in %d minutes", asked, passed)
+		}
+		if count := strings.Count(log.String(), "could not read whether demand is published"); count != 4 {
+			t.Errorf("the log says %d times that it could not be read, want once for each time that it began:\n%s", count, log)
+		}
+	})
+}

@@ -1,0 +1,72 @@
+package cache
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// ByObject is the cache.Options.ByObject of the cache that is given to Follow: what to keep of the objects.
+func ByObject() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		metadataOf("Namespace"): {Transform: keepMetadata},
+		metadataOf("Node"):      {Transform: keepMetadata},
+	}
+}
+
+// Mapper returns a mapper that knows the API names of both kinds, and that they have no namespace; it is a manager's
+// MapperProvider. The usual one asks the API server, and a program that starts while that is away would exit.
+func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	return mapper, nil
+}
+
+// metadataOf stands for the metadata of the objects of a kind. A cache that is asked for it never reads the rest.
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
+}
+
+// keepMetadata keeps only the name, the labels and our own annotations of an object. A Node's other annotations alone can be
+// many kilobytes. The version stays, because the informer recognizes a repetition by it.
+func keepMetadata(object any) (any, error) {
+	full, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return nil, fmt.Errorf("keep the metadata of an object: it is a %T, and not metadata", object)
+	}
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: full.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            full.Name,
+			UID:             full.UID,
+			ResourceVersion: full.ResourceVersion,
+			Labels:          full.Labels,
+			Annotations:     hasOwnAnnotations(full.Annotations),
+		},
+	}, nil
+}
+
+// hasOwnAnnotations are the annotations that mean something to us.
+func hasOwnAnnotations(annotations map[string]string) map[string]string {
+	var kept map[string]string
+	for key, value := range annotations {
+		if !strings.HasPrefix(key, policy.Domain) {
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = value
+	}
+	return kept
+}

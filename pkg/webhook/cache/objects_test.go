@@ -1,0 +1,29 @@
+package cache
+
+import (
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+)
+
+// A program that had to ask the API server first could not start while that is away, and would start late after it is
+// back: kubelet waits minutes before it restarts a container.
+func TestFollowingBeginsWhileNoAPIServerResponds(t *testing.T) {
+	away := &rest.Config{Host: "http://127.0.0.1:1"}
+	mapper, err := Mapper(away, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cache.New(away, cache.Options{ByObject: ByObject(), Mapper: mapper})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := NewCache(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cluster.HasSynced() || cluster.Nodes() != nil || cluster.Namespace("shop").IsLoaded {
+		t.Error("it knows what was never listed")
+	}
+}

@@ -1,0 +1,86 @@
+package cache
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+)
+
+// versions is an API server that is asked for its version.
+type versions struct {
+	response atomic.Pointer[string]
+	requests atomic.Int64
+}
+
+// RoundTrip answers without a network, so that a test may have a clock of its own. No answer is an API server that is
+// away.
+func (v *versions) RoundTrip(r *http.Request) (*http.Response, error) {
+	v.requests.Add(1)
+	recorder := httptest.NewRecorder()
+	if response := v.response.Load(); r.URL.Path != "/version" || response == nil {
+		http.Error(recorder, "no server is here", http.StatusBadGateway)
+	} else {
+		recorder.Header().Set("Content-Type", "application/json")
+		_, _ = recorder.WriteString(*response)
+	}
+	return recorder.Result(), nil
+}
+
+func (v *versions) set(response string) { v.response.Store(&response) }
+
+func TestTheVersionIsPolledUntilItIsAvailableAndAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, server, log := newFakeCluster(t), &versions{}, &logs.Log{}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		config, logger := &rest.Config{Host: "https://api.example", Transport: server}, log.Logger()
+		go func() { ended <- c.FollowVersion(ctx, config, logger) }()
+
+		for _, step := range []struct {
+			says string
+			wait time.Duration
+			want string
+		}{
+			{says: "", wait: 10 * time.Second, want: "<nil>"},
+			{says: `{"gitVersion": "v1.33.4-gke.1234567"}`, wait: 2 * time.Second, want: "1.33.4"},
+			{says: `{"gitVersion": "v1.36.3", "emulationMajor": "1", "emulationMinor": "33"}`, wait: 2 * time.Minute, want: "1.33"},
+			{says: `{"gitVersion": "v1.34.0+k3s1"}`, wait: 2 * time.Minute, want: "1.34.0"},
+			{says: `{"gitVersion": "who knows"}`, wait: 10 * time.Minute, want: "1.34.0"},
+			{says: `[]`, wait: 10 * time.Minute, want: "1.34.0"},
+			{says: `{"gitVersion": "v1.35.1"}`, wait: 2 * time.Minute, want: "1.35.1"},
+		} {
+			if step.says != "" {
+				server.set(step.says)
+			}
+			time.Sleep(step.wait)
+			synctest.Wait()
+			if got := c.Version().String(); got != step.want {
+				t.Errorf("after %q the version is %s, want %s", step.says, got, step.want)
+			}
+		}
+		if asked := server.requests.Load(); asked < 20 || asked > 60 {
+			t.Errorf("it was asked for %d times in half an hour", asked)
+		}
+		if count := strings.Count(log.String(), "could not read the version"); count != 3 {
+			t.Errorf("the log says %d times that it could not be read, want once for each reason:\n%s", count, log)
+		}
+		for _, known := range []string{"until it is known", "known=1.34.0"} {
+			if !strings.Contains(log.String(), known) {
+				t.Errorf("the log does not say %s:\n%s", known, log)
+			}
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("following ends with %v", err)
+		}
+	})
+}

@@ -1,0 +1,203 @@
+package demand_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+)
+
+// fleet is nodes that are heard each interval, unless they are silent.
+type fleet struct {
+	follower demand.Aggregator
+	nodes    []demand.Node
+	demand   map[string]float64 // connections a second of each node
+	missing  map[string]bool
+	now      time.Time
+	web      demand.Service // what there is of shop/web
+}
+
+func (f *fleet) services(name string) (demand.Service, bool) { return f.web, name == "shop/web" }
+
+// newFleet returns zones of some nodes, each of which asks once a second.
+func newFleet(zones ...int) *fleet {
+	f := &fleet{demand: map[string]float64{}, missing: map[string]bool{}, now: time.Unix(1e9, 0)}
+	for zone, count := range zones {
+		for number := range count {
+			name := fmt.Sprintf("%c-%d", 'a'+zone, number)
+			f.nodes = append(f.nodes, demand.Node{Name: name, Zone: name[:1], Weight: 1})
+			f.demand[name] = 1
+		}
+	}
+	return f
+}
+
+func (f *fleet) zone(name string, asks float64) {
+	for _, node := range f.nodes {
+		if node.Zone == name {
+			f.demand[node.Name] = asks
+		}
+	}
+}
+
+// run lets time pass, and returns the last round.
+func (f *fleet) run(duration time.Duration) demand.Round {
+	var round demand.Round
+	for end := f.now.Add(duration); f.now.Before(end); {
+		f.now = f.now.Add(interval)
+		for _, node := range f.nodes {
+			if !f.missing[node.Name] {
+				f.follower.AddReport(node.Name, f.now, demandapi.Page{
+					Cursor: "c", Took: interval, Counts: map[string]uint64{"shop/web": uint64(f.demand[node.Name] * interval.Seconds())},
+				})
+			}
+		}
+		round = f.follower.Aggregate(f.now, f.nodes, f.services)
+	}
+	return round
+}
+
+// expectOff checks how much the assumption is off, and in which zone.
+func expectOff(t *testing.T, round demand.Round, by float64, zone string) {
+	t.Helper()
+	report := round.Services["shop/web"]
+	if math.Abs(report.MaxSkew-by) > 0.02*by || report.MostSkewedZone != zone {
+		t.Errorf("off by %.3f in zone %q, want %.3f in %q (parts %v)", report.MaxSkew, report.MostSkewedZone, by, zone, report.Parts)
+	}
+}
+
+func TestHowWrongTheAssumptionIs(t *testing.T) {
+	f := newFleet(4, 4, 2)
+	expectOff(t, f.run(20*time.Minute), 1, "")
+	f.zone("a", 36) // 144 + 4 + 2 of 150
+	expectOff(t, f.run(20*time.Minute), 144./150/0.4, "a")
+	if rate := f.run(30 * time.Minute).Services["shop/web"].ConnectionsPerMinute; math.Abs(rate-9000) > 100 {
+		t.Errorf("%.0f connections a minute, want 9000", rate)
+	}
+}
+
+func TestTheDefaultDemandFollowsLabels(t *testing.T) {
+	f := newFleet(4, 4, 2)
+	for i := range f.nodes {
+		if f.nodes[i].Zone == "a" {
+			f.nodes[i].Weight = 36
+		}
+	}
+	f.zone("a", 36)
+	expectOff(t, f.run(20*time.Minute), 1, "")
+}
+
+func TestMissingNodesAreImputedWithTheirZonesMean(t *testing.T) {
+	f := newFleet(9, 9, 9)
+	f.zone("b", 10)
+	want := 10. / 12 * 3
+	expectOff(t, f.run(20*time.Minute), want, "b")
+	for _, name := range []string{"b-0", "b-1", "b-2", "a-0"} {
+		f.missing[name] = true
+	}
+	for range 6 { // they go on as before, and then as their zone
+		round := f.run(5 * time.Minute)
+		expectOff(t, round, want, "b")
+	}
+	if round := f.run(interval); round.Reporting != 23 || round.Nodes != 27 {
+		t.Errorf("%d of %d nodes are heard, want 23 of 27", round.Reporting, round.Nodes)
+	}
+}
+
+// TestAZoneBelowQuorumKeepsItsShare, for hours, whatever the few say that are left of it; what other zones ask is measured on.
+func TestAZoneBelowQuorumKeepsItsShare(t *testing.T) {
+	f := newFleet(4, 4, 8)
+	f.web = demand.Service{ShouldPublish: true}
+	f.zone("b", 10)
+	f.demand["b-0"] = 70
+	before := f.run(time.Hour).Decided["shop/web"]
+	f.web.Published = before.Parts
+	if part := before.Parts["b"]; math.Abs(part-100./112) > 0.01 {
+		t.Fatalf("zone b asks %.3f", part)
+	}
+	for _, name := range []string{"b-0", "b-1", "b-2"} {
+		f.missing[name] = true
+	}
+	f.run(11 * time.Minute) // in which they go on as before
+	f.zone("b", 100)        // which nobody may learn from the one that is left
+	during := f.run(5 * time.Hour)
+	now := during.Decided["shop/web"]
+	if during.NoQuorum || fmt.Sprint(during.ZonesBelowQuorum) != "[b]" || during.Reporting != 13 {
+		t.Errorf("paused: %t; silent are %q of 16 nodes, %d heard", during.NoQuorum, during.ZonesBelowQuorum, during.Reporting)
+	}
+	if now.Reason != demand.Unchanged || math.Abs(now.Parts["b"]-before.Parts["b"]) > 0.01 {
+		t.Errorf("zone b asks %.3f after %.3f: %+v", now.Parts["b"], before.Parts["b"], now.Decision)
+	}
+	f.zone("a", 19) // while zone c asks 8
+	now = f.run(2 * time.Hour).Decided["shop/web"]
+	others := now.Parts["a"] + now.Parts["c"]
+	if math.Abs(now.Parts["a"]/others-76./84) > 0.02 || math.Abs(now.Parts["b"]-before.Parts["b"]) > 0.02 {
+		t.Errorf("zones ask %v", now.Parts)
+	}
+	for name := range f.missing {
+		f.missing[name] = false
+	}
+	if now = f.run(2 * time.Hour).Decided["shop/web"]; math.Abs(now.Parts["b"]-400./484) > 0.02 {
+		t.Errorf("once it is heard again, zone b asks %.3f, want %.3f", now.Parts["b"], 400./484)
+	}
+}
+
+// TestAZoneThatNeverReportedHasTheDefaultDemand: it has no proxies, such as one whose only node is down, or runs something else.
+func TestAZoneThatNeverReportedHasTheDefaultDemand(t *testing.T) {
+	f := newFleet(4, 4, 1)
+	f.missing["c-0"] = true
+	f.zone("b", 9)
+	parts := f.run(3 * time.Hour).Services["shop/web"].Parts
+	if math.Abs(parts["c"]-1./9) > 0.01 || math.Abs(parts["b"]-8./9*0.9) > 0.02 {
+		t.Errorf("zones ask %v", parts)
+	}
+}
+
+// TestNothingIsEstimatedForMissingReports: of less than half of all nodes nobody learns anything.
+func TestNothingIsEstimatedForMissingReports(t *testing.T) {
+	f := newFleet(4, 4, 4)
+	f.web = demand.Service{ShouldPublish: true}
+	f.zone("b", 10)
+	f.run(20 * time.Minute)
+	for _, name := range []string{"b-0", "b-1", "b-2", "a-0", "a-1", "a-2", "c-0"} {
+		f.missing[name] = true
+	}
+	if during := f.run(15 * time.Minute); !during.NoQuorum || len(during.Decided) > 0 {
+		t.Errorf("paused: %t, to be published: %v", during.NoQuorum, during.Decided)
+	}
+	if after := f.run(15 * time.Minute); len(after.Services) != 0 {
+		t.Errorf("after half an hour it is said: %v", after.Services)
+	}
+}
+
+func TestWhatDoesNotExistIsNotFollowed(t *testing.T) {
+	f := newFleet(1)
+	lie := demandapi.Page{Cursor: "c", Took: time.Millisecond, Counts: map[string]uint64{"evil/made-up": 1 << 40, "shop/web": 1<<64 - 1}}
+	var round demand.Round
+	for range 100 {
+		f.now = f.now.Add(interval)
+		f.follower.AddReport("a-0", f.now, lie)
+		round = f.follower.Aggregate(f.now, f.nodes, f.services)
+	}
+	if len(round.Services) != 1 || math.IsInf(round.Services["shop/web"].ConnectionsPerMinute, 0) {
+		t.Errorf("followed are %v", round.Services)
+	}
+}
+
+// TestAServiceWithoutDemandEnds: also for a successor that never heard of it.
+func TestAServiceWithoutDemandEnds(t *testing.T) {
+	f := newFleet(4, 4)
+	f.web = demand.Service{ShouldPublish: true, Published: map[string]float64{"a": 0.5, "b": 0.5}}
+	f.zone("a", 0)
+	f.zone("b", 0)
+	f.follower.Track("shop/web")
+	if early := f.run(10 * time.Minute).Decided["shop/web"].Reason; early != demand.Unchanged {
+		t.Errorf("after ten minutes: %s", early)
+	}
+	if late := f.run(30 * time.Minute).Decided["shop/web"].Reason; late != demand.BelowThreshold {
+		t.Errorf("after forty minutes: %s", late)
+	}
+}

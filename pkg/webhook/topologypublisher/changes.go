@@ -1,0 +1,106 @@
+package topologypublisher
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+)
+
+// The kinds whose metadata is followed.
+const (
+	nodeKind      = "Node"
+	serviceKind   = "Service"
+	namespaceKind = "Namespace"
+)
+
+// metadataOf stands for the metadata of the objects of a kind. A cache that is asked for it never reads the rest.
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
+}
+
+// cacheOptions are the objects that are followed, and what is kept of them.
+func cacheOptions() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		metadataOf(nodeKind):           {Transform: stripTo(func(m *metav1.PartialObjectMetadata) { m.Annotations = nil })},
+		metadataOf(serviceKind):        {Transform: stripTo(keepKeys)},
+		metadataOf(namespaceKind):      {Transform: stripTo(keepKeys)},
+		&topologyslice.TopologySlice{}: {},
+	}
+}
+
+// stripTo keeps only the name, the version, the labels and the annotations of an object; strip then removes more.
+func stripTo(strip func(*metav1.PartialObjectMetadata)) func(any) (any, error) {
+	return func(object any) (any, error) {
+		full, isMetadata := object.(*metav1.PartialObjectMetadata)
+		if !isMetadata {
+			return object, nil // what stands for an object that is gone
+		}
+		left := &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+			Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
+			Labels: full.Labels, Annotations: full.Annotations,
+		}}
+		strip(left)
+		return left, nil
+	}
+}
+
+// keepKeys keeps only the annotations that name topology keys.
+func keepKeys(of *metav1.PartialObjectMetadata) {
+	of.Labels = nil
+	var left map[string]string
+	for _, annotation := range [...]string{policy.TopologyKeysAnnotation, policy.DefaultTopologyKeysAnnotation} {
+		if value, has := of.Annotations[annotation]; has {
+			if left == nil {
+				left = map[string]string{}
+			}
+			left[annotation] = strings.Clone(value)
+		}
+	}
+	of.Annotations = left
+}
+
+// mapper knows the API names of the kinds. The usual one asks the API server, and a program could not start while that
+// is away, or lacks the resource.
+func mapper() meta.RESTMapper {
+	all := meta.NewDefaultRESTMapper(nil)
+	all.Add(corev1.SchemeGroupVersion.WithKind(nodeKind), meta.RESTScopeRoot)
+	all.Add(corev1.SchemeGroupVersion.WithKind(namespaceKind), meta.RESTScopeRoot)
+	all.Add(corev1.SchemeGroupVersion.WithKind(serviceKind), meta.RESTScopeNamespace)
+	all.Add(topologyslice.Group.WithKind(topologyslice.Kind), meta.RESTScopeRoot)
+	return all
+}
+
+// debouncer holds the time of the first change that no round has taken in yet; it is empty if there is none.
+type debouncer chan time.Time
+
+func (c debouncer) enqueue() {
+	select {
+	case c <- time.Now():
+	default:
+	}
+}
+
+// handler notes changes of what is published. Most changes of Nodes are heartbeats, which end here.
+func (c debouncer) handler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { c.enqueue() },
+		UpdateFunc: func(before, after any) {
+			was, isMetadata := before.(*metav1.PartialObjectMetadata)
+			now, _ := after.(*metav1.PartialObjectMetadata)
+			if !isMetadata || !maps.Equal(was.Labels, now.Labels) || !maps.Equal(was.Annotations, now.Annotations) {
+				c.enqueue()
+			}
+		},
+		DeleteFunc: func(any) { c.enqueue() },
+	}
+}

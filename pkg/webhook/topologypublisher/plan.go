@@ -1,0 +1,155 @@
+package topologypublisher
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+)
+
+// content is what a TopologySlice says, without its metadata. Keys and nodes are sorted.
+type content struct {
+	keys  []string
+	nodes []topologyslice.Node
+}
+
+// write is a change of one slice. Writes are carried out in their order: then no node is missing meanwhile, and one that
+// moves is in two slices for a moment.
+type write struct {
+	name    string   // empty for a slice that is to be created
+	content *content // nil for one that is to be deleted
+}
+
+// plan returns the writes after which all slices together describe these nodes, labels by name, with these keys, in
+// slices of at most limit nodes. There are none if they do already. keys are sorted.
+//
+// A node stays in its slice. New nodes go into slices that are written anyway, then into the fullest slices with room,
+// then into new ones. Two slices are merged when the result is at most half full: so there are at most four times as
+// many slices as needed, and the writes are in proportion to the changes.
+func plan(now map[string]content, keys []string, nodes map[string]map[string]string, limit int) []write {
+	p := planner{limit: limit, keys: keys, nodes: nodes}
+	p.assignBin(p.keep(now))
+	p.merge()
+	return p.writes()
+}
+
+type planner struct {
+	limit int
+	keys  []string
+	nodes map[string]map[string]string
+
+	bins []*bin
+}
+
+// bin is a slice that is being changed.
+type bin struct {
+	name      string // empty for a new one
+	names     []string
+	isChanged bool
+	hasGrown  bool // it gets a node, and is written before those that lose one
+}
+
+// keep keeps each node in the first slice that has it, and returns those that no slice has. A slice above the limit
+// loses some.
+func (p *planner) keep(now map[string]content) (left []string) {
+	kept := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		b := &bin{name: name, isChanged: !slices.Equal(now[name].keys, p.keys)}
+		for _, node := range now[name].nodes {
+			labels, exists := p.nodes[node.Name]
+			if !exists || kept[node.Name] || len(b.names) == p.limit {
+				b.isChanged = true
+				continue
+			}
+			kept[node.Name] = true
+			b.names = append(b.names, node.Name)
+			b.isChanged = b.isChanged || !maps.Equal(node.Labels, labels)
+		}
+		p.bins = append(p.bins, b)
+	}
+	for name := range p.nodes {
+		if !kept[name] {
+			left = append(left, name)
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+// assignBin finds slices for nodes.
+func (p *planner) assignBin(left []string) {
+	byUse := slices.Clone(p.bins)
+	slices.SortStableFunc(byUse, func(a, b *bin) int {
+		if a.isChanged != b.isChanged {
+			if a.isChanged {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(len(b.names), len(a.names))
+	})
+	for _, b := range byUse {
+		left = p.fill(left, b)
+	}
+	for len(left) > 0 {
+		b := &bin{}
+		left = p.fill(left, b)
+		p.bins = append(p.bins, b)
+	}
+}
+
+// fill puts nodes into a slice until it is full, and returns the others.
+func (p *planner) fill(left []string, into *bin) []string {
+	count := min(len(left), p.limit-len(into.names))
+	if count == 0 {
+		return left
+	}
+	into.names = append(into.names, left[:count]...)
+	into.isChanged, into.hasGrown = true, true
+	return left[count:]
+}
+
+// merge empties the smallest slices into the next ones, as long as that makes none more than half full.
+func (p *planner) merge() {
+	bySize := slices.Clone(p.bins)
+	slices.SortStableFunc(bySize, func(a, b *bin) int { return cmp.Compare(len(a.names), len(b.names)) })
+	for i, b := range bySize[:max(len(bySize)-1, 0)] {
+		next := bySize[i+1]
+		if len(b.names)+len(next.names) > p.limit/2 {
+			return
+		}
+		if len(b.names) > 0 {
+			next.names = append(next.names, b.names...)
+			next.isChanged, next.hasGrown = true, true
+		}
+		b.names, b.isChanged = nil, true
+	}
+}
+
+// writes are the writes that lead there: first slices that grow, then those that lose something, then those that go.
+func (p *planner) writes() []write {
+	var grown, others, gone []write
+	for _, b := range p.bins {
+		switch {
+		case len(b.names) == 0:
+			if b.name != "" {
+				gone = append(gone, write{name: b.name})
+			}
+		case b.hasGrown:
+			grown = append(grown, write{name: b.name, content: p.describe(b.names)})
+		case b.isChanged:
+			others = append(others, write{name: b.name, content: p.describe(b.names)})
+		}
+	}
+	return slices.Concat(grown, others, gone)
+}
+
+func (p *planner) describe(names []string) *content {
+	slices.Sort(names)
+	described := &content{keys: p.keys}
+	for _, name := range names {
+		described.nodes = append(described.nodes, topologyslice.Node{Name: name, Labels: p.nodes[name]})
+	}
+	return described
+}

@@ -1,0 +1,162 @@
+package topologypublisher
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+)
+
+// carryOut makes one write. Slices that are created are named as they come.
+func carryOut(now map[string]content, w write, created *int) {
+	switch {
+	case w.content == nil:
+		delete(now, w.name)
+	case w.name == "":
+		*created++
+		now[fmt.Sprintf("slice-%05d", *created)] = *w.content
+	default:
+		now[w.name] = *w.content
+	}
+}
+
+// withStoredContent is what all slices say together.
+func withStoredContent(now map[string]content) map[string]map[string]string {
+	all := map[string]map[string]string{}
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(now))) { // the first counts
+		for _, node := range now[name].nodes {
+			all[node.Name] = node.Labels
+		}
+	}
+	return all
+}
+
+func text(writes []write) string {
+	var words []string
+	for _, w := range writes {
+		word := w.name
+		if word == "" {
+			word = "(new)"
+		}
+		if w.content == nil {
+			words = append(words, "delete "+word)
+			continue
+		}
+		for _, node := range w.content.nodes {
+			word += " " + node.Name
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, "; ")
+}
+
+func contentOf(names string) content {
+	made := content{keys: []string{"zone"}}
+	for name := range strings.FieldsSeq(names) {
+		made.nodes = append(made.nodes, topologyslice.Node{Name: name, Labels: map[string]string{"zone": "a"}})
+	}
+	return made
+}
+
+func nodesOf(names string) map[string]map[string]string {
+	nodes := map[string]map[string]string{}
+	for name := range strings.FieldsSeq(names) {
+		nodes[name] = map[string]string{"zone": "a"}
+	}
+	return nodes
+}
+
+func TestAPlanWritesWhatChangedAndNoMore(t *testing.T) {
+	moved := nodesOf("a b c d")
+	moved["c"] = map[string]string{"zone": "b"}
+	for name, test := range map[string]struct {
+		now   string // slices 1, 2 and so on
+		keys  []string
+		nodes map[string]map[string]string
+		want  string
+	}{
+		"nothing":                             {},
+		"the first nodes":                     {nodes: nodesOf("a b c d e"), want: "(new) a b c d; (new) e"},
+		"all is as it should be":              {now: "a b c; d", nodes: nodesOf("a b c d")},
+		"a label":                             {now: "a b c; d", nodes: moved, want: "1 a b c"},
+		"a new node goes to the fullest":      {now: "a b; c d e", nodes: nodesOf("a b c d e f"), want: "2 c d e f"},
+		"or where something is written":       {now: "a b c; d e f", nodes: nodesOf("b c d e f g"), want: "1 b c g"},
+		"a slice is full":                     {now: "a b c d", nodes: nodesOf("a b c d e f"), want: "(new) e f"},
+		"a node is gone":                      {now: "a b c; d e f", nodes: nodesOf("a b c e f"), want: "2 e f"},
+		"a slice is empty":                    {now: "a b c; d", nodes: nodesOf("a b c"), want: "delete 2"},
+		"no node is left":                     {now: "a", want: "delete 1"},
+		"two slices become one":               {now: "a b c; d", nodes: nodesOf("a d"), want: "2 a d; delete 1"},
+		"a node is in two":                    {now: "a b c; c d e", nodes: nodesOf("a b c d e"), want: "2 d e"},
+		"a slice is larger than it should be": {now: "a b c d e f", nodes: nodesOf("a b c d e f"), want: "(new) e f; 1 a b c d"},
+		"another key": {
+			now: "a b c; d e f", keys: []string{"rack", "zone"}, nodes: nodesOf("a b c d e f"), want: "1 a b c; 2 d e f",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keys := test.keys
+			if keys == nil {
+				keys = []string{"zone"}
+			}
+			now := map[string]content{}
+			for i, names := range strings.Split(test.now, ";") {
+				if names != "" {
+					now[fmt.Sprint(i+1)] = contentOf(names)
+				}
+			}
+			if diff := cmp.Diff(test.want, text(plan(now, keys, test.nodes, 4))); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAnyHistoryOfNodesIsDescribed: after each plan all nodes are described, in not too many slices, none too large; a
+// node is never missing meanwhile, nothing is left to write, and what stays as it is stays where it is.
+func TestAnyHistoryOfNodesIsDescribed(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		limit := 2 + random.IntN(9)
+		keys, nodes, now := []string{"zone"}, map[string]map[string]string{}, map[string]content{}
+		created := 0
+		for step := range 40 {
+			before := maps.Clone(nodes)
+			for range random.IntN(2 * limit) {
+				name := fmt.Sprint("node-", random.IntN(6*limit))
+				if random.IntN(5) < 2 {
+					delete(nodes, name)
+				} else {
+					nodes[name] = map[string]string{"zone": fmt.Sprint(random.IntN(3))}
+				}
+			}
+			writes := plan(now, keys, nodes, limit)
+			for i, w := range writes {
+				carryOut(now, w, &created)
+				for name := range before {
+					if _, stays := nodes[name]; stays && withStoredContent(now)[name] == nil {
+						t.Fatalf("seed %d, step %d: after %s node %s is missing", seed, step, text(writes[:i+1]), name)
+					}
+				}
+			}
+			if diff := cmp.Diff(nodes, withStoredContent(now)); diff != "" {
+				t.Fatalf("seed %d, step %d: nodes (-want +got):\n%s", seed, step, diff)
+			}
+			for name, each := range now {
+				if len(each.nodes) > limit || len(each.nodes) == 0 {
+					t.Fatalf("seed %d, step %d: slice %s has %d nodes, the limit is %d", seed, step, name, len(each.nodes), limit)
+				}
+			}
+			if most := 1 + 4*len(nodes)/limit; len(now) > most {
+				t.Fatalf("seed %d, step %d: %d slices for %d nodes, want at most %d", seed, step, len(now), len(nodes), most)
+			}
+			if again := plan(now, keys, nodes, limit); len(again) > 0 {
+				t.Fatalf("seed %d, step %d: there is more to write: %s", seed, step, text(again))
+			}
+		}
+	}
+}

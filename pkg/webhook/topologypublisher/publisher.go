@@ -1,0 +1,116 @@
+package topologypublisher
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
+)
+
+const (
+	// NodesPerSlice is how many nodes a slice has at most, the same as endpoints in an EndpointSlice: one change writes
+	// one slice, and sends it to every proxy.
+	NodesPerSlice = 100
+	// batchDelay is how long changes wait for others.
+	batchDelay = time.Second
+	// renewEvery is how often the Lease is renewed, and leaseDuration is how long its content counts as current.
+	renewEvery    = 20 * time.Second
+	leaseDuration = time.Minute
+)
+
+// electionLease says who publishes.
+const electionLease = "vicinity-topology-publisher"
+
+// Options say what to publish, and for whom.
+type Options struct {
+	// Namespace is where both Leases are, and Identity who this replica is among the others.
+	Namespace, Identity string
+	// DefaultKeys is the configuration's default list of topology keys for Services, as in an annotation; empty for none.
+	DefaultKeys func() string
+	Log         *slog.Logger
+	Observer    Observer
+}
+
+// Observer learns what is published. Its methods return at once.
+type Observer interface {
+	// Published is called each time that everything is written: how many slices and nodes there are, how many keys in use
+	// found no place, and how long the first of the changes waited; 0 if there was none.
+	Published(at time.Time, slices, nodes, skipped int, lag time.Duration)
+	// LeadEnded is called when another replica may publish.
+	LeadEnded()
+	// SliceWritten counts a write: create, update or delete.
+	SliceWritten(operation string)
+	// PublishFailed counts a round that failed. It is tried again.
+	PublishFailed()
+}
+
+// Run stands for election until ctx ends, and publishes while elected. It returns an error only if it cannot begin.
+func Run(ctx context.Context, config *rest.Config, options Options) error {
+	leases, err := coordinationclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client for the Lease of the topology's publisher: %w", err)
+	}
+	return election.Run(ctx, election.Options{
+		Leases: leases, Namespace: options.Namespace, Lease: electionLease, Identity: options.Identity,
+		Task: "publishing the topology of nodes",
+		Lead: func(ctx context.Context) error {
+			return publish(ctx, config, &publisher{options: options, leases: leases.Leases(options.Namespace), changes: make(debouncer, 1)})
+		},
+		Failed: options.Observer.PublishFailed, Ended: options.Observer.LeadEnded,
+		Log: options.Log,
+	})
+}
+
+// publish runs a publisher with a cache of its own, which ends with it.
+func publish(ctx context.Context, config *rest.Config, p *publisher) error {
+	scheme := runtime.NewScheme()
+	if err := topologyslice.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("describe the types: %w", err)
+	}
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		return fmt.Errorf("describe metadata: %w", err)
+	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("make an HTTP client: %w", err)
+	}
+	followed := cacheOptions()
+	objects, err := cache.New(config, cache.Options{
+		HTTPClient: httpClient, Scheme: scheme, Mapper: mapper(), ByObject: followed,
+	})
+	if err != nil {
+		return fmt.Errorf("make a cache: %w", err)
+	}
+	inJSON := rest.CopyConfig(config) // custom resources know no protobuf
+	inJSON.ContentType = runtime.ContentTypeJSON
+	if p.writer, err = client.New(inJSON, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper()}); err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	p.objects = objects
+	for object := range followed {
+		informer, err := objects.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err == nil {
+			_, err = informer.AddEventHandler(p.changes.handler())
+		}
+		if err != nil {
+			return fmt.Errorf("follow what is published: %w", err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- objects.Start(ctx) }()
+	// Without the resource, or the permissions, it waits: the rest of the webhook is not affected.
+	if objects.WaitForCacheSync(ctx) {
+		p.run(ctx)
+	}
+	return <-ended
+}

@@ -1,0 +1,307 @@
+package topologypublisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
+)
+
+// cacheTimeout is how long a write may take to come back through the watch.
+const cacheTimeout = 10 * time.Second
+
+// retries are the pauses after rounds that failed: a second, doubled up to a minute.
+var retries = wait.Backoff{Duration: batchDelay, Factor: 2, Steps: 7, Cap: time.Minute}
+
+// publisher brings the slices up to date while this replica leads.
+type publisher struct {
+	options Options
+	objects client.Reader // the cache
+	writer  client.Writer
+	leases  coordinationclient.LeaseInterface
+	changes debouncer
+
+	keys *keySet // nil before the first round
+
+	renewed time.Time
+	failure string // of the last round; empty if it worked
+}
+
+// run makes a round at first, a second after the first of the changes that come together, and whenever the Lease is to
+// be renewed, until ctx ends.
+func (p *publisher) run(ctx context.Context) {
+	var since time.Time // of the first change that is not written; zero if there is none
+	for retry, pause := retries, time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		case changed := <-p.changes:
+			if since.IsZero() {
+				since = changed
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(batchDelay):
+			}
+			select { // what came meanwhile is part of the same round
+			case <-p.changes:
+			default:
+			}
+		}
+		switch err := p.round(ctx, since); {
+		case err == nil:
+			since, retry, pause = time.Time{}, retries, renewEvery
+			if p.failure != "" {
+				p.options.Log.Info("publishing the topology of nodes works again")
+				p.failure = ""
+			}
+		case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // somebody else wrote; the cache will show what
+			pause = batchDelay
+		case ctx.Err() == nil:
+			pause = retry.Step()
+			p.failed(err)
+		}
+	}
+}
+
+// failed counts a round that failed, and logs why once, however often it is tried again.
+func (p *publisher) failed(err error) {
+	p.options.Observer.PublishFailed()
+	if p.failure != err.Error() {
+		p.failure = err.Error()
+		p.options.Log.Error("publishing the topology of nodes failed; trying again", "error", err)
+	}
+}
+
+func (p *publisher) round(ctx context.Context, since time.Time) error {
+	seen, err := p.read(ctx)
+	if err != nil {
+		return err
+	}
+	now := map[string]content{}
+	for i := range seen.slices {
+		now[seen.slices[i].Name] = content{seen.slices[i].Keys, seen.slices[i].Nodes}
+	}
+	keys, skipped := p.chooseKeys(time.Now(), seen)
+	nodes := make(map[string]map[string]string, len(seen.nodes))
+	for name, labels := range seen.nodes {
+		nodes[name] = describe(labels, keys)
+	}
+	writes := plan(now, keys, nodes, NodesPerSlice)
+	if err := p.carryOut(ctx, seen, writes); err != nil {
+		return err
+	}
+	at := time.Now()
+	var lag time.Duration
+	if !since.IsZero() {
+		lag = at.Sub(since)
+	}
+	p.options.Observer.Published(at, countAfter(len(now), writes), len(nodes), skipped, lag)
+	return p.renew(ctx)
+}
+
+// chooseKeys returns the keys to publish, and how many keys in use are not published. The choice counts even if writing
+// fails: the next round writes it.
+func (p *publisher) chooseKeys(now time.Time, seen observed) (keys []string, skipped int) {
+	if p.keys == nil {
+		p.keys = newKeySet(now, seen.published())
+	}
+	waiting := p.keys.choose(now, seen.used, seen.carried)
+	p.keys.log(p.options.Log, now, waiting)
+	return p.keys.keys(), len(waiting)
+}
+
+// countAfter is how many slices there are after writes.
+func countAfter(count int, writes []write) int {
+	for _, w := range writes {
+		switch {
+		case w.content == nil:
+			count--
+		case w.name == "":
+			count++
+		}
+	}
+	return count
+}
+
+// observed is what the cache has.
+type observed struct {
+	nodes   map[string]map[string]string // labels by name
+	used    keyUsage
+	carried map[string]bool // labels that some node has
+	slices  []topologyslice.TopologySlice
+}
+
+func (p *publisher) read(ctx context.Context) (observed, error) {
+	seen := observed{nodes: map[string]map[string]string{}, used: keyUsage{}, carried: map[string]bool{}}
+	var all topologyslice.List
+	if err := p.objects.List(ctx, &all); err != nil {
+		return observed{}, fmt.Errorf("list TopologySlices: %w", err)
+	}
+	seen.slices = all.Items
+	nodes, err := p.list(ctx, nodeKind)
+	if err != nil {
+		return observed{}, err
+	}
+	for i := range nodes {
+		seen.nodes[nodes[i].Name] = nodes[i].Labels
+		for key := range nodes[i].Labels {
+			seen.carried[key] = true
+		}
+	}
+	for kind, annotation := range map[string]string{
+		serviceKind: policy.TopologyKeysAnnotation, namespaceKind: policy.DefaultTopologyKeysAnnotation,
+	} {
+		objects, err := p.list(ctx, kind)
+		if err != nil {
+			return observed{}, err
+		}
+		for i := range objects {
+			namespace := objects[i].Namespace
+			if kind == namespaceKind {
+				namespace = objects[i].Name
+			}
+			seen.addKeys(objects[i].Annotations[annotation], namespace == p.options.Namespace)
+		}
+	}
+	seen.addKeys(p.options.DefaultKeys(), true)
+	return seen, nil
+}
+
+// addKeys takes in a list of keys. Invalid lists and None are skipped.
+func (s observed) addKeys(list string, isAdministrators bool) {
+	if list == "" || list == policy.None {
+		return
+	}
+	keys, err := policy.ParseKeys(list)
+	if err != nil {
+		return
+	}
+	for _, key := range keys {
+		s.used.add(key, isAdministrators)
+	}
+}
+
+// published are the keys of all slices.
+func (s observed) published() []string {
+	var keys []string
+	for i := range s.slices {
+		keys = append(keys, s.slices[i].Keys...)
+	}
+	return keys
+}
+
+func (p *publisher) list(ctx context.Context, kind string) ([]metav1.PartialObjectMetadata, error) {
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metadataOf(kind).TypeMeta}
+	list.Kind += "List"
+	if err := p.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the metadata of %ss: %w", kind, err)
+	}
+	return list.Items, nil
+}
+
+// carryOut makes writes in their order, and waits until the cache has them: the next round must not make them again.
+func (p *publisher) carryOut(ctx context.Context, seen observed, writes []write) error {
+	before := map[string]*topologyslice.TopologySlice{}
+	for i := range seen.slices {
+		before[seen.slices[i].Name] = &seen.slices[i]
+	}
+	written := map[string]string{} // versions by name; empty for what is gone
+	for _, w := range writes {
+		name, version, err := p.write(ctx, before[w.name], w)
+		if err != nil {
+			return errors.Join(err, p.waitForCache(ctx, written))
+		}
+		written[name] = version
+	}
+	return p.waitForCache(ctx, written)
+}
+
+// write makes one write, and returns the slice's name and version.
+func (p *publisher) write(ctx context.Context, before *topologyslice.TopologySlice, w write) (name, version string, err error) {
+	slice := &topologyslice.TopologySlice{ObjectMeta: metav1.ObjectMeta{GenerateName: "nodes-"}}
+	operation := "create"
+	switch {
+	case w.content == nil:
+		operation = "delete"
+		slice = before
+		err = p.writer.Delete(ctx, slice, client.Preconditions{UID: new(before.UID), ResourceVersion: new(before.ResourceVersion)})
+	case before == nil:
+		slice.Keys, slice.Nodes = w.content.keys, w.content.nodes
+		err = p.writer.Create(ctx, slice)
+	default:
+		operation = "update"
+		slice = before.DeepCopy()
+		slice.Keys, slice.Nodes = w.content.keys, w.content.nodes
+		err = p.writer.Update(ctx, slice)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("%s a TopologySlice of %s: %w", operation, sanitize.Count(len(slice.Nodes), "node"), err)
+	}
+	p.options.Observer.SliceWritten(operation)
+	if w.content == nil {
+		return slice.Name, "", nil
+	}
+	return slice.Name, slice.ResourceVersion, nil
+}
+
+// waitForCache waits until the cache has the versions that were written, or versions that were not seen before.
+func (p *publisher) waitForCache(ctx context.Context, written map[string]string) error {
+	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, cacheTimeout, true, func(ctx context.Context) (bool, error) {
+		for name, version := range written {
+			arrived, err := p.isCached(ctx, name, version)
+			if err != nil || !arrived {
+				return false, err
+			}
+			delete(written, name)
+		}
+		return true, nil
+	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("wait until what was written comes back, %s: %w", sanitize.Count(len(written), "TopologySlice"), err)
+	}
+	return err
+}
+
+// isCached reports whether the cache has a version of a slice or a newer one; or has it no longer, if the version is
+// empty.
+func (p *publisher) isCached(ctx context.Context, name, version string) (bool, error) {
+	var found topologyslice.TopologySlice
+	err := p.objects.Get(ctx, types.NamespacedName{Name: name}, &found)
+	if apierrors.IsNotFound(err) {
+		return version == "", nil
+	}
+	if err != nil || version == "" {
+		return false, err
+	}
+	order, err := resourceversion.CompareResourceVersion(found.ResourceVersion, version)
+	return order >= 0, err
+}
+
+// renew confirms in the Lease that all slices are current.
+func (p *publisher) renew(ctx context.Context) error {
+	now := time.Now()
+	if now.Sub(p.renewed) < renewEvery {
+		return nil
+	}
+	if err := election.Heartbeat(ctx, p.leases, topologyslice.LeaseName, p.options.Identity, leaseDuration); err != nil {
+		return err
+	}
+	p.renewed = now
+	return nil
+}

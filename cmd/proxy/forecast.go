@@ -149,7 +149,8 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.demand, "demand", "",
 		"`FILE` with the demand of each node or zone (default: as --demand-source says, else one client per node): the result of an "+
 			"instant query, as Prometheus' HTTP API or 'promtool query instant -o json' prints it, by node or zone. What is by Service, too, "+
-			"is the demand of that Service, and its weight in sums. Bounds are planned as the proxies plan them now, and, to compare, with this demand: as "+
+			"is the demand of that Service, and its weight in sums. Bounds are planned as the proxies plan them now, and, to "+
+			"compare, with this demand: as "+
 			"'120% measured'")
 	flags.StringVar(&f.clients, "demand-source", clientsMeasured,
 		"`SOURCE` of the demand of Services with a ServiceDemand: measured, as that says; or assumed, as if nobody had measured. "+

@@ -115,7 +115,8 @@ func TestAMissedBoundIsExplainedAndMended(t *testing.T) {
 			keys + `, vicinity.dev/max-load: 120%`,
 			[]string{
 				" measured\n", "shop/web: 10.244.0.1:80 expects 2.00 times the mean, more than its bound of 120% allows: the bound is planned with " +
-					"one client for each Node, or as its label vicinity.dev/demand-weight says, and this is a forecast with the demand in the file of --demand.",
+					"one client for each Node, or as its label vicinity.dev/demand-weight says, and this is a forecast " +
+					"with the demand in the file of --demand.",
 				"shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of 2.00",
 				`vicinity.dev/demand-source: "measured"`,
 			}, "No other setting",

@@ -21,8 +21,8 @@ var renamed = map[string][]string{
 }
 
 // Suggest returns which of the known words was probably meant: the new name of a setting, or one that differs in case,
-// spaces or punctuation, by a slip, in number, or in what stands before its last slash, or one that it begins with. Empty if nothing comes near. The
-// first of several wins.
+// spaces or punctuation, by a slip, in number, or in what stands before its last slash, or one that it begins with. It
+// returns the first of several, and "" if nothing comes near.
 func Suggest(word string, known ...string) string {
 	if len(word) > maxQuoted {
 		return ""

@@ -12,7 +12,8 @@ func TestAFolderProvidesMeasuredDemand(t *testing.T) {
 	f := newTestFolder(t)
 	demand := func(name string, asks int) string {
 		return fmt.Sprintf("apiVersion: vicinity.dev/v1alpha1\nkind: ServiceDemand\nmetadata: {name: %s, namespace: default}\n"+
-			"zones: [{zone: zone-a, demandPPM: %d}]\nnodesReporting: 9\nnodesTotal: 10\nconnectionsPerMinute: 7\nobservedAt: 2026-11-27T08:00:00Z\n---\n",
+			"zones: [{zone: zone-a, demandPPM: %d}]\nnodesReporting: 9\nnodesTotal: 10\nconnectionsPerMinute: 7\n"+
+			"observedAt: 2026-11-27T08:00:00Z\n---\n",
 			name, asks)
 	}
 	const none = "# nothing\n"

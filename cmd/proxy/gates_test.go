@@ -118,7 +118,7 @@ func TestPagesAreClosedByTheirGates(t *testing.T) {
 		t.Errorf("the page names one that is not there:\n%s", page)
 	}
 	node, exit := nodeStatusIn(t, namespace, "--metrics-bind-address", at)
-	if exit != 0 || !node.Agrees || node.Proxy == nil {
+	if exit != 0 || !node.InSync || node.Proxy == nil {
 		t.Errorf("without /flagz: exit status %d, %+v", exit, node)
 	}
 	if ended := d.end(t); ended.status != 0 {

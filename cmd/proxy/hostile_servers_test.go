@@ -149,7 +149,7 @@ func TestAPodsResponseIsBounded(t *testing.T) {
 	}
 	const tooLarge = "it does not answer: it has more than 65536 bytes, the most that are read"
 	for i, want := range []string{tooLarge, "", "it does not answer: 302 Found", "context deadline exceeded", tooLarge} {
-		if nodes[i].Agrees || !strings.Contains(nodes[i].Problem, want) {
+		if nodes[i].InSync || !strings.Contains(nodes[i].Problem, want) {
 			t.Errorf("%s: %q, want %q", nodes[i].Node, nodes[i].Problem, want)
 		}
 	}

@@ -123,7 +123,7 @@ func TestTheDaemonFollowsAFile(t *testing.T) {
 	}
 	succeed(t, os.WriteFile(file, []byte(strings.Replace(state, "10.244.1.5", "10.244.1.7", 1)), 0o600))
 	wait.Until(t, "the endpoint moves", func() bool { return has("10.244.1.7") && !has("10.244.1.5") })
-	if node, exit := nodeStatusIn(t, namespace, at); exit != 0 || !node.Agrees || len(node.Invalid) > 0 {
+	if node, exit := nodeStatusIn(t, namespace, at); exit != 0 || !node.InSync || len(node.Invalid) > 0 {
 		t.Errorf("exit status %d, %+v", exit, node)
 	}
 	ended := daemon.end(t).stderr

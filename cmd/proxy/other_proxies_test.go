@@ -55,13 +55,13 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 			}
 			node, exit := nodeStatusIn(t, namespace)
 			others := len(node.Kernel.OtherProxies)
-			if exit != test.exit || node.Agrees != (test.exit == 0) || !node.Kernel.Agrees || others != test.exit {
+			if exit != test.exit || node.InSync != (test.exit == 0) || !node.Kernel.InSync || others != test.exit {
 				t.Errorf("exit status %d, %+v", exit, node.Kernel)
 			}
 			// Made anew it is the younger one. Status need not wait for the daemon's next look.
 			namespace.NFT("delete", "table", "ip", "kube-proxy")
 			alone, exit := nodeStatusIn(t, namespace)
-			if exit != 0 || !alone.Agrees || len(alone.Kernel.OtherProxies) != 0 {
+			if exit != 0 || !alone.InSync || len(alone.Kernel.OtherProxies) != 0 {
 				t.Errorf("without it: exit status %d, %+v", exit, alone.Kernel)
 			}
 			namespace.Load(kubeProxy)

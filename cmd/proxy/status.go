@@ -100,7 +100,7 @@ func runStatus(ctx context.Context, stdout io.Writer, flags *runFlags, output st
 	}
 	switch {
 	case err != nil:
-	case !node.Agrees:
+	case !node.InSync:
 		err = cli.ExitError(cli.Failure)
 	case !isInForce || node.Missing != "":
 		err = cli.ExitError(exitUnread)

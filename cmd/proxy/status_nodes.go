@@ -55,7 +55,7 @@ func runClusterStatus(ctx context.Context, stdout, stderr io.Writer, kubeconfig 
 	var status error
 	for i := range nodes {
 		switch {
-		case !nodes[i].Agrees:
+		case !nodes[i].InSync:
 			return cli.ExitError(cli.Failure)
 		case nodes[i].InvalidObjects > 0: // only 'status' on the node knows whether earlier versions are in force
 			status = cli.ExitError(exitUnread)

@@ -101,7 +101,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 				t.Errorf("%s: %+v; want one that the proxy refuses, too, with a version in force", step.title, invalid)
 			}
 		}
-		if exit != 0 || !node.Agrees || len(node.Kernel.Differences) > 0 || !slices.Equal(lists, step.lists) {
+		if exit != 0 || !node.InSync || len(node.Kernel.Differences) > 0 || !slices.Equal(lists, step.lists) {
 			t.Errorf("%s: exit status %d, %+v; want 0 and %v", step.title, exit, node, step.lists)
 		}
 		text := statusIn(t, namespace, at).stdout
@@ -116,7 +116,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	write("refused.yaml", string(never))
 	refuses("Service refused")
 	node, exit := nodeStatusIn(t, namespace, at)
-	if exit != exitUnread || !node.Agrees || len(node.Invalid) != 1 || !node.Invalid[0].ProxyReason || node.Invalid[0].HasLastKnownGood {
+	if exit != exitUnread || !node.InSync || len(node.Invalid) != 1 || !node.Invalid[0].ProxyReason || node.Invalid[0].HasLastKnownGood {
 		t.Errorf("an object that never was good: exit status %d, %+v; want %d", exit, node, exitUnread)
 	}
 	remove("refused.yaml")

@@ -40,8 +40,8 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 
 	node, exit := nodeStatusIn(t, namespace, at)
-	if exit != 0 || !node.Agrees || !node.Kernel.Agrees || node.Kernel.Elements == 0 || node.Proxy == nil ||
-		node.Proxy.Node != "node-a" || node.Proxy.Services != 1 || node.Proxy.AgreesSince == nil || node.Proxy.Newest == nil {
+	if exit != 0 || !node.InSync || !node.Kernel.InSync || node.Kernel.Elements == 0 || node.Proxy == nil ||
+		node.Proxy.Node != "node-a" || node.Proxy.Services != 1 || node.Proxy.InSyncSince == nil || node.Proxy.Newest == nil {
 		t.Errorf("exit status %d, %+v, %+v", exit, node, node.Proxy)
 	}
 	text := statusIn(t, namespace, at).stdout
@@ -55,7 +55,7 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 	}
 	// The proxy repairs what another process does. By the second look it has.
 	namespace.NFT("flush", "map", "ip", "vicinity", "services")
-	if node, exit := nodeStatusIn(t, namespace, at); exit != 0 || !node.Kernel.Agrees {
+	if node, exit := nodeStatusIn(t, namespace, at); exit != 0 || !node.Kernel.InSync {
 		t.Errorf("after a repair: exit status %d, %+v", exit, node.Kernel)
 	}
 
@@ -67,13 +67,13 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 		t.Errorf("without a proxy: %+v", got)
 	}
 	alone := append([]string{"--node", "node-a"}, args...)
-	if node, exit := nodeStatusIn(t, namespace, alone...); exit != 1 || node.Agrees || node.Proxy != nil || !node.Kernel.Agrees {
+	if node, exit := nodeStatusIn(t, namespace, alone...); exit != 1 || node.InSync || node.Proxy != nil || !node.Kernel.InSync {
 		t.Errorf("without a proxy, with its flags: exit status %d, %+v", exit, node)
 	}
 	namespace.NFT("flush", "map", "ip", "vicinity", "endpoints")
 	namespace.NFT("add", "chain", "ip6", "vicinity", "stranger")
 	node, exit = nodeStatusIn(t, namespace, alone...)
-	if exit != 1 || node.Kernel.Agrees || len(node.Kernel.Differences) < 2 {
+	if exit != 1 || node.Kernel.InSync || len(node.Kernel.Differences) < 2 {
 		t.Errorf("after sabotage: exit status %d, %+v", exit, node.Kernel)
 	}
 	text = statusIn(t, namespace, alone...).stdout
@@ -127,7 +127,7 @@ func TestStatusOfNothingIsNoPass(t *testing.T) {
 		}
 		wait.Until(t, want, func() bool {
 			node, exit := nodeStatusIn(t, namespace, at)
-			return exit == 2 && node.Agrees && strings.HasPrefix(node.Missing, want)
+			return exit == 2 && node.InSync && strings.HasPrefix(node.Missing, want)
 		})
 		if text := statusIn(t, namespace, at).stdout; !strings.Contains(text, "\nmissing         "+want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)

@@ -165,7 +165,7 @@ func expectReported(t *testing.T, told, against string) {
 	succeed(t, os.Rename(file, filepath.Join(folder, "of-the-pod.conf")))
 
 	node, exit := nodeStatusIn(t, namespace, at)
-	if exit != 0 || !node.Agrees || node.Proxy == nil || node.Proxy.Services != node.Kernel.Services ||
+	if exit != 0 || !node.InSync || node.Proxy == nil || node.Proxy.Services != node.Kernel.Services ||
 		node.Proxy.DNSServices != node.Kernel.DNSServices {
 		t.Errorf("told %s: exit status %d, %+v, %+v", told, exit, node.Proxy, node.Kernel)
 	}
@@ -182,7 +182,7 @@ func expectReported(t *testing.T, told, against string) {
 		against = fmt.Sprintf("--config %s --node node-a --manifests %s", other, node.Proxy.Manifests)
 	}
 	node, _ = nodeStatusIn(t, namespace, append(splitArgs(at), splitArgs(against)...)...)
-	if node.Kernel.Agrees && node.Proxy.Services == node.Kernel.Services && node.Proxy.DNSServices == node.Kernel.DNSServices {
+	if node.Kernel.InSync && node.Proxy.Services == node.Kernel.Services && node.Proxy.DNSServices == node.Kernel.DNSServices {
 		t.Errorf("told %s, and %s makes no difference", told, against)
 	}
 }

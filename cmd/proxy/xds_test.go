@@ -159,7 +159,7 @@ func TestStatusShowsWhoIsConnectedByXDS(t *testing.T) {
 		for _, want := range []string{
 			"{Address:127.0.0.1:18000 Error:}", "{Address:127.0.0.1:18001 Error:listening on --xds-bind-address",
 			"{Address:unix://" + socket + " Error:}", "{Address: Streams:1 Names:1", "{Address:127.0.0.1 Streams:1 Names:2",
-			"Streams:2 Names:3", "Refused:map[malformed_request:1]", "UnknownNames:1", "RejectedResponses:0",
+			"Streams:2 Names:3", "Rejected:map[malformed_request:1]", "UnknownNames:1", "RejectedResponses:0",
 		} {
 			if !strings.Contains(got, want) {
 				return fmt.Errorf("%s lacks %s", got, want)

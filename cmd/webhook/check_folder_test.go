@@ -97,26 +97,26 @@ func TestAFolderAsPeopleHaveItIsCheckedAndItsOtherFilesAreCounted(t *testing.T) 
 	}
 }
 
-// passedOverIn returns the files that a command line passes over, with their roles.
-func passedOverIn(t *testing.T, args ...string) map[string]string {
+// skippedIn returns the files that a command line passes over, with their roles.
+func skippedIn(t *testing.T, args ...string) map[string]string {
 	t.Helper()
 	got := webhookCommand(t, "", append([]string{"check", "-o", "json"}, args...)...)
 	var document struct {
-		PassedOver []struct{ File, Role, Reason string }
-		Summary    struct{ FilesPassedOver, Errors int }
+		Skipped []struct{ File, Role, Reason string }
+		Summary struct{ FilesSkipped, Errors int }
 	}
 	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || document.Summary.Errors > 0 {
 		t.Errorf("%v: %v: %s", args, err, got.stdout)
 	}
 	roles := map[string]string{}
-	for _, file := range document.PassedOver {
+	for _, file := range document.Skipped {
 		roles[file.File] = file.Role
 		if file.Reason == "" {
 			t.Errorf("%s is passed over without a reason", file.File)
 		}
 	}
-	if document.Summary.FilesPassedOver != len(roles) {
-		t.Errorf("the summary counts %d files, and the list has %d", document.Summary.FilesPassedOver, len(roles))
+	if document.Summary.FilesSkipped != len(roles) {
+		t.Errorf("the summary counts %d files, and the list has %d", document.Summary.FilesSkipped, len(roles))
 	}
 	return roles
 }
@@ -124,11 +124,11 @@ func passedOverIn(t *testing.T, args ...string) map[string]string {
 // A hook before a commit passes the names of some files, without the files that say what these are.
 func TestAFileIsWhatItIsInItsFolderWhereverItsNameComesFrom(t *testing.T) {
 	inFolder(t, deployed())
-	want := passedOverIn(t, "-f", "deploy")
+	want := skippedIn(t, "-f", "deploy")
 	var findings []string
 	alone := map[string]string{}
 	for _, file := range slices.Sorted(maps.Keys(deployed())) {
-		maps.Copy(alone, passedOverIn(t, file))
+		maps.Copy(alone, skippedIn(t, file))
 		findings = append(findings, webhookCommand(t, "", "check", file).stdout)
 	}
 	if diff := cmp.Diff(want, alone); diff != "" {
@@ -136,7 +136,7 @@ func TestAFileIsWhatItIsInItsFolderWhereverItsNameComesFrom(t *testing.T) {
 	}
 	wantFindings(t, checkOutcome{stdout: strings.Join(findings, "")}, findingsOfDeployed...)
 	t.Chdir("deploy/prod/patches")
-	if got := passedOverIn(t, "operations.json"); got["operations.json"] != "patch" {
+	if got := skippedIn(t, "operations.json"); got["operations.json"] != "patch" {
 		t.Errorf("from within its folder the patch is %q", got["operations.json"])
 	}
 	wantEnd(t, webhookCommand(t, "", "check", "remove.yaml"), 0, "0 objects checked, 1 patch in part, 0 denied, 0 warnings")
@@ -232,7 +232,7 @@ func TestAResourceIsAnObject(t *testing.T) {
 	wantEnd(t, got, 1, "2 objects checked, 2 denied, 0 warnings; 1 passed over; 1 file passed over: 1 kustomization")
 }
 
-func TestWhatIsExcludedIsPassedOver(t *testing.T) {
+func TestWhatIsExcludedIsSkipped(t *testing.T) {
 	files := []string{"deploy/a.yaml", "deploy/dev/a.yaml", "deploy/dev/test/b.yaml", "deploy/prod/a.yaml", "deploy/prod/test/c.yml"}
 	for pattern, want := range map[string]string{
 		"a.yaml":            "deploy/a.yaml deploy/dev/a.yaml deploy/prod/a.yaml",
@@ -253,7 +253,7 @@ func TestWhatIsExcludedIsPassedOver(t *testing.T) {
 		}
 		inFolder(t, texts)
 		for _, args := range [][]string{{"deploy"}, files} {
-			got := passedOverIn(t, append(args, "--exclude", pattern)...)
+			got := skippedIn(t, append(args, "--exclude", pattern)...)
 			if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); names != want {
 				t.Errorf("%v without %s: %q are passed over, want %q", args, pattern, names, want)
 			}

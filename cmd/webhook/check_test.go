@@ -382,7 +382,7 @@ func TestJSONIsOneDocumentWithEveryField(t *testing.T) {
 	if diff := cmp.Diff(summary, document.Summary); diff != "" || got.status != 2 || got.stderr != "" {
 		t.Errorf("status %d, stderr %q, summary (-want +got):\n%s", got.status, got.stderr, diff)
 	}
-	const nothing = "{\n  \"findings\": [],\n  \"passedOver\": [],\n"
+	const nothing = "{\n  \"findings\": [],\n  \"skipped\": [],\n"
 	if none := webhookCommand(t, "", "check", "-o", "json", "c.yaml"); !strings.HasPrefix(none.stdout, nothing) || none.status != 0 {
 		t.Errorf("%+v; want an empty list", none)
 	}

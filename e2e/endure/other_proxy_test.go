@@ -127,14 +127,14 @@ func (s *canary) rollcall() (agrees bool, problem string) {
 		"--kubeconfig", s.api.AdminKubeconfig(), "--proxy-healthz-port", "10356"))
 	var nodes []struct {
 		Node, Problem string
-		Agrees        bool
+		InSync        bool
 	}
 	if wrong := json.Unmarshal([]byte(output), &nodes); wrong != nil {
 		s.t.Fatalf("%v: %v: %s", err, wrong, output)
 	}
 	for _, node := range nodes {
 		if node.Node == s.node.Name {
-			return node.Agrees, node.Problem
+			return node.InSync, node.Problem
 		}
 	}
 	s.t.Fatalf("node %s is missing: %s", s.node.Name, output)

@@ -46,7 +46,7 @@ var _ = Describe("The status of a node", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(nodes).To(HaveLen(len(pods)))
 		for _, node := range nodes {
-			Expect(node.Agrees).To(BeTrue(), "%+v", node)
+			Expect(node.InSync).To(BeTrue(), "%+v", node)
 		}
 	})
 

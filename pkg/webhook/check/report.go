@@ -46,14 +46,14 @@ type finding struct {
 
 // summary counts.
 type summary struct {
-	Checked    int `json:"checked"`  // objects that were judged
-	PassedOver int `json:"skipped"`  // objects of other kinds, and those that were opted out
-	Denied     int `json:"denied"`   // objects that would be refused, and patches that would make them so
-	Warnings   int `json:"warnings"` // findings
-	Errors     int `json:"errors"`   // findings
+	Checked  int `json:"checked"`  // objects that were judged
+	Skipped  int `json:"skipped"`  // objects of other kinds, and those that were opted out
+	Denied   int `json:"denied"`   // objects that would be refused, and patches that would make them so
+	Warnings int `json:"warnings"` // findings
+	Errors   int `json:"errors"`   // findings
 
-	Patches         int `json:"patches"` // of kustomizations, that were judged in part
-	FilesPassedOver int `json:"filesSkipped"`
+	Patches      int `json:"patches"` // of kustomizations, that were judged in part
+	FilesSkipped int `json:"filesSkipped"`
 
 	roles map[role]int // of the files that were passed over
 }
@@ -61,14 +61,14 @@ type summary struct {
 // Check judges all objects that were read.
 func (c *Files) Check(settings *rules.Settings) Report {
 	report := Report{Findings: c.findings, Skipped: c.notRead, Summary: summary{
-		PassedOver: c.passedOver, Errors: len(c.findings), FilesPassedOver: len(c.notRead), roles: map[role]int{},
+		Skipped: c.passedOver, Errors: len(c.findings), FilesSkipped: len(c.notRead), roles: map[role]int{},
 	}}
 	for _, file := range c.notRead {
 		report.Summary.roles[file.Role]++
 	}
 	for i := range c.objects {
 		if c.isExempt(&c.objects[i]) {
-			report.Summary.PassedOver++
+			report.Summary.Skipped++
 			continue
 		}
 		report.add(&c.objects[i], c.evaluate(&c.objects[i], settings))
@@ -224,11 +224,11 @@ func (s summary) String() string {
 	if s.Errors > 0 {
 		text += ", " + sanitize.Count(s.Errors, "error")
 	}
-	if s.PassedOver > 0 {
-		text += fmt.Sprintf("; %d passed over", s.PassedOver)
+	if s.Skipped > 0 {
+		text += fmt.Sprintf("; %d passed over", s.Skipped)
 	}
-	if s.FilesPassedOver > 0 {
-		text += fmt.Sprintf("; %s passed over: %s", sanitize.Count(s.FilesPassedOver, "file"), strings.Join(s.byRole(), ", "))
+	if s.FilesSkipped > 0 {
+		text += fmt.Sprintf("; %s passed over: %s", sanitize.Count(s.FilesSkipped, "file"), strings.Join(s.byRole(), ", "))
 	}
 	return text
 }

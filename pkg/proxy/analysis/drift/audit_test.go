@@ -71,7 +71,7 @@ func TestWhatATableShouldHoldDiffersByWhatChanged(t *testing.T) {
 func TestANodeAgreesIfEverythingDoes(t *testing.T) {
 	now := time.Unix(1, 0)
 	good := func() Node {
-		return Node{Proxy: &status.Summary{AgreesSince: &now}, Kernel: Kernel{Agrees: true},
+		return Node{Proxy: &status.Summary{InSyncSince: &now}, Kernel: Kernel{InSync: true},
 			Invalid: []InvalidObject{{ProxyReason: true, HasLastKnownGood: true}}}
 	}
 	for what, test := range map[string]struct {
@@ -82,15 +82,15 @@ func TestANodeAgreesIfEverythingDoes(t *testing.T) {
 		"nothing of it is in force":  {func(n *Node) { n.Invalid[0].HasLastKnownGood = false }, true, false},
 		"the proxy knows no refusal": {func(n *Node) { n.Invalid[0].ProxyReason = false }, false, true},
 		"another proxy":              {func(n *Node) { n.Kernel.OtherProxies = []competing.Conflict{{}} }, false, true},
-		"the kernel differs":         {func(n *Node) { n.Kernel.Agrees = false }, false, true},
+		"the kernel differs":         {func(n *Node) { n.Kernel.InSync = false }, false, true},
 		"no proxy answers":           {func(n *Node) { n.Proxy = nil }, false, true},
 		"the proxy fails":            {func(n *Node) { n.Proxy.LastError = "no space" }, false, true},
-		"changes wait":               {func(n *Node) { n.Proxy.AgreesSince = nil }, false, true},
+		"changes wait":               {func(n *Node) { n.Proxy.InSyncSince = nil }, false, true},
 	} {
 		node := good()
 		test.spoil(&node)
-		if inForce := node.Compare(); node.Agrees != test.agrees || inForce != test.inForce {
-			t.Errorf("%s: agrees %v, in force %v", what, node.Agrees, inForce)
+		if inForce := node.Compare(); node.InSync != test.agrees || inForce != test.inForce {
+			t.Errorf("%s: agrees %v, in force %v", what, node.InSync, inForce)
 		}
 	}
 }

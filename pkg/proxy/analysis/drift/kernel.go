@@ -19,7 +19,7 @@ import (
 //
 // Its JSON names are an interface: scripts read them.
 type Kernel struct {
-	Agrees bool `json:"inSync"`
+	InSync bool `json:"inSync"`
 	// Services and DNSServices are how many there should be of what the proxy counts under these names.
 	Services    int                  `json:"services"`
 	DNSServices int                  `json:"dnsServices"`
@@ -82,7 +82,7 @@ func Run(ctx context.Context, options Options) (Kernel, error) {
 		}
 	}
 	kernel.Differences = append(kernel.Differences, before...)
-	kernel.Agrees = len(before) == 0
+	kernel.InSync = len(before) == 0
 	return kernel, nil
 }
 

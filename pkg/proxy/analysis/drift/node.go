@@ -12,8 +12,8 @@ import (
 //
 // Its JSON names are an interface: scripts read them.
 type Node struct {
-	// Agrees: the proxy is healthy, the kernel holds what it should, and no other service proxy may answer first.
-	Agrees bool `json:"inSync"`
+	// InSync: the proxy is healthy, the kernel holds what it should, and no other service proxy may answer first.
+	InSync bool `json:"inSync"`
 	// Proxy is what the proxy says; null if none answers.
 	Proxy  *status.Summary `json:"proxy"`
 	Kernel Kernel          `json:"kernel"`
@@ -25,14 +25,14 @@ type Node struct {
 	Missing string `json:"missing"`
 }
 
-// Compare sets Agrees, and reports whether a version of each refused object is in force.
+// Compare sets InSync, and reports whether a version of each refused object is in force.
 func (n *Node) Compare() (isInForce bool) {
 	isSaid, isInForce := true, true
 	for _, one := range n.Invalid {
 		isSaid, isInForce = isSaid && one.ProxyReason, isInForce && one.HasLastKnownGood
 	}
-	n.Agrees = n.Kernel.Agrees && len(n.Kernel.OtherProxies) == 0 && isSaid &&
-		n.Proxy != nil && n.Proxy.AgreesSince != nil && n.Proxy.LastError == ""
+	n.InSync = n.Kernel.InSync && len(n.Kernel.OtherProxies) == 0 && isSaid &&
+		n.Proxy != nil && n.Proxy.InSyncSince != nil && n.Proxy.LastError == ""
 	return isInForce
 }
 

@@ -64,8 +64,8 @@ func (p printer) proxy(node *Node) {
 	says := node.Proxy
 	p.line("proxy", "node %s, version %s, since %s", says.Node, says.Version, sinceText(says.Began))
 	switch {
-	case says.AgreesSince != nil:
-		p.line("in agreement", "since %s, as far as the proxy knows", sinceText(*says.AgreesSince))
+	case says.InSyncSince != nil:
+		p.line("in agreement", "since %s, as far as the proxy knows", sinceText(*says.InSyncSince))
 	case says.LastError != "":
 		p.line("in agreement", "no: %s", says.LastError)
 	default:
@@ -182,7 +182,7 @@ func (p printer) xds(says *status.XDS) {
 
 // kernel writes what differs.
 func (p printer) kernel(k *Kernel) {
-	if k.Agrees {
+	if k.InSync {
 		p.line("kernel", "holds what it should: %s, compared in %.2f s", sanitize.Count(k.Elements, "element"), k.Seconds)
 	} else {
 		p.line("kernel", "does not hold what it should: %s, %s",

@@ -16,8 +16,8 @@ type Summary struct {
 	Node    string    `json:"node"`
 	Version string    `json:"version"`
 	Began   time.Time `json:"began"` // when the process did
-	// AgreesSince is since when every change has soon reached the kernel; null while a change waits or fails.
-	AgreesSince *time.Time `json:"inSyncSince"`
+	// InSyncSince is since when every change has soon reached the kernel; null while a change waits or fails.
+	InSyncSince *time.Time `json:"inSyncSince"`
 	// Newest is the newest sync that the kernel accepted; null before the first.
 	Newest *Sync `json:"newest"`
 	// Services is how many Services own something in the kernel. DNSServices is how many headless ones, which own nothing
@@ -208,7 +208,7 @@ func (s *Status) Summary(node, version string, began, now time.Time) Summary {
 		Interruptions: append([]Interruption{}, health.Interruptions...),
 	}
 	if since := s.agreesSince; !since.IsZero() {
-		summary.AgreesSince = &since
+		summary.InSyncSince = &since
 	}
 	if !health.PendingSince.IsZero() {
 		summary.PendingSince = &health.PendingSince

@@ -13,7 +13,7 @@ func TestTheSummaryReportsSinceWhenTheKernelIsInSync(t *testing.T) {
 	summary := func(at int) Summary { return status.Summary("node-a", "v1", second(0), second(at)) }
 	agrees := func(at int) (since int) {
 		t.Helper()
-		if got := summary(at).AgreesSince; got != nil {
+		if got := summary(at).InSyncSince; got != nil {
 			return int(got.Sub(second(0)) / time.Second)
 		}
 		return -1
@@ -47,7 +47,7 @@ func TestTheSummaryReportsSinceWhenTheKernelIsInSync(t *testing.T) {
 	status.TopologyFrom("topologyslices")
 	status.WatchInterrupted("services", second(10), "connection refused")
 	want := Summary{
-		Node: "node-a", Version: "v1", Began: second(0), AgreesSince: new(second(9)), Newest: &Sync{At: second(9), Seconds: 0.5, Services: 2},
+		Node: "node-a", Version: "v1", Began: second(0), InSyncSince: new(second(9)), Newest: &Sync{At: second(9), Seconds: 0.5, Services: 2},
 		Services: 5, RejectedByKernel: 1, Contested: 3, InvalidObjects: 4, NodeTopology: "topologyslices",
 		NotEligible:   "it is being evacuated until the label vicinity.dev/evacuate goes",
 		Interruptions: []Interruption{{Resource: "services", Since: second(10), Reason: "connection refused"}},

@@ -39,8 +39,8 @@ type Options struct {
 type Node struct {
 	Node string `json:"node"`
 	Pod  string `json:"pod"` // empty if no proxy runs there
-	// Agrees: the proxy answers, is healthy, no change has failed or waits, and no other service proxy is on the node.
-	Agrees bool `json:"inSync"`
+	// InSync: the proxy answers, is healthy, no change has failed or waits, and no other service proxy is on the node.
+	InSync bool `json:"inSync"`
 	// Problem says why not; empty if it agrees.
 	Problem string `json:"problem"`
 	// Synced is when the newest accepted sync began; zero if unknown.
@@ -157,7 +157,7 @@ func (n *Node) fetch(ctx context.Context, c *checker) {
 	case len(said.OtherProxies) > 0:
 		n.Problem = strings.Join(said.OtherProxies, "; ")
 	default:
-		n.Agrees, n.Problem = true, ""
+		n.InSync, n.Problem = true, ""
 	}
 }
 

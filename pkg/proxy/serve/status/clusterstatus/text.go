@@ -19,7 +19,7 @@ func Text(to io.Writer, nodes []Node) error {
 	for i := range nodes {
 		node := &nodes[i]
 		agrees, synced, heard := "no", "-", "ok"
-		if node.Agrees {
+		if node.InSync {
 			agrees = "yes"
 			agree++
 		}

@@ -84,11 +84,11 @@ func TestOrderGivesEachNamespaceItsPart(t *testing.T) {
 // TestFairOrderServesAllEqually: three Namespaces that always want something get equally much, whatever their things weigh, and
 // one that comes later gets as much from then on.
 func TestFairOrderServesAllEqually(t *testing.T) {
-	var queue fair.FairQueue
+	var queue fair.Queue
 	got := map[string]int{}
 	serve := func(times int, waits []thing) {
 		for range times {
-			next := fair.FairOrder(&queue, waits, of)[0]
+			next := fair.Schedule(&queue, waits, of)[0]
 			queue.OnServed(next.Share)
 			got[next.Namespace] += next.Weight
 		}
@@ -107,15 +107,15 @@ func TestFairOrderServesAllEqually(t *testing.T) {
 }
 
 func TestFairOrderKeepsTheOrderOfOneNamespaceAndOfEquals(t *testing.T) {
-	var queue fair.FairQueue
-	if got := names(fair.FairOrder(&queue, things("b1=5 a1=1 a2=1 a3=9 b2=1"), of)); got != "b1 a1 a2 a3 b2" {
+	var queue fair.Queue
+	if got := names(fair.Schedule(&queue, things("b1=5 a1=1 a2=1 a3=9 b2=1"), of)); got != "b1 a1 a2 a3 b2" {
 		t.Errorf("first: %s", got)
 	}
 	queue.OnServed(fair.Share{Namespace: "b", Weight: 5})
-	if got := names(fair.FairOrder(&queue, things("a1=1 a2=1 a3=9 b2=1"), of)); got != "a1 a2 a3 b2" {
+	if got := names(fair.Schedule(&queue, things("a1=1 a2=1 a3=9 b2=1"), of)); got != "a1 a2 a3 b2" {
 		t.Errorf("after b had its turn: %s", got)
 	}
-	if got := fair.FairOrder(&queue, nil, of); len(got) > 0 {
+	if got := fair.Schedule(&queue, nil, of); len(got) > 0 {
 		t.Errorf("of nothing there is %v", got)
 	}
 }

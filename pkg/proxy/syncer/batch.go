@@ -77,7 +77,7 @@ func pickBatch(all []queuedService, lastLarge map[string]uint64, allowLarge bool
 func pickSmall(all []queuedService) map[model.ObjectName]bool {
 	small := slices.DeleteFunc(slices.Clone(all), queuedService.isLarge)
 	taken, room := map[model.ObjectName]bool{}, maxBatchWeight
-	for _, one := range fair.FairOrder(&fair.FairQueue{}, small, queuedService.share) {
+	for _, one := range fair.Schedule(&fair.Queue{}, small, queuedService.share) {
 		if room -= one.weight; room < 0 && len(taken) > 0 {
 			break
 		}

@@ -45,7 +45,7 @@ type Backlog struct {
 // fairQueue says which changes are written when. The zero value has written nothing.
 type fairQueue struct {
 	nextSlot    time.Time      // when the budget has room for the next one
-	virtualTime fair.FairQueue // all Namespaces that want something get equally many bytes
+	virtualTime fair.Queue // all Namespaces that want something get equally many bytes
 	// written are the times of the last hour by Service, and wanted is since when each change was wanted.
 	written     map[string][]time.Time
 	queuedSince map[string]time.Time
@@ -57,7 +57,7 @@ func (p *fairQueue) plan(now time.Time, interval time.Duration, proxies int, cha
 	p.expire(now, changes)
 	var writes []scheduledWrite
 	planned := map[string]bool{}
-	for _, next := range fair.FairOrder(&p.virtualTime, p.ready(now, interval, changes), change.share) {
+	for _, next := range fair.Schedule(&p.virtualTime, p.ready(now, interval, changes), change.share) {
 		at := slices.MaxFunc([]time.Time{now, p.nextSlot}, time.Time.Compare)
 		if !at.Before(now.Add(interval)) {
 			break
@@ -83,7 +83,7 @@ func (p *fairQueue) expire(now time.Time, changes []change) {
 		p.written = map[string][]time.Time{}
 	}
 	if len(changes) == 0 {
-		p.virtualTime = fair.FairQueue{}
+		p.virtualTime = fair.Queue{}
 	}
 	wanted := make(map[string]time.Time, len(changes))
 	for _, c := range changes {

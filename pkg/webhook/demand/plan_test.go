@@ -161,7 +161,7 @@ func TestAPlannerForgets(t *testing.T) {
 	p.plan(midnight, time.Minute, 3, slices.Concat(changesFor("a", 5, 2), changesFor("b", 5, 2)))
 	p.plan(midnight.Add(2*time.Hour), time.Minute, 3, changesFor("c", 1, 2))
 	p.plan(midnight.Add(4*time.Hour), time.Minute, 3, nil)
-	if len(p.written)+len(p.queuedSince) > 0 || !reflect.DeepEqual(p.virtualTime, fair.FairQueue{}) {
+	if len(p.written)+len(p.queuedSince) > 0 || !reflect.DeepEqual(p.virtualTime, fair.Queue{}) {
 		t.Errorf("it remembers %v, %v and %v", p.written, p.queuedSince, p.virtualTime)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // routeProgram notes which destinations of UDP the tables take for local.
@@ -60,6 +62,10 @@ func newAddressedNetwork(t *testing.T) network {
 		addr.Flags = unix.IFA_F_NODAD
 		return netlink.AddrAdd(link, addr)
 	}, "eth0", "2001:db8::1/64")
+	// The kernel routes an IPv6 address once it has processed that the link is up, which a busy machine does later.
+	wait.Until(t, "2001:db8::1 has a route", func() bool {
+		return strings.Contains(n.Exec("ip", "-6", "route", "show", "table", "local"), "local 2001:db8::1 ")
+	})
 	return n
 }
 

@@ -23,7 +23,7 @@ func (w queuedEvent) share() fair.Share {
 // queue holds what waits. Namespaces take turns. Events about the node itself have the turn of the empty namespace.
 type queue struct {
 	entries  []queuedEvent // in the order in which they came
-	fairness fair.FairQueue
+	fairness fair.Queue
 }
 
 // push adds an entry. If that is one too many, it drops the last entry of a namespace with most entries: the new
@@ -39,10 +39,10 @@ func (q *queue) push(entry queuedEvent) (dropped queuedEvent, isDropped bool) {
 
 // pop takes out the entry whose turn it is. The queue must not be empty.
 func (q *queue) pop() queuedEvent {
-	taken := q.take(fair.FairOrder(&q.fairness, q.entries, queuedEvent.share)[0])
+	taken := q.take(fair.Schedule(&q.fairness, q.entries, queuedEvent.share)[0])
 	q.fairness.OnServed(taken.share())
 	if len(q.entries) == 0 {
-		q.fairness = fair.FairQueue{}
+		q.fairness = fair.Queue{}
 	}
 	return taken
 }

@@ -86,12 +86,12 @@ func TestAnEvent(t *testing.T) {
 			}()
 		}
 		want := map[string]int{
-			"shop Service web Refused":                         1,
+			"shop Service web Invalid":                         1,
 			"shop Service web TopologyKeysIgnored":             1,
 			"shop Service web FrontendConflict":                1,
 			"shop Service web FailedToStartServiceHealthcheck": 3,
-			"shop EndpointSlice web-1 PartsLeftOut":            1,
-			"default ServiceCIDR all Refused":                  1,
+			"shop EndpointSlice web-1 PartiallyIgnored":        1,
+			"default ServiceCIDR all Invalid":                  1,
 		}
 		for _, node := range nodes {
 			want["default Node "+node+" TablesChanged"] = 1

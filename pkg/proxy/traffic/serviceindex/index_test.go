@@ -274,8 +274,8 @@ func TestTooManyRemovalsMakeThemUncertain(t *testing.T) {
 	})
 }
 
-// TestTTLCache checks the bound of pkg/README.md for 10,000 Services of ten endpoints. It measures a tenth of them.
-func TestTTLCache(t *testing.T) {
+// TestMemory checks the bound of manifests/measurements.md for 10,000 Services of ten endpoints. It measures a tenth of them.
+func TestMemory(t *testing.T) {
 	w := newFixture(t)
 	large(w, 1000)
 	before := heap()

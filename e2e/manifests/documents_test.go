@@ -50,7 +50,7 @@ var chapters = map[string]commandRunner{
 	manifestsReadme + ": Replace kube-proxy":                       {by: inLab},
 	manifestsReadme + ": Go back to kube-proxy":                    {by: inLab},
 	manifestsReadme + ": Neighbours":                               {by: onNeighbours},
-	topReadme + ": What would your cluster gain?":                  {by: inLab},
+	topReadme + ": Forecast the effect":                            {by: inLab},
 	manifestsReadme + ": Change the configuration":                 {by: inLab},
 	manifestsReadme + ": Install on a cluster without kube-proxy":  {by: inLab},
 	manifestsReadme + ": Pods that wait until Services work":       {by: inLab},

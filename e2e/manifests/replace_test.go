@@ -207,7 +207,7 @@ func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 // readsTheCluster has commands read it, and the files that kubectl writes of it.
 func (r *reader) readsTheCluster(t *testing.T) {
 	t.Helper()
-	r.types(t, script(t, topReadme, "What would your cluster gain?"), 0)
+	r.types(t, script(t, topReadme, "Forecast the effect"), 0)
 	if page, err := os.ReadFile(filepath.Join(r.dir, "forecast.html")); err != nil || !strings.Contains(string(page), "shop/web") {
 		t.Errorf("the page of the cluster: %v, %d bytes; shop/web is to be in it", err, len(page))
 	}

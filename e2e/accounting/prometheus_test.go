@@ -94,11 +94,11 @@ func (s *town) documented() string {
 	if query == "" {
 		s.t.Fatalf("the help has no query of bytes:\n%s", help)
 	}
-	readme, err := os.ReadFile("../../cmd/proxy/README.md")
+	readme, err := os.ReadFile("../../cmd/proxy/traffic.md")
 	must.Succeed(s.t, err)
 	for line := range strings.Lines(query) {
 		if !strings.Contains(string(readme), strings.TrimSpace(line)) {
-			s.t.Errorf("README.md does not say %s", line)
+			s.t.Errorf("traffic.md does not have %s", line)
 		}
 	}
 	return strings.NewReplacer("promtool", site.Program(s.t, "promtool"), "http://prometheus:9090", "http://"+prometheusAddress,

@@ -10,15 +10,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// AddressesResource is the name, in messages and outages, of what is followed to learn where to dial other nodes.
+// AddressesResource is the name, in messages and outages, of the watch for the addresses of other nodes' proxies.
 const AddressesResource = "endpointslices/addresses"
 
-// addressesEvery is the least time between two reports of where other nodes are: a rollout changes the proxies one
+// addressesEvery is the minimum interval between two calls of OnProxyAddresses: a rollout replaces the proxies one
 // after the other.
 const addressesEvery = time.Second
 
-// followAddresses follows where the proxies on all nodes are, by their own slices, until the context ends. Nothing waits
-// for them, and no decision about a Service depends on them.
+// followAddresses watches the addresses of the proxies on all nodes, by their own slices, until the context ends.
+// Nothing waits for them, and no decision about a Service depends on them.
 func (w *Watcher) followAddresses(ctx context.Context) {
 	w.newStream(w.newRequest(convert.ProxyAddresses, AddressesResource)).follow(ctx)
 	for {
@@ -36,7 +36,7 @@ func (w *Watcher) followAddresses(ctx context.Context) {
 	}
 }
 
-// proxiesAt returns the nodes of all slices. A node has an address in each family that has slices.
+// proxiesAt returns the nodes of all slices. A node has an address of each family that has slices.
 func (w *Watcher) proxiesAt() map[string]*model.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()

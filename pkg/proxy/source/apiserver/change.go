@@ -7,16 +7,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// change lets the state decide about something that happened, and then, with the state unlocked, wakes those whom the
-// decision concerns.
+// change applies a function to the state, unlocks the state, and then signals the affected goroutines.
 func (w *Watcher) change(decide func(*state)) {
 	for _, concerned := range w.decide(decide) {
 		concerned.Notify()
 	}
 }
 
-// decide lets the state decide, and returns whom that concerns: there may be something to deliver, something followed
-// on demand may have become needed or unneeded, or we must find out whether a node still exists.
+// decide applies a function to the state and returns the signals to send: there may be an update to deliver, an
+// on-demand watch may have become needed or unneeded, or the existence of a node must be checked.
 func (w *Watcher) decide(decide func(*state)) (concerned []notify.Signal) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,10 +41,10 @@ func (w *Watcher) decide(decide func(*state)) (concerned []notify.Signal) {
 	return concerned
 }
 
-// maxTimerDelay is how long the timer rests at most: setting the clock changes when an evacuation ends.
+// maxTimerDelay bounds the delay of the timer: when the clock is set, the end of an evacuation changes.
 const maxTimerDelay = time.Minute
 
-// resetTimer sets the timer to when something is due next. The caller holds mu.
+// resetTimer sets the timer to the next deadline. The caller holds mu.
 func (w *Watcher) resetTimer() {
 	at, some := w.state.next()
 	if !some {
@@ -62,12 +61,12 @@ func (w *Watcher) resetTimer() {
 	}
 }
 
-// expire does what is due.
+// expire processes the expired deadlines.
 func (w *Watcher) expire() {
 	var timeouts *nodes.WaitTimeout
 	waited := 0
 	w.change(func(s *state) {
-		w.timerAt = time.Time{} // so that the timer is set anew
+		w.timerAt = time.Time{} // so that the timer is set again
 		timeouts, waited = s.expire()
 	})
 	if waited > 0 {

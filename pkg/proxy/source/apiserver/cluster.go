@@ -17,42 +17,42 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// Options say whose view of the cluster is wanted.
+// Options configure a Watcher.
 type Options struct {
 	convert.View
-	// NodeTopology selects the source of other nodes' labels; empty: Nodes. TopologyNamespace is where the publishers of
-	// TopologySlices and ServiceDemands keep their Leases.
+	// NodeTopology selects the source of other nodes' labels; the default is NodesTopology. TopologyNamespace is the
+	// namespace of the Leases of the publishers of TopologySlices and ServiceDemands.
 	NodeTopology      NodeTopology
 	TopologyNamespace string
-	// LastKnownGood are the versions that a running proxy has in force for refused objects. Load puts them in force, too.
+	// LastKnownGood are the versions that a running proxy uses for invalid objects. Load uses them, too.
 	LastKnownGood []convert.Rejection
-	// Log receives outages, and what else an operator should know.
+	// Log receives outages and other messages for operators.
 	Log *slog.Logger
-	// OnInterrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
-	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
-	// others) or in their place "topologyslices", or "endpointslices/proxies" with "nodes/demand" and "nodes/control-plane";
-	// "nodes/evacuated", "endpointslices/addresses" or "servicedemands".
-	// The last known state stays in force meanwhile. Both may be nil, and must return at once.
+	// OnInterrupted is called with the time and the error when the API server stops sending changes of a resource, and
+	// OnResumed when it sends them again. Resources are "services", "endpointslices", "servicecidrs", "nodes/NAME" (this
+	// node), "nodes" (the others) or instead "topologyslices", or "endpointslices/proxies" with "nodes/demand" and
+	// "nodes/control-plane"; "nodes/evacuated", "endpointslices/addresses" or "servicedemands". The last known state stays
+	// active during an outage. Both may be nil, and must return at once.
 	OnInterrupted func(resource string, since time.Time, err error)
 	OnResumed     func(resource string)
-	// OnTopologySource is called when other nodes' labels come from another resource: one of
-	// model.TopologyResources, or an empty one while no Service asks for it. It may be nil, and returns at once.
+	// OnTopologySource is called when another resource becomes the source of other nodes' labels: one of
+	// model.TopologyResources, or an empty one while no Service needs them. It may be nil, and must return at once.
 	OnTopologySource func(resource string)
-	// OnDemandRenewed is called with the time, by our own clock, of the last renewal of the Lease by the publisher of
-	// ServiceDemands; zero while nobody publishes them, or no Service needs them. It may be nil, and returns at once.
+	// OnDemandRenewed is called with the time, by our own clock, at which the publisher of ServiceDemands last renewed its
+	// Lease; zero while none are published, or no Service needs them. It may be nil, and must return at once.
 	OnDemandRenewed func(at time.Time)
-	// OnProxyAddresses is called when the slices of Proxies change where the nodes are: name, zone and address of each. If it is
-	// nil, that is not followed.
+	// OnProxyAddresses is called with the name, zone and addresses of each node when the slices of Proxies change these.
+	// If it is nil, those addresses are not watched.
 	OnProxyAddresses func(nodes map[string]*model.Node)
 }
 
-// Watcher lists and watches the objects of a Kubernetes cluster, and delivers them as the proxy's state.
+// Watcher lists and watches the objects of a Kubernetes cluster, and delivers the state and its changes.
 type Watcher struct {
 	listWatches   listWatches
 	options       Options
 	proxies       proxySlices
 	outages       *interruptions
-	streams       []*resourceStream // of convert.Kinds but those on demand, and nodes.Reasons
+	streams       []*resourceStream // for convert.Kinds except those on demand, and nodes.DemotionKinds
 	lastKnownGood map[model.Subject]any
 
 	topologyPublisher, demandPublisher publisher
@@ -61,16 +61,16 @@ type Watcher struct {
 
 	mu    sync.Mutex
 	state *state
-	// timer is set to waking, the time when the state has something to do; zero if it has nothing.
+	// timer fires at timerAt, the next deadline of the state; zero if there is none.
 	timer   *time.Timer
 	timerAt time.Time
-	// updateReady holds a signal while there may be something to deliver, missed while nodes may have vanished, and moved while
-	// proxies may have.
+	// updateReady is set when there may be an update to deliver, nodesToCheck when the existence of nodes must be checked,
+	// and moved when the addresses of proxies may have changed.
 	updateReady, nodesToCheck, moved notify.Signal
 	onDemand                         []*onDemandWatch
 }
 
-// New returns a Watcher of the cluster at an API server. It sends no request yet.
+// New returns a Watcher of the cluster at an API server. It sends no request.
 func New(config *rest.Config, options Options) (*Watcher, error) {
 	listWatches, err := newListWatches(config, options)
 	if err != nil {
@@ -119,13 +119,13 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 	return w
 }
 
-// Run delivers the complete state as the first update as soon as every list is complete, and then what changes until
-// the context ends. Then it returns nil at once; nothing is delivered after that. While the API server is
-// away, the last known state stays in force. Run may be called once.
+// Run delivers the complete state as the first update once all lists are complete, and then the changes until the
+// context ends. Then it returns nil at once, and delivers nothing after that. While the API server is unavailable, the
+// last known state stays active. Run may be called once.
 //
-// What it can do without and the API server forbids to list counts as empty, and is taken up when it comes.
+// An optional resource that the API server forbids to list counts as empty, and is watched once it may be listed.
 //
-// deliver is called by one goroutine, and may take its time: what changes meanwhile comes as one update after it.
+// deliver is called by one goroutine and may block: changes during a call are delivered as one update after it.
 func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,7 +159,7 @@ func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 	}
 }
 
-// waitForLists waits until all that must be listed is. It returns false if the context ended before.
+// waitForLists waits until all required lists are complete. It returns false if the context ended before.
 func (w *Watcher) waitForLists(ctx context.Context) bool {
 	for _, stream := range w.streams {
 		if !stream.waitForList(ctx) {
@@ -169,8 +169,8 @@ func (w *Watcher) waitForLists(ctx context.Context) bool {
 	return true
 }
 
-// next returns what is to be delivered now, and whether there is anything. The first update is the complete state, even
-// if it is empty. It waits until no Service is held back any more.
+// next returns the update to deliver, and whether there is one. The first update is the complete state, even if it is
+// empty. It waits until no Service is blocked.
 func (w *Watcher) next(started bool) (convert.Update, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,14 +181,14 @@ func (w *Watcher) next(started bool) (convert.Update, bool) {
 	return update, isNew || !started
 }
 
-// UID returns the UID of an object of a kind, for references to it; empty if there is none.
+// UID returns the UID of an object, for references to it; empty if there is none.
 func (w *Watcher) UID(kind *convert.Kind, name model.ObjectName) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state.objects[kind][name].uid
 }
 
-// Rejections returns the objects that are refused, sorted, with the versions that are in force.
+// Rejections returns the invalid objects, sorted, with the versions that are active.
 func (w *Watcher) Rejections() []convert.Rejection {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// measuredDemand is followed while a Service is planned with measured demand: the publisher's Lease is read now and
-// then, and once there is one, the ServiceDemands are followed. In a cluster where nobody publishes, only that Lease is
+// measuredDemand watches measured demand while a Service is planned with it: it reads the publisher's Lease
+// periodically, and watches ServiceDemands once there is a Lease. In a cluster without a publisher only the Lease is
 // read.
 func measuredDemand(w *Watcher) *onDemandWatch {
 	objects := source{
@@ -38,8 +38,8 @@ func measuredDemand(w *Watcher) *onDemandWatch {
 	}
 }
 
-// pollDemandLease reads the Lease, takes in what it says, and returns the objects as soon as there is a publisher. If the
-// API server does not answer, the last known state stays in force without limit.
+// pollDemandLease reads the Lease, processes its state, and returns the source as soon as there is a publisher. If the
+// API server does not respond, the last known state stays active without limit.
 func (w *Watcher) pollDemandLease(ctx context.Context, now, objects *source) *source {
 	if err := w.demandPublisher.read(ctx); err != nil {
 		w.options.Log.Debug("reading a Lease failed; trying again", "error", err)
@@ -63,7 +63,7 @@ func (w *Watcher) pollDemandLease(ctx context.Context, now, objects *source) *so
 	return now
 }
 
-// demandState returns what the publisher's Lease says, once it was read.
+// demandState returns the state of demand according to a Lease that was read.
 func demandState(of *lease.Observed) model.DemandState {
 	switch {
 	case !of.Exists():
@@ -74,7 +74,7 @@ func demandState(of *lease.Observed) model.DemandState {
 	return model.DemandStale
 }
 
-// logDemandState logs what the Lease says.
+// logDemandState logs the state of the Lease.
 func (w *Watcher) logDemandState(is model.DemandState) {
 	log := w.options.Log.With("lease", w.demandPublisher.name.String())
 	age := w.demandPublisher.Age().Round(time.Second)
@@ -89,7 +89,7 @@ func (w *Watcher) logDemandState(is model.DemandState) {
 	}
 }
 
-// loadDemands loads what was measured, if a Service needs it.
+// loadDemands loads measured demand, if a Service needs it.
 func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
 	if !s.nodes.NeedsMeasured() {
 		return nil
@@ -109,8 +109,8 @@ func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
 	return w.newStream(w.newRequest(convert.ServiceDemands, convert.ServiceDemands.Resource)).load(ctx, s)
 }
 
-// demandStateNow reads the publisher's Lease for somebody who looks once. Whoever may not read it, but has the right to list
-// ServiceDemands, takes them for current: proxies may well read it.
+// demandStateNow reads the publisher's Lease once. If reading it is forbidden, it returns model.DemandActive: the
+// caller has the right to list ServiceDemands, and proxies probably may read the Lease.
 func demandStateNow(ctx context.Context, leases rest.Interface, namespace string) (model.DemandState, error) {
 	read, err := lease.Get(ctx, leases, namespace, servicedemand.LeaseName)
 	switch {
@@ -124,19 +124,19 @@ func demandStateNow(ctx context.Context, leases rest.Interface, namespace string
 	return demandState(&once), nil
 }
 
-// demandGate says whether measured demand counts.
+// demandGate determines whether measured demand counts.
 type demandGate struct {
-	lease        model.DemandState // as the publisher's Lease says
+	lease        model.DemandState // according to the publisher's Lease
 	availability availability      // of the objects
-	delivered    model.DemandState // by both together; delivered, or about to be
+	delivered    model.DemandState // the result of both; delivered, or about to be
 }
 
-// availability is what is known about all objects of a kind.
+// availability is the state of the list of all objects of a kind.
 type availability int
 
 const (
 	unlisted    availability = iota
-	unavailable              // there is no such resource, or it may not be listed
+	unavailable              // the resource does not exist, or may not be listed
 	listed
 )
 
@@ -145,8 +145,8 @@ func isMeasured(service *model.Service) bool {
 	return service != nil && !service.IsHeadless && service.Topology.MaxLoad > 0 && service.Topology.Measured
 }
 
-// state returns whether measured demand counts: objects and Lease are useless without each other. Unknown: we have yet
-// to find out.
+// state returns whether measured demand counts. Objects and Lease are useless without each other. DemandUnknown means
+// that one of them was not read yet.
 func (d *demandGate) state() model.DemandState {
 	switch {
 	case d.lease == model.DemandUnavailable || d.availability == unavailable:
@@ -157,14 +157,14 @@ func (d *demandGate) state() model.DemandState {
 	return model.DemandUnknown
 }
 
-// takeDemandLease takes in what the publisher's Lease says.
+// takeDemandLease processes the state of the publisher's Lease.
 func (s *state) takeDemandLease(now model.DemandState) {
 	s.demands.lease = now
 	s.resolveDemandState()
 	s.deliverUnblocked()
 }
 
-// resolveDemandState takes over whether measured demand counts, as soon as that is known, and ends the waiting for it.
+// resolveDemandState delivers whether measured demand counts, as soon as that is known, and unblocks Services.
 func (s *state) resolveDemandState() {
 	if now := s.demands.state(); now != model.DemandUnknown {
 		s.deliverDemandState(now)
@@ -179,7 +179,7 @@ func (s *state) deliverDemandState(now model.DemandState) {
 	s.nodes.SetMeasured(now != model.DemandUnknown)
 }
 
-// dropDemands takes measured demand back, unless a Service needs it again. It reports whether it has.
+// dropDemands drops measured demand unless a Service needs it again. It reports whether it did.
 func (s *state) dropDemands() bool {
 	if s.nodes.NeedsMeasured() {
 		return false

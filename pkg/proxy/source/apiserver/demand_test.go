@@ -33,7 +33,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// measuring is an API server where somebody publishes measured demand, or nobody does.
+// measuring is an API server with a publisher of measured demand, or without one.
 type measuring struct {
 	*api
 	leaseReads, lists, watches atomic.Int64
@@ -41,9 +41,9 @@ type measuring struct {
 	mutex      sync.Mutex
 	renewed    time.Time
 	isAlive    bool  // the Lease is renewed every 20 s
-	leaseErr   error // the answer to reading the Lease instead; errAway: none
-	responses  int   // so often; zero: always
-	listErr    error // how ServiceDemands are
+	leaseErr   error // the error of reads of the Lease; errAway: no response
+	responses  int   // how many reads fail; zero means all
+	listErr    error // the error of lists of ServiceDemands
 	objects    []servicedemand.ServiceDemand
 	events     chan watch.Event
 	notifiedAt []time.Time
@@ -76,7 +76,7 @@ func newMeasuring(t *testing.T, services ...corev1.Service) *measuring {
 	return m
 }
 
-// RoundTrip answers reads of the Lease.
+// RoundTrip responds to reads of the Lease.
 func (m *measuring) RoundTrip(request *http.Request) (*http.Response, error) {
 	m.leaseReads.Add(1)
 	m.mutex.Lock()
@@ -109,7 +109,7 @@ func (m *measuring) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, err
 }
 
-// set changes something.
+// set changes the server's state.
 func (m *measuring) set(change func()) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -122,7 +122,7 @@ func (m *measuring) watcher(options Options) *Watcher {
 	return newWatcher(m.listWatches, options)
 }
 
-// measuredService returns a version of the Service "web" that is planned with measured demand, or not.
+// measuredService returns a version of the Service "web" that is or is not planned with measured demand.
 func measuredService(version int, isMeasured bool) corev1.Service {
 	service := keyedService("web", version, "topology.kubernetes.io/zone, *")
 	service.Annotations[policy.MaxLoadAnnotation] = "120%"
@@ -141,7 +141,7 @@ func demandOf(name string, rate int64) servicedemand.ServiceDemand {
 	}
 }
 
-// scene is a Watcher under test, with a clock of its own.
+// scene is a Watcher under test, with its own clock.
 type scene struct {
 	t *testing.T
 	*measuring
@@ -149,7 +149,7 @@ type scene struct {
 	version, seen int
 }
 
-// play runs a scene, in a time of its own.
+// play runs a scene in synctest time.
 func play(t *testing.T, services []corev1.Service, do func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -162,14 +162,14 @@ func play(t *testing.T, services []corev1.Service, do func(*scene)) {
 
 func (s *scene) start() { s.running = run(s.t, s.watcher) }
 
-// edit makes the Service "web" one that is planned with measured demand, or not.
+// edit switches measured demand of the Service "web" on or off.
 func (s *scene) edit(isMeasured bool) {
 	s.version++
 	service := measuredService(s.version, isMeasured)
 	s.services <- watch.Event{Type: watch.Modified, Object: &service}
 }
 
-// expect lets time pass, and asserts what was delivered since it was called last.
+// expect advances the clock, and asserts the updates since its last call.
 func (s *scene) expect(when string, pause time.Duration, want string) {
 	s.t.Helper()
 	time.Sleep(pause)
@@ -185,7 +185,7 @@ func (s *scene) expect(when string, pause time.Duration, want string) {
 	}
 }
 
-// expectRequests asserts how often ServiceDemands were listed and watched, and the Lease was read.
+// expectRequests asserts the number of lists and watches of ServiceDemands, and of reads of the Lease.
 func (s *scene) expectRequests(when string, lists, watches, atLeast, atMost int64) {
 	s.t.Helper()
 	if s.lists.Load() != lists || s.watches.Load() != watches {
@@ -196,8 +196,8 @@ func (s *scene) expectRequests(when string, lists, watches, atLeast, atMost int6
 	}
 }
 
-// TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt: no request before that, and none some time after; while it is
-// needed, a list, a watch, and a small object two to four times a minute.
+// There must be no request before a Service needs measured demand, and none some time after. In between there is a
+// list, a watch, and a read of a small object two to four times a minute.
 func TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt(t *testing.T) {
 	play(t, nil, func(s *scene) {
 		s.start()
@@ -237,7 +237,7 @@ func TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt(t *testing.T) {
 	})
 }
 
-// TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured: the first update waits until it is there.
+// The first update must wait for the measured demand.
 func TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured(t *testing.T) {
 	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.leaseErr = errAway
@@ -252,7 +252,7 @@ func TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured(t *testing.T) {
 	})
 }
 
-// TestAProxyThatStartsWaitsNotForEver for measured demand.
+// The wait for measured demand must end.
 func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
 	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.leaseErr = errAway
@@ -267,7 +267,7 @@ func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
 	})
 }
 
-// TestWhatWasMeasuredGetsTooOld when nobody publishes any more, and counts again when somebody does.
+// Measured demand expires when its publisher stops, and counts again when a publisher starts.
 func TestWhatWasMeasuredGetsTooOld(t *testing.T) {
 	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.start()
@@ -285,7 +285,7 @@ func TestWhatWasMeasuredGetsTooOld(t *testing.T) {
 	})
 }
 
-// TestWhatWasMeasuredStaysWhileTheAPIServerIsAway, and when it is back before the publisher is.
+// Measured demand must also stay when the API server is back before the publisher is.
 func TestWhatWasMeasuredStaysWhileTheAPIServerIsAway(t *testing.T) {
 	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.start()
@@ -304,7 +304,7 @@ func TestWhatWasMeasuredStaysWhileTheAPIServerIsAway(t *testing.T) {
 	})
 }
 
-// TestWhereNobodyPublishesTheLeaseAloneIsRead, and a single warning says what to do.
+// A single warning must name the remedy.
 func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	for name, err := range map[string]error{
@@ -346,7 +346,7 @@ func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 	}
 }
 
-// TestServiceDemandsThatCannotBeListedHoldNothingUp: there is a Lease, but the kind or the permission is missing.
+// There is a Lease, but the kind or the permission is missing.
 func TestServiceDemandsThatCannotBeListedHoldNothingUp(t *testing.T) {
 	demands := schema.GroupResource{Group: servicedemand.Group.Group, Resource: servicedemand.Resource}
 	for name, err := range map[string]error{
@@ -369,7 +369,7 @@ func TestServiceDemandsThatCannotBeListedHoldNothingUp(t *testing.T) {
 	}
 }
 
-// TestLoadReadsWhatWasMeasured as Run does, if a Service needs it, and reports what it could not read.
+// Load must read measured demand as Run does, if a Service needs it, and report unreadable objects.
 func TestLoadReadsWhatWasMeasured(t *testing.T) {
 	demands := schema.GroupResource{Group: servicedemand.Group.Group, Resource: servicedemand.Resource}
 	missing, forbidden := apierrors.NewNotFound(demands, ""), apierrors.NewForbidden(demands, "", nil)

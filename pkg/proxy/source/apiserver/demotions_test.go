@@ -23,7 +23,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// county has Nodes that lose labels, and vanish. It answers requests for some of them by their hostnames.
+// county has Nodes that lose labels or are deleted. It responds to lists of some of them by their hostnames.
 type county struct {
 	metadata.Getter
 	mu     sync.Mutex
@@ -58,14 +58,14 @@ func (c *county) List(_ context.Context, options metav1.ListOptions) (*metav1.Pa
 	return list, nil
 }
 
-// checkCount returns how often it was asked.
+// checkCount returns the number of lists.
 func (c *county) checkCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.lists)
 }
 
-// watcher returns a Watcher of it.
+// watcher returns a Watcher of the county.
 func (c *county) watcher(options Options) *Watcher {
 	a := newAPI(time.Millisecond)
 	a.nodes = c
@@ -80,7 +80,7 @@ func (c *county) watcher(options Options) *Watcher {
 	return a.watcher(options)
 }
 
-// label reports that a Node has the label from now on, or is not selected by it any more.
+// label reports that a Node now has the label, or is no longer selected by it.
 func (c *county) label(event watch.EventType, name, version string) {
 	c.evacuated <- watch.Event{Type: event, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: name, ResourceVersion: version,
@@ -88,8 +88,7 @@ func (c *county) label(event watch.EventType, name, version string) {
 	}}}
 }
 
-// TestADeletedNodeIsDistinguishedFromOneThatLosesItsLabel: the watch by the label reports both the same way. What is held
-// against a node that is gone stays for two minutes.
+// The watch by the label reports both the same way. The demotion of a deleted Node must stay for two minutes.
 func TestADeletedNodeIsDistinguishedFromOneThatLosesItsLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounty()
@@ -131,7 +130,7 @@ func TestADeletedNodeIsDistinguishedFromOneThatLosesItsLabel(t *testing.T) {
 	})
 }
 
-// TestManyNodesThatLoseTheirLabelsAreCheckedTogether, and at most once a second.
+// The nodes must be checked at most once a second.
 func TestManyNodesThatLoseTheirLabelsAreCheckedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounty()
@@ -173,7 +172,7 @@ func TestManyNodesThatLoseTheirLabelsAreCheckedTogether(t *testing.T) {
 	})
 }
 
-// TestAnEvacuationEndsWithoutTheAPIServer, on time.
+// An evacuation must end on time without an event from the API server.
 func TestAnEvacuationEndsWithoutTheAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounty()

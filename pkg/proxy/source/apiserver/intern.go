@@ -6,18 +6,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// maxInterned bounds the table of an interner. The names of nodes, zones and ports of a large cluster fit in; a
-// cluster that brings more and more of them starts anew and loses little.
+// maxInterned bounds the table of an interner. The names of nodes, zones and ports of a large cluster fit in. If a
+// cluster brings more and more names, the table is cleared, which costs little.
 const maxInterned = 1 << 16
 
-// interner lets equal strings share their bytes. Each object that arrives has strings of its own, and 100,000
-// endpoints name the same thousand nodes. It is for one goroutine.
+// interner makes equal strings share their bytes. Each object that arrives has strings of its own, and 100,000
+// endpoints name the same thousand nodes. It is not safe for concurrent use.
 type interner struct {
 	strings map[string]string
 	lists   map[string][]string
 }
 
-// string returns the string that stands for all that equal text.
+// string returns the interned copy of a string.
 func (i *interner) string(text string) string {
 	if text == "" {
 		return ""
@@ -32,12 +32,12 @@ func (i *interner) string(text string) string {
 	return text
 }
 
-// list returns the list that stands for all lists of the same strings. It must not be changed.
+// list returns the interned copy of a list. It must not be changed.
 func (i *interner) list(texts []string) []string {
 	if len(texts) == 0 {
 		return nil
 	}
-	key := strings.Join(texts, "\x00") // no name of a node or zone contains that
+	key := strings.Join(texts, "\x00") // names of nodes and zones cannot contain this byte
 	if known, ok := i.lists[key]; ok {
 		return known
 	}
@@ -48,7 +48,7 @@ func (i *interner) list(texts []string) []string {
 	return texts
 }
 
-// value interns what many values have in common. The caller must hold the only reference to the value.
+// value interns the strings that many values share. The caller must hold the only reference to the value.
 func (i *interner) value(value any) any {
 	switch value := value.(type) {
 	case *model.Service:
@@ -71,7 +71,7 @@ func (i *interner) value(value any) any {
 	return value
 }
 
-// service interns what many Services have in common.
+// service interns the strings that many Services share.
 func (i *interner) service(service *model.Service) {
 	service.Name.Namespace = i.string(service.Name.Namespace)
 	for at := range service.Ports {
@@ -79,7 +79,7 @@ func (i *interner) service(service *model.Service) {
 	}
 }
 
-// slice interns what many slices and endpoints have in common.
+// slice interns the strings that many slices and endpoints share.
 func (i *interner) slice(slice *model.EndpointSlice) {
 	slice.Name.Namespace = i.string(slice.Name.Namespace)
 	slice.Service.Namespace = slice.Name.Namespace

@@ -44,8 +44,8 @@ func (v version) service(number int) *corev1.Service {
 	return service
 }
 
-// moment is what the watch of Services reports, if anything, a given time after the moment before; and what is
-// delivered in between and then.
+// moment is an event of the watch of Services, or none, at a given time after the previous moment, and the updates
+// delivered until then.
 type moment struct {
 	after   time.Duration
 	event   watch.EventType
@@ -53,7 +53,7 @@ type moment struct {
 	want    string
 }
 
-// live lets moments pass for a proxy with a name, or without one.
+// live applies moments to a proxy with a name, or without one.
 func live(t *testing.T, proxyName string, moments []moment) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
@@ -82,7 +82,7 @@ func live(t *testing.T, proxyName string, moments []moment) {
 	})
 }
 
-// problems are counted, with a mark.
+// problems returns the mark once for each problem.
 func problems(mark string, of []model.Finding) string { return strings.Repeat(" "+mark, len(of)) }
 
 const almost = handoffDelay - time.Millisecond
@@ -91,7 +91,7 @@ func TestAServiceThatBecomesAnotherProxysStaysForAWhile(t *testing.T) {
 	ours, others := version{port: 80}, version{port: 80, label: "other"}
 	comes := moment{event: watch.Added, version: ours, want: "service/web:80"}
 	leaves := moment{after: time.Hour, event: watch.Modified, version: others}
-	// becomes is another version a second later. Nothing is expected to be delivered, unless it says so.
+	// becomes returns another version a second later. By default no update is expected.
 	becomes := func(v version) moment { return moment{after: time.Second, event: watch.Modified, version: v} }
 	wants := func(m moment, want string) moment { m.want = want; return m }
 	external := version{port: 80, label: "other", isExternalName: true}
@@ -153,7 +153,7 @@ func TestAServiceThatLosesTheNameOfThisProxyStaysForAWhile(t *testing.T) {
 	}
 }
 
-// TestTheHealthCheckOfADeletedServiceEndsAtOnce, and returns when the Service comes back unchanged.
+// The health check must return when the Service comes back unchanged.
 func TestTheHealthCheckOfADeletedServiceEndsAtOnce(t *testing.T) {
 	w := newWorld()
 	name := nameOf("web")
@@ -175,8 +175,8 @@ func TestTheHealthCheckOfADeletedServiceEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestAListShowsWhichServicesWereDeleted while the API server was away: those that are in it, but are another proxy's. Those
-// that are not in it are gone.
+// After an outage of the API server, the Services in the list that belong to another proxy are handed off, and missing
+// ones were deleted.
 func TestAListShowsWhichServicesWereDeleted(t *testing.T) {
 	of := func(name string, isOthers bool) *object {
 		o := &object{name: nameOf(name), isForOtherProxy: isOthers}

@@ -20,14 +20,14 @@ import (
 type Nodes int
 
 const (
-	// LocalNode is what Run does: the other nodes' labels are read if a Service needs them.
+	// LocalNode reads the other nodes' labels only if a Service needs them, as Run does.
 	LocalNode Nodes = iota
-	// AllNodes reads every node with all of its labels, so that the cluster can be seen from each of them.
+	// AllNodes reads every node with all of its labels, so that the caller can evaluate the cluster from each node.
 	AllNodes
 )
 
-// Load lists everything once and returns what Run would deliver first. Unlike Run it does not try again: an error names
-// what could not be listed.
+// Load lists everything once and returns the first update that Run would deliver. Unlike Run it does not retry: an
+// error names the resource that could not be listed.
 func (w *Watcher) Load(ctx context.Context, which Nodes) (convert.Update, error) {
 	s := newState(w.options.Node)
 	s.now, s.nodes.AllLabels = time.Now(), which == AllNodes
@@ -47,14 +47,14 @@ func (w *Watcher) Load(ctx context.Context, which Nodes) (convert.Update, error)
 	return update, nil
 }
 
-// loadPeers loads the other nodes as far as they are asked for or needed, after the Services.
+// loadPeers loads the other nodes if they are requested or needed, after the Services.
 func (w *Watcher) loadPeers(ctx context.Context, s *state, which Nodes) error {
 	if which != AllNodes && !s.nodes.NeedsPeers() {
 		return nil
 	}
 	from := w.sourceFrom(model.TopologyFromNodes)
 	if which == AllNodes {
-		// Read in full, as this node is: the caller wants to see the cluster from each of them.
+		// Read in full, like this node: the caller evaluates the cluster from each node.
 		from.requests[0].kind, from.requests[0].listWatch = convert.Nodes, w.listWatches.allNodes
 	} else {
 		if chosen := w.chooseSource(ctx, nil); chosen != nil {
@@ -90,7 +90,8 @@ func (w *Watcher) NodeNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// forEachPage lists a resource page by page, so that its objects are never all in memory as they were sent.
+// forEachPage lists a resource page by page, so that memory never holds all objects in the form in which they were
+// sent.
 func forEachPage(ctx context.Context, from *cache.ListWatch, do func(runtime.Object) error) error {
 	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return from.ListWithContext(ctx, options)
@@ -98,8 +99,8 @@ func forEachPage(ctx context.Context, from *cache.ListWatch, do func(runtime.Obj
 	return list.EachListItem(ctx, metav1.ListOptions{}, do)
 }
 
-// load lists a resource. It is empty if the API server does not have it and the proxy can do without, or if it is
-// followed on demand and may not be listed.
+// load lists a resource. An optional resource that the API server does not have counts as empty, and so does one that
+// is watched on demand and may not be listed.
 func (s *resourceStream) load(ctx context.Context, state *state) error {
 	err := forEachPage(ctx, s.listWatch, func(sent runtime.Object) error {
 		s.put(state, s.transform(sent))
@@ -120,7 +121,7 @@ func (s *resourceStream) load(ctx context.Context, state *state) error {
 	return nil
 }
 
-// put takes in an object. If it is refused, the last good version of a running proxy stays in force.
+// put processes an object. If it is invalid, the last known good version of a running proxy is used.
 func (s *resourceStream) put(state *state, now *object) {
 	if len(now.rejected) > 0 {
 		if good, isKnown := s.watcher.lastKnownGood[now.rejected[0].Subject()]; isKnown {

@@ -21,34 +21,34 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// The load of the measurement.
+// The size of the measured cluster.
 const (
 	memoryServices  = 10_000
 	memoryEndpoints = 10 // of each Service
 	memoryNodes     = 1000
 )
 
-// maxBytesAService is the promised size of the cache for a Service, its slice and ten endpoints. Most of it is the
-// endpoints themselves.
+// maxBytesAService bounds the size of the cache for a Service, its slice and ten endpoints. Most of it is the endpoints
+// themselves.
 const maxBytesAService = 3000
 
-// maxBytesAnothersService is the promised size for each Service of another proxy: not even its name is kept.
+// maxBytesAnothersService bounds the size of each Service of another proxy: not even its name is kept.
 const maxBytesAnothersService = 30
 
-// serve returns a ListWatch of a server with a list that never changes. Each list is decoded anew, as from a real one.
+// serve returns a ListWatch of a server with a list that never changes. Each list is decoded again, as from a real one.
 func serve(decode func() kruntime.Object) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (kruntime.Object, error) { return decode(), nil },
 		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			if options.SendInitialEvents != nil {
-				return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil) // as an API server that is too old for that
+				return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil) // like an API server that is too old for it
 			}
 			return watch.NewFake(), nil
 		},
 	}
 }
 
-// servesNothing has an empty list of each kind that is followed.
+// servesNothing returns an empty list of each watched kind.
 func servesNothing() map[*convert.Kind]*cache.ListWatch {
 	nothing := &corev1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	lists := map[*convert.Kind]*cache.ListWatch{}
@@ -58,7 +58,7 @@ func servesNothing() map[*convert.Kind]*cache.ListWatch {
 	return lists
 }
 
-// text returns a string with bytes of its own, as decoders do.
+// text returns a string that shares no bytes, as decoders do.
 func text(format string, args ...any) string { return fmt.Sprintf(format, args...) }
 
 func manyServices() kruntime.Object {
@@ -108,7 +108,7 @@ func manySlices() kruntime.Object {
 	return list
 }
 
-// manyOthersServices are as many of another proxy.
+// manyOthersServices returns as many Services of another proxy.
 func manyOthersServices() kruntime.Object {
 	list := manyServices().(*corev1.ServiceList)
 	for i := range list.Items {
@@ -117,17 +117,17 @@ func manyOthersServices() kruntime.Object {
 	return list
 }
 
-// heap returns the bytes that are alive.
+// heap returns the number of live bytes.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what finalizers held in the first
+	runtime.GC() // frees the objects that finalizers kept alive in the first
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
 }
 
-// cached follows a cluster with these Services and slices until the test ends. It returns the first update, and the
-// bytes that stay in memory.
+// cached watches a cluster with these Services and slices until the test ends. It returns the first update, and the
+// number of bytes that stay in memory.
 func cached(t *testing.T, services, slices func() kruntime.Object) (convert.Update, int64) {
 	t.Helper()
 	lists := servesNothing()
@@ -159,7 +159,7 @@ func TestTheCacheHoldsLittleMoreThanWhatIsDelivered(t *testing.T) {
 	}
 }
 
-// TestServicesOfOtherProxiesTakeNoMemory although they are listed and watched.
+// Services of other proxies are listed and watched nonetheless.
 func TestServicesOfOtherProxiesTakeNoMemory(t *testing.T) {
 	update, bytes := cached(t, manyOthersServices, func() kruntime.Object {
 		return &discoveryv1.EndpointSliceList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}

@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// otherNodes are followed while a Service needs them.
+// otherNodes watches the other nodes while a Service needs them.
 func otherNodes(w *Watcher) *onDemandWatch {
 	return &onDemandWatch{
 		watcher: w, interestChanged: notify.NewSignal(),
@@ -32,16 +32,16 @@ func otherNodes(w *Watcher) *onDemandWatch {
 	}
 }
 
-// How we ask whether nodes that lost their label still exist: about that many at once, and no more than once in
-// lookEvery, whatever happens to labels. When 300 nodes lose theirs within 15 s, each of 5,000 proxies asks some 16
-// times.
+// Limits of the existence checks of nodes that lost their label: about maxNodesPerCheck in a request, and a round at
+// most once in nodeCheckInterval, regardless of how often labels change. When 300 nodes lose theirs within 15 s, each
+// of 5,000 proxies sends some 16 requests.
 const (
 	maxNodesPerCheck  = 100
 	nodeCheckInterval = time.Second
 )
 
-// checkNodesLoop finds out whether nodes that lost the label by which they were followed still exist: to a client that
-// selects by label, a deleted one looks the same. It runs until the context ends.
+// checkNodesLoop checks whether nodes that lost their watched label still exist: to a watch that selects by label, a
+// deleted node looks the same. It runs until the context ends.
 func (w *Watcher) checkNodesLoop(ctx context.Context) {
 	for {
 		select {
@@ -62,8 +62,9 @@ func (w *Watcher) checkNodesLoop(ctx context.Context) {
 	}
 }
 
-// checkNodesExist asks whether some nodes exist, by their labels for hostnames: such a list comes from the API server's cache,
-// at least as new as when they were missed. If there is no answer for a while they count as existing.
+// checkNodesExist lists some nodes by their hostname labels to find out whether they exist: the API server serves such
+// a list from its cache, at a version not older than that of the lost label. Without a response within checkTimeout the
+// nodes count as existing.
 func (w *Watcher) checkNodesExist(ctx context.Context, names []string, hostnames map[string]string) {
 	areThere := map[string]bool{}
 	var values []string
@@ -74,7 +75,7 @@ func (w *Watcher) checkNodesExist(ctx context.Context, names []string, hostnames
 		}
 	}
 	isOne, err := labels.NewRequirement(corev1.LabelHostname, selection.In, values)
-	if err != nil { // there are none
+	if err != nil { // no node has a hostname label
 		w.change(func(s *state) { s.nodes.ResolveChecks(areThere, s.now) })
 		return
 	}
@@ -100,7 +101,7 @@ func (w *Watcher) checkNodesExist(ctx context.Context, names []string, hostnames
 	w.change(func(s *state) { s.nodes.ResolveChecks(areThere, s.now) })
 }
 
-// IsReady asks the API server whether a Node is Ready. One that is gone is not.
+// IsReady reports whether a Node is Ready according to the API server; false if it was deleted.
 func (w *Watcher) IsReady(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

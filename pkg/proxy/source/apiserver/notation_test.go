@@ -21,12 +21,12 @@ const (
 
 func nameOf(name string) model.ObjectName { return model.ObjectName{Namespace: "default", Name: name} }
 
-// world is a state whose objects a test writes.
+// world is a state with objects that a test writes.
 type world struct{ *state }
 
 func newWorld() *world { return &world{newState("")} }
 
-// wait lets time pass.
+// wait advances the clock.
 func (s *state) wait(duration time.Duration) *nodes.WaitTimeout {
 	s.now = s.now.Add(duration)
 	timeouts, _ := s.expire()
@@ -61,7 +61,7 @@ func demandObject(name string, rate uint64) *object {
 	return &object{name: nameOf(name), value: &model.Demand{Zones: map[string]uint32{"zone-a": 1_000_000}, ConnectionsPerMinute: rate}}
 }
 
-// putVersion puts a version of a Service; nil: it is not ours to serve, or refused.
+// putVersion puts a version of a Service; a nil value means that it is not ours to serve, or invalid.
 func (w *world) putVersion(name string, value *model.Service, rejected ...model.Finding) {
 	now := &object{name: nameOf(name), rejected: rejected}
 	if value != nil {
@@ -90,11 +90,11 @@ func (w *world) other(labels map[string]string) {
 	w.put(convert.OtherNodes, nodeObject("n1", labels))
 }
 
-// list hands over the complete list of the other nodes.
+// list delivers the complete list of the other nodes.
 func (w *world) list(nodes ...*object) { w.replace(convert.OtherNodes, nodes) }
 
-// delivered takes what is new and writes it in words, sorted: "service/web:80", "node/n1{rack=1}", "-" before what is
-// gone.
+// delivered takes the update and returns it as sorted text: "service/web:80", "node/n1{rack=1}", with "-" before
+// deleted objects.
 func (w *world) delivered() string {
 	update, _ := w.takeUpdate()
 	return updateText(update)

@@ -16,10 +16,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// Objects lists the objects of a cluster as its API server has them, page by page. An error names what could not be
-// listed. A resource that proxies can do without may be missing, or forbidden.
+// Objects lists the objects of a cluster from its API server, page by page. An error names the resource that could not
+// be listed. An optional resource may be missing or forbidden.
 //
-// Where there are ServiceDemands, the Lease of their publisher in a namespace is read, too; it may be missing or forbidden.
+// If there are ServiceDemands, Objects also reads the Lease of their publisher in demandNamespace. It may be missing or
+// forbidden.
 func Objects(ctx context.Context, config *rest.Config, demandNamespace string) (convert.Objects, error) {
 	all, err := newListWatches(config, Options{View: convert.View{WithHeadless: true}})
 	if err != nil {
@@ -50,8 +51,8 @@ func Objects(ctx context.Context, config *rest.Config, demandNamespace string) (
 	return objects, nil
 }
 
-// Service returns one Service as the API server has it, whoever serves it. It lists, because the permission to list
-// does not include the one to get. Nil: there is none of this name.
+// Service returns a Service from the API server, including one that another proxy serves; nil if it does not exist. It
+// lists, because the permission to list does not include the permission to get.
 func Service(ctx context.Context, config *rest.Config, name model.ObjectName) (*corev1.Service, error) {
 	all, err := newListWatches(config, Options{})
 	if err != nil {
@@ -72,7 +73,7 @@ func Service(ctx context.Context, config *rest.Config, name model.ObjectName) (*
 }
 
 type listOf struct {
-	resource  string // in messages
+	resource  string // in errors
 	listWatch *cache.ListWatch
 }
 

@@ -61,7 +61,7 @@ func TestObjectsWithoutOptionalKinds(t *testing.T) {
 	}
 }
 
-// TestWhoListsServiceDemandsReadsTheirLease, unless there are none. Whoever may not read it takes them for current.
+// The Lease is not read if there are no ServiceDemands. If it may not be read, they count as current.
 func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 	old := time.Now().Add(-2 * servicedemand.FreshFor).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 	lease := `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","spec":{"renewTime":"` + old + `"}}`
@@ -128,7 +128,7 @@ func listOfOne(resource string) string {
 	return fmt.Sprintf(`{%s,"metadata":{},"items":[{"metadata":{"name":"one"}}]}`, kinds[resource])
 }
 
-// TestEachKindIsDecoded whichever others its group has.
+// Each kind must be decoded regardless of the other kinds of its group.
 func TestEachKindIsDecoded(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -7,41 +7,41 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 )
 
-// How long a resource that only some Services need is followed after the last of them is gone: a user who may edit a
-// Service decides when every node lists it, and a list is a large answer. Each time it is needed again, the time
-// doubles, up to demandLingerMax: whatever users write, a proxy lists it at most twelve times on its first day, and
-// twice a day after that. Another topology key costs no list, because all labels of a node are kept.
+// demandLinger is how long a resource that only some Services need is watched after the last of them stops needing it.
+// A user who may edit a Service decides when every node lists it, and a list is a large response. So the time doubles
+// whenever the resource is needed again, up to demandLingerMax: a proxy lists it at most twelve times on its first day,
+// and twice a day after that. Another topology key needs no new list, because all labels of a node are kept.
 const (
 	demandLinger    = 30 * time.Second
 	demandLingerMax = 12 * time.Hour
 )
 
-// onDemandWatch is a resource that is followed while a Service needs it.
+// onDemandWatch watches a resource while a Service needs it.
 type onDemandWatch struct {
 	watcher *Watcher
-	// choose returns the source to follow, given the current one; nil if that is not known yet. A source without a
-	// resource means that there is none to follow now.
+	// choose returns the source to watch, given the current one; nil if that is not known yet. A source without a resource
+	// means that there is none to watch now.
 	choose func(ctx context.Context, now *source) *source
-	// interestOf returns what Services want from it, and wanted is what they wanted last; need holds a signal when that has
-	// changed.
+	// interestOf returns what Services currently need from the resource, and interest is its last result. interestChanged
+	// is set when that has changed.
 	interestOf      func(*state) interest
 	interest        interest
 	interestChanged notify.Signal
-	// onStart tells the state that the resource is asked for from now on, and begin announces a source before anything comes
-	// from it; nil if there is only one.
+	// onStart tells the state that the watch starts, and onSource is called with a source before its objects arrive; nil
+	// if there is only one source.
 	onStart  func(*state)
 	onSource func(*state, *source)
-	// drop takes back what was delivered, unless it is needed again, and reports whether it has.
+	// drop removes the delivered state unless it is needed again, and reports whether it did.
 	drop func(*state) bool
-	// onSourceChange is called with the resource that is followed from now on, or an empty one.
+	// onSourceChange is called with the resource that is now watched, or an empty one.
 	onSourceChange func(resource string)
 }
 
-// interest is what Services want from a resource: whether any needs it, and whether one needs labels that a source with
-// zones only does not have.
+// interest describes which part of a resource Services need: whether any needs it, and whether one needs labels that a
+// source with zones only does not have.
 type interest struct{ isNeeded, labels bool }
 
-// watch follows the resource while a Service needs it, until the context ends.
+// watch watches the resource while a Service needs it, until the context ends.
 func (d *onDemandWatch) watch(ctx context.Context) {
 	lingers := demandLinger
 	for ctx.Err() == nil {
@@ -57,7 +57,7 @@ func (d *onDemandWatch) watch(ctx context.Context) {
 	}
 }
 
-// follow lists and watches until no Service has needed it for as long as it lingers.
+// follow lists and watches until no Service has needed the resource for the time lingers.
 func (d *onDemandWatch) follow(ctx context.Context, lingers time.Duration) {
 	var now activeWatch
 	defer func() { now.stop() }()
@@ -92,7 +92,7 @@ func (d *onDemandWatch) follow(ctx context.Context, lingers time.Duration) {
 	}
 }
 
-// activeWatch is what is followed now. The zero value is nothing.
+// activeWatch is the current watch. The zero value is none.
 type activeWatch struct {
 	source *source
 	cancel context.CancelFunc
@@ -104,7 +104,7 @@ func (f activeWatch) stop() {
 	}
 }
 
-// forget ends the outage of a source that is no longer followed.
+// forget ends the outages of a source that is no longer watched.
 func (f activeWatch) forget(w *Watcher) {
 	if f.source != nil {
 		for _, one := range f.source.requests {
@@ -113,8 +113,7 @@ func (f activeWatch) forget(w *Watcher) {
 	}
 }
 
-// followFrom goes on from the source that is chosen now. The last known state stays in force until all of that source
-// has been listed.
+// followFrom switches to the chosen source. The last known state stays active until that source is completely listed.
 func (d *onDemandWatch) followFrom(ctx context.Context, now activeWatch) activeWatch {
 	chosen := d.choose(ctx, now.source)
 	if chosen == nil || now.source != nil && now.source.resource == chosen.resource {
@@ -137,7 +136,7 @@ func (d *onDemandWatch) followFrom(ctx context.Context, now activeWatch) activeW
 	return activeWatch{chosen, cancel}
 }
 
-// dropNow drops what was followed, and ends its stream: what the Reflector hands over from then on is not taken.
+// dropNow drops the state and ends the stream. Objects that the Reflector delivers later are ignored.
 func (d *onDemandWatch) dropNow(end context.CancelFunc) (isDropped bool) {
 	d.watcher.change(func(s *state) {
 		if isDropped = d.drop(s); isDropped {
@@ -147,7 +146,7 @@ func (d *onDemandWatch) dropNow(end context.CancelFunc) (isDropped bool) {
 	return isDropped
 }
 
-// reevaluate reports whether the resource is needed now, and whether more is needed than a source has.
+// reevaluate reports whether the resource is needed, and whether Services need more than the source has.
 func (d *onDemandWatch) reevaluate(now *source) (isNeeded, isOutgrown bool) {
 	d.watcher.mu.Lock()
 	defer d.watcher.mu.Unlock()

@@ -15,18 +15,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// interruption is a time in which the API server sends no changes of a resource.
+// interruption is a period in which the API server sends no changes of a resource.
 type interruption struct {
 	since time.Time // when the first request failed
-	err   error     // why that one failed
+	err   error     // of that request
 }
 
-// interruptions are the present outages. Each is logged when it begins and when it ends, however often clients try again
-// meanwhile. Only one client at a time asks for a resource.
+// interruptions are the current outages. Each is logged when it begins and when it ends, regardless of how often
+// clients retry. Only one client at a time watches a resource.
 //
-// Only requests count. Clients watch anew within two seconds when a watch ends, so a server that is gone is noticed. One
-// that answers each watch and breaks it at once is not; clients then list, at least once a minute (client-go v0.37,
-// tools/cache/reflector.go), and so changes still come.
+// Only requests count. Clients start a new watch within two seconds after one ends, so an unavailable server is
+// noticed. A server that accepts each watch and breaks it at once is not. Clients then list, at least once a minute
+// (client-go v0.37, tools/cache/reflector.go), and so changes still arrive.
 type interruptions struct {
 	log         *slog.Logger
 	interrupted func(resource string, since time.Time, err error)
@@ -47,8 +47,9 @@ func newOutages(options Options) *interruptions {
 	return o
 }
 
-// observe returns a ListWatch that repeats requests until they are answered, and notes how they end. An outage begins
-// with a request that fails, and ends with a watch: a list alone brings no changes. An error that isExpected is no outage.
+// observe returns a ListWatch that repeats requests until they get a response, and records their results. An outage
+// begins with a failed request and ends with a watch: a list alone brings no changes. An error that isExpected is no
+// outage.
 func (o *interruptions) observe(resource string, listWatch *cache.ListWatch, isExpected func(error) bool) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -77,13 +78,13 @@ func (o *interruptions) observe(resource string, listWatch *cache.ListWatch, isE
 	}
 }
 
-// errNoResponse is the error of a watch whose connection broke or timed out before the API server answered.
+// errNoResponse is the error of a watch whose connection broke or timed out before the API server responded.
 var errNoResponse = errors.New("the connection ended before an answer came")
 
 // emptyWatchType is the type of the watch that rest.Request.Watch returns in that case instead of an error.
 var emptyWatchType = reflect.TypeOf(watch.NewEmptyWatch())
 
-// emptyWatchAsError turns such a watch into the error that it is. Taken for a watch it would end an outage, and reflectors would
+// emptyWatchAsError returns an error instead of such a watch. Otherwise it would end an outage, and Reflectors would
 // log each one.
 func emptyWatchAsError(watched watch.Interface, err error) (watch.Interface, error) {
 	if err == nil && reflect.TypeOf(watched) == emptyWatchType {
@@ -93,18 +94,18 @@ func emptyWatchAsError(watched watch.Interface, err error) (watch.Interface, err
 }
 
 // isOutage reports whether a request failed for a lasting reason. An expired version (410) is none: it makes clients
-// list anew, as intended.
+// list again, as intended.
 func isOutage(err error) bool {
 	return err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err)
 }
 
-// isListNext reports whether a client lists after this answer to its attempt to list by watching: the API server is
-// too old for that, or has no such resource.
+// isListNext reports whether a client lists after this response to its attempt to list by watching: the API server is
+// too old for that, or does not have the resource.
 func isListNext(options metav1.ListOptions, err error) bool {
 	return options.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsNotFound(err))
 }
 
-// onNoResponse returns a function that notes that a request got no answer and is made again.
+// onNoResponse returns a function that records that a request got no response and will be retried.
 func (o *interruptions) onNoResponse(ctx context.Context, resource string) func(error) {
 	return func(err error) {
 		if ctx.Err() != nil {
@@ -115,7 +116,7 @@ func (o *interruptions) onNoResponse(ctx context.Context, resource string) func(
 	}
 }
 
-// begin notes that a request failed. After its context has ended failures do not matter.
+// begin starts an outage after a failed request. Failures after the end of the context are ignored.
 func (o *interruptions) begin(ctx context.Context, resource string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -128,7 +129,7 @@ func (o *interruptions) begin(ctx context.Context, resource string, err error) {
 	o.log.Warn("watch interrupted; keeping the last known state", "resource", resource, "error", err)
 }
 
-// end ends the outage, if there is one, and the log says why.
+// end ends the outage, if there is one, and logs the message why.
 func (o *interruptions) end(resource, why string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -141,5 +142,5 @@ func (o *interruptions) end(resource, why string) {
 	o.log.Info(why, "resource", resource, "after", time.Since(outage.since).Round(time.Millisecond))
 }
 
-// forget ends the outage of a resource that is no longer followed.
+// forget ends the outage of a resource that is no longer watched.
 func (o *interruptions) forget(resource string) { o.end(resource, "a resource is no longer followed") }

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// responses is a ListWatch that answers as a test says.
+// responses is a ListWatch with the responses that a test sets.
 type responses struct {
 	list, watch error
 	watched     watch.Interface
@@ -37,17 +37,17 @@ func (a *responses) listWatch() *cache.ListWatch {
 	}
 }
 
-// never is of a resource that must be there.
+// never is isExpected of a resource that is not optional.
 func never(error) bool { return false }
 
-// recorder records the calls of Interrupted and Resumed.
+// recorder records the calls of OnInterrupted and OnResumed.
 type recorder struct {
 	mu          sync.Mutex
 	calls       []string // all of them
 	interrupted map[string]interruption
 }
 
-// now returns the present outages, by resource.
+// now returns the current outages, by resource.
 func (h *recorder) now() map[string]interruption {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,7 +61,7 @@ func (h *recorder) all() []string {
 	return slices.Clone(h.calls)
 }
 
-// options returns the options that let it hear.
+// options returns the options that call the recorder.
 func (h *recorder) options(log *slog.Logger) Options {
 	h.interrupted = map[string]interruption{}
 	return Options{

@@ -23,19 +23,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// listWatches are the requests to the API server: which objects are asked for.
+// listWatches are the requests to the API server.
 type listWatches struct {
 	byKind map[*convert.Kind]*cache.ListWatch
 	// allNodes lists all nodes in full.
 	allNodes *cache.ListWatch
-	// leases and nodes show whether TopologySlices can be believed.
+	// leases and nodes are used to check whether TopologySlices are current.
 	leases   rest.Interface
 	nodes    metadata.Getter
 	services rest.Interface
 }
 
-// newListWatches makes the clients. It does without a clientset, which would bring every type of Kubernetes into the
-// process.
+// newListWatches creates the clients. It avoids a clientset, which would link every type of Kubernetes into the binary.
 func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -71,7 +70,7 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 	return all, nil
 }
 
-// addToScheme returns what registers the types of all kinds of a group that are followed: ours has several, by package.
+// addToScheme returns a function that registers the types of all watched kinds of a group: ours has several packages.
 func addToScheme(group schema.GroupVersion) func(*runtime.Scheme) error {
 	return func(scheme *runtime.Scheme) error {
 		for _, kind := range followed() {
@@ -86,7 +85,7 @@ func addToScheme(group schema.GroupVersion) func(*runtime.Scheme) error {
 	}
 }
 
-// followed returns the kinds that are followed, always or on demand.
+// followed returns the kinds that are watched, always or on demand.
 func followed() []*convert.Kind {
 	return slices.AppendSeq(append(slices.Clone(convert.Kinds), convert.ProxyAddresses), nodes.Kinds)
 }
@@ -119,8 +118,9 @@ func newClient(
 	return rest.RESTClientForConfigAndClient(config, httpClient)
 }
 
-// listWatch asks for the objects of a resource that a selector selects. API servers before Kubernetes 1.31 cannot
-// select Services by such a field, and refuse. Then they are asked for all Services: convert skips the others.
+// listWatch lists and watches the objects of a resource that match a selector. API servers before Kubernetes 1.31
+// cannot select Services by such a field and return an error. Then listWatch requests all Services: convert skips the
+// others.
 func listWatch(client rest.Interface, resource string, selector convert.Selector) *cache.ListWatch {
 	var isFieldUnknown atomic.Bool
 	selected := cache.NewFilteredListWatchFromClient(client, resource, selector.Namespace, func(options *metav1.ListOptions) {
@@ -154,8 +154,8 @@ func listWatch(client rest.Interface, resource string, selector convert.Selector
 	}
 }
 
-// isAboutField reports whether an API server refuses to select by a field. Only the error's text says so: the first
-// text is for kinds that can be selected only by name, such as Services in 1.30.
+// isAboutField reports whether the error means that the API server cannot select by a field. Only its text shows that.
+// The first text is for kinds that can be selected only by name, such as Services in 1.30.
 func isAboutField(err error) bool {
 	return apierrors.IsBadRequest(err) &&
 		(strings.Contains(err.Error(), "is not a known field selector") || strings.Contains(err.Error(), "field label not supported"))

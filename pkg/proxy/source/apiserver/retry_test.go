@@ -33,7 +33,7 @@ import (
 // asRequest returns an error as net/http does.
 func asRequest(err error) error { return &url.Error{Op: "Get", URL: "https://api", Err: err} }
 
-// connectionRefused is the error of clients while no API server runs. Reflectors wait by themselves when they see it.
+// connectionRefused is the error of clients while no API server runs. Reflectors wait by themselves after it.
 var connectionRefused = asRequest(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
 
 func TestOnlyARequestWithoutAResponseIsRetried(t *testing.T) {
@@ -147,15 +147,15 @@ func TestAPauseEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// A reflector that lists anew waits once before, for 0.8 to 1.6 s.
+// A reflector that lists again waits once before, for 0.8 to 1.6 s.
 const relistPause = 1600 * time.Millisecond
 
-// TestChangesDuringAnInterruptionArriveSecondsAfterIt even if it lasted for an hour.
+// Changes must arrive seconds after an outage, even if it lasted for an hour.
 func TestChangesDuringAnInterruptionArriveSecondsAfterIt(t *testing.T) {
 	expired := apierrors.NewResourceExpired("too old resource version")
 	for name, test := range map[string]struct {
 		services  *flaky
-		fromStart bool // the outage has begun before the program
+		fromStart bool // the outage began before the program
 		within    time.Duration
 	}{
 		"the version is still known":            {services: &flaky{}, within: retryMax},
@@ -193,7 +193,7 @@ func TestChangesDuringAnInterruptionArriveSecondsAfterIt(t *testing.T) {
 	}
 }
 
-// within asserts that something holds within a while, in the time of synctest.
+// within asserts that a condition becomes true within a duration of synctest time.
 func within(t *testing.T, atMost time.Duration, holds func() bool) {
 	t.Helper()
 	began := time.Now()
@@ -205,9 +205,9 @@ func within(t *testing.T, atMost time.Duration, holds func() bool) {
 	}
 }
 
-// flaky is an API server that has Services, is away at times, and then forgets all earlier versions.
+// flaky is an API server that has Services, is unavailable at times, and then has no earlier versions.
 type flaky struct {
-	expired error // the answer to a watch from such a version; nil: it remembers them
+	expired error // the response to a watch from such a version; nil: it still has them
 	asEvent bool  // as the first event
 
 	mu       sync.Mutex

@@ -31,17 +31,17 @@ import (
 // longestPause is longer than client-go's longest pause between two attempts.
 const longestPause = 2 * time.Minute
 
-// api answers a Watcher in a test, whose time is that of synctest. e2e/apiserver asks a real API server.
+// api serves a Watcher in a test with synctest time. e2e/apiserver uses a real API server.
 type api struct {
 	listWatches
-	services chan watch.Event // what the watch of Services sends
-	// nodeLists counts the lists of the other nodes that were begun; each takes a while.
+	services chan watch.Event // events of the watch of Services
+	// nodeLists counts the started lists of the other nodes. Each takes a while.
 	nodeLists atomic.Int64
-	// nodeWatches counts the watches of them that are open.
+	// nodeWatches counts the open watches of other nodes.
 	nodeWatches atomic.Int64
 }
 
-// tick is how often a test looks at what happens.
+// tick is the interval in which a test checks conditions.
 const tick = 100 * time.Millisecond
 
 func newAPI(takes time.Duration, services ...corev1.Service) *api {
@@ -95,7 +95,7 @@ func (s stopped) Stop() {
 	s.then()
 }
 
-// watcher returns a Watcher that asks this API server.
+// watcher returns a Watcher of this API server.
 func (a *api) watcher(options Options) *Watcher { return newWatcher(a.listWatches, options) }
 
 // keyedService returns a version of a Service with topology keys.
@@ -111,7 +111,7 @@ func keyedService(name string, version int, keys string) corev1.Service {
 	}
 }
 
-// running is a Watcher that runs.
+// running is a running Watcher.
 type running struct {
 	cancel   context.CancelFunc
 	returned chan error
@@ -121,7 +121,7 @@ type running struct {
 	log     strings.Builder
 }
 
-// run makes a Watcher and runs it until end.
+// run creates a Watcher and runs it until end.
 func run(t *testing.T, newWatcher func(Options) *Watcher) *running {
 	t.Helper()
 	r := &running{returned: make(chan error, 1)}
@@ -138,21 +138,21 @@ func (r *running) deliver(update convert.Update) {
 	r.updates = append(r.updates, update)
 }
 
-// Write takes in a line of the log.
+// Write records a line of the log.
 func (r *running) Write(line []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.log.Write(line)
 }
 
-// delivered returns the updates that came.
+// delivered returns the updates so far.
 func (r *running) delivered() []convert.Update {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.updates)
 }
 
-// count returns how many came.
+// count returns the number of updates.
 func (r *running) count() int { return len(r.delivered()) }
 
 // delivers reports whether an update so far had a Service.
@@ -165,15 +165,15 @@ func (r *running) delivers(service string) bool {
 	return false
 }
 
-// logged counts the lines with a text.
+// logged returns the number of log lines with a text.
 func (r *running) logged(text string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Count(r.log.String(), text)
 }
 
-// end ends the Watcher, asserts that Run returns at once and that nothing is delivered afterwards, and lets client-go's
-// goroutines end.
+// end stops the Watcher, asserts that Run returns at once and that nothing is delivered afterwards, and lets
+// client-go's goroutines end.
 func (r *running) end(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
@@ -238,7 +238,7 @@ func startDuringAttack(t *testing.T, takes time.Duration) {
 	r.end(t)
 }
 
-// TestOtherNodesAreFollowedWhileAServiceNeedsThem, and listed no more than once in the time that they linger.
+// Other nodes must be listed at most once in the time that they linger.
 func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
@@ -274,7 +274,7 @@ func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
 		wants("one does after that", 2, 1)
 		edit("*", demandLinger+tick)
 		wants("they linger twice as long", 2, 1)
-		for end := time.Now().Add(48 * time.Hour); time.Now().Before(end); { // a user who waits for it
+		for end := time.Now().Add(48 * time.Hour); time.Now().Before(end); { // a user who waits for the end of that time
 			edit(rack, tick)
 			for edit("*", tick); api.nodeWatches.Load() > 0; {
 				time.Sleep(demandLinger)
@@ -445,7 +445,7 @@ func TestAMissingResourceIsEmptyAndRequestedAgain(t *testing.T) {
 		if got := running.logged("watch interrupted"); got != 0 {
 			t.Errorf("%d outages were logged, want none: the cluster is as it is", got)
 		}
-		// Another API server, that lacks it.
+		// Another API server, which does not have it.
 		isThere.Store(false)
 		close(watching)
 		time.Sleep(time.Minute)

@@ -25,7 +25,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// values are a meaningful value of a setting, and some wrong ones; or another value if none can be wrong.
+// values are a valid value of a setting, and some invalid ones; or another value if none can be invalid.
 type values struct {
 	good         string
 	bad          []string
@@ -50,7 +50,7 @@ var valuesOf = map[string]values{
 	policy.DemandLabel:   {good: "5", bad: []string{"many", "", "101", "-1"}},
 }
 
-// settled is what a source has brought to the proxy.
+// settled is the state that a source has delivered.
 type settled struct {
 	Change   model.Change
 	problems []model.Finding
@@ -67,16 +67,16 @@ func (s *settled) take(update convert.Update) {
 	maps.DeleteFunc(s.Change.Demotions, func(_ model.DemotionKey, now *model.Demotion) bool { return now == nil })
 }
 
-// takesIn takes in the versions of one object, one after the other.
+// takesIn processes versions of one object, one after the other.
 type takesIn func(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) settled
 
-// fromAPIServer takes them as the streams of a Watcher do.
+// fromAPIServer processes them as the streams of a Watcher do.
 func fromAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (now settled) {
 	t.Helper()
 	w := newWatcher(listWatches{}, Options{View: view, Log: slog.New(slog.DiscardHandler)})
 	w.state.nodes.AllLabels = true
 	w.state.nodes.StartListTimeout(w.state.now)
-	w.state.wait(nodes.LabelTimeout) // for other nodes, which nobody lists here
+	w.state.wait(nodes.LabelTimeout) // for other nodes, which this test does not list
 	streams := map[*convert.Kind]*resourceStream{}
 	for _, stream := range w.streams {
 		streams[stream.kind] = stream
@@ -91,7 +91,7 @@ func fromAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions
 				_ = streams[convert.Avoided[model.Evacuated]].Delete(evacuated)
 			}
 		}
-		w.state.wait(time.Hour) // a Service that another proxy serves goes a moment later
+		w.state.wait(time.Hour) // the handoff to another proxy ends
 		update, _ := w.next(true)
 		now.take(update)
 	}
@@ -126,7 +126,7 @@ func fromFolder(t *testing.T, view convert.View, kind *convert.Kind, versions ..
 	return now
 }
 
-// objectsOf are objects of a kind for which its settings mean something.
+// objectsOf returns objects of a kind for which its settings have a meaning.
 func objectsOf(kind *convert.Kind) map[string]func() convert.Object {
 	service := func(clusterIP string) func() convert.Object {
 		return func() convert.Object {
@@ -184,13 +184,13 @@ func without(object convert.Object, setting convert.Setting) convert.Object {
 	return object
 }
 
-// equate compares what decides. When a slice was caused is a number for a metric.
+// equate compares the fields that affect decisions. TriggeredAt only affects a metric.
 var equate = cmp.Options{
 	cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.IgnoreFields(model.EndpointSlice{}, "TriggeredAt"),
 }
 
-// TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart: for every label and annotation that is read, of every kind, a
-// proxy that runs while the value becomes wrong must decide like one that starts afterwards.
+// TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart covers every label and annotation that is read, of every kind: a
+// proxy that runs while the value becomes invalid must decide like one that starts afterwards.
 func TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart(t *testing.T) {
 	view := convert.View{Node: "self", WithHeadless: true}
 	sources := map[string]takesIn{"API server": fromAPIServer, "folder": fromFolder}
@@ -245,7 +245,7 @@ func expectSetting(
 			t.Errorf("%q: nobody is told that it is wrong", bad)
 		}
 		if !slices.ContainsFunc(fresh.problems, func(p model.Finding) bool { return p.Code.IsInvalidInput() }) {
-			continue // wrong annotations of a served Service are taken into account already
+			continue // the value already accounts for invalid annotations of a served Service
 		}
 		absent := source(t, view, kind, without(object(), setting))
 		wantAbsent(t, bad, setting.Key, fresh, absent)
@@ -259,7 +259,7 @@ func isMeaningless(annotation string, given convert.Object) bool {
 	return isService && service.Spec.ClusterIP == corev1.ClusterIPNone && annotation != policy.TopologyKeysAnnotation
 }
 
-// wantAbsent asserts that an object with a wrong value is in force as it is without.
+// wantAbsent asserts that an object with an invalid value is used as if it had none.
 func wantAbsent(t *testing.T, bad, key string, wrong, absent settled) {
 	t.Helper()
 	for _, problem := range wrong.problems {
@@ -268,7 +268,7 @@ func wantAbsent(t *testing.T, bad, key string, wrong, absent settled) {
 		}
 	}
 	for _, node := range wrong.Change.Nodes {
-		delete(node.Labels, key) // its readers know what is wrong
+		delete(node.Labels, key) // code that reads the label handles invalid values
 	}
 	if diff := cmp.Diff(absent.Change, wrong.Change, equate); diff != "" {
 		t.Errorf("%q does not count as absent (-absent +wrong):\n%s", bad, diff)

@@ -10,36 +10,37 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// state decides what happens to each object that arrives: it is delivered, refused, or held back until the labels of
-// other nodes, or measured demand, are known. It knows no API server and no clock, and is for one goroutine at a time.
+// state decides what happens to each object that arrives: it is delivered, rejected, or blocked until the labels of
+// other nodes, or measured demand, are known. It uses neither an API server nor a clock. It is not safe for concurrent
+// use.
 type state struct {
-	// now is the time, as the last caller gave it.
+	// now is the time that the last caller set.
 	now time.Time
-	// objects are those that exist and are ours, or have problems.
+	// objects are the existing objects that are ours or have problems.
 	objects map[*convert.Kind]map[model.ObjectName]storedObject
-	// handoffs are those of them that now belong to another proxy, until they go.
+	// handoffs are the objects that now belong to another proxy, each with the end of its handoff.
 	handoffs deadline.Queue[convert.ObjectKey]
 
-	// change is what was not delivered yet, except for nodes.
+	// change holds the changes that were not delivered yet, except those of nodes.
 	change model.Change
-	// problems are the problems of objects that are refused, or used without a label or annotation; judged are the
+	// problems are the problems of objects that are invalid, or used without a label or annotation. reported are the
 	// problems that were delivered last, for objects that have changed since.
 	problems, reported map[convert.ObjectKey][]model.Finding
 
-	// nodes is what is known about nodes, and held are the newest good versions of the Services that wait for nodes or for
-	// demands.
+	// nodes is the state of the nodes, and blocked are the newest valid versions of the Services that wait for nodes or
+	// demand.
 	nodes   *nodes.Store
 	blocked map[model.ObjectName]*model.Service
-	// demands says whether measured demand counts.
+	// demands determines whether measured demand counts.
 	demands demandGate
-	// areMoved: proxies have other addresses than when somebody was told of them last.
+	// areMoved is set if addresses of proxies have changed since OnProxyAddresses was last called.
 	areMoved bool
 }
 
-// storedObject is what is kept of an object.
+// storedObject is the part of an object that is kept.
 type storedObject struct {
 	uid string
-	// value is the newest good version; nil if there was none. It is delivered without a copy, so it must not change.
+	// value is the newest valid version; nil if there was none. It is delivered without a copy, so it must not change.
 	value any
 }
 
@@ -54,7 +55,7 @@ func newState(own string) *state {
 	return s
 }
 
-// put takes in a version of an object. A bad one leaves the last good one in force.
+// put processes a version of an object. If it is invalid, the last known good version stays active.
 func (s *state) put(kind *convert.Kind, now *object) {
 	key := convert.ObjectKey{Kind: kind, Name: now.name}
 	s.recordProblems(key, slices.Concat(now.rejected, now.ignored))
@@ -73,7 +74,7 @@ func (s *state) put(kind *convert.Kind, now *object) {
 	}
 }
 
-// store notes an object if it is ours to serve or has a problem: a cluster may have many more of the other objects.
+// store keeps an object only if it is ours to serve or has a problem: a cluster may have many more other objects.
 func (s *state) store(key convert.ObjectKey, object storedObject) {
 	if object.value == nil && len(s.problems[key]) == 0 {
 		delete(s.objects[key.Kind], key.Name)
@@ -85,7 +86,7 @@ func (s *state) store(key convert.ObjectKey, object storedObject) {
 	s.objects[key.Kind][key.Name] = object
 }
 
-// remove takes in that an object is gone.
+// remove processes the deletion of an object.
 func (s *state) remove(kind *convert.Kind, name model.ObjectName) {
 	key := convert.ObjectKey{Kind: kind, Name: name}
 	s.recordProblems(key, nil)
@@ -97,10 +98,10 @@ func (s *state) remove(kind *convert.Kind, name model.ObjectName) {
 	}
 }
 
-// replace takes in all objects of a kind.
+// replace processes a list of all objects of a kind.
 func (s *state) replace(kind *convert.Kind, all []*object) { s.takeAll(kind, all, listed) }
 
-// markUnavailable takes in that a resource does not exist or may not be listed: it then counts as one without objects.
+// markUnavailable records that a resource does not exist or may not be listed. It then counts as empty.
 func (s *state) markUnavailable(kind *convert.Kind) { s.takeAll(kind, nil, unavailable) }
 
 func (s *state) takeAll(kind *convert.Kind, all []*object, as availability) {
@@ -122,7 +123,7 @@ func (s *state) takeAll(kind *convert.Kind, all []*object, as availability) {
 	s.deliverUnblocked()
 }
 
-// recordProblems takes in the problems of an object.
+// recordProblems records the problems of an object.
 func (s *state) recordProblems(key convert.ObjectKey, problems []model.Finding) {
 	before := s.problems[key]
 	if slices.Equal(before, problems) {
@@ -137,7 +138,7 @@ func (s *state) recordProblems(key convert.ObjectKey, problems []model.Finding) 
 	}
 }
 
-// decide decides about a value that is new, or nil.
+// decide processes a new value of an object; nil means that it was deleted.
 func (s *state) decide(key convert.ObjectKey, value any) {
 	switch kind := key.Kind; {
 	case nodes.DescribesNodes(kind):

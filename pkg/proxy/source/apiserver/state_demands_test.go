@@ -69,7 +69,7 @@ func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
 	)
 }
 
-// TestSomebodyWhoBeginsToPublishHoldsNothingUp: until all is listed, it is as if nobody published.
+// Until all lists are complete, the state must be the one without a publisher.
 func TestSomebodyWhoBeginsToPublishHoldsNothingUp(t *testing.T) {
 	try(t, newMeasured(),
 		step{"a Service wants it", func(w *world) { w.measured("web", 80); w.nodes.WaitForMeasured(w.now) }, ""},
@@ -100,7 +100,7 @@ func TestAServiceDoesNotWaitForWhatNobodyPublishes(t *testing.T) {
 	}
 }
 
-// TestAServiceWaitsForDemandsNoLongerThanForNodes, and for both.
+// A Service must also wait for both together.
 func TestAServiceWaitsForDemandsNoLongerThanForNodes(t *testing.T) {
 	waited := 0
 	pass := func(duration time.Duration) func(*world) {
@@ -138,7 +138,7 @@ func TestAServiceWaitsForDemandsNoLongerThanForNodes(t *testing.T) {
 	)
 }
 
-// TestWhichServicesNeedMeasuredDemand: it has no meaning without a bound, and DNS does not count its clients.
+// TestWhichServicesNeedMeasuredDemand: measured demand has no meaning without a bound, and DNS does not count clients.
 func TestWhichServicesNeedMeasuredDemand(t *testing.T) {
 	for name, test := range map[string]struct {
 		topology   policy.Topology

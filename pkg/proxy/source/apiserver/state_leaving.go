@@ -7,18 +7,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// handoffDelay is how long a Service stays in force after it has become another proxy's. The other proxy needs time until
-// it serves it: kube-proxy syncs once a second by default (minSyncPeriod), a sync takes a while, and it learns of the
-// endpoints only when the EndpointSlice controller has taken the label from the slices, too. While neither serves the
-// Service, new connections fail; while both do, each is served by whichever comes first in the kernel.
+// handoffDelay is how long a Service stays active after another proxy became responsible for it. The other proxy needs
+// time until it serves the Service: kube-proxy syncs once a second by default (minSyncPeriod), a sync takes a while,
+// and kube-proxy sees the endpoints only after the EndpointSlice controller has removed the label from the slices, too.
+// While neither serves the Service, new connections fail. While both do, the proxy whose rules come first in the kernel
+// serves a connection.
 const handoffDelay = 5 * time.Second
 
-// startHandoff takes in that an object now belongs to another proxy, and reports whether its last good version stays in force
-// for a while. Meanwhile only its deletion or return is taken in. An object of that name with another UID shows that
-// ours was deleted.
+// startHandoff starts the handoff of an object to another proxy, and reports whether its last known good version stays
+// active for a while. During the handoff only its deletion or return has an effect. An object of that name with another
+// UID shows that ours was deleted.
 //
-// The Service's health check port is released at once: two processes cannot listen there, and kube-proxy tries again
-// only with a later sync.
+// The Service's health check port is released at once: two processes cannot listen on it, and kube-proxy retries only
+// with a later sync.
 func (s *state) startHandoff(key convert.ObjectKey, uid string) (stays bool) {
 	last := s.objects[key.Kind][key.Name]
 	switch {

@@ -82,8 +82,8 @@ func TestAListThatDoesNotComeIsWaitedForNoLonger(t *testing.T) {
 	)
 }
 
-// TestWhoNamesOneKeyAfterTheOtherCostsNothing: a tenant who keeps editing a Service keeps no Service of another user
-// waiting, takes no memory, and causes no look at nodes without the label.
+// A user who keeps editing a Service must block no Service of another user, use no memory, and cause no check of nodes
+// without the label.
 func TestWhoNamesOneKeyAfterTheOtherCostsNothing(t *testing.T) {
 	w := newWorld()
 	w.service("attacker", 80, "evil.example/first")
@@ -104,7 +104,7 @@ func TestWhoNamesOneKeyAfterTheOtherCostsNothing(t *testing.T) {
 	}
 }
 
-// Ten thousand waiting Services are held, released and counted, each once: the work is proportional to them.
+// Ten thousand waiting Services are blocked, released and counted, each once: the work is proportional to them.
 func TestManyServicesMayWaitForOneList(t *testing.T) {
 	w := newWorld()
 	const services = 10_000
@@ -121,7 +121,7 @@ func TestManyServicesMayWaitForOneList(t *testing.T) {
 	}
 }
 
-// TestABoundNeedsAllNodes, with the labels that say how much each asks, even if its keys need none.
+// A bound needs the labels that state the demand of each node, even if its keys need none.
 func TestABoundNeedsAllNodes(t *testing.T) {
 	bound := func(w *world, port uint16, limit uint64) {
 		w.putVersion("web", &model.Service{

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// decideService delivers a Service, or holds it back while the labels of other nodes that it names, or measured demand,
-// are not known yet. Its last version stays in force.
+// decideService delivers a Service, or blocks it while the labels of other nodes that it names, or measured demand, are
+// not known yet. Its last version stays active.
 func (s *state) decideService(name model.ObjectName, service *model.Service) {
 	var keys []policy.Key
 	if service != nil {
@@ -24,7 +24,7 @@ func (s *state) decideService(name model.ObjectName, service *model.Service) {
 	convert.Services.Apply(&s.change, name, service)
 }
 
-// deliverUnblocked delivers the Services that were held back and no longer wait.
+// deliverUnblocked delivers the blocked Services that no longer need to wait.
 func (s *state) deliverUnblocked() {
 	for _, name := range s.nodes.TakeUnblocked() {
 		if service, isHeld := s.blocked[name]; isHeld && !s.nodes.IsBlocked(name) {
@@ -34,7 +34,7 @@ func (s *state) deliverUnblocked() {
 	}
 }
 
-// deliverBlocked delivers everything that is held back.
+// deliverBlocked delivers all blocked Services.
 func (s *state) deliverBlocked() {
 	for name, service := range s.blocked {
 		convert.Services.Apply(&s.change, name, service)
@@ -42,7 +42,7 @@ func (s *state) deliverBlocked() {
 	clear(s.blocked)
 }
 
-// begin takes in from which objects the other nodes will be learnt.
+// begin switches the source of the other nodes.
 func (s *state) begin(from *source) {
 	s.forgetPeerObjects()
 	var kinds []*convert.Kind
@@ -52,7 +52,7 @@ func (s *state) begin(from *source) {
 	s.nodes.SwitchSource(kinds...)
 }
 
-// dropPeers takes the other nodes back, unless a Service needs them again. It reports whether it has.
+// dropPeers drops the other nodes unless a Service needs them again. It reports whether it did.
 func (s *state) dropPeers() bool {
 	isDropped := s.nodes.DropPeers()
 	if isDropped {
@@ -61,7 +61,7 @@ func (s *state) dropPeers() bool {
 	return isDropped
 }
 
-// forgetPeerObjects forgets the objects from which the other nodes were learnt. The nodes stay known.
+// forgetPeerObjects drops the objects of the previous source of other nodes. The nodes stay known.
 func (s *state) forgetPeerObjects() {
 	maps.DeleteFunc(s.objects, func(kind *convert.Kind, _ map[model.ObjectName]storedObject) bool { return nodes.IsPeerSource(kind) })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// step is something that happens, and what is delivered then.
+// step is an event, and the update that it causes.
 type step struct {
 	name string
 	do   func(*world)
@@ -86,7 +86,7 @@ func TestServiceCIDRsAreDelivered(t *testing.T) {
 	)
 }
 
-// TestAListTakesTheWholeStateOver: what it lacks is gone, as after an outage. All of it is one change.
+// Objects that the list lacks are removed, as after an outage. All of it is one change.
 func TestAListTakesTheWholeStateOver(t *testing.T) {
 	of := func(name string, port uint16) *object {
 		return &object{name: nameOf(name), value: &model.Service{Name: nameOf(name), Ports: []model.ServicePort{{Port: port}}}}

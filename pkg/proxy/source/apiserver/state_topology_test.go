@@ -30,7 +30,7 @@ func serviceOf(name string, keys ...policy.Key) *object {
 	return &object{name: full, value: &model.Service{Name: full, Topology: policy.Topology{Keys: append(keys, policy.AnyNode)}}}
 }
 
-// delivered returns the Services that a state hands over, by name.
+// delivered returns the Services that a state delivers, by name.
 func delivered(s *state) string {
 	update, _ := s.takeUpdate()
 	var names []string
@@ -41,7 +41,7 @@ func delivered(s *state) string {
 	return fmt.Sprint(names)
 }
 
-// racked is a state, and the racks of the nodes that it has delivered.
+// racked is a state, and the racks of the nodes that it delivered.
 type racked struct {
 	*state
 	racks map[string]string
@@ -49,7 +49,7 @@ type racked struct {
 
 func newRacked() racked { return racked{newState("node-0"), map[string]string{}} }
 
-// now takes what is new, and returns the racks.
+// now takes the update, and returns the racks.
 func (r racked) now() map[string]string {
 	update, _ := r.takeUpdate()
 	for name, node := range update.Change.Nodes {
@@ -60,7 +60,7 @@ func (r racked) now() map[string]string {
 	return r.racks
 }
 
-// TestNodesAreMergedFromAllSlices: after any history of slices, also of those that contradict each other.
+// The result must be right after any history of slices, including contradictory ones.
 func TestNodesAreMergedFromAllSlices(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -96,7 +96,7 @@ func TestNodesAreMergedFromAllSlices(t *testing.T) {
 			if s.nodes.SliceNodeCount() != len(want) {
 				t.Fatalf("seed %d, step %d: %d nodes are described, want %d", seed, step, s.nodes.SliceNodeCount(), len(want))
 			}
-			delete(want, "node-0") // speaks for itself
+			delete(want, "node-0") // described by its own Node
 			if diff := cmp.Diff(want, s.now()); diff != "" {
 				t.Fatalf("seed %d, step %d: nodes (-want +got):\n%s", seed, step, diff)
 			}
@@ -112,7 +112,7 @@ func someRacks(random *rand.Rand) map[string]string {
 	return racks
 }
 
-// TestNodesOutliveTheirSlicesForAWhile, except for those that a slice leaves out.
+// Nodes that a slice omits must be removed at once.
 func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
 	s := newRacked()
 	s.put(convert.Services, serviceOf("racked", rack))
@@ -139,7 +139,7 @@ func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
 	check("a complete list without any", map[string]string{"node-3": "r4"})
 }
 
-// TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes, but not for ever, and no other Service waits.
+// A Service must not wait forever, and no other Service may wait.
 func TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes(t *testing.T) {
 	s := newState("node-0")
 	s.put(convert.Services, serviceOf("racked", rack))
@@ -179,7 +179,7 @@ func TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes(t *testing.T) {
 	step("it is not waited for again", "[vain-too]")
 }
 
-// TestAnotherSourceOfNodesChangesNothingByItself: until all is listed, what was known stays.
+// Until all lists are complete, the known state must stay.
 func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
 	s := newRacked()
 	s.put(convert.Services, serviceOf("racked", rack))
@@ -219,7 +219,7 @@ func sourceFrom(kinds ...*convert.Kind) *source {
 	return &from
 }
 
-// TestNodesAreMergedFromProxiesAndLabelledNodes: in whichever order their lists come, and as soon as all are there.
+// The lists may come in any order, and count when all are complete.
 func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 	slice := func(zones map[string]string) *object {
 		described := &model.TopologySlice{Keys: append([]policy.Key{policy.Zone}, policy.DemandLabels[:]...), Nodes: map[string]*model.Node{}}
@@ -230,7 +230,7 @@ func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 	}
 	demand := nodeObject("n1", map[string]string{policy.DemandLabel: "7"})
 	controlPlane := nodeObject("n2", map[string]string{policy.ControlPlaneLabel: "", policy.NoBalancersLabel: ""})
-	elsewhere := nodeObject("n9", map[string]string{policy.DemandLabel: "3"}) // without a proxy: its place is unknown
+	elsewhere := nodeObject("n9", map[string]string{policy.DemandLabel: "3"}) // without a proxy: its zone is unknown
 	lists := map[*convert.Kind][]*object{
 		convert.ProxySlices:       {slice(map[string]string{"n0": "a", "n1": "a", "n2": "b"})},
 		convert.NodesWithDemand:   {demand, elsewhere},
@@ -285,7 +285,7 @@ func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 	}
 }
 
-// TestAProxyThatDoesNotComeBackIsANodeThatIsGone: after a while.
+// A node whose proxy does not come back counts as deleted after a while.
 func TestAProxyThatDoesNotComeBackIsANodeThatIsGone(t *testing.T) {
 	w := &world{newState("n0")}
 	w.bounded(80)
@@ -298,7 +298,7 @@ func TestAProxyThatDoesNotComeBackIsANodeThatIsGone(t *testing.T) {
 		return &object{name: model.ObjectName{Name: "proxies-1"}, value: described}
 	}
 	w.replace(convert.ProxySlices, []*object{slice("n1", "n2", "n3")})
-	w.wait(nodes.LabelTimeout) // for the demand of nodes, which nothing says here
+	w.wait(nodes.LabelTimeout) // for the demand of nodes, which no object states here
 	w.delivered()
 	w.put(convert.ProxySlices, slice("n1"))
 	if got := w.delivered(); got != "" || w.nodes.NodeCount() != 4 {

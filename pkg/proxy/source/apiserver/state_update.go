@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// takeUpdate returns what is new since the last call, and whether anything is.
+// takeUpdate returns the changes since the last call, and whether there are any.
 func (s *state) takeUpdate() (convert.Update, bool) {
 	var before, after []model.Finding
 	for key, problems := range s.reported {
@@ -22,12 +22,13 @@ func (s *state) takeUpdate() (convert.Update, bool) {
 	return update, !update.IsEmpty()
 }
 
-// hasChanges reports whether there may be something to deliver: what was refused may have been put right meanwhile.
+// hasChanges reports whether there may be an update; there is none if the only change is a problem that was resolved
+// before its delivery.
 func (s *state) hasChanges() bool {
 	return len(s.reported) > 0 || !s.change.IsEmpty() || s.nodes.HasChanges()
 }
 
-// rejections returns the objects that are refused, with their last good versions.
+// rejections returns the invalid objects, with their last known good versions.
 func (s *state) rejections() []convert.Rejection {
 	var rejections []convert.Rejection
 	for key, problems := range s.problems {
@@ -38,7 +39,7 @@ func (s *state) rejections() []convert.Rejection {
 	return rejections
 }
 
-// next returns when something is due next, and whether anything is.
+// next returns the next deadline, and whether there is one.
 func (s *state) next() (at time.Time, some bool) {
 	at, some = s.handoffs.Earliest()
 	if other, isOther := s.nodes.Next(); isOther && (!some || other.Before(at)) {
@@ -47,8 +48,8 @@ func (s *state) next() (at time.Time, some bool) {
 	return at, some
 }
 
-// expire does what is due: Services that left go, nodes are dealt with, and waiting ends. It returns what Services waited
-// for in vain, as Directory.Expire does.
+// expire processes the expired deadlines: it removes Services at the end of their handoff, updates nodes, and ends
+// waiting. It returns the timeouts of waiting Services, as nodes.Store.Expire does.
 func (s *state) expire() (forNodes *nodes.WaitTimeout, forDemand int) {
 	for _, key := range s.handoffs.PopExpired(s.now) {
 		s.remove(key.Kind, key.Name)

@@ -18,46 +18,45 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// listBackoff are the pauses between two attempts to list and watch, and refusalReset is the time after which they begin
-// anew. Both are client-go's, and so kube-proxy's (client-go v0.37, tools/cache/reflector.go). A request without an
-// answer never causes such a pause: see untilAnswered.
+// listBackoff are the pauses between two attempts to list and watch, and listBackoffReset is the time after which they
+// restart from the first. Both are client-go's, and so kube-proxy's (client-go v0.37, tools/cache/reflector.go). A
+// request without a response never causes such a pause: see retryUntilResponse.
 var listBackoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 38, Cap: 30 * time.Second}
 
 const listBackoffReset = 2 * time.Minute
 
-// missingResourceRetry is the pause before a missing resource is asked for again, which a random part makes up to twice as long: the
-// API server may have been upgraded. A watch lasts as long.
+// missingResourceRetry is the pause before a missing resource is listed again, because the API server may have been
+// upgraded. Jitter makes it up to twice as long. A watch lasts as long.
 const missingResourceRetry = 5 * time.Minute
 
-// object is what an object is turned into as soon as it arrives.
+// object is the stripped form of an object that the API server sent.
 type object struct {
 	name     model.ObjectName // without a namespace if the kind is cluster-scoped
 	uid      string
-	value    any             // nil if the object is not ours to serve, or refused
-	rejected []model.Finding // why the object is refused; none if it is not
+	value    any             // nil if the object is not ours to serve, or invalid
+	rejected []model.Finding // why the object is invalid; empty if it is valid
 	ignored  []model.Finding // which parts of it have no effect
-	// isForOtherProxy: another proxy serves it.
+	// isForOtherProxy reports whether another proxy serves the object.
 	isForOtherProxy bool
 }
 
-// resourceStream follows the objects of a kind. A Reflector asks the API server, and hands what comes to the stream, which is
-// its store.
+// resourceStream watches the objects of a kind. It is the store of the Reflector that lists and watches them.
 type resourceStream struct {
 	resourceRequest
 	watcher *Watcher
 
-	names  interner        // of the Reflector's goroutine
-	done   <-chan struct{} // closed when the stream should end: nothing reaches the state any more
+	names  interner        // used by the Reflector's goroutine only
+	done   <-chan struct{} // closed when the stream should end: no more changes reach the state
 	exists atomic.Bool     // the API server has listed the resource
-	listed chan struct{}   // closed when the state has the first list, or does without
+	listed chan struct{}   // closed when the state has the first list, or works without it
 
 	closeListed func()
 }
 
-// resourceRequest is what the API server is asked for.
+// resourceRequest selects objects at the API server.
 type resourceRequest struct {
 	kind      *convert.Kind
-	resource  string // in messages and outages
+	resource  string // in log messages and outages
 	listWatch *cache.ListWatch
 }
 
@@ -71,9 +70,9 @@ func (w *Watcher) newStream(of resourceRequest) *resourceStream {
 	return s
 }
 
-// follow begins to follow until the context ends, and does not wait for the end: a Reflector that lets time pass
-// because the API server has too many requests notices it only afterwards, up to a minute later (client-go v0.37,
-// watchList in reflector.go). Until then it asks nothing, and what it hands over is not taken.
+// follow starts to watch until the context ends, and does not wait for the end: a Reflector that backs off because the
+// API server has too many requests notices it only afterwards, up to a minute later (client-go v0.37, watchList in
+// reflector.go). Until then it sends no request, and the objects that it delivers are ignored.
 func (s *resourceStream) follow(ctx context.Context) {
 	s.done = ctx.Done()
 	observed := s.watcher.outages.observe(s.resource, s.listWatch, s.isMissing)
@@ -82,7 +81,7 @@ func (s *resourceStream) follow(ctx context.Context) {
 	})
 	pauses := listBackoff.DelayWithReset(clock.RealClock{}, listBackoffReset)
 	go func() {
-		// Not RunWithContext: it logs each attempt that fails, and each outage is logged once.
+		// Not RunWithContext: it logs each failed attempt, but each outage should be logged once.
 		_ = pauses.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 			if err := reflector.ListAndWatchWithContext(ctx); err != nil {
 				s.failed(ctx, err)
@@ -92,7 +91,7 @@ func (s *resourceStream) follow(ctx context.Context) {
 	}()
 }
 
-// failed takes in why the API server does not list, or watch. What we can do without counts as empty until it may be listed.
+// failed handles an error of a list or watch. An optional resource counts as empty until it may be listed.
 func (s *resourceStream) failed(ctx context.Context, err error) {
 	s.watcher.options.Log.Debug("following a resource failed; trying again", "resource", s.resource, "error", err)
 	switch {
@@ -107,14 +106,14 @@ func (s *resourceStream) failed(ctx context.Context, err error) {
 	}
 }
 
-// isMissing reports whether an error says that the cluster has no such resource, if it is optional. Once the resource
-// has existed this is an error like any other: one of several API servers may be an older one, and what the others said
-// stays in force.
+// isMissing reports whether the error means that the cluster does not have this optional resource. Once the resource
+// has existed, this is an error like any other: one of several API servers may be an older one, and the objects from
+// the others stay active.
 func (s *resourceStream) isMissing(err error) bool {
 	return s.kind.Optional != nil && apierrors.IsNotFound(err) && !s.exists.Load()
 }
 
-// markUnavailable treats the resource as one without objects, and logs once why.
+// markUnavailable treats the resource as one without objects, and logs the reason once.
 func (s *resourceStream) markUnavailable(ctx context.Context, level slog.Level, why string) {
 	select {
 	case <-s.listed:
@@ -125,8 +124,8 @@ func (s *resourceStream) markUnavailable(ctx context.Context, level slog.Level, 
 	}
 }
 
-// transform turns an object into what is kept of it. The Reflector calls it as soon as an object of a long list arrives,
-// and later hands over the result, which strip then returns unchanged.
+// transform strips an object to the part that is kept. The Reflector calls it as soon as an object of a long list
+// arrives, and later passes on the result, which transform then returns unchanged.
 func (s *resourceStream) transform(sent any) *object {
 	if stripped, isDone := sent.(*object); isDone {
 		return stripped
@@ -146,23 +145,23 @@ func (s *resourceStream) transform(sent any) *object {
 	return stripped
 }
 
-// Transformer lets the Reflector strip what it collects: the objects of a large cluster are many times as large as what
-// is kept.
+// Transformer makes the Reflector strip the objects that it collects: in a large cluster they are many times as large
+// as the part that is kept.
 func (s *resourceStream) Transformer() cache.TransformFunc {
 	return func(sent any) (any, error) { return s.transform(sent), nil }
 }
 
-// Add takes in an object that is new.
+// Add processes a new object.
 func (s *resourceStream) Add(sent any) error { return s.Update(sent) }
 
-// Update takes in a version of an object.
+// Update processes a version of an object.
 func (s *resourceStream) Update(sent any) error {
 	object := s.transform(sent)
 	s.change(func(state *state) { state.put(s.kind, object) })
 	return nil
 }
 
-// Delete takes in that an object is gone.
+// Delete processes the deletion of an object.
 func (s *resourceStream) Delete(sent any) error {
 	from := sent.(metav1.Object)
 	s.recordVersion(from.GetResourceVersion())
@@ -171,7 +170,7 @@ func (s *resourceStream) Delete(sent any) error {
 	return nil
 }
 
-// Replace takes in a complete list, as one change.
+// Replace processes a complete list as one change.
 func (s *resourceStream) Replace(list []any, version string) error {
 	s.exists.Store(true)
 	s.recordVersion(version)
@@ -184,17 +183,17 @@ func (s *resourceStream) Replace(list []any, version string) error {
 	return nil
 }
 
-// recordVersion notes the version at which a Node lost the label that we follow, or was deleted.
+// recordVersion records the version at which a Node lost the watched label, or was deleted.
 func (s *resourceStream) recordVersion(version string) {
 	if version != "" && nodes.IsDemotionKind(s.kind) {
 		s.watcher.nodesVersion.Store(&version)
 	}
 }
 
-// Resync is for stores that hand over again what did not change.
+// Resync does nothing: it is for stores that deliver unchanged objects again.
 func (s *resourceStream) Resync() error { return nil }
 
-// change lets the state decide about what arrived, unless the stream has ended.
+// change applies a function to the state, unless the stream has ended.
 func (s *resourceStream) change(decide func(*state)) {
 	s.watcher.change(func(state *state) {
 		select {

@@ -18,37 +18,37 @@ import (
 type NodeTopology string
 
 const (
-	// AutoTopology follows TopologySlices while somebody publishes them. Without a publisher it follows the EndpointSlices
-	// over the proxies, while they are on nearly all nodes and no Service asks for more than zones; and Nodes otherwise. If
-	// the publisher falls silent its slices stay in force until nodes have come or gone: an outage of the publisher alone,
-	// which all proxies see at once, must not make them all list all Nodes. Until then label
-	// changes on other nodes go unnoticed.
+	// AutoTopology watches TopologySlices while they are published. Without a publisher it watches the EndpointSlices over
+	// the proxies, if those cover nearly all nodes and no Service needs more than zones; and Nodes otherwise. If the
+	// publisher stops renewing its Lease, its slices stay active until Nodes are added or removed: an outage of the
+	// publisher alone, which all proxies notice at once, must not make them all list all Nodes. Until then label changes
+	// on other nodes go unnoticed.
 	AutoTopology NodeTopology = "auto"
-	// SlicesTopology always follows TopologySlices.
+	// SlicesTopology always watches TopologySlices.
 	SlicesTopology NodeTopology = "slices"
-	// ProxiesTopology always follows the EndpointSlices over the proxies. They know only zones.
+	// ProxiesTopology always watches the EndpointSlices over the proxies. They contain only zones.
 	ProxiesTopology NodeTopology = "proxies"
-	// NodesTopology follows Nodes.
+	// NodesTopology always watches Nodes.
 	NodesTopology NodeTopology = "nodes"
 )
 
-// How often a publisher's Lease is read, and up to twice that: 5,000 proxies then ask 170 to 330 times a second
-// together, for an object of some 500 bytes. As long as no source could be chosen, because the API server does not say,
-// it is asked again after leaseAgain.
+// leaseEvery is the interval in which a publisher's Lease is read, or up to twice that because of jitter: 5,000 proxies
+// then send 170 to 330 requests a second together, for an object of some 500 bytes. As long as no source could be
+// chosen, because the API server does not respond, leaseAgain is the interval.
 const (
 	leaseEvery = 15 * time.Second
 	leaseAgain = 2 * time.Second
 )
 
-// requestTimeout is how long the answer to a single list may take.
+// requestTimeout bounds the time of a single list request.
 const requestTimeout = 5 * time.Second
 
-// source is where we learn the labels of other nodes.
+// source is a source of other nodes' labels.
 type source struct {
-	// resource identifies it, in logs and metrics too: one of model.TopologyResources.
+	// resource identifies the source, also in logs and metrics: one of model.TopologyResources.
 	resource string
 	requests []resourceRequest
-	// hasZonesOnly: it has no other labels.
+	// hasZonesOnly reports whether the source has no labels other than zones.
 	hasZonesOnly bool
 }
 
@@ -61,14 +61,14 @@ func (w *Watcher) sourceFrom(resource string) source {
 	return from
 }
 
-// publisher is who renews a Lease while something is published, as one proxy sees it. It is for one goroutine.
+// publisher is the state of a publisher that renews a Lease while it publishes. It is not safe for concurrent use.
 type publisher struct {
 	leases rest.Interface
 	name   model.ObjectName // of the Lease
 	lease.Observed
 }
 
-// read reads the Lease. One that may not be read counts as none. An error leaves everything as it was.
+// read reads the Lease. If that is forbidden, the Lease counts as missing. An error leaves the state unchanged.
 func (p *publisher) read(ctx context.Context) error {
 	read, err := lease.Get(ctx, p.leases, p.name.Namespace, p.name.Name)
 	if err != nil && !apierrors.IsForbidden(err) {
@@ -78,7 +78,7 @@ func (p *publisher) read(ctx context.Context) error {
 	return nil
 }
 
-// countNodes returns how many Nodes there are, by a list of one.
+// countNodes returns the number of Nodes, by a list with a limit of one.
 func (w *Watcher) countNodes(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -93,7 +93,7 @@ func (w *Watcher) countNodes(ctx context.Context) (int, error) {
 	return count, nil
 }
 
-// chooseSource returns the source to follow: the present one unless there is a reason for another; nil if it is not
+// chooseSource returns the source to watch: the current one unless there is a reason for another; nil if that is not
 // known yet.
 func (w *Watcher) chooseSource(ctx context.Context, now *source) *source {
 	nodes, slices, proxies := w.sourceFrom(model.TopologyFromNodes), w.sourceFrom(model.TopologyFromSlices),
@@ -112,7 +112,7 @@ func (w *Watcher) chooseSource(ctx context.Context, now *source) *source {
 	switch {
 	case err == nil && w.topologyPublisher.IsFresh(w.topologyPublisher.For):
 		return &slices
-	case err != nil && !isFollowed(proxies): // those may be outgrown
+	case err != nil && !isFollowed(proxies): // a Service may now need labels that they lack
 		return now
 	case isFollowed(slices):
 		if count, err := w.countNodes(ctx); err != nil || count == w.describedNodes() {
@@ -131,7 +131,7 @@ func (w *Watcher) describedNodes() int {
 	return w.state.nodes.SliceNodeCount()
 }
 
-// untilNextChoice is how long a choice holds.
+// untilNextChoice returns how long a choice is valid.
 func untilNextChoice(made *source) time.Duration {
 	if made == nil {
 		return leaseAgain

@@ -13,31 +13,31 @@ import (
 )
 
 const (
-	// proxiesEvery is how often we check whether proxies are on nearly all nodes. That rarely changes.
+	// proxiesEvery is the interval in which we check whether proxies run on nearly all nodes. That rarely changes.
 	proxiesEvery = 10 * time.Minute
-	// maxMissingShare is the share of nodes that may be without a proxy: one in ten, as many as a rollout of the manifests
-	// takes away at once. The demand of those nodes is not counted.
+	// maxMissingShare is the share of nodes that may have no proxy: one in ten, as many as a rollout of the manifests
+	// replaces at once. The demand of those nodes is not counted.
 	maxMissingShare = 10
-	// labelLinger is how long Nodes are followed after a Service asked for more than the proxies' slices have: a user who
-	// changes a Service every second must not cause a list of all Nodes each time.
+	// labelLinger is how long Nodes are watched after a Service needed labels that the proxies' slices do not have: a user
+	// who changes a Service every second must not cause a list of all Nodes each time.
 	labelLinger = 12 * time.Hour
 )
 
-// proxySlices are the EndpointSlices over the proxies' own pods, as a source of where the other nodes are.
+// proxySlices is the source of other nodes' zones that consists of the EndpointSlices over the proxies' own pods.
 type proxySlices struct {
 	slices  *cache.ListWatch
 	service model.ObjectName
 
-	// labelsNeededAt is when a Service last asked for more; zero if none has.
+	// labelsNeededAt is the last time at which a Service needed other labels; zero if none has.
 	labelsNeededAt time.Time
-	// checked is when areEnough was determined, and nodes is how many Nodes there were then; zero if it was not determined
-	// yet.
+	// checked is when coverNodes was determined, and nodes is the number of Nodes at that time; zero if it was not
+	// determined yet.
 	checked    time.Time
 	nodes      int
 	coverNodes bool
 }
 
-// doProxiesCoverNodes reports whether the proxies' slices say what Services ask for about nearly all nodes.
+// doProxiesCoverNodes reports whether the proxies' slices have the labels that Services need of nearly all nodes.
 func (w *Watcher) doProxiesCoverNodes(ctx context.Context, areFollowed bool) bool {
 	p, now := &w.proxies, time.Now()
 	w.mu.Lock()
@@ -49,7 +49,7 @@ func (w *Watcher) doProxiesCoverNodes(ctx context.Context, areFollowed bool) boo
 	if p.service.Name == "" || !p.labelsNeededAt.IsZero() && now.Sub(p.labelsNeededAt) < labelLinger {
 		return false
 	}
-	areLost := areFollowed && !isNearlyAll(known, p.nodes) // as when somebody deletes the Service
+	areLost := areFollowed && !isNearlyAll(known, p.nodes) // for example if the Service was deleted
 	if !p.checked.IsZero() && now.Sub(p.checked) < proxiesEvery && !areLost {
 		return p.coverNodes
 	}
@@ -65,7 +65,7 @@ func (w *Watcher) doProxiesCoverNodes(ctx context.Context, areFollowed bool) boo
 
 func isNearlyAll(known, nodes int) bool { return (nodes-known)*maxMissingShare <= nodes }
 
-// count returns on how many nodes there are proxies.
+// count returns the number of nodes that have a proxy.
 func (p *proxySlices) count(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// town has a number of Nodes, and proxies on some of them. It counts requests. e2e/topology uses a real API server.
+// town has a number of Nodes, some of them with proxies. It counts requests. e2e/topology uses a real API server.
 type town struct {
 	metadata.Getter
 	nodes, proxies int
@@ -67,7 +67,7 @@ func TestProxiesAreEnoughOnNearlyAllNodes(t *testing.T) {
 		{nodes: 10, proxies: 9, want: true},
 		{nodes: 5000, proxies: 4500, want: true},
 		{nodes: 5000, proxies: 4499},
-		{nodes: 10, proxies: 12, want: true}, // Nodes that are gone
+		{nodes: 10, proxies: 12, want: true}, // some Nodes are deleted
 		{nodes: 10, proxies: 10, isAway: true},
 	} {
 		at := &town{nodes: test.nodes, proxies: test.proxies, isAway: test.isAway}
@@ -77,7 +77,7 @@ func TestProxiesAreEnoughOnNearlyAllNodes(t *testing.T) {
 	}
 }
 
-// TestProxiesAreCountedNowAndThen: a proxy checks every ten minutes whether they are enough, whatever users write.
+// A proxy must check every ten minutes whether proxies cover the nodes, regardless of the edits of users.
 func TestProxiesAreCountedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := &town{nodes: 10, proxies: 10}
@@ -117,7 +117,7 @@ func TestProxiesAreCountedNowAndThen(t *testing.T) {
 	})
 }
 
-// TestLostProxiesAreCountedAtOnce: the followed slices show that they are gone, as when somebody deletes the Service.
+// The watched slices show that proxies are missing, for example when their Service was deleted.
 func TestLostProxiesAreCountedAtOnce(t *testing.T) {
 	at := &town{nodes: 10, proxies: 10}
 	w := at.watcher()
@@ -138,7 +138,7 @@ func TestLostProxiesAreCountedAtOnce(t *testing.T) {
 	}
 }
 
-// TestAnotherSourceIsChosenAtOnce when a Service asks for more than the proxies know, and not again for each change.
+// A Service may need labels that the proxies' slices lack. The source must not be chosen again for each change.
 func TestAnotherSourceIsChosenAtOnce(t *testing.T) {
 	from := (&Watcher{}).sourceFrom(model.TopologyFromProxies)
 	d := newWatcher(listWatches{}, Options{}).onDemand[0]

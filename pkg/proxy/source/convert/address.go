@@ -11,9 +11,9 @@ import (
 )
 
 // readAddress reads an IP address as kube-proxy does and returns it in canonical form. Objects that are older than
-// today's validation may hold octets with leading zeros, which are decimal, and IPv4 addresses that are mapped into
-// IPv6. All programs on the node must read them alike, or this proxy would serve a different address than the proxy
-// that it replaces.
+// today's validation may contain octets with leading zeros, which are decimal, and IPv4-mapped IPv6 addresses. All
+// programs on the node must interpret them alike, or this proxy would serve a different address than the proxy that it
+// replaces.
 func readAddress(path *field.Path, text string) (netip.Addr, field.ErrorList) {
 	addr, ok := parseAddress(text)
 	if !ok {
@@ -27,10 +27,10 @@ func parseAddress(text string) (addr netip.Addr, ok bool) {
 	return addr.Unmap(), ok
 }
 
-// broadcast is dialled by DHCP clients, among others.
+// broadcast is used by DHCP clients, among others.
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// readUnicast reads an address that names one machine, as a ClusterIP, an external IP and an endpoint's address must.
+// readUnicast reads an address of one machine, as a ClusterIP, an external IP and an endpoint's address must be.
 func readUnicast(path *field.Path, text string) (netip.Addr, field.ErrorList) {
 	addr, errs := readAddress(path, text)
 	if len(errs) > 0 {
@@ -42,9 +42,9 @@ func readUnicast(path *field.Path, text string) (netip.Addr, field.ErrorList) {
 	return addr, nil
 }
 
-// notUnicast returns why an address does not name one machine; empty if it does. A loopback endpoint would lead every
-// pod to the node's own private services, and a Service with a loopback, multicast or broadcast address would take over
-// what nodes say to themselves and to each other.
+// notUnicast returns the reason why an address is not that of one machine; empty if it is. A loopback endpoint would
+// direct every pod to the node's own private services, and a Service with a loopback, multicast or broadcast address
+// would capture the nodes' traffic to themselves and to each other.
 func notUnicast(addr netip.Addr) string {
 	switch {
 	case addr.IsUnspecified():
@@ -67,13 +67,13 @@ func readPrefix(path *field.Path, text string) (netip.Prefix, field.ErrorList) {
 	if err != nil {
 		return netip.Prefix{}, field.ErrorList{field.Invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")}
 	}
-	addr, _ := netip.AddrFromSlice(network.IP) // has 4 or 16 bytes, as the parser promises
+	addr, _ := netip.AddrFromSlice(network.IP) // the parser guarantees 4 or 16 bytes
 	addr = addr.Unmap()
 	ones, bits := network.Mask.Size()
 	return netip.PrefixFrom(addr, ones-(bits-addr.BitLen())), nil
 }
 
-// wrongFamily refuses an address whose family differs from the one that a field names.
+// wrongFamily returns an error if the family of an address differs from the one that a field states.
 func wrongFamily(path *field.Path, addr netip.Addr, want model.Family, because string) field.ErrorList {
 	if model.FamilyOf(addr) == want {
 		return nil
@@ -81,7 +81,7 @@ func wrongFamily(path *field.Path, addr netip.Addr, want model.Family, because s
 	return field.ErrorList{field.Invalid(path, addr.String(), fmt.Sprintf("must be an %s address, as %s says", want, because))}
 }
 
-// firstOfEach returns the first of the items in each family, in their order.
+// firstOfEach returns the first item of each family, in their order.
 func firstOfEach[T any](items []T, familyOf func(T) model.Family) []T {
 	var first []T
 	seen := make(map[model.Family]bool)

@@ -15,7 +15,7 @@ var protocols = map[corev1.Protocol]model.Protocol{
 	corev1.ProtocolSCTP: model.SCTP,
 }
 
-// families are the families by their name in spec.ipFamilies and in addressType.
+// families maps the names in spec.ipFamilies and in addressType to families.
 var families = map[corev1.IPFamily]model.Family{
 	corev1.IPv4Protocol: model.IPv4,
 	corev1.IPv6Protocol: model.IPv6,
@@ -34,13 +34,13 @@ func readProtocol(path *field.Path, name corev1.Protocol) (model.Protocol, field
 	return protocol, nil
 }
 
-// readPort reads a port number. The API server accepts any number in a hand-made EndpointSlice; cut to 16 bits, 70000
-// would quietly become 4464.
+// readPort reads a port number. The API server accepts any number in a hand-written EndpointSlice; truncated to 16
+// bits, 70000 would silently become 4464.
 func readPort(path *field.Path, number int32) (uint16, field.ErrorList) {
 	return uint16(number), invalid(path, number, validation.IsValidPortNum(int(number)))
 }
 
-// checkNamespace refuses a namespace that is no DNS label: names end up in the names of kernel objects.
+// checkNamespace rejects a namespace that is not a DNS label: names become part of the names of kernel objects.
 func checkNamespace(path *field.Path, namespace string) field.ErrorList {
 	if namespace == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -48,7 +48,7 @@ func checkNamespace(path *field.Path, namespace string) field.ErrorList {
 	return invalid(path, namespace, validation.IsDNS1123Label(namespace))
 }
 
-// checkClusterScoped refuses a namespace on an object of a kind that has none.
+// checkClusterScoped rejects a namespace on an object of a cluster-scoped kind.
 func checkClusterScoped(metadata *field.Path, namespace string) field.ErrorList {
 	if namespace == "" {
 		return nil
@@ -56,7 +56,7 @@ func checkClusterScoped(metadata *field.Path, namespace string) field.ErrorList 
 	return field.ErrorList{field.Forbidden(metadata.Child("namespace"), "not allowed on this type")}
 }
 
-// checkName refuses an object's name that breaks the rule of its kind.
+// checkName rejects an object's name that breaks the rule of its kind.
 func checkName(path *field.Path, name string, rule func(string) []string) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -72,7 +72,7 @@ func checkPortName(path *field.Path, name string) field.ErrorList {
 	return invalid(path, name, validation.IsDNS1123Label(name))
 }
 
-// checkLength refuses a list that is longer than the API server allows.
+// checkLength rejects a list that is longer than the API server allows.
 func checkLength(path *field.Path, length, most int) field.ErrorList {
 	if length <= most {
 		return nil
@@ -80,7 +80,7 @@ func checkLength(path *field.Path, length, most int) field.ErrorList {
 	return field.ErrorList{field.TooMany(path, length, most)}
 }
 
-// invalid turns each message of a validation function into an error.
+// invalid returns an error for each message of a validation function.
 func invalid(path *field.Path, value any, messages []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, message := range messages {

@@ -13,13 +13,13 @@ import (
 )
 
 // readEndpoints reads the endpoints that the proxy can use: those with an address to which connections may be sent. A
-// large cluster has a million endpoints, so the path of a field is built only if the field is refused. nameOf returns
+// large cluster has a million endpoints, so the path of a field is built only if the field is invalid. nameOf returns
 // an endpoint's name in DNS; it may be nil.
 func readEndpoints(
 	path *field.Path, family model.Family, entries []discoveryv1.Endpoint,
 	nameOf func(*discoveryv1.Endpoint) *string, skipped *skippedParts,
 ) (endpoints []model.SliceEndpoint, hostnames []string) {
-	endpoints = slices.Grow([]model.SliceEndpoint(nil), len(entries)) // and no more, as for ports
+	endpoints = slices.Grow([]model.SliceEndpoint(nil), len(entries)) // exactly, as for ports
 	named := nameOf != nil && slices.ContainsFunc(entries, func(entry discoveryv1.Endpoint) bool { return nameOf(&entry) != nil })
 	for i := range entries {
 		at := func() *field.Path { return path.Index(i) }
@@ -36,8 +36,8 @@ func readEndpoints(
 	return endpoints, hostnames
 }
 
-// readEndpointAddress reads the first address of an endpoint, the only one that a consumer may use (KEP-752: the
-// others would be the same endpoint by another name).
+// readEndpointAddress reads the first address of an endpoint, the only one that a consumer may use (KEP-752: the others
+// would be the same endpoint by another name).
 func readEndpointAddress(at func() *field.Path, family model.Family, texts []string) (netip.Addr, field.ErrorList) {
 	path := func() *field.Path { return at().Child("addresses") }
 	if len(texts) == 0 {
@@ -53,7 +53,7 @@ func readEndpointAddress(at func() *field.Path, family model.Family, texts []str
 	return addr, errs
 }
 
-// countMultiAddress counts the endpoints some of whose addresses are ignored. A slice has few enough of them for 16 bits.
+// countMultiAddress counts the endpoints with ignored addresses. A slice has few enough of them for 16 bits.
 func countMultiAddress(entries []discoveryv1.Endpoint) (count uint16) {
 	for i := range entries {
 		if len(entries[i].Addresses) > 1 {
@@ -63,8 +63,8 @@ func countMultiAddress(entries []discoveryv1.Endpoint) (count uint16) {
 	return count
 }
 
-// readEndpoint reads what decides whether traffic may go to an endpoint. A node or zone with an impossible name counts
-// as unknown, and a hint with such a name is ignored: the endpoint itself serves.
+// readEndpoint reads the fields that decide whether traffic may go to an endpoint. A node or zone with an invalid name
+// counts as unknown, and a hint with such a name is ignored: the endpoint itself serves.
 func readEndpoint(at func() *field.Path, entry *discoveryv1.Endpoint, skipped *skippedParts) model.Endpoint {
 	endpoint := model.Endpoint{
 		Node:        readName(at, "nodeName", entry.NodeName, subdomain, skipped),
@@ -79,7 +79,7 @@ func readEndpoint(at func() *field.Path, entry *discoveryv1.Endpoint, skipped *s
 	return endpoint
 }
 
-// isTrue reads a condition; the API says what an unset one means.
+// isTrue reads a condition; unset is its value in the API if it is not set.
 func isTrue(condition *bool, unset bool) bool {
 	if condition == nil {
 		return unset
@@ -87,11 +87,11 @@ func isTrue(condition *bool, unset bool) bool {
 	return *condition
 }
 
-// nameRule is what a name must be like.
+// nameRule is a rule for valid names.
 type nameRule struct {
 	check func(name string) []string
 	// isPlain reports whether a name certainly follows the rule. The library's checks are regular expressions: they take
-	// 0.8 us for a node and a zone, which was two thirds of reading an endpoint.
+	// 0.8 us for a node and a zone, which was two thirds of the time for an endpoint.
 	isPlain func(name string) bool
 }
 
@@ -102,8 +102,8 @@ var (
 	dnsLabel   = nameRule{validation.IsDNS1123Label, isPlainLabel}
 )
 
-// readName reads a name of an endpoint, or of its node or zone; empty if it is not set, or not a valid name. The API
-// server checks the name of a node only while the endpoints change, and that of a zone never.
+// readName reads a name of an endpoint, or of its node or zone; empty if it is not set or invalid. The API server
+// checks the name of a node only while the endpoints change, and that of a zone never.
 func readName(at func() *field.Path, child string, name *string, rule nameRule, skipped *skippedParts) string {
 	switch {
 	case name == nil || *name == "":
@@ -118,11 +118,11 @@ func readName(at func() *field.Path, child string, name *string, rule nameRule, 
 	return *name
 }
 
-// isSimpleName reports whether a name is certainly valid, both as a node's name and as a label's value: it has small
-// letters, digits, dashes and dots, each part between dots begins and ends with a letter or digit, and it is no longer
-// than a label's value may be.
+// isSimpleName reports whether a name is certainly valid, both as a node's name and as a label's value: it consists of
+// small letters, digits, dashes and dots, each part between dots begins and ends with a letter or digit, and it is no
+// longer than a label's value may be.
 func isSimpleName(name string) bool {
-	inside := false // the byte before is a letter or digit
+	inside := false // the previous byte is a letter or digit
 	for i := range len(name) {
 		switch c := name[i]; {
 		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
@@ -141,8 +141,8 @@ func isSimpleName(name string) bool {
 // isPlainLabel reports whether a name is certainly a valid label of a DNS name.
 func isPlainLabel(name string) bool { return isSimpleName(name) && !strings.Contains(name, ".") }
 
-// readHints reads for which nodes and zones an endpoint is meant. The empty zone is a hint like any other: it means
-// the nodes that have no zone, as in kube-proxy.
+// readHints reads the nodes and zones for which an endpoint is hinted. The empty zone is a hint like any other: it
+// means the nodes that have no zone, as in kube-proxy.
 func readHints(path *field.Path, hints *discoveryv1.EndpointHints, skipped *skippedParts) (forNodes, forZones []string) {
 	nodes := make([]string, 0, len(hints.ForNodes))
 	for _, hint := range hints.ForNodes {
@@ -156,7 +156,7 @@ func readHints(path *field.Path, hints *discoveryv1.EndpointHints, skipped *skip
 		readHintNames(path.Child("forZones"), zones, validation.IsValidLabelValue, skipped)
 }
 
-// readHintNames returns the valid names, each once. If there are more than the API server allows, all are refused.
+// readHintNames returns the valid names, each once. If there are more than the API server allows, all are ignored.
 func readHintNames(path *field.Path, names []string, rule func(string) []string, skipped *skippedParts) []string {
 	if rejected := checkLength(path, len(names), maxEndpointHints); len(rejected) > 0 {
 		skipped.add(rejected)

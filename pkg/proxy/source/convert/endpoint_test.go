@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Each case has an endpoint with these addresses before the one of the plain slice, which stays in use.
+// Each case adds an endpoint with these addresses before the one of the plain slice, which must remain.
 func TestAnEndpointThatCannotBeIsSkippedByItself(t *testing.T) {
 	for name, test := range map[string]struct {
 		addresses []string
@@ -38,7 +38,7 @@ func TestAnEndpointThatCannotBeIsSkippedByItself(t *testing.T) {
 	}
 }
 
-// Each case changes the one endpoint of the plain slice, which stays in use.
+// Each case changes the only endpoint of the plain slice, which must remain.
 func TestAnEndpointServesWhateverItsZoneIsCalled(t *testing.T) {
 	const dnsSubdomain = `a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must ` +
 		`start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is ` +

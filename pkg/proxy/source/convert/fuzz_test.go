@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/promise"
 )
 
-// FuzzConvertSlice turns any JSON into an EndpointSlice and converts it.
+// FuzzConvertSlice decodes any JSON as an EndpointSlice and converts it.
 func FuzzConvertSlice(f *testing.F) {
 	full := webSlice()
 	full.Endpoints[0].NodeName, full.Endpoints[0].Zone = new("n1"), new("zone-a")
@@ -38,7 +38,7 @@ func FuzzConvertSlice(f *testing.F) {
 	})
 }
 
-// FuzzConvertService turns any JSON into a Service and converts it.
+// FuzzConvertService decodes any JSON as a Service and converts it.
 func FuzzConvertService(f *testing.F) {
 	full := balanced("10.0.0.0/8", " 10.1.0.0/16", "fd00::/8")
 	full.Spec.ClusterIPs = append(full.Spec.ClusterIPs, "fd00::a")
@@ -65,7 +65,7 @@ func FuzzConvertService(f *testing.F) {
 	})
 }
 
-// FuzzConvertNode turns any JSON into a Node and converts it.
+// FuzzConvertNode decodes any JSON as a Node and converts it.
 func FuzzConvertNode(f *testing.F) {
 	for _, text := range []string{
 		`{"metadata":{"name":"n1","labels":{"a/b":"c"}},"spec":{"podCIDRs":["10.1.0.0/24","fd00::/64"]},` +
@@ -88,7 +88,7 @@ func FuzzConvertNode(f *testing.F) {
 	})
 }
 
-// FuzzConvertServiceCIDR converts a ServiceCIDR of any name and up to three ranges.
+// FuzzConvertServiceCIDR converts a ServiceCIDR with any name and up to three ranges.
 func FuzzConvertServiceCIDR(f *testing.F) {
 	f.Add("kubernetes", "10.96.0.0/12", "fd00:96::/108", "")
 	f.Add("kubernetes", "10.96.0.0/12", "10.0.0.0/16", "")
@@ -116,7 +116,7 @@ func marshalled(f *testing.F, object any) string {
 	return string(text)
 }
 
-// FuzzNameRules: each rule accepts without the library only what the library accepts.
+// FuzzNameRules asserts that isPlain of each rule accepts only names that the library accepts.
 func FuzzNameRules(f *testing.F) {
 	for _, name := range []string{"a", "-", "a.b", "a..b", "a.-b", "a-.b", ".a", "a.", "a--b", "A", "a_b", strings.Repeat("a", 64)} {
 		f.Add(name)

@@ -12,25 +12,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// Type is what an object says that it is.
+// Type is the type that an object states.
 type Type struct{ APIVersion, Kind string }
 
-// The types that were EndpointSlices before. A dump of an old cluster, or by an old habit, has them.
+// The previous types of EndpointSlices. Dumps of old clusters, or by old commands, contain them.
 var (
 	endpoints = Type{"v1", "Endpoints"}
 	oldSlices = []Type{{"discovery.k8s.io/v1beta1", EndpointSliceKind}, {"discovery.k8s.io/v1alpha1", EndpointSliceKind}}
 )
 
-// Inventory is how many objects of each type a file or a cluster holds, including those that are refused or not read.
+// Inventory counts the objects of each type in a file or a cluster, including those that are invalid or not read.
 type Inventory map[Type]int
 
-// Count returns how many objects of a kind there are, in the version that is read.
+// Count returns the number of objects of a kind, in the version that is read.
 func (i Inventory) Count(kind *Kind) int { return i[Type{kind.Group.String(), kind.Name}] }
 
-// maxTypes bounds the types that a sentence names.
+// maxTypes bounds the number of types that a sentence names.
 const maxTypes = 6
 
-// String lists the types with their numbers, those that are read first, as in "Service (3), ConfigMap (1)".
+// String lists the types with their counts, those that are read first, as in "Service (3), ConfigMap (1)".
 func (i Inventory) String() string {
 	if len(i) == 0 {
 		return "no object"
@@ -71,8 +71,8 @@ func (i Inventory) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// MissingKinds says that a place has no objects of some kinds, what follows from that, the command that prints what is missing,
-// and what is there. Empty if there is an object of each kind.
+// MissingKinds returns a sentence about the kinds without an object: what follows from that, the command that prints
+// the missing objects, and the existing ones. It is empty if there is an object of each kind.
 func (i Inventory) MissingKinds(place, consequence string, kinds ...*Kind) string {
 	var names, resources []string
 	option := ""
@@ -92,8 +92,8 @@ func (i Inventory) MissingKinds(place, consequence string, kinds ...*Kind) strin
 		strings.Join(names, " and no "), place, consequence, strings.Join(resources, ","), option, strings.Join(names, "s and "), i)
 }
 
-// MissingSlices says that no EndpointSlice is there for the Services, or that some are of an old version. isLeftOut:
-// some objects say where endpoints are, but are not read.
+// MissingSlices returns a sentence if there are no EndpointSlices for the Services, or some of an old version.
+// isLeftOut reports whether objects that describe endpoints exist but are not read.
 func (i Inventory) MissingSlices(place string) (sentence string, isLeftOut bool) {
 	old := 0
 	for _, of := range oldSlices {

@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// The kinds that the proxy reads, as a finding names them.
+// The kinds that the proxy reads, as they are named in findings.
 const (
 	ServiceKind       = "Service"
 	EndpointSliceKind = "EndpointSlice"
@@ -14,7 +14,7 @@ const (
 	ServiceCIDRKind   = "ServiceCIDR"
 )
 
-// ObjectKey names an object of the cluster.
+// ObjectKey identifies an object of the cluster.
 type ObjectKey struct {
 	Kind *Kind
 	Name model.ObjectName // without a namespace if the kind is cluster-scoped

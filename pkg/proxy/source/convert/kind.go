@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Kind describes a kind of object that the proxy reads: how to ask an API server for it, how to convert an object, and
-// its place in a change. Both sources read it here. kinds.go lists the kinds.
+// Kind describes a kind of object that the proxy reads: how to request it from an API server, how to convert an object,
+// and its field in a change. Both sources use it. kinds.go lists the kinds.
 type Kind struct {
 	Name            string // as in a manifest and in a finding: "Service"
 	Group           schema.GroupVersion
@@ -24,78 +24,79 @@ type Kind struct {
 	Resource string
 	// AddToScheme registers the types of the group.
 	AddToScheme func(*runtime.Scheme) error
-	// Select says which objects an API server is asked for. Nil: all.
+	// Select returns the objects to request from an API server; nil selects all.
 	Select func(View) Selector
-	// IsMetadataOnly: an API server is asked for the metadata of the objects.
+	// IsMetadataOnly means that only the metadata of the objects is requested from an API server.
 	IsMetadataOnly bool
-	// IsOnDemand: an API server is asked for the objects only while a Service needs them.
+	// IsOnDemand means that the objects are requested from an API server only while a Service needs them.
 	IsOnDemand bool
-	// Optional says what it means if the API server has no such resource, or forbids to list it. Nil: the proxy cannot
-	// start without it.
+	// Optional describes the effect if the API server does not have the resource, or forbids to list it; nil means that
+	// the proxy cannot start without it.
 	Optional *Optional
 
 	// New returns an empty object of the kind's Kubernetes type.
 	New func() Object
-	// Complete fills in what the API server fills in when it takes an object. It may be nil.
+	// Complete sets the defaults that the API server sets when it accepts an object. It may be nil.
 	Complete func(Object)
-	// Convert turns an object into a value of the model. Nil without an error: it is not ours to serve. An error says why
-	// it is refused.
+	// Convert converts an object into a value of the model. It returns nil without an error if the object is not ours to
+	// serve, and errors if it is invalid.
 	Convert func(Object, View) (any, field.ErrorList)
 	// Settings are the labels and annotations that are read by name. Any other label of a Node is read, too: a Service may
 	// name it.
 	Settings []Setting
-	// IgnoredSettings says which labels and annotations of an object count as absent, because their values cannot be read. Nil: none
-	// does.
+	// IgnoredSettings returns errors for the labels and annotations of an object that count as absent because their values
+	// are invalid; nil means that there are none.
 	IgnoredSettings func(Object, View) field.ErrorList
-	// ForOtherProxy reports whether an object that is not ours to serve belongs to another proxy. Nil: none does.
+	// ForOtherProxy reports whether an object that is not ours to serve belongs to another proxy; nil means that none
+	// does.
 	ForOtherProxy func(Object, View) bool
-	// IsSame reports whether two values mean the same to their readers. Either may be nil.
+	// IsSame reports whether two values have the same effect. Either may be nil.
 	IsSame func(a, b any) bool
-	// Apply puts a value into a change. A nil value: the object is gone, or not ours to serve any more.
+	// Apply puts a value into a change. A nil value means that the object was deleted, or is no longer ours to serve.
 	Apply func(change *model.Change, name model.ObjectName, value any)
 	// read reads a value that was written as JSON.
 	read func(text []byte) (any, error)
 }
 
-// Object is an object of Kubernetes.
+// Object is a Kubernetes object.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// View says whose view of the cluster is wanted.
+// View configures which objects a proxy sees, and how.
 type View struct {
 	// Node is the name of this node.
 	Node string
-	// ServiceProxyName is the name of this proxy in the label service.kubernetes.io/service-proxy-name. Empty: it serves
-	// the Services without that label.
+	// ServiceProxyName is the name of this proxy in the label service.kubernetes.io/service-proxy-name. If it is empty,
+	// the proxy serves the Services without that label.
 	ServiceProxyName string
-	// NodeAddress is an address of this node that replaces the one of its family in the Node object. Invalid: the object's
-	// addresses count.
+	// NodeAddress is an address of this node that replaces the one of its family in the Node object. If it is invalid, the
+	// object's addresses are used.
 	NodeAddress netip.Addr
-	// WithoutExternalIPs: spec.externalIPs are left out of every Service.
+	// WithoutExternalIPs skips spec.externalIPs of every Service.
 	WithoutExternalIPs bool
 	// DefaultMaxLoad bounds the load of Services that prefer some endpoints and have no bound of their own, in percent of
 	// the mean; 0 for none.
 	DefaultMaxLoad uint64
-	// DefaultMeasured: Services with a bound that name neither clients nor a demand source are planned with measured demand.
+	// DefaultMeasured selects measured demand for Services with a bound that name neither clients nor a demand source.
 	DefaultMeasured bool
-	// WithHeadless: headless Services with topology keys are wanted too, and their slices, for answers by DNS.
+	// WithHeadless also selects headless Services with topology keys, and their slices, for DNS.
 	WithHeadless bool
 	// Proxies is the headless Service over the proxies' own pods; without a name there is none.
 	Proxies model.ObjectName
-	// WithPodNames: an endpoint of a headless Service without a hostname is named after its pod.
+	// WithPodNames names an endpoint of a headless Service after its pod if it has no hostname.
 	WithPodNames bool
 }
 
-// Selector says which objects of a kind an API server is asked for, as it takes it. Empty: all.
+// Selector selects objects of a kind, in the syntax of the API server. The zero value selects all.
 type Selector struct{ Namespace, Labels, Fields string }
 
-// Optional are sentences for the log about a kind that the proxy can start without.
+// Optional has the log messages for a kind that the proxy can start without.
 type Optional struct{ Missing, Forbidden string }
 
-// describe completes the description of a kind of the Kubernetes type From, whose values are of type To. change
-// returns the place of such values in a change, by key.
+// describe completes the description of a kind of the Kubernetes type From, whose values are of type To. change returns
+// the map of such values in a change, by key.
 func describe[From any, To any, Key comparable, P interface {
 	*From
 	Object
@@ -123,12 +124,12 @@ func describe[From any, To any, Key comparable, P interface {
 		if *values == nil {
 			*values = map[Key]To{}
 		}
-		typed, _ := value.(To) // of nil: none
+		typed, _ := value.(To) // the zero value for nil
 		(*values)[key(name)] = typed
 	}
 	return &kind
 }
 
-// fullName and plainName are keys of a change.
+// fullName and plainName return keys of a change.
 func fullName(name model.ObjectName) model.ObjectName { return name }
 func plainName(name model.ObjectName) string          { return name.Name }

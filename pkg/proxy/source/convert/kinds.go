@@ -15,20 +15,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Kinds are the kinds that the proxy reads, in the order in which they are listed; those that are followed on demand come last.
-// Another one is described here, has a function that converts it, and a place in model.Change and model.Cluster.
+// Kinds are the kinds that the proxy reads, in the order in which they are listed; those that are watched on demand
+// come last. To add one, describe it here, write a function that converts it, and add a field to model.Change and
+// model.Cluster.
 var Kinds = []*Kind{Services, EndpointSlices, ServiceCIDRs, Nodes, ServiceDemands}
 
-// Services are those of this proxy that have a ClusterIP, and for answers by DNS headless ones with topology keys. An
-// API server is asked for those of other proxies, too: to a client that selects by label, an object whose label changes
-// is reported as deleted, with the version before. A Service that another proxy takes over would look like a deleted
-// one.
+// Services are the Services of this proxy that have a ClusterIP, and for DNS also headless ones with topology keys.
+// Those of other proxies are requested from an API server, too: a watch that selects by label reports an object whose
+// label changes as deleted, with the previous version. A Service that another proxy takes over would look like a
+// deleted one.
 var Services = describe(
 	Kind{
 		Name: ServiceKind, Group: corev1.SchemeGroupVersion, Resource: "services", AddToScheme: corev1.AddToScheme,
 		Select: func(view View) Selector {
 			if view.WithHeadless {
-				return Selector{} // topology keys are annotations, which no selector can select
+				return Selector{} // topology keys are annotations, which no selector can match
 			}
 			return Selector{Fields: fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()}
 		},
@@ -42,8 +43,9 @@ var Services = describe(
 	func(change *model.Change) *map[model.ObjectName]*model.Service { return &change.Services }, fullName,
 )
 
-// EndpointSlices are those of Services that have a ClusterIP, whoever serves them: the EndpointSlice controller gives
-// slices the labels of their Service, but only after the Service has them. For answers by DNS they are all slices.
+// EndpointSlices are those of Services that have a ClusterIP, regardless of the proxy that serves them: the
+// EndpointSlice controller copies the labels of a Service to its slices, but only after the Service has them. For DNS
+// they are all slices.
 var EndpointSlices = describe(
 	Kind{
 		Name: EndpointSliceKind, Group: discoveryv1.SchemeGroupVersion, Resource: "endpointslices", AddToScheme: discoveryv1.AddToScheme,
@@ -62,7 +64,7 @@ var EndpointSlices = describe(
 	func(change *model.Change) *map[model.ObjectName]*model.EndpointSlice { return &change.Slices }, fullName,
 )
 
-// ServiceCIDRs are the ranges from which ClusterIPs are taken.
+// ServiceCIDRs are the ranges from which ClusterIPs are allocated.
 var ServiceCIDRs = describe(
 	Kind{
 		Name: ServiceCIDRKind, Group: networkingv1.SchemeGroupVersion, Resource: "servicecidrs", AddToScheme: networkingv1.AddToScheme,
@@ -78,7 +80,7 @@ var ServiceCIDRs = describe(
 	func(change *model.Change) *map[string][]netip.Prefix { return &change.ServiceCIDRs }, plainName,
 )
 
-// Nodes are, from an API server, this node alone; from a folder, all that it has.
+// Nodes are only this node from an API server, and all Nodes from a folder.
 var Nodes = describe(
 	Kind{
 		Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", AddToScheme: corev1.AddToScheme, IsClusterScoped: true,
@@ -91,8 +93,7 @@ var Nodes = describe(
 	nodeInView, nodesOf, plainName,
 )
 
-// OtherNodes are the names and labels of all nodes but this one. The API server has validated them, and we only compare
-// them.
+// OtherNodes are the names and labels of all other nodes. The API server has validated them, and we only compare them.
 var OtherNodes = describe(
 	Kind{
 		Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", IsClusterScoped: true, IsMetadataOnly: true,
@@ -103,9 +104,9 @@ var OtherNodes = describe(
 	labelsOf, nodesOf, plainName,
 )
 
-// Avoided are, for each reason that a label of a Node gives, the nodes with that label, this one or others, as their
-// metadata; nil for other reasons. An API server sends nothing of nodes without the label: to a client that selects by
-// label, one that gets it is added, and one that loses it is deleted.
+// Avoided are, for each demotion reason that a label of a Node causes, the metadata of the nodes with that label,
+// including this one; nil for other reasons. An API server sends nothing about nodes without the label. Its watch
+// reports a node that gets the label as added, and one that loses it as deleted.
 var Avoided = func() (kinds [model.NumDemotionReasons]*Kind) {
 	for why := range kinds {
 		if reason := model.DemotionReason(why); reason.Label() != "" {
@@ -132,15 +133,15 @@ func avoidedFor(reason model.DemotionReason) *Kind {
 	)
 }
 
-// labelsOf are the name and the labels of a node.
+// labelsOf returns the name and the labels of a node.
 func labelsOf(node *metav1.PartialObjectMetadata, _ View) (*model.Node, field.ErrorList) {
 	return &model.Node{Name: node.Name, Labels: node.Labels}, nil
 }
 
 func nodesOf(change *model.Change) *map[string]*model.Node { return &change.Nodes }
 
-// namePorts names ports as the API server does: a port without a name has the empty one, and belongs to the Service
-// port without a name.
+// namePorts sets port names as the API server does: a port without a name gets the empty one, and belongs to the
+// Service port without a name.
 func namePorts(slice *discoveryv1.EndpointSlice) {
 	for i := range slice.Ports {
 		if slice.Ports[i].Name == nil {
@@ -149,7 +150,7 @@ func namePorts(slice *discoveryv1.EndpointSlice) {
 	}
 }
 
-// isSameSlice compares what decides about traffic. A new time of its cause alone is no reason to process a slice again.
+// isSameSlice compares the fields that affect traffic: a new TriggeredAt alone is no reason to process a slice again.
 func isSameSlice(a, b any) bool {
 	before, _ := a.(*model.EndpointSlice)
 	after, _ := b.(*model.EndpointSlice)

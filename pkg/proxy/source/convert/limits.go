@@ -8,18 +8,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// What one Service can ask of every node. All Services wait for the largest change of one of them, so no user may write
-// a Service that takes long; what is beyond the limits is left out, and reported.
+// Limits of a single Service on every node. All Services wait for the largest change of one of them, so no user may
+// write a Service that takes long. The excess is skipped and reported.
 const (
-	// maxFrontends are its ports times its addresses: ClusterIPs, node ports, load balancers' and external IPs. It is four
-	// times what a Service with 1,000 ports and two families has.
+	// maxFrontends bounds the ports times the addresses: ClusterIPs, node ports, load balancers' and external IPs. It is
+	// four times the number of a Service with 1,000 ports and two families.
 	maxFrontends = 8192
-	// maxRanges are its source ranges in a family, after adjoining ones are merged.
+	// maxRanges bounds the source ranges of a family, after adjoining ones are merged.
 	maxRanges = 8192
 )
 
-// trimToLimit leaves out of a Service what goes beyond maxFrontends: first external IPs, then load balancers' addresses, then
-// ports.
+// trimToLimit skips the parts of a Service beyond maxFrontends: first external IPs, then load balancers' addresses,
+// then ports.
 func trimToLimit(service *model.Service, skipped *skippedParts) {
 	perPort := len(service.ClusterIPs)
 	for _, port := range service.Ports {
@@ -45,7 +45,8 @@ func withinLimit[T any](path *field.Path, values []T, limit int, skipped *skippe
 	return values[:limit:limit]
 }
 
-// limitRanges leaves ranges out. At least one range of a family stays, or the family would be open to everybody.
+// limitRanges skips ranges beyond maxRanges. At least one range of a family remains, or the family would be open to
+// all.
 func limitRanges(path *field.Path, ranges []netip.Prefix, skipped *skippedParts) []netip.Prefix {
 	if len(ranges) <= maxRanges {
 		return ranges

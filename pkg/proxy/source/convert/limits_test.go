@@ -11,18 +11,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// addressesFrom are addresses in a row.
+// addressesFrom returns every other address, beginning with first.
 func addressesFrom(first string, count int) []string {
 	var list []string
 	addr := netip.MustParseAddr(first)
 	for range count {
 		list = append(list, addr.String())
-		addr = addr.Next().Next() // so that prefixes of one address do not become one
+		addr = addr.Next().Next() // so that the ranges of adjoining addresses are not merged
 	}
 	return list
 }
 
-// TestWhatExceedsTheLimitsOfOneServiceIsSkippedAndReported.
+// The excess is skipped and reported.
 func TestWhatExceedsTheLimitsOfOneServiceIsSkippedAndReported(t *testing.T) {
 	type counts struct{ ports, external, balanced, ranges, reported int }
 	for title, test := range map[string]struct {

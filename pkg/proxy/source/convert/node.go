@@ -13,20 +13,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// toBeDeletedTaint is what the cluster autoscaler puts on a node that it is about to delete. Its effect and value do
-// not matter.
+// toBeDeletedTaint is the taint of a node that the cluster autoscaler is about to delete. Its effect and value do not
+// matter.
 const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 
-// shuttingDown is in the message of a Ready condition that is False while kubelet ends the pods of a machine that is
-// being shut down (pkg/kubelet/nodeshutdown, since Kubernetes 1.21). It may stand in a list of other reasons. The only
-// taint that follows is the one of every node that is not ready.
+// shuttingDown is part of the message of a Ready condition that is False while kubelet terminates the pods of a machine
+// that is shutting down (pkg/kubelet/nodeshutdown, since Kubernetes 1.21). The message may list other reasons, too. The
+// only taint that follows is the one of every node that is not ready.
 const shuttingDown = "node is shutting down"
 
-// Node turns a v1 Node into a value of the model: its name, its labels, its addresses, the ranges of its pods, and
-// whether it is leaving.
+// Node converts a v1 Node: its name, its labels, its addresses, the ranges of its pods, and whether it is about to be
+// removed.
 //
-// It refuses what the API server would refuse in these, except for labels: a wrong one counts as absent. The API server
-// accepts any text as an address, so texts that are not addresses are ignored, as in kube-proxy.
+// It rejects values of these that the API server would reject, except labels: an invalid one counts as absent. The API
+// server accepts any text as an address, so texts that are not addresses are ignored, as in kube-proxy.
 func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 	metadata := field.NewPath("metadata")
 	errs := checkName(metadata.Child("name"), node.Name, validation.IsDNS1123Subdomain)
@@ -45,7 +45,7 @@ func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 	}, nil
 }
 
-// nodeInView is Node with a view's address in place of the object's.
+// nodeInView returns the Node, for the view's own node with the view's address instead of the object's.
 func nodeInView(node *corev1.Node, view View) (*model.Node, field.ErrorList) {
 	read, errs := Node(node)
 	if read != nil && read.Name == view.Node && view.NodeAddress.IsValid() {
@@ -54,8 +54,8 @@ func nodeInView(node *corev1.Node, view View) (*model.Node, field.ErrorList) {
 	return read, errs
 }
 
-// notEligibleReason returns why load balancers should spare a node; empty if they need not. The first two reasons are those of
-// kube-proxy's /healthz (KEP-3836).
+// notEligibleReason returns why load balancers should skip a node; empty if they should not. The first two reasons are
+// those of kube-proxy's /healthz (KEP-3836).
 func notEligibleReason(node *corev1.Node) string {
 	if node.DeletionTimestamp != nil {
 		return "it is being deleted"
@@ -96,8 +96,7 @@ func readNodeAddresses(entries []corev1.NodeAddress) []netip.Addr {
 	return firstOfEach(addrs, model.FamilyOf)
 }
 
-// readPodCIDRs reads spec.podCIDRs, or spec.podCIDR where there is only that, and returns the first range of each
-// family.
+// readPodCIDRs reads spec.podCIDRs, or spec.podCIDR if only that is set, and returns the first range of each family.
 func readPodCIDRs(spec *field.Path, node *corev1.NodeSpec) ([]netip.Prefix, field.ErrorList) {
 	texts, pathOf := node.PodCIDRs, spec.Child("podCIDRs").Index
 	if len(texts) == 0 && node.PodCIDR != "" {

@@ -166,7 +166,7 @@ func conditioned(conditions ...corev1.NodeCondition) corev1.Node {
 	return corev1.Node{Status: corev1.NodeStatus{Conditions: conditions}}
 }
 
-// TestAnAddressOfTheViewIsTheNodesOwn: kube-proxy's bindAddress.
+// TestAnAddressOfTheViewIsTheNodesOwn covers kube-proxy's bindAddress.
 func TestAnAddressOfTheViewIsTheNodesOwn(t *testing.T) {
 	internal := func(node string, addresses ...string) *corev1.Node {
 		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}

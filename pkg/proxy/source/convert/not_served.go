@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// NotServedReason says why a Service is not this proxy's to serve, and what that means to its clients. Empty if it is, whether
-// or not it is right.
+// NotServedReason returns why a Service is not this proxy's to serve, and what that means to its clients. It is empty
+// if the Service is ours, valid or not.
 func NotServedReason(service *corev1.Service, view View) string {
 	switch {
 	case service.Spec.Type == corev1.ServiceTypeExternalName:

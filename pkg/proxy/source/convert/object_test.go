@@ -62,7 +62,7 @@ func webSlice() *discoveryv1.EndpointSlice {
 	}
 }
 
-// webSliceModel is what webSlice becomes.
+// webSliceModel is the converted form of webSlice.
 func webSliceModel() *model.EndpointSlice {
 	return &model.EndpointSlice{
 		Name:      model.ObjectName{Namespace: "default", Name: "web-abc"},
@@ -80,7 +80,7 @@ func texts(errs field.ErrorList) []string {
 	return list
 }
 
-// skippedOf are the findings that parts of a Service are left out, each "FIELD: REASON".
+// skippedOf returns findings for skipped parts of a Service, each given as "FIELD: REASON".
 func skippedOf(service model.ObjectName, sentences ...string) []model.Finding {
 	var list []model.Finding
 	for _, sentence := range sentences {

@@ -9,25 +9,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// Objects are objects of a cluster as its API server has them, for questions about what would happen if some were
-// different.
+// Objects are objects of a cluster as its API server returns them, for evaluating the effect of changes to them.
 type Objects struct {
 	Nodes    []*corev1.Node
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
-	// Demands are empty if nobody measures the demand on Services, or if they may not be listed.
+	// Demands are empty if the demand of Services is not measured, or if they may not be listed.
 	Demands          []*servicedemand.ServiceDemand
 	DemandsForbidden bool
-	// DemandState says whether they count. Unknown: the publisher's Lease was not read, and they do.
+	// DemandState is whether Demands count. Unknown means that the publisher's Lease was not read, and that they count.
 	DemandState model.DemandState
-	// Held is everything that a folder holds, including refused objects and other kinds. Nil: nothing else.
+	// Held counts everything in a folder, including invalid objects and other kinds; nil if there is nothing else.
 	Held Inventory
 }
 
 // WholeKinds are the kinds of Objects.
 var WholeKinds = []*Kind{Nodes, Services, EndpointSlices, ServiceDemands}
 
-// Add adds an object, without the parts that are not used: a Node of a real cluster is mostly its list of images.
+// Add adds an object, without the parts that are not used: most of a Node of a real cluster is its list of images.
 func (o *Objects) Add(object Object) {
 	object.SetManagedFields(nil)
 	switch object := object.(type) {
@@ -50,7 +49,7 @@ func (o *Objects) Add(object Object) {
 	}
 }
 
-// Inventory returns what there is, including what is refused or not read.
+// Inventory counts the objects, including those that are invalid or not read.
 func (o *Objects) Inventory() Inventory {
 	if o.Held != nil {
 		return o.Held

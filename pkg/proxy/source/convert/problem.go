@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// RejectedObjects returns what is wrong with an object of the cluster: a finding for each validation error.
+// RejectedObjects returns a finding for each validation error of an object of the cluster.
 func RejectedObjects(kind *Kind, name model.ObjectName, uid string, errs field.ErrorList) []model.Finding {
 	problems := ObjectKey{kind, name}.Problems("", errs)
 	for i := range problems {
@@ -17,11 +17,11 @@ func RejectedObjects(kind *Kind, name model.ObjectName, uid string, errs field.E
 	return problems
 }
 
-// findingsGetter is a value that reports which parts of its object have no effect.
+// findingsGetter is a value that reports the parts of its object that have no effect.
 type findingsGetter interface{ GetFindings() []model.Finding }
 
-// Found returns which parts of an object have no effect, though its value is in force: labels and annotations that count
-// as absent, and what the value itself reports.
+// Found returns findings for the parts of a valid object that have no effect: labels and annotations that count as
+// absent, and those that the value itself reports.
 func (k ObjectKey) Found(file string, object Object, value any, view View) []model.Finding {
 	var problems []model.Finding
 	if k.Kind.IgnoredSettings != nil {
@@ -40,7 +40,7 @@ func (k ObjectKey) Found(file string, object Object, value any, view View) []mod
 	return problems
 }
 
-// Problems turns each validation error of an object into a finding.
+// Problems returns a finding for each validation error of an object.
 func (k ObjectKey) Problems(file string, errs field.ErrorList) []model.Finding {
 	var problems []model.Finding
 	for _, err := range errs {
@@ -49,12 +49,12 @@ func (k ObjectKey) Problems(file string, errs field.ErrorList) []model.Finding {
 	return problems
 }
 
-// Problem says what is wrong with an object.
+// Problem returns a finding for an invalid object.
 func (k ObjectKey) Problem(file, field, reason string) model.Finding {
 	return model.Finding{File: file, Kind: k.Kind.Name, Name: k.Name, Code: model.Invalid, Field: field, Reason: reason}.Sanitized()
 }
 
-// SortProblems sorts problems and leaves out repetitions.
+// SortProblems sorts problems and removes duplicates.
 func SortProblems(problems []model.Finding) []model.Finding {
 	slices.SortFunc(problems, model.Finding.Compare)
 	return slices.Compact(problems)

@@ -13,8 +13,8 @@ import (
 )
 
 // ProxySlices are the EndpointSlices of the headless Service over the proxies' own pods. A proxy runs on each node, so
-// they say which nodes there are and in which zones, without a publisher. Together with NodesWithDemand and
-// ControlPlaneNodes they replace OtherNodes, and enter a change as such.
+// they list the nodes and their zones without a publisher. Together with NodesWithDemand and ControlPlaneNodes they
+// replace OtherNodes, and become part of a change as such.
 var ProxySlices = &Kind{
 	Name: EndpointSliceKind, Group: discoveryv1.SchemeGroupVersion, Resource: "endpointslices", AddToScheme: discoveryv1.AddToScheme,
 	Select: func(view View) Selector {
@@ -28,7 +28,7 @@ var ProxySlices = &Kind{
 	Apply:  func(*model.Change, model.ObjectName, any) {},
 }
 
-// ProxyAddresses are the same slices, for the addresses at which the nodes are.
+// ProxyAddresses are the same slices, read for the addresses of the nodes.
 var ProxyAddresses = func() *Kind {
 	kind := *ProxySlices
 	kind.Convert = func(object Object, _ View) (any, field.ErrorList) {
@@ -37,8 +37,7 @@ var ProxyAddresses = func() *Kind {
 	return &kind
 }()
 
-// ProxySlice reads on which nodes, and in which zones, a slice's endpoints are, ready or not. The nodes' demand is in
-// other objects.
+// ProxySlice reads the nodes and zones of a slice's endpoints, ready or not. The nodes' demand is in other objects.
 func ProxySlice(slice *discoveryv1.EndpointSlice) *model.TopologySlice {
 	described := &model.TopologySlice{Nodes: make(map[string]*model.Node, len(slice.Endpoints))}
 	described.Keys = append(append(described.Keys, policy.Zone), policy.DemandLabels[:]...)
@@ -50,7 +49,7 @@ func ProxySlice(slice *discoveryv1.EndpointSlice) *model.TopologySlice {
 	return described
 }
 
-// proxyAddresses reads at which addresses the nodes of a slice's endpoints are, ready or not, and in which zones.
+// proxyAddresses reads the nodes of a slice's endpoints, ready or not, with their addresses and zones.
 func proxyAddresses(slice *discoveryv1.EndpointSlice) []*model.Node {
 	var nodes []*model.Node
 	for i := range slice.Endpoints {
@@ -67,7 +66,7 @@ func proxyAddresses(slice *discoveryv1.EndpointSlice) []*model.Node {
 	return nodes
 }
 
-// nodeOf returns the node that an endpoint is on, with its zone; nil if the slice does not say it.
+// nodeOf returns the node of an endpoint, with its zone; nil if the slice does not state the node.
 func nodeOf(endpoint *discoveryv1.Endpoint) *model.Node {
 	if endpoint.NodeName == nil {
 		return nil
@@ -79,14 +78,14 @@ func nodeOf(endpoint *discoveryv1.Endpoint) *model.Node {
 	return node
 }
 
-// NodesWithDemand and ControlPlaneNodes are the few nodes that may have more or less demand than others, as their
-// metadata: an API server that selects them by their labels sends nothing about the rest.
+// NodesWithDemand and ControlPlaneNodes are the metadata of the few nodes that may have more or less demand than
+// others: an API server that selects them by their labels sends nothing about the rest.
 var (
 	NodesWithDemand   = labelledNodes(policy.DemandLabel)
 	ControlPlaneNodes = labelledNodes(policy.ControlPlaneLabel)
 )
 
-// labelledNodes are the nodes with a label, with the labels that state their demand.
+// labelledNodes returns the kind of the nodes with a label, with the labels that state their demand.
 func labelledNodes(label string) *Kind {
 	return describe(
 		Kind{

@@ -9,17 +9,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Rejection is an object whose newest version a running proxy refuses, or cannot find, with the version in force: the
-// last good one. A process that starts has never seen that one.
+// Rejection is an object whose newest version a running proxy rejects, or cannot find, with the active version: the
+// last known good one. A starting process does not know that version.
 type Rejection struct {
 	File string           // relative to the folder; empty for an object of a cluster
 	Kind string           // as in a finding; empty for a file, or a document of it, that cannot be read
 	Name model.ObjectName // without a namespace if the kind is cluster-scoped
-	// Applied is the last good version; nil if there is none.
+	// Applied is the last known good version; nil if there is none.
 	Applied any
 }
 
-// rejectionJSON is its form as JSON. The version in force is written as this program stores it.
+// rejectionJSON is the JSON form of a Rejection. The active version is written as this program stores it.
 type rejectionJSON struct {
 	File      string          `json:"file,omitempty"`
 	Kind      string          `json:"kind,omitempty"`
@@ -28,7 +28,7 @@ type rejectionJSON struct {
 	Applied   json.RawMessage `json:"lastKnownGood"`
 }
 
-// MarshalJSON writes what UnmarshalJSON reads.
+// MarshalJSON writes the form that UnmarshalJSON reads.
 func (r Rejection) MarshalJSON() ([]byte, error) {
 	inForce, err := json.Marshal(r.Applied)
 	if err != nil {
@@ -37,7 +37,7 @@ func (r Rejection) MarshalJSON() ([]byte, error) {
 	return json.Marshal(rejectionJSON{r.File, r.Kind, r.Name.Namespace, r.Name.Name, inForce})
 }
 
-// UnmarshalJSON reads what another process of this version wrote. A kind that this one does not read is an error.
+// UnmarshalJSON reads the form that another process of this version wrote. An unknown kind is an error.
 func (r *Rejection) UnmarshalJSON(text []byte) error {
 	var page rejectionJSON
 	if err := json.Unmarshal(text, &page); err != nil {
@@ -56,10 +56,10 @@ func (r *Rejection) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Subject returns what the refusal is about.
+// Subject returns the subject of the rejection.
 func (r *Rejection) Subject() model.Subject { return model.SubjectOf(r.File, r.Kind, r.Name) }
 
-// LastKnownGoodValues returns the versions in force of what is refused.
+// LastKnownGoodValues returns the active versions of rejected objects.
 func LastKnownGoodValues(rejections []Rejection) map[model.Subject]any {
 	inForce := map[model.Subject]any{}
 	for i := range rejections {
@@ -70,7 +70,7 @@ func LastKnownGoodValues(rejections []Rejection) map[model.Subject]any {
 	return inForce
 }
 
-// SortRejections sorts refusals by file, kind and name, and leaves out repetitions.
+// SortRejections sorts rejections by file, kind and name, and removes duplicates.
 func SortRejections(rejections []Rejection) []Rejection {
 	compare := func(a, b Rejection) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Kind, b.Kind), a.Name.Compare(b.Name))

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestAnAppliedVersionIsTheSameAfterItWasSent, of every kind that is read.
+// TestAnAppliedVersionIsTheSameAfterItWasSent covers every kind that is read.
 func TestAnAppliedVersionIsTheSameAfterItWasSent(t *testing.T) {
 	name := model.ObjectName{Namespace: "shop", Name: "web"}
 	addr, prefix := netip.MustParseAddr("fd00::1"), netip.MustParsePrefix("10.0.0.0/8")

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Messages says what is left out, and why. A field of a newer Kubernetes that many objects have is reported once, for
-// the first of them.
+// Messages returns a sentence for each finding. A field of a newer Kubernetes that many objects have is reported once,
+// for the first of them.
 func Messages(findings []model.Finding) []string {
 	type sort struct{ kind, field string }
 	sortOf := func(finding model.Finding) sort {
@@ -39,5 +39,5 @@ func Messages(findings []model.Finding) []string {
 	return sentences
 }
 
-// index is an index in the path of a field.
+// index matches an index in the path of a field.
 var index = regexp.MustCompile(`\[[0-9]+\]`)

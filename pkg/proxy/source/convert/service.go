@@ -10,12 +10,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Service turns a v1 Service into a value of the model. It returns nil and no error for a Service that is not ours to
-// serve: one without a ClusterIP (ExternalName, not allocated yet, headless unless those are wanted), or one of another
-// proxy.
+// Service converts a v1 Service. It returns nil and no error for a Service that is not ours to serve: one without a
+// ClusterIP (ExternalName, not allocated yet, headless unless View.WithHeadless is set), or one of another proxy.
 //
-// It refuses what the API server would refuse in the fields that the proxy reads. A wrong address that is just one more
-// way to reach the Service is left out with a finding: the other ways must not suffer from it.
+// It rejects values that the API server would reject in the fields that the proxy reads. An invalid address that is
+// only one of several ways to reach the Service is skipped with a finding: the other ways must not suffer from it.
 func Service(service *corev1.Service, view View) (*model.Service, field.ErrorList) {
 	if view.WithHeadless && isHeadlessService(service) {
 		return headlessService(service, view)
@@ -64,8 +63,8 @@ func Service(service *corev1.Service, view View) (*model.Service, field.ErrorLis
 	return read, nil
 }
 
-// TopologyOf reads what a Service says about its topology, and which of its annotations have no effect. The field
-// trafficDistribution has no meaning for a headless one: its clients go where DNS sends them.
+// TopologyOf returns the topology settings of a Service, and its annotations that have no effect. The field
+// trafficDistribution has no meaning for a headless Service: DNS decides where its clients connect.
 func TopologyOf(service *corev1.Service, view View) (policy.Topology, []policy.Ignored) {
 	input := policy.Input{
 		Namespace: service.Namespace, Annotations: service.Annotations, DefaultMaxLoad: view.DefaultMaxLoad,
@@ -88,7 +87,7 @@ func isForOtherProxy(service *corev1.Service, proxyName string) bool {
 	return !policy.IsHandledBy(service.Labels, proxyName) && hasClusterIP(service)
 }
 
-// hasClusterIP reports whether there is something to serve.
+// hasClusterIP reports whether a Service has a ClusterIP to serve.
 func hasClusterIP(service *corev1.Service) bool {
 	spec := &service.Spec
 	if spec.Type == corev1.ServiceTypeExternalName || spec.ClusterIP == corev1.ClusterIPNone {

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// readClusterIPs reads spec.clusterIPs, or spec.clusterIP where an older API server or a person wrote only that.
+// readClusterIPs reads spec.clusterIPs, or spec.clusterIP if an older API server or a person set only that.
 func readClusterIPs(spec *field.Path, service *corev1.ServiceSpec) ([]netip.Addr, field.ErrorList) {
 	path := spec.Child("clusterIPs")
 	texts, pathOf := service.ClusterIPs, path.Index
@@ -39,8 +39,8 @@ func readClusterIPs(spec *field.Path, service *corev1.ServiceSpec) ([]netip.Addr
 	return addrs, errs
 }
 
-// checkClusterIPFamily refuses a ClusterIP after the earlier ones that shares a family with one of them, or is not of
-// the family that spec.ipFamilies names at its place.
+// checkClusterIPFamily rejects a ClusterIP that shares a family with an earlier one, or is not of the family that
+// spec.ipFamilies states at its index.
 func checkClusterIPFamily(
 	spec, path *field.Path, names []corev1.IPFamily, earlier []netip.Addr, addr netip.Addr,
 ) field.ErrorList {
@@ -61,11 +61,11 @@ func checkClusterIPFamily(
 	return wrongFamily(path, addr, family, fmt.Sprintf("`ipFamilies[%d]`", place))
 }
 
-// readExternalIPs reads spec.externalIPs. An empty one, which old API servers let through, is silently ignored, as in
+// readExternalIPs reads spec.externalIPs. An empty one, which old API servers accept, is silently ignored, as in
 // kube-proxy.
 //
-// Whoever may write a Service may name any address there, and so get other people's connections to it (CVE-2020-8554).
-// If none should be served, each is left out.
+// A user who may write a Service may set any address there, and so capture other users' connections to it
+// (CVE-2020-8554). With View.WithoutExternalIPs, each is skipped.
 func readExternalIPs(path *field.Path, texts []string, clusterIPs []netip.Addr, view View, skipped *skippedParts) []netip.Addr {
 	var addrs []netip.Addr
 	for i, text := range texts {
@@ -81,10 +81,11 @@ func readExternalIPs(path *field.Path, texts []string, clusterIPs []netip.Addr, 
 	return addrs
 }
 
-// readIngress reads the load balancers' addresses that are served here, whatever the Service's type, as in kube-proxy.
+// readIngress reads the load balancers' addresses that are served here, regardless of the Service's type, as in
+// kube-proxy.
 //
-// A load balancer without an IP is reached by a name, which does not concern us; one in mode Proxy wants all packets to
-// go through it, so its address must not be served here (KEP-1860).
+// A load balancer without an IP is reached by a name, which does not concern us. One in mode Proxy requires that all
+// packets go through it, so its address must not be served here (KEP-1860).
 func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, skipped *skippedParts) []netip.Addr {
 	var addrs []netip.Addr
 	list := field.NewPath("status", "loadBalancer", "ingress")
@@ -106,9 +107,9 @@ func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, 
 	return addrs
 }
 
-// appendServed adds an address on which a Service is dialled besides its ClusterIPs, once. An impossible one is left
-// out and reported. One of a family without a ClusterIP is left out silently, as in kube-proxy: on a
-// Service of one family in a cluster of two, load balancers with addresses of both are ordinary.
+// appendServed adds an address, other than the ClusterIPs, on which a Service is served, once. An invalid address is
+// skipped and reported. One of a family without a ClusterIP is skipped silently, as in kube-proxy: for a single-stack
+// Service in a dual-stack cluster, load balancers usually have addresses of both families.
 func appendServed(addrs []netip.Addr, path *field.Path, text string, clusterIPs []netip.Addr, skipped *skippedParts) []netip.Addr {
 	addr, rejected := readUnicast(path, text)
 	skipped.add(rejected)

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// ingressOf is the status of a load balancer with addresses of no stated mode.
+// ingressOf returns the status of a load balancer with addresses that state no mode.
 func ingressOf(ips ...string) []corev1.LoadBalancerIngress {
 	var ingress []corev1.LoadBalancerIngress
 	for _, ip := range ips {
@@ -123,8 +123,8 @@ func TestServiceAddresses(t *testing.T) {
 	})
 }
 
-// TestExternalIPsAreSkippedWhereNoneIsServed: the rest of the Service is unchanged. For the meaning of
-// externalTrafficPolicy it still counts that the Service has some, as in kube-proxy.
+// TestExternalIPsAreSkippedWhereNoneIsServed asserts that the rest of the Service is unchanged. For the meaning of
+// externalTrafficPolicy the Service still counts as one with external IPs, as in kube-proxy.
 func TestExternalIPsAreSkippedWhereNoneIsServed(t *testing.T) {
 	given, want := webService(), webModel()
 	given.Spec.ExternalIPs = []string{"192.0.2.7", "", "2001:db8::1", "no address\x1b"}

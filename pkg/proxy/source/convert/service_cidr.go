@@ -10,11 +10,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// ServiceCIDR returns the ranges of a networking.k8s.io/v1 ServiceCIDR: one or two, each of a family of its own. It
-// refuses what the API server would refuse in its name and in spec.cidrs, and a range of all addresses.
+// ServiceCIDR returns the ranges of a networking.k8s.io/v1 ServiceCIDR: one or two, each of a different family. It
+// rejects values of its name and of spec.cidrs that the API server would reject, and a range of all addresses.
 //
-// As in kube-proxy, the ranges hold as long as the object exists, be it ready or about to be deleted: the API server
-// keeps it until the last of its ClusterIPs is free.
+// As in kube-proxy, the ranges apply as long as the object exists, regardless of whether it is ready or about to be
+// deleted: the API server keeps it until the last of its ClusterIPs is free.
 func ServiceCIDR(object *networkingv1.ServiceCIDR) ([]netip.Prefix, field.ErrorList) {
 	metadata, path := field.NewPath("metadata"), field.NewPath("spec", "cidrs")
 	errs := checkName(metadata.Child("name"), object.Name, validation.IsDNS1123Subdomain)
@@ -41,8 +41,8 @@ func ServiceCIDR(object *networkingv1.ServiceCIDR) ([]netip.Prefix, field.ErrorL
 }
 
 // readServiceCIDR reads a range in the canonical form that the API server has always required of this kind. The API
-// server also accepts a range of all addresses. We refuse it: packets to addresses in a range that are no ClusterIPs
-// are dropped, which would cut the node off.
+// server also accepts a range of all addresses. We reject it: packets to addresses in a range that are not ClusterIPs
+// are dropped, which would isolate the node.
 func readServiceCIDR(path *field.Path, text string) (netip.Prefix, field.ErrorList) {
 	if errs := validation.IsValidCIDR(path, text); len(errs) > 0 {
 		return netip.Prefix{}, errs

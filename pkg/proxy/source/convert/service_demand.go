@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// ServiceDemands hold measured demand. They are listed and watched only while a Service is planned with it, and a
-// cluster where nobody measures has none.
+// ServiceDemands contain measured demand. They are listed and watched only while a Service is planned with it. A
+// cluster without measurements has none.
 var ServiceDemands = describe(
 	Kind{
 		Name: servicedemand.Kind, Group: servicedemand.Group, Resource: servicedemand.Resource, AddToScheme: servicedemand.AddToScheme,
@@ -29,8 +29,8 @@ var ServiceDemands = describe(
 	func(change *model.Change) *map[model.ObjectName]*model.Demand { return &change.Demands }, fullName,
 )
 
-// ServiceDemand turns a ServiceDemand into a value of the model. One impossible entry refuses the whole object: with
-// only a part of it the rest of the cluster would seem to ask nothing.
+// ServiceDemand converts a ServiceDemand. One invalid entry makes the whole object invalid: with only a part of it, the
+// rest of the cluster would seem to have no demand.
 func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.ErrorList) {
 	metadata, zones := field.NewPath("metadata"), field.NewPath("zones")
 	errs := checkNamespace(metadata.Child("namespace"), object.Namespace)
@@ -63,7 +63,7 @@ func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.Er
 	}, nil
 }
 
-// checkCounts refuses numbers of things that are negative, and numbers of no time.
+// checkCounts rejects negative counts and a missing time.
 func checkCounts(object *servicedemand.ServiceDemand) field.ErrorList {
 	errs := checkCount("nodesReporting", int64(object.NodesReporting))
 	errs = append(errs, checkCount("nodesTotal", int64(object.NodesTotal))...)

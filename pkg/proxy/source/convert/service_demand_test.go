@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// webDemand is what is asked of webService, which each case changes.
+// webDemand is the demand of webService, which each case changes.
 func webDemand() *servicedemand.ServiceDemand {
 	return &servicedemand.ServiceDemand{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
@@ -35,7 +35,7 @@ func TestAServiceDemandIsReadInFull(t *testing.T) {
 	}
 }
 
-// TestAServiceDemandAtItsLimitsIsTaken: as many zones as there may be.
+// TestAServiceDemandAtItsLimitsIsTaken uses the maximum number of zones.
 func TestAServiceDemandAtItsLimitsIsTaken(t *testing.T) {
 	full := webDemand()
 	full.Zones = nil
@@ -110,7 +110,7 @@ func TestAServiceDemandThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing
 	}
 }
 
-// FuzzConvertServiceDemand turns any JSON into a ServiceDemand and converts it.
+// FuzzConvertServiceDemand decodes any JSON as a ServiceDemand and converts it.
 func FuzzConvertServiceDemand(f *testing.F) {
 	seed := marshalled(f, webDemand())
 	for _, replace := range [][2]string{

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// headlessService reads a headless Service. It is ours only if its owner has given it topology keys: peers find each
-// other by such names, and a field that never had an effect there must not begin to hide some.
+// headlessService reads a headless Service. It is ours only if its author has set topology keys: peers find each other
+// by such names, and a field that never had an effect there must not start to hide endpoints.
 func headlessService(service *corev1.Service, view View) (*model.Service, field.ErrorList) {
 	if !policy.IsHandledBy(service.Labels, view.ServiceProxyName) || service.Annotations[policy.TopologyKeysAnnotation] == "" {
 		return nil, nil
@@ -19,7 +19,7 @@ func headlessService(service *corev1.Service, view View) (*model.Service, field.
 	errs := checkNamespace(metadata.Child("namespace"), service.Namespace)
 	errs = append(errs, checkName(metadata.Child("name"), service.Name, validation.IsDNS1123Label)...)
 	var ports []model.ServicePort
-	if len(service.Spec.Ports) > 0 { // which it need not have
+	if len(service.Spec.Ports) > 0 { // a headless Service may have no ports
 		var rejected field.ErrorList
 		ports, rejected = readServicePorts(field.NewPath("spec", "ports"), &service.Spec)
 		errs = append(errs, rejected...)

@@ -65,9 +65,8 @@ func TestAHeadlessServiceIsOursByItsTopologyKeysAlone(t *testing.T) {
 	}
 }
 
-// TestSlicesOfHeadlessServicesHaveNames. Slices of other Services that the EndpointSlice controller makes have none,
-// because there are many. Slices that it did not make have names even without the label of headless Services, which
-// CoreDNS ignores.
+// Slices of other Services that the EndpointSlice controller writes have no names, because there are many. Slices that
+// it did not write have names even without the label of headless Services, which CoreDNS ignores.
 func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 	named := func(labels map[string]string) *discoveryv1.EndpointSlice {
 		slice := webSlice()
@@ -117,7 +116,8 @@ func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 	}
 }
 
-// TestDemandIsMeasuredByDefault for Services with a bound, but not for headless ones, whose connections nobody counts.
+// TestDemandIsMeasuredByDefault covers Services with a bound. Headless ones are excluded: their connections are not
+// counted.
 func TestDemandIsMeasuredByDefault(t *testing.T) {
 	view := View{WithHeadless: true, DefaultMaxLoad: 150, DefaultMeasured: true}
 	proxied := webService()

@@ -10,7 +10,7 @@ import (
 // maxAffinityTimeout is a day, the longest timeout in seconds that the API accepts.
 const maxAffinityTimeout = 86400
 
-// readAffinity reads how long a client is remembered; zero without session affinity.
+// readAffinity returns the timeout of session affinity; zero without affinity.
 func readAffinity(path *field.Path, spec *corev1.ServiceSpec) (time.Duration, field.ErrorList) {
 	config := spec.SessionAffinityConfig
 	switch spec.SessionAffinity {
@@ -52,7 +52,7 @@ func readInternalPolicy(path *field.Path, set *corev1.ServiceInternalTrafficPoli
 }
 
 // readExternalPolicy reports whether traffic from outside stays on the node. The policy has no meaning on a Service
-// whose type makes it unreachable from outside; the API server refuses it there.
+// whose type makes it unreachable from outside; the API server rejects it there.
 func readExternalPolicy(path *field.Path, spec *corev1.ServiceSpec) (bool, field.ErrorList) {
 	set := spec.ExternalTrafficPolicy
 	if set == "" {
@@ -71,13 +71,13 @@ func readExternalPolicy(path *field.Path, spec *corev1.ServiceSpec) (bool, field
 		corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal})}
 }
 
-// externallyAccessible reports whether the Service can be reached from outside by its type.
+// externallyAccessible reports whether the Service can be reached from outside.
 func externallyAccessible(spec *corev1.ServiceSpec) bool {
 	return spec.Type == corev1.ServiceTypeLoadBalancer || spec.Type == corev1.ServiceTypeNodePort || len(spec.ExternalIPs) > 0
 }
 
-// readHealthCheckNodePort reads where a load balancer asks for this node; zero means nowhere. The API server takes the
-// port away when a Service stops having a use for it. In a manifest it may be left over, which is no reason to stop
+// readHealthCheckNodePort reads the port of the health checks of a load balancer; zero means none. The API server
+// removes the port when a Service no longer uses it. In a manifest it may be left over, which is no reason to stop
 // serving the Service.
 func readHealthCheckNodePort(path *field.Path, spec *corev1.ServiceSpec, skipped *skippedParts) uint16 {
 	if spec.HealthCheckNodePort == 0 {

@@ -57,14 +57,14 @@ type protocolAndPort struct {
 	port     uint16
 }
 
-// portsSeen are the ports of a Service up to some place in its list.
+// portsSeen are the ports that precede a position in a Service's list.
 type portsSeen struct {
 	names     map[string]bool
 	numbers   map[protocolAndPort]bool
 	nodePorts map[protocolAndPort]bool
 }
 
-// add refuses a port that shares its name or a frontend with an earlier one.
+// add returns errors for a port that shares its name or a frontend with an earlier one.
 func (s portsSeen) add(path *field.Path, port model.ServicePort) field.ErrorList {
 	var errs field.ErrorList
 	if s.names[port.Name] {

@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// readSourceRanges reads who may dial the load balancer's addresses, as ranges that neither overlap nor adjoin, so that
-// each address is in the tables once. Validation allows white space around a range.
+// readSourceRanges reads the ranges of clients that may connect to the load balancer's addresses. The returned ranges
+// neither overlap nor adjoin, so that each address is in the tables once. Validation allows white space around a range.
 //
 // If a family's ranges cover all its addresses, no range is returned, and the family is open to all clients. kube-proxy
 // does so for a single /0; the two halves of the Internet mean the same.
 //
-// An invalid range refuses the whole Service, as the API server does: a list without it would keep clients out, and an
-// empty one would let all clients in. Neither is what its owner asked for. For the same reason ranges are not ignored
-// on a Service of another type, whose status may still name a load balancer's address.
+// An invalid range makes the whole Service invalid, as in the API server: a list without it would reject clients, and
+// an empty one would admit all clients. The author wanted neither. For the same reason ranges are not ignored on a
+// Service of another type, whose status may still contain a load balancer's address.
 func readSourceRanges(path *field.Path, spec *corev1.ServiceSpec) ([]netip.Prefix, field.ErrorList) {
 	if len(spec.LoadBalancerSourceRanges) == 0 {
 		return nil, nil

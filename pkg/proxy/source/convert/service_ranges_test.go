@@ -63,8 +63,7 @@ func TestSourceRanges(t *testing.T) {
 	}
 }
 
-// Ranges of 256 addresses in each family collide and adjoin all the time. What is made of them must allow the same
-// addresses.
+// Ranges of 256 addresses in each family often overlap and adjoin. The merged ranges must allow the same addresses.
 func TestMergedSourceRangesAllowWhatTheGivenOnesAllow(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {

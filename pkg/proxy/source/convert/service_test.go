@@ -88,7 +88,7 @@ func TestServiceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 	})
 }
 
-// serviceCase is a change of webService, and what it changes in webModel.
+// serviceCase is a change of webService, and the resulting change of webModel.
 type serviceCase struct {
 	change func(*corev1.Service)
 	want   func(*model.Service)
@@ -165,8 +165,8 @@ func TestServiceIsServedByTheProxyThatItsLabelNames(t *testing.T) {
 	}
 }
 
-// TestServicesAndSlicesAreRequestedWhoeverServesThem: a Service that another proxy takes over must not look like one that
-// is deleted. Headless ones belong to no proxy, and are large.
+// TestServicesAndSlicesAreRequestedWhoeverServesThem: a Service that another proxy takes over must not look like a
+// deleted one. Headless Services belong to no proxy, and are large.
 func TestServicesAndSlicesAreRequestedWhoeverServesThem(t *testing.T) {
 	for _, proxyName := range []string{"", "vicinity"} {
 		view := View{Node: "node-1", ServiceProxyName: proxyName}

@@ -14,17 +14,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Setting is a label or an annotation that the proxy reads. One whose value cannot be read counts as absent, and the rest
-// of its object is in force. If the previous value stayed in force, a proxy that starts would decide differently from
-// one that runs.
+// Setting is a label or an annotation that the proxy reads. If its value is invalid, it counts as absent, and the rest
+// of its object is used. If the previous value stayed active, a starting proxy would decide differently from a running
+// one.
 type Setting struct {
 	Key          string
 	IsAnnotation bool
-	// wrong returns what is wrong with a value. Nil: any value can be read, or errors are reported elsewhere.
+	// wrong returns the errors of a value; nil if any value is valid, or errors are reported elsewhere.
 	wrong func(path *field.Path, value string) field.ErrorList
 }
 
-// The settings of each kind. For a Service that is served, policy.Parse says what is wrong with its annotations.
+// The settings of each kind. For a Service that is served, policy.Parse reports the errors of its annotations.
 //
 // The annotation service.beta.kubernetes.io/load-balancer-source-ranges is not among them, as in kube-proxy: clouds
 // apply it in front of the node.
@@ -56,7 +56,7 @@ func nodeLabels(labels ...policy.NodeLabel) []Setting {
 }
 
 var (
-	// serviceName names the Service of a slice. Names of Services are DNS labels.
+	// serviceName is the label with the name of a slice's Service. Names of Services are DNS labels.
 	serviceName = Setting{Key: discoveryv1.LabelServiceName, wrong: func(path *field.Path, value string) field.ErrorList {
 		if value == "" {
 			return nil // a slice of no Service
@@ -74,7 +74,7 @@ var (
 	}
 )
 
-// value returns the value of the setting on an object; empty if it is absent or cannot be read.
+// value returns the value of the setting on an object; empty if it is absent or invalid.
 func (s *Setting) value(object Object) string {
 	value, present := s.find(object)
 	if !present || s.wrong != nil && len(s.wrong(nil, value)) > 0 {
@@ -102,7 +102,7 @@ func (s *Setting) path() *field.Path {
 // labels is the path of an object's labels.
 var labels = field.NewPath("metadata", "labels")
 
-// ignored returns what is wrong with an object's settings, out of some.
+// ignored returns the errors of some settings of an object.
 func ignored(settings []Setting, object Object) field.ErrorList {
 	var errs field.ErrorList
 	for i := range settings {
@@ -114,7 +114,7 @@ func ignored(settings []Setting, object Object) field.ErrorList {
 	return errs
 }
 
-// ignoredOfNode returns what is wrong with the labels of a Node, any of which a Service may name.
+// ignoredOfNode returns the errors of the labels of a Node. A Service may name any of them.
 func ignoredOfNode(object Object, _ View) field.ErrorList {
 	errs, all := ignored(nodeSettings, object), object.GetLabels()
 	for _, key := range slices.Sorted(maps.Keys(all)) {
@@ -123,19 +123,19 @@ func ignoredOfNode(object Object, _ View) field.ErrorList {
 	return errs
 }
 
-// wrongLabel returns why an API server would not accept a label; none if it would.
+// wrongLabel returns the errors for which an API server would reject a label; none if it would accept it.
 func wrongLabel(key, value string) field.ErrorList {
 	return metav1validation.ValidateLabels(map[string]string{key: value}, labels)
 }
 
-// labelsThatCanBe returns the labels of a Node except for those that no API server would accept.
+// labelsThatCanBe returns the labels of a Node except those that every API server would reject.
 func labelsThatCanBe(all map[string]string) map[string]string {
 	can := maps.Clone(all)
 	maps.DeleteFunc(can, func(key, value string) bool { return len(wrongLabel(key, value)) > 0 })
 	return can
 }
 
-// ignoredOfSlice returns what is wrong with the settings of a slice that could be served.
+// ignoredOfSlice returns the errors of the settings of a slice that could be served.
 func ignoredOfSlice(object Object, view View) field.ErrorList {
 	if !isServable(object.(*discoveryv1.EndpointSlice), view) {
 		return nil
@@ -143,8 +143,8 @@ func ignoredOfSlice(object Object, view View) field.ErrorList {
 	return ignored(sliceSettings, object)
 }
 
-// ignoredOfService returns what is wrong with the topology keys of a headless Service. It is served without them, by the
-// cluster's DNS.
+// ignoredOfService returns the errors of the topology keys of a headless Service. The cluster's DNS serves it without
+// them.
 func ignoredOfService(object Object, view View) field.ErrorList {
 	service := object.(*corev1.Service)
 	if !view.WithHeadless || !isHeadlessService(service) || !policy.IsHandledBy(service.Labels, view.ServiceProxyName) {
@@ -169,8 +169,8 @@ func missingKeysReason(ignored []policy.Ignored) string {
 	return ""
 }
 
-// ignoredForOtherProxy returns what is wrong with some settings of another node. Those of this node are reported with its
-// Node.
+// ignoredForOtherProxy returns a function for the errors of some settings of other nodes. Those of this node are
+// reported with its Node.
 func ignoredForOtherProxy(settings []Setting) func(Object, View) field.ErrorList {
 	return func(object Object, view View) field.ErrorList {
 		if object.GetName() == view.Node {

@@ -9,23 +9,23 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// maxSkipped bounds the sentences about one object. A slice may have 20,000 ports, and a few of them say enough.
+// maxSkipped bounds the findings of one object. A slice may have 20,000 ports, and a few of them are enough.
 const maxSkipped = 20
 
-// skippedParts collects why parts of an object are left out while the rest of it is served.
+// skippedParts collects the reasons why parts of an object are skipped while the rest of it is served.
 type skippedParts struct {
 	errs field.ErrorList // the first of them
 	more int             // the number of the others
 }
 
-// add takes in why one part is left out. Without errors it is not left out.
+// add records the errors for which one part is skipped. Without errors it is not skipped.
 func (l *skippedParts) add(errs field.ErrorList) {
 	taken := min(len(errs), maxSkipped-len(l.errs))
 	l.errs = append(l.errs, errs[:taken]...)
 	l.more += len(errs) - taken
 }
 
-// findings returns one for each part with its field, its value and the reason; beyond maxLeftOut only their number.
+// findings returns one for each part with its field, its value and the reason; beyond maxSkipped only their number.
 func (l *skippedParts) findings(kind string, name model.ObjectName) []model.Finding {
 	var list []model.Finding
 	add := func(field, reason string) {

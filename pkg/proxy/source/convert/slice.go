@@ -19,14 +19,14 @@ const (
 	maxEndpointHints  = 8
 )
 
-// EndpointSlice turns a discovery/v1 EndpointSlice into a value of the model. It returns nil and no error for a slice
-// that is not ours to serve: one of a headless Service, unless those are wanted, or of no Service. If it has names
-// instead of addresses, only their number is read.
+// EndpointSlice converts a discovery/v1 EndpointSlice. It returns nil and no error for a slice that is not ours to
+// serve: one of a headless Service, unless View.WithHeadless is set, or of no Service. If it has names instead of
+// addresses, only their number is read.
 //
-// It refuses a slice that does not state its family. A single impossible port or endpoint is left out, with a finding:
-// the API server lets such through, kube-proxy ignores some of them, and refusing the slice because of one would keep
-// sending connections to endpoints that left long ago. But a slice whose ports or endpoints are all impossible is
-// refused, too. It would take all connections from a Service that worked until its author made a mistake.
+// A slice that does not state its family is rejected. A single invalid port or endpoint is skipped, with a finding: the
+// API server accepts such parts, kube-proxy ignores some of them, and rejecting the slice because of one would keep
+// sending connections to endpoints that were removed long ago. But a slice whose ports or endpoints are all invalid is
+// rejected, too. It would take all connections from a Service that worked until its author made a mistake.
 func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.EndpointSlice, field.ErrorList) {
 	service, serves := servedService(slice, view)
 	if !serves {
@@ -72,9 +72,9 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 	return read, nil
 }
 
-// readTriggeredAt returns when the Pod or Service changed that made the EndpointSlice controller write this version. It
-// is zero without that annotation, as on a slice that another client wrote, and if the annotation is not a time: only a
-// metric depends on it.
+// readTriggeredAt returns the time of the change of a Pod or Service that made the EndpointSlice controller write this
+// version. It is zero without that annotation, as on a slice that another client wrote, and if the annotation is not a
+// time: only a metric depends on it.
 func readTriggeredAt(slice *discoveryv1.EndpointSlice) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, slice.Annotations[triggeredAt.Key])
 	if err != nil {
@@ -100,19 +100,20 @@ func isHeadless(slice *discoveryv1.EndpointSlice) bool {
 	return headless
 }
 
-// sliceController is what the EndpointSlice controller calls itself in the label
-// endpointslice.kubernetes.io/managed-by. It gives slices of headless Services the label for them. Slices written by
+// sliceController is the value by which the EndpointSlice controller identifies itself in the label
+// endpointslice.kubernetes.io/managed-by. It sets the headless label on slices of headless Services. Slices written by
 // hand, or mirrored from Endpoints, may lack it.
 const sliceController = "endpointslice-controller.k8s.io"
 
-// namesOf returns the DNS names of a slice's endpoints; nil where they are not needed.
+// namesOf returns a function for the DNS names of a slice's endpoints; nil if they are not needed.
 func namesOf(slice *discoveryv1.EndpointSlice, view View) func(*discoveryv1.Endpoint) *string {
 	isOfOthers := !isHeadless(slice) && slice.Labels[discoveryv1.LabelManagedBy] == sliceController
 	if !view.WithHeadless || isOfOthers {
 		return nil
 	}
 	return func(endpoint *discoveryv1.Endpoint) *string {
-		// CoreDNS gives a pod's name as it is. One with a dot, or of more than 63 characters, would be several names, or none.
+		// CoreDNS uses a pod's name unchanged. One with a dot, or of more than 63 characters, would be several names, or
+		// none.
 		pod, isUnnamed := endpoint.TargetRef, endpoint.Hostname == nil || *endpoint.Hostname == ""
 		if isUnnamed && view.WithPodNames && pod != nil && len(validation.IsDNS1123Label(pod.Name)) == 0 {
 			return &pod.Name
@@ -134,10 +135,10 @@ func readAddressType(path *field.Path, typ discoveryv1.AddressType) (model.Famil
 	return family, nil
 }
 
-// readSlicePorts reads the ports that the proxy can use. As in kube-proxy, those without a name or a number are
+// readSlicePorts reads the ports that the proxy can use. As in kube-proxy, ports without a name or a number are
 // ignored, and so is number 0.
 func readSlicePorts(path *field.Path, entries []discoveryv1.EndpointPort, skipped *skippedParts) []model.SlicePort {
-	ports := slices.Grow([]model.SlicePort(nil), len(entries)) // and no more: a cluster has many slices, and they stay in memory
+	ports := slices.Grow([]model.SlicePort(nil), len(entries)) // exactly: slices are many, and stay in memory
 	names := make(map[string]bool, len(entries))
 	for i := range entries {
 		port, rejected := readSlicePort(path.Index(i), &entries[i])
@@ -155,7 +156,7 @@ func readSlicePorts(path *field.Path, entries []discoveryv1.EndpointPort, skippe
 
 func readSlicePort(path *field.Path, entry *discoveryv1.EndpointPort) (model.SlicePort, field.ErrorList) {
 	switch {
-	case entry.Name == nil: // the API server would have named it ""
+	case entry.Name == nil: // the API server would have set it to ""
 		return model.SlicePort{}, field.ErrorList{field.Required(path.Child("name"), "")}
 	case entry.Port == nil:
 		return model.SlicePort{}, field.ErrorList{field.Required(path.Child("port"), "no number does not mean every port")}

@@ -109,7 +109,7 @@ func TestEndpointSliceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.
 	}
 }
 
-// Each case changes a second port of the slice, and the first one stays in use.
+// Each case changes a second port of the slice. The first one must remain.
 func TestAPortThatCannotBeIsSkippedByItself(t *testing.T) {
 	const outOfRange = `must be between 1 and 65535, inclusive`
 	for name, test := range map[string]struct {
@@ -163,7 +163,7 @@ func TestWhatIsSkippedIsOneShortLine(t *testing.T) {
 	}
 }
 
-// wantSkipped converts a slice and asserts what is made of it, and what is not.
+// wantSkipped converts a slice and asserts the result and the skipped parts.
 func wantSkipped(t *testing.T, given *discoveryv1.EndpointSlice, want *model.EndpointSlice, skipped []string) {
 	t.Helper()
 	want.Findings = skippedOf(want.Name, skipped...)

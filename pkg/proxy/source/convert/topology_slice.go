@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// TopologySlices describe all nodes, if somebody publishes them: they replace OtherNodes, and enter a change as such.
-// Wrong content leads to a farther endpoint, but never to one that is not ready or not the Service's.
+// TopologySlices describe all nodes, if they are published: they replace OtherNodes, and become part of a change as
+// such. Wrong content selects a farther endpoint, but never one that is not ready or not the Service's.
 var TopologySlices = &Kind{
 	Name: topologyslice.Kind, Group: topologyslice.Group, Resource: topologyslice.Resource, AddToScheme: topologyslice.AddToScheme,
 	IsClusterScoped: true,
@@ -23,8 +23,7 @@ var TopologySlices = &Kind{
 	Apply:  func(*model.Change, model.ObjectName, any) {},
 }
 
-// TopologySlice turns a TopologySlice into a value of the model. Its schema has checked it. Labels that its keys do not
-// name are ignored.
+// TopologySlice converts a TopologySlice, which its schema has validated. Labels that its keys do not list are ignored.
 func TopologySlice(slice *topologyslice.TopologySlice) *model.TopologySlice {
 	described := &model.TopologySlice{Nodes: make(map[string]*model.Node, len(slice.Nodes))}
 	for _, key := range slice.Keys {

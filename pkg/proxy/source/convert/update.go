@@ -6,19 +6,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Update is what changed in a source since the update before.
+// Update is the change of a source since the previous update.
 type Update struct {
 	Change model.Change
-	// Rejected are the new problems, PutRight those that are solved, both sorted.
+	// Rejected are the new problems, PutRight the resolved ones, both sorted.
 	Rejected, PutRight []model.Finding
 }
 
-// NewUpdate returns the update that leads from some problems to others.
+// NewUpdate returns an update for a change and the difference between two lists of problems.
 func NewUpdate(change model.Change, before, after []model.Finding) Update {
 	return Update{Change: change, Rejected: subtract(after, before), PutRight: subtract(before, after)}
 }
 
-// IsEmpty reports whether nothing is different.
+// IsEmpty reports whether nothing has changed.
 func (u Update) IsEmpty() bool { return u.Change.IsEmpty() && len(u.Rejected)+len(u.PutRight) == 0 }
 
 // subtract returns the problems that are not among others, sorted.

@@ -1,5 +1,5 @@
-// Package deadline keeps what should happen later unless it is cancelled, as values: it has no clock and no timer. The
-// caller has them, and asks when to look again, and then what is due.
+// Package deadline keeps a queue of deadlines that can be cancelled. It has no clock and no timer: the caller waits
+// until the earliest deadline, and then pops those that have expired.
 package deadline
 
 import (
@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Queue is a queue of things by their time, each once. The zero value is empty. An operation takes a time that grows with
-// the logarithm of their number.
+// Queue is a queue of keys ordered by deadline, each key once. The zero value is empty. An operation takes time
+// logarithmic in the number of keys.
 type Queue[K comparable] struct {
 	times map[K]time.Time
-	order entries[K] // all of these, and some that were taken back
+	order entries[K] // all keys of times, and some cancelled ones
 }
 
-// Schedule schedules a thing, unless there is a time for it already.
+// Schedule schedules a key, unless it already has a deadline.
 func (q *Queue[K]) Schedule(thing K, at time.Time) {
 	if q.Has(thing) {
 		return
@@ -27,19 +27,19 @@ func (q *Queue[K]) Schedule(thing K, at time.Time) {
 	heap.Push(&q.order, entry[K]{at, thing})
 }
 
-// Has reports whether there is a time for a thing.
+// Has reports whether a key has a deadline.
 func (q *Queue[K]) Has(thing K) bool { _, has := q.times[thing]; return has }
 
-// Cancel removes a thing from the queue.
+// Cancel removes a key from the queue.
 func (q *Queue[K]) Cancel(thing K) {
 	delete(q.times, thing)
-	if len(q.order) > 2*len(q.times)+16 { // something is scheduled and cancelled again and again
+	if len(q.order) > 2*len(q.times)+16 { // a key is scheduled and cancelled again and again
 		q.order = slices.DeleteFunc(q.order, func(e entry[K]) bool { return !q.counts(e) })
 		heap.Init(&q.order)
 	}
 }
 
-// Earliest returns when something is due next, and whether anything is.
+// Earliest returns the earliest deadline, and whether there is one.
 func (q *Queue[K]) Earliest() (at time.Time, some bool) {
 	for len(q.order) > 0 && !q.counts(q.order[0]) {
 		heap.Pop(&q.order)
@@ -50,7 +50,7 @@ func (q *Queue[K]) Earliest() (at time.Time, some bool) {
 	return q.order[0].at, true
 }
 
-// PopExpired takes out what is due by a time, in the order of their times.
+// PopExpired removes and returns the keys that have expired, in the order of their deadlines.
 func (q *Queue[K]) PopExpired(now time.Time) []K {
 	var due []K
 	for at, some := q.Earliest(); some && !now.Before(at); at, some = q.Earliest() {
@@ -61,10 +61,10 @@ func (q *Queue[K]) PopExpired(now time.Time) []K {
 	return due
 }
 
-// Len returns how many things there are.
+// Len returns the number of keys.
 func (q *Queue[K]) Len() int { return len(q.times) }
 
-// counts reports whether an entry was not taken back.
+// counts reports whether an entry was not cancelled.
 func (q *Queue[K]) counts(e entry[K]) bool {
 	at, has := q.times[e.thing]
 	return has && at.Equal(e.at)
@@ -75,7 +75,7 @@ type entry[K comparable] struct {
 	thing K
 }
 
-// entries are a heap of package container/heap.
+// entries implement heap.Interface.
 type entries[K comparable] []entry[K]
 
 func (e entries[K]) Len() int           { return len(e) }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestWhatIsDueIsWhatWasNotTakenBack: after any history, beside a plain map.
+// The queue must agree with a plain map after any history.
 func TestWhatIsDueIsWhatWasNotTakenBack(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -55,7 +55,7 @@ func TestWhatIsDueIsWhatWasNotTakenBack(t *testing.T) {
 	}
 }
 
-// TestWhoComesAndGoesTakesNoMemory, however often.
+// Keys that are scheduled and cancelled must not use memory, however often.
 func TestWhoComesAndGoesTakesNoMemory(t *testing.T) {
 	var queue Queue[string]
 	for i := range 100_000 {

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// kindOf are the kinds of the objects that the proxy reads, by their types. It ignores all others.
+// kindOf maps types to the kinds that the proxy reads. It ignores all others.
 var kindOf = func() map[manifest.Type]*convert.Kind {
 	kindOf := map[manifest.Type]*convert.Kind{}
 	for _, kind := range convert.Kinds {
@@ -23,23 +23,23 @@ var kindOf = func() map[manifest.Type]*convert.Kind {
 
 var types = slices.Collect(maps.Keys(kindOf))
 
-// decode reads the objects of a file that a view sees. Every error becomes a finding about the smallest part that it
-// concerns.
+// decode reads the objects of a file that are in a view. Every error becomes a finding about the smallest part that it
+// affects.
 func decode(file string, text []byte, view convert.View) contents {
 	d := decoder{file: file, view: view, out: contents{inventory: convert.Inventory{}, isComplete: true}}
 	d.read(text, d.readObject)
 	return d.out
 }
 
-// decoder collects what one file holds.
+// decoder collects the contents of one file.
 type decoder struct {
 	file string
 	view convert.View
 	out  contents
 }
 
-// read calls what is to be done with each object of a type that the proxy reads, records what is wrong with the rest, and
-// counts all of them.
+// read calls object for each object of a type that the proxy reads, records the problems of the rest, and counts all
+// objects.
 func (d *decoder) read(text []byte, object func(*manifest.Part)) {
 	for part := range manifest.Parts(manifest.FormatOfText(d.file, text), text, types...) {
 		if part.Type.Kind != "" {
@@ -57,7 +57,7 @@ func (d *decoder) read(text []byte, object func(*manifest.Part)) {
 	}
 }
 
-// addError records what is wrong with a part that could not be read, or what was ignored in it.
+// addError records the fault of a part that could not be read, or of which something was ignored.
 func (d *decoder) addError(part *manifest.Part) {
 	wasComplete := d.out.isComplete
 	d.unreadable(part, part.Fault)
@@ -66,8 +66,8 @@ func (d *decoder) addError(part *manifest.Part) {
 	}
 }
 
-// decodeObject decodes an object as API clients do, completes it as an API server would, and returns why it is refused, or
-// else which parts count as absent.
+// decodeObject decodes an object as API clients do and sets defaults as an API server would. It returns the reasons why
+// the object is invalid, or else the parts that count as absent.
 func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, object convert.Object) (rejected, ignored []model.Finding) {
 	for _, fault := range part.DecodeAsClient(object) {
 		problem := key.Problem(file, fault.Field, fault.Reason)
@@ -90,8 +90,8 @@ func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, objec
 	return nil, ignored
 }
 
-// unreadable records that something in the file could not be read: from now on, an object's absence from the file
-// proves nothing.
+// unreadable records that a part of the file could not be read. Then the absence of an object from the file proves
+// nothing.
 func (d *decoder) unreadable(part *manifest.Part, fault *manifest.ParseError) {
 	problem := model.Finding{File: d.file, Code: model.Invalid, Field: part.Field(fault.Field), Reason: fault.Reason}
 	switch {
@@ -122,12 +122,12 @@ func (d *decoder) readObject(part *manifest.Part) {
 	d.out.claims = append(d.out.claims, c)
 }
 
-// keyOf names the object of a part. In a folder there was no API server to fill in the namespace.
+// keyOf returns the key of a part's object. In a folder no API server has set the namespace.
 func keyOf(part *manifest.Part) convert.ObjectKey {
 	key := convert.ObjectKey{Kind: kindOf[part.Type], Name: model.ObjectName{Namespace: part.Namespace, Name: part.Name}}
 	switch {
 	case key.Kind.IsClusterScoped:
-		key.Name.Namespace = "" // a namespace on such an object is refused below, and names no other one
+		key.Name.Namespace = "" // a namespace on such an object is rejected later, and names no other one
 	case key.Name.Namespace == "":
 		key.Name.Namespace = metav1.NamespaceDefault
 	}

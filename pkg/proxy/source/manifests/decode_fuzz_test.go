@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/promise"
 )
 
-// FuzzDecode feeds the decoder anything at all. It must end, and what it takes must be as package model promises.
+// FuzzDecode decodes arbitrary input. It must end, and accepted objects must meet the guarantees of package model.
 func FuzzDecode(f *testing.F) {
 	for _, text := range []string{
 		serviceYAML("web", "10.96.0.1") + "---\n" + sliceYAML("web-1", "web", "10.244.0.5"),

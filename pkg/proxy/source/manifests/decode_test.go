@@ -14,24 +14,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// serviceYAML is a Service that is right, as short as it can be.
+// serviceYAML returns a minimal valid Service.
 func serviceYAML(name, clusterIP string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata:\n  name: %s\n"+
 		"spec:\n  clusterIP: %s\n  ports:\n  - port: 80\n", name, clusterIP)
 }
 
-// sliceYAML is an EndpointSlice that is right, as short as it can be.
+// sliceYAML returns a minimal valid EndpointSlice.
 func sliceYAML(name, service, addr string) string {
 	return fmt.Sprintf("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: %s\n  labels:\n"+
 		"    kubernetes.io/service-name: %s\naddressType: IPv4\nendpoints:\n- addresses: [%s]\nports:\n- port: 8080\n", name, service, addr)
 }
 
-// serviceCIDRYAML is a ServiceCIDR with one range, as short as it can be.
+// serviceCIDRYAML returns a minimal ServiceCIDR with one range.
 func serviceCIDRYAML(name, cidr string) string {
 	return fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: ServiceCIDR\nmetadata:\n  name: %s\nspec:\n  cidrs: [%q]\n", name, cidr)
 }
 
-// listed returns the valid objects of a manifest, and everything that is wrong with it.
+// listed returns the valid objects of a manifest, and its problems.
 func listed(m contents) (objects, problems []string) {
 	for _, p := range m.problems {
 		problems = append(problems, p.String())
@@ -156,7 +156,7 @@ func TestDecodeSkipsOnlyWhatIsWrong(t *testing.T) {
 	list := func(items ...string) string { return "apiVersion: v1\nkind: List\nitems:\n" + strings.Join(items, "") }
 	for name, test := range map[string]struct {
 		file, text string
-		want       []string // besides "Service default/good", unless empty
+		want       []string // in addition to "Service default/good", unless empty
 		complete   bool
 	}{
 		"an unknown field": {"a.yaml", good + "---\n" + bad + "  port: 8\n",

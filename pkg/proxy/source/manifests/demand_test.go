@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestAFolderProvidesMeasuredDemand, and that it counts, as long as it holds any: it has no Lease.
+// Measured demand counts as long as the folder has any, because a folder has no Lease.
 func TestAFolderProvidesMeasuredDemand(t *testing.T) {
 	f := newTestFolder(t)
 	demand := func(name string, asks int) string {
@@ -22,7 +22,7 @@ func TestAFolderProvidesMeasuredDemand(t *testing.T) {
 		does, text string
 		state      *model.DemandState
 		changed    int
-		web        uint32 // the demand of zone-a on it; 0: nothing new
+		web        uint32 // the demand of zone-a on it; 0: no update
 		problems   int
 	}{
 		{"nobody has measured", none, &unpublished, 0, 0, 0},

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestALabelOfANodeEvacuatesIt until the label goes; an unreadable one counts as absent. If the Node goes, too, it is avoided
-// for a while.
+// The evacuation lasts until the label is removed. An invalid value counts as absent. If the Node is deleted, too, it
+// stays demoted for a while.
 func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 	f := newTestFolder(t)
 	node := func(value string) string {

@@ -14,36 +14,36 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// stableAfter is how long a file must be left alone before its stamp is trusted, and before it may take something away.
-// Two writes within the resolution of a file system's clock (up to two seconds) leave the same stamp.
+// stableAfter is how long a file must be unchanged before its stamp is trusted, and before it may remove objects. Two
+// writes within the resolution of a file system's clock (up to two seconds) leave the same stamp.
 const stableAfter = 2 * time.Second
 
-// errEmptyFile is why a file that held objects is not believed when it is empty: a shell truncates the
-// file in "kubectl get ... > file" before kubectl has asked for anything.
+// errEmptyFile is the error for an empty file that had objects before. It is not applied: a shell truncates the file in
+// "kubectl get ... > file" before kubectl has sent a request.
 var errEmptyFile = errors.New("it is empty, as a file is while it is being written; delete it to remove its objects")
 
-// stamp distinguishes the states of a file without reading it, whatever its name.
+// stamp distinguishes the states of a file without reading it, regardless of its name.
 type stamp struct {
 	device, inode     uint64
 	size              int64
 	modified, changed syscall.Timespec
 }
 
-// file is one file of the folder.
+// file is the state of one file of the folder.
 type file struct {
 	stamp     stamp
 	isSettled bool // the stamp would differ if the file had changed since
-	// version is the one that counts.
+	// version is the active version.
 	version
-	// failure is why the file could not be read the last time.
+	// failure is the error of the last attempt to read the file.
 	failure error
-	// candidate is the version that was read last, while it does not count yet; since is when it was first read.
+	// candidate is the newest version, while it is not active yet; since is when it was first read.
 	candidate *version
 	since     time.Time
 }
 
-// read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was. A file
-// that is not followed counts at once.
+// read reads a file again if it may have changed, and returns its new state. It does not change f. A file that is not
+// followed becomes active at once.
 func (f *file) read(dir, name string, view convert.View, isFollowed bool, now time.Time) *file {
 	updated := *f
 	text, err := updated.newText(filepath.Join(dir, name), now)
@@ -67,7 +67,7 @@ func (f *file) read(dir, name string, view convert.View, isFollowed bool, now ti
 	return &updated
 }
 
-// observe takes in a text that was read. since is kept while the text stays the same.
+// observe processes a text that was read. since is kept while the text stays the same.
 func (f *file) observe(name string, text []byte, view convert.View, now time.Time) {
 	sum := sha256.Sum256(text)
 	switch {
@@ -79,7 +79,7 @@ func (f *file) observe(name string, text []byte, view convert.View, now time.Tim
 	}
 }
 
-// promote makes the version that was read last the one that counts.
+// promote makes the candidate the active version.
 func (f *file) promote() {
 	now := *f.candidate
 	if !now.contents.isComplete {
@@ -88,13 +88,13 @@ func (f *file) promote() {
 	f.version, f.candidate = now, nil
 }
 
-// mayHoldObjects reports whether the file held objects, as far as known, when it was read last.
+// mayHoldObjects reports whether the file may have had objects when it was last read.
 func (f *file) mayHoldObjects() bool {
 	wasRead := f.sum != [sha256.Size]byte{}
 	return wasRead && (len(f.contents.claims) > 0 || !f.contents.isComplete)
 }
 
-// newText returns the text of a file and notes its stamp, or returns nil if the stamp says that nothing changed.
+// newText returns the text of a file and records its stamp, or returns nil if the stamp shows that it is unchanged.
 func (f *file) newText(name string, now time.Time) ([]byte, error) {
 	// On a pipe an ordinary open would wait for a writer.
 	opened, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)

@@ -12,30 +12,30 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// Folder is a folder of manifests, as it was loaded last. The zero value has loaded nothing yet.
+// Folder is a folder of manifests as of its last load. The zero value has loaded nothing yet.
 type Folder struct {
-	// View says which objects concern the proxy. It is set before the first load.
+	// View selects the objects that concern the proxy. It is set before the first load.
 	View convert.View
-	// LastKnownGood are the versions that a running proxy has in force for refused objects. They are in force here before the
-	// first load.
+	// LastKnownGood are the versions that a running proxy uses for invalid objects. They are active here before the first
+	// load.
 	LastKnownGood []convert.Rejection
-	// isFollowed: it is loaded again and again. Then a file that loses something counts only a moment later.
+	// isFollowed is set if the folder is loaded repeatedly. Then a file that loses something counts only after a delay.
 	isFollowed bool
 
 	isLoaded bool
 	files    map[string]*file // by path relative to the folder
 	applied  map[convert.ObjectKey]entry
 	problems []model.Finding
-	// nodes is what we know about nodes from the folder, and demand says whether measured demand counts.
+	// nodes is the state of the nodes in the folder, and demand is whether measured demand counts.
 	nodes  *nodes.Store
 	demand model.DemandState
 }
 
-// Load reads what changed in the folder since the last load, and returns the resulting changes. The first load returns
+// Load reads the changes in the folder since the last load, and returns the resulting update. The first load returns
 // everything.
 //
-// It fails if the first load cannot read the folder. Later that is a finding like any other: what was loaded stays in
-// force until the folder is back, since a folder that vanishes as a whole was more likely unmounted than emptied.
+// It fails if the first load cannot read the folder. Later that is a finding like any other: the loaded state stays
+// active until the folder is back, since a folder that vanishes as a whole was more likely unmounted than emptied.
 func (f *Folder) Load(dir string) (convert.Update, error) { return f.loadAt(dir, time.Now()) }
 
 func (f *Folder) loadAt(dir string, now time.Time) (convert.Update, error) {
@@ -50,20 +50,20 @@ func (f *Folder) loadAt(dir string, now time.Time) (convert.Update, error) {
 	return f.applyFiles(f.read(found, now), found.Unreadable, now), nil
 }
 
-// Stream is manifests that can be read only once, such as standard input.
+// Stream is a stream of manifests that can be read only once, such as standard input.
 type Stream struct {
 	Name string // in messages
 	Text []byte
 }
 
-// LoadStream is Load, of a stream.
+// LoadStream loads a stream instead of a folder.
 func (f *Folder) LoadStream(stream *Stream) convert.Update {
 	read := version{contents: decode(stream.Name, stream.Text, f.View)}
 	return f.applyFiles(map[string]*file{stream.Name: {version: read}}, nil, time.Now())
 }
 
-// applyFiles makes files the state of the folder, and returns the resulting changes. unreadable are files that cannot be
-// looked at.
+// applyFiles makes files the state of the folder, and returns the resulting update. unreadable are files that cannot be
+// accessed.
 func (f *Folder) applyFiles(files map[string]*file, unreadable map[string]error, now time.Time) convert.Update {
 	before := f.applied
 	if !f.isLoaded {
@@ -81,7 +81,7 @@ func (f *Folder) applyFiles(files map[string]*file, unreadable map[string]error,
 	f.files, f.applied = files, inForce
 	change := f.changeSince(was, now)
 	if !f.isLoaded {
-		change.AllNodes = new(true) // the folder has everything
+		change.AllNodes = new(true) // the folder contains all nodes
 	}
 	if demand := demandIn(inForce); demand != f.demand {
 		f.demand, change.DemandState = demand, &demand
@@ -90,7 +90,7 @@ func (f *Folder) applyFiles(files map[string]*file, unreadable map[string]error,
 	return f.update(change, problems)
 }
 
-// demandIn returns whether measured demand counts. A folder needs no Lease: what it has is current.
+// demandIn returns whether measured demand counts. A folder needs no Lease: its ServiceDemands are current.
 func demandIn(inForce map[convert.ObjectKey]entry) model.DemandState {
 	for key, current := range inForce {
 		if key.Kind == convert.ServiceDemands && current.value != nil {
@@ -100,7 +100,7 @@ func demandIn(inForce map[convert.ObjectKey]entry) model.DemandState {
 	return model.DemandUnavailable
 }
 
-// Inventory returns what the readable files hold, including refused objects and other kinds.
+// Inventory counts the objects in the readable files, including invalid objects and other kinds.
 func (f *Folder) Inventory() convert.Inventory {
 	all := convert.Inventory{}
 	for _, file := range f.files {
@@ -111,14 +111,14 @@ func (f *Folder) Inventory() convert.Inventory {
 	return all
 }
 
-// update returns what is different, with what is wrong now.
+// update returns the update for a change and the current problems.
 func (f *Folder) update(change model.Change, problems []model.Finding) convert.Update {
 	before := f.problems
 	f.problems = convert.SortProblems(problems)
 	return convert.NewUpdate(change, before, f.problems)
 }
 
-// read returns the files of the folder in their current state. Files that cannot be looked at stay as they were.
+// read returns the current states of the files in the folder. Files that cannot be accessed keep their state.
 func (f *Folder) read(found manifest.Tree, now time.Time) map[string]*file {
 	files := make(map[string]*file, len(found.Files))
 	for _, name := range found.Files {
@@ -142,7 +142,7 @@ func (f *Folder) read(found manifest.Tree, now time.Time) map[string]*file {
 	return files
 }
 
-// next returns when something changes although no file does, and whether anything will.
+// next returns the next deadline at which the state changes without a file change, and whether there is one.
 func (f *Folder) next() (at time.Time, some bool) {
 	if f.nodes == nil {
 		return time.Time{}, false
@@ -150,7 +150,7 @@ func (f *Folder) next() (at time.Time, some bool) {
 	return f.nodes.Next()
 }
 
-// isWaiting reports whether a file does not count yet and has to be looked at again.
+// isWaiting reports whether a file has a version that is not active yet and has to be checked again.
 func (f *Folder) isWaiting() bool {
 	for _, file := range f.files {
 		if file.candidate != nil {
@@ -160,7 +160,7 @@ func (f *Folder) isWaiting() bool {
 	return false
 }
 
-// unreadableProblem says that a file or folder cannot be read, without its path on this machine.
+// unreadableProblem returns the finding for an unreadable file or folder, without its path on this machine.
 func unreadableProblem(name string, err error) model.Finding {
 	reason := err.Error()
 	if atPath, ok := errors.AsType[*fs.PathError](err); ok {

@@ -14,12 +14,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// testFolder is a folder of manifests and what a consumer has made of its updates.
+// testFolder is a folder of manifests and the state of a consumer of its updates.
 type testFolder struct {
 	t        *testing.T
 	dir      string
 	folder   Folder
-	state    map[string]string // object -> what distinguishes its versions
+	state    map[string]string // object -> a value that distinguishes its versions
 	problems []string
 }
 
@@ -45,10 +45,10 @@ func (f *testFolder) remove(name string) {
 	}
 }
 
-// epoch is when the tests with a clock of their own begin.
+// epoch is the start of tests with their own clock.
 var epoch = time.Unix(1_800_000_000, 0)
 
-// loadAfter is load, some time after the epoch.
+// loadAfter calls load at a time after the epoch.
 func (f *testFolder) loadAfter(passed time.Duration) []string {
 	f.t.Helper()
 	update, err := f.folder.loadAt(f.dir, epoch.Add(passed))
@@ -58,7 +58,7 @@ func (f *testFolder) loadAfter(passed time.Duration) []string {
 	return f.apply(update)
 }
 
-// load loads the folder and applies the update, as the proxy does. It returns the objects that the update names.
+// load loads the folder and applies the update, as the proxy does. It returns the objects in the update.
 func (f *testFolder) load() []string {
 	f.t.Helper()
 	update, err := f.folder.Load(f.dir)
@@ -117,7 +117,7 @@ func (f *testFolder) apply(update convert.Update) []string {
 	return changed
 }
 
-// wantService asserts which version of Service default/web is in force; empty for none.
+// wantService asserts the active version of Service default/web; empty for none.
 func (f *testFolder) wantService(clusterIP string) {
 	f.t.Helper()
 	want := ""

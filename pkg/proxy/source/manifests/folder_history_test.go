@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// randomText is a file of two Services, a slice and a ServiceCIDR, some of it changed, bad or broken.
+// randomText returns a file of two Services, a slice and a ServiceCIDR, some of them changed, invalid or broken.
 func randomText(random *rand.Rand, file int, mayBeBad bool) string {
 	var documents []string
 	for i := range 2 {
@@ -74,8 +74,7 @@ func TestFolderEndsUpWhereAFreshLoadWouldWhateverHappenedBefore(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatMovesToAFileThatIsBeingWrittenStays: the file that it leaves counts sooner than the file that it goes
-// to, because that one lacks another object and was written later.
+// The old file counts sooner than the new one, because that one lacks another object and was written later.
 func TestAnObjectThatMovesToAFileThatIsBeingWrittenStays(t *testing.T) {
 	f := newTestFolder(t)
 	f.folder.isFollowed = true

@@ -15,7 +15,7 @@ func TestFolderHandsOverServiceCIDRsLikeAnyOtherObject(t *testing.T) {
 	for _, step := range []struct {
 		does, text string
 		changed    []string
-		want       string // the ranges in force; empty for none
+		want       string // the active ranges; empty for none
 		problems   []string
 	}{
 		{"it appears", serviceCIDRYAML("kubernetes", "10.96.0.0/12"), []string{"ServiceCIDR kubernetes"}, "[10.96.0.0/12]", nil},
@@ -64,7 +64,7 @@ func TestFolderHandsOverAChangeOfAnyFieldThatIsServed(t *testing.T) {
 	}
 }
 
-// TestFolderFollowsObjectsOfANewerKubernetes: unknown parts count as absent, and are reported once.
+// Unknown parts count as absent, and are reported once.
 func TestFolderFollowsObjectsOfANewerKubernetes(t *testing.T) {
 	f := newTestFolder(t)
 	text := serviceYAML("web", "10.96.0.1") + "  newIn138: x\n---\n" + sliceYAML("web-1", "web", "10.244.0.1") + "newField: 3\n"
@@ -95,7 +95,7 @@ func TestFolderFollowsObjectsOfANewerKubernetes(t *testing.T) {
 	}
 }
 
-// skipped is what a folder reports about a Service with an impossible external IP.
+// skipped returns the report of a folder about a Service with an invalid external IP.
 func skipped(text string) []string {
 	if !strings.Contains(text, "externalIPs: [127.0.0.1]") {
 		return nil
@@ -115,7 +115,7 @@ func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
 	f := newTestFolder(t)
 	for _, step := range []struct {
 		does, text string
-		want       []string // the endpoints in force
+		want       []string // the active endpoints
 		problems   []string
 	}{
 		{"two endpoints", slice("10.244.0.5", "10.244.0.6"), []string{"10.244.0.5", "10.244.0.6"}, nil},
@@ -148,7 +148,7 @@ func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
 	}
 }
 
-// TestFolderHandsOverTheServicesOfItsProxyAlone: those with its name, or without the label if it has none.
+// A folder delivers the Services with the name of its proxy, or those without the label if the proxy has no name.
 func TestFolderHandsOverTheServicesOfItsProxyAlone(t *testing.T) {
 	const labelled = "apiVersion: v1\nkind: Service\nmetadata: {name: labelled, labels: {service.kubernetes.io/service-proxy-name: mine}}\n" +
 		"spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}\n"

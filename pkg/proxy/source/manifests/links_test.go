@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// releases are folders of manifests beside each other, and a link that leads to one of them.
+// releases are sibling folders of manifests, and a link to one of them.
 type releases struct {
 	t    *testing.T
 	root string
 	link string // relative to the root
 }
 
-// write writes a release. One Service is another in each, the other one stays.
+// write writes a release. One Service differs between releases, the other one does not.
 func (r *releases) write(name, clusterIP string) {
 	release := &testFolder{t: r.t, dir: filepath.Join(r.root, name)}
 	release.write("web.yaml", serviceYAML("web", clusterIP))
 	release.write("stays.yaml", serviceYAML("stays", "10.96.1.1"))
 }
 
-// switchLink lets the link lead elsewhere, in one step.
+// switchLink changes the target of the link atomically.
 func (r *releases) switchLink(to string) {
 	r.t.Helper()
 	absolute := filepath.Join(r.root, to)
@@ -31,7 +31,7 @@ func (r *releases) switchLink(to string) {
 	rename(r.t, r.root, r.link+".next", r.link)
 }
 
-// swap replaces the directory by another one, as people do who use no links.
+// swap replaces the directory by another one, for setups without links.
 func (r *releases) swap(to string) {
 	r.t.Helper()
 	if _, err := os.Lstat(filepath.Join(r.root, r.link)); err == nil {
@@ -42,14 +42,14 @@ func (r *releases) swap(to string) {
 	}
 }
 
-// ways are how a folder leads to a release by way of the link.
+// ways are the ways in which a folder leads to a release through the link.
 var ways = map[string]struct {
 	link string
-	// folder makes what leads to the link, and returns the folder.
+	// folder creates the links to the link, and returns the folder.
 	folder func(t *testing.T, root string) string
-	// isSwap: there is a directory in the place of the link.
+	// isSwap means that a directory is used instead of the link.
 	isSwap bool
-	// of is where a release is below what the link leads to.
+	// of is the path of a release below the target of the link.
 	of string
 }{
 	"the folder":                    {link: "current", folder: linkTo("current")},
@@ -72,7 +72,7 @@ var ways = map[string]struct {
 	},
 }
 
-// linkTo makes links, each named before what it leads to, and returns the folder.
+// linkTo creates links, each listed before its target, and returns the folder.
 func linkTo(folder string, links ...string) func(*testing.T, string) string {
 	return func(t *testing.T, root string) string {
 		for at := 0; at < len(links); at += 2 {
@@ -85,12 +85,12 @@ func linkTo(folder string, links ...string) func(*testing.T, string) string {
 	}
 }
 
-// TestWatchSeesChangedLinksOnTheWay: links to the folder, and in it. Nothing is lost on the occasion, and the last
-// state stays when a link leads nowhere.
+// The links lead to the folder or are in it. No object may be lost during the switch, and the last state must stay when
+// a link leads nowhere.
 func TestWatchSeesChangedLinksOnTheWay(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // a turned link is noticed within a second
+			t.Parallel() // a changed link is noticed within a second
 			r := &releases{t: t, root: t.TempDir(), link: way.link}
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(r.root, r.link)), 0o755); err != nil {
 				t.Fatal(err)
@@ -134,7 +134,7 @@ func TestWatchSeesChangedLinksOnTheWay(t *testing.T) {
 	}
 }
 
-// TestALinkThatChangesDuringAReadIsReadAgain: an object that moves from one file to another would otherwise be in neither.
+// An object that moves from one file to another would otherwise be in neither.
 func TestALinkThatChangesDuringAReadIsReadAgain(t *testing.T) {
 	const turns = 250
 	r := &releases{t: t, root: t.TempDir(), link: "current"}

@@ -8,49 +8,50 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// Manifests is a folder of manifests as a source of the cluster's state. It is for one goroutine, except for Refusals.
+// Manifests is a folder of manifests as a source of the cluster's state. It is not safe for concurrent use, except for
+// Rejections.
 type Manifests struct {
 	dir    string
 	log    *slog.Logger
 	folder Folder
 
-	// missingSlices is which EndpointSlices were missing at the last load.
+	// missingSlices describes the EndpointSlices that were missing at the last load.
 	missingSlices string
 
-	// loaded is the folder as it was loaded last, for Refusals.
+	// loaded is the folder as of the last load, for Rejections.
 	mutex  sync.Mutex
 	loaded Folder
 }
 
-// NewManifests returns the folder at dir as a source of what a view sees. It reads nothing yet.
+// NewManifests returns the folder at dir as a source of the objects in a view. It reads nothing yet.
 func NewManifests(dir string, view convert.View, log *slog.Logger) *Manifests {
 	return &Manifests{dir: dir, log: log, folder: Folder{View: view}}
 }
 
-// Load reads what changed in the folder since the last load; the first time, everything.
+// Load reads the files that changed since the last load; the first time, all of them.
 func (m *Manifests) Load() (convert.Update, error) {
 	return m.folder.Load(m.dir)
 }
 
-// Run loads the folder, delivers all of it as the first update, and then delivers what changes until the context ends.
-// It returns nil then, and an error only if the folder cannot be read at the start.
+// Run loads the folder, delivers everything as the first update, and then delivers the changes until the context ends.
+// Then it returns nil. It returns an error only if the folder cannot be read at the start.
 //
-// deliver is called by one goroutine, and may take its time: what changes meanwhile comes as one update after it.
+// deliver is called by one goroutine and may block: changes during a call are delivered as one update after it.
 func (m *Manifests) Run(ctx context.Context, deliver func(convert.Update)) error {
 	watch := newWatch(m.dir, m.log)
 	defer watch.close()
 	return m.run(ctx, watch, deliver)
 }
 
-// loadAtOnce is Load, of one place. If a link is turned while files are read, an object that moves from one file to
-// another may be in neither, and seem to be gone: then all is read anew. While links are turned all the time, what was
-// loaded stays in force.
+// loadAtOnce loads a consistent state of the folder. If a link is changed while files are read, an object that moves
+// from one file to another may be in neither, and seem to be deleted. Then everything is read again. While links keep
+// changing, the loaded state stays active.
 //
-// It first watches and then reads, so that no change falls between the two.
+// It first watches and then reads, so that it misses no change between the two.
 func (m *Manifests) loadAtOnce(watch *watch) (convert.Update, error) {
 	for attempt := 1; ; attempt++ {
 		watch.follow()
-		loaded := m.folder // Load changes this copy, but nothing that it refers to
+		loaded := m.folder // Load changes this copy, but nothing that it references
 		update, err := loaded.Load(m.dir)
 		isLast := attempt == followAttempts
 		if !watch.hasLinkChanged() || isLast && !m.folder.isLoaded {
@@ -63,7 +64,7 @@ func (m *Manifests) loadAtOnce(watch *watch) (convert.Update, error) {
 	}
 }
 
-// run is Run with a given watch.
+// run implements Run with a given watch.
 func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.Update)) error {
 	m.folder.isFollowed = true
 	for first := true; ; first = false {
@@ -72,7 +73,7 @@ func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.
 			return err
 		}
 		m.mutex.Lock()
-		m.loaded = m.folder // a load changes nothing that this copy refers to
+		m.loaded = m.folder // a load changes nothing that this copy references
 		m.mutex.Unlock()
 		m.warn()
 		if first || !update.IsEmpty() {
@@ -86,7 +87,7 @@ func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.
 	}
 }
 
-// warn logs, once, that there are no EndpointSlices for the Services, or some of an old version.
+// warn logs once that there are no EndpointSlices for the Services, or that some are of an old version.
 func (m *Manifests) warn() {
 	lack, _ := m.folder.Inventory().MissingSlices(m.dir)
 	if lack != "" && m.missingSlices == "" {
@@ -95,7 +96,7 @@ func (m *Manifests) warn() {
 	m.missingSlices = lack
 }
 
-// Rejections returns the objects that were refused when the folder was loaded last, with the versions in force.
+// Rejections returns the objects that were invalid at the last load, with the active versions.
 func (m *Manifests) Rejections() []convert.Rejection {
 	m.mutex.Lock()
 	loaded := m.loaded

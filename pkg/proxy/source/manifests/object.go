@@ -5,24 +5,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// objectVersion is one object of a file. Either it is good, or its problems say what is wrong with it.
+// objectVersion is the version of an object in one file. It is valid if it has no problems.
 type objectVersion struct {
 	key      convert.ObjectKey
 	value    any // nil if the object is not ours to serve, such as a headless Service
 	problems []model.Finding
-	// ignored are the labels, annotations and unknown fields of a valid object that count as absent.
+	// ignored are findings for the labels, annotations and unknown fields of a valid object that count as absent.
 	ignored []model.Finding
 }
 
 func (c *objectVersion) isValid() bool { return len(c.problems) == 0 }
 
-// contents is what one file holds.
+// contents are the parsed contents of one file.
 type contents struct {
 	claims []objectVersion
-	// inventory counts all objects, including refused ones and those of other kinds.
+	// inventory counts all objects, including invalid ones and those of other kinds.
 	inventory convert.Inventory
-	// problems are those of whole documents.
+	// problems are the problems of whole documents.
 	problems []model.Finding
-	// isComplete: every document and object was recognized, so the claims are all that is in the file.
+	// isComplete reports whether every document and object was recognized, so that claims has all objects of the file.
 	isComplete bool
 }

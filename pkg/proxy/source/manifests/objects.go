@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// Objects reads the objects of a folder as they are written there. If an object appears twice, the first one counts, by
-// file name, then by place. What cannot be read is a finding. It fails if the folder cannot be read.
+// Objects reads the objects of a folder as they are written. If an object appears twice, the first one counts, by file
+// name, then by position. Unreadable parts are returned as findings. It fails if the folder cannot be read.
 func Objects(dir string) (convert.Objects, []model.Finding, error) {
 	found, err := manifest.Scan(dir)
 	if err != nil {
@@ -28,7 +28,7 @@ func Objects(dir string) (convert.Objects, []model.Finding, error) {
 	return d.objects, convert.SortProblems(d.problems), nil
 }
 
-// ObjectsOf is Objects, of a stream.
+// ObjectsOf reads the objects of a stream as Objects does.
 func ObjectsOf(stream *Stream) (convert.Objects, []model.Finding) {
 	d := newObjectDecoder()
 	d.text(stream.Name, stream.Text)
@@ -42,7 +42,7 @@ func newObjectDecoder() objectDecoder {
 type objectDecoder struct {
 	objects  convert.Objects
 	problems []model.Finding
-	seen     map[convert.ObjectKey]string // the file
+	seen     map[convert.ObjectKey]string // by object, the file that has it
 }
 
 func (d *objectDecoder) file(dir, name string) error {

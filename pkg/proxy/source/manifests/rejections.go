@@ -5,8 +5,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// Rejections returns, sorted, the objects with problems, and the objects in force that have no good version in the folder
-// now, as in an unreadable file: each with the version in force.
+// Rejections returns, sorted, the objects with problems, and the active objects that have no valid version in the
+// folder now, such as those of an unreadable file: each with its active version.
 func (f *Folder) Rejections() []convert.Rejection {
 	var rejections []convert.Rejection
 	for _, problem := range f.problems {
@@ -21,7 +21,7 @@ func (f *Folder) Rejections() []convert.Rejection {
 		}
 		rejections = append(rejections, rejection)
 	}
-	if len(f.problems) > 0 { // else nothing is lost
+	if len(f.problems) > 0 { // otherwise nothing is lost
 		written := f.written()
 		for key, current := range f.applied {
 			if current.value != nil && !written[locatedObject{current.file, key}] {
@@ -32,13 +32,13 @@ func (f *Folder) Rejections() []convert.Rejection {
 	return convert.SortRejections(rejections)
 }
 
-// locatedObject is an object in a file.
+// locatedObject identifies an object in a file.
 type locatedObject struct {
 	file string
 	key  convert.ObjectKey
 }
 
-// written returns the objects that have a good version in a readable file.
+// written returns the objects that have a valid version in a readable file.
 func (f *Folder) written() map[locatedObject]bool {
 	written := map[locatedObject]bool{}
 	for name, file := range f.files {
@@ -54,7 +54,7 @@ func (f *Folder) written() map[locatedObject]bool {
 	return written
 }
 
-// lastKnownGoodOf are the versions that a running proxy has in force for refused objects.
+// lastKnownGoodOf returns the versions that a running proxy uses for invalid objects.
 func (f *Folder) lastKnownGoodOf() map[convert.ObjectKey]entry {
 	inForce := map[convert.ObjectKey]entry{}
 	for _, rejection := range f.LastKnownGood {
@@ -65,7 +65,7 @@ func (f *Folder) lastKnownGoodOf() map[convert.ObjectKey]entry {
 	return inForce
 }
 
-// keyNamed returns the key of an object, and whether the folder may have one of that kind.
+// keyNamed returns the key of an object, and whether the folder may have objects of its kind.
 func keyNamed(kind string, name model.ObjectName) (convert.ObjectKey, bool) {
 	for _, known := range kindOf {
 		if known.Name == kind && name != (model.ObjectName{}) {

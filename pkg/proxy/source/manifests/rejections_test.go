@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestAStartFromTheAppliedVersionsDecidesAsTheRunningProxy, whatever became wrong in the folder: 'proxy status' depends on this.
+// A start from the applied versions must decide like the running proxy, regardless of the problems in the folder:
+// 'proxy status' depends on this.
 func TestAStartFromTheAppliedVersionsDecidesAsTheRunningProxy(t *testing.T) {
 	service := func(port int) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\n"+

@@ -14,24 +14,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// entry is an object in force, and the file it comes from.
+// entry is the active version of an object, and its file.
 type entry struct {
 	file  string
 	value any
 }
 
-// locatedVersion is a claim and the file it stands in.
+// locatedVersion is a version of an object and its file.
 type locatedVersion struct {
 	file string
 	*objectVersion
 }
 
-// resolve decides which version of each object is in force, from what was in force and from what the files say now.
+// resolve decides which version of each object is active, from the previously active versions and the files.
 //
-//   - A file that brought an object keeps it as long as it claims it, and as long as that is not known.
-//   - It keeps an object that moves to a file that is still being written, too.
-//   - Otherwise the first good claim takes over, by file name, then by place.
-//   - While all that is claimed is bad, the last good version stays in force.
+//   - A file whose version is active keeps the object while it has a version of it, or while that is unknown because
+//     the file is not completely readable.
+//   - It also keeps an object that moves to a file that is still being written.
+//   - Otherwise the first valid version becomes active, by file name, then by position.
+//   - While all versions are invalid, the last known good one stays active.
 func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[convert.ObjectKey]entry, []model.Finding) {
 	claims, problems := collect(files)
 	coming := incoming(files)
@@ -58,10 +59,10 @@ func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[co
 	return after, convert.SortProblems(problems)
 }
 
-// isComplete reports whether the claims are all that is in the file.
+// isComplete reports whether the claims are all objects in the file.
 func (f *file) isComplete() bool { return f.failure == nil && f.contents.isComplete }
 
-// incoming returns the objects in what is not believed yet.
+// incoming returns the objects in files that are not stable yet.
 func incoming(files map[string]*file) map[convert.ObjectKey]bool {
 	coming := map[convert.ObjectKey]bool{}
 	for _, f := range files {
@@ -75,7 +76,7 @@ func incoming(files map[string]*file) map[convert.ObjectKey]bool {
 	return coming
 }
 
-// collect groups the claims of all files by object, in the order of the files, and gathers their own problems.
+// collect groups the claims of all files by object, in the order of the files, and collects their problems.
 func collect(files map[string]*file) (map[convert.ObjectKey][]locatedVersion, []model.Finding) {
 	claims := make(map[convert.ObjectKey][]locatedVersion)
 	var problems []model.Finding
@@ -94,8 +95,8 @@ func collect(files map[string]*file) (map[convert.ObjectKey][]locatedVersion, []
 	return claims, problems
 }
 
-// resolveDuplicates returns the entry that is in force from now on, and the claim that it comes from: nil if it is the last good
-// version. The entry has no file if no version is in force.
+// resolveDuplicates returns the entry that becomes active, and the claim that it comes from: nil if it is the last
+// known good version. The entry has no file if no version is active.
 func resolveDuplicates(candidates []locatedVersion, incumbent entry, had, kept bool) (entry, *objectVersion) {
 	var own []locatedVersion
 	for _, c := range candidates {
@@ -111,14 +112,14 @@ func resolveDuplicates(candidates []locatedVersion, incumbent entry, had, kept b
 	}
 	chosen := choose(candidates, nil)
 	if chosen.objectVersion == nil && had {
-		// If it was moved to another file and broken on the way, it is still claimed, so it is not gone.
+		// An object that was moved to another file and broken on the way is still claimed, so it was not deleted.
 		return entry{file: candidates[0].file, value: incumbent.value}, nil
 	}
 	return entry{file: chosen.file}, chosen.objectVersion
 }
 
-// choose returns the good claim that equals what is in force, for a file that claims an object twice, or the first
-// good one.
+// choose returns the valid claim that equals the active version, for a file that claims an object twice; otherwise the
+// first valid one.
 func choose(candidates []locatedVersion, current any) locatedVersion {
 	var first locatedVersion
 	for _, c := range candidates {
@@ -135,8 +136,8 @@ func choose(candidates []locatedVersion, current any) locatedVersion {
 	return first
 }
 
-// duplicates returns a problem for each good claim of an object that is in force by another claim. A bad claim has
-// problems of its own.
+// duplicates returns a problem for each valid claim of an object for which another claim is active. An invalid claim
+// has problems of its own.
 func duplicates(key convert.ObjectKey, candidates []locatedVersion, chosen *objectVersion, file string) []model.Finding {
 	var problems []model.Finding
 	for _, c := range candidates {
@@ -153,7 +154,7 @@ func duplicates(key convert.ObjectKey, candidates []locatedVersion, chosen *obje
 	return problems
 }
 
-// orphans returns a problem for each slice in force whose Service is nowhere to be found.
+// orphans returns a problem for each active slice whose Service does not exist.
 func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][]locatedVersion) []model.Finding {
 	var problems []model.Finding
 	for key, current := range inForce {
@@ -174,8 +175,8 @@ func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][
 	return problems
 }
 
-// changeSince returns the difference in what is served: an object that is not ours to serve counts as gone. The
-// consequences for nodes are the directory's business.
+// changeSince returns the change since a previous state: an object that is not ours to serve counts as deleted. The
+// consequences for nodes come from the node store.
 func (f *Folder) changeSince(before map[convert.ObjectKey]entry, now time.Time) model.Change {
 	after, known := f.applied, f.nodes
 	var change model.Change

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// version is what a file held when it was read.
+// version is a version of a file that was read.
 type version struct {
 	sum      [sha256.Size]byte
 	size     int // in bytes
@@ -17,20 +17,19 @@ type version struct {
 	missing []convert.ObjectKey
 }
 
-// isStable reports whether a version of a file replaces the one before, once the file has not changed for
-// some time.
+// isStable reports whether a version of a file replaces the previous one, given how long the file has been unchanged.
 //
-// A program may write a file slowly, and what it has not written yet has not been deleted. A text that ends at a random
-// place may well be valid up to there. So a version that takes something away counts only after the file was left alone
-// for settleTime, whatever else is wrong or new in it. One that takes nothing away counts at once.
+// A program may write a file slowly, and objects that it has not written yet were not deleted. A truncated text may
+// well be valid up to its end. So a version that removes something counts only after the file was unchanged for
+// stableAfter, regardless of what else is wrong or new in it. A version that removes nothing counts at once.
 func isStable(before, now *version, alone time.Duration) bool {
 	return alone >= stableAfter || !now.dropsObjects(before) && !now.mayBeTruncated(before)
 }
 
-// dropsObjects reports whether an object of the version before is not there now.
+// dropsObjects reports whether an object of the previous version is missing.
 func (v *version) dropsObjects(before *version) bool { return len(v.droppedObjects(before)) > 0 }
 
-// droppedObjects returns the objects of the version before that are not there now.
+// droppedObjects returns the objects of the previous version that are missing.
 func (v *version) droppedObjects(before *version) []convert.ObjectKey {
 	there := make(map[convert.ObjectKey]bool, len(v.contents.claims))
 	for _, claim := range v.contents.claims {
@@ -52,8 +51,8 @@ func (v *version) droppedObjects(before *version) []convert.ObjectKey {
 	return lost
 }
 
-// mayBeTruncated reports whether the end of the version before may be missing: the text is shorter, and the last object
-// differs. A slice that is cut off after three of ten endpoints is a valid object.
+// mayBeTruncated reports whether the end of the previous version may be missing: the text is shorter, and the last
+// object differs. A slice that is truncated after three of ten endpoints is a valid object.
 func (v *version) mayBeTruncated(before *version) bool {
 	claims := v.contents.claims
 	if v.size >= before.size || len(claims) == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// twentyObjects are Services, and a slice of every fifth, as YAML and as JSON. They are short, because each byte is a
-// test.
+// twentyObjects returns Services, and a slice of every fifth, as YAML and as JSON. They are short, because each byte is
+// a test.
 func twentyObjects() (asYAML, asJSON []string) {
 	for i := range 16 {
 		asYAML = append(asYAML, fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: s%d}\nspec:\n  clusterIP: 10.0.0.%d\n"+
@@ -34,7 +34,7 @@ func twentyObjects() (asYAML, asJSON []string) {
 	return asYAML, asJSON
 }
 
-// forms are the same twenty objects in every form that a file may have.
+// forms returns the same twenty objects in every form that a file may have.
 func forms() map[string]string {
 	asYAML, asJSON := twentyObjects()
 	items := ""
@@ -51,10 +51,10 @@ func forms() map[string]string {
 	}
 }
 
-const some = 13 // bytes between two cuts where not each is made
+const some = 13 // bytes between two truncations where not each is tested
 
-// TestNoCutOfAFileTakesAnythingAway while it is written: as it was, or with another object at its beginning. Each cut is made
-// of the forms in which what is left may be without a fault, and of JSON.
+// The file is unchanged, or has another object at its beginning. Each truncation is tested for the forms in which the
+// rest may be valid, and for JSON.
 func TestNoCutOfAFileTakesAnythingAway(t *testing.T) {
 	for name, before := range forms() {
 		each := some
@@ -67,7 +67,8 @@ func TestNoCutOfAFileTakesAnythingAway(t *testing.T) {
 	}
 }
 
-// cutEverywhere writes a file that holds one text with the beginnings of another, the longer ones later, and then whole.
+// cutEverywhere writes a file with one text, then with the beginnings of another, the longer ones later, and then
+// whole.
 func cutEverywhere(t *testing.T, name, before, after string, each int) {
 	f := newTestFolder(t)
 	f.folder.isFollowed = true
@@ -80,7 +81,7 @@ func cutEverywhere(t *testing.T, name, before, after string, each int) {
 	now := time.Duration(0)
 	for size := 1; size < len(strings.TrimSpace(after)); size += each {
 		f.write(name, after[:size])
-		now += stableAfter // since the text before: so this one is new each time
+		now += stableAfter // since the previous text, so that this one is new each time
 		f.loadAfter(now)
 		if size%some == 0 {
 			f.loadAfter(now + stableAfter - 1)
@@ -101,8 +102,8 @@ func cutEverywhere(t *testing.T, name, before, after string, each int) {
 
 func tail(text string) string { return text[max(0, len(text)-40):] }
 
-// TestAnUnchangedFileCounts, wherever its text ends: readable objects are served, and missing ones are gone,
-// unless a part cannot be read.
+// An unchanged file counts regardless of the position at which its text ends: readable objects are served, and missing
+// ones are removed, unless a part cannot be read.
 func TestAnUnchangedFileCounts(t *testing.T) {
 	for name, whole := range forms() {
 		t.Run(name, func(t *testing.T) {
@@ -131,8 +132,7 @@ func TestAnUnchangedFileCounts(t *testing.T) {
 	}
 }
 
-// TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater: 100 Services became 32, because the objects behind a place
-// that could not be read were forgotten.
+// 100 Services became 32, because the objects after an unreadable position were forgotten.
 func TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater(t *testing.T) {
 	asYAML, _ := twentyObjects()
 	f := newTestFolder(t)
@@ -141,9 +141,9 @@ func TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater(t *testing.T
 	f.loadAfter(0)
 	inForce := maps.Clone(f.state)
 	for i, step := range []string{
-		strings.Join(asYAML[:8], "---\n") + "---\nkind: [\n",                     // some cannot be read
+		strings.Join(asYAML[:8], "---\n") + "---\nkind: [\n",                     // an unreadable part
 		strings.Join(asYAML[:10], "---\n") + "---\na: 'b",                        // likewise
-		strings.Join(asYAML[:12], "---\n") + "---\n" + cutService(asYAML[12], 6), // an object that is refused, and no other
+		strings.Join(asYAML[:12], "---\n") + "---\n" + cutService(asYAML[12], 6), // a single invalid object
 	} {
 		f.write("a.yaml", step)
 		f.loadAfter(time.Duration(i) * 3 * time.Second)
@@ -156,7 +156,7 @@ func TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater(t *testing.T
 	}
 }
 
-// cutService is the first lines of a Service.
+// cutService returns the first lines of a Service.
 func cutService(text string, lines int) string {
 	return strings.Join(strings.SplitAfter(text, "\n")[:lines], "")
 }

@@ -19,22 +19,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
-// A burst of changes ends when nothing has happened for quietTime. It is cut off after burstTime, so that a folder that
-// never rests is still read.
+// A burst of changes ends when nothing has happened for quietTime. It is limited to burstTime, so that a folder that
+// changes all the time is still read.
 const (
 	quietTime = 50 * time.Millisecond
 	burstTime = 500 * time.Millisecond
 )
 
-// linkCheckInterval is how often we check where the folder and the links in it lead. pollInterval is how often the whole
-// folder is read if the kernel cannot report changes.
+// linkCheckInterval is the interval of checking where the folder and the links in it lead. pollInterval is the interval
+// of reading the whole folder if the kernel cannot report changes.
 const (
 	linkCheckInterval = time.Second
 	pollInterval      = 2 * time.Second
 )
 
-// followAttempts bounds how often a tree is walked, or loaded, again because it changed meanwhile. The next change, or
-// the next look, does it anyway.
+// followAttempts bounds how often a tree is walked, or loaded, again because it changed during the walk. The next
+// change or the next check causes another one anyway.
 const followAttempts = 10
 
 // watch waits for changes below a directory.
@@ -43,18 +43,18 @@ type watch struct {
 	log     *slog.Logger
 	poll    time.Duration
 	watcher *fsnotify.Watcher // nil when polling
-	// watched are where the folder and the links in it led when the tree was walked last, by name.
+	// watched are the inodes to which the folder and the links in it led when the tree was last walked, by name.
 	watched map[string]inode
-	// isBlind: the folder is away just now, and with it everything that could be watched.
+	// isBlind reports whether the folder is currently missing, and with it everything that could be watched.
 	isBlind bool
-	// again: look again after a while, whether or not anything happens. until is when to look at the latest; zero: at no
-	// given time.
+	// again requests another check after linkCheckInterval even without an event. until is the time of the next check at
+	// the latest; zero means none.
 	again bool
 	until time.Time
 }
 
-// newWatch returns a watch that watches nothing yet. Without inotify (each user may have 128 instances by default) it
-// polls.
+// newWatch returns a watch that does not watch anything yet. Without inotify (each user may have 128 instances by
+// default) it polls.
 func newWatch(dir string, log *slog.Logger) *watch {
 	if absolute, err := filepath.Abs(dir); err == nil {
 		dir = absolute // fails only without a working directory, and then a relative folder cannot be read either
@@ -86,8 +86,8 @@ func (w *watch) close() {
 	}
 }
 
-// follow watches every directory of the tree as it is now. A directory that appeared before its parent was watched is
-// found by walking again, until a walk finds nothing new, and no link was turned meanwhile.
+// follow watches every directory of the current tree. To find a directory that appeared before its parent was watched,
+// it walks again, until a walk finds nothing new and no link has changed.
 func (w *watch) follow() {
 	var watched []string
 	for range followAttempts {
@@ -107,10 +107,10 @@ func (w *watch) follow() {
 	}
 }
 
-// inode is a file's identity, whatever its name.
+// inode identifies a file, regardless of its name.
 type inode struct{ device, number uint64 }
 
-// linkTargets returns where a folder and the links in it lead.
+// linkTargets returns the inodes to which a folder and the links in it lead.
 func linkTargets(dir string, links map[string]error) map[string]inode {
 	places := map[string]inode{".": linkTarget(dir)}
 	for name := range links {
@@ -119,7 +119,7 @@ func linkTargets(dir string, links map[string]error) map[string]inode {
 	return places
 }
 
-// linkTarget returns what a path leads to; the zero value for nothing.
+// linkTarget returns the inode to which a path leads; the zero value if it does not exist.
 func linkTarget(path string) inode {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -129,7 +129,7 @@ func linkTarget(path string) inode {
 	return inode{at.device, at.inode}
 }
 
-// hasLinkChanged reports whether the folder or a link in it leads elsewhere than when the tree was walked last.
+// hasLinkChanged reports whether the folder or a link in it leads elsewhere than when the tree was last walked.
 func (w *watch) hasLinkChanged() bool {
 	for name, before := range w.watched {
 		if linkTarget(filepath.Join(w.dir, name)) != before {
@@ -139,8 +139,8 @@ func (w *watch) hasLinkChanged() bool {
 	return false
 }
 
-// add watches one directory, and reports whether the watch goes on. A directory that is watched already is watched
-// anew: it may be another one by the same name.
+// add watches one directory, and reports whether the watch continues. A directory that is already watched is added
+// again: it may be another one with the same name.
 func (w *watch) add(dir string) bool {
 	err := w.watcher.Add(dir)
 	if err == nil {
@@ -171,7 +171,7 @@ func (w *watch) wait(ctx context.Context) bool {
 		case <-w.watcher.Events:
 			return w.waitStable(ctx)
 		case err := <-w.watcher.Errors:
-			// This is above all an overflow of the kernel's queue: anything may have happened.
+			// Usually an overflow of the kernel's queue, after which anything may have changed.
 			w.log.Warn("changes may have been missed; reading the folder again", "folder", w.dir, "error", err)
 			return w.waitStable(ctx)
 		case <-rest.C:
@@ -184,8 +184,8 @@ func (w *watch) wait(ctx context.Context) bool {
 	}
 }
 
-// waitQuiet returns how long to wait at most: until the due time, but never long, because somebody may set the clock, and
-// never so briefly that a restless folder is read all the time.
+// waitQuiet returns how long to wait at most: until the deadline, but at most a minute, because the clock may be set,
+// and at least quietTime, so that a folder that changes all the time is not read continuously.
 func (w *watch) waitQuiet() time.Duration {
 	if w.until.IsZero() {
 		return math.MaxInt64
@@ -215,7 +215,7 @@ func (w *watch) waitStable(ctx context.Context) bool {
 	}
 }
 
-// sleep waits for a while, and returns false when the context has ended.
+// sleep waits for a duration, and returns false when the context has ended.
 func sleep(ctx context.Context, duration time.Duration) bool {
 	timer := time.NewTimer(duration)
 	defer timer.Stop()

@@ -23,7 +23,7 @@ type follower struct {
 	count   int
 }
 
-// follow starts following f until the test ends. It has got the first update when it returns.
+// follow starts to follow f until the test ends. It returns after the first update.
 func follow(t *testing.T, f *testFolder, newWatch func(dir string, log *slog.Logger) *watch) *follower {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -57,7 +57,7 @@ func (f *follower) next() {
 	}
 }
 
-// until applies updates until a condition holds.
+// until applies updates until a condition is true.
 func (f *follower) until(condition func() bool) {
 	f.t.Helper()
 	for !condition() {
@@ -75,11 +75,10 @@ func polling(dir string, log *slog.Logger) *watch {
 	return &watch{dir: dir, log: log, poll: 20 * time.Millisecond}
 }
 
-// restless is a watch that never waits, but has all of the folder read again at once.
+// restless returns a watch that never waits, but causes the whole folder to be read again at once.
 func restless(dir string, log *slog.Logger) *watch { return &watch{dir: dir, log: log} }
 
-// TestWatchFollowsASingleFile, whatever its name, and ignores its neighbours. While it is away, what it held stays in
-// force.
+// The file may have any name, and its neighbours are ignored. While the file is missing, its objects stay active.
 func TestWatchFollowsASingleFile(t *testing.T) {
 	for name, watch := range map[string]func(string, *slog.Logger) *watch{"with inotify": newWatch, "by polling": polling} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +246,7 @@ func TestRunFailsWhenTheFolderIsMissingAtTheStart(t *testing.T) {
 	}
 }
 
-// replace writes a file as careful editors do: beside it, then over it. No reader sees half of it.
+// replace writes a file as careful editors do: a new file that replaces the old one. No reader sees a part of it.
 func (f *testFolder) replace(name, text string) {
 	f.t.Helper()
 	f.write("."+name+".swp", text)
@@ -268,8 +267,8 @@ func link(t *testing.T, dir, target, name string) {
 	}
 }
 
-// TestAFileThatIsWrittenSlowlyTakesNothingAway: one document after the other, with pauses that are longer than any
-// burst. Only objects that are missing in the end go, and only then.
+// The documents are written one after the other, with pauses that are longer than any burst. Only objects that are
+// missing in the end are removed, and only then.
 func TestAFileThatIsWrittenSlowlyTakesNothingAway(t *testing.T) {
 	document := func(name, clusterIP string) string {
 		const text = "---\napiVersion: v1\nkind: Service\nmetadata: {name: %s}\nspec: {clusterIP: %s, ports: [{port: 80}]}\n"

@@ -10,17 +10,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/deadline"
 )
 
-// demotionTracker is what is held against nodes.
+// demotionTracker tracks the demotions of nodes.
 type demotionTracker struct {
-	// demotions is what is in force, by reason; said are the labels of the Node that say it, nil once they no longer do.
+	// demotions are the active demotions. labels are the labels of the Nodes that cause them; nil once those are gone.
 	demotions map[model.DemotionKey]*model.Demotion
 	labels    map[model.DemotionKey]map[string]string
-	// checks are the nodes whose existence must be checked, each by the value of its label for the hostname, until they are
-	// handed over. As long as there is no answer something is due: lift.
+	// checks are the nodes that need an existence check, each with its hostname label, until TakePendingChecks returns
+	// them. While the result is pending, a lift timer is scheduled.
 	checks map[string]string
 
-	timers  *deadline.Queue[timer]                // the directory's
-	changed map[model.DemotionKey]*model.Demotion // what was not handed over yet
+	timers  *deadline.Queue[timer]                // the Store's
+	changed map[model.DemotionKey]*model.Demotion // not delivered yet; nil means that the demotion ended
 }
 
 func newDemotionTracker(later *deadline.Queue[timer]) demotionTracker {
@@ -30,7 +30,8 @@ func newDemotionTracker(later *deadline.Queue[timer]) demotionTracker {
 	}
 }
 
-// observeLabels takes in what a Node says about itself for one reason; nil: it says nothing any more, or is gone.
+// observeLabels processes an event from the watch for the label of one demotion reason. node is nil if the watch
+// reports a deletion: the label or the Node is gone.
 func (a *demotionTracker) observeLabels(from *provider, name string, node *model.Node, now time.Time) {
 	var demotion *model.Demotion
 	if node != nil {
@@ -54,7 +55,7 @@ func (a *demotionTracker) observeLabels(from *provider, name string, node *model
 	}
 }
 
-// setDemotion puts in force what is held against a node for one reason.
+// setDemotion sets the demotion of a node for one reason; nil ends it.
 func (a *demotionTracker) setDemotion(key model.DemotionKey, demotion *model.Demotion) {
 	before := a.demotions[key]
 	end := timer{demotionExpiry, key.Node}
@@ -76,7 +77,7 @@ func (a *demotionTracker) setDemotion(key model.DemotionKey, demotion *model.Dem
 	a.changed[key] = demotion
 }
 
-// nextExpiry returns when something that a Node says against itself ends next.
+// nextExpiry returns when the next of the demotions that labels of a Node cause ends.
 func (a *demotionTracker) nextExpiry(node string) (at time.Time, some bool) {
 	for reason := range model.DemotionReason(model.NumDemotionReasons) {
 		key := model.DemotionKey{Node: node, Reason: reason}
@@ -88,7 +89,7 @@ func (a *demotionTracker) nextExpiry(node string) (at time.Time, some bool) {
 	return at, some
 }
 
-// expireDemotions lifts those reasons against a node that have ended by now.
+// expireDemotions ends the demotions of a node that have expired.
 func (a *demotionTracker) expireDemotions(node string, now time.Time) {
 	for reason := range model.DemotionReason(model.NumDemotionReasons) {
 		key := model.DemotionKey{Node: node, Reason: reason}
@@ -98,8 +99,8 @@ func (a *demotionTracker) expireDemotions(node string, now time.Time) {
 	}
 }
 
-// TakePendingChecks returns the nodes whose existence must be known, each by the value of its label for the
-// hostname, since the last call.
+// TakePendingChecks returns the nodes that have needed an existence check since the last call, each with its hostname
+// label.
 func (a *demotionTracker) TakePendingChecks() map[string]string {
 	questions := a.checks
 	a.checks = map[string]string{}
@@ -109,12 +110,12 @@ func (a *demotionTracker) TakePendingChecks() map[string]string {
 // HasPendingChecks reports whether there are any.
 func (a *demotionTracker) HasPendingChecks() bool { return len(a.checks) > 0 }
 
-// ResolveChecks takes in which of the nodes that were asked for exist, and which are gone. What was held against those stays for
-// a while.
+// ResolveChecks processes the results of existence checks. The demotions of a deleted Node stay for
+// deletedNodeRetention.
 func (a *demotionTracker) ResolveChecks(areThere map[string]bool, now time.Time) {
 	for node, isThere := range areThere {
 		switch {
-		case !a.timers.Has(timer{lift, node}): // the label is back, or there was no answer in time
+		case !a.timers.Has(timer{lift, node}): // the label is back, or the check timed out
 		case isThere:
 			a.clearStale(node)
 		default:
@@ -124,7 +125,7 @@ func (a *demotionTracker) ResolveChecks(areThere map[string]bool, now time.Time)
 	}
 }
 
-// clearStale lifts what is held against an existing node but not said by the node itself any more.
+// clearStale ends those demotions of a node that its labels no longer cause.
 func (a *demotionTracker) clearStale(node string) {
 	a.stopTracking(node)
 	for reason := range model.DemotionReason(model.NumDemotionReasons) {
@@ -134,7 +135,7 @@ func (a *demotionTracker) clearStale(node string) {
 	}
 }
 
-// stopTracking forgets that a node was asked for, or is gone.
+// stopTracking cancels an existence check of a node, or the retention after its deletion.
 func (a *demotionTracker) stopTracking(node string) {
 	delete(a.checks, node)
 	a.timers.Cancel(timer{lift, node})

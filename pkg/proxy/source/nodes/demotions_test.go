@@ -14,11 +14,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// site is a cluster with a directory of its nodes.
+// site is a cluster with a Store of its nodes.
 type site struct {
 	*Store
 	now   time.Time
-	avoid map[string]*model.Demotion // as it was handed over
+	avoid map[string]*model.Demotion // as delivered
 }
 
 func newSite() *site {
@@ -27,8 +27,8 @@ func newSite() *site {
 	}
 }
 
-// label gives a Node the label that evacuates it, as the watch by that label reports it; empty: the watch no longer
-// sees the Node.
+// label sets the evacuation label of a Node, as the watch by that label reports it. If value is empty, the watch
+// reports a deletion.
 func (s *site) label(node, value string) {
 	var now any
 	if value != "" {
@@ -37,13 +37,13 @@ func (s *site) label(node, value string) {
 	s.Update(convert.Avoided[model.Evacuated], model.ObjectName{Name: node}, now, s.now)
 }
 
-// pass lets time pass.
+// pass advances the clock.
 func (s *site) pass(duration time.Duration) {
 	s.now = s.now.Add(duration)
 	s.Expire(s.now)
 }
 
-// avoidedNodes returns the nodes that are avoided, as it was handed over.
+// avoidedNodes returns the demoted nodes, as delivered.
 func (s *site) avoidedNodes() string {
 	var change model.Change
 	s.TakeChanges(&change)
@@ -55,14 +55,14 @@ func (s *site) avoidedNodes() string {
 	return fmt.Sprint(slices.Sorted(maps.Keys(s.avoid)))
 }
 
-// goes takes a Node away, as the answer to the question says.
+// goes deletes a Node, as the existence check reports it.
 func (s *site) goes(node string) {
 	s.label(node, "")
 	s.TakePendingChecks()
 	s.ResolveChecks(map[string]bool{node: false}, s.now)
 }
 
-// TestANodeThatGoesWhileItIsAvoidedStaysSo for a while, unless it is known to be back.
+// The demotion stays for a while, unless the node is known to be back.
 func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
 	for name, test := range map[string]struct {
 		then func(*site)
@@ -100,7 +100,7 @@ func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
 	}
 }
 
-// TestAMissingLabelStartsAnExistenceCheck, once; without an answer the node counts as existing.
+// The check starts once. Without a result the node counts as existing.
 func TestAMissingLabelStartsAnExistenceCheck(t *testing.T) {
 	s := newSite()
 	for _, node := range []string{"node-1", "node-2", "node-3", "node-4"} {
@@ -132,7 +132,7 @@ func TestAMissingLabelStartsAnExistenceCheck(t *testing.T) {
 	}
 }
 
-// TestEvacuationsEndWhenTheyShould, and only those that the Node still says.
+// An evacuation expires only while the Node still has the label.
 func TestEvacuationsEndWhenTheyShould(t *testing.T) {
 	s := newSite()
 	for node, value := range map[string]string{

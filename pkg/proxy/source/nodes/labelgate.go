@@ -10,27 +10,27 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/deadline"
 )
 
-// labelGate is what Services need to know before they are served, and which of them wait for it: while nodes are unknown, a
-// hard key would refuse all connections for a moment, and a soft one would lead them far away; and with assumed demand a
-// starting proxy would for a moment plan something else than its neighbours.
+// labelGate tracks the facts that Services need before they are served, and which Services wait for them. While nodes
+// are unknown, a hard key would refuse all connections for a moment, and a soft one would select distant endpoints.
+// With assumed demand a starting proxy would for a moment plan differently from its neighbours.
 type labelGate struct {
-	// keys are the labels of other nodes that a Service names, and uses how many Services name each. measured are the
-	// Services that are planned with measured demand, and waits those that wait for anything.
+	// keys are the labels of other nodes that a Service names, and uses is the number of Services that name each. measured
+	// are the Services that are planned with measured demand, and blocked those that wait for anything.
 	keys     map[model.ObjectName][]policy.Key
 	uses     map[policy.Key]int
 	measured map[model.ObjectName]bool
 	blocked  map[model.ObjectName]bool
-	// released are those that waited, and no longer do.
+	// released are those that stopped waiting.
 	released []model.ObjectName
-	// timedOut are labels in use that nobody published while Services waited for them. No Service waits for them again.
+	// timedOut are labels in use that were not published while Services waited for them. No Service waits for them again.
 	timedOut          map[policy.Key]bool
 	peerNodes, demand fact // all other nodes, and whether measured demand counts
 	// isPublishedKey reports whether a label is known for all known nodes.
 	isPublishedKey func(policy.Key) bool
-	timers         *deadline.Queue[timer] // the directory's
+	timers         *deadline.Queue[timer] // the Store's
 }
 
-// fact is what several Services wait for.
+// fact is a fact that several Services wait for.
 type fact struct {
 	isKnown    bool
 	isTimedOut bool // Services no longer wait for it
@@ -61,7 +61,7 @@ func (w *labelGate) NeedsLabels() bool {
 	return false
 }
 
-// setKeys takes in the labels of other nodes that a Service names from now on, and reports whether one came into use.
+// setKeys sets the labels of other nodes that a Service names, and reports whether one of them came into use.
 func (w *labelGate) setKeys(service model.ObjectName, keys []policy.Key) (isMore bool) {
 	before := w.keys[service]
 	delete(w.keys, service)
@@ -82,7 +82,7 @@ func (w *labelGate) setKeys(service model.ObjectName, keys []policy.Key) (isMore
 	return isMore
 }
 
-// blockIfNeeded reports whether a Service has to wait for anything that it needs.
+// blockIfNeeded reports whether a Service has to wait, and blocks it if so.
 func (w *labelGate) blockIfNeeded(service model.ObjectName, now time.Time) bool {
 	delete(w.blocked, service)
 	if !w.mustWait(service) {
@@ -96,8 +96,8 @@ func (w *labelGate) blockIfNeeded(service model.ObjectName, now time.Time) bool 
 // IsBlocked reports whether a Service waits.
 func (w *labelGate) IsBlocked(service model.ObjectName) bool { return w.blocked[service] }
 
-// mustWait reports whether a Service waits: for measured demand, for the other nodes, or for a label that came into use to
-// be published.
+// mustWait reports whether a Service has to wait: for measured demand, for the other nodes, or until a label that came
+// into use is published.
 func (w *labelGate) mustWait(service model.ObjectName) bool {
 	keys := w.keys[service]
 	switch {
@@ -116,10 +116,10 @@ func (w *labelGate) isUnpublished(key policy.Key) bool {
 	return !w.isPublishedKey(key) && !w.timedOut[key]
 }
 
-// StartListTimeout takes in that the other nodes are asked for from now on.
+// StartListTimeout starts the timeout for the lists of the other nodes, which have just been requested.
 func (w *labelGate) StartListTimeout(now time.Time) { w.startWaiting(w.peerNodes, listTimeout, now) }
 
-// WaitForMeasured takes in that measured demand is asked for from now on.
+// WaitForMeasured starts the timeout for measured demand, which has just been requested.
 func (w *labelGate) WaitForMeasured(now time.Time) { w.startWaiting(w.demand, giveUpMeasured, now) }
 
 func (w *labelGate) startWaiting(f fact, end timerKind, now time.Time) {
@@ -128,7 +128,7 @@ func (w *labelGate) startWaiting(f fact, end timerKind, now time.Time) {
 	}
 }
 
-// startKeyTimeouts notes that a Service waits for labels to be published.
+// startKeyTimeouts starts the timeouts of the unpublished labels of a waiting Service.
 func (w *labelGate) startKeyTimeouts(keys []policy.Key, now time.Time) {
 	if !w.peerNodes.isKnown {
 		return
@@ -146,9 +146,9 @@ func (w *labelGate) waitForKeys(now time.Time) {
 	}
 }
 
-// WaitTimeout is what Services waited for in vain: lists of other nodes.
+// WaitTimeout describes the Services that timed out waiting for the lists of other nodes.
 type WaitTimeout struct {
-	Keys     []string // that they name
+	Keys     []string // named by the Services
 	Services int
 }
 
@@ -164,7 +164,7 @@ func (w *labelGate) onListTimeout() *WaitTimeout {
 	return timeouts
 }
 
-// giveUpMeasured returns how many Services waited in vain for measured demand.
+// giveUpMeasured returns the number of Services that timed out waiting for measured demand.
 func (w *labelGate) giveUpMeasured() (waited int) {
 	if !w.demand.isTimedOut {
 		waited = len(w.measured)
@@ -173,7 +173,7 @@ func (w *labelGate) giveUpMeasured() (waited int) {
 	return waited
 }
 
-// setKnown takes in whether all nodes are known.
+// setKnown sets whether all nodes are known.
 func (w *labelGate) setKnown(known bool) {
 	if w.peerNodes.isKnown = known; known {
 		w.timers.Cancel(timer{listTimeout, ""})
@@ -181,7 +181,7 @@ func (w *labelGate) setKnown(known bool) {
 	w.unblock()
 }
 
-// reset takes in that the other nodes are not asked for any more.
+// reset records that the other nodes are no longer watched.
 func (w *labelGate) reset() {
 	clear(w.timedOut)
 	w.timers.Cancel(timer{listTimeout, ""})
@@ -189,7 +189,7 @@ func (w *labelGate) reset() {
 	w.setKnown(false)
 }
 
-// SetMeasured takes in whether it is known if measured demand counts; if not, it is not asked for any more.
+// SetMeasured sets whether it is known if measured demand counts; false if it is no longer requested.
 func (w *labelGate) SetMeasured(known bool) {
 	w.demand = fact{isKnown: known}
 	w.timers.Cancel(timer{giveUpMeasured, ""})
@@ -202,8 +202,8 @@ func (w *labelGate) onKeyTimeout(key policy.Key) {
 	}
 }
 
-// timeOutUnknownKeys ends the waiting for all labels in use: a label that was in use when the slices were listed, but is not in
-// them, will not be published.
+// timeOutUnknownKeys ends the waiting for all labels in use: a label that was in use when the slices were listed, but
+// is not in them, will not be published.
 func (w *labelGate) timeOutUnknownKeys() {
 	for key := range w.uses {
 		if !w.isPublishedKey(key) {

@@ -9,18 +9,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// sourceState are what the objects of one source say about the other nodes: Nodes, TopologySlices, or the EndpointSlices
-// over the proxies with the Nodes that complement them.
+// sourceState holds the objects of one source of other nodes' labels: Nodes, TopologySlices, or the EndpointSlices over
+// the proxies with the Nodes that complement them.
 type sourceState struct {
-	// kinds are the kinds whose objects together say where nodes are, and missing are those whose list is still missing.
+	// kinds are the kinds of the source, and missing are those that are not listed yet.
 	kinds, missing []*convert.Kind
 
 	nodes       map[string]*model.Node
 	slices      map[model.ObjectName]*model.TopologySlice
 	supplements map[*convert.Kind]map[string]*model.Node
-	// slicesByNode are the slices that have a node, sorted: the first one counts.
+	// slicesByNode are the slices that describe a node, sorted: the first one counts.
 	slicesByNode map[string][]model.ObjectName
-	// slicesByKey is how many slices know of a label.
+	// slicesByKey is the number of slices that contain a label.
 	slicesByKey map[policy.Key]int
 }
 
@@ -33,7 +33,7 @@ func newSourceState(kinds []*convert.Kind) *sourceState {
 	}
 }
 
-// update takes in an object, or nil for one that is gone, and returns the nodes that it describes or described.
+// update processes an object, nil if it was deleted, and returns the nodes that it describes or described.
 func (s *sourceState) update(from *provider, name model.ObjectName, value any) map[string]bool {
 	switch from.role {
 	case nodeSlice:
@@ -45,7 +45,7 @@ func (s *sourceState) update(from *provider, name model.ObjectName, value any) m
 		}
 		putNode(s.supplements[from.kind], name.Name, value)
 		if len(s.slicesByNode[name.Name]) == 0 {
-			return nil // its place is unknown
+			return nil // no slice describes the node
 		}
 	default:
 		putNode(s.nodes, name.Name, value)
@@ -95,7 +95,7 @@ func (s *sourceState) updateSlice(name model.ObjectName, now *model.TopologySlic
 	return concerned
 }
 
-// node returns what counts for a node; nil if no object has it.
+// node returns the combined description of a node; nil if no object describes it.
 func (s *sourceState) node(name string) *model.Node {
 	if node := s.nodes[name]; node != nil {
 		return node
@@ -116,7 +116,7 @@ func (s *sourceState) node(name string) *model.Node {
 	return node
 }
 
-// names yields the nodes that are described.
+// names yields the names of the described nodes.
 func (s *sourceState) names(yield func(string) bool) {
 	for name := range s.nodes {
 		if !yield(name) {
@@ -130,5 +130,5 @@ func (s *sourceState) names(yield func(string) bool) {
 	}
 }
 
-// isKnown reports whether all slices know of a label.
+// isKnown reports whether all slices contain a label.
 func (s *sourceState) isKnown(key policy.Key) bool { return s.slicesByKey[key] == len(s.slices) }

@@ -11,27 +11,27 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/deadline"
 )
 
-// Store is what is known about nodes. It is for one goroutine at a time.
+// Store is the state of the nodes. It is not safe for concurrent use.
 type Store struct {
 	self string // the name of this node
-	// AllLabels: nodes are handed over with all of their labels, instead of those in use.
+	// AllLabels selects whether nodes are delivered with all of their labels, instead of those in use.
 	AllLabels bool
 
-	// current is what the source in force says. next is what its successor says, which takes over as soon as it is complete;
-	// nil without a successor.
+	// current is the state of the active source. pending is the state of its successor, which becomes active as soon as it
+	// is complete; nil without a successor.
 	current, pending *sourceState
-	// fullNodes are the Nodes that were read in full, and known the other nodes.
+	// fullNodes are the Nodes that were read in full, and peers the other nodes.
 	fullNodes, peers map[string]*model.Node
-	// delivered are the nodes as they were handed over.
+	// delivered are the nodes as they were last delivered.
 	delivered map[string]*model.Node
 
 	labelGate
 	demotionTracker
-	timers deadline.Queue[timer] // what is due to all parts
-	change model.Change          // what was not handed over yet: nodes, and whether they are all
+	timers deadline.Queue[timer] // the deadlines of all parts
+	change model.Change          // not delivered yet: nodes, and whether all are known
 }
 
-// timer is something that should happen later to something with a name.
+// timer identifies a deadline by its kind and a name.
 type timer struct {
 	kind timerKind
 	name string
@@ -40,15 +40,15 @@ type timer struct {
 type timerKind int
 
 const (
-	listTimeout    timerKind = iota // on the lists: no Service waits for them any more
-	keyTimeout                      // on a label: no Service waits for it any more
-	giveUpMeasured                  // on measured demand: no Service waits for it any more
-	nodeExpiry                      // that no source describes any more
-	demotionExpiry                  // of a node and reason
-	lift                            // what a node said against itself that is gone, or of which there is no answer
+	listTimeout    timerKind = iota // of the lists: Services stop waiting for them
+	keyTimeout                      // of a label: Services stop waiting for it
+	giveUpMeasured                  // of measured demand: Services stop waiting for it
+	nodeExpiry                      // of a node that no source describes any more
+	demotionExpiry                  // of the demotions of a node
+	lift                            // of the demotions of a deleted node, or of an existence check
 )
 
-// NewStore returns an empty directory of the node that is called own.
+// NewStore returns an empty Store for the node with the name own.
 func NewStore(own string) *Store {
 	d := &Store{
 		self: own, current: newSourceState(nil),
@@ -59,13 +59,13 @@ func NewStore(own string) *Store {
 	return d
 }
 
-// SetServiceKeys takes in the labels of other nodes that a Service names from now on, and whether it is planned with measured demand.
+// SetServiceKeys sets the labels of other nodes that a Service names, and whether it is planned with measured demand.
 // It reports whether the Service has to wait for them.
 func (d *Store) SetServiceKeys(service model.ObjectName, keys []policy.Key, isMeasured bool, now time.Time) (waits bool) {
 	if delete(d.measured, service); isMeasured {
 		d.measured[service] = true
 	}
-	if d.setKeys(service, keys) { // a label that may not have been handed over
+	if d.setKeys(service, keys) { // a label that may not have been delivered
 		for name := range d.fullNodes {
 			d.publish(name)
 		}
@@ -76,7 +76,7 @@ func (d *Store) SetServiceKeys(service model.ObjectName, keys []policy.Key, isMe
 	return d.blockIfNeeded(service, now)
 }
 
-// Update takes in an object of a kind that says something about nodes; nil: it is gone.
+// Update processes an object of a kind that describes nodes; a nil value means that it was deleted.
 func (d *Store) Update(kind *convert.Kind, name model.ObjectName, value any, now time.Time) {
 	from := providerOf(kind)
 	switch {
@@ -87,7 +87,7 @@ func (d *Store) Update(kind *convert.Kind, name model.ObjectName, value any, now
 		node, _ := value.(*model.Node)
 		d.observeLabels(from, name.Name, node, now)
 	case d.pending != nil && slices.Contains(d.pending.kinds, kind):
-		d.pending.update(from, name, value) // it is looked at when all lists are there
+		d.pending.update(from, name, value) // evaluated when all lists are complete
 	default:
 		if slice, _ := value.(*model.TopologySlice); slice != nil {
 			for _, key := range slice.Keys {
@@ -102,8 +102,8 @@ func (d *Store) Update(kind *convert.Kind, name model.ObjectName, value any, now
 	}
 }
 
-// UpdateFull takes in a complete Node, and reads everything that it says about itself; nil: it is gone. There are then
-// only Questions about nodes that are gone.
+// UpdateFull processes a complete Node, and reads all of its demotion labels; nil means that it was deleted. Then
+// existence checks concern only nodes that were deleted.
 func (d *Store) UpdateFull(name string, node *model.Node, now time.Time) {
 	var value any
 	if node != nil {
@@ -117,11 +117,11 @@ func (d *Store) UpdateFull(name string, node *model.Node, now time.Time) {
 	}
 }
 
-// refresh takes over what is said about a node. If nothing is said any more, the node goes at once if its source means
-// that; else it is remembered for a while.
+// refresh updates a node from its source. If the source no longer describes it, the node is removed at once if that
+// means that it was deleted; otherwise after NodeRetention.
 func (d *Store) refresh(name string, isLeftOut bool, now time.Time) {
 	if name == d.self {
-		return // it speaks for itself
+		return // its own Node object describes it
 	}
 	node, forget := d.current.node(name), timer{nodeExpiry, name}
 	switch {
@@ -137,8 +137,8 @@ func (d *Store) refresh(name string, isLeftOut bool, now time.Time) {
 	d.publish(name)
 }
 
-// publish hands a node over with the labels in use, if that differs from what was handed over. A label that went out of use
-// may be old until it is used again.
+// publish delivers a node with the labels in use, if that differs from the last delivery. A label that is no longer in
+// use may be outdated until it is used again.
 func (d *Store) publish(name string) {
 	node, before := d.peers[name], d.delivered[name]
 	if whole := d.fullNodes[name]; whole != nil {
@@ -159,8 +159,8 @@ func (d *Store) publish(name string) {
 	d.recordChange(name, used)
 }
 
-// withUsedLabels returns a node with the labels that Services name, and of this node the zone, which hints read, and its operating
-// system; or all.
+// withUsedLabels returns a node with the labels that Services name; for this node also with the zone, which hints need,
+// and the operating system. With AllLabels it returns all labels.
 func (d *Store) withUsedLabels(node *model.Node) *model.Node {
 	if d.AllLabels {
 		return node
@@ -189,12 +189,11 @@ func (d *Store) recordChange(name string, node *model.Node) {
 	d.change.Nodes[name] = node
 }
 
-// SwitchSource takes in that the other nodes will be learnt from objects of some kinds. Until all of those are listed, the
-// last known state stays in force, and Services that wait go on waiting.
+// SwitchSource sets the kinds of objects that will describe the other nodes. Until all of them are listed, the last
+// known state stays active, and blocked Services keep waiting.
 func (d *Store) SwitchSource(kinds ...*convert.Kind) { d.pending = newSourceState(kinds) }
 
-// OnListed takes in that all objects of a kind are listed. Once that holds for all kinds from which the other nodes are
-// learnt, the nodes are known.
+// OnListed records that all objects of a kind are listed. Once all kinds of a source are listed, all nodes are known.
 func (d *Store) OnListed(kind *convert.Kind, now time.Time) {
 	from := providerOf(kind)
 	if !IsPeerSource(kind) {
@@ -216,10 +215,10 @@ func (d *Store) OnListed(kind *convert.Kind, now time.Time) {
 		d.timeOutUnknownKeys()
 	}
 	d.SetAllKnown(true)
-	d.waitForKeys(now) // another source has what they wait for
+	d.waitForKeys(now) // the other source has the labels that they wait for
 }
 
-// activateNext starts over with what all objects say together, before anything is decided.
+// activateNext switches to the pending source. All of its objects are complete before any node is updated.
 func (d *Store) activateNext(now time.Time) {
 	d.current, d.pending = d.pending, nil
 	clear(d.timedOut)
@@ -231,7 +230,7 @@ func (d *Store) activateNext(now time.Time) {
 	}
 }
 
-// SetAllKnown takes in whether all nodes are known.
+// SetAllKnown sets whether all nodes are known.
 func (d *Store) SetAllKnown(known bool) {
 	if d.peerNodes.isKnown != known {
 		d.change.AllNodes = &known
@@ -239,7 +238,7 @@ func (d *Store) SetAllKnown(known bool) {
 	d.setKnown(known)
 }
 
-// DropPeers takes the other nodes back, unless a Service needs them again. It reports whether it has.
+// DropPeers drops the other nodes unless a Service needs them again. It reports whether it did.
 func (d *Store) DropPeers() bool {
 	if d.NeedsPeers() {
 		return false
@@ -255,17 +254,17 @@ func (d *Store) DropPeers() bool {
 	return true
 }
 
-// SliceNodeCount is how many nodes the slices describe.
+// SliceNodeCount returns the number of nodes that slices describe.
 func (d *Store) SliceNodeCount() int { return len(d.current.slicesByNode) }
 
-// NodeCount is how many nodes are known, this one included.
+// NodeCount returns the number of known nodes, including this one.
 func (d *Store) NodeCount() int { return len(d.peers) + 1 }
 
-// Next returns when something is due next, and whether anything is.
+// Next returns the next deadline, and whether there is one.
 func (d *Store) Next() (at time.Time, some bool) { return d.timers.Earliest() }
 
-// Expire does what is due. If Services waited for lists in vain, it returns what they waited for; forDemand is how many
-// waited in vain for measured demand.
+// Expire processes the expired deadlines. It returns the Services that timed out waiting for lists, or nil, and in
+// forDemand the number of those that timed out waiting for measured demand.
 func (d *Store) Expire(now time.Time) (timeouts *WaitTimeout, forDemand int) {
 	for _, due := range d.timers.PopExpired(now) {
 		switch due.kind {
@@ -288,10 +287,10 @@ func (d *Store) Expire(now time.Time) (timeouts *WaitTimeout, forDemand int) {
 	return timeouts, forDemand
 }
 
-// HasChanges reports whether there is something to take.
+// HasChanges reports whether there are changes to take.
 func (d *Store) HasChanges() bool { return !d.change.IsEmpty() || len(d.changed) > 0 }
 
-// TakeChanges moves what is new into a change.
+// TakeChanges moves the undelivered changes to into.
 func (d *Store) TakeChanges(into *model.Change) {
 	into.Nodes, into.AllNodes, into.Demotions = d.change.Nodes, d.change.AllNodes, d.changed
 	d.change, d.changed = model.Change{}, nil

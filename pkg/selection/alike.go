@@ -12,10 +12,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Alike finds out which nodes decide alike about a Service, without deciding for each of them. Nodes decide alike if they have
-// the same values of the keys that the decision reads. Where a key has many values, and for what is on the node itself, it is
-// enough that as many endpoints of each kind share the node's value: what holds for the one node then holds for the other, with
-// its own value, and its own endpoints. So the cost is the sum of the nodes and the endpoints, and not their product.
+// Alike groups nodes that decide alike about a Service, without deciding for each of them. Nodes decide alike if they
+// have the same values of the keys that the decision reads. For a key with many values, and for hostnames, hints for
+// nodes and Local policies, it is enough that equally many endpoints of each kind share the node's value: the decision
+// for one node then holds for the other, with its own value and its own endpoints. So the cost is the sum of nodes and
+// endpoints, not their product.
 type Alike struct {
 	nodes     []*model.Node
 	columns   map[string]*column
@@ -23,20 +24,21 @@ type Alike struct {
 	cache     map[string][]Group  // by the keys, of Services whose endpoints make no difference
 }
 
-// Group is some nodes that decide alike.
+// Group is a set of nodes that decide alike.
 type Group struct {
 	Nodes []int32 // ascending, never empty
-	// Shared are the keys of which the nodes may have different values, each shared by as many endpoints; Unshared are those whose
-	// values no endpoint shares. TierForZones and TierForNodes stand for hints. OnNode: as many endpoints are on each node.
+	// Shared are the keys whose values may differ between the nodes, each shared by equally many endpoints. Unshared are
+	// the keys whose values no endpoint shares. TierForZones and TierForNodes stand for hints. OnNode is set if each node
+	// hosts equally many endpoints.
 	Shared, Unshared []string
 	OnNode           bool
 }
 
-// maxDistinctValues is how many values a key may have if nodes with different ones are to be told apart in any case. With more, nodes
-// differ only by how many endpoints share theirs.
+// maxDistinctValues is the number of values of a key up to which nodes with different values are always in different
+// groups. With more values, nodes differ only by how many endpoints share their value.
 const maxDistinctValues = 16
 
-// NewAlike compares some nodes. Their order decides the order of groups.
+// NewAlike returns an Alike for some nodes. Their order determines the order of groups.
 func NewAlike(nodes []*model.Node) *Alike {
 	a := &Alike{nodes: nodes, columns: map[string]*column{}, addresses: map[netip.Addr]bool{}, cache: map[string][]Group{}}
 	for _, node := range nodes {
@@ -47,31 +49,31 @@ func NewAlike(nodes []*model.Node) *Alike {
 	return a
 }
 
-// column is the value that each node has of a key, as a number; 0: it has none.
+// column has each node's value of a key, as a number. 0 means that the node has none.
 type column struct {
 	byNode []int32
 	values []string // by number
 }
 
-// dimension is a key, or another way in which endpoints may be meant for a node.
+// dimension is a topology key, or another way in which endpoints may be meant for a node.
 type dimension struct {
 	name   string
 	of     func(node *model.Node) (value string, has bool)
 	values func(endpoint *model.PortEndpoint) []string
-	// isOwn: each node has a value of its own.
+	// isOwn is set if each node has a value of its own.
 	isOwn bool
 
 	*column
-	entries map[string][]int32 // by their values: see places
+	entries map[string][]int32 // indices into shapes.located, by value
 }
 
-// isExact reports whether nodes with different values are told apart in any case.
+// isExact reports whether nodes with different values are always in different groups.
 func (d *dimension) isExact() bool { return !d.isOwn && len(d.column.values) <= maxDistinctValues+1 }
 
-// onNode is the dimension of Local policies.
+// onNode names the dimension of Local policies.
 const onNode = "onNode"
 
-// dimensionsOf returns what a decision may read of a node to compare it with endpoints; what is its own comes last.
+// dimensionsOf returns the dimensions in which a decision may compare a node with endpoints. Those with isOwn are last.
 func (a *Alike) dimensionsOf(decisions []Decision) (list []dimension) {
 	service, viewpoint := decisions[0].Service, decisions[0].Viewpoint
 	nameOf := func(node *model.Node) (string, bool) { return node.Name, true }
@@ -146,17 +148,17 @@ func (a *Alike) columnOf(d *dimension) *column {
 	return c
 }
 
-// maxDimensions is how many a Service can have: its keys, and that of its policies.
+// maxDimensions bounds the dimensions of a Service: its keys, and those of its policies.
 const maxDimensions = policy.MaxKeys + 2
 
-// likeness is what nodes that decide alike have in common.
+// likeness has what nodes of one group have in common.
 type likeness struct {
 	states  [maxDimensions]int32
 	address int32 // see addressOf
-	outline int32 // of their part of a plan
+	outline int32 // number of their outline, see outlineOf
 }
 
-// isShared reports whether endpoints share a value that is not compared itself.
+// isShared reports whether endpoints share the node's value in a dimension that is not exact.
 func (l *likeness) isShared(dimensions []dimension) bool {
 	for i := range dimensions {
 		if !dimensions[i].isExact() && l.states[i] >= firstShape {
@@ -166,7 +168,7 @@ func (l *likeness) isShared(dimensions []dimension) bool {
 	return false
 }
 
-// Of returns the groups of all nodes, given what one of them decided about a Service.
+// Of returns the groups of all nodes, given the decisions of one of them about a Service.
 func (a *Alike) Of(decisions []Decision) []Group {
 	service, dimensions := decisions[0].Service, a.dimensionsOf(decisions)
 	names, isExact := make([]string, len(dimensions)), true
@@ -224,8 +226,8 @@ func newGroup(dimensions []dimension, like *likeness) (g Group) {
 	return g
 }
 
-// addressOf is what a node's addresses mean for the frontends of a Service: whether clients there may dial the LoadBalancerIPs.
-// A node that has one of the external IPs is like no other.
+// addressOf returns a code for what a node's addresses mean for the frontends of a Service: the families in which
+// clients there may connect to the LoadBalancerIPs. A node that has one of the external IPs gets a code of its own.
 func addressOf(service *model.Service, node *model.Node, number int) (code int32) {
 	for _, addr := range node.Addresses {
 		if slices.Contains(service.ExternalIPs, addr) {
@@ -238,7 +240,7 @@ func addressOf(service *model.Service, node *model.Node, number int) (code int32
 	return code
 }
 
-// outlineOf writes a node's part of the plans behind decisions, without its values of the keys.
+// outlineOf formats a node's part of the plans behind decisions, without the node's values of the keys.
 func outlineOf(decisions []Decision, node *model.Node) string {
 	var text []byte
 	for i := range decisions {
@@ -253,37 +255,37 @@ func outlineOf(decisions []Decision, node *model.Node) string {
 	return string(text)
 }
 
-// The states of a node in a dimension whose values are not compared themselves.
+// The states of a node in a dimension that is not exact.
 const (
-	noValue    = iota // it has none
-	emptyValue        // it has an empty one, and no endpoint has that
-	unshared          // no endpoint has its value
-	firstShape        // the first number of a shape: how many endpoints of each kind have its value
+	noValue    = iota // the node has no value
+	emptyValue        // the node's value is empty, and no endpoint has it
+	unshared          // no endpoint has the node's value
+	firstShape        // the first number of a shape: how many endpoints of each kind have the node's value
 )
 
-// shapes compares what the endpoints of a Service have in common with each node.
+// shapes compares nodes by the endpoints of a Service that share their values.
 type shapes struct {
 	located        []locatedEndpoint
-	prefixes       map[[3]int32]int32    // numbers of the values of a node in the first dimensions
+	prefixes       map[[3]int32]int32    // numbers of a node's values in the first dimensions
 	statesByPrefix map[int32]int32       // states by prefix
 	numbers        map[string]int32      // of shapes
 	traits         map[traits]int32      // numbers of kinds
-	index          map[locationKey]int32 // into places
+	index          map[locationKey]int32 // into located
 }
 
-// locationKey is an address of an endpoint, and all that decides which nodes it is near to.
+// locationKey is the address of an endpoint, and everything that determines which nodes it is near to.
 type locationKey struct {
 	addr                                 netip.Addr
 	node, zone, hintedNodes, hintedZones string
 }
 
-// locatedEndpoint is what the endpoints at a place are: one for each port.
+// locatedEndpoint stands for the endpoints with one locationKey: one for each port.
 type locatedEndpoint struct {
 	endpoint *model.PortEndpoint
 	kind     int32 // the number of its traits
 }
 
-// traits are the kind of an endpoint beside those for earlier ports: all that decides about it except for where it is.
+// traits identify a kind: that of the earlier ports, and everything that matters of this port except its location.
 type traits struct {
 	before, decision            int32
 	port                        uint16
@@ -298,7 +300,7 @@ func newShapes(dimensions []dimension, decisions []Decision) *shapes {
 	}
 	for i := range decisions {
 		for j := range decisions[i].Endpoints {
-			if endpoint := &decisions[i].Endpoints[j]; endpoint.Phase() != model.PhaseNever { // no node uses it, for the same reason
+			if endpoint := &decisions[i].Endpoints[j]; endpoint.Phase() != model.PhaseNever { // no node uses the others
 				s.add(int32(i), endpoint)
 			}
 		}
@@ -336,7 +338,7 @@ func (s *shapes) add(decision int32, endpoint *model.PortEndpoint) {
 	s.located[number].kind = numberOf(s.traits, of)
 }
 
-// states writes the states of a node.
+// states writes the state of a node in each dimension.
 func (s *shapes) states(dimensions []dimension, node int, states *[maxDimensions]int32) {
 	prefix := int32(0)
 	for i := range dimensions {
@@ -367,7 +369,8 @@ func (s *shapes) states(dimensions []dimension, node int, states *[maxDimensions
 	}
 }
 
-// shapeOf writes how many endpoints there are of each kind, and whether they share the node's values in earlier dimensions.
+// shapeOf encodes how many endpoints of each kind there are, and whether they share the node's values in earlier
+// dimensions.
 func (s *shapes) shapeOf(earlier []dimension, entries []int32, node int) string {
 	codes := make([]uint64, len(entries))
 	for at, entry := range entries {
@@ -387,7 +390,7 @@ func (s *shapes) shapeOf(earlier []dimension, entries []int32, node int) string 
 	return string(text)
 }
 
-// numberOf numbers a thing, from 1.
+// numberOf returns the number of a key. A new key gets the next one, from 1.
 func numberOf[K comparable](numbers map[K]int32, of K) int32 {
 	if numbers[of] == 0 {
 		numbers[of] = int32(len(numbers) + 1)

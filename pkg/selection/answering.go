@@ -7,12 +7,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// AllowedEndpoints returns the endpoints that may answer connections, and those on this node; and those that may answer open
-// connections only, because their node does not answer this one and others serve in their place. It may come back.
+// AllowedEndpoints returns the endpoints that may serve connections (anywhere), those on this node (here), and those
+// that may serve open connections only (open): this node cannot reach theirs, which may come back, and other endpoints
+// serve in their place.
 //
-// They are more than a Choice has. A connection keeps its endpoint as long as that one serves, even if it is terminating,
-// and as long as the Service's policies and topology keys allow its place at all. A nearer tier that has come up is no
-// reason to break it.
+// A Choice has fewer endpoints. A connection keeps its endpoint while the endpoint serves, even if it is terminating,
+// and while the Service's policies and topology keys allow it at all. A nearer tier that becomes available is no reason
+// to break the connection.
 func (d Decision) AllowedEndpoints() (anywhere, here, open []netip.AddrPort) {
 	isAllowed := func(endpoint *model.PortEndpoint) bool { return d.Viewpoint.allows(d.Service.Topology.Keys, endpoint) }
 	anywhere = serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
@@ -24,7 +25,8 @@ func (d Decision) AllowedEndpoints() (anywhere, here, open []netip.AddrPort) {
 	return anywhere, serving(d.Endpoints, d.Viewpoint.isLocal), open
 }
 
-// IsLocalOnly reports whether a policy keeps connections to a frontend on this node, for each kind of client.
+// IsLocalOnly reports whether a policy keeps connections to a frontend on this node, for internal (inside) and external
+// (outside) clients.
 func (d Decision) IsLocalOnly(kind model.FrontendKind) (inside, outside bool) {
 	if kind.IsExternal() {
 		return false, d.Service.ExternalTrafficLocal
@@ -35,7 +37,7 @@ func (d Decision) IsLocalOnly(kind model.FrontendKind) (inside, outside bool) {
 func serving(endpoints []model.PortEndpoint, allowed func(*model.PortEndpoint) bool) []netip.AddrPort {
 	var addrs []netip.AddrPort
 	for i := range endpoints {
-		// A pod that publishes its address before it is ready counts as ready, but does not serve.
+		// A pod that publishes its address before it is ready is Ready, but not Serving.
 		if (endpoints[i].Ready || endpoints[i].Serving) && allowed(&endpoints[i]) {
 			addrs = append(addrs, endpoints[i].Addr)
 		}
@@ -43,7 +45,7 @@ func serving(endpoints []model.PortEndpoint, allowed func(*model.PortEndpoint) b
 	return addrs
 }
 
-// allows reports whether the topology keys ever let a connection go to an endpoint: whether any of them matches.
+// allows reports whether the topology keys allow connections to an endpoint at all: whether any key matches it.
 func (v NodeView) allows(keys []policy.Key, endpoint *model.PortEndpoint) bool {
 	return len(keys) == 0 || v.firstMatch(keys, endpoint) < len(keys)
 }

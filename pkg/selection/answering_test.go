@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// kept is who may go on answering flows: the endpoints' numbers, for clients inside and outside.
+// kept has the numbers of the endpoints that may continue to serve flows, for clients inside and outside.
 type kept struct{ Inside, Outside string }
 
 func keptNumbers(addrs []netip.AddrPort) string {

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// manyEndpoints is ten endpoints of one Service port, spread over three zones.
+// manyEndpoints returns ten endpoints of one Service port, spread over three zones.
 func manyEndpoints(hints bool) []model.PortEndpoint {
 	endpoints := make([]model.PortEndpoint, 10)
 	for i := range endpoints {
@@ -73,8 +73,8 @@ func TestAllEndpointsAreTheGivenSlice(t *testing.T) {
 	}
 }
 
-// BenchmarkMayDiffer plans anew for 1,000 Services of ten endpoints each, on 5,000 nodes in ten zones, after a node came:
-// as one Service's part of that.
+// BenchmarkMayDiffer replans 1,000 Services of ten endpoints each, on 5,000 nodes in ten zones, after a node was added.
+// It reports the cost of one Service.
 func BenchmarkMayDiffer(b *testing.B) {
 	const zones, services = 10, 1000
 	node := func(i int) *model.Node {

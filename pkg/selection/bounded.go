@@ -11,11 +11,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// plans are plans for reuse, because a plan keeps its memory.
+// plans pools plans, because a plan reuses its memory.
 var plans = sync.Pool{New: func() any { return new(balance.Plan) }}
 
-// selectBounded keeps as many connections near as the Service's bound allows, and spreads the others. While some nodes
-// are unknown there is no plan: the first key wins, as without a bound.
+// selectBounded keeps as many connections near as the Service's load bound allows, and spreads the others. While some
+// nodes are unknown there is no plan: the first key wins, as without a bound.
 func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) Choice {
 	keys := service.Topology.Keys
 	byKeys := func(endpoints []model.PortEndpoint) Choice { return selectByKeys(keys, endpoints, viewpoint) }
@@ -31,7 +31,7 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	part, share := viewpoint.share(service, alike, demand)
 	part.slots, part.nearProof, part.source = share.Slots(service.Name, part.hashes), share.NearProof(), share.Source
 	if share.Outcome == balance.NoEndpoint {
-		choice := byKeys(endpoints) // with the reason
+		choice := byKeys(endpoints) // which has the reason
 		choice.planned = &part
 		return choice
 	}
@@ -53,7 +53,7 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	return choice
 }
 
-// reachable returns the slots of endpoints whose nodes answer this one: only these are drawn, in the same proportion.
+// reachable returns the slots without those of endpoints on unreachable nodes. The others keep their proportions.
 func reachable(slots []int, endpoints []model.PortEndpoint) []int {
 	if !slices.ContainsFunc(endpoints, isUnreachable) {
 		return slots
@@ -67,8 +67,8 @@ func reachable(slots []int, endpoints []model.PortEndpoint) []int {
 	return left
 }
 
-// fillWithout is for a plan that sends everything to nodes that do not answer this one. It uses the other endpoints
-// that the keys allow, without a bound; or, if there are none, the plan.
+// fillWithout handles a plan that sends all connections to unreachable nodes. It uses the other endpoints that the keys
+// allow, without a bound. If there are none, it uses the plan.
 func (c *Choice) fillWithout(slots []int, endpoints []model.PortEndpoint, byKeys func([]model.PortEndpoint) Choice) {
 	others := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
 	if choice := withDemotions(others, byKeys); len(choice.Endpoints) > 0 {
@@ -78,19 +78,19 @@ func (c *Choice) fillWithout(slots []int, endpoints []model.PortEndpoint, byKeys
 	c.fill(slots, endpoints)
 }
 
-// hasRank reports whether an endpoint may be used, and has a rank as all nodes see it.
+// hasRank reports whether an endpoint is usable and has the given cluster-wide rank.
 func hasRank(endpoint *model.PortEndpoint, wanted model.Rank) bool {
 	rank, usable := endpoint.ClusterWideRank()
 	return usable && rank == wanted
 }
 
-// planInput is the input and the result of a plan for one port: enough to tell whether a change of the demand makes a
+// planInput is the input and the result of a plan for one port: enough to detect whether a change of the demand makes a
 // difference.
 type planInput struct {
 	endpointClasses *balance.EndpointClasses
 	hashes          []uint32 // of the endpoints
 	slots           []int    // of each endpoint
-	sent            []uint32 // what goes to the endpoints that each key matches, of sharesOne; nil if this node refuses
+	sent            []uint32 // part of fullShare that goes to the endpoints of each key; nil if this node refuses
 	nearProof       balance.NearProof
 	source          balance.Source // of the demand
 }
@@ -101,7 +101,7 @@ func newPlanned(service *model.Service, endpoints []model.PortEndpoint, viewpoin
 	}
 }
 
-// share plans for all nodes, unless the plan is kept, and returns this node's part and what it was made of.
+// share plans for all nodes unless the plan is cached, and returns this node's part and the input of the plan.
 func (v NodeView) share(service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand) (planInput, balance.Share) {
 	if v.plan != nil {
 		return v.plan.share(service, endpoints, demand, v)
@@ -110,7 +110,7 @@ func (v NodeView) share(service *model.Service, endpoints []model.PortEndpoint, 
 	return part, part.plan(service, demand, v.Node)
 }
 
-// plan plans for all nodes, and returns one node's part.
+// plan plans for all nodes, and returns the part of one node.
 func (p *planInput) plan(service *model.Service, demand balance.Demand, node model.Node) balance.Share {
 	plan := plans.Get().(*balance.Plan)
 	defer plans.Put(plan)
@@ -125,7 +125,7 @@ func (v NodeView) demandOf(service *model.Service) (balance.Demand, bool) {
 	return v.Demand(service)
 }
 
-// fill takes the endpoints that have slots.
+// fill adds the endpoints that have slots.
 func (c *Choice) fill(slots []int, endpoints []model.PortEndpoint) {
 	uneven := false
 	for i, count := range slots {
@@ -139,7 +139,7 @@ func (c *Choice) fill(slots []int, endpoints []model.PortEndpoint) {
 	}
 }
 
-// tierOf returns the key at which most connections stay; the first of several.
+// tierOf returns the key at which most connections stay, or the first of several.
 func tierOf(share *balance.Share) string {
 	most := 0
 	for i := range share.KeyResults {
@@ -150,32 +150,33 @@ func tierOf(share *balance.Share) string {
 	return string(share.KeyResults[most].Key)
 }
 
-// Load holds a Reason's numbers about a Service whose load is bounded. Loads are per mille of the mean.
+// Load has the numbers of a Reason about a load-bounded Service. Loads are per mille of the mean.
 type Load struct {
-	// NearShare is the part of this node's connections that stay at the reason's key, and Rest the part that goes on, most of
-	// it to Next: a key, with this node's value of it.
+	// NearShare is the fraction of this node's connections that stay at the reason's key. SpillShare is the fraction that
+	// goes on, mostly to Next: a key, with this node's value of it.
 	NearShare, SpillShare Fraction
 	Next, NextValue       string
-	// HasNoLabel: this node has no label of the reason's key.
+	// HasNoLabel is set if this node has no label of the reason's key.
 	HasNoLabel bool
-	// Endpoints of AllEndpoints are there, for Demand of AllDemand. Measured demand is in an arbitrary unit.
+	// Endpoints (of AllEndpoints) and Demand (of AllDemand) are those with this node's value of the reason's key. Measured
+	// demand is in an arbitrary unit.
 	Endpoints, AllEndpoints, Demand, AllDemand uint64
 	IsMeasured                                 bool
-	// Unbounded is what they would expect without the bound, Busiest is what the busiest of them expects, and Limit is the
-	// bound, in percent.
+	// Unbounded is the load that they would expect without the bound, Busiest is the load that the busiest of them
+	// expects, and Limit is the bound in percent.
 	Unbounded, Busiest, Limit uint64
 }
 
-// Fraction is a part of a node's connections, of balance.ONE.
+// Fraction is a part of a node's connections, in units of 1/balance.One.
 type Fraction uint64
 
-// FractionOf returns a part of 1.
+// FractionOf converts a ratio between 0 and 1.
 func FractionOf(ratio float64) Fraction { return Fraction(ratio * balance.One) }
 
-// Ratio returns the part of 1.
+// Ratio returns the fraction as a number between 0 and 1.
 func (p Fraction) Ratio() float64 { return float64(p) / balance.One }
 
-// String returns percent. It never rounds to all or to nothing.
+// String formats the fraction in percent. It never rounds to 0 % or 100 %.
 func (p Fraction) String() string {
 	percent := p.Ratio() * 100
 	switch {
@@ -191,7 +192,7 @@ func (p Fraction) String() string {
 	return fmt.Sprintf("%.1f %%", percent)
 }
 
-// codes are the reasons of the outcomes.
+// codes maps outcomes to reason codes.
 var codes = map[balance.Outcome]Code{
 	balance.WithinLoadBound: WithinLoadBound,
 	balance.SpilledOverLoad: Spillover,
@@ -213,7 +214,7 @@ func reasonOf(share *balance.Share, limit uint64) Reason {
 	}
 }
 
-// whyWithoutSlot is why an endpoint that the plan could use has no slot here.
+// whyWithoutSlot returns the reason why an endpoint that the plan could use has no slot here.
 func (s Selection) whyWithoutSlot(i int) Reason {
 	part := Fraction(s.Cluster.Share.Parts[i])
 	if part == 0 {
@@ -222,7 +223,7 @@ func (s Selection) whyWithoutSlot(i int) Reason {
 	return Reason{Code: ShareBelowOneSlot, Load: &Load{NearShare: part}}
 }
 
-// placeholders are the replacements in a sentence for {kept}, {rest} and so on, each after its name.
+// placeholders returns the replacements for {kept}, {rest} and so on in a sentence, each after its name.
 func (l *Load) placeholders() []string {
 	if l == nil {
 		l = &Load{}
@@ -234,7 +235,7 @@ func (l *Load) placeholders() []string {
 	}
 }
 
-// demandText says which part of the demand is there.
+// demandText formats the part of the demand at the reason's key.
 func (l *Load) demandText() string {
 	if l.IsMeasured && l.AllDemand > 0 {
 		return FractionOf(float64(l.Demand) / float64(l.AllDemand)).String()
@@ -242,7 +243,7 @@ func (l *Load) demandText() string {
 	return fmt.Sprintf("%d of %d", l.Demand, l.AllDemand)
 }
 
-// locationText says where endpoints with a value of a key are.
+// locationText names the location of endpoints with a value of a key.
 func locationText(key, value string) string {
 	if policy.Key(key) == policy.Hostname {
 		return "on this node"
@@ -250,7 +251,7 @@ func locationText(key, value string) string {
 	return "in " + groupName(key, value)
 }
 
-// groupName is what endpoints with a value of a key are called.
+// groupName names the endpoints with a value of a key.
 func groupName(key, value string) string {
 	switch policy.Key(key) {
 	case policy.AnyNode:
@@ -272,7 +273,7 @@ func endpointsOf(some, all uint64) string {
 	return fmt.Sprintf("%d of %d endpoints %s", some, all, verb)
 }
 
-// times writes a ratio that is given per mille.
+// times formats a ratio in per mille.
 func times(perMille uint64) string {
 	return fmt.Sprintf("%d.%02d", (perMille+5)/1000, (perMille+5)%1000/10)
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// boundedCodes are the reasons that only a Service with a bound has.
+// boundedCodes are the reasons that only load-bounded Services have.
 var boundedCodes = []Code{WithinLoadBound, Spillover, NoNearEndpoints, LoadBoundExceeded, NodesUnknown, ShareBelowOneSlot,
 	NotSelectedByPlan}
 
-// town is a cluster with a Service whose load is bounded.
+// town is a cluster with a load-bounded Service.
 type town struct {
 	change model.Change
 	web    model.ObjectName
 }
 
-// newTown has zones with a number of nodes and of endpoints each; the nodes are zone-a-0, zone-a-1 and so on, the
+// newTown returns zones with the given numbers of nodes and endpoints. The nodes are zone-a-0, zone-a-1 and so on, the
 // endpoints 10.1.zone.number.
 func newTown(topology policy.Topology, nodes, endpoints []int) *town {
 	t := &town{web: model.ObjectName{Namespace: "shop", Name: "web"}}
@@ -58,7 +58,7 @@ func (t *town) slice() *model.EndpointSlice {
 	return t.change.Slices[model.ObjectName{Namespace: "shop", Name: "web-1"}]
 }
 
-// decide decides on a node.
+// decide returns the decision on a node.
 func (t *town) decide(test testing.TB, node string) Decision {
 	test.Helper()
 	cluster := model.NewCluster(node)
@@ -119,7 +119,7 @@ func TestABoundedServiceReportsWhereConnectionsGo(t *testing.T) {
 	}
 }
 
-// TestAMissingLabelIsNoEmptyOne: the reason mentions a missing label of a key, but not on a node that merely lacks
+// TestAMissingLabelIsNoEmptyOne: the reason names a missing label of a key, but not on a node that merely has no
 // endpoints of its own.
 func TestAMissingLabelIsNoEmptyOne(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -149,7 +149,7 @@ func TestAMissingLabelIsNoEmptyOne(t *testing.T) {
 	}
 }
 
-// TestTheBoundHoldsInSlots: what all nodes draw together, at each endpoint.
+// TestTheBoundHoldsInSlots checks each endpoint's load from the slots of all nodes.
 func TestTheBoundHoldsInSlots(t *testing.T) {
 	town := newTown(bounded(120, zoneThenAll...), []int{10, 10, 10, 10}, []int{40, 1, 1, 1})
 	expects := map[netip.AddrPort]float64{}
@@ -190,7 +190,7 @@ func TestWithoutAllNodesTheFirstKeyWins(t *testing.T) {
 	}
 }
 
-// TestNamedClientsAreTheDemand: all clients are in one zone, so that the others' endpoints have to help.
+// TestNamedClientsAreTheDemand: all clients are in one zone, so the endpoints of other zones have to help.
 func TestNamedClientsAreTheDemand(t *testing.T) {
 	topology := bounded(120, zoneThenAll...)
 	topology.Clients = []string{"shop/front"}
@@ -214,7 +214,7 @@ func TestNamedClientsAreTheDemand(t *testing.T) {
 	}
 }
 
-// TestRememberedClientsMayStay: a Service with session affinity spares endpoints that have no slot on this node.
+// TestRememberedClientsMayStay: with session affinity, endpoints without a slot on this node are standby endpoints.
 func TestRememberedClientsMayStay(t *testing.T) {
 	town := newTown(bounded(120, zoneThenAll...), []int{3, 3, 3}, []int{6, 3, 3})
 	town.change.Services[town.web].AffinityTimeout = 1
@@ -224,8 +224,8 @@ func TestRememberedClientsMayStay(t *testing.T) {
 	}
 }
 
-// TestBoundedServicesInRandomTowns: whatever the cluster, each endpoint is either chosen or left out with a reason, and
-// all reasons occur.
+// TestBoundedServicesInRandomTowns: in any cluster, each endpoint is either chosen or excluded with a reason, and all
+// reasons occur.
 func TestBoundedServicesInRandomTowns(t *testing.T) {
 	seen := map[Code]bool{}
 	keyLists := [][]policy.Key{
@@ -291,7 +291,7 @@ func checkBounded(t *testing.T, decision Decision, seen map[Code]bool) {
 	}
 }
 
-// TestClientsAreRecountedWhenTheyChange, even if no Service named them at the time of the change.
+// TestClientsAreRecountedWhenTheyChange: also if no Service named them at the time of the change.
 func TestClientsAreRecountedWhenTheyChange(t *testing.T) {
 	topology := bounded(120, zoneThenAll...)
 	town := newTown(topology, []int{3, 3, 3}, []int{3, 3, 3})

@@ -6,31 +6,31 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Decision is a selection together with its subject and its input: everything that its readers need.
+// Decision is a selection with its subject and its input: everything that handlers need.
 type Decision struct {
-	// Viewpoint is where the decision was made: the node it holds for, and what was known there of other nodes.
+	// Viewpoint is the node that the decision holds for, with its data about other nodes at that time.
 	Viewpoint NodeView
 	Service   *model.Service
 	Port      model.ServicePort
 	Family    model.Family
-	// IsOfAddresses: it is about the addresses of a headless Service, whatever their ports; Port is empty then.
+	// IsOfAddresses is set if the decision is about the addresses of a headless Service for all ports. Port is then empty.
 	IsOfAddresses bool
-	// Frontends are the frontends that lead to the port; Lost are those that it asks for but another Service owns.
+	// Frontends lead to the port. LostFrontends are those that the Service requests but another Service owns.
 	Frontends     []model.PortFrontend
 	LostFrontends []model.LostFrontend
-	// Endpoints are the port's; LeftOut is how many more there are than a Service can have.
+	// Endpoints are those of the port. Skipped counts the endpoints beyond the limit of a Service.
 	Endpoints []model.PortEndpoint
 	Skipped   int
-	// Hostnames are the names of endpoints below a headless Service's name, by address; endpoints without one are missing.
+	// Hostnames are the names of endpoints below a headless Service's name, by address, for endpoints that have one.
 	Hostnames map[netip.Addr]string
-	// Sources are the clients that may dial a load balancer's address: see model.Service.AllowedSources.
+	// Sources are the clients that may connect to a load balancer's address, see model.Service.AllowedSources.
 	Sources   []netip.Prefix
 	Selection Selection
 }
 
-// Decide decides for every port of a Service in every family in which it has a ClusterIP, in the order of the ports. A
-// Service that does not exist has no ports. For a headless Service it decides about the addresses of each family, and
-// about each port in it. Decisions about different Services may be made concurrently, as long as nothing is applied to
+// Decide decides for every port of a Service in every family in which it has a ClusterIP, in the order of the ports. It
+// returns nil for a Service that does not exist. For a headless Service it decides about the addresses of each family,
+// and about each port in it. It may be called concurrently for different Services, but not concurrently with changes of
 // the nodes.
 func (p *Planner) Decide(name model.ObjectName, families []model.Family) []Decision {
 	cluster := p.cluster

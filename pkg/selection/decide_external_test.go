@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// externalCluster has four Services that are dialled from outside, all with endpoints on another node only.
+// externalCluster has four Services with external clients, whose endpoints are all on another node.
 func externalCluster() *model.Cluster {
 	http, dns := model.ServicePort{Name: "http", Protocol: model.TCP, Port: 80}, model.ServicePort{Name: "dns", Protocol: model.UDP, Port: 53}
 	ported := http
@@ -47,7 +47,7 @@ func externalCluster() *model.Cluster {
 func TestDecideDeterminesForEachPortAndFamilyWhetherItIsExternal(t *testing.T) {
 	type decided struct {
 		Port, Owned, Lost string
-		External          bool // whether the policy was looked at
+		External          bool // whether the policy applied
 	}
 	tests := map[string][]decided{
 		"ported": {

@@ -13,7 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// decideCluster is seen from node-1. web is dual-stack with two ports; late wants web's IPv4 address and is younger.
+// decideCluster is the view from node-1. web is dual-stack with two ports. late also requests web's IPv4 address, and
+// is younger.
 func decideCluster() *model.Cluster {
 	cluster := model.NewCluster("node-1")
 	change := model.Change{
@@ -66,7 +67,7 @@ func decideAddrs(texts ...string) []netip.Addr {
 	return addrs
 }
 
-// decideSlice serves http on 8080 and dns on 5353. Its Service has its name, without the family.
+// decideSlice serves http on 8080 and dns on 5353. Its Service has the slice's name without the family.
 func decideSlice(name string, endpoints []string) *model.EndpointSlice {
 	slice := &model.EndpointSlice{Name: decideName(name), Service: decideName(name), Ports: []model.SlicePort{
 		{Name: "http", Protocol: model.TCP, Port: 8080}, {Name: "dns", Protocol: model.UDP, Port: 5353},
@@ -83,7 +84,7 @@ func decideSlice(name string, endpoints []string) *model.EndpointSlice {
 	return slice
 }
 
-// decided is a decision in short: what a person would ask of it.
+// decided summarizes a decision.
 type decided struct {
 	Port        string
 	Owned, Lost string

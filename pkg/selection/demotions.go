@@ -6,8 +6,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// demotionCodes are the codes for each model.Why: one for a choice that has only such endpoints, such as OnlyEvacuated, and
-// one for an endpoint that others replace, such as NodeEvacuated.
+// demotionCodes has two codes for each model.DemotionReason: one for a choice that has only such endpoints, such as
+// OnlyEvacuated, and one for an endpoint that others replace, such as NodeEvacuated.
 var demotionCodes = func() (codes [model.NumDemotionReasons]struct{ only, spared Code }) {
 	for why := range codes {
 		name := model.DemotionReason(why).Title()
@@ -16,7 +16,7 @@ var demotionCodes = func() (codes [model.NumDemotionReasons]struct{ only, spared
 	return codes
 }()
 
-// demotionSentences are what these codes say.
+// demotionSentences returns the sentences of these codes.
 func demotionSentences() (all []sentence) {
 	for i, codes := range demotionCodes {
 		reason := model.DemotionReason(i)
@@ -27,9 +27,9 @@ func demotionSentences() (all []sentence) {
 	return all
 }
 
-// withDemotions chooses among the endpoints whose nodes are not avoided, and adds the next level only if that leaves
-// none. So keys and hints apply to the endpoints that are left, and a hard key is never widened. If no node answers
-// this one, the result is the same as if all did.
+// withDemotions chooses among the endpoints on nodes that are not demoted, and adds the next level only if there is no
+// choice. So keys and hints apply to the remaining endpoints, and a hard key is never widened. If all nodes are
+// unreachable, the result is the same as if none were.
 func withDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
 	answering := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
 	choice := withClusterWideDemotions(answering, choose)
@@ -40,7 +40,7 @@ func withDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpo
 	return choice
 }
 
-// withClusterWideDemotions looks at what all nodes see alike.
+// withClusterWideDemotions does the same for cluster-wide demotions only.
 func withClusterWideDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
 	for level := model.Rank(0); ; level++ {
 		left := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Demotion.ClusterWide().Level() <= level })
@@ -50,14 +50,14 @@ func withClusterWideDemotions(endpoints []model.PortEndpoint, choose func([]mode
 	}
 }
 
-// markDemotedOnly changes the reason if all of the endpoints are avoided.
+// markDemotedOnly replaces the reason if all chosen endpoints are demoted.
 func (c *Choice) markDemotedOnly() {
 	if len(c.Endpoints) > 0 && c.Endpoints[0].Demotion != nil {
 		c.Reason = Reason{Code: demotionCodes[c.Endpoints[0].Demotion.Reason].only, Key: c.Reason.Key, Value: c.Reason.Value}
 	}
 }
 
-// standbyReason is why others serve in place of an endpoint.
+// standbyReason returns the reason why other endpoints serve in place of this one.
 func standbyReason(endpoint *model.PortEndpoint) Reason {
 	return Reason{
 		Code: demotionCodes[endpoint.Demotion.Reason].spared, Value: endpoint.Node, Until: endpoint.Demotion.Until,
@@ -65,7 +65,7 @@ func standbyReason(endpoint *model.PortEndpoint) Reason {
 	}
 }
 
-// clusterWideView returns the endpoints as all nodes see them, for a plan that all of them have to make alike.
+// clusterWideView returns the endpoints without node-local demotions, for a plan that must be the same on all nodes.
 func clusterWideView(endpoints []model.PortEndpoint) []model.PortEndpoint {
 	if !slices.ContainsFunc(endpoints, isUnreachable) {
 		return endpoints
@@ -79,8 +79,8 @@ func clusterWideView(endpoints []model.PortEndpoint) []model.PortEndpoint {
 
 func isUnreachable(endpoint model.PortEndpoint) bool { return endpoint.IsUnreachable() }
 
-// isUnreachableStandby reports whether new connections avoid an endpoint, because its node does not answer this one and others serve
-// in its place.
+// isUnreachableStandby reports whether new connections avoid an endpoint because its node is unreachable and other
+// endpoints serve in its place.
 func (d Decision) isUnreachableStandby(endpoint *model.PortEndpoint) bool {
 	chosen := d.Selection.Cluster.Endpoints
 	return endpoint.IsUnreachable() && len(chosen) > 0 && !chosen[0].IsUnreachable()

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// evacuated returns the endpoints with the evacuations of some nodes.
+// evacuated returns the endpoints with the demotions of the given nodes.
 func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Demotion) []model.PortEndpoint {
 	marked := slices.Clone(endpoints)
 	for i := range marked {
@@ -18,9 +18,9 @@ func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Demotion)
 	return marked
 }
 
-// checkLastResort checks a choice among endpoints, some of which are the last resort: it must be the choice among the
-// others or, if there are none, the choice if all were alike, with a reason of its own. It returns which of the two
-// applies.
+// checkLastResort checks a choice among endpoints, some of which are the last resort: it must equal the choice among
+// the others or, if there are none, the choice without any distinction, with a reason of its own. It returns the choice
+// that applies.
 func checkLastResort(t *testing.T, kind string, only Code, got, others, without *Choice) (want *Choice, isLastResort bool) {
 	t.Helper()
 	want = others
@@ -37,8 +37,8 @@ func checkLastResort(t *testing.T, kind string, only Code, got, others, without 
 	return want, isLastResort
 }
 
-// TestEvacuatedEndpointsAreTheLastResort: in random worlds with random nodes that are being evacuated, each choice is
-// the one among the endpoints that stay or, if there are none, the choice without evacuations. Flows go on.
+// TestEvacuatedEndpointsAreTheLastResort: in random worlds with random nodes that are being evacuated, each choice
+// equals that among the remaining endpoints or, if there are none, the choice without evacuations. Flows continue.
 func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	seen := map[Code]int{}

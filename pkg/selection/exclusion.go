@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Exclusions returns the endpoints that neither choice contains, in the order of the decision's endpoints, each with
-// the reason.
+// Exclusions returns the endpoints that neither choice contains, each with the reason, in the order of the decision's
+// endpoints.
 func (d Decision) Exclusions() []Exclusion {
 	chosen := map[netip.AddrPort]bool{}
 	for _, endpoint := range d.Selection.Cluster.Endpoints {
@@ -29,7 +29,7 @@ func (d Decision) Exclusions() []Exclusion {
 	return exclusions
 }
 
-// whyExcluded is why an endpoint is in no choice, by its place among the endpoints.
+// whyExcluded returns the reason why the endpoint with the given index is in no choice.
 func (d Decision) whyExcluded(i int) Reason {
 	endpoint, share := &d.Endpoints[i], d.Selection.Cluster.Share
 	switch {
@@ -41,7 +41,7 @@ func (d Decision) whyExcluded(i int) Reason {
 	return d.Selection.whyExcluded(endpoint, d.Viewpoint)
 }
 
-// isStandby reports whether an endpoint could be used, except for what is held against its node, while others serve.
+// isStandby reports whether an endpoint could be used but for its node's demotion, while other endpoints serve.
 func (d Decision) isStandby(endpoint *model.PortEndpoint) bool {
 	chosen := d.Selection.Cluster.Endpoints
 	if len(chosen) == 0 || endpoint.Demotion.Level() <= chosen[0].Demotion.Level() {
@@ -52,8 +52,9 @@ func (d Decision) isStandby(endpoint *model.PortEndpoint) bool {
 	return usable && !isForLocal && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint)
 }
 
-// whyExcluded looks at the cluster choice where there is one, because it considered the endpoints of every node. Each
-// policy has connections that it serves: to the ClusterIP, or from the pods and this node to the other frontends.
+// whyExcluded derives the reason from the cluster choice if there is one, because that considers the endpoints of all
+// nodes. Each policy has connections that the cluster choice serves: to the ClusterIP, or from pods and this node to
+// the other frontends.
 func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint NodeView) Reason {
 	reason, chosen := s.Cluster.Reason, s.Cluster.Endpoints
 	rank, usable := endpoint.Rank()
@@ -61,8 +62,8 @@ func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint NodeView)
 	case !usable:
 		return Reason{Code: NotReady}
 	case s.Local != nil && viewpoint.isLocal(endpoint):
-		// The local choice then has ready endpoints, and this one terminates. That is the reason, whatever other one the
-		// cluster choice has.
+		// The local choice then has ready endpoints, and this one is terminating. That is the reason, even if the cluster
+		// choice has another one.
 		return Reason{Code: TerminatingNotNeeded}
 	case reason.Code == ClusterChoiceUnused:
 		return Reason{Code: NotOnThisNode, Key: internalTrafficPolicy}
@@ -89,7 +90,7 @@ func hintedElsewhere(kind string, places []string) Reason {
 	return Reason{Code: HintedElsewhere, Key: kind, Value: strings.Join(places, ", ")}
 }
 
-// whyNoMatch is why an endpoint does not have this node's value of a key.
+// whyNoMatch returns the reason why an endpoint does not have this node's value of a key.
 func (v NodeView) whyNoMatch(endpoint *model.PortEndpoint, key policy.Key) Reason {
 	if value, known := v.ValueOf(endpoint, key); known {
 		return Reason{Code: OtherTopologyValue, Key: string(key), Value: value}

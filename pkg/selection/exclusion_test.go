@@ -126,7 +126,7 @@ func TestExclusions(t *testing.T) {
 	}
 }
 
-// TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToSkipOthers, wherever in the choice it is repeated.
+// TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToSkipOthers, wherever the repetition is in the choice.
 func TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToSkipOthers(t *testing.T) {
 	endpoints, viewpoint := parseEndpoints(t, "1* 2* 3@node-2 4@node-2 5!*"), viewFrom(fleet)
 	selection := choose(&externalLocal, endpoints, viewpoint)

@@ -1,6 +1,6 @@
 package selection
 
-// The codes of nodes that are avoided.
+// The codes of demoted nodes.
 const (
 	OnlyEvacuated   Code = "OnlyEvacuated"
 	OnlyUnreachable Code = "OnlyUnreachable"
@@ -8,7 +8,7 @@ const (
 	NodeUnreachable Code = "NodeUnreachable"
 )
 
-// Codes lists every code that has a sentence, in a fixed order.
+// Codes returns every code that has a sentence, in a fixed order.
 func Codes() []Code {
 	codes := make([]Code, len(sentences))
 	for i := range sentences {

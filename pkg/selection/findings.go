@@ -6,12 +6,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// MaxFindings bounds the findings of a decision with one code. An owner may write any external IP into a Service, and a
-// finding becomes an Event and a line in the log.
+// MaxFindings bounds the findings of a decision with the same code. An owner may write any external IP into a Service,
+// and a finding becomes an Event and a log line.
 const MaxFindings = 10
 
-// Findings say what the Service asks for but does not get: frontends, endpoints beyond what a Service can
-// have. They do not name the Service.
+// Findings returns what the Service requests but does not get: frontends of other Services, and endpoints beyond the
+// limit. They do not name the Service.
 func (d Decision) Findings() []model.Finding {
 	var list []model.Finding
 	for i := range d.LostFrontends[:min(len(d.LostFrontends), MaxFindings)] {
@@ -23,5 +23,6 @@ func (d Decision) Findings() []model.Finding {
 	return list
 }
 
-// TooManyEndpoints is why endpoints are left out. It does not say how many, because that changes with every rollout.
+// TooManyEndpoints is the reason for skipped endpoints. It has no count of them, because that changes with every
+// rollout.
 var TooManyEndpoints = fmt.Sprintf("a Service can have %d in a family, its ports together", model.MaxPortEndpoints)

@@ -6,51 +6,54 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Handler derives something from decisions, the same ones that the tables are made from, and keeps it as long as it is
-// in force: who owns a frontend, health checks, DNS records, counts.
+// Handler derives state from decisions, the same ones that the tables are made from, and keeps it while they are
+// applied: the owner of a frontend, health checks, DNS records, counts.
 //
-// All methods but Digest are called by the one goroutine that syncs, and every change of the cluster waits for it. So a
-// reader must neither do I/O in them nor wait for a goroutine that does: it notes what is new, and others act on it.
+// All methods but Derive are called by the one goroutine that syncs, and every change of the cluster waits for them. So
+// a handler must neither do I/O in them nor wait for a goroutine that does: it records the new state, and other
+// goroutines act on it.
 //
-// A reader knows the same frontends as the tables. While one sync is handed over, a frontend that moves may be accepted
-// with its new owner before the old owner loses it: the newest call counts. At Synced no frontend has two owners.
+// Handlers see the same frontends as the tables. During one sync, a frontend that moves may be applied to its new owner
+// before the old owner loses it; the later call wins. At OnSynced no frontend has two owners.
 type Handler interface {
-	// Derive returns what the reader wants to keep of the decisions about a Service, one for each port and family; nil if
-	// that is nothing. It is called while Services are decided, on all processors at once, and some results never come
-	// into force: so it must depend only on the decisions, and change nothing. Decisions are shared, and reference the
-	// whole cluster: a digest keeps parts of them, never the decisions themselves.
+	// Derive returns the state to keep of the decisions about a Service, of which there is one for each port and family.
+	// nil means none. Derive is called while Services are decided, concurrently on all processors, and some results are
+	// never applied. So it must depend only on the decisions and have no side effects. Decisions are shared and reference
+	// the whole cluster: the result may keep parts of them, but never a decision itself.
 	Derive(decisions []Decision) any
-	// OnApplied replaces the digest of a Service; nil if nothing of it is in force any more, or nothing that the reader
-	// keeps. The kernel has taken it. A complete sync hands over every Service anew.
+	// OnApplied replaces the state of a Service after the kernel accepted its rules. A nil digest means that nothing of
+	// the Service is applied any more, or nothing that the handler keeps. A full sync applies every Service again.
 	OnApplied(service model.ObjectName, digest any)
-	// OnSynced is called at the end of each sync, after what the kernel accepted. The first call means that the whole
-	// cluster is in force, except for Services that the kernel refuses.
+	// OnSynced is called at the end of each sync, after OnApplied for everything that the kernel accepted. The first call
+	// means that the whole cluster is applied, except for Services that the kernel rejects.
 	OnSynced(sync SyncState)
 }
 
-// SyncState is what is in force besides the Services.
+// SyncState is the applied state other than Services.
 type SyncState struct {
-	// Full: everything was written anew, because it was unknown what the kernel held, and so what it did with
-	// connections meanwhile.
+	// Full is set if everything was rewritten because the kernel's state was unknown, and so its effect on connections in
+	// the meantime.
 	Full bool
-	// Scope is what addresses mean to the tables.
+	// Scope is the meaning of addresses in the tables.
 	Scope Scope
 	// LocalAddrs are the addresses of the node's interfaces.
 	LocalAddrs []netip.Addr
 }
 
-// MaybeAppliedHandler is a Reader that also hears what the kernel may have taken for a moment, if an error left that open.
+// MaybeAppliedHandler is a Handler that also handles state that the kernel may have applied briefly, if an error left
+// that open.
 type MaybeAppliedHandler interface {
 	Handler
-	// OnMaybeApplied gets the digest that was about to be accepted. A complete sync follows, which says what is in force.
+	// OnMaybeApplied is called with the digest that was about to be applied. A full sync follows, which settles what is
+	// applied.
 	OnMaybeApplied(service model.ObjectName, digest any)
 }
 
-// FrontendReader is a Reader that keeps something of each frontend.
+// FrontendReader is a Handler that keeps state of each frontend.
 type FrontendReader interface {
 	Handler
-	// OnFrontendsLost takes frontends from a Service. Everything else of it stays as accepted: the Service waits for its turn, is
-	// written in steps, or the kernel refuses its newest version, and another Service may own the frontends by now. What a
-	// Service gains while it is written in steps comes with the last step, by Accept.
+	// OnFrontendsLost removes frontends from a Service. All its other state stays as applied: the Service is queued, is
+	// written in steps, or the kernel rejected its newest version, and another Service may own the frontends by now.
+	// Frontends that a Service gains while it is written in steps come with the last step, by OnApplied.
 	OnFrontendsLost(service model.ObjectName, frontends []model.Frontend)
 }

@@ -4,8 +4,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// decideHeadless decides which endpoints of a headless Service DNS answers to this node's clients: among the ready
-// ones, as the specification of Kubernetes' DNS requires. A terminating one may be gone before the answer expires.
+// decideHeadless decides which endpoints of a headless Service DNS returns to this node's clients. Only ready ones are
+// eligible, as the specification of Kubernetes' DNS requires: a terminating one may be gone before the record expires.
 func (p *Planner) decideHeadless(
 	service *model.Service, joined model.Joined, viewpoint NodeView, families []model.Family,
 ) []Decision {

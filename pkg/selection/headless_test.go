@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// headlessFixture is a headless Service as node n-a in zone a sees it, with nodes n-b and n-c in zones of their own.
+// headlessFixture is a headless Service in the view of node n-a in zone a. Nodes n-b and n-c are in zones of their own.
 type headlessFixture struct {
 	topology  policy.Topology
 	endpoints []string // ADDRESS NODE, and "unready" or "terminating"

@@ -6,18 +6,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// HealthCheck is what a node answers a load balancer about a Service with externalTrafficPolicy: Local (KEP-2086,
-// spec.healthCheckNodePort).
+// HealthCheck is a node's response to a load balancer's health check of a Service with externalTrafficPolicy: Local
+// (KEP-2086, spec.healthCheckNodePort).
 type HealthCheck struct {
 	Port uint16
-	// Endpoints are the Service's families, each with the number of addresses on this node that have a ready endpoint of
-	// any port. Endpoints that terminate do not count, even while they still serve: the load balancer shall send nothing
-	// new.
+	// Endpoints has, for each family of the Service, the number of addresses on this node with a ready endpoint of any
+	// port. Terminating endpoints do not count, even while they serve: the load balancer must send no new connections.
 	Endpoints map[model.Family]int
 }
 
-// HealthCheckOf returns what the node answers about a Service that all of these decisions are about; false if it has no
-// health check.
+// HealthCheckOf returns the node's response for the Service of these decisions, and false if it has no health check.
 func HealthCheckOf(decisions []Decision) (HealthCheck, bool) {
 	if len(decisions) == 0 || decisions[0].Service.HealthCheckNodePort == 0 || decisions[0].Service.IsHeadless {
 		return HealthCheck{}, false

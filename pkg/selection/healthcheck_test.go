@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// healthSlice makes a slice from "http=8080 dns=5353: 1* 2@node-2", with the endpoints as the tables write them.
-// Behind "IPv6" the endpoints' numbers are those of IPv6 addresses.
+// healthSlice parses a slice from "http=8080 dns=5353: 1* 2@node-2", with endpoints in endpointNotation. After "IPv6"
+// the endpoints' numbers are those of IPv6 addresses.
 func healthSlice(t testing.TB, number int, text string) *model.EndpointSlice {
 	t.Helper()
 	slice := &model.EndpointSlice{Name: decideName(fmt.Sprintf("web-%d", number)), Service: decideName("web")}

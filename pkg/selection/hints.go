@@ -10,9 +10,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// selectByHints follows the EndpointSlices' hints exactly as kube-proxy 1.37 does: hints for nodes, then for zones,
-// and each kind only if every ready endpoint has one and some of them names this node or its zone. Otherwise a Service
-// could have endpoints here and nowhere else, or none here at all.
+// selectByHints applies the EndpointSlices' hints exactly as kube-proxy 1.37 does: hints for nodes, then for zones, and
+// each kind only if every ready endpoint has one and some of them name this node or its zone. Otherwise a Service could
+// have endpoints here and nowhere else, or none here at all.
 func selectByHints(endpoints []model.PortEndpoint, viewpoint NodeView) Choice {
 	// A node without the label is in the zone "", as in kube-proxy. The API accepts hints for that zone.
 	node, zone := viewpoint.Node.Name, viewpoint.Node.Labels[string(policy.Zone)]
@@ -36,7 +36,7 @@ func selectByHints(endpoints []model.PortEndpoint, viewpoint NodeView) Choice {
 	return Choice{Endpoints: pickPhase(endpoints, model.PhaseReady), Tier: TierAll, Reason: survey.whyAll(node, zone)}
 }
 
-// selectTerminating is the choice if no endpoint is ready. Hints say nothing about terminating endpoints.
+// selectTerminating returns the choice if no endpoint is ready. Hints do not apply to terminating endpoints.
 func selectTerminating(endpoints []model.PortEndpoint) Choice {
 	chosen := pickPhase(endpoints, model.PhaseTerminating)
 	if len(chosen) == 0 {
@@ -55,13 +55,13 @@ func pickHinted(endpoints []model.PortEndpoint, hints func(*model.PortEndpoint) 
 	})
 }
 
-// hintSurvey is what the hints of the ready endpoints have in common. Hints of other endpoints are irrelevant.
+// hintSurvey summarizes the hints of the ready endpoints. Hints of other endpoints are irrelevant.
 type hintSurvey struct {
 	anyReady     bool
 	nodes, zones hintKind
 }
 
-// hintKind is what the hints of one kind have in common.
+// hintKind summarizes the hints of one kind.
 type hintKind struct {
 	present       bool           // some ready endpoint has a hint
 	namesThisNode bool           // some ready endpoint has a hint that names this node or its zone
@@ -94,8 +94,8 @@ func (k *hintKind) add(endpoint netip.AddrPort, hints []string, place string) {
 
 func (k *hintKind) usable() bool { return k.namesThisNode && !k.missing }
 
-// MissingHints says why a setting that works through hints has no effect, if ready endpoints have none; empty
-// otherwise.
+// MissingHints explains why a setting that works through hints has no effect because ready endpoints have none. It
+// returns an empty string otherwise.
 func MissingHints(service *model.Service, endpoints []model.PortEndpoint) string {
 	if service.Topology.ByHints == "" || service.IsHeadless {
 		return ""
@@ -112,8 +112,9 @@ func MissingHints(service *model.Service, endpoints []model.PortEndpoint) string
 	return service.Topology.ByHints + " is set, and has no effect, because no EndpointSlice of the Service has hints."
 }
 
-// MissingZone says why the EndpointSlice of a ready endpoint has no zone, without which the controller writes no hint for
-// zones, and when it gets one; empty if all have one, or the Service works without. The viewpoint has the nodes' labels.
+// MissingZone explains why the EndpointSlice of a ready endpoint has no zone, without which the controller writes no
+// hint for zones, and when it gets one. It returns an empty string if all have one, or if the Service works without.
+// The viewpoint has the nodes' labels.
 func MissingZone(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) string {
 	if strings.HasSuffix(service.Topology.ByHints, policy.PreferSameNode) {
 		return ""
@@ -140,7 +141,7 @@ func MissingZone(service *model.Service, endpoints []model.PortEndpoint, viewpoi
 	return ""
 }
 
-// whyZones is why hints for zones are used, and those for nodes are not.
+// whyZones returns the reason why hints for zones are used, and hints for nodes are not.
 func (s *hintSurvey) whyZones(zone string) Reason {
 	reason := Reason{Code: HintedForThisZone, Key: TierForZones, Value: zone}
 	switch {
@@ -152,7 +153,7 @@ func (s *hintSurvey) whyZones(zone string) Reason {
 	return reason
 }
 
-// whyAll is why no hints are used. Hints for zones were tried last, so they come first.
+// whyAll returns the reason why no hints are used. Hints for zones were tried last, so their reasons take precedence.
 func (s *hintSurvey) whyAll(node, zone string) Reason {
 	switch {
 	case s.zones.present && s.zones.missing:

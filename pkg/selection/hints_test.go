@@ -19,7 +19,7 @@ type hintCase struct {
 func TestHints(t *testing.T) {
 	zoneHint := func(code Code) Reason { return Reason{Code: code, Key: TierForZones, Value: "a"} }
 	cases := map[string]hintCase{
-		// Without a reason to ignore them.
+		// No reason to ignore hints.
 		"hints for this zone are followed": {
 			"zone=a", "1(a) 2(b) 3(c) 4(a)", "1 4", TierForZones, zoneHint(HintedForThisZone),
 		},
@@ -39,7 +39,7 @@ func TestHints(t *testing.T) {
 			"zone=a", "1/b(a) 2/a(b)", "1", TierForZones, zoneHint(HintedForThisZone),
 		},
 
-		// Every row of "Why hints are ignored" in kube-proxy's behaviour.
+		// Every reason for which kube-proxy ignores hints.
 		"this node has no zone label": {
 			"", "1(a) 2(b)", "1 2", TierAll, Reason{Code: NodeHasNoZone, Key: zone},
 		},

@@ -7,7 +7,7 @@ import (
 )
 
 // selectByKeys tries the topology keys in their order among the ready endpoints, then in the same order among those
-// that serve while terminating. So kubernetes.io/hostname alone behaves as a Local policy does.
+// that serve while terminating. So kubernetes.io/hostname alone behaves like a Local policy.
 //
 // Usable endpoints are chosen before the tier: a zone whose endpoints are all unready must not win.
 func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint NodeView) Choice {
@@ -32,7 +32,7 @@ func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint N
 	if !anyUsable(endpoints) {
 		return noneUsable(endpoints)
 	}
-	// The last key is usually the widest one, so it tells an owner most.
+	// The last key is usually the widest one, so it is the most useful reason.
 	return Choice{Reason: viewpoint.mismatch(keys[len(keys)-1])}
 }
 
@@ -48,7 +48,7 @@ func matchCode(key policy.Key, chosen model.Phase) Code {
 	return MatchedTopologyKeyTerminating
 }
 
-// mismatch is why no endpoint matches, given the last key.
+// mismatch returns the reason why no endpoint matches, given the last key.
 func (v NodeView) mismatch(last policy.Key) Reason {
 	value, carried := v.ownValue(last)
 	if !carried {
@@ -71,7 +71,7 @@ func (v NodeView) matches(endpoint *model.PortEndpoint, key policy.Key, own stri
 	return known && value == own
 }
 
-// firstMatch returns the index of the first key that matches an endpoint; the number of keys if none does.
+// firstMatch returns the index of the first key that matches an endpoint, or the number of keys if none does.
 func (v NodeView) firstMatch(keys []policy.Key, endpoint *model.PortEndpoint) int {
 	for k, key := range keys {
 		if own, carried := v.ownValue(key); carried && v.matches(endpoint, key, own) {
@@ -81,8 +81,8 @@ func (v NodeView) firstMatch(keys []policy.Key, endpoint *model.PortEndpoint) in
 	return len(keys)
 }
 
-// ValueOf returns an endpoint's value of a key, and whether it is known. The EndpointSlice answers the keys that need
-// no Node (policy.Key.NeedsNode); if it does not name the zone, a Node does that happens to be known.
+// ValueOf returns an endpoint's value of a key, and whether it is known. The EndpointSlice has the values of keys that
+// need no Node (policy.Key.NeedsNode). If it does not name the zone, the Node's label is used if the Node is known.
 func (v NodeView) ValueOf(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool) {
 	switch {
 	case key == policy.Hostname:
@@ -95,7 +95,8 @@ func (v NodeView) ValueOf(endpoint *model.PortEndpoint, key policy.Key) (value s
 	return value, known
 }
 
-// labelsOf returns the labels of a node, and whether it is known. This node is always watched, others only if need be.
+// labelsOf returns the labels of a node, and whether it is known. This node is always watched, other nodes only if
+// needed.
 func (v NodeView) labelsOf(node string) (labels map[string]string, known bool) {
 	switch {
 	case node == "":

@@ -16,7 +16,7 @@ const (
 	rack     = "example.com/rack"
 )
 
-// Node-1 is this node; node-9 does not exist. Node-3 shares node-1's rack although it is in another zone.
+// node-1 is this node; node-9 does not exist. node-3 shares node-1's rack although it is in another zone.
 var fleet = map[string]string{
 	"node-1": "zone=a region=x rack=1 empty=",
 	"node-2": "zone=a region=x rack=2 empty=",
@@ -250,7 +250,7 @@ func TestANodeThatIsNotKnownYet(t *testing.T) {
 	}
 }
 
-// TestAnEndpointSliceResolvesTheKeysThatNeedNoNode, and no other.
+// TestAnEndpointSliceResolvesTheKeysThatNeedNoNode, and no other keys.
 func TestAnEndpointSliceResolvesTheKeysThatNeedNoNode(t *testing.T) {
 	endpoint, ignorant := parseEndpoints(t, "1@node-2/a")[0], NodeView{Node: model.Node{Name: "node-1"}}
 	for _, key := range []policy.Key{policy.AnyNode, policy.Hostname, policy.Zone, policy.Region, policy.Key(rack)} {

@@ -8,30 +8,30 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Loads are what endpoints expect from all nodes together.
+// Loads are the loads that endpoints expect from all nodes together.
 type Loads struct {
-	// Endpoints has the endpoints of a decision, in their order.
+	// Endpoints are the loads of a decision's endpoints, in their order.
 	Endpoints []balance.Load
-	// Source is where the demand is from.
+	// Source is the source of the demand.
 	Source balance.Source
-	// Clients is how many ready endpoints of the named client Services are on Nodes; 0 if none is named.
+	// Clients is the number of ready endpoints of the named client Services on Nodes, or 0 if none is named.
 	Clients int
-	// Measured has the details of a measured demand; nil if demand is assumed.
+	// Measured has the details of a measured demand. It is nil if demand is assumed.
 	Measured *MeasuredLoads
 }
 
-// MeasuredLoads compare measured demand with what would be assumed without it.
+// MeasuredLoads compares measured demand with the demand that would be assumed without it.
 type MeasuredLoads struct {
 	*model.Demand
-	// Zones are the measured demand of the zones that have nodes, and AssumedZones the assumed one, each as a part of its
-	// sum.
+	// Zones is the measured demand of the zones that have nodes, and AssumedZones the assumed demand, both as fractions of
+	// their sum.
 	Zones, AssumedZones map[string]float64
-	// AssumedLoads is what each endpoint would get of the measured demand, per mille of the mean, if the plan were made with
-	// assumed demand: in the order of the endpoints.
+	// AssumedLoads are the endpoints' loads under the measured demand if the plan were computed with assumed demand, in
+	// per mille of the mean and in the order of the endpoints.
 	AssumedLoads []uint64
 }
 
-// Loads returns what the endpoints of a decision expect, and whether anything was planned.
+// Loads returns the loads that the endpoints of a decision expect, and whether there is a plan.
 func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
 	part := decision.Selection.Cluster.planned
 	if part == nil {
@@ -71,7 +71,7 @@ func (p *Planner) loadsOf(service *model.Service, part *planInput, demand balanc
 	return loads
 }
 
-// setParts takes the parts of the zones that there are from what was measured, because a plan rounds it.
+// setParts computes the zones' fractions from the measurement, because a plan rounds it.
 func (m *MeasuredLoads) setParts(demand balance.Demand) {
 	zones := map[string]uint64{}
 	for zone := range demand.Zones() {
@@ -80,12 +80,12 @@ func (m *MeasuredLoads) setParts(demand balance.Demand) {
 	m.Zones = partsOf(zones)
 }
 
-// AssumedBusiest returns the index of the endpoint that would get most if the plan were made with assumed demand.
+// AssumedBusiest returns the index of the endpoint with the highest load if the plan were computed with assumed demand.
 func (m *MeasuredLoads) AssumedBusiest() int {
 	return slices.Index(m.AssumedLoads, slices.Max(m.AssumedLoads))
 }
 
-// partsOf returns the zones' parts of their total demand; all 0 if that is 0.
+// partsOf returns the zones' fractions of their total demand. They are 0 if the total is 0.
 func partsOf(zones map[string]uint64) map[string]float64 {
 	all, parts := uint64(0), make(map[string]float64, len(zones))
 	for _, asks := range zones {

@@ -4,14 +4,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// The policies that keep traffic on this node, as a Reason names them.
+// The policies that keep traffic on this node, as in the Key of a Reason.
 const (
 	internalTrafficPolicy = "internalTrafficPolicy"
 	externalTrafficPolicy = "externalTrafficPolicy"
 )
 
-// selectLocal chooses among the endpoints on this node. Topology keys and hints do not apply: the policy is stricter
-// than either. Whether terminating endpoints are needed is decided for this node alone.
+// selectLocal chooses among the endpoints on this node. Topology keys and hints do not apply, because the policy is
+// stricter than both. Only endpoints on this node decide whether terminating ones are needed.
 func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint NodeView) *Choice {
 	for _, turn := range [...]struct {
 		phase model.Phase
@@ -33,7 +33,7 @@ func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint N
 	return &Choice{Reason: Reason{Code: NoneOnThisNode, Key: policyField}}
 }
 
-// isLocal reports whether an endpoint runs on this node. One whose node is unknown never does.
+// isLocal reports whether an endpoint runs on this node. It returns false if the endpoint's node is unknown.
 func (v NodeView) isLocal(endpoint *model.PortEndpoint) bool {
 	return endpoint.Node != "" && endpoint.Node == v.Node.Name
 }

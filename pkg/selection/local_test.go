@@ -15,13 +15,13 @@ var (
 	bothLocal     = exposed(model.Service{InternalTrafficLocal: true, ExternalTrafficLocal: true})
 )
 
-// exposed gives a Service that has ClusterIPs of both families an address for clients outside, in IPv4 alone.
+// exposed adds an IPv4 address for external clients to a Service that has ClusterIPs of both families.
 func exposed(service model.Service) model.Service {
 	service.ClusterIPs, service.ExternalIPs = decideAddrs("10.96.0.1", "fd00:96::1"), decideAddrs("192.0.2.1")
 	return service
 }
 
-// choose selects for a port without a node port in IPv4.
+// choose selects for a port that has no node port in IPv4.
 func choose(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) Selection {
 	return Select(service, service.IsExternal(model.ServicePort{}, model.IPv4), endpoints, viewpoint)
 }

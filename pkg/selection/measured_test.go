@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// TestMeasuredDemandIsPlannedWithWhileItCounts: a Service whose owner wants it is planned anew when new demand is
-// measured, and with assumed demand if none is measured or it does not count.
+// TestMeasuredDemandIsPlannedWithWhileItCounts: a Service that requests measured demand is replanned when new demand is
+// measured. It is planned with assumed demand if none is measured or the measurement is stale.
 func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 	for name, keys := range map[string][]policy.Key{
 		"zone among the keys": zoneThenAll, "any node alone": {"example.com/none", policy.AnyNode},
@@ -103,7 +103,7 @@ func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 	}
 }
 
-// TestMeasuredLoads: with the loads come the zones' demand, and what endpoints would get if demand were assumed.
+// TestMeasuredLoads: the loads include the zones' demand, and the loads that endpoints would get with assumed demand.
 func TestMeasuredLoads(t *testing.T) {
 	for name, clients := range map[string][]string{"by labels": nil, "by clients": {"shop/client"}} {
 		topology := bounded(120, zoneThenAll...)
@@ -134,9 +134,9 @@ func TestMeasuredLoads(t *testing.T) {
 	}
 }
 
-// TestALongHistoryPlansAsAStart: nodes come, go, and have other zones, an empty one or none, while other zones and nodes ask, gone
-// ones too, and what they ask counts or does not. A planner that lived through that decides as one that starts, and does not miss
-// that a plan may differ.
+// TestALongHistoryPlansAsAStart: nodes are added and removed, and have other zones, an empty one or none. Other zones
+// and nodes have demand, including removed ones, and their demand is active or stale. A planner with this history
+// decides like a new one, and never misses that a plan may differ.
 func TestALongHistoryPlansAsAStart(t *testing.T) {
 	for seed, keys := range [][]policy.Key{
 		zoneThenAll, {policy.Hostname, policy.Zone, policy.AnyNode}, {policy.Hostname, policy.AnyNode}, {"example.com/none", policy.AnyNode},
@@ -169,7 +169,7 @@ func TestALongHistoryPlansAsAStart(t *testing.T) {
 	}
 }
 
-// events are random ones.
+// events returns random events.
 func (t *town) events(random *rand.Rand, count int) []model.Change {
 	zones := []string{"zone-a", "zone-b", "zone-c", "zone-gone", "", "no label"}
 	node := func() string { return fmt.Sprintf("zone-%c-%d", 'a'+rune(random.IntN(4)), random.IntN(5)) }
@@ -178,7 +178,7 @@ func (t *town) events(random *rand.Rand, count int) []model.Change {
 	for range count {
 		switch random.IntN(6) {
 		case 0:
-			if name := node(); name != "zone-b-0" { // one's own labels stay in force when it goes
+			if name := node(); name != "zone-b-0" { // the own node's labels stay applied when it is removed
 				events = append(events, model.Change{Nodes: map[string]*model.Node{name: nil}})
 			}
 		case 1, 2:
@@ -200,7 +200,7 @@ func (t *town) events(random *rand.Rand, count int) []model.Change {
 	return events
 }
 
-// plan returns all that a planner decides, and of that the slots in its plan.
+// plan returns everything that a planner decides, and separately the slots in its plan.
 func (t *town) plan(planner *Planner) (all, slots string) {
 	decisions := planner.Decide(t.web, []model.Family{model.IPv4})
 	planner.OnApplied(t.web, planner.Derive(decisions))

@@ -61,7 +61,7 @@ func parseHints(text string) []string {
 	return strings.Split(strings.ReplaceAll(text, "_", ""), ",")
 }
 
-// numbers writes endpoints as the tables do: "1 4".
+// numbers formats endpoints in the notation of the tables: "1 4".
 func numbers(endpoints []model.PortEndpoint) string {
 	var words []string
 	for _, endpoint := range endpoints {
@@ -86,7 +86,7 @@ func parseKeys(text string) []policy.Key {
 	return keys
 }
 
-// parseLabels reads "zone=a rack=1"; an empty text is no labels at all.
+// parseLabels parses "zone=a rack=1". An empty text means nil labels.
 func parseLabels(text string) map[string]string {
 	labels := map[string]string{}
 	for word := range strings.FieldsSeq(text) {
@@ -96,7 +96,7 @@ func parseLabels(text string) map[string]string {
 	return labels
 }
 
-// viewFrom is node-1's view of the nodes that a table lists. Nodes not listed are unknown.
+// viewFrom is node-1's view of the nodes in a table. Other nodes are unknown.
 func viewFrom(nodes map[string]string) NodeView {
 	known := map[string]map[string]string{}
 	for name, labels := range nodes {

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// kubeProxys is what kube-proxy v1.37 would choose for a Service without topology keys, following its description
-// rather than the way of this package.
+// kubeProxys returns the choice of kube-proxy v1.37 for a Service without topology keys. It follows kube-proxy's
+// description, independently of this package.
 func kubeProxys(w *world, endpoints []model.PortEndpoint) view {
 	ready := where(endpoints, func(e model.PortEndpoint) bool { return e.Ready })
 	terminating := where(endpoints, func(e model.PortEndpoint) bool { return !e.Ready && e.Serving && e.Terminating })
@@ -33,14 +33,14 @@ func kubeProxys(w *world, endpoints []model.PortEndpoint) view {
 	return got
 }
 
-// dialledFromOutside is kube-proxy's condition for externalTrafficPolicy to matter: an address of the family, or a
-// node port.
+// dialledFromOutside is kube-proxy's condition for externalTrafficPolicy to apply: an address of the family, or a node
+// port.
 func (w *world) dialledFromOutside() bool {
 	isIPv4 := func(addr netip.Addr) bool { return addr.Is4() }
 	return w.port.NodePort > 0 || slices.ContainsFunc(slices.Concat(w.service.ExternalIPs, w.service.LoadBalancerIPs), isIPv4)
 }
 
-// kubeProxysRoutes is what kube-proxy does with connections, given its choices.
+// kubeProxysRoutes returns kube-proxy's treatment of connections, given its choices.
 func kubeProxysRoutes(w *world, choices view) routes {
 	if !choices.HasUsableEndpoint {
 		return routes{rejectedRoute, rejectedRoute, rejectedRoute}

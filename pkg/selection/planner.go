@@ -10,38 +10,39 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Planner makes decisions from a cluster's own node, and plans for Services whose load is bounded: for each list of
-// topology keys in use for that, it keeps the nodes by their values of the keys. The first use of a list costs time
-// proportional to the nodes; each node that changes later costs little.
+// Planner makes decisions from a cluster's own node, and plans for load-bounded Services: for each list of topology
+// keys that these use, it keeps the nodes by their values of the keys. The first use of a list costs time proportional
+// to the number of nodes; a node that changes later costs little.
 type Planner struct {
 	cluster *model.Cluster
 
-	// applied are the plans in force for the ports of Services whose load is bounded.
+	// applied are the applied plans for the ports of load-bounded Services.
 	applied map[model.ObjectName]Plans
 
-	mutex  sync.Mutex // guards what follows, except for cells: those do not change while decisions are made
+	mutex  sync.Mutex // guards the fields below, except cells, which do not change while decisions are made
 	byKeys map[string]*keyIndex
-	// cachedEntries is about how many entries the lists have in sum: see mostKept; built is how many were made since the start.
+	// cachedEntries is the approximate number of entries in all lists, see maxCachedEntries. built counts the entries that
+	// were created since the start.
 	cachedEntries, built int
-	// clientCounts is how many ready endpoints each named client Service has on each node, as of a version of them.
+	// clientCounts has the number of ready endpoints of each named client Service on each node, at clientCountsVersion.
 	clientCounts        map[model.ObjectName]map[string]uint32
 	clientCountsVersion uint64
 
-	// views is what other nodes decide from, too; nil before SeeFrom.
+	// views caches what the decisions of other nodes have in common. It is nil before SeeFrom.
 	views *views
 }
 
-// maxCachedEntries bounds the entries of all lists together, some 40 MiB; each node in a list is an entry. Users may write any
-// number of lists, each as long as the cluster is large. Beyond the bound all lists are forgotten, and made again on
-// demand: plans stay the same without them, and take up to a millisecond longer.
+// maxCachedEntries bounds the entries of all lists together, some 40 MiB. Each node in a list is an entry. Users may
+// write any number of lists, each as long as the cluster is large. Beyond the bound all lists are dropped, and
+// recreated on demand: plans are the same without them, and take up to a millisecond longer.
 const maxCachedEntries = 1 << 19
 
-// keyIndex is a list of keys that is in use.
+// keyIndex has the nodes by one list of keys.
 type keyIndex struct {
 	cells *balance.NodeClasses
 	// named is the demand of clients, by their names: many Services may have the same clients.
 	named map[string]balance.Demand
-	// isUsed: a decision has asked for it since the last Prune.
+	// isUsed is set if a decision has used the list since the last Prune.
 	isUsed bool
 }
 
@@ -50,7 +51,7 @@ func NewPlanner(cluster *model.Cluster) *Planner {
 	return &Planner{cluster: cluster, byKeys: map[string]*keyIndex{}, applied: map[model.ObjectName]Plans{}}
 }
 
-// ApplyChange takes in the nodes whose state in the cluster has changed.
+// ApplyChange updates the nodes whose state in the cluster has changed.
 func (p *Planner) ApplyChange(change model.Change) {
 	for name := range change.Nodes {
 		labels, known := p.cluster.NodeLabels(name)
@@ -69,12 +70,12 @@ func (p *Planner) ApplyChange(change model.Change) {
 		return
 	}
 	for _, list := range p.byKeys {
-		list.named = nil // it was about the old cells, and the old demand
+		list.named = nil // its node classes and demand are outdated
 	}
 	p.count()
 }
 
-// Prune forgets the lists of keys that no decision has asked for since it was called last.
+// Prune drops the lists of keys that no decision has used since the last call.
 func (p *Planner) Prune() {
 	for keys, list := range p.byKeys {
 		if !list.isUsed {
@@ -85,7 +86,7 @@ func (p *Planner) Prune() {
 	p.count()
 }
 
-// count counts what is kept.
+// count updates cachedEntries.
 func (p *Planner) count() {
 	p.cachedEntries = 0
 	for _, list := range p.byKeys {
@@ -96,10 +97,10 @@ func (p *Planner) count() {
 	}
 }
 
-// entries is how many entries something with a number of nodes counts as.
+// entries returns how many entries a list with a number of nodes counts as.
 func entries(nodes int) int { return 16 + nodes }
 
-// evictIfFull makes room for something new with a number of nodes. The caller holds the mutex.
+// evictIfFull makes room for a new list with a number of nodes. The caller holds the mutex.
 func (p *Planner) evictIfFull(nodes int) {
 	p.built += nodes
 	if p.cachedEntries += entries(nodes); p.cachedEntries > maxCachedEntries {
@@ -107,9 +108,9 @@ func (p *Planner) evictIfFull(nodes int) {
 	}
 }
 
-// NeedsReplan reports whether a decision about a Service whose load is bounded may now differ from the one in force, if
-// only other nodes or clients came or went; and about how much work it was to find out, in the unit of Weight. It takes
-// a few microseconds, a decision many.
+// NeedsReplan reports whether a decision about a load-bounded Service may differ from the applied one, if only other
+// nodes or clients were added or removed. It also returns the approximate cost of this check, in the unit of Weight. It
+// takes a few microseconds; a decision takes many.
 func (p *Planner) NeedsReplan(name model.ObjectName) (differs bool, weight int) {
 	service, plans := p.cluster.Service(name), p.applied[name]
 	if service == nil || len(plans) == 0 {
@@ -123,10 +124,10 @@ func (p *Planner) NeedsReplan(name model.ObjectName) (differs bool, weight int) 
 	self := p.cluster.Self()
 	differs = slices.ContainsFunc(plans, func(part *planInput) bool {
 		if !slices.Equal(part.endpointClasses.Keys(), service.Topology.Keys) {
-			return true // it changed and waits for its turn, or the kernel refuses it: the plan in force is by other keys
+			return true // it changed and is queued, or the kernel rejects it: the applied plan has other keys
 		}
 		if part.source != demand.Source() {
-			return true // readers of the plan's demand must be told, even if nothing moves
+			return true // handlers need the source of the plan's demand, even if no connection moves
 		}
 		if part.nearProof.StillHolds(demand, service.Topology.MaxLoad) {
 			return false
@@ -137,8 +138,8 @@ func (p *Planner) NeedsReplan(name model.ObjectName) (differs bool, weight int) 
 	return differs, 2 + (demand.Cells()*len(service.Topology.Keys)+demand.Len())/16 + (p.built-before)/16
 }
 
-// PlanWeight is about how much work planning is for a Service whose load is bounded, in the unit of Weight; 0 for any
-// other Service.
+// PlanWeight returns the approximate cost of planning for a load-bounded Service, in the unit of Weight. It is 0 for
+// any other Service.
 func (p *Planner) PlanWeight(name model.ObjectName) int {
 	service := p.cluster.Service(name)
 	if service == nil || service.Topology.MaxLoad == 0 {
@@ -166,7 +167,8 @@ func (p *Planner) viewpoint() NodeView {
 	return NodeView{Node: p.cluster.Self(), Labels: p.cluster.NodeLabels, Demand: p.demandOf}
 }
 
-// demandOf returns each node's demand on a Service: measured, if its owner wants that and it is known; or else assumed.
+// demandOf returns each node's demand on a Service: the measured one if the owner wants that and it is known, else the
+// assumed.
 func (p *Planner) demandOf(service *model.Service) (balance.Demand, bool) {
 	if p.views == nil {
 		return p.sumDemand(service)
@@ -189,7 +191,7 @@ func (p *Planner) sumDemand(service *model.Service) (balance.Demand, bool) {
 	return p.assumedOf(service, service.Topology.Keys), true
 }
 
-// measuredOf returns the measured demand of a Service, if it counts.
+// measuredOf returns the measured demand of a Service, if it applies.
 func (p *Planner) measuredOf(service *model.Service) (balance.Demand, bool) {
 	measured := p.cluster.MeasuredDemand(service)
 	if measured == nil {
@@ -209,8 +211,8 @@ func WithZone(keys []policy.Key) []policy.Key {
 	return append(slices.Clone(keys), policy.Zone)
 }
 
-// assumedOf returns the assumed demand of nodes, grouped by some keys, on a Service: equal for all nodes unless a
-// node's label says more or less; or, if the owner names the clients, the number of their ready endpoints on the node.
+// assumedOf returns the assumed demand on a Service of the nodes, grouped by some keys. It is equal for all nodes
+// unless a node's label sets it. If the owner names the clients, it is the number of their ready endpoints on the node.
 func (p *Planner) assumedOf(service *model.Service, keys []policy.Key) balance.Demand {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -251,7 +253,7 @@ func (p *Planner) readyEndpoints(services []model.ObjectName) map[string]uint32 
 	return byNode
 }
 
-// ReadyEndpoints counts the ready endpoints in a Service's slices, by node. One that has addresses in both families
+// ReadyEndpoints counts the ready endpoints in a Service's slices, by node. An endpoint with addresses in both families
 // counts once.
 func ReadyEndpoints(endpointSlices []*model.EndpointSlice) map[string]uint32 {
 	byFamily := map[model.Family]map[string]uint32{model.IPv4: {}, model.IPv6: {}}

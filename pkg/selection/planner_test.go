@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestListsAreKeptUpToABound: each Service may have different lists of topology keys and of clients, each as long as
-// the cluster is large. The kept lists are bounded, and decisions are the same without them.
+// TestListsAreKeptUpToABound: each Service may have different lists of topology keys and clients, each as long as the
+// cluster is large. The cached lists are bounded, and decisions are the same without them.
 func TestListsAreKeptUpToABound(t *testing.T) {
 	const count = maxCachedEntries/1000 + 10
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{},

@@ -2,7 +2,7 @@ package selection
 
 import "github.com/vicinity-proxy/vicinity/pkg/model"
 
-// Plans are what decisions about a Service were planned from: nil if nothing was.
+// Plans are the plans behind the decisions about a Service. nil means that there is none.
 type Plans []*planInput
 
 // PlansOf returns the plans behind decisions about a Service.
@@ -16,8 +16,8 @@ func PlansOf(decisions []Decision) Plans {
 	return plans
 }
 
-// A Planner is a reader of the decisions that it makes: MayDiffer tells from the plans in force, without making new
-// ones, whether another decision can differ.
+// A Planner is a Handler of its own decisions: from the applied plans, NeedsReplan detects whether another decision can
+// differ, without making one.
 
 // Derive returns the plans behind decisions.
 func (*Planner) Derive(decisions []Decision) any {
@@ -27,7 +27,7 @@ func (*Planner) Derive(decisions []Decision) any {
 	return nil
 }
 
-// OnApplied takes over the plans in force of a Service.
+// OnApplied stores the applied plans of a Service.
 func (p *Planner) OnApplied(service model.ObjectName, digest any) {
 	if plans, _ := digest.(Plans); plans != nil {
 		p.applied[service] = plans

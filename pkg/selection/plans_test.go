@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestAPlanByOtherKeysDiffers: a Service's keys may have changed since the plan in force was made.
+// TestAPlanByOtherKeysDiffers: a Service's keys may have changed since the applied plan was computed.
 func TestAPlanByOtherKeysDiffers(t *testing.T) {
 	name := model.ObjectName{Namespace: "shop", Name: "web"}
 	for _, keys := range [][2][]policy.Key{

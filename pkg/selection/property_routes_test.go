@@ -26,8 +26,8 @@ func checkAgainstKubeProxy(t *testing.T, w *world, endpoints []model.PortEndpoin
 	}
 }
 
-// checkOutcomes: each kind of connection is served by the choice that its policy names, is spread if and only if an
-// endpoint is there to take it, and is dropped only by a Local policy.
+// checkOutcomes: each kind of connection is served by the choice that its policy names. It is balanced if and only if
+// that choice has an endpoint, and dropped only by a Local policy.
 func checkOutcomes(t *testing.T, w *world, selection Selection) {
 	t.Helper()
 	external := w.dialledFromOutside()
@@ -90,8 +90,8 @@ func checkWhyExcluded(t *testing.T, endpoints []model.PortEndpoint, selection Se
 	}
 }
 
-// checkFlows: exactly those endpoints may go on that serve at a place that the policy or a topology key allows; so
-// those chosen for new connections may.
+// checkFlows: flows may continue to exactly those serving endpoints that the policy or a topology key allows. These
+// include the endpoints chosen for new connections.
 func checkFlows(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
 	decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Port: w.port, Endpoints: endpoints, Selection: selection}

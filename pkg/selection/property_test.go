@@ -44,7 +44,7 @@ func TestRandomWorldsReachEveryCode(t *testing.T) {
 	}
 }
 
-// checkProperties checks everything that must hold in any world.
+// checkProperties checks all invariants that hold in any world.
 func checkProperties(t *testing.T, w *world) {
 	t.Helper()
 	endpoints := w.endpoints()
@@ -68,7 +68,8 @@ func checkProperties(t *testing.T, w *world) {
 	}
 }
 
-// checkChoice: chosen endpoints are given ones, in their order, all usable, and never both ready and terminating ones.
+// checkChoice: chosen endpoints are given ones, in their order, all usable, and never a mix of ready and terminating
+// ones.
 func checkChoice(t *testing.T, endpoints []model.PortEndpoint, choice *Choice) {
 	t.Helper()
 	rest := endpoints
@@ -99,7 +100,7 @@ func checkReason(t *testing.T, reason Reason) {
 	}
 }
 
-// checkExclusions: every endpoint is in a choice or left out with a reason, and never both.
+// checkExclusions: every endpoint is either in a choice or excluded with a reason, never both.
 func checkExclusions(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
 	found := map[netip.AddrPort]string{}
@@ -130,7 +131,7 @@ func checkExclusions(t *testing.T, w *world, endpoints []model.PortEndpoint, sel
 	}
 }
 
-// checkOrder: neither the order of slices nor that of endpoints changes a decision.
+// checkOrder: a decision depends neither on the order of slices nor on that of endpoints.
 func checkOrder(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
 	slices.Reverse(w.slices)
@@ -157,8 +158,8 @@ func checkOrder(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 	}
 }
 
-// checkTiers: the first key that matches a ready endpoint wins and takes all it matches, else the first that matches a
-// terminating one. With * last there is always an endpoint where one is usable.
+// checkTiers: the first key that matches a ready endpoint wins and selects all that it matches, else the first that
+// matches a terminating one. With * last there is always an endpoint if one is usable.
 func checkTiers(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
 	keys := w.service.Topology.Keys
@@ -187,7 +188,7 @@ func checkTiers(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 	}
 }
 
-// sameValue is the definition of a match, written in the plainest way.
+// sameValue is the definition of a match in its simplest form.
 func sameValue(w *world, key policy.Key, endpoint model.PortEndpoint) bool {
 	labels, _ := w.viewpoint.Labels(endpoint.Node)
 	theirs, known := labels[string(key)]

@@ -10,15 +10,16 @@ import (
 // Code is a stable name of a reason, safe to alert on.
 type Code string
 
-// Reason is why a choice was made, or why an endpoint was left out. It is small and formats nothing until asked.
+// Reason is the reason for a choice, or for the exclusion of an endpoint. It is small, and formats no text until
+// Sentence is called.
 type Reason struct {
 	Code     Code
-	Key      string         // the topology key, node label, kind of hint, policy or address concerned
+	Key      string         // the topology key, node label, kind of hint, policy or address
 	Value    string         // its value
-	Endpoint netip.AddrPort // the first given endpoint that decided it, if a single one did
-	Load     *Load          // the numbers, of a Service whose load is bounded
+	Endpoint netip.AddrPort // the first given endpoint that caused it, if a single one did
+	Load     *Load          // the numbers of a load-bounded Service
 	Until    *time.Time     // when the evacuation of an endpoint's node ends; nil if it has no end
-	Since    time.Time      // when an endpoint's node stopped answering; zero if unknown
+	Since    time.Time      // when an endpoint's node became unreachable; zero if unknown
 }
 
 // Why a choice has endpoints.
@@ -50,7 +51,7 @@ const (
 	OnThisNodeTerminating Code = "OnThisNodeTerminating"
 )
 
-// Why a choice has no endpoints. NodeHasNoTopologyLabel is also why an endpoint was left out.
+// Why a choice has no endpoints. NodeHasNoTopologyLabel is also a reason for the exclusion of an endpoint.
 const (
 	NoEndpoints            Code = "NoEndpoints"
 	NoUsableEndpoints      Code = "NoUsableEndpoints"
@@ -60,7 +61,7 @@ const (
 	ClusterChoiceUnused    Code = "ClusterChoiceUnused"
 )
 
-// Why an endpoint was left out.
+// Why an endpoint is excluded.
 const (
 	NotReady                   Code = "NotReady"
 	TerminatingNotNeeded       Code = "TerminatingNotNeeded"
@@ -74,14 +75,14 @@ const (
 	NotSelectedByPlan          Code = "NotSelectedByPlan"
 )
 
-// sentence is what a code says.
+// sentence is the text of a code.
 type sentence struct {
 	code     Code
 	sentence string
 }
 
-// sentences has a sentence in plain English for every code. {key}, {value} and {endpoint} stand for what a Reason
-// carries. Those of nodes that are avoided are made in demotions.go.
+// sentences has a sentence in plain English for every code. {key}, {value} and {endpoint} stand for fields of a Reason.
+// demotions.go builds those of demoted nodes.
 var sentences = append([]sentence{
 	{MatchedTopologyKey, "The ready endpoints that share this node's {key}, {value}, are used."},
 	{MatchedTopologyKeyTerminating, "No ready endpoint matches a topology key, so the ones that share this node's {key}, {value}, " +
@@ -141,7 +142,7 @@ var sentences = append([]sentence{
 	{NotSelectedByPlan, "Other endpoints take all of this node's connections."},
 }, demotionSentences()...)
 
-// Sentence says the reason in plain English; it is empty for the zero Reason.
+// Sentence formats the reason in plain English. It returns an empty string for the zero Reason.
 func (r Reason) Sentence() string {
 	for i := range sentences {
 		if sentences[i].code == r.Code {
@@ -154,7 +155,7 @@ func (r Reason) Sentence() string {
 	return string(r.Code)
 }
 
-// noEndpointsText says that no endpoint is near.
+// noEndpointsText states that no endpoint is near.
 func (r Reason) noEndpointsText() string {
 	if r.Load != nil && r.Load.HasNoLabel {
 		return "This node has no label " + r.Key
@@ -162,7 +163,7 @@ func (r Reason) noEndpointsText() string {
 	return "No endpoint is " + locationText(r.Key, r.Value)
 }
 
-// untilText is the end of an evacuation, as the rest of "being evacuated"; empty if it has no end.
+// untilText formats the end of an evacuation, to follow "being evacuated". It is empty if there is no end.
 func (r Reason) untilText() string {
 	if r.Until == nil {
 		return ""
@@ -170,7 +171,7 @@ func (r Reason) untilText() string {
 	return " until " + r.Until.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// sinceText is when a node stopped answering, as the rest of "has not answered"; empty if unknown.
+// sinceText formats when a node became unreachable, to follow "has not answered". It is empty if unknown.
 func (r Reason) sinceText() string {
 	if r.Since.IsZero() {
 		return ""

@@ -54,7 +54,7 @@ func TestEveryCodeHasASentence(t *testing.T) {
 	}
 }
 
-// The constants are read from the source, so that a code that is missing in the table cannot hide.
+// The constants are parsed from the source, so that a code that is missing in the table is detected.
 func TestCodesListsEveryConstant(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
 	if err != nil {
@@ -78,7 +78,7 @@ func TestCodesListsEveryConstant(t *testing.T) {
 	if len(declared) == 0 {
 		t.Fatal("no constants found")
 	}
-	for _, codes := range demotionCodes { // made of rows
+	for _, codes := range demotionCodes { // generated from rows
 		declared = append(declared, codes.only, codes.spared)
 	}
 	listed := Codes()

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// view is a Selection as kube-proxy's own tests describe one. A choice that is not computed is "-". Anywhere is its
-// hasAny.
+// view is a Selection as kube-proxy's own tests describe one. "-" is a choice that is not computed. HasUsableEndpoint
+// is kube-proxy's hasAny.
 type view struct {
 	Cluster, Local    string
 	HasUsableEndpoint bool
@@ -28,14 +28,14 @@ func viewOf(selection Selection) view {
 }
 
 // These are the cases that kube-proxy v1.37 asserts in its topology tests. The node is node-1 in zone a unless a case
-// says otherwise.
+// sets another.
 func TestKubeProxysReferenceCases(t *testing.T) {
 	internal, outside := model.Service{InternalTrafficLocal: true}, model.Service{ExternalTrafficLocal: true}
 	both := model.Service{InternalTrafficLocal: true, ExternalTrafficLocal: true}
 	const hinted = "1*(a) 2*(b) 3(c) 4(a)"
 	const nodeHinted = "1(a)[node-1] 2(b)[node-2] 3(c)[node-3] 4(a)[node-4]"
 	zoneA := map[string]string{"zone": "a"}
-	// The columns are kube-proxy's C, L and hasAny, and what it calls reachable.
+	// The columns are kube-proxy's C, L and hasAny, and the endpoints that it calls reachable.
 	tests := map[string]struct {
 		service   model.Service
 		external  bool // the port has a node port

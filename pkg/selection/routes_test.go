@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// routes is where the three kinds of connection go: the endpoints' numbers, or what happens instead.
+// routes has the endpoints' numbers for each of the three kinds of connection, or the outcome without endpoints.
 type routes struct{ ClusterIP, External, ShortCircuit string }
 
 const (
@@ -24,8 +24,8 @@ func routesOf(selection Selection) routes {
 	}
 }
 
-// Each row of kube-proxy's table of which endpoints serve which connections: C is the cluster choice and L the local
-// one. A port without external frontends has no connections in the last two columns.
+// Each row is one of kube-proxy's table of which endpoints serve which connections: C is the cluster choice and L the
+// local one. A port without external frontends has no connections in the last two columns.
 func TestWhichChoiceServesWhichConnections(t *testing.T) {
 	const no = ""
 	tests := map[string]struct {
@@ -41,7 +41,7 @@ func TestWhichChoiceServesWhichConnections(t *testing.T) {
 		"7: externalTrafficPolicy, nothing external": {false, true, false, routes{"C", no, no}},
 		"both policies Local, no external frontend":  {true, true, false, routes{"L", no, no}},
 	}
-	// The cluster choice follows hints, in a short circuit too; the local one does not.
+	// The cluster choice follows hints, also in a short circuit. The local choice does not.
 	worlds := map[string]struct {
 		endpoints string
 		routes    map[string]string

@@ -7,21 +7,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Scope is what addresses mean on this node. The kernel is asked which ones are the node's own: see IsLocal.
+// Scope is the meaning of addresses on this node. Which addresses are the node's own, the kernel decides: see IsLocal.
 type Scope struct {
-	// Pods are the ranges of the pods' addresses. In a family without a range a pod is not recognized by its address.
+	// Pods are the address ranges of pods. In a family without a range, pods are not recognized by their addresses.
 	Pods []netip.Prefix
-	// NodePorts are the addresses on which node ports are served, in the families of the tables that OnAll lacks.
+	// NodePorts are the addresses that serve node ports, in the families of the tables that are not in OnAll.
 	NodePorts []netip.Addr
-	// OnAll are the families whose node ports are served on every address of the node but loopback.
+	// OnAll are the families in which every address of the node except loopback serves node ports.
 	OnAll []model.Family
 }
 
-// IsLocal reports whether an address is the node's own. The kernel answers, as it does for the tables: a list of the
+// IsLocal reports whether an address is the node's own. The kernel decides, as it does for the tables: a list of the
 // interfaces' addresses lacks those that are local only by a route, and lags behind.
 type IsLocal func(netip.Addr) (bool, error)
 
-// ScopeOf returns the scope of the cluster's own node, in some families.
+// ScopeOf returns the scope of the cluster's own node in some families.
 func ScopeOf(cluster *model.Cluster, families []model.Family, nodePorts model.NodePortAddresses, pods []netip.Prefix) Scope {
 	scope := Scope{Pods: pods}
 	for _, family := range families {
@@ -34,7 +34,7 @@ func ScopeOf(cluster *model.Cluster, families []model.Family, nodePorts model.No
 	return scope
 }
 
-// ServesNodePorts reports whether a node port can be dialled on the address.
+// ServesNodePorts reports whether an address accepts connections to node ports.
 func (s Scope) ServesNodePorts(addr netip.Addr, isLocal IsLocal) (bool, error) {
 	switch {
 	case !slices.Contains(s.OnAll, model.FamilyOf(addr)):
@@ -45,24 +45,24 @@ func (s Scope) ServesNodePorts(addr netip.Addr, isLocal IsLocal) (bool, error) {
 	return isLocal(addr)
 }
 
-// MayServeNodePorts is ServesNodePorts without asking the kernel: where node ports are served on every address of the
+// MayServeNodePorts is ServesNodePorts without a kernel lookup: where node ports are served on every address of the
 // node, any address but loopback may be one of them.
 func (s Scope) MayServeNodePorts(addr netip.Addr) bool {
 	serves, _ := s.ServesNodePorts(addr, func(netip.Addr) (bool, error) { return true, nil })
 	return serves
 }
 
-// ClientOrigin is where a client is, as far as its address shows.
+// ClientOrigin is the origin of a client, to the extent that its address shows it.
 type ClientOrigin uint8
 
-// The places.
+// The origins.
 const (
 	External      ClientOrigin = iota // neither of the following
-	Internal                          // it is this node, or a pod
-	UnknownOrigin                     // it is not this node, and it is unknown whether it is a pod
+	Internal                          // this node, or a pod
+	UnknownOrigin                     // not this node, and possibly a pod
 )
 
-// OriginOf returns where the client with an address is.
+// OriginOf returns the origin of the client with an address.
 func (s Scope) OriginOf(client netip.Addr, isLocal IsLocal) (ClientOrigin, error) {
 	origin := UnknownOrigin
 	for _, pods := range s.Pods {

@@ -28,7 +28,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return prefixes
 }
 
-// among is a kernel that takes some addresses for the node's own, and counts how often it is asked.
+// among is an IsLocal for which some addresses are the node's own. It counts its calls.
 func among(local []netip.Addr, asked *int) IsLocal {
 	return func(addr netip.Addr) (bool, error) {
 		*asked++
@@ -47,7 +47,7 @@ func TestNodePortsAreServedOnTheAddressesThatTheSettingNames(t *testing.T) {
 		Nodes:      map[string]*model.Node{"node-1": {Name: "node-1", Addresses: addrs("172.30.0.1")}},
 		LocalAddrs: interfaces,
 	})
-	// By a route alone; and no address of the node.
+	// Local only by a route; and no address of the node.
 	routed, foreign := addrs("198.51.100.1", "2001:db8::1"), addrs("172.30.0.2", "fd00:30::2")
 	all := slices.Concat(interfaces, routed, foreign)
 	for name, c := range map[string]struct {

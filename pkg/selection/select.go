@@ -6,11 +6,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Select decides which of a Service port's endpoints this node uses. The endpoints are those of the port in one
-// family, as model.Endpoints joins them: no two have the same address and port. The port is external if it has a
+// Select decides which endpoints of a Service port this node uses. The endpoints are those of the port in one family,
+// as model.Joined.Endpoints returns them: no two have the same address and port. The port is external if it has a
 // frontend that externalTrafficPolicy governs: a node port, an external IP or a load balancer's (KEP-2086).
 //
-// In a first sync it goes through every endpoint of the cluster, so it formats nothing and allocates at most once per
+// A first sync calls it with every endpoint of the cluster, so it formats no text and allocates at most once per
 // choice.
 func Select(service *model.Service, external bool, endpoints []model.PortEndpoint, viewpoint NodeView) Selection {
 	selection := Selection{
@@ -31,8 +31,8 @@ func Select(service *model.Service, external bool, endpoints []model.PortEndpoin
 	return selection
 }
 
-// selectCluster chooses among the endpoints of all nodes. Topology keys take precedence: they are the owner's own
-// words, hints are a controller's.
+// selectCluster chooses among the endpoints of all nodes. Topology keys take precedence over hints: keys are the
+// owner's choice, hints that of a controller.
 func selectCluster(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) Choice {
 	if service.Topology.MaxLoad > 0 {
 		return selectBounded(service, endpoints, viewpoint)
@@ -54,7 +54,8 @@ func anyUsable(endpoints []model.PortEndpoint) bool {
 	return false
 }
 
-// filterEndpoints returns the endpoints that a test accepts: the given slice itself if it accepts all, nil if none.
+// filterEndpoints returns the endpoints that a test accepts: the given slice itself if it accepts all, nil if it
+// accepts none.
 func filterEndpoints(endpoints []model.PortEndpoint, accepts func(*model.PortEndpoint) bool) []model.PortEndpoint {
 	count := 0
 	for i := range endpoints {
@@ -82,7 +83,7 @@ func pickPhase(endpoints []model.PortEndpoint, wanted model.Phase) []model.PortE
 	return filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Phase() == wanted })
 }
 
-// noneUsable is the choice if no endpoint can be used at all.
+// noneUsable returns the choice if no endpoint can be used at all.
 func noneUsable(endpoints []model.PortEndpoint) Choice {
 	if len(endpoints) == 0 {
 		return Choice{Reason: Reason{Code: NoEndpoints}}

@@ -5,28 +5,29 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Shares say where the plans in force send this node's new connections, over all Service ports whose load is bounded.
+// Shares sums up where the applied plans send this node's new connections, over all Service ports with a load bound.
 // Each family of a port counts separately.
 type Shares struct {
-	// Ports is the number of such ports.
+	// Ports is the number of these ports.
 	Ports int
-	// BySource is how many of the ports were planned with each demand.
+	// BySource is the number of ports that were planned with demand from each source.
 	BySource [balance.Sources]int
-	// sent is the sum over the ports of what goes to the endpoints that a key matches, of sharesOne each.
+	// sent is, for each key, the sum over the ports of the connections to the endpoints that it matches, in units of
+	// 1/fullShare.
 	sent [len(sharedKeys) + 1]int
 }
 
-// fullShare is all of one port's connections.
+// fullShare is all connections of one port.
 const fullShare = 1 << 20
 
 // sharedKeys are the keys that Ratios counts separately. Users may write any number of others.
 var sharedKeys = [...]policy.Key{policy.Hostname, policy.Zone, policy.Region, policy.AnyNode}
 
-// OtherKeys is what Ratios calls all other keys.
+// OtherKeys is the name of all other keys in Ratios.
 const OtherKeys = "other"
 
-// Ratios returns, by key, the part of this node's new connections that goes to the endpoints that the key matches and
-// no earlier key does: the mean over the ports; empty without ports.
+// Ratios returns, by key, the fraction of this node's new connections to the endpoints that the key matches and no
+// earlier key does. It is the mean over the ports, and empty without ports.
 func (s Shares) Ratios() map[string]float64 {
 	ratios := map[string]float64{}
 	if s.Ports == 0 {
@@ -42,7 +43,7 @@ func (s Shares) Ratios() map[string]float64 {
 	return ratios
 }
 
-// Add adds the ports of a Service a number of times: 1, or -1 to take them out.
+// Add adds the ports of a Service a number of times. Add with -1 removes them.
 func (s *Shares) Add(plans Plans, times int) {
 	for _, part := range plans {
 		s.add(part, times)
@@ -51,7 +52,7 @@ func (s *Shares) Add(plans Plans, times int) {
 
 func (s *Shares) add(part *planInput, times int) {
 	if part.sent == nil {
-		return // it has no endpoints here
+		return // no endpoints here
 	}
 	s.Ports += times
 	s.BySource[part.source] += times

@@ -7,15 +7,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// What TierOf returns besides topology keys.
+// The results of TierOf other than topology keys.
 const (
 	TierHint = "hint"
 	TierNone = "none"
 )
 
-// TierOf returns why a connection from this node goes to an endpoint, in one word: the first topology key that matches
-// it, if there are keys; TierHint if hints narrow the choice and one is for this node or its zone; TierNone otherwise.
-// With a bound on the load slots may belong to several tiers, and each endpoint has its own tier.
+// TierOf returns why a connection from this node goes to an endpoint, as a label value: the first topology key that
+// matches it, if there are keys; TierHint if hints narrow the choice and one is for this node or its zone; TierNone
+// otherwise. With a load bound, slots may belong to several tiers, and each endpoint has its own tier.
 func (d Decision) TierOf(endpoint *model.PortEndpoint) string {
 	view, keys := &d.Viewpoint, d.Service.Topology.Keys
 	if k := view.firstMatch(keys, endpoint); k < len(keys) {

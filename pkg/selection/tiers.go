@@ -7,20 +7,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Tier is a group of endpoints among which a client balances while the tiers before it do not answer.
+// Tier is a group of endpoints among which a client balances while the tiers before it are unavailable.
 type Tier struct {
 	Endpoints []model.PortEndpoint
-	// Slots is how many slots each of the Endpoints gets; nil: one each.
+	// Slots is the number of slots of each of the Endpoints. nil means one each.
 	Slots []int
 }
 
-// Tiers returns what serves connections to the ClusterIP, then what would serve them if that were gone, and so on: no
-// endpoint twice. The first tier is what the kernel's table has; there is no tier if the table refuses or drops.
+// Tiers returns the endpoints that serve connections to the ClusterIP, then those that would serve if all of these
+// failed, and so on. No endpoint is in two tiers. The first tier is that of the kernel's table. There are no tiers if
+// the table refuses or drops connections.
 //
-// The tiers follow the owner's order. Nothing follows the last of hard keys, or a choice that a policy keeps on this
+// The tiers are in the owner's order. No tier follows the last of hard keys, or a choice that a policy keeps on this
 // node. The endpoints of nodes that are being evacuated follow all others. A terminating endpoint never follows a ready
-// one: it may be gone before a client turns to it. A bound on the load holds only in the first tier: it is a plan for
-// all nodes, not for a failure that a single client sees.
+// one: it may be gone before a client falls back to it. A load bound holds only in the first tier: it is a plan for all
+// nodes, not for a failure that a single client sees.
 func (d Decision) Tiers() []Tier {
 	choice, outcome := d.Selection.ClusterIP()
 	if outcome != Balance {
@@ -42,7 +43,7 @@ func (d Decision) Tiers() []Tier {
 	}
 }
 
-// fallbackCandidates returns the endpoints that may be in a tier after some others.
+// fallbackCandidates returns the endpoints that may be in a tier after the given one.
 func fallbackCandidates(endpoints, tier []model.PortEndpoint) []model.PortEndpoint {
 	taken := make(map[netip.AddrPort]bool, len(tier))
 	for i := range tier {
@@ -54,8 +55,8 @@ func fallbackCandidates(endpoints, tier []model.PortEndpoint) []model.PortEndpoi
 	})
 }
 
-// tiersByKeys gives the same as choosing by the keys repeatedly, each time without what was chosen before: but in one
-// walk, because users may write many keys.
+// tiersByKeys returns the same as choosing by the keys repeatedly, each time without the endpoints chosen before. It
+// needs only one pass, because users may write many keys.
 func (v NodeView) tiersByKeys(keys []policy.Key, endpoints []model.PortEndpoint) []Tier {
 	matching := make([]Tier, model.Ranks*len(keys))
 	for i := range endpoints {

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// inTiers writes tiers as "1 4 | 2 | 3".
+// inTiers formats tiers as "1 4 | 2 | 3".
 func inTiers(tiers []Tier) string {
 	var parts []string
 	for _, tier := range tiers {
@@ -74,7 +74,8 @@ func TestTiersFollowTheOwnersOrder(t *testing.T) {
 	}
 }
 
-// parseZoned reads "1t@node-2/b": an endpoint by its number, its node and its zone; t terminates, and ! is not ready.
+// parseZoned parses "1t@node-2/b": an endpoint by its number, its node and its zone. t means terminating, ! means not
+// ready.
 func parseZoned(t *testing.T, text string) []model.PortEndpoint {
 	t.Helper()
 	var all []model.PortEndpoint
@@ -107,8 +108,8 @@ func TestTiersOfHints(t *testing.T) {
 	}
 }
 
-// TestTiersInRandomWorlds: the first tier is the choice for the ClusterIP, and each other one what Select chooses once
-// those before it are gone.
+// TestTiersInRandomWorlds: the first tier is the choice for the ClusterIP, and each other one the choice of Select
+// without the endpoints of earlier tiers.
 func TestTiersInRandomWorlds(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 6))
 	depths := map[int]int{}
@@ -163,7 +164,7 @@ func checkTierOrder(t *testing.T, decision Decision) {
 	checkPartition(t, decision, tiers)
 }
 
-// tiersBehind chooses repeatedly, each time without what was chosen before.
+// tiersBehind chooses repeatedly, each time without the endpoints chosen before.
 func tiersBehind(decision Decision, first []model.PortEndpoint) []Tier {
 	service, gone, ready := *decision.Service, slices.Clone(first), first[0].Ready
 	service.Topology.MaxLoad = 0
@@ -181,8 +182,8 @@ func tiersBehind(decision Decision, first []model.PortEndpoint) []Tier {
 	}
 }
 
-// checkPartition: no endpoint twice, and each that the kernel might ever choose is in a tier, except for terminating
-// ones if there are ready ones.
+// checkPartition: no endpoint is in two tiers. Each that the kernel's table might ever contain is in a tier, except for
+// terminating ones if there are ready ones.
 func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
 	t.Helper()
 	in := map[netip.AddrPort]int{}

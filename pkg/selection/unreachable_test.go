@@ -15,10 +15,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestUnreachableEndpointsAreTheLastRank: in random worlds with random nodes that are evacuated, or do not answer this one,
-// or both, each choice is the one among the endpoints of nodes that answer or, if there are none, the choice if all
-// answered. So a choice never becomes empty by this, nothing is widened, and unreachable endpoints are never mixed with
-// others.
+// TestUnreachableEndpointsAreTheLastRank: in random worlds with random nodes that are evacuated, unreachable or both,
+// each choice equals that among the endpoints on reachable nodes or, if there are none, the choice if all were
+// reachable. So unreachable nodes never make a choice empty, nothing is widened, and unreachable endpoints are never
+// mixed with others.
 func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 	random := rand.New(rand.NewPCG(35, 7))
 	seen := map[Code]int{}
@@ -32,7 +32,7 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 				alike[node] = &model.Demotion{}
 			}
 			nodes[node] = alike[node]
-			if node != "node-1" && random.IntN(2) == 0 { // this node always answers itself
+			if node != "node-1" && random.IntN(2) == 0 { // this node always reaches itself
 				nodes[node] = &model.Demotion{
 					Reason: model.Unreachable, Since: time.Unix(1800000000, 0), Shared: alike[node], IsLasting: random.IntN(3) == 0,
 				}
@@ -59,7 +59,7 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 				t.Errorf("%v is said to be unreachable", marked[at])
 			}
 		}
-		// Flows to them end if there are others, and all other flows go on.
+		// Flows to unreachable endpoints end if there are others, and all other flows continue.
 		before := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: without, Selection: asBefore}
 		if len(got.Cluster.Endpoints) > 0 && !got.Cluster.Endpoints[0].IsUnreachable() {
 			before.Endpoints, before.Selection = answering, want
@@ -89,9 +89,9 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 	}
 }
 
-// TestAPlanIgnoresUnreachableNodes: whichever nodes do not answer this one, the plan under a bound is byte for byte the
-// same. Then the slots of such nodes are dropped; if no slots are left, keys decide among the other endpoints; and if
-// the keys allow none, the plan counts.
+// TestAPlanIgnoresUnreachableNodes: with any set of unreachable nodes, the plan under a bound is byte for byte the
+// same. Then the slots of such nodes are dropped. If no slots are left, keys decide among the other endpoints, and if
+// the keys allow none, the plan applies.
 func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 	random := rand.New(rand.NewPCG(35, 71))
 	seen := map[string]int{}
@@ -104,7 +104,7 @@ func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 		endpoints := []int{random.IntN(3), random.IntN(4), random.IntN(3)}
 		town := newTown(bounded(100+uint64(random.IntN(100)), keys...), nodes, endpoints)
 		if slice := town.slice(); random.IntN(2) == 0 && endpoints[0] > 0 {
-			slice.Endpoints = slice.Endpoints[1:] // that on this node
+			slice.Endpoints = slice.Endpoints[1:] // the one on this node
 		}
 		town.change.Services[town.web].AffinityTimeout = time.Duration(random.IntN(2)) * time.Minute
 		town.change.Demotions = map[model.DemotionKey]*model.Demotion{}
@@ -124,7 +124,7 @@ func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 			t.Fatalf("the plan is %v, before %v", now.planned.slots, before.planned.slots)
 		}
 		wantSlots, dropped := map[string]int{}, 0
-		answering := 0 // and allowed
+		answering := 0 // endpoints that are also allowed
 		for i := range decision.Endpoints {
 			endpoint := &decision.Endpoints[i]
 			slots := now.planned.slots[i]

@@ -7,9 +7,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// SeeFrom has the planner decide for another node from now on: view is the cluster as that node sees it
-// (model.Cluster.SeenFrom). What does not depend on the node is computed once, so that decisions for all nodes cost the sum
-// of the nodes and of the endpoints of each decision. They must not be made concurrently, and the cluster must not change.
+// SeeFrom makes the planner decide for another node from now on: view is the cluster as that node sees it
+// (model.Cluster.SeenFrom). Results that do not depend on the node are computed once, so decisions for all nodes cost
+// the sum of the nodes and of the endpoints of each decision. They must not be made concurrently, and the cluster must
+// not change.
 func (p *Planner) SeeFrom(view *model.Cluster) {
 	p.cluster = view
 	if p.views == nil {
@@ -17,7 +18,7 @@ func (p *Planner) SeeFrom(view *model.Cluster) {
 	}
 }
 
-// views is what a planner keeps for the decisions of other nodes.
+// views caches results for the decisions of other nodes.
 type views struct {
 	demands map[model.ObjectName]trackedDemand
 	plans   map[viewedPort]*portPlan
@@ -34,7 +35,7 @@ type viewedPort struct {
 	isOfAddresses bool
 }
 
-// planOf returns where the plan for the endpoints of a decision is kept; nil if it is not.
+// planOf returns the cached plan for the endpoints of a decision, or nil without caching.
 func (p *Planner) planOf(decision *Decision) *portPlan {
 	if p.views == nil || decision.Service.Topology.MaxLoad == 0 {
 		return nil
@@ -46,7 +47,7 @@ func (p *Planner) planOf(decision *Decision) *portPlan {
 	return p.views.plans[port]
 }
 
-// portPlan is the plan for one port, which is the same for all nodes that see its endpoints alike.
+// portPlan is the plan for one port. It is the same for all nodes with the same view of the port's endpoints.
 type portPlan struct {
 	endpoints       []model.PortEndpoint
 	endpointClasses *balance.EndpointClasses
@@ -55,7 +56,7 @@ type portPlan struct {
 	loads           *Loads
 }
 
-// share returns a node's share of the plan, and what it was made of.
+// share returns a node's share of the plan, and the input of the plan.
 func (p *portPlan) share(
 	service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand, viewpoint NodeView,
 ) (planInput, balance.Share) {
@@ -69,15 +70,16 @@ func (p *portPlan) share(
 	return planInput{endpointClasses: p.endpointClasses, hashes: p.hashes}, p.plan.Share(viewpoint.Node.Name, viewpoint.Node.Labels)
 }
 
-// isPlannedAlike reports whether a plan makes no difference between two endpoints.
+// isPlannedAlike reports whether a plan treats two endpoints alike.
 func isPlannedAlike(a, b model.PortEndpoint) bool {
 	rankOfA, isUsableA := a.ClusterWideRank()
 	rankOfB, isUsableB := b.ClusterWideRank()
 	return a.Addr == b.Addr && a.Node == b.Node && a.Zone == b.Zone && rankOfA == rankOfB && isUsableA == isUsableB
 }
 
-// UsedBySteps returns for each step of a share how many of the chosen endpoints get something of what goes there from this
-// node. The decision must be of a planner that keeps its plans: see SeeFrom. Nil without a share.
+// UsedBySteps returns, for each key of a share, how many of the chosen endpoints get some of the connections that this
+// node sends to the key's endpoints. The decision must be of a planner that caches plans (SeeFrom). It returns nil
+// without a share.
 func (d *Decision) UsedBySteps() []int {
 	chosen, kept := d.Selection.Cluster, d.Viewpoint.plan
 	if chosen.Share == nil || kept == nil || kept.plan == nil {

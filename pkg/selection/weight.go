@@ -5,9 +5,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Weight is about how much work it is to decide a Service and to put it into the tables: its endpoints times its ports,
-// plus its frontends. For a headless Service it is about how many targets DNS may return, for each port and for the
-// Service. It looks at no endpoint.
+// Weight returns the approximate cost of deciding a Service and writing it into the tables: its endpoints times its
+// ports, plus its frontends. For a headless Service it is roughly the number of targets that DNS may return, for each
+// port and for the Service. It does not iterate over endpoints.
 func Weight(cluster *model.Cluster, name model.ObjectName) int {
 	service := cluster.Service(name)
 	if service == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// world is everything a decision depends on.
+// world is the complete input of a decision.
 type world struct {
 	service   model.Service
 	port      model.ServicePort
@@ -25,7 +25,7 @@ func (w *world) choose(endpoints []model.PortEndpoint) Selection {
 	return Select(&w.service, w.service.IsExternal(w.port, model.IPv4), endpoints, w.viewpoint)
 }
 
-// dice makes choices from bytes, so that a fuzzer can steer them. It throws zeros when the bytes are used up.
+// dice derives choices from bytes, so that a fuzzer can steer them. It returns zeros after the last byte.
 type dice struct {
 	bytes []byte
 }
@@ -43,14 +43,14 @@ func (d *dice) oneIn(chances int) bool { return d.below(chances) == chances-1 }
 
 func (d *dice) pick(words []string) string { return words[d.below(len(words))] }
 
-// There are so few names that endpoints collide, keys repeat and nodes are shared.
+// There are so few names that endpoints collide, keys repeat and endpoints share nodes.
 var (
 	worldNodes = []string{"node-1", "node-2", "node-3", "node-4", ""}
 	worldZones = []string{"a", "b", ""}
 	worldKeys  = []string{hostname, zone, rack}
 )
 
-// newWorld makes a world from bytes; every sequence of bytes makes one.
+// newWorld derives a world from bytes; every sequence of bytes yields one.
 func newWorld(bytes []byte) *world {
 	dice := &dice{bytes}
 	w := &world{
@@ -71,8 +71,7 @@ func newWorld(bytes []byte) *world {
 	return w
 }
 
-// worldFrontends gives the port frontends of every kind, or some, or none. Those of the other family make no
-// difference.
+// worldFrontends returns port frontends of all kinds, of some, or none. Those of the other family make no difference.
 func worldFrontends(dice *dice, w *world) {
 	if dice.oneIn(4) {
 		w.port.NodePort = 30080
@@ -115,7 +114,7 @@ func worldTopology(dice *dice) []policy.Key {
 	return keys
 }
 
-// worldSlice makes a slice whose endpoints have all, some or no hints, and are ready all, mostly or at random.
+// worldSlice returns a slice whose endpoints have all, some or no hints, and are ready all, mostly or at random.
 func worldSlice(dice *dice, hintChances, readyChances int) *model.EndpointSlice {
 	slice := &model.EndpointSlice{Ports: []model.SlicePort{{Name: "web", Protocol: model.TCP, Port: 8080 + uint16(dice.below(2))}}}
 	for range dice.below(6) {

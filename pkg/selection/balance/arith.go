@@ -2,10 +2,10 @@ package balance
 
 import "math/bits"
 
-// part returns whole · some / all, rounded down. some is at most all, and all is not 0.
+// part returns whole · some / all, rounded down. some must be at most all, and all must not be 0.
 //
-// There are no floats here: some processors fuse a multiplication and an addition, and nodes of two kinds would not
-// agree.
+// This package uses no floats: some processors fuse a multiplication and an addition, so nodes of two kinds would get
+// different results.
 func part(whole, some, all uint64) uint64 {
 	if some == all {
 		return whole

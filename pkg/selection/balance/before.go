@@ -7,20 +7,20 @@ import (
 	"sync"
 )
 
-// before holds, for each cell, its nodes by name with the sums of all nodes before each. It is made once, when somebody asks
-// about a node for which no sum is kept, and answers for all nodes in the time that sorting them takes.
+// before has, for each node class, its nodes by name with the sums of all nodes before each. It is built on first use
+// for a node whose sum is not maintained. Building takes the time of sorting all nodes, and then serves any node.
 type before struct {
 	once   sync.Once
 	byCell map[int32]*row
 }
 
-// row is some nodes of a cell by name: sums[i] is the sum of the first i.
+// row has nodes of one class by name. sums[i] is the sum of the first i.
 type row struct {
 	names []string
 	sums  []sums
 }
 
-// of returns the sum of the nodes of a cell that come before a name. all yields every node, with its cell and demand.
+// of returns the sum of the nodes of a class that come before a name. all yields every node, with its class and demand.
 func (b *before) of(name string, cell int32, all iter.Seq2[string, node]) sums {
 	b.once.Do(func() { b.byCell = rowsOf(all) })
 	row := b.byCell[cell]

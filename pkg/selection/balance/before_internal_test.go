@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestTheSumBeforeANodeIsTheSameForEveryNode: whether it is kept for the cells' own node, or found by sorting; and after each
-// change.
+// TestTheSumBeforeANodeIsTheSameForEveryNode: both if it is maintained for the own node, and if it is found by sorting;
+// also after each change.
 func TestTheSumBeforeANodeIsTheSameForEveryNode(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	cells := NewNodeClasses([]policy.Key{policy.Zone}, "node-05")
@@ -38,7 +38,8 @@ func TestTheSumBeforeANodeIsTheSameForEveryNode(t *testing.T) {
 	}
 }
 
-// TestNodesWithoutLinuxAreInNoCell: no plan of ours is for their clients, be they counted by labels, by name or by zone.
+// TestNodesWithoutLinuxAreInNoCell: their clients do not follow our plans, whether demand is by labels, by name or by
+// zone.
 func TestNodesWithoutLinuxAreInNoCell(t *testing.T) {
 	zoned := func(system string) map[string]string {
 		labels := map[string]string{string(policy.Zone): "a", policy.OSLabel: system}

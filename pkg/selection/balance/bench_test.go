@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// fleet has nodes in three zones, and in racks, with endpoints anywhere.
+// fleet has nodes in three zones, in racks, and endpoints on random nodes.
 func fleet(nodes, racks, endpoints int, keys ...policy.Key) *world {
 	w := shape([]int{(nodes + 2) / 3, (nodes + 1) / 3, nodes / 3}, []int{0, 0, 0}, keys...)
 	names, random := w.names(), rand.New(rand.NewPCG(9, 9))
@@ -47,8 +47,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkMeasured turns measurements into a demand, as each plan with measured demand does: for three zones, and for one
-// zone per node. The plan itself is measured for comparison.
+// BenchmarkMeasured converts measurements into a demand, as each plan with measured demand does: for three zones, and
+// for one zone per node. The plan itself is measured for comparison.
 func BenchmarkMeasured(b *testing.B) {
 	for _, size := range sizes[1:3] {
 		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)

@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// TestTheOrderOfTheInputDoesNotMatter: nodes and endpoints in another order give the same, bit for bit.
+// TestTheOrderOfTheInputDoesNotMatter: nodes and endpoints in another order give the same result, bit for bit.
 func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 	check := func(w *world, random *rand.Rand) {
 		names := w.names()
@@ -41,7 +41,7 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 	measuredWorlds(t, 250, check)
 }
 
-// TestAPlanRemembersNothing: a plan that is made again equals a fresh one.
+// TestAPlanRemembersNothing: a plan that is computed again equals a new one.
 func TestAPlanRemembersNothing(t *testing.T) {
 	var plan balance.Plan
 	randomWorlds(t, 150, true, func(w *world, _ *rand.Rand) {
@@ -52,7 +52,7 @@ func TestAPlanRemembersNothing(t *testing.T) {
 	})
 }
 
-// text is what all nodes do, to the bit.
+// text formats the exact shares of all nodes.
 func text(w *world, plan *balance.Plan) string {
 	order := make([]int, len(w.endpoints))
 	for i := range order {
@@ -72,7 +72,7 @@ func text(w *world, plan *balance.Plan) string {
 	return all.String()
 }
 
-// TestCellsForgetHowTheyCameAbout: after any history they equal new ones, whichever node they are seen from.
+// TestCellsForgetHowTheyCameAbout: after any history, node classes equal new ones, for any own node.
 func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 3))
 	for i := range 300 {
@@ -111,7 +111,7 @@ func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 	}
 }
 
-// seen is the part of the labels that cells see.
+// seen formats the labels that node classes depend on.
 func seen(w *world, labels map[string]string) string {
 	demand, _ := policy.DemandOf(labels)
 	all := fmt.Sprint(demand)
@@ -136,12 +136,12 @@ func TestTheBytesAreTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// TestASmallChangeMovesLittle counts the slots that a node writes, and the traffic that goes elsewhere in the plan, when
-// an endpoint or a node comes or goes.
+// TestASmallChangeMovesLittle counts the slots that a node writes, and the traffic that moves in the plan, when an
+// endpoint or a node is added or removed.
 func TestASmallChangeMovesLittle(t *testing.T) {
 	for _, size := range []struct {
 		nodes, endpoints, worlds int
-		// The most that the mean node may write, and how much of all traffic may move.
+		// The maximum that an average node may write, and the maximum part of all traffic that may move.
 		byEndpoint, byNode, movedByEndpoint, movedByNode float64
 	}{
 		{9, 10, 40, 100, 70, 0.15, 0.06},
@@ -196,7 +196,7 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 	}
 }
 
-// written is how many elements of a row differ, if all that can stay do stay.
+// written returns the number of slots that differ, if all that can stay do stay.
 func written(before, after []int) int {
 	more, fewer := 0, 0
 	for i := range max(len(before), len(after)) {
@@ -213,7 +213,7 @@ func written(before, after []int) int {
 	return max(more, fewer)
 }
 
-// shifted is the part of a node's connections that goes elsewhere.
+// shifted returns the part of a node's connections that moves.
 func shifted(before, after row) float64 {
 	sum := 0.0
 	for i := range max(len(before.Parts), len(after.Parts)) {
@@ -229,7 +229,7 @@ func shifted(before, after row) float64 {
 	return sum
 }
 
-// Their thresholds are evenly spaced, so that the sum is as exact as one of them.
+// The nodes' thresholds are evenly spaced, so the sum is as exact as one of them.
 func TestNodesThatAreAlikeGiveAnEndpointItsPart(t *testing.T) {
 	w := shape([]int{40, 10}, []int{30, 1}, policy.Zone, policy.AnyNode)
 	rows := w.rows()
@@ -246,7 +246,7 @@ func TestNodesThatAreAlikeGiveAnEndpointItsPart(t *testing.T) {
 	}
 }
 
-// TestRoundingIsNotTraffic: if everything is full, rounding leftovers are neither passed on nor followed.
+// TestRoundingIsNotTraffic: if everything is full, rounding errors are neither passed on nor followed.
 func TestRoundingIsNotTraffic(t *testing.T) {
 	for nodes := 1; nodes < 12; nodes++ {
 		for endpoints := 1; endpoints < 12; endpoints++ {
@@ -325,7 +325,7 @@ func TestExtremes(t *testing.T) {
 				if sum > balance.One || sum < balance.One-4*endpoints || share.Busiest != busiest {
 					t.Errorf("%s at %d: node %d gives away %d, the busiest endpoint expects %d", name, limit, node, sum, share.Busiest)
 				}
-				// A node asks the 2^18th part, an endpoint takes four times that.
+				// A node's demand is the 2^18th part, an endpoint accepts four times that.
 				if hosted := share.KeyResults[0]; hosted.Endpoints > 0 && hosted.Part != balance.One {
 					t.Errorf("%s at %d: node %d keeps %d of what its own endpoints could take", name, limit, node, hosted.Part)
 				}

@@ -8,23 +8,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// serviceClasses is the nodes as one Service sees them. Nodes that have the same groups stay alike throughout a plan, so they
-// are one entry: the cells, and if the hostname is a key, each node that hosts endpoints of the Service.
+// serviceClasses are the nodes from the view of one Service. Nodes with the same groups are treated alike throughout a
+// plan, so they are one entry: the node classes, and if the hostname is a key, each node that hosts endpoints of the
+// Service.
 type serviceClasses struct {
 	keys   int
 	groups []int32 // of each entry, key by key
 	sums   []sums  // of each entry
-	// groupOfValue is the group for each number of a key's vocabulary, and for 0, which means no value.
+	// groupOfValue maps each interned number of a key's value to its group. Number 0 means no value.
 	groupOfValue []int32
-	// entry is the entry of each cell, codes is a number for the groups of each cell, and byCode is the entry with a code,
-	// plus one; index is used instead if there are many.
+	// entry maps each node class to its entry, codes has a number for the groups of each class, and byCode has the entry
+	// for each code, plus one. If there are many codes, index replaces byCode.
 	entry  []int32
 	codes  []uint64
 	byCode []int32
 	index  map[uint64]int32
 }
 
-// build finds the entries that a Service's places make of the nodes.
+// build builds the entries for the endpoint classes of a Service.
 func (e *serviceClasses) build(d Demand, endpointClasses *EndpointClasses) {
 	c := d.cells
 	e.keys, e.groups = len(endpointClasses.keys), zeroed(e.groups, len(c.cells)*len(endpointClasses.keys))
@@ -56,12 +57,12 @@ func (e *serviceClasses) build(d Demand, endpointClasses *EndpointClasses) {
 	}
 }
 
-// maxSliceCodes is the number of codes up to which entries are found by a slice, and beyond it by a map.
+// maxSliceCodes is the number of codes up to which byCode finds entries, and beyond it index.
 const maxSliceCodes = 1 << 10
 
-// mergeEqual makes one entry of all cells with the same groups, which have the same code. codes is how many codes there can
-// be. If it is math.MaxUint64 they may have overflowed and tell nothing: then each cell is an entry of its own. Most
-// cells share no value with any endpoint.
+// mergeEqual makes one entry of all node classes with the same groups, which have the same code. codes is the number of
+// possible codes. If it is math.MaxUint64, codes may have overflowed and are not unique: then each class is an entry of
+// its own. Most node classes share no value with any endpoint.
 func (e *serviceClasses) mergeEqual(d Demand, codes uint64) {
 	isFew, told := codes <= maxSliceCodes, codes < math.MaxUint64
 	if isFew {
@@ -85,7 +86,7 @@ func (e *serviceClasses) mergeEqual(d Demand, codes uint64) {
 		if !known {
 			at = int32(len(e.sums))
 			e.sums = append(e.sums, sums{})
-			copy(e.groupsOf(int(at)), e.groupsOf(i)) // never behind the cell
+			copy(e.groupsOf(int(at)), e.groupsOf(i)) // at is never greater than i
 			if isFew {
 				e.byCode[code] = at + 1
 			} else {
@@ -98,7 +99,7 @@ func (e *serviceClasses) mergeEqual(d Demand, codes uint64) {
 	e.groups = e.groups[:len(e.sums)*e.keys]
 }
 
-// times returns a product, or the largest number if it would overflow.
+// times returns a product, or math.MaxUint64 if it would overflow.
 func times(a, b uint64) uint64 {
 	if high, low := bits.Mul64(a, b); high == 0 {
 		return low
@@ -106,7 +107,7 @@ func times(a, b uint64) uint64 {
 	return math.MaxUint64
 }
 
-// mapValues finds the group of places for each number of a key's vocabulary.
+// mapValues sets groupOfValue for the interned values of a key.
 func (e *serviceClasses) mapValues(interner *interner, endpointClasses *EndpointClasses, k int) {
 	e.groupOfValue = zeroed(e.groupOfValue, len(interner.strings)+1)
 	for i := range e.groupOfValue {
@@ -119,7 +120,7 @@ func (e *serviceClasses) mapValues(interner *interner, endpointClasses *Endpoint
 	}
 }
 
-// isolateHosts takes the nodes that host endpoints out of their cells, and makes each an entry of its own.
+// isolateHosts takes the nodes that host endpoints out of their classes, and makes each an entry of its own.
 func (e *serviceClasses) isolateHosts(d Demand, endpointClasses *EndpointClasses, hostname int) {
 	for g := endpointClasses.first[hostname]; g < endpointClasses.first[hostname+1]; g++ {
 		name := endpointClasses.values[g]

@@ -5,37 +5,37 @@ import (
 	"maps"
 )
 
-// MaxDemand is the most that one node can ask; more counts as this much. With it a plan for 65,535 endpoints holds up
-// to 260,000 such nodes. Labels stay far below (policy.MaxDemand), and so do pods on a node.
+// MaxDemand bounds the demand of one node; more counts as this much. With it a plan for 65,535 endpoints can include up
+// to 260,000 such nodes. Labels stay far below (policy.MaxDemand), and so does the number of pods on a node.
 const MaxDemand = 1 << 16
 
-// Demand is how much each node asks of one Service. It shares memory with the Cells that it came from, and means
-// nothing after they changed.
+// Demand is each node's demand on one Service. It shares memory with the NodeClasses that it came from, and is invalid
+// once they changed.
 type Demand struct {
 	cells *NodeClasses
-	// named is the demand of the nodes that have any; nil: see byZone.
+	// named is the demand of the nodes that have any. If it is nil, see byZone.
 	named  map[string]uint32
-	byCell map[int32]sums // the named nodes
+	byCell map[int32]sums // of the named nodes
 	// before has the named nodes by name.
 	before *before
-	// byZone is the demand of each node, by the number of its value of the zone; if it is nil, too, nodes have the demand
-	// of their labels. The field zone is the index of the zone among the keys.
+	// byZone is the demand of each node, by the number of its zone. If byZone is nil, too, nodes have the demand of their
+	// labels. The field zone is the index of the zone among the keys.
 	byZone []uint32
 	zone   int
 }
 
-// ByLabels is the demand that the nodes' labels say.
+// ByLabels returns the demand that the nodes' labels set.
 func (c *NodeClasses) ByLabels() Demand { return Demand{cells: c} }
 
-// Named is a demand for some nodes, by name; all others have none. Nodes that the cells do not have are left out: their
-// place is unknown. Its cost is proportional to the named nodes.
+// Named returns a demand for some nodes, by name. All others have none. Nodes that are not in the node classes are
+// skipped, because their labels are unknown. The cost is proportional to the number of named nodes.
 func (c *NodeClasses) Named(demand map[string]uint32) Demand {
 	d := Demand{cells: c, named: demand}
 	d.sumNamed()
 	return d
 }
 
-// Source is where a demand is from.
+// Source is the source of a demand.
 type Source uint8
 
 // The sources.
@@ -43,13 +43,13 @@ const (
 	Labels Source = iota
 	Clients
 	Measurement
-	Sources // how many there are
+	Sources // the number of sources
 )
 
-// String returns the source's name.
+// String returns the name of the source.
 func (s Source) String() string { return [...]string{"labels", "clients", "measured"}[s] }
 
-// Source returns where the demand is from.
+// Source returns the source of the demand.
 func (d Demand) Source() Source {
 	switch {
 	case d.byZone != nil:
@@ -60,7 +60,7 @@ func (d Demand) Source() Source {
 	return Labels
 }
 
-// sumNamed sums up the named nodes by their cells.
+// sumNamed sums up the named nodes by their classes.
 func (d *Demand) sumNamed() {
 	d.byCell, d.before = map[int32]sums{}, &before{}
 	for name := range d.named {
@@ -72,13 +72,13 @@ func (d *Demand) sumNamed() {
 	}
 }
 
-// Cells returns the number of cells.
+// Cells returns the number of node classes.
 func (d Demand) Cells() int { return len(d.cells.index) }
 
-// Len returns how many nodes have a demand by name.
+// Len returns the number of nodes that have a demand by name.
 func (d Demand) Len() int { return len(d.named) }
 
-// Of returns the demand of a node, by its name; 0 if the cells do not have it.
+// Of returns the demand of a node by its name, or 0 if the node is not in the node classes.
 func (d Demand) Of(name string) uint32 {
 	node, known := d.cells.nodes[name]
 	if !known {
@@ -98,15 +98,15 @@ func (d Demand) of(name string, node node) uint32 {
 	return node.demand
 }
 
-// each returns the measured demand of each node of a cell.
+// each returns the measured demand of each node of a class.
 func (d Demand) each(cell int32) uint32 { return d.byZone[d.cells.cells[cell].values[d.zone]] }
 
-// in returns what the nodes of a cell ask together.
+// in returns the sums over the nodes of a class.
 func (d Demand) in(cell int32) sums {
 	return d.sumFor(d.cells.cells[cell].sums, d.byCell[cell], cell)
 }
 
-// sumFor returns what some nodes of a cell ask together, given what their labels say, and those of them that are named.
+// sumFor returns the sums over some nodes of a class, given the sums by their labels and by their names.
 func (d Demand) sumFor(labels, named sums, cell int32) sums {
 	switch nodes := labels.nodes; {
 	case d.byZone != nil:
@@ -118,8 +118,8 @@ func (d Demand) sumFor(labels, named sums, cell int32) sums {
 	return labels
 }
 
-// beforeNode returns the demand of the nodes that share a node's cell and come before it by name. The sum is kept for the own
-// node; for others all nodes are sorted once.
+// beforeNode returns the sums over the nodes of a node's class that come before it by name. They are maintained for
+// this node only; for other nodes, all nodes are sorted once.
 func (d Demand) beforeNode(name string, cell int32) sums {
 	sum := d.cells.before
 	if name != d.cells.self {
@@ -131,7 +131,7 @@ func (d Demand) beforeNode(name string, cell int32) sums {
 	return d.sumFor(sum, d.before.of(name, cell, d.namedNodes()), cell)
 }
 
-// namedNodes yields the named nodes that the cells have, with the demand that they are named with.
+// namedNodes yields the named nodes that are in the node classes, with their demand by name.
 func (d Demand) namedNodes() iter.Seq2[string, node] {
 	return func(yield func(string, node) bool) {
 		for name := range d.named {
@@ -142,14 +142,14 @@ func (d Demand) namedNodes() iter.Seq2[string, node] {
 	}
 }
 
-// sums is what some nodes are together.
+// sums are the sums over some nodes.
 type sums struct {
 	nodes   uint64
 	demand  uint64
 	squares uint64 // the sum of each node's demand times itself
 }
 
-// nodeSums is one node with a demand.
+// nodeSums returns the sums for a single node.
 func nodeSums(demand uint32) sums {
 	return sums{nodes: 1, demand: uint64(demand), squares: uint64(demand) * uint64(demand)}
 }

@@ -7,37 +7,38 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// EndpointClasses are a Service port's endpoints as one list of topology keys sees them: usable endpoints with the same values
-// of all keys, and of the same rank, are a place. They stay as they are until the endpoints change, or the labels of
-// the nodes that host them.
+// EndpointClasses are a Service port's endpoints, classified by a list of topology keys: usable endpoints with the same
+// values of all keys and the same rank form a class. They are valid until the endpoints change, or the labels of the
+// nodes that host them.
 type EndpointClasses struct {
 	keys []policy.Key
-	// of is the place of each endpoint, in the given order; nowhere if it is not usable.
+	// of is the class of each endpoint in the given order, or noClass if it is not usable.
 	of []int32
-	// count is how many endpoints a place has, and rank which.
+	// count is the number of endpoints of each class, and rank their rank.
 	count []uint64
 	rank  []model.Rank
-	// groups are the groups of each place, key by key; none where a value is unknown. The groups of all keys are numbered
-	// in one row: those of a key from first on.
+	// groups are the groups of each class, key by key; noGroup where a value is unknown. Groups are numbered over all
+	// keys: those of key k are first[k] to first[k+1]-1.
 	groups []int32
 	first  []int32
 	values []string // by group
 }
 
-// noGroup means no group, and nowhere means no place.
+// noGroup means no group, and noClass means no class.
 const (
 	noGroup = -1
 	noClass = -1
 )
 
-// ValueOf returns an endpoint's value of a key, and whether it is known. It is asked for the hostname too, and not for
+// ValueOf returns an endpoint's value of a key, and whether it is known. It is called for the hostname too, but not for
 // policy.AnyNode.
 type ValueOf func(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool)
 
-// maxLinearEndpoints is the number of endpoints up to which searching all places and values is faster than building a map.
+// maxLinearEndpoints is the number of endpoints up to which searching all classes and values is faster than building a
+// map.
 const maxLinearEndpoints = 32
 
-// NewEndpointClasses returns the places of some endpoints, no two of which have the same address and port.
+// NewEndpointClasses returns the classes of some endpoints, no two of which have the same address and port.
 func NewEndpointClasses(keys []policy.Key, endpoints []model.PortEndpoint, valueOf ValueOf) *EndpointClasses {
 	p := &EndpointClasses{keys: keys, of: make([]int32, len(endpoints)), first: make([]int32, len(keys)+1)}
 	groups := p.read(endpoints, valueOf)
@@ -60,7 +61,7 @@ func NewEndpointClasses(keys []policy.Key, endpoints []model.PortEndpoint, value
 	return p
 }
 
-// finder returns a function that finds the place of an endpoint by its groups and rank; the next one if it is new.
+// finder returns a function that finds the class of an endpoint by its groups and rank, or the number of a new class.
 func (p *EndpointClasses) finder(endpoints int) func(groups []int32, rank model.Rank) int32 {
 	if endpoints <= maxLinearEndpoints {
 		return func(groups []int32, rank model.Rank) int32 {
@@ -89,10 +90,10 @@ func (p *EndpointClasses) finder(endpoints int) func(groups []int32, rank model.
 	}
 }
 
-// Keys are the keys that it was made with.
+// Keys returns the keys by which the endpoints are classified.
 func (p *EndpointClasses) Keys() []policy.Key { return p.keys }
 
-// read numbers the groups, and returns those of each endpoint, key by key.
+// read numbers the groups, and returns the groups of each endpoint, key by key.
 func (p *EndpointClasses) read(endpoints []model.PortEndpoint, valueOf ValueOf) []int32 {
 	groups := make([]int32, len(endpoints)*len(p.keys))
 	for k, key := range p.keys {
@@ -119,8 +120,8 @@ func (p *EndpointClasses) read(endpoints []model.PortEndpoint, valueOf ValueOf) 
 	return groups
 }
 
-// number returns the number of a key's value, the next one if it is new. The numbers so far are in a map if there are
-// many endpoints.
+// number returns the number of a key's value. A new value gets the next number. With many endpoints, numbers has the
+// numbers so far.
 func (p *EndpointClasses) number(k int, value string, numbers map[string]int32) int32 {
 	number, seen := int32(0), false
 	if numbers != nil {
@@ -141,7 +142,7 @@ func (p *EndpointClasses) number(k int, value string, numbers map[string]int32) 
 	return number
 }
 
-// group returns the group of a key with a value; none if no endpoint is in it.
+// group returns the group of a key's value, or noGroup if no endpoint is in it.
 func (p *EndpointClasses) group(k int, value string) int32 {
 	for g := p.first[k]; g < p.first[k+1]; g++ {
 		if p.values[g] == value {

@@ -7,21 +7,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// This file is the judge: it computes what is possible by minimum-cost flow, from the definitions. It uses nothing of
-// the package except the demand of a label.
+// This file is the reference for all nodes together: it computes the optimum by minimum-cost flow, from the
+// definitions. It uses nothing of the package except the demand of a label.
 
-// problem is one component in one phase: how much each node asks, which endpoints may serve it, and the first key by
+// problem is one component in one phase: each node's demand, the endpoints that may serve it, and the first key by
 // which each may.
 type problem struct {
 	nodes     []string
-	endpoints []int // of the world's
+	endpoints []int // indices into the world's endpoints
 	demand    []int64
 	total     int64
-	first     [][]int // the first key that node and endpoint share; -1: none
+	first     [][]int // the first key that node and endpoint share; -1 means none
 	nested    bool
 }
 
-// problems takes a world apart, following the page's text.
+// problems splits a world into components, by the definitions.
 func (w *world) problems() []problem {
 	var all []problem
 	waiting := w.names()
@@ -63,7 +63,7 @@ func (w *world) firstKey(name string, e *model.PortEndpoint) int {
 	return slices.IndexFunc(w.keys, func(key policy.Key) bool { return w.shares(name, e, key) })
 }
 
-// components finds what is linked by walking from endpoint to endpoint, over a shared value or a node.
+// components finds linked nodes and endpoints by walking from endpoint to endpoint, over a shared value or a node.
 func (w *world) components(nodes []string, endpoints []int) []problem {
 	linked := func(a, b int) bool {
 		first, second := &w.endpoints[a], &w.endpoints[b]
@@ -131,9 +131,9 @@ func (w *world) complete(p *problem) {
 }
 
 // isNested reports whether of any two groups with endpoints one contains the other, or they are disjoint. Nodes without
-// demand count: they link groups too.
+// demand count, because they link groups too.
 func (w *world) isNested(p *problem) bool {
-	var groups []map[int]bool // of endpoints, and behind them nodes
+	var groups []map[int]bool // of endpoints, followed by nodes
 	for _, key := range w.keys {
 		byValue := map[string]map[int]bool{}
 		add := func(value string, member int) {
@@ -175,10 +175,10 @@ func (w *world) isNested(p *problem) bool {
 	return true
 }
 
-// best returns the most that the first key, the first two keys and so on can place at once, if an endpoint takes no
-// more than a capacity. Amounts are in units of which a node asks `unit` for each 1 of demand.
+// best returns the maximum that the first key, the first two keys and so on can place at the same time, if an endpoint
+// accepts at most a capacity. Amounts are in units of which a node with demand 1 has `unit`.
 func (p *problem) best(keys int, unit, capacity int64) []int64 {
-	// Nodes that see the endpoints alike are merged, and so are endpoints that are seen alike.
+	// Nodes with the same view of the endpoints are merged, and so are endpoints in the same view.
 	type bundle struct {
 		member int
 		amount int64
@@ -267,7 +267,7 @@ func (n *network) push(source, sink int) {
 			}
 		}
 		if cost[sink] >= 0 {
-			return // nothing is left, or nothing that places more
+			return // no path is left, or none that places more
 		}
 		room := int64(far)
 		for at := sink; at != source; at = from[at] {

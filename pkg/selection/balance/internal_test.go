@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestCellsForgetWhatIsGone: labels whose values come and go for years need no more memory than those that are there.
+// TestCellsForgetWhatIsGone: labels whose values change for years need no more memory than the current ones.
 func TestCellsForgetWhatIsGone(t *testing.T) {
 	keys := []policy.Key{policy.Hostname, policy.Zone, policy.Region, policy.AnyNode}
 	cells, random := NewNodeClasses(keys, "n0"), rand.New(rand.NewPCG(1, 1))
@@ -35,8 +35,8 @@ func TestCellsForgetWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestNodesThatAreAlikeStandSideBySide: the seats of nodes that host equally many endpoints are evenly spaced, by
-// demand, and so are those of the others in the cell.
+// TestNodesThatAreAlikeStandSideBySide: the offsets of nodes that host equally many endpoints are evenly spaced by
+// demand, and so are those of the other nodes in the class.
 func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 	keys := []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
 	cells := NewNodeClasses(keys, "n3")
@@ -51,7 +51,7 @@ func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 			values: []string{"n1", "n2", "n5", "n8"}}}
 		plan.splits[0].groups = []group{{endpoints: 1}, {endpoints: 1}, {endpoints: 1}, {endpoints: 2}}
 		named := demand.named != nil
-		for name, want := range map[string][2]uint64{ // the part of those before, by labels and by names
+		for name, want := range map[string][2]uint64{ // the part of earlier nodes, by labels and by names
 			"n0": {0, 0}, "n3": {1 << 32 / 12, 1 << 32 / 10}, "n4": {4 << 32 / 12, 4 << 32 / 10}, "n6": {5 << 32 / 12, 4 << 32 / 10},
 			"n7": {6 << 32 / 12, 4 << 32 / 10}, "n9": {9 << 32 / 12, 7 << 32 / 10},
 			"n1": {0, 0}, "n2": {3 << 32 / 7, 3 << 32 / 4}, "n5": {4 << 32 / 7, 0}, "n8": {0, 0}, "m": {0, 0}, "unknown": {0, 0},
@@ -64,7 +64,7 @@ func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 	}
 }
 
-// TestEpsilonRaisesNobody: demand or room that is only a rounding error counts as nothing; anything more counts.
+// TestEpsilonRaisesNobody: demand or capacity that is only a rounding error counts as zero; anything more counts.
 func TestEpsilonRaisesNobody(t *testing.T) {
 	for _, c := range []struct{ asked, room, placed uint64 }{
 		{10, 5000, 0}, {5000, 10, 0}, {11, 5000, 11}, {5000, 11, 11}, {3000, 5000, 3000},
@@ -80,13 +80,13 @@ func TestEpsilonRaisesNobody(t *testing.T) {
 
 func TestTheLengthOfARow(t *testing.T) {
 	for _, c := range []struct{ endpoints, crowd, heaviest, sum, want uint64 }{
-		{10, 1, 1, 4, 80},              // 32 for each endpoint in a small crowd
+		{10, 1, 1, 4, 80},              // 32 for each endpoint if few nodes round
 		{10, 16, 1, 4, 80},             //
-		{10, 32, 1, 4, 40},             // 16 where there are twice as many
-		{10, 30, 1, 1, 171},            // 170 and two thirds
-		{3, 16, 1, 5, 20},              // 19 and a fifth
-		{10, 5000, 1, 1, 16},           // never fewer than 16
-		{5000, 16, One / 2, One, 2048}, // nor more than 4096
+		{10, 32, 1, 4, 40},             // 16 if twice as many round
+		{10, 30, 1, 1, 171},            // 170 2/3, rounded up
+		{3, 16, 1, 5, 20},              // 19 1/5, rounded up
+		{10, 5000, 1, 1, 16},           // at least 16
+		{5000, 16, One / 2, One, 2048}, // at most 4096
 	} {
 		share := Share{Endpoints: c.endpoints, effectiveNodes: c.crowd}
 		if got := share.quota(c.heaviest, c.sum); got != c.want {

@@ -1,15 +1,15 @@
 package balance
 
-// Load is what an endpoint expects from all nodes together, relative to the mean of the endpoints between which the
-// load is balanced, per mille: 1200 is 1.2 times.
+// Load is the load that an endpoint expects from all nodes together, per mille of the mean of the endpoints between
+// which the load is balanced: 1200 is 1.2 times the mean.
 type Load struct {
 	// Bounded is the load with the plan. Unbounded is the load if each node sent all connections to the endpoints of its
-	// first key that has some.
+	// first key that has any.
 	Bounded, Unbounded uint64
 }
 
-// Loads returns what each endpoint expects, in the order in which the endpoints were given; zero for those to which no
-// node's connections may go.
+// Loads returns the load that each endpoint expects, in the given order of the endpoints. It is zero for endpoints that
+// no node may use.
 func (p *Plan) Loads() []Load {
 	loads := make([]Load, len(p.endpointClasses.of))
 	for rank := range p.splits {
@@ -27,7 +27,7 @@ func (p *Plan) Loads() []Load {
 	return loads
 }
 
-// unbounded returns what one endpoint of each place would get if all connections stayed at the first key that has
+// unbounded returns the load of one endpoint of each class if all connections stayed at the first key that has
 // endpoints.
 func (s *rankPlan) unbounded() []uint64 {
 	asked := make([]uint64, len(s.groups))
@@ -51,11 +51,11 @@ func (s *rankPlan) unbounded() []uint64 {
 	return loads
 }
 
-// LoadsUnder returns what each endpoint would get, per mille of the mean, if the nodes' demand differed from the
-// planned one: in the order in which the endpoints were given. Both demands must be of the same cells.
+// LoadsUnder returns the load of each endpoint, per mille of the mean, if the nodes' demand differed from the planned
+// one. It is in the given order of the endpoints. Both demands must be of the same node classes.
 func (p *Plan) LoadsUnder(demand Demand) []uint64 {
 	var nodes serviceClasses
-	nodes.build(demand, p.endpointClasses) // the same entries, in the same order: they follow from cells and places alone
+	nodes.build(demand, p.endpointClasses) // the same entries in the same order: they depend on the classes only
 	loads := make([]uint64, len(p.endpointClasses.of))
 	for rank := range p.splits {
 		s := &p.splits[rank]
@@ -69,14 +69,14 @@ func (p *Plan) LoadsUnder(demand Demand) []uint64 {
 	return loads
 }
 
-// under returns what one endpoint of each place would get if the entries asked these sums, per mille of the mean of its
+// under returns the load of one endpoint of each class if the entries had these sums, per mille of the mean of its
 // component.
 func (s *rankPlan) under(sums []sums) []uint64 {
 	all := make([]uint64, len(s.components))
 	for _, e := range s.entries {
 		all[s.componentNumber(s.classes.groupsOf(int(e)))] += sums[e].demand
 	}
-	placed := make([]uint64, len(s.groups)) // of ONE of its component
+	placed := make([]uint64, len(s.groups)) // in units of its component's One
 	for _, e := range s.entries {
 		groups := s.classes.groupsOf(int(e))
 		whole := all[s.componentNumber(groups)]

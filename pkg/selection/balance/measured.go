@@ -7,14 +7,14 @@ import (
 )
 
 // measuredTotal is the total of a measured demand: fine enough for 10,000 nodes that share a thousandth. With it a plan
-// for 65,535 endpoints stays below 2^61 at any limit, and the squares of all demands below 2^60.
+// for 65,535 endpoints stays below 2^61 at any limit, and the squares of all demands stay below 2^60.
 const measuredTotal = 1 << 30
 
-// Measured is a demand as it was measured: the total of the nodes of each zone, which share it equally. Numbers are parts
-// of their sum, in any unit. The zone of nodes without the label is empty, and zones without nodes are dropped. It
-// reports whether the nodes in the cells have any demand.
+// Measured returns a measured demand: the total of the nodes of each zone, which share it equally. zones has each
+// zone's demand in any unit; only the proportions count. The zone of nodes without the label is empty, and zones
+// without nodes are dropped. It reports whether the nodes in the node classes have any demand.
 //
-// The cells must have the zone among their keys. The cost is proportional to the cells.
+// The keys of the node classes must include the zone. The cost is proportional to the number of node classes.
 func (c *NodeClasses) Measured(zones map[string]uint32) (d Demand, any bool) {
 	d = Demand{cells: c, zone: slices.Index(c.keys, policy.Zone)}
 	nodes := map[string]uint64{}
@@ -40,8 +40,8 @@ func (c *NodeClasses) Measured(zones map[string]uint32) (d Demand, any bool) {
 	return d, true
 }
 
-// Zones returns the total demand of the nodes of each zone; if no node has any, each counts 1, as in a plan. The cells
-// must have the zone among their keys.
+// Zones returns the total demand of the nodes of each zone. If no node has any, each counts 1, as in a plan. The keys
+// of the node classes must include the zone.
 func (d Demand) Zones() map[string]uint64 {
 	d.zone = slices.Index(d.cells.keys, policy.Zone)
 	zones, nodes, all := map[string]uint64{}, map[string]uint64{}, uint64(0)
@@ -59,10 +59,10 @@ func (d Demand) Zones() map[string]uint64 {
 	return zones
 }
 
-// zoneOf returns the zone of a cell.
+// zoneOf returns the zone of a node class.
 func (d Demand) zoneOf(cell int32) string { return d.nameOf(d.cells.cells[cell].values[d.zone]) }
 
-// nameOf returns the zone that has a number.
+// nameOf returns the zone with a number.
 func (d Demand) nameOf(number int32) string {
 	if number == 0 {
 		return ""

@@ -11,18 +11,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// placements are where clients may be, by the name of their node, in addition to the demand of all others. They gather
-// in the second zone.
+// placements are distributions of clients, as the demand of each node. Clients concentrate in the second zone.
 var placements = []struct {
 	name string
 	asks func(zone, i int) uint32
 }{
 	{"as assumed", func(int, int) uint32 { return 100 }},
-	{"one zone 80 %", nil}, // by the sizes of zones: see asked
+	{"one zone 80 %", nil}, // by the sizes of zones: see measuredDemand
 	{"one zone", func(zone, _ int) uint32 { return map[int]uint32{1: 100}[zone] }},
 }
 
-// measuredDemand has four of five clients in the second zone.
+// measuredDemand puts four of five clients into the second zone.
 func measuredDemand(nodes []int, zone int) uint32 {
 	all := 0
 	for _, count := range nodes {
@@ -34,8 +33,9 @@ func measuredDemand(nodes []int, zone int) uint32 {
 	return uint32(200_000 / (all - nodes[1]))
 }
 
-// TestTheBoundHoldsForTheClientsThatAreThere: seven shapes of clusters and three placements of clients, planned with what the
-// zones ask: no endpoint gets more than the bound and what slots round, and as much stays near as any plan could keep there.
+// TestTheBoundHoldsForTheClientsThatAreThere: seven shapes of clusters and three placements of clients, planned with
+// the zones' demand. No endpoint gets more than the bound plus the rounding of slots, and as much stays near as any
+// plan could keep there.
 func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	for _, keys := range [][]policy.Key{{policy.Zone, policy.AnyNode}, {policy.Hostname, policy.Zone, policy.AnyNode}} {
 		for _, shape7 := range shapes {
@@ -79,12 +79,12 @@ func measuredCells() *balance.NodeClasses {
 	return cells
 }
 
-// TestTheDemandOfZonesCounts, whatever is said about zones that do not exist.
+// TestTheDemandOfZonesCounts: zones that do not exist make no difference.
 func TestTheDemandOfZonesCounts(t *testing.T) {
 	type asks = map[string]uint32
 	for name, c := range map[string]struct {
 		zones asks
-		want  string // of 1000
+		want  string // in 1/1000
 	}{
 		"zones alone":              {asks{"a": 2, "b": 2}, "a 500, b 500,  0"},
 		"a zone that is not there": {asks{"a": 2, "b": 2, "gone": 9}, "a 500, b 500,  0"},

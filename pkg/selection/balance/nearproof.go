@@ -6,16 +6,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// NearProof is enough to tell, without a plan, that all connections of the cells' own node stay at the first key, with one
-// slot for each of its endpoints. That holds for most Services on most nodes, and has to be checked for all of them
-// whenever a node comes or goes. The zero Kept tells nothing.
+// NearProof suffices to prove, without a plan, that all connections of the cluster's own node stay at the first key,
+// with one slot for each of its endpoints. That holds for most Services on most nodes, and has to be checked for all of
+// them whenever a node is added or removed. The zero NearProof proves nothing.
 type NearProof struct {
 	value                string // of the first key
 	endpoints, ofCluster uint64 // that have it, and all
 }
 
-// NearProof returns by what the share can be recognized. The keys must end with policy.AnyNode, so that the load is balanced
-// between all nodes.
+// NearProof returns the proof for the share, or the zero NearProof. The keys must end with policy.AnyNode, so that the
+// load is balanced between all nodes.
 func (h *Share) NearProof() NearProof {
 	last := len(h.KeyResults) - 1
 	if h.Outcome != WithinLoadBound || h.Near != 0 || h.Rank != 0 || last == 0 || h.KeyResults[last].Key != policy.AnyNode {
@@ -24,8 +24,9 @@ func (h *Share) NearProof() NearProof {
 	return NearProof{value: h.KeyResults[0].Value, endpoints: h.KeyResults[0].Endpoints, ofCluster: h.Endpoints}
 }
 
-// StillHolds reports whether all connections stay there with another demand, too: the demand of the group's nodes is not
-// more than its endpoints may take, by the arithmetic of Plan.Make. False does not mean that connections go elsewhere.
+// StillHolds reports whether all connections stay there with another demand, too: the demand of the group's nodes is
+// within the limit of its endpoints, by the arithmetic of Plan.Compute. False does not mean that connections go
+// elsewhere.
 func (k NearProof) StillHolds(demand Demand, limit uint64) bool {
 	if k.endpoints == 0 {
 		return false

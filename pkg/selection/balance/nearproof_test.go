@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// TestWhatIsKeptWithoutAPlanIsKeptByOne: nodes come, go and ask more or less; whenever Holds says so, the row of slots is
-// what it was.
+// TestWhatIsKeptWithoutAPlanIsKeptByOne: nodes are added, removed and change their demand. If StillHolds returns true,
+// the slots are the same as before.
 func TestWhatIsKeptWithoutAPlanIsKeptByOne(t *testing.T) {
 	held, refused := 0, 0
 	check := func(w *world, random *rand.Rand) {

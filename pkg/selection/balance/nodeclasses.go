@@ -6,22 +6,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// NodeClasses are the Nodes of a cluster as one list of topology keys sees them: nodes with the same values of all keys but
-// the hostname are a cell. A node that comes, goes or changes costs no more in a large cluster than in a small one;
-// only the own node, when it moves to another cell, costs a look at all nodes.
+// NodeClasses are the Nodes of a cluster, classified by a list of topology keys: nodes with the same values of all keys
+// but the hostname form a class. The cost of adding, removing or changing a node does not depend on the size of the
+// cluster. Only when the own node moves to another class are all nodes iterated.
 //
-// It is not safe for use by several goroutines while it changes.
+// It is not safe for concurrent use with Set or Remove.
 type NodeClasses struct {
 	keys  []policy.Key
 	self  string
 	nodes map[string]node
-	// cells are never moved: those without nodes wait in free to be used again.
+	// cells never move: free lists those without nodes, for reuse.
 	cells     []nodeClass
 	free      []int32
 	index     map[tuple]int32
 	interners []interner // by key
-	// before are the nodes of this node's cell that come before it by name. others has the same for all nodes, once somebody
-	// asks about another one.
+	// before sums up the nodes of this node's class that come before it by name. others has these sums for all nodes, and
+	// is built when one is needed for another node.
 	before sums
 	others before
 }
@@ -36,12 +36,12 @@ type nodeClass struct {
 	sums
 }
 
-// tuple is a value for each key, as its number in the key's vocabulary; 0: none, or the key needs none. Cells may have the zone
-// as one more key.
+// tuple is a value of each key, as its interned number. 0 means no value, or a key that needs none. The zone may be an
+// additional key.
 type tuple [policy.MaxKeys + 1]int32
 
-// NewNodeClasses returns the cells of a cluster without nodes, for some keys, as seen from a node. There are at most
-// policy.MaxKeys keys plus one, all different.
+// NewNodeClasses returns the node classes of a cluster without nodes, for some keys, from the view of the node self.
+// There are at most policy.MaxKeys keys plus one, all different.
 func NewNodeClasses(keys []policy.Key, self string) *NodeClasses {
 	return &NodeClasses{
 		keys:      slices.Clone(keys),
@@ -52,8 +52,8 @@ func NewNodeClasses(keys []policy.Key, self string) *NodeClasses {
 	}
 }
 
-// Set takes in a node, or its new labels, and reports whether that can change any plan. A node that does not run Linux is
-// left out: its clients do not go where a plan says (policy.IsLinux).
+// Set adds a node or updates its labels, and reports whether that can change any plan. It removes a node that does not
+// run Linux: its clients do not follow a plan (policy.IsLinux).
 func (c *NodeClasses) Set(name string, labels map[string]string) (changed bool) {
 	if !policy.IsLinux(labels) {
 		return c.Remove(name)
@@ -65,7 +65,7 @@ func (c *NodeClasses) Set(name string, labels map[string]string) (changed bool) 
 		return false
 	}
 	c.others = before{}
-	// The new one first: a cell that is empty in between would be given up.
+	// Add first: a class that is temporarily empty would be freed.
 	c.cells[current.cell].add(nodeSums(demand))
 	c.nodes[name] = current
 	if known {
@@ -83,7 +83,7 @@ func (c *NodeClasses) Set(name string, labels map[string]string) (changed bool) 
 	return true
 }
 
-// Remove takes a node out, and reports whether it was there.
+// Remove removes a node, and reports whether it existed.
 func (c *NodeClasses) Remove(name string) (changed bool) {
 	old, known := c.nodes[name]
 	if known {
@@ -97,7 +97,7 @@ func (c *NodeClasses) Remove(name string) (changed bool) {
 // Len returns the number of nodes.
 func (c *NodeClasses) Len() int { return len(c.nodes) }
 
-// removeFrom takes a node, as it was, out of its cell.
+// removeFrom removes a node, given its last state, from its class.
 func (c *NodeClasses) removeFrom(name string, old node) {
 	if own, here := c.nodes[c.self]; here && own.cell == old.cell && name < c.self {
 		c.before.subtract(nodeSums(old.demand))
@@ -114,7 +114,7 @@ func (c *NodeClasses) removeFrom(name string, old node) {
 	c.free = append(c.free, old.cell)
 }
 
-// classOf returns the cell of a node with these labels. It may have no nodes yet.
+// classOf returns the class of a node with these labels. A new class has no nodes yet.
 func (c *NodeClasses) classOf(labels map[string]string) int32 {
 	var values tuple
 	for k, key := range c.keys {
@@ -143,7 +143,7 @@ func (c *NodeClasses) classOf(labels map[string]string) int32 {
 	return at
 }
 
-// countBefore counts the nodes of a cell that come before a node by name.
+// countBefore sums up the nodes of a class that come before a node by name.
 func (c *NodeClasses) countBefore(name string, cell int32) sums {
 	var sum sums
 	for other, node := range c.nodes {
@@ -154,15 +154,15 @@ func (c *NodeClasses) countBefore(name string, cell int32) sums {
 	return sum
 }
 
-// interner gives each value of a key a small number, from 1 on, as long as a cell has it.
+// interner numbers the values of a key, from 1. A value keeps its number while a node class has it.
 type interner struct {
 	numbers map[string]int32
 	strings []string
-	cells   []int32 // how many have the word
+	cells   []int32 // the number of node classes with the value
 	free    []int32
 }
 
-// number returns a word's number. A new word is forgotten again unless a cell keeps it.
+// number returns the number of a value. If the value is new, the caller must create a class that keeps it.
 func (v *interner) number(word string) int32 {
 	if number, known := v.numbers[word]; known {
 		return number

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Plan is how the connections of all nodes are split over a Service's endpoints. It is invalid once the Cells that it
-// was made from have changed. A plan that is made again for the next Service needs no new memory.
+// Plan is the split of all nodes' connections over a Service's endpoints. It is invalid once the NodeClasses of its
+// demand changed. Computing it again, for another Service, reuses its memory.
 type Plan struct {
 	demand          Demand
 	endpointClasses *EndpointClasses
@@ -18,19 +18,19 @@ type Plan struct {
 	waiting         []int32 // entries that no rank has served so far
 }
 
-// NewPlan returns a plan that is made.
+// NewPlan returns a computed plan.
 func NewPlan(demand Demand, endpointClasses *EndpointClasses, limit int) *Plan {
 	p := &Plan{}
 	p.Compute(demand, endpointClasses, limit)
 	return p
 }
 
-// Compute splits the demand over the endpoints, whatever the plan was before. No endpoint expects more than the limit, in
-// percent of the mean, from 100 to 1000. Within that it places as much as possible at the first key, then as much as
-// possible at the second, and so on; among those ways it chooses the one with the least load on the busiest endpoint;
-// and what a group cannot take is taken from all its nodes in proportion.
+// Compute splits the demand over the endpoints, and replaces the previous plan. limit is in percent of the mean, from
+// 100 to 1000; no endpoint expects more. Within the limit, Compute places as much as possible at the first key, then as
+// much as possible at the second, and so on. Among these splits it chooses the one with the least load on the busiest
+// endpoint. What a group cannot accept is taken from all its nodes in proportion.
 //
-// The keys of the places must be those of the cells that the demand is of, or the first of them.
+// The keys of the endpoint classes must be those of the demand's node classes, or the first of them.
 func (p *Plan) Compute(demand Demand, endpointClasses *EndpointClasses, limit int) {
 	p.demand, p.endpointClasses = demand, endpointClasses
 	p.nodes.build(demand, endpointClasses)
@@ -46,7 +46,7 @@ func (p *Plan) Compute(demand Demand, endpointClasses *EndpointClasses, limit in
 		if !s.count(model.Rank(rank)) {
 			continue
 		}
-		// Nodes that no endpoint of this rank can serve wait for the next rank.
+		// Nodes that no endpoint of this rank can serve are left to the next rank.
 		p.waiting = s.takeServable(p.waiting)
 		s.join()
 		s.scale(uint64(limit))
@@ -57,64 +57,64 @@ func (p *Plan) Compute(demand Demand, endpointClasses *EndpointClasses, limit in
 	}
 }
 
-// zeroed returns a slice of zeros, in the memory of another one if it is large enough.
+// zeroed returns a slice of zeros, and reuses the memory of another slice if that is large enough.
 func zeroed[T any](memory []T, size int) []T {
 	memory = slices.Grow(memory[:0], size)[:size]
 	clear(memory)
 	return memory
 }
 
-// rankPlan is the plan among the endpoints of one rank, and the nodes that they serve.
+// rankPlan is the plan for the endpoints of one rank and the nodes that they serve.
 //
 // All amounts are in units so small that rounding does not matter: a component's total is about 2^61 at the limit.
 type rankPlan struct {
 	rank            model.Rank
 	endpointClasses *EndpointClasses
-	groups          []group     // all keys'
+	groups          []group     // of all keys
 	components      []component // the nodes and endpoints that keys link, directly or through others
-	counts          []uint64    // the rank's endpoints, by place
-	loads           []uint64    // what one endpoint got so far, by place
-	raised          []uint64    // what one endpoint got at a key, by key and place
+	counts          []uint64    // of the rank's endpoints, by class
+	loads           []uint64    // of one endpoint so far, by class
+	raised          []uint64    // load of one endpoint from a key, by key and class
 
-	// While it is made:
+	// Used while the plan is computed:
 	classes   *serviceClasses
-	entries   []int32  // those that it serves
-	remaining []uint64 // what each of them has not placed yet
+	entries   []int32  // served by this rank
+	remaining []uint64 // of each entry, not placed yet
 	parent    []int32  // of each group, in the tree of its component
-	number    []int32  // of the component that has this group as its root, plus one
-	order     []int32  // the places by group, the least loaded first
+	number    []int32  // of the component with this group as its root, plus one
+	order     []int32  // the endpoint classes by group, the least loaded first
 }
 
-// group is the nodes and endpoints with one value of one key.
+// group has the nodes and endpoints with one value of one key.
 type group struct {
 	component int32
 	endpoints uint64
 	demand    uint64 // of its nodes
-	demanded  uint64 // what its nodes had left when its key's turn came
-	room      uint64 // what its endpoints could take then
-	assigned  uint64 // what they took
-	busiest   uint64 // what the busiest of them gets from all keys together
+	demanded  uint64 // remaining demand of its nodes when its key was assigned
+	room      uint64 // remaining capacity of its endpoints then
+	assigned  uint64 // to its endpoints
+	busiest   uint64 // load of the busiest of them, from all keys together
 }
 
 type component struct {
 	endpoints uint64
 	demand    uint64
 	squares   uint64 // the sum of each node's demand times itself
-	// uniform: no node has any demand, so each counts 1.
+	// uniform is set if no node has any demand, so each counts 1.
 	uniform bool
-	unit    uint64 // what a node asks for each 1 of demand
-	full    uint64 // what an endpoint may take
-	mean    uint64 // what an endpoint gets on average
-	epsilon uint64 // not more than rounding can leave
-	busiest uint64 // what the busiest endpoint gets
+	unit    uint64 // amount for a demand of 1
+	full    uint64 // load of an endpoint at the limit
+	mean    uint64 // average load of an endpoint
+	epsilon uint64 // amounts up to this may be rounding errors
+	busiest uint64 // load of the busiest endpoint
 }
 
-// dust is the part of a component's demand that counts as nothing: 1 of 2^dustBits, a million units and more. Rounding
-// leaves less than a unit for each entry, endpoint and key. The smallest demand of a node is larger, in clusters of up
-// to a billion nodes, and so is the amount that raises 65,535 endpoints by a unit.
+// epsilonBits sets the part of a component's demand that counts as zero: 1 of 2^epsilonBits, a million units and more.
+// Rounding leaves less than a unit for each entry, endpoint and key. The smallest demand of a node is larger, in
+// clusters of up to a billion nodes, and so is the amount that raises 65,535 endpoints by a unit.
 const epsilonBits = 36
 
-// count counts the rank's endpoints, and reports whether there are any.
+// count counts the endpoints of the rank, and reports whether there are any.
 func (s *rankPlan) count(rank model.Rank) (any bool) {
 	p := s.endpointClasses
 	s.groups, s.counts = zeroed(s.groups, len(p.values)), zeroed(s.counts, len(p.count))
@@ -132,7 +132,7 @@ func (s *rankPlan) count(rank model.Rank) (any bool) {
 	return any
 }
 
-// groupsOf returns the groups of a place.
+// groupsOf returns the groups of an endpoint class.
 func (s *rankPlan) groupsOf(class int) []int32 {
 	keys := len(s.endpointClasses.keys)
 	return s.endpointClasses.groups[class*keys : (class+1)*keys]
@@ -141,7 +141,7 @@ func (s *rankPlan) groupsOf(class int) []int32 {
 // has reports whether a group has endpoints of the rank.
 func (s *rankPlan) has(g int32) bool { return g != noGroup && s.groups[g].endpoints > 0 }
 
-// takeServable takes those entries in that have a group with endpoints, and returns the others, in the same memory.
+// takeServable adds those entries that have a group with endpoints, and returns the others in the same memory.
 func (s *rankPlan) takeServable(waiting []int32) (others []int32) {
 	s.entries, others = s.entries[:0], waiting[:0]
 	for _, e := range waiting {
@@ -154,7 +154,7 @@ func (s *rankPlan) takeServable(waiting []int32) (others []int32) {
 	return others
 }
 
-// join finds the components: each place and each entry joins all of its groups.
+// join builds the components: each endpoint class and each entry links all of its groups.
 func (s *rankPlan) join() {
 	s.parent, s.number = zeroed(s.parent, len(s.groups)), zeroed(s.number, len(s.groups))
 	s.components = s.components[:0]
@@ -179,7 +179,7 @@ func (s *rankPlan) join() {
 	}
 }
 
-// link joins those of some groups that have endpoints.
+// link joins those of the groups that have endpoints.
 func (s *rankPlan) link(groups []int32) {
 	first := int32(noGroup)
 	for _, g := range groups {
@@ -201,7 +201,7 @@ func (s *rankPlan) root(g int32) int32 {
 	return g
 }
 
-// componentOf returns the component of a place or entry with some groups; nil if none has endpoints.
+// componentOf returns the component of a class or entry with these groups, or nil if none has endpoints.
 func (s *rankPlan) componentOf(groups []int32) *component {
 	if number := s.componentNumber(groups); number != noGroup {
 		return &s.components[number]
@@ -209,7 +209,7 @@ func (s *rankPlan) componentOf(groups []int32) *component {
 	return nil
 }
 
-// componentNumber returns the number of that component; none if there is none.
+// componentNumber returns the number of that component, or noGroup if there is none.
 func (s *rankPlan) componentNumber(groups []int32) int32 {
 	if at := slices.IndexFunc(groups, s.has); at >= 0 {
 		return s.groups[groups[at]].component
@@ -217,7 +217,7 @@ func (s *rankPlan) componentNumber(groups []int32) int32 {
 	return noGroup
 }
 
-// scale finds out what each component's nodes ask and its endpoints may take.
+// scale sums up the demand of each component's nodes, and sets the capacity of its endpoints.
 func (s *rankPlan) scale(limit uint64) {
 	for class, count := range s.counts {
 		if c := s.componentOf(s.groupsOf(class)); c != nil {
@@ -257,9 +257,9 @@ func (s *rankPlan) scale(limit uint64) {
 	}
 }
 
-// scale chooses the unit: as small as a sum of all that the endpoints may take allows.
+// scale chooses the smallest unit with which the total capacity of the endpoints does not overflow.
 func (c *component) scale(limit uint64) {
-	demand := max(c.demand, 1) // without nodes there is no demand, whatever the endpoints may take
+	demand := max(c.demand, 1) // without nodes there is no demand, but endpoints have a capacity
 	shift := max(0, 61-bits.Len64(c.endpoints*limit*demand))
 	c.unit = 100 * c.endpoints << shift
 	c.full = limit * demand << shift
@@ -275,15 +275,15 @@ func (c *component) demandOf(sum *sums) uint64 {
 	return sum.demand
 }
 
-// effectiveNodes is how many nodes of equal demand would cancel out each other's rounding errors as well as the component's
-// nodes do.
+// effectiveNodes returns the number of nodes of equal demand that would cancel out each other's rounding errors as well
+// as the component's nodes do.
 func (c *component) effectiveNodes() uint64 {
 	high, low := bits.Mul64(c.demand, c.demand)
 	effectiveNodes, _ := bits.Div64(high, low, max(c.squares, 1))
 	return effectiveNodes
 }
 
-// assign places as much as it can at one key.
+// assign places as much as possible at one key.
 func (s *rankPlan) assign(k int) {
 	keys := len(s.endpointClasses.keys)
 	for i, e := range s.entries {
@@ -319,8 +319,8 @@ func (s *rankPlan) assign(k int) {
 	}
 }
 
-// waterFill gives a group's endpoints what its nodes ask, as far as there is room: it raises the least loaded ones to one
-// level. The places are in the order of their loads.
+// waterFill gives a group's endpoints the demand of its nodes, up to their capacity: it raises the least loaded
+// endpoints to one level. The classes must be in the order of their loads.
 func (s *rankPlan) waterFill(k int, g *group, places []int32) {
 	c := &s.components[g.component]
 	if g.room <= c.epsilon {
@@ -357,8 +357,8 @@ func (s *rankPlan) waterFill(k int, g *group, places []int32) {
 	g.assigned = min(g.demanded, g.room)
 }
 
-// assignOverflow adds what no endpoint can take within the bound: hard keys that cross, or nodes and endpoints without a label,
-// can ask for more than there is room. It goes to the last key that matches, beyond the bound.
+// assignOverflow adds the demand that no endpoint can accept within the bound. It occurs with hard keys that overlap,
+// or with nodes and endpoints without a label. It goes to the last key that matches, beyond the bound.
 func (s *rankPlan) assignOverflow() {
 	var over []uint64 // by group
 	for i, e := range s.entries {
@@ -384,8 +384,8 @@ func (s *rankPlan) assignOverflow() {
 	}
 }
 
-// distribute adds an amount for each group to the loads of places, in the proportion in which a group's nodes spread what they
-// place at its key.
+// distribute adds an amount for each group to the loads of endpoint classes, in the proportions in which the group's
+// nodes use these classes at its key.
 func (s *rankPlan) distribute(amounts, loads []uint64) {
 	weights := make([]uint64, len(s.counts))
 	for k := range s.endpointClasses.keys {
@@ -401,7 +401,7 @@ func (s *rankPlan) distribute(amounts, loads []uint64) {
 	}
 }
 
-// isConstrained reports whether a group's nodes had more left than its endpoints could take.
+// isConstrained reports whether a group's nodes had more demand left than its endpoints could accept.
 func (s *rankPlan) isConstrained(g int32) bool {
 	group := &s.groups[g]
 	return group.demanded-group.assigned > s.components[group.component].epsilon
@@ -416,8 +416,8 @@ func (s *rankPlan) last(groups []int32) int {
 	return k
 }
 
-// weigh writes how much one endpoint of each place gets of what a group's nodes place at its key, and returns the sum
-// over all endpoints.
+// weigh writes the weight of one endpoint of each class for a group's nodes at its key, and returns the sum of the
+// weights of all endpoints.
 func (s *rankPlan) weigh(k int, g int32, weights []uint64) (sum uint64) {
 	for class, count := range s.counts {
 		weights[class] = 0
@@ -429,8 +429,9 @@ func (s *rankPlan) weigh(k int, g int32, weights []uint64) (sum uint64) {
 	return sum
 }
 
-// weightOf returns how much one endpoint of a place with endpoints gets of what a group's nodes place at its key, in
-// proportion: as they were raised; else as they had room; else all alike.
+// weightOf returns the weight of one endpoint of a class, for connections that a group's nodes place at its key. It is
+// proportional to the load that the key added, else to the remaining capacity, else equal for all. The class must have
+// endpoints.
 func (s *rankPlan) weightOf(k int, g int32, class int) uint64 {
 	group := &s.groups[g]
 	switch {

@@ -10,19 +10,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// How many random worlds of each kind are looked at.
+// The number of random worlds of each kind.
 const (
 	tameWorlds = 1000
 	wildWorlds = 1000
-	// worlds with measured demand
+	// Worlds with measured demand.
 	someMeasured = 600
 )
 
-// outcome is what all nodes of a problem do together, as parts of its demand.
+// outcome is the result for all nodes of a problem together, as parts of its demand.
 type outcome struct {
 	sums    []float64 // placed up to each key
 	loads   []float64 // of the problem's endpoints, relative to the mean
-	busiest float64   // likewise
+	busiest float64   // relative to the mean
 }
 
 func (w *world) outcome(p *problem, weightOf func(row, int) float64, rows map[string]row) outcome {
@@ -51,7 +51,7 @@ func byParts(r row, i int) float64 { return float64(r.Parts[i]) }
 func bySlots(r row, i int) float64 { return float64(r.slots[i]) }
 
 // TestSharesAreTheBestThatThereIs: in nested worlds every partial sum is the largest possible, and the busiest endpoint
-// the least busy of all ways that reach them.
+// the least busy of all plans that reach them.
 func TestSharesAreTheBestThatThereIs(t *testing.T) {
 	problems, crossing, multi := 0, 0, 0
 	var gaps []float64
@@ -83,7 +83,7 @@ func TestSharesAreTheBestThatThereIs(t *testing.T) {
 	}
 }
 
-// checkLoads: for each endpoint the plan says what all nodes together send there, and what they would send if all went
+// checkLoads: for each endpoint the plan returns the load from all nodes together, and the load if all connections went
 // to the first key that has endpoints.
 func checkLoads(t *testing.T, w *world, p *problem, rows map[string]row) {
 	t.Helper()
@@ -113,7 +113,7 @@ func checkLoads(t *testing.T, w *world, p *problem, rows map[string]row) {
 	}
 }
 
-// checkBest returns how far the worst partial sum falls short, in a crossing world with `*`.
+// checkBest returns the largest shortfall of a partial sum, in a crossing world with `*`.
 func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap float64) {
 	t.Helper()
 	const tolerance = 1e-6
@@ -157,7 +157,7 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap flo
 	return 0
 }
 
-// checkLeastBusy: if every endpoint may take only less than the busiest one has, not as much can be placed.
+// checkLeastBusy: if every endpoint accepts less than the load of the busiest one, not as much can be placed.
 func checkLeastBusy(t *testing.T, w *world, p *problem, got outcome, most []int64) {
 	t.Helper()
 	const finer = 1 << 22
@@ -174,8 +174,8 @@ func checkLeastBusy(t *testing.T, w *world, p *problem, got outcome, most []int6
 	t.Errorf("the busiest endpoint expects %f times the mean, and less is possible", got.busiest)
 }
 
-// checkRows: a node that has usable endpoints by the keys uses only such endpoints, and never both phases; the steps
-// agree with the parts.
+// checkRows: a node that has usable endpoints by the keys uses only such endpoints, and never both phases. The key
+// results agree with the parts.
 func checkRows(t *testing.T, w *world, rows map[string]row) {
 	t.Helper()
 	for name, row := range rows {
@@ -217,7 +217,7 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 }
 
 // TestSlotsKeepTheBound: with slots the busiest endpoint is at most 1.03 times as busy as in the plan, and each partial
-// sum within 1 % of the plan's. In nested worlds the plan has the best there is, as the test above shows.
+// sum is within 1 % of the plan's. In nested worlds the plan is optimal, as the test above shows.
 func TestSlotsKeepTheBound(t *testing.T) {
 	var over, off []float64
 	byNodes := map[int][]float64{}

@@ -10,17 +10,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// The flow judges what all nodes do together. It leaves open what each of them does: that what a group cannot take is
-// taken from all its nodes in proportion, what nodes without demand do, and which way is taken if groups cross. This
-// file is sections 4 and 5 of the page in fractions, endpoint by endpoint and node by node: no cells, no places, no
-// rounding.
+// The flow checks all nodes together. It leaves the result of each node open: that the demand that a group cannot
+// accept is taken from all its nodes in proportion, the shares of nodes without demand, and which plan is chosen if
+// groups cross. This file computes that in fractions, endpoint by endpoint and node by node: without classes, and
+// without rounding.
 
 func rat(n int64) *big.Rat { return big.NewRat(n, 1) }
 
-// reference is what happened at a key.
+// reference is the result at a key.
 type reference struct {
-	members  [][]int    // of each group: the problem's endpoints
-	groupOf  []int      // of each node; -1: none
+	members  [][]int    // of each group, as indices into the problem's endpoints
+	groupOf  []int      // of each node; -1 means none
 	demand   []*big.Rat // by group
 	assigned []*big.Rat
 	room     []*big.Rat
@@ -71,7 +71,7 @@ func (w *world) references(p *problem) []reference {
 	return turns
 }
 
-// group finds a key's groups.
+// group computes a key's groups.
 func (w *world) group(p *problem, k int, t *reference) {
 	byValue := map[string]int{}
 	for j, i := range p.endpoints {
@@ -118,7 +118,7 @@ func raise(t *reference, members []int, loads []*big.Rat, placed *big.Rat) {
 	}
 }
 
-// row is what the problem's i-th node gives to each of its endpoints.
+// row returns the parts of the problem's i-th node at each of its endpoints.
 func (p *problem) row(turns []reference, i int) []float64 {
 	row, rest, last := make([]float64, len(p.endpoints)), rat(1), 0
 	for k := range turns {
@@ -180,7 +180,7 @@ func TestEveryNodeDoesItsPart(t *testing.T) {
 	}
 }
 
-// compare holds each node to the fractions, and returns how many have no demand.
+// compare compares each node with the fractions, and returns the number of nodes without demand.
 func (w *world) compare(t *testing.T) (without int) {
 	t.Helper()
 	rows, found := w.rows(), w.problems()

@@ -9,8 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// shapes are the clusters of the table in weights.md, with the share that stays in the zone and the load of the busiest
-// endpoint at 120 %.
+// shapes are example clusters, with the share that stays in the zone and the load of the busiest endpoint at 120 %.
 var shapes = []struct {
 	name             string
 	nodes, endpoints []int
@@ -46,7 +45,7 @@ func TestTheTableOfShapes(t *testing.T) {
 	}
 }
 
-// logRow prints the part of all connections that a node gives to each zone.
+// logRow logs the part of all connections that a node sends to each zone.
 func logRow(t *testing.T, w *world, rows map[string]row, name string) {
 	t.Helper()
 	parts, slots, all, counts := map[string]float64{}, map[string]int{}, 0, map[string]int{}
@@ -63,7 +62,7 @@ func logRow(t *testing.T, w *world, rows map[string]row, name string) {
 	}
 }
 
-// TestTheExampleOfThePage: 6-1-1 with three nodes a zone, in the numbers that are written there.
+// TestTheExampleOfThePage checks the exact numbers of 6-1-1 with three nodes a zone.
 func TestTheExampleOfThePage(t *testing.T) {
 	rows := shape([]int{3, 3, 3}, []int{6, 1, 1}, policy.Zone, policy.AnyNode).rows()
 	near, far := rows["b-000"].Parts[6], rows["b-000"].Parts[0]
@@ -157,7 +156,7 @@ func withRegion(w *world, names ...string) *world {
 	return w
 }
 
-// TestHardKeysKeepToThemselves: what happens in another region changes nothing here.
+// TestHardKeysKeepToThemselves: changes in another region make no difference here.
 func TestHardKeysKeepToThemselves(t *testing.T) {
 	make2 := func(there int) *world {
 		w := shape([]int{4, 4, there}, []int{5, 1, there}, policy.Zone, policy.Region)
@@ -174,7 +173,7 @@ func TestHardKeysKeepToThemselves(t *testing.T) {
 	}
 }
 
-// TestDemandCanBeNamed: with clients in one zone the bound holds for them, and without any each node counts 1.
+// TestDemandCanBeNamed: with clients in one zone the bound holds for them, and without any clients each node counts 1.
 func TestDemandCanBeNamed(t *testing.T) {
 	w := shape([]int{3, 3, 3}, []int{4, 4, 3}, policy.Zone, policy.AnyNode)
 	w.clients = map[string]uint32{"b-000": 5, "b-001": 5, "b-002": 5}

@@ -11,70 +11,70 @@ import (
 // One is all of a node's connections.
 const One = 1 << 62
 
-// epsilon counts as nothing. A part that small is a rounding error; it would never become a slot.
+// epsilon counts as zero. So small a part is a rounding error, and would never become a slot.
 const epsilon = One >> 30
 
 // Share is one node's part of a plan. Ratios are per mille: 1200 is 1.2 times.
 type Share struct {
-	// Parts is what each endpoint gets of ONE, in the order in which the endpoints were given; 0: nothing. The sum is ONE,
+	// Parts are the endpoints' parts of One, in the given order of the endpoints. 0 means no connections. The sum is One,
 	// except for less than a unit for each endpoint and key.
 	Parts []uint64
-	// Rank is which endpoints these are.
+	// Rank is the rank of these endpoints.
 	Rank model.Rank
-	// KeyResults says what happens at each key, in their order.
+	// KeyResults are the results at each key, in their order.
 	KeyResults []KeyResult
-	// Outcome sums it up in a word. Near is the step that it is about, and Next is the step that gets most of the rest:
-	// the same one if there is no rest.
+	// Outcome summarizes the results. Near is the index of the key that it is about. Next is the index of the key that
+	// gets most of the other connections, or equal to Near if there are none.
 	Outcome    Outcome
 	Near, Next int
 
-	// Source is where the demand is from.
+	// Source is the source of the demand.
 	Source Source
 	// Endpoints and Demand are those between which the load is balanced.
 	Endpoints, Demand uint64
-	// Busiest is what the busiest of them expects, relative to the mean.
+	// Busiest is the load of the busiest of these endpoints.
 	Busiest uint64
 
-	// offset is the node's place among nodes like it, and crowd is how many nodes round: see Slots.
+	// offset is the node's offset among similar nodes, and effectiveNodes is the number of nodes that round: see Slots.
 	offset         uint32
 	effectiveNodes uint64
 }
 
-// KeyResult is what one key means for a node.
+// KeyResult is the result at one key for a node.
 type KeyResult struct {
 	Key policy.Key
-	// Value is the node's, and Known whether it has one.
+	// Value is the node's value of the key, and IsKnown is set if it has one.
 	Value   string
 	IsKnown bool
-	// Part is what goes to the endpoints with this value, of ONE.
+	// Part is the part of One that goes to the endpoints with this value.
 	Part uint64
-	// Endpoints is how many have this value, and Demand what all nodes with it ask.
+	// Endpoints is the number of endpoints with this value, and Demand the demand of all nodes with it.
 	Endpoints, Demand uint64
-	// Unbounded is what these endpoints would expect, relative to the mean, if all of this demand stayed with them.
+	// Unbounded is the load of these endpoints if all of this demand stayed with them.
 	Unbounded uint64
-	// Busiest is what the busiest of them expects.
+	// Busiest is the load of the busiest of these endpoints.
 	Busiest uint64
 }
 
-// Outcome is how a node's preference for near endpoints was met.
+// Outcome states how a node's preference for near endpoints was met.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// NoEndpoint: no usable endpoint shares a value with this node. It refuses.
+	// NoEndpoint means that no usable endpoint shares a value with this node. It refuses connections.
 	NoEndpoint Outcome = iota
-	// WithinLoadBound: all connections stay at the first key that has endpoints.
+	// WithinLoadBound means that all connections stay at the first key that has endpoints.
 	WithinLoadBound
-	// SpilledOverLoad: some stay there, and the rest goes on.
+	// SpilledOverLoad means that only some connections stay there.
 	SpilledOverLoad
-	// NoNearEndpoints: only the last key has endpoints. Near is the key before it.
+	// NoNearEndpoints means that only the last key has endpoints. Near is the key before it.
 	NoNearEndpoints
-	// OverLoad: the endpoints that the keys allow cannot keep the bound. Near is the key where they are over it.
+	// OverLoad means that the endpoints that the keys allow exceed the bound. Near is the key where they do.
 	OverLoad
 )
 
-// Share returns a node's part of the plan. The labels are asked for the values of all keys but the hostname. A node
-// that is not in the plan uses the shares of nodes with the same values.
+// Share returns a node's part of the plan. labels must have the node's values of all keys but the hostname. A node that
+// is not in the plan uses the shares of nodes with the same values.
 func (p *Plan) Share(name string, labels map[string]string) Share {
 	share, s, allocations := p.outline(name, labels)
 	share.Parts = make([]uint64, len(p.endpointClasses.of))
@@ -85,13 +85,15 @@ func (p *Plan) Share(name string, labels map[string]string) Share {
 	return share
 }
 
-// Outline is a node's Share without its Parts, and without Slots. Its cost does not grow with the endpoints.
+// Outline returns a node's Share without its Parts, and without the data for Slots. Its cost does not depend on the
+// number of endpoints.
 func (p *Plan) Outline(name string, labels map[string]string) Share {
 	share, _, _ := p.outline(name, labels)
 	return share
 }
 
-// outline returns a node's Share without its Parts, with what they are made of; nil if the node refuses.
+// outline returns a node's Share without its Parts, and the plan and allocations that these are computed from, which
+// are nil if the node refuses.
 func (p *Plan) outline(name string, labels map[string]string) (share Share, s *rankPlan, allocations []Allocation) {
 	share = Share{KeyResults: make([]KeyResult, len(p.endpointClasses.keys)), Source: p.demand.Source()}
 	for k, key := range p.endpointClasses.keys {
@@ -112,7 +114,7 @@ func (p *Plan) outline(name string, labels map[string]string) (share Share, s *r
 	return share, nil, nil
 }
 
-// distribute spreads ONE over the node's groups, key by key.
+// distribute spreads One over the node's groups, key by key.
 func (h *Share) distribute(s *rankPlan, allocations []Allocation) {
 	byPlace, weights := make([]uint64, len(s.counts)), make([]uint64, len(s.counts))
 	for _, allocation := range allocations {
@@ -131,10 +133,10 @@ func (h *Share) distribute(s *rankPlan, allocations []Allocation) {
 	}
 }
 
-// Allocation is a part of a node's connections: what goes to the endpoints that one key matches.
+// Allocation is a part of a node's connections: those to the endpoints that one key matches.
 type Allocation struct {
 	Group
-	Part uint64 // of ONE
+	Part uint64 // of One
 }
 
 // Group is the endpoints of one rank that a key matches.
@@ -144,7 +146,8 @@ type Group struct {
 	group int32
 }
 
-// Allocations is what a Share is made of; nil if the node refuses. Its cost does not grow with the endpoints.
+// Allocations returns the allocations of a node's Share, or nil if the node refuses. Its cost does not depend on the
+// number of endpoints.
 func (p *Plan) Allocations(name string, labels map[string]string) []Allocation {
 	groups := p.groupsOf(name, labels)
 	for rank := range p.splits {
@@ -155,8 +158,8 @@ func (p *Plan) Allocations(name string, labels map[string]string) []Allocation {
 	return nil
 }
 
-// Weight returns how much of a leg an endpoint gets, in proportion to others of its group. Endpoints are numbered in the order
-// in which they were given.
+// Weight returns the weight of an endpoint for an allocation to a group, relative to the group's other endpoints.
+// Endpoints are numbered in the given order.
 func (p *Plan) Weight(of Group, endpoint int) uint64 {
 	s, class := &p.splits[of.rank], p.endpointClasses.of[endpoint]
 	if class == noClass || s.counts[class] == 0 {
@@ -165,7 +168,7 @@ func (p *Plan) Weight(of Group, endpoint int) uint64 {
 	return s.weightOf(of.Key, of.group, int(class))
 }
 
-// allocations returns the part of ONE that goes to each of a node's groups that have endpoints, key by key.
+// allocations returns the part of One that goes to each of a node's groups that have endpoints, key by key.
 func (s *rankPlan) allocations(groups []int32) []Allocation {
 	var allocations []Allocation
 	rest, last := uint64(One), s.last(groups)
@@ -190,7 +193,7 @@ func (s *rankPlan) allocations(groups []int32) []Allocation {
 	return allocations
 }
 
-// groupsOf returns a node's groups, key by key; none where it has no value, or no endpoint has it.
+// groupsOf returns a node's groups, key by key; noGroup if it has no value, or no endpoint has it.
 func (p *Plan) groupsOf(name string, labels map[string]string) []int32 {
 	groups := make([]int32, len(p.endpointClasses.keys))
 	for k, key := range p.endpointClasses.keys {
@@ -202,8 +205,8 @@ func (p *Plan) groupsOf(name string, labels map[string]string) []int32 {
 	return groups
 }
 
-// NodeValue returns a node's value of a key, and whether it has one. An empty value is a value: in KEP-536 a key matches
-// where both labels are present and equal.
+// NodeValue returns a node's value of a key, and whether it has one. An empty value is a value: in KEP-536 a key
+// matches where both labels are present and equal.
 func NodeValue(key policy.Key, name string, labels map[string]string) (value string, known bool) {
 	switch key {
 	case policy.AnyNode:
@@ -215,7 +218,7 @@ func NodeValue(key policy.Key, name string, labels map[string]string) (value str
 	return value, known
 }
 
-// describe writes what a key means for the node, given what goes there.
+// describe writes the result at a key, given the part that goes there.
 func (h *Share) describe(k int, s *rankPlan, g int32, here uint64) {
 	group, step := &s.groups[g], &h.KeyResults[k]
 	c := &s.components[group.component]
@@ -224,7 +227,7 @@ func (h *Share) describe(k int, s *rankPlan, g int32, here uint64) {
 	step.Busiest = perMille(group.busiest, c.mean)
 }
 
-// setOutcome says in a word how the node's preference was met.
+// setOutcome summarizes how the node's preference was met.
 func (h *Share) setOutcome(s *rankPlan, groups []int32) {
 	first, last := slices.IndexFunc(groups, s.has), s.last(groups)
 	c := &s.components[s.groups[groups[first]].component]
@@ -249,7 +252,7 @@ func (h *Share) setOutcome(s *rankPlan, groups []int32) {
 	}
 }
 
-// perMille rounds to the nearest; a half rounds up.
+// perMille rounds to nearest, with halves up.
 func perMille(some, all uint64) uint64 {
 	high, low := bits.Mul64(some, 1000)
 	low, carry := bits.Add64(low, all/2, 0)

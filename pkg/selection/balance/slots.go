@@ -8,10 +8,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// How many slots a row with unequal parts has in sum, at least: slotsPerEndpoint for each of the component's endpoints
-// if smallCrowd nodes round, fewer if more nodes do, because their errors cancel out. With fewestSlots of 32 the bench
-// of 10,000 Services on 5,000 nodes has 152,344 elements, with 16 it has 93,718, and the property tests' busiest
-// endpoint is as close to its plan.
+// The minimum number of slots for unequal parts, in total. It is slotsPerEndpoint for each of the component's endpoints
+// if minRoundingNodes nodes round, and fewer if more nodes do, because their errors cancel out. With minSlots = 32 the
+// benchmark of 10,000 Services on 5,000 nodes has 152,344 elements, with 16 it has 93,718, and the property tests'
+// busiest endpoint is as close to its plan.
 const (
 	slotsPerEndpoint = 32
 	minRoundingNodes = 16
@@ -19,15 +19,15 @@ const (
 	maxSlots         = 4096
 )
 
-// equalityBits: parts that differ by less than 1 of 2^alikeBits are equal.
+// equalityBits sets which parts are equal: those that differ by less than 1 of 2^equalityBits.
 const equalityBits = 20
 
-// Slots returns how many slots each endpoint gets, in the order in which the endpoints were given: one each if their
-// parts are equal, else numbers in proportion to the parts. The hashes are those of the endpoints (Hashes).
+// Slots returns the number of slots of each endpoint, in the given order of the endpoints: one each if their parts are
+// equal, else numbers in proportion to the parts. hashes are those of the endpoints (Hashes).
 //
-// The largest parts are met exactly, all others are rounded down or up. A threshold of this node's own decides which,
-// and similar nodes have evenly spaced thresholds: if one gives too much, another gives too little. A threshold depends
-// on no other endpoint, so a change moves few slots.
+// The largest parts are met exactly; all others are rounded down or up. A threshold of this node's own decides which,
+// and similar nodes have evenly spaced thresholds: if one node sends too much, another sends too little. A threshold
+// does not depend on other endpoints, so a change moves few slots.
 func (h *Share) Slots(service model.ObjectName, hashes []uint32) []int {
 	slots := make([]int, len(h.Parts))
 	heaviest, lightest, sum := uint64(0), uint64(One), uint64(0)
@@ -55,7 +55,7 @@ func (h *Share) Slots(service model.ObjectName, hashes []uint32) []int {
 	return slots
 }
 
-// quota is how many slots the endpoint with the largest part gets.
+// quota returns the number of slots of the endpoint with the largest part.
 func (h *Share) quota(heaviest, sum uint64) uint64 {
 	effectiveNodes := max(minRoundingNodes, h.effectiveNodes)
 	least := (slotsPerEndpoint*minRoundingNodes*h.Endpoints + effectiveNodes - 1) / effectiveNodes
@@ -67,14 +67,14 @@ func (h *Share) quota(heaviest, sum uint64) uint64 {
 	return quota
 }
 
-// MaxSlots is about how many slots a number of endpoints get at most, in addition to one each.
+// MaxSlots returns the approximate maximum number of slots of some endpoints, in addition to one each.
 func MaxSlots(endpoints int) int {
 	return min(max(slotsPerEndpoint*endpoints, minSlots), maxSlots)
 }
 
-// offset is a node's place among similar nodes: the demand of those before it by name, as a part of 1<<32 of the demand
-// of all of them. Similar nodes are those of its cell; if the hostname is a key, only those of them that host equally
-// many of the endpoints.
+// offset returns a node's offset among similar nodes: the demand of those before it by name, as a part of 1<<32 of the
+// demand of all of them. Similar nodes are those of its class. If the hostname is a key, they are only those of them
+// that host equally many of the endpoints.
 func (p *Plan) offset(name string, rank model.Rank) uint32 {
 	node, known := p.demand.cells.nodes[name]
 	if !known {
@@ -90,7 +90,7 @@ func (p *Plan) offset(name string, rank model.Rank) uint32 {
 	return uint32(part(1<<32, before.demand, all.demand))
 }
 
-// offsetAmongHosts corrects the sums over a cell for the nodes in it that host endpoints of the Service.
+// offsetAmongHosts corrects the sums over a node class for its nodes that host endpoints of the Service.
 func (p *Plan) offsetAmongHosts(name string, cell int32, rank model.Rank, hostname int, before, all sums) (sums, sums) {
 	hosted := func(g int32) uint64 {
 		if g == noGroup {
@@ -125,7 +125,7 @@ func (p *Plan) offsetAmongHosts(name string, cell int32, rank model.Rank, hostna
 	return before, all
 }
 
-// Hashes returns a number for each endpoint, by its address and port.
+// Hashes returns a hash of each endpoint's address and port.
 func Hashes(endpoints []model.PortEndpoint) []uint32 {
 	hashes := make([]uint32, len(endpoints))
 	for i := range endpoints {
@@ -134,8 +134,8 @@ func Hashes(endpoints []model.PortEndpoint) []uint32 {
 	return hashes
 }
 
-// mix is the end of MurmurHash3: it spreads what hashes differ in over all bits. The result matters to this node only,
-// and may change.
+// mix is the finalizer of MurmurHash3: it spreads differences between hashes over all bits. The result matters to this
+// node only, and may change.
 func mix(hash uint32) uint32 {
 	hash ^= hash >> 16
 	hash *= 0x85ebca6b

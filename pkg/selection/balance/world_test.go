@@ -17,18 +17,18 @@ const rack policy.Key = "example.com/rack"
 
 var service = model.ObjectName{Namespace: "shop", Name: "cart"}
 
-// world is everything that a plan depends on.
+// world is the complete input of a plan.
 type world struct {
 	keys      []policy.Key
 	limit     int
 	nodes     map[string]map[string]string // labels by name
 	endpoints []model.PortEndpoint
-	clients   map[string]uint32 // nil: demand is what the labels say
-	// measured: demand was measured, and is known for zones.
+	clients   map[string]uint32 // nil means demand by labels
+	// measured is set if demand was measured, and is known for zones.
 	measured bool
 }
 
-// names lists the nodes, sorted.
+// names returns the nodes' names, sorted.
 func (w *world) names() []string {
 	names := make([]string, 0, len(w.nodes))
 	for name := range w.nodes {
@@ -38,7 +38,7 @@ func (w *world) names() []string {
 	return names
 }
 
-// valueOf finds values as selection's Viewpoint does.
+// valueOf returns the same values as selection.NodeView.ValueOf.
 func (w *world) valueOf(endpoint *model.PortEndpoint, key policy.Key) (string, bool) {
 	switch {
 	case key == policy.Hostname:
@@ -58,7 +58,7 @@ func (w *world) cells(self string) *balance.NodeClasses {
 	return cells
 }
 
-// cellKeys are the keys by which nodes are counted.
+// cellKeys returns the keys that classify the nodes.
 func (w *world) cellKeys() []policy.Key {
 	if w.measured && !slices.Contains(w.keys, policy.Zone) {
 		return append(slices.Clone(w.keys), policy.Zone)
@@ -89,13 +89,13 @@ func (w *world) plan(self string) *balance.Plan {
 	return balance.NewPlan(w.demand(w.cells(self)), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
 }
 
-// row is what one node does.
+// row is the result of one node.
 type row struct {
 	balance.Share
 	slots []int
 }
 
-// rows are what all nodes do, as one of them would compute it.
+// rows returns the results of all nodes, as one of them would compute them.
 func (w *world) rows() map[string]row {
 	plan, rows := w.plan(""), map[string]row{}
 	for name, labels := range w.nodes {
@@ -118,7 +118,7 @@ func (w *world) String() string {
 	return text.String()
 }
 
-// addEndpoint adds a ready endpoint on a node, with the zone that the node has.
+// addEndpoint adds a ready endpoint on a node, in the node's zone.
 func (w *world) addEndpoint(node string) {
 	i := len(w.endpoints)
 	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 8080)
@@ -127,7 +127,8 @@ func (w *world) addEndpoint(node string) {
 	}})
 }
 
-// shape is a cluster with some nodes and endpoints in each zone, and a bound of 120 %. Endpoints are on the nodes of their zone in turn.
+// shape is a cluster with some nodes and endpoints in each zone, and a bound of 120 %. Endpoints are on the nodes of
+// their zone, round-robin.
 func shape(nodes, endpoints []int, keys ...policy.Key) *world {
 	w := &world{keys: keys, limit: 120, nodes: map[string]map[string]string{}}
 	for zone, count := range nodes {
@@ -194,7 +195,7 @@ func randomWorld(random *rand.Rand, wild bool) *world {
 	return w
 }
 
-// measure gives all nodes of each zone equal demand, as measured; in some zone it is not 0.
+// measure gives all nodes of each zone equal demand, as if measured. It is not 0 in at least one zone.
 func (w *world) measure(random *rand.Rand) {
 	w.measured, w.clients = true, map[string]uint32{"gone": 7}
 	alike := map[string]uint32{}
@@ -202,7 +203,7 @@ func (w *world) measure(random *rand.Rand) {
 		zone := w.nodes[name][string(policy.Zone)]
 		if _, known := alike[zone]; !known {
 			if alike[zone] = []uint32{0, 1, uint32(random.IntN(20))}[random.IntN(3)]; len(alike) == 1 {
-				alike[zone]++ // somebody asks
+				alike[zone]++ // at least one zone has demand
 			}
 		}
 		w.clients[name] = alike[zone]
@@ -232,7 +233,7 @@ func makeWild(random *rand.Rand, labels map[string]string, zone, class int) {
 	}
 }
 
-// randomKeys are one to four keys in any order, half of the time before `*`.
+// randomKeys returns one to four keys in any order, half of the time before `*`.
 func randomKeys(random *rand.Rand) []policy.Key {
 	all := []policy.Key{policy.Hostname, rack, policy.Zone, policy.Region}
 	if random.IntN(2) == 0 {

@@ -9,7 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// BenchmarkHosts is the worst case: a Service with an endpoint on each of 5,000 nodes, whose keys begin with the hostname.
+// BenchmarkHosts measures the worst case: a Service with an endpoint on each of 5,000 nodes, and the hostname as first
+// key.
 func BenchmarkHosts(b *testing.B) {
 	const hosts = 5000
 	var nodes []model.Node

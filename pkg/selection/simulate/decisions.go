@@ -10,44 +10,44 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// decisions are what nodes decide about one question. Nodes decide alike if the endpoints cannot tell them apart: the
-// nodes have the same values of all keys, counting only values that some endpoint has. So package selection decides
-// once for each of these kinds of nodes. If hostnames matter, each node that hosts an endpoint is a kind of its own.
+// decisions are the decisions of all nodes for one Query. Nodes decide alike if they have the same values of all keys,
+// counting only values that some endpoint has. So package selection decides once for each of these kinds of nodes. If
+// hostnames matter, each node that hosts an endpoint is a kind of its own.
 //
-// Endpoints are alike to a node if they differ only in hosts that are not this node. One of a class stands for all, so
-// the cost of a decision depends on the node's own endpoints and the classes, however many endpoints there are. With a
-// plan, the endpoints of each group are weighed once.
+// A node does not distinguish endpoints that differ only in their hosts, if these are other nodes. One endpoint of a
+// class stands for all, so the cost of a decision depends on the node's own endpoints and the number of classes, but
+// not on the number of endpoints. With a plan, the endpoints of each group are weighed once.
 type decisions struct {
 	input   Query
 	service model.Service
 	labels  func(node string) (map[string]string, bool)
 	plan    *balance.Plan // nil without a bound
-	// plannedWith is where the plan's demand is from.
+	// plannedWith is the source of the plan's demand.
 	plannedWith Source
 
 	keys          []policy.Key
-	values        []interner         // those that endpoints have of each key
+	values        []interner         // the endpoints' values of each key
 	classes       [][]int32          // endpoints by class, in their order
-	hostEndpoints map[string][]int32 // endpoints by the hosts that tell them apart from others of their class, in their order
+	hostEndpoints map[string][]int32 // endpoints by host, which distinguishes them from others of their class; in order
 	cached        map[[policy.MaxKeys]int32]*decision
-	// targets are endpoints by the tier and its value that chose them.
+	// targets are groups of endpoints, by the tier that chose them and its value.
 	targets map[[2]string]*target
-	groups  map[balance.Group]*target // of the plan
+	groups  map[balance.Group]*target // by group of the plan
 }
 
-// decision is where a kind of nodes sends its connections.
+// decision is the decision of one kind of nodes.
 type decision struct {
-	allocations []allocation // none if it refuses
-	keys        []float64    // the part that goes to each of the topology keys
+	allocations []allocation // none if it refuses connections
+	keys        []float64    // the fraction that goes to each of the topology keys
 }
 
-// allocation is a part of 1, and where it goes.
+// allocation is a fraction of connections with its target.
 type allocation struct {
 	to   *target
 	part float64
 }
 
-// first returns one of the targets, which all have the same rank; nil if there is none.
+// first returns one of the targets, which all have the same rank, or nil if there is none.
 func (d *decision) first() *target {
 	if len(d.allocations) == 0 {
 		return nil
@@ -55,12 +55,12 @@ func (d *decision) first() *target {
 	return d.allocations[0].to
 }
 
-// target is a group of endpoints that share what goes to them.
+// target is a group of endpoints that share connections.
 type target struct {
 	members []int32
-	weights []float64 // what each gets of 1; nil: alike
+	weights []float64 // fractions of the members; nil means equal
 
-	// What goes there: in total, and from which zones, regions and hosts.
+	// Connections to the target: in total, and from each zone, region, pair of these, and host.
 	received                                     float64
 	fromZones, fromRegions, fromPairs, fromHosts weights
 }
@@ -69,7 +69,7 @@ func newTarget(members []int32) *target {
 	return &target{members: members, fromZones: weights{}, fromRegions: weights{}, fromPairs: weights{}, fromHosts: weights{}}
 }
 
-// weight is what a member gets of 1.
+// weight returns the fraction of a member.
 func (t *target) weight(member int) float64 {
 	if t.weights == nil {
 		return 1 / float64(len(t.members))
@@ -77,8 +77,8 @@ func (t *target) weight(member int) float64 {
 	return t.weights[member]
 }
 
-// isEvacuated reports whether the members are on nodes that are being evacuated. They have one rank, or are on one
-// node, so what holds for the first holds for all.
+// isEvacuated reports whether the members are on nodes that are being evacuated. They have one rank or are on one node,
+// so checking the first is enough.
 func (t *target) isEvacuated(endpoints []model.PortEndpoint) bool {
 	return endpoints[t.members[0]].Demotion.HasReason(model.Evacuated)
 }
@@ -105,7 +105,7 @@ func (f *Simulator) decisionsOf(q Query, partition *partition, on *serviceDemand
 	return d
 }
 
-// plannedWith is the demand that a bound is planned with, and where it is from.
+// plannedWith returns the demand that a bound is planned with, and its source.
 func (f *Simulator) plannedWith(q *Query, partition *partition, on *serviceDemand) (balance.Demand, Source) {
 	if on.isMeasured && q.Topology.Measured {
 		return on.measured, Measured
@@ -116,19 +116,19 @@ func (f *Simulator) plannedWith(q *Query, partition *partition, on *serviceDeman
 	return partition.cells.ByLabels(), Labels
 }
 
-// byHints reports whether hints decide.
+// byHints reports whether hints apply.
 func (d *decisions) byHints() bool { return !d.input.IsLocal && len(d.input.Topology.Keys) == 0 }
 
-// class is all that nodes can see of an endpoint, except its host.
+// class has all properties of an endpoint that matter to nodes, except its host.
 type class struct {
 	values         [policy.MaxKeys]int32
 	phase          model.Phase
-	level          model.Rank // of what is held against its node
-	zones          string     // those of its hints
+	level          model.Rank // of its node's demotion
+	zones          string     // of its hints
 	hasHintedNodes bool
 }
 
-// buildClasses numbers the values of all endpoints, and finds their classes.
+// buildClasses numbers the values of all endpoints, and builds their classes.
 func (d *decisions) buildClasses(view selection.NodeView) {
 	numbers := map[class]int{}
 	for i := range d.input.Endpoints {
@@ -156,7 +156,7 @@ func (d *decisions) buildClasses(view selection.NodeView) {
 	}
 }
 
-// valuesOf numbers the values that an endpoint has of the keys, and returns those of all but the hostname.
+// valuesOf numbers an endpoint's values of the keys, and returns the numbers of all but the hostname.
 func (d *decisions) valuesOf(endpoint *model.PortEndpoint, at int32, view selection.NodeView) (values [policy.MaxKeys]int32) {
 	for k, key := range d.keys {
 		if key == policy.AnyNode {
@@ -175,12 +175,12 @@ func (d *decisions) valuesOf(endpoint *model.PortEndpoint, at int32, view select
 	return values
 }
 
-// of returns what a node decides.
+// of returns the decision of a node.
 func (d *decisions) of(node *model.Node) *decision {
 	var kind [policy.MaxKeys]int32
 	for k, key := range d.keys {
 		value, carried := balance.NodeValue(key, node.Name, node.Labels)
-		if carried || d.byHints() { // a hint may name the zone "", and means nodes without the label
+		if carried || d.byHints() { // a hint may name the zone "": nodes without the label
 			kind[k] = d.values[k].numbers[value]
 		}
 	}
@@ -222,8 +222,8 @@ func (d *decisions) decide(node *model.Node) *decision {
 	return decided
 }
 
-// viewOf returns the endpoints as a node sees them: its own, and one of each class of others. members returns all
-// endpoints that some of those stand for, in the same order.
+// viewOf returns the endpoints that a node distinguishes: its own, and one of each class of others. members returns all
+// endpoints that the chosen ones stand for, in the same order.
 func (d *decisions) viewOf(node string) (seen []model.PortEndpoint, members func(chosen []model.PortEndpoint) []int32) {
 	own := d.hostEndpoints[node]
 	isOthers := func(i int32) bool {
@@ -261,7 +261,7 @@ func (d *decisions) viewOf(node string) (seen []model.PortEndpoint, members func
 	}
 }
 
-// planned is what a node decides by the plan.
+// planned returns a node's decision by the plan.
 func (d *decisions) planned(node *model.Node) *decision {
 	decided := &decision{keys: make([]float64, len(d.keys))}
 	for _, of := range d.plan.Allocations(node.Name, node.Labels) {
@@ -275,7 +275,7 @@ func (d *decisions) planned(node *model.Node) *decision {
 	return decided
 }
 
-// groupOf returns the endpoints of a group of the plan that a node of this name uses.
+// groupOf returns the endpoints of a group of the plan that a node with this name uses.
 func (d *decisions) groupOf(group balance.Group, node string) *target {
 	to := d.groups[group]
 	if to != nil {

@@ -11,75 +11,76 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Query is what is asked about one Service port in one family.
+// Query is the input for one Service port in one family.
 type Query struct {
 	Topology policy.Topology
-	// IsLocal: internalTrafficPolicy keeps connections to the ClusterIP on the node.
+	// IsLocal is set if internalTrafficPolicy keeps connections to the ClusterIP on the node.
 	IsLocal   bool
 	Endpoints []model.PortEndpoint
-	// Clients is how many ready endpoints the named client Services have on each node; nil if none is named.
+	// Clients is the number of ready endpoints of the named client Services on each node. It is nil if none is named.
 	Clients map[string]uint32
-	// NodeDemand is the measured demand of nodes on this Service, by name. Empty: the fleet's demand applies.
+	// NodeDemand is the measured demand of nodes on this Service, by name. If it is empty, the simulator's demand applies.
 	NodeDemand map[string]float64
-	// Measured is the measured demand of this Service that proxies know. It is the nodes' demand unless Asked or the fleet
-	// says otherwise, and a bound is planned with it if Topology says so. Nil: nothing was measured.
+	// Measured is the measured demand of this Service that proxies know, or nil. It is the nodes' demand unless NodeDemand
+	// or the simulator overrides it, and a bound is planned with it if Topology requests that.
 	Measured *model.Demand
 }
 
-// Distribution is where the connections of all nodes go. Amounts are in the unit of the demand.
+// Distribution is the distribution of all nodes' connections. Amounts are in the unit of the demand.
 type Distribution struct {
-	// Demand is the demand of all nodes, and Refused the part of it that no endpoint answers.
+	// Demand is the demand of all nodes, and Refused the part of it that is refused for lack of endpoints.
 	Demand, Refused float64
-	// Evacuated is what still goes to endpoints on nodes that are being evacuated, because no others may be used.
-	// OnlyEvacuated are the nodes that this comes from, by name.
+	// Evacuated is the part that goes to endpoints on nodes that are being evacuated, because no others may be used.
+	// OnlyEvacuated are the names of the nodes that send it.
 	Evacuated     float64
 	OnlyEvacuated []string
-	// Node is what stays on the client's own node; Zone is that plus what stays in its zone; Region is that plus what
-	// stays in its region. OtherZones is what goes to another node in another zone, if both zones are known.
+	// Node is the part that stays on the client's own node. Zone is Node plus the part that stays in the zone, and Region
+	// is Zone plus the part that stays in the region. OtherZones is the part that goes to another node in another zone, if
+	// both zones are known.
 	Node, Zone, Region, OtherZones float64
-	// Refusers are the nodes that refuse. The zero value: none does.
+	// Refusers are the nodes that refuse connections. The zero value means none.
 	Refusers RefusingNodes
-	// Source is where the demand is from, and PlannedWith where the demand is from that a bound is planned with; without a
-	// bound that is the zero value.
+	// Source is the source of the demand. PlannedWith is the source of the demand that a bound is planned with, or the
+	// zero value without a bound.
 	Source, PlannedWith Source
-	// OfService: the demand is the demand on this Service: as measured, or in ready endpoints of the named clients.
+	// OfService is set if the demand is that on this Service: measured, or the ready endpoints of the named clients.
 	OfService bool
-	// Keys is what goes to the endpoints that each of the topology keys matches and no earlier key does.
+	// Keys is the part that goes to the endpoints that each of the topology keys matches and no earlier key does.
 	Keys []float64
-	// Loads is what each endpoint gets. Mean is what each would get if all got the same, counting the ready endpoints that
-	// stay (or else the best ones) and any other that gets something.
+	// Loads are the endpoints' loads. Mean is the load if all were equal, counting the ready endpoints that stay (or else
+	// the best ones) and any other that gets connections.
 	Loads []float64
 	Mean  float64
-	// Zones is what goes from the zone of a row to that of a column, row by row: see Fleet.Zones.
+	// Zones is the part that goes from the zone of a row to the zone of a column, row by row: see Simulator.Zones.
 	Zones []float64
 }
 
-// Source is where a demand is from; its zero value is nowhere.
+// Source is the source of a demand. Its zero value means none.
 type Source string
 
 // The sources.
 const (
 	Labels   Source = "labels"   // of the nodes
 	Clients  Source = "clients"  // that the Service names
-	Measured Source = "measured" // Question.Measured
-	Given    Source = "file"     // the fleet's demand, or Question.Asked
+	Measured Source = "measured" // Query.Measured
+	Given    Source = "file"     // the simulator's demand, or Query.NodeDemand
 )
 
 // RefusingNodes are nodes that refuse their connections.
 type RefusingNodes struct {
-	// Count is how many they are, Of is how many nodes have any demand.
+	// Count is their number, and Of the number of nodes with any demand.
 	Count, Of int
-	// First are the first ones by name, MostNamed at most.
+	// First are the names of the first ones, up to MostNamed.
 	First []string
-	// Reason is the reason on the first one, as package selection has it.
+	// Reason is the reason that package selection returns for the first one.
 	Reason selection.Reason
 }
 
-// MostNamed is how many refusers are named.
+// MostNamed is the maximum number of refusing nodes that are named.
 const MostNamed = 4
 
-// Distribute decides for all nodes where connections to the ClusterIP of a Service port go, or to the name of a headless
-// Service.
+// Distribute decides for all nodes, and returns the distribution of their connections to the ClusterIP of a Service
+// port, or to the name of a headless Service.
 func (f *Simulator) Distribute(q Query) Distribution {
 	keys := q.Topology.Keys
 	if q.IsLocal {
@@ -130,7 +131,7 @@ func (f *Simulator) Distribute(q Query) Distribution {
 	return s.out
 }
 
-// routedDemand is where nodes send: each of the hosts, and of all other nodes those of a crowd; nil if they refuse.
+// routedDemand has the target of each host, and of the other nodes of each class. A nil target means that they refuse.
 type routedDemand struct {
 	hosts   []int32 // sorted
 	byHost  []*target
@@ -171,18 +172,18 @@ func (f *Simulator) refusingNodes(q Query, sent routedDemand, demand func(int32)
 	return r
 }
 
-// why is why a node that refuses has no endpoints. A bound makes no difference to that.
+// why returns the reason why a node that refuses has no endpoints. A bound makes no difference to that.
 func (f *Simulator) why(q Query, node *model.Node) selection.Reason {
 	service := model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal}
 	choice, _ := selection.Select(&service, false, q.Endpoints, selection.NodeView{Node: *node, Labels: f.Labels}).ClusterIP()
 	return choice.Reason
 }
 
-// serviceDemand are what is known of the nodes' demand on one Service, beside the fleet's.
+// serviceDemand is the nodes' demand on one Service, in addition to the simulator's.
 type serviceDemand struct {
-	// given is Question.Asked of the nodes that there are; nil: none has any.
+	// given is Query.NodeDemand of the existing nodes. It is nil if none has any.
 	given map[int32]float64
-	// measured is Question.Measured; isMeasured: some node has any.
+	// measured is Query.Measured, and isMeasured is set if some node has any.
 	measured   balance.Demand
 	isMeasured bool
 }
@@ -195,8 +196,8 @@ func (f *Simulator) demandsOn(q *Query) serviceDemand {
 	return d
 }
 
-// named returns the nodes' demand on this Service, as measured, or by its clients; nil if the fleet's demand applies to
-// all.
+// named returns the nodes' demand on this Service, as measured or by its clients. It returns nil if the simulator's
+// demand applies to all nodes.
 func (f *Simulator) named(q *Query, d *serviceDemand) (map[int32]float64, Source) {
 	if d.given != nil || f.isGiven {
 		return d.given, Given
@@ -210,8 +211,8 @@ func (f *Simulator) named(q *Query, d *serviceDemand) (map[int32]float64, Source
 	return nil, Labels
 }
 
-// by returns each node's part of a demand, in the unit in which it was measured; nodes without demand are missing. A
-// zone's nodes have exactly what was measured of it together. Demand of zones that have no nodes any more is dropped.
+// by returns each node's part of a demand, in the unit in which it was measured, without nodes that have none. The
+// parts of a zone's nodes add up to exactly the zone's measured demand. Demand of zones without nodes is dropped.
 func (f *Simulator) by(demand balance.Demand, measured *model.Demand) map[int32]float64 {
 	byNode, inZone := map[int32]float64{}, make([]float64, len(f.rows))
 	for i := range f.nodes {
@@ -226,7 +227,7 @@ func (f *Simulator) by(demand balance.Demand, measured *model.Demand) map[int32]
 	return byNode
 }
 
-// knownDemand returns the demand of the known nodes; nil if none of them has any.
+// knownDemand returns the demand of the known nodes, or nil if none of them has any.
 func knownDemand[T any](f *Simulator, demand map[string]T, asks func(T) float64) (byNode map[int32]float64) {
 	for name, of := range demand {
 		if node, isKnown := f.byName[name]; isKnown && asks(of) > 0 && policy.IsLinux(f.nodes[node].Labels) {
@@ -239,7 +240,7 @@ func knownDemand[T any](f *Simulator, demand map[string]T, asks func(T) float64)
 	return byNode
 }
 
-// location is where an endpoint is: 0 or nowhere if that is not known.
+// location is the location of an endpoint. Unknown fields are 0, an unknown node is noLocation.
 type location struct{ node, zone, region, pair int32 }
 
 const noLocation = -1
@@ -259,7 +260,7 @@ func (f *Simulator) endpointClassesOf(endpoints []model.PortEndpoint) []location
 	return endpointClasses
 }
 
-// hostsOf returns the nodes whose name matters: those that endpoints run on, or are hinted for.
+// hostsOf returns the nodes that matter by name: those that host endpoints, or that hints name.
 func (f *Simulator) hostsOf(endpoints []model.PortEndpoint) []int32 {
 	var hosts []int32
 	for i := range endpoints {
@@ -276,17 +277,17 @@ func (f *Simulator) hostsOf(endpoints []model.PortEndpoint) []int32 {
 	return slices.Compact(hosts)
 }
 
-// accumulator sums up what goes where.
+// accumulator sums up the connections to each target.
 type accumulator struct {
 	fleet           *Simulator
 	decisions       *decisions
 	endpointClasses []location
-	targets         []*target // those that get something, in order
+	targets         []*target // those with connections, in order
 	out             Distribution
 }
 
-// send sends the demand of a node, or of all nodes of a crowd that are not hosts. It returns where; nil if it is
-// refused, or zero.
+// send sends the demand of a node, or of all nodes of a class that are not hosts. It returns one target, or nil if the
+// demand is refused or zero.
 func (s *accumulator) send(node *model.Node, host int32, of *nodeClass, demand float64) *target {
 	if demand <= 0 {
 		return nil
@@ -313,7 +314,7 @@ func (s *accumulator) send(node *model.Node, host int32, of *nodeClass, demand f
 	return decided.first()
 }
 
-// finish divides what goes to each target among its endpoints.
+// finish divides the connections to each target among its endpoints.
 func (s *accumulator) finish(endpoints []model.PortEndpoint) {
 	size := int(s.fleet.rows[0]) + 1
 	s.out.Zones = make([]float64, size*size)
@@ -357,7 +358,7 @@ func (s *accumulator) finish(endpoints []model.PortEndpoint) {
 	for i := range endpoints {
 		rank, usable := endpoints[i].Rank()
 		if usable && rank == best || s.out.Loads[i] > 0 {
-			s.out.Mean++ // the number of them, so far
+			s.out.Mean++ // their number, so far
 		}
 	}
 	if s.out.Mean > 0 {
@@ -365,7 +366,8 @@ func (s *accumulator) finish(endpoints []model.PortEndpoint) {
 	}
 }
 
-// stay counts what stays on the node of an endpoint. It is near, even if zones and regions are unknown.
+// stay counts the connections that stay on the node of an endpoint. They are near, even if zones and regions are
+// unknown.
 func (s *accumulator) stay(at location, amount float64) {
 	s.out.Node += amount
 	zone, region := s.fleet.zoneOf[at.node], s.fleet.regionOf[at.node]
@@ -381,7 +383,7 @@ func (s *accumulator) stay(at location, amount float64) {
 	}
 }
 
-// weights are numbers by place; 0 means no place.
+// weights are numbers by location. The key 0 means no location.
 type weights map[int32]float64
 
 func (a weights) from(place int32) float64 {

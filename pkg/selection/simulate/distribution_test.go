@@ -41,10 +41,10 @@ func newWorld(random *rand.Rand) world {
 		}
 		w.nodes = append(w.nodes, node)
 	}
-	slices.SortFunc(w.nodes, func(a, b model.Node) int { return strings.Compare(a.Name, b.Name) }) // the first refuser is by name
+	slices.SortFunc(w.nodes, func(a, b model.Node) int { return strings.Compare(a.Name, b.Name) }) // refusers are by name
 	anyNode := func() string {
 		if oneIn(10) {
-			return "" // or one that is gone
+			return "" // or a node that is gone
 		}
 		return word("node-", len(w.nodes)+1)
 	}
@@ -60,7 +60,7 @@ func newWorld(random *rand.Rand) world {
 			endpoint.Zone = w.nodes[at].Labels[string(policy.Zone)]
 		}
 		if hintsZones && !oneIn(20) {
-			endpoint.HintZones = slices.Compact([]string{word("z", 3), word("z", 4)}) // each once, as convert has them
+			endpoint.HintZones = slices.Compact([]string{word("z", 3), word("z", 4)}) // no duplicates, as in package convert
 		}
 		if hintsNodes && !oneIn(20) {
 			endpoint.HintNodes = slices.Compact([]string{word("node-", 9), max(endpoint.Node, "node-0")})
@@ -91,7 +91,7 @@ func newWorld(random *rand.Rand) world {
 	return w
 }
 
-// measure gives some nodes a measured demand on this Service, and sometimes has bounds planned with that of zones.
+// measure gives some nodes a measured demand on this Service, and sometimes enables measured zone demand for bounds.
 func (w *world) measure(random *rand.Rand) {
 	w.input.NodeDemand, w.input.Topology.Measured = map[string]float64{}, random.IntN(2) == 0
 	for range random.IntN(5) {
@@ -105,7 +105,7 @@ func (w *world) measure(random *rand.Rand) {
 	}
 }
 
-// nodeByNode decides for each node, as the proxy there does, and sums up.
+// nodeByNode decides for each node like the proxy there, and sums up.
 func nodeByNode(w world, demand func(*model.Node) float64) Distribution {
 	q, byName := w.input, map[string]map[string]string{}
 	for _, node := range w.nodes {

@@ -12,24 +12,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Region is the label of a Node that says its region.
+// Region is the Node label with the node's region.
 const Region policy.Key = "topology.kubernetes.io/region"
 
-// Demand says how much a node asks, relative to other nodes.
+// Demand returns a node's demand relative to other nodes.
 type Demand func(node *model.Node) float64
 
-// Simulator is the nodes of a cluster as clients. It is not safe for use by several goroutines.
+// Simulator has the nodes of a cluster as clients. It is not safe for concurrent use.
 type Simulator struct {
 	nodes  []model.Node // by name
 	byName map[string]int32
 	demand []float64 // by node
-	// isGiven: the nodes' demand is given, whichever clients a Service names.
+	// isGiven is set if the nodes' demand is given, which overrides the clients that a Service names.
 	isGiven bool
 
 	zones, regions interner
 	zoneOf         []int32 // by node
 	regionOf       []int32
-	pairs          map[[2]int32]int32 // numbers of zones with their regions, from 1 on, where both are known
+	pairs          map[[2]int32]int32 // numbers of zones with their regions, from 1, where both are known
 	view           selection.NodeView
 	inMatrix       []string // the zones with a row of their own in a matrix
 	rows           []int32  // of each zone in a matrix
@@ -37,13 +37,13 @@ type Simulator struct {
 	censuses map[string]*partition
 }
 
-// MaxZones is how many zones a matrix names: those with most demand. All others, and nodes and endpoints whose zone is
-// unknown, share one row and one column.
+// MaxZones is the maximum number of zones that a matrix names: those with most demand. All others, and nodes and
+// endpoints whose zone is unknown, share one row and one column.
 const MaxZones = 16
 
-// New returns the fleet of some nodes. Without a demand each asks as its labels say (policy.DemandOf), and a Service's
-// own clients replace that. If there is no demand at all, all nodes count alike. Nodes
-// that do not run Linux are no clients, whatever the demand: only endpoints are there.
+// New returns a simulator for some nodes. If demand is nil, each node has the demand of its labels (policy.DemandOf),
+// and a Service's own clients override that. If there is no demand at all, all nodes count alike. Nodes that do not run
+// Linux are no clients, whatever the demand: they only host endpoints.
 func New(nodes []model.Node, demand Demand) *Simulator {
 	f := &Simulator{
 		nodes:  slices.SortedFunc(slices.Values(nodes), func(a, b model.Node) int { return cmp.Compare(a.Name, b.Name) }),
@@ -72,7 +72,7 @@ func New(nodes []model.Node, demand Demand) *Simulator {
 	return f
 }
 
-// demandOf is a node's demand. Clients on nodes that do not run Linux are led by another proxy, and have no part in the fleet.
+// demandOf returns a node's demand. Clients on nodes that do not run Linux use another proxy, so their demand is 0.
 func demandOf(node *model.Node, demand Demand) float64 {
 	switch {
 	case !policy.IsLinux(node.Labels):
@@ -84,7 +84,7 @@ func demandOf(node *model.Node, demand Demand) float64 {
 	return float64(asks)
 }
 
-// rankZones gives the zones that ask most a row of their own in a matrix, by name.
+// rankZones assigns the zones with most demand a row of their own in a matrix, sorted by name.
 func (f *Simulator) rankZones() {
 	demand := make([]float64, len(f.zones.numbers)+1)
 	for i, zone := range f.zoneOf {
@@ -102,10 +102,11 @@ func (f *Simulator) rankZones() {
 	}
 }
 
-// Zones returns the names of a matrix' rows and columns, in their order, except for the last ones: those of all others.
+// Zones returns the names of a matrix' rows and columns in order, without the last row and column, which are for all
+// other zones.
 func (f *Simulator) Zones() []string { return slices.Clone(f.inMatrix) }
 
-// ZonesInAll is how many zones nodes are in, by name or not.
+// ZonesInAll returns the number of zones that have nodes, including those without a row.
 func (f *Simulator) ZonesInAll() int { return len(f.rows) - 1 }
 
 func (f *Simulator) row(zone int32) int {
@@ -115,13 +116,13 @@ func (f *Simulator) row(zone int32) int {
 	return int(f.rows[0]) // the zone of an endpoint, but of no node
 }
 
-// ZoneOf returns the zone of an endpoint; empty if it is not known.
+// ZoneOf returns the zone of an endpoint, or an empty string if it is unknown.
 func (f *Simulator) ZoneOf(endpoint *model.PortEndpoint) string {
 	zone, _ := f.view.ValueOf(endpoint, policy.Zone)
 	return zone
 }
 
-// Labels returns the labels of a node, if it is one of the fleet.
+// Labels returns the labels of a node, and whether the simulator has the node.
 func (f *Simulator) Labels(node string) (labels map[string]string, known bool) {
 	i, known := f.byName[node]
 	if !known {
@@ -130,17 +131,17 @@ func (f *Simulator) Labels(node string) (labels map[string]string, known bool) {
 	return f.nodes[i].Labels, true
 }
 
-// partition is the nodes as one list of keys distinguishes them.
+// partition has the nodes, partitioned by one list of keys.
 type partition struct {
 	crowds []nodeClass
-	of     []int32 // the crowd of each node
+	of     []int32 // the class of each node
 	cells  *balance.NodeClasses
 }
 
-// nodeClass is nodes with the same values of all keys but the hostname, in one zone and one region.
+// nodeClass is a set of nodes with the same values of all keys but the hostname, in one zone and one region.
 type nodeClass struct {
 	node           int32 // one of them
-	demandingNodes int   // those with any demand
+	demandingNodes int   // number of those with any demand
 	demand         float64
 	zone, region   int32
 }
@@ -159,10 +160,10 @@ func (c *nodeClass) subtract(demand float64) {
 	}
 }
 
-// maxPartitions is how many lists of keys are remembered. Users may write any number of them.
+// maxPartitions bounds the partitions that are cached. Users may write any number of lists of keys.
 const maxPartitions = 64
 
-// partitionOf returns the nodes by a list of keys.
+// partitionOf returns the nodes, partitioned by a list of keys.
 func (f *Simulator) partitionOf(keys []policy.Key) *partition {
 	words := make([]string, len(keys))
 	for i, key := range keys {
@@ -199,12 +200,12 @@ func (f *Simulator) partitionOf(keys []policy.Key) *partition {
 	return c
 }
 
-// interner numbers words from 1 on; 0 means no word.
+// interner numbers strings from 1. 0 means no string.
 type interner struct {
 	numbers map[string]int32
 }
 
-// number returns the number of a word, a new one if need be; 0 for the empty one.
+// number returns the number of a string. A new one gets the next number, the empty one 0.
 func (v *interner) number(word string) int32 {
 	if word == "" {
 		return 0

@@ -10,13 +10,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// inZones are two nodes in zone a, and one each in zone b and in no zone.
+// inZones has two nodes in zone a, and one each in zone b and in no zone.
 func inZones() []model.Node {
 	zone := func(name string) map[string]string { return map[string]string{string(policy.Zone): name} }
 	return []model.Node{{Name: "a1", Labels: zone("a")}, {Name: "a2", Labels: zone("a")}, {Name: "b1", Labels: zone("b")}, {Name: "x"}}
 }
 
-// TestWhereADemandIsFrom: of what is asked, and of what a bound is planned with.
+// TestWhereADemandIsFrom checks the source of the nodes' demand, and of the demand that a bound is planned with.
 func TestWhereADemandIsFrom(t *testing.T) {
 	given := func(*model.Node) float64 { return 1 }
 	clients, asked := map[string]uint32{"a1": 2}, map[string]float64{"b1": 1}
@@ -56,7 +56,7 @@ func TestWhereADemandIsFrom(t *testing.T) {
 	}
 }
 
-// TestAZoneHasTheMeasuredDemand, exactly, though plans round what each of its nodes asks.
+// TestAZoneHasTheMeasuredDemand, exactly, although plans round each node's demand.
 func TestAZoneHasTheMeasuredDemand(t *testing.T) {
 	f := New(inZones(), nil)
 	q := Query{Measured: &model.Demand{

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package connections puts entries into the kernel's connection table, as if packets had made them. So a test need not
-// wait for entries, nor have a machine for each end of a connection. The kernel of the tests has no SCTP sockets: this
-// package makes its SCTP connections.
+// Package connections inserts entries into the kernel's connection tracking table, as if packets had created them. So a
+// test need not wait for entries, nor have a machine for each end of a connection. The kernel of the tests has no SCTP
+// sockets: its SCTP connections come from this package.
 package connections
 
 import (
@@ -18,21 +18,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// Connection is what an entry is made of.
+// Connection is the content of an entry.
 type Connection struct {
 	Protocol                  model.Protocol
 	Client, Dialled, ReplySrc netip.AddrPort
 	IsReplied                 bool
-	// State is a state of TCP or SCTP, depending on the protocol.
+	// State is a TCP or SCTP state, depending on the protocol.
 	State uint8
 	Zone  uint16
-	// Label is a label as a rule sets it; 0 for none.
+	// Label is the number of a label, as a rule sets it. 0 means none.
 	Label uint8
-	// Lasts is the timeout in seconds; 0 for an hour.
+	// Lasts is the timeout in seconds. 0 means an hour.
 	Lasts uint32
 }
 
-// The kernel's constants that the library does not have.
+// Kernel constants that are missing in the library.
 const (
 	attrNATDestination = 13 // CTA_NAT_DST
 	attrNATMinIPv4     = 1  // CTA_NAT_V4_MINIP
@@ -50,13 +50,14 @@ const (
 	confirmed          = 1 << 3
 )
 
-// Table is the connection table of a namespace.
+// Table is the connection tracking table of a namespace.
 type Table struct {
 	t      testing.TB
 	socket *netlink.Conn
 }
 
-// Open opens the table. A namespace tracks no connection before it has a rule that asks for it, and has no labels.
+// Open opens the table. It adds rules for tracking and labels, because a namespace without such rules tracks no
+// connection and has no labels.
 func Open(t testing.TB, namespace *netns.Namespace) (table *Table) {
 	t.Helper()
 	namespace.Load("add table inet tracked\nadd chain inet tracked input { type filter hook input priority 0; }\n" +
@@ -71,7 +72,7 @@ func Open(t testing.TB, namespace *netns.Namespace) (table *Table) {
 	return table
 }
 
-// OpenCurrent opens the table of the calling thread's namespace, where rules track connections already.
+// OpenCurrent opens the table of the calling thread's namespace, which must already have rules that track connections.
 func OpenCurrent(t testing.TB) (*Table, error) {
 	t.Helper()
 	socket, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
@@ -82,7 +83,7 @@ func OpenCurrent(t testing.TB) (*Table, error) {
 	return &Table{t, socket}, nil
 }
 
-// Insert puts a connection in. The kernel translates it, as a rule would, if the answerer is not the dialled address.
+// Insert inserts a connection. The kernel translates it, as with a rule, if ReplySrc is not the dialled address.
 func (table *Table) Insert(c Connection) {
 	table.t.Helper()
 	if err := table.TryInsert(c); err != nil {
@@ -92,7 +93,7 @@ func (table *Table) Insert(c Connection) {
 
 // Flush removes all entries of a family at once, as conntrack -F does.
 func (table *Table) Flush(family model.Family) error {
-	const byFamily = 1 // a version: the kernel looks at the family only if it is set
+	const byFamily = 1 // a version: without it the kernel ignores the family
 	return table.query(nl.IPCTNL_MSG_CT_DELETE, netlink.Acknowledge, family, byFamily)
 }
 
@@ -116,7 +117,7 @@ func (table *Table) query(kind int, flags netlink.HeaderFlags, family model.Fami
 	return err
 }
 
-// TryInsert is Insert for any goroutine.
+// TryInsert is Insert for any goroutine. It returns the error instead of failing the test.
 func (table *Table) TryInsert(c Connection) error {
 	attributes, err := c.encode()
 	if err != nil {
@@ -216,7 +217,7 @@ func (c Connection) state(info *netlink.AttributeEncoder) error {
 			sctp.Uint32(attrSCTPTagTo, 1)
 			return nil
 		})
-	case model.UDP: // it has no state
+	case model.UDP: // has no state
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package golden compares a test's output with a file, and writes the file if the test runs with -update.
+// Package golden compares the output of a test with a file. With -update it writes the file instead.
 package golden
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Update says whether to write the files.
+// Update is set if the files should be written.
 var Update = flag.Bool("update", false, "write what the tests make into the files that they compare it with")
 
-// File fails the test if a file has a different text.
+// File fails the test if the text of a file differs.
 func File(t testing.TB, file, got string) {
 	t.Helper()
 	if *Update {
@@ -31,7 +31,7 @@ func File(t testing.TB, file, got string) {
 	}
 }
 
-// Tables fails the test if a document has different tables. Each table stands between two comments with its name.
+// Tables fails the test if the tables of a document differ. Each table is between two comments with its name.
 func Tables(t testing.TB, file string, byName map[string]string) {
 	t.Helper()
 	given, err := os.ReadFile(file)

@@ -1,5 +1,4 @@
-// Package hostile puts into texts what controls a terminal, and what looks like a line that somebody forged, and finds
-// what of that is printed.
+// Package hostile inserts terminal control sequences and forged lines into texts, and finds them in output.
 package hostile
 
 import (
@@ -12,14 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// Line is what would begin a line if Text were printed as it is.
+// Line is the start of a forged line if Text is printed unescaped.
 const Line = "forged"
 
-// Text controls a terminal, in each of the ways that Unicode has, and breaks lines: ESC, C1, DEL, BEL, a change of the
-// direction of writing, and the ends of lines.
+// Text controls a terminal in each of the ways that Unicode has, and breaks lines: ESC, C1, DEL, BEL, a change of the
+// writing direction, and line ends.
 const Text = "\x1b[31m\u009b31m\x7f\a\u202e\n" + Line + "\r" + Line + "\u0085" + Line + "\u2028" + Line + "\t" + Line
 
-// Found says what an output has although it must not; empty if it is safe.
+// Found describes the first unsafe content of an output. It returns an empty string if the output is safe.
 func Found(output string) string {
 	for i, r := range output {
 		switch {
@@ -38,8 +37,8 @@ func Found(output string) string {
 	return ""
 }
 
-// EachName calls do once for each string in a JSON text, be it a key or a value, with a copy of the JSON text in which
-// that string is followed by Text, everywhere it occurs.
+// EachName calls do once for each string in a JSON text, both keys and values, with a copy of the JSON text in which
+// Text follows every occurrence of that string.
 func EachName(text []byte, do func(name string, text []byte)) error {
 	var root any
 	if err := json.Unmarshal(text, &root); err != nil {
@@ -62,7 +61,7 @@ func EachName(text []byte, do func(name string, text []byte)) error {
 	return nil
 }
 
-// renamed returns a copy of a JSON value with other texts.
+// renamed returns a copy of a JSON value with renamed strings.
 func renamed(value any, rename func(string) string) any {
 	switch value := value.(type) {
 	case string:
@@ -83,8 +82,8 @@ func renamed(value any, rename func(string) string) any {
 	return value
 }
 
-// EachField calls do once for each string that a value may hold, including fields that it leaves empty. While do runs,
-// that string is followed by Text. Meanwhile an empty list has an element, and any map has one more.
+// EachField calls do once for each string that a value may hold, including fields that are empty. During the call Text
+// follows that string, an empty list has an element, and any map has an additional one.
 func EachField(value any, do func(field string)) { eachField(reflect.ValueOf(value).Elem(), "", do) }
 
 func eachField(v reflect.Value, path string, do func(field string)) {
@@ -123,7 +122,7 @@ func eachField(v reflect.Value, path string, do func(field string)) {
 	}
 }
 
-// eachEntry is eachField for a map: its values, and one key more.
+// eachEntry is eachField for a map: its values, and one additional key.
 func eachEntry(v reflect.Value, path string, do func(field string)) {
 	entries := reflect.MakeMap(v.Type())
 	for _, key := range v.MapKeys() {

@@ -1,4 +1,4 @@
-// Package logs keeps what a program or a logger writes, for a test that reads it at the same time.
+// Package logs captures the output of a program or a logger, for a test that reads it concurrently.
 package logs
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// Log is what was written so far. Its zero value is empty. It may be written and read concurrently.
+// Log is the output so far. Its zero value is empty. It is safe for concurrent use.
 type Log struct {
 	mutex sync.Mutex
 	text  bytes.Buffer
 }
 
-// New returns an empty log. If the test fails, it shows what the log has at the end.
+// New returns an empty log. If the test fails, the content of the log is logged at its end.
 func New(t testing.TB, of string) *Log {
 	t.Helper()
 	l := &Log{}
@@ -29,27 +29,27 @@ func New(t testing.TB, of string) *Log {
 	return l
 }
 
-// Write appends.
+// Write appends to the log.
 func (l *Log) Write(text []byte) (int, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return l.text.Write(text)
 }
 
-// String returns all that was written.
+// String returns the content of the log.
 func (l *Log) String() string {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return l.text.String()
 }
 
-// Has reports whether a text was written.
+// Has reports whether the log contains a text.
 func (l *Log) Has(text string) bool { return strings.Contains(l.String(), text) }
 
-// Count returns how often a text was written.
+// Count returns the number of occurrences of a text.
 func (l *Log) Count(text string) int { return strings.Count(l.String(), text) }
 
-// Lines returns the lines that have a text in them; the empty text is in every line.
+// Lines returns the lines that contain a text. Every line contains the empty text.
 func (l *Log) Lines(text string) []string {
 	var found []string
 	for line := range strings.Lines(l.String()) {
@@ -60,7 +60,7 @@ func (l *Log) Lines(text string) []string {
 	return found
 }
 
-// WaitFor waits until a text was written.
+// WaitFor waits until the log contains a text.
 func (l *Log) WaitFor(t testing.TB, text string) {
 	t.Helper()
 	wait.Success(t, "the log says "+text, func() error {
@@ -71,10 +71,10 @@ func (l *Log) WaitFor(t testing.TB, text string) {
 	})
 }
 
-// notYet shows the log only if the wait fails.
+// notYet formats the log only if the wait fails.
 type notYet struct{ log *Log }
 
 func (e notYet) Error() string { return "it says:\n" + e.log.String() }
 
-// Logger returns a logger that writes lines of key=value into the log, from level Info on.
+// Logger returns a logger that writes key=value lines to the log, from level Info.
 func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }

@@ -37,7 +37,7 @@ func TestLinesAreFoundByTheirText(t *testing.T) {
 	}
 }
 
-// failed is a test that fails, and remembers what it shows.
+// failed is a failing test that records its log.
 type failed struct {
 	testing.TB
 	cleanups []func()

@@ -10,11 +10,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Files are what a program is watched with.
+// Files are the alerts and the dashboard of a program.
 type Files struct {
-	// Folder is where they are, below manifests/monitoring.
+	// Folder is their folder below manifests/monitoring.
 	Folder string
-	// Job is the scrape job that they are about.
+	// Job is the scrape job of the program.
 	Job string
 }
 
@@ -22,8 +22,8 @@ func (f Files) rules() string     { return filepath.Join(f.Folder, "prometheus-r
 func (f Files) ruleTests() string { return filepath.Join(f.Folder, "prometheus-rules-test.yaml") }
 func (f Files) dashboard() string { return filepath.Join(f.Folder, "grafana-dashboard.json") }
 
-// CheckAlerts checks that Prometheus accepts the alerts, that they fire when they should, and that each says what
-// happened and what to do.
+// CheckAlerts checks that Prometheus accepts the alerts, that they fire when they should, and that each describes the
+// problem and the remedy.
 func (f Files) CheckAlerts(t *testing.T) {
 	t.Helper()
 	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join(monitoring, f.rules()))
@@ -39,11 +39,11 @@ func (f Files) CheckAlerts(t *testing.T) {
 	f.checkRunbook(t, all)
 }
 
-// runbookURL is where the readers of an alert find the runbook.
+// runbookURL is the runbook's address in alerts.
 const runbookURL = "https://github.com/vicinity-proxy/vicinity/blob/main/manifests/monitoring/runbook.md#"
 
-// checkRunbook checks that each alert leads to a section of the runbook, and that the program's part of the runbook has
-// no others.
+// checkRunbook checks that each alert links to a section of the runbook, and that the program's part of the runbook has
+// no other sections.
 func (f Files) checkRunbook(t *testing.T, all []alert) {
 	t.Helper()
 	_, part, found := strings.Cut(read(t, "runbook.md"), "\n## The "+f.Folder+"\n")
@@ -77,7 +77,7 @@ func (f Files) checkRunbook(t *testing.T, all []alert) {
 }
 
 type alert struct {
-	// Record is the name under which a rule records, if it is not an alert.
+	// Record is the name that a recording rule records. It is empty for an alert.
 	Record, Alert, Expr, For string
 	Labels, Annotations      map[string]string
 }
@@ -105,7 +105,7 @@ func (f Files) alerts(t *testing.T) []alert {
 	return all
 }
 
-// check tests what the person on call reads of an alert. The rule tests are those that should make it fire.
+// check checks an alert's annotations, severity and duration, and that a rule test makes it fire.
 func (a alert) check(t *testing.T, tests string) {
 	t.Helper()
 	if a.Annotations["summary"] == "" || len(a.Annotations["description"]) < 100 {

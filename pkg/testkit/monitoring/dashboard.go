@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// dashboard is what is read of a Grafana dashboard.
+// dashboard has the parts of a Grafana dashboard that are checked.
 type dashboard struct {
 	Panels []panel
 }
@@ -27,7 +27,8 @@ func (f Files) readDashboard(t testing.TB) (board dashboard) {
 	return board
 }
 
-// CheckDashboard checks that each panel of the dashboard is named, explained and understood by Prometheus.
+// CheckDashboard checks that each panel of the dashboard has a title, a description and queries that Prometheus
+// accepts.
 func (f Files) CheckDashboard(t *testing.T) {
 	t.Helper()
 	var rules strings.Builder
@@ -55,12 +56,12 @@ func (f Files) CheckDashboard(t *testing.T) {
 	promtool(t, "check", "rules", file)
 }
 
-// filled is what a panel asks when the dashboard's variables have values.
+// filled returns a panel's query with values for the dashboard's variables.
 func (f Files) filled(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "5m", "$job", f.Job, "$instance", ".*", "$price", "0.02").Replace(expr)
 }
 
-// Queries are what the panels of the dashboard ask, by the title of the panel.
+// Queries returns the queries of the dashboard's panels, by panel title.
 func (f Files) Queries(t testing.TB) map[string][]string {
 	t.Helper()
 	queries := map[string][]string{}
@@ -72,7 +73,7 @@ func (f Files) Queries(t testing.TB) map[string][]string {
 	return queries
 }
 
-// Rules is the file of recordings and alerts.
+// Rules returns the path of the file with recording rules and alerts.
 func (f Files) Rules(t testing.TB) string {
 	t.Helper()
 	file, err := filepath.Abs(filepath.Join(monitoring, f.rules()))

@@ -1,4 +1,4 @@
-// Package monitoring checks what people watch a program with: its alerts and its dashboard in manifests/monitoring.
-// Prometheus' own tool says whether they are understood and fire when they should; the program's metrics say whether
-// they are about something that exists. Only tests import it.
+// Package monitoring checks the monitoring of a program: its alerts and its dashboard in manifests/monitoring. promtool
+// checks that they are valid and that alerts fire when they should; a comparison with the program's metrics checks that
+// the metrics that they use exist. Only tests import it.
 package monitoring

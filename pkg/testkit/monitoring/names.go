@@ -9,14 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metricName is what looks like the name of a metric: ours, and those of others that a dashboard of ours may show.
+// metricName matches metric names: ours, and others that our dashboards may show.
 var metricName = regexp.MustCompile(`\b(kubeproxy|vicinity|apiserver_admission|rest_client|process|go)_[a-z0-9_]+`)
 
-// histogramSuffix are the ends of a histogram's series.
+// histogramSuffix matches the suffixes of a histogram's series.
 var histogramSuffix = regexp.MustCompile(`_(bucket|sum|count)$`)
 
-// CheckNames checks that each named metric is gathered, and that each metric that should be shown is in the dashboard
-// or an alert. The gatherer has a series of every metric.
+// CheckNames checks that each metric in the files is gathered, and that each metric in shown is in the dashboard or an
+// alert. The gatherer must have a series of every metric.
 func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []string) {
 	t.Helper()
 	families, err := gatherer.Gather()
@@ -49,14 +49,14 @@ func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []st
 	}
 }
 
-// matcher is a label with what it should be, or should match.
+// matcher matches a label matcher.
 var matcher = regexp.MustCompile(`\b([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
 
-// prometheusLabels are the labels that Prometheus, its alerts or a histogram's buckets have.
+// prometheusLabels are the labels that Prometheus, its alerts or a histogram's buckets add.
 var prometheusLabels = []string{"job", "instance", "alertname", "alertstate", "severity", "le"}
 
-// CheckLabels checks that each label and each value that is asked for exists in some series. The gatherer has a series
-// of every value. Alternatives may be separated by |, outside of all brackets.
+// CheckLabels checks that each label and each value in a label matcher exists in some series. The gatherer must have a
+// series of every value. Alternatives may be separated by |, outside of all brackets.
 func (f Files) CheckLabels(t *testing.T, gatherer prometheus.Gatherer) {
 	t.Helper()
 	families, err := gatherer.Gather()
@@ -84,7 +84,7 @@ func (f Files) CheckLabels(t *testing.T, gatherer prometheus.Gatherer) {
 	}
 }
 
-// allMatch says whether what a matcher asks for, or each alternative of it, is one of the values.
+// allMatch reports whether the value of a matcher, or each alternative of it, is one of the values.
 func allMatch(operator, wanted string, values []string) bool {
 	if !strings.HasSuffix(operator, "~") {
 		return slices.Contains(values, wanted)

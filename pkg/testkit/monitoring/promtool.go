@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// root is the repository's top folder.
+// root is the repository's root folder.
 var root = findRoot()
 
 func findRoot() string {
@@ -24,7 +24,7 @@ func findRoot() string {
 	return folder
 }
 
-// monitoring is the folder of the dashboards and the alerts.
+// monitoring is the folder with the dashboards and the alerts.
 var monitoring = filepath.Join(root, "manifests", "monitoring")
 
 func read(t testing.TB, file string) string {
@@ -36,7 +36,7 @@ func read(t testing.TB, file string) string {
 	return string(text)
 }
 
-// promtool runs Prometheus' own tool, as `make programs` builds it.
+// promtool runs promtool, as `make programs` builds it.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	program := filepath.Join(root, "bin", "promtool")

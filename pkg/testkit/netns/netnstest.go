@@ -16,14 +16,14 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Namespace is an empty network namespace whose loopback is up. It goes away with the test.
+// Namespace is an empty network namespace whose loopback is up. It is deleted when the test ends.
 type Namespace struct {
 	t      testing.TB
 	handle netns.NsHandle
 }
 
-// New makes a namespace. Without root or without the nft program the test fails, saying so: a test that cannot run
-// never counts as passed.
+// New creates a namespace. Without root or without the nft program the test fails with a message: a test that cannot
+// run never counts as passed.
 func New(t testing.TB) *Namespace {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -64,30 +64,30 @@ func (n *Namespace) Do(f func()) {
 	}
 }
 
-// Command prepares a program that will run in the namespace if it is started within Do.
+// Command returns a program that will run in the namespace if it is started within Do.
 func (n *Namespace) Command(name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(n.t.Context(), name, args...)
 }
 
-// Try runs a program in the namespace and returns what it printed. Its standard error is part of err.
+// Try runs a program in the namespace and returns its output. Its standard error is part of err.
 func (n *Namespace) Try(name string, args ...string) (output string, err error) {
 	n.t.Helper()
 	return n.run(n.Command(name, args...))
 }
 
-// Exec runs a program in the namespace and returns what it printed. A failure fails the test.
+// Exec runs a program in the namespace and returns its output. A failure fails the test.
 func (n *Namespace) Exec(name string, args ...string) string {
 	n.t.Helper()
 	return n.mustRun(n.Command(name, args...))
 }
 
-// NFT runs nft in the namespace and returns what it printed. A failure fails the test.
+// NFT runs nft in the namespace and returns its output. A failure fails the test.
 func (n *Namespace) NFT(args ...string) string {
 	n.t.Helper()
 	return n.Exec("nft", args...)
 }
 
-// Load gives text to `nft -f` in the namespace. A failure fails the test.
+// Load runs `nft -f` in the namespace with the text as its input. A failure fails the test.
 func (n *Namespace) Load(text string) {
 	n.t.Helper()
 	command := n.Command("nft", "-f", "-")
@@ -115,8 +115,8 @@ func (n *Namespace) run(command *exec.Cmd) (output string, err error) {
 	return printed.String(), err
 }
 
-// onOwnThread runs f with the thread locked and puts the thread back into the namespace it came from, even when f ends
-// the test. A thread that cannot be put back stays locked, so that the runtime throws it away with its goroutine.
+// onOwnThread runs f with the thread locked and returns the thread to its original namespace, even when f ends the
+// test. A thread for which that fails stays locked, so that the runtime destroys it with its goroutine.
 func onOwnThread(f func() error) error {
 	runtime.LockOSThread()
 	before, err := netns.Get()

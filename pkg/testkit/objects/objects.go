@@ -1,4 +1,4 @@
-// Package objects makes ordinary Kubernetes objects for tests, which change only what they are about.
+// Package objects returns ordinary Kubernetes objects, of which a test changes only the relevant parts.
 package objects
 
 import (
@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What the Services and EndpointSlices have in common.
+// The ports of the Services and EndpointSlices.
 const (
 	PortName    = "http"
 	ServicePort = 80
@@ -30,7 +30,7 @@ func Node(name string, labels map[string]string, addrs ...netip.Addr) *corev1.No
 	return node
 }
 
-// Service returns a Service with one TCP port, after changes. Its maps of labels and annotations exist, so that tests
+// Service returns a Service with one TCP port, after the changes. Its labels and annotations are not nil, so that tests
 // can add to them.
 func Service(namespace, name string, changes ...func(*corev1.Service)) *corev1.Service {
 	service := &corev1.Service{
@@ -46,12 +46,12 @@ func Service(namespace, name string, changes ...func(*corev1.Service)) *corev1.S
 	return service
 }
 
-// Annotated returns a change that gives a Service an annotation.
+// Annotated returns a change that adds an annotation to a Service.
 func Annotated(key, value string) func(*corev1.Service) {
 	return func(service *corev1.Service) { service.Annotations[key] = value }
 }
 
-// Labelled returns a change that gives a Service a label.
+// Labelled returns a change that adds a label to a Service.
 func Labelled(key, value string) func(*corev1.Service) {
 	return func(service *corev1.Service) { service.Labels[key] = value }
 }

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package port reserves TCP ports for whoever starts servers: tests do so through package reserve, and the lab's control
-// plane without a test.
+// Package port reserves TCP ports for servers: tests use it through package reserve, the lab's control plane without a
+// test.
 package port
 
 import (
@@ -12,19 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reserved is a port that nobody gets by chance. While no server listens there, connections are refused.
+// Reserved is a port that the kernel assigns to no other socket. While no server listens there, connections are
+// refused.
 type Reserved struct {
-	// Addr is where a server may listen that sets SO_REUSEADDR, as every Go program does.
+	// Addr is the address where a server that sets SO_REUSEADDR may listen, as every Go program does.
 	Addr netip.AddrPort
 
 	fd int
 }
 
-// Reserve reserves a port at an address, in the network namespace of the calling thread, until it is closed. The address
-// :: stands for all, of both families.
+// Reserve reserves a port at an address, in the network namespace of the calling thread, until Close. The address ::
+// means all addresses of both families.
 //
-// It binds a socket that does not listen. Linux gives the port of such a socket to nobody who leaves the choice to it,
-// and to whoever names the port and sets SO_REUSEADDR (inet_csk_get_port, __inet_hash_connect).
+// It binds a socket that does not listen. Linux never assigns the port of such a socket automatically, but allows
+// binding to it explicitly with SO_REUSEADDR (inet_csk_get_port, __inet_hash_connect).
 func Reserve(at netip.Addr) (*Reserved, error) {
 	domain, local := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: at.As16()})
 	if at.Is4() {
@@ -59,5 +60,5 @@ func (r *Reserved) failed(at netip.Addr, call string, err error) error {
 	return fmt.Errorf("reserving a port of %s: %w", at, os.NewSyscallError(call, err))
 }
 
-// Close gives the port back.
-func (r *Reserved) Close() { _ = unix.Close(r.fd) } // it has nothing to write
+// Close releases the port.
+func (r *Reserved) Close() { _ = unix.Close(r.fd) } // nothing is buffered

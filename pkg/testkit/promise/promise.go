@@ -1,4 +1,4 @@
-// Package promise checks what is accepted against what package model promises to its readers.
+// Package promise checks accepted objects against the guarantees that package model documents.
 package promise
 
 import (
@@ -27,7 +27,7 @@ func checkSubdomain(t *testing.T, name string) {
 	}
 }
 
-// checkAddrs asserts that all are canonical addresses of single machines, and none is there twice.
+// checkAddrs checks that all are canonical addresses of single machines, without duplicates.
 func checkAddrs(t *testing.T, addrs []netip.Addr) {
 	t.Helper()
 	seen := make(map[netip.Addr]bool)
@@ -44,7 +44,7 @@ func isUnicast(addr netip.Addr) bool {
 		!addr.IsUnspecified() && !addr.IsMulticast() && addr.String() != "255.255.255.255"
 }
 
-// CheckPrefixes asserts that all are canonical ranges, and no address is in two of them.
+// CheckPrefixes checks that all are canonical ranges that do not overlap.
 func CheckPrefixes(t *testing.T, prefixes []netip.Prefix) {
 	t.Helper()
 	for i, prefix := range prefixes {
@@ -59,7 +59,7 @@ func CheckPrefixes(t *testing.T, prefixes []netip.Prefix) {
 	}
 }
 
-// checkOneEach asserts that no two items are of one family.
+// checkOneEach checks that no two items are of the same family.
 func checkOneEach[T any](t *testing.T, items []T, familyOf func(T) model.Family) {
 	t.Helper()
 	seen := map[model.Family]bool{}
@@ -71,7 +71,7 @@ func checkOneEach[T any](t *testing.T, items []T, familyOf func(T) model.Family)
 	}
 }
 
-// maxSentences are said about one object at most: about twenty parts, and one about how many more there are.
+// maxSentences bounds the findings about one object: about twenty parts, and one with the number of further ones.
 const maxSentences = 21
 
 func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []model.Finding) {
@@ -96,7 +96,7 @@ func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []
 	}
 }
 
-// CheckService asserts what package model promises about a Service; nil means there is none.
+// CheckService checks the guarantees of package model for a Service. nil means that there is none.
 func CheckService(t *testing.T, service *model.Service) {
 	t.Helper()
 	if service == nil {
@@ -149,7 +149,7 @@ func checkServicePorts(t *testing.T, ports []model.ServicePort) {
 	}
 }
 
-// CheckSlice asserts what package model promises about an EndpointSlice; nil means there is none.
+// CheckSlice checks the guarantees of package model for an EndpointSlice. nil means that there is none.
 func CheckSlice(t *testing.T, slice *model.EndpointSlice) {
 	t.Helper()
 	if slice == nil {
@@ -201,7 +201,7 @@ func checkLocation(t *testing.T, endpoint model.SliceEndpoint) {
 	}
 }
 
-// CheckNode asserts what package model promises about a Node; nil means there is none.
+// CheckNode checks the guarantees of package model for a Node. nil means that there is none.
 func CheckNode(t *testing.T, node *model.Node) {
 	t.Helper()
 	if node == nil {
@@ -218,7 +218,7 @@ func CheckNode(t *testing.T, node *model.Node) {
 	checkOneEach(t, node.PodCIDRs, model.FamilyOfPrefix)
 }
 
-// CheckServiceCIDR asserts what package model promises about the ranges of a ServiceCIDR.
+// CheckServiceCIDR checks the guarantees of package model for the ranges of a ServiceCIDR.
 func CheckServiceCIDR(t *testing.T, prefixes []netip.Prefix) {
 	t.Helper()
 	CheckPrefixes(t, prefixes)

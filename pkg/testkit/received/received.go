@@ -1,4 +1,4 @@
-// Package received counts what clients receive.
+// Package received counts the bytes that clients receive.
 package received
 
 import (
@@ -9,10 +9,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Bytes counts the bytes that clients receive from the API server, TLS and HTTP/2 included.
+// Bytes counts the bytes that clients receive from the API server, including TLS and HTTP/2.
 type Bytes struct{ atomic.Int64 }
 
-// Of returns a configuration like another one, whose connections are counted.
+// Of returns a copy of a configuration whose connections are counted.
 func (b *Bytes) Of(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -1,9 +1,10 @@
 //go:build linux
 
-// Package reserve keeps TCP ports for a test: for a server that is about to start, also once more, or for one that never does.
+// Package reserve reserves TCP ports for a test: for a server that starts later or repeatedly, or for one that never
+// does.
 //
-// A port that was free a moment ago, and is not held, is given to whoever asks the kernel next: another test that runs
-// beside this one, or a client that dials.
+// Without a reservation, the kernel may assign a port that was just free to another socket: of a test that runs in
+// parallel, or of a client.
 package reserve
 
 import (
@@ -18,8 +19,8 @@ import (
 var Loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // At reserves a port at an address, in the network namespace of the calling thread, until the test ends. The address ::
-// stands for all, of both families. Nobody gets the port by chance. A server that names it gets it, if it sets SO_REUSEADDR,
-// as every Go program does; while none listens, connections are refused.
+// means all addresses of both families. The kernel assigns the port to no other socket. A server can listen on it
+// explicitly if it sets SO_REUSEADDR, as every Go program does. While none listens, connections are refused.
 func At(t testing.TB, at netip.Addr) netip.AddrPort {
 	t.Helper()
 	reserved, err := port.Reserve(at)

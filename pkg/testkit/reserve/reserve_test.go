@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
-// TestAReservedPortIsNobodysByChance: where the kernel has two ports to choose from, servers and clients get the other one,
-// or none. A server that names the port gets it, again and again, and meanwhile connections are refused.
+// TestAReservedPortIsNobodysByChance: if the kernel has two ports to choose from, servers and clients get the other
+// one, or none. A server that names the port gets it, repeatedly, and between servers connections are refused.
 func TestAReservedPortIsNobodysByChance(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::", "::1"} {
 		t.Run(host, func(t *testing.T) {
@@ -65,7 +65,7 @@ func expectNobodyGets(t *testing.T, at netip.Addr) {
 	}
 }
 
-// isAt reports whether a server at an address, or everywhere, would meet one at another.
+// isAt reports whether a server at one address, or at all addresses, conflicts with one at the other.
 func isAt(any string, at netip.Addr) bool {
 	host := netip.MustParseAddrPort(any)
 	return host.Addr().IsUnspecified() || at.IsUnspecified() || host.Addr() == at

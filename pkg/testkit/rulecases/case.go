@@ -12,49 +12,49 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// Case is a request and its outcome.
+// Case is a request with its expected outcome.
 type Case struct {
-	// Name says in a sentence what the case shows. No two cases have the same.
+	// Name describes the case in a sentence. It is unique.
 	Name string `json:"name"`
-	// Object is a Service, Namespace, EndpointSlice or Node as JSON decodes it, with apiVersion and kind. Unless
-	// APIServer says otherwise, a kube-apiserver 1.36 without admission takes it. In a file it may leave out what the API
-	// server fills in; see Service.
+	// Object is a Service, Namespace, EndpointSlice or Node as JSON decodes it, with apiVersion and kind. A kube-apiserver
+	// 1.36 without admission accepts it, unless APIServer is set. In a file it may omit the defaults of the API server;
+	// see Service.
 	Object map[string]any `json:"object"`
-	// Old is what Object replaces. Without it Object is created.
+	// Old is the object that Object replaces. Without it Object is created.
 	Old map[string]any `json:"old,omitempty"`
-	// Nodes are the labels of the cluster's Nodes; nil if nothing is known about them.
+	// Nodes are the labels of the cluster's Nodes. nil means that they are unknown.
 	Nodes []map[string]string `json:"nodes,omitempty"`
-	// Services are the names of all Services of some Namespaces; of others nothing is known.
+	// Services are the names of all Services of some Namespaces. Those of other Namespaces are unknown.
 	Services map[string][]string `json:"services,omitempty"`
-	// NoDemand: nobody publishes demand in the cluster.
+	// NoDemand is set if no demand is published in the cluster.
 	NoDemand bool `json:"noDemand,omitempty"`
-	// Settings are those of the webhook. The policies have none, so a case with settings other than the default for
-	// Services is not for them.
+	// Settings are the settings of the webhook. Policies as shipped have none, so cases with settings do not apply to
+	// them. With a proxy name or in strict mode, only cases with these settings do.
 	Settings *Settings `json:"settings,omitempty"`
 
-	// Want is what is found, in the order of rules.Judgement: what is denied, then what is warned of. A policy reports a
-	// rule once, however often an object breaks it.
+	// Want are the expected violations, in the order of rules.Result: denials, then warnings. A policy reports a rule
+	// once, even if an object violates it several times.
 	Want []Want `json:"want,omitempty"`
-	// Twin is why CEL cannot express the case. The policies then admit it without a warning, and give what the
-	// Namespace says. Empty if they do what Want and Default say.
+	// Twin is the reason why CEL cannot express the case. The policies then admit it without a warning, and apply the
+	// default of the Namespace. It is empty if they implement Want and Default.
 	Twin string `json:"twin,omitempty"`
-	// APIServer is why a real API server never asks about this case; empty if it does.
+	// APIServer is the reason why a real API server never sends this request. It is empty if it does.
 	APIServer string `json:"apiserver,omitempty"`
 
-	// Namespace is what is known of the Service's Namespace, in a case about defaults.
+	// Namespace is the known state of the Service's Namespace, in a case about defaults.
 	Namespace *Namespace `json:"namespace,omitempty"`
-	// Default is what the Service is given. Without it the case is not about defaults.
+	// Default is the default that the Service gets. Without it the case is not about defaults.
 	Default *Default `json:"default,omitempty"`
 }
 
-// Want is a violation.
+// Want is an expected violation.
 type Want struct {
 	Rule   rules.ID     `json:"rule"`
 	Action rules.Action `json:"action"`
 	Path   string       `json:"path"`
 }
 
-// Settings are rules.Settings as a case writes them.
+// Settings are rules.Settings in the format of a case.
 type Settings struct {
 	Actions            map[rules.ID]rules.Action `json:"actions,omitempty"`
 	Strict             bool                      `json:"strict,omitempty"`
@@ -72,27 +72,26 @@ type Setting struct {
 	Value   string        `json:"value"`
 }
 
-// Namespace is what is known about the Namespace of a Service. An absent one is not known. One with mistakes was stored
-// before there was a webhook.
+// Namespace is the known state of a Service's Namespace. It is nil if the Namespace is unknown. A Namespace with
+// invalid values was stored before the webhook was installed.
 type Namespace struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Default is what a Service is given and by whom; nothing if Setting is empty.
+// Default is the default that a Service gets, with its source. An empty Setting means none.
 type Default struct {
 	Setting rules.Setting       `json:"setting,omitempty"`
 	Value   string              `json:"value,omitempty"`
 	Source  rules.DefaultSource `json:"source"`
-	// Reason is a part of the reason why nothing is given.
+	// Reason is a part of the reason why there is none.
 	Reason string `json:"reason,omitempty"`
 }
 
 //go:embed cases/*.yaml
 var files embed.FS
 
-// Cases reads every case, in the order of the files and of each list. A case that is not understood in full fails the
-// test.
+// Cases reads all cases, in the order of the files and of each list. A case with unknown fields fails the test.
 func Cases(t testing.TB) []Case {
 	t.Helper()
 	names, err := fs.Glob(files, "cases/*.yaml")
@@ -114,14 +113,13 @@ func Cases(t testing.TB) []Case {
 	return all
 }
 
-// Kind is that of the object.
+// Kind returns the kind of the object.
 func (c Case) Kind() string {
 	kind, _ := c.Object["kind"].(string)
 	return kind
 }
 
-// Service is an object of kind Service as a webhook sees it: with the defaults that the API server fills in before it
-// asks.
+// Service returns a Service object as a webhook receives it: with the API server's defaults.
 func Service(t testing.TB, object map[string]any) *rules.Service {
 	t.Helper()
 	if object == nil {
@@ -140,7 +138,7 @@ func Service(t testing.TB, object map[string]any) *rules.Service {
 	return service
 }
 
-// NamespaceOf is an object of kind Namespace.
+// NamespaceOf returns a Namespace object.
 func NamespaceOf(t testing.TB, object map[string]any) *rules.Namespace {
 	t.Helper()
 	if object == nil {
@@ -149,7 +147,7 @@ func NamespaceOf(t testing.TB, object map[string]any) *rules.Namespace {
 	return decode[rules.Namespace](t, object)
 }
 
-// Facts are what a case knows about the cluster.
+// Facts returns the state of the cluster in the case.
 func (c Case) Facts(t testing.TB) rules.Facts {
 	t.Helper()
 	facts := rules.Facts{Kubernetes: version.MajorMinor(1, 36), NoDemand: c.NoDemand}
@@ -167,19 +165,19 @@ func (c Case) Facts(t testing.TB) rules.Facts {
 	return facts
 }
 
-// OwnNamespace stands in a case for the Namespace into which its object is put.
+// OwnNamespace is a placeholder in a case for the Namespace of its object.
 const OwnNamespace = "own-namespace"
 
-// serviceNames are the Services of a case.
+// serviceNames are the names of the Services of a case, by Namespace.
 type serviceNames map[string][]string
 
-// Names returns those of a Namespace, if it is among those of the case.
+// Names returns the names in a Namespace, and whether the case has that Namespace.
 func (s serviceNames) Names(namespace string) (names []string, known bool) {
 	names, known = s[namespace]
 	return names, known
 }
 
-// Admission is the settings of the webhook.
+// Admission returns the settings of the webhook.
 func (s *Settings) Admission() *rules.Settings {
 	if s == nil {
 		return &rules.Settings{}
@@ -194,7 +192,7 @@ func (s *Settings) Admission() *rules.Settings {
 	return settings
 }
 
-// Defaults is what is known of the Namespace.
+// Defaults returns the defaults of the Namespace.
 func (n *Namespace) Defaults() rules.NamespaceDefaults {
 	if n == nil {
 		return rules.NamespaceDefaults{}

@@ -1,5 +1,5 @@
-// Package rulecases has the cases on which all judges of topology settings must agree: package rules, the webhook
-// behind a real API server, and the policies in manifests/webhook-cel. Only tests import it.
+// Package rulecases has the test cases for all implementations of the topology rules: package rules, the webhook behind
+// a real API server, and the policies in manifests/webhook-cel. Only tests import it.
 //
-// The cases are in cases/*.yaml, a list in each file. A new case holds for all three.
+// The cases are in cases/*.yaml, a list in each file. A new case applies to all three.
 package rulecases

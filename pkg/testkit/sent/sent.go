@@ -1,6 +1,6 @@
-// Package sent counts what clients write to the API server, on its way out. Whoever sees what a write did sees its count,
-// too. What an observer is told once the answer is back comes later: a test that has waited for the effect must not look
-// at it at once.
+// Package sent counts the writes that clients send to the API server, before they are sent. So when the effect of a
+// write is visible, the write has been counted. An observer that is called with the response runs later: a test that
+// has waited for the effect must not check its results immediately.
 package sent
 
 import (
@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Writes counts the writes of one resource. Its methods may be called concurrently.
+// Writes counts the writes of one resource. It is safe for concurrent use.
 type Writes struct {
 	resource string
 
@@ -21,10 +21,10 @@ type Writes struct {
 	counts map[string]int
 }
 
-// Of returns a counter of the writes of a resource, which is named as in paths: topologyslices.
+// Of returns a counter for a resource, named as in URL paths: topologyslices.
 func Of(resource string) *Writes { return &Writes{resource: resource, counts: map[string]int{}} }
 
-// By returns a configuration like another one, whose writes are counted.
+// By returns a copy of a configuration whose writes are counted.
 func (w *Writes) By(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{next, w} })
@@ -50,14 +50,14 @@ func (c counted) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(request)
 }
 
-// All returns what was written so far: how often create, update and delete, as in map[create:1].
+// All returns the counts of create, update and delete so far, as in map[create:1].
 func (w *Writes) All() string {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return fmt.Sprint(w.counts)
 }
 
-// Taken returns what was written since the last call.
+// Taken returns the counts since the last call.
 func (w *Writes) Taken() string {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()

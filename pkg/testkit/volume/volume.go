@@ -1,5 +1,5 @@
-// Package volume keeps files as kubelet keeps those of a mounted ConfigMap or Secret: each is a link through another
-// link, ..data, which an update replaces (k8s.io/kubernetes/pkg/volume/util/atomic_writer.go).
+// Package volume stores files like kubelet stores those of a mounted ConfigMap or Secret: each is a symbolic link
+// through another link, ..data, which an update replaces (k8s.io/kubernetes/pkg/volume/util/atomic_writer.go).
 package volume
 
 import (
@@ -13,22 +13,22 @@ import (
 
 // Volume is a mounted folder.
 type Volume struct {
-	// Dir is where it is mounted.
+	// Dir is the path of the folder.
 	Dir string
 
 	versions int
 }
 
-// New returns an empty volume, which goes with the test.
+// New returns an empty volume, which is deleted when the test ends.
 func New(t testing.TB) *Volume {
 	t.Helper()
 	return &Volume{Dir: t.TempDir()}
 }
 
-// Path returns where a file of the volume is.
+// Path returns the path of a file of the volume.
 func (v *Volume) Path(file string) string { return filepath.Join(v.Dir, file) }
 
-// Write replaces the files by others, all at once.
+// Write replaces all files atomically.
 func (v *Volume) Write(t testing.TB, files map[string][]byte) {
 	t.Helper()
 	before := v.version()
@@ -47,5 +47,5 @@ func (v *Volume) Write(t testing.TB, files map[string][]byte) {
 	must.Succeed(t, os.RemoveAll(v.Path(before)))
 }
 
-// version is the folder of the files that are in place.
+// version returns the folder of the current files.
 func (v *Volume) version() string { return fmt.Sprintf("..version-%d", v.versions) }

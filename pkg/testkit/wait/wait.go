@@ -1,5 +1,5 @@
-// Package wait lets a test wait for something that happens soon, but not at once. It looks so often that a wait takes
-// at most a tenth longer than what it waits for.
+// Package wait waits in a test for an event that happens soon. It polls so often that a wait takes at most 10 % longer
+// than the event.
 package wait
 
 import (
@@ -9,22 +9,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Timeout is how long a test waits for what an idle machine does at once: a machine may be busy with other tests.
+// Timeout bounds a wait for an event that happens immediately on an idle machine: the machine may be busy with other
+// tests.
 const Timeout = 2 * time.Minute
 
-// The pauses between two looks.
+// The minimum and maximum pause between two polls.
 const (
 	shortest = time.Millisecond
 	maxWait  = 250 * time.Millisecond
 )
 
-// Until waits until a condition holds. After Patience the test ends, and says what did not happen.
+// Until waits until a condition holds. After Timeout it ends the test with what did not happen.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	Within(t, Timeout, what, holds)
 }
 
-// Within waits until a condition holds, and ends the test if that takes longer.
+// Within waits until a condition holds, and ends the test if that takes longer than atMost.
 func Within(t testing.TB, atMost time.Duration, what string, holds func() bool) {
 	t.Helper()
 	if !poll(atMost, holds) {
@@ -32,7 +33,7 @@ func Within(t testing.TB, atMost time.Duration, what string, holds func() bool) 
 	}
 }
 
-// Success waits until a step succeeds. After Patience the test ends with the last error.
+// Success waits until a step succeeds. After Timeout it ends the test with the last error.
 func Success(t testing.TB, what string, step func() error) {
 	t.Helper()
 	var err error
@@ -41,7 +42,7 @@ func Success(t testing.TB, what string, step func() error) {
 	}
 }
 
-// Equal waits until a value is the wanted one. After Patience the test ends with what differs.
+// Equal waits until a value equals the wanted one. After Timeout it ends the test with the difference.
 func Equal[T any](t testing.TB, what string, want T, value func() T) {
 	t.Helper()
 	var got T
@@ -50,7 +51,7 @@ func Equal[T any](t testing.TB, what string, want T, value func() T) {
 	}
 }
 
-// Receive waits for what comes out of a channel. After Patience the test ends.
+// Receive waits for a value from a channel. After Timeout it ends the test.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	var value T
@@ -62,7 +63,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	return value
 }
 
-// poll reports whether a condition becomes true in time. It looks once more at the end.
+// poll reports whether a condition becomes true in time. It polls once more at the end.
 func poll(atMost time.Duration, holds func() bool) bool {
 	for began := time.Now(); ; {
 		passed := time.Since(began)

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// failing is a test that remembers why it ended.
+// failing is a test that records why it ended.
 type failing struct {
 	testing.TB
 	why string

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// Cache knows a cluster's Namespaces and Nodes, its version, and whether demand is published, and keeps them up to
-// date. Several goroutines may call its methods at the same time.
+// Cache stores a cluster's Namespaces and Nodes, its version, and whether demand is published. It is safe for
+// concurrent use.
 type Cache struct {
 	namespaces namespaces
 	nodes      nodes
@@ -22,8 +22,8 @@ type Cache struct {
 	noDemand   atomic.Bool
 }
 
-// NewCache begins to follow the Namespaces and Nodes through a cache, which the caller starts. The cache must have been
-// made with ByObject. Follow does not wait for anything.
+// NewCache adds handlers for Namespaces and Nodes to a cache, which the caller starts. The cache must have been created
+// with ByObject. NewCache does not block.
 func NewCache(ctx context.Context, informers cache.Informers) (*Cache, error) {
 	f := &Cache{namespaces: newNamespaces(), nodes: newNodes()}
 	var err error
@@ -36,12 +36,11 @@ func NewCache(ctx context.Context, informers cache.Informers) (*Cache, error) {
 	return f, nil
 }
 
-// follow hands over the objects of a kind one by one. The result reports whether those that there were at first have
-// all been handed over.
+// follow passes the objects of a kind to put and gone. listed reports whether all initial objects have been passed.
 func follow(
 	ctx context.Context, informers cache.Informers, kind string, put func(*metav1.PartialObjectMetadata), gone func(name string),
 ) (listed func() bool, err error) {
-	// Otherwise a running cache would block the caller here until it knows all objects.
+	// Otherwise a running cache would block the caller here until it has all objects.
 	informer, err := informers.GetInformer(ctx, metadataOf(kind), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("follow the metadata of %ss: %w", kind, err)
@@ -67,21 +66,20 @@ func handlerOf(put func(*metav1.PartialObjectMetadata), gone func(name string)) 
 	}
 }
 
-// passMetadata hands over what strip has kept. The cache has nothing else.
+// passMetadata calls take with an object that keepMetadata has stripped. The cache contains no others.
 func passMetadata(object any, take func(*metav1.PartialObjectMetadata)) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		take(metadata)
 	}
 }
 
-// HasSynced reports whether all Namespaces and Nodes are known. Once true it stays true: the last known state stays in
-// force while the API server does not answer.
+// HasSynced reports whether all Namespaces and Nodes are known. Once true it stays true: if the API server is down, the
+// last known state is used.
 func (f *Cache) HasSynced() bool { return f.namespaces.listed() && f.nodes.listed() }
 
-// Namespace returns what is known about the Namespace of that name. It waits a little for one that may have just been
-// made, unless many reviews wait already.
+// Namespace returns the Namespace of that name. It waits briefly for an unknown one, which may have just been created,
+// unless many reviews are waiting already.
 func (f *Cache) Namespace(name string) rules.NamespaceDefaults { return f.namespaces.find(name) }
 
-// Nodes returns which labels the Nodes carry; nil until all Nodes are known. The value is for reading only, and never
-// changes.
+// Nodes returns the labels of all Nodes; nil until all Nodes are known. The result is immutable.
 func (f *Cache) Nodes() *rules.NodeLabels { return f.nodes.snapshot() }

@@ -22,13 +22,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// fakeCluster is a Follower and the informers through which a test reports objects to it.
+// fakeCluster is a Cache and the informers through which a test reports objects to it.
 type fakeCluster struct {
 	*Cache
 	namespaces, nodes *controllertest.FakeInformer
 }
 
-// byKind hands out the informer of each kind.
+// byKind returns the informer of each kind.
 type byKind struct {
 	cache.Informers
 	informers map[string]*controllertest.FakeInformer
@@ -58,7 +58,7 @@ func newFakeCluster(t *testing.T) fakeCluster {
 	return fakeCluster{c, namespaces, nodes}
 }
 
-// listed returns a cluster that is completely known, and still empty.
+// listed returns a cluster that is listed and empty.
 func listed(t *testing.T) fakeCluster {
 	t.Helper()
 	c := newFakeCluster(t)
@@ -166,7 +166,7 @@ func TestAFloodOfUnknownNamespacesIsNotWaitedFor(t *testing.T) {
 		go func() { answers <- c.Namespace("shop") }()
 	}
 	wait.Until(t, "all of them wait", func() bool { return len(waiting) == maxWaiting })
-	if got := c.Namespace("other"); got.IsLoaded { // and this returns
+	if got := c.Namespace("other"); got.IsLoaded { // the call returns
 		t.Errorf("it is known: %v", got)
 	}
 	c.namespaces.Add(object("Namespace", "shop"))

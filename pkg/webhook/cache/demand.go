@@ -13,14 +13,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// demandInterval is how often the Lease is read. Publishers of demand rarely appear, and renew their Lease often; the only
-// effect on a review is a warning. So one look a minute is enough, and a watch, which needs a permission of its own, would
-// be too much.
+// demandInterval is how often the Lease is read. Publishers of demand rarely appear, and renew their Lease often; the
+// only effect on a review is a warning. So one request a minute suffices; a watch would need another permission.
 const demandInterval = time.Minute
 
-// FollowDemand looks now and then whether demand is published in a cluster, until the context ends: there is a Lease in the
-// publisher's namespace, renewed within servicedemand.GoodFor, as proxies judge it. The last known state stays while the API
-// server does not answer, or forbids to read the Lease.
+// FollowDemand checks periodically, until ctx ends, whether demand is published: whether the Lease in the publisher's
+// namespace was renewed within servicedemand.FreshFor. Proxies use the same criterion. The last result is kept while
+// the API server is down or denies reading the Lease.
 func (f *Cache) FollowDemand(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger) error {
 	client, err := coordinationclient.NewForConfig(config)
 	if err != nil {
@@ -35,7 +34,7 @@ func (f *Cache) FollowDemand(ctx context.Context, config *rest.Config, namespace
 			logged = ""
 			seen.Observe(time.Now(), read)
 			f.noDemand.Store(!seen.IsFresh(servicedemand.FreshFor))
-		case err.Error() != logged && ctx.Err() == nil: // once, and not with every question
+		case err.Error() != logged && ctx.Err() == nil: // once, not with every request
 			logged = err.Error()
 			log.Warn("could not read whether demand is published; what was known stays in force", "error", err)
 		}
@@ -47,5 +46,5 @@ func (f *Cache) FollowDemand(ctx context.Context, config *rest.Config, namespace
 	}
 }
 
-// HasNoDemandPublisher reports whether it is known that nobody publishes demand.
+// HasNoDemandPublisher reports whether demand is known to be unpublished.
 func (f *Cache) HasNoDemandPublisher() bool { return f.noDemand.Load() }

@@ -19,16 +19,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
-// leases is an API server that has one Lease, or none, or is not there.
+// leases is an API server that has one Lease, or none, or is down.
 type leases struct {
-	status   atomic.Int64 // of the answer
+	status   atomic.Int64 // of the response
 	lease    atomic.Pointer[coordinationv1.Lease]
 	requests atomic.Int64
 }
 
 const leasePath = "/apis/coordination.k8s.io/v1/namespaces/vicinity-system/leases/vicinity-demand"
 
-// RoundTrip answers without a network, so that a test may have a clock of its own.
+// RoundTrip responds without a network, so that a test may use a fake clock.
 func (l *leases) RoundTrip(r *http.Request) (*http.Response, error) {
 	l.requests.Add(1)
 	recorder := httptest.NewRecorder()
@@ -58,7 +58,7 @@ func TestWhetherDemandIsPublishedIsFollowed(t *testing.T) {
 		for _, step := range []struct {
 			title    string
 			status   int
-			renewed  bool // now
+			renewed  bool // just now
 			wait     time.Duration
 			noDemand bool
 		}{

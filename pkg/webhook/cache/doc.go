@@ -1,6 +1,6 @@
-// Package cache knows the labels and annotations of a cluster's Namespaces and Nodes: which defaults a Namespace has,
-// and which labels and zones there are. It also knows the version of the API server, and whether demand is published.
+// Package cache provides what reviews need to know of a cluster: the defaults of Namespaces, the labels and zones of
+// Nodes, the version of the API server, and whether demand is published (demand.go).
 //
-// It asks only for the objects' metadata, and keeps what it needs of that in a cache of controller-runtime (see
-// ByObject). What is not known yet is reported as unknown: no decision is based on a list that is merely incomplete.
+// It reads only the objects' metadata, and keeps the necessary part of it in a cache of controller-runtime (see
+// ByObject). State that is not known yet is reported as unknown: no decision is based on an incomplete list.
 package cache

@@ -9,25 +9,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// waitTimeout is how long a review waits for an unknown Namespace when the others are known. Services are often made right
-// after their Namespace, before a watch could report it; the API server itself waits 50 ms for that reason
+// waitTimeout is how long a review waits for an unknown Namespace if the list is complete. Services are often created
+// right after their Namespace, before a watch could report it; the API server itself waits 50 ms for that reason
 // (missingNamespaceWait in k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle). A review may take seconds.
 const waitTimeout = 250 * time.Millisecond
 
-// maxWaiting is how many reviews wait at the same moment; for others the Namespace is unknown at once. The API server
-// asks only about existing Namespaces, so few reviews wait, unless our watch is interrupted, or another client asks:
-// then waiting reviews must not take the places of all reviews (server.Limits.InFlight, 64 by default).
+// maxWaiting bounds how many reviews wait at once; for others the Namespace is unknown. The API server only sends
+// reviews for existing Namespaces, so few reviews wait, unless the watch is interrupted or there is another client.
+// Then waiting reviews must not use up server.Limits.InFlight, 64 by default.
 const maxWaiting = 16
 
 // namespaces are the Namespaces of a cluster.
 type namespaces struct {
 	listed      func() bool
 	waitTimeout time.Duration
-	waiting     chan struct{} // holds something for each review that waits
+	waiting     chan struct{} // a semaphore for waiting reviews
 
 	mu      sync.RWMutex
 	cached  map[string]rules.NamespaceDefaults
-	arrival chan struct{} // closed when another Namespace becomes known
+	arrival chan struct{} // closed when a new Namespace becomes known
 }
 
 func newNamespaces() namespaces {
@@ -39,7 +39,7 @@ func newNamespaces() namespaces {
 	}
 }
 
-// put takes over a Namespace as it is now. Its maps belong to the cache and never change.
+// put stores the current version of a Namespace. It takes ownership of its maps, which must not change.
 func (n *namespaces) put(now *metav1.PartialObjectMetadata) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,8 +57,7 @@ func (n *namespaces) delete(name string) {
 	delete(n.cached, name)
 }
 
-// find returns at once if the Namespace is known, or if the list is not complete yet: waiting here for the list gains
-// nothing.
+// find returns at once if the Namespace is known, or if the list is not complete yet: then waiting would not help.
 func (n *namespaces) find(name string) rules.NamespaceDefaults {
 	found, _ := n.fetch(name)
 	if found.IsLoaded || !n.listed() {
@@ -73,7 +72,7 @@ func (n *namespaces) find(name string) rules.NamespaceDefaults {
 	}
 }
 
-// waitFor returns a Namespace when it is known, or the patience is over.
+// waitFor returns a Namespace once it is known, or the zero value after waitTimeout.
 func (n *namespaces) waitFor(name string) rules.NamespaceDefaults {
 	timer := time.NewTimer(n.waitTimeout)
 	defer timer.Stop()
@@ -89,7 +88,7 @@ func (n *namespaces) waitFor(name string) rules.NamespaceDefaults {
 	return found
 }
 
-// fetch returns a Namespace, and a channel that is closed when another one arrives.
+// fetch returns a Namespace, and a channel that is closed when a new one becomes known.
 func (n *namespaces) fetch(name string) (found rules.NamespaceDefaults, arrival <-chan struct{}) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -9,19 +9,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// nodes are the Nodes of a cluster. Readers get a copy that is made only when labels change, which is rare, not for
-// each reader.
+// nodes are the Nodes of a cluster. All callers share one snapshot, which is copied only when labels change, which is
+// rare.
 type nodes struct {
 	listed func() bool
 
 	mu      sync.Mutex
 	counted *rules.NodeLabels
-	copied  atomic.Pointer[rules.NodeLabels] // nil until the first snapshot after all were listed
+	copied  atomic.Pointer[rules.NodeLabels] // nil until the first snapshot after the initial list
 }
 
 func newNodes() nodes { return nodes{counted: rules.NewNodeLabels()} }
 
-// put takes over a Node as it is now. Most changes of Nodes are heartbeats, which change no label: they end here.
+// put stores the current version of a Node. Most updates of Nodes are heartbeats, which change no label and are
+// ignored.
 func (n *nodes) put(now *metav1.PartialObjectMetadata) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -37,14 +38,14 @@ func (n *nodes) delete(name string) {
 	n.isChanged()
 }
 
-// isChanged makes a new copy, once there has been one. The caller holds mu.
+// isChanged updates the snapshot, if there is one. The caller must hold mu.
 func (n *nodes) isChanged() {
 	if n.copied.Load() != nil {
 		n.copied.Store(n.counted.Snapshot())
 	}
 }
 
-// snapshot returns the newest copy; nil until all Nodes are listed.
+// snapshot returns the current snapshot; nil until all Nodes are listed.
 func (n *nodes) snapshot() *rules.NodeLabels {
 	if copied := n.copied.Load(); copied != nil {
 		return copied

@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// ByObject is the cache.Options.ByObject of the cache that is given to Follow: what to keep of the objects.
+// ByObject returns the cache.Options.ByObject for the cache that is passed to NewCache: which parts of objects to keep.
 func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		metadataOf("Namespace"): {Transform: keepMetadata},
@@ -23,8 +23,8 @@ func ByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// Mapper returns a mapper that knows the API names of both kinds, and that they have no namespace; it is a manager's
-// MapperProvider. The usual one asks the API server, and a program that starts while that is away would exit.
+// Mapper returns a static mapper for both kinds, which are cluster-scoped; it is a manager's MapperProvider. The
+// default one queries the API server, so a program that starts while that is down would exit.
 func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
@@ -32,13 +32,13 @@ func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return mapper, nil
 }
 
-// metadataOf stands for the metadata of the objects of a kind. A cache that is asked for it never reads the rest.
+// metadataOf selects the metadata of a kind. A cache for it does not read the rest of the objects.
 func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
 }
 
-// keepMetadata keeps only the name, the labels and our own annotations of an object. A Node's other annotations alone can be
-// many kilobytes. The version stays, because the informer recognizes a repetition by it.
+// keepMetadata keeps only the name, the labels and Vicinity's annotations of an object. A Node's other annotations
+// alone can have many kilobytes. The version stays, because the informer uses it to recognize repetitions.
 func keepMetadata(object any) (any, error) {
 	full, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -56,7 +56,7 @@ func keepMetadata(object any) (any, error) {
 	}, nil
 }
 
-// hasOwnAnnotations are the annotations that mean something to us.
+// hasOwnAnnotations returns Vicinity's annotations.
 func hasOwnAnnotations(annotations map[string]string) map[string]string {
 	var kept map[string]string
 	for key, value := range annotations {

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// A program that had to ask the API server first could not start while that is away, and would start late after it is
+// A program that had to query the API server first could not start while that is down, and would start late after it is
 // back: kubelet waits minutes before it restarts a container.
 func TestFollowingBeginsWhileNoAPIServerResponds(t *testing.T) {
 	away := &rest.Config{Host: "http://127.0.0.1:1"}

@@ -13,15 +13,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// An API server has a new version after an upgrade. No watch reports that, so it is asked again and again.
+// An upgrade changes the version of an API server. No watch reports that, so it is polled.
 const (
 	versionInterval = time.Minute
 	firstInterval   = time.Second // until the version is known
 	versionTimeout  = 10 * time.Second
 )
 
-// FollowVersion asks an API server for its version now and then, until the context ends. What was known stays known
-// while it does not answer.
+// FollowVersion polls the version of an API server until ctx ends. The last known version is kept while requests fail.
 func (f *Cache) FollowVersion(ctx context.Context, config *rest.Config, log *slog.Logger) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -34,7 +33,7 @@ func (f *Cache) FollowVersion(ctx context.Context, config *rest.Config, log *slo
 		case err == nil:
 			logged = ""
 			f.version.Store(found)
-		case err.Error() != logged && ctx.Err() == nil: // once, and not with every question
+		case err.Error() != logged && ctx.Err() == nil: // once, not with every request
 			logged = err.Error()
 			f.warn(log, err)
 		}
@@ -76,14 +75,14 @@ func fetchVersion(ctx context.Context, api rest.Interface) (*version.Version, er
 	return found, nil
 }
 
-// supportedVersion is the version as which an API server behaves: during an upgrade it may emulate an older one, and then
-// refuses what that one did not know (KEP-4330).
+// supportedVersion returns the version that an API server emulates: during an upgrade that may be an older one, and
+// then the server rejects fields and values which that version lacks (KEP-4330).
 func supportedVersion(response apiversion.Info) (*version.Version, error) {
 	if response.EmulationMajor != "" && response.EmulationMinor != "" {
 		return version.ParseGeneric(response.EmulationMajor + "." + response.EmulationMinor)
 	}
-	return version.ParseGeneric(response.GitVersion) // vendors append words to the numbers
+	return version.ParseGeneric(response.GitVersion) // vendors append text to the numbers
 }
 
-// Version returns the version as which the API server behaves; nil as long as it is not known.
+// Version returns the version that the API server emulates; nil if it is unknown.
 func (f *Cache) Version() *version.Version { return f.version.Load() }

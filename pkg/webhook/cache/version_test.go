@@ -15,14 +15,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
-// versions is an API server that is asked for its version.
+// versions is an API server that returns its version.
 type versions struct {
 	response atomic.Pointer[string]
 	requests atomic.Int64
 }
 
-// RoundTrip answers without a network, so that a test may have a clock of its own. No answer is an API server that is
-// away.
+// RoundTrip responds without a network, so that a test may use a fake clock. No response means that the API server is
+// down.
 func (v *versions) RoundTrip(r *http.Request) (*http.Response, error) {
 	v.requests.Add(1)
 	recorder := httptest.NewRecorder()

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// backdate is how far a certificate's validity begins in the past, for API servers and replicas whose clocks are
+// backdate is how far a certificate's validity starts in the past, for API servers and replicas whose clocks are
 // behind.
 const backdate = time.Hour
 
-// authority is a CA that can sign.
+// authority is a CA with its key.
 type authority struct {
 	Certificate *x509.Certificate
 	Key         crypto.Signer
 }
 
-// newAuthority makes a CA that is valid for a lifetime from now.
+// newAuthority generates a CA that is valid for a lifetime from now.
 func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
 	template := x509.Certificate{
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime),
@@ -37,7 +37,7 @@ func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
 	return &authority{certificate, key}, nil
 }
 
-// issue makes a key and a certificate for a server with these DNS names. It is valid for a lifetime from now, and
+// issue generates a key and a certificate for a server with these DNS names. It is valid for a lifetime from now, but
 // never longer than its CA.
 func (a *authority) issue(now time.Time, lifetime time.Duration, names []string) (*tls.Certificate, error) {
 	template := x509.Certificate{
@@ -52,7 +52,7 @@ func (a *authority) issue(now time.Time, lifetime time.Duration, names []string)
 		return nil, fmt.Errorf("issue a certificate: %w", err)
 	}
 	leaf := &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}
-	for _, name := range names { // an impossible name would be retried for ever
+	for _, name := range names { // an invalid name would be retried forever
 		if _, err := (bundle{a.Certificate}).verify(leaf, name, now); err != nil {
 			return nil, fmt.Errorf("issue a certificate: it would not do for %q: %w", name, err)
 		}
@@ -60,7 +60,7 @@ func (a *authority) issue(now time.Time, lifetime time.Duration, names []string)
 	return leaf, nil
 }
 
-// sign makes a key, and a certificate for it that a CA signs; itself if that is nil. crypto/x509 draws the serial
+// sign generates a key, and a certificate for it that a CA signs; nil means self-signed. crypto/x509 chooses the serial
 // number.
 func sign(template *x509.Certificate, by *authority) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

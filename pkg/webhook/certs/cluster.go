@@ -25,8 +25,8 @@ func (s *SelfSigned) secretName() string {
 	return "Secret " + s.settings.Namespace + "/" + s.settings.Secret
 }
 
-// readSecret reads the Secret from the API server itself, not from a cache that may lag behind. It returns nil if there
-// is none.
+// readSecret reads the Secret from the API server, not from a cache that may lag behind. It returns nil if there is
+// none.
 func (s *SelfSigned) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()
@@ -37,8 +37,8 @@ func (s *SelfSigned) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	return secret, s.failures.report(ctx, ReadSecret, s.secretName(), err)
 }
 
-// writeSecret updates the Secret after a step. Entries of others stay. It returns false without an error if the Secret
-// has changed meanwhile.
+// writeSecret updates the Secret after a step, and keeps other keys in it. It returns false without an error if the
+// Secret has changed in the meantime.
 func (s *SelfSigned) writeSecret(ctx context.Context, do action, seen view, secret *corev1.Secret) (isWritten bool, err error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()
@@ -72,15 +72,15 @@ const (
 	validating = "validatingwebhookconfigurations"
 )
 
-// names are the configurations whose caBundle is kept, by their kind.
+// names returns the names of the configurations whose caBundle is maintained, by resource.
 func (s Settings) names() map[string]string {
 	names := map[string]string{mutating: s.Mutating, validating: s.Validating}
 	maps.DeleteFunc(names, func(_, name string) bool { return name == "" })
 	return names
 }
 
-// readConfigurations reads those that exist. One may be missing: its manifest has not been applied yet, or
-// was deleted. One that cannot be read may say anything.
+// readConfigurations reads the existing ones. One may be missing: its manifest has not been applied yet, or was
+// deleted. One that cannot be read is returned as unknown.
 func (s *SelfSigned) readConfigurations(ctx context.Context) (all []configuration, err error) {
 	for resource, name := range s.settings.names() {
 		read, readErr := s.readConfiguration(ctx, resource, name)
@@ -94,7 +94,7 @@ func (s *SelfSigned) readConfigurations(ctx context.Context) (all []configuratio
 	return all, err
 }
 
-// readConfiguration reads what both kinds have in common.
+// readConfiguration reads the fields that both kinds have.
 func (s *SelfSigned) readConfiguration(ctx context.Context, resource, name string) (configuration, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()
@@ -125,8 +125,8 @@ func (s *SelfSigned) readConfiguration(ctx context.Context, resource, name strin
 	return found, nil
 }
 
-// patch makes a configuration trust the Secret's CAs. It returns false without an error if the configuration has
-// changed meanwhile.
+// patch writes the Secret's CAs into a configuration. It returns false without an error if the configuration has
+// changed in the meantime.
 func (s *SelfSigned) patch(ctx context.Context, seen configuration, trusted bundle) (isWritten bool, err error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()
@@ -135,7 +135,7 @@ func (s *SelfSigned) patch(ctx context.Context, seen configuration, trusted bund
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	// An API server refuses a change that names an outdated version of the object.
+	// An API server rejects a patch with an outdated version of the object.
 	operations := []operation{{"replace", "/metadata/resourceVersion", seen.version}}
 	for i := range seen.bundles {
 		operations = append(operations, operation{"add", "/webhooks/" + strconv.Itoa(i) + "/clientConfig/caBundle", trusted.encode()})
@@ -162,10 +162,10 @@ func (s *SelfSigned) watchObjects(ctx context.Context, running *sync.WaitGroup) 
 	}
 }
 
-// watch signals whenever one object changes, and when a watch begins: the object may have changed before.
+// watch signals whenever one object changes, and when a watch starts: the object may have changed before.
 func (s *SelfSigned) watch(ctx context.Context, client rest.Interface, namespace, resource, name string) {
 	options := &metav1.ListOptions{Watch: true, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
-	// API servers end watches that work from time to time.
+	// API servers end working watches from time to time.
 	pauses := retries.DelayWithReset(clock.RealClock{}, time.Minute)
 	_ = pauses.Until(ctx, true, true, func(ctx context.Context) (bool, error) { // its only error is the end of the context
 		changes, err := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).
@@ -175,7 +175,7 @@ func (s *SelfSigned) watch(ctx context.Context, client rest.Interface, namespace
 		}
 		defer changes.Stop()
 		s.changed.Notify()
-		for change := range changes.ResultChan() { // which closes with the context
+		for change := range changes.ResultChan() { // it closes with the context
 			if change.Type == watch.Error {
 				s.settings.Log.Debug("certificates: a watch ended", "object", name, "error", apierrors.FromObject(change.Object))
 				return false, nil

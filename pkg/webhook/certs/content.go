@@ -14,10 +14,10 @@ import (
 
 // The keys of the Secret. The first two are those of type kubernetes.io/tls.
 const (
-	leafKey      = "tls.crt" // what is served, and what is between it and its CA
+	leafKey      = "tls.crt" // the served certificate and intermediates
 	leafKeyKey   = "tls.key"
-	bundleKey    = "ca.crt" // the CAs to trust, the newest first
-	authorityKey = "ca.key" // the key of the one of them that signs
+	bundleKey    = "ca.crt" // the trusted CAs, the newest first
+	authorityKey = "ca.key" // the key of the CA that signs
 )
 
 // The types of PEM blocks that are read and written.
@@ -26,19 +26,19 @@ const (
 	keyBlock         = "PRIVATE KEY" // PKCS #8
 )
 
-// content is what the Secret says. Unusable parts are nil, and errs say why.
+// content is the content of the Secret. Unusable parts are nil, and errs are the reasons.
 type content struct {
-	// trusted are the CAs to trust.
+	// trusted are the trusted CAs.
 	trusted bundle
-	// signer is the CA among them whose key is known.
+	// signer is the CA among them whose key is in the Secret.
 	signer *authority
 	// leaf is the certificate to serve.
 	leaf *tls.Certificate
-	// errs are what was wrong, for a person. They contain no key.
+	// errs are the problems, in text form. They contain no key.
 	errs []string
 }
 
-// readContent reads the data of the Secret, whichever program wrote it.
+// readContent parses the data of the Secret, whichever program wrote it.
 func readContent(data map[string][]byte) *content {
 	c := &content{trusted: readBundle(data[bundleKey])}
 	if !bytes.Equal(bytes.TrimSpace(c.trusted.encode()), bytes.TrimSpace(data[bundleKey])) {
@@ -48,7 +48,7 @@ func readContent(data map[string][]byte) *content {
 	if c.signer, err = readSigner(data[authorityKey], c.trusted); err != nil {
 		c.errs = append(c.errs, authorityKey+": "+err.Error())
 	}
-	leaf, err := tls.X509KeyPair(data[leafKey], data[leafKeyKey]) // this also fails if they do not belong together
+	leaf, err := tls.X509KeyPair(data[leafKey], data[leafKeyKey]) // this also fails if they do not match
 	if err != nil {
 		c.errs = append(c.errs, leafKey+": "+err.Error())
 	} else {
@@ -57,7 +57,7 @@ func readContent(data map[string][]byte) *content {
 	return c
 }
 
-// readSigner reads the key of a CA, and finds the CA. Errors contain no part of the key.
+// readSigner parses the key of a CA, and finds the CA. Errors contain no part of the key.
 func readSigner(text []byte, trusted bundle) (*authority, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != keyBlock {
@@ -77,7 +77,7 @@ func readSigner(text []byte, trusted bundle) (*authority, error) {
 	return nil, fmt.Errorf("it is the key of no CA in %s", bundleKey)
 }
 
-// data returns what the Secret should have to say this.
+// data returns the data of a Secret with this content.
 func (c *content) data() (map[string][]byte, error) {
 	data := map[string][]byte{bundleKey: c.trusted.encode(), leafKey: encode(certificateBlock, c.leaf.Certificate...)}
 	for name, key := range map[string]crypto.PrivateKey{authorityKey: c.signer.Key, leafKeyKey: c.leaf.PrivateKey} {
@@ -98,10 +98,10 @@ func encode(kind string, blocks ...[]byte) (text []byte) {
 	return text
 }
 
-// bundle is CAs to trust, the newest first. No CA is in it twice.
+// bundle is a list of trusted CAs without duplicates, the newest first.
 type bundle []*x509.Certificate
 
-// readBundle reads the CAs in a PEM text, and ignores everything else.
+// readBundle parses the CAs in a PEM text, and ignores everything else.
 func readBundle(text []byte) (read bundle) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != certificateBlock {
@@ -123,7 +123,7 @@ func (b bundle) encode() (text []byte) {
 	return text
 }
 
-// with returns the bundle with further CAs after those it has.
+// with returns the bundle with further CAs appended.
 func (b bundle) with(others ...*x509.Certificate) bundle {
 	joined := slices.Clone(b)
 	for _, other := range others {
@@ -134,14 +134,14 @@ func (b bundle) with(others ...*x509.Certificate) bundle {
 	return joined
 }
 
-// withoutExpired returns the CAs that have not expired at a time. One that is not valid yet may be valid by another
-// replica's clock.
+// withoutExpired returns the CAs that have not expired at a time. One that is not valid yet is kept: it may be valid by
+// another replica's clock.
 func (b bundle) withoutExpired(now time.Time) bundle {
 	return slices.DeleteFunc(slices.Clone(b), func(certificate *x509.Certificate) bool { return now.After(certificate.NotAfter) })
 }
 
-// verify returns the CA that a client which trusts these CAs would rely on, or why it would refuse a server with this
-// name.
+// verify returns the CA by which a client that trusts these CAs verifies a server with this name, or why verification
+// fails.
 func (b bundle) verify(served *tls.Certificate, name string, now time.Time) (*x509.Certificate, error) {
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	for _, certificate := range b {

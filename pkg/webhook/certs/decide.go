@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// view is all that a replica's next steps depend on.
+// view is the input of a replica's decisions.
 type view struct {
 	now time.Time
-	// content is what the Secret says; nil if there is none.
+	// content is the content of the Secret; nil if there is none.
 	content        *content
 	configurations []configuration
-	// trustedSince is since when this replica has seen every configuration trust the CA that signs; zero if they do not.
+	// trustedSince is when this replica first saw that every configuration trusts the CA that signs; zero if they do not.
 	trustedSince time.Time
 }
 
-// configuration is a webhook configuration that exists, as it was read.
+// configuration is an existing webhook configuration.
 type configuration struct {
 	resource string
 	version  string
 	bundles  []string // the caBundle of each of its webhooks
-	// unknown: it could not be read, and may trust anything.
+	// unknown is set if it could not be read; it may trust anything.
 	unknown bool
 }
 
-// action is what a step does.
+// action is the action of a step.
 type action string
 
 // The actions.
@@ -36,22 +36,22 @@ const (
 	addCA        action = "add a CA" // to the Secret; it signs from now on
 	patchBundle  action = "patch a caBundle"
 	issueLeaf    action = "issue a certificate"
-	dropOlder    action = "drop older CAs" // that nothing needs any more
+	dropOlder    action = "drop older CAs" // that are no longer needed
 	pause        action = "wait"
 )
 
-// step is something to do, and why.
+// step is an action and its reason.
 type step struct {
 	do     action
 	reason string
 	// configuration is the one to patch.
 	configuration configuration
-	// until is when to look again, whatever happens.
+	// until is when to reconcile again at the latest.
 	until time.Time
 }
 
-// decide returns the next steps, in their order. They are independent: a failed step does not stop the others. Only the
-// last one concerns the Secret, and it may be to wait.
+// decide returns the next steps in order. They are independent: a failed step does not stop the others. Only the last
+// one concerns the Secret, and it may be a pause.
 func (v view) decide(settings Settings) []step {
 	if v.content == nil {
 		return []step{{do: createSecret, reason: "there is none"}}
@@ -59,7 +59,7 @@ func (v view) decide(settings Settings) []step {
 	var steps []step
 	want := string(v.content.trusted.encode())
 	for _, configuration := range v.configurations {
-		// A Secret without a CA is mended first.
+		// A Secret without a CA is repaired first.
 		if want != "" && !configuration.unknown && slices.ContainsFunc(configuration.bundles, func(have string) bool { return have != want }) {
 			steps = append(steps, step{do: patchBundle, configuration: configuration, reason: "its caBundle is not what the Secret says"})
 		}
@@ -91,8 +91,8 @@ func (v view) secretStep(settings Settings) step {
 	return step{do: pause, reason: "nothing is due", until: next}
 }
 
-// dueAt is when a certificate is renewed: when a third of a lifetime is left. How long it has been valid does not
-// matter, so another program's certificate is treated alike.
+// dueAt returns when a certificate is renewed: when a third of a lifetime is left. Its own validity period does not
+// matter, so certificates of other programs are treated alike.
 func dueAt(certificate *x509.Certificate, lifetime time.Duration) time.Time {
 	return certificate.NotAfter.Add(-lifetime / 3)
 }
@@ -112,7 +112,7 @@ func (v view) signerReason(settings Settings) string {
 	return ""
 }
 
-// leafReason returns why a new certificate is needed, empty if none is, and whether the present one can be used until
+// leafReason returns why a new certificate is needed, empty if none is, and whether the current one is usable until
 // then.
 func (v view) leafReason(settings Settings) (reason string, isUsable bool) {
 	if v.content.leaf == nil {
@@ -133,8 +133,8 @@ func (v view) leafReason(settings Settings) (reason string, isUsable bool) {
 	return "", true
 }
 
-// isSettled reports whether all API servers trust the CA that signs, and if not, when they will: zero if that is unknown.
-// Without a configuration no API server calls, and nothing needs to be trusted.
+// isSettled reports whether all API servers trust the CA that signs, and if not, when they will: zero if that is
+// unknown. Without a configuration no API server calls the webhook, so nothing needs to be trusted.
 func (v view) isSettled(settings Settings) (at time.Time, isSettled bool) {
 	if len(v.configurations) == 0 {
 		return time.Time{}, true
@@ -146,14 +146,14 @@ func (v view) isSettled(settings Settings) (at time.Time, isSettled bool) {
 	return at, !v.now.Before(at)
 }
 
-// trust is since when a replica has seen that every configuration trusts a CA.
+// trust is when a replica first saw that every configuration trusts a CA.
 type trust struct {
 	authority *x509.Certificate
 	since     time.Time
 }
 
-// observe returns the trust in the CA that signs, after a look at the configurations and then at the Secret. The zero
-// value is no trust.
+// observe returns the trust in the CA that signs, from the configurations and then the Secret. The zero value is no
+// trust.
 func (t trust) observe(now time.Time, content *content, configurations []configuration) trust {
 	if content == nil || content.signer == nil {
 		return trust{}
@@ -172,13 +172,13 @@ func (t trust) observe(now time.Time, content *content, configurations []configu
 	return trust{signer, now}
 }
 
-// olderUntil is until when a certificate of an older CA may be valid: older CAs have signed nothing since the present
-// one exists. Times in certificates count in seconds.
+// olderUntil returns until when a certificate of an older CA may be valid: older CAs have signed nothing since the
+// current one exists. Times in certificates have a resolution of seconds.
 func (c *content) olderUntil(settings Settings) time.Time {
 	return c.signer.Certificate.NotBefore.Add(backdate + settings.Leaf + 2*time.Second)
 }
 
-// after returns what the Secret should say after a step.
+// after returns the content of the Secret after a step.
 func (v view) after(do action, settings Settings) (*content, error) {
 	var next content
 	if v.content != nil {
@@ -196,18 +196,18 @@ func (v view) after(do action, settings Settings) (*content, error) {
 				return &next, nil
 			}
 		}
-		// No trusted CA or certificate is left that the replicas could use.
+		// There is no certificate of a trusted CA that the replicas could serve.
 		next.leaf, err = next.signer.issue(v.now, settings.Leaf, settings.Names)
 	case issueLeaf:
 		next.leaf, err = next.signer.issue(v.now, settings.Leaf, settings.Names)
 	case dropOlder:
 		next.trusted = bundle{next.signer.Certificate}
-	case patchBundle, pause: // leave it as it is
+	case patchBundle, pause: // no change
 	}
 	return &next, err
 }
 
-// minTime returns the earliest of some times. Zero is none.
+// minTime returns the earliest non-zero time; zero if there is none.
 func minTime(times ...time.Time) time.Time {
 	var first time.Time
 	for _, at := range times {

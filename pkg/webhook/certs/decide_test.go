@@ -18,7 +18,7 @@ var (
 	oneSetting = Settings{Names: ServiceNames("webhook", "system"), CA: 90 * someDays, Leaf: 30 * someDays, TrustDelay: time.Minute}
 )
 
-// made is a CA of a day, and a certificate of it.
+// made returns a CA that is valid for a day, and a certificate of it.
 func made(t *testing.T, at time.Time) (*authority, *tls.Certificate) {
 	t.Helper()
 	ca, err := newAuthority(at, oneSetting.CA)
@@ -28,7 +28,7 @@ func made(t *testing.T, at time.Time) (*authority, *tls.Certificate) {
 	return ca, leaf
 }
 
-// trusting is a configuration that trusts some CAs.
+// trusting returns configurations that trust some CAs.
 func trusting(trusted bundle) []configuration {
 	return []configuration{{resource: "one", bundles: []string{string(trusted.encode())}}}
 }
@@ -279,7 +279,7 @@ func TestACertificateIsWhatAnAPIServerExpects(t *testing.T) {
 
 func TestANameThatNoCertificateCanHaveIsRejected(t *testing.T) {
 	settings := oneSetting
-	settings.Names = []string{"127.0.0.1"} // an address is another kind of name
+	settings.Names = []string{"127.0.0.1"} // an address is not a DNS name
 	if _, err := (view{now: someday}).after(createSecret, settings); err == nil {
 		t.Error("a certificate is issued that is never good enough")
 	}

@@ -1,29 +1,31 @@
-// Package certs provides the certificate with which the webhook answers the API server: SelfMade makes and renews it,
-// Files reads one that another program renews.
+// Package certs provides the webhook's serving certificate. SelfSigned generates and renews it; Files reads one that
+// another program renews.
 //
-// # SelfMade
+// # SelfSigned
 //
-// The replicas share one Secret: a CA's key, the CAs to trust, and the certificate that all of them serve. The next
+// The replicas share one Secret: a CA's key, the trusted CAs, and the certificate that all of them serve. The next
 // steps are a function of the Secret, the webhook configurations, how long all configurations have trusted the CA, and
-// the time (decide.go).
+// the time. To change when a certificate is generated, trusted, served or dropped, start in decide.go.
 //
-// A new CA becomes trusted before any replica serves a certificate of it, and an old CA stays trusted until the last
-// certificate of it has expired:
+// A new CA is trusted before any replica serves a certificate of it, and an old CA stays trusted until its last
+// certificate has expired:
 //
-//  1. The new CA and its key go into the Secret, beside the old CA. The old CA's key is gone from then on.
+//  1. The new CA and its key are added to the Secret. The old CA stays in it, but its key is replaced.
 //  2. Each caBundle is patched to trust both.
-//  3. A replica has seen for Settings.Settle that every configuration trusts the new CA: all API servers know by then.
-//  4. That replica puts a certificate of the new CA into the Secret, and all replicas serve it.
-//  5. The last certificate of the old CA has expired: the old CA leaves the Secret, and then each caBundle.
+//  3. A replica has observed for Settings.TrustDelay that every configuration trusts the new CA: by then all API
+//     servers have received it.
+//  4. That replica writes a certificate of the new CA into the Secret, and all replicas serve it.
+//  5. After the last certificate of the old CA has expired, the old CA is removed from the Secret, and then from each
+//     caBundle.
 //
-// There is no leader. Each replica takes the next steps, and may be killed at any moment. A write of the Secret names
-// the version on which the step was decided, so one replica wins and the others read what it wrote. A patch of a
-// configuration names the version that was read before the Secret was: each CA that was added was in the Secret by
-// then, so a replica that lags behind cannot take a CA away.
+// There is no leader. Each replica takes the next steps, and may be killed at any moment. A write of the Secret
+// contains the version on which the step was decided, so one replica wins and the others read its result. A patch of a
+// configuration contains the version that was read before the Secret: each CA in it was in the Secret by then, so a
+// replica that lags behind cannot remove a CA.
 //
-// A Secret that is deleted, or whose CA cannot sign what the replicas serve, is made anew with another CA, which is
-// served and trusted at once: calls fail until the API servers have seen the new caBundle, about a second. Deleting the
-// Secret is therefore the way to distrust a CA whose key has leaked.
+// If the Secret is deleted, or its CA cannot sign what the replicas serve, it is created with another CA, which is
+// served and trusted at once: calls fail until the API servers have the new caBundle, about a second. Deleting the
+// Secret is therefore the way to revoke a CA whose key has leaked.
 //
-// SelfMade needs the permissions that manifests/webhook/base/access.yaml gives, Files needs none.
+// SelfSigned needs the permissions in manifests/webhook/base/access.yaml; Files needs none.
 package certs

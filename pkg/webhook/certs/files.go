@@ -10,24 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// DefaultFilesInterval is how often files are read. A kubelet takes up to two minutes to bring a Secret that has
-// changed.
+// DefaultFilesInterval is how often files are read. A kubelet takes up to two minutes to update the files of a Secret.
 const DefaultFilesInterval = 10 * time.Second
 
-// FilesSettings are where a certificate is read from.
+// FilesSettings configure Files.
 type FilesSettings struct {
-	// Certificate and Key are PEM files. The first has the server's certificate, and behind it what is between it and its
-	// CA.
+	// Certificate and Key are PEM files. The first contains the server's certificate, followed by intermediates.
 	Certificate, Key string
-	// Interval is how often the files are read; DefaultFilesInterval if it is 0.
+	// Interval is how often the files are read; 0 means DefaultFilesInterval.
 	Interval time.Duration
 
 	Log      *slog.Logger
 	Observer Observer
 }
 
-// Files is a certificate that another program renews in two files. An unusable pair changes nothing: the last good one
-// is still served.
+// Files serves a certificate that another program renews in two files. If the pair becomes unusable, the last usable
+// one is still served.
 type Files struct {
 	served
 
@@ -35,8 +33,8 @@ type Files struct {
 	failures failures
 }
 
-// NewFiles reads the files. It refuses a pair that cannot be served; one that is not valid now is served anyway,
-// because there is no better one.
+// NewFiles reads the files. It fails if the pair cannot be served. A pair that is not valid at present is served
+// anyway, because there is no better one.
 func NewFiles(ctx context.Context, settings FilesSettings) (*Files, error) {
 	if settings.Interval == 0 {
 		settings.Interval = DefaultFilesInterval
@@ -48,7 +46,7 @@ func NewFiles(ctx context.Context, settings FilesSettings) (*Files, error) {
 	return f, nil
 }
 
-// Run follows the files until the context ends.
+// Run rereads the files until the context ends.
 func (f *Files) Run(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) { _ = f.read(ctx) }, f.settings.Interval) // read has reported its error
 	return nil
@@ -75,8 +73,8 @@ func (f *Files) read(ctx context.Context) error {
 	return f.failures.report(ctx, ReadFiles, object, err)
 }
 
-// firstExpiry is when the first of the CAs in a certificate's file expires; zero if there are none. The root is rarely
-// among them.
+// firstExpiry returns when the first of the CAs in a certificate's file expires; zero if there are none. The root is
+// rarely among them.
 func firstExpiry(chain [][]byte) (expires time.Time) {
 	for _, raw := range chain {
 		if parsed, err := x509.ParseCertificate(raw); err == nil {

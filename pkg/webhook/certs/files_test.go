@@ -14,12 +14,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// waitTimeout is how long something may take that happens at once on an idle machine.
+// waitTimeout bounds waits for events that happen at once on an idle machine.
 const waitTimeout = 60 * time.Second
 
 func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// observed is what an Observer was notified of.
+// observed records the calls of an Observer.
 type observed struct {
 	mu     sync.Mutex
 	leaves []time.Time
@@ -40,7 +40,7 @@ func (o *observed) CertificateFailed(_ Operation, err error) {
 	o.failed = append(o.failed, err.Error())
 }
 
-// failures is how many of the reported failures contain a text.
+// failures returns how many of the reported failures contain a text.
 func (o *observed) failures(text string) (count int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,7 +58,7 @@ func (o *observed) served() int {
 	return len(o.leaves)
 }
 
-// mounted is a folder as the kubelet mounts a Secret: files that are links through ..data, which an update replaces.
+// mounted is a folder as the kubelet mounts a Secret: files are links through ..data, which an update replaces.
 type mounted struct {
 	t   *testing.T
 	dir string
@@ -94,7 +94,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// pair is a certificate as files.
+// pair returns a certificate, and its two files.
 func pair(t *testing.T, at time.Time) (leaf *tls.Certificate, certificate, key []byte) {
 	t.Helper()
 	ca, leaf := made(t, at)

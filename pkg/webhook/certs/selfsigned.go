@@ -18,8 +18,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 )
 
-// The pauses of a replica. Any change in the cluster ends a pause, but no replica looks more often than its limit
-// allows: two replicas whose clocks are years apart would otherwise undo each other's work without a break.
+// The limits of a replica's pauses. Any change in the cluster ends a pause, but the rate of reconciliations is limited:
+// otherwise two replicas whose clocks are years apart would undo each other's work without a break.
 const (
 	maxPause         = time.Hour
 	reloadsPerSecond = 5
@@ -30,7 +30,7 @@ const (
 // retries are the pauses after failures: 0.2 s, doubled up to 10 s.
 var retries = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 10, Cap: 10 * time.Second, Jitter: 0.5}
 
-// SelfSigned is a certificate that the webhook's replicas make themselves.
+// SelfSigned serves a certificate that the webhook's replicas generate themselves.
 type SelfSigned struct {
 	served
 
@@ -44,10 +44,10 @@ type SelfSigned struct {
 
 	// Only Run uses these.
 	trust trust
-	errs  string // the Secret's errors that were logged last
+	errs  string // the last logged errors of the Secret
 }
 
-// NewSelfSigned returns a certificate that is kept in the cluster of a client configuration. It makes no request yet.
+// NewSelfSigned returns a certificate that is stored in the cluster of a client configuration. It sends no request yet.
 func NewSelfSigned(config *rest.Config, settings Settings) (*SelfSigned, error) {
 	if settings.Namespace == "" || settings.Secret == "" {
 		return nil, errors.New("certificates need a Secret: its namespace and its name")
@@ -69,7 +69,8 @@ func NewSelfSigned(config *rest.Config, settings Settings) (*SelfSigned, error) 
 	}, nil
 }
 
-// Run keeps the certificate, the Secret and the configurations up to date until the context ends. It is called once.
+// Run keeps the certificate, the Secret and the configurations up to date until the context ends. It must be called
+// only once.
 func (s *SelfSigned) Run(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
@@ -94,8 +95,8 @@ func (s *SelfSigned) Run(ctx context.Context) error {
 	return nil
 }
 
-// reconcileOnce reads the cluster, serves the Secret's certificate, and takes the next steps. It returns when to look again, and
-// which requests failed. The order of the requests matters: see the package comment.
+// reconcileOnce reads the cluster, serves the Secret's certificate, and takes the next steps. It returns when to
+// reconcile again, and the errors of failed requests. The order of the requests matters: see the package comment.
 func (s *SelfSigned) reconcileOnce(ctx context.Context) (until time.Time, err error) {
 	configurations, err := s.readConfigurations(ctx)
 	secret, errOfSecret := s.readSecret(ctx)
@@ -126,7 +127,7 @@ func (s *SelfSigned) reconcileOnce(ctx context.Context) (until time.Time, err er
 	return until, err
 }
 
-// load takes one step. If another replica was faster that is not an error; its result is read next.
+// load takes one step. It is not an error if another replica was faster; its result is read next.
 func (s *SelfSigned) load(ctx context.Context, step step, seen view, secret *corev1.Secret) error {
 	log := s.settings.Log.With("reason", step.reason)
 	write := func() (bool, error) { return s.writeSecret(ctx, step.do, seen, secret) }
@@ -145,7 +146,7 @@ func (s *SelfSigned) load(ctx context.Context, step step, seen view, secret *cor
 	return err
 }
 
-// serve serves the certificate in the Secret from now on, if it is usable. Otherwise the present one is served until
+// serve serves the certificate in the Secret from now on, if it is usable. Otherwise the current one is served until
 // there is a new one.
 func (s *SelfSigned) serve(now time.Time, content *content) {
 	if content.leaf == nil {
@@ -162,7 +163,7 @@ func (s *SelfSigned) serve(now time.Time, content *content) {
 		"serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter, "caExpires", authority.NotAfter)
 }
 
-// logErrors warns of what is wrong with the Secret: once, and not with every look.
+// logErrors logs the problems of the Secret when they change.
 func (s *SelfSigned) logErrors(errs []string) {
 	text := strings.Join(errs, "; ")
 	if text != s.errs && text != "" {

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Settings are what SelfMade makes, and where it keeps it.
+// Settings configure SelfSigned.
 type Settings struct {
-	// Namespace and Secret are where the replicas keep what they share.
+	// Namespace and Secret identify the Secret that the replicas share.
 	Namespace, Secret string
-	// Mutating and Validating are the names of the webhook configurations whose caBundle is kept. One that does not exist
-	// is ignored; one without a name is not looked for.
+	// Mutating and Validating are the names of the webhook configurations whose caBundle is maintained. One that does not
+	// exist is ignored; an empty name means none.
 	Mutating, Validating string
-	// Names are the DNS names of the webhook. The API server calls it by the first one. See ServiceNames.
+	// Names are the DNS names of the webhook. API servers use the first one. See ServiceNames.
 	Names []string
 
-	// CA and Leaf are how long certificates are valid. They are renewed when a third of that is left. A CA lives three
-	// times as long as its certificates, or longer: one that need not be renewed would cut its certificates short, and they
-	// would always be due.
+	// CA and Leaf are the lifetimes of certificates. They are renewed when a third of that is left. CA must be at least
+	// three times Leaf: otherwise a CA that need not be renewed would shorten its certificates, and they would always be
+	// due.
 	CA, Leaf time.Duration
-	// TrustDelay is how long every configuration must have trusted a CA before a certificate of it is served, so that every
-	// API server has received it, however far it lags behind.
+	// TrustDelay is how long every configuration must have trusted a CA before a certificate of it is served, so that
+	// every API server has received it, however far it lags behind.
 	TrustDelay time.Duration
 
 	Log      *slog.Logger
@@ -34,7 +34,7 @@ const (
 	DefaultSettle = time.Minute
 )
 
-// ServiceNames are the DNS names of a Service in a cluster whose domain is cluster.local. API servers use the first
+// ServiceNames returns the DNS names of a Service in a cluster whose domain is cluster.local. API servers use the first
 // one.
 func ServiceNames(service, namespace string) []string {
 	short := service + "." + namespace

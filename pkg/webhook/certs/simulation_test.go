@@ -8,18 +8,17 @@ import (
 	"time"
 )
 
-// A simulated cluster: one Secret, two configurations, and replicas whose every read and write is a moment of its own,
-// so that they race in all ways. Any may be killed between two moments, or stand still for days and then go on with
-// what it meant to do.
+// A simulated cluster: one Secret, two configurations, and replicas. Each read and write of a replica is a step of its
+// own, so that all interleavings occur. A replica may be killed between two steps, or pause for days and then continue.
 
-// sabotage are ways to do it wrong. The simulation must notice each.
+// sabotage are faults in the algorithm. The simulation must detect each.
 type sabotage struct {
-	unguarded bool // patches test nothing
-	hasty     bool // a CA need not be trusted for any time before a certificate of it is served
+	unguarded bool // patches do not test the version
+	hasty     bool // a certificate is served as soon as its CA is trusted
 	forgetful bool // older CAs are dropped at once
 }
 
-// chances are how often something happens in a moment, of 1000.
+// chances are the probabilities of events in each step, in 1/1000.
 type chances struct{ crash, standStill, reset int }
 
 type world struct {
@@ -34,7 +33,7 @@ type world struct {
 	configurations []*simulatedConfiguration
 	replicas       []*replica
 
-	agreed    bool // once they were in agreement, they must never cease to be
+	agreed    bool // set once all replicas were trusted; from then on they always must be
 	broken    string
 	verified  map[string]*checkedState
 	authority map[string]bool // every CA that ever signed
@@ -42,7 +41,7 @@ type world struct {
 
 type simulatedSecret struct{ data map[string][]byte }
 
-// simulatedConfiguration remembers what it said, since API servers lag behind.
+// simulatedConfiguration has the history of its content, because API servers lag behind.
 type simulatedConfiguration struct {
 	name    string
 	version int
@@ -51,8 +50,8 @@ type simulatedConfiguration struct {
 
 type statusEvent struct {
 	bundle  string
-	until   time.Time // zero: it still says so
-	foreign bool      // another program's: no promise holds for it
+	until   time.Time // zero for the current content
+	foreign bool      // written by another program: no guarantee applies
 }
 
 func (c *simulatedConfiguration) eventsText() string { return c.events[len(c.events)-1].bundle }
@@ -63,16 +62,16 @@ func (c *simulatedConfiguration) record(now time.Time, bundle string, foreign bo
 	c.version++
 }
 
-// lag is how far behind an API server may be: less than the time that a CA has to settle.
+// lag is the maximum lag of an API server: less than TrustDelay.
 const lag = 50 * time.Second
 
-// replica is in the middle of something.
+// replica is the state of a replica between two steps.
 type replica struct {
 	served *tls.Certificate
 	trust  trust
-	asleep time.Time // it stands still until then
+	asleep time.Time // it pauses until then
 	seen   []simulatedView
-	read   *simulatedSecret // what it read; nil if there was none
+	read   *simulatedSecret // the Secret as read; nil if there was none
 	view   view
 	steps  []step
 	phase  int
@@ -102,7 +101,7 @@ func newWorld(t *testing.T, seed uint64, sabotage sabotage, chances chances) *wo
 	return w
 }
 
-// run lets some moments pass. It ends early when a promise is broken.
+// run simulates a number of steps. It returns early when a guarantee is violated.
 func (w *world) run(moments int) {
 	for range moments {
 		w.pass()
@@ -130,7 +129,7 @@ func rand64(rng *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(rng.Int64N(int64(most)))
 }
 
-// pass lets time pass: mostly moments, and sometimes long.
+// pass advances the clock: usually by little, and sometimes by much.
 func (w *world) pass() {
 	most := 3 * time.Second
 	switch chance := w.rng.IntN(100); {
@@ -142,7 +141,7 @@ func (w *world) pass() {
 	w.now = w.now.Add(rand64(w.rng, most))
 }
 
-// moment lets a replica read or write one thing.
+// moment lets a replica perform one read or write.
 func (w *world) moment(r *replica) {
 	switch {
 	case r.phase == 0:
@@ -214,9 +213,9 @@ func (w *world) write(r *replica, step step) {
 	w.authority[string(after.signer.Certificate.Raw)] = true
 }
 
-// checkedState is what a bundle says of a certificate, whatever the time.
+// checkedState is the result of verifying a certificate with a bundle, apart from expiry.
 type checkedState struct {
-	until time.Time // of the CA that it relies on
+	until time.Time // of the CA that verifies it
 	err   error
 }
 
@@ -260,7 +259,7 @@ func (w *world) trusts(text string, r *replica) error {
 	return found.err
 }
 
-// settle lets all replicas finish what is due, without trouble.
+// settle lets all replicas finish the steps that are due, without further faults.
 func (w *world) settle() {
 	w.chances = chances{}
 	for _, r := range w.replicas {
@@ -300,7 +299,7 @@ func TestReplicasThatRaceAndCrashAreTrustedAtEveryMoment(t *testing.T) {
 	}
 }
 
-// checkEnd checks that they came to an end, and that anything happened at all.
+// checkEnd checks that the replicas reached the final state, and that anything happened at all.
 func (w *world) checkEnd(t *testing.T, seed uint64) {
 	t.Helper()
 	if len(w.authority) < 3 {

@@ -14,7 +14,7 @@ import (
 
 // Source provides a server's certificate.
 type Source interface {
-	// GetCertificate is for tls.Config. It returns an error as long as there is no certificate.
+	// GetCertificate is for tls.Config. It returns an error while there is no certificate.
 	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// Run keeps the certificate up to date until the context ends, and then returns nil.
 	Run(ctx context.Context) error
@@ -25,18 +25,18 @@ var (
 	_ Source = (*Files)(nil)
 )
 
-// Observer is notified of what happens. Its methods return at once.
+// Observer receives events. Its methods must not block.
 type Observer interface {
-	// CertificateExpires: the certificate that is served from now on is valid until then.
+	// CertificateExpires is called when a new certificate is served, with the end of its validity.
 	CertificateExpires(at time.Time)
-	// AuthorityExpires: the CA behind it is valid until then. Called only for a known CA.
+	// AuthorityExpires is called with the end of validity of its CA, if the CA is known.
 	AuthorityExpires(at time.Time)
-	// CertificateFailed: an operation failed, or found something unusable. The last good certificate stays in use, and
-	// the operation is tried again.
+	// CertificateFailed is called if an operation failed, or found something unusable. The last usable certificate is
+	// still served, and the operation is retried.
 	CertificateFailed(operation Operation, err error)
 }
 
-// Operation is what may fail.
+// Operation is an operation that may fail.
 type Operation string
 
 // The operations.
@@ -46,7 +46,7 @@ const (
 	ReadConfiguration  Operation = "read_configuration"
 	PatchConfiguration Operation = "patch_configuration"
 	Watch              Operation = "watch"
-	UseSecret          Operation = "use_secret" // the Secret holds something unusable
+	UseSecret          Operation = "use_secret" // the Secret contains something unusable
 	ReadFiles          Operation = "read_files" // or the files do
 )
 
@@ -55,12 +55,12 @@ func Operations() []Operation {
 	return []Operation{ReadSecret, WriteSecret, ReadConfiguration, PatchConfiguration, Watch, UseSecret, ReadFiles}
 }
 
-// served is the certificate that a server serves, which may change at any time.
+// served stores the certificate that a server serves. It may change at any time.
 type served struct {
 	current atomic.Pointer[tls.Certificate]
 }
 
-// GetCertificate returns what is served, from memory.
+// GetCertificate returns the served certificate, from memory.
 func (s *served) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if certificate := s.current.Load(); certificate != nil {
 		return certificate, nil
@@ -85,8 +85,8 @@ func valid(certificate *x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// failures reports each error to an observer, and logs it when it differs from the last one of the same operation on
-// the same object.
+// failures reports each error to an observer, and logs it if it differs from the last one of the same operation on the
+// same object.
 type failures struct {
 	log      *slog.Logger
 	observer Observer

@@ -6,33 +6,33 @@ import (
 	"strings"
 )
 
-// role is the purpose of a file that does not hold objects in the form that an API server gets.
+// role is the purpose of a file that does not contain objects in the form that an API server gets.
 type role string
 
 // The roles.
 const (
 	kustomizationFile role = "kustomization"
 	patchFile         role = "patch"
-	inputFile         role = "kustomizeInput" // read by kustomize, and neither a resource nor a patch
+	inputFile         role = "kustomizeInput" // read by kustomize, but neither a resource nor a patch
 	chartFile         role = "helmChart"
 	excludedFile      role = "excluded"
 )
 
-// fileContext are what the folders around the files say about them. So a check of a single file, as before a commit,
-// gives the same as a check of the folder.
+// fileContext is the classification of files by the folders around them. So a check of a single file, as before a
+// commit, gives the same result as a check of the folder.
 type fileContext struct {
-	charts map[string]bool           // whether an absolute folder is a Helm chart; present if it has been looked at
-	named  map[string]classification // what kustomizations say, by absolute path
+	charts map[string]bool           // whether an absolute folder is a Helm chart; present if it has been checked
+	named  map[string]classification // the files named by kustomizations, by absolute path
 }
 
-// classification is the role of a file, and why it has it.
+// classification is the role of a file, and the reason.
 type classification struct {
 	role   role
 	reason string
 }
 
-// loadContext reads the kustomizations in the folders of files, and in those above: kustomize allows no others to name
-// them, unless told to.
+// loadContext reads the kustomizations in the folders of files, and in those above: by default kustomize allows no
+// others to name them.
 func loadContext(files []string) *fileContext {
 	s := &fileContext{charts: map[string]bool{}, named: map[string]classification{}}
 	for _, file := range files {
@@ -41,7 +41,7 @@ func loadContext(files []string) *fileContext {
 		}
 		for folder := range foldersAbove(file) {
 			if _, seen := s.charts[folder]; seen {
-				break // and with it what is above
+				break // the folders above have been read as well
 			}
 			s.charts[folder] = isFile(filepath.Join(folder, "Chart.yaml"))
 			s.readKustomization(folder)
@@ -50,7 +50,7 @@ func loadContext(files []string) *fileContext {
 	return s
 }
 
-// foldersAbove yields the absolute folders in which a file is, from its own upwards.
+// foldersAbove yields the absolute folders that contain a file, from its own upwards.
 func foldersAbove(file string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		absolute, err := filepath.Abs(file)
@@ -65,8 +65,8 @@ func isFile(name string) bool {
 	return err == nil && status.Mode().IsRegular()
 }
 
-// readKustomization takes in what the kustomization of a folder says, if there is one. An unreadable one says nothing,
-// and is an error if it is among the files that are checked.
+// readKustomization classifies the files that the kustomization of a folder names, if there is one. An unreadable one
+// is ignored here, and is an error if it is among the checked files.
 func (s *fileContext) readKustomization(folder string) {
 	for _, name := range kustomizationNames {
 		path := filepath.Join(folder, name)
@@ -93,7 +93,7 @@ func (s *fileContext) readKustomization(folder string) {
 	}
 }
 
-// of returns what is known about a file; false if nothing is.
+// of returns the classification of a file; false if it has none.
 func (s *fileContext) of(file string) (classification, bool) {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
@@ -111,8 +111,8 @@ func (s *fileContext) of(file string) (classification, bool) {
 	return classification{}, false
 }
 
-// isChartFile reports whether a file in a chart's folder is what Helm reads there, or values for it. In ci/ chart-testing
-// has values of its own. Charts within a chart count separately, and crds/ holds manifests.
+// isChartFile reports whether a file in a chart's folder is one that Helm reads there, or contains values for it.
+// chart-testing has its values in ci/. Charts within a chart are separate, and crds/ contains manifests.
 func isChartFile(file string) bool {
 	folder, name := filepath.Split(file)
 	stem := strings.TrimSuffix(name, filepath.Ext(name))

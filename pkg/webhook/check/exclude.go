@@ -10,7 +10,7 @@ import (
 // ValidGlob reports whether a pattern is valid for New.
 func ValidGlob(pattern string) bool { return pattern != "" && doublestar.ValidatePattern(pattern) }
 
-// excludedBy returns the first pattern that matches a file, or a folder that it is in; empty if none does. A pattern
+// excludedBy returns the first pattern that matches a file, or a folder that contains it; empty if none does. A pattern
 // may begin at any folder of the file's path.
 func excludedBy(patterns []string, file string) string {
 	file = filepath.ToSlash(filepath.Clean(file))

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// knownField is the name of a field by which a user may have wanted to say something about topology, and where it belongs.
+// knownField is the name of a field that users may set for topology, and the right path for it.
 type knownField struct{ name, path string }
 
 var namespaceFields = []knownField{
@@ -28,8 +28,8 @@ var serviceFields = append([]knownField{
 	{"topologyKeys", "metadata.annotations[" + policy.TopologyKeysAnnotation + "]"},
 }, namespaceFields...)
 
-// unknownFieldError says why an unknown field is an error. API servers drop such fields, and most do not concern us: then it is
-// empty.
+// unknownFieldError returns why an unknown field is an error; empty if it is not. API servers drop such fields, and
+// most are unrelated to topology.
 func unknownFieldError(field string, known []knownField) string {
 	name := strings.TrimPrefix(strings.TrimPrefix(field, "metadata."), "spec.")
 	names := make([]string, len(known))
@@ -52,8 +52,8 @@ func unknownFieldError(field string, known []knownField) string {
 
 func unknown(advice string) string { return "unknown field, which API servers drop; " + advice }
 
-// addTypeError records a field of the wrong type. The decoder does not say which annotation or label it is, but the mistake
-// is always the same: for YAML true and 5 are not text.
+// addTypeError records a field of the wrong type. The decoder does not return which annotation or label it is, but the
+// mistake is always the same: in YAML, true and 5 are not strings.
 func (c *Files) addTypeError(at location, fault manifest.ParseError) {
 	var object struct {
 		Metadata map[string]json.RawMessage `json:"metadata"`
@@ -75,12 +75,12 @@ func (c *Files) addTypeError(at location, fault manifest.ParseError) {
 	c.addError(at, fault.Field, fault.Reason)
 }
 
-// mustBeString says that a value, in JSON, is no string.
+// mustBeString returns the error about a JSON value that is not a string.
 func mustBeString(value []byte) string {
 	return fmt.Sprintf("must be a string, not %.40s; %s", value, asString(string(value)))
 }
 
-// asString says how to write a value as a string. Quotes around a list would make its brackets part of the text.
+// asString returns how to write a value as a string. Quotes around a list would make its brackets part of the text.
 func asString(value string) string {
 	if value[0] == '[' || value[0] == '{' {
 		return `write one string, such as "topology.kubernetes.io/zone, *"`

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestNoFieldOfKubernetesIsTakenForAMistake goes through all fields that a Service and a Namespace have.
+// TestNoFieldOfKubernetesIsTakenForAMistake checks all fields of a Service and a Namespace.
 func TestNoFieldOfKubernetesIsTakenForAMistake(t *testing.T) {
 	for prefix, object := range map[string]any{
 		"": corev1.Service{}, "metadata.": metav1.ObjectMeta{}, "spec.": corev1.ServiceSpec{},

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// Stdin is standard input on the command line.
+	// Stdin stands for standard input on the command line.
 	Stdin = "-"
-	// stdinName is standard input in the output.
+	// stdinName stands for standard input in the output.
 	stdinName = "<stdin>"
 )
 
-// ReadAll reads files, folders and standard input, in their order, each file once.
+// ReadAll reads files, folders and standard input, in order, each file once.
 func (c *Files) ReadAll(names []string, stdin io.Reader) {
 	var files []string
 	seen := map[string]bool{}
@@ -39,7 +39,7 @@ func (c *Files) ReadAll(names []string, stdin io.Reader) {
 	}
 }
 
-// isExcluded reports whether a file is excluded, and if so records it as passed over.
+// isExcluded reports whether a file is excluded, and if so records it as skipped.
 func (c *Files) isExcluded(file string) bool {
 	pattern := excludedBy(c.exclude, file)
 	if pattern != "" {
@@ -48,7 +48,7 @@ func (c *Files) isExcluded(file string) bool {
 	return pattern != ""
 }
 
-// filesOf returns the files that an argument stands for.
+// filesOf returns the files of an argument.
 func (c *Files) filesOf(name string) []string {
 	if name == Stdin {
 		return []string{Stdin}
@@ -81,7 +81,7 @@ func (c *Files) filesOf(name string) []string {
 	return files
 }
 
-// readFile reads one file, or standard input, as what it is.
+// readFile reads one file, or standard input, according to its classification.
 func (c *Files) readFile(name string, stdin io.Reader, around *fileContext) {
 	text, err := readAny(name, stdin)
 	if err != nil {
@@ -114,20 +114,20 @@ func readAny(name string, stdin io.Reader) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // it was only read, so closing loses nothing
+	defer func() { _ = file.Close() }() // opened for reading only, so closing loses nothing
 	return manifest.Read(name, file)
 }
 
 func (c *Files) readStdin(text []byte) {
 	if len(bytes.TrimSpace(text)) == 0 {
-		// In a pipeline only the last command's exit status counts: the command before may have failed.
+		// In a pipeline only the last command's exit status counts: the previous command may have failed.
 		c.addError(location{file: stdinName}, "", "there is nothing on standard input")
 		return
 	}
 	c.readText(stdinName, text)
 }
 
-// shownName is the name of a file in the output.
+// shownName returns the name of a file in the output.
 func shownName(name string) string {
 	if name == Stdin {
 		return stdinName

@@ -9,10 +9,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kustomizationNames are those that kustomize looks for in a folder.
+// kustomizationNames are the file names that kustomize recognizes in a folder.
 var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
-// kustomization holds those fields of what kustomize reads in a folder that name files, or write annotations and labels.
+// kustomization has the fields of a kustomization that name files, or set annotations and labels.
 type kustomization struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -29,7 +29,7 @@ type kustomization struct {
 	OpenAPI               replacement      `json:"openapi"`
 	HelmCharts            []inflatedChart  `json:"helmCharts"`
 
-	// What every object gets. Kustomize refuses a value that is not text.
+	// Set on every object. Kustomize rejects a value that is not a string.
 	CommonAnnotations map[string]any `json:"commonAnnotations"`
 	CommonLabels      map[string]any `json:"commonLabels"`
 	Labels            []labelling    `json:"labels"`
@@ -59,7 +59,7 @@ type inflatedChart struct {
 	AdditionalValuesFiles []string `json:"additionalValuesFiles"`
 }
 
-// parseKustomization reads a file with one of kustomize's names; false if it holds something else.
+// parseKustomization parses a file with one of kustomize's names; false if it contains something else.
 func parseKustomization(text []byte) (kustomization, bool) {
 	var k kustomization
 	if err := yaml.Unmarshal(text, &k); err != nil {
@@ -69,7 +69,8 @@ func parseKustomization(text []byte) (kustomization, bool) {
 	return k, k.Kind == "" || isKustomize && (k.Kind == "Kustomization" || k.Kind == "Component")
 }
 
-// inlinePatches are the texts of patches in a kustomization itself, by their fields. A path is one line.
+// inlinePatches returns the texts of patches in the kustomization itself, by field. A text without a line break is a
+// path.
 func (k *kustomization) inlinePatches() map[string]string {
 	texts := map[string]string{}
 	for field, patches := range map[string][]kustomizePatch{"patches": k.Patches, "patchesJson6902": k.PatchesJSON6902} {
@@ -87,10 +88,10 @@ func (k *kustomization) inlinePatches() map[string]string {
 	return texts
 }
 
-// common are the annotations or labels that a kustomization gives to every object.
+// common are annotations or labels that a kustomization sets on every object.
 type common struct {
-	field  string // of the kustomization
-	ofKind string // "annotations" or "labels", of the objects
+	field  string // in the kustomization
+	ofKind string // "annotations" or "labels", in the objects
 	values map[string]any
 }
 
@@ -103,7 +104,7 @@ func (k *kustomization) common() []common {
 	return all
 }
 
-// files are the files that a kustomization names, except for resources, with what they are.
+// files returns the files that a kustomization names, except for resources, with their roles.
 func (k *kustomization) files() map[string]role {
 	named := map[string]role{}
 	name := func(what role, files ...string) {

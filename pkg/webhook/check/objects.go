@@ -16,21 +16,22 @@ var (
 	nodeType      = manifest.Type{APIVersion: "v1", Kind: "Node"}
 )
 
-// Files is what the files hold. Nothing is judged before all of them are read: a Node or a Namespace may come last.
+// Files is the content of the files. Nothing is checked before all of them are read: a Node or a Namespace may come
+// last.
 type Files struct {
 	exclude    []string // see New
 	objects    []object
-	findings   []finding      // what could not be read
-	files      map[string]int // numbers them in the order in which they were read
+	findings   []finding      // errors while reading
+	files      map[string]int // index by file, in the order in which they were read
 	passedOver int            // objects
 	notRead    []skippedFile  // files
 	isNotRead  map[string]bool
 	nodes      *rules.NodeLabels // nil without a Node
 	services   serviceNames
-	optedOut   map[string]bool // the Namespaces whose Services are not judged
+	optedOut   map[string]bool // the Namespaces whose Services are not checked
 }
 
-// New returns no files yet. Those that match a pattern will be skipped; see ValidGlob.
+// New returns an empty set of files. Files that match a pattern will be skipped; see ValidGlob.
 func New(exclude []string) *Files {
 	return &Files{
 		exclude: exclude, findings: []finding{}, files: map[string]int{}, notRead: []skippedFile{}, isNotRead: map[string]bool{},
@@ -38,7 +39,7 @@ func New(exclude []string) *Files {
 	}
 }
 
-// object is a Service or a Namespace, or what a patch changes of one.
+// object is a Service or a Namespace, or a patch of one.
 type object struct {
 	isPatch   bool
 	location  location
@@ -46,15 +47,16 @@ type object struct {
 	namespace *rules.Namespace
 }
 
-// location is where something is.
+// location is a position in a file.
 type location struct {
 	file string
 	part *manifest.Part // nil for a whole file
-	// from is a field of the objects whose values the part has under to; empty if the part is such an object.
+	// from is a field of the object whose values are under the field to in the part; empty if the part is the object
+	// itself.
 	from, to string
 }
 
-// template begins the placeholders of Helm and similar tools.
+// template is the start of placeholders of Helm and similar tools.
 const template = "{{"
 
 const renderFirst = "a template must be rendered first, as 'helm template' does"
@@ -82,8 +84,8 @@ func (c *Files) readText(name string, text []byte) {
 	}
 }
 
-// explainTemplate explains a parse error if there is a template before or on the reported line, and names the
-// template's line. A library that does not know where the error is names the document's first line.
+// explainTemplate explains a parse error if there is a template before or on the reported line, and sets the line to
+// that of the template. If the parser has no line for an error, it reports the document's first line.
 func explainTemplate(fault *manifest.ParseError, text []byte) {
 	if fault.Line == 0 {
 		return
@@ -97,12 +99,12 @@ func explainTemplate(fault *manifest.ParseError, text []byte) {
 		}
 	}
 	if bytes.Contains(text, []byte(template)) {
-		reason, _, _ := strings.Cut(fault.Reason, ": map[") // Go's form of {{ .Values }}, which YAML takes for a mapping
+		reason, _, _ := strings.Cut(fault.Reason, ": map[") // Go's form of {{ .Values }}, which YAML parses as a mapping
 		fault.Reason = reason + "; " + renderFirst
 	}
 }
 
-// noManifest says what to do about a document that is no object at all.
+// noManifest returns a hint for a document that is not an object at all.
 func noManifest(at location) string {
 	if at.file == stdinName || at.part.JSON == nil || at.part.Path != "" || at.part.Type != (manifest.Type{}) {
 		return ""
@@ -122,8 +124,7 @@ func (c *Files) readService(at location) {
 	c.objects = append(c.objects, object{location: at, service: service})
 }
 
-// setDefaults fills in an API server's defaults, which it applies before it asks any webhook, as far as rules depend on
-// them.
+// setDefaults sets the defaults on which rules depend. An API server does so before it calls webhooks.
 func setDefaults(spec *rules.ServiceSpec) {
 	const (
 		clusterIP, nodePort, loadBalancer, externalName = "ClusterIP", "NodePort", "LoadBalancer", "ExternalName"
@@ -159,8 +160,8 @@ func (c *Files) readNamespace(at location) {
 // any.
 type serviceNames map[string][]string
 
-// otherServices is what the files say about Services other than one: if it is the only one of its Namespace, they say nothing
-// about others there.
+// otherServices are the Services in the files, for the check of one of them. If it is the only one in its Namespace,
+// nothing is known about others there.
 type otherServices struct {
 	all  serviceNames
 	self string // its Namespace
@@ -172,7 +173,7 @@ func (b otherServices) Names(namespace string) (names []string, known bool) {
 	return names, known && (namespace != b.self || len(names) > 1)
 }
 
-// readNode reads the labels of a Node. No rule judges Nodes here.
+// readNode reads the labels of a Node. No rule checks Nodes here.
 func (c *Files) readNode(at location) {
 	var node struct {
 		Metadata rules.Metadata `json:"metadata"`
@@ -187,8 +188,8 @@ func (c *Files) readNode(at location) {
 	c.passedOver++
 }
 
-// decode decodes an object and records what is wrong with it. It reports whether the rest can be judged. Unknown fields
-// matter only if they look like one of the words.
+// decode decodes an object and records errors. It reports whether the object can be checked. Unknown fields matter only
+// if they are similar to a known one.
 func (c *Files) decode(at location, into any, known []knownField) bool {
 	isReadable := true
 	for _, fault := range at.part.Decode(into) {
@@ -207,7 +208,7 @@ func (c *Files) decode(at location, into any, known []knownField) bool {
 	return isReadable
 }
 
-// isNamed records an object without a name, or with a placeholder for one.
+// isNamed reports whether an object has a name without placeholders, and otherwise records an error.
 func (c *Files) isNamed(at location, metadata *rules.Metadata) bool {
 	if metadata.Name == "" && metadata.GenerateName == "" {
 		c.addError(at, "metadata.name", "Required value")
@@ -224,7 +225,7 @@ func (c *Files) isNamed(at location, metadata *rules.Metadata) bool {
 	return true
 }
 
-// number counts a file, unless it has been counted.
+// number assigns an index to a file, unless it has one.
 func (c *Files) number(file string) {
 	if _, counted := c.files[file]; !counted {
 		c.files[file] = len(c.files)

@@ -28,7 +28,7 @@ func isJSONPatch(document []byte) bool {
 	return !slices.ContainsFunc(operations, func(o operation) bool { return o.Path == nil || !slices.Contains(jsonPatchOps, o.Op) })
 }
 
-// readInlinePatches reads the patches whose text is in a kustomization, and what it gives to every object.
+// readInlinePatches reads the patches whose text is in a kustomization, and the metadata that it sets on every object.
 func (c *Files) readInlinePatches(name string, text []byte) {
 	parsed, _ := parseKustomization(text)
 	patches := parsed.inlinePatches()
@@ -37,7 +37,7 @@ func (c *Files) readInlinePatches(name string, text []byte) {
 			c.readCommon(location{file: name, part: &document}, added)
 		}
 		for _, field := range slices.Sorted(maps.Keys(patches)) {
-			// Empty lines above it make the patch's line numbers those of the kustomization. A block of text begins below its
+			// Empty lines before the patch make its line numbers those of the kustomization. A block of text begins below its
 			// key.
 			above := document.LineOf(field)
 			if !strings.Contains(patches[field], "\n") {
@@ -49,8 +49,8 @@ func (c *Files) readInlinePatches(name string, text []byte) {
 	}
 }
 
-// readCommon reads the annotations or labels that a kustomization gives to every object: to Services, and those that are
-// meant for Namespaces to Namespaces.
+// readCommon reads the annotations or labels that a kustomization sets on every object. They are checked as those of
+// Services; defaults for Namespaces as those of Namespaces.
 func (c *Files) readCommon(at location, added common) {
 	at.from, at.to = "metadata."+added.ofKind, added.field
 	ofServices, ofNamespaces := map[string]string{}, map[string]string{}
@@ -81,8 +81,8 @@ func (c *Files) readCommon(at location, added common) {
 	}
 }
 
-// readPatches reads what strategic-merge patches change of Services and Namespaces. A patch need not name its target.
-// It reports whether there is something to judge: JSON patches are not judged.
+// readPatches reads strategic-merge patches of Services and Namespaces. A patch need not name its target. It reports
+// whether there is something to check: JSON patches are not checked.
 func (c *Files) readPatches(name string, text []byte) (found bool) {
 	before := len(c.objects) + len(c.findings)
 	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, serviceType, namespaceType) {
@@ -109,8 +109,8 @@ func (c *Files) readPatches(name string, text []byte) (found bool) {
 	return len(c.objects)+len(c.findings) > before
 }
 
-// dropRemovedKeys takes out of metadata the annotations and labels that a patch removes: those that are null, which a
-// map of strings cannot tell from empty ones.
+// dropRemovedKeys removes from metadata the annotations and labels that a patch removes: those that are null, which a
+// map of strings cannot distinguish from empty ones.
 func dropRemovedKeys(metadata *rules.Metadata, patch []byte) {
 	var written struct {
 		Metadata struct {

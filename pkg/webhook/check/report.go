@@ -14,27 +14,27 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// actionError is the action of a finding that no rule makes: something could not be checked.
+// actionError is the action of a finding without a rule: something could not be checked.
 const actionError rules.Action = "error"
 
-// Report is what is wrong with all files. Its JSON is what scripts read.
+// Report is the result for all files. Its JSON is an interface for scripts.
 type Report struct {
 	Findings []finding     `json:"findings"` // never null
 	Skipped  []skippedFile `json:"skipped"`  // never null
 	Summary  summary       `json:"summary"`
 }
 
-// skippedFile is a file that was excluded, or does not hold objects in the form that an API server gets.
+// skippedFile is a file that was excluded, or does not contain objects in the form that an API server gets.
 type skippedFile struct {
-	File   string `json:"file"` // as that of a finding
+	File   string `json:"file"` // in the same form as in a finding
 	Role   role   `json:"role"`
 	Reason string `json:"reason"`
 }
 
-// finding is one thing that is wrong. Its texts except for the file's name are safe to print.
+// finding is a violation or an error. All its texts except for the file's name are safe to print.
 type finding struct {
-	File      string       `json:"file"` // as given on the command line, or below a folder that was; "<stdin>"
-	Line      int          `json:"line"` // zero for a file as a whole
+	File      string       `json:"file"` // as given on the command line, or below such a folder; "<stdin>"
+	Line      int          `json:"line"` // zero for a whole file
 	Kind      string       `json:"kind"`
 	Namespace string       `json:"namespace"`
 	Name      string       `json:"name"`
@@ -44,21 +44,21 @@ type finding struct {
 	Message   string       `json:"message"`
 }
 
-// summary counts.
+// summary contains the counts.
 type summary struct {
-	Checked  int `json:"checked"`  // objects that were judged
+	Checked  int `json:"checked"`  // objects
 	Skipped  int `json:"skipped"`  // objects of other kinds, and those that were opted out
-	Denied   int `json:"denied"`   // objects that would be refused, and patches that would make them so
+	Denied   int `json:"denied"`   // objects that would be denied, and patches that would cause a denial
 	Warnings int `json:"warnings"` // findings
 	Errors   int `json:"errors"`   // findings
 
-	Patches      int `json:"patches"` // of kustomizations, that were judged in part
+	Patches      int `json:"patches"` // of kustomizations, which were checked in part
 	FilesSkipped int `json:"filesSkipped"`
 
-	roles map[role]int // of the files that were passed over
+	roles map[role]int // of the skipped files
 }
 
-// Check judges all objects that were read.
+// Check checks all objects that were read.
 func (c *Files) Check(settings *rules.Settings) Report {
 	report := Report{Findings: c.findings, Skipped: c.notRead, Summary: summary{
 		Skipped: c.passedOver, Errors: len(c.findings), FilesSkipped: len(c.notRead), roles: map[role]int{},
@@ -77,7 +77,7 @@ func (c *Files) Check(settings *rules.Settings) Report {
 	return report
 }
 
-// isExempt reports whether the webhook would not be asked about an object because of its labels, or those of its
+// isExempt reports whether the webhook would not be called for an object because of its labels, or those of its
 // Namespace.
 func (c *Files) isExempt(o *object) bool {
 	if o.namespace != nil {
@@ -86,7 +86,7 @@ func (c *Files) isExempt(o *object) bool {
 	return isOptedOut(&o.service.Metadata) || c.optedOut[o.service.Metadata.Namespace]
 }
 
-// evaluate judges an object as a new one.
+// evaluate checks an object as a new one.
 func (c *Files) evaluate(o *object, settings *rules.Settings) rules.Result {
 	switch {
 	case o.isPatch && o.namespace != nil:
@@ -101,7 +101,7 @@ func (c *Files) evaluate(o *object, settings *rules.Settings) rules.Result {
 	return rules.ReviewService(nil, o.service, facts, settings)
 }
 
-// add takes in the judgement of an object.
+// add adds the result for an object.
 func (r *Report) add(o *object, result rules.Result) {
 	if o.isPatch {
 		r.Summary.Patches++
@@ -131,7 +131,7 @@ func (p location) violation(violation rules.Violation, action rules.Action) find
 	return finding
 }
 
-// skip records that a file is passed over, once.
+// skip records once that a file is skipped.
 func (c *Files) skip(file string, means classification) {
 	clean := filepath.Clean(file)
 	if c.isNotRead[clean] {
@@ -151,7 +151,7 @@ func (c *Files) addError(at location, field, reason string) {
 	c.findings = append(c.findings, at.finding(field, actionError, message))
 }
 
-// finding describes a place.
+// finding returns a finding at a location.
 func (p location) finding(field string, action rules.Action, message string) finding {
 	found := finding{File: p.file, Action: action, Path: sanitize.Truncate(field), Message: sanitize.Truncate(message)}
 	if p.part == nil {
@@ -165,16 +165,16 @@ func (p location) finding(field string, action rules.Action, message string) fin
 	return found
 }
 
-// sort orders findings as people read files: in the order of the files, from top to bottom, and errors before what
-// rules say. Findings on one line stay in the order of the rules.
+// sort sorts findings in the order of the files and their lines, with errors before violations. Findings on one line
+// stay in the order of the rules.
 func (r *Report) sort(files map[string]int) {
 	slices.SortStableFunc(r.Findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(files[a.File], files[b.File]), cmp.Compare(a.Line, b.Line))
 	})
 }
 
-// WriteText writes a line for each finding, as editors read the messages of compilers, then, if asked for, the files
-// that were passed over, and then the summary.
+// WriteText writes a line for each finding to stdout, in the format of compiler messages. It then writes the skipped
+// files, if verbose is set, and the summary to stderr.
 func (r *Report) WriteText(stdout, stderr io.Writer, verbose bool) error {
 	buffered := bufio.NewWriter(stdout)
 	for i := range r.Findings {
@@ -206,7 +206,7 @@ func (f *finding) String() string {
 	return line.String()
 }
 
-// fullName is the object's name, after its namespace if it has one.
+// fullName returns the object's name, after its namespace if it has one.
 func (f *finding) fullName() string {
 	if f.Namespace == "" {
 		return f.Name
@@ -233,7 +233,7 @@ func (s summary) String() string {
 	return text
 }
 
-// byRole counts the files that were passed over: "1 kustomization", "2 patches".
+// byRole returns the counts of skipped files: "1 kustomization", "2 patches".
 func (s summary) byRole() []string {
 	var counts []string
 	for _, words := range [...]struct {

@@ -12,15 +12,15 @@ import (
 
 // File is a configuration file that has been read.
 type File struct {
-	// Path is where it is.
+	// Path is the path of the file.
 	Path string
-	// Settings are what it says. They are not changed.
+	// Settings are the parsed settings. They must not be changed.
 	Settings *rules.Settings
 
 	content []byte
 }
 
-// Read reads a file. An error names the file, and line and field of everything that is wrong.
+// Read reads a file. An error contains the file, line and field of every problem.
 func Read(path string) (*File, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {
@@ -33,11 +33,11 @@ func Read(path string) (*File, error) {
 	return &File{Path: path, Settings: settings, content: content}, nil
 }
 
-// Follow reads the file again whenever it changes, until the context ends. It passes new settings to updated. It passes
-// the errors of an unusable text to failed, once for each text, and also the errors of reading the file. Either may be
-// called although nothing differs, for example when a mistake is undone.
+// Follow reloads the file whenever it changes, until ctx ends. It passes new settings to updated. It passes the errors
+// of an invalid version to failed, once for each version, and also errors of reading the file. Either may be called
+// although nothing differs, for example when a mistake is undone.
 //
-// A file that is away is probably being replaced: nothing happens until it is back.
+// A missing file is probably being replaced: nothing happens until it exists again.
 func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*rules.Settings), failed func(error)) error {
 	text, settings, wrong := f.content, f.Settings, error(nil)
 	report := func(unreadable error) {

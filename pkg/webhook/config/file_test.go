@@ -35,7 +35,7 @@ func (m mounted) write(text string) {
 	m.Write(m.t, map[string][]byte{"config.yaml": []byte(text)})
 }
 
-// followed is a file that is followed, and what it reported.
+// followed is a file and the reports of Follow about it.
 type followed struct {
 	mounted
 	updates  chan *rules.Settings

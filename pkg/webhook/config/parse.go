@@ -16,18 +16,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// What a file must say that it is.
+// The required type of the document.
 const (
 	APIVersion = "vicinity.dev/v1alpha1"
 	Kind       = "TopologyAdmissionConfiguration"
 )
 
-// Default returns the settings without a file, which are those of a file that says nothing.
+// Default returns the settings for a cluster without a file, the same as for an empty document.
 func Default() *rules.Settings {
 	return &rules.Settings{ExcludedNamespaces: []string{"kube-system"}}
 }
 
-// Parse reads the text of a file. The name is what errors call it.
+// Parse parses the text of a file. Errors begin with name.
 func Parse(name string, text []byte) (*rules.Settings, error) {
 	wanted := manifest.Type{APIVersion: APIVersion, Kind: Kind}
 	var read *manifest.Part
@@ -57,7 +57,7 @@ func Parse(name string, text []byte) (*rules.Settings, error) {
 	return decode(name, read)
 }
 
-// problem is one mistake.
+// problem is one error in the file.
 type problem struct {
 	line int
 	text string
@@ -67,14 +67,14 @@ func (p problem) in(file string) error {
 	return fmt.Errorf("%s:%d: %s", file, p.line, sanitize.Truncate(p.text))
 }
 
-// decode reads the document of a file. The error has all problems, in the order of their lines.
+// decode parses the document of a file. The error contains all problems, in the order of their lines.
 func decode(name string, part *manifest.Part) (*rules.Settings, error) {
 	var read document
 	var problems []problem
-	isUnread := map[int]bool{} // by line: what a value there means is not known
+	isUnread := map[int]bool{} // by line: the value there could not be decoded
 	for _, fault := range part.DecodeAsClient(&read) {
 		line, reason := part.LineOf(fault.Field), fault.Reason
-		if fault.IsForeign { // a field that is like no other
+		if fault.IsForeign { // an unknown field without a suggestion
 			reason = manifest.UnknownField
 		}
 		problems, isUnread[line] = append(problems, problem{line, fault.Field + ": " + reason}), true
@@ -96,7 +96,7 @@ func decode(name string, part *manifest.Part) (*rules.Settings, error) {
 	return settings, nil
 }
 
-// document is a file as it is written. A field that is null says nothing.
+// document is the schema of the file. A null field counts as absent.
 type document struct {
 	APIVersion         string         `json:"apiVersion"`
 	Kind               string         `json:"kind"`
@@ -108,7 +108,7 @@ type document struct {
 	DNSByTopology      bool           `json:"dnsByTopology"`
 }
 
-// defaults are the default for Services without a topology setting, of which there is one at most, and when it applies.
+// defaults are the default for Services without a topology setting, at most one, and when it applies.
 type defaults struct {
 	TopologyMode        *string `json:"topologyMode"`
 	TrafficDistribution *string `json:"trafficDistribution"`
@@ -117,7 +117,7 @@ type defaults struct {
 	WithSessionAffinity bool    `json:"withSessionAffinity"`
 }
 
-// settings are what a document says, and what is wrong with it.
+// settings returns the settings of a document, and the errors in it.
 func (d *document) settings() (*rules.Settings, field.ErrorList) {
 	settings := Default()
 	settings.Strict, settings.ProxyName, settings.DNSByTopology = d.Strict, d.ProxyName, d.DNSByTopology
@@ -136,7 +136,7 @@ func (d *document) settings() (*rules.Settings, field.ErrorList) {
 	return settings, append(wrong, errs...)
 }
 
-// chosen is the default; nil if there is none.
+// chosen returns the default; nil if there is none.
 func (d *defaults) chosen() (chosen *rules.Default, wrong field.ErrorList) {
 	var before *field.Path
 	for _, one := range [...]struct {
@@ -168,7 +168,7 @@ func (d *defaults) chosen() (chosen *rules.Default, wrong field.ErrorList) {
 	return chosen, wrong
 }
 
-// actions are the actions for violations of single rules.
+// actions returns the actions for violations of single rules.
 func actions(written map[string]any) (map[rules.ID]rules.Action, field.ErrorList) {
 	read := map[rules.ID]rules.Action{}
 	var wrong field.ErrorList
@@ -179,7 +179,7 @@ func actions(written map[string]any) (map[rules.ID]rules.Action, field.ErrorList
 			continue
 		}
 		text, isText := value.(string)
-		if value == false { // as YAML 1.1 reads off
+		if value == false { // YAML 1.1 parses off as false
 			text, isText = string(rules.Off), true
 		}
 		if words := []string{string(rules.Deny), string(rules.Warn), string(rules.Off)}; !isText || !slices.Contains(words, text) {
@@ -190,7 +190,7 @@ func actions(written map[string]any) (map[rules.ID]rules.Action, field.ErrorList
 	return read, wrong
 }
 
-// unknownRuleError says why nothing can be set for a rule of that name; empty if it can.
+// unknownRuleError returns why no action can be set for a rule of that name; empty if it can.
 func unknownRuleError(name string) string {
 	rule, exists := rules.RuleOf(rules.ID(name))
 	switch {
@@ -206,7 +206,7 @@ func unknownRuleError(name string) string {
 	return "there is no such rule" + suggestion(name, names)
 }
 
-// suggestion ends a sentence with the word that was probably meant, if one is close.
+// suggestion returns the end of a sentence that suggests the most similar known word, if one is close.
 func suggestion(word string, known []string) string {
 	if meant := policy.Suggest(word, known...); meant != "" {
 		return fmt.Sprintf("; did you mean %s?", meant)
@@ -222,7 +222,7 @@ func notSupported(at *field.Path, value, detail string) *field.Error {
 	return &field.Error{Type: field.ErrorTypeNotSupported, Field: at.String(), BadValue: short(value), Detail: detail}
 }
 
-// invalid is an error if anything is wrong with a value.
+// invalid returns an error if there are reasons.
 func invalid(at *field.Path, value string, reasons []string) field.ErrorList {
 	if len(reasons) == 0 {
 		return nil
@@ -230,7 +230,7 @@ func invalid(at *field.Path, value string, reasons []string) field.ErrorList {
 	return field.ErrorList{field.Invalid(at, short(value), strings.Join(reasons, "; "))}
 }
 
-// short is a value for a message, which quotes it.
+// short truncates a value for a message.
 func short(value string) string {
 	const most = 64
 	return rules.Cut(value, most)

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// header makes lines 1 and 2 of a file.
+// header is lines 1 and 2 of a file.
 const header = "apiVersion: vicinity.dev/v1alpha1\nkind: TopologyAdmissionConfiguration\n"
 
 func TestWhatAFileContains(t *testing.T) {
@@ -75,7 +75,7 @@ func TestJSONIsReadToo(t *testing.T) {
 
 func TestWhatIsWrongIsRejectedWithLineAndField(t *testing.T) {
 	for name, c := range map[string]struct {
-		text string // beneath the header, from line 3
+		text string // below the header, from line 3
 		want []string
 	}{
 		"an unknown rule": {
@@ -199,7 +199,7 @@ func TestWhatIsWrongIsRejectedWithLineAndField(t *testing.T) {
 	}
 }
 
-// expectRejected expects one line of error for each mistake, that begins as said, after the file's name.
+// expectRejected expects one error line for each mistake, each with the given beginning after the file's name.
 func expectRejected(t *testing.T, text string, want []string) {
 	t.Helper()
 	got, err := Parse("config.yaml", []byte(text))

@@ -11,47 +11,47 @@ import (
 )
 
 const (
-	// reportTTL is how long a node that falls silent is assumed to go on asking as before.
+	// reportTTL is how long the last report of a node counts if no newer one arrives.
 	reportTTL = 10 * time.Minute
-	// maxRate bounds the connections a second that one node may report for one Service: a lying node must not turn sums
-	// into Inf or NaN.
+	// maxRate bounds the connections per second that one node may report for one Service, so that a malicious node cannot
+	// turn sums into Inf or NaN.
 	maxRate = 1e6
-	// maxServices is how many Services are followed. Proxies count no more; one that lies may name others.
+	// maxServices is how many Services are tracked. Proxies count no more; a malicious one may report others.
 	maxServices = demandapi.MaxServices
 )
 
 // Node is a node of the cluster.
 type Node struct {
 	Name, Zone string
-	// Weight is its assumed demand, relative to other nodes.
+	// Weight is the node's assumed demand, relative to other nodes.
 	Weight float64
 }
 
 // Service is an existing Service.
 type Service struct {
-	// ShouldPublish: its demand should be published. Said are the zones' parts that are published; nil: nothing yet.
+	// ShouldPublish is set if its demand should be published. Published are the published shares by zone; nil means none.
 	ShouldPublish bool
 	Published     map[string]float64
 }
 
-// Services returns a Service by namespace/name; false if it does not exist.
+// Services returns a Service by namespace/name, or false if it does not exist.
 type Services func(name string) (Service, bool)
 
-// Aggregator follows the demand of a cluster's nodes on all Services. The zero value has heard nothing.
+// Aggregator adds up the demand of a cluster's nodes on all Services. The zero value has no reports.
 type Aggregator struct {
 	nodes    map[string]nodeReport
 	services map[string]*serviceState
-	rounded  time.Time // when the last round was; zero before the first one
+	rounded  time.Time // the time of the last round; zero before the first one
 }
 
-// nodeReport is what a node said last.
+// nodeReport is the last report of a node.
 type nodeReport struct {
 	at    time.Time
 	rates []rate
 }
 
-// rate is how often a node asks a Service. Thousands of nodes may name a thousand Services each, all of them the same: names
-// are kept once.
+// rate is a node's connection rate to a Service. Thousands of nodes may report the same thousand Services, so names are
+// interned.
 type rate struct {
 	service unique.Handle[string]
 	perSec  float32
@@ -66,30 +66,30 @@ type serviceState struct {
 // Report is the demand on a Service.
 type Report struct {
 	Decision
-	// Assumed is each zone's part if all nodes have the demand of their labels.
+	// Assumed is each zone's share if all nodes have the demand of their labels.
 	Assumed map[string]float64
-	// MaxSkew is the largest ratio of a zone's part to its assumed part, at least 1, and Zone is that zone.
+	// MaxSkew is the largest ratio of a zone's share to its assumed share, at least 1, and MostSkewedZone is that zone.
 	MaxSkew        float64
 	MostSkewedZone string
 }
 
-// Round is what was found in an interval.
+// Round is the result of one interval.
 type Round struct {
-	// Reporting is how many of Nodes reported what they counted, in this interval or within ten minutes.
+	// Reporting is how many of Nodes reported in this interval or within the ten minutes before.
 	Reporting, Nodes int
-	// NoQuorum: less than half of all nodes were heard, so that nothing new is known.
+	// NoQuorum is set if fewer than half of all nodes reported; estimates are then not updated.
 	NoQuorum bool
-	// ZonesBelowQuorum are the zones of which less than half of the nodes were heard. They keep their parts.
+	// ZonesBelowQuorum are the zones in which fewer than half of the nodes reported. They keep their last shares.
 	ZonesBelowQuorum []string
-	// Services are those with enough connections to say something, by namespace/name.
+	// Services are those with enough connections for an estimate, by namespace/name.
 	Services map[string]Report
-	// Decided are this interval's decisions about the Services that are published.
+	// Decided are this interval's decisions about Services whose demand should be published.
 	Decided map[string]Report
-	// ChangePoints is for how many Services a sudden change of demand was found.
+	// ChangePoints is the number of Services in which a change-point was detected.
 	ChangePoints int
 }
 
-// AddReport takes in what a node reported. A page that only hands out a cursor says nothing about demand.
+// AddReport records a node's report. A page that only issues a cursor contains no counts and is ignored.
 func (f *Aggregator) AddReport(node string, at time.Time, page demandapi.Page) {
 	if page.Took <= 0 {
 		return
@@ -105,25 +105,25 @@ func (f *Aggregator) AddReport(node string, at time.Time, page demandapi.Page) {
 	f.nodes[node] = said
 }
 
-// cluster is all nodes, sorted by name, and their zones, sorted by name.
+// cluster contains all nodes and all zones, each sorted by name.
 type cluster struct {
 	nodes     []Node
-	zoneOf    []int  // by the number of a node
-	reporting []bool // likewise
+	zoneOf    []int  // by node index
+	reporting []bool // by node index
 	zones     []zone
 }
 
-// zone is what is known about a zone's nodes.
+// zone counts a zone's nodes.
 type zone struct {
 	name             string
 	nodes, reporting int
 	weight           float64
 }
 
-// lacksQuorum reports whether less than half of its nodes are heard: too few to speak for the others.
+// lacksQuorum reports whether fewer than half of its nodes reported: too few to extrapolate to the others.
 func (z *zone) lacksQuorum() bool { return 2*z.reporting < z.nodes }
 
-// Track has a Service followed though nobody asks it: something is published of it.
+// Track starts tracking a Service that has a published ServiceDemand but no connections.
 func (f *Aggregator) Track(name string) {
 	if f.services == nil {
 		f.services = map[string]*serviceState{}
@@ -133,7 +133,7 @@ func (f *Aggregator) Track(name string) {
 	}
 }
 
-// Aggregate sums up what was heard by zone. Services that do not exist are not followed.
+// Aggregate adds up the reports by zone, and updates the estimates. Services that do not exist are not tracked.
 func (f *Aggregator) Aggregate(now time.Time, nodes []Node, services Services) Round {
 	took := now.Sub(f.rounded)
 	if f.rounded.IsZero() {
@@ -160,7 +160,7 @@ func (f *Aggregator) Aggregate(now time.Time, nodes []Node, services Services) R
 	return round
 }
 
-// buildCluster returns the nodes in their order, and which of them are heard. What is known of others is forgotten.
+// buildCluster sorts the nodes, and finds out which of them report. It deletes reports of nodes that no longer exist.
 func (f *Aggregator) buildCluster(now time.Time, nodes []Node) *cluster {
 	c := &cluster{nodes: slices.Clone(nodes), zoneOf: make([]int, len(nodes)), reporting: make([]bool, len(nodes))}
 	slices.SortFunc(c.nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
@@ -182,7 +182,7 @@ func (f *Aggregator) buildCluster(now time.Time, nodes []Node) *cluster {
 	return c
 }
 
-// defaultShares returns each zone's part if all nodes have the demand of their labels.
+// defaultShares returns each zone's share if all nodes have the demand of their labels.
 func (c *cluster) defaultShares() map[string]float64 {
 	assumed, all := map[string]float64{}, 0.0
 	for _, z := range c.zones {
@@ -196,9 +196,9 @@ func (c *cluster) defaultShares() map[string]float64 {
 	return assumed
 }
 
-// sum adds up the rates of each Service, by the number of a zone. A node that was not heard counts as its zone's mean.
+// sum adds up the rates of each Service by zone index. A node without a report counts as the mean of its zone.
 func (f *Aggregator) sum(c *cluster, services Services) map[unique.Handle[string]][]float64 {
-	sums := map[unique.Handle[string]][]float64{} // nil: there is no such Service
+	sums := map[unique.Handle[string]][]float64{} // nil means that the Service does not exist
 	for number, node := range c.nodes {
 		if !c.reporting[number] {
 			continue
@@ -227,7 +227,7 @@ func (f *Aggregator) sum(c *cluster, services Services) map[unique.Handle[string
 	return sums
 }
 
-// zonesIn returns the zones of nodes, sorted, and the number of each.
+// zonesIn returns the zones of the nodes, sorted by name, and the index of each.
 func zonesIn(nodes []Node) (zones []zone, numbers map[string]int) {
 	numbers = map[string]int{}
 	for _, node := range nodes {
@@ -240,7 +240,7 @@ func zonesIn(nodes []Node) (zones []zone, numbers map[string]int) {
 	return zones, numbers
 }
 
-// updateEstimates takes in what was asked in some time.
+// updateEstimates adds the connections of an interval to the estimates.
 func (f *Aggregator) updateEstimates(
 	now time.Time, took time.Duration, c *cluster, sums map[unique.Handle[string]][]float64, services Services, round *Round,
 ) {
@@ -265,20 +265,20 @@ func (f *Aggregator) updateEstimates(
 			round.Decided[name] = followed.report
 		}
 		if followed.report.Parts == nil && asked == nil && service.Published == nil && followed.report.ConnectionsPerMinute < 1 {
-			delete(f.services, name) // there were no connections for a long time; this makes room for another Service
+			delete(f.services, name) // no connections for a long time; this makes room for another Service
 		}
 	}
 }
 
-// decide takes in the demand on a Service; nil: none.
+// decide adds the connections to a Service in one interval to its estimate; nil means that there were none.
 func (f *serviceState) decide(took time.Duration, c *cluster, asked []float64, service Service, assumed map[string]float64) Report {
 	f.estimator.Coarse = len(c.nodes) > manyNodes
 	f.estimator.SetPublished(service.Published)
 	return reportOf(f.estimator.Add(f.sampleOf(took, c, asked, assumed), assumed), assumed)
 }
 
-// sampleOf returns what was asked in each zone. One that is silent keeps its part: its nodes may ask as before, and one that is
-// down and alone in its zone must not hold up all others.
+// sampleOf returns the connections of each zone. A zone below quorum keeps its share: its nodes may still connect as
+// before, and a failed node that is alone in its zone must not block all other zones.
 func (f *serviceState) sampleOf(took time.Duration, c *cluster, asked []float64, assumed map[string]float64) Sample {
 	sample := Sample{Took: took, Zones: map[string]float64{}}
 	reporting, kept := 0.0, 0.0
@@ -299,10 +299,11 @@ func (f *serviceState) sampleOf(took time.Duration, c *cluster, asked []float64,
 	return sample
 }
 
-// maxImputed is the part of all that those keep at most who are not heard: the others tell how much there is in all.
+// maxImputed bounds the total share of zones below quorum: the total is extrapolated from the other zones.
 const maxImputed = 0.99
 
-// imputeShare returns how much there is of a part that is not heard, given all such parts together, and how much was heard.
+// imputeShare estimates the connections of a zone below quorum, from its share (part), the total share of such zones
+// (all) and the connections of the zones that reported.
 func imputeShare(part, all, reporting float64) float64 {
 	if all == 0 {
 		return 0
@@ -320,12 +321,12 @@ func namesOf(sums map[unique.Handle[string]][]float64) []string {
 	return names
 }
 
-// reportOf reports an estimate with the zone that is off the most.
+// reportOf returns the report of a decision, with the zone that has the largest skew.
 func reportOf(decision Decision, assumed map[string]float64) Report {
 	report := Report{Decision: decision, Assumed: assumed, MaxSkew: 1}
 	for _, zone := range slices.Sorted(maps.Keys(decision.Parts)) {
 		by := max(decision.Parts[zone], floor) / max(assumed[zone], floor)
-		if by > report.MaxSkew+1e-9 { // a sum of floats is rarely 1
+		if by > report.MaxSkew+1e-9 { // float sums are rarely exactly 1
 			report.MaxSkew, report.MostSkewedZone = by, zone
 		}
 	}

@@ -10,19 +10,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// fleet is nodes that are heard each interval, unless they are silent.
+// fleet is a set of nodes that report in each interval, except for those that are missing.
 type fleet struct {
 	follower demand.Aggregator
 	nodes    []demand.Node
-	demand   map[string]float64 // connections a second of each node
+	demand   map[string]float64 // connections per second of each node
 	missing  map[string]bool
 	now      time.Time
-	web      demand.Service // what there is of shop/web
+	web      demand.Service // the state of shop/web
 }
 
 func (f *fleet) services(name string) (demand.Service, bool) { return f.web, name == "shop/web" }
 
-// newFleet returns zones of some nodes, each of which asks once a second.
+// newFleet returns zones with the given numbers of nodes, each with one connection per second.
 func newFleet(zones ...int) *fleet {
 	f := &fleet{demand: map[string]float64{}, missing: map[string]bool{}, now: time.Unix(1e9, 0)}
 	for zone, count := range zones {
@@ -43,7 +43,7 @@ func (f *fleet) zone(name string, asks float64) {
 	}
 }
 
-// run lets time pass, and returns the last round.
+// run performs rounds for a duration, and returns the last one.
 func (f *fleet) run(duration time.Duration) demand.Round {
 	var round demand.Round
 	for end := f.now.Add(duration); f.now.Before(end); {
@@ -60,7 +60,7 @@ func (f *fleet) run(duration time.Duration) demand.Round {
 	return round
 }
 
-// expectOff checks how much the assumption is off, and in which zone.
+// expectOff checks the skew, and in which zone it is.
 func expectOff(t *testing.T, round demand.Round, by float64, zone string) {
 	t.Helper()
 	report := round.Services["shop/web"]
@@ -98,7 +98,7 @@ func TestMissingNodesAreImputedWithTheirZonesMean(t *testing.T) {
 	for _, name := range []string{"b-0", "b-1", "b-2", "a-0"} {
 		f.missing[name] = true
 	}
-	for range 6 { // they go on as before, and then as their zone
+	for range 6 { // first their last reports count, and then the mean of their zone
 		round := f.run(5 * time.Minute)
 		expectOff(t, round, want, "b")
 	}
@@ -107,7 +107,8 @@ func TestMissingNodesAreImputedWithTheirZonesMean(t *testing.T) {
 	}
 }
 
-// TestAZoneBelowQuorumKeepsItsShare, for hours, whatever the few say that are left of it; what other zones ask is measured on.
+// TestAZoneBelowQuorumKeepsItsShare checks that it does so for hours, whatever its remaining nodes report, and that the
+// demand of other zones is still measured.
 func TestAZoneBelowQuorumKeepsItsShare(t *testing.T) {
 	f := newFleet(4, 4, 8)
 	f.web = demand.Service{ShouldPublish: true}
@@ -121,8 +122,8 @@ func TestAZoneBelowQuorumKeepsItsShare(t *testing.T) {
 	for _, name := range []string{"b-0", "b-1", "b-2"} {
 		f.missing[name] = true
 	}
-	f.run(11 * time.Minute) // in which they go on as before
-	f.zone("b", 100)        // which nobody may learn from the one that is left
+	f.run(11 * time.Minute) // the last reports still count
+	f.zone("b", 100)        // must not be inferred from the one node that reports
 	during := f.run(5 * time.Hour)
 	now := during.Decided["shop/web"]
 	if during.NoQuorum || fmt.Sprint(during.ZonesBelowQuorum) != "[b]" || during.Reporting != 13 {
@@ -131,7 +132,7 @@ func TestAZoneBelowQuorumKeepsItsShare(t *testing.T) {
 	if now.Reason != demand.Unchanged || math.Abs(now.Parts["b"]-before.Parts["b"]) > 0.01 {
 		t.Errorf("zone b asks %.3f after %.3f: %+v", now.Parts["b"], before.Parts["b"], now.Decision)
 	}
-	f.zone("a", 19) // while zone c asks 8
+	f.zone("a", 19) // while zone c has 8
 	now = f.run(2 * time.Hour).Decided["shop/web"]
 	others := now.Parts["a"] + now.Parts["c"]
 	if math.Abs(now.Parts["a"]/others-76./84) > 0.02 || math.Abs(now.Parts["b"]-before.Parts["b"]) > 0.02 {
@@ -145,7 +146,8 @@ func TestAZoneBelowQuorumKeepsItsShare(t *testing.T) {
 	}
 }
 
-// TestAZoneThatNeverReportedHasTheDefaultDemand: it has no proxies, such as one whose only node is down, or runs something else.
+// TestAZoneThatNeverReportedHasTheDefaultDemand checks a zone without proxies: its only node is down, or it runs
+// another proxy.
 func TestAZoneThatNeverReportedHasTheDefaultDemand(t *testing.T) {
 	f := newFleet(4, 4, 1)
 	f.missing["c-0"] = true
@@ -156,7 +158,7 @@ func TestAZoneThatNeverReportedHasTheDefaultDemand(t *testing.T) {
 	}
 }
 
-// TestNothingIsEstimatedForMissingReports: of less than half of all nodes nobody learns anything.
+// TestNothingIsEstimatedForMissingReports checks that nothing is estimated if fewer than half of all nodes report.
 func TestNothingIsEstimatedForMissingReports(t *testing.T) {
 	f := newFleet(4, 4, 4)
 	f.web = demand.Service{ShouldPublish: true}
@@ -187,7 +189,7 @@ func TestWhatDoesNotExistIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestAServiceWithoutDemandEnds: also for a successor that never heard of it.
+// TestAServiceWithoutDemandEnds checks a new leader that never received a report about the Service.
 func TestAServiceWithoutDemandEnds(t *testing.T) {
 	f := newFleet(4, 4)
 	f.web = demand.Service{ShouldPublish: true, Published: map[string]float64{"a": 0.5, "b": 0.5}}

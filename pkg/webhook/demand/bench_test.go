@@ -9,13 +9,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// BenchmarkRound sums up the demand of 5,000 nodes on 1,000 Services: each node on some, or on all.
+// BenchmarkRound aggregates the demand of 5,000 nodes on 1,000 Services, where each node connects to some of them, or
+// to all.
 func BenchmarkRound(b *testing.B) {
 	const services = 1000
 	for _, asked := range []int{50, services} {
 		b.Run(fmt.Sprintf("each node asks %d of %d Services", asked, services), func(b *testing.B) {
 			f := newFleet(2000, 2000, 1000)
-			f.report(asked, services) // the first round says nothing
+			f.report(asked, services) // the first round has no duration
 			published := func(string) (demand.Service, bool) { return demand.Service{ShouldPublish: true}, true }
 			f.follower.Aggregate(f.now, f.nodes, published)
 			for b.Loop() {
@@ -35,7 +36,7 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
-// report makes each node report that it asked some of the Services ten times in an interval.
+// report makes each node report ten connections in an interval to each of some Services.
 func (f *fleet) report(asked, services int) {
 	f.now = f.now.Add(interval)
 	for number, node := range f.nodes {

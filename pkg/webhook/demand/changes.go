@@ -17,13 +17,13 @@ import (
 // byServer is how many bytes the API server adds to a new object, such as managedFields.
 const byServer = 700
 
-// objectChange is an object to be written. Before is nil if it is created, after is nil if it is deleted.
+// objectChange is a write of one object. before is nil if it is created, after is nil if it is deleted.
 type objectChange struct {
 	before, after *servicedemand.ServiceDemand
 	skew          float64
 }
 
-// object is the object after the write or, if it is deleted, before.
+// object returns the object after the write, or the deleted object.
 func (r objectChange) object() *servicedemand.ServiceDemand {
 	if r.after != nil {
 		return r.after
@@ -31,7 +31,7 @@ func (r objectChange) object() *servicedemand.ServiceDemand {
 	return r.before
 }
 
-// change is its cost, and how important it is.
+// change returns its cost and its priority.
 func (r objectChange) change() change {
 	object := r.object()
 	text, _ := json.Marshal(object) //nolint:errchkjson // of numbers and strings
@@ -42,15 +42,16 @@ func (r objectChange) change() change {
 	return change{object.Namespace, object.Name, size, r.skew}
 }
 
-// state is what a round has seen, by namespace and name.
+// state is the input of a round, by namespace/name.
 type state struct {
 	services      map[string]*corev1.Service
-	shouldPublish func(*corev1.Service) bool // its demand should be published
+	shouldPublish func(*corev1.Service) bool // reports whether its demand should be published
 	objects       map[string]*servicedemand.ServiceDemand
 }
 
-// managed returns the object of a Service that we wrote for it, and not for an earlier one of that name; nil if there is none.
-// A webhook of another version, whose fields have other names, wrote an object that does not say when it was observed.
+// managed returns the object that the webhook wrote for this Service, and not for an earlier one of the same name; nil
+// if there is none. An object without an observation time comes from another version of the webhook, whose fields have
+// other names.
 func (s *state) managed(name string) *servicedemand.ServiceDemand {
 	object, service := s.objects[name], s.services[name]
 	if object == nil || service == nil || !isManaged(object) || !belongsTo(object, service) || object.ObservedAt.IsZero() {
@@ -59,8 +60,9 @@ func (s *state) managed(name string) *servicedemand.ServiceDemand {
 	return object
 }
 
-// changes returns what is to be written after a round. What cannot be described is withdrawn: what is said of it is no longer
-// so. The first such Service is an error, and nobody else's trouble: if there are too many zones, it is the same with all.
+// changes returns the writes after a round. If a report cannot be represented (too many zones), its object is deleted,
+// because its content is outdated. The first such failure is returned as an error and does not affect other Services:
+// too many zones is usually a problem of all.
 func (s *state) changes(now time.Time, round Round) (all []objectChange, failed error) {
 	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
 		if object := s.objects[name]; isManaged(object) && (s.managed(name) == nil || !s.shouldPublish(s.services[name])) {
@@ -70,7 +72,7 @@ func (s *state) changes(now time.Time, round Round) (all []objectChange, failed 
 	for _, name := range slices.Sorted(maps.Keys(round.Decided)) {
 		report, before := round.Decided[name], s.managed(name)
 		switch {
-		case s.objects[name] != nil && before == nil: // somebody else's, or one that goes
+		case s.objects[name] != nil && before == nil: // an unmanaged object, or one deleted above
 		case report.Reason == BelowThreshold && before != nil:
 			all = append(all, objectChange{before: before, skew: 1})
 		case report.Reason == First || report.Reason == Changed:
@@ -84,7 +86,7 @@ func (s *state) changes(now time.Time, round Round) (all []objectChange, failed 
 	return all, failed
 }
 
-// lookupService returns what is known of a Service, for the follower.
+// lookupService returns a lookup of Services for the Aggregator.
 func (s *state) lookupService() Services {
 	return func(name string) (Service, bool) {
 		service := s.services[name]
@@ -102,7 +104,7 @@ func (s *state) lookupService() Services {
 	}
 }
 
-// unmanaged returns what to log about objects that somebody else wrote: they stay, and are not overwritten.
+// unmanaged returns the log text for each object that was written by others. Such objects are not overwritten.
 func (s *state) unmanaged() map[string]string {
 	said := map[string]string{}
 	for name, object := range s.objects {

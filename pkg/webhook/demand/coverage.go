@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// coverage is whether enough nodes are heard, or an operator has to act.
+// coverage describes whether enough nodes report, or an operator must act.
 type coverage string
 
 const (
@@ -18,10 +18,10 @@ const (
 	coverageNone     coverage = "nothing new is known: less than half of all nodes are heard" + unlessItEnds
 )
 
-// unlessItEnds is what comes of it.
+// unlessItEnds describes the consequence.
 const unlessItEnds = "; unless that ends, what is published no longer counts in " + servicedemand.FreshForText
 
-// coverageOf judges a round.
+// coverageOf returns the coverage of a round.
 func coverageOf(round Round, silence PullErrors) coverage {
 	switch {
 	case round.NoQuorum:
@@ -36,8 +36,8 @@ func coverageOf(round Round, silence PullErrors) coverage {
 	return coverageFull
 }
 
-// logCoverage logs a change in how many nodes are heard, with the reason for one silent node. The first answers only
-// hand out cursors, and say nothing about demand: no node counts as silent then.
+// logCoverage logs a change of coverage, with the error of one node. The first pages only issue cursors and contain no
+// counts, so no node counts as missing then.
 func (l *leader) logCoverage(round Round, silence PullErrors) {
 	if now := coverageOf(round, silence); now != l.coverage && (silence.Nodes > 0 || l.rounds > 1) {
 		l.coverage = now

@@ -1,9 +1,13 @@
-// Package demand finds out how much of a Service's connections each zone asks for. One replica of the webhook asks all
-// proxies what they counted (pull.go), and sums it up by zone (aggregator.go). Where that differs from what bounds on load
-// assume, it reports it: in metrics and, with an Event, to the Service's owner (events.go). If the owner wants bounds
-// to be planned with it, it publishes a ServiceDemand (reconcile.go), within a budget (plan.go).
+// Package demand measures how the connections to a Service are distributed over zones, and publishes the result. One
+// replica of the webhook pulls connection counts from all proxies and adds them up by zone. Where this differs from the
+// demand that load bounds assume, metrics and an Event on the Service report the skew. For Services with measured
+// demand it writes a ServiceDemand.
 //
-// The estimator (estimate.go), the sum, what should be written (changes.go, object.go) and the
-// budget are pure: time comes with each sample. Each round reads the published state from the objects. So a new leader
-// goes on from them, and a failed write is decided again.
+// The estimator, the aggregation, the choice of writes and the budget are pure: each sample carries its time. Each
+// round reads the published state from the objects, so a new leader continues from it, and the next round decides a
+// failed write again.
+//
+// To change how reports are added up, start in aggregator.go; for the statistics, in estimate.go. Pulls are in
+// publisher.go and pull.go, Events in events.go. settings.go decides for which Services demand is published, changes.go
+// and object.go what is written, plan.go within which budget, and reconcile.go writes it.
 package demand

@@ -7,46 +7,48 @@ import (
 	"time"
 )
 
-// The estimator's numbers were chosen together, by simulation: the tests say what they reach.
+// The parameters of the estimator were chosen together, by simulation. The tests state what they achieve.
 const (
-	// windowConnections is how many connections the long average is about, whatever their rate, and rememberedByZone how many for each
-	// zone, if there are many.
+	// windowConnections is the effective number of connections in the slow average, independent of their rate.
+	// windowPerZone is the number for each zone, if there are many zones.
 	windowConnections, windowPerZone = 8000, 1000
-	// minHalfLife and longest bound the long average's half-life. With a minute as the shortest, chance alone caused 2.4
-	// publications an hour at 500 connections a second; with two minutes at most 1.6.
+	// minHalfLife and maxHalfLife bound the half-life of the slow average. With a minimum of one minute, chance alone
+	// caused 2.4 publications an hour at 500 connections/s; with two minutes at most 1.6.
 	minHalfLife, maxHalfLife = 2 * time.Minute, 30 * time.Minute
-	// priorWeight is how many connections of the assumed demand are added, so that a few counted connections have little weight.
+	// priorWeight is the number of pseudo-counts with the assumed distribution. They damp estimates from few connections.
 	priorWeight = 30
-	// minChangeSamples is the least number of connections that can indicate a change, and changeSigmas is how far off they must
-	// be.
+	// minChangeSamples is the minimum number of connections for a change-point, and changeSigmas the minimum deviation.
 	minChangeSamples, changeSigmas = 100, 4
-	// maxFastChanges is how many changes in a row clients make that move in the middle of an interval. More of them may come from
-	// the plan: clients that ask again where endpoints are overloaded ask the more, the more the plan has sent there. Followed at
-	// once, what they ask would swing for ever; half of each such change counts. After mostChanges of them it takes 18 samples
-	// without one until all of a change counts again.
+	// maxFastChanges is how many changes in a row are applied in full; clients that move in the middle of an interval
+	// cause that many. More may be feedback from the plan: clients retry where endpoints are overloaded, and retry the
+	// more, the more connections the plan sends there. Applied in full, such changes would oscillate forever, so half of
+	// each counts. After maxChangeCount changes it takes 18 samples without one until a change counts in full again.
 	maxFastChanges, maxChangeCount = 2, 20
-	// floor is a difference of parts that is ignored, band is one relative to the part, and sayingSigmas is one relative
-	// to chance. A change must exceed all three to be published. See ignored and ofAny for many zones.
+	// floor is an absolute difference of shares that is ignored, band one relative to the share, and publishSigmas one
+	// relative to chance. A difference must exceed all three to be published. For many zones see minDelta and
+	// adjustForZones.
 	floor, band, publishSigmas = 0.002, 0.02, 3
-	// baseZones is how many zones these numbers were chosen for.
+	// baseZones is the number of zones for which these parameters were chosen.
 	baseZones = 4
-	// coarseBand is band where each publication goes to very many nodes: a day of loads that follow day and night is then 130
-	// to 154 publications instead of 250, and the busiest endpoint gets up to 1.30 instead of 1.27 times the mean.
+	// coarseBand replaces band in clusters with very many nodes, where each publication is expensive. A day of diurnal
+	// load then takes 130 to 154 publications instead of 250, and the most loaded endpoint gets up to 1.30 instead of 1.27
+	// times the mean.
 	coarseBand = 0.05
-	// startThreshold connections in half an hour begin an estimate, tooFew end it. They differ, so that a Service near the limit
-	// does not come and go.
+	// An estimate starts at startThreshold connections in half an hour and stops below stopThreshold. The hysteresis
+	// avoids flapping for Services near the limit.
 	startThreshold, stopThreshold = 30, 15
-	// dropBelow is a sum so small that its zone is dropped.
+	// dropBelow is the sum below which a zone is dropped.
 	dropBelow = 1e-6
 )
 
-// shortHalfLives are the half-lives of the averages that find changes. The last sample alone is looked at before them.
+// shortHalfLives are the half-lives of the fast averages, which detect changes. The last sample alone is tested before
+// them.
 var shortHalfLives = []time.Duration{2 * time.Minute, 8 * time.Minute}
 
-// Sample is the demand on one Service in some time.
+// Sample is the demand on one Service in one interval.
 type Sample struct {
 	Took  time.Duration
-	Zones map[string]float64 // connections of each zone, including the estimate for silent nodes
+	Zones map[string]float64 // connections by zone, including those imputed for nodes that do not report
 }
 
 func (s Sample) all() float64 {
@@ -57,48 +59,50 @@ func (s Sample) all() float64 {
 	return sum
 }
 
-// Reason is why an estimate should be published, or not.
+// Reason is the reason of a decision.
 type Reason string
 
-// The reasons.
+// The reasons of decisions.
 const (
-	InsufficientData Reason = "too few connections"       // the assumed demand is as good; nothing is said
-	First            Reason = "nothing was said before"   // to be said
-	Changed          Reason = "differs from what is said" // to be said
-	Unchanged        Reason = "as is said"                // what is said stays
-	BelowThreshold   Reason = "connections became few"    // what is said is to be withdrawn
+	InsufficientData Reason = "too few connections"       // the assumed demand is as good; nothing is published
+	First            Reason = "nothing was said before"   // to be published
+	Changed          Reason = "differs from what is said" // to be published
+	Unchanged        Reason = "as is said"                // the published shares stay
+	BelowThreshold   Reason = "connections became few"    // the published shares are to be deleted
 )
 
-// Decision is what a sample leads to.
+// Decision is the result of a sample.
 type Decision struct {
 	Reason Reason
-	// Parts is each zone's part of the connections, 1 in all; nil with TooFew and Ended.
+	// Parts are the shares of connections by zone; they sum to 1. Nil with InsufficientData and BelowThreshold.
 	Parts map[string]float64
 	// ConnectionsPerMinute is the rate of the last minutes.
 	ConnectionsPerMinute float64
-	// ChangePoint: a short average replaced the long one in this sample.
+	// ChangePoint is set if this sample caused a fast average to replace the slow one.
 	ChangePoint bool
-	// Skew is the largest ratio of a zone's part to its published part, up or down; at least 1. If not all can be written, the
-	// Service with the largest comes first. With First the assumed part stands for the published one.
+	// Skew is the largest ratio between a zone's share and its published share, in either direction; at least 1. If the
+	// budget does not suffice for all writes, the Service with the largest is written first. With First it compares with
+	// the assumed share.
 	Skew float64
 }
 
-// Estimator follows what is asked of one Service. The zero value has heard nothing.
+// Estimator estimates the demand on one Service. The zero value has no samples.
 type Estimator struct {
-	// Coarse: only differences from coarseBand on are published.
+	// Coarse makes it publish only differences of at least coarseBand.
 	Coarse bool
 
 	fast      [2]ewma // by shortHalfLives
 	slow      ewma
-	changes   int                // samples with a change, less those without
+	changes   int                // samples with a change, minus those without
 	recent    ewma               // with the longest half-life: the connections of half an hour
-	published map[string]float64 // parts; nil: nothing
-	// inheritedPrior is what was said before the first sample. Whoever said it had heard more than this estimator has at first.
+	published map[string]float64 // published shares; nil means none
+	// inheritedPrior is the published demand before the first sample. Its publisher had more samples than this estimator
+	// has at first.
 	inheritedPrior map[string]float64
 }
 
-// SetPublished takes in what parts are published, whoever did; nil: none. A decision is made again with each sample until they are, so
-// that one that waits loses nothing.
+// SetPublished sets the published shares, whichever replica published them; nil means none. Each sample repeats a
+// decision until it is published, so a queued decision is not lost.
 func (e *Estimator) SetPublished(parts map[string]float64) {
 	e.published = maps.Clone(parts)
 	if e.recent.seconds == 0 {
@@ -106,7 +110,7 @@ func (e *Estimator) SetPublished(parts map[string]float64) {
 	}
 }
 
-// expectedShare returns the part of a zone as far as it is known: as it was measured, else as it is said, else as it is assumed.
+// expectedShare returns the share of a zone: measured, else published, else assumed.
 func (e *Estimator) expectedShare(zone string, assumed map[string]float64) float64 {
 	switch {
 	case e.slow.all > 0:
@@ -117,15 +121,15 @@ func (e *Estimator) expectedShare(zone string, assumed map[string]float64) float
 	return assumed[zone]
 }
 
-// Add takes in a sample. Assumed is each zone's part in the assumed demand, 1 in all. A sample of no duration says
-// nothing about a rate, and counts as one without connections.
+// Add adds a sample. assumed are the zones' shares of the assumed demand; they sum to 1. A sample with a duration of
+// zero has no rate, and is not added.
 func (e *Estimator) Add(s Sample, assumed map[string]float64) Decision {
 	var d Decision
 	if s.Took > 0 {
 		d.ChangePoint = e.average(s)
 	}
 	d.ConnectionsPerMinute = 60 * e.rate()
-	// A steady rate adds up to its half-life over ln 2.
+	// The sum for a steady rate is the connections of one half-life, divided by ln 2.
 	inHalfAnHour := e.recent.all * math.Ln2
 	switch {
 	case e.published != nil && inHalfAnHour < stopThreshold && e.hasFullWindow():
@@ -152,11 +156,11 @@ func (e *Estimator) Add(s Sample, assumed map[string]float64) Decision {
 	return d
 }
 
-// hasFullWindow reports whether it was listened for half an hour, so that few connections mean that few were made.
+// hasFullWindow reports whether samples cover half an hour, so that a small sum means few connections.
 func (e *Estimator) hasFullWindow() bool { return e.recent.seconds*math.Ln2 >= maxHalfLife.Seconds()/2 }
 
-// prior is the demand of which some connections are added. A successor that has heard little expects what is said: with the
-// assumed demand its first few connections would take back what is still so.
+// prior returns the distribution of the pseudo-counts. After a leader change it is the published demand: with the
+// assumed demand the first few samples would revert an estimate that is still valid.
 func (e *Estimator) prior(assumed map[string]float64) map[string]float64 {
 	if e.published != nil && e.inheritedPrior != nil && !e.hasFullWindow() {
 		return e.inheritedPrior
@@ -164,7 +168,7 @@ func (e *Estimator) prior(assumed map[string]float64) map[string]float64 {
 	return assumed
 }
 
-// rate is that of the last minutes, in connections a second.
+// rate returns the rate of the last minutes in connections per second.
 func (e *Estimator) rate() float64 { return e.fast[len(e.fast)-1].rate() }
 
 func (e *Estimator) band() float64 {
@@ -174,7 +178,7 @@ func (e *Estimator) band() float64 {
 	return band
 }
 
-// average adds a sample to all averages, and reports whether the long one was replaced.
+// average adds a sample to all averages, and reports whether a faster one replaced the slow one.
 func (e *Estimator) average(s Sample) bool {
 	for i := range e.fast {
 		e.fast[i].update(s, shortHalfLives[i])
@@ -191,7 +195,7 @@ func (e *Estimator) average(s Sample) bool {
 		if e.changes = min(e.changes+1, maxChangeCount); e.changes > maxFastChanges {
 			now.blend(&e.slow)
 		}
-		// Longer averages still contain the time before the change. They would indicate a change back.
+		// Slower averages still contain samples from before the change, and would detect a change back.
 		for j := i; j < len(e.fast); j++ {
 			e.fast[j] = now.copied()
 		}
@@ -202,8 +206,8 @@ func (e *Estimator) average(s Sample) bool {
 	return false
 }
 
-// halfLife returns the long average's, for a rate and a number of zones: with it the average is as certain as one of the last
-// remembered connections that weighs them equally.
+// halfLife returns the half-life of the slow average for a rate and a number of zones. With it, the average is as
+// certain as an unweighted average over the connections of the window.
 func halfLife(rate float64, zones int) time.Duration {
 	if rate == 0 {
 		return maxHalfLife
@@ -212,8 +216,7 @@ func halfLife(rate float64, zones int) time.Duration {
 	return max(time.Duration(seconds*float64(time.Second)), minHalfLife)
 }
 
-// hasChanged reports whether some zone's part in a newer average differs so much from an older one that it cannot be
-// chance.
+// hasChanged reports whether the share of any zone differs significantly between two averages.
 func hasChanged(newer, older *ewma) bool {
 	size := newer.effectiveSamples()
 	if size < minChangeSamples {
@@ -231,7 +234,7 @@ func hasChanged(newer, older *ewma) bool {
 	return false
 }
 
-// parts is the long average, with some connections of the demand that is expected.
+// parts returns the shares of the slow average, with pseudo-counts of the expected demand.
 func (e *Estimator) parts(expected map[string]float64) map[string]float64 {
 	size, weight := e.slow.effectiveSamples(), float64(priorWeight)
 	if len(expected) == 0 {
@@ -247,21 +250,23 @@ func (e *Estimator) parts(expected map[string]float64) map[string]float64 {
 	return shrinkToPrior(parts, expected, size+weight)
 }
 
-// adjustForZones returns how many sigmas off the farthest of many zones is by chance as rarely as the farthest of a few is that many.
+// adjustForZones corrects a threshold for multiple comparisons: the largest deviation among many zones exceeds the
+// result by chance as rarely as that among baseZones zones exceeds sigmas.
 func adjustForZones(sigmas float64, zones int) float64 {
 	return math.Sqrt(sigmas*sigmas + 2*math.Log(max(1, float64(zones)/baseZones)))
 }
 
-// minDelta is a difference of parts that is ignored: the floor or, of more than ten zones, a fiftieth of what one has on average.
+// minDelta is the difference of shares that is ignored: floor or, with more than ten zones, 2 % of the mean share.
 func minDelta(zones int) float64 { return min(floor, band/max(1, float64(zones))) }
 
-// shrinkToPrior moves parts to what is expected as far as chance may explain the difference. With hundreds of zones there is always one
-// of which far too few connections were counted; the bound would not hold for those that its clients make. What zones have that
-// are not as expected is not expected of the others: they share the rest as expected.
+// shrinkToPrior moves shares toward the expected ones, to the extent that chance explains the difference. With hundreds
+// of zones there is always one with far too few counted connections; the load bound would not hold for those that its
+// clients open. The deviation of a significant zone is not spread over the others: they share the rest in expected
+// proportion.
 func shrinkToPrior(parts, expected map[string]float64, size float64) map[string]float64 {
 	zones, chance := slices.Sorted(maps.Keys(parts)), adjustForZones(publishSigmas, len(parts))
-	own := map[string]float64{} // how much of its own part each zone keeps
-	scale := 1.0                // what all others have, relative to what is expected; the first time it is not known yet
+	own := map[string]float64{} // the fraction of its measured share that each zone keeps
+	scale := 1.0                // the sum of all other shares, relative to the expected one; unknown in the first iteration
 	for range 2 {
 		rest, share := 0.0, 0.0
 		for _, zone := range zones {
@@ -280,8 +285,8 @@ func shrinkToPrior(parts, expected map[string]float64, size float64) map[string]
 	return parts
 }
 
-// shrinkage returns how much of the difference between two parts is none of chance, which is so many sigmas: from 0 to nearly 1, and
-// steadily, so that a little more does not change much. This is the non-negative garrote.
+// shrinkage returns the fraction of the difference between two shares that is significant, from 0 to nearly 1. It is
+// continuous, so a small change of the difference has a small effect. This is the non-negative garrote.
 func shrinkage(part, expected, sigmas, size float64) float64 {
 	difference, chance := math.Abs(part-expected), sigmas*stdDev((part+expected)/2, size)
 	if difference <= chance {
@@ -290,12 +295,12 @@ func shrinkage(part, expected, sigmas, size float64) float64 {
 	return 1 - chance*chance/(difference*difference)
 }
 
-// exceedsNoise reports whether some zone's part has changed, given the number of connections.
+// exceedsNoise reports whether the share of any zone has changed significantly, given the number of connections.
 func exceedsNoise(now, before map[string]float64, size, band float64) bool {
 	zones := zonesOf(now, before)
 	for zone := range zones {
 		difference := math.Abs(now[zone] - before[zone])
-		// The published value is an estimate, too, and about as certain as this one.
+		// The published value is an estimate as well, with about the same certainty.
 		chance := math.Sqrt2 * stdDev(now[zone], size)
 		if difference > minDelta(len(zones)) && difference > band*before[zone] && difference > publishSigmas*chance {
 			return true
@@ -304,8 +309,8 @@ func exceedsNoise(now, before map[string]float64, size, band float64) bool {
 	return false
 }
 
-// maxRatio is the largest ratio of a part to its former value, at least 1. Anything below the floor counts as the floor: an
-// unexpected zone is far off, but not infinitely.
+// maxRatio returns the largest ratio between a share and its former value, at least 1. Shares below minDelta count as
+// minDelta, so the ratio of a new zone is large but finite.
 func maxRatio(now, before map[string]float64) float64 {
 	most, least := 1.0, minDelta(len(now))
 	for zone := range now {
@@ -314,7 +319,7 @@ func maxRatio(now, before map[string]float64) float64 {
 	return most
 }
 
-// zonesOf returns the zones of both.
+// zonesOf returns the union of the zones.
 func zonesOf(a, b map[string]float64) map[string]bool {
 	zones := make(map[string]bool, len(a)+len(b))
 	for zone := range a {
@@ -326,7 +331,7 @@ func zonesOf(a, b map[string]float64) map[string]bool {
 	return zones
 }
 
-// total adds in the order of names: the order of a map would change the last bits.
+// total adds up in the order of names: map order would change the last bits of the sum.
 func total(zones map[string]float64) float64 {
 	var sum float64
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {

@@ -21,9 +21,9 @@ const (
 type world struct {
 	chance      *rand.Rand
 	estimator   demand.Estimator
-	endpoints   map[string]float64 // each zone's part of the endpoints
+	endpoints   map[string]float64 // each zone's share of the endpoints
 	assumed     map[string]float64
-	published   map[string]float64 // the parts that nodes plan with
+	published   map[string]float64 // the shares for which nodes plan
 	now         time.Duration
 	publishedAt []time.Duration
 	reasons     map[demand.Reason]int
@@ -36,7 +36,7 @@ func newWorld(seed uint64, endpoints, assumed map[string]float64) *world {
 	}
 }
 
-// step lets clients ask for an interval, at a rate for each second and with each zone's part of it.
+// step simulates an interval of connections, for a rate per second and each zone's share of it.
 func (w *world) step(rate float64, parts map[string]float64) demand.Decision {
 	w.now += interval
 	counted := map[string]float64{}
@@ -58,7 +58,7 @@ func (w *world) step(rate float64, parts map[string]float64) demand.Decision {
 	return d
 }
 
-// publishedSince returns how often parts were published after a time.
+// publishedSince returns how often shares were published after a time.
 func (w *world) publishedSince(since time.Duration) int {
 	count := 0
 	for _, at := range w.publishedAt {
@@ -69,9 +69,9 @@ func (w *world) publishedSince(since time.Duration) int {
 	return count
 }
 
-// busiest is what the endpoints of the busiest zone get, relative to the mean, if nodes plan with what is in force
-// while clients ask differently. The plan is for the keys "zone, *": each zone keeps what its endpoints may bear, and
-// the rest goes where there is room.
+// busiest returns the load of the endpoints in the most loaded zone, relative to the mean, if nodes plan with the
+// published shares while the actual demand differs. The plan is for the keys "zone, *": each zone keeps what its
+// endpoints can take, and the rest goes where there is capacity left.
 func (w *world) busiest(asked map[string]float64) float64 {
 	room, kept := map[string]float64{}, map[string]float64{}
 	var free float64
@@ -108,7 +108,7 @@ func poisson(chance *rand.Rand, mean float64) float64 {
 
 func thirds() map[string]float64 { return map[string]float64{"a": 4. / 11, "b": 4. / 11, "c": 3. / 11} }
 
-// shapes are clusters: each zone's part of the endpoints, and of the nodes.
+// shapes are clusters: each zone's share of the endpoints, and of the nodes.
 func shapes() map[string]map[string]float64 {
 	return map[string]map[string]float64{
 		"4-4-3":    thirds(),
@@ -117,7 +117,7 @@ func shapes() map[string]map[string]float64 {
 	}
 }
 
-// skewedTo is four fifths from one zone, and the rest from all others in proportion to their endpoints.
+// skewedTo returns four fifths for one zone, and the rest for all others in proportion to their endpoints.
 func skewedTo(zones map[string]float64, crowd string) map[string]float64 {
 	parts := map[string]float64{}
 	for zone, part := range zones {
@@ -127,7 +127,7 @@ func skewedTo(zones map[string]float64, crowd string) map[string]float64 {
 	return parts
 }
 
-// mixed is what comes out if both ask.
+// mixed returns a weighted mean of two distributions.
 func mixed(one, other map[string]float64, part float64) map[string]float64 {
 	parts := map[string]float64{}
 	for zone := range one {
@@ -164,8 +164,8 @@ func TestDemandAtRest(t *testing.T) {
 	}
 }
 
-// TestManyZonesAreAsQuietAsFew: each of them has few connections, and there is always one that has fewer by chance than others.
-// Zones have as many nodes each, and one to six parts of the endpoints.
+// TestManyZonesAreAsQuietAsFew checks zones with few connections each, of which some always have fewer than others by
+// chance. Zones have equal numbers of nodes, and one to six parts of the endpoints.
 func TestManyZonesAreAsQuietAsFew(t *testing.T) {
 	for _, zones := range []int{100, 500} {
 		endpoints, assumed, crowd, ten := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
@@ -181,7 +181,7 @@ func TestManyZonesAreAsQuietAsFew(t *testing.T) {
 		for _, c := range []struct {
 			name string
 			asks map[string]float64
-			most map[float64]float64 // by rate: what the busiest endpoint gets
+			most map[float64]float64 // by rate: the maximum load of the busiest endpoint
 		}{
 			{"as assumed", assumed, map[float64]float64{500: 1.21, 20: 1.21, 1: 1.21}},
 			{"one zone 80 %", crowd, map[float64]float64{500: 1.25, 20: 1.25, 1: 1.30}},
@@ -219,7 +219,7 @@ func TestClientsJumpToAnotherZone(t *testing.T) {
 						w.step(rate, skewedTo(endpoints, "b"))
 					}
 					jumped := skewedTo(endpoints, "c")
-					// They jump in the middle of an interval.
+					// They move in the middle of an interval.
 					changed := w.step(rate, mixed(skewedTo(endpoints, "b"), jumped, 0.5)).ChangePoint
 					for range intervals - 1 {
 						changed = w.step(rate, jumped).ChangePoint || changed
@@ -237,7 +237,7 @@ func TestClientsJumpToAnotherZone(t *testing.T) {
 }
 
 func TestDayAndNight(t *testing.T) {
-	// A fifth of a percentage point is ignored. That is a twelfth of the demand of a zone with one of 43 endpoints.
+	// A fifth of a percentage point is ignored: a twelfth of the demand of a zone with one of 43 endpoints.
 	mosts := map[string]float64{"4-4-3": 1.28, "6-1-1": 1.28, "40-1-1-1": 1.36}
 	for shape, endpoints := range shapes() {
 		t.Run(shape, func(t *testing.T) {
@@ -344,8 +344,8 @@ func TestASampleWithoutDurationIsIgnored(t *testing.T) {
 	}
 }
 
-// TestASuccessorWithLowCoveragePublishesNothing: though few connections alone would look more like the assumed demand than like what
-// is said. The assumed demand is far from it, as in a cluster with many zones.
+// TestASuccessorWithLowCoveragePublishesNothing checks a new leader: its few connections alone would be closer to the
+// assumed demand than to the published one. The assumed demand is far off, as in a cluster with many zones.
 func TestASuccessorWithLowCoveragePublishesNothing(t *testing.T) {
 	assumed := map[string]float64{"a": 0.04, "b": 0.96}
 	said := map[string]float64{"a": 0.8, "b": 0.2}

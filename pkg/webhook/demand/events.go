@@ -16,30 +16,30 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// An owner is told if the assumption is that far off, for that long, and for that many connections a minute. The alert
-// VicinityDemandSkew has the same numbers.
+// An Event is written if skew exceeds minSkew for minSkewDuration, at more than minRate connections per minute. The
+// alert VicinityDemandSkew uses the same numbers.
 const (
 	minSkew         = 2
 	minSkewDuration = 30 * time.Minute
 	minRate         = 100
 	reportedBy      = "vicinity-webhook"
-	// maxEventsPerRound is how many owners are told in one round; others wait for the next one.
+	// maxEventsPerRound bounds the Events of one round; others wait for the next one.
 	maxEventsPerRound = 10
 	// ReasonDemandSkew is the reason of the Event.
 	ReasonDemandSkew = "DemandSkew"
 )
 
-// skewReporter tells owners of Services once that demand is not as assumed.
+// skewReporter writes one Event on a Service when its demand becomes skewed.
 type skewReporter struct {
 	events   eventsclient.EventsV1Interface
 	identity string
-	after    time.Duration        // how long the assumption has to be off
-	since    map[string]time.Time // when the assumption of a Service began to be off
+	after    time.Duration        // how long skew must last
+	since    map[string]time.Time // when the demand on a Service became skewed
 	notified map[string]bool
 }
 
-// due returns the Services whose owners should be told now, sorted. An owner is told again only after the assumption
-// was right in between.
+// due returns the Services that should get an Event now, sorted. A Service gets another one only after its skew was
+// below the threshold in between.
 func (a *skewReporter) due(now time.Time, round Round) []string {
 	since, told := map[string]time.Time{}, map[string]bool{}
 	var due []string
@@ -60,7 +60,7 @@ func (a *skewReporter) due(now time.Time, round Round) []string {
 	return due
 }
 
-// report writes an Event on each Service that is due. If that fails, the Service is due again.
+// report writes an Event on each Service that is due. If that fails, the Service stays due.
 func (a *skewReporter) report(ctx context.Context, now time.Time, round Round, services map[string]*corev1.Service) error {
 	var failed []error
 	for _, name := range a.due(now, round) {
@@ -83,7 +83,7 @@ func (a *skewReporter) report(ctx context.Context, now time.Time, round Round, s
 	return errors.Join(failed...)
 }
 
-// eventNote says what is wrong, and what would mend it. The name of a zone is a label's value: 63 bytes at most.
+// eventNote returns the problem and its fix. A zone's name is a label value, and has 63 bytes at most.
 func eventNote(report Report) string {
 	return fmt.Sprintf("%s make %.0f %% of the %.0f new connections a minute, and the bound on load is planned for %.0f %%: "+
 		"endpoints near them may get %.1f times what it allows. Name the clients with the annotation %s, or set %s=%s; "+

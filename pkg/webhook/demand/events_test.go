@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// offBy is a round in which the assumption for a Service is off by a factor.
+// offBy returns a round in which a Service has a given skew.
 func offBy(by, perMinute float64) Round {
 	report := Report{
 		Decision: Decision{Parts: map[string]float64{"zone-b": 0.8, "zone-a": 0.2}, ConnectionsPerMinute: perMinute},

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// ewma is a sum of connections in which older ones weigh less.
+// ewma is an exponentially weighted sum of connections, by zone.
 type ewma struct {
 	zones map[string]float64
 	all   float64
 	// squares is the sum of the squared weights of connections: the variance of the sum if connections arrive at random.
 	squares float64
-	seconds float64 // the time of listening, weighed in the same way
+	seconds float64 // the sampled time, weighted in the same way
 }
 
-// update lets the old sums fade, and adds a sample. Zones that are not in the sample fade like the others: otherwise a
-// zone that fell silent would keep its part for ever.
+// update decays the sums, and adds a sample. Zones that are not in the sample decay as well: otherwise a zone without
+// connections would keep its share forever.
 func (a *ewma) update(s Sample, halfLife time.Duration) {
 	fade := math.Exp2(-s.Took.Seconds() / halfLife.Seconds())
 	if a.zones == nil {
@@ -37,14 +37,14 @@ func (a *ewma) update(s Sample, halfLife time.Duration) {
 	a.all = total(a.zones)
 }
 
-// copied returns an average that shares no memory with this one.
+// copied returns a copy that shares no memory with the original.
 func (a *ewma) copied() ewma {
 	other := *a
 	other.zones = maps.Clone(a.zones)
 	return other
 }
 
-// blend gives each zone the mean of its parts in this average and in another one, which has connections.
+// blend sets the share of each zone to the mean of its shares in this average and in other, which must not be empty.
 func (a *ewma) blend(other *ewma) {
 	for zone := range zonesOf(a.zones, other.zones) {
 		a.zones[zone] = (a.zones[zone] + other.share(zone)*a.all) / 2
@@ -52,7 +52,8 @@ func (a *ewma) blend(other *ewma) {
 	a.all = total(a.zones)
 }
 
-// effectiveSamples returns the number of equally weighted connections that would make the parts equally certain.
+// effectiveSamples returns the number of equally weighted connections with the same certainty (Kish's effective sample
+// size).
 func (a *ewma) effectiveSamples() float64 {
 	if a.squares == 0 {
 		return 0
@@ -60,7 +61,7 @@ func (a *ewma) effectiveSamples() float64 {
 	return a.all * a.all / a.squares
 }
 
-// rate returns connections a second.
+// rate returns connections per second.
 func (a *ewma) rate() float64 {
 	if a.seconds == 0 {
 		return 0
@@ -68,7 +69,7 @@ func (a *ewma) rate() float64 {
 	return a.all / a.seconds
 }
 
-// share returns a zone's part of all.
+// share returns a zone's share of all connections.
 func (a *ewma) share(zone string) float64 {
 	if a.all == 0 {
 		return 0
@@ -76,8 +77,8 @@ func (a *ewma) share(zone string) float64 {
 	return a.zones[zone] / a.all
 }
 
-// stdDev returns the standard deviation of a part in so many connections. A part of zero is as uncertain as that of a
-// single connection: otherwise the first connection of a silent zone could never be chance.
+// stdDev returns the standard deviation of a share of size connections. A share of zero is as uncertain as that of one
+// connection: otherwise the first connection of a zone would always be significant.
 func stdDev(part, size float64) float64 {
 	part = min(max(part, 1/size), 0.5)
 	return math.Sqrt(part * (1 - part) / size)

@@ -13,24 +13,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Endpoints of the tests with loops: how long an idle one takes for an answer, in seconds, how many times as long at most, and
-// how many answers a second it has.
+// The endpoints in tests with feedback loops: idle is the response time without load, in seconds, slowest the maximum
+// multiple of it, and capacity the number of responses per second.
 const (
 	idle, slowest = 0.02, 50
 	capacity      = 60
-	// thinking is how many seconds a client has its answer before it asks again, and patience how many it waits for one.
+	// thinking is how many seconds a client waits between a response and its next request, and requestTimeout how many it
+	// waits for a response.
 	thinking, requestTimeout = 0.2, 0.25
 )
 
-// loop is what clients do with the answers, or without.
+// loop is how clients react to responses, or to missing ones.
 type loop struct {
 	name string
-	// demand returns how much more or less often clients ask than at idle endpoints, if the one they ask is so much loaded.
+	// demand returns the clients' request rate at an endpoint with a given load, relative to the rate at idle endpoints.
 	demand        func(load float64) float64
-	demandChanges bool // clients that fail
+	demandChanges bool // failing clients
 }
 
-// latency is that of an endpoint with so much load, in seconds.
+// latency returns the response time of an endpoint with a given load, in seconds.
 func latency(load float64) float64 {
 	if load >= 1-1./slowest {
 		return idle * slowest
@@ -47,7 +48,7 @@ var loops = []loop{
 	}, true},
 }
 
-// sixOneOne is a cluster whose three zones have as many nodes each, and six, one and one endpoints.
+// sixOneOne returns a cluster of three zones with equal numbers of nodes, and with six, one and one endpoints.
 func sixOneOne() (nodes map[string]map[string]string, endpoints []model.PortEndpoint) {
 	nodes = map[string]map[string]string{}
 	for _, zone := range []string{"a", "b", "c"} {
@@ -60,7 +61,7 @@ func sixOneOne() (nodes map[string]map[string]string, endpoints []model.PortEndp
 	return nodes, endpoints
 }
 
-// shares returns what each zone's nodes give to each endpoint, if they plan for some demand.
+// shares returns the share that the nodes of each zone send to each endpoint if they plan for the given demand.
 func shares(inForce map[string]float64) map[string][]float64 {
 	nodes, endpoints := sixOneOne()
 	cells := balance.NewNodeClasses([]policy.Key{policy.Zone, policy.AnyNode}, "")
@@ -84,8 +85,8 @@ func shares(inForce map[string]float64) map[string][]float64 {
 	return all
 }
 
-// settle returns how often each zone asks, and what each endpoint gets of it, when clients have found their pace: an interval is
-// long compared with an answer. Loads are those of the pace before, and are returned.
+// settle returns the demand of each zone and the resulting load of each endpoint in equilibrium: an interval is long
+// compared with a response. loads are those of the previous equilibrium, and are updated.
 func settle(l loop, offered map[string]float64, shares map[string][]float64, loads []float64) (asked map[string]float64, got []float64) {
 	for range 200 {
 		asked, got = map[string]float64{}, make([]float64, len(loads))
@@ -106,8 +107,9 @@ func settle(l loop, offered map[string]float64, shares map[string][]float64, loa
 	return asked, got
 }
 
-// TestLoopsComeToRest: what clients ask depends on their answers, and so on the plan. It changes how much they ask, and the plan
-// holds the bound for any of it. Load is up to 1.3 times what all endpoints can do. Most of what moves is chance.
+// TestLoopsComeToRest checks clients whose demand depends on response times, and so on the plan. That changes the
+// amount of demand, and the plan meets the bound for any amount. Load is up to 1.3 times the capacity of all endpoints.
+// Most of the remaining movement is chance.
 func TestLoopsComeToRest(t *testing.T) {
 	alike := map[string]float64{"a": 1. / 3, "b": 1. / 3, "c": 1. / 3}
 	placements := map[string]map[string]float64{"as assumed": alike, "one zone 80 %": {"a": 0.1, "b": 0.8, "c": 0.1}}
@@ -116,8 +118,8 @@ func TestLoopsComeToRest(t *testing.T) {
 			for _, load := range []float64{0.5, 0.7, 0.9, 1, 1.1, 1.3} {
 				busiest, late, moves := 1.22, 2, 0.0075
 				if l.demandChanges && placement != "as assumed" && load >= 1 {
-					// What the nodes of zone c send to its endpoint, and send again, leaves the more room there for others the
-					// less it is. At exactly full load that swings: followed at once it did so for ever, and gave 1.46.
+					// The less the nodes of zone c send and resend to its endpoint, the more capacity it has left for others. At
+					// exactly full load that oscillates: with changes applied in full it did so forever, and the maximum was 1.46.
 					busiest, late, moves = 1.30, 30, 0.04
 				}
 				t.Run(fmt.Sprintf("%s, %s, load %g", l.name, placement, load), func(t *testing.T) {
@@ -135,15 +137,15 @@ func TestLoopsComeToRest(t *testing.T) {
 	}
 }
 
-// looped is what happens in the last half hour: the load of the busiest endpoint relative to the mean, how often parts were
-// published, and how far the part of zone b moves.
+// looped is the result for the last half hour: the load of the busiest endpoint relative to the mean, how often shares
+// were published, and by how much the share of zone b moved.
 type looped struct {
 	busiest   float64
 	published int
 	moves     float64
 }
 
-// loop lets clients of zones, who would ask so often of idle endpoints, do that for two hours.
+// loop simulates two hours of clients that would have the given rate at idle endpoints.
 func (w *world) loop(l loop, parts map[string]float64, rate float64) looped {
 	offered, loads := map[string]float64{}, make([]float64, 8)
 	for zone, part := range parts {

@@ -14,19 +14,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// managedBy is the label by which the publisher recognizes its objects. Objects that an administrator wrote do not have
-// it, and stay.
+// managedBy is the label by which the publisher recognizes its objects. Objects that an administrator wrote lack it and
+// are not changed.
 const managedBy, publisher = "app.kubernetes.io/managed-by", "vicinity-webhook"
 
 // isManaged reports whether a publisher wrote an object.
 func isManaged(d *servicedemand.ServiceDemand) bool { return d.Labels[managedBy] == publisher }
 
-// belongsTo reports whether an object was written for this Service, rather than for an earlier one of that name.
+// belongsTo reports whether an object was written for this Service, rather than for an earlier one of the same name.
 func belongsTo(d *servicedemand.ServiceDemand, service *corev1.Service) bool {
 	return slices.ContainsFunc(d.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == service.UID })
 }
 
-// publishedIn returns the zones' parts that an object says.
+// publishedIn returns the shares that an object contains, by zone.
 func publishedIn(d *servicedemand.ServiceDemand) map[string]float64 {
 	said := make(map[string]float64, len(d.Zones))
 	for _, zone := range d.Zones {
@@ -35,7 +35,7 @@ func publishedIn(d *servicedemand.ServiceDemand) map[string]float64 {
 	return said
 }
 
-// newObject returns the object that says what was found; before is the existing object, nil if there is none.
+// newObject returns the object for a decision. before is the existing object; nil means that there is none.
 func newObject(
 	service *corev1.Service, before *servicedemand.ServiceDemand, found Decision, round Round, now time.Time,
 ) (*servicedemand.ServiceDemand, error) {
@@ -60,8 +60,8 @@ func newObject(
 	return object, nil
 }
 
-// zoneShares returns parts as whole numbers, sorted by zone. What rounding down loses goes to the zones that lose most,
-// so that the sum is a million if the parts sum to 1. Zones without demand are left out.
+// zoneShares returns shares in parts per million, sorted by zone. The remainder after rounding down goes to the zones
+// that lose most, so that the sum is a million if the shares sum to 1. Zones without demand are omitted.
 func zoneShares(parts map[string]float64) []servicedemand.Zone {
 	var zones []servicedemand.Zone
 	all, sum := 0.0, uint32(0)
@@ -85,5 +85,5 @@ func zoneShares(parts map[string]float64) []servicedemand.Zone {
 	return slices.DeleteFunc(zones, func(z servicedemand.Zone) bool { return z.DemandPPM == 0 })
 }
 
-// toPPM rounds down.
+// toPPM converts a share to parts per million, rounded down.
 func toPPM(part float64) uint32 { return uint32(min(max(part, 0), 1) * servicedemand.PPM) }

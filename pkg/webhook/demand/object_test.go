@@ -52,8 +52,8 @@ func TestWhatIsRoundedDownGoesToThoseThatLoseMost(t *testing.T) {
 	}
 }
 
-// service returns one with annotations, named by turns.
-// service prefers endpoints of its zone, unless the annotations say otherwise.
+// service returns a Service with annotations, given as keys and values. It prefers endpoints of its zone, unless the
+// annotations override that.
 func service(name, uid string, annotations ...string) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid)}}
 	metav1.SetMetaDataAnnotation(&s.ObjectMeta, policy.TopologyKeysAnnotation, string(policy.Zone)+", *")
@@ -63,7 +63,7 @@ func service(name, uid string, annotations ...string) *corev1.Service {
 	return s
 }
 
-// seen returns a state with Services whose owners want publication, by name and UID.
+// seen returns a state with Services with measured demand, by name and UID.
 func seen(uids map[string]string, objects ...*servicedemand.ServiceDemand) *state {
 	s := &state{services: map[string]*corev1.Service{}, objects: map[string]*servicedemand.ServiceDemand{}}
 	s.shouldPublish = (&Options{}).settings().publishesDemand
@@ -83,7 +83,7 @@ func found(reason Reason, off float64) Report {
 	}}
 }
 
-// written returns the object of shop/web, as it would be there.
+// written returns the object of shop/web, as it would be stored.
 func written(t *testing.T, uid string) *servicedemand.ServiceDemand {
 	t.Helper()
 	object, err := newObject(service("web", uid), nil, found(First, 2).Decision, Round{Reporting: 9, Nodes: 10}, midnight)
@@ -113,7 +113,7 @@ func TestAnObjectHasTheEstimate(t *testing.T) {
 	}
 }
 
-// TestWhatIsWritten: and what is not.
+// TestWhatIsWritten also checks what is not written.
 func TestWhatIsWritten(t *testing.T) {
 	foreign := written(t, "1")
 	foreign.Labels = nil
@@ -169,7 +169,8 @@ func TestWhatIsWritten(t *testing.T) {
 	}
 }
 
-// TestAnObjectHasAsManyBytesAsInAWatch: within some, for an object that the API server has not seen.
+// TestAnObjectHasAsManyBytesAsInAWatch checks the size estimate of an object that is not created yet, with some
+// tolerance.
 func TestAnObjectHasAsManyBytesAsInAWatch(t *testing.T) {
 	small := objectChange{after: written(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")}
 	large := written(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")
@@ -186,15 +187,15 @@ func TestAnObjectHasAsManyBytesAsInAWatch(t *testing.T) {
 
 func TestWhoseDemandIsPublished(t *testing.T) {
 	for _, c := range []struct {
-		clients, source    string // none: no annotation
+		clients, source    string // empty: no annotation
 		byWord, byDefault  bool
-		isCompared, orElse bool // with what is assumed: without the default, and with it
+		isCompared, orElse bool // with the assumed demand: without the default, and with it
 	}{
 		{"", "", false, true, true, false},
 		{"", "measured", true, true, false, false},
 		{" ingress/nginx ", "measured", true, true, false, false},
 		{"ingress/nginx", "", false, false, false, false},
-		{"measured", "", false, true, false, false}, // it is ignored, and the default holds
+		{"measured", "", false, true, false, false}, // it is ignored, and the default applies
 		{"", "Measured", false, true, true, false},
 	} {
 		s := service("web", "1")

@@ -8,51 +8,51 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/fair"
 )
 
-// The budget of publications. Each goes to every proxy that follows ServiceDemands.
+// The budget of publications. Each one goes to every proxy that watches ServiceDemands.
 const (
 	bytesPerSecond  = 1_000_000 // over all proxies
 	writesPerSecond = 10
-	// throttleAfter is after how many publications in an hour a Service is published only each restEvery. Otherwise it is once in
-	// each interval at most, and not sooner than half of one after the last time.
+	// A Service with throttleAfter publications in the last hour is published once each throttleInterval at most. Others
+	// are published once each interval at most, and not within half an interval after the last time.
 	throttleAfter    = 10
 	throttleInterval = 5 * time.Minute
 )
 
-// change is an object to be written, by the namespace and name of its Service.
+// change is a pending write of an object, by the namespace and name of its Service.
 type change struct {
 	namespace, name string
 	bytes           int     // in a watch
-	off             float64 // how far off the published state is; the farthest comes first
+	off             float64 // the skew against the published state; the largest comes first
 }
 
 func (c change) key() string { return c.namespace + "/" + c.name }
 
 func (c change) share() fair.Share { return fair.Share{Namespace: c.namespace, Weight: c.bytes} }
 
-// scheduledWrite is a change that has its turn.
+// scheduledWrite is a change that is within the budget.
 type scheduledWrite struct {
 	change
 	at time.Time
 }
 
-// Backlog are the changes for which the budget, or a Service's own limit, has no room.
+// Backlog describes the changes that exceed the budget, or the limit of their Service.
 type Backlog struct {
 	Changes int
-	// Longest is the longest time that one has waited.
+	// Longest is the longest time that one of them has waited.
 	Longest time.Duration
 }
 
-// fairQueue says which changes are written when. The zero value has written nothing.
+// fairQueue schedules writes. The zero value has written nothing.
 type fairQueue struct {
-	nextSlot    time.Time      // when the budget has room for the next one
-	virtualTime fair.Queue // all Namespaces that want something get equally many bytes
-	// written are the times of the last hour by Service, and wanted is since when each change was wanted.
+	nextSlot    time.Time      // when the budget allows the next write
+	virtualTime fair.Queue // all Namespaces with changes get the same number of bytes
+	// written are the write times of the last hour, and queuedSince is when each change was first requested, by Service.
 	written     map[string][]time.Time
 	queuedSince map[string]time.Time
 }
 
-// plan returns the writes of an interval that begins now, in their order, and what has to wait. Changes are all that
-// are wanted: those that wait are wanted again the next time, perhaps in another form.
+// plan returns the writes of an interval that begins now, in order, and the backlog. changes must contain all pending
+// changes: those in the backlog are passed again in the next interval, perhaps with other content.
 func (p *fairQueue) plan(now time.Time, interval time.Duration, proxies int, changes []change) ([]scheduledWrite, Backlog) {
 	p.expire(now, changes)
 	var writes []scheduledWrite
@@ -71,13 +71,13 @@ func (p *fairQueue) plan(now time.Time, interval time.Duration, proxies int, cha
 	return writes, p.waiting(now, changes, planned)
 }
 
-// cost is how long a write leaves the budget without room for another.
+// cost returns how much time of the budget a write takes.
 func cost(bytes, proxies int) time.Duration {
 	seconds := float64(bytes) * float64(proxies) / bytesPerSecond
 	return max(time.Second/writesPerSecond, time.Duration(seconds*float64(time.Second)))
 }
 
-// expire drops what is no longer wanted, and writes of more than an hour ago.
+// expire drops changes that are no longer pending, and writes from more than an hour ago.
 func (p *fairQueue) expire(now time.Time, changes []change) {
 	if p.written == nil {
 		p.written = map[string][]time.Time{}
@@ -101,7 +101,7 @@ func (p *fairQueue) expire(now time.Time, changes []change) {
 	}
 }
 
-// ready returns the changes that may be written now, the farthest off first.
+// ready returns the changes that may be written now, the largest skew first.
 func (p *fairQueue) ready(now time.Time, interval time.Duration, changes []change) []change {
 	ready := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return p.isThrottled(now, interval, c) })
 	slices.SortFunc(ready, func(a, b change) int {
@@ -110,7 +110,7 @@ func (p *fairQueue) ready(now time.Time, interval time.Duration, changes []chang
 	return ready
 }
 
-// isThrottled reports whether a Service was published so recently, or so often, that it has to wait.
+// isThrottled reports whether a Service was published too recently or too often to be written now.
 func (p *fairQueue) isThrottled(now time.Time, interval time.Duration, c change) bool {
 	times := p.written[c.key()]
 	if len(times) == 0 {

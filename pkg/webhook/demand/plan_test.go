@@ -12,7 +12,7 @@ import (
 
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// changesFor are some Services of a Namespace that are off by a given factor.
+// changesFor returns changes of some Services in a Namespace with a given skew.
 func changesFor(namespace string, services int, off float64) []change {
 	var changes []change
 	for number := range services {
@@ -21,8 +21,8 @@ func changesFor(namespace string, services int, off float64) []change {
 	return changes
 }
 
-// anHour plans an hour of rounds in which everything is wanted all the time, and returns how often each was written, and what
-// waits in the end.
+// anHour plans an hour of rounds in which all changes are always pending, and returns how often each was written, and
+// the backlog at the end.
 func anHour(interval time.Duration, proxies int, changes []change) (written map[string]int, bytes int, times []time.Time, last Backlog) {
 	var p fairQueue
 	written = map[string]int{}
@@ -47,7 +47,7 @@ func byNamespace(written map[string]int, namespace string) (sum int) {
 	return sum
 }
 
-// TestTheBudgetHoldsFor5000Proxies: 1,000 Services that are restless all the time, most of them in one Namespace.
+// TestTheBudgetHoldsFor5000Proxies checks 1,000 Services that change all the time, most of them in one Namespace.
 func TestTheBudgetHoldsFor5000Proxies(t *testing.T) {
 	const proxies = 5000
 	changes := slices.Concat(changesFor("crowd", 900, 20), changesFor("quiet", 90, 1.1), changesFor("tiny", 10, 1.1))
@@ -56,7 +56,7 @@ func TestTheBudgetHoldsFor5000Proxies(t *testing.T) {
 		t.Errorf("an hour has %.2f GB over all proxies, want 3.6 at most, and nearly that", float64(all)/1e9)
 	}
 	t.Logf("%d writes in an hour, %d bytes for each proxy", len(times), bytes)
-	// Ten Services soon have all that they may have, ten times and then once every five minutes; the others share the rest
+	// Ten Services soon reach their own limit: ten times, and then once every five minutes. The others share the rest
 	// evenly.
 	crowd, quiet, tiny := byNamespace(written, "crowd"), byNamespace(written, "quiet"), byNamespace(written, "tiny")
 	if tiny < 150 || tiny > 200 || crowd-quiet > 10 || quiet-crowd > 10 {
@@ -70,7 +70,7 @@ func TestTheBudgetHoldsFor5000Proxies(t *testing.T) {
 	}
 }
 
-// TestSmallClustersWriteTenASecondAtMost: whatever the bytes allow.
+// TestSmallClustersWriteTenASecondAtMost, even if the bytes allow more.
 func TestSmallClustersWriteTenASecondAtMost(t *testing.T) {
 	var p fairQueue
 	writes, waiting := p.plan(midnight, 30*time.Second, 3, changesFor("shop", 1000, 2))
@@ -84,7 +84,8 @@ func TestSmallClustersWriteTenASecondAtMost(t *testing.T) {
 	}
 }
 
-// TestARestlessServiceWaits: once in each interval, and each five minutes after ten in an hour.
+// TestARestlessServiceWaits checks that a Service is written once in each interval, and once every five minutes after
+// ten times in an hour.
 func TestARestlessServiceWaits(t *testing.T) {
 	written, _, times, _ := anHour(30*time.Second, 3, changesFor("shop", 1, 2))
 	// Ten in the first 4:30, then at 9:30, 14:30 and so on until 59:30.
@@ -95,7 +96,7 @@ func TestARestlessServiceWaits(t *testing.T) {
 
 func TestNoServiceIsWrittenTwiceInARow(t *testing.T) {
 	var p fairQueue
-	p.nextSlot = midnight.Add(25 * time.Second) // the budget has room late in the interval
+	p.nextSlot = midnight.Add(25 * time.Second) // the budget allows a write late in the interval
 	for round, want := range []int{1, 0, 1} {
 		now := midnight.Add(time.Duration(round) * 30 * time.Second)
 		if writes, _ := p.plan(now, 30*time.Second, 1, changesFor("shop", 1, 2)); len(writes) != want {
@@ -104,7 +105,7 @@ func TestNoServiceIsWrittenTwiceInARow(t *testing.T) {
 	}
 }
 
-// TestTheFarthestOffComesFirst: of two Namespaces that had as much.
+// TestTheFarthestOffComesFirst checks two Namespaces that have been served equally.
 func TestTheFarthestOffComesFirst(t *testing.T) {
 	var p fairQueue
 	changes := slices.Concat(changesFor("b", 2, 3), changesFor("a", 1, 1.1), []change{{"a", "worst", 850, 9}})
@@ -118,8 +119,8 @@ func TestTheFarthestOffComesFirst(t *testing.T) {
 	}
 }
 
-// TestALateNamespaceIsServed: it need not wait because of what others got before, and gets no extra for the
-// time when it wanted nothing.
+// TestALateNamespaceIsServed checks that it does not wait because of earlier writes of others, and gets no credit for
+// the time when it had no changes.
 func TestALateNamespaceIsServed(t *testing.T) {
 	const proxies = 5000
 	var p fairQueue
@@ -141,7 +142,8 @@ func TestALateNamespaceIsServed(t *testing.T) {
 	}
 }
 
-// TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless: alone, and the budget recovers afterwards.
+// TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless checks that it is written alone, and the budget recovers
+// afterwards.
 func TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless(t *testing.T) {
 	var p fairQueue
 	var counts []int

@@ -29,51 +29,51 @@ import (
 )
 
 const (
-	// electionLease says who asks the proxies.
+	// electionLease names the Lease that elects the replica that pulls from the proxies.
 	electionLease = "vicinity-demand-publisher"
-	// minCoverage is the part of the nodes that has to be heard. The alert VicinityDemandNotPublished has the same number.
+	// minCoverage is the fraction of nodes that must report. The alert VicinityDemandNotPublished uses the same number.
 	minCoverage = 0.9
-	// interval is how often the proxies are asked, and everyLarge beyond manyNodes.
+	// interval is the pull interval, and largeInterval the one for more than manyNodes nodes.
 	interval, largeInterval = 30 * time.Second, time.Minute
 	manyNodes               = 1000
-	// requestSpread is the part of an interval over which the requests are spread. The rest is for the last answers.
+	// requestSpread is the fraction of an interval over which requests are spread. The rest is for the last responses.
 	requestSpread = 0.8
 )
 
-// Options say whom to ask.
+// Options configure Run.
 type Options struct {
-	// Namespace is where the Lease and the account are, and Identity who this replica is among the others.
+	// Namespace contains the Lease and the ServiceAccount. Identity is this replica's name.
 	Namespace, Identity string
-	// Account is the account whose token is shown to the proxies.
+	// Account is the ServiceAccount whose token authenticates requests to proxies.
 	Account string
-	// Proxies is the Service whose EndpointSlices have the proxies' addresses.
+	// Proxies is the Service whose EndpointSlices list the proxies' addresses.
 	Proxies types.NamespacedName
 	Puller  *Puller
 	Log     *slog.Logger
-	// Observer learns what was found.
+	// Observer receives the results.
 	Observer Observer
-	// MeasuredByDefault: the demand on Services with a bound that name no clients is published, too.
+	// MeasuredByDefault is set if demand is also published for Services with a load bound that name no clients.
 	MeasuredByDefault bool
-	// Every is how often the proxies are asked, and TellAfter after how long an owner is told; 0 for the usual.
+	// Every overrides the pull interval, and MinSkewDuration how long skew must last before an Event; 0 means the default.
 	Every, MinSkewDuration time.Duration
 }
 
-// Observer learns what was found. Its methods return at once.
+// Observer receives the results of rounds. Its methods must not block.
 type Observer interface {
-	// Measured is called after each round. It leaves out Services for which no demand is assumed, or the assumption is
-	// unknown.
+	// Measured is called after each round. The round omits Services whose assumed demand is unknown here, and those that
+	// use measured demand.
 	Measured(round Round)
-	// Queued is called in each round, with what waits to be published. Published is called after each write: create, update
-	// or delete.
+	// Queued is called in each round with the backlog. Published is called after each write with "create", "update" or
+	// "delete".
 	Queued(waiting Backlog)
 	Published(operation string)
-	// LeadEnded is called when another replica may ask.
+	// LeadEnded is called when this replica is no longer the leader.
 	LeadEnded()
-	// MeasureFailed counts a round, or a write, in which something failed.
+	// MeasureFailed counts a failed round or write.
 	MeasureFailed()
 }
 
-// Run stands for election until ctx ends, and asks all proxies again and again while elected.
+// Run takes part in the election until ctx ends. While elected, it pulls from all proxies once an interval.
 func Run(ctx context.Context, config *rest.Config, options Options) error {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -98,16 +98,16 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	})
 }
 
-// leader asks the proxies during one term.
+// leader pulls from the proxies during one term.
 type leader struct {
 	options  Options
 	token    token
 	objects  client.Reader
 	adviser  skewReporter
 	follower Aggregator
-	failure  string // of the last round; empty if it worked
+	failure  string // of the last round; empty if it succeeded
 	coverage coverage
-	rounds   int // rounds
+	rounds   int
 
 	publishing *reconciler
 }
@@ -116,7 +116,7 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
 }
 
-// cacheOptions are the objects that are followed, and what is kept of them.
+// cacheOptions returns the object types to cache, and the transforms that strip them.
 func cacheOptions(proxies types.NamespacedName) map[client.Object]cache.ByObject {
 	of := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: proxies.Name})
 	return map[client.Object]cache.ByObject{
@@ -126,7 +126,7 @@ func cacheOptions(proxies types.NamespacedName) map[client.Object]cache.ByObject
 	}
 }
 
-// strip keeps only the labels of a Node, and those parts of a Service that say how its load is bounded.
+// strip keeps only the labels of a Node, and the fields of a Service that configure its load bound.
 func strip(object any) (any, error) {
 	switch full := object.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -145,7 +145,7 @@ func strip(object any) (any, error) {
 		}
 		return left, nil
 	}
-	return object, nil // what stands for an object that is gone, and EndpointSlices
+	return object, nil // tombstones and EndpointSlices
 }
 
 func (l *leader) lead(ctx context.Context, config *rest.Config) error {
@@ -159,11 +159,11 @@ func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		return fmt.Errorf("describe metadata: %w", err)
 	}
-	mapper := meta.NewDefaultRESTMapper(nil) // the usual one asks the API server, which may be away
+	mapper := meta.NewDefaultRESTMapper(nil) // the default mapper queries the API server, which may be down
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Service"), meta.RESTScopeNamespace)
 	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
-	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSliceList"), meta.RESTScopeNamespace) // asked for where Namespaces are given
+	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSliceList"), meta.RESTScopeNamespace) // needed if Namespaces are set
 	objects, err := cache.New(config, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: cacheOptions(l.options.Proxies)})
 	if err != nil {
 		return fmt.Errorf("make a cache: %w", err)
@@ -186,7 +186,7 @@ func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 	return errors.Join(<-ended, <-ended)
 }
 
-// measure asks all proxies again and again until ctx ends.
+// measure runs rounds until ctx ends.
 func (l *leader) measure(ctx context.Context) {
 	defer l.publishing.writing.Wait()
 	for ctx.Err() == nil {
@@ -200,7 +200,7 @@ func (l *leader) measure(ctx context.Context) {
 	}
 }
 
-// report logs once why rounds fail, however often they fail.
+// report logs an error when rounds start to fail or the reason changes, and when they succeed again.
 func (l *leader) report(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -216,7 +216,7 @@ func (l *leader) report(ctx context.Context, err error) {
 	}
 }
 
-// round asks all proxies once, and returns when to begin the next round.
+// round pulls from all proxies once, and returns the interval to the next round.
 func (l *leader) round(ctx context.Context) (interval time.Duration, err error) {
 	nodes, targets, err := l.nodes(ctx)
 	interval = l.interval(len(nodes))
@@ -240,7 +240,7 @@ func (l *leader) round(ctx context.Context) (interval time.Duration, err error) 
 	return interval, errors.Join(err, l.adviser.report(ctx, now, round, services))
 }
 
-// interval is how often the proxies of that many nodes are asked.
+// interval returns the pull interval for a number of nodes.
 func (l *leader) interval(nodes int) time.Duration {
 	if nodes > manyNodes {
 		return cmp.Or(l.options.Every, largeInterval)
@@ -248,7 +248,7 @@ func (l *leader) interval(nodes int) time.Duration {
 	return cmp.Or(l.options.Every, interval)
 }
 
-// pull asks the proxies.
+// pull requests the counts of all proxies.
 func (l *leader) pull(ctx context.Context, targets []Target, interval time.Duration) (PullErrors, error) {
 	shown, err := l.token.get(ctx, time.Now())
 	if err != nil {
@@ -260,7 +260,7 @@ func (l *leader) pull(ctx context.Context, targets []Target, interval time.Durat
 	}), nil
 }
 
-// finishRound sums up what was heard, and begins to publish it.
+// finishRound aggregates the reports, and starts to publish the result.
 func (l *leader) finishRound(
 	ctx context.Context, now time.Time, interval time.Duration, nodes []Node, proxies int, services map[string]*corev1.Service,
 	settings *settings,
@@ -279,8 +279,7 @@ func (l *leader) finishRound(
 	return round, l.publishing.publish(ctx, now, interval, proxies, seen, round)
 }
 
-// nodes returns all nodes that run Linux, with the addresses of their proxies if they have one. No others have a proxy that
-// counts.
+// nodes returns all Linux nodes, and the addresses of those that have a proxy. Only proxies on Linux count connections.
 func (l *leader) nodes(ctx context.Context) ([]Node, []Target, error) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
 	if err := l.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

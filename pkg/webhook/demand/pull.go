@@ -17,35 +17,35 @@ import (
 )
 
 const (
-	// requestTimeout is how long a proxy may take to answer.
+	// requestTimeout bounds a request to a proxy.
 	requestTimeout = 5 * time.Second
-	// idleConnTimeout is how long a connection to a proxy waits for the next round.
+	// idleConnTimeout is how long an idle connection to a proxy stays open, so that the next round can reuse it.
 	idleConnTimeout = 90 * time.Second
 )
 
-// Puller asks proxies for their pages, over TLS. The proxies' certificates are self-signed: anybody who answers at a
-// node's address sees the token, which is good only for that page.
+// Puller requests demand pages from proxies over TLS. The proxies' certificates are self-signed: any server at a node's
+// address receives the token, which is valid for that page only.
 type Puller struct {
 	port    uint16
 	client  http.Client
-	mutex   sync.Mutex        // guards what follows
-	cursors map[string]string // by node: those of the targets of the last round
+	mutex   sync.Mutex        // guards cursors
+	cursors map[string]string // by node, for the targets of the last round
 }
 
-// Target is a node's proxy.
+// Target is the proxy of a node.
 type Target struct {
 	Node string
 	Addr netip.Addr
 }
 
-// PullErrors is how many proxies did not answer, and the reason of one of them.
+// PullErrors counts the proxies whose request failed. Sample is the error of one of them.
 type PullErrors struct {
 	Nodes  int
 	Sample error
 }
 
-// NewPuller returns a puller that has asked nobody. The proxies listen on a port of their nodes, which dial reaches; nil is the
-// usual dial.
+// NewPuller returns a puller without cursors. The proxies listen on a port of their nodes, which dial reaches; nil
+// means the default dialer.
 func NewPuller(port uint16, dial func(ctx context.Context, network, address string) (net.Conn, error)) *Puller {
 	return &Puller{port: port, client: boundedio.NewClient(boundedio.ClientOptions{
 		Timeout: requestTimeout, KeepIdle: idleConnTimeout, Dial: dial,
@@ -53,9 +53,9 @@ func NewPuller(port uint16, dial func(ctx context.Context, network, address stri
 	})}
 }
 
-// Pull asks all proxies, spread over some time, and hands over each answer as it arrives, one at a time. Each proxy is
-// asked when its turn comes, even if others have not answered yet: silent proxies delay nobody. So the requests of one
-// patience run at once: a tenth of all, if they are spread over 48 s.
+// Pull requests the pages of all proxies, spread evenly over the given time, and passes each one to reporting as it
+// arrives, one call at a time. It does not wait for earlier requests, so proxies that do not respond delay no others.
+// So the requests of one requestTimeout may run at once: a tenth of all, if they are spread over 48 s.
 func (p *Puller) Pull(
 	ctx context.Context, token string, targets []Target, over time.Duration, reporting func(node string, page demandapi.Page),
 ) PullErrors {
@@ -89,7 +89,7 @@ func (p *Puller) Pull(
 	return silence
 }
 
-// pruneCursors forgets the cursors of nodes that are gone.
+// pruneCursors deletes the cursors of nodes that are no longer targets.
 func (p *Puller) pruneCursors(targets []Target) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -130,13 +130,13 @@ func (p *Puller) pull(ctx context.Context, token string, target Target) (demanda
 	return page, nil
 }
 
-// bearerTransport shows a token.
+// bearerTransport adds a bearer token to requests.
 type bearerTransport struct {
 	token string
 	next  http.RoundTripper
 }
 
-// RoundTrip is part of http.RoundTripper.
+// RoundTrip implements http.RoundTripper.
 func (w bearerTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
 	request.Header.Set("Authorization", "Bearer "+w.token)

@@ -18,17 +18,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// proxies is one server that answers for many nodes, at any address of loopback.
+// proxies returns a puller, and starts one server for many nodes, at any loopback address.
 func proxies(t *testing.T, response http.HandlerFunc) *demand.Puller {
 	t.Helper()
 	server := httptest.NewUnstartedServer(response)
-	listener, err := net.Listen("tcp4", "0.0.0.0:0") // on all addresses of loopback, too
+	listener, err := net.Listen("tcp4", "0.0.0.0:0") // including all loopback addresses
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = server.Listener.Close()
 	server.Listener = listener
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // errors of clients that gave up
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // errors of clients that timed out
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	return demand.NewPuller(netip.MustParseAddrPort(server.Listener.Addr().String()).Port(), nil)
@@ -76,7 +76,7 @@ func TestAnInvalidResponseIsAnErrorThatNamesTheNode(t *testing.T) {
 	}
 }
 
-// TestUnresponsiveNodesDelayNobody: two thirds of them, as if two zones were cut off.
+// TestUnresponsiveNodesDelayNobody checks two thirds of the nodes, as if two zones were cut off.
 func TestUnresponsiveNodesDelayNobody(t *testing.T) {
 	const count = 150
 	end := make(chan struct{})
@@ -104,13 +104,14 @@ func TestUnresponsiveNodesDelayNobody(t *testing.T) {
 	if reporting != count/3 || silence.Nodes != count-reporting {
 		t.Errorf("%d nodes were heard, and %d silent, of %d", reporting, silence.Nodes, count)
 	}
-	if all := time.Since(began); last > all-2*time.Second { // the silent ones have five seconds each
+	if all := time.Since(began); last > all-2*time.Second { // the unresponsive ones have five seconds each
 		t.Errorf("the last answer was there after %s, and the round ended after %s", last, all)
 	}
 }
 
-// TestReportsOfProxiesAreSummedUp: each node is another address of loopback, and one server answers for all. Fifty Services are
-// asked everywhere, and nodes of one zone ask four times as much as others. A benchmark in e2e/bench/webhook has 5,000 nodes.
+// TestReportsOfProxiesAreSummedUp uses one loopback address for each node, and one server for all. All nodes connect to
+// fifty Services, and those of one zone four times as often as others. A benchmark in e2e/bench/webhook has 5,000
+// nodes.
 func TestReportsOfProxiesAreSummedUp(t *testing.T) {
 	const count = 200
 	var asked atomic.Int64
@@ -136,7 +137,7 @@ func TestReportsOfProxiesAreSummedUp(t *testing.T) {
 	var follower demand.Aggregator
 	var round demand.Round
 	now := time.Unix(1e9, 0)
-	for _, within := range []time.Duration{15 * time.Second, 2 * time.Second, 2 * time.Second} { // first all connections are made
+	for _, within := range []time.Duration{15 * time.Second, 2 * time.Second, 2 * time.Second} { // the first round opens all connections
 		now = now.Add(interval)
 		silence := puller.Pull(t.Context(), "secret", targets, within, func(node string, page demandapi.Page) {
 			follower.AddReport(node, now, page)

@@ -21,31 +21,31 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
 
-// reconciler writes what rounds found into ServiceDemands. It handles one round at a time: its writes go on until the
-// next one.
+// reconciler writes the results of rounds to ServiceDemands. It handles one round at a time: writes may continue until
+// the next one begins.
 type reconciler struct {
 	identity string
 	leases   coordinationclient.LeaseInterface
-	objects  cache.Cache // of ServiceDemands alone: where there is no such resource, all else works
+	objects  cache.Cache // of ServiceDemands only: all else works without the CRD
 	writer   client.Writer
 	observer Observer
 	log      *slog.Logger
 
 	planner          fairQueue
 	writing          sync.WaitGroup
-	logged           map[string]string // what was last logged about an object, by namespace and name
-	loggedUnreadable bool              // it was logged that ServiceDemands cannot be read
+	logged           map[string]string // the last log text about an object, by namespace/name
+	loggedUnreadable bool              // set after a log line about ServiceDemands that cannot be read
 }
 
-// newReconciler returns one that has not looked yet. Its cache has to be started.
+// newReconciler returns a reconciler whose cache is not started yet.
 func newReconciler(config *rest.Config, options Options, leases coordinationclient.LeasesGetter) (*reconciler, error) {
 	scheme := runtime.NewScheme()
 	if err := servicedemand.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("describe ServiceDemands: %w", err)
 	}
-	mapper := meta.NewDefaultRESTMapper(nil) // the usual one asks the API server, which may be away
+	mapper := meta.NewDefaultRESTMapper(nil) // the default mapper queries the API server, which may be down
 	mapper.Add(servicedemand.Group.WithKind(servicedemand.Kind), meta.RESTScopeNamespace)
-	inJSON := rest.CopyConfig(config) // custom resources know no protobuf
+	inJSON := rest.CopyConfig(config) // custom resources do not support protobuf
 	inJSON.ContentType = runtime.ContentTypeJSON
 	// The budget is in plan.go.
 	inJSON.QPS, inJSON.Burst = 2*writesPerSecond, 2*writesPerSecond
@@ -63,11 +63,11 @@ func newReconciler(config *rest.Config, options Options, leases coordinationclie
 	}, nil
 }
 
-// errNotListed: the list of ServiceDemands is not complete yet.
+// errNotListed means that the list of ServiceDemands is not complete yet.
 var errNotListed = errors.New("they are not listed yet")
 
-// read returns the existing objects, by namespace and name, after all writes of the last round; false until they are
-// known.
+// read returns the existing objects by namespace/name, after all writes of the last round. It returns false until they
+// are listed.
 func (r *reconciler) read(ctx context.Context) (map[string]*servicedemand.ServiceDemand, bool) {
 	r.writing.Wait()
 	all, err := r.list(ctx)
@@ -82,7 +82,7 @@ func (r *reconciler) read(ctx context.Context) (map[string]*servicedemand.Servic
 	return objects, err == nil
 }
 
-// list returns what the cache has, and makes it follow ServiceDemands. It does not wait for the API server's answer.
+// list returns the objects in the cache, and starts their informer. It does not wait for the API server.
 func (r *reconciler) list(ctx context.Context) ([]servicedemand.ServiceDemand, error) {
 	informer, err := r.objects.GetInformer(ctx, &servicedemand.ServiceDemand{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -96,8 +96,8 @@ func (r *reconciler) list(ctx context.Context) ([]servicedemand.ServiceDemand, e
 	return all.Items, err
 }
 
-// publish begins to write what a round found, within the budget, and confirms in the Lease that the published state is
-// current.
+// publish starts the writes of a round, within the budget. It renews the Lease if enough nodes report, which confirms
+// that the published state is current.
 func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.Duration, proxies int, s *state, round Round) error {
 	rewrites, err := s.changes(now, round)
 	byKey := make(map[string]objectChange, len(rewrites))
@@ -133,12 +133,12 @@ func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.D
 	return err
 }
 
-// hasMinCoverage reports whether enough nodes are heard for what is published to count.
+// hasMinCoverage reports whether enough nodes report for published demand to count.
 func hasMinCoverage(round Round) bool {
 	return round.Nodes > 0 && float64(round.Reporting) >= minCoverage*float64(round.Nodes)
 }
 
-// write makes one write. If it fails, the next round decides and tries again.
+// write performs one write. If it fails, the next round decides again.
 func (r *reconciler) write(ctx context.Context, key string, w objectChange) {
 	operation, err := "create", error(nil)
 	switch {
@@ -157,14 +157,14 @@ func (r *reconciler) write(ctx context.Context, key string, w objectChange) {
 		delete(r.logged, key)
 		r.observer.Published(operation)
 	case ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
-		// Somebody else wrote; the cache will show what.
+		// Another client wrote the object; the cache will show its version.
 	default:
 		r.observer.MeasureFailed()
 		r.logOnce(ctx, key, slog.LevelError, fmt.Sprintf("%s it: %v", operation, err))
 	}
 }
 
-// logOnce logs something about an object once.
+// logOnce logs a text about an object if it differs from the last one.
 func (r *reconciler) logOnce(ctx context.Context, key string, level slog.Level, text string) {
 	if r.logged[key] != text {
 		r.logged[key] = text

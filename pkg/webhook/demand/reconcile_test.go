@@ -23,7 +23,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// server takes objects, or refuses some.
+// server accepts objects, or rejects some.
 type server struct {
 	client.Writer
 	mutex   sync.Mutex
@@ -41,7 +41,7 @@ func (s *server) Create(_ context.Context, object client.Object, _ ...client.Cre
 	return nil
 }
 
-// recordedEvents is what an Observer learns.
+// recordedEvents records the calls of an Observer.
 type recordedEvents struct {
 	Observer
 	mutex             sync.Mutex
@@ -67,7 +67,8 @@ func (o *recordedEvents) MeasureFailed() {
 	o.failed++
 }
 
-// TestARejectionIsLoggedOnceAndStopsNoOtherWrite. A conflict with somebody else's write is not an error.
+// TestARejectionIsLoggedOnceAndStopsNoOtherWrite also checks that a conflict with another client's write is not an
+// error.
 func TestARejectionIsLoggedOnceAndStopsNoOtherWrite(t *testing.T) {
 	exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "servicedemands"}, "b")
 	api := &server{rejects: map[string]error{"a": errors.New("no more than that"), "b": exists}}
@@ -78,7 +79,7 @@ func TestARejectionIsLoggedOnceAndStopsNoOtherWrite(t *testing.T) {
 		s.services["shop/"+name] = service(name, name, policy.DemandSourceAnnotation, "measured")
 		round.Decided["shop/"+name] = found(First, 2)
 	}
-	// What is decided is an hour old, so that all is due.
+	// The decisions are an hour old, so that all writes are due.
 	began := time.Now().Add(-time.Hour)
 	for number := range 3 {
 		must.Succeed(t, r.publish(t.Context(), began.Add(time.Duration(number)*time.Minute), time.Minute, 10, s, round))
@@ -94,7 +95,7 @@ func TestARejectionIsLoggedOnceAndStopsNoOtherWrite(t *testing.T) {
 	if fmt.Sprint(observer.waiting) != "[{0 0s} {0 0s} {0 0s}]" {
 		t.Errorf("waiting were %v", observer.waiting)
 	}
-	// Once it is taken, another refusal is news.
+	// After a success, another rejection is logged.
 	api.rejects = nil
 	must.Succeed(t, r.publish(t.Context(), began.Add(3*time.Minute), time.Minute, 10, s, round))
 	r.writing.Wait()
@@ -106,7 +107,7 @@ func TestARejectionIsLoggedOnceAndStopsNoOtherWrite(t *testing.T) {
 	}
 }
 
-// TestAWriteThatIsDueLaterEndsWithTheLead: the next leader decides it again.
+// TestAWriteThatIsDueLaterEndsWithTheLead checks that it is left for the next leader to decide.
 func TestAWriteThatIsDueLaterEndsWithTheLead(t *testing.T) {
 	api := &server{}
 	r := &reconciler{writer: api, observer: &recordedEvents{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}}
@@ -120,7 +121,7 @@ func TestAWriteThatIsDueLaterEndsWithTheLead(t *testing.T) {
 	}
 }
 
-// leases is where a Lease is renewed.
+// leases contains the Lease that is renewed.
 type leases struct {
 	coordinationclient.LeaseInterface
 	renewed int
@@ -135,7 +136,8 @@ func (l *leases) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1
 	return lease, nil
 }
 
-// TestWhatCannotBeDescribedMakesNothingElseStale: the Lease is renewed, for what else is published is so.
+// TestWhatCannotBeDescribedMakesNothingElseStale checks that the Lease is renewed, because all other published state is
+// current.
 func TestWhatCannotBeDescribedMakesNothingElseStale(t *testing.T) {
 	lease := &leases{}
 	r := &reconciler{

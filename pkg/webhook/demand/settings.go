@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// settings are the topology settings of Services, each read once in a round.
+// settings caches the topology settings of Services. Each Service is parsed once a round.
 type settings struct {
 	read  func(*corev1.Service) policy.Topology
 	cache map[*corev1.Service]policy.Topology
@@ -25,17 +25,17 @@ func (s *settings) of(service *corev1.Service) policy.Topology {
 	return topology
 }
 
-// publishesDemand reports whether the demand on a Service should be published: by its owner's word, or by default.
+// publishesDemand reports whether the demand on a Service should be published, by its annotation or by default.
 func (s *settings) publishesDemand(service *corev1.Service) bool { return s.of(service).Measured }
 
-// isComparable reports whether bounds are planned for a demand that is known here, so that measurements can be compared with
-// it. The endpoints of clients that a Service names are not known here.
+// isComparable reports whether load bounds are planned for a demand that is known here, so that measurements can be
+// compared with it. The endpoints of client Services that an annotation names are not known here.
 func (s *settings) isComparable(service *corev1.Service) bool {
 	return service.Annotations[policy.ClientsAnnotation] == "" && !s.publishesDemand(service)
 }
 
-// topologyOf returns a Service's topology settings. Proxies do not count for Services without a bound; the cluster's
-// default bound is unknown here, so we always assume one.
+// topologyOf returns a Service's topology settings. Proxies do not count connections to Services without a load bound.
+// The cluster's default bound is unknown here, so one is always assumed.
 func (o *Options) topologyOf(service *corev1.Service) policy.Topology {
 	input := policy.Input{
 		Namespace: service.Namespace, Annotations: service.Annotations,

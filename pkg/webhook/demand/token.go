@@ -10,11 +10,11 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// tokenTTL is how long a token is valid. Each proxy asks the API server about a new one.
+// tokenTTL is the lifetime of a token. Each proxy authenticates a new token with the API server.
 const tokenTTL = time.Hour
 
-// token is the token of an account that may only read the proxies' page. Our own token would permit more, and anybody
-// who answers at a node's address sees it.
+// token is the token of a ServiceAccount that may only read the demand page of proxies. The webhook's own token would
+// grant more, and any server at a node's address receives it.
 type token struct {
 	accounts coreclient.ServiceAccountInterface
 	account  string
@@ -23,8 +23,8 @@ type token struct {
 	renew, ends time.Time
 }
 
-// get returns a token, a new one when half of the old one's time is over. While the API server gives none, it returns
-// the old one.
+// get returns a token. It requests a new one after half of the lifetime of the current one, and returns the current one
+// while that fails.
 func (t *token) get(ctx context.Context, now time.Time) (string, error) {
 	if now.Before(t.renew) {
 		return t.current, nil

@@ -1,4 +1,4 @@
-// Package election has one of the webhook's replicas at a time do something.
+// Package election runs a task on one of the webhook's replicas at a time.
 package election
 
 import (
@@ -14,35 +14,36 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The times of an election: those of Kubernetes' own controllers.
+// The durations of an election, the same as those of Kubernetes' own controllers.
 const (
 	term  = 15 * time.Second
 	renew = 10 * time.Second
 	retry = 2 * time.Second
 )
 
-// Options say who stands for which election.
+// Options configure an election.
 type Options struct {
 	Leases coordinationclient.LeasesGetter
-	// Namespace and Lease record who leads, and Identity is this replica's name.
+	// Namespace and Lease identify the Lease. Identity is this replica's name.
 	Namespace, Lease, Identity string
-	// Task is what the leader does, in the words of the log: "publishing the topology of nodes".
+	// Task names the leader's task in log lines, such as "publishing the topology of nodes".
 	Task string
-	// Lead works until ctx ends. After an error the replica waits until it no longer leads.
+	// Lead performs the task until ctx ends. After an error the replica waits until it is no longer the leader.
 	Lead func(ctx context.Context) error
-	// Failed is called with an error of Lead, and Ended after each time that it led.
+	// Failed is called after an error of Lead, and Ended after each term.
 	Failed, Ended func()
 	Log           *slog.Logger
 }
 
-// Run stands for election until ctx ends, and leads while elected. It returns an error only if it cannot begin.
+// Run takes part in the election until ctx ends, and calls Lead while elected. It returns an error only if it cannot
+// start.
 func Run(ctx context.Context, o Options) error {
-	var leading sync.Mutex // one lead ends before the next one begins
+	var leading sync.Mutex // one term ends before the next one begins
 	logger := klog.FromContext(ctx)
 	lock := newLock(&o)
 	for ctx.Err() == nil {
-		// A new one each time, which knows nothing: one that led before writes without a look while it believes that its term
-		// lasts, and the Lease's release has just read the version of another leader.
+		// Each attempt needs a new elector without state. One that was the leader writes without reading while it believes
+		// that its term lasts, and the release of the Lease has just read the version of another leader.
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock:          lock,
 			Name:          o.Lease,
@@ -60,10 +61,10 @@ func Run(ctx context.Context, o Options) error {
 		if err != nil {
 			return fmt.Errorf("stand for election (%s): %w", o.Task, err)
 		}
-		// It would log each attempt; lock.go says why one fails, and lead who leads.
+		// The elector would log each attempt; lock.go logs why one fails, and lead the terms.
 		attempt, end := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 		lock.startTerm(end)
-		elector.Run(attempt) // until the lead is lost
+		elector.Run(attempt) // until the term ends
 		end()
 	}
 	return nil

@@ -12,19 +12,20 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lock is the Lease of an election. It ends a lead whose term is over, and logs once why the Lease cannot be read or written.
+// lock is the Lease of an election. It ends a term that has expired, and logs once why the Lease cannot be read or
+// written.
 //
-// The elector alone would try for ten more seconds to renew a Lease that another replica has held for long: the process may
-// have been stopped meanwhile, or its machine. Then two would lead.
+// After a pause of the process or its machine, the elector alone would try for ten more seconds to renew a Lease that
+// another replica has long acquired. Then there would be two leaders.
 type lock struct {
 	resourcelock.LeaseLock
 	log  *slog.Logger
 	task string
 
 	mutex      sync.Mutex
-	termTimer  *time.Timer // at the end of the term; stopped while another one leads
+	termTimer  *time.Timer // fires at the end of the term; stopped if another replica is the leader
 	cancelTerm context.CancelFunc
-	holder     string          // as it was read last
+	holder     string          // as last read or written
 	failed     map[string]bool // operations whose last attempt failed
 }
 
@@ -42,7 +43,7 @@ func newLock(o *Options) *lock {
 	return l
 }
 
-// startTerm says what ends the next attempt to lead.
+// startTerm sets the function that cancels the next attempt.
 func (l *lock) startTerm(end context.CancelFunc) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -50,7 +51,7 @@ func (l *lock) startTerm(end context.CancelFunc) {
 	l.cancelTerm = end
 }
 
-// Get is part of resourcelock.Interface.
+// Get implements resourcelock.Interface.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.LeaseLock.Get(ctx)
 	l.logOnce(ctx, "get", err)
@@ -59,13 +60,13 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		defer l.mutex.Unlock()
 		wasOurs := l.holder == l.Identity()
 		if l.holder = record.HolderIdentity; wasOurs && l.holder != "" && l.holder != l.Identity() {
-			l.cancelTerm() // a clock that stood still, as in a machine that was suspended, has not ended the term
+			l.cancelTerm() // the timer did not fire if the clock stood still, as in a suspended machine
 		}
 	}
 	return record, raw, err
 }
 
-// Create is part of resourcelock.Interface.
+// Create implements resourcelock.Interface.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	began := time.Now()
 	err := l.LeaseLock.Create(ctx, record)
@@ -73,10 +74,11 @@ func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	return err
 }
 
-// errNotHolder: the elector releases what it last saw as its own.
+// errNotHolder prevents the release of another replica's Lease. The elector attempts it because it relies on the holder
+// that it saw last.
 var errNotHolder = errors.New("another replica holds the Lease")
 
-// Update is part of resourcelock.Interface.
+// Update implements resourcelock.Interface.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.mutex.Lock()
 	holder := l.holder
@@ -90,7 +92,7 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return err
 }
 
-// recordWrite takes note of a write: the term begins again where it was ours.
+// recordWrite restarts the term after a successful write, or ends it if the write released the Lease.
 func (l *lock) recordWrite(ctx context.Context, operation string, began time.Time, record resourcelock.LeaderElectionRecord, err error) {
 	l.logOnce(ctx, operation, err)
 	if err != nil {
@@ -106,13 +108,13 @@ func (l *lock) recordWrite(ctx context.Context, operation string, began time.Tim
 	l.termTimer.Reset(term - time.Since(began))
 }
 
-// logOnce logs the first failure of an operation, and its end.
+// logOnce logs the first failure of an operation, and the first success after it.
 func (l *lock) logOnce(ctx context.Context, operation string, err error) {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return
 	case apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
-		err = nil // another replica was faster, or nobody has led yet
+		err = nil // another replica was faster, or there was no leader yet
 	}
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

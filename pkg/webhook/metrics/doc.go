@@ -1,5 +1,7 @@
-// Package metrics is what the admission webhook counts, as a Prometheus server reads it.
+// Package metrics implements the admission webhook's Prometheus metrics.
 //
-// Label values are those of the packages that count, such as the ids of rules, so that every count exists at zero from
-// the start and a rate over its first increment is right.
+// Label values come from the packages that count, such as the IDs of rules. So every series exists from the start at
+// zero, and a rate over its first increment is right.
+//
+// To add a metric, add a row in names.go, and describe it in README.md.
 package metrics

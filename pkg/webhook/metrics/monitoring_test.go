@@ -14,13 +14,13 @@ import (
 	apiservermetrics "k8s.io/apiserver/pkg/admission/metrics"
 	clientmetrics "k8s.io/client-go/tools/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
-	_ "sigs.k8s.io/controller-runtime" // with it the registry has what every Go program has
+	_ "sigs.k8s.io/controller-runtime" // registers the metrics of every Go program
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/monitoring"
 )
 
-// watchedWith is what the webhook is monitored with.
+// watchedWith are the monitoring manifests of the webhook.
 var watchedWith = monitoring.Files{Folder: "webhook", Job: "vicinity-webhook"}
 
 func TestPrometheusAcceptsTheAlertsWhichFireWhenTheyShouldAndDescribeWhatToDo(t *testing.T) {
@@ -31,16 +31,16 @@ func TestEachPanelOfTheDashboardIsNamedExplainedAndUnderstoodByPrometheus(t *tes
 	watchedWith.CheckDashboard(t)
 }
 
-// TestTheDashboardAndTheAlertsQueryOnlyWhatExists: for metrics, labels and values that the webhook or an API server
-// has. And each metric of ours is used somewhere.
+// TestTheDashboardAndTheAlertsQueryOnlyWhatExists checks that metrics, labels and values exist in the webhook or an API
+// server, and that each of the webhook's metrics is used somewhere.
 func TestTheDashboardAndTheAlertsQueryOnlyWhatExists(t *testing.T) {
 	scraped := prometheus.Gatherers{webhookServed(t), metrics.Registry, apiServerServed(t)}
 	watchedWith.CheckNames(t, scraped, slices.Collect(maps.Keys(documented(t))))
 	watchedWith.CheckLabels(t, scraped)
 }
 
-// webhookServed returns what the webhook serves of ours, and all that the
-// manager of controller-runtime adds if it has asked the API server once.
+// webhookServed returns the webhook's own metrics, and those that the manager of controller-runtime adds after its
+// first request to the API server.
 func webhookServed(t *testing.T) prometheus.Gatherer {
 	t.Helper()
 	clientmetrics.RequestResult.Increment(t.Context(), "200", "GET", "localhost")
@@ -57,8 +57,8 @@ func webhookServed(t *testing.T) prometheus.Gatherer {
 	return registry
 }
 
-// apiServerServed returns what an API server serves about a webhook of ours that it called, missed, and had no need to
-// call.
+// apiServerServed returns an API server's metrics about one of our webhooks that it called, failed to call, and did not
+// need to call.
 func apiServerServed(t *testing.T) prometheus.Gatherer {
 	t.Helper()
 	const name, validating, create = "validate.services.vicinity.dev", "validating", string(apiserver.Create)

@@ -6,15 +6,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
-// The metrics: a row has everything about one, except for what it counts (recorder.go) and for whom (README.md).
+// The metrics. Each row defines one completely; recorder.go updates them, and README.md describes their use.
 var (
 	reviewDuration = declare(row{
 		kind: histogram, name: "vicinity_webhook_review_duration_seconds", labels: []string{pathLabel, outcomeLabel},
 		help: "Time taken to respond to a request, from its headers to the last byte of the response, by outcome. After an error the " +
 			"API server follows failurePolicy.",
 		start: [][]string{server.Paths(), server.Outcomes()},
-		// From a tenth of a millisecond, an easy review, to two seconds, after which the API server no longer waits. They
-		// are dense around 5 ms, where 99 of 100 should be.
+		// From a tenth of a millisecond, for a simple review, to two seconds, after which the API server no longer waits.
+		// They are dense around 5 ms, the target for p99.
 		buckets: []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2},
 	})
 	decisions = declare(row{
@@ -81,7 +81,7 @@ var (
 		kind: histogram, name: "vicinity_webhook_topology_lag_seconds",
 		help:  "Time taken until a change of Nodes, or of the keys in use, was published.",
 		start: initZero,
-		// A change waits for others for a second.
+		// The first change waits one second for others.
 		buckets: []float64{0.5, 1, 1.25, 1.5, 2, 3, 5, 10, 30, 60, 300},
 	})
 	topologyPublished = declare(row{
@@ -90,7 +90,7 @@ var (
 	})
 )
 
-// About Services whose load is bounded, from the replica that asks the proxies.
+// Metrics of Services with a load bound, from the replica that pulls demand from the proxies.
 var (
 	demandOffBy = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_skew_ratio", labels: serviceLabels,
@@ -124,14 +124,14 @@ var (
 
 var serviceLabels = []string{"namespace", "service"}
 
-// The labels.
+// The label names.
 const (
-	pathLabel    = "path"    // on which a review came, such as /validate-services
-	outcomeLabel = "outcome" // what became of a review, such as denied
-	ruleLabel    = "rule"    // the name of a rule, such as SVC001
+	pathLabel    = "path"    // of the review, such as /validate-services
+	outcomeLabel = "outcome" // of the review, such as denied
+	ruleLabel    = "rule"    // the ID of a rule, such as SVC001
 	actionLabel  = "action"  // one of Actions
-	sourceLabel  = "source"  // who decided about a default, such as namespace
-	settingLabel = "setting" // what was added, such as topology-mode; Nothing
+	sourceLabel  = "source"  // of the decision about a default, such as namespace
+	settingLabel = "setting" // the added setting, such as topology-mode; or Nothing
 	reasonLabel  = "reason"
 
 	operationLabel   = "operation"   // one of Operations
@@ -157,16 +157,16 @@ var Operations = []string{"create", "update", "delete"}
 // Nothing is the value of the label setting if nothing was added.
 const Nothing = "none"
 
-// Actions are the values of the label action: a rule that is off is not counted.
+// Actions are the values of the label action. Rules that are off are not counted.
 var Actions = []string{"deny", "warn"}
 
-// The reasons of failed rounds of publishers among the internal errors.
+// The reasons for failed rounds of publishers, among the internal errors.
 const (
 	TopologyFailure = "topology"
 	DemandFailure   = "demand"
 )
 
-// failures are the reasons of internal errors.
+// failures returns the reasons of internal errors.
 func failures() []string {
 	reasons := append(server.Failures(), TopologyFailure, DemandFailure)
 	for _, operation := range certs.Operations() {

@@ -11,21 +11,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
 )
 
-// Recorder counts what one webhook does. Its methods may be called at the same time from several goroutines.
+// Recorder updates the metrics of one webhook. It is safe for concurrent use.
 type Recorder struct {
 	counters   map[*row]*prometheus.CounterVec
 	gauges     map[*row]*prometheus.GaugeVec
 	histograms map[*row]*prometheus.HistogramVec
 
 	measuring sync.Mutex
-	measured  map[[2]string]Demand // the Services that have series
+	measured  map[[2]string]Demand // the Services with series
 }
 
-// Demand is the demand on a Service.
+// Demand is the demand on a Service. OffBy is its skew.
 type Demand struct{ OffBy, ConnectionsPerMinute float64 }
 
-// New returns a recorder that has counted nothing yet, and registers its metrics. It fails if one of that name is
-// registered already. Without a file the configuration is that of the program, and valid.
+// New returns a recorder, and registers its metrics. It fails if one of them is registered already. The configuration
+// counts as valid until ConfigurationFailed, also without a file.
 func New(registerer prometheus.Registerer) (*Recorder, error) {
 	r := &Recorder{
 		counters: map[*row]*prometheus.CounterVec{}, gauges: map[*row]*prometheus.GaugeVec{}, histograms: map[*row]*prometheus.HistogramVec{},
@@ -47,13 +47,13 @@ func (r *Recorder) count(row *row, values ...string) {
 
 func (r *Recorder) set(row *row, to float64) { r.gauges[row].WithLabelValues().Set(to) }
 
-// setTime sets a gauge to seconds since 1970.
+// setTime sets a gauge to a time in seconds since 1970.
 func (r *Recorder) setTime(row *row, at time.Time, values ...string) {
 	const second = float64(time.Second)
 	r.gauges[row].WithLabelValues(values...).Set(float64(at.UnixNano()) / second)
 }
 
-// Reviewed counts a request that was answered.
+// Reviewed counts a response to a request.
 func (r *Recorder) Reviewed(path, outcome string, took time.Duration) {
 	r.histograms[reviewDuration].WithLabelValues(path, outcome).Observe(took.Seconds())
 }
@@ -69,41 +69,42 @@ func (r *Recorder) Defaulted(source, setting string) {
 	r.count(defaulted, source, setting)
 }
 
-// Failed counts what failed for an internal reason.
+// Failed counts an internal error.
 func (r *Recorder) Failed(reason string) { r.count(internalErrors, reason) }
 
-// Rejected counts a request that was not a review, or came at a bad time.
+// Rejected counts a request that was not a review, or exceeded the limits.
 func (r *Recorder) Rejected(reason string) { r.count(rejectedRequests, reason) }
 
-// InFlight adds to the reviews that are being worked on: 1 when one begins, -1 when it ends.
+// InFlight adds to the reviews in progress: 1 when one starts, -1 when it ends.
 func (r *Recorder) InFlight(delta int) { r.gauges[inFlight].WithLabelValues().Add(float64(delta)) }
 
-// CertificateExpires records that the certificate that is served from now on is valid until then.
+// CertificateExpires records the end of validity of the served certificate.
 func (r *Recorder) CertificateExpires(at time.Time) {
 	r.setTime(certificateExpiry, at, servedCertificate)
 }
 
-// AuthorityExpires records that the authority that signed it is valid until then.
+// AuthorityExpires records the end of validity of the CA that signed it.
 func (r *Recorder) AuthorityExpires(at time.Time) {
 	r.setTime(certificateExpiry, at, authorityCertificate)
 }
 
-// CertificateFailed counts an operation that failed; the log has the error.
+// CertificateFailed counts a failed operation; the log has the error.
 func (r *Recorder) CertificateFailed(operation certs.Operation, _ error) {
 	r.Failed(certificateFailure(operation))
 }
 
-// ConfigurationUpdated records that the configuration file is in force from now on, or the default if there is no file.
+// ConfigurationUpdated records that a new configuration is applied: that of the file, or the default if there is no
+// file.
 func (r *Recorder) ConfigurationUpdated(now time.Time) {
 	r.set(configurationValid, 1)
 	r.setTime(configurationSuccess, now)
 }
 
-// ConfigurationFailed records that the configuration file was changed to something that cannot be used.
+// ConfigurationFailed records that the configuration file was changed and is invalid.
 func (r *Recorder) ConfigurationFailed() { r.set(configurationValid, 0) }
 
-// Published records that all TopologySlices were up to date at some time: how many there are, for how many nodes, how
-// many keys found no place, and how long the first of the changes waited; 0 if there was none.
+// Published records that all TopologySlices were up to date at a time, with the number of slices, nodes, and keys that
+// are not published. lag is how long the first change waited; 0 if there was none.
 func (r *Recorder) Published(at time.Time, slices, nodes, skipped int, lag time.Duration) {
 	r.set(topologySlices, float64(slices))
 	r.set(topologyNodes, float64(nodes))
@@ -114,14 +115,14 @@ func (r *Recorder) Published(at time.Time, slices, nodes, skipped int, lag time.
 	}
 }
 
-// LeadEnded records that another replica publishes.
+// LeadEnded records that this replica no longer publishes TopologySlices.
 func (r *Recorder) LeadEnded() {
 	r.set(topologySlices, 0)
 	r.set(topologyNodes, 0)
 	r.set(topologyKeysSkipped, 0)
 }
 
-// PublishFailed counts a publication that failed.
+// PublishFailed counts a failed publication.
 func (r *Recorder) PublishFailed() { r.Failed(TopologyFailure) }
 
 // SliceWritten counts a write of a TopologySlice. The operation is one of Operations.
@@ -129,8 +130,8 @@ func (r *Recorder) SliceWritten(operation string) {
 	r.count(objectsWritten, topologySlicesWritten, operation)
 }
 
-// Measured records the demand on Services, by namespace and name, how many of the nodes reported, and for how many
-// Services demand changed suddenly. It forgets all other Services.
+// Measured records the demand on Services by namespace and name, the number of nodes that reported it, and the number
+// of change-points. It deletes the series of all other Services.
 func (r *Recorder) Measured(heard, nodes, changed int, services map[[2]string]Demand) {
 	r.measuring.Lock()
 	defer r.measuring.Unlock()
@@ -141,7 +142,7 @@ func (r *Recorder) Measured(heard, nodes, changed int, services map[[2]string]De
 	}
 }
 
-// MeasuringEnded records that another replica asks.
+// MeasuringEnded records that this replica no longer pulls demand.
 func (r *Recorder) MeasuringEnded() {
 	r.measuring.Lock()
 	defer r.measuring.Unlock()
@@ -150,7 +151,7 @@ func (r *Recorder) MeasuringEnded() {
 	r.DemandQueued(0, 0)
 }
 
-// DemandQueued records how many ServiceDemands wait to be written, and how long the first of them has waited.
+// DemandQueued records the number of queued ServiceDemands, and how long the oldest has been queued.
 func (r *Recorder) DemandQueued(count int, longest time.Duration) {
 	r.set(demandWaiting, float64(count))
 	r.set(demandWaitingSeconds, longest.Seconds())

@@ -31,7 +31,7 @@ func newRecorder(t *testing.T) (*Recorder, *prometheus.Registry) {
 	return r, registry
 }
 
-// gather returns the value of each series, by its name and the values of its labels. A histogram's is its count.
+// gather returns the value of each series, by its name and label values. A histogram's value is its count.
 func gather(t *testing.T, registry prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -58,7 +58,7 @@ func valueOf(metric *dto.Metric) float64 {
 	return metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 }
 
-// atStart are all series before anything happened.
+// atStart returns all initial series.
 func atStart() map[string]float64 {
 	values := map[string]float64{
 		"requests_in_flight": 0, "configuration_valid": 1,
@@ -105,7 +105,7 @@ func TestEveryCountExistsBeforeAnythingHappenedAndNoMomentDoes(t *testing.T) {
 	}
 }
 
-// moves are the calls of a recorder, with the series that each changes and their new values.
+// moves are calls of a recorder, with the series that each changes and their new values.
 var moves = []struct {
 	name string
 	call func(r *Recorder)

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// kind is a type of metrics.
+// kind is a metric type.
 type kind int
 
 const (
@@ -15,21 +15,21 @@ const (
 	histogram
 )
 
-// row is a metric.
+// row defines a metric.
 type row struct {
 	kind       kind
 	name, help string
 	labels     []string
 	buckets    []float64 // of a histogram
-	// start has the values of each label with which there are series from the start, at zero; nil if there are none until
-	// one is set. Further values may appear later.
+	// start lists the initial values of each label. There is a series at zero for each combination; nil means that there
+	// are none until one is set. Further values may appear later.
 	start [][]string
 }
 
-// initZero is for a metric without labels that is there from the start.
+// initZero is for a metric without labels that exists from the start.
 var initZero = [][]string{}
 
-// rows are all of them.
+// rows are all metrics.
 var rows []*row
 
 func declare(r row) *row {
@@ -37,7 +37,7 @@ func declare(r row) *row {
 	return &r
 }
 
-// register makes and registers a metric, with the series that it has from the start.
+// register creates and registers a metric, with its initial series.
 func (r *Recorder) register(registerer prometheus.Registerer, row *row) error {
 	var series func(values ...string)
 	var collector prometheus.Collector

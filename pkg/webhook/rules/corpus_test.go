@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// The rules do to every case what it says.
+// The result of the rules for every case is the expected one.
 func TestTheRulesDoWhatTheCasesExpect(t *testing.T) {
 	for _, c := range rulecases.Cases(t) {
 		if !isOurs(c) {
@@ -53,7 +53,7 @@ func TestDefaultsAreWhatTheCasesExpect(t *testing.T) {
 	}
 }
 
-// An object that stays as it is, or is judged against itself, is never denied nor warned of.
+// An object that stays unchanged is never denied and gets no warnings.
 func TestAnUnchangedObjectHasNoViolations(t *testing.T) {
 	for _, c := range rulecases.Cases(t) {
 		if !isOurs(c) {
@@ -67,7 +67,7 @@ func TestAnUnchangedObjectHasNoViolations(t *testing.T) {
 }
 
 func TestEveryMessageIsShortAndNamesItsRule(t *testing.T) {
-	const longestWarning, longestDenial = 190, 750 // Kubernetes' own words about label keys are long
+	const longestWarning, longestDenial = 190, 750 // Kubernetes' own texts about label keys are long
 	for _, c := range rulecases.Cases(t) {
 		if !isOurs(c) {
 			continue
@@ -89,8 +89,8 @@ func TestEveryMessageIsShortAndNamesItsRule(t *testing.T) {
 	}
 }
 
-// What is broken by no case is tested by none; and a rule that no case keeps narrowly would be as good as one that
-// always strikes.
+// A rule that no case violates is not tested. A rule without a case that narrowly passes could just as well fire
+// always.
 func TestEveryRuleIsBrokenByACase(t *testing.T) {
 	broken := map[rules.ID]bool{}
 	for _, c := range rulecases.Cases(t) {
@@ -109,7 +109,7 @@ func TestEveryRuleIsBrokenByACase(t *testing.T) {
 	}
 }
 
-// A case says nothing that would make a reader, or the suites that run it elsewhere, believe something else.
+// A case contains nothing that would mislead readers, or the suites that run it elsewhere.
 func TestEveryCaseIsInOrder(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range rulecases.Cases(t) {
@@ -125,7 +125,7 @@ func TestEveryCaseIsInOrder(t *testing.T) {
 			if !known || rule.Kind != c.Kind() {
 				t.Errorf("%s: %s is a rule about a %s", c.Name, want.Rule, rule.Kind)
 			}
-			isKept := c.Old != nil && c.Twin != "" && want.Action == rules.Warn // something was wrong before, and is otherwise now
+			isKept := c.Old != nil && c.Twin != "" && want.Action == rules.Warn // there was a violation before, and it has changed
 			if c.Settings == nil && want.Action != rule.Default && !isKept {
 				t.Errorf("%s: without settings %s has the action %s", c.Name, want.Rule, rule.Default)
 			}
@@ -157,8 +157,8 @@ func wantOf(result rules.Result) []rulecases.Want {
 	return found
 }
 
-// What is said of a patch holds for the whole object: nothing is found in the metadata of a case that is not found in
-// all of it.
+// The violations of a patch hold for the whole object: all violations in the metadata of a case are also found in the
+// case itself.
 func TestViolationsOfAPatchHoldForTheWholeObject(t *testing.T) {
 	said := 0
 	for _, c := range rulecases.Cases(t) {

@@ -7,16 +7,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// DecideDefault chooses the topology setting that a Service is given because it has none. The first of these that says
-// anything decides, also if it says that nothing is added:
+// DecideDefault chooses the topology setting to add to a Service that has none. The first of these sources with a
+// setting decides, even if it decides that nothing is added:
 //
 //	the Service   any topology setting of its own, even an empty or wrong one: we do not guess what its owner meant
 //	the opt-out   the label on the Service or its Namespace
 //	the Namespace its annotations
 //	the cluster   settings.Default
 //
-// What they choose is then held against the Service (see standsInTheWay). isUpdate says that the Service is
-// updated, not created. Deciding again about a Service that was given its default adds nothing.
+// The chosen default is then checked against the Service (see exemptBecause). isUpdate is false if the Service is
+// created. A second decision about a Service with its default adds nothing.
 func DecideDefault(
 	service *Service, namespace NamespaceDefaults, facts Facts, settings *Settings, isUpdate bool,
 ) DefaultDecision {
@@ -52,10 +52,9 @@ func DecideDefault(
 	return candidate
 }
 
-// ownSetting names the topology setting that a Service has of its own; empty without one. A default beside it
-// would override what its owner asked for: EndpointSlice controllers ignore trafficDistribution beside
-// topology-mode=Auto. Beside topology-aware-hints the API server would even refuse the Service, for it wants both
-// annotations to be the same.
+// ownSetting names a topology setting of the Service itself; empty if it has none. A default would override that
+// setting: EndpointSlice controllers ignore trafficDistribution if topology-mode=Auto is set. With
+// topology-aware-hints, the API server would even reject the Service, because it requires both annotations to be equal.
 func ownSetting(service *Service) string {
 	if service.Spec.TrafficDistribution != nil {
 		return "spec.trafficDistribution is set"
@@ -68,8 +67,8 @@ func ownSetting(service *Service) string {
 	return ""
 }
 
-// optedOut says whose label keeps defaults away. A Namespace that is not known has no labels yet; the caller stops
-// there.
+// optedOut returns which object has the label that disables defaults; empty if none has. An unknown Namespace has no
+// labels here; the caller stops before it adds a default.
 func optedOut(service *Service, namespace NamespaceDefaults) string {
 	const hasLabel = " has the label " + policy.AdmissionLabel + "=" + policy.AdmissionDisabled
 	switch policy.AdmissionDisabled {
@@ -81,7 +80,7 @@ func optedOut(service *Service, namespace NamespaceDefaults) string {
 	return ""
 }
 
-// inheritedDefault returns the default that a Namespace has, or else the cluster.
+// inheritedDefault returns the default of a Namespace, or else of the cluster.
 func inheritedDefault(namespace NamespaceDefaults, settings *Settings) DefaultDecision {
 	chosen, saysAnything := namespace.choose()
 	switch {

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// choose returns what a Namespace's annotations say, if they say anything. Annotations that contradict each other or
-// cannot be used choose nothing, and stop the search: the cluster's default is not what their author asked for.
+// choose returns the decision of a Namespace's annotations, if there are any. Annotations that contradict each other or
+// are invalid choose nothing, and end the search: their author did not ask for the cluster's default.
 func (n NamespaceDefaults) choose() (chosen DefaultDecision, saysAnything bool) {
 	var present []string
 	for _, annotation := range namespaceAnnotations {
@@ -25,7 +25,7 @@ func (n NamespaceDefaults) choose() (chosen DefaultDecision, saysAnything bool) 
 	return chosen, len(present) == 1
 }
 
-// namespaceAnnotation is the annotation of a Namespace that chooses a kind of default.
+// namespaceAnnotation is a Namespace annotation that sets a default.
 type namespaceAnnotation struct {
 	key     string
 	setting Setting
@@ -38,8 +38,8 @@ var namespaceAnnotations = []namespaceAnnotation{
 	{policy.DefaultTrafficDistributionAnnotation, TrafficDistribution},
 }
 
-// read reads the value of an annotation. None means no default for every kind, also as a list of keys, although a
-// label may have that key: a Namespace that says None must not get a default that matches no Node.
+// read parses the value of an annotation. None means no default for every kind. That includes topology keys, although a
+// label may have that key: a Namespace with None must not get a default that matches no Node.
 func (a namespaceAnnotation) read(value string) DefaultDecision {
 	if value == policy.None {
 		return DefaultDecision{Origin: FromNamespace, Reason: fmt.Sprintf("the Namespace says %s=%s", a.key, policy.None)}

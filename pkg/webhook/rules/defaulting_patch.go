@@ -14,8 +14,8 @@ type PatchOperation struct {
 	Value any    `json:"value"`
 }
 
-// Patch returns what gives a Service the default that was decided for it. It adds one annotation or one field, and
-// touches nothing else, fields that are not known here included.
+// Patch returns the operations that add the default to a Service. They add one annotation or one field, and change
+// nothing else, including fields that are unknown here.
 func (d Default) Patch(service *Service) []PatchOperation {
 	switch d.Setting {
 	case TrafficDistribution:
@@ -29,7 +29,7 @@ func (d Default) Patch(service *Service) []PatchOperation {
 	}
 }
 
-// annotate adds an annotation. Nothing can be added to a map that is absent or null, so then the map is added with it.
+// annotate adds an annotation. If the map is absent or null, the map is added with it.
 func annotate(service *Service, key, value string) []PatchOperation {
 	const annotations = "/metadata/annotations"
 	if service.Metadata.Annotations == nil {
@@ -38,10 +38,10 @@ func annotate(service *Service, key, value string) []PatchOperation {
 	return []PatchOperation{{Op: "add", Path: annotations + "/" + escapePointer.Replace(key), Value: value}}
 }
 
-// escapePointer writes a name as a part of a JSON Pointer (RFC 6901).
+// escapePointer escapes a name for a JSON Pointer (RFC 6901).
 var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// applyTo returns a copy of a Service that has the default.
+// applyTo returns a copy of a Service with the default.
 func (d Default) applyTo(service *Service) *Service {
 	given := *service
 	given.Metadata.Annotations = maps.Clone(service.Metadata.Annotations)

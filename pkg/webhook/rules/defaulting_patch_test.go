@@ -78,7 +78,7 @@ func TestADefaultOfNoKindPatchesNothing(t *testing.T) {
 	}
 }
 
-// patched applies a patch as the API server does.
+// patched applies a patch in the same way as the API server.
 func patched(t *testing.T, object []byte, operations []PatchOperation) []byte {
 	t.Helper()
 	text, err := json.Marshal(operations)
@@ -96,7 +96,7 @@ func patched(t *testing.T, object []byte, operations []PatchOperation) []byte {
 	return result
 }
 
-// world is a random request and all that decides about it.
+// world is a random request with all inputs of the decision about it.
 type world struct {
 	object    map[string]any
 	namespace NamespaceDefaults
@@ -165,7 +165,7 @@ func randomSpec(random *rand.Rand) map[string]any {
 	return spec
 }
 
-// randomValues are right and wrong values of any default.
+// randomValues are valid and invalid values of any default.
 var randomValues = []string{
 	"Auto", "Disabled", "None", "PreferSameZone", "PreferSameNode", "topology.kubernetes.io/zone, *", "*", "rack", "*,*", "",
 }
@@ -198,7 +198,7 @@ func randomSettings(random *rand.Rand) *Settings {
 	return settings
 }
 
-// allowed is all that a patch may add.
+// allowed are all paths that a patch may add.
 var allowed = []string{
 	"metadata.annotations[" + policy.TopologyModeAnnotation + "]", "metadata.annotations[" + policy.TopologyKeysAnnotation + "]",
 	"spec.trafficDistribution",
@@ -228,13 +228,13 @@ func TestDefaultsKeepTheirLawsWhateverTheServiceIs(t *testing.T) {
 			t.Fatalf("round %d: %s\nbefore %s\nafter  %s", round, strings.Join(faults, "; "), before, after)
 		}
 	}
-	const ways = 5 + 2*3 // nothing from each origin; each setting from a Namespace and the cluster
+	const ways = 5 + 2*3 // nothing from each source; each setting from a Namespace and the cluster
 	if len(given) != ways {
 		t.Errorf("the random requests were too much alike: %v", given)
 	}
 }
 
-// faultsOf are the laws that a patched Service breaks.
+// faultsOf returns the invariants that a patched Service violates.
 func (w world) faultsOf(t *testing.T, before, after []byte, decision DefaultDecision) (faults []string) {
 	t.Helper()
 	was, is := decoded(t, before), decoded(t, after)
@@ -278,7 +278,7 @@ func decoded(t *testing.T, object []byte) *Service {
 	return &service
 }
 
-// differences are the paths at which two objects differ. What is null is what is absent.
+// differences returns the paths at which two objects differ. Null counts as absent.
 func differences(t *testing.T, before, after []byte) []string {
 	t.Helper()
 	var was, is map[string]any
@@ -302,7 +302,7 @@ func differences(t *testing.T, before, after []byte) []string {
 	return all
 }
 
-// leaves are the values of an object by their paths.
+// leaves returns the values of an object by their paths.
 func leaves(path string, value any) map[string]string {
 	found := map[string]string{}
 	add := func(path string, value any) {

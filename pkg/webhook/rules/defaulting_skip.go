@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Words of Kubernetes in the fields of a Service.
+// Kubernetes' values for the fields of a Service.
 const (
 	typeExternalName  = "ExternalName"
 	headless          = "None"
@@ -17,7 +17,7 @@ const (
 	apiServersService = "kubernetes" // in the Namespace default
 )
 
-// defaultingContext is a Service for which a default has been chosen, and all that may stand in the way.
+// defaultingContext is a Service with the default that was chosen for it, and everything that may prevent it.
 type defaultingContext struct {
 	service  *Service
 	facts    Facts
@@ -26,26 +26,26 @@ type defaultingContext struct {
 	setting  Default
 }
 
-// minDistributionVersion is the version from which API servers take PreferSameZone and PreferSameNode without a feature
-// gate (KEP-3015). Those before refuse a Service that has them.
+// minDistributionVersion is the first version whose API servers accept PreferSameZone and PreferSameNode without a
+// feature gate (KEP-3015). Earlier ones reject a Service that has them.
 var minDistributionVersion = version.MajorMinor(1, 34)
 
-// exemptBecause is why a Service is not given the default that was chosen for it; empty if nothing stands in the way.
-// It looks at what the Service is, who serves it, what else it asks for, and the cluster, in this order.
+// exemptBecause returns why a Service does not get the default that was chosen for it; empty if it does. It checks the
+// kind of Service, its proxy, its other settings, and the cluster, in this order.
 func (s defaultingContext) exemptBecause() string {
 	metadata, spec := &s.service.Metadata, &s.service.Spec
 	switch {
 	case metadata.Namespace == "default" && metadata.Name == apiServersService:
-		// It would ask for hints, but this slice names no zones (kubernetes/kubernetes#138779).
+		// Hints would have no effect, because this slice contains no zones (kubernetes/kubernetes#138779).
 		return "the API server writes the EndpointSlices of default/kubernetes, without zones"
 	case spec.Type == typeExternalName:
 		return "ExternalName Services have no proxy"
-	case spec.ClusterIP == headless: // an ordinary Service has none yet when it is reviewed; None means never
+	case spec.ClusterIP == headless: // a new Service has no ClusterIP yet when it is reviewed; None is final
 		return "headless Services have no proxy"
 	case !policy.IsHandledBy(metadata.Labels, s.settings.ProxyName):
 		return "another proxy serves it"
 	case s.isUpdate && !s.settings.DefaultOnUpdate:
-		// A change of a default must not move live connections at the next unrelated edit.
+		// A changed default must not move live connections at the next unrelated edit.
 		return "only new Services are given defaults"
 	case len(spec.Selector) == 0 && s.setting.needsHints():
 		return "without a selector no controller writes EndpointSlice hints"
@@ -53,7 +53,7 @@ func (s defaultingContext) exemptBecause() string {
 		return "internalTrafficPolicy=Local overrides it"
 	case spec.ExternalTrafficPolicy == localPolicy && s.setting.conflictsWithLocal():
 		return "topology keys may not be used with externalTrafficPolicy=Local"
-	case spec.ExternalTrafficPolicy == localPolicy && s.setting.isBalanced(): // a bound is about external clients, too
+	case spec.ExternalTrafficPolicy == localPolicy && s.setting.isBalanced(): // a load bound also concerns external clients
 		return "a bound may not be used with externalTrafficPolicy=Local"
 	case spec.SessionAffinity == affinityByClient && !s.settings.DefaultWithAffinity:
 		return "sessionAffinity=ClientIP would be kept within fewer endpoints"
@@ -61,9 +61,9 @@ func (s defaultingContext) exemptBecause() string {
 	return s.clusterStandsInTheWay()
 }
 
-// clusterStandsInTheWay is why the cluster keeps a default away: a default must never be why a Service is refused. With
-// a single zone, topology-mode=Auto makes the EndpointSlice controller write an Event for each of these Services again
-// and again, and no setting about zones alone does anything.
+// clusterStandsInTheWay returns why the cluster prevents a default: a default must never cause a Service to be
+// rejected. With a single zone, topology-mode=Auto makes the EndpointSlice controller write an Event for each of these
+// Services repeatedly, and no setting about zones alone has an effect.
 func (s defaultingContext) clusterStandsInTheWay() string {
 	const enough = 2
 	isDistribution, isAboutZones := s.setting.Setting == TrafficDistribution, s.setting.isAboutZones()
@@ -80,9 +80,9 @@ func (s defaultingContext) clusterStandsInTheWay() string {
 	return ""
 }
 
-// deniedBy is the rule by which the Service would be refused because of its default: an administrator may have set one
-// to deny that defaults break, such as SVC030 where no Node has the rack of a Namespace's keys. Empty if there is
-// none.
+// deniedBy returns the rule that would deny the Service because of its default; empty if there is none. An
+// administrator may have set a rule to deny that defaults violate, such as SVC030 where no Node has the rack of a
+// Namespace's keys.
 func (s defaultingContext) deniedBy() ID {
 	with := ReviewService(nil, s.setting.applyTo(s.service), s.facts, s.settings)
 	if len(with.Denied) == 0 { // nearly always

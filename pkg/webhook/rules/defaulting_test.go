@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// plainService is a Service that any default suits, as a webhook sees it.
+// plainService returns a Service that may get any default, in the form that a webhook gets.
 func plainService(changes ...func(*Service)) *Service {
 	service := &Service{
 		Metadata: Metadata{Name: "web", Namespace: "shop"},
@@ -37,7 +37,7 @@ func labelled(key, value string) func(*Service) {
 	return func(s *Service) { s.Metadata.Labels = map[string]string{key: value} }
 }
 
-// namespaceWith is a Namespace with these annotations, given as keys and values.
+// namespaceWith returns a Namespace with these annotations, given as keys and values.
 func namespaceWith(keysAndValues ...string) NamespaceDefaults {
 	annotations := map[string]string{}
 	for i := 0; i < len(keysAndValues); i += 2 {
@@ -46,7 +46,7 @@ func namespaceWith(keysAndValues ...string) NamespaceDefaults {
 	return NamespaceDefaults{IsLoaded: true, Annotations: annotations}
 }
 
-// inZones is a cluster of today with one Node in each zone.
+// inZones returns a cluster of a current version with one Node in each zone.
 func inZones(zones ...string) Facts {
 	nodes := NewNodeLabels()
 	for _, zone := range zones {
@@ -208,7 +208,7 @@ func TestNothingIsAddedWhileTheNamespaceIsNotLoaded(t *testing.T) {
 	}
 }
 
-// everyDefault is one of each kind that differs in what stands in its way.
+// everyDefault has one default of each kind with exemptions of its own.
 var everyDefault = []Default{auto, disabled, sameZone, sameNode, zoneOrAny, {TopologyKeys, "*"}}
 
 func TestExemptServicesGetNoDefault(t *testing.T) {
@@ -317,7 +317,7 @@ func TestAReasonRepeatsOnlyTheBeginningOfAValue(t *testing.T) {
 	}
 }
 
-// A bound is no preference: who names one alone is given what there is to bound.
+// A load bound is not a preference: a Service that has only a bound gets the default as its preference.
 func TestABoundOfTheServiceCompletesADefault(t *testing.T) {
 	bound := plainService(annotated(policy.MaxLoadAnnotation, "150%"))
 	for annotation, value := range map[string]string{

@@ -8,9 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Values are what a default of this kind can be; nil for topology keys, which are a list that policy.ParseKeys reads.
+// Values returns the valid values of a default; nil for topology keys, a list that policy.ParseKeys parses.
 //
-// PreferClose is not among them: it is an older word for PreferSameZone, and the API server warns of it.
+// PreferClose is not among them: it is the older name of PreferSameZone, and the API server warns about it.
 func (s Setting) Values() []string {
 	switch s {
 	case TopologyMode:
@@ -24,12 +24,12 @@ func (s Setting) Values() []string {
 	}
 }
 
-// Check says what is wrong with a default, if anything. One that is right is right for any Service that has no other
+// Check returns the error in a default; nil if it is valid. A valid default is valid for any Service that has no other
 // setting.
 func (d Default) Check() error {
 	values := d.Setting.Values()
 	switch {
-	case d.Setting == TopologyKeys && d.Value == policy.None: // it could be a label's key, and then would match no Node
+	case d.Setting == TopologyKeys && d.Value == policy.None: // it could be a label's key, which would match no Node
 		return fmt.Errorf("%s is no list of keys", policy.None)
 	case d.Setting == TopologyKeys:
 		_, err := policy.ParseKeys(d.Value)
@@ -42,26 +42,26 @@ func (d Default) Check() error {
 	return nil
 }
 
-// maxQuotedValue is how much of a wrong value a reason repeats: an annotation may have 256 KiB.
+// maxQuotedValue is how much of an invalid value a reason repeats: an annotation may have 256 KiB.
 const maxQuotedValue = 64
 
-// isAboutZones reports whether a setting means anything only where there are several zones. The others do not: a list
-// of keys names its labels itself, PreferSameNode is about nodes, and Disabled asks for nothing.
+// isAboutZones reports whether a setting has an effect only in clusters with several zones. The others do not need
+// zones: a list of keys names its labels itself, PreferSameNode is about nodes, and Disabled has no effect.
 func (d Default) isAboutZones() bool {
 	return d.Setting == TopologyMode && d.Value != policy.ModeDisabled || d.Setting == TrafficDistribution && d.Value == policy.PreferSameZone
 }
 
-// isBalanced reports whether a setting is our mode.
+// isBalanced reports whether a setting is topology-mode=vicinity.dev/balanced.
 func (d Default) isBalanced() bool {
 	return d.Setting == TopologyMode && d.Value == policy.ModeBalanced
 }
 
-// conflictsWithLocal reports whether a setting may not stand beside externalTrafficPolicy: Local. Topology mode and
-// traffic distribution may, for they only concern clients within the cluster.
+// conflictsWithLocal reports whether a setting conflicts with externalTrafficPolicy: Local. Topology mode and traffic
+// distribution do not, because they only concern clients within the cluster.
 func (d Default) conflictsWithLocal() bool {
 	keys, err := policy.ParseKeys(d.Value)
 	return d.Setting == TopologyKeys && (err != nil || policy.ConflictsWithLocal(keys))
 }
 
-// needsHints reports whether a setting works through the hints that a controller writes into EndpointSlices.
+// needsHints reports whether a setting takes effect through the hints that a controller writes into EndpointSlices.
 func (d Default) needsHints() bool { return d.Setting != TopologyKeys && !d.isBalanced() }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// flooded is a Service with that many mistakes of each of two rules. An API server bounds annotations together, and
-// labels not at all.
+// flooded returns a Service with that many violations of each of two rules. An API server bounds the total size of
+// annotations, but not of labels.
 func flooded(mistakes int) *Service {
 	service := &Service{Metadata: Metadata{Name: "web", Labels: map[string]string{}}}
 	for i := range mistakes {

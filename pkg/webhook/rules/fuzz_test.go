@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// FuzzReviewService judges anything at all that decodes. It must end, and every answer must be one that can be shown.
+// FuzzReviewService reviews anything that can be decoded. It must end, and every result must be printable.
 func FuzzReviewService(f *testing.F) {
 	for _, c := range rulecases.Cases(f) {
 		old, err := json.Marshal(c.Old)
@@ -55,7 +55,7 @@ type noServices struct{}
 
 func (noServices) Names(string) (names []string, known bool) { return nil, true }
 
-// checkShown asserts that messages are short, printable, in order, and name a rule that there is.
+// checkShown checks that messages are short, printable and sorted, and contain an existing rule.
 func checkShown(t *testing.T, result rules.Result) {
 	t.Helper()
 	const most = 2000

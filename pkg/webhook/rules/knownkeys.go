@@ -11,21 +11,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// knownKeys lists which annotations of ours a kind of object may have.
+// knownKeys lists the Vicinity annotations that a kind of object may have.
 type knownKeys struct {
-	meaningless string // what an error says of another one
+	meaningless string // the text of an error about any other key
 	annotations []string
-	// hasSettings: topology settings that are labels have a rule of their own.
+	// hasSettings is set if topology settings in labels have a rule of their own.
 	hasSettings bool
-	// elsewhere are annotations that objects of other kinds have, and which of those here is probably meant; empty if
-	// none is.
+	// elsewhere maps annotations of other kinds of objects to the one to suggest here; empty if there is none.
 	elsewhere map[string]string
 	otherKind string
-	// otherKeys are annotations of other domains that may be meant.
+	// otherKeys are annotations of other domains to suggest.
 	otherKeys []string
 }
 
-// defaultsOfNamespaces are the annotations of Namespaces, and meantByDefaults what each means on a Service.
+// defaultsOfNamespaces are the annotations of Namespaces, and suggestionsForDefaults the annotation of Services that
+// each stands for.
 var defaultsOfNamespaces, suggestionsForDefaults = func() (names []string, meant map[string]string) {
 	meant = map[string]string{}
 	for _, standard := range policy.NamespaceDefaults {
@@ -57,12 +57,12 @@ var knownNamespaceKeys = knownKeys{
 	}(),
 }
 
-// unknownServiceKeys and unknownNamespaceWords: annotations and labels with our domain that have no meaning.
+// unknownServiceKeys and unknownNamespaceKeys find annotations and labels of vicinity.dev that have no meaning.
 func unknownServiceKeys(s *subject) []Violation { return knownServiceKeys.unknownKeys(&s.Metadata) }
 
 func unknownNamespaceKeys(s *subject) []Violation { return knownNamespaceKeys.unknownKeys(&s.Metadata) }
 
-// unknownKeys are the keys that are not in the vocabulary.
+// unknownKeys returns the violations of keys and values that are not known.
 func (v *knownKeys) unknownKeys(metadata *Metadata) (violations []Violation) {
 	for _, key := range vicinityKeys(metadata.Annotations) {
 		value := metadata.Annotations[key]
@@ -93,7 +93,7 @@ func (v *knownKeys) unknownKeys(metadata *Metadata) (violations []Violation) {
 	return violations
 }
 
-// vicinityKeys are the keys with our domain, in order.
+// vicinityKeys returns the keys with the domain vicinity.dev, sorted.
 func vicinityKeys(all map[string]string) []string {
 	var keys []string
 	for key := range all {
@@ -105,9 +105,8 @@ func vicinityKeys(all map[string]string) []string {
 	return keys
 }
 
-// violation is the violation of a key without meaning, whatever its value. An object has room for a hundred thousand of
-// them, so each holds only what it needs: field.Path would be several allocations more, and a detail that is put
-// together another.
+// violation returns the violation of an unknown key, whatever its value. An object may have a hundred thousand of them,
+// so each holds only what it needs: field.Path would cost several more allocations, and a formatted detail another.
 func (v *knownKeys) violation(in, key, value string) Violation {
 	return violationOf(&field.Error{
 		Type: field.ErrorTypeNotSupported, Field: in + "[" + shownKey(key) + "]", BadValue: truncateValue(value), Detail: v.meaningless,
@@ -137,7 +136,7 @@ func (v *knownKeys) adviseLabel(key string) string {
 	return "the only label is " + policy.AdmissionLabel
 }
 
-// suggest says which annotation was probably meant; empty if none is close.
+// suggest returns a suggestion for an unknown annotation; empty if no known one is close.
 func (v *knownKeys) suggest(key string) string {
 	if meant, isElsewhere := v.elsewhere[key]; isElsewhere {
 		return fmt.Sprintf("it is for %s; did you mean %s?", v.otherKind, meant)

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// unknownDefault: a default that has an unknown value. It can always be None.
+// unknownDefault finds a default with an unknown value. None is always valid.
 func unknownDefault(key string, values ...string) func(*subject) []Violation {
 	values = append(values, policy.None)
 	return func(s *subject) []Violation {
@@ -25,15 +25,15 @@ func unknownDefault(key string, values ...string) func(*subject) []Violation {
 	}
 }
 
-// suggestValue returns which value was probably meant.
+// suggestValue returns the value to suggest; empty if none is close.
 func suggestValue(value string, values []string) string {
 	if matchIgnoringCase(value, []string{policy.PreferClose}) != "" && slices.Contains(values, policy.PreferSameZone) {
-		return policy.PreferSameZone // which means the same
+		return policy.PreferSameZone // they are equivalent
 	}
 	return policy.Suggest(value, values...)
 }
 
-// wrongDefaultKeys: what is wrong with the default topology keys.
+// wrongDefaultKeys finds errors in the default topology keys.
 func wrongDefaultKeys(s *subject) (violations []Violation) {
 	text, present := s.Metadata.Annotations[policy.DefaultTopologyKeysAnnotation]
 	if !present || text == policy.None {
@@ -46,7 +46,7 @@ func wrongDefaultKeys(s *subject) (violations []Violation) {
 	return violations
 }
 
-// severalDefaults: defaults besides the first one.
+// severalDefaults finds defaults after the first one.
 func severalDefaults(s *subject) (violations []Violation) {
 	seen := false
 	for _, key := range knownNamespaceKeys.annotations {

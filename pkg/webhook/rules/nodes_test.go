@@ -39,7 +39,7 @@ func TestNodeLabelsKeepNothingOfTheCaller(t *testing.T) {
 	}
 }
 
-// Whatever the history, the sums are those of the nodes that are there.
+// After any history, the counts are those of the existing nodes.
 func TestNodeLabelsDoNotDependOnTheirHistory(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	draw := func() map[string]string {

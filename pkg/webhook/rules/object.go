@@ -1,9 +1,9 @@
 package rules
 
-// The objects here have the fields on which decisions depend and no others, so that a field or an enum value that a
-// later Kubernetes adds changes nothing. Their JSON is Kubernetes' own.
+// The objects here have only the fields on which decisions depend, so a field or an enum value that a later Kubernetes
+// adds changes nothing. Their JSON is that of Kubernetes.
 
-// Metadata is of the metadata of an object.
+// Metadata is the metadata of an object.
 type Metadata struct {
 	Name              string            `json:"name"`
 	GenerateName      string            `json:"generateName"`
@@ -19,7 +19,7 @@ type Service struct {
 	Spec     ServiceSpec `json:"spec"`
 }
 
-// ServiceSpec is of the spec of a Service. In a review the API server has filled in the defaults, but not yet a
+// ServiceSpec is the spec of a Service. In a review the API server has applied the defaults, but not yet assigned a
 // ClusterIP.
 type ServiceSpec struct {
 	Type                  string            `json:"type"`
@@ -31,7 +31,7 @@ type ServiceSpec struct {
 	SessionAffinity       string            `json:"sessionAffinity"`
 	// PublishNotReadyAddresses is set on Services through which the members of a StatefulSet find each other.
 	PublishNotReadyAddresses bool `json:"publishNotReadyAddresses"`
-	// TopologyKeys is the field that Kubernetes 1.22 removed. An API server drops it; a file may still have it.
+	// TopologyKeys is the field that Kubernetes 1.22 removed. API servers drop it; a file may still have it.
 	TopologyKeys []string `json:"topologyKeys"`
 }
 

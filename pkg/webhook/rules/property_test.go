@@ -17,12 +17,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// world draws Services of everything that people write, right and wrong.
+// world generates Services with settings that users write, valid and invalid.
 type world struct{ *rand.Rand }
 
 func (w world) pick(words ...string) string { return words[w.IntN(len(words))] }
 
-// mostly draws the first word more often than not.
+// mostly returns the first value more often than not.
 func (w world) mostly(usual string, others ...string) string {
 	if w.IntN(3) > 0 {
 		return usual
@@ -32,7 +32,7 @@ func (w world) mostly(usual string, others ...string) string {
 
 const absent = "\x00"
 
-// keys draws a list, which is right about every second time.
+// keys returns a list of keys, which is valid about every second time.
 func (w world) keys() string {
 	if w.IntN(2) == 0 {
 		return w.pick("kubernetes.io/hostname, ", "") + w.pick("topology.kubernetes.io/zone, ", "example.com/rack,", "") + "*"
@@ -100,7 +100,7 @@ func put(all map[string]string, key, value string) {
 	}
 }
 
-// reviewed is a Service as the webhook sees it.
+// reviewed returns a Service in the form that the webhook gets.
 func reviewed(service *corev1.Service) *rules.Service {
 	spec := rules.ServiceSpec{
 		Type: string(service.Spec.Type), ClusterIP: service.Spec.ClusterIP, Selector: service.Spec.Selector,
@@ -116,13 +116,13 @@ func reviewed(service *corev1.Service) *rules.Service {
 	return &rules.Service{Metadata: metadata, Spec: spec}
 }
 
-// An update that leaves the proxy ignoring keys is reported, unless just these were reported before.
+// An update after which the proxy ignores keys is reported, unless the same keys were reported before.
 func TestAnUpdateOmitsOnlyKeysThatWereIgnoredBefore(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(7, 11))}
 	ignored, kept := 0, 0
 	for range 20_000 {
 		before, now := w.service(), w.service()
-		if w.IntN(2) > 0 { // so that some stay as they were
+		if w.IntN(2) > 0 { // so that some stay unchanged
 			now.Annotations = maps.Clone(before.Annotations)
 		}
 		if !isIgnored(now, "") {
@@ -149,7 +149,7 @@ func TestAnUpdateOmitsOnlyKeysThatWereIgnoredBefore(t *testing.T) {
 	}
 }
 
-// vicinityKeysOf are the annotations that Vicinity's proxy reads.
+// vicinityKeysOf returns the annotations that Vicinity's proxy reads.
 func vicinityKeysOf(service *corev1.Service) map[string]string {
 	words := map[string]string{}
 	for _, key := range []string{
@@ -167,7 +167,7 @@ func vicinityKeysOf(service *corev1.Service) map[string]string {
 	return words
 }
 
-// isIgnored reports whether the proxy of that name ignores a word of ours: it says so, or does not serve the Service.
+// isIgnored reports whether the proxy of that name ignores a Vicinity annotation, or does not serve the Service.
 func isIgnored(service *corev1.Service, proxyName string) bool {
 	served, _ := convert.Service(service, convert.View{ServiceProxyName: proxyName})
 	if served == nil {
@@ -176,7 +176,7 @@ func isIgnored(service *corev1.Service, proxyName string) bool {
 	return len(withoutEffect(served)) > 0
 }
 
-// withoutEffect are the annotations that the proxy ignores.
+// withoutEffect returns the annotations that the proxy ignores.
 func withoutEffect(served *model.Service) map[string]bool {
 	ignored := map[string]bool{}
 	for _, finding := range served.Findings {
@@ -187,7 +187,7 @@ func withoutEffect(served *model.Service) map[string]bool {
 	return ignored
 }
 
-// ignoredKeysOf are the words of ours that the proxy without a name ignores. Keys take everything with them.
+// ignoredKeysOf returns the Vicinity annotations that the proxy without a name ignores. Keys take everything with them.
 func ignoredKeysOf(service *corev1.Service) map[string]string {
 	words := vicinityKeysOf(service)
 	served, _ := convert.Service(service, convert.View{})
@@ -204,7 +204,7 @@ var ignoring = []rules.ID{
 	"SVC001", "SVC002", "SVC003", "SVC004", "SVC005", "SVC006", "SVC010", "SVC011", "SVC012", "SVC013", "SVC014", "SVC015",
 }
 
-// The proxy ignores what the rules deny, and nothing that they let pass without a word.
+// The proxy ignores what the rules deny, and nothing that they admit without a warning.
 func TestTheProxyIgnoresWhatIsDenied(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(19, 23))}
 	byRule := map[rules.ID]int{}
@@ -235,7 +235,7 @@ func TestTheProxyIgnoresWhatIsDenied(t *testing.T) {
 	}
 }
 
-// What is admitted without a word the proxy does as it is written. What the proxy would not do is reported.
+// The proxy implements everything that is admitted without a warning. What it would not do is reported.
 func TestTheProxyImplementsWhatIsAdmittedWithoutAWarning(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(3, 5))}
 	applied, ignored := 0, 0
@@ -271,7 +271,8 @@ func TestTheProxyImplementsWhatIsAdmittedWithoutAWarning(t *testing.T) {
 	}
 }
 
-// checkBound: a bound that is admitted without a word holds as it is written, and so do clients and the demand source.
+// checkBound checks that a bound which is admitted without a warning applies as written, and so do clients and the
+// demand source.
 func checkBound(t *testing.T, service *corev1.Service, got policy.Topology) {
 	t.Helper()
 	var want uint64
@@ -288,8 +289,8 @@ func checkBound(t *testing.T, service *corev1.Service, got policy.Topology) {
 	}
 }
 
-// checkHints: topology mode and trafficDistribution that are admitted without a word have hints, and a proxy that
-// reads them; of two settings none is idle.
+// checkHints checks that a topology mode or trafficDistribution which is admitted without a warning has hints, and a
+// proxy that reads them, and that of two settings none is without effect.
 func checkHints(t *testing.T, service *corev1.Service, isServed, isSilent bool) {
 	t.Helper()
 	mode := policy.ModeOf(service.Annotations)
@@ -306,7 +307,7 @@ func checkHints(t *testing.T, service *corev1.Service, isServed, isSilent bool) 
 	}
 }
 
-// The laws of updates, between any two Services.
+// The invariants of updates, between any two Services.
 func TestLawsOfUpdates(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(7, 11))}
 	denied := 0
@@ -338,7 +339,7 @@ func TestLawsOfUpdates(t *testing.T) {
 	}
 }
 
-// isMaskable: other denials hide these in a create, where they are new themselves.
+// isMaskable reports whether other denials hide a rule's violations in a create, where they are new themselves.
 func isMaskable(id rules.ID) bool {
 	return slices.Contains([]rules.ID{"SVC012", "SVC013", "SVC014", "SVC020", "SVC021"}, id)
 }
@@ -351,7 +352,7 @@ func areSame(a, b rules.Violation) bool {
 	return a.Rule == b.Rule && a.Error.Error() == b.Error.Error()
 }
 
-// checkOrder asserts the order of the rules, then of the paths, and that nothing stands twice.
+// checkOrder checks the order of the rules, then of the paths, and that there are no duplicates.
 func checkOrder(t *testing.T, result rules.Result) {
 	t.Helper()
 	all := rules.Rules()
@@ -369,7 +370,7 @@ func checkOrder(t *testing.T, result rules.Result) {
 	}
 }
 
-// Mending anything never makes an update fail: whatever is taken away from a Service with mistakes.
+// Fixing a problem never makes an update fail, whatever is removed from a Service with violations.
 func TestWhoeverTakesASettingAwayIsNotDenied(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(13, 17))}
 	for range 10_000 {
@@ -389,10 +390,10 @@ func TestWhoeverTakesASettingAwayIsNotDenied(t *testing.T) {
 		_, hadHints := before.Annotations[policy.TopologyAwareHintsAnnotation]
 		_, hasHints := now.Annotations[policy.TopologyAwareHintsAnnotation]
 		if mode := policy.ModeOf(now.Annotations); hadHints && !hasHints && (mode.IsAuto() || mode.IsBalanced()) {
-			continue // it has uncovered the other annotation, which now counts
+			continue // this exposes the other annotation, which now counts
 		}
 		if lacksWhatToBound(now) {
-			continue // what it was about is gone, so that a bound is left alone
+			continue // the preference is gone, and only the bound remains
 		}
 		got := rules.ReviewService(reviewed(before), reviewed(now), rules.Facts{}, &rules.Settings{Strict: true})
 		if len(got.Denied) > 0 {
@@ -401,7 +402,7 @@ func TestWhoeverTakesASettingAwayIsNotDenied(t *testing.T) {
 	}
 }
 
-// lacksWhatToBound reports whether a Service has words of a bound, and nothing to bound.
+// lacksWhatToBound reports whether a Service has annotations about a bound, and nothing to bound.
 func lacksWhatToBound(service *corev1.Service) bool {
 	words := vicinityKeysOf(service)
 	delete(words, policy.TopologyKeysAnnotation)

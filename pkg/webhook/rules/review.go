@@ -9,59 +9,58 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Facts are what a judgement may know besides the object itself. The zero value knows nothing, and rules that would
-// need to know pass.
+// Facts are the known state of the cluster. The zero value is unknown state, with which no rule that needs it is
+// violated.
 type Facts struct {
-	// Nodes are the labels of the cluster's Nodes; nil as long as they are not known.
+	// Nodes are the labels of the cluster's Nodes; nil if unknown.
 	Nodes *NodeLabels
-	// Services are the cluster's; nil as long as they are not known.
+	// Services are the cluster's Services; nil if unknown.
 	Services ServiceNames
-	// NoDemand: nobody publishes the demand for Services in this cluster. False as long as that is not known.
+	// NoDemand is set if demand is known to be unpublished in this cluster.
 	NoDemand bool
-	// Kubernetes is the version that the API server behaves like; nil as long as it is not known.
+	// Kubernetes is the version that the API server emulates; nil if unknown.
 	Kubernetes *version.Version
 }
 
-// ServiceNames knows which Services there are.
+// ServiceNames lists existing Services.
 type ServiceNames interface {
-	// Names returns the names of the Services in a Namespace; known is false if nothing is known about it.
+	// Names returns the names of the Services in a Namespace; known is false if they are not known.
 	Names(namespace string) (names []string, known bool)
 }
 
-// MaxViolations is how many violations a list of a Judgement has at most: more than a user reads. The others are
-// reported once these are mended. An API server takes an object with a hundred thousand labels, and to write an answer
-// about each of them would keep it waiting for minutes.
+// MaxViolations is the maximum length of a list in a Result: more than a user reads. The others are reported once these
+// are fixed. An API server accepts an object with a hundred thousand labels, and a response about each of them would
+// delay it for minutes.
 const MaxViolations = 64
 
-// Result is what becomes of a request. Each list is in the order of the rules, and has no more than MaxReported
-// violations.
+// Result is the result of a review. Each list is in the order of the rules, and has at most MaxViolations violations.
 type Result struct {
 	Denied []Violation
 	Warned []Violation
 }
 
-// ReviewService judges a Service that is to be stored in place of another one; before is nil if there is none.
+// ReviewService checks a Service that replaces before; before is nil for a new one.
 //
-// Only what is new is denied: a change of an object that was wrong before need not mend it, and may mend one of two
-// violations. If a violation stays while something changes on which it depends, the author is warned. A Service that is
-// being deleted, or has the label vicinity.dev/admission: disabled, is not judged. When the label goes, its author is
-// warned of what is wrong.
+// Only new violations are denied: an update of an object that was invalid before need not fix it, and may fix one of
+// two violations. If a violation stays while an input of it changes, the author gets a warning. A Service that is being
+// deleted, or has the label vicinity.dev/admission: disabled, is not checked. When the label is removed, the author
+// gets warnings about the existing violations.
 func ReviewService(before, now *Service, facts Facts, settings *Settings) Result {
 	return review(kindService, before, now, facts, settings)
 }
 
-// ReviewNamespace judges a Namespace, as ReviewService does a Service.
+// ReviewNamespace checks a Namespace in the same way as ReviewService a Service.
 func ReviewNamespace(before, now *Namespace, settings *Settings) Result {
 	return review(kindNamespace, before.asService(), now.asService(), Facts{}, settings)
 }
 
-// ReviewServicePatch judges what a patch changes in a Service, by the rules that stand alone: they report what is wrong
-// whatever the rest of the Service is.
+// ReviewServicePatch checks what a patch changes in a Service, by the rules that stand alone: those whose violations do
+// not depend on the rest of the Service.
 func ReviewServicePatch(patch *Service, settings *Settings) Result {
 	return reviewPatch(kindService, patch, settings)
 }
 
-// ReviewNamespacePatch judges what a patch changes in a Namespace, likewise.
+// ReviewNamespacePatch checks what a patch changes in a Namespace in the same way.
 func ReviewNamespacePatch(patch *Namespace, settings *Settings) Result {
 	return reviewPatch(kindNamespace, patch.asService(), settings)
 }
@@ -77,7 +76,7 @@ func reviewPatch(kind string, patch *Service, settings *Settings) Result {
 	return evaluate(previous{}, slices.DeleteFunc(found, func(v Violation) bool { return !v.row.standsAlone }), settings)
 }
 
-// asService is the Namespace as rules see it: its metadata.
+// asService returns the Namespace in the form that rules use: its metadata.
 func (n *Namespace) asService() *Service {
 	if n == nil {
 		return nil
@@ -99,16 +98,16 @@ func review(kind string, before, now *Service, facts Facts, settings *Settings) 
 	return evaluate(old, examine(kind, subjectOf(before, now, facts, settings)), settings)
 }
 
-// isExempt reports whether an object is not judged. An object that is being deleted changes only in its finalizers, and
-// nothing may hold that up.
+// isExempt reports whether an object is not checked. An object that is being deleted changes only in its finalizers,
+// which nothing may block.
 func isExempt(metadata *Metadata) bool {
 	return metadata.DeletionTimestamp != "" || metadata.Labels[policy.AdmissionLabel] == policy.AdmissionDisabled
 }
 
-// previous is what was wrong with the object before.
+// previous are the violations of the old object.
 type previous struct {
 	inputs map[identity][]string // of each violation
-	// isReported: it was reported when it appeared.
+	// isReported is set if they were reported when they appeared.
 	isReported bool
 }
 
@@ -125,12 +124,12 @@ func (p previous) has(v Violation) bool {
 	return has
 }
 
-// hasReported reports whether a violation was there already, with all that it depends on unchanged, and was reported.
+// hasReported reports whether a violation existed before with the same inputs, and was reported.
 func (p previous) hasReported(v Violation) bool {
 	return p.isReported && slices.Contains(p.inputs[v.identity()], v.inputs)
 }
 
-// evaluate sorts violations by what follows from them, and leaves out those that were reported before.
+// evaluate sorts violations by their action, and omits those that were reported before.
 func evaluate(old previous, current []Violation, settings *Settings) Result {
 	violations := slices.DeleteFunc(sortViolations(current),
 		func(v Violation) bool { return settings.actionOf(v) == Off || old.hasReported(v) })
@@ -140,7 +139,7 @@ func evaluate(old previous, current []Violation, settings *Settings) Result {
 			result.Denied = report(result.Denied, violation)
 		}
 	}
-	isRefused := len(result.Denied) > 0 // nothing changes then, so nothing is said of what was there before
+	isRefused := len(result.Denied) > 0 // then nothing changes, so earlier violations are not reported
 	for _, violation := range violations {
 		if settings.actionOf(violation) == Warn || old.has(violation) && !isRefused {
 			result.Warned = report(result.Warned, violation)
@@ -149,10 +148,10 @@ func evaluate(old previous, current []Violation, settings *Settings) Result {
 	return result.deduplicate()
 }
 
-// actionOf is what follows from a violation that is new.
+// actionOf returns the action for a new violation.
 func (s *Settings) actionOf(v Violation) Action { return s.Action(*v.row) }
 
-// report adds a violation to those that are reported, unless there are many already.
+// report adds a violation to the reported ones, up to MaxViolations.
 func report(violations []Violation, v Violation) []Violation {
 	if len(violations) == MaxViolations {
 		return violations
@@ -160,7 +159,7 @@ func report(violations []Violation, v Violation) []Violation {
 	return append(violations, v.complete())
 }
 
-// sortViolations sorts violations by rule, then path, then as they were found, and leaves one of those that are the same.
+// sortViolations sorts violations by rule, then path, then in the order of discovery, and removes duplicates.
 func sortViolations(violations []Violation) []Violation {
 	slices.SortStableFunc(violations, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Error.Field, b.Error.Field))
@@ -173,8 +172,8 @@ func sortViolations(violations []Violation) []Violation {
 	})
 }
 
-// deduplicate leaves out what another rule says better. The user has to follow that rule first; if this one is
-// still broken then, it is reported. It never turns a denial into a warning.
+// deduplicate removes violations that another rule reports better. The user has to fix that one first; if this rule is
+// still violated then, it is reported. It never turns a denial into a warning.
 func (j Result) deduplicate() Result {
 	denied, warned := rulesOf(j.Denied), rulesOf(j.Warned)
 	j.Denied = slices.DeleteFunc(j.Denied, func(v Violation) bool { return denied[v.row.supersededBy] })

@@ -21,7 +21,7 @@ func idsOf(violations []Violation) []ID {
 	return ids
 }
 
-// An annotation may have 256 KiB, and an answer must not.
+// An annotation may have 256 KiB, but a response must not.
 func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
 	const most = 1500
 	for _, huge := range []string{
@@ -59,7 +59,7 @@ func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
 	}
 }
 
-// Values are cut in messages, but compared in full.
+// Values are truncated in messages, but compared in full.
 func TestHugeValuesThatDifferAtTheirEndsAreDifferentMistakes(t *testing.T) {
 	huge := strings.Repeat("x", 1000) + " "
 	before, now := withKeys(huge+"a"), withKeys(huge+"b")

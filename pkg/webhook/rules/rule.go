@@ -1,38 +1,37 @@
 package rules
 
-// ID is the name of a rule. It is part of every message, of metrics and of configuration files, and never changes its
+// ID identifies a rule. It is part of every message, of metrics and of configuration files, and never changes its
 // meaning.
 type ID string
 
-// Action is what follows from a violation.
+// Action is the consequence of a violation.
 type Action string
 
 // The actions.
 const (
-	Deny Action = "deny" // the request is refused
+	Deny Action = "deny" // the request is denied
 	Warn Action = "warn" // it is admitted with a warning
 	Off  Action = "off"  // nothing
 )
 
-// Rule is one way to go wrong.
+// Rule is one rule.
 type Rule struct {
 	ID ID
-	// Kind is that of the objects that can break it: Service or Namespace; EndpointSlice and Node for rules that only the
-	// policies in manifests/webhook-cel have.
+	// Kind is the kind of objects that the rule checks: Service or Namespace; EndpointSlice and Node for rules that exist
+	// only as policies in manifests/webhook-cel.
 	Kind string
 	// Default is the action without configuration.
 	Default Action
-	// Strict: a warning becomes a denial in strict mode.
+	// Strict is set if strict mode turns a warning into a denial.
 	Strict bool
-	// Summary is what is wrong, and why it matters, in one sentence.
+	// Summary states the problem and its effect in one sentence.
 	Summary string
 
-	// find returns the violations of an object of its Kind, seen alone, whatever other rules say: a violation that hid
-	// another one in an old object would make the other look new once it is mended. It is nil for a rule that only
-	// policies have.
+	// find returns the violations of an object of its Kind, independently of other rules: if one violation hid another in
+	// an old object, the other would look new once the first is fixed. It is nil for a rule that exists only as a policy.
 	find func(*subject) []Violation
-	// standsAlone: what it says of a setting holds whatever else the object has. Patches are judged by such rules.
+	// standsAlone is set if violations do not depend on the rest of the object. Patches are checked by such rules.
 	standsAlone bool
-	// supersededBy is a rule that says the same of an object, but better; empty without one.
+	// supersededBy is a rule that reports the same problem better; empty if there is none.
 	supersededBy ID
 }

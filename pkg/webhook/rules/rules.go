@@ -14,8 +14,7 @@ const (
 	kindNode          = "Node"
 )
 
-// rules are all of them: what makes a rule is in its row. Those of one kind are in the order of their ids, as is every
-// list of violations.
+// rules are all rules, one per row. Those of one kind are in the order of their IDs, as is every list of violations.
 var rules = []Rule{
 	{
 		ID: "SVC001", Kind: kindService, Default: Deny,
@@ -291,7 +290,7 @@ var rules = []Rule{
 // Rules returns every rule, in the order of lists of violations.
 func Rules() []Rule { return slices.Clone(rules) }
 
-// RuleOf returns the rule with an id.
+// RuleOf returns the rule with an ID.
 func RuleOf(id ID) (Rule, bool) {
 	at := slices.IndexFunc(rules, func(rule Rule) bool { return rule.ID == id })
 	if at < 0 {
@@ -300,7 +299,7 @@ func RuleOf(id ID) (Rule, bool) {
 	return rules[at], true
 }
 
-// examine returns the violations of an object of a kind, by all rules.
+// examine returns the violations of an object by all rules for its kind.
 func examine(kind string, s *subject) []Violation {
 	var all []Violation
 	for i := range rules {

@@ -2,22 +2,22 @@ package rules
 
 import "github.com/vicinity-proxy/vicinity/pkg/policy"
 
-// subject is an object with its topology settings as they are understood. For a Namespace it has only the metadata.
+// subject is an object with its parsed topology settings. For a Namespace it has only the metadata.
 type subject struct {
 	*Service
-	// before is the object that this one replaces; nil if there is none. An object that was there before replaces itself.
+	// before is the object that this one replaces; nil if there is none. The old object replaces itself.
 	before    *Service
 	facts     Facts
 	proxyName string
-	// dnsByTopology is that of Settings.
+	// dnsByTopology is Settings.DNSByTopology.
 	dnsByTopology bool
 
-	keysText  string // of the annotation
+	keysText  string // the value of the annotation
 	hasKeys   bool
-	keys      []policy.Key // nil if they are wrong
+	keys      []policy.Key // nil if they are invalid
 	keyErrors policy.EntryErrors
 	mode      policy.ModeSetting
-	// topology is what the proxy makes of it, if the Service is its own and the cluster has no bound.
+	// topology is the proxy's result, if the proxy serves the Service and the cluster has no default bound.
 	topology policy.Topology
 }
 
@@ -37,13 +37,14 @@ func subjectOf(before, service *Service, facts Facts, settings *Settings) *subje
 	return s
 }
 
-// annotation is an annotation of the object.
+// annotation returns an annotation of the object.
 func (s *subject) annotation(key string) (value string, present bool) {
 	value, present = s.Metadata.Annotations[key]
 	return value, present
 }
 
-// isExternalName and isHeadless: no proxy serves these. In a review an ordinary Service may have no ClusterIP yet.
+// isExternalName and isHeadless report whether no proxy serves the Service because of its type. In a review an ordinary
+// Service may have no ClusterIP yet.
 func (s *subject) isExternalName() bool { return s.Spec.Type == typeExternalName }
 
 func (s *subject) isHeadless() bool { return !s.isExternalName() && s.Spec.ClusterIP == headless }
@@ -53,12 +54,12 @@ func (s *subject) isServed() bool {
 	return !s.isExternalName() && !s.isHeadless() && policy.IsHandledBy(s.Metadata.Labels, s.proxyName)
 }
 
-// isServedByDNS reports whether Vicinity's proxies answer DNS for the Service by its topology keys.
+// isServedByDNS reports whether Vicinity's proxies apply the Service's topology keys to DNS responses.
 func (s *subject) isServedByDNS() bool {
 	return s.dnsByTopology && s.hasKeys && s.isHeadless() && policy.IsHandledBy(s.Metadata.Labels, s.proxyName)
 }
 
-// distribution is spec.trafficDistribution.
+// distribution returns spec.trafficDistribution.
 func (s *subject) distribution() (value string, present bool) {
 	if s.Spec.TrafficDistribution == nil {
 		return "", false

@@ -12,8 +12,8 @@ import (
 // distributionPath is the field that annotations may conflict with.
 var distributionPath = field.NewPath("spec", "trafficDistribution")
 
-// keysWithLocalPolicy: topology keys beside externalTrafficPolicy: Local. Wrong keys conflict too: otherwise the conflict
-// would look new once they are right.
+// keysWithLocalPolicy finds topology keys with externalTrafficPolicy: Local. Invalid keys conflict too: otherwise the
+// conflict would look new once they are valid.
 func keysWithLocalPolicy(s *subject) []Violation {
 	if !s.hasKeys || s.Spec.ExternalTrafficPolicy != localPolicy || !policy.ConflictsWithLocal(s.keys) {
 		return nil
@@ -21,7 +21,7 @@ func keysWithLocalPolicy(s *subject) []Violation {
 	return single(field.Forbidden(annotation(policy.TopologyKeysAnnotation), policy.LocalConflict+"; "+policy.LocalRemedy), "", s.keysText)
 }
 
-// keysWithMode: topology keys beside topology aware routing.
+// keysWithMode finds topology keys with topology aware routing.
 func keysWithMode(s *subject) []Violation {
 	if !s.hasKeys || !s.mode.IsAuto() {
 		return nil
@@ -30,7 +30,7 @@ func keysWithMode(s *subject) []Violation {
 		"may not be used with "+s.mode.Annotation+"="+s.mode.Value+"; keep one of them"), "", s.keysText)
 }
 
-// distributionWithMode: a trafficDistribution that gives way to topology aware routing.
+// distributionWithMode finds a trafficDistribution that topology aware routing overrides.
 func distributionWithMode(s *subject) []Violation {
 	value, present := s.distribution()
 	if !present || !s.mode.IsAuto() {
@@ -40,7 +40,7 @@ func distributionWithMode(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, distributionPath, value, detail), value, s.mode.Annotation, s.mode.Value)
 }
 
-// distributionWithKeys: a trafficDistribution that gives way to topology keys.
+// distributionWithKeys finds a trafficDistribution that topology keys override.
 func distributionWithKeys(s *subject) []Violation {
 	value, present := s.distribution()
 	if !present || !s.hasKeys || !s.isServed() {
@@ -50,5 +50,5 @@ func distributionWithKeys(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, distributionPath, value, detail), value, s.keysText)
 }
 
-// nameIn is the name in the key of an annotation, without the domain.
+// nameIn returns the name in the key of an annotation, without the domain.
 func nameIn(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }

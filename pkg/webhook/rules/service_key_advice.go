@@ -10,9 +10,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// The rules here are about lists that the proxy obeys, and that may yet do something else than their author thought.
+// The rules here are about lists that the proxy accepts, but that may not have the effect that their author expects.
 
-// effectiveKeys are the topology keys of a Service, if its proxy obeys them, or DNS does.
+// effectiveKeys returns the topology keys of a Service if its proxy or DNS applies them.
 func (s *subject) effectiveKeys() []policy.Key {
 	if !s.isServed() && !s.isServedByDNS() {
 		return nil
@@ -20,13 +20,13 @@ func (s *subject) effectiveKeys() []policy.Key {
 	return s.keys
 }
 
-// keysViolation is a violation in the list of topology keys, or an entry of it.
+// keysViolation returns a violation of the list of topology keys, or of an entry in it.
 func keysViolation(entry policy.Key, detail string, inputs ...string) Violation {
 	err := errorOf(field.ErrorTypeInvalid, annotation(policy.TopologyKeysAnnotation), string(entry), detail)
 	return violationOf(err, string(entry), inputs...)
 }
 
-// keysWithoutWildcard: lists without `*`.
+// keysWithoutWildcard finds lists without `*`.
 func keysWithoutWildcard(s *subject) []Violation {
 	keys := s.effectiveKeys()
 	if len(keys) == 0 || slices.Contains(keys, policy.AnyNode) {
@@ -42,14 +42,15 @@ func keysWithoutWildcard(s *subject) []Violation {
 	return []Violation{keysViolation(policy.Key(s.keysText), detail, input)}
 }
 
-// widths orders the keys that Kubernetes knows: Nodes with the same value of one have the same value of each wider one.
+// widths orders the keys that Kubernetes defines: Nodes with the same value of one have the same value of each wider
+// one.
 var widths = map[policy.Key]int{
 	policy.Hostname: 1,
 	policy.Zone:     2, "failure-domain.beta.kubernetes.io/zone": 2,
 	policy.Region: 3, "failure-domain.beta.kubernetes.io/region": 3,
 }
 
-// unreachableKeys: keys behind wider ones.
+// unreachableKeys finds keys after wider ones.
 func unreachableKeys(s *subject) (violations []Violation) {
 	keys := s.effectiveKeys()
 	for i, key := range keys {
@@ -62,10 +63,10 @@ func unreachableKeys(s *subject) (violations []Violation) {
 	return violations
 }
 
-// deprecatedPrefix is that of the labels that Kubernetes had before 1.17.
+// deprecatedPrefix is the prefix of the labels that Kubernetes had before 1.17.
 const deprecatedPrefix = "failure-domain.beta.kubernetes.io/"
 
-// deprecatedKeys: labels that new nodes may not have.
+// deprecatedKeys finds labels that new nodes may not have.
 func deprecatedKeys(s *subject) (violations []Violation) {
 	for _, key := range s.effectiveKeys() {
 		if name, found := strings.CutPrefix(string(key), deprecatedPrefix); found && (name == "zone" || name == "region") {
@@ -76,8 +77,8 @@ func deprecatedKeys(s *subject) (violations []Violation) {
 	return violations
 }
 
-// keysOnNoNode: keys that no Node carries. The proxy knows a node's name whatever its labels. A cluster whose Nodes
-// have no labels at all says nothing about those that they will have.
+// keysOnNoNode finds keys that no Node has. The proxy knows a node's name whatever its labels. If no Node has any
+// labels, nothing is known about future labels, and nothing is reported.
 func keysOnNoNode(s *subject) (violations []Violation) {
 	nodes, keys := s.facts.Nodes, s.effectiveKeys()
 	if nodes == nil || len(nodes.keys) == 0 {
@@ -95,7 +96,7 @@ func keysOnNoNode(s *subject) (violations []Violation) {
 	return violations
 }
 
-// keyOnNoNode says what follows from a key that no Node carries, and what was probably meant.
+// keyOnNoNode returns the effect of a key that no Node has, and a suggestion.
 func keyOnNoNode(key policy.Key, nodes *NodeLabels, failsAlways bool) string {
 	detail := fmt.Sprintf("no node has label %q", truncateValue(string(key)))
 	if failsAlways {

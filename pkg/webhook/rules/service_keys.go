@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// wrongKeys: what is wrong with the list of topology keys by one rule of package policy.
+// wrongKeys finds violations of one rule of package policy in the list of topology keys.
 func wrongKeys(rule policy.Rule) func(*subject) []Violation {
 	return func(s *subject) (violations []Violation) {
 		for _, err := range s.keyErrors {
@@ -23,7 +23,7 @@ func wrongKeys(rule policy.Rule) func(*subject) []Violation {
 	}
 }
 
-// inList is a violation in a list of topology keys, or of clients, that is in an annotation.
+// inList returns a violation in a list of topology keys, or of clients, that is in an annotation.
 func inList(err policy.EntryError, text, key string) Violation {
 	value, count := string(err.Rule)+" "+err.Entry, countEntries(text)
 	if err.Rule == policy.AtMostMaxKeys || err.Rule == policy.AtMostMaxClients {
@@ -32,14 +32,14 @@ func inList(err policy.EntryError, text, key string) Violation {
 	return violationOf(listError(err, count, annotation(key)), value, text)
 }
 
-// parseKeys reads a list of topology keys.
+// parseKeys parses a list of topology keys.
 func parseKeys(text string) (keys []policy.Key, errs policy.EntryErrors) {
 	keys, err := policy.ParseKeys(text)
 	errors.As(err, &errs)
 	return keys, errs
 }
 
-// listError says with Kubernetes' own kinds of errors what is wrong with a list of that many entries.
+// listError returns an error about a list of count entries, with Kubernetes' own error types.
 func listError(wrong policy.EntryError, count int, path *field.Path) *field.Error {
 	detail := wrong.Cause + "; " + wrong.Remedy
 	switch wrong.Rule {

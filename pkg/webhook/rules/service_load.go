@@ -14,7 +14,7 @@ import (
 // isBounded reports whether the proxy bounds the load of the Service's endpoints.
 func (s *subject) isBounded() bool { return s.isServed() && s.topology.MaxLoad > 0 }
 
-// bounds are the annotations that ask for a bound.
+// bounds returns the annotations that request a load bound.
 func (s *subject) bounds() []string {
 	var bounds []string
 	if _, present := s.annotation(policy.MaxLoadAnnotation); present {
@@ -26,8 +26,8 @@ func (s *subject) bounds() []string {
 	return bounds
 }
 
-// violationsFor is a violation by each of some annotations, for the same reason. It does not depend on their values: another bound
-// would not mend it.
+// violationsFor returns a violation for each of some annotations, for the same reason. It does not depend on their
+// values: another bound would not fix it.
 func (s *subject) violationsFor(annotations []string, reason string, inputs ...string) (violations []Violation) {
 	for _, key := range annotations {
 		inputs := append(slices.Clone(inputs), s.Metadata.Annotations[key])
@@ -36,7 +36,7 @@ func (s *subject) violationsFor(annotations []string, reason string, inputs ...s
 	return violations
 }
 
-// wrongMaxLoad: bounds that cannot be read.
+// wrongMaxLoad finds invalid load bounds.
 func wrongMaxLoad(s *subject) []Violation {
 	text, present := s.annotation(policy.MaxLoadAnnotation)
 	if !present {
@@ -48,7 +48,7 @@ func wrongMaxLoad(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.MaxLoadAnnotation), text, policy.WrongMaxLoad), text)
 }
 
-// demandSettings are the annotations that say what demand a bound is planned with.
+// demandSettings returns the annotations that configure the demand for which a bound is planned.
 func (s *subject) demandSettings() []string {
 	var settings []string
 	for _, key := range []string{policy.ClientsAnnotation, policy.DemandSourceAnnotation} {
@@ -59,8 +59,8 @@ func (s *subject) demandSettings() []string {
 	return settings
 }
 
-// nothingToBound: bounds, and what they would be planned with, of a Service that prefers no endpoint, whatever the cluster's
-// bound is. Wrong keys count as something to bound.
+// nothingToBound finds load bounds and demand settings of a Service that prefers no endpoint, whatever the cluster's
+// bound is. Invalid keys count as a preference.
 func nothingToBound(s *subject) []Violation {
 	distribution, _ := s.distribution()
 	if s.hasKeys && s.keys == nil || policy.KeysToBound(s.keys, distribution, s.mode) != nil {
@@ -69,7 +69,8 @@ func nothingToBound(s *subject) []Violation {
 	return s.violationsFor(append(s.bounds(), s.demandSettings()...), policy.ReasonNothingToBound(s.keys), s.keysText, distribution)
 }
 
-// boundWithMode: bounds that give way to topology aware routing, and our mode where another annotation decides.
+// boundWithMode finds load bounds that topology aware routing overrides, and a balanced mode that another annotation
+// overrides.
 func boundWithMode(s *subject) (violations []Violation) {
 	if s.mode.IsAuto() {
 		violations = s.violationsFor(s.bounds(), policy.ReasonBoundWithAuto(s.mode))
@@ -80,7 +81,7 @@ func boundWithMode(s *subject) (violations []Violation) {
 	return violations
 }
 
-// boundWithLocalPolicy: bounds beside externalTrafficPolicy: Local.
+// boundWithLocalPolicy finds load bounds with externalTrafficPolicy: Local.
 func boundWithLocalPolicy(s *subject) []Violation {
 	if s.Spec.ExternalTrafficPolicy != localPolicy {
 		return nil
@@ -88,7 +89,7 @@ func boundWithLocalPolicy(s *subject) []Violation {
 	return s.violationsFor(s.bounds(), policy.LocalConflict+"; "+policy.LocalRemedy)
 }
 
-// wrongClients: what is wrong with the list of clients.
+// wrongClients finds errors in the list of clients.
 func wrongClients(s *subject) (violations []Violation) {
 	text, present := s.annotation(policy.ClientsAnnotation)
 	if !present {
@@ -105,7 +106,7 @@ func wrongClients(s *subject) (violations []Violation) {
 	return violations
 }
 
-// demandWithoutBound: clients, or a demand source, of a Service that has something to bound, but no bound of its own.
+// demandWithoutBound finds clients or a demand source of a Service that prefers endpoints, but has no bound of its own.
 func demandWithoutBound(s *subject) (violations []Violation) {
 	if !s.isServed() || len(s.bounds()) > 0 || len(nothingToBound(s)) > 0 {
 		return nil
@@ -118,17 +119,17 @@ func demandWithoutBound(s *subject) (violations []Violation) {
 	return violations
 }
 
-// namedClients are the clients of a Service, if its proxy obeys them.
+// namedClients returns the clients of a Service, if its proxy uses them.
 func (s *subject) namedClients() []string {
 	text, present := s.annotation(policy.ClientsAnnotation)
 	if !present || !s.isServed() {
 		return nil
 	}
-	clients, _ := policy.ParseClients(text, s.Metadata.Namespace) // none if they are wrong
+	clients, _ := policy.ParseClients(text, s.Metadata.Namespace) // none if they are invalid
 	return clients
 }
 
-// clientItself: a Service that is its own client.
+// clientItself finds a Service that is its own client.
 func clientItself(s *subject) []Violation {
 	own := s.ownName()
 	if !slices.Contains(s.namedClients(), own) {
@@ -140,7 +141,7 @@ func clientItself(s *subject) []Violation {
 
 func (s *subject) ownName() string { return s.Metadata.Namespace + "/" + s.Metadata.Name }
 
-// unknownClients: clients that do not exist.
+// unknownClients finds clients that do not exist.
 func unknownClients(s *subject) (violations []Violation) {
 	if s.facts.Services == nil {
 		return nil
@@ -163,7 +164,7 @@ func unknownClients(s *subject) (violations []Violation) {
 	return violations
 }
 
-// boundWithAffinity: a bound beside session affinity.
+// boundWithAffinity finds a load bound with session affinity.
 func boundWithAffinity(s *subject) []Violation {
 	if !s.isBounded() || s.Spec.SessionAffinity != affinityByClient {
 		return nil

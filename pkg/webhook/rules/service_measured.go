@@ -10,15 +10,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// isMeasured reports whether the proxy plans the Service's bound with measured demand, once there is any.
+// isMeasured reports whether the proxy plans the Service's bound with measured demand, once it is available.
 func (s *subject) isMeasured() bool { return s.isBounded() && s.topology.Measured }
 
-// aboutDemandSource is a violation by the annotation of the demand source. It depends on value.
+// aboutDemandSource returns a violation of the demand source annotation. value is part of its identity.
 func aboutDemandSource(value, detail string) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.DemandSourceAnnotation), value, detail), value)
 }
 
-// unpublishedDemand: measured demand that nobody publishes.
+// unpublishedDemand finds measured demand in a cluster in which none is published.
 func unpublishedDemand(s *subject) []Violation {
 	if !s.facts.NoDemand || !s.isMeasured() {
 		return nil
@@ -26,7 +26,8 @@ func unpublishedDemand(s *subject) []Violation {
 	return aboutDemandSource(policy.Measured, string(servicedemand.NotPublished))
 }
 
-// keysSplittingZones: demand that is measured by zone, beside a key that may divide zones. The first such key is enough.
+// keysSplittingZones finds demand that is measured by zone, with a key that may divide zones. It reports only the first
+// such key.
 func keysSplittingZones(s *subject) []Violation {
 	if !s.isMeasured() {
 		return nil

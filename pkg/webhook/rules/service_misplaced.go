@@ -12,22 +12,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// topologySettings are the annotations of Services with a meaning for topology.
+// topologySettings are the annotations of Services that set a topology preference.
 var topologySettings = policy.NamesOf(func(a policy.Annotation) bool { return a.IsPreference })
 
-// typoCandidates are the settings for which misspelt names are recognized. As a label max-load is an unknown word of ours, and
-// so is a misspelling of it with our domain.
+// typoCandidates are the settings for which typos are detected. As a label, max-load is an unknown key of vicinity.dev,
+// and so is a typo of it with that domain.
 var typoCandidates = append(policy.NamesOf(func(a policy.Annotation) bool { return !a.IsGenericName }), folkAnnotation)
 
-// folkAnnotation is what guides teach, and no program reads: it is a field, and was never an annotation.
+// folkAnnotation is in tutorials, but no program reads it: trafficDistribution is a field, and was never an annotation.
 const folkAnnotation = "service.kubernetes.io/traffic-distribution"
 
-// trafficFields are the fields of a Service's spec that say where its traffic goes.
+// trafficFields are the fields of a Service's spec that control where its traffic goes.
 var trafficFields = []string{"trafficDistribution", "internalTrafficPolicy", "externalTrafficPolicy"}
 
-// settingNames maps the names of settings, as letters returns them, to the settings that are meant: on an annotation or
-// label without a domain, or with one of Kubernetes' own, such a name can mean nothing else. (Istio has one of its
-// own.)
+// settingNames maps normalized names to the settings to suggest. In an annotation or label without a domain, or with
+// one of Kubernetes' own, such a name has no other meaning. (Istio has one of its own.)
 var settingNames = func() map[string]string {
 	names := map[string]string{}
 	for _, key := range topologySettings {
@@ -39,18 +38,18 @@ var settingNames = func() map[string]string {
 	return names
 }()
 
-// normalizeName is a name in lower case without dashes and underscores.
+// normalizeName returns a name in lower case without dashes and underscores.
 func normalizeName(name string) string { return strings.ToLower(separators.Replace(name)) }
 
 var separators = strings.NewReplacer("-", "", "_", "")
 
-// suggestSetting is the setting that a key is meant for, if it has the name of one; else empty.
+// suggestSetting returns the setting whose name a key has; empty if there is none.
 func suggestSetting(key string) string {
 	domain, name, hasDomain := strings.Cut(key, "/")
 	if !hasDomain {
 		domain, name = "", key
 	}
-	const longest = 32 // and all names are shorter
+	const longest = 32 // all names are shorter
 	if len(name) > longest || domain != "" && !isKubernetes(domain) {
 		return ""
 	}
@@ -64,8 +63,8 @@ func isKubernetes(domain string) bool {
 
 func isTopologySetting(key string) bool { return slices.Contains(topologySettings, key) }
 
-// misplacedSettings: topology settings that are labels, and annotations whose names are misspelt. Names with our own
-// domain have a rule that denies.
+// misplacedSettings finds topology settings in labels, and annotations with misspelt names. Names with the domain
+// vicinity.dev have a rule that denies.
 func misplacedSettings(s *subject) (violations []Violation) {
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata.Labels)) {
 		switch {
@@ -87,15 +86,15 @@ func misplaced(path *field.Path, value, detail string) Violation {
 	return violationOf(errorOf(field.ErrorTypeInvalid, path, value, detail), "")
 }
 
-// misspelt is a key that is not one of the settings.
+// misspelt returns a violation of a key that is not one of the settings.
 func misspelt(path *field.Path, key, value, detail string) Violation {
 	found := misplaced(path, value, detail)
 	found.advice = func() string { return advice(key) }
 	return found
 }
 
-// isMisspelt reports whether a key is not one of the settings, but looks like one: `service*.kubernetes.io/topology*`,
-// the name of a setting, or a name within a slip of one.
+// isMisspelt reports whether a key is not one of the settings, but similar: `service*.kubernetes.io/topology*`, the
+// name of a setting, or a typo of one.
 func isMisspelt(key string) bool {
 	if isTopologySetting(key) || strings.HasPrefix(key, policy.Domain) || len(key) > maxKey {
 		return false
@@ -110,7 +109,7 @@ func isMisspelt(key string) bool {
 	return slices.ContainsFunc(typoCandidates, func(known string) bool { return policy.IsTypo(strings.ToLower(key), known) })
 }
 
-// advice names what was probably meant.
+// advice returns a suggestion.
 func advice(key string) string {
 	if meant := suggestSetting(key); meant != "" {
 		return fmt.Sprintf("did you mean %s?", meant)
@@ -125,10 +124,11 @@ func advice(key string) string {
 	}
 }
 
-// lastApplied is where kubectl keeps what was applied, with fields that the API server has dropped.
+// lastApplied is the annotation in which kubectl stores the applied object, including fields that the API server
+// dropped.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// removedField: spec.topologyKeys in a file, or in what a user applied.
+// removedField finds spec.topologyKeys in a file, or in the applied object.
 func removedField(s *subject) []Violation {
 	keys := s.Spec.TopologyKeys
 	if len(keys) == 0 {
@@ -142,9 +142,9 @@ func removedField(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeForbidden, field.NewPath("spec", "topologyKeys"), value, detail), value)
 }
 
-// appliedKeys reads spec.topologyKeys in what a user applied. It returns nil if the text is not a Service.
+// appliedKeys returns spec.topologyKeys of the applied object; nil if the text is not a Service.
 func appliedKeys(text string) []string {
-	if !strings.Contains(text, "topologyKeys") { // most do not, and are not decoded
+	if !strings.Contains(text, "topologyKeys") { // most do not, and are not parsed
 		return nil
 	}
 	var applied struct {
@@ -158,10 +158,10 @@ func appliedKeys(text string) []string {
 	return applied.Spec.TopologyKeys
 }
 
-// openYurtKeys is OpenYurt's annotation of the same kind.
+// openYurtKeys is OpenYurt's annotation for topology keys.
 const openYurtKeys = "openyurt.io/topologyKeys"
 
-// openYurtAnnotation: OpenYurt's annotation where ours is missing.
+// openYurtAnnotation finds OpenYurt's annotation without ours.
 func openYurtAnnotation(s *subject) []Violation {
 	value, present := s.Metadata.Annotations[openYurtKeys]
 	if !present || s.hasKeys {

@@ -10,13 +10,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// modeValues are the modes that Kubernetes documents, and distributions those of trafficDistribution.
+// modeValues are the modes that Kubernetes documents, and distributions the values of trafficDistribution.
 var (
 	modeValues    = []string{policy.ModeAuto, policy.ModeAutoLower, policy.ModeDisabled, policy.ModeDisabledLower}
 	distributions = []string{policy.PreferSameZone, policy.PreferSameNode, policy.PreferClose}
 )
 
-// misspeltMode: topology modes that are nearly a known word, and that Kubernetes silently treats as Disabled.
+// misspeltMode finds topology modes that are nearly a known value, and that Kubernetes silently treats as Disabled.
 func misspeltMode(s *subject) []Violation {
 	return wrongModes(s, func(value string) string {
 		if meant := matchIgnoringCase(value, modeValues); meant != "" {
@@ -29,11 +29,11 @@ func misspeltMode(s *subject) []Violation {
 	})
 }
 
-// unknownMode: all other topology modes that Kubernetes silently treats as Disabled. A mode with a domain passes:
-// Kubernetes leaves those to others.
+// unknownMode finds all other topology modes that Kubernetes silently treats as Disabled. A mode with a domain is
+// allowed: Kubernetes leaves those to other implementations.
 func unknownMode(s *subject) []Violation {
 	return wrongModes(s, func(value string) string {
-		if policy.IsUnknownMode(value) { // which is denied
+		if policy.IsUnknownMode(value) { // unknownOwnMode reports it
 			return ""
 		}
 		if isTypoOfBalanced(value) {
@@ -51,12 +51,12 @@ func unknownMode(s *subject) []Violation {
 	})
 }
 
-// isTypoOfBalanced reports whether a mode is another domain's, and nearly ours.
+// isTypoOfBalanced reports whether a mode of any domain is nearly vicinity.dev/balanced.
 func isTypoOfBalanced(value string) bool {
 	return len(value) <= maxKey && policy.IsTypo(strings.ToLower(value), policy.ModeBalanced)
 }
 
-// unknownOwnMode: unknown modes in our domain.
+// unknownOwnMode finds unknown modes with the domain vicinity.dev.
 func unknownOwnMode(s *subject) []Violation {
 	return wrongModes(s, func(value string) string {
 		if !policy.IsUnknownMode(value) {
@@ -66,7 +66,7 @@ func unknownOwnMode(s *subject) []Violation {
 	})
 }
 
-// wrongModes are the modes that Kubernetes does not document and that a rule reports.
+// wrongModes returns violations of modes that Kubernetes does not document and for which say returns a detail.
 func wrongModes(s *subject, say func(value string) string) (violations []Violation) {
 	for _, key := range policy.ModeAnnotations {
 		value, present := s.Metadata.Annotations[key]
@@ -84,9 +84,9 @@ func wrongModes(s *subject, say func(value string) string) (violations []Violati
 // maxValueInMessage is how much of a value a warning repeats, in addition to its path.
 const maxValueInMessage = 40
 
-// matchIgnoringCase returns the known word that equals another one except for case and spaces; empty if there is none.
+// matchIgnoringCase returns the known word that is equal except for case and spaces; empty if there is none.
 func matchIgnoringCase(word string, known []string) string {
-	const longest = 64 // with whatever spaces
+	const longest = 64 // including spaces
 	if len(word) > longest {
 		return ""
 	}

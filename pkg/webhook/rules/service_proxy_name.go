@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// changedProxyName: a Service that is handed to no proxy, or from one proxy to another. It is about the change itself,
-// so the old object never has it.
+// changedProxyName finds a Service that no proxy serves because of its label, or that moves from one proxy to another.
+// It is about the change itself, so the old object never has it.
 func changedProxyName(s *subject) []Violation {
 	name, labelled := s.Metadata.Labels[policy.ServiceProxyNameLabel]
 	isChanged := s.before == nil
@@ -31,7 +31,7 @@ func changedProxyName(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, label(policy.ServiceProxyNameLabel), name, detail), name)
 }
 
-// settingsOfAnotherProxy: topology keys, and annotations about a bound, that the Service's proxy does not read.
+// settingsOfAnotherProxy finds Vicinity annotations on a Service whose proxy does not read them.
 func settingsOfAnotherProxy(s *subject) (violations []Violation) {
 	if s.isExternalName() || s.isHeadless() || policy.IsHandledBy(s.Metadata.Labels, s.proxyName) {
 		return nil
@@ -52,7 +52,7 @@ func settingsOfAnotherProxy(s *subject) (violations []Violation) {
 	return violations
 }
 
-// vicinityAnnotations are the annotations that only Vicinity's proxy reads.
+// vicinityAnnotations returns the annotations that only Vicinity's proxy reads.
 func (s *subject) vicinityAnnotations() []string {
 	var words []string
 	for _, key := range policy.OwnAnnotations {

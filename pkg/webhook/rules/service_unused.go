@@ -9,8 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// setting is a topology setting that asks for something. A mode of Disabled is not among them: it asks for
-// nothing that a user could miss.
+// setting is a topology setting that has an effect. A mode of Disabled is not among them: a user would not miss it.
 type setting struct{ name, value string }
 
 func (s *subject) settings() []setting {
@@ -32,7 +31,7 @@ func (s *subject) settings() []setting {
 	return settings
 }
 
-// settingsOfExternalName and settingsOfHeadless: topology settings of Services that no proxy serves.
+// settingsOfExternalName and settingsOfHeadless find topology settings of Services that no proxy serves.
 func settingsOfExternalName(s *subject) []Violation {
 	if !s.isExternalName() {
 		return nil
@@ -51,8 +50,8 @@ func settingsOfHeadless(s *subject) []Violation {
 	return unused(path, s.Spec.ClusterIP, s.settings(), " on headless Services (DNS returns every endpoint); remove ")
 }
 
-// settingsWithKeys are those that are not ours, and the demand source: a bound counts with the keys, and nobody
-// measures who dials the endpoints.
+// settingsWithKeys returns the settings that are not Vicinity's, and the demand source. With topology keys, a bound
+// does apply, but the connections to the endpoints are not measured.
 func (s *subject) settingsWithKeys() []setting {
 	return slices.DeleteFunc(s.settings(), func(setting setting) bool {
 		return setting.name != nameIn(policy.DemandSourceAnnotation) &&
@@ -60,7 +59,7 @@ func (s *subject) settingsWithKeys() []setting {
 	})
 }
 
-// keysOfMembers: keys on a Service by which members find each other.
+// keysOfMembers finds keys on a Service through which the members of a StatefulSet find each other.
 func keysOfMembers(s *subject) []Violation {
 	if !s.isServedByDNS() || !s.Spec.PublishNotReadyAddresses {
 		return nil
@@ -70,8 +69,8 @@ func keysOfMembers(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "publishNotReadyAddresses"), "true", detail), "true", s.keysText)
 }
 
-// unused is one violation by all settings that have no effect for the same reason, which ends with what to do about
-// them.
+// unused returns one violation for all settings that have no effect for the same reason. reason ends with the verb of
+// the fix.
 func unused(path *field.Path, value string, settings []setting, reason string) []Violation {
 	if len(settings) == 0 {
 		return nil
@@ -80,7 +79,7 @@ func unused(path *field.Path, value string, settings []setting, reason string) [
 	return single(errorOf(field.ErrorTypeInvalid, path, value, detail), value, inputsOf(settings)...)
 }
 
-// listed names settings, the last one after "and".
+// listed joins the names of settings with commas and "and".
 func listed(settings []setting) string {
 	names := make([]string, len(settings))
 	for i, setting := range settings {
@@ -108,8 +107,8 @@ func inputsOf(settings []setting) []string {
 	return inputs
 }
 
-// hintsWithoutSelector: settings that work through hints, which a controller must write. The controller skips Services
-// without a selector, and those that mirror Endpoints set no hints.
+// hintsWithoutSelector finds settings that need hints on a Service for which no controller writes any. The
+// EndpointSlice controller skips Services without a selector, and the controller that mirrors Endpoints sets no hints.
 func hintsWithoutSelector(s *subject) []Violation {
 	if len(s.Spec.Selector) > 0 || s.isExternalName() || s.isHeadless() {
 		return nil
@@ -124,8 +123,8 @@ func hintsWithoutSelector(s *subject) []Violation {
 	return single(field.Required(field.NewPath("spec", "selector"), detail), "", value, s.mode.Annotation, s.mode.Value)
 }
 
-// settingsWithInternalLocal: topology settings that internalTrafficPolicy: Local overrides. Some still count for
-// clients outside.
+// settingsWithInternalLocal finds topology settings that internalTrafficPolicy: Local overrides. Some still apply to
+// external clients.
 func settingsWithInternalLocal(s *subject) []Violation {
 	settings := s.settings()
 	if len(settings) == 0 || s.Spec.InternalTrafficPolicy != localPolicy || s.isExternalName() || s.isHeadless() {

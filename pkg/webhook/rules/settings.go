@@ -1,28 +1,29 @@
 package rules
 
-// Settings are what a cluster's administrator decides; package config reads them from a file. The zero value is the
-// default: every rule with its own action, and no default for any Service.
+// Settings are the administrator's settings; package config parses them from a file. The zero value is the default:
+// every rule with its own action, and no default for any Service.
 type Settings struct {
-	// Actions replace those of single rules.
+	// Actions override the actions of single rules.
 	Actions map[ID]Action
-	// Strict turns the warnings that Rule.Strict marks into denials. Actions override it.
+	// Strict turns the warnings of rules with Rule.Strict into denials. Actions override it.
 	Strict bool
-	// Default is for Services of Namespaces that say nothing; nil for none.
+	// Default is for Services in Namespaces without a default; nil for none.
 	Default *Default
-	// DefaultOnUpdate: not only creates get defaults, but updates too. A change of a default then moves live Services at
-	// their next unrelated edit.
+	// DefaultOnUpdate is set if defaults are added on updates, too. A changed default then moves live Services at their
+	// next unrelated edit.
 	DefaultOnUpdate bool
-	// DefaultWithAffinity: Services with sessionAffinity: ClientIP are given defaults too.
+	// DefaultWithAffinity is set if Services with sessionAffinity: ClientIP get defaults, too.
 	DefaultWithAffinity bool
-	// ExcludedNamespaces are given no defaults: kube-system, and the one in which the webhook runs.
+	// ExcludedNamespaces get no defaults: kube-system, and the webhook's own.
 	ExcludedNamespaces []string
-	// ProxyName is the name that Vicinity's proxy has in service.kubernetes.io/service-proxy-name; empty without one.
+	// ProxyName is the value of service.kubernetes.io/service-proxy-name for Vicinity's proxy; empty if it has none.
 	ProxyName string
-	// DNSByTopology: the nodes' DNS caches ask Vicinity's proxies, which answer for headless Services by topology keys.
+	// DNSByTopology is set if the nodes' DNS caches query Vicinity's proxies, which apply topology keys to headless
+	// Services.
 	DNSByTopology bool
 }
 
-// Action is what follows from a violation of a rule.
+// Action returns the action for a violation of a rule.
 func (s *Settings) Action(rule Rule) Action {
 	if action, set := s.Actions[rule.ID]; set {
 		return action

@@ -10,33 +10,33 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// Violation is one rule broken in one place. Two violations with the same rule, field and bad value are the same.
+// Violation is a violation of a rule in one field. Two violations with the same rule, field and bad value are the same.
 type Violation struct {
 	Rule ID
-	// Error says where, what and how to mend it. Its text does not name the rule.
+	// Error contains the field, the problem and the fix. Its text does not contain the rule.
 	Error *field.Error
 
 	row *Rule // in the table
-	// value is the bad value in full; the error's own text is bounded.
+	// value is the full bad value; the error's own text is bounded.
 	value string
-	// inputs is everything else that the violation depends on. If it changes, the author is warned rather than denied.
+	// inputs are all other values on which the violation depends. If they change, the author gets a warning, not a denial.
 	inputs string
-	// advice completes the error's detail; nil if the detail is complete. It is called only if the violation is reported:
-	// an object has room for a hundred thousand of them, and searching for what was meant is most of the work.
+	// advice returns the end of the error's detail; nil if the detail is complete. It is called only if the violation is
+	// reported: an object may have a hundred thousand of them, and the search for a suggestion is most of the work.
 	advice func() string
 }
 
-// violationOf makes a violation in a field. Its rule is that of the row.
+// violationOf returns a violation in a field. examine sets its rule.
 func violationOf(err *field.Error, value string, inputs ...string) Violation {
 	return Violation{Error: err, value: value, inputs: strings.Join(inputs, "\x00")}
 }
 
-// single is a list of one violation.
+// single returns a list of one violation.
 func single(err *field.Error, value string, inputs ...string) []Violation {
 	return []Violation{violationOf(err, value, inputs...)}
 }
 
-// complete is the violation with its advice.
+// complete returns the violation with its advice.
 func (v Violation) complete() Violation {
 	if v.advice != nil {
 		err := *v.Error
@@ -46,7 +46,7 @@ func (v Violation) complete() Violation {
 	return v
 }
 
-// identity is what makes two violations the same.
+// identity is equal for violations that are the same.
 type identity struct {
 	rule         ID
 	field, value string
@@ -56,13 +56,13 @@ func (v Violation) identity() identity {
 	return identity{rule: v.Rule, field: v.Error.Field, value: v.value}
 }
 
-// errorOf makes an error with a text of its own, of a type for which package field has no such function.
+// errorOf returns an error with a given text, of a type for which package field has no such function.
 func errorOf(kind field.ErrorType, path *field.Path, value, detail string) *field.Error {
 	return &field.Error{Type: kind, Field: path.String(), BadValue: truncateValue(value), Detail: detail}
 }
 
-// Message is what a user reads: `<path>: <reason>; <fix> [SVC006]`. The text of a denial begins as Kubernetes' own do,
-// with the kind of error and the bad value. That of a warning does not: API servers cut warnings that are long.
+// Message returns the text for users: `<path>: <reason>; <fix> [SVC006]`. The text of a denial begins as Kubernetes'
+// own do, with the type of error and the bad value. That of a warning does not: API servers truncate long warnings.
 func (v Violation) Message() string {
 	text := v.Error.ErrorBody()
 	if v.row.Default == Warn {
@@ -77,11 +77,11 @@ const maxShown = 100
 // maxKey is the length of the longest key that an annotation or label can have: a prefix, a slash and a name.
 const maxKey = 253 + 1 + 63
 
-// truncateValue is a value as messages repeat it.
+// truncateValue truncates a value for messages.
 func truncateValue(value string) string { return Cut(value, maxShown) }
 
 // annotation and label return the path of an object's annotation or label. A file may have keys that an API server
-// would refuse, so each character that is not printable becomes a question mark.
+// would reject, so unprintable characters are replaced by a question mark.
 func annotation(key string) *field.Path {
 	return field.NewPath("metadata", "annotations").Key(shownKey(key))
 }
@@ -98,6 +98,5 @@ func shownKey(key string) string {
 	return strings.Map(isShown, Cut(key, maxKey))
 }
 
-// Cut cuts a text that a caller wrote, so that it can be repeated, after that many bytes at most, between two
-// characters.
+// Cut truncates a text from a client at a character boundary, to at most the given number of bytes plus an ellipsis.
 func Cut(text string, most int) string { return sanitize.Cut(text, most, "…") }

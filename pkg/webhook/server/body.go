@@ -9,11 +9,11 @@ import (
 	"os"
 )
 
-// read returns the body of a request, and a function to call once it is no longer needed. Errors are refusals; then
-// there is nothing to call.
+// read returns the body of a request, and a function that releases its memory. An error is a rejection or a failure;
+// then there is nothing to release.
 //
-// A body is read before its review is in flight: a slow sender holds the bytes that have arrived, but not the place of
-// a review.
+// A body is read before its review is in flight: a slow sender uses memory for the bytes that have arrived, but none of
+// the reviews in flight.
 func (a *inFlight) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	if err := a.acceptable(r); err != nil {
 		return nil, nil, err
@@ -33,7 +33,7 @@ func (a *inFlight) read(w http.ResponseWriter, r *http.Request) (body []byte, re
 	return buffer.Bytes(), release, nil
 }
 
-// acceptable looks at the headers.
+// acceptable checks the method and the headers.
 func (a *inFlight) acceptable(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return reject(http.StatusMethodNotAllowed, WrongMethod, "the method is %s; reviews come with %s", r.Method, http.MethodPost)

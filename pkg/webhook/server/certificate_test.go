@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// certificate makes one that signs itself, for a server on this machine.
+// certificate returns a self-signed one for a server on this machine.
 func certificate(t testing.TB, notBefore, notAfter time.Time) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -42,7 +42,7 @@ func valid(t testing.TB) *tls.Certificate {
 	return certificate(t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 }
 
-// bundle is what a caBundle has for a certificate.
+// bundle returns the caBundle for a certificate.
 func bundle(pair *tls.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
 }

@@ -7,31 +7,31 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// The paths that are served, as the webhook configurations name them.
+// The served paths, as in the webhook configurations.
 const (
 	DefaultServicesPath    = "/default-services"
 	ValidateServicesPath   = "/validate-services"
 	ValidateNamespacesPath = "/validate-namespaces"
 )
 
-// Paths are all there are.
+// Paths returns all of them.
 func Paths() []string {
 	return []string{DefaultServicesPath, ValidateServicesPath, ValidateNamespacesPath}
 }
 
-// Dependencies is what is known besides the review itself. Each function is called for every review and from many
-// goroutines at once, and its result must never change.
+// Dependencies provide what reviews need besides the request. Each function is called for every review and from many
+// goroutines concurrently. Results must be immutable.
 //
-// A review that waits keeps its place among those in flight. So Settings and Cluster must not wait. Namespace may, for
-// a fraction of a second and for much fewer reviews than may be in flight: then those whose Namespace is known still
-// find a place, however many come about others.
+// A review that waits counts as in flight. So Settings and Facts must not block. Namespace may block for a fraction of
+// a second, and for far fewer reviews than may be in flight: the other reviews then still get through, however many
+// name unknown Namespaces.
 type Dependencies struct {
 	Settings  func() *rules.Settings
 	Facts     func() rules.Facts
 	Namespace func(name string) rules.NamespaceDefaults
 }
 
-// reviewer turns the body of a request into a verdict. Errors are refusals and failures.
+// reviewer decides about the body of a request. An error is a rejection or a failure.
 type reviewer func(body []byte) (*reviewDecision, error)
 
 func (k Dependencies) reviewers() map[string]reviewer {
@@ -81,7 +81,7 @@ func (k Dependencies) defaultService(body []byte) (*reviewDecision, error) {
 	return &reviewDecision{subject: request.subject, name: nameOf(&request.Object.Metadata), defaulted: &decision, patch: patch}, nil
 }
 
-// encodePatch returns nil if there is nothing to do.
+// encodePatch returns the JSON Patch that adds a default; nil if there is nothing to add.
 func encodePatch(add *rules.Default, service *rules.Service) ([]byte, error) {
 	if add == nil {
 		return nil, nil
@@ -97,7 +97,7 @@ func encodePatch(add *rules.Default, service *rules.Service) ([]byte, error) {
 	return patch, nil
 }
 
-// nameOf is an object's name, or the prefix for generating it if it has none yet.
+// nameOf returns an object's name, or its generateName if it has none yet.
 func nameOf(metadata *rules.Metadata) string {
 	if metadata.Name == "" {
 		return metadata.GenerateName

@@ -14,18 +14,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// reviewDecision is what was decided about a request.
+// reviewDecision is the decision about a request.
 type reviewDecision struct {
 	subject
-	name      string // of the object, or the prefix of a name yet to be generated
+	name      string // of the object, or its generateName
 	result    rules.Result
-	defaulted *rules.DefaultDecision // of the path that gives defaults only
+	defaulted *rules.DefaultDecision // only for defaulting
 	patch     []byte                 // a JSON Patch; nil for none
 }
 
 func (v *reviewDecision) allowed() bool { return len(v.result.Denied) == 0 }
 
-// review is the verdict as the API server reads it.
+// review returns the AdmissionReview with the response.
 func (v *reviewDecision) review() *admissionv1.AdmissionReview {
 	response := &admissionv1.AdmissionResponse{
 		UID:              types.UID(v.UID),
@@ -48,7 +48,7 @@ func (v *reviewDecision) review() *admissionv1.AdmissionReview {
 	}
 }
 
-// status is what kubectl shows of a denial: the same as of an object that the API server itself finds invalid.
+// status returns what kubectl shows of a denial, in the format of the API server's own validation errors.
 func (v *reviewDecision) status() *metav1.Status {
 	errs := make(field.ErrorList, 0, len(v.result.Denied))
 	for _, violation := range v.result.Denied {
@@ -60,8 +60,8 @@ func (v *reviewDecision) status() *metav1.Status {
 	return &status
 }
 
-// audit is what the API server's audit log keeps. The keys are names without a prefix, for the API server puts the
-// webhook's before them; it drops a key that is then not a valid label key.
+// audit returns the audit annotations. Their keys have no prefix, because the API server prepends the webhook's name;
+// it drops a key if the result is not a valid label key.
 func (v *reviewDecision) audit() map[string]string {
 	said := map[string]string{}
 	if violations := v.violations(); violations != "" {
@@ -73,7 +73,7 @@ func (v *reviewDecision) audit() map[string]string {
 	return said
 }
 
-// violations lists the rules that are broken and what follows from each, once each: "SVC001=deny,SVC027=warn".
+// violations lists each violated rule with its action once: "SVC001=deny,SVC027=warn".
 func (v *reviewDecision) violations() string {
 	var words []string
 	seen := map[string]bool{}
@@ -91,7 +91,7 @@ func (v *reviewDecision) violations() string {
 	return strings.Join(words, ",")
 }
 
-// describe says what a Service is given and who decided: "topology-mode=Auto; source: namespace".
+// describe returns the added default and its source: "topology-mode=Auto; source: namespace".
 func describe(decision rules.DefaultDecision) string {
 	given := "none"
 	if decision.Add != nil {
@@ -104,7 +104,7 @@ func describe(decision rules.DefaultDecision) string {
 	return said
 }
 
-// rules are the ids of what is denied, for the log.
+// rules returns the IDs of the rules that deny the request, for the log.
 func (v *reviewDecision) rules() []string {
 	var ids []string
 	for _, violation := range v.result.Denied {

@@ -1,22 +1,24 @@
-// Package server answers admission reviews over HTTPS.
+// Package server responds to admission reviews over HTTPS.
 //
-//	bytes ──► request ──► package rules ──► verdict ──► AdmissionReview with a response
-//	   └─────────┴── refusal: 4xx or 503 with a reason       failure: 500
+//	bytes ──► request ──► package rules ──► decision ──► AdmissionReview with a response
+//	   └─────────┴── rejection: 4xx or 503 with a reason     failure: 500
 //
-// The API server's handling of answers decides what we may answer. It takes allowed: false as a decision, whatever the
-// webhook's failurePolicy is; anything but a 200 is a failed call, for which the failurePolicy decides. So allowed:
-// false is used only together with the broken rules, and a review that cannot be understood, or fails internally, is
-// never denied. controller-runtime's own admission.Webhook denies both, and that is why its handler is not used here.
+// The API server's handling of responses determines which ones are allowed. It takes allowed: false as a decision,
+// whatever the webhook's failurePolicy is; anything but a 200 is a failed call, for which the failurePolicy decides. So
+// allowed: false is used only together with the violated rules. A review that cannot be parsed or fails internally is
+// never denied. controller-runtime's own admission.Webhook denies both, so its handler is not used here.
 //
-// The body of a 4xx or 5xx is a metav1.Status, because of an answer that is not one the API server's client shows only
-// what it thinks of the number. A 503 has a Retry-After of one second: that client then asks again by itself, within
-// the webhook's timeoutSeconds.
+// The body of a 4xx or 5xx is a metav1.Status: of any other body, the API server's client shows only a generic text for
+// the status code. A 503 has a Retry-After of one second: that client then retries within the webhook's timeoutSeconds.
 //
-// The cost of requests is bounded (Limits): memory is taken as a body arrives, and large reviews are worked on one at a
-// time, without making small ones wait or lack memory.
+// The cost of requests is bounded (Limits): memory is acquired as a body arrives, and large reviews are processed one
+// at a time, without delaying small ones or using up their memory.
 //
-// Leaving takes several steps, for the API server keeps connections open to Pods that are terminating
-// (kubernetes/kubernetes#127335), and never asks again if one of them closes under a review: from the signal on the
-// server is not ready, and each answer asks the client to close its connection; all are still answered for as long as
-// it takes the cluster's proxies to learn of it; then it closes.
+// Shutdown takes several steps, because the API server keeps connections open to terminating Pods
+// (kubernetes/kubernetes#127335), and never retries if one of them closes during a review. From the signal on, the
+// server is not ready, and each response asks the client to close its connection. It continues to respond for the time
+// that the cluster's proxies need to notice. Then it closes.
+//
+// To change the response to a review, start in decide.go and decision.go; for rejected requests, in rejection.go,
+// request.go, body.go and limits.go; for shutdown, in drain.go.
 package server

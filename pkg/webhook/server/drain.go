@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Drain returns the context for Start, and for all that a server that still answers needs, such as caches. When stop
-// ends, the server begins to drain; the context ends only when the delay is over.
+// Drain returns the context for Start, and for everything that the server needs while it still responds, such as
+// caches. When stop ends, the server starts to drain; the returned context ends only after ShutdownDelay.
 func (s *Server) Drain(stop context.Context) context.Context {
 	serving, cancel := context.WithCancel(context.WithoutCancel(stop))
 	go func() {
@@ -18,10 +18,10 @@ func (s *Server) Drain(stop context.Context) context.Context {
 	return serving
 }
 
-// drain begins draining if that has not begun yet. The channel is closed when the delay is over.
+// drain starts draining unless it has started already. The channel is closed after ShutdownDelay.
 //
-// net/http's own SetKeepAlivesEnabled(false) is not used: it closes the connections that idle at once, and with them
-// the reviews that are just being sent on them.
+// It does not use net/http's SetKeepAlivesEnabled(false), which closes idle connections at once, and so loses the
+// reviews that are just being sent on them.
 func (s *Server) drain() <-chan struct{} {
 	s.drainOnce.Do(func() {
 		close(s.draining)
@@ -40,22 +40,21 @@ func (s *Server) isDraining() bool {
 	}
 }
 
-// closesConnections asks the client of each answer that is written while draining to close its connection. The next
-// one that it opens goes to a server that stays. It asks so too while there are too many connections (see
-// maxConnections).
+// closesConnections adds "Connection: close" to each response that is written while draining. The client's next
+// connection then goes to a server that is not draining. It also does so while there are more than keptConnections.
 func (s *Server) closesConnections(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(&closingWriter{ResponseWriter: w, server: s}, r)
 	})
 }
 
-// closingWriter decides at the last moment, when the header is written.
+// closingWriter decides as late as possible, when the header is written.
 type closingWriter struct {
 	http.ResponseWriter
 	server *Server
 }
 
-// WriteHeader is called for every answer, by our handlers and by net/http's own for paths that are not served.
+// WriteHeader is called for every response, by our handlers and by net/http's own for unknown paths.
 func (f *closingWriter) WriteHeader(code int) {
 	if f.server.isDraining() || f.server.isOverloaded() {
 		f.Header().Set("Connection", "close")
@@ -63,5 +62,5 @@ func (f *closingWriter) WriteHeader(code int) {
 	f.ResponseWriter.WriteHeader(code)
 }
 
-// Unwrap is for http.ResponseController, and for http.MaxBytesReader.
+// Unwrap is required by http.ResponseController and http.MaxBytesReader.
 func (f *closingWriter) Unwrap() http.ResponseWriter { return f.ResponseWriter }

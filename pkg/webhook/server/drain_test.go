@@ -26,7 +26,7 @@ func delayed(delay time.Duration) func(*Server, *Options) {
 	}
 }
 
-// exchange sends one review on a connection and reads the answer.
+// exchange sends one review on a connection and reads the response.
 func exchange(t testing.TB, connection net.Conn, body []byte) *admissionResponse {
 	t.Helper()
 	head := "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
@@ -47,7 +47,7 @@ func (r *running) dial(t testing.TB) net.Conn {
 }
 
 func TestWhileDrainingEveryRequestIsServedAndItsConnectionClosed(t *testing.T) {
-	const delay = 5 * time.Second // three are answered meanwhile
+	const delay = 5 * time.Second // long enough for three responses
 	knowledge, open := gate(t)
 	r := start(t, knowledge, DefaultLimits(), delayed(delay))
 	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)

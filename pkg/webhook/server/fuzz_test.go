@@ -21,11 +21,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// FuzzAdmissionReview sends bytes to every path: whatever they are, the answer is JSON, nothing fails inside, the API
-// server accepts what is a 200, and no request is denied without a rule.
+// FuzzAdmissionReview sends bytes to every path. The response must always be JSON without internal errors, the API
+// server must accept each 200, and each denial must contain a rule.
 //
-// Its seeds are small, for it changes and runs them again and again: what is large, or nested deep, is in ordinary
-// tests of this package.
+// Its seeds are small, because the fuzzer mutates and runs them repeatedly. Large and deeply nested reviews are in
+// ordinary tests of this package.
 func FuzzAdmissionReview(f *testing.F) {
 	for _, body := range oddBodies(f) {
 		if len(body.body) <= 16*kibibyte {
@@ -70,7 +70,7 @@ func checkResponse(t *testing.T, path string, body []byte, recorded *httptest.Re
 		}
 		return
 	}
-	// Not all that is answered is a whole AdmissionReview: fields that are not used may be wrong.
+	// A request with a response need not be a whole AdmissionReview: unused fields may be invalid.
 	var asked review[struct{}]
 	_ = kjson.UnmarshalCaseSensitivePreserveInts(body, &asked)
 	if asked.Request == nil {
@@ -89,7 +89,7 @@ func checkResponse(t *testing.T, path string, body []byte, recorded *httptest.Re
 	}
 }
 
-// denialHasRules fails if a denial names no rule, or one that does not exist.
+// denialHasRules fails if a denial contains no rule, or one that does not exist.
 func denialHasRules(t *testing.T, response *apirequest.AdmissionResponse) {
 	t.Helper()
 	if response.Result == nil || response.Result.Details == nil || len(response.Result.Details.Causes) == 0 {
@@ -105,7 +105,7 @@ func denialHasRules(t *testing.T, response *apirequest.AdmissionResponse) {
 	}
 }
 
-// goodRequests are what an API server may ask about.
+// goodRequests returns requests for which an API server may send reviews.
 func goodRequests() []about {
 	keys := func(value string) *corev1.Service { return service(annotated(policy.TopologyKeysAnnotation, value)) }
 	bare := service(func(s *corev1.Service) { s.Annotations, s.Labels, s.ManagedFields = nil, nil, nil })

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Handlers returns what answers each path. They share the limits.
+// Handlers returns the handler of each path. They share the limits.
 func Handlers(knowledge Dependencies, limits Limits, observer Observer, log *slog.Logger) map[string]http.Handler {
 	admitted := newInFlight(limits)
 	handlers := map[string]http.Handler{}
@@ -22,7 +22,7 @@ func Handlers(knowledge Dependencies, limits Limits, observer Observer, log *slo
 	return handlers
 }
 
-// handler answers one path.
+// handler serves one path.
 type handler struct {
 	path     string
 	decide   reviewer
@@ -31,7 +31,7 @@ type handler struct {
 	log      *slog.Logger
 }
 
-// reply is an answer.
+// reply is an HTTP response.
 type reply struct {
 	outcome string
 	code    int
@@ -41,13 +41,13 @@ type reply struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
 	response, release := h.respond(w, r)
-	defer release() // only now: an answer can be as large as its question, and a slow reader holds it
+	defer release() // only now: a response can be as large as its request, and a slow reader delays it
 	write(w, response)
 	h.observer.Reviewed(h.path, response.outcome, time.Since(begin))
 }
 
-// retryAfter is for answers that would be different a moment later, in seconds. The API server waits no longer than
-// timeoutSeconds for them, which is 2 in our manifests.
+// retryAfter, in seconds, is for responses that may differ a moment later. The API server retries only within
+// timeoutSeconds, which is 2 in our manifests.
 const retryAfter = 1
 
 func write(w http.ResponseWriter, response reply) {
@@ -62,12 +62,12 @@ func write(w http.ResponseWriter, response reply) {
 		header.Set("Allow", http.MethodPost)
 	}
 	w.WriteHeader(response.code)
-	// Only a client that has gone can make this fail, and then there is no client left to answer.
+	// This fails only if the client is gone, and then there is nothing left to do.
 	_, _ = w.Write(response.body)
 }
 
-// respond never panics: net/http would close the connection, and with it lose the reviews that come next on it. The
-// function that it returns with the answer must be called once the answer is written.
+// respond never panics: net/http would close the connection, and lose the next reviews on it. The caller must call
+// release after it has written the response.
 func (h *handler) respond(w http.ResponseWriter, r *http.Request) (response reply, release func()) {
 	release = func() {}
 	defer func() {
@@ -106,8 +106,8 @@ func (h *handler) review(ctx context.Context, body []byte) reply {
 	return reply{Allowed, http.StatusOK, text}
 }
 
-// reject answers a request that gets no verdict. Refusals are logged at Debug only: any client that reaches the server
-// can cause them, and the API server logs those that are its own.
+// reject returns the response to a request that gets no decision. Rejections are logged at Debug only: any client that
+// reaches the server can cause them, and the API server logs its own.
 func (h *handler) reject(err error) reply {
 	rejection, ok := errors.AsType[*rejectedRequest](err)
 	if !ok {
@@ -118,7 +118,7 @@ func (h *handler) reject(err error) reply {
 	return status(rejection.code, rejection.text)
 }
 
-// failed answers a request that failed internally. Only our log says why.
+// failed returns the response to a request that failed internally. Only our log has the reason.
 func (h *handler) failed(err error, attributes ...any) reply {
 	reason := Panicked
 	if failure, ok := errors.AsType[*failure](err); ok {
@@ -132,7 +132,7 @@ func (h *handler) failed(err error, attributes ...any) reply {
 func status(code int, text string) reply {
 	body, err := failureStatus(code, text)
 	if err != nil {
-		body = nil // a Status of plain strings always has JSON, and the code is what counts
+		body = nil // a Status of plain strings can always be encoded, and the code is what counts
 	}
 	return reply{Errored, code, body}
 }

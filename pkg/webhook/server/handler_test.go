@@ -23,7 +23,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// withNamespace is what a webhook knows in a cluster of a current version with two zones, where Namespaces have these
+// withNamespace returns the state of a cluster of a current version with two zones, where Namespaces have these
 // annotations.
 func withNamespace(settings rules.Settings, annotations map[string]string) Dependencies {
 	nodes := rules.NewNodeLabels()
@@ -40,7 +40,7 @@ func withNamespace(settings rules.Settings, annotations map[string]string) Depen
 	}
 }
 
-// serve answers one request without a network.
+// serve handles one request without a network.
 func serve(t testing.TB, knowledge Dependencies, observer Observer, log io.Writer, path string,
 	r *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
@@ -214,7 +214,7 @@ func TestAResponseHasTheDecision(t *testing.T) {
 	}
 }
 
-// evaluated is what package rules says of a new Service.
+// evaluated returns the result of package rules for a new Service.
 func evaluated(t *testing.T, object *corev1.Service) rules.Result {
 	t.Helper()
 	knowledge := withNamespace(rules.Settings{}, nil)
@@ -305,7 +305,7 @@ func edit(t testing.TB, body []byte, change func(review, request map[string]any)
 	return edited
 }
 
-// set is an edit of a field of the request; unset takes it out.
+// set returns an edit that sets a field of the request; unset returns one that removes it.
 func set(key string, value any) func(review, request map[string]any) {
 	return func(_, request map[string]any) { request[key] = value }
 }
@@ -314,7 +314,7 @@ func unset(key string) func(review, request map[string]any) {
 	return func(_, request map[string]any) { delete(request, key) }
 }
 
-// oddBodies are bodies that no API server sends for a Service, and what is wrong with each.
+// oddBodies returns bodies that no API server sends for a Service, with the expected error of each.
 func oddBodies(t testing.TB) map[string]struct {
 	body []byte
 	want string
@@ -421,7 +421,7 @@ func resultOf(t *testing.T, recorded *httptest.ResponseRecorder) *admissionRespo
 	return response
 }
 
-// expectRejected checks an answer that is not a review.
+// expectRejected checks a response that is not a review.
 func expectRejected(t *testing.T, response *admissionResponse, code int, text string) {
 	t.Helper()
 	var status metav1.Status
@@ -467,7 +467,7 @@ func TestARequestThatIsNoReviewIsRejected(t *testing.T) {
 		"7 MiB of no announced length": {func(r *http.Request) {
 			r.ContentLength, r.Body = -1, io.NopCloser(bytes.NewReader(make([]byte, 7<<20)))
 		}, 413, "more than 6815744 bytes", TooLarge},
-		"a body that ends early": { // net/http notices it by the length
+		"a body that ends early": { // net/http detects it by the length
 			func(r *http.Request) { r.Body = io.NopCloser(broken{io.ErrUnexpectedEOF}) }, 400, "unexpected EOF", Unreadable,
 		},
 		"a body that breaks off": {func(r *http.Request) { r.Body = io.NopCloser(broken{errors.New("reset")}) }, 400, "reset", Unreadable},

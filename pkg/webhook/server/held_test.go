@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// slowReader is a client that does not read its answer until the test lets it.
+// slowReader is a client that does not read its response until the test allows it.
 type slowReader struct {
 	*httptest.ResponseRecorder
 	begun, goOn chan struct{}
@@ -23,8 +23,8 @@ func (s *slowReader) Write(text []byte) (int, error) {
 	return s.ResponseRecorder.Write(text)
 }
 
-// An answer can be as large as the body of its request: a uid is sent back as it came. A client that reads nothing must
-// not make answers pile up.
+// A response can be as large as the body of its request: a uid is returned unchanged. Responses to clients that do not
+// read them must not accumulate in memory.
 func TestAResponseCountsAmongTheBodiesUntilItIsWritten(t *testing.T) {
 	body := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 	for name, knowledge := range map[string]Dependencies{
@@ -32,7 +32,7 @@ func TestAResponseCountsAmongTheBodiesUntilItIsWritten(t *testing.T) {
 		"a panic":   {Settings: func() *rules.Settings { panic("of the test") }, Facts: func() (none rules.Facts) { return none }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			limits := Limits{Body: mebibyte, Bodies: int64(len(body)), InFlight: 64} // room for one
+			limits := Limits{Body: mebibyte, Bodies: int64(len(body)), InFlight: 64} // enough for one
 			handler := Handlers(knowledge, limits, noObserver{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
 			slow := &slowReader{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 			written := make(chan struct{})

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Limits bound what requests may cost, in bytes unless it says otherwise.
+// Limits bound the cost of requests, in bytes unless stated otherwise.
 type Limits struct {
-	// Body is for a single body.
+	// Body is the limit of a single body.
 	Body int64
-	// Bodies is for all bodies held at the same moment, as far as they have arrived; of a large one, its first
-	// largeBytes count.
+	// Bodies is the limit of all bodies in memory. Only bytes that have arrived count, and of a large body only its first
+	// largeBytes.
 	Bodies int64
-	// LargeBodies is for the rest of large bodies, so that these leave room for the others however many they are.
+	// LargeBodies is the limit of the rest of large bodies, so that any number of them leaves memory for the others.
 	LargeBodies int64
-	// InFlight is how many reviews are worked on at the same moment.
+	// InFlight is the maximum number of reviews in progress.
 	InFlight int64
 }
 
@@ -25,35 +25,35 @@ const (
 	kibibyte = 1 << 10
 	mebibyte = 1 << 20
 
-	// objectBytes is how large a request to the API server may be (MaxRequestBodyBytes of its generic Config).
+	// objectBytes is the maximum size of a request to the API server (MaxRequestBodyBytes of its generic Config).
 	objectBytes = 3 * mebibyte
 	// envelopeBytes is for the rest of a review: the user with all groups, and the options.
 	envelopeBytes = mebibyte / 2
 
-	// announcedBytes is how much room a body gets before any of it has arrived, if that much is announced. It does not
-	// count as held, because connections are bounded.
+	// announcedBytes bounds the buffer that is allocated for the Content-Length before any of the body arrives. It does
+	// not count against the limits, because connections are bounded.
 	announcedBytes = 16 * kibibyte
 
-	// largeBytes is what the body of a large review has more than. To decode one that consists of short unknown labels,
-	// and to say what is wrong with it, takes some 25 times as much memory as it has bytes; so large ones are worked on
-	// one after the other. The others together have hardly more than one of the largest, even if 64 are worked
-	// on at the same moment. A Service with 270 ports is not large.
+	// largeBytes is the size above which a review is large. To decode a review that consists of short unknown labels, and
+	// to report the violations, takes some 25 times its size in memory, so large ones are processed one after the other.
+	// All others together need hardly more than one of the largest, even with 64 in progress. A Service with 270 ports is
+	// not large.
 	largeBytes = 128 * kibibyte
 )
 
-// DefaultLimits let the largest review pass that an API server can write, and a few of these wait. Typical reviews
-// have some kilobytes. There is room for the beginnings of as many as there may be connections.
+// DefaultLimits admit the largest review that an API server can send, and let a few of these wait. Typical reviews have
+// some kilobytes. There is memory for the first bytes of as many as there may be connections.
 func DefaultLimits() Limits {
-	const largest = 2*objectBytes + envelopeBytes // the object, and the old one
+	const largest = 2*objectBytes + envelopeBytes // object and oldObject
 	return Limits{Body: largest, Bodies: maxConnections * announcedBytes, LargeBodies: 4 * largest, InFlight: 64}
 }
 
-// inFlight counts what is held and in flight. All paths share one.
+// inFlight enforces the limits. All paths share one.
 type inFlight struct {
 	limits              Limits
 	bodies, largeBodies *semaphore.Weighted
 	inFlight            *semaphore.Weighted
-	semaphore           *semaphore.Weighted // of large reviews: one of them has it
+	semaphore           *semaphore.Weighted // held by the large review in progress
 }
 
 func newInFlight(limits Limits) *inFlight {
@@ -64,7 +64,7 @@ func newInFlight(limits Limits) *inFlight {
 	}
 }
 
-// countingReader reads a body, or a part of it, and takes room for it as it arrives: a body that is only announced holds
+// countingReader reads a body, or a part of it, and acquires memory as bytes arrive: a body that is only announced uses
 // none.
 type countingReader struct {
 	io.Reader
@@ -81,11 +81,11 @@ func (c *countingReader) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// enter returns once a review with a body of that size may be worked on, and what to call at its end. Errors are
-// refusals.
+// enter returns once a review with a body of that size may start, with a function to call at its end. An error is a
+// rejection.
 //
-// A large one waits for its turn as long as its client waits, and is not in flight before, so that those that wait
-// take no place of others. There are not many of them, because their bodies are held.
+// A large review waits for the others as long as its client waits. It counts as in flight only afterwards, so waiting
+// ones do not displace others. There are not many of them, because LargeBodies bounds their bodies.
 func (a *inFlight) enter(ctx context.Context, size int) (leave func(), err error) {
 	endTurn := func() {}
 	if size > largeBytes {

@@ -23,7 +23,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// largeReview is one whose body has more than largeBytes.
+// largeReview returns a review with a body of more than largeBytes.
 func largeReview(t testing.TB) reviewCase {
 	t.Helper()
 	large := service(annotated("filler", strings.Repeat("x", 8*largeBytes)))
@@ -87,7 +87,7 @@ func TestABodyCountsWithWhatHasArrived(t *testing.T) {
 }
 
 func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
-	limits := Limits{Body: 1 << 20, Bodies: 10 * largeBytes, LargeBodies: 1<<20 - largeBytes} // there is room for one large one
+	limits := Limits{Body: 1 << 20, Bodies: 10 * largeBytes, LargeBodies: 1<<20 - largeBytes} // enough for one large body
 	admitted := newInFlight(limits)
 	read := func(size int64) int {
 		_, _, err := admitted.read(httptest.NewRecorder(), post(make([]byte, size)))
@@ -109,8 +109,7 @@ func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-// meter records how many at most have asked for the settings at the same moment, and makes each request last for a
-// while.
+// meter records the maximum number of concurrent calls of Settings, and delays each request.
 type meter struct{ now, max atomic.Int64 }
 
 func (m *meter) knowledge() Dependencies {
@@ -200,7 +199,7 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 	}
 }
 
-// speaker sends one review again and again on one connection. It costs little, for its time counts as the server's.
+// speaker sends the same review repeatedly on one connection. It is cheap, because its time counts as the server's.
 type speaker struct {
 	connection net.Conn
 	reader     *bufio.Reader
@@ -237,7 +236,7 @@ func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
 	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
 	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	for number := 1; number <= keptConnections; number++ {
-		if err := r.speaker(t, ValidateServicesPath, reviewCase.body).send(); err != nil { // an error if the answer asks to close
+		if err := r.speaker(t, ValidateServicesPath, reviewCase.body).send(); err != nil { // an error if the response asks to close
 			t.Fatalf("connection %d: %v", number, err)
 		}
 	}
@@ -247,7 +246,7 @@ func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
 	}
 	wait.Until(t, "that one is closed", func() bool { return r.connections.Load() == keptConnections })
 
-	// Silent connections take the rest, and more. The server cuts them soon; until then the next one waits.
+	// Idle connections use up the rest, and more. The server soon closes them; until then the next one waits.
 	address := strings.TrimPrefix(r.url, "https://")
 	for range maxConnections - keptConnections + 20 {
 		mute, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// report counts and logs a verdict.
+// report counts and logs a decision.
 func (h *handler) report(ctx context.Context, decision *reviewDecision) {
 	for _, violation := range decision.result.Denied {
 		h.observer.Decided(string(violation.Rule), string(rules.Deny))
@@ -27,7 +27,7 @@ func (h *handler) report(ctx context.Context, decision *reviewDecision) {
 	h.logDecision(ctx, decision)
 }
 
-// logDecision writes one line: a denial is of interest to the cluster's administrator, all else for debugging.
+// logDecision writes one line: denials for the cluster's administrator, all else at Debug.
 func (h *handler) logDecision(ctx context.Context, v *reviewDecision) {
 	level, message := slog.LevelDebug, "allowed"
 	if !v.allowed() {
@@ -44,20 +44,20 @@ func (h *handler) logDecision(ctx context.Context, v *reviewDecision) {
 }
 
 const (
-	// maxLogged is how many bytes the log repeats of what a caller wrote: a caller need not be an API server. No name
-	// in Kubernetes is longer.
+	// maxLogged is how many bytes of a value from the client a log line repeats: the client need not be an API server. No
+	// name in Kubernetes is longer.
 	maxLogged = 253
-	// maxLoggedError is the same for an error's text, which may repeat several of these.
+	// maxLoggedError is the same for an error's text, which may contain several of these.
 	maxLoggedError = 1024
 )
 
-// logged is something that a caller wrote.
+// logged returns an attribute with a value from the client.
 func logged(key, value string) slog.Attr { return slog.String(key, rules.Cut(value, maxLogged)) }
 
-// truncateForLog is a text of ours that may repeat several things that a caller wrote.
+// truncateForLog truncates a text of ours that may contain several values from the client.
 func truncateForLog(text string) string { return rules.Cut(text, maxLoggedError) }
 
-// outcome is what the log says of a verdict: the rules of a denial, or what the audit log has.
+// outcome returns the log attributes of a decision: the rules of a denial, or the audit annotations.
 func (v *reviewDecision) outcome() []slog.Attr {
 	if !v.allowed() {
 		return []slog.Attr{slog.Any("rules", v.rules())}
@@ -69,8 +69,9 @@ func (v *reviewDecision) outcome() []slog.Attr {
 	return attributes
 }
 
-// connectionLog takes what net/http says of single connections. A client that connects and says nothing, as a load
-// balancer's check does, is not worth a line. A handshake that fails is: a caBundle that does not fit shows here.
+// connectionLog receives net/http's messages about single connections. A client that connects and sends nothing, as a
+// load balancer's health check does, is logged at Debug. A failed handshake is a warning: it may be caused by a wrong
+// caBundle.
 type connectionLog struct{ log *slog.Logger }
 
 func (c connectionLog) Write(line []byte) (int, error) {

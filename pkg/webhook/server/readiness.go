@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Ready returns why the server should get no reviews now; nil if it should. A liveness probe must not ask it: a new
-// process would have the same certificate and know less.
+// Ready returns why the server should get no reviews now; nil if it should. A liveness probe must not use it: a
+// restarted process would have the same certificate and an empty cache.
 func (s *Server) Ready() error {
 	pair, err := s.options.Certificate(&tls.ClientHelloInfo{})
 	now := time.Now()

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// rejectedRequest is the answer to a request that is not a review, or that comes at a bad time.
+// rejectedRequest is the response to a request that is not a review, or that exceeds the limits.
 type rejectedRequest struct {
 	code   int
 	reason string
@@ -29,7 +29,7 @@ func unexpected(format string, values ...any) *rejectedRequest {
 	return reject(http.StatusBadRequest, Unexpected, format, values...)
 }
 
-// failure is something that went wrong inside.
+// failure is an internal error.
 type failure struct {
 	reason string
 	text   string
@@ -37,7 +37,7 @@ type failure struct {
 
 func (f *failure) Error() string { return f.text }
 
-// statusReasons are Kubernetes' words for the codes that are answered.
+// statusReasons are Kubernetes' reasons for the status codes in use.
 var statusReasons = map[int]metav1.StatusReason{
 	http.StatusBadRequest:            metav1.StatusReasonBadRequest,
 	http.StatusMethodNotAllowed:      metav1.StatusReasonMethodNotAllowed,
@@ -48,7 +48,7 @@ var statusReasons = map[int]metav1.StatusReason{
 	http.StatusServiceUnavailable:    metav1.StatusReasonServiceUnavailable,
 }
 
-// failureStatus is the body of an answer that is no review.
+// failureStatus returns the body of a response that is not a review.
 func failureStatus(code int, message string) ([]byte, error) {
 	return json.Marshal(&metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},

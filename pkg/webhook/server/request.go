@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// The types here have only those fields of admission.k8s.io/v1 that are used. Fields that a later Kubernetes adds thus
+// The types here have only those fields of admission.k8s.io/v1 that are used. So fields that a later Kubernetes adds
 // change nothing, and an object's managedFields are not decoded.
 
 const reviewVersion, reviewKind = "admission.k8s.io/v1", "AdmissionReview"
@@ -28,7 +28,7 @@ type request[T any] struct {
 	OldObject *T `json:"oldObject"`
 }
 
-// subject says who wants to do what with which object.
+// subject identifies the object of a request, its operation and its user.
 type subject struct {
 	UID         string        `json:"uid"`
 	Kind        kind          `json:"kind"`
@@ -68,11 +68,11 @@ type user struct {
 	Name string `json:"username"`
 }
 
-// The operations that are reviewed. The others are never registered: a DELETE that fails for want of a webhook would
-// mean a namespace that never goes away.
+// The reviewed operations. The others are never registered: a DELETE that fails because a webhook is down would mean a
+// namespace that is never deleted.
 const create, update = "CREATE", "UPDATE"
 
-// target is what a path is asked about.
+// target is the kind and resource that a path serves.
 type target struct {
 	kind     kind
 	resource resourceNames
@@ -83,10 +83,9 @@ var (
 	namespaces = target{kind{"", "v1", "Namespace"}, resourceNames{"", "v1", "namespaces"}}
 )
 
-// decode reads the review in body. Errors are refusals. Afterwards there is an object, and for an update an old one.
+// decode parses the review in body. An error is a rejection. The result has an object, and for an update an oldObject.
 func decode[T any](body []byte, want target) (*request[T], error) {
-	// The decoder would put a replacement character in place of what is not UTF-8, and the verdict would be about
-	// another text.
+	// The decoder would replace invalid UTF-8, and the decision would be about another text.
 	if !utf8.Valid(body) {
 		return nil, malformed("the body is not UTF-8, which JSON has to be")
 	}
@@ -95,7 +94,8 @@ func decode[T any](body []byte, want target) (*request[T], error) {
 	if syntax, offset := json.SyntaxErrorOffset(err); syntax {
 		return nil, malformed("the body is not JSON: %s (at byte %d)", err, offset)
 	}
-	// The only other error is a field of the wrong type, and decoding went on after it. What check finds says more.
+	// The only other error is a field of the wrong type, after which decoding continued. The errors of check are more
+	// specific.
 	if refused := read.check(want); refused != nil {
 		return nil, refused
 	}
@@ -108,11 +108,11 @@ func decode[T any](body []byte, want target) (*request[T], error) {
 	return read.Request, nil
 }
 
-// goStructField is what the decoder says of a field before its path, and is of no use to people who do not know our
-// types.
+// goStructField is the decoder's prefix of a field's path, which is of no use to readers who do not know our types.
 var goStructField = regexp.MustCompile(`Go struct field \S*?(request\.\S+)`)
 
-// decodeService reads a review of a Service. It sets the objects' Namespace to that of the request, whatever they say.
+// decodeService parses a review of a Service. It sets the objects' Namespace to that of the request, whatever they
+// contain.
 func decodeService(body []byte) (*request[rules.Service], error) {
 	read, err := decode[rules.Service](body, services)
 	if err != nil {
@@ -129,7 +129,7 @@ func decodeService(body []byte) (*request[rules.Service], error) {
 	return read, nil
 }
 
-// check looks at everything but the objects.
+// check validates everything but the objects.
 func (r *review[T]) check(want target) error {
 	if r.APIVersion != reviewVersion || r.Kind != reviewKind {
 		return malformed("this is %s; only an %s of %s is answered: list v1 in the webhook's admissionReviewVersions",
@@ -174,7 +174,7 @@ func (r *request[T]) checkObjects(want target) error {
 	return nil
 }
 
-// before is the object as it is stored, nil for a create.
+// before returns the object as stored; nil for a create.
 func (r *request[T]) before() *T {
 	if r.Operation == create {
 		return nil

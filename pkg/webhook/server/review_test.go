@@ -16,7 +16,7 @@ import (
 	apiuser "k8s.io/apiserver/pkg/authentication/user"
 )
 
-// reviewCase is a review as the API server's own code makes it, and what it then checks the answer against.
+// reviewCase is a review from the API server's own code, and the request against which that code checks the response.
 type reviewCase struct {
 	uid      types.UID
 	mutating bool
@@ -24,7 +24,7 @@ type reviewCase struct {
 	body     []byte // its JSON
 }
 
-// verified returns the answer as the API server accepts it. The test ends if the API server would not accept it.
+// verified returns the response as the API server accepts it. It ends the test if the API server would not accept it.
 func (a reviewCase) verified(t testing.TB, answer []byte) *apirequest.AdmissionResponse {
 	t.Helper()
 	var review admissionv1.AdmissionReview
@@ -50,7 +50,7 @@ var alice = &apiuser.DefaultInfo{
 	Name: "alice", UID: "1", Groups: []string{"system:authenticated"}, Extra: map[string][]string{"scopes": {"a"}},
 }
 
-// review makes the API server's review of a request that came for a path.
+// review returns the API server's review of a request for a path.
 func (a about) review(t testing.TB, path string) reviewCase {
 	t.Helper()
 	kind, resource := corev1.SchemeGroupVersion.WithKind("Service"), corev1.SchemeGroupVersion.WithResource("services")
@@ -72,7 +72,7 @@ func (a about) review(t testing.TB, path string) reviewCase {
 	}
 	invocation := &generic.WebhookInvocation{Kind: kind, Resource: resource, Subresource: a.subresource}
 	review := apirequest.CreateV1AdmissionReview("705ab4f5-6393-11e8-b7cc-42010a800002", versioned, invocation)
-	tagged := review.DeepCopy() // the API server's encoder names the type
+	tagged := review.DeepCopy() // the API server's encoder adds the type
 	tagged.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
 	body, err := json.Marshal(tagged)
 	if err != nil {
@@ -97,8 +97,7 @@ func typed(object runtime.Object, kind schema.GroupVersionKind) admission.LazyOb
 	return admission.NewLazyObject(object)
 }
 
-// service is a Service as an API server hands it on: its defaults filled in, and with the entries of two field
-// managers.
+// service returns a Service as an API server sends it: with defaults, and with the entries of two field managers.
 func service(change ...func(*corev1.Service)) *corev1.Service {
 	cluster, policy := corev1.ServiceInternalTrafficPolicyCluster, corev1.IPFamilyPolicySingleStack
 	s := &corev1.Service{

@@ -17,54 +17,54 @@ import (
 
 // The bounds of each wait for a client. An API server is near, and itself gives up after the webhook's timeoutSeconds.
 const (
-	// headerTimeout bounds a TLS handshake too. A process that gets no processor time for some seconds must not fail
-	// reviews for which API servers still wait. They wait for up to 30 s; with a timeout of 5 s such a stall failed
-	// reviews.
+	// headerTimeout also bounds a TLS handshake. A process that gets no CPU time for some seconds must not fail reviews
+	// for which API servers still wait. They wait for up to 30 s; with a timeout of 5 s such a stall failed reviews.
 	headerTimeout = 10 * time.Second
 	readTimeout   = 10 * time.Second
 	writeTimeout  = 10 * time.Second
-	// idleTimeout is longer than the 90 seconds after which an API server's client closes a connection that idles. If the
-	// server were the first to close one, a review that is just being sent on it would be lost: a POST is not sent again.
+	// idleTimeout is longer than the 90 seconds after which an API server's client closes an idle connection. If the
+	// server closed one first, a review that is just being sent on it would be lost: a POST is not retried.
 	idleTimeout = 150 * time.Second
 	headerBytes = 16 << 10
 
-	// maxConnections is how many may be open at the same moment; each takes some 30 KB. Further ones wait in the
-	// kernel, unanswered, until one of them closes: the API server gives up after timeoutSeconds, and follows failurePolicy. An
-	// API server keeps 25 idle connections (MaxIdleConnsPerHost of its client).
+	// maxConnections bounds the open connections; each takes some 30 KB. Further ones wait in the kernel until one of them
+	// closes: the API server gives up after timeoutSeconds, and applies failurePolicy. An API server keeps 25 idle
+	// connections (MaxIdleConnsPerHost of its client).
 	//
-	// If connections could idle for as long as idleTimeout up to that number, a client that opens so many would shut out
-	// all others for as long. So answers ask for their connection to be closed while there are more than
-	// keptConnections of them. What is beyond that lasts no longer than headerTimeout, or readTimeout and writeTimeout.
+	// If that many connections could be idle for idleTimeout, a client that opens them would lock out all others for as
+	// long. So responses ask for their connection to be closed while there are more than keptConnections. Those beyond
+	// that last no longer than headerTimeout, or readTimeout and writeTimeout.
 	maxConnections  = 1000
 	keptConnections = maxConnections / 2
 
-	// shutdownTimeout is how long running answers may take at the very end. None takes longer, with the timeouts above.
+	// shutdownTimeout is how long running requests may take at the very end. None takes longer, with the timeouts above.
 	shutdownTimeout = readTimeout + 2*time.Second
 )
 
-// DefaultShutdownDelay is how long a server that is about to end still answers all requests: a cluster's proxies need
-// some seconds to notice that it is no longer ready.
+// DefaultShutdownDelay is how long a draining server still serves all requests: a cluster's proxies need some seconds
+// to notice that it is no longer ready.
 const DefaultShutdownDelay = 10 * time.Second
 
-// Options are what a Server needs.
+// Options configure a Server.
 type Options struct {
-	// Listener is where API servers connect. The server closes it.
+	// Listener accepts the connections of API servers. The server closes it.
 	Listener net.Listener
-	// Handlers answer the paths. See Handlers.
+	// Handlers serve the paths. See the function Handlers.
 	Handlers map[string]http.Handler
-	// Certificate is the one to serve, with its Leaf; it is asked at each handshake, so that a new one is served at once.
+	// Certificate returns the certificate to serve, with its Leaf; it is called at each handshake, so a new one is served
+	// at once.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// MinTLSVersion is tls.VersionTLS13 if it is zero; less than tls.VersionTLS12 is not served.
+	// MinTLSVersion defaults to tls.VersionTLS13; versions before tls.VersionTLS12 are not served.
 	MinTLSVersion uint16
-	// Synced returns what is not known yet about the cluster; nil if everything is. It must not wait.
+	// Synced returns which part of the cluster's state is not known yet; nil if all is known. It must not block.
 	Synced func() error
-	// ShutdownDelay is how long all requests are still answered while draining.
+	// ShutdownDelay is how long all requests are still served while draining.
 	ShutdownDelay time.Duration
 	Log           *slog.Logger
 }
 
-// Server serves HTTPS to API servers. controller-runtime's webhook.Server is not used, because it closes its listener at
-// the first sign of an end, speaks HTTP/2, and lets connections idle for just as long as the API server does.
+// Server serves HTTPS to API servers. controller-runtime's webhook.Server is not used, because it closes its listener
+// as soon as its context ends, supports HTTP/2, and keeps idle connections for just as long as the API server does.
 type Server struct {
 	options Options
 	http    *http.Server
@@ -73,11 +73,11 @@ type Server struct {
 	listening   atomic.Bool
 	connections atomic.Int64
 	drainOnce   sync.Once
-	draining    chan struct{} // closed when draining begins
-	drained     chan struct{} // closed when its delay is over
+	draining    chan struct{} // closed when draining starts
+	drained     chan struct{} // closed after ShutdownDelay
 }
 
-// New returns a server that Start starts.
+// New returns a server that is not started yet.
 func New(options Options) *Server {
 	s := &Server{
 		options:  options,
@@ -116,7 +116,7 @@ func tlsConfig(options Options) *tls.Config {
 	}
 }
 
-// onlyHTTP1 leaves HTTP/2 out: no API server speaks it to webhooks (kubernetes/kubernetes#82090), and nobody else
+// onlyHTTP1 excludes HTTP/2: no API server uses it for webhooks (kubernetes/kubernetes#82090), and no other client
 // should.
 func onlyHTTP1() *http.Protocols {
 	var protocols http.Protocols
@@ -124,7 +124,7 @@ func onlyHTTP1() *http.Protocols {
 	return &protocols
 }
 
-// countConnection is called at each change of a connection's state. The server hands no connection over (hijack).
+// countConnection is called at each change of a connection's state. The server never hijacks a connection.
 func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -135,11 +135,11 @@ func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// isOverloaded reports whether there are more connections than may idle.
+// isOverloaded reports whether there are more than keptConnections connections.
 func (s *Server) isOverloaded() bool { return s.connections.Load() > keptConnections }
 
-// Start serves until ctx ends, then drains as Drain does unless that is done already, and closes what is left. The end
-// of ctx is not an error. It is called once.
+// Start serves until ctx ends, then drains as Drain does, unless that is done already, and closes the remaining
+// connections. It returns nil after ctx ends. It must be called only once.
 func (s *Server) Start(ctx context.Context) error {
 	address := s.options.Listener.Addr().String()
 	ended := make(chan error, 1)
@@ -153,14 +153,14 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("serving admission reviews on %s: %w", address, err)
 	}
 	s.close(ctx)
-	// If ctx ended before the server had begun, it closes the listener only now.
+	// If ctx ended before the server started, it closes the listener only now.
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving admission reviews on %s: %w", address, err)
 	}
 	return nil
 }
 
-// untilDrained returns why serving ended by itself, or nil once no connection is left to wait for.
+// untilDrained returns the error that ended serving, or nil after draining.
 func (s *Server) untilDrained(ctx context.Context, ended <-chan error) error {
 	select {
 	case err := <-ended:
@@ -175,13 +175,13 @@ func (s *Server) untilDrained(ctx context.Context, ended <-chan error) error {
 	}
 }
 
-// close stops listening, closes connections that idle, and lets running answers finish.
+// close stops listening, closes idle connections, and lets running requests finish.
 func (s *Server) close(ctx context.Context) {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
 	defer cancel()
 	if err := s.http.Shutdown(grace); err != nil {
 		s.options.Log.Warn("closing the remaining connections", "error", err)
-		// The program ends all the same, and an error changes nothing here.
+		// The program ends anyway, and an error changes nothing here.
 		_ = s.http.Close()
 	}
 }

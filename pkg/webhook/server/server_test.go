@@ -38,7 +38,7 @@ type running struct {
 	observer *observations
 	log      *lockedBuffer
 	stop     context.CancelFunc
-	done     chan error // what Start returned
+	done     chan error // the result of Start
 }
 
 type lockedBuffer struct {
@@ -90,7 +90,7 @@ func start(t testing.TB, knowledge Dependencies, limits Limits, change func(*Ser
 	return r
 }
 
-// client is one with connections of its own.
+// client returns a client with connections of its own.
 func (r *running) client(t testing.TB) *http.Client {
 	transport := &http.Transport{TLSClientConfig: trusting(r.pair), MaxIdleConnsPerHost: 25}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -114,7 +114,7 @@ func send(ctx context.Context, client *http.Client, url string, body io.Reader) 
 	return answer, answer.Body, nil
 }
 
-// admissionResponse is an answer that has been read.
+// admissionResponse is a response that has been read.
 type admissionResponse struct {
 	StatusCode int
 	Close      bool
@@ -166,7 +166,7 @@ func TestTheAPIServersOwnClientUnderstandsEveryResponse(t *testing.T) {
 	})
 }
 
-// apiServerClient is what an API server calls webhooks with.
+// apiServerClient returns the client with which an API server calls webhooks.
 func apiServerClient(t *testing.T, r *running, path string) *rest.RESTClient {
 	t.Helper()
 	clients, err := webhookutil.NewClientManager([]schema.GroupVersion{admissionv1.SchemeGroupVersion}, admissionv1.AddToScheme)
@@ -249,7 +249,7 @@ func TestEveryWaitForAClientIsBoundedAndIdlingIsLongerThanTheAPIServers(t *testi
 	}
 }
 
-// hurried shortens the waits for clients.
+// hurried shortens the timeouts for clients.
 func hurried(server *Server, _ *Options) {
 	if server != nil {
 		server.http.ReadHeaderTimeout, server.http.ReadTimeout = time.Second, 2*time.Second
@@ -263,7 +263,7 @@ func TestWhoeverSendsSlowlyIsCut(t *testing.T) {
 	for name, c := range map[string]struct {
 		encrypted bool
 		begin     string
-		want      string // how the answer begins
+		want      string // the beginning of the response
 	}{
 		"in the handshake":   {false, "\x16\x03\x01\x02", ""},
 		"in the header":      {true, head, ""},
@@ -322,7 +322,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// gate is knowledge that waits, until the test opens it.
+// gate returns dependencies that block until the test opens them.
 func gate(t testing.TB) (knowledge Dependencies, open func()) {
 	wait := make(chan struct{})
 	knowledge = withNamespace(rules.Settings{}, nil)
@@ -456,7 +456,7 @@ func TestAListenerThatFailsEndsStart(t *testing.T) {
 	}
 }
 
-// raw reads one answer of a connection.
+// raw reads one response from a connection.
 func raw(t testing.TB, connection net.Conn) *admissionResponse {
 	t.Helper()
 	response, err := http.ReadResponse(bufio.NewReader(connection), nil)

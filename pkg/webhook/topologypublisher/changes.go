@@ -16,19 +16,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// The kinds whose metadata is followed.
+// The kinds whose metadata is watched.
 const (
 	nodeKind      = "Node"
 	serviceKind   = "Service"
 	namespaceKind = "Namespace"
 )
 
-// metadataOf stands for the metadata of the objects of a kind. A cache that is asked for it never reads the rest.
+// metadataOf selects the metadata of a kind. A cache for it does not read the rest of the objects.
 func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
 }
 
-// cacheOptions are the objects that are followed, and what is kept of them.
+// cacheOptions returns the object types to cache, and the transforms that strip them.
 func cacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		metadataOf(nodeKind):           {Transform: stripTo(func(m *metav1.PartialObjectMetadata) { m.Annotations = nil })},
@@ -43,7 +43,7 @@ func stripTo(strip func(*metav1.PartialObjectMetadata)) func(any) (any, error) {
 	return func(object any) (any, error) {
 		full, isMetadata := object.(*metav1.PartialObjectMetadata)
 		if !isMetadata {
-			return object, nil // what stands for an object that is gone
+			return object, nil // a tombstone
 		}
 		left := &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 			Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
@@ -69,8 +69,8 @@ func keepKeys(of *metav1.PartialObjectMetadata) {
 	of.Annotations = left
 }
 
-// mapper knows the API names of the kinds. The usual one asks the API server, and a program could not start while that
-// is away, or lacks the resource.
+// mapper returns a static mapper for the kinds. The default one queries the API server, so a program could not start
+// while that is down or lacks the resource.
 func mapper() meta.RESTMapper {
 	all := meta.NewDefaultRESTMapper(nil)
 	all.Add(corev1.SchemeGroupVersion.WithKind(nodeKind), meta.RESTScopeRoot)
@@ -80,7 +80,7 @@ func mapper() meta.RESTMapper {
 	return all
 }
 
-// debouncer holds the time of the first change that no round has taken in yet; it is empty if there is none.
+// debouncer holds the time of the first change that no round has processed; it is empty if there is none.
 type debouncer chan time.Time
 
 func (c debouncer) enqueue() {
@@ -90,7 +90,7 @@ func (c debouncer) enqueue() {
 	}
 }
 
-// handler notes changes of what is published. Most changes of Nodes are heartbeats, which end here.
+// handler enqueues changes of published data. Most updates of Nodes are heartbeats, which it ignores.
 func (c debouncer) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { c.enqueue() },

@@ -1,18 +1,23 @@
-// Package topologypublisher keeps the TopologySlices of a cluster: what proxies read about nodes, instead of following all of them.
+// Package topologypublisher writes the TopologySlices of a cluster, which proxies read instead of watching all Nodes.
 //
 //	Nodes        ┐ metadata,                        ┌ TopologySlices
 //	Services     ├ by a cache  ──► keys, plan ──►   ┤                    package topologyslice
 //	Namespaces   ┘                 (pure)           └ the Lease
 //
-// Any number of replicas may run. One of them leads, by a Lease, and works; it takes over what earlier leaders wrote. A
-// replica that loses the lead goes on answering reviews, and waits for its next turn.
+// Any number of replicas may run. The leader, elected by a Lease, publishes, and takes over the slices of earlier
+// leaders. A replica that is no longer the leader continues to serve reviews, and takes part in the next election.
 //
-// Changes that come together are written together: a change is written a second after the first of those that it waits for. A
-// slice is written only if something in it changes, and no node moves without need. Users choose which keys are
-// published, so changes of keys have a budget, and there is an order in which keys get a place (keys.go).
+// Changes are batched: a round starts one second after the first change. A slice is written only if something in it
+// changes, and a node moves to another slice only if necessary. Users choose which keys are published, so changes of
+// keys have a budget, and the number of keys is limited.
+//
+// To change which keys are published, start in keys.go; for how nodes are assigned to slices, in plan.go; for when
+// slices and the Lease are written, in round.go; for what is watched, in changes.go. The resource itself is in package
+// topologyslice.
 //
 // # Cost
 //
-// The leader follows the metadata of all Nodes, Services and Namespaces, and keeps names, labels and our own annotations.
-// A write is a slice: at most NodesPerSlice nodes, some 150 bytes each with three labels. Proxies receive each write.
+// The leader watches the metadata of all Nodes, Services and Namespaces, and keeps names, labels and Vicinity's
+// annotations. A write is one slice: at most NodesPerSlice nodes, some 150 bytes each with three labels. Proxies
+// receive each write.
 package topologypublisher

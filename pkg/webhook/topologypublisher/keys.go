@@ -14,49 +14,50 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// builtinKeys are published whether or not a Service names them: where nodes are, and their demand.
+// builtinKeys are published whether or not a Service names them: the nodes' region and zone, and their demand.
 var builtinKeys = append([]policy.Key{corev1.LabelTopologyRegion, policy.Zone}, policy.DemandLabels[:]...)
 
-// maxUserKeys is how many keys can be published beside those.
+// maxUserKeys is how many other keys can be published.
 var maxUserKeys = topologyslice.MaxKeys - len(builtinKeys)
 
-// keyLinger is how long a key is published after it went out of use.
+// keyLinger is how long a key stays published after its last use.
 const keyLinger = 24 * time.Hour
 
-// Each change of the published keys writes every slice, and every proxy receives each. Everybody who may edit a Service
-// chooses keys, so changes have a budget: changesAtOnce, and one more per refill. That is at most ten in any hour.
+// A change of the published keys writes every slice, and every proxy receives each. Every user who may edit a Service
+// chooses keys, so changes are limited by a token bucket: a burst of changeBurst, and one more per refill. That is at
+// most ten in any hour.
 const (
 	changeBurst = 5
 	refill      = 12 * time.Minute
 )
 
-// namedKeys is how many keys a line of the log names.
+// namedKeys is how many keys a log line names.
 const namedKeys = 10
 
-// keyUsage are the keys in use. The value is true for those that the webhook's configuration or its own Namespace name: the
-// administrator's.
+// keyUsage are the keys in use. The value is true for the administrator's keys: those in the webhook's configuration or
+// its own Namespace.
 type keyUsage map[policy.Key]bool
 
 func (u keyUsage) add(key policy.Key, isAdministrators bool) { u[key] = u[key] || isAdministrators }
 
-// keySet says which keys are published, and holds what that depends on besides their use.
+// keySet chooses the published keys, and keeps the state for this.
 type keySet struct {
-	// states are the keys in use, and published ones until keyLinger after their use.
+	// states are the keys in use, and published keys until keyLinger after their last use.
 	states    map[policy.Key]keyState
 	published map[policy.Key]bool
-	// full is when the budget of changes is full again.
+	// full is when the token bucket is full again.
 	full time.Time
-	// logged are the waiting keys of the last line about them, and loggedAt is its time.
+	// logged are the pending keys of the last log line about them, and loggedAt is its time.
 	logged   []policy.Key
 	loggedAt time.Time
 }
 
-// keyState is since when a key is in use, and when it was last seen in use.
+// keyState is when the use of a key began, and when it was last seen in use.
 type keyState struct{ since, used time.Time }
 
-// newKeySet is the keyring of a new leader. It keeps the keys that slices have already, as if they had just gone out
-// of use, and may make one change at once: however often the leader changes, each makes at most one change beyond the
-// budget. If nothing is published yet, the first publication takes all keys in use.
+// newKeySet returns the key set of a new leader. It keeps the keys of existing slices, as if their use had just ended,
+// and starts with one token: each change of the leader allows at most one change of keys beyond the budget. If nothing
+// is published yet, the first publication takes all keys in use.
 func newKeySet(now time.Time, published []string) *keySet {
 	k := &keySet{states: map[policy.Key]keyState{}, published: map[policy.Key]bool{}}
 	for _, key := range published {
@@ -70,12 +71,13 @@ func newKeySet(now time.Time, published []string) *keySet {
 	return k
 }
 
-// countsAgainstQuota is false for the keys that are published anyway, and for those that EndpointSlices answer themselves.
+// countsAgainstQuota returns false for keys that are always published, and for those that EndpointSlices alone suffice
+// for.
 func countsAgainstQuota(key policy.Key) bool {
 	return key != policy.Hostname && key != policy.AnyNode && !slices.Contains(builtinKeys, key)
 }
 
-// keys are those to publish, sorted.
+// keys returns the keys to publish, sorted.
 func (k *keySet) keys() []string {
 	keys := make([]string, 0, topologyslice.MaxKeys)
 	for _, key := range builtinKeys {
@@ -88,8 +90,8 @@ func (k *keySet) keys() []string {
 	return keys
 }
 
-// choose chooses the keys to publish, after a look at which are used, and which of them some node carries. It returns
-// the keys that are used and not published, the oldest first. All that may change becomes one change.
+// choose updates the published keys from the keys in use, and from the keys of node labels (carried). It returns the
+// keys in use that are not published, the oldest first. All differences are applied as one change.
 func (k *keySet) choose(now time.Time, used keyUsage, carried map[string]bool) (waiting []pendingKey) {
 	for key := range used {
 		if countsAgainstQuota(key) {
@@ -105,7 +107,7 @@ func (k *keySet) choose(now time.Time, used keyUsage, carried map[string]bool) (
 		return !isUsed && (!k.published[key] || now.Sub(of.used) > keyLinger)
 	})
 	first := k.first(used, carried)
-	next := k.full.Add(-(changeBurst - 1) * refill) // when a change may be made
+	next := k.full.Add(-(changeBurst - 1) * refill) // when the bucket has a token
 	if !maps.Equal(first, k.published) && !next.After(now) {
 		k.published = first
 		k.full = now.Add(max(k.full.Sub(now), 0) + refill)
@@ -124,8 +126,8 @@ func (k *keySet) choose(now time.Time, used keyUsage, carried map[string]bool) (
 	return waiting
 }
 
-// first returns the keys that get a place: the administrator's before all others, then those that some node carries,
-// because tenants cannot choose that, and then the oldest.
+// first returns the keys that fit: first the administrator's, then those that some node has, because tenants cannot
+// choose node labels, and then the oldest.
 func (k *keySet) first(used keyUsage, carried map[string]bool) map[policy.Key]bool {
 	rank := func(key policy.Key) int {
 		switch {
@@ -149,10 +151,10 @@ func (k *keySet) first(used keyUsage, carried map[string]bool) map[policy.Key]bo
 // pendingKey is a key in use that is not published.
 type pendingKey struct {
 	key          policy.Key
-	since, until time.Time // until is zero if no place is free
+	since, until time.Time // until is zero if the key does not fit
 }
 
-// String says which key waits, until when, and why.
+// String returns the key, until when it is pending, and the reason.
 func (d pendingKey) String() string {
 	if d.until.IsZero() {
 		return fmt.Sprintf("%q waits until a place is free: there are as many keys as can be published", d.key)
@@ -160,8 +162,8 @@ func (d pendingKey) String() string {
 	return fmt.Sprintf("%q waits until %s: the published keys changed too often", d.key, d.until.UTC().Format(time.RFC3339))
 }
 
-// log logs which keys wait if they are others than in the last line, and when none does any more. Any user may name a
-// new key every second, so there is one line per refill at most.
+// log logs the pending keys if they differ from those of the last line, and when none is pending any more. Any user may
+// name a new key every second, so it logs at most one line per refill.
 func (k *keySet) log(log *slog.Logger, now time.Time, waiting []pendingKey) {
 	var keys []policy.Key
 	var first []string
@@ -181,7 +183,7 @@ func (k *keySet) log(log *slog.Logger, now time.Time, waiting []pendingKey) {
 	}
 }
 
-// describe returns what is published about a node: its labels with published keys.
+// describe returns the published part of a node: its labels with published keys.
 func describe(labels map[string]string, keys []string) map[string]string {
 	var described map[string]string
 	for _, key := range keys {

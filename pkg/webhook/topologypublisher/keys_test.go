@@ -23,7 +23,7 @@ func used(keys ...policy.Key) keyUsage {
 	return all
 }
 
-// beyondAlways are the keys that are published because somebody uses them.
+// beyondAlways returns the keys that are published because they are in use.
 func beyondAlways(keys []string) string {
 	var others []string
 	for _, key := range keys {
@@ -43,15 +43,15 @@ func isAlways(key string) bool {
 	return false
 }
 
-// noon is when the tests begin.
+// noon is when the tests start.
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// key is a key of some Namespaces.
+// key returns a key of some Namespaces.
 func key(name string, number int) policy.Key {
 	return policy.Key(fmt.Sprintf("example.com/%s-%03d", name, number))
 }
 
-// carry has nodes carry keys.
+// carry returns keys that nodes have.
 func carry(keys ...policy.Key) map[string]bool {
 	carried := map[string]bool{}
 	for _, key := range keys {
@@ -60,7 +60,7 @@ func carry(keys ...policy.Key) map[string]bool {
 	return carried
 }
 
-// rounds has a keyring choose, one time after the other, and counts how often the keys change.
+// rounds calls choose of a key set at successive times, and counts how often the keys change.
 type rounds struct {
 	ring        *keySet
 	at          time.Time
@@ -69,7 +69,7 @@ type rounds struct {
 	changes     int
 }
 
-// begin is a leader that finds some keys published.
+// begin returns a leader that finds some keys published.
 func begin(at time.Time, published ...string) *rounds {
 	r := &rounds{ring: newKeySet(at, published), at: at}
 	r.keys = r.ring.keys()
@@ -128,7 +128,7 @@ func TestKeysOfNodesTakeTheQuotaFirst(t *testing.T) {
 	}
 }
 
-// TestTheFirstKeyKeepsItsQuota: whatever keys others name that no node carries, and nothing piles up.
+// TestTheFirstKeyKeepsItsQuota checks this for any other keys that no node has, and that no state accumulates.
 func TestTheFirstKeyKeepsItsQuota(t *testing.T) {
 	r, carried, full := begin(noon), carry("example.com/z-carried"), keyUsage{}
 	for i := range topologyslice.MaxKeys {
@@ -151,7 +151,7 @@ func TestTheFirstKeyKeepsItsQuota(t *testing.T) {
 	}
 }
 
-// attack is one user who names different keys every second, out of those that nodes carry.
+// attack is a user who names different keys every second, all of them keys that nodes have.
 type attack struct {
 	random  *rand.Rand
 	carried map[string]bool
@@ -166,7 +166,7 @@ func newAttack(seed uint64, keys int) attack {
 	return a
 }
 
-// edit names up to 80 keys.
+// edit returns up to 80 keys.
 func (a attack) edit() keyUsage {
 	named := keyUsage{}
 	for range a.random.IntN(80) {
@@ -175,8 +175,8 @@ func (a attack) edit() keyUsage {
 	return named
 }
 
-// TestAnEditASecondForAnHour: changes of the published keys stay within the budget, and a key of the administrator waits for
-// it alone.
+// TestAnEditASecondForAnHour checks that changes of the published keys stay within the budget, and that a key of the
+// administrator waits only for the budget.
 func TestAnEditASecondForAnHour(t *testing.T) {
 	for _, keys := range []int{80, 2000} {
 		for seed := range uint64(2) {
@@ -203,7 +203,7 @@ func TestAnEditASecondForAnHour(t *testing.T) {
 	}
 }
 
-// TestANewLeaderMakesOneChangeBeyondTheBudget, and not all of them anew each time.
+// TestANewLeaderMakesOneChangeBeyondTheBudget checks that it does not get the whole budget again.
 func TestANewLeaderMakesOneChangeBeyondTheBudget(t *testing.T) {
 	const terms = 30
 	a, r, before := newAttack(1, 2000), begin(noon), 0
@@ -222,7 +222,7 @@ func TestANewLeaderMakesOneChangeBeyondTheBudget(t *testing.T) {
 	if r.changes > terms+changeBurst {
 		t.Errorf("%d changes by %d leaders", r.changes, terms)
 	}
-	// It makes its one change at once: somebody may have waited for it.
+	// It makes its one change at once: a key may have been pending for long.
 	r = begin(r.at, r.keys...)
 	changes := r.changes
 	r.choose(used("example.com/rack"), carry("example.com/rack"))
@@ -231,7 +231,8 @@ func TestANewLeaderMakesOneChangeBeyondTheBudget(t *testing.T) {
 	}
 }
 
-// TestALeaderThatEndedWhileItWroteMayExceedTheQuota: both those before and those after.
+// TestALeaderThatEndedWhileItWroteMayExceedTheQuota checks slices of which some have the old keys and some the new
+// ones.
 func TestALeaderThatEndedWhileItWroteMayExceedTheQuota(t *testing.T) {
 	var published []string
 	for i := range 100 {
@@ -244,8 +245,8 @@ func TestALeaderThatEndedWhileItWroteMayExceedTheQuota(t *testing.T) {
 	}
 }
 
-// TestTheOldestKeysHaveTheQuota: one that comes late waits until another is out of use for a day, and one of the
-// administrator does not.
+// TestTheOldestKeysHaveTheQuota checks that a later key waits until another has been out of use for a day, and that a
+// key of the administrator does not.
 func TestTheOldestKeysHaveTheQuota(t *testing.T) {
 	wanted, carried := keyUsage{}, carry("example.com/rack", "example.com/row")
 	for i := range maxUserKeys {
@@ -276,7 +277,7 @@ func TestTheOldestKeysHaveTheQuota(t *testing.T) {
 	}
 }
 
-// TestWhichKeysWaitIsLoggedOnce, and there are few lines, whatever users name.
+// TestWhichKeysWaitIsLoggedOnce also checks that there are few log lines, whatever users name.
 func TestWhichKeysWaitIsLoggedOnce(t *testing.T) {
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, nil))

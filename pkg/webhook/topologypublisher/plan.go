@@ -8,25 +8,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// content is what a TopologySlice says, without its metadata. Keys and nodes are sorted.
+// content is the content of a TopologySlice without its metadata. Keys and nodes are sorted.
 type content struct {
 	keys  []string
 	nodes []topologyslice.Node
 }
 
-// write is a change of one slice. Writes are carried out in their order: then no node is missing meanwhile, and one that
+// write is a change of one slice. Writes are performed in order, so that no node is missing in between; a node that
 // moves is in two slices for a moment.
 type write struct {
-	name    string   // empty for a slice that is to be created
-	content *content // nil for one that is to be deleted
+	name    string   // empty for a new slice
+	content *content // nil for a slice to delete
 }
 
-// plan returns the writes after which all slices together describe these nodes, labels by name, with these keys, in
-// slices of at most limit nodes. There are none if they do already. keys are sorted.
+// plan returns the writes after which the slices together contain these nodes (labels by name) with these keys, at most
+// limit nodes per slice. It returns none if they do already. keys must be sorted.
 //
 // A node stays in its slice. New nodes go into slices that are written anyway, then into the fullest slices with room,
-// then into new ones. Two slices are merged when the result is at most half full: so there are at most four times as
-// many slices as needed, and the writes are in proportion to the changes.
+// then into new ones. Two slices are merged if the result is at most half full. So there are at most four times as many
+// slices as needed, and the number of writes is proportional to the changes.
 func plan(now map[string]content, keys []string, nodes map[string]map[string]string, limit int) []write {
 	p := planner{limit: limit, keys: keys, nodes: nodes}
 	p.assignBin(p.keep(now))
@@ -42,16 +42,16 @@ type planner struct {
 	bins []*bin
 }
 
-// bin is a slice that is being changed.
+// bin is a slice during planning.
 type bin struct {
-	name      string // empty for a new one
+	name      string // empty for a new slice
 	names     []string
 	isChanged bool
-	hasGrown  bool // it gets a node, and is written before those that lose one
+	hasGrown  bool // it gets a node, so it is written before those that lose one
 }
 
-// keep keeps each node in the first slice that has it, and returns those that no slice has. A slice above the limit
-// loses some.
+// keep assigns each node to the first slice that contains it, and returns the nodes that are in none. A slice above the
+// limit loses some.
 func (p *planner) keep(now map[string]content) (left []string) {
 	kept := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(now)) {
@@ -77,7 +77,7 @@ func (p *planner) keep(now map[string]content) (left []string) {
 	return left
 }
 
-// assignBin finds slices for nodes.
+// assignBin assigns nodes to slices.
 func (p *planner) assignBin(left []string) {
 	byUse := slices.Clone(p.bins)
 	slices.SortStableFunc(byUse, func(a, b *bin) int {
@@ -99,7 +99,7 @@ func (p *planner) assignBin(left []string) {
 	}
 }
 
-// fill puts nodes into a slice until it is full, and returns the others.
+// fill adds nodes to a slice until it is full, and returns the rest.
 func (p *planner) fill(left []string, into *bin) []string {
 	count := min(len(left), p.limit-len(into.names))
 	if count == 0 {
@@ -110,7 +110,7 @@ func (p *planner) fill(left []string, into *bin) []string {
 	return left[count:]
 }
 
-// merge empties the smallest slices into the next ones, as long as that makes none more than half full.
+// merge empties the smallest slices into the next larger ones, while the result is at most half full.
 func (p *planner) merge() {
 	bySize := slices.Clone(p.bins)
 	slices.SortStableFunc(bySize, func(a, b *bin) int { return cmp.Compare(len(a.names), len(b.names)) })
@@ -127,7 +127,7 @@ func (p *planner) merge() {
 	}
 }
 
-// writes are the writes that lead there: first slices that grow, then those that lose something, then those that go.
+// writes returns the writes in order: slices that grow, then those that only lose or change nodes, then deletions.
 func (p *planner) writes() []write {
 	var grown, others, gone []write
 	for _, b := range p.bins {

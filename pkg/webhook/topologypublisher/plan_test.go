@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// carryOut makes one write. Slices that are created are named as they come.
+// carryOut performs one write. Created slices are named by sequence.
 func carryOut(now map[string]content, w write, created *int) {
 	switch {
 	case w.content == nil:
@@ -26,10 +26,10 @@ func carryOut(now map[string]content, w write, created *int) {
 	}
 }
 
-// withStoredContent is what all slices say together.
+// withStoredContent returns the nodes in all slices.
 func withStoredContent(now map[string]content) map[string]map[string]string {
 	all := map[string]map[string]string{}
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(now))) { // the first counts
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(now))) { // the first one counts
 		for _, node := range now[name].nodes {
 			all[node.Name] = node.Labels
 		}
@@ -116,8 +116,9 @@ func TestAPlanWritesWhatChangedAndNoMore(t *testing.T) {
 	}
 }
 
-// TestAnyHistoryOfNodesIsDescribed: after each plan all nodes are described, in not too many slices, none too large; a
-// node is never missing meanwhile, nothing is left to write, and what stays as it is stays where it is.
+// TestAnyHistoryOfNodesIsDescribed checks that after each plan all nodes are in slices, that these are neither too many
+// nor too large, that no node is missing in between, that nothing is left to write, and that unchanged nodes keep their
+// slice.
 func TestAnyHistoryOfNodesIsDescribed(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))

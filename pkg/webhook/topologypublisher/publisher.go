@@ -18,43 +18,45 @@ import (
 )
 
 const (
-	// NodesPerSlice is how many nodes a slice has at most, the same as endpoints in an EndpointSlice: one change writes
-	// one slice, and sends it to every proxy.
+	// NodesPerSlice is the maximum number of nodes in a slice, the same as of endpoints in an EndpointSlice: one change
+	// writes one slice, which every proxy receives.
 	NodesPerSlice = 100
-	// batchDelay is how long changes wait for others.
+	// batchDelay is how long the first change waits for others.
 	batchDelay = time.Second
-	// renewEvery is how often the Lease is renewed, and leaseDuration is how long its content counts as current.
+	// renewEvery is how often the Lease is renewed, and leaseDuration is how long the slices then count as current.
 	renewEvery    = 20 * time.Second
 	leaseDuration = time.Minute
 )
 
-// electionLease says who publishes.
+// electionLease names the Lease that elects the publisher.
 const electionLease = "vicinity-topology-publisher"
 
-// Options say what to publish, and for whom.
+// Options configure Run.
 type Options struct {
-	// Namespace is where both Leases are, and Identity who this replica is among the others.
+	// Namespace contains both Leases. Identity is this replica's name.
 	Namespace, Identity string
-	// DefaultKeys is the configuration's default list of topology keys for Services, as in an annotation; empty for none.
+	// DefaultKeys returns the configured default list of topology keys for Services, in the format of the annotation, or
+	// "".
 	DefaultKeys func() string
 	Log         *slog.Logger
 	Observer    Observer
 }
 
-// Observer learns what is published. Its methods return at once.
+// Observer receives what is published. Its methods must not block.
 type Observer interface {
-	// Published is called each time that everything is written: how many slices and nodes there are, how many keys in use
-	// found no place, and how long the first of the changes waited; 0 if there was none.
+	// Published is called whenever everything is written, with the number of slices, of nodes, and of keys in use that are
+	// not published. lag is how long the first change waited; 0 if there was none.
 	Published(at time.Time, slices, nodes, skipped int, lag time.Duration)
-	// LeadEnded is called when another replica may publish.
+	// LeadEnded is called when this replica is no longer the leader.
 	LeadEnded()
-	// SliceWritten counts a write: create, update or delete.
+	// SliceWritten counts a write; operation is "create", "update" or "delete".
 	SliceWritten(operation string)
-	// PublishFailed counts a round that failed. It is tried again.
+	// PublishFailed counts a failed round, which will be retried.
 	PublishFailed()
 }
 
-// Run stands for election until ctx ends, and publishes while elected. It returns an error only if it cannot begin.
+// Run takes part in the election until ctx ends, and publishes while elected. It returns an error only if it cannot
+// start.
 func Run(ctx context.Context, config *rest.Config, options Options) error {
 	leases, err := coordinationclient.NewForConfig(config)
 	if err != nil {
@@ -91,7 +93,7 @@ func publish(ctx context.Context, config *rest.Config, p *publisher) error {
 	if err != nil {
 		return fmt.Errorf("make a cache: %w", err)
 	}
-	inJSON := rest.CopyConfig(config) // custom resources know no protobuf
+	inJSON := rest.CopyConfig(config) // custom resources do not support protobuf
 	inJSON.ContentType = runtime.ContentTypeJSON
 	if p.writer, err = client.New(inJSON, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper()}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -108,7 +110,7 @@ func publish(ctx context.Context, config *rest.Config, p *publisher) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- objects.Start(ctx) }()
-	// Without the resource, or the permissions, it waits: the rest of the webhook is not affected.
+	// Without the resource or the permissions it waits here; the rest of the webhook is not affected.
 	if objects.WaitForCacheSync(ctx) {
 		p.run(ctx)
 	}

@@ -20,13 +20,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
 
-// cacheTimeout is how long a write may take to come back through the watch.
+// cacheTimeout bounds how long a write may take to reach the cache through the watch.
 const cacheTimeout = 10 * time.Second
 
-// retries are the pauses after rounds that failed: a second, doubled up to a minute.
+// retries are the pauses after failed rounds: one second, doubled up to a minute.
 var retries = wait.Backoff{Duration: batchDelay, Factor: 2, Steps: 7, Cap: time.Minute}
 
-// publisher brings the slices up to date while this replica leads.
+// publisher updates the slices while this replica is the leader.
 type publisher struct {
 	options Options
 	objects client.Reader // the cache
@@ -37,13 +37,13 @@ type publisher struct {
 	keys *keySet // nil before the first round
 
 	renewed time.Time
-	failure string // of the last round; empty if it worked
+	failure string // of the last round; empty if it succeeded
 }
 
-// run makes a round at first, a second after the first of the changes that come together, and whenever the Lease is to
-// be renewed, until ctx ends.
+// run performs rounds until ctx ends: one at the start, one for each batch of changes, one second after the first of
+// them, and one whenever the Lease is due.
 func (p *publisher) run(ctx context.Context) {
-	var since time.Time // of the first change that is not written; zero if there is none
+	var since time.Time // the time of the first change that is not written; zero if there is none
 	for retry, pause := retries, time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
@@ -58,7 +58,7 @@ func (p *publisher) run(ctx context.Context) {
 				return
 			case <-time.After(batchDelay):
 			}
-			select { // what came meanwhile is part of the same round
+			select { // a change in the meantime belongs to the same round
 			case <-p.changes:
 			default:
 			}
@@ -70,7 +70,7 @@ func (p *publisher) run(ctx context.Context) {
 				p.options.Log.Info("publishing the topology of nodes works again")
 				p.failure = ""
 			}
-		case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // somebody else wrote; the cache will show what
+		case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // another client wrote; the cache will show its version
 			pause = batchDelay
 		case ctx.Err() == nil:
 			pause = retry.Step()
@@ -79,7 +79,7 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// failed counts a round that failed, and logs why once, however often it is tried again.
+// failed counts a failed round, and logs its error unless the last line had the same one.
 func (p *publisher) failed(err error) {
 	p.options.Observer.PublishFailed()
 	if p.failure != err.Error() {
@@ -115,8 +115,8 @@ func (p *publisher) round(ctx context.Context, since time.Time) error {
 	return p.renew(ctx)
 }
 
-// chooseKeys returns the keys to publish, and how many keys in use are not published. The choice counts even if writing
-// fails: the next round writes it.
+// chooseKeys returns the keys to publish, and how many keys in use are not published. The choice is kept even if
+// writing fails: the next round writes it.
 func (p *publisher) chooseKeys(now time.Time, seen observed) (keys []string, skipped int) {
 	if p.keys == nil {
 		p.keys = newKeySet(now, seen.published())
@@ -126,7 +126,7 @@ func (p *publisher) chooseKeys(now time.Time, seen observed) (keys []string, ski
 	return p.keys.keys(), len(waiting)
 }
 
-// countAfter is how many slices there are after writes.
+// countAfter returns the number of slices after the writes.
 func countAfter(count int, writes []write) int {
 	for _, w := range writes {
 		switch {
@@ -139,11 +139,11 @@ func countAfter(count int, writes []write) int {
 	return count
 }
 
-// observed is what the cache has.
+// observed is the content of the cache.
 type observed struct {
-	nodes   map[string]map[string]string // labels by name
+	nodes   map[string]map[string]string // by name
 	used    keyUsage
-	carried map[string]bool // labels that some node has
+	carried map[string]bool // label keys that some node has
 	slices  []topologyslice.TopologySlice
 }
 
@@ -183,7 +183,7 @@ func (p *publisher) read(ctx context.Context) (observed, error) {
 	return seen, nil
 }
 
-// addKeys takes in a list of keys. Invalid lists and None are skipped.
+// addKeys adds a list of keys. Invalid lists and None are skipped.
 func (s observed) addKeys(list string, isAdministrators bool) {
 	if list == "" || list == policy.None {
 		return
@@ -197,7 +197,7 @@ func (s observed) addKeys(list string, isAdministrators bool) {
 	}
 }
 
-// published are the keys of all slices.
+// published returns the keys of all slices.
 func (s observed) published() []string {
 	var keys []string
 	for i := range s.slices {
@@ -215,13 +215,13 @@ func (p *publisher) list(ctx context.Context, kind string) ([]metav1.PartialObje
 	return list.Items, nil
 }
 
-// carryOut makes writes in their order, and waits until the cache has them: the next round must not make them again.
+// carryOut performs writes in order, and waits until the cache has them: otherwise the next round would repeat them.
 func (p *publisher) carryOut(ctx context.Context, seen observed, writes []write) error {
 	before := map[string]*topologyslice.TopologySlice{}
 	for i := range seen.slices {
 		before[seen.slices[i].Name] = &seen.slices[i]
 	}
-	written := map[string]string{} // versions by name; empty for what is gone
+	written := map[string]string{} // resource versions by name; empty for a deleted slice
 	for _, w := range writes {
 		name, version, err := p.write(ctx, before[w.name], w)
 		if err != nil {
@@ -232,7 +232,7 @@ func (p *publisher) carryOut(ctx context.Context, seen observed, writes []write)
 	return p.waitForCache(ctx, written)
 }
 
-// write makes one write, and returns the slice's name and version.
+// write performs one write, and returns the slice's name and resource version.
 func (p *publisher) write(ctx context.Context, before *topologyslice.TopologySlice, w write) (name, version string, err error) {
 	slice := &topologyslice.TopologySlice{ObjectMeta: metav1.ObjectMeta{GenerateName: "nodes-"}}
 	operation := "create"
@@ -260,7 +260,7 @@ func (p *publisher) write(ctx context.Context, before *topologyslice.TopologySli
 	return slice.Name, slice.ResourceVersion, nil
 }
 
-// waitForCache waits until the cache has the versions that were written, or versions that were not seen before.
+// waitForCache waits until the cache has the written resource versions or newer ones.
 func (p *publisher) waitForCache(ctx context.Context, written map[string]string) error {
 	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, cacheTimeout, true, func(ctx context.Context) (bool, error) {
 		for name, version := range written {
@@ -278,8 +278,8 @@ func (p *publisher) waitForCache(ctx context.Context, written map[string]string)
 	return err
 }
 
-// isCached reports whether the cache has a version of a slice or a newer one; or has it no longer, if the version is
-// empty.
+// isCached reports whether the cache has this resource version of a slice or a newer one. If version is empty, it
+// reports whether the cache no longer has the slice.
 func (p *publisher) isCached(ctx context.Context, name, version string) (bool, error) {
 	var found topologyslice.TopologySlice
 	err := p.objects.Get(ctx, types.NamespacedName{Name: name}, &found)
@@ -293,7 +293,7 @@ func (p *publisher) isCached(ctx context.Context, name, version string) (bool, e
 	return order >= 0, err
 }
 
-// renew confirms in the Lease that all slices are current.
+// renew renews the Lease, which confirms that all slices are current.
 func (p *publisher) renew(ctx context.Context) error {
 	now := time.Now()
 	if now.Sub(p.renewed) < renewEvery {

@@ -12,7 +12,7 @@ import (
 
 const checksums = "SHA256SUMS"
 
-// writeChecksums lists the checksums of all files of a folder, as sha256sum does.
+// writeChecksums writes the checksums of all files of a folder in the format of sha256sum.
 func writeChecksums(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

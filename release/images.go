@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
 )
 
-// makeImages makes an archive of each program's image for each platform of nodes.
+// makeImages writes an archive of each program's image for each node platform.
 func (r release) makeImages(programs []program) error {
 	recipes := map[string]func(name, program string) image.Image{proxy: image.Proxy, webhook: image.Webhook}
 	for _, built := range programs {
@@ -37,7 +37,7 @@ const (
 	license = "Apache-2.0"
 )
 
-// imageName is what the image of a program will be called in the registry.
+// imageName returns the name of a program's image in the registry.
 func (r release) imageName(program string) string {
 	return fmt.Sprintf("%s/vicinity-%s:%s", r.registry, program, r.version)
 }

@@ -1,5 +1,5 @@
-// Command release makes what users download, from a clean checkout and with Go alone: programs, images, manifests with
-// the version in them, lists of what the programs are made of, and checksums. The same commit makes the same bytes.
+// Command release builds the files of a release from a clean checkout and with Go alone: programs, images, manifests
+// with the version, SBOMs, and checksums. The builds are reproducible: the same commit gives the same bytes.
 package main
 
 import (
@@ -38,13 +38,13 @@ the checksums of all that. The same commit makes the same bytes.
 
 `
 
-// release is what is being made.
+// release is the release that is being built.
 type release struct {
 	version  string
-	registry string // where the images will be
+	registry string // for the images
 	commit   string
 	created  time.Time // of the commit
-	folder   string    // for the files
+	folder   string    // of the output
 	kustomize,
 	make string // programs
 	progress io.Writer
@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if r.commit, r.created, err = head(ctx); err != nil {
 		return err
 	}
-	// Beside its place until it is whole, so that a part is never mistaken for all of it.
+	// The files are written to a temporary folder, so that an incomplete release is never mistaken for a complete one.
 	if err := errors.Join(os.RemoveAll(r.folder), os.MkdirAll(r.folder, 0o755)); err != nil {
 		return fmt.Errorf("making the folder %s: %w", r.folder, err)
 	}
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return list(out, folder)
 }
 
-// checkVersion takes v1.2.3, and what semantic versioning puts behind it.
+// checkVersion accepts v1.2.3, with an optional pre-release suffix.
 func checkVersion(version string) error {
 	core, _, _ := strings.Cut(version, "-")
 	if !semver.IsValid(version) || semver.Build(version) != "" || strings.Count(core, ".") != 2 {
@@ -92,8 +92,8 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// head returns the commit that is checked out, and its time. Uncommitted changes are an error: no one could
-// make the same files again.
+// head returns the checked-out commit and its time. Uncommitted changes are an error, because the build could not be
+// reproduced.
 func head(ctx context.Context) (commit string, created time.Time, err error) {
 	changes, err := output(ctx, "git", "status", "--porcelain")
 	if err != nil {
@@ -114,7 +114,7 @@ func head(ctx context.Context) (commit string, created time.Time, err error) {
 	return commit, time.Unix(seconds, 0).UTC(), nil
 }
 
-// output returns what a program prints, without the last line's end. An error carries what it complains about.
+// output returns the standard output of a program without the final line break. An error contains its standard error.
 func output(ctx context.Context, program string, args ...string) (string, error) {
 	text, err := exec.CommandContext(ctx, program, args...).Output()
 	if err != nil {
@@ -127,7 +127,7 @@ func output(ctx context.Context, program string, args ...string) (string, error)
 	return strings.TrimRight(string(text), "\n"), nil
 }
 
-// fill makes all files.
+// fill builds all files.
 func (r release) fill(ctx context.Context) error {
 	programs, err := r.buildPrograms(ctx)
 	if err != nil {

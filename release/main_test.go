@@ -30,7 +30,7 @@ func TestAVersionIsASemanticOne(t *testing.T) {
 	}
 }
 
-// repository makes a repository with one commit, and makes it the working folder.
+// repository creates a repository with one commit, and changes into it.
 func repository(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -91,7 +91,7 @@ func TestAFailedRunKeepsTheOldRelease(t *testing.T) {
 
 func TestHelpTeaches(t *testing.T) {
 	var out bytes.Buffer
-	_ = run(t.Context(), []string{"--help"}, &out) // the error is that help was asked for
+	_ = run(t.Context(), []string{"--help"}, &out) // --help is reported as an error
 	for _, word := range []string{"make release VERSION=v0.1.0", "--registry", "SPDX"} {
 		if !strings.Contains(out.String(), word) {
 			t.Errorf("%s is missing in:\n%s", word, &out)
@@ -99,7 +99,7 @@ func TestHelpTeaches(t *testing.T) {
 	}
 }
 
-// ofTheTest is a release that describes the test's own program.
+// ofTheTest returns a release that describes the test's own program.
 func ofTheTest(t *testing.T) (release, program) {
 	t.Helper()
 	r := release{version: "v0.1.0", registry: "example.com", created: time.Unix(0, 0).UTC(), folder: t.TempDir(), progress: &bytes.Buffer{}}

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// way is a way of installing: a folder of manifests, and the file that it becomes.
+// way is an installation method: a folder of manifests, and the file that is rendered from it.
 type way struct {
 	file, folder string
-	// about says what the file installs, and what has to be edited first.
+	// about describes what the file installs, and what has to be edited first.
 	about string
 }
 
@@ -43,7 +43,7 @@ Edit one value in the ConfigMap vicinity-proxy before you apply it: clusterCIDR,
 	},
 }
 
-// renderManifests makes a file of each way of installing, with the images of this version.
+// renderManifests renders the file of each installation method, with the images of this version.
 func (r release) renderManifests(ctx context.Context) error {
 	for _, way := range ways {
 		text, err := r.render(ctx, way)
@@ -58,8 +58,7 @@ func (r release) renderManifests(ctx context.Context) error {
 	return nil
 }
 
-// render applies a kustomization of the release's own to a folder of manifests: the images, and a label with the
-// version.
+// render renders a folder of manifests with the release's images and a version label.
 func (r release) render(ctx context.Context, way way) (string, error) {
 	folder := r.path("kustomize")
 	if err := os.Mkdir(folder, 0o755); err != nil {
@@ -76,7 +75,7 @@ func (r release) render(ctx context.Context, way way) (string, error) {
 	return comment(about) + text + "\n", nil
 }
 
-// renderIn does it with the kustomization in a folder, which is there and empty.
+// renderIn renders with a kustomization in an existing, empty folder.
 func (r release) renderIn(ctx context.Context, folder string, way way) (string, error) {
 	base, err := relative(folder, way.folder)
 	if err != nil {
@@ -104,7 +103,7 @@ func (r release) renderIn(ctx context.Context, folder string, way way) (string, 
 	return output(ctx, r.kustomize, "build", folder)
 }
 
-// comment puts a text into lines of comment.
+// comment formats a text as comment lines.
 func comment(text string) string {
 	var lines strings.Builder
 	for line := range strings.SplitSeq(text, "\n") {
@@ -113,7 +112,7 @@ func comment(text string) string {
 	return lines.String()
 }
 
-// relative returns the path from one folder to another: kustomize takes no absolute path.
+// relative returns the path from one folder to another, because kustomize accepts no absolute path.
 func relative(from, to string) (string, error) {
 	absolute, err := filepath.Abs(from)
 	if err != nil {

@@ -14,10 +14,10 @@ type platform struct{ os, architecture string }
 
 func (p platform) String() string { return p.os + "-" + p.architecture }
 
-// inCluster are the platforms of nodes. Images are made for these.
+// inCluster are the platforms of nodes. Images are built for these.
 var inCluster = []platform{{"linux", "amd64"}, {"linux", "arm64"}}
 
-// onDesks are those on which people check files with the webhook's program.
+// onDesks are the platforms on which users check files with the webhook's program.
 var onDesks = []platform{{"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}
 
 const (
@@ -25,15 +25,15 @@ const (
 	webhook = "webhook"
 )
 
-// program is one that was built.
+// program is a built program.
 type program struct {
 	name     string // proxy or webhook
 	platform platform
-	// built is the file that was built, under its own name. file is what users download.
+	// built is the path of the executable under its own name. file is the name that users download.
 	built, file string
 }
 
-// builds is the folder of the programs while the release is being made.
+// builds is the folder of the programs while the release is being built.
 const builds = "build"
 
 // buildPrograms builds all programs, as `make build` does.

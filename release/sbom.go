@@ -16,7 +16,7 @@ import (
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// describePrograms writes, for each program, which modules it is made of, as the program itself says it.
+// describePrograms writes an SBOM for each program, from the build information in the executable.
 func (r release) describePrograms(programs []program) error {
 	for _, built := range programs {
 		info, err := buildinfo.ReadFile(r.path(built.file))
@@ -40,10 +40,11 @@ func (r release) describePrograms(programs []program) error {
 	return nil
 }
 
-// SPDX requires a word here, and there is nothing to say.
+// noAssertion is the value of fields that SPDX requires and that have nothing to state.
 const noAssertion = "NOASSERTION"
 
-// document is the SPDX document of a program: the program, and the modules and the standard library that it contains.
+// document returns the SPDX document of a program: the program, and the modules and the standard library that it
+// contains.
 func (r release) document(file, sum string, info *debug.BuildInfo) *spdx.Document {
 	document := &spdx.Document{
 		SPDXVersion:       spdx.Version,

@@ -41,7 +41,7 @@ func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
 	}
 }
 
-// TestAnAddressInUseIsServedWhenItIsFree: serving Services matters more than answering questions about them.
+// TestAnAddressInUseIsServedWhenItIsFree: serving Services takes precedence over serving the daemon's pages.
 func TestAnAddressInUseIsServedWhenItIsFree(t *testing.T) {
 	namespace := netns.New(t)
 	taken := listenIn(t, namespace, "127.0.0.1:9")

@@ -15,14 +15,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// unresponsiveState is a Service whose first endpoint will say nothing.
+// unresponsiveState is a Service whose first endpoint never replies.
 var unresponsiveState = strings.NewReplacer(
 	"{name: dns, port: 53, protocol: UDP, nodePort: 30053}", "{name: http, port: 80, protocol: TCP}",
 	"{name: dns, port: 5353, protocol: UDP}", "{name: http, port: 8080, protocol: TCP}",
 	"    type: LoadBalancer\n    externalTrafficPolicy: Local\n    healthCheckNodePort: 32000\n", "",
 ).Replace(busyState)
 
-// TestTheDaemonDeletesStaleDials: a client dials an endpoint that says nothing, and reaches the one that takes over.
+// TestTheDaemonDeletesStaleDials: a client dials an endpoint that does not reply, and reaches its replacement.
 func TestTheDaemonDeletesStaleDials(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")

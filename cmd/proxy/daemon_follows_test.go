@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// busyState is a Service with a node port and a health check, both of whose endpoints are on this node.
+// busyState is a Service with a node port and a health check. Both of its endpoints are on this node.
 const busyState = `apiVersion: v1
 kind: List
 items:
@@ -55,8 +55,7 @@ const (
 	dnsService    = "10.96.0.53:53"
 )
 
-// TestTheDaemonFollowsAddressesAndEndpoints: whatever package a promise comes from, the daemon must have been set up
-// to keep it.
+// TestTheDaemonFollowsAddressesAndEndpoints: whichever package implements a feature, the daemon must have set it up.
 func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
@@ -68,7 +67,7 @@ func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 
 	t.Run("an address that appears serves health checks and node ports, until it vanishes", func(t *testing.T) {
 		d.serveWhileThere(t, "192.0.2.1")
-		d.serveWhileThere(t, "192.0.2.2") // and again: the daemon goes on listening to the kernel
+		d.serveWhileThere(t, "192.0.2.2") // and again: the daemon continues to receive the kernel's events
 	})
 	t.Run("a UDP flow ends with its endpoint, and is counted", func(t *testing.T) {
 		d.loseEndpoint(t, folder)
@@ -78,7 +77,7 @@ func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 	}
 }
 
-// serveWhileThere gives the node an address and takes it away again. In between it must be served.
+// serveWhileThere adds an address to the node and removes it. In between it must be served.
 func (d *daemonUnderTest) serveWhileThere(t *testing.T, addr string) {
 	t.Helper()
 	check := net.JoinHostPort(addr, "32000")
@@ -93,7 +92,7 @@ func (d *daemonUnderTest) serveWhileThere(t *testing.T, addr string) {
 	wait.Until(t, addr+" serves node ports no more", func() bool { return !strings.Contains(rules(d.namespace), addr) })
 }
 
-// loseEndpoint removes from the folder the endpoint that a flow goes to.
+// loseEndpoint removes the endpoint of a flow from the folder.
 func (d *daemonUnderTest) loseEndpoint(t *testing.T, folder string) {
 	t.Helper()
 	wait.Until(t, "a flow goes to the first endpoint", func() bool {
@@ -122,7 +121,7 @@ func (d *daemonUnderTest) loseEndpoint(t *testing.T, folder string) {
 	}
 }
 
-// flowsTo returns how many UDP flows to the Service conntrack leads to an endpoint.
+// flowsTo returns how many UDP flows to the Service conntrack translates to an endpoint.
 func (d *daemonUnderTest) flowsTo(t *testing.T, endpoint string) int {
 	t.Helper()
 	return d.flows(t, unix.IPPROTO_UDP, func(flow *netlink.ConntrackFlow) bool {
@@ -131,7 +130,7 @@ func (d *daemonUnderTest) flowsTo(t *testing.T, endpoint string) int {
 	})
 }
 
-// flows counts those of the node's flows of a protocol over IPv4 that isMeant accepts.
+// flows counts the node's IPv4 flows of a protocol for which isMeant returns true.
 func (d *daemonUnderTest) flows(t *testing.T, protocol uint8, isMeant func(*netlink.ConntrackFlow) bool) int {
 	t.Helper()
 	var flows []*netlink.ConntrackFlow
@@ -149,7 +148,7 @@ func (d *daemonUnderTest) flows(t *testing.T, protocol uint8, isMeant func(*netl
 	return count
 }
 
-// listens reports whether a process takes connections at an address.
+// listens reports whether a process listens at an address.
 func (d *daemonUnderTest) listens(address string) bool {
 	var err error
 	d.namespace.Do(func() {
@@ -161,7 +160,7 @@ func (d *daemonUnderTest) listens(address string) bool {
 	return err == nil
 }
 
-// responds reports whether a datagram from a new socket comes back.
+// responds reports whether a datagram from a new socket is returned.
 func (d *daemonUnderTest) responds(t *testing.T, address string) bool {
 	t.Helper()
 	var connection net.Conn
@@ -182,7 +181,7 @@ func (d *daemonUnderTest) responds(t *testing.T, address string) bool {
 	return err == nil && bytes.Equal(got[:n], sent)
 }
 
-// echo sends every datagram that reaches an address back, until the test ends.
+// echo returns every datagram that an address receives, until the test ends.
 func echo(t *testing.T, namespace *netns.Namespace, address string) {
 	t.Helper()
 	var socket net.PacketConn
@@ -204,7 +203,7 @@ func echo(t *testing.T, namespace *netns.Namespace, address string) {
 	}()
 }
 
-// addLink gives a namespace the link eth0 with some addresses, by which it reaches everything.
+// addLink adds the link eth0 with some addresses and the default route to a namespace.
 func addLink(t *testing.T, namespace *netns.Namespace, addresses ...string) {
 	t.Helper()
 	var err error

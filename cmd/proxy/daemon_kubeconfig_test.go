@@ -26,12 +26,13 @@ current-context: x
 `, "PORT", port, 1)
 }
 
-// mountedKubeconfig is a kubeconfig as kubelet mounts a ConfigMap's: a link through ..data, which an update replaces.
+// mountedKubeconfig is a kubeconfig in a ConfigMap, as mounted by the kubelet: a link through ..data, which an update
+// replaces.
 type mountedKubeconfig string
 
 func (m mountedKubeconfig) path() string { return filepath.Join(string(m), "kubeconfig.conf") }
 
-// write makes a new version, with a name of its own, the current one.
+// write makes a new version with its own name the current one.
 func (m mountedKubeconfig) write(t *testing.T, version, text string) {
 	t.Helper()
 	must := func(err error) {
@@ -57,7 +58,7 @@ func newKubeconfig(t *testing.T) mountedKubeconfig {
 	return m
 }
 
-// startFailing starts `proxy run` with a kubeconfig that leads nowhere. It returns its log, and how it ends.
+// startFailing starts `proxy run` with a kubeconfig of an unreachable server. It returns the log and the exit status.
 func startFailing(t *testing.T, args ...string) (log func() string, ended <-chan int) {
 	t.Helper()
 	return startFailingIn(t, netns.New(t), args...)
@@ -88,12 +89,12 @@ func startFailingIn(t *testing.T, namespace *netns.Namespace, args ...string) (l
 	}, exitOf(t, command)
 }
 
-// exitOf waits for a program, and ends it with the test.
+// exitOf waits for a program. It is killed when the test ends.
 func exitOf(t *testing.T, command *exec.Cmd) <-chan int {
 	t.Helper()
 	status, over := make(chan int, 1), make(chan struct{})
 	go func() {
-		_ = command.Wait() // what went wrong is in the exit status
+		_ = command.Wait() // the exit status shows errors
 		status <- command.ProcessState.ExitCode()
 		close(over)
 	}()

@@ -19,15 +19,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// waitTimeout is how long something may take that happens at once on an idle machine.
+// waitTimeout is how long to wait for something that is immediate on an idle machine.
 const waitTimeout = wait.Timeout
 
 // asProxy is the environment variable that makes the test's program the proxy.
 const asProxy = "RUN_AS_PROXY"
 
-// TestMain runs the proxy instead of the tests in a process that startDaemon has made. A daemon inside the tests' own
-// process would work in two network namespaces: the goroutines that it starts run on threads that are outside of the
-// test's.
+// TestMain runs the proxy instead of the tests in a process that startDaemon started. A daemon inside the tests' own
+// process would use two network namespaces: the goroutines that it starts run on threads outside of the test's.
 func TestMain(m *testing.M) {
 	if os.Getenv(asProxy) != "" {
 		main()
@@ -35,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// daemonUnderTest is a `proxy run` in a namespace of its own.
+// daemonUnderTest is a `proxy run` in its own namespace.
 type daemonUnderTest struct {
 	namespace *netns.Namespace
 	process   *os.Process
@@ -43,8 +42,7 @@ type daemonUnderTest struct {
 	ended     chan outcome
 }
 
-// startDaemon starts `proxy run` with more arguments, and waits for the line that says that the first sync is in the
-// kernel.
+// startDaemon starts `proxy run` with additional arguments, and waits for the line about the first sync.
 func startDaemon(t *testing.T, namespace *netns.Namespace, args ...string) *daemonUnderTest {
 	t.Helper()
 	program, err := os.Executable()
@@ -64,7 +62,7 @@ func startDaemon(t *testing.T, namespace *netns.Namespace, args ...string) *daem
 		namespace: namespace, process: command.Process, stdout: bufio.NewReader(read), ended: make(chan outcome, 1),
 	}
 	go func() {
-		_ = command.Wait() // what went wrong is in the exit status
+		_ = command.Wait() // the exit status shows errors
 		_ = write.Close()
 		d.ended <- outcome{status: command.ProcessState.ExitCode(), stderr: stderr.String()}
 	}()
@@ -75,7 +73,7 @@ func startDaemon(t *testing.T, namespace *netns.Namespace, args ...string) *daem
 	return d
 }
 
-// end stops the daemon by a signal, and returns what it left behind.
+// end stops the daemon by a signal, and returns its output and exit status.
 func (d *daemonUnderTest) end(t *testing.T) outcome {
 	t.Helper()
 	if err := d.process.Signal(syscall.SIGTERM); err != nil {
@@ -90,7 +88,7 @@ func (d *daemonUnderTest) end(t *testing.T) outcome {
 	}
 }
 
-// get asks one of the daemon's servers. It may listen a little later than the first sync is done.
+// get requests a page of one of the daemon's servers. The server may start a little later than the first sync ends.
 func (d *daemonUnderTest) get(t *testing.T, address, path string) (status int, body string) {
 	t.Helper()
 	var connection net.Conn
@@ -123,7 +121,7 @@ func manifestsCopy(t *testing.T) string {
 	return dir
 }
 
-// goodManifests is manifestsCopy without what is refused.
+// goodManifests is manifestsCopy without the invalid objects.
 func goodManifests(t *testing.T) string {
 	t.Helper()
 	dir := manifestsCopy(t)
@@ -133,7 +131,7 @@ func goodManifests(t *testing.T) string {
 	return dir
 }
 
-// rules returns how the kernel lists our IPv4 table, empty if it is not there.
+// rules returns the kernel's list of our IPv4 table; empty if the table does not exist.
 func rules(namespace *netns.Namespace) string {
 	listed, err := namespace.Try("nft", "list", "table", "ip", "vicinity")
 	if err != nil {

@@ -131,7 +131,7 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
-// requestedServices returns what is asked about.
+// requestedServices returns the query in the arguments.
 func (f *explainFlags) requestedServices(args []string) (explain.Query, error) {
 	if len(args) > 0 {
 		if query, isOne := explain.ParseFrontend(args[0]); isOne {
@@ -141,7 +141,7 @@ func (f *explainFlags) requestedServices(args []string) (explain.Query, error) {
 	return f.query(args, f.ofContext())
 }
 
-// Validate checks all flags and reports every mistake at once.
+// Validate checks all flags and reports all errors at once.
 func (f *explainFlags) Validate() error {
 	var conflict error
 	switch _, isGiven := f.givenText("hostnameOverride"); {
@@ -149,7 +149,7 @@ func (f *explainFlags) Validate() error {
 		conflict = errors.New("--all-nodes and --node exclude each other")
 	case f.why != "" && f.allNodes:
 		conflict = errors.New("--why is about one node; it excludes --all-nodes")
-	case !isGiven && !f.allNodes && f.asKubectl: // a person's machine is rarely a node
+	case !isGiven && !f.allNodes && f.asKubectl: // a user's machine is rarely a node
 		conflict = errors.New("--node NAME or --all-nodes is required: whose connections?")
 	}
 	return errors.Join(
@@ -157,8 +157,8 @@ func (f *explainFlags) Validate() error {
 	)
 }
 
-// ofContext returns the namespace of the kubeconfig's context; nil if no kubeconfig is read. The namespace of the proxy's
-// own pod is never what a user means.
+// ofContext returns the namespace of the kubeconfig's context; nil if no kubeconfig is read. The namespace of the
+// proxy's own pod is never intended.
 func (f *explainFlags) ofContext() func() (string, error) {
 	connection := f.connection()
 	connection.Kubeconfig, _ = f.givenText("clientConnection.kubeconfig")
@@ -218,7 +218,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	return cli.ExitError(exitUnread)
 }
 
-// explained returns the names of the nodes for which to explain.
+// explained returns the names of the nodes to explain.
 func (f *explainFlags) explained(stderr io.Writer, all map[string]*model.Node) ([]string, error) {
 	if !f.allNodes {
 		if err := f.checkNode(stderr, f.nodeNames(all)); err != nil {
@@ -239,11 +239,11 @@ func (f *explainFlags) explained(stderr io.Writer, all map[string]*model.Node) (
 	return nodes, nil
 }
 
-// onceForAlike ends the text about all nodes.
+// onceForAlike ends the text for all nodes.
 const onceForAlike = "\nNodes that decide alike are explained once, as the first of them sees it. --node NAME explains one of them, and " +
 	"--all lists each endpoint.\n"
 
-// linuxNodes returns the nodes on which a proxy like this one can run, sorted, and prints which are left out.
+// linuxNodes returns the sorted names of the nodes on which this proxy can run, and prints which are skipped.
 func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
 	var linux, others []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -260,7 +260,7 @@ func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
 	return linux
 }
 
-// warnOfSystem prints that this proxy does not run on a node with these labels, if it cannot.
+// warnOfSystem prints a warning if this proxy cannot run on a node with these labels.
 func warnOfSystem(stderr io.Writer, node string, labels map[string]string) {
 	if !policy.IsLinux(labels) {
 		sanitize.Fprintf(stderr, "warning: node %s does not run Linux (%s=%s), so this proxy does not run there: what follows does not "+
@@ -268,9 +268,9 @@ func warnOfSystem(stderr io.Writer, node string, labels map[string]string) {
 	}
 }
 
-// portsOf explains a state as each of some nodes sees it: several nodes Service by Service, and those that decide alike
-// once. On the node of the running proxy that proxy's own observations count, so it is explained alone, before all
-// others. What is dialled may meet a rule on some of the nodes only.
+// portsOf explains a state from the point of view of the given nodes: several nodes Service by Service, and nodes with
+// equal decisions once. The running proxy's own observations apply only to its node, which is therefore explained
+// separately and first. A dialled address may match a rule on only some of the nodes.
 func (f *explainFlags) portsOf(
 	change model.Change, names []string, query explain.Query, views *explain.Views, rejected map[string]*explain.Rejection,
 ) iter.Seq[[]explain.PortReport] {
@@ -298,7 +298,7 @@ func (f *explainFlags) portsOf(
 	}
 }
 
-// notFound says what is missing, what was probably meant, or why the proxy does not serve the Service.
+// notFound returns an error that names what is missing, a suggestion, or why the proxy does not serve the Service.
 func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, query explain.Query) error {
 	if query.Service.Name != "" && cluster.Service(query.Service) == nil {
 		if slices.ContainsFunc(f.rejected, func(p model.Finding) bool {
@@ -315,15 +315,14 @@ func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, que
 	return explain.NotFound(cluster, query, f.origin())
 }
 
-// usage returns a Service as it is written, even one that another proxy serves; nil if it does not exist or cannot be
-// read.
+// usage returns a Service as written, even if another proxy serves it; nil if it does not exist or cannot be read.
 func (f *stateFlags) usage(ctx context.Context, name model.ObjectName) *corev1.Service {
 	if f.manifests == "" {
 		config, err := f.onceConnection().Config()
 		if err != nil {
 			return nil
 		}
-		service, _ := apiserver.Service(ctx, config, name) // without it the Service is not found
+		service, _ := apiserver.Service(ctx, config, name) // if it fails, the Service counts as not found
 		return service
 	}
 	objects, _, err := f.objects()

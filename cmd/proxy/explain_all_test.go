@@ -9,7 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// TestExplainCountsWhatIsSkipped for people, who can ask for everything; programs always get everything.
+// TestExplainCountsWhatIsSkipped: text for users omits endpoints unless --all is set; machine-readable output never
+// does.
 func TestExplainCountsWhatIsSkipped(t *testing.T) {
 	for args, want := range map[string]int{"": 2, "--all": 7, "-o json": 7} {
 		got := proxyCommand(t, splitArgs("explain --manifests "+shop+" --node node-c1 shop/cart "+args)...)
@@ -20,8 +21,8 @@ func TestExplainCountsWhatIsSkipped(t *testing.T) {
 	}
 }
 
-// withWindows is a cluster in which a node runs Windows; the node without the label counts as Linux. An endpoint of the Service
-// is on the Windows node, and it keeps connections on the node.
+// withWindows is a cluster with a Windows node; the node without the label counts as Linux. The Service web has an
+// endpoint on the Windows node, and the Service hard keeps connections on the node.
 const withWindows = `apiVersion: v1
 kind: List
 items:
@@ -55,8 +56,8 @@ items:
   endpoints: [{addresses: [10.244.1.6], nodeName: linux, zone: a, conditions: {ready: true}}]
 `
 
-// TestNodesWithoutLinuxAreNoClients: this proxy does not run there. Their endpoints serve all the same, and the two Linux nodes
-// of one zone share both endpoints, because nobody else asks.
+// TestNodesWithoutLinuxAreNoClients: this proxy does not run there. Their endpoints serve all the same. The two Linux
+// nodes of one zone share both endpoints, because there is no other demand.
 func TestNodesWithoutLinuxAreNoClients(t *testing.T) {
 	folder := writeState(t, withWindows)
 	got := proxyCommand(t, splitArgs("explain --all-nodes shop/web --manifests "+folder)...)

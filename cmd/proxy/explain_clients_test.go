@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// TestExplainReportsWherePodsCountAsOutside: explain has the flags of run, and says where they recognize no pod.
+// TestExplainReportsWherePodsCountAsOutside: explain has the flags of run, and reports where they recognize no pod.
 func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 	const (
 		apart   = ""
@@ -23,7 +23,7 @@ func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 	folder, withoutNodes := writeState(t, local), writeState(t, strings.ReplaceAll(local, "kind: Node\n", "kind: Unknown\n"))
 	tests := map[string]struct {
 		args string
-		want map[string]string // node and family: why pods are outside
+		want map[string]string // node and family: why pods count as outside
 	}{
 		"no pod is recognized by default": {"--node node-a", map[string]string{"node-a IPv4": noCIDR4, "node-a IPv6": noCIDR6}},
 		"a cluster CIDR of one family": {
@@ -89,7 +89,7 @@ var dualStackState = strings.Replace(nodePortState, "clusterIPs: [10.96.0.10]", 
   endpoints: [{addresses: ["fd00:10:244::5"], nodeName: node-a, conditions: {ready: true}}]
 `
 
-// explained returns what explain says with some arguments.
+// explained returns the output of explain with some arguments.
 func explained(t *testing.T, args ...string) []explain.PortReport {
 	t.Helper()
 	got := proxyCommand(t, append(splitArgs("explain -o json"), args...)...)
@@ -100,7 +100,7 @@ func explained(t *testing.T, args ...string) []explain.PortReport {
 	return ports
 }
 
-// whyPodsAreOutside returns the reason in a sentence on traffic from outside; empty if it names none.
+// whyPodsAreOutside returns the reason in a sentence on traffic from outside; empty if there is none.
 func whyPodsAreOutside(message string) string {
 	_, why, _ := strings.Cut(message, "(which includes pods, because ")
 	why, _, _ = strings.Cut(why, ")")

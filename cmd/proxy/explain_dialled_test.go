@@ -9,8 +9,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// dialledState is a Service with node ports of TCP and UDP, and one that keeps connections from outside on the node where
-// they arrive. The endpoints are on another one.
+// dialledState is a Service with node ports of TCP and UDP, and one with externalTrafficPolicy Local. The endpoints are
+// on another node.
 const dialledState = `apiVersion: v1
 kind: List
 items:
@@ -67,7 +67,7 @@ items:
   status: {addresses: [{type: InternalIP, address: 192.0.2.5}]}
 `
 
-// TestExplainReportsWhatAConnectionToAnAddressDoes: what leads there, and on loopback also who answers.
+// TestExplainReportsWhatAConnectionToAnAddressDoes: which rules apply, and on loopback also which program serves.
 func TestExplainReportsWhatAConnectionToAnAddressDoes(t *testing.T) {
 	const (
 		gate   = " --feature-gates KubeProxyNFTablesLocalhostNodePorts=true"
@@ -87,7 +87,7 @@ func TestExplainReportsWhatAConnectionToAnAddressDoes(t *testing.T) {
 		"[::1]:30080" + served:     {"http: loopback, node: balance", "dns: loopback, node: refuse"},
 		"[::1]:30080" + onlyV4:     {"http: loopback, node: refuse", "dns: loopback, node: refuse"},
 		"127.0.0.9:30080" + served: {"http: loopback, node: unserved", "dns: loopback, node: refuse"},
-		"127.0.0.1:30081" + served: {"http: loopback, node: refuse"}, // Local, and nobody is here
+		"127.0.0.1:30081" + served: {"http: loopback, node: refuse"}, // Local, and no endpoint is here
 	} {
 		t.Run(args, func(t *testing.T) {
 			var got []string
@@ -125,8 +125,8 @@ func TestExplainReportsWhatAConnectionToAnAddressDoes(t *testing.T) {
 	}
 }
 
-// TestExplainReportsWhatRulesDoWhereNoServicePortIs: a ClusterIP refuses the ports that its Service does not define, over each
-// protocol that it does not define, and what no Service has of a ServiceCIDR is dropped, external IPs included.
+// TestExplainReportsWhatRulesDoWhereNoServicePortIs: a ClusterIP rejects the ports that its Service does not define,
+// for each protocol. Addresses in a ServiceCIDR without a Service are dropped, external IPs included.
 func TestExplainReportsWhatRulesDoWhereNoServicePortIs(t *testing.T) {
 	folder := writeState(t, dialledState+`- apiVersion: networking.k8s.io/v1
   kind: ServiceCIDR
@@ -182,8 +182,8 @@ func TestExplainReportsWhatRulesDoWhereNoServicePortIs(t *testing.T) {
 	}
 }
 
-// TestExplainDialsFromEachNode: an address may lead somewhere on some nodes only, and node ports are served where the settings
-// say.
+// TestExplainDialsFromEachNode: an address may be served on some nodes only, and node ports only on the configured
+// addresses.
 func TestExplainDialsFromEachNode(t *testing.T) {
 	folder := writeState(t, dialledState+`- apiVersion: v1
   kind: Node

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// TestExplainQueriesTheRunningProxyForKernelRejections, and does without an answer.
+// TestExplainQueriesTheRunningProxyForKernelRejections, and works without a response.
 func TestExplainQueriesTheRunningProxyForKernelRejections(t *testing.T) {
 	folder := writeState(t, dualStackState)
 	const known = `[{"kind":"Service","namespace":"shop","name":"web","code":"FailedToProgram","kernel":{"service":"shop/web",` +
@@ -61,7 +61,7 @@ func TestExplainQueriesTheRunningProxyForKernelRejections(t *testing.T) {
 	}
 }
 
-// TestExplainQueriesTheRunningProxyForUnreachableNodes: what one node alone has seen counts on that node.
+// TestExplainQueriesTheRunningProxyForUnreachableNodes: observations of one node apply only to that node.
 func TestExplainQueriesTheRunningProxyForUnreachableNodes(t *testing.T) {
 	folder := writeState(t, strings.ReplaceAll(dualStackState, "nodeName: node-a", "nodeName: node-z"))
 	const says = `{"node":%q,"reachability":{"avoided":%t,"withBaseline":1,"unreachable":[{"node":%q,"since":"2026-03-01T12:00:00Z"}]}}`

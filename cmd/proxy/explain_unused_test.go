@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 )
 
-// handMade returns a Service with a slice, as somebody wrote it by hand.
+// handMade returns a Service with an EndpointSlice that was written by hand.
 func handMade(name, port, slice string) string {
 	label := ""
 	if name == "headless" {
@@ -20,7 +20,7 @@ func handMade(name, port, slice string) string {
     labels: {kubernetes.io/service-name: ` + name + label + `}}, ` + slice + "}\n"
 }
 
-// TestASliceWithoutPodsIsReported, from the file to the output, and to somebody who asks about its endpoint.
+// TestASliceWithoutPodsIsReported, from the file to the output, and by --why for its endpoint.
 func TestASliceWithoutPodsIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		port, slice, target, reason, sentence string

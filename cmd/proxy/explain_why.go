@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 )
 
-// runWhy prints why a node does not use an endpoint, and after which changes it would.
+// runWhy prints why a node does not use an endpoint, and which changes would make the node use it.
 func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, query explain.Query) error {
 	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.onceConnection(), flags.topology.namespace)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/accounting"
 )
 
-// accountFlags say whether traffic is counted, and by what.
+// accountFlags configure whether traffic is counted, and with which labels.
 type accountFlags struct {
 	text string
 
 	settings *accounting.Settings // after Validate; nil if nothing is counted
 }
 
-// What is counted, and for how many Services and topology keys at most.
+// The values, and the maximum numbers of Services and topology keys.
 const (
 	accountOff      = "off"
 	accountTotals   = "totals"
@@ -52,7 +52,7 @@ func (f *accountFlags) Validate() error {
 	return nil
 }
 
-// accountSettings returns what the flag's value asks for; nil if nothing is counted.
+// accountSettings parses the flag's value; nil means that nothing is counted.
 func accountSettings(text string) (*accounting.Settings, error) {
 	what, rest, hasKeys := strings.Cut(text, ",")
 	if what == accountOff && !hasKeys {

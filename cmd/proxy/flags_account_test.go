@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/accounting"
 )
 
-// TestAccountDescribesAllThatIsCounted: what, how many Services, and which keys.
+// TestAccountDescribesAllThatIsCounted: the totals, the number of Services, and the keys.
 func TestAccountDescribesAllThatIsCounted(t *testing.T) {
 	usual := []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
 	for text, want := range map[string]*accounting.Settings{

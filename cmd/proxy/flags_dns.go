@@ -13,17 +13,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/dns"
 )
 
-// dnsFlags say whether, where and how names of headless Services are answered.
+// dnsFlags configure whether, where and how DNS serves names of headless Services.
 type dnsFlags struct {
 	bindAddress string
 	zone        dns.Zone
 	podNames    bool
 
-	// address is where they are answered, after Validate; the zero value means nowhere.
+	// address is the address of the DNS server, after Validate; the zero value means no server.
 	address netip.AddrPort
 }
 
-// The longest that an answer may be kept, and the longest domain. A longer one would leave no room for the names of
+// The maximum TTL, and the maximum length of the cluster domain. A longer domain would leave no room for the names of
 // Services.
 const (
 	maxDNSTTL           = time.Hour
@@ -41,8 +41,8 @@ func (f *dnsFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.zone.Domain, "cluster-domain", "cluster.local", "`DOMAIN` of the cluster, as the kubelet has it")
 }
 
-// Validate requires a single address: with several, as for 0.0.0.0, an answer could come from another address than the
-// one that was asked.
+// Validate requires a single address: with several, as for 0.0.0.0, a response could come from another address than the
+// one that was queried.
 func (f *dnsFlags) Validate() error {
 	var errs []error
 	if f.bindAddress != "" {

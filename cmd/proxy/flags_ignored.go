@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// compatFlags are the flags of kube-proxy that have no meaning here. They are accepted but hidden, so that its command
-// line works as it is.
+// compatFlags are the flags of kube-proxy that have no effect here. They are accepted but hidden, so that kube-proxy's
+// command line works unchanged.
 type compatFlags []ignoredFlag
 
 type ignoredFlag struct {
@@ -28,7 +28,7 @@ func (f *compatFlags) register(flags *pflag.FlagSet, settings *settingFlags) {
 	}
 }
 
-// Validate refuses the values that would forbid something.
+// Validate rejects values that would disable required behaviour.
 func (f *compatFlags) Validate() error {
 	var errs []error
 	for _, flag := range *f {
@@ -39,7 +39,7 @@ func (f *compatFlags) Validate() error {
 	return errors.Join(errs...)
 }
 
-// add registers a flag. Where it is a field's, its text is checked, and /configz will show it.
+// add registers a flag. If it sets a field, its value is validated and appears in /configz.
 func (f *compatFlags) add(flags *pflag.FlagSet, settings *settingFlags, setting config.IgnoredSetting) *pflag.Flag {
 	if setting.Field != "" && config.IsSettable(setting.Field) {
 		return settings.add(flags, settingFlag{setting.Flag, setting.Field, setting.Reason})
@@ -52,7 +52,7 @@ func (f *compatFlags) add(flags *pflag.FlagSet, settings *settingFlags, setting 
 	return flags.Lookup(setting.Flag)
 }
 
-// messages returns a line for each of the flags that is given.
+// messages returns a line for each of the flags on the command line.
 func (f *compatFlags) messages() []string {
 	var notes []string
 	for _, flag := range *f {
@@ -63,7 +63,7 @@ func (f *compatFlags) messages() []string {
 	return notes
 }
 
-// replacedFlags make kube-proxy do something other than run. Here each of these is a command of its own.
+// replacedFlags are flags of kube-proxy for which there are separate commands here.
 type replacedFlags struct{ cleanup, version *pflag.Flag }
 
 func (f *replacedFlags) register(flags *pflag.FlagSet) {
@@ -74,7 +74,7 @@ func (f *replacedFlags) register(flags *pflag.FlagSet) {
 	f.cleanup.Hidden, f.version.Hidden = true, true
 }
 
-// Validate refuses the flags, and names the commands to use instead.
+// Validate rejects the flags with an error that names the commands to use.
 func (f *replacedFlags) Validate() error {
 	var errs []error
 	for _, flag := range []*pflag.Flag{f.cleanup, f.version} {

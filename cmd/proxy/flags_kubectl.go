@@ -12,7 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// kubectlFlags say which cluster is asked, as kubectl's do. Only commands for people have them, and no node runs those.
+// kubectlFlags select the cluster, like kubectl's flags. Only commands that users run have them, never commands that
+// run on nodes.
 type kubectlFlags struct {
 	manifestsFlag
 	kubeconfig, context string
@@ -26,7 +27,7 @@ func (f *kubectlFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.context, "context", "", "`NAME` of the context in the kubeconfig (default: the current one)")
 }
 
-// Validate checks that the state comes from one place.
+// Validate checks that the state has a single source.
 func (f *kubectlFlags) Validate() error {
 	if f.manifests != "" && (f.kubeconfig != "" || f.context != "") {
 		return errors.New("--manifests excludes --kubeconfig and --context")
@@ -49,7 +50,7 @@ func (f *kubectlFlags) connection() kube.Connection {
 	}
 }
 
-// namespaceFlags select the namespace of the Services that are asked about.
+// namespaceFlags select the namespace of the requested Services.
 type namespaceFlags struct{ namespace string }
 
 func (f *namespaceFlags) register(flags *pflag.FlagSet) {
@@ -57,9 +58,9 @@ func (f *namespaceFlags) register(flags *pflag.FlagSet) {
 		"`NAMESPACE` of the Services; a NAME without one is in it (default: all namespaces, and for a NAME that of the kubeconfig's context)")
 }
 
-// query returns what is asked about: all Services, those of a namespace, or the one that the argument names. A name
-// without a namespace belongs to that of -n, else to that of the kubeconfig's context, as with kubectl. ofContext is
-// nil if there is no context.
+// query returns which Services are requested: all, those of a namespace, or the one named by the argument. A name
+// without a namespace is in that of -n, or else in that of the kubeconfig's context, as in kubectl. ofContext is nil if
+// there is no context.
 func (f *namespaceFlags) query(args []string, ofContext func() (string, error)) (explain.Query, error) {
 	namespace := f.namespace
 	if namespace != "" && !explain.IsName(namespace) {
@@ -71,7 +72,7 @@ func (f *namespaceFlags) query(args []string, ofContext func() (string, error)) 
 	if namespace == "" && ofContext != nil {
 		var err error
 		if namespace, err = ofContext(); err != nil {
-			namespace = metav1.NamespaceDefault // the next read of the cluster reports what is wrong with the kubeconfig
+			namespace = metav1.NamespaceDefault // the next read of the cluster reports the error in the kubeconfig
 		}
 	}
 	query, err := explain.ParseQuery(args[0], namespace)

@@ -15,10 +15,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// kubeProxysFlags are all flags of kube-proxy 1.30 to 1.37: those of 1.37.2, as its --help prints them, with the
-// deprecated ones that it hides; boot-id-file and machine-id-file, which ended with 1.36, and proxy-port-range, which
-// ended with 1.31. The flags in options.go (before 1.31 server.go) of the versions in between differ in nothing else.
-// Each has a value that is not its default.
+// kubeProxysFlags are all flags of kube-proxy 1.30 to 1.37: those in the --help of 1.37.2, its hidden deprecated ones,
+// boot-id-file and machine-id-file, which 1.36 removed, and proxy-port-range, which 1.31 removed. The flags in
+// options.go (before 1.31 server.go) of the versions in between do not differ otherwise. Each value differs from the
+// default.
 var kubeProxysFlags = map[string]string{
 	"bind-address": "192.0.2.1", "bind-address-hard-fail": "true", "boot-id-file": "/x", "cleanup": "false",
 	"cluster-cidr": "10.244.0.0/16", "config": "", "config-sync-period": "1m", "conntrack-max-per-core": "1", "conntrack-min": "1",
@@ -37,7 +37,7 @@ var kubeProxysFlags = map[string]string{
 	"version": "false", "vmodule": "a=2", "write-config-to": "/x",
 }
 
-// TestKubeProxysCommandLineWorksAsItIs gives all flags at once: each either has an effect or is noted.
+// TestKubeProxysCommandLineWorksAsItIs sets all flags at once: each either has an effect or causes a message.
 func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
 	var line []string
 	for name, value := range kubeProxysFlags {
@@ -71,7 +71,7 @@ func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
 	}
 }
 
-// TestTheCommandLinesOfDistributionsWorkAsTheyAre: those that give kube-proxy no file.
+// TestTheCommandLinesOfDistributionsWorkAsTheyAre: those of distributions that use no file.
 func TestTheCommandLinesOfDistributionsWorkAsTheyAre(t *testing.T) {
 	for name, line := range map[string]string{
 		"k3s": "--cluster-cidr=10.42.0.0/16 --conntrack-max-per-core=0 --conntrack-tcp-timeout-close-wait=0s " +
@@ -102,7 +102,7 @@ func TestTheCommandLinesOfDistributionsWorkAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestSupportedFlagsSetTheSettings gives each flag of kube-proxy alone.
+// TestSupportedFlagsSetTheSettings sets each flag of kube-proxy alone.
 func TestSupportedFlagsSetTheSettings(t *testing.T) {
 	for _, setting := range daemonSettings() {
 		name := setting.name

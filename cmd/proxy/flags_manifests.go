@@ -16,16 +16,16 @@ type manifestsFlag struct {
 	manifests string
 	stdin     io.Reader
 
-	stream *manifests.Stream // after it was read: it can be read once
+	stream *manifests.Stream // after reading, because a stream can be read only once
 }
 
-// stdinManifests is what --manifests says for standard input, and stdinName what it is called in messages.
+// stdinManifests is the value of --manifests for standard input, and stdinName its name in messages.
 const stdinManifests, stdinName = "-", "<stdin>"
 
-// orStdin completes what --help says of --manifests for commands that read once.
+// orStdin is part of the help text of --manifests for commands that read once.
 const orStdin = "- is standard input. "
 
-// origin names where the objects come from, for messages.
+// origin returns the source of the objects, for messages.
 func (f *manifestsFlag) origin() string {
 	switch f.manifests {
 	case "":
@@ -36,8 +36,8 @@ func (f *manifestsFlag) origin() string {
 	return f.manifests
 }
 
-// readStream returns the manifests if they can be read only once: from standard input, or from a pipe such as a shell
-// makes for <(kubectl get ...). It returns nil if they are files.
+// readStream returns the manifests if they can be read only once: from standard input, or from a pipe such as a shell's
+// <(kubectl get ...). It returns nil if they are files.
 func (f *manifestsFlag) readStream() (*manifests.Stream, error) {
 	if f.stream != nil {
 		return f.stream, nil
@@ -46,13 +46,13 @@ func (f *manifestsFlag) readStream() (*manifests.Stream, error) {
 	if f.manifests != stdinManifests {
 		info, err := os.Stat(f.manifests)
 		if err != nil || info.IsDir() || info.Mode().IsRegular() {
-			return nil, nil // reading the files later reports why they cannot be read
+			return nil, nil // a later read of the files reports the error
 		}
 		pipe, err := os.Open(f.manifests)
 		if err != nil {
 			return nil, fmt.Errorf("load manifests: %w", err)
 		}
-		defer func() { _ = pipe.Close() }() // nothing was written that closing could lose
+		defer func() { _ = pipe.Close() }() // the pipe was only read, so closing cannot lose data
 		from, name = pipe, f.manifests
 	}
 	text, err := manifest.Read(name, from)
@@ -79,7 +79,7 @@ func (f *manifestsFlag) loadInto(into *manifests.Folder) (convert.Update, error)
 	return update, nil
 }
 
-// objects reads the objects as they are written.
+// objects reads the objects as written.
 func (f *manifestsFlag) objects() (convert.Objects, []model.Finding, error) {
 	stream, err := f.readStream()
 	if err != nil {

@@ -13,19 +13,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// steps are the flags of the daemon that ask for one step of it, or name the file. They cannot be set in a file.
+// steps are the flags of the daemon that select a single step, or name the file. They cannot be set in a file.
 var steps = []string{"config", "check", "init-only", "write-config-to"}
 
-// givesWay are the flags that mean the same as one of our settings: if one is given, the file's value of our setting
-// does not count.
+// givesWay maps a setting of ours to the flags with the same effect: if one is on the command line, the file's value of
+// the setting is ignored.
 var givesWay = map[string][]string{
 	"log-level": {"v"},
 	"manifests": {"manifests", "master", "kubeconfig", "context"},
 	"master":    {"manifests", "master", "kubeconfig", "context"},
 }
 
-// vicinityFlags returns the daemon's flags for which kube-proxy's file has no field, by their fields in our own document. So
-// every setting can be in a file.
+// vicinityFlags returns the daemon's flags for which kube-proxy's file has no field, by their fields in the
+// VicinityProxyConfiguration document. So every setting can be in a file. To add one, add a flag of run and a value in
+// flags_own_test.go, then run `go test ./cmd/proxy -update`.
 func vicinityFlags() map[string]*pflag.Flag {
 	var flags runFlags
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
@@ -40,7 +41,7 @@ func vicinityFlags() map[string]*pflag.Flag {
 	return own
 }
 
-// vicinitySettings are what our own document may say.
+// vicinitySettings returns the fields that our own document may have.
 func vicinitySettings() config.VicinityConfig {
 	own := config.VicinityConfig{Fields: map[string]bool{}, Check: checkVicinityFields}
 	for field, flag := range vicinityFlags() {
@@ -49,7 +50,7 @@ func vicinitySettings() config.VicinityConfig {
 	return own
 }
 
-// checkVicinityFields checks values as their flags do; an error names the field.
+// checkVicinityFields validates values as their flags do; an error names the field.
 func checkVicinityFields(values map[string]string) error {
 	var flags runFlags
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
@@ -66,7 +67,7 @@ func checkVicinityFields(values map[string]string) error {
 	}
 	if len(errs) == 0 {
 		errs = append(errs, flags.validateStateless(), flags.parseLevel())
-		flags.settings = config.Settings{} // the ports of other servers are unknown here
+		flags.settings = config.Settings{} // the addresses of other servers are unknown here
 		errs = append(errs, flags.validateOwn())
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -75,13 +76,13 @@ func checkVicinityFields(values map[string]string) error {
 	return nil
 }
 
-// byLengthDesc sorts pairs of texts, so that no text is replaced inside a longer one that begins with it.
+// byLengthDesc sorts pairs of texts by length, so that no text is replaced inside a longer one that begins with it.
 func byLengthDesc(pairs []string) []string {
 	chunks := slices.SortedFunc(slices.Chunk(pairs, 2), func(a, b []string) int { return cmp.Compare(len(b[0]), len(a[0])) })
 	return slices.Concat(chunks...)
 }
 
-// applyVicinityFields gives the flags the values that our own document has for them, except for those on the command line.
+// applyVicinityFields sets the flags to the values in our own document, except for those on the command line.
 func (f *settingFlags) applyVicinityFields() error {
 	own := vicinityFlags()
 	for _, field := range slices.Sorted(maps.Keys(f.file.VicinityFields)) {
@@ -96,7 +97,7 @@ func (f *settingFlags) applyVicinityFields() error {
 	return nil
 }
 
-// vicinityValues are the values of our own settings that are in force; with othersAlone, only those that differ from the
+// vicinityValues returns the active values of our own settings; with othersAlone, only those that differ from the
 // default.
 func (f *settingFlags) vicinityValues(othersAlone bool) map[string]string {
 	values := map[string]string{}

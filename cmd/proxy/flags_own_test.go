@@ -38,7 +38,7 @@ func runWith(t *testing.T, file string, args ...string) (*runFlags, error) {
 	return flags, flags.Validate()
 }
 
-// otherValues are values of our own settings that are not the default.
+// otherValues are values of our own settings that differ from the default.
 var otherValues = map[string]string{
 	"clusterDomain": "cluster.example", "defaultMaxLoad": `"150%"`, "defaultDemandSource": "measured",
 	"dnsBindAddress": "127.0.0.1:10053", "dnsEndpointPodNames": "true",
@@ -49,8 +49,8 @@ var otherValues = map[string]string{
 	"trafficAccounting": "services=7,key=example.com/rack",
 }
 
-// TestNoFlagIsAFlagOnly: every flag of the daemon that is a setting can be in the file, counts there, and gives way to the
-// flag on the command line.
+// TestNoFlagIsAFlagOnly: every flag of the daemon that is a setting can be in the file, has an effect there, and is
+// overridden by the flag on the command line.
 func TestNoFlagIsAFlagOnly(t *testing.T) {
 	for field, flag := range vicinityFlags() {
 		value, known := otherValues[field]
@@ -85,7 +85,7 @@ func TestNoFlagIsAFlagOnly(t *testing.T) {
 	}
 }
 
-// TestWhereTheClusterIsGivesWay: a file may say where that is, and the command line another place.
+// TestWhereTheClusterIsGivesWay: the command line overrides the source of the state in a file.
 func TestWhereTheClusterIsGivesWay(t *testing.T) {
 	for _, args := range [][]string{{"--manifests", "/other"}, {"--kubeconfig", "/k"}, {"--master", "https://192.0.2.2"}} {
 		flags, err := runWith(t, ownDocument+"manifests: /state\n", args...)
@@ -99,7 +99,7 @@ func TestWhereTheClusterIsGivesWay(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongInOurOwnDocumentIsRejected with every mistake, and the field that is meant.
+// TestWhatIsWrongInOurOwnDocumentIsRejected with every error, and a suggestion for the field.
 func TestWhatIsWrongInOurOwnDocumentIsRejected(t *testing.T) {
 	for title, test := range map[string]struct{ text, want string }{
 		"a slip":                {"dnsTtl: 5s\n", "dnsTtl: unknown field; did you mean dnsTTL?"},
@@ -123,7 +123,7 @@ func TestWhatIsWrongInOurOwnDocumentIsRejected(t *testing.T) {
 	}
 }
 
-// TestOurOwnSettingsAreShownAndWritten as they are read again.
+// TestOurOwnSettingsAreShownAndWritten in a form that can be read again.
 func TestOurOwnSettingsAreShownAndWritten(t *testing.T) {
 	flags, err := runWith(t, ownDocument+"dnsTTL: 7s\ndnsEndpointPodNames: true\nmaster: https://192.0.2.1\n", "--default-max-load", "150%")
 	if err != nil {
@@ -155,7 +155,7 @@ func TestOurOwnSettingsAreShownAndWritten(t *testing.T) {
 	}
 }
 
-// TestTheManifestsConfigurationIsRead as it is, with no setting of our own, and with those that it has as comments.
+// TestTheManifestsConfigurationIsRead unchanged, without settings of our own, and with those in its comments.
 func TestTheManifestsConfigurationIsRead(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/configmap.yaml")
 	if err != nil {

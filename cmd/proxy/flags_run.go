@@ -24,7 +24,7 @@ type runFlags struct {
 	ownTables     string
 	secureMetrics string
 	nodeCondition bool
-	// unreachableNodes is what is done about nodes that do not answer.
+	// unreachableNodes is the mode for nodes that do not reply.
 	unreachableNodes string
 
 	dns     dnsFlags
@@ -33,16 +33,16 @@ type runFlags struct {
 	ignored compatFlags
 	instead replacedFlags
 
-	// initOnly, check and writeConfigTo ask for one step, and not for the daemon.
+	// initOnly, check and writeConfigTo run a single step instead of the daemon.
 	initOnly      bool
 	check         bool
 	writeConfigTo string
 
-	// level is the least level that is logged, after Validate.
+	// level is the lowest level that is logged, after Validate.
 	level slog.Level
 }
 
-// serverSettings are what only the daemon does.
+// serverSettings are settings that only the daemon uses.
 var serverSettings = []settingFlag{
 	{"healthz-bind-address", "healthzBindAddress", "`IP:PORT` that serves /healthz, /livez and /readyz"},
 	{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` that serves /metrics"},
@@ -61,7 +61,7 @@ var serverSettings = []settingFlag{
 	},
 }
 
-// conntrackSettings ask for kernel settings, which are only written where that is allowed.
+// conntrackSettings are kernel settings, which are written only if the process may write them.
 var conntrackSettings = []settingFlag{
 	{
 		"conntrack-max-per-core", "conntrack.maxPerCore",
@@ -88,7 +88,7 @@ var conntrackSettings = []settingFlag{
 	},
 }
 
-// daemonSettings are all settings that have meaning here and a flag.
+// daemonSettings returns all settings with a flag that have an effect here.
 func daemonSettings() []settingFlag {
 	return slices.Concat(connectionSettings, gateSettings, clientSettings, nodePortSettings, serverSettings, conntrackSettings)
 }
@@ -120,8 +120,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.instead.register(flags)
 }
 
-// Validate checks all flags, parses those that are not plain values, and reports every mistake at once. read comes
-// before it.
+// Validate checks all flags, parses those that are not plain values, and reports all errors at once. It requires read.
 func (f *runFlags) Validate() error {
 	err := errors.Join(
 		f.instead.Validate(),
@@ -134,7 +133,7 @@ func (f *runFlags) Validate() error {
 	return err
 }
 
-// validateOwn checks what kube-proxy has no flag for.
+// validateOwn checks the settings for which kube-proxy has no flag.
 func (f *runFlags) validateOwn() error {
 	return errors.Join(
 		cli.Choice("own-tables", f.ownTables, "auto", "never"),
@@ -149,7 +148,7 @@ func (f *runFlags) validateOwn() error {
 	)
 }
 
-// validateState checks where the state comes from, if it is needed.
+// validateState checks the source of the state, if one is needed.
 func (f *runFlags) validateState() error {
 	if f.initOnly || f.check || f.writeConfigTo != "" {
 		return f.validateStateless()
@@ -157,7 +156,7 @@ func (f *runFlags) validateState() error {
 	return f.tableFlags.Validate()
 }
 
-// validateSecureMetrics requires an address that no other server has, and an API server to ask.
+// validateSecureMetrics requires an address that no other server uses, and an API server for authorization.
 func (f *runFlags) validateSecureMetrics() error {
 	if f.secureMetrics == "" {
 		return nil
@@ -175,7 +174,7 @@ func (f *runFlags) validateSecureMetrics() error {
 	return nil
 }
 
-// validateNodeCondition requires an API server that has the Node.
+// validateNodeCondition requires an API server, which has the Node.
 func (f *runFlags) validateNodeCondition() error {
 	if f.nodeCondition && f.manifests != "" {
 		return errors.New("--node-condition needs an API server, which has the Node: --manifests has none")
@@ -199,14 +198,14 @@ func (f *runFlags) logger(stderr io.Writer) *slog.Logger {
 	return cli.NewLogger(stderr, f.settings.LogFormat, f.level)
 }
 
-// view is the daemon's view: it includes headless Services if there is an address for DNS.
+// view returns the daemon's view: it includes headless Services if DNS is served.
 func (f *runFlags) view() convert.View {
 	view := f.stateFlags.view()
 	view.WithHeadless, view.WithPodNames = f.dns.address.IsValid(), f.dns.podNames
 	return view
 }
 
-// options are what the flags ask of the daemon, after Validate.
+// options returns the daemon's options, after Validate.
 func (f *runFlags) options() *daemon.Options {
 	return &daemon.Options{
 		Node:            f.node,
@@ -236,7 +235,7 @@ func (f *runFlags) options() *daemon.Options {
 	}
 }
 
-// valuesOf returns the values of all flags that --help shows.
+// valuesOf returns the values of all flags that --help lists.
 func valuesOf(flags *pflag.FlagSet) map[string]string {
 	values := map[string]string{}
 	flags.VisitAll(func(flag *pflag.Flag) {

@@ -10,32 +10,32 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// settingFlag is a flag that sets a field of kube-proxy's configuration. Where kube-proxy has such a flag, this has
-// its name.
+// settingFlag is a flag that sets a field of kube-proxy's configuration. If kube-proxy has such a flag, the names are
+// equal.
 type settingFlag struct{ name, field, usage string }
 
-// aliases are other names of flags, which kube-proxy has for the same.
+// aliases are kube-proxy's additional names of flags.
 var aliases = map[string]string{
 	"hostname-override":    "node",
-	"iptables-sync-period": "sync-period", // sets it for nftables too
+	"iptables-sync-period": "sync-period", // sets nftables.syncPeriod, too
 	"logging-format":       "log-format",
 }
 
 // settingFlags are kube-proxy's configuration: a file, overridden by the command line.
 type settingFlags struct {
 	path string
-	// file is what --config names, after read; nil without.
+	// file is the file of --config, after read; nil without one.
 	file *config.File
 
-	// all are the command line's flags, given or not.
+	// all are all flags of the command.
 	all *pflag.FlagSet
-	// alone is the configuration by the flags alone. Where none is given it has the default, which --help shows.
+	// alone is the configuration from the flags alone. Fields without a flag have the default, which --help shows.
 	alone *config.Configuration
-	// given are the flags on the command line, in their order.
+	// given are the flags on the command line, in order.
 	given []givenFlag
 
-	// configuration, settings and notes are what file and flags say together, after Validate: the configuration that is in
-	// force, with all defaults, what it means here, and a line for each setting without a meaning here.
+	// configuration, settings and messages are the result of file and flags, after Validate: the active configuration with
+	// all defaults, the settings derived from it, and a line for each setting without effect here.
 	configuration *config.Configuration
 	settings      config.Settings
 	messages      []string
@@ -78,15 +78,15 @@ type settingValue struct {
 	name, field string
 }
 
-// String returns what is set, or the default.
+// String returns the value, or the default.
 func (v *settingValue) String() string {
 	if text := config.Get(v.flags.alone, v.field); text != "0s" {
 		return text
 	}
-	return "" // nothing is changed by default
+	return "" // the default changes nothing
 }
 
-// Set takes a text from the command line. A list that is given again grows.
+// Set sets a value from the command line. Repeated lists are appended.
 func (v *settingValue) Set(text string) error {
 	whole := text
 	if before, ok := v.flags.givenText(v.field); ok && config.IsList(v.field) {
@@ -99,7 +99,7 @@ func (v *settingValue) Set(text string) error {
 	return nil
 }
 
-// Type is how pflag treats the value in --help.
+// Type returns the type that pflag shows in --help.
 func (v *settingValue) Type() string {
 	switch {
 	case config.IsBool(v.field):
@@ -110,7 +110,7 @@ func (v *settingValue) Type() string {
 	return "value"
 }
 
-// read reads the file, if there is one. A mistake in the file is not a usage error.
+// read reads the file, if there is one. An error in the file is not a usage error.
 func (f *settingFlags) read() (err error) {
 	if f.path != "" {
 		if f.file, err = config.Read(f.path, vicinitySettings()); err == nil {
@@ -120,7 +120,7 @@ func (f *settingFlags) read() (err error) {
 	return err
 }
 
-// resolve lays the flags over the file, and reports every mistake.
+// resolve applies the flags on top of the file and reports all errors.
 func (f *settingFlags) resolve() error {
 	f.configuration = &config.Configuration{}
 	if f.file != nil {
@@ -143,8 +143,8 @@ func (f *settingFlags) resolve() error {
 	return errors.Join(append(errs, f.linksWithoutMode())...)
 }
 
-// linksWithoutMode refuses a link's name on the command line beside any mode but its own: a user who gives the name
-// means that mode. In a file it is only noted, because there it may be a leftover.
+// linksWithoutMode rejects a link name on the command line in any mode but its own, because a user who gives the name
+// intends that mode. In a file it only causes a message, because there it may be a leftover.
 func (f *settingFlags) linksWithoutMode() error {
 	var errs []error
 	for _, flag := range f.given {
@@ -166,7 +166,7 @@ func (f *settingFlags) givenText(field string) (text string, ok bool) {
 	return text, ok
 }
 
-// nameOf names a setting as the reader of the message can set it: by its flag, or else by its field in the file.
+// nameOf returns the name by which a user can set a field: its flag, or else the field in the file.
 func nameOf(field string) string {
 	for _, setting := range daemonSettings() {
 		if setting.field == field {

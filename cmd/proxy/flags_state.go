@@ -15,42 +15,44 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// stateFlags say where the state of the cluster comes from, from which node it is seen, and who the clients are. All
-// commands that decide something have them.
+// stateFlags configure the source of the cluster's state, the node from whose point of view it is used, and the
+// clients. All commands that make decisions have them.
 type stateFlags struct {
 	settingFlags
 	manifestsFlag
 	viewFlags
 	master string
 
-	// asKubectl: the cluster is found as kubectl finds it, in context if that is not empty.
+	// asKubectl is set if the cluster is found as in kubectl. context selects a context; empty means the current one.
 	asKubectl bool
 	context   string
-	// withHeadless: what DNS answers for headless Services is wanted too.
+	// withHeadless is set if DNS responses for headless Services are needed, too.
 	withHeadless bool
-	// topology selects the source of other nodes' labels: Nodes, unless the command has its flags. nodesFrom is
-	// that source, after load.
+	// topology selects the source of other nodes' labels: Nodes, unless the command has its flags. nodesFrom is that
+	// source, after load.
 	topology  topologyFlags
 	nodesFrom string
-	// otherNodes are the names of Nodes, after load, if the API server has none for node.
+	// otherNodes are the names of Nodes, after load, if the API server has no Node with the name in node.
 	otherNodes []string
-	// rejected is what had to be left out, after load.
+	// rejected are the invalid objects and values, after load.
 	rejected []model.Finding
-	// inventory counts what the manifests hold, including what is not read; nil for an API server. lacksSlices: the
-	// manifests lack EndpointSlices that can be read. isBare: an API server has no Service that a proxy without a name
+	// inventory counts the objects in the manifests, including unused ones; nil for an API server. missesSlices is set if
+	// the manifests lack valid EndpointSlices. isBare is set if an API server has no Service that a proxy without a name
 	// would serve.
 	inventory            convert.Inventory
 	missesSlices, isBare bool
-	// lastGood are the versions of refused objects that a running proxy has in force. load uses them, too.
+	// lastGood are the last valid versions, active in a running proxy, of objects that are invalid now. load uses them,
+	// too.
 	lastGood []convert.Rejection
-	// running is the proxy that runs on this machine, after readRunning. isLikeRunning: the command is about that proxy.
+	// running is the proxy that runs on this machine, after readRunning. isLikeRunning is set if the command is about that
+	// proxy.
 	running       running
 	isLikeRunning bool
 	// node is the name of the node to act for, after Validate.
 	node string
 }
 
-// connectionSettings say how the cluster is reached, and as which node.
+// connectionSettings configure the connection to the cluster and the name of the node.
 var connectionSettings = []settingFlag{
 	{"node", "hostnameOverride", "`NAME` of the node to act for (default: this machine's host name in lower case)"},
 	{
@@ -67,13 +69,13 @@ var connectionSettings = []settingFlag{
 	{"kube-api-content-type", "clientConnection.contentType", "`TYPE` of what is sent to the API server"},
 }
 
-// gateSettings say what is served at all. All commands that decide something have them.
+// gateSettings select features. All commands that make decisions have them.
 var gateSettings = []settingFlag{{
 	"feature-gates", "featureGates",
 	"`GATES` of kube-proxy, comma-separated: AllowServiceExternalIPs=false serves no external IPs. A gate that no kube-proxy has is an error",
 }}
 
-// register registers the flags. once is what --help adds about --manifests for commands that read it only once.
+// register registers the flags. once is added to the help text of --manifests for commands that read it only once.
 func (f *stateFlags) register(flags *pflag.FlagSet, once string, settings ...[]settingFlag) {
 	f.settingFlags.register(flags, slices.Concat(append(settings, connectionSettings, gateSettings)...))
 	flags.StringVar(&f.manifests, "manifests", "",
@@ -94,11 +96,12 @@ func (f *stateFlags) register(flags *pflag.FlagSet, once string, settings ...[]s
 			"Without it, and until something is measured, all nodes ask alike, or as their labels say. Give all proxies the same value")
 }
 
-// viewFlags say which Services there are, and what holds for those without settings of their own.
+// viewFlags select the Services, and the defaults for Services without settings of their own.
 type viewFlags struct {
 	serviceProxyName, defaultMaxLoad, defaultDemandSource string
 
-	// maxLoad is the bound in percent, 0 for none, and measured: demand is to be measured; both after Validate.
+	// maxLoad is the bound in percent, 0 for none. measured is set if demand is measured by default. Both are set by
+	// Validate.
 	maxLoad  uint64
 	measured bool
 }
@@ -128,7 +131,7 @@ func (f *viewFlags) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Validate checks the flags, fills in the node's name, and reports every mistake at once. read comes before it.
+// Validate checks the flags, sets the node's name, and reports all errors at once. It requires read.
 func (f *stateFlags) Validate() error { return errors.Join(f.validateStateless(), f.checkOrigin()) }
 
 // validateStateless is Validate for commands that do not need the state of a cluster.
@@ -139,11 +142,11 @@ func (f *stateFlags) validateStateless() error {
 	return errors.Join(unresolved, f.viewFlags.Validate(), nameless)
 }
 
-// inCluster is the environment variable that every pod has, and without which client-go finds no API server by itself.
+// inCluster is an environment variable of every pod. Without it client-go finds no API server by itself.
 const inCluster = "KUBERNETES_SERVICE_HOST"
 
-// checkOrigin checks that the state comes from one place. A kubeconfig in the file gives way to --manifests: the file
-// may be a cluster's.
+// checkOrigin checks that the state has a single source. --manifests overrides a kubeconfig in the file, because the
+// file may be the one of a cluster.
 func (f *stateFlags) checkOrigin() error {
 	kubeconfig, _ := f.givenText("clientConnection.kubeconfig")
 	switch {
@@ -159,8 +162,7 @@ func (f *stateFlags) checkOrigin() error {
 	return nil
 }
 
-// nodeName returns the node's name as kubelet and kube-proxy do: the host name unless another one is given, in lower
-// case.
+// nodeName returns the node's name as in kubelet and kube-proxy: the given name or else the host name, in lower case.
 func nodeName(given string) (string, error) {
 	name := strings.ToLower(strings.TrimSpace(given))
 	if name != "" {

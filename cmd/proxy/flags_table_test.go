@@ -11,14 +11,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// TestTheFlagTable checks README.md against the flags and settings that there are.
+// TestTheFlagTable checks README.md against the existing flags and settings.
 func TestTheFlagTable(t *testing.T) {
 	golden.Tables(t, "README.md", map[string]string{
 		"flags": flagTable(), "settings without meaning": meaninglessTable(), "feature gates": gateTable(),
 	})
 }
 
-// flagTable lists the flags of `proxy run` that --help shows.
+// flagTable lists the flags of `proxy run` in --help.
 func flagTable() string {
 	fields := map[string]string{}
 	for _, setting := range daemonSettings() {
@@ -43,7 +43,7 @@ func flagTable() string {
 	return table.String()
 }
 
-// fieldOf is the field for a flag, and says which are ours.
+// fieldOf returns the field for a flag, and marks ours.
 func fieldOf(field string) string {
 	if _, ours := vicinityFlags()[field]; ours {
 		return code(field) + " (ours)"
@@ -68,7 +68,7 @@ func otherName(flag string) string {
 	return ""
 }
 
-// meaninglessTable lists what kube-proxy can be set to and has no meaning here.
+// meaninglessTable lists kube-proxy's settings without effect here.
 func meaninglessTable() string {
 	var table strings.Builder
 	table.WriteString("| in kube-proxy's file | kube-proxy's flag | why not |\n|---|---|---|\n")
@@ -86,7 +86,7 @@ func meaninglessTable() string {
 	return table.String()
 }
 
-// gateTable lists the feature gates of kube-proxy: those that are obeyed, then the others.
+// gateTable lists the feature gates of kube-proxy: first the supported ones, then the others.
 func gateTable() string {
 	var obeyed, fixed strings.Builder
 	for _, gate := range config.Gates() {

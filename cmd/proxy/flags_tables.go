@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// clientSettings say who the clients are and which of them are masqueraded. All commands that show what happens to
+// clientSettings determine which clients are pods and which are masqueraded. All commands that show what happens to
 // connections have them.
 var clientSettings = []settingFlag{
 	{
@@ -36,7 +36,7 @@ var clientSettings = []settingFlag{
 	},
 }
 
-// clients returns the same settings in explain's form, for a node. The node is nil while it is unknown.
+// clients returns the same settings in explain's form for a node, which is nil if it is unknown.
 func (f *stateFlags) clients(node *model.Node) explain.Clients {
 	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll, NodesFrom: f.nodesFrom}
 	clients.NodePorts = f.settings.NodePorts
@@ -48,8 +48,8 @@ func (f *stateFlags) clients(node *model.Node) explain.Clients {
 	return clients
 }
 
-// tableFlags say what the tables are made from: the state, who the clients are, and where node ports are served.
-// Their names and defaults are kube-proxy's.
+// tableFlags are the inputs of the tables: the state, the clients, and the addresses that serve node ports. Their names
+// and defaults are kube-proxy's.
 type tableFlags struct{ stateFlags }
 
 var nodePortSettings = []settingFlag{{

@@ -21,7 +21,7 @@ func texts(prefixes []netip.Prefix) []string {
 	return list
 }
 
-// parseTableFlags reads and checks the flags of a line, on top of those that every line needs.
+// parseTableFlags parses and checks the flags of a line, in addition to those that every line needs.
 func parseTableFlags(t *testing.T, args ...string) (*tableFlags, error) {
 	t.Helper()
 	var flags tableFlags
@@ -82,7 +82,7 @@ func TestAWrongWayToDistinguishPodsIsRejected(t *testing.T) {
 	}
 	tests := map[string]struct {
 		args []string
-		err  string // empty if nothing is wrong
+		err  string // empty if all flags are valid
 	}{
 		"an unknown mode": {
 			splitArgs("--detect-local-mode clustercidr"), `--detect-local-mode: "clustercidr" is none of: ClusterCIDR, NodeCIDR, `,

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// expectError wants an error that contains some text, or none if the text is empty.
+// expectError expects an error that contains some text, or none if the text is empty.
 func expectError(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {

@@ -27,8 +27,8 @@ func (f *topologyFlags) register(flags *pflag.FlagSet) {
 		"`NAMESPACE/NAME` of the headless Service over the proxies' own pods; empty: there is none")
 }
 
-// registerPublisher registers the flag that says where what is published comes from. Every command that decides as
-// proxies do has it.
+// registerPublisher registers the flag with the namespace of the publisher. Every command that decides as proxies do
+// has it.
 func registerPublisher(flags *pflag.FlagSet, namespace *string) {
 	flags.StringVar(namespace, "topology-namespace", "vicinity-system",
 		"`NAMESPACE` of the webhook that publishes TopologySlices and ServiceDemands, where its Leases say whether they still count")
@@ -52,7 +52,7 @@ func (f *topologyFlags) Validate() error {
 	return errors.Join(errs...)
 }
 
-// proxyService is the Service over the proxies' pods; its zero value is none.
+// proxyService returns the Service over the proxies' pods; the zero value means none.
 func (f *topologyFlags) proxyService() model.ObjectName {
 	namespace, name, _ := strings.Cut(f.proxies, "/")
 	return model.ObjectName{Namespace: namespace, Name: name}

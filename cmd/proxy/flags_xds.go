@@ -13,10 +13,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/xds"
 )
 
-// xdsFlags say where endpoints are served to gRPC clients and Envoys.
+// xdsFlags configure where xDS is served to gRPC clients and Envoys.
 type xdsFlags struct {
 	bindAddress string
-	// addresses are where they are served, after Validate; empty for nowhere.
+	// addresses are the addresses of the xDS server, after Validate; empty means no server.
 	addresses []string
 }
 
@@ -26,7 +26,7 @@ func (f *xdsFlags) register(flags *pflag.FlagSet) {
 			"next tier by themselves: IP:PORT, such as 0.0.0.0:18000, or unix:// and the path of a socket, or both with a comma (default: nowhere)")
 }
 
-// Validate requires addresses that no other server has.
+// Validate requires addresses that no other server uses.
 func (f *xdsFlags) Validate(taken ...string) error {
 	f.addresses = nil
 	if f.bindAddress == "" {

@@ -110,8 +110,8 @@ func (f *flowsFlags) Validate() error {
 	return errors.Join(errs...)
 }
 
-// How often --watch looks, and how often it reads the Services again, which may mean listing all of them from an API
-// server.
+// How often --watch scans conntrack, and how often it reloads the Services, which may mean listing all of them from an
+// API server.
 const (
 	flowsEvery   = 2 * time.Second
 	objectsEvery = 30 * time.Second
@@ -150,8 +150,8 @@ func runFlows(ctx context.Context, stdout, stderr io.Writer, flags *flowsFlags, 
 	}
 }
 
-// reading loads the state of the cluster, and returns what collects the connections of the Services that are asked
-// about.
+// reading loads the state of the cluster, and returns a Snapshot that collects the connections of the requested
+// Services.
 func (f *runFlags) reading(ctx context.Context, stderr io.Writer, query explain.Query) (*flows.Snapshot, error) {
 	change, err := f.load(ctx, stderr, apiserver.LocalNode)
 	if err != nil {
@@ -188,7 +188,7 @@ func (f *flowsFlags) print(to io.Writer, report *flows.Report, query explain.Que
 	return err
 }
 
-// requestedServices names what a query is about, as part of a sentence.
+// requestedServices returns a description of the query, as part of a sentence.
 func requestedServices(query explain.Query) string {
 	switch {
 	case query.Service.Name != "":

@@ -16,8 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// zonedState is a Service whose owner lets connections leave the zone, with an endpoint in each of two; one of a third Node
-// answers nothing.
+// zonedState is a Service with topology keys to fill in, and an endpoint on node-b, in another zone than node-a.
 const zonedState = `apiVersion: v1
 kind: List
 items:
@@ -54,7 +53,7 @@ func proxyIn(t *testing.T, namespace *netns.Namespace, args ...string) outcome {
 	return outcome{command.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// zonedNode is a machine that reaches the endpoint, on loopback, and a running proxy.
+// zonedNode is a machine with the endpoint on loopback, and a running proxy.
 func zonedNode(t *testing.T, args ...string) (*netns.Namespace, *daemonUnderTest) {
 	t.Helper()
 	namespace := netns.New(t)
@@ -68,7 +67,7 @@ func zonedNode(t *testing.T, args ...string) (*netns.Namespace, *daemonUnderTest
 	return namespace, startDaemon(t, namespace, args...)
 }
 
-// dialIn opens a connection to the Service and waits for an answer.
+// dialIn opens a connection to the Service and waits for a reply.
 func dialIn(t *testing.T, namespace *netns.Namespace) net.Conn {
 	t.Helper()
 	var connection net.Conn
@@ -137,7 +136,7 @@ func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 	daemon.end(t)
 }
 
-// TestTheDaemonCountsTraffic: its metrics say how many connections ended, where they went and why, under the Service's name.
+// TestTheDaemonCountsTraffic: its metrics count ended connections by destination and tier, under the Service's name.
 func TestTheDaemonCountsTraffic(t *testing.T) {
 	namespace, daemon := zonedNode(t, "--traffic-accounting", "services")
 	page := func() string {
@@ -146,7 +145,7 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 	}
 	namespace.Exec("sh", "-c", "echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait; "+
 		"echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close")
-	// The daemon begins to listen soon after the first sync, and may not report connections that began before.
+	// The daemon starts to receive events soon after the first sync, and may not report connections that started before.
 	listens := func() bool {
 		_ = dialIn(t, namespace).Close()
 		return strings.Contains(page(), "vicinity_connections_total{")
@@ -163,7 +162,7 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 	all := numberOf(t, text, `vicinity_connections_total{locality="other_zone",outcome="replied",tier="*"}`)
 	ofService := numberOf(t, text,
 		`vicinity_service_connections_total{locality="other_zone",namespace="shop",outcome="replied",service="web",tier="*"}`)
-	if ofService < all || ofService > all+5 { // the page is not made in one moment
+	if ofService < all || ofService > all+5 { // the page is not a consistent snapshot
 		t.Errorf("%v connections in all, and %v of the only Service", all, ofService)
 	}
 	for _, line := range []string{
@@ -201,7 +200,7 @@ func numberOf(t *testing.T, page, series string) float64 {
 	return value
 }
 
-// TestWithoutAccountTheKernelIsNotQueried: no setting is written.
+// TestWithoutAccountTheKernelIsNotQueried: no sysctl is written.
 func TestWithoutAccountTheKernelIsNotQueried(t *testing.T) {
 	namespace, daemon := zonedNode(t)
 	if got := strings.TrimSpace(namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_acct")); got != "0" {

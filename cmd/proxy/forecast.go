@@ -98,7 +98,7 @@ judged and --demand has only part of the demand.`,
 	return command
 }
 
-// hasUnreadable prints what could not be read, and ends with the status for that.
+// hasUnreadable prints an unreadableError and replaces it by its exit status.
 func hasUnreadable(command *cobra.Command, err error) error {
 	if _, is := errors.AsType[unreadableError](err); is {
 		cli.PrintError(command.ErrOrStderr(), command.Root().Name(), err)
@@ -107,12 +107,12 @@ func hasUnreadable(command *cobra.Command, err error) error {
 	return err
 }
 
-// unreadableError says why the input of a forecast could not be read.
+// unreadableError is why the input of a forecast could not be read.
 type unreadableError struct{ error }
 
 func (e unreadableError) Unwrap() error { return e.error }
 
-// What --demand-source may be.
+// The values of --demand-source.
 const (
 	clientsMeasured = policy.Measured
 	clientsAssumed  = "assumed"
@@ -124,13 +124,13 @@ type forecastFlags struct {
 	gateFlags
 	namespaceFlags
 	viewFlags
-	publisher               string // the namespace of what publishes ServiceDemands
+	publisher               string // the namespace of the publisher of ServiceDemands
 	bounds                  []string
 	demand, clients, output string
 	top                     int
 
 	perGB   float64           // 0 without a price
-	changes []forecast.Change // the what-ifs, and words as they were written
+	changes []forecast.Change // the what-ifs; args are their flags as written
 	args    []string
 
 	bound   []uint64         // after Validate
@@ -173,7 +173,7 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	whatIf(f, flags, "scale", "what if a Service had so many ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?", forecast.ParseScale)
 }
 
-// whatIf registers a flag that asks for a change.
+// whatIf registers a flag that adds a change.
 func whatIf[C forecast.Change](f *forecastFlags, flags *pflag.FlagSet, name, usage string, parse func(string) (C, error)) {
 	flags.Func(name, usage, func(text string) error {
 		change, err := parse(text)
@@ -182,7 +182,7 @@ func whatIf[C forecast.Change](f *forecastFlags, flags *pflag.FlagSet, name, usa
 	})
 }
 
-// Validate checks all flags and reports every mistake at once.
+// Validate checks all flags and reports all errors at once.
 func (f *forecastFlags) Validate() error {
 	errs := []error{f.kubectlFlags.Validate(), cli.Choice("output", f.output, "text", "json", "yaml", "html"),
 		cli.Choice("demand-source", f.clients, clientsMeasured, clientsAssumed), f.viewFlags.Validate()}
@@ -223,7 +223,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	if lack := held.MissingKinds(origin, "nothing can be forecast", convert.Services, convert.Nodes); lack != "" {
 		return unreadableError{errors.New(lack)}
 	}
-	noSlices, _ := objects.Held.MissingSlices(origin) // an API server knows best
+	noSlices, _ := objects.Held.MissingSlices(origin) // an API server's list is authoritative
 	if noSlices != "" {
 		sanitize.Fprintf(stderr, "warning: %s\n", noSlices)
 	}
@@ -273,13 +273,13 @@ func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) er
 	return state.NotFound(query.Service)
 }
 
-// maxDemand bounds the file of --demand, in bytes: ten series of each of 20,000 Nodes.
+// maxDemand is the maximum size of the file of --demand, in bytes: ten series of each of 20,000 Nodes.
 const maxDemand = 64 << 20
 
-// readDemand reads the file of --demand, and the bytes that have a price.
+// readDemand reads the file of --demand, and the bytes to which the price applies.
 func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Options) error {
 	text, err := boundedio.ReadFile(f.demand, maxDemand)
-	if err != nil { // it names the file
+	if err != nil { // the error names the file
 		return fmt.Errorf("--demand: %w", err)
 	}
 	samples, err := forecast.ParseSamples(text)
@@ -295,7 +295,7 @@ func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Opt
 	return nil
 }
 
-// print prints a report; with what-ifs, what it was before, too.
+// print prints a report; with what-ifs, also the report without them.
 func (f *forecastFlags) print(stdout io.Writer, before, report *forecast.Report) error {
 	switch isComparison := len(f.changes) > 0; {
 	case f.output == "html":
@@ -310,8 +310,8 @@ func (f *forecastFlags) print(stdout io.Writer, before, report *forecast.Report)
 	return explain.Print(stdout, f.output, report)
 }
 
-// checkLimits ends with exitUnread if part of what was asked about could not be read, else with status 1 if a Service does
-// not keep the limits.
+// checkLimits returns exitUnread if a part of the requested objects could not be read, or else status 1 if a Service
+// violates the limits.
 func (f *forecastFlags) checkLimits(
 	stderr io.Writer, report *forecast.Report, lacksSlices bool, unread []model.Finding, query explain.Query,
 ) error {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// three is a cluster of three Nodes in as many zones, and one Service with an endpoint on each.
+// three is a cluster of three Nodes in three zones, and one Service with an endpoint on each.
 const three = `apiVersion: v1
 kind: List
 items:
@@ -31,7 +31,7 @@ items:
   - {addresses: [10.244.2.1], conditions: {ready: true}, nodeName: nc, zone: zc}
 `
 
-// threeWith replaces parts of three, each of which must be there.
+// threeWith replaces parts of three, each of which must exist.
 func threeWith(t *testing.T, pairs ...string) string {
 	t.Helper()
 	text := three
@@ -55,7 +55,7 @@ const (
 	zoneIsKept = "EndpointSlices keep the zone that a Node had when they were written, until the Service or its pods change."
 )
 
-// TestForecastReportsTheCauseBeforeAnyAdvice, and advises nothing that is set already.
+// TestForecastReportsTheCauseBeforeAnyAdvice, and does not recommend settings that are already set.
 func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 	const noHints = "shop/web: spec.trafficDistribution: PreferSameZone is set, and has no effect, because no EndpointSlice of the Service " +
 		"has hints. "
@@ -160,7 +160,7 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 	}
 }
 
-// TestExplainReportsASettingWithoutHints as forecast does.
+// TestExplainReportsASettingWithoutHints like forecast.
 func TestExplainReportsASettingWithoutHints(t *testing.T) {
 	const sentence = "spec.trafficDistribution: PreferSameZone is set, and has no effect, because no EndpointSlice of the Service has hints."
 	for text, want := range map[string]bool{noSetting: false, sameZone: true} {
@@ -180,7 +180,7 @@ func TestExplainReportsASettingWithoutHints(t *testing.T) {
 	}
 }
 
-// TestForecastReportsWhyConnectionsAreRefused, on which Nodes, and of which ports.
+// TestForecastReportsWhyConnectionsAreRefused, on which Nodes, and for which ports.
 func TestForecastReportsWhyConnectionsAreRefused(t *testing.T) {
 	const hardKeys = "annotations: {vicinity.dev/topology-keys: topology.kubernetes.io/zone}"
 	for name, test := range map[string]struct {
@@ -229,8 +229,8 @@ func TestForecastReportsWhyConnectionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestForecastComparesByTheMeanBefore: an endpoint that does another one's work expects more, and named clients ask
-// both before and after.
+// TestForecastComparesByTheMeanBefore: an endpoint that takes over another one's work has a higher expected load, and
+// named clients are the demand both before and after.
 func TestForecastComparesByTheMeanBefore(t *testing.T) {
 	caller := `
 - apiVersion: v1
@@ -271,8 +271,7 @@ func TestForecastComparesByTheMeanBefore(t *testing.T) {
 
 const sliceEnd = "  - {addresses: [10.244.2.1], conditions: {ready: true}, nodeName: nc, zone: zc}\n"
 
-// TestALabelThatNoNodeHasIsNotZero: it is "-", with a sentence; and without known zones nothing can be said about what
-// stays in them.
+// TestALabelThatNoNodeHasIsNotZero: it is "-", with a sentence. Without known zones there is no in-zone share.
 func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
 	const label = ", topology.kubernetes.io/zone: "
 	zones := []string{label + "za", "", label + "zb", "", label + "zc", ""}

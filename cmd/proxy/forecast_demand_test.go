@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// measuredState is two zones with a node each, and a Service with a bound, two endpoints in zone a and six in zone b,
-// for which a ServiceDemand says that zone a asks 0.8.
+// measuredState is two zones with a node each, and a Service with a bound, two endpoints in zone a and six in zone b.
+// Its ServiceDemand has a demand of 0.8 in zone a.
 func measuredState(annotations string, more ...string) string {
 	var endpoints []string
 	for i := range 8 {
@@ -53,7 +53,8 @@ const (
 `
 )
 
-// TestADumpIsForecastWithWhatWasMeasured, and explained so; or it says that there is nothing to plan with.
+// TestADumpIsForecastWithWhatWasMeasured, and explained with it; otherwise the output states that there is no measured
+// demand.
 func TestADumpIsForecastWithWhatWasMeasured(t *testing.T) {
 	for name, c := range map[string]struct {
 		more       string
@@ -103,7 +104,8 @@ func TestADumpIsForecastWithWhatWasMeasured(t *testing.T) {
 	}
 }
 
-// TestMeasuringWhatNobodyMeasuresIsNoRiddle: "nothing is different" has its reason before it, and what to do.
+// TestMeasuringWhatNobodyMeasuresIsNoRiddle: the output gives the reason for "nothing is different" first, and the
+// remedy.
 func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
 	other := strings.Replace(demandOfWeb, "name: web", "name: other", 1)
 	for name, c := range map[string]struct {
@@ -138,7 +140,8 @@ func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
 	}
 }
 
-// TestEachNumberNamesItsDemand: a file beside ServiceDemands is what Nodes ask, and no proxy plans with it.
+// TestEachNumberNamesItsDemand: a file takes precedence over ServiceDemands as the demand of Nodes, but no proxy plans
+// with it.
 func TestEachNumberNamesItsDemand(t *testing.T) {
 	state, file := writeState(t, measuredState(wantsMeasured, demandOfWeb)), writeQuery(t, "zone=zone-a - 1", "zone=zone-b - 9")
 	for name, c := range map[string]struct {
@@ -167,8 +170,8 @@ func TestEachNumberNamesItsDemand(t *testing.T) {
 	}
 }
 
-// TestWhatWasMeasuredMakesAdvice: a bound that is planned without it could be planned with it, beside the clients that
-// it names; and a new bound is planned with it from the beginning.
+// TestWhatWasMeasuredMakesAdvice: measured demand is recommended for a bound that is planned without it, in addition to
+// the clients that it names. A new bound is planned with it from the start.
 func TestWhatWasMeasuredMakesAdvice(t *testing.T) {
 	const (
 		withIt = "shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of " +

@@ -38,7 +38,7 @@ func writeQuery(t *testing.T, lines ...string) string {
 	return file
 }
 
-// TestASelectionIsPricedByItsOwnBytes: the bytes without a name belong to all Services together, and ops has none.
+// TestASelectionIsPricedByItsOwnBytes: bytes without a Service are those of all Services together, and ops has none.
 func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
 	state := threeWith(t, "- apiVersion: v1\n  kind: Service\n", `- apiVersion: v1
   kind: Service
@@ -60,7 +60,7 @@ func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
 	}
 }
 
-// TestAForecastFromPartOfTheDemandIsNoPass: it says how much is missing, and limits are not judged.
+// TestAForecastFromPartOfTheDemandIsNoPass: it reports how much is missing, and does not check limits.
 func TestAForecastFromPartOfTheDemandIsNoPass(t *testing.T) {
 	state := threeWith(t)
 	for name, c := range map[string]struct {
@@ -82,7 +82,7 @@ func TestAForecastFromPartOfTheDemandIsNoPass(t *testing.T) {
 			c.says == "" && (strings.Contains(got.stdout, "lacks") || strings.Contains(got.stdout, "left out")) {
 			t.Errorf("%s: it does not say %q: %+v", name, c.says, got)
 		}
-		var either struct { // before and after are there only if something would be different
+		var either struct { // Before and After exist only if something would be different
 			forecast.Report
 			After forecast.Report
 		}

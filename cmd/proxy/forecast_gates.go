@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 )
 
-// gateFlags are the limits that each Service must keep in a forecast. All of them are numbers or percentages.
+// gateFlags are the limits for each Service in a forecast. All of them are numbers or percentages.
 type gateFlags struct{ limits forecast.Limits }
 
 func (f *gateFlags) register(flags *pflag.FlagSet) {

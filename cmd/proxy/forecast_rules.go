@@ -16,8 +16,8 @@ import (
 	webhook "github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// ruleChecker judges Services of a cluster by the rules of the webhook, in its words, whether it is installed or not. The
-// proxy itself knows no rules; only this command reports what is wrong with settings.
+// ruleChecker checks Services by the rules of the webhook, with its messages, whether or not it is installed. The proxy
+// itself has no rules; only this command reports problems with settings.
 func ruleChecker(objects convert.Objects, proxyName string) forecast.RuleChecker {
 	facts := webhook.Facts{Nodes: webhook.NewNodeLabels(), Services: servicesIn(objects)}
 	for _, node := range objects.Nodes {
@@ -37,7 +37,7 @@ func ruleChecker(objects convert.Objects, proxyName string) forecast.RuleChecker
 	}
 }
 
-// namesIn are the names of Services, by namespace.
+// namesIn are the names of Services by namespace.
 type namesIn map[string][]string
 
 func servicesIn(objects convert.Objects) namesIn {
@@ -48,13 +48,13 @@ func servicesIn(objects convert.Objects) namesIn {
 	return names
 }
 
-// Names are those in a namespace. A namespace with a single Service counts as unknown: a folder need not have all
-// Services.
+// Names returns the names in a namespace. A namespace with a single Service counts as unknown, because a folder may not
+// contain all Services.
 func (n namesIn) Names(namespace string) (names []string, known bool) {
 	return n[namespace], len(n[namespace]) > 1
 }
 
-// toWebhookService is a Service as rules see it; nil if there is none.
+// toWebhookService converts a Service to the type that the rules use; nil stays nil.
 func toWebhookService(service *corev1.Service) *webhook.Service {
 	if service == nil {
 		return nil
@@ -67,7 +67,7 @@ func toWebhookService(service *corev1.Service) *webhook.Service {
 		Spec: service.Spec,
 	})
 	if err != nil {
-		panic(err) // it was read from JSON, or from the API
+		panic(err) // it was decoded from JSON or the API
 	}
 	var judged webhook.Service
 	if err := json.Unmarshal(text, &judged); err != nil {
@@ -76,7 +76,7 @@ func toWebhookService(service *corev1.Service) *webhook.Service {
 	return &judged
 }
 
-// checkChanges fails if the webhook would deny what --annotate makes of a Service, and prints what it would warn of.
+// checkChanges fails if the webhook would deny a Service after --annotate, and prints its warnings.
 func checkChanges(stderr io.Writer, before, after forecast.Cluster, changes []forecast.Change, judge forecast.RuleChecker) error {
 	var denied []error
 	seen := map[model.ObjectName]bool{}

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// shop is a cluster whose Services show what a forecast is for.
+// shop is a cluster whose Services demonstrate the purpose of a forecast.
 const shop = "../../e2e/forecast/shop"
 
 func TestForecastPrintsWhatASettingMakesOfEachService(t *testing.T) {
@@ -33,7 +33,7 @@ func TestForecastComparesBeforeAndAfter(t *testing.T) {
 	golden.File(t, "testdata/forecast-changed.txt", got.stdout)
 }
 
-// forecastOf runs a forecast of a folder for machines.
+// forecastOf returns the forecast of a folder.
 func forecastOf(t *testing.T, folder string, args ...string) (report forecast.Report) {
 	t.Helper()
 	readForecast(t, &report, folder, args...)
@@ -43,7 +43,7 @@ func forecastOf(t *testing.T, folder string, args ...string) (report forecast.Re
 // beforeAndAfter are two forecasts.
 type beforeAndAfter struct{ Before, After forecast.Report }
 
-// readForecast is forecastOf, with the type that the arguments make of it.
+// readForecast is forecastOf, with the type of the JSON output for the arguments.
 func readForecast(t *testing.T, into any, folder string, args ...string) {
 	t.Helper()
 	got := proxyCommand(t, append([]string{"forecast", "--manifests", folder, "-o", "json"}, args...)...)
@@ -52,7 +52,8 @@ func readForecast(t *testing.T, into any, folder string, args ...string) {
 	}
 }
 
-// TestForecastReportsClientsWithoutAlternatives than evacuated endpoints: by keys, because there are no others, and from outside.
+// TestForecastReportsClientsWithoutAlternatives to evacuated endpoints: because of keys, because there are no other
+// endpoints, and from outside.
 func TestForecastReportsClientsWithoutAlternatives(t *testing.T) {
 	const service = `
 - {apiVersion: v1, kind: Service, metadata: {name: NAME, namespace: shop, annotations: {KEYS}}, spec: {clusterIP: 10.96.0.1,
@@ -109,7 +110,7 @@ shop/outside  0 %                 -                a
 	}
 }
 
-// TestForecastSupportsTheTableOfShapes: near share and busiest endpoint of shapes, as they are computed by hand.
+// TestForecastSupportsTheTableOfShapes: in-zone share and busiest endpoint of shapes, as computed by hand.
 func TestForecastSupportsTheTableOfShapes(t *testing.T) {
 	type cell struct{ near, busiest float64 }
 	want := map[string]map[string]cell{

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// checkedService is a small cluster that a forecast knows completely.
+// checkedService is a small cluster without unknown or invalid objects.
 const checkedService = `apiVersion: v1
 kind: List
 items:
@@ -38,8 +38,8 @@ items:
   endpoints: [{addresses: [10.244.1.2], nodeName: node-1}]
 `
 
-// TestAForecastThatCouldNotReadAllIsNoPass, whether it is a gate or not; the same holds for an explanation or a
-// ruleset. Services that nobody asked about do not matter.
+// TestAForecastThatCouldNotReadAllIsNoPass, with and without limits. The same applies to explain and render. Services
+// that were not requested do not matter.
 func TestAForecastThatCouldNotReadAllIsNoPass(t *testing.T) {
 	type statuses struct{ all, web int } // of commands about all Services, and about shop/web
 	replaced := func(old, with string) string {
@@ -99,7 +99,7 @@ func TestAForecastThatCouldNotReadAllIsNoPass(t *testing.T) {
 	}
 }
 
-// TestNothingIsNoPass: a folder of another cluster, or of none. The message says what is there.
+// TestNothingIsNoPass: a folder of another cluster, or of none. The message lists its contents.
 func TestNothingIsNoPass(t *testing.T) {
 	const (
 		node   = "{apiVersion: v1, kind: Node, metadata: {name: node-1}}\n---\n"
@@ -121,7 +121,7 @@ func TestNothingIsNoPass(t *testing.T) {
 	}
 }
 
-// TestOldKindsAreNamed: the objects that say where endpoints are, in a dump of an old cluster or by an old habit.
+// TestOldKindsAreNamed: Endpoints and EndpointSlices of old versions, in a dump of an old cluster or by an old habit.
 func TestOldKindsAreNamed(t *testing.T) {
 	const (
 		endpoints = "- {apiVersion: v1, kind: Endpoints, metadata: {namespace: shop, name: web}}\n"
@@ -161,8 +161,8 @@ func TestOldKindsAreNamed(t *testing.T) {
 	}
 }
 
-// TestAMissIsLessThanWhatCouldNotBeRead: the status says that only a part was judged, and the message still names the
-// misses.
+// TestAMissIsLessThanWhatCouldNotBeRead: the status means that only a part was checked, and the message still lists the
+// violations.
 func TestAMissIsLessThanWhatCouldNotBeRead(t *testing.T) {
 	folder := writeState(t, checkedService)
 	got := proxyCommand(t, splitArgs("forecast --max-load 0.5 --manifests "+folder)...)
@@ -176,7 +176,7 @@ func TestAMissIsLessThanWhatCouldNotBeRead(t *testing.T) {
 	}
 }
 
-// TestADemandThatIsNoneIsNoPass: see also the table of what is read from such a file.
+// TestADemandThatIsNoneIsNoPass: see also the table of valid contents of such a file.
 func TestADemandThatIsNoneIsNoPass(t *testing.T) {
 	folder, file := writeState(t, checkedService), filepath.Join(t.TempDir(), "demand")
 	of := func(label, name, value string) string {

@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// outsideState is a Service that two external IPs lead to, as whoever may write Services can have it.
+// outsideState is a Service with two external IPs, which any user who may write Services can set.
 var outsideState = strings.Replace(busyState, "    clusterIP: 10.96.0.53\n",
 	"    externalIPs: [203.0.113.10, 203.0.113.11]\n    clusterIP: 10.96.0.53\n", 1)
 
@@ -29,7 +29,8 @@ const (
 	notServed  = `is not served: the feature gate AllowServiceExternalIPs of the proxy is off`
 )
 
-// TestExternalIPsAreNotServedWithTheGateOff, as file and as flag, by every command that decides what is served.
+// TestExternalIPsAreNotServedWithTheGateOff, in the file and as a flag, by every command that decides which addresses
+// are served.
 func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 	folder := writeState(t, outsideState)
 	off, on := configFile(t, gateOff), configFile(t, "featureGates: {AllowServiceExternalIPs: true}")
@@ -64,7 +65,7 @@ func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 	}
 }
 
-// TestTheGateIsOffAfterARestart: what the daemon served before ends with it, including open UDP flows.
+// TestTheGateIsOffAfterARestart: external IPs that the daemon served before are removed, including open UDP flows.
 func TestTheGateIsOffAfterARestart(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
@@ -92,7 +93,7 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 	}
 }
 
-// flowsFrom counts the UDP flows that were sent to an address and went to an endpoint.
+// flowsFrom counts the UDP flows that were sent to an address and translated to an endpoint.
 func (d *daemonUnderTest) flowsFrom(t *testing.T, dialled string) int {
 	t.Helper()
 	return d.flows(t, unix.IPPROTO_UDP, func(flow *netlink.ConntrackFlow) bool {
@@ -126,7 +127,7 @@ func TestPagesAreClosedByTheirGates(t *testing.T) {
 	}
 }
 
-// TestTheBindAddressIsThePrimaryOne serves node ports there, and not on the address that the Node names.
+// TestTheBindAddressIsThePrimaryOne: it serves node ports, and the Node's address does not.
 func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
 	folder := writeState(t, busyState+"  status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n")
 	for name, test := range map[string]struct{ args, want string }{
@@ -153,7 +154,7 @@ func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
 	}
 }
 
-// TestAServerThatWouldBeClosedIsRejected: kube-proxy has no health server with --healthz-port=0.
+// TestAServerThatWouldBeClosedIsRejected: with --healthz-port=0 kube-proxy has no health server.
 func TestAServerThatWouldBeClosedIsRejected(t *testing.T) {
 	for _, flag := range []string{"healthz-port", "metrics-port"} {
 		_, err := parseRunFlags(t, "--manifests x --"+flag+"=0")
@@ -163,7 +164,8 @@ func TestAServerThatWouldBeClosedIsRejected(t *testing.T) {
 	}
 }
 
-// TestAGateThatNoKubeProxyHasIsRejected, in a file as on the command line: it may be there to forbid something.
+// TestAGateThatNoKubeProxyHasIsRejected in a file and on the command line, because it may be intended to disable
+// something.
 func TestAGateThatNoKubeProxyHasIsRejected(t *testing.T) {
 	const why = `"AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`
 	path := filepath.Join(t.TempDir(), "x")

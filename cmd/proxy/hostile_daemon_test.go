@@ -22,8 +22,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestNoObjectReachesTheLogAsItIs, nor what `proxy status` prints beside that daemon: there is one file for each text
-// of each object, in which that text is hostile.
+// TestNoObjectReachesTheLogAsItIs, nor the output of `proxy status` for that daemon: there is one file for each text
+// field of each object, with a hostile text in that field.
 func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
 	succeed(t, err)
@@ -37,8 +37,7 @@ func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
 			succeed(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d%s.json", i, hostile.Line)), text, 0o600))
 			i++
 		}))
-		// About some files, such as a List of another kind, there is nothing to report. About objects that exist
-		// already there is.
+		// Some files, such as a List of another kind, have no findings. Duplicate objects have.
 		succeed(t, os.WriteFile(filepath.Join(folder, "last\x1b\n"+hostile.Line+".json"), objects, 0o600))
 		wait.Until(t, "the last file is reported", func() bool {
 			_, body := d.get(t, "127.0.0.1:10249", "/findings?code=Invalid")
@@ -55,7 +54,7 @@ func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
 	}
 }
 
-// TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal of status. Another program may have its port.
+// TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal of status. Another program may listen on its port.
 func TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal(t *testing.T) {
 	namespace, folder := netns.New(t), manifestsCopy(t)
 	summary, err := json.Marshal(status.Summary{

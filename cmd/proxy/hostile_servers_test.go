@@ -17,7 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// apiServer is an API server with Nodes, each of which runs a proxy. livez is a pod's answer, through it.
+// apiServer is an API server with Nodes, each of which runs a proxy. livez serves the pods' responses through its proxy
+// subresource.
 func apiServer(t *testing.T, nodes []string, livez http.HandlerFunc) (kubeconfig string) {
 	t.Helper()
 	list := func(kind, items string) http.HandlerFunc {
@@ -33,7 +34,7 @@ func apiServer(t *testing.T, nodes []string, livez http.HandlerFunc) (kubeconfig
 		nodeItems = append(nodeItems, fmt.Sprintf(`{"metadata":{"name":%s}}`, name))
 		podItems = append(podItems, fmt.Sprintf(`{"metadata":{"name":"proxy-%d"},"spec":{"nodeName":%s}}`, i, name))
 	}
-	// No proxy of ours runs on Windows, so nobody misses one there.
+	// This proxy does not run on Windows, so none is missing there.
 	nodeItems = append(nodeItems, `{"metadata":{"name":"windows","labels":{"kubernetes.io/os":"windows"}}}`)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v1/nodes", list("NodeList", strings.Join(nodeItems, ",")))
@@ -54,12 +55,12 @@ contexts: [{name: here, context: {cluster: a, user: me}}]}`, server.URL), 0o600)
 	return file
 }
 
-// livePage is what a proxy answers.
+// livePage is the response of a proxy.
 const livePage = `{"healthy":false,"status":{"IPv4":{"lastUpdated":"2026-03-01T12:00:00Z","healthy":true}},
 "pendingSince":"2026-03-01T12:00:00Z","lastError":"netlink","refusedTotal":3,
 "interruptions":[{"resource":"services","since":"2026-03-01T12:00:00Z","reason":"connection refused"}]}`
 
-// TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal, be it a page, a refusal or no page at all.
+// TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal: a page, an error, or no page at all.
 func TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal(t *testing.T) {
 	status, answer, printed := http.StatusOK, "", 0
 	kubeconfig := apiServer(t, []string{"node-a", "node-b" + hostile.Text}, func(w http.ResponseWriter, _ *http.Request) {
@@ -82,12 +83,12 @@ func TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal(t *testing.T) {
 		succeed(t, hostile.EachName([]byte(`{"kind":"Status","apiVersion":"v1","message":"no such pod","reason":"NotFound"}`), see))
 		see("no JSON", []byte(hostile.Text+"\x9b"))
 	}
-	if printed < 50 { // otherwise the test would not see what it put in
+	if printed < 50 { // otherwise the injected texts would not be in the output
 		t.Errorf("%d of the texts are printed", printed)
 	}
 }
 
-// TestStatusOfAllNodesIsNoPassWhereObjectsAreSkipped: no answer says whether earlier versions of them are in force.
+// TestStatusOfAllNodesIsNoPassWhereObjectsAreSkipped: no response shows whether earlier versions of them are active.
 func TestStatusOfAllNodesIsNoPassWhereObjectsAreSkipped(t *testing.T) {
 	const well = `{"healthy":true,"status":{"IPv4":{}},"refusedTotal":%d}`
 	answers := map[string]string{"proxy-0:10256": fmt.Sprintf(well, 0)}
@@ -107,7 +108,7 @@ func TestStatusOfAllNodesIsNoPassWhereObjectsAreSkipped(t *testing.T) {
 	}
 }
 
-// TestAPodsResponseIsBounded in size, in time, and in where it leads: anybody may answer for a pod.
+// TestAPodsResponseIsBounded in size, in time, and in redirects: any program may respond instead of a pod.
 func TestAPodsResponseIsBounded(t *testing.T) {
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -159,14 +160,14 @@ func TestAPodsResponseIsBounded(t *testing.T) {
 	if elsewhere.Load() > 0 {
 		t.Error("a pod chose who was asked next")
 	}
-	// The servers are in this process, too: what they write is allocated once, and above.
+	// The servers are in this process, too: what they write is allocated once, and included above.
 	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 64<<20 {
 		t.Errorf("%d MiB were allocated", allocated>>20)
 	}
 }
 
-// TestNoEscapeSequenceOfAnAPIServerReachesTheTerminal: refusals of lists, warnings, and a server that is no API server at
-// all.
+// TestNoEscapeSequenceOfAnAPIServerReachesTheTerminal: errors of lists, warnings, and a server that is not an API
+// server.
 func TestNoEscapeSequenceOfAnAPIServerReachesTheTerminal(t *testing.T) {
 	status, answer := http.StatusForbidden, ""
 	kubeconfig := kubeconfigFor(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -193,8 +194,8 @@ func TestNoEscapeSequenceOfAnAPIServerReachesTheTerminal(t *testing.T) {
 	}
 }
 
-// TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal of explain, which asks it what the kernel refuses. Another
-// program may have its port.
+// TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal of explain, which requests its kernel rejections. Another
+// program may listen on its port.
 func TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal(t *testing.T) {
 	answer, printed := "", 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {

@@ -23,7 +23,7 @@ func succeed(t *testing.T, err error) {
 	}
 }
 
-// wantSafe runs a command line, and fails if what somebody else wrote reaches the terminal.
+// wantSafe runs a command line, and fails if untrusted text reaches the terminal.
 func wantSafe(t *testing.T, what string, args ...string) outcome {
 	t.Helper()
 	got := proxyCommand(t, args...)
@@ -42,7 +42,7 @@ func wantSafe(t *testing.T, what string, args ...string) outcome {
 	return got
 }
 
-// readers are command lines that print what a folder holds.
+// readers are command lines that print the contents of a folder.
 var readers = [][]string{
 	splitArgs("explain --node node-a"), splitArgs("explain --all-nodes -o json"), splitArgs("explain --all-nodes -o yaml"),
 	splitArgs("forecast --evacuate topology.kubernetes.io/region=region-1"),
@@ -54,8 +54,8 @@ var readers = [][]string{
 	splitArgs("render --node node-a --nodeport-addresses 172.18.0.0/16"),
 }
 
-// TestNothingThatOthersWroteReachesTheTerminal, whichever text of whichever object it is: in all objects that have the
-// text, and alone in each field that an object may have.
+// TestNothingThatOthersWroteReachesTheTerminal, for each text of each object: in all objects at once, and alone in each
+// field of an object.
 func TestNothingThatOthersWroteReachesTheTerminal(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
 	succeed(t, err)
@@ -88,7 +88,7 @@ func TestNothingThatOthersWroteReachesTheTerminal(t *testing.T) {
 		if object == nil {
 			continue
 		}
-		delete(kinds, kind.Kind) // the first of each is enough
+		delete(kinds, kind.Kind) // the first object of each kind is enough
 		succeed(t, json.Unmarshal(raw, object))
 		hostile.EachField(object, func(field string) {
 			changed, err := json.Marshal(object)
@@ -100,7 +100,7 @@ func TestNothingThatOthersWroteReachesTheTerminal(t *testing.T) {
 		})
 		list.Items[i].Raw = raw
 	}
-	if printed < 100 { // otherwise the test would not see what it put in
+	if printed < 100 { // otherwise the injected texts would not be in the output
 		t.Errorf("only %d outputs hold any of it", printed)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// TestNoFlagAndNoArgumentReachesTheTerminalAsItIs, whatever the command.
+// TestNoFlagAndNoArgumentReachesTheTerminalAsItIs for each command.
 func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
 	manifests, err := filepath.Abs(state)
 	succeed(t, err)
@@ -21,7 +21,7 @@ func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
 	t.Setenv("KUBECONFIG", "absent")
 	beside := [][]string{{}, {"--manifests", manifests}, {"shop/web", "--manifests", manifests, "--node", "node-a"}}
 	for _, command := range newRoot().Commands() {
-		if command.Name() == "run" { // it must not start, whatever the flag says
+		if command.Name() == "run" { // it must not start, whatever the flag's value
 			beside = [][]string{splitArgs("--oom-score-adj 5000")}
 		}
 		for _, evil := range []string{
@@ -50,7 +50,7 @@ func TestNoFileReachesTheTerminalAsItIs(t *testing.T) {
 	nodes, err := os.ReadFile("testdata/objects.yaml")
 	succeed(t, err)
 	const evilName = "a\x1b[31m\x9b\n" + hostile.Line + ".yaml"
-	raw := "a\x1b[31m\x9b31m\u202e" // which is neither YAML nor JSON
+	raw := "a\x1b[31m\x9b31m\u202e" // neither YAML nor JSON
 	for name, text := range map[string]string{
 		"no YAML": "{" + hostile.Text, "raw bytes": raw, "raw bytes in a text": `{"kind": "` + raw + `", "apiVersion": "v1"}`,
 		"a broken object": "apiVersion: v1\nkind: Service\nmetadata: {name: 5}\n", "UTF-16": "\xff\xfea\x00",
@@ -77,7 +77,7 @@ func TestNoFileReachesTheTerminalAsItIs(t *testing.T) {
 	}
 }
 
-// TestNoDemandReachesTheTerminalAsItIs: names of nodes and zones, what Prometheus answers, and the file's own name.
+// TestNoDemandReachesTheTerminalAsItIs: names of nodes and zones, Prometheus' response, and the file's own name.
 func TestNoDemandReachesTheTerminalAsItIs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "demand"+hostile.Text)
 	see := func(what string, text []byte) {

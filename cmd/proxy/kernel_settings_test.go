@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestKernelSettingsAreHeld: what the daemon may write it sets again, and what is up to the administrator is in its log, its
-// metrics, and the status, until it is right.
+// TestKernelSettingsAreHeld: the daemon restores the settings that it may write. Those for the administrator are in its
+// log, its metrics, and the status until they are correct.
 func TestKernelSettingsAreHeld(t *testing.T) {
 	namespace, daemon := zonedNode(t, "--conntrack-udp-timeout", "77s")
 	set := func(name, value string) {
@@ -49,7 +49,7 @@ func TestKernelSettingsAreHeld(t *testing.T) {
 		wanted = `msg="a kernel setting is as wanted again" sysctl=net.ipv4.ip_forward`
 	)
 	for line, want := range map[string]int{again: 1, without: 2, wanted: 2} {
-		if got := strings.Count(ended.stderr, line); got != want { // a namespace begins without forwarding
+		if got := strings.Count(ended.stderr, line); got != want { // forwarding is off in a new namespace
 			t.Errorf("the log has %d times, want %d: %s\n%s", got, want, line, ended.stderr)
 		}
 	}

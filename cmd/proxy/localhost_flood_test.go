@@ -17,18 +17,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// floodedAt is where a flooded proxy has its metrics.
+// floodedAt is the metrics address of the flooded proxy.
 const floodedAt = "127.0.0.1:10549"
 
-// TestAFloodOnLoopback of clients that never end takes half of a real proxy's places, and leaves the proxy its file
-// descriptors. Not one connection is logged: none that is forwarded, none that is too many, none whose endpoint is
-// away.
+// TestAFloodOnLoopback: clients that never close use half of a real proxy's connection limit, and the proxy keeps
+// enough file descriptors. No connection is logged: neither forwarded ones, nor those over the limit, nor those to
+// unreachable endpoints.
 func TestAFloodOnLoopback(t *testing.T) {
 	namespace := netns.New(t)
 	for _, address := range []string{"10.244.1.5/32", "fd00:244::5/128"} {
 		namespace.Exec("ip", "addr", "add", address, "dev", "lo", "nodad")
 	}
-	echoTCP(t, namespace, "10.244.1.5:8080") // over IPv6 there is no server
+	echoTCP(t, namespace, "10.244.1.5:8080") // there is no server over IPv6
 	d := startDaemon(t, namespace, splitArgs("--own-tables never --nodeport-addresses primary,localhost --metrics-bind-address "+floodedAt+
 		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeState(t, loopbackState))...)
 	var limit syscall.Rlimit
@@ -37,7 +37,7 @@ func TestAFloodOnLoopback(t *testing.T) {
 	}
 	places := min(4096, int(min(limit.Max, 1<<30)/12))
 	const ipv4, ipv6 = "127.0.0.1:30080", "[::1]:30080"
-	wait.Until(t, "it listens", func() bool { // dialling to find out would be counted, too
+	wait.Until(t, "it listens", func() bool { // a test connection would be counted, too
 		_, page := d.get(t, floodedAt, "/metrics")
 		return strings.Count(page, "\nkubeproxy_nftables_localhost_nodeport_listeners{ip_family=\"IPv4\"} 1\n") == 1 &&
 			strings.Count(page, "\nkubeproxy_nftables_localhost_nodeport_listeners{ip_family=\"IPv6\"} 1\n") == 1
@@ -62,7 +62,7 @@ func TestAFloodOnLoopback(t *testing.T) {
 	}
 	t.Logf("%d connections: %d files, %s resident", half, len(files), d.resident(t))
 
-	for _, one := range open[:more] { // makes room
+	for _, one := range open[:more] { // frees connections
 		_ = one.Close()
 	}
 	wait.Until(t, "there is room for some", func() bool { d.ends(t, ipv6); return d.outcomes(t).unreachable >= 10 })
@@ -73,7 +73,7 @@ func TestAFloodOnLoopback(t *testing.T) {
 	}
 }
 
-// outcomes are the outcomes of connections to node ports on loopback, over both families.
+// outcomes are the numbers of connections to node ports on loopback by outcome, for both families.
 type outcomes struct{ forwarded, unreachable, full int }
 
 func (d *daemonUnderTest) outcomes(t *testing.T) outcomes {
@@ -95,14 +95,14 @@ func (d *daemonUnderTest) outcomes(t *testing.T) outcomes {
 	return outcomes{count("forwarded"), count("unreachable"), count("limit_exceeded")}
 }
 
-// ends dials an address, and fails unless the connection ends by itself.
+// ends dials an address, and fails unless the connection is closed by the proxy.
 func (d *daemonUnderTest) ends(t *testing.T, address string) {
 	t.Helper()
 	var connection net.Conn
 	var err error
 	d.namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, waitTimeout) })
 	if err != nil {
-		return // it was reset at once
+		return // it was reset immediately
 	}
 	defer func() { _ = connection.Close() }()
 	_ = connection.SetDeadline(time.Now().Add(waitTimeout))
@@ -111,7 +111,7 @@ func (d *daemonUnderTest) ends(t *testing.T, address string) {
 	}
 }
 
-// resident is how much memory the process has.
+// resident returns the resident memory of the process.
 func (d *daemonUnderTest) resident(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.process.Pid))

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes, which see the node as their client; with externalTrafficPolicy Local
-// those of this node alone.
+// TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes, for which the node is the client; with externalTrafficPolicy
+// Local only those of this node.
 func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 	namespace, other := netns.New(t), netns.New(t)
 	joinNodes(t, namespace, other)
@@ -64,7 +64,7 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 	}
 }
 
-// quotedIPv6 writes an address as loopbackState has it.
+// quotedIPv6 formats an address as in loopbackState.
 func quotedIPv6(addr string) string {
 	if strings.Contains(addr, ":") {
 		return strconv.Quote(addr)
@@ -72,7 +72,7 @@ func quotedIPv6(addr string) string {
 	return addr
 }
 
-// joinNodes gives two nodes a link, with an address of each family at either end.
+// joinNodes connects two nodes by a link, with an address of each family at either end.
 func joinNodes(t *testing.T, one, other *netns.Namespace) {
 	t.Helper()
 	holder := other.Command("sleep", "60")
@@ -93,7 +93,7 @@ func joinNodes(t *testing.T, one, other *netns.Namespace) {
 	}
 }
 
-// serveClientAddress answers each connection to port 8080 of an address with that address, and the client's.
+// serveClientAddress replies to each connection to port 8080 of an address with that address and the client's.
 func serveClientAddress(t *testing.T, namespace *netns.Namespace, addr string) {
 	t.Helper()
 	listener := listenIn(t, namespace, net.JoinHostPort(addr, "8080"))

@@ -40,8 +40,8 @@ items:
 
 const rejectedAt = "127.0.0.1:10549"
 
-// TestWhatLoopbackDoesNotServeIsRefusedAndCounted, as by kube-proxy with its gate: also where another process listens.
-// A count outlives the proxy.
+// TestWhatLoopbackDoesNotServeIsRefusedAndCounted, as by kube-proxy with its gate, even if another process listens
+// there. Counters outlive the proxy.
 func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 	namespace := netns.New(t)
 	const gate = "--feature-gates KubeProxyNFTablesLocalhostNodePorts=true"
@@ -96,7 +96,7 @@ func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 			t.Errorf("%s: %+v", test.title, ended)
 		}
 	}
-	// Six datagrams of each family came while the gate was off.
+	// Six datagrams of each family were received while the gate was off.
 	if got := received(stranger); got != 12 {
 		t.Errorf("another process got %d datagrams to a node port, want 12", got)
 	}
@@ -105,7 +105,7 @@ func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 	}
 }
 
-// TestNeighboursAreCountedToo, where the node takes what they send to its loopback.
+// TestNeighboursAreCountedToo if the node accepts packets from the network to its loopback addresses.
 func TestNeighboursAreCountedToo(t *testing.T) {
 	namespace, neighbour := netns.New(t), netns.New(t)
 	joinNodes(t, namespace, neighbour)
@@ -134,7 +134,7 @@ func TestNeighboursAreCountedToo(t *testing.T) {
 	}
 }
 
-// rejected returns the packets that are counted, by family and protocol; nil if there is no series.
+// rejected returns the counted packets by family and protocol; nil if there is no series.
 func (d *daemonUnderTest) rejected(t *testing.T) map[string]string {
 	t.Helper()
 	_, page := d.get(t, rejectedAt, "/metrics")
@@ -153,7 +153,7 @@ func (d *daemonUnderTest) rejected(t *testing.T) map[string]string {
 	return counts
 }
 
-// isRefused sends one packet from a namespace, and reports whether the answer is a refusal.
+// isRefused sends one packet from a namespace, and reports whether it is refused.
 func isRefused(t *testing.T, namespace *netns.Namespace, network, address string) bool {
 	t.Helper()
 	var connection net.Conn
@@ -169,19 +169,18 @@ func isRefused(t *testing.T, namespace *netns.Namespace, network, address string
 	})
 	if err == nil {
 		defer func() { _ = connection.Close() }()
-		_ = connection.SetDeadline(time.Now().Add(50 * time.Millisecond)) // loopback answers at once, if at all
+		_ = connection.SetDeadline(time.Now().Add(50 * time.Millisecond)) // loopback replies immediately, if at all
 		_, err = connection.Read(make([]byte, 1))
 	}
-	// The kernel tells a sender at once if it drops the packet on its way out.
+	// The kernel reports an error to the sender immediately if it drops the packet on output.
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPERM)
 }
 
-// sctpPorts are those that rawSCTP comes from: each packet comes from another port, so that conntrack knows none of
-// them.
+// sctpPorts is the last source port of rawSCTP: each packet has its own, so that conntrack has no entry for it.
 var sctpPorts uint16 = 40000
 
-// rawSCTP returns how a packet of SCTP reaches an address without a socket of SCTP, which many kernels lack: the network
-// and the address for package net, and the packet, an INIT (RFC 9260, section 3.3.2).
+// rawSCTP returns a packet of SCTP that needs no SCTP socket, which many kernels lack: the network and the address for
+// package net, and the packet, an INIT (RFC 9260, section 3.3.2).
 func rawSCTP(t *testing.T, address string) (network, host string, packet []byte) {
 	t.Helper()
 	to, err := netip.ParseAddrPort(address)
@@ -196,7 +195,7 @@ func rawSCTP(t *testing.T, address string) (network, host string, packet []byte)
 	big := binary.BigEndian
 	packet = big.AppendUint16(nil, sctpPorts)
 	packet = big.AppendUint16(packet, to.Port())
-	packet = append(packet, 0, 0, 0, 0, 0, 0, 0, 0) // no tag yet; the checksum is reckoned with zeros in its place
+	packet = append(packet, 0, 0, 0, 0, 0, 0, 0, 0) // no tag yet; the checksum is computed with zeros in its place
 	packet = append(packet, 1, 0, 0, 20)            // INIT, no flags, its length
 	packet = big.AppendUint32(packet, 0x56696369)   // tag
 	packet = big.AppendUint32(packet, 1<<16)        // window
@@ -206,7 +205,7 @@ func rawSCTP(t *testing.T, address string) (network, host string, packet []byte)
 	return network, to.Addr().String(), packet
 }
 
-// listenUDP takes datagrams of both families in a namespace.
+// listenUDP receives datagrams of both families in a namespace.
 func listenUDP(t *testing.T, namespace *netns.Namespace, address string) net.PacketConn {
 	t.Helper()
 	var listener net.PacketConn
@@ -219,7 +218,7 @@ func listenUDP(t *testing.T, namespace *netns.Namespace, address string) net.Pac
 	return listener
 }
 
-// received reads the datagrams that have come.
+// received returns the number of datagrams received so far.
 func received(listener net.PacketConn) (n int) {
 	_ = listener.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	for {

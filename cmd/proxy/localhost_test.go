@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// loopbackState is a Service of both families with a node port, and an endpoint in each.
+// loopbackState is a dual-stack Service with a node port, and an endpoint of each family.
 const loopbackState = `apiVersion: v1
 kind: List
 items:
@@ -44,7 +44,7 @@ items:
   metadata: {name: node-a}
 `
 
-// TestNodePortsOnLoopback are served if the gate and the range ask for it, and only then.
+// TestNodePortsOnLoopback: they are served if the gate and the prefixes enable it, and only then.
 func TestNodePortsOnLoopback(t *testing.T) {
 	namespace, folder := netns.New(t), writeState(t, loopbackState)
 	for _, address := range []string{"10.244.1.5/32", "fd00:244::5/128"} {
@@ -110,7 +110,7 @@ func TestNodePortsOnLoopback(t *testing.T) {
 	}
 }
 
-// echoTCP gives back what is sent to an address.
+// echoTCP returns the data that an address receives.
 func echoTCP(t *testing.T, namespace *netns.Namespace, address string) {
 	t.Helper()
 	listener := listenIn(t, namespace, address)
@@ -141,7 +141,7 @@ func (d *daemonUnderTest) dialTCP(t *testing.T, address string) net.Conn {
 	return connection
 }
 
-// echoes fails unless a connection gives back what it is given.
+// echoes fails unless a connection returns the data that is sent.
 func (d *daemonUnderTest) echoes(t *testing.T, connection net.Conn) {
 	t.Helper()
 	got := make([]byte, 4)

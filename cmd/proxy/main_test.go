@@ -11,19 +11,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 )
 
-// outcome is what a command line left behind.
+// outcome is the result of a command line.
 type outcome struct {
 	status         int
 	stdout, stderr string
 }
 
-// proxyCommand runs a command line as main does, without a process of its own.
+// proxyCommand runs a command line as main does, inside the test process.
 func proxyCommand(t *testing.T, args ...string) outcome {
 	t.Helper()
 	return proxyCommandOn(t, strings.NewReader(""), args...)
 }
 
-// proxyCommandOn is proxyCommand, with something on standard input.
+// proxyCommandOn is proxyCommand with a standard input.
 func proxyCommandOn(t *testing.T, stdin io.Reader, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr strings.Builder
@@ -33,7 +33,7 @@ func proxyCommandOn(t *testing.T, stdin io.Reader, args ...string) outcome {
 
 func splitArgs(line string) []string { return strings.Fields(line) }
 
-// spaced are the words of a line, each with a space instead of its first underscore.
+// spaced returns the words of a line, each with a space instead of its first underscore.
 func spaced(line string) []string {
 	list := splitArgs(line)
 	for i, word := range list {
@@ -42,7 +42,7 @@ func spaced(line string) []string {
 	return list
 }
 
-// expectInOrder wants parts of a text, one after the other.
+// expectInOrder expects parts of a text in the given order.
 func expectInOrder(t *testing.T, name, text string, parts []string) {
 	t.Helper()
 	rest := text
@@ -59,7 +59,7 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 	t.Setenv(inCluster, "")
 	tests := map[string]struct {
 		args   []string
-		stderr string // its first line, without "proxy: "
+		stderr string // the first line, without "proxy: "
 		usage  string
 	}{
 		"no command": {
@@ -155,7 +155,7 @@ func TestEveryCommandTeachesItsUse(t *testing.T) {
 	}
 }
 
-// TestTheHelpListsPermissionsByKubectl: where a type is missing kubectl writes nothing at all, so that ServiceCIDRs, which
+// TestTheHelpListsPermissionsByKubectl: if a type is missing, kubectl writes nothing at all. So ServiceCIDRs, which
 // Kubernetes has since 1.33, are not in one command with the others.
 func TestTheHelpListsPermissionsByKubectl(t *testing.T) {
 	help := proxyCommand(t, "--help").stdout

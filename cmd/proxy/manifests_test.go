@@ -15,11 +15,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// newer is the text of judged as a newer Kubernetes writes it, with fields that are not known here.
+// newer is checkedService as a newer Kubernetes writes it, with unknown fields.
 var newer = strings.NewReplacer("spec: {", "spec: {newIn138: {a: b}, ", "endpoints: [{",
 	"endpoints: [{brandNew: 1, ").Replace(checkedService)
 
-// TestManifestsMayBeAFolderAFileAPipeOrStandardInput: the answer is the same; only the name in warnings differs.
+// TestManifestsMayBeAFolderAFileAPipeOrStandardInput: the output is the same; only the name in warnings differs.
 func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 	folder := writeState(t, newer)
 	file := filepath.Join(folder, "state.yaml")
@@ -37,7 +37,7 @@ func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 		}
 		for path, name := range map[string]string{file: "state.yaml", unnamed: "state", pipe: pipe, "-": "<stdin>"} {
 			if path == pipe {
-				go func() { _ = os.WriteFile(pipe, []byte(newer), 0o600) }() // the command sees what goes wrong
+				go func() { _ = os.WriteFile(pipe, []byte(newer), 0o600) }() // the command reports errors
 			}
 			got := proxyCommandOn(t, strings.NewReader(newer), append(splitArgs(command), "--manifests", path)...)
 			got.stderr = strings.ReplaceAll(got.stderr, "warning: "+name+": ", "warning: state.yaml: ")
@@ -65,7 +65,7 @@ func TestAFieldOfManyObjectsIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestStandardInputIsReadOnceAndUpToASize, also as JSON values, and never by the daemon, which follows its manifests.
+// TestStandardInputIsReadOnceAndUpToASize, also as JSON values, and never by the daemon, which watches its manifests.
 func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 	for name, test := range map[string]struct {
 		command, stdin string
@@ -97,7 +97,7 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 	}
 }
 
-// TestACheckReadsStandardInput: it reads once.
+// TestACheckReadsStandardInput because it reads only once.
 func TestACheckReadsStandardInput(t *testing.T) {
 	var got outcome
 	netns.New(t).Do(func() {
@@ -109,7 +109,7 @@ func TestACheckReadsStandardInput(t *testing.T) {
 	}
 }
 
-// TestTheDaemonFollowsAFile of a newer Kubernetes: an endpoint that moves is followed.
+// TestTheDaemonFollowsAFile of a newer Kubernetes: the change of an endpoint takes effect.
 func TestTheDaemonFollowsAFile(t *testing.T) {
 	state := strings.Replace(busyState, "  - {addresses", "  - {brandNew: 1, addresses", 1)
 	namespace, file := netns.New(t), filepath.Join(writeState(t, state), "state.yaml")

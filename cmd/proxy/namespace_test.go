@@ -15,7 +15,7 @@ func TestANamespaceIsChosenAsWithKubectl(t *testing.T) {
 	for _, test := range []struct {
 		args   string
 		status int
-		want   string // of the Services in the output, or of what is said
+		want   string // of the Services in the output, or of the error
 	}{
 		{"forecast -o json", 0,
 			"ops/logs ops/metrics shop/api shop/cart shop/db shop/images shop/login shop/mail shop/search shop/web ops/billing"},
@@ -45,7 +45,7 @@ func TestANamespaceIsChosenAsWithKubectl(t *testing.T) {
 	}
 }
 
-// TestAForecastOfANamespaceNamesIt, so that nobody takes it for one of the cluster.
+// TestAForecastOfANamespaceNamesIt, so that it is not taken for one of the cluster.
 func TestAForecastOfANamespaceNamesIt(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "9 Nodes and 2 Services of the namespace ops, ", "-o json": `"namespace": "ops"`,
@@ -58,7 +58,7 @@ func TestAForecastOfANamespaceNamesIt(t *testing.T) {
 	}
 }
 
-// TestARejectedServiceOfAnotherNamespaceIsNoMatter to whoever asks about one.
+// TestARejectedServiceOfAnotherNamespaceIsNoMatter if another Service is requested.
 func TestARejectedServiceOfAnotherNamespaceIsNoMatter(t *testing.T) {
 	folder := writeState(t, checkedService+`- apiVersion: v1
   kind: Service
@@ -74,7 +74,7 @@ func TestARejectedServiceOfAnotherNamespaceIsNoMatter(t *testing.T) {
 	}
 }
 
-// servicesNamed returns the names of the Services in JSON, in their order.
+// servicesNamed returns the names of the Services in JSON, in order.
 func servicesNamed(text string) []string {
 	var names []string
 	for _, found := range regexp.MustCompile(`"service": "([^"]+)"`).FindAllStringSubmatch(text, -1) {
@@ -85,8 +85,8 @@ func servicesNamed(text string) []string {
 	return names
 }
 
-// smallCluster serves a Node and a Service in the namespace shop, as an API server does, and writes a kubeconfig with two
-// contexts, the current one in that namespace.
+// smallCluster serves a Node and a Service in the namespace shop, like an API server, and writes a kubeconfig with two
+// contexts. The current one is in that namespace.
 func smallCluster(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	lists := map[string]string{
@@ -149,7 +149,7 @@ func TestANameIsInTheNamespaceOfTheContext(t *testing.T) {
 	}
 }
 
-// TestANodeThatTheAPIServerDoesNotHaveIsAnError, which names the node that was probably meant.
+// TestANodeThatTheAPIServerDoesNotHaveIsAnError with a suggestion.
 func TestANodeThatTheAPIServerDoesNotHaveIsAnError(t *testing.T) {
 	kubeconfig := smallCluster(t)
 	const want = "proxy: there is no Node \"node-oen\" in the cluster; did you mean node-one?\n"
@@ -161,7 +161,7 @@ func TestANodeThatTheAPIServerDoesNotHaveIsAnError(t *testing.T) {
 	}
 }
 
-// TestABrokenContextIsReported by every command that reads a kubeconfig: which file, which context, what is missing.
+// TestABrokenContextIsReported by every command that reads a kubeconfig: the file, the context, and the missing part.
 func TestABrokenContextIsReported(t *testing.T) {
 	kubeconfig := smallCluster(t)
 	for _, args := range []string{

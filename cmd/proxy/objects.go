@@ -19,10 +19,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// requestTimeout is how long the API server may take for each page, when a command lists once.
+// requestTimeout is the timeout of a page, if a command lists once.
 const requestTimeout = time.Minute
 
-// connection is how the API server is reached.
+// connection returns the connection to the API server.
 func (f *stateFlags) connection() kube.Connection {
 	from := f.settings.Connection
 	return kube.Connection{
@@ -38,7 +38,7 @@ func (f *stateFlags) connection() kube.Connection {
 	}
 }
 
-// clientLog returns the log of a command that asks an API server, and sends there what client-go has to say.
+// clientLog returns the log of a command that uses an API server, and redirects client-go's log to it.
 func clientLog(stderr io.Writer) *slog.Logger {
 	log := cli.NewLogger(stderr, "text", slog.LevelWarn)
 	kube.LogTo(log)
@@ -52,7 +52,7 @@ func (f *stateFlags) onceConnection() kube.Connection {
 	return connection
 }
 
-// connect returns the cluster, and where its API server is reached. Nothing is asked yet.
+// connect returns the cluster and the tracker of its API server's addresses. It sends no request.
 func (f *stateFlags) connect(log *slog.Logger) (*apiserver.Watcher, *kube.PeerTracker, error) {
 	config, err := f.onceConnection().Config()
 	if err != nil {
@@ -68,12 +68,12 @@ func (f *stateFlags) connect(log *slog.Logger) (*apiserver.Watcher, *kube.PeerTr
 	return watcher, dialled, err
 }
 
-// exitUnread is the exit status of a command that could not read, or refused, something that it was asked about. Its
-// output lacks that.
+// exitUnread is the exit status of a command whose output is incomplete, because a requested object could not be read
+// or is invalid.
 const exitUnread = 2
 
-// load reads everything once. Objects that had to be left out cause a warning, and are in refused: everything else can
-// still be answered.
+// load reads everything once. Invalid objects cause a warning and are stored in rejected; the command still handles all
+// others.
 func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes apiserver.Nodes) (model.Change, error) {
 	update, err := f.loadOnce(ctx, stderr, nodes)
 	if err != nil {
@@ -94,7 +94,7 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes apise
 		}
 		update, err := cluster.Load(ctx, nodes)
 		if err == nil && update.Change.Nodes[f.node] == nil {
-			f.otherNodes, _ = cluster.NodeNames(ctx) // without them the error about the node suggests none
+			f.otherNodes, _ = cluster.NodeNames(ctx) // if it fails, the error about the node has no suggestion
 		}
 		update.Change.APIServers = dialled.Addrs()
 		return update, err
@@ -109,7 +109,7 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes apise
 	return update, nil
 }
 
-// warnOfSlices says that the manifests have no EndpointSlices for their Services, or some of an old version.
+// warnOfSlices prints a warning if the manifests have no EndpointSlices for their Services, or some of an old version.
 func (f *stateFlags) warnOfSlices(stderr io.Writer) {
 	var lack string
 	if lack, f.missesSlices = f.inventory.MissingSlices(f.origin()); lack != "" {
@@ -117,8 +117,8 @@ func (f *stateFlags) warnOfSlices(stderr io.Writer) {
 	}
 }
 
-// noService says, after load, that there is nothing to decide about; for manifests also what else they hold, and how to
-// get Services. Empty if there is a Service, even a refused one or another proxy's.
+// noService returns, after load, a message if there is nothing to decide. For manifests it also names what else they
+// contain, and how to get Services. It is empty if there is a Service, even an invalid one or one of another proxy.
 func (f *stateFlags) noService() string {
 	if f.inventory != nil {
 		return f.inventory.MissingKinds(f.origin(), "there is nothing to decide", convert.Services)
@@ -129,7 +129,7 @@ func (f *stateFlags) noService() string {
 	return ""
 }
 
-// incomplete ends a command with exitUnread if something is left out of what it printed.
+// incomplete returns exitUnread if something is missing in the output.
 func (f *stateFlags) incomplete(query explain.Query) error {
 	if f.missesSlices {
 		return cli.ExitError(exitUnread)
@@ -144,8 +144,8 @@ func (f *stateFlags) view() convert.View {
 	}
 }
 
-// checkNode makes sure that the node is a known one. Manifests without any Node get a warning: the node then counts as one
-// without labels.
+// checkNode checks that the node is known. Manifests without any Node only cause a warning: the node then has no
+// labels.
 func (f *stateFlags) checkNode(stderr io.Writer, known []string) error {
 	if slices.Contains(known, f.node) {
 		return nil
@@ -159,7 +159,7 @@ func (f *stateFlags) checkNode(stderr io.Writer, known []string) error {
 	return fmt.Errorf("there is no Node %q in %s%s", f.node, f.origin(), what)
 }
 
-// nodeNames returns the names of the Nodes that are known, sorted, after load.
+// nodeNames returns the sorted names of all known Nodes, after load.
 func (f *stateFlags) nodeNames(nodes map[string]*model.Node) []string {
 	names := slices.Clone(f.otherNodes)
 	for name, node := range nodes {
@@ -171,20 +171,19 @@ func (f *stateFlags) nodeNames(nodes map[string]*model.Node) []string {
 	return names
 }
 
-// warnOf prints what is left out, and why.
+// warnOf prints which objects and values are ignored, and why.
 func warnOf(stderr io.Writer, rejected []model.Finding) {
 	for _, sentence := range convert.Messages(rejected) {
 		sanitize.Fprintf(stderr, "warning: %s\n", sentence)
 	}
 }
 
-// incomplete ends a command with exitUnread if an object is left out of what it printed. A Service counts only if the
-// command was asked about it. Any other object always counts: an EndpointSlice that cannot be read may belong to any
-// Service.
+// incomplete returns exitUnread if an object is missing in the output. A Service counts only if it was requested. Any
+// other object always counts: an invalid EndpointSlice may belong to any Service.
 func incomplete(rejected []model.Finding, query explain.Query) error {
 	for _, problem := range rejected {
 		if !problem.IsRejection() {
-			continue // the object is there
+			continue // a part is ignored, but the object is used
 		}
 		if problem.Kind != convert.Services.Name || query.Covers(problem.Name) {
 			return cli.ExitError(exitUnread)
@@ -193,8 +192,8 @@ func incomplete(rejected []model.Finding, query explain.Query) error {
 	return nil
 }
 
-// readObjects reads everything once, as it is written: from manifests, or without them from the cluster. What had to be
-// left out causes a warning, and is returned. The publisher of ServiceDemands is in demandNamespace.
+// readObjects reads everything once, as written: from manifests or else from the cluster. It prints a warning for each
+// invalid object, and returns them. demandNamespace is the namespace of the publisher of ServiceDemands.
 func readObjects(
 	ctx context.Context, stderr io.Writer, manifests *manifestsFlag, connection kube.Connection, demandNamespace string,
 ) (convert.Objects, []model.Finding, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestForeignChangesCountAsRepairedWhenTheRulesAreBack asks the kernel: whatever is counted, the rules are the truth.
+// TestForeignChangesCountAsRepairedWhenTheRulesAreBack compares with the kernel: the count must match the actual rules.
 func TestForeignChangesCountAsRepairedWhenTheRulesAreBack(t *testing.T) {
 	namespace := netns.New(t)
 	d := startDaemon(t, namespace, "--manifests", state, "--own-tables", "never")
@@ -32,7 +32,7 @@ func TestForeignChangesCountAsRepairedWhenTheRulesAreBack(t *testing.T) {
 	d.end(t)
 }
 
-// lineOf returns the line of a page that begins so.
+// lineOf returns the first line of a page with a prefix.
 func lineOf(page, beginning string) string {
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, beginning) {

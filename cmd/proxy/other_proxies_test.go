@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// kubeProxy is what a kube-proxy in nftables mode translates with; its Services have gone.
+// kubeProxy are the translating rules of a kube-proxy in nftables mode; its Services were deleted.
 const kubeProxy = `
 table ip kube-proxy {
 	chain services {
@@ -26,7 +26,8 @@ table ip kube-proxy {
 }
 `
 
-// TestAnotherServiceProxyIsReported by a daemon that starts beside its rules, and by status, which looks by itself.
+// TestAnotherServiceProxyIsReported by a daemon that starts while its rules exist, and by status, which checks on its
+// own.
 func TestAnotherServiceProxyIsReported(t *testing.T) {
 	const series = `vicinity_other_service_proxies{proxy="kube-proxy-nftables"} `
 	for name, test := range map[string]struct {
@@ -58,7 +59,7 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 			if exit != test.exit || node.InSync != (test.exit == 0) || !node.Kernel.InSync || others != test.exit {
 				t.Errorf("exit status %d, %+v", exit, node.Kernel)
 			}
-			// Made anew it is the younger one. Status need not wait for the daemon's next look.
+			// A recreated table is the younger one. Status does not wait for the daemon's next check.
 			namespace.NFT("delete", "table", "ip", "kube-proxy")
 			alone, exit := nodeStatusIn(t, namespace)
 			if exit != 0 || !alone.InSync || len(alone.Kernel.OtherProxies) != 0 {

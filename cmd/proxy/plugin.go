@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 )
 
-// pluginName is the file name by which the program is a plugin of kubectl, with the commands for people.
+// pluginName is the file name of the program as a kubectl plugin, with the commands that users run.
 const pluginName = "kubectl-vicinity"
 
 func newPlugin() *cobra.Command {

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 )
 
-// pluginCommand runs a command line as kubectl does.
+// pluginCommand runs a command line like kubectl.
 func pluginCommand(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr strings.Builder
@@ -43,7 +43,7 @@ contexts: [{name: here, context: {cluster: a, user: me}}, {name: there, context:
 	}
 	for _, test := range []struct {
 		env, args string
-		first     bool // the server of the current context is asked
+		first     bool // the server of the current context is queried
 		status    int
 	}{
 		{kubeconfig, "forecast", true, 2},

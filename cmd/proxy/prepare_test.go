@@ -55,7 +55,7 @@ func TestTheOOMScoreIsSetIfOneIsGiven(t *testing.T) {
 			t.Errorf("score %d, want %d; %+v", score(), value, got)
 		}
 	}
-	initOnly(before + 1) // raising it is always allowed, and so is going back to what it was
+	initOnly(before + 1) // raising it is always allowed, and so is restoring the previous value
 	initOnly(before)
 }
 

@@ -61,7 +61,7 @@ ruleset lacks it.`,
 	return command
 }
 
-// runRender prints the tables that 'run' would make.
+// runRender prints the tables that 'run' would create.
 func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags) error {
 	change, err := flags.load(ctx, stderr, apiserver.LocalNode)
 	if err != nil {

@@ -24,7 +24,7 @@ with the others.`,
 	)
 }
 
-// version is set when a release is built: -ldflags "-X main.version=v1.2.3".
+// version is set in release builds: -ldflags "-X main.version=v1.2.3".
 var version string
 
 func thisBuild() cli.Build { return cli.BuildOf(version) }

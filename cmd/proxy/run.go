@@ -71,7 +71,7 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 	return command
 }
 
-// run does what the flags ask for, except for --check.
+// run runs the step or daemon that the flags select, except for --check.
 func (f *runFlags) run(command *cobra.Command) error {
 	if err := f.read(); err != nil {
 		return err

@@ -17,10 +17,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 )
 
-// nodeTimeout is how long 'run --check' waits for information about its Node.
+// nodeTimeout is how long 'run --check' waits for its Node.
 const nodeTimeout = 15 * time.Second
 
-// runCheck says what would change, and changes nothing.
+// runCheck prints what would change, without changing anything.
 func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, output string) error {
 	if flags.path == "" {
 		return cli.UsageError{Err: errors.New("--check needs --config FILE, kube-proxy's file: it says what would change for it")}
@@ -34,7 +34,7 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 		VicinityFields: map[string]string{},
 	}
 	if !compared.Starts() {
-		flags.path = "" // the node is looked at all the same, as the flags and defaults say
+		flags.path = "" // the node is checked all the same, with the flags and defaults
 	}
 	if err := flags.read(); err != nil {
 		return err
@@ -71,7 +71,7 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 	return flags.incomplete(explain.Query{})
 }
 
-// localNode reads the Node, if its source is given. Anything left out on the way causes a warning.
+// localNode reads the Node, if a source is given. Objects that are ignored in the process cause warnings.
 func (f *stateFlags) localNode(ctx context.Context, stderr io.Writer) (*model.Node, config.SettingResult) {
 	result := config.SettingResult{Subject: "Node", Value: f.node, Outcome: config.Unknown}
 	if err := f.checkOrigin(); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// kubeProxyIPVS is what kube-proxy's IPVS mode has in nf_tables, as iptables-nft writes it.
+// kubeProxyIPVS is the nf_tables state of kube-proxy's IPVS mode, as iptables-nft writes it.
 const kubeProxyIPVS = `
 table ip nat {
 	chain KUBE-SERVICES { }
@@ -29,7 +29,7 @@ table ip filter {
 }
 `
 
-// link makes an interface with addresses, in the namespace of this thread. Its kind does not matter.
+// link creates an interface with addresses in the namespace of this thread. Its type does not matter.
 func link(t *testing.T, name string, addrs ...string) {
 	t.Helper()
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
@@ -54,7 +54,7 @@ func nodeFolder(t *testing.T) string {
 	return dir
 }
 
-// formerNode is a namespace in the state in which kube-proxy's IPVS mode leaves a node.
+// formerNode is a namespace in the state that kube-proxy's IPVS mode leaves on a node.
 func formerNode(t *testing.T) *netns.Namespace {
 	namespace := netns.New(t)
 	namespace.Load(kubeProxyIPVS)
@@ -71,10 +71,10 @@ func formerNode(t *testing.T) *netns.Namespace {
 	return namespace
 }
 
-// flat is a text without its lines.
+// flat returns a text on one line.
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// snapshotOf is all that a check must not change.
+// snapshotOf returns all state that a check must not change.
 func snapshotOf(namespace *netns.Namespace) string {
 	return namespace.NFT("list", "ruleset") + namespace.Exec("sh", "-c",
 		"cat /proc/net/tcp /proc/net/tcp6; cd /proc/sys/net; grep -r . netfilter/nf_conntrack_udp* netfilter/nf_conntrack_tcp* ipv4/conf/all")
@@ -82,7 +82,7 @@ func snapshotOf(namespace *netns.Namespace) string {
 
 func TestACheckReportsWhatChangesAndChangesNothing(t *testing.T) {
 	namespace := formerNode(t)
-	namespace.Do(func() { proxyCommand(t, "status") }) // this activates conntrack, so that its settings are there
+	namespace.Do(func() { proxyCommand(t, "status") }) // activates conntrack, so that its sysctls exist
 	file := configFile(t, "mode: ipvs", "ipvs:", "  scheduler: sh", "  masqueradeAll: true", "clusterCIDR: 10.244.0.0/16",
 		"conntrack: {maxPerCore: 0, udpTimeout: 77s, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}", "oomScoreAdj: 0")
 	args := []string{"run", "--check", "--config", file, "--node", "node-a", "--manifests", nodeFolder(t)}

@@ -23,25 +23,25 @@ import (
 
 // running is the proxy that runs on this machine.
 type running struct {
-	// address is where it serves its pages; where it was looked for if none answers.
+	// address is where its pages are served, or where they were expected if there is no response.
 	address string
-	// summary is what it says about its work; nil if none answers. why is the reason then.
+	// summary is the proxy's status; nil if there is no response. why is the reason then.
 	summary *status.Summary
 	why     error
-	// settingsApplied: its settings are in force here, except where flags say otherwise.
+	// settingsApplied is set if its settings are used here, except where flags override them.
 	settingsApplied bool
 }
 
-// defaultAddresses are where manifests/ has the proxy serve its pages: in place of kube-proxy, and beside it.
+// defaultAddresses are the addresses of the proxy's pages in manifests/: in place of kube-proxy, and next to it.
 var defaultAddresses = []string{":10249", ":10349"}
 
-// readRunning reads the settings as read does. Without --config they are those of the proxy that runs on this machine: its
-// page /configz has them, wherever they were read from. Flags that are given beat both.
+// readRunning reads the settings as read does. Without --config they are those of the proxy on this machine: its page
+// /configz has them, whatever their source. Flags on the command line override both.
 func (f *stateFlags) readRunning(ctx context.Context) error {
 	if err := f.read(); err != nil {
 		return err
 	}
-	_ = f.resolve() // for the address; what is wrong now may be right beside the proxy's settings, and Validate looks again
+	_ = f.resolve() // for the address; Validate resolves again, with the settings of the proxy
 	addresses := []string{f.settings.MetricsBindAddress}
 	if f.path == "" && !f.all.Changed("metrics-bind-address") && !f.all.Changed("bind-address") {
 		addresses = defaultAddresses
@@ -61,8 +61,8 @@ func (f *stateFlags) readRunning(ctx context.Context) error {
 	return f.takeRunning(ctx)
 }
 
-// readsWhatItReads reports whether the state of the cluster comes from where the running proxy reads it. Settings of that
-// proxy say nothing about another cluster.
+// readsWhatItReads reports whether the state comes from the same source as that of the running proxy. Settings of that
+// proxy do not apply to another cluster.
 func (f *stateFlags) readsWhatItReads(summary *status.Summary) bool {
 	if f.manifests == "" {
 		return summary.Manifests == "" || f.master == "" && !f.all.Changed("kubeconfig")
@@ -71,7 +71,8 @@ func (f *stateFlags) readsWhatItReads(summary *status.Summary) bool {
 	return err == nil && path == summary.Manifests
 }
 
-// takeRunning puts the settings of the running proxy in force. What is only its own node's is left out for another node.
+// takeRunning applies the settings of the running proxy. Settings that are specific to its node are skipped for another
+// node.
 func (f *stateFlags) takeRunning(ctx context.Context) error {
 	address, summary := f.running.address, f.running.summary
 	page, err := status.FetchSummary(ctx, address, "/configz")
@@ -96,7 +97,8 @@ func (f *stateFlags) takeRunning(ctx context.Context) error {
 	return f.outOfReach()
 }
 
-// outOfReach says that the running proxy reaches the API server by what only its pod has; nil if this process has it, too.
+// outOfReach returns an error if the running proxy reaches the API server with credentials that only its pod has; nil
+// otherwise.
 func (f *stateFlags) outOfReach() error {
 	if f.manifests != "" || f.master != "" || f.all.Changed("kubeconfig") {
 		return nil
@@ -114,7 +116,8 @@ func (f *stateFlags) outOfReach() error {
 		"-n kube-system exec POD -- /proxy ...), or give --kubeconfig FILE", by)}
 }
 
-// alone says what to do if no proxy answers and nothing that was given stands for its settings; nil otherwise.
+// alone returns an error with the remedy if there is no response from a proxy and no flag replaces its settings; nil
+// otherwise.
 func (f *stateFlags) alone() error {
 	if f.running.summary != nil || f.path != "" || f.manifests != "" || f.master != "" || f.settings.Connection.Kubeconfig != "" {
 		return nil
@@ -124,10 +127,11 @@ func (f *stateFlags) alone() error {
 		f.running.address, f.running.why)
 }
 
-// isOf reports whether the running proxy is that of a node.
+// isOf reports whether the running proxy is the one of a node.
 func (r *running) isOf(node string) bool { return r.summary != nil && r.summary.Node == node }
 
-// kernelRejections asks the running proxy which Services the kernel of its node refuses, by name; none if no proxy answers.
+// kernelRejections returns the Services that the kernel of the running proxy's node rejects, by name; none without a
+// proxy.
 func (r *running) kernelRejections(ctx context.Context) map[string]*explain.Rejection {
 	if r.summary == nil {
 		return nil
@@ -145,7 +149,7 @@ func (r *running) kernelRejections(ctx context.Context) map[string]*explain.Reje
 	return rejected
 }
 
-// avoids returns what the running proxy tries last because nodes do not answer it, if it is that of a node.
+// avoids returns the running proxy's demotions of unreachable nodes, if it is the proxy of the given node.
 func (r *running) avoids(node string) model.Change {
 	if !r.isOf(node) {
 		return model.Change{}
@@ -153,7 +157,8 @@ func (r *running) avoids(node string) model.Change {
 	return r.summary.HasDemoted()
 }
 
-// warnOfUnreachable prints which nodes do not answer the running proxy's, if that is one of nodes. No object says so.
+// warnOfUnreachable prints which nodes do not reply to the running proxy's node, if that is one of nodes. No object
+// states it.
 func (r *running) warnOfUnreachable(stderr io.Writer, nodes ...string) {
 	if r.summary == nil || !slices.Contains(nodes, r.summary.Node) {
 		return
@@ -163,8 +168,8 @@ func (r *running) warnOfUnreachable(stderr io.Writer, nodes ...string) {
 	}
 }
 
-// registerLikeRun registers the flags of 'proxy run' for a command that does what the running proxy would; help shows those
-// that are needed most.
+// registerLikeRun registers the flags of 'proxy run' for a command that acts like the running proxy. --help lists the
+// most important ones.
 func (f *runFlags) registerLikeRun(flags *pflag.FlagSet) {
 	f.isLikeRunning = true
 	f.register(flags)
@@ -182,7 +187,7 @@ func (f *runFlags) readLikeRun(ctx context.Context) error {
 		return err
 	}
 	if err := f.Validate(); err != nil {
-		if f.running.settingsApplied { // the settings are not the command line's
+		if f.running.settingsApplied { // the invalid settings are not from the command line
 			return err
 		}
 		return cli.UsageError{Err: err}

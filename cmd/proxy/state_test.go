@@ -17,14 +17,14 @@ import (
 
 const (
 	state = "testdata/state"
-	// rejectionPage is what every command says of testdata/state/refused.yaml.
+	// rejectionPage is the warning of every command about testdata/state/refused.yaml.
 	rejectionPage = "warning: refused.yaml: Service shop/refused: spec.ports[0].port: "
 )
 
 func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 	tests := map[string]struct {
 		args []string
-		want map[string]string // node: outcome
+		want map[string]string // the outcome by node
 	}{
 		"the node with the endpoint":     {splitArgs("--node node-a"), map[string]string{"node-a": "balance"}},
 		"the node in another zone":       {splitArgs("--node node-b"), map[string]string{"node-b": "refuse"}},
@@ -52,7 +52,7 @@ func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 	}
 }
 
-// heapWriter notes now and then how much of the heap is in use.
+// heapWriter samples how much of the heap is in use.
 type heapWriter struct{ written, writes, max int }
 
 func (w *heapWriter) Write(page []byte) (int, error) {
@@ -63,7 +63,7 @@ func (w *heapWriter) Write(page []byte) (int, error) {
 	return len(page), nil
 }
 
-// heap returns how many bytes are in use.
+// heap returns the bytes in use.
 func heap() int {
 	runtime.GC()
 	var memory runtime.MemStats
@@ -71,8 +71,8 @@ func heap() int {
 	return int(memory.HeapAlloc)
 }
 
-// TestExplainKeepsNoNodeInMemory: what all nodes do may not fit, so each node is written before the next one is
-// decided. Each has another number of endpoints, so that no two decide alike.
+// TestExplainKeepsNoNodeInMemory: the output of all nodes may not fit into memory, so each node is written before the
+// next one is decided. Each has a different number of endpoints, so that no two decisions are equal.
 func TestExplainKeepsNoNodeInMemory(t *testing.T) {
 	const nodes = 40
 	var text strings.Builder
@@ -107,7 +107,7 @@ func TestExplainKeepsNoNodeInMemory(t *testing.T) {
 func TestExplainReportsWhatIsNotThere(t *testing.T) {
 	tests := map[string]struct {
 		args   string
-		stderr string // its last line
+		stderr string // the last line
 	}{
 		"a mistyped Service": {"--node node-a shop/wbe", "proxy: service shop/wbe not found in testdata/state; did you mean shop/web?"},
 		"an unknown port":    {"--node node-a shop/web:https", "proxy: service shop/web has no port https; it has http 80/TCP"},
@@ -127,7 +127,7 @@ func TestExplainReportsWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestARejectedObjectIsAWarningAndAnExitStatus, unless something else is asked about. Standard output stays clean.
+// TestARejectedObjectIsAWarningAndAnExitStatus, unless something else is requested. Standard output is not affected.
 func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 	for command, status := range map[string]int{
 		"explain": 2, "render": 2, "explain shop/web": 0, "explain --all-nodes": 2,
@@ -151,7 +151,7 @@ func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 	}
 }
 
-// TestANodeThatIsNotThereIsAnError where Nodes are known, and a warning where none is.
+// TestANodeThatIsNotThereIsAnError if Nodes are known, and a warning otherwise.
 func TestANodeThatIsNotThereIsAnError(t *testing.T) {
 	folder := writeState(t, nodePortState)
 	without := writeState(t, nodePortState[:strings.Index(nodePortState, "- apiVersion: v1\n  kind: Node")])
@@ -215,7 +215,7 @@ func TestAnEmptyFolderIsExplainedAsNothing(t *testing.T) {
 	}
 }
 
-// TestAServiceThatIsNotOursIsNotMissing: the message says whose it is, and what that means.
+// TestAServiceThatIsNotOursIsNotMissing: the message names its proxy, and the consequence.
 func TestAServiceThatIsNotOursIsNotMissing(t *testing.T) {
 	folder := writeState(t, nodePortState+`- apiVersion: v1
   kind: Service
@@ -263,7 +263,7 @@ func TestAServiceThatIsNotOursIsNotMissing(t *testing.T) {
 			if why != "" && test.status == 1 {
 				_, test.want, _ = strings.Cut(test.want, ": ")
 			}
-			isRefused := test.status == 2 && why != "" // that names the reason
+			isRefused := test.status == 2 && why != "" // the message gives the reason
 			if got.status != test.status && !isRefused || !isRefused && !strings.HasSuffix(got.stderr, test.want+"\n") {
 				t.Errorf("%s: %+v; want %d, %s", args+why, got, test.status, test.want)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// newStatus returns the command. With everywhere it asks all nodes.
+// newStatus returns the command. With everywhere it queries the proxies of all nodes.
 func newStatus(everywhere bool) *cobra.Command {
 	var flags runFlags
 	var output string
@@ -108,8 +108,8 @@ func runStatus(ctx context.Context, stdout io.Writer, flags *runFlags, output st
 	return err
 }
 
-// audit returns what the kernel is compared with. For refused objects that is what a running proxy has in force, if one
-// answers.
+// audit returns the state to compare with the kernel. For invalid objects it uses the versions that are active in the
+// running proxy, if there is one.
 func (f *runFlags) audit() drift.Options {
 	f.withHeadless = f.dns.address.IsValid() // as the daemon
 	return drift.Options{
@@ -126,7 +126,8 @@ func (f *runFlags) audit() drift.Options {
 	}
 }
 
-// missingObjects says why nothing, or not everything, was compared although nothing is refused; empty if everything was.
+// missingObjects returns why nothing, or not everything, was compared although no object is invalid; empty if
+// everything was.
 func (f *runFlags) missingObjects(compared *drift.Kernel) string {
 	switch {
 	case f.missesSlices:
@@ -138,8 +139,8 @@ func (f *runFlags) missingObjects(compared *drift.Kernel) string {
 	return ""
 }
 
-// fetchLastKnownGood asks the proxy which objects it refuses, and which earlier versions of them are in force. A proxy of a
-// version without that page, or another program, says nothing.
+// fetchLastKnownGood returns the proxy's invalid objects with their last valid versions, which are still active. It
+// returns nothing for a proxy without that page, or another program.
 func fetchLastKnownGood(ctx context.Context, address string) ([]convert.Rejection, error) {
 	rejections, err := status.Fetch[[]convert.Rejection](ctx, address, "/findings?last-known-good")
 	switch {

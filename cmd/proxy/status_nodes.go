@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status/clusterstatus"
 )
 
-// clusterStatusFlags say whom 'status --all-nodes' asks.
+// clusterStatusFlags select the nodes of 'status --all-nodes'.
 type clusterStatusFlags struct {
 	allNodes bool
 	context  string
@@ -57,7 +57,7 @@ func runClusterStatus(ctx context.Context, stdout, stderr io.Writer, kubeconfig 
 		switch {
 		case !nodes[i].InSync:
 			return cli.ExitError(cli.Failure)
-		case nodes[i].InvalidObjects > 0: // only 'status' on the node knows whether earlier versions are in force
+		case nodes[i].InvalidObjects > 0: // only 'status' on the node can tell whether earlier versions are active
 			status = cli.ExitError(exitUnread)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestStatusShowsTheLastKnownGoodVersion: whatever is refused, the kernel holds what it should, and 'status' says so.
+// TestStatusShowsTheLastKnownGoodVersion: with any invalid object the kernel matches the desired state, and 'status'
+// reports so.
 func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	namespace, folder := netns.New(t), goodManifests(t)
 	write := func(file, text string) {
@@ -40,7 +41,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	args := []string{"--manifests", folder, "--own-tables", "never", "--metrics-bind-address", "127.0.0.1:10549"}
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	daemon := startDaemon(t, namespace, args...)
-	// refuses waits until the proxy refuses what it should, and nothing else.
+	// refuses waits until the proxy reports exactly the given invalid objects.
 	refuses := func(subjects ...string) {
 		t.Helper()
 		wait.Equal(t, "what the proxy refuses", fmt.Sprint(subjects), func() string {

@@ -53,7 +53,7 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 			t.Errorf("the text lacks %q:\n%s", want, text)
 		}
 	}
-	// The proxy repairs what another process does. By the second look it has.
+	// The proxy repairs changes of other processes. It has done so by the second check.
 	namespace.NFT("flush", "map", "ip", "vicinity", "services")
 	if node, exit := nodeStatusIn(t, namespace, at); exit != 0 || !node.Kernel.InSync {
 		t.Errorf("after a repair: exit status %d, %+v", exit, node.Kernel)
@@ -86,8 +86,8 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 	}
 }
 
-// TestStatusCountsTheSameOnBothSides: a Service in the kernel, one that DNS answers for, one that it does not answer
-// for because no endpoint is ready, and one without any request.
+// TestStatusCountsTheSameOnBothSides: a Service in the kernel, one served by DNS, one that DNS does not serve because
+// no endpoint is ready, and one without topology keys.
 func TestStatusCountsTheSameOnBothSides(t *testing.T) {
 	const headless = `
 - {apiVersion: v1, kind: Service, metadata: {name: NAME, namespace: shop, annotations: {vicinity.dev/topology-keys: "KEYS"}},
@@ -115,7 +115,7 @@ func TestStatusCountsTheSameOnBothSides(t *testing.T) {
 	}
 }
 
-// TestStatusOfNothingIsNoPass: a folder that is empty by mistake agrees with an empty kernel.
+// TestStatusOfNothingIsNoPass: a folder that is empty by mistake would match an empty kernel.
 func TestStatusOfNothingIsNoPass(t *testing.T) {
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	beta := strings.Replace(nodePortState, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1", 1)

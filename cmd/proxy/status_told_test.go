@@ -18,8 +18,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// describedState is a state in which every setting that changes a decision changes the tables of node-a. A proxy with a name
-// serves a Service, and one without another.
+// describedState is a state in which every setting that changes a decision changes the tables of node-a. A proxy with a
+// name serves one Service, and one without a name serves another.
 const describedState = `apiVersion: v1
 kind: List
 items:
@@ -59,8 +59,8 @@ items:
   spec: {renewTime: "2026-11-27T08:00:00.000000Z"}
 `
 
-// decisive are flags that change what the tables of toldState hold, or how many Services DNS answers for: a command line
-// of the daemon for each, and one for 'status' after which it expects something else.
+// decisive are flags that change the tables of describedState, or the number of Services that DNS serves: for each, a
+// command line of the daemon, and one for 'status' with which the expected state differs.
 var decisive = map[string]struct{ told, against string }{
 	"bind-address": {"--bind-address 192.0.2.9", "--bind-address 192.0.2.1"},
 	"cluster-cidr": {"--cluster-cidr 10.244.0.0/16", "--cluster-cidr 10.245.0.0/16"},
@@ -83,7 +83,7 @@ var decisive = map[string]struct{ told, against string }{
 	"service-proxy-name": {"--service-proxy-name near", "--service-proxy-name="},
 }
 
-// harmless are the other flags, with values that are not the default: all of them together change no table.
+// harmless are the other flags, with values that differ from the default: all of them together change no table.
 var harmless = map[string]string{
 	"traffic-accounting": "services=7,key=topology.kubernetes.io/zone", "cluster-domain": "cluster.example",
 	"dns-endpoint-pod-names": "true", "dns-ttl": "7s", "log-level": "debug", "node-topology-source": "proxies", "own-tables": "never",
@@ -92,11 +92,12 @@ var harmless = map[string]string{
 	"topology-namespace": "elsewhere", "log-format": "json", "oom-score-adj": "7", "kube-api-qps": "7", "bind-address-hard-fail": "true",
 }
 
-// needsServer are the flags that a daemon with manifests refuses, or that lead to an API server.
+// needsServer are the flags that a daemon with manifests rejects, or that need an API server.
 var needsServer = []string{"kubeconfig", "master", "manifests", "secure-metrics-bind-address", "node-condition"}
 
-// TestStatusShowsTheDaemonsSettings: with every flag that is not the default, by a file that this machine does not
-// have, the kernel holds what 'status' expects. Whatever changes the tables is known to do so: overridden, it disagrees.
+// TestStatusShowsTheDaemonsSettings: with every flag set to another value than the default, in a file that this machine
+// does not have, the kernel matches the expectation of 'status'. The decisive flags do matter: with another value
+// 'status' reports differences.
 func TestStatusShowsTheDaemonsSettings(t *testing.T) {
 	names := map[string]bool{}
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
@@ -131,24 +132,24 @@ func TestStatusShowsTheDaemonsSettings(t *testing.T) {
 	t.Run("all others", func(t *testing.T) { expectReported(t, strings.Join(all, " "), "") })
 }
 
-// TestWhateverDecidesHasTheFlagsThatDecide: what a daemon can be told, the commands that look once can be told, too.
+// TestWhateverDecidesHasTheFlagsThatDecide: commands that run once have the daemon's flags.
 func TestWhateverDecidesHasTheFlagsThatDecide(t *testing.T) {
 	flagsOf := func(command *cobra.Command) func(string) *pflag.Flag { return command.Flags().Lookup }
 	explain, render, forecast := flagsOf(newExplain(&explainFlags{})), flagsOf(newRender()), flagsOf(newForecast())
 	for _, name := range append(slices.Collect(maps.Keys(decisive)), "topology-namespace") {
-		if name != "dns-bind-address" && (explain(name) == nil || render(name) == nil) { // both take DNS for answered
+		if name != "dns-bind-address" && (explain(name) == nil || render(name) == nil) { // both assume that DNS is served
 			t.Errorf("explain or render lacks --%s", name)
 		}
 	}
 	for _, name := range []string{"default-demand-source", "default-max-load", "service-proxy-name", "topology-namespace"} {
-		if forecast(name) == nil { // it is about ClusterIPs, seen from all nodes
+		if forecast(name) == nil { // it covers ClusterIPs, from the point of view of all nodes
 			t.Errorf("forecast lacks --%s", name)
 		}
 	}
 }
 
-// expectReported starts a daemon from a configuration file with what a command line says, takes the file away, and expects
-// that 'status' and 'flows' work all the same; and that 'status' with more flags disagrees.
+// expectReported starts a daemon with the flags of a command line in a configuration file, and removes the file.
+// 'status' and 'flows' must still work, and 'status' with additional flags must report differences.
 func expectReported(t *testing.T, told, against string) {
 	t.Helper()
 	namespace, folder := netns.New(t), t.TempDir()
@@ -187,7 +188,8 @@ func expectReported(t *testing.T, told, against string) {
 	}
 }
 
-// expectExplained expects that 'explain' in the namespace of a daemon says what it says elsewhere with the daemon's flags.
+// expectExplained expects that 'explain' in the namespace of a daemon prints the same as elsewhere with the daemon's
+// flags.
 func expectExplained(t *testing.T, namespace *netns.Namespace, at string, line []string) {
 	t.Helper()
 	set := pflag.NewFlagSet("explain", pflag.ContinueOnError)
@@ -208,7 +210,7 @@ func expectExplained(t *testing.T, namespace *netns.Namespace, at string, line [
 	}
 }
 
-// TestExplainTakesNoSettingsOfAProxyThatReadsAnotherCluster: other manifests have settings of their own.
+// TestExplainTakesNoSettingsOfAProxyThatReadsAnotherCluster: other manifests have their own settings.
 func TestExplainTakesNoSettingsOfAProxyThatReadsAnotherCluster(t *testing.T) {
 	namespace, folder, other := netns.New(t), writeState(t, describedState), writeState(t, describedState)
 	const at = "--metrics-bind-address=127.0.0.1:10549"
@@ -231,7 +233,7 @@ func TestExplainTakesNoSettingsOfAProxyThatReadsAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestWhatOnlyThePodHasIsNamed, with what to do: on the node itself there is no kubeconfig of the proxy.
+// TestWhatOnlyThePodHasIsNamed with the remedy: on the node itself there is no kubeconfig of the proxy.
 func TestWhatOnlyThePodHasIsNamed(t *testing.T) {
 	namespace, kubeconfig, mine := netns.New(t), newKubeconfig(t), newKubeconfig(t)
 	mine.write(t, "..other", kubeconfigOf("6444"))
@@ -253,7 +255,7 @@ func TestWhatOnlyThePodHasIsNamed(t *testing.T) {
 	}
 }
 
-// TestAnAddressThatNobodyNamedIsThatOfTheManifests: in place of kube-proxy or beside it, and of either family.
+// TestAnAddressThatNobodyNamedIsThatOfTheManifests: in place of kube-proxy or next to it, and of either family.
 func TestAnAddressThatNobodyNamedIsThatOfTheManifests(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:10249", "0.0.0.0:10249", "[::1]:10249", "127.0.0.1:10349", "127.0.0.1:10549"} {
 		namespace := netns.New(t)

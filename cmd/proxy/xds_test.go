@@ -27,8 +27,8 @@ import (
 
 const xdsMetrics = "127.0.0.1:10549"
 
-// TestWithoutXDSNothingIsPaidForIt: without the flag a daemon that runs listens nowhere for it, and has no goroutine
-// and nothing on its heap for it. With it, and without clients, it needs less than 4 MiB more.
+// TestWithoutXDSNothingIsPaidForIt: without the flag the daemon has no listener, no goroutine and nothing on the heap
+// for xDS. With it, and without clients, it needs less than 4 MiB more.
 func TestWithoutXDSNothingIsPaidForIt(t *testing.T) {
 	folder := goodManifests(t)
 	socket := filepath.Join(t.TempDir(), "xds.sock")
@@ -83,7 +83,7 @@ func TestWithoutXDSNothingIsPaidForIt(t *testing.T) {
 	}
 }
 
-// listening returns where a daemon listens, from what the kernel says.
+// listening returns the addresses at which a daemon listens, from the kernel's tables.
 func (d *daemonUnderTest) listening(t *testing.T) []string {
 	t.Helper()
 	const listens = "0A"
@@ -103,10 +103,10 @@ func (d *daemonUnderTest) listening(t *testing.T) []string {
 			seen[path] = true
 		}
 	})
-	return slices.Sorted(maps.Keys(seen)) // paths come first
+	return slices.Sorted(maps.Keys(seen)) // paths sort first
 }
 
-// rows hands over what a table in /proc/net has of the daemon's namespace.
+// rows passes each row of a table in /proc/net of the daemon's namespace to a function.
 func (d *daemonUnderTest) rows(t *testing.T, table string, take func(fields []string)) {
 	t.Helper()
 	file, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", d.process.Pid, table))
@@ -119,7 +119,8 @@ func (d *daemonUnderTest) rows(t *testing.T, table string, take func(fields []st
 	}
 }
 
-// TestStatusShowsWhoIsConnectedByXDS, how many names they ask for, what was refused, and where nothing is answered and why.
+// TestStatusShowsWhoIsConnectedByXDS: how many names the clients subscribe to, rejected requests, and addresses without
+// a listener, with the reason.
 func TestStatusShowsWhoIsConnectedByXDS(t *testing.T) {
 	namespace, folder := netns.New(t), goodManifests(t)
 	socket := filepath.Join(t.TempDir(), "xds.sock")
@@ -193,7 +194,7 @@ func openXDS(t *testing.T, target string, options ...grpc.DialOption) grpc.Clien
 	return stream
 }
 
-// bytesAreBytes leaves messages as they are.
+// bytesAreBytes is a codec that does not change messages.
 type bytesAreBytes struct{}
 
 func (bytesAreBytes) Marshal(v any) (mem.BufferSlice, error) {
@@ -207,7 +208,7 @@ func (bytesAreBytes) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (bytesAreBytes) Name() string { return "proto" }
 
-// xdsRequest asks for the endpoints of some names.
+// xdsRequest returns a request for the endpoints of some names.
 func xdsRequest(names ...string) []byte {
 	var m []byte
 	for _, name := range names {

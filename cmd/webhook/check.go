@@ -15,9 +15,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// The exit statuses of check, besides cli.OK.
+// The exit statuses of check, in addition to cli.OK.
 const (
-	exitDenied    = 1 // an object would be refused
+	exitDenied    = 1 // an object would be denied
 	exitUnchecked = 2 // something could not be checked
 )
 
@@ -139,7 +139,7 @@ func (f *checkFlags) Validate() error {
 	return errors.Join(errs...)
 }
 
-// settings reads the configuration, or returns what is in force without one.
+// settings reads the configuration, or returns the defaults without one.
 func (f *checkFlags) settings() (*rules.Settings, error) {
 	settings := config.Default()
 	if f.config != "" {
@@ -154,8 +154,7 @@ func (f *checkFlags) settings() (*rules.Settings, error) {
 	return &changed, nil
 }
 
-// checkErrors reports why the files could not be checked. An ordinary error would end with the status that says that an
-// object is denied.
+// checkErrors reports why the files could not be checked. An ordinary error would exit with exitDenied.
 func checkErrors(stderr io.Writer, err error) error {
 	cli.PrintError(stderr, "webhook", err)
 	return cli.ExitError(exitUnchecked)

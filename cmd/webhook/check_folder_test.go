@@ -11,8 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// deployed is a folder as people have it: a chart, a base and an overlay of kustomize, and a file that belongs to none
-// of them.
+// deployed is a typical folder: a chart, a base and an overlay of kustomize, and a separate file.
 func deployed() map[string]string {
 	return map[string]string{
 		"deploy/shop/Chart.yaml":             "apiVersion: v2\nname: shop\nversion: 0.1.0\n",
@@ -65,7 +64,7 @@ helmCharts: [{name: a, valuesFile: of-a.yaml}]
 	}
 }
 
-// findingsOfDeployed are what is wrong in it: what its patches write, whatever objects they are for.
+// findingsOfDeployed are the findings in it: those in its patches, whatever objects they apply to.
 var findingsOfDeployed = []string{
 	`deploy/prod/kustomization.yml:17: Service any: metadata.annotations[vicinity.dev/max-load]: Invalid value: "12": ... [SVC011] (deny)`,
 	`deploy/prod/patches/wrong.yaml:5: Service: metadata.annotations[vicinity.dev/topology-keys]: Invalid value: "a b": ... [SVC003] (deny)`,
@@ -97,7 +96,7 @@ func TestAFolderAsPeopleHaveItIsCheckedAndItsOtherFilesAreCounted(t *testing.T) 
 	}
 }
 
-// skippedIn returns the files that a command line passes over, with their roles.
+// skippedIn returns the files that a command line skips, with their roles.
 func skippedIn(t *testing.T, args ...string) map[string]string {
 	t.Helper()
 	got := webhookCommand(t, "", append([]string{"check", "-o", "json"}, args...)...)
@@ -121,7 +120,8 @@ func skippedIn(t *testing.T, args ...string) map[string]string {
 	return roles
 }
 
-// A hook before a commit passes the names of some files, without the files that say what these are.
+// TestAFileIsWhatItIsInItsFolderWhereverItsNameComesFrom: a pre-commit hook passes the names of some files, without the
+// files that determine their roles.
 func TestAFileIsWhatItIsInItsFolderWhereverItsNameComesFrom(t *testing.T) {
 	inFolder(t, deployed())
 	want := skippedIn(t, "-f", "deploy")
@@ -179,7 +179,8 @@ func TestAnUnknownKindStaysAnError(t *testing.T) {
 	}
 }
 
-// TestWhatAKustomizationGivesToEveryObjectIsChecked, at its own line, and as a Service or a Namespace would have it.
+// TestWhatAKustomizationGivesToEveryObjectIsChecked, at its own line, and as if it were set on a Service or a
+// Namespace.
 func TestWhatAKustomizationGivesToEveryObjectIsChecked(t *testing.T) {
 	inFolder(t, map[string]string{"d/kustomization.yaml": `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -217,8 +218,8 @@ labels:
 	}
 }
 
-// A resource is judged in full, whatever else its kustomization makes of it; and a file with the name of a
-// kustomization but of another kind is an object.
+// TestAResourceIsAnObject: a resource is checked in full, however else its kustomization uses it. A file with the name
+// of a kustomization but of another kind is an object.
 func TestAResourceIsAnObject(t *testing.T) {
 	inFolder(t, map[string]string{
 		"d/kustomization.yaml": "resources: [a.yaml]\nconfigMapGenerator: [{files: [a.yaml]}]\n",

@@ -16,13 +16,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 )
 
-// checkOutcome is what a command line left behind.
+// checkOutcome is the result of a command line.
 type checkOutcome struct {
 	status         int
 	stdout, stderr string
 }
 
-// inFolder makes a folder with these files the working directory.
+// inFolder changes into a new folder with these files.
 func inFolder(t *testing.T, files map[string]string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -36,7 +36,7 @@ func inFolder(t *testing.T, files map[string]string) {
 	}
 }
 
-// webhookCommand runs a command line as main does, without a process of its own.
+// webhookCommand runs a command line as main does, inside the test process.
 func webhookCommand(t *testing.T, stdin string, args ...string) checkOutcome {
 	t.Helper()
 	var stdout, stderr strings.Builder
@@ -75,7 +75,7 @@ const (
 	hardFinding = `metadata.annotations[vicinity.dev/topology-keys]: no "*"`
 )
 
-// Each expected line is `<file>:<line>: <object>: <beginning of the message> ... <end>`.
+// wantFindings expects lines of the form `<file>:<line>: <object>: <beginning of the message> ... <end>`.
 func wantFindings(t *testing.T, got checkOutcome, want ...string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(got.stdout, "\n"), "\n")
@@ -247,7 +247,7 @@ func TestWhatCannotBeCheckedIsAnErrorWithItsLocation(t *testing.T) {
 	}
 }
 
-// deepLists are more Lists in Lists than any real file has.
+// deepLists are Lists nested more deeply than in any real file.
 var deepLists = strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 12) + strings.Repeat("]}", 12)
 
 func TestOddFilesAreReadAsTheyAre(t *testing.T) {
@@ -425,8 +425,8 @@ func TestTheHelpTeachesItsUse(t *testing.T) {
 	}
 }
 
-// TestManyServicesTakeTimeInProportion guards against work for each Service that grows with their number. Processor
-// time is measured, because other processes may keep this machine busy.
+// TestManyServicesTakeTimeInProportion detects work per Service that grows with their number. It measures CPU time,
+// because other processes may keep this machine busy.
 func TestManyServicesTakeTimeInProportion(t *testing.T) {
 	timeFor := func(count int) time.Duration {
 		item := "- " + strings.ReplaceAll(strings.TrimSpace(serviceText("web", badKeys)), "\n", "\n  ") + "\n"
@@ -442,7 +442,7 @@ func TestManyServicesTakeTimeInProportion(t *testing.T) {
 	}
 }
 
-// processorTime is what this process has used so far.
+// processorTime returns the CPU time that this process has used so far.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
@@ -473,7 +473,7 @@ func TestAConfigurationThatCannotBeUsedIsReported(t *testing.T) {
 	}
 }
 
-// fullDisk takes nothing.
+// fullDisk accepts no data.
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
 )
 
-// measureDemand asks all proxies for the demand that they have seen, until ctx ends, if the flags ask for it.
+// measureDemand polls all proxies for their demand counts until ctx ends, if --measure-demand is set.
 func (s *webhook) measureDemand(ctx context.Context) error {
 	if !s.flags.measureDemand {
 		return nil
@@ -31,10 +31,10 @@ func (s *webhook) measureDemand(ctx context.Context) error {
 	})
 }
 
-// demandObserver records in metrics what was found.
+// demandObserver records the results in metrics.
 type demandObserver struct{ recorder *metrics.Recorder }
 
-// Measured is part of demand.Observer.
+// Measured implements demand.Observer.
 func (o demandObserver) Measured(round demand.Round) {
 	services := make(map[[2]string]metrics.Demand, len(round.Services))
 	for service, report := range round.Services {
@@ -44,16 +44,16 @@ func (o demandObserver) Measured(round demand.Round) {
 	o.recorder.Measured(round.Reporting, round.Nodes, round.ChangePoints, services)
 }
 
-// Queued is part of demand.Observer.
+// Queued implements demand.Observer.
 func (o demandObserver) Queued(waiting demand.Backlog) {
 	o.recorder.DemandQueued(waiting.Changes, waiting.Longest)
 }
 
-// Published is part of demand.Observer.
+// Published implements demand.Observer.
 func (o demandObserver) Published(operation string) { o.recorder.DemandPublished(operation) }
 
-// LeadEnded is part of demand.Observer.
+// LeadEnded implements demand.Observer.
 func (o demandObserver) LeadEnded() { o.recorder.MeasuringEnded() }
 
-// MeasureFailed is part of demand.Observer.
+// MeasureFailed implements demand.Observer.
 func (o demandObserver) MeasureFailed() { o.recorder.Failed(metrics.DemandFailure) }

@@ -20,8 +20,8 @@ const (
 	files    = "files"
 )
 
-// runFlags are the flags of the server. They are about the process; the file of --config says what is denied, and what
-// the defaults are.
+// runFlags are the flags of the server. They configure the process; the file of --config sets the rules and the
+// defaults.
 type runFlags struct {
 	config, kubeconfig                           string
 	webhookAddress, healthAddress, metricAddress string
@@ -41,7 +41,7 @@ type runFlags struct {
 
 	logLevel, logFormat string
 
-	// level and tlsVersion are the parsed values of two of them, after check.
+	// level and tlsVersion are parsed from two of the flags by check.
 	level      slog.Level
 	tlsVersion uint16
 }
@@ -96,7 +96,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
 }
 
-// check reports every error in the values, and parses them.
+// check parses the values and reports all errors at once.
 func (f *runFlags) check() error {
 	var errs []error
 	wrong := func(format string, values ...any) { errs = append(errs, fmt.Errorf(format, values...)) }

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// TestNoFileThatIsCheckedReachesTheTerminalAsItIs: each text of objects that break rules, the configuration's texts, and
-// the names of files.
+// TestNoFileThatIsCheckedReachesTheTerminalAsItIs: each text of objects that violate rules, the configuration's texts,
+// and the names of files.
 func TestNoFileThatIsCheckedReachesTheTerminalAsItIs(t *testing.T) {
 	const (
 		objects = `apiVersion: v1
@@ -84,7 +84,7 @@ defaults: {topologyMode: Auto}, excludedNamespaces: [kube-system], proxyName: ot
 	see("a file that is missing", "-f", hostile.Text)
 	see("a configuration that is missing", "-f", "objects.yaml", "--config", hostile.Text)
 	see("a configuration that is none", "-f", "objects.yaml", "--config", filepath.Join(folder, "raw.yaml"))
-	if printed < 50 { // otherwise the test would not see what it put in
+	if printed < 50 { // otherwise the injected texts would not be in the output
 		t.Errorf("only %d outputs hold any of it", printed)
 	}
 }

@@ -1,5 +1,5 @@
-// Command webhook judges the topology settings of Services and Namespaces: as an admission webhook of a cluster, or in
-// files before they are applied.
+// Command webhook checks the topology settings of Services and Namespaces: as an admission webhook in a cluster, or in
+// files before they are applied. The commands are in files of their names, and the flags of run in flags_run.go.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/topologypublisher"
 )
 
-// publishTopology publishes where nodes are, until ctx ends, if the flags ask for it.
+// publishTopology publishes TopologySlices until ctx ends, if --publish-topology is set.
 func (s *webhook) publishTopology(ctx context.Context) error {
 	if !s.flags.publishTopology {
 		return nil
@@ -24,7 +24,7 @@ func (s *webhook) publishTopology(ctx context.Context) error {
 	})
 }
 
-// defaultKeys are the topology keys given to Services that say nothing; empty if there are none.
+// defaultKeys returns the default topology keys of Services without preferences; empty if there are none.
 func (s *settings) defaultKeys() string {
 	if given := s.current().Default; given != nil && given.Setting == rules.TopologyKeys {
 		return given.Value

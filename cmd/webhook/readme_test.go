@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// TestTheTables checks README.md against the rules and flags that there are.
+// TestTheTables checks README.md against the existing rules and flags.
 func TestTheTables(t *testing.T) {
 	golden.Tables(t, "README.md", map[string]string{
 		"rules": ruleTable(),

@@ -52,7 +52,7 @@ func writeRulesAsText(w io.Writer, rules []rules.Rule) error {
 	return table.Flush()
 }
 
-// ruleJSON is a rule as others read it.
+// ruleJSON is the JSON format of a rule.
 type ruleJSON struct {
 	ID      rules.ID     `json:"id"`
 	Kind    string       `json:"kind"`
@@ -69,12 +69,12 @@ func writeRulesAsJSON(w io.Writer, rules []rules.Rule) error {
 	return writeJSON(w, list)
 }
 
-// inStrictMode is what follows from a violation in strict mode.
+// inStrictMode returns the action for a violation in strict mode.
 func inStrictMode(rule rules.Rule) rules.Action {
 	return (&rules.Settings{Strict: true}).Action(rule)
 }
 
-// writeJSON writes a document for people and programs: indented, and with < and > as they are.
+// writeJSON writes a document for users and programs: indented, without escaping < and >.
 func writeJSON(w io.Writer, document any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

@@ -39,10 +39,10 @@ type webhook struct {
 	cluster     *cache.Cache
 	manager     manager.Manager
 	https       *server.Server
-	unready     atomic.Pointer[string] // why, at the last request for /readyz; empty if it was ready
+	unready     atomic.Pointer[string] // why it was not ready at the last request for /readyz; empty if it was ready
 }
 
-// serve answers reviews until stop ends, and then drains.
+// serve serves admission reviews until stop ends, and then drains.
 func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 	log := cli.NewLogger(stderr, flags.logFormat, flags.level)
 	saveTime()
@@ -53,26 +53,26 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 	if err != nil {
 		return err
 	}
-	// The manager and all beside it end only when no request is left to answer.
+	// The manager and all other parts end only after the last request was served.
 	err = cli.MutuallyRequired(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.followDemand,
 		s.publishTopology, s.measureDemand, s.runManager, s.https.Start)
 	log.Info("ended")
 	return err
 }
 
-// gcPercent is how much the heap may grow before it is collected, in percent of what is in use, which is some 4 MB.
-// With Go's own 100 a review takes 10 to 40 % more processor time (e2e/bench/webhook), and the process 12 MiB less
-// memory. GOMEMLIMIT still applies.
+// gcPercent is how much the heap may grow before a collection, in percent of the live heap, which is some 4 MB. With
+// Go's default of 100 a review takes 10 to 40 % more CPU time (e2e/bench/webhook), and the process 12 MiB less memory.
+// GOMEMLIMIT still applies.
 const gcPercent = 400
 
-// saveTime trades a little memory for processor time, unless the user has set GOGC.
+// saveTime trades a little memory for CPU time, unless the user has set GOGC.
 func saveTime() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 }
 
-// newWebhook prepares the parts in the order in which they need each other.
+// newWebhook creates the parts in the order of their dependencies.
 func newWebhook(ctx context.Context, flags *runFlags, log *slog.Logger) (s *webhook, err error) {
 	s = &webhook{flags: flags, log: log}
 	if s.recorder, err = metrics.New(ctrlmetrics.Registry); err != nil {
@@ -99,7 +99,7 @@ func newWebhook(ctx context.Context, flags *runFlags, log *slog.Logger) (s *webh
 	return s, s.addProbes()
 }
 
-// newManager returns the manager of controller-runtime that runs the cache, the probes and the metrics.
+// newManager returns the controller-runtime manager that runs the cache, the probes and the metrics.
 func (s *webhook) newManager(connection kube.Connection) (manager.Manager, error) {
 	config, err := connection.Config()
 	if err != nil {
@@ -117,19 +117,19 @@ func (s *webhook) newManager(connection kube.Connection) (manager.Manager, error
 	return made, nil
 }
 
-// followVersion follows the version of the API server until ctx ends.
+// followVersion tracks the version of the API server until ctx ends.
 func (s *webhook) followVersion(ctx context.Context) error {
 	return s.cluster.FollowVersion(ctx, s.manager.GetConfig(), s.log)
 }
 
-// followDemand keeps track of whether demand is published, until ctx ends.
+// followDemand tracks whether measured demand is published until ctx ends.
 func (s *webhook) followDemand(ctx context.Context) error {
 	return s.cluster.FollowDemand(ctx, s.manager.GetConfig(), s.flags.namespace, s.log)
 }
 
-// runManager runs the manager until ctx ends. The manager does not notice that while its cache waits for an API
-// server that does not answer (its Start gives the cache another context). Then runManager returns without it: a
-// process that was never ready has received no review.
+// runManager runs the manager until ctx ends. The manager does not notice the end while its cache waits for an API
+// server that does not reply (its Start gives the cache another context). runManager then returns without it: a process
+// that was never ready has received no review.
 func (s *webhook) runManager(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.manager.Start(ctx) }()
@@ -144,7 +144,7 @@ func (s *webhook) runManager(ctx context.Context) error {
 	return <-ended
 }
 
-// listen takes the address now, so that one that is taken is reported before anything else begins.
+// listen binds the address early, so that an address in use is reported before anything else starts.
 func (s *webhook) listen(ctx context.Context) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", s.flags.webhookAddress)
@@ -180,7 +180,7 @@ func (s *webhook) addProbes() error {
 	)
 }
 
-// synced returns an error that says what is not yet known about the cluster.
+// synced returns an error that names the kinds that are not cached yet.
 func (s *webhook) synced() error {
 	if !s.cluster.HasSynced() {
 		return errors.New("the Namespaces and Nodes of the cluster are not known yet")
@@ -188,8 +188,8 @@ func (s *webhook) synced() error {
 	return nil
 }
 
-// ready returns why no reviews should come here. controller-runtime leaves the reason out of its answer to /readyz, so
-// the log has it whenever it changes.
+// ready returns why no reviews should be sent here. controller-runtime omits the reason from its response to /readyz,
+// so it is logged whenever it changes.
 func (s *webhook) ready() error {
 	err := s.https.Ready()
 	reason := ""

@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
 )
 
-// away is a kubeconfig for an API server that does not answer.
+// away is a kubeconfig of an API server that does not reply.
 const away = `apiVersion: v1
 kind: Config
 clusters: [{name: away, cluster: {server: "http://127.0.0.1:1"}}]
@@ -29,14 +29,14 @@ users: [{name: nobody, user: {}}]
 current-context: away
 `
 
-// uncertified is a source of a certificate that never comes.
+// uncertified is a source that never gets a certificate.
 type uncertified struct{ certs.Source }
 
 func (uncertified) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New("it is still being made")
 }
 
-// lockedBuffer is a log that several goroutines write.
+// lockedBuffer is a log with several concurrent writers.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

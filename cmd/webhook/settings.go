@@ -12,16 +12,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// settings are those in force: what the file says, or what it said when it was last valid.
+// settings are the active settings: those of the last valid version of the file.
 type settings struct {
-	file      *config.File // nil without one
+	file      *config.File // nil without a file
 	namespace string
 	recorder  *metrics.Recorder
 	log       *slog.Logger
 	now       atomic.Pointer[rules.Settings]
 }
 
-// readSettings reads the file. At the start it must be valid.
+// readSettings reads the file, which must be valid at startup.
 func readSettings(flags *runFlags, recorder *metrics.Recorder, log *slog.Logger) (*settings, error) {
 	s := &settings{namespace: flags.namespace, recorder: recorder, log: log}
 	if flags.config == "" {
@@ -39,8 +39,8 @@ func readSettings(flags *runFlags, recorder *metrics.Recorder, log *slog.Logger)
 
 func (s *settings) current() *rules.Settings { return s.now.Load() }
 
-// put makes settings those in force. The webhook's own namespace is never given defaults: its Service must not depend
-// on it.
+// put activates settings. The webhook's own namespace never gets defaults, because its Service must not depend on the
+// webhook.
 func (s *settings) put(read *rules.Settings) {
 	inForce := *read
 	inForce.ExcludedNamespaces = append(slices.Clone(read.ExcludedNamespaces), s.namespace)
@@ -48,7 +48,7 @@ func (s *settings) put(read *rules.Settings) {
 	s.recorder.ConfigurationUpdated(time.Now())
 }
 
-// follow takes over later versions of the file, if they are valid.
+// follow activates later versions of the file if they are valid.
 func (s *settings) follow(ctx context.Context) error {
 	if s.file == nil {
 		return nil

@@ -1,4 +1,5 @@
-// Package boundedio reads what others wrote, but only up to a size. A file, a server or another process may have no end.
+// Package boundedio reads untrusted data up to a size limit, because a file, server or process may send data without
+// end. Each limit is defined next to the code that reads.
 package boundedio
 
 import (
@@ -10,15 +11,15 @@ import (
 	"time"
 )
 
-// Error says that a text was not read, because it has more bytes than a limit.
+// Error means that a text was not read because it has more bytes than a limit.
 type Error struct{ Limit int64 }
 
-// Error names the limit.
+// Error returns a message with the limit.
 func (e Error) Error() string {
 	return fmt.Sprintf("it has more than %d bytes, the most that are read", e.Limit)
 }
 
-// ReadAll reads to the end. It fails with an Error if that is more than limit bytes.
+// ReadAll reads to the end. It fails with an Error if there are more than limit bytes.
 func ReadAll(from io.Reader, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(from, limit+1))
 	if err == nil && int64(len(text)) > limit {
@@ -36,7 +37,7 @@ func ReadFile(name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // nothing was written that closing could lose
+	defer func() { _ = file.Close() }() // the file was only read, so closing cannot lose data
 	text, err := ReadAll(file, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
@@ -44,8 +45,8 @@ func ReadFile(name string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// Get asks a server for a page. It fails if the page has more than limit bytes, or takes longer than timeout, and follows
-// no redirection: a server must not choose who is asked next, with the client's credentials.
+// Get requests a page from a server. It fails if the page has more than limit bytes or takes longer than timeout. It
+// does not follow redirects: a server must not choose which server receives the client's credentials.
 func Get(ctx context.Context, client http.Client, url string, limit int64, timeout time.Duration) (status int, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -65,5 +65,5 @@ func TestAPageIsBoundedInSizeTimeAndHost(t *testing.T) {
 			t.Errorf("%s: %d, %q, %v; want %+v", test.page, status, body, err, test)
 		}
 	}
-	<-done // nobody reads on
+	<-done // the client stops reading
 }

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// ClientOptions say how servers are reached.
+// ClientOptions configure a client.
 type ClientOptions struct {
-	// Timeout is how long each step may take: to connect, the TLS handshake, and the wait for an answer.
+	// Timeout limits each step: connect, TLS handshake, and the wait for a response.
 	Timeout time.Duration
-	// TLS is for servers that have it; nil for the usual. Dial reaches them; nil for the usual way.
+	// TLS is the TLS configuration, and Dial connects to servers; nil means the default.
 	TLS  *tls.Config
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// KeepIdle is how long a connection waits for the next request; zero: each has one of its own.
+	// KeepIdle is how long an idle connection is kept; zero means one connection per request.
 	KeepIdle time.Duration
 }
 
-// maxHeader bounds the headers of an answer, in bytes.
+// maxHeader is the maximum size of the response headers, in bytes.
 const maxHeader = 16 << 10
 
-// NewClient returns a client for servers that anybody may run. net/http goes on with a connection when the request that
-// needed it is given up, because another one may need it: without a time limit for each step, a server that accepts and then
-// says nothing keeps a connection and two goroutines for ever. The environment's HTTP proxy is not used. The client has small
-// buffers and one idle connection to each server, because there may be thousands.
+// NewClient returns a client for untrusted servers. net/http keeps establishing a connection after its request was
+// cancelled, because another request may need it: without a timeout for each step, a server that accepts and then sends
+// nothing holds a connection and two goroutines forever. The client ignores the environment's HTTP proxy. It has small
+// buffers and one idle connection per server, because there may be thousands of servers.
 func NewClient(options ClientOptions) http.Client {
 	dial := options.Dial
 	if dial == nil {

@@ -1,4 +1,4 @@
-// Package budget bounds what clients can make a server do for them, such as ask another server, or write into the log.
+// Package budget limits what clients can make a server do, such as send requests to another server or write to the log.
 package budget
 
 import (
@@ -10,17 +10,17 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// maxClients bounds the memory. A forgotten client begins anew; what all may do together still holds.
+// maxClients bounds the memory. An evicted client starts with a full budget; the limit for all clients still applies.
 const maxClients = 1024
 
-// Rate is how often something may be done.
+// Rate is a rate limit.
 type Rate struct {
 	PerSecond rate.Limit
-	Burst     int // at once
+	Burst     int
 }
 
-// Budget is what each client address may do, and what all may do together. So a client that does something without end
-// keeps out only itself, and none at another address. It may be used by several goroutines.
+// Budget limits each client address, and all of them together. So a client that exceeds its limit blocks only its own
+// address. It is safe for concurrent use.
 type Budget struct {
 	each    Rate
 	mutex   sync.Mutex
@@ -28,12 +28,12 @@ type Budget struct {
 	all     *rate.Limiter
 }
 
-// New returns a budget of which nothing is spent.
+// New returns a full budget.
 func New(each, all Rate) *Budget {
 	return &Budget{each: each, clients: lru.New(maxClients), all: rate.NewLimiter(all.PerSecond, all.Burst)}
 }
 
-// Spend reports whether a client may do it once more. A client without budget takes nothing from the others'.
+// Spend reports whether a client may act once more. A client without budget does not use up the common limit.
 func (b *Budget) Spend(now time.Time, client netip.Addr) bool {
 	return b.of(client).AllowN(now, 1) && b.all.AllowN(now, 1)
 }

@@ -12,7 +12,7 @@ func client(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 0, byte(number >> 8), byte(number)})
 }
 
-// spend spends of a client's budget as often as it can, and returns how often that was.
+// spend spends as much of a client's budget as it can, and returns how often that was.
 func spend(b *Budget, at time.Time, client netip.Addr, times int) (spent int) {
 	for range times {
 		if b.Spend(at, client) {

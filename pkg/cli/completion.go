@@ -2,12 +2,12 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// Complete makes a shell offer the values of a flag.
+// Complete adds shell completion for the values of a flag.
 func Complete(command *cobra.Command, flag string, values ...string) {
 	offer := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return values, cobra.ShellCompDirectiveNoFileComp
 	}
 	if err := command.RegisterFlagCompletionFunc(flag, offer); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // the flag does not exist
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// escapeWriter is standard output or error; it makes visible what would control the terminal.
+// escapeWriter wraps standard output or error and escapes characters that would control the terminal.
 type escapeWriter struct {
 	to    io.Writer
 	mutex sync.Mutex
-	rest  []byte // the beginning of a character
+	rest  []byte // an incomplete character
 }
 
 func newEscapeWriter(to io.Writer) *escapeWriter { return &escapeWriter{to: to} }
 
-// Write writes text.
+// Write writes text, escaped.
 func (e *escapeWriter) Write(text []byte) (int, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -33,7 +33,7 @@ func (e *escapeWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// end writes what is left over: the beginning of a character that was never completed.
+// end writes the bytes of a character that was never completed.
 func (e *escapeWriter) end() {
 	for _, b := range e.rest {
 		sanitize.Fprintf(e.to, "\\x%02x", b)

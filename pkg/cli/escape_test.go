@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// printing is a program with one command, that prints what it is given, and fails with a reason.
+// printing is a program with one command that prints some texts and fails with an error.
 func printing(out, err []string, reason error) *cobra.Command {
 	return cli.Root("program", "", "", &cobra.Command{Use: "print", RunE: func(command *cobra.Command, _ []string) error {
 		for _, part := range out {
@@ -37,7 +37,7 @@ func TestACommandCannotPrintWhatControlsTheTerminal(t *testing.T) {
 	}
 }
 
-// TestAMistakeIsALineWhateverItNames: several are a line each, and none of them forges another one.
+// TestAMistakeIsALineWhateverItNames: each error is a line, and none forges another one.
 func TestAMistakeIsALineWhateverItNames(t *testing.T) {
 	var stdout, stderr strings.Builder
 	wrapped := fmt.Errorf("three: %w", errors.Join(errors.New("a"), errors.New("b")))

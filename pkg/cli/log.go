@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// NewLogger returns a logger that writes in a format, text or json, and drops what is below a level.
+// NewLogger returns a logger that writes in a format, text or json, and drops records below a level.
 func NewLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if format == "json" {

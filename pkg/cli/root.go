@@ -12,7 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Root returns a program: its name, a sentence about it, what --help says, and its commands.
+// Root returns the root command of a program, with its name, a one-sentence summary, the text of --help, and its
+// commands.
 func Root(name, short, long string, commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:                   name + " COMMAND",
@@ -23,7 +24,7 @@ func Root(name, short, long string, commands ...*cobra.Command) *cobra.Command {
 		SilenceErrors:         true, // Run prints them, once
 		SilenceUsage:          true,
 		DisableFlagsInUseLine: true,
-		// A mistyped command comes with flags that only the right one knows; the error must be about the command.
+		// A mistyped command may come with flags of the intended one; the error must be about the command.
 		FParseErrWhitelist:         cobra.FParseErrWhitelist{UnknownFlags: true},
 		SuggestionsMinimumDistance: 2,
 	}
@@ -47,7 +48,7 @@ Flags:
 {{.LocalFlags.FlagUsagesWrapped 110 | trimTrailingWhitespaces}}
 `
 
-// unknownCommand is what the root itself does: it refuses a line without a command, or with an unknown one.
+// unknownCommand runs for the root itself. It returns an error for a missing or an unknown command.
 func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return UsageError{errors.New("the command must come first, one of: " + strings.Join(commandNames(root), ", "))}
@@ -59,7 +60,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	return UsageError{errors.New(message)}
 }
 
-// flagError names the flag that was probably meant beside one that the command does not have.
+// flagError adds a suggestion to an error about an unknown flag.
 func flagError(command *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
@@ -93,7 +94,7 @@ func MaxArgs(n int) cobra.PositionalArgs {
 	}
 }
 
-// Choice checks the value of a flag that allows only a few values.
+// Choice returns an error unless the value of a flag is one of the allowed values.
 func Choice(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil

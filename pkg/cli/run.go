@@ -19,37 +19,37 @@ import (
 // The exit statuses. Scripts and service managers rely on them.
 const (
 	OK      = 0
-	Failure = 1 // the command was understood, but could not be carried out
-	Usage   = 2 // the command line is wrong; trying again cannot help
+	Failure = 1 // the command line is valid, but the command failed
+	Usage   = 2 // the command line is invalid; a retry cannot help
 )
 
-// UsageError is a mistake on the command line.
+// UsageError is an error in the command line.
 type UsageError struct{ Err error }
 
 func (e UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the mistake, or all of them joined.
+// Unwrap returns the error, or several joined errors.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// ExitError is an exit status whose reason has been printed already.
+// ExitError is an exit status whose cause was already printed.
 type ExitError int
 
 func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// Main carries out the command line of this process, and ends it.
+// Main runs the command line of this process and exits.
 func Main(ctx context.Context, root *cobra.Command) {
 	os.Exit(Run(ctx, root, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// SignalContext is for commands that have something to do before they end: the first SIGTERM or interrupt ends the
-// context. A second one, from an impatient user, ends the process at once, as the first one does in all other commands.
+// SignalContext returns a context that the first SIGTERM or interrupt cancels, for commands with cleanup work. A second
+// signal ends the process at once, as the first one does in all other commands.
 func SignalContext(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop)
 	return ctx
 }
 
-// Run carries out one command line and returns the exit status.
+// Run runs one command line and returns the exit status.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -73,13 +73,13 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	return Failure
 }
 
-// PrintError prints why a program failed, as one line: a log collector should see one message. Otherwise each of
-// several joined errors would get a line of its own.
+// PrintError prints why a program failed, on one line, so that a log collector records one message. Joined errors would
+// otherwise span several lines.
 func PrintError(stderr io.Writer, program string, err error) {
 	sanitize.Fprintf(stderr, "%s: %s\n", program, strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// printUsage prints every mistake on a line of its own, then how the command is used.
+// printUsage prints each error on its own line, then the usage of the command.
 func printUsage(stderr io.Writer, command *cobra.Command, wrong UsageError) {
 	for _, mistake := range joinErrors(wrong.Err) {
 		PrintError(stderr, command.Root().Name(), mistake)
@@ -87,7 +87,7 @@ func printUsage(stderr io.Writer, command *cobra.Command, wrong UsageError) {
 	sanitize.Fprintf(stderr, "usage: %s\nSee '%s --help'.\n", command.UseLine(), command.CommandPath())
 }
 
-// joinErrors returns the errors that errors.Join has joined, or else the single error.
+// joinErrors returns the errors that errors.Join joined, or else the single error.
 func joinErrors(err error) []error {
 	several, are := err.(interface{ Unwrap() []error })
 	if !are || err.Error() != errors.Join(several.Unwrap()...).Error() {
@@ -100,8 +100,8 @@ func joinErrors(err error) []error {
 	return all
 }
 
-// MutuallyRequired runs all parts of a program, each in a goroutine, until all have ended. The first that fails ends the
-// others, and its error is returned.
+// MutuallyRequired runs all parts of a program, each in a goroutine, until all have ended. The first error cancels the
+// others and is returned.
 func MutuallyRequired(ctx context.Context, parts ...func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {

@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 )
 
-// In a process with asCommand in its environment the program is a command that waits for ever, and one that drains if
-// it says so.
+// asCommand is an environment variable. In a process that has it, the program is a command that never ends, or one that
+// drains if the value requests it.
 const asCommand = "VICINITY_CLI_TEST"
 
 func TestMain(m *testing.M) {

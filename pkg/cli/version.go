@@ -12,21 +12,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// Build says what a program was made from.
+// Build describes how a program was built.
 type Build struct {
 	Version   string `json:"version"`
 	GoVersion string `json:"goVersion"`
 	Platform  string `json:"platform"`
 }
 
-// BuildOf reads what the Go toolchain left in this program. version is what the linker was given; empty if it was given
-// none.
+// BuildOf returns the build data that the Go toolchain left in this program. version is the one set by the linker;
+// empty if it set none.
 func BuildOf(version string) Build {
 	made := Build{Version: version, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if made.Version != "" {
 		return made
 	}
-	// `go install module@v1.2.3` and a build inside a clone record a version by themselves; a test binary does not.
+	// `go install module@v1.2.3` and a build inside a clone record a version; a test binary does not.
 	if stamped, ok := debug.ReadBuildInfo(); ok && stamped.Main.Version != "" {
 		made.Version = stamped.Main.Version
 	} else {
@@ -35,7 +35,7 @@ func BuildOf(version string) Build {
 	return made
 }
 
-// NewVersion returns the command that prints what a program was made from.
+// NewVersion returns the version command.
 func NewVersion(program string, made Build) *cobra.Command {
 	var output string
 	command := &cobra.Command{

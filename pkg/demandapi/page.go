@@ -1,15 +1,15 @@
-// Package demandapi writes and reads the page on which a proxy reports how many connections its node's clients made to
-// Services.
+// Package demandapi writes and parses the page on which a proxy reports how many connections its node's clients opened
+// to Services.
 //
-// It is text: lines of a word and a value, then one for each Service with connections:
+// The page is text: lines of a key and a value, then a line for each Service with connections:
 //
 //	cursor 6f1c0e93b2a4d715-42
 //	seconds 30.012
 //	left-out 0
 //	shop/web 6024
 //
-// Counts are differences since the cursor that the client handed in, so that no counts are lost when an answer is lost.
-// A client without a cursor, or with one that the proxy does not know, gets a cursor and no counts: `seconds` is 0.
+// Counts are differences since the cursor that the client sent, so no counts are lost with a lost response. A client
+// without a cursor, or with an unknown one, gets a cursor and no counts: `seconds` is 0.
 package demandapi
 
 import (
@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	// Path is where the page is served.
+	// Path is the URL path of the page.
 	Path = "/demand"
-	// After is the parameter that has the cursor.
+	// After is the query parameter with the cursor.
 	After = "after"
-	// MaxServices is the number of Services for which a proxy counts connections at most.
+	// MaxServices is the maximum number of Services for which a proxy counts connections.
 	MaxServices = 1000
-	// MaxSize is how many bytes a page has at most: that many Services, with the longest names and numbers.
+	// MaxSize is the maximum size of a page in bytes: MaxServices with the longest names and numbers.
 	MaxSize = MaxServices*(63+1+63+1+20+1) + 1<<10
 )
 
-// Page is what a proxy reports.
+// Page is the report of a proxy.
 type Page struct {
-	// Cursor is what to ask with next time.
+	// Cursor is the cursor for the next request.
 	Cursor string
-	// Took is the time over which the counts were taken; 0: there are none, because the cursor was unknown.
+	// Took is the time over which connections were counted; 0 means no counts, because the cursor was unknown.
 	Took time.Duration
-	// Skipped is the number of Services that are not counted, because there are too many.
+	// Skipped is the number of Services that are not counted because there are too many.
 	Skipped int
 	// Counts are new connections by Service, as namespace/name. Services without connections may be missing.
 	Counts map[string]uint64
@@ -59,11 +59,11 @@ func (p Page) Text() []byte {
 	return text
 }
 
-// maxSeconds is the longest time that a page may say it counted.
+// maxSeconds is the longest counting time that a page may state.
 const maxSeconds = 24 * 60 * 60
 
-// Parse reads a page. Anybody may answer at a node's address: malformed pages are errors, and callers must check the
-// values. Unknown words are skipped, because a newer proxy may write them.
+// Parse parses a page. Any program may be listening at a node's address: malformed pages are errors, and callers must
+// check the values. Unknown keys are skipped, because a newer proxy may write them.
 func Parse(text []byte) (Page, error) {
 	page := Page{Counts: map[string]uint64{}}
 	for number, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
@@ -87,10 +87,10 @@ func (p *Page) parseLine(word, value string) (err error) {
 		if value == "" || len(value) > 64 {
 			return fmt.Errorf("the cursor has %d bytes, want 1 to 64", len(value))
 		}
-		p.Cursor = strings.Clone(value) // it is kept until the next page, which must not keep all of this one
+		p.Cursor = strings.Clone(value) // it is retained until the next page and must not keep this one in memory
 	case word == "seconds":
 		seconds, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(seconds >= 0 && seconds <= maxSeconds) { // which refuses NaN, too
+		if err != nil || !(seconds >= 0 && seconds <= maxSeconds) { // also rejects NaN
 			return fmt.Errorf("seconds %q is not a time of a day at most", value)
 		}
 		p.Took = time.Duration(seconds * float64(time.Second))

@@ -53,7 +53,7 @@ func TestTheLargestPageIsRead(t *testing.T) {
 	}
 }
 
-// TestACursorKeepsNothingElse: a client has the cursors of thousands of pages.
+// TestACursorKeepsNothingElse in memory: a client holds the cursors of thousands of pages.
 func TestACursorKeepsNothingElse(t *testing.T) {
 	const pages, services = 100, 500
 	page := demandapi.Page{Cursor: "c", Counts: map[string]uint64{}}
@@ -75,7 +75,7 @@ func TestACursorKeepsNothingElse(t *testing.T) {
 	runtime.KeepAlive(cursors)
 }
 
-// live is how many bytes are in use.
+// live returns the bytes in use.
 func live() int64 {
 	var memory runtime.MemStats
 	runtime.GC()

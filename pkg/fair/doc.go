@@ -1,9 +1,10 @@
-// Package fair divides what Namespaces share, so that none has less because another wants much. Nothing here depends on
-// chance or on the order of a map: who is given the same gets the same.
+// Package fair divides a shared capacity among Namespaces, so that high demand of one does not reduce the share of
+// another. The result depends neither on chance nor on the order of a map: equal inputs give equal results.
 //
 // There are three cases:
 //
-//   - Order chooses which of many get a place, all at once. It is max-min fair: see there.
-//   - Turns are for what all get in the end, one after the other. This is start-time fair queueing (Goyal, Vin, Cheng 1996).
-//   - Places are for what is wanted later, when there may be no place any more.
+//   - Order chooses which of many items get a share, all at once. It is max-min fair: see there.
+//   - FairQueue and FairOrder order work that is all done eventually. This is start-time fair queueing (Goyal, Vin,
+//     Cheng 1996).
+//   - Quota is for requests that arrive over time, when none may be left.
 package fair

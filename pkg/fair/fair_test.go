@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/fair"
 )
 
-// thing is a number of things of a Namespace with one weight.
+// thing is an item of a Namespace with a weight.
 type thing struct {
 	name string
 	fair.Share
@@ -18,7 +18,7 @@ type thing struct {
 
 func of(t thing) fair.Share { return t.Share }
 
-// things reads "a1=3 b1=2": the Namespace is the letter.
+// things parses "a1=3 b1=2": the Namespace is the letter.
 func things(text string) []thing {
 	var all []thing
 	for word := range strings.FieldsSeq(text) {
@@ -52,7 +52,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOrderGivesEachNamespaceItsPart of the room, in random worlds: an n-th less its largest thing, or all that it wants.
+// TestOrderGivesEachNamespaceItsPart of the capacity, for random inputs: an n-th minus its largest item, or all that it
+// wants.
 func TestOrderGivesEachNamespaceItsPart(t *testing.T) {
 	const room = 1000
 	random := rand.New(rand.NewPCG(1, 2))
@@ -81,8 +82,8 @@ func TestOrderGivesEachNamespaceItsPart(t *testing.T) {
 	}
 }
 
-// TestFairOrderServesAllEqually: three Namespaces that always want something get equally much, whatever their things weigh, and
-// one that comes later gets as much from then on.
+// TestFairOrderServesAllEqually: three Namespaces that always have queued work are served equally, whatever the weights
+// of their items. One that is added later is served equally from then on.
 func TestFairOrderServesAllEqually(t *testing.T) {
 	var queue fair.Queue
 	got := map[string]int{}
@@ -120,7 +121,7 @@ func TestFairOrderKeepsTheOrderOfOneNamespaceAndOfEquals(t *testing.T) {
 	}
 }
 
-// TestQuotasEndUpEqual, whoever comes first, and nobody gives up a place twice for nothing.
+// TestQuotasEndUpEqual in any order of arrival, and no Namespace releases a slot twice without need.
 func TestQuotasEndUpEqual(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 100 {

@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// Share is what one thing takes of what is shared, and for which Namespace. Weights are not negative.
+// Share is how much of the capacity an item takes, and for which Namespace. Weights are not negative.
 type Share struct {
 	Namespace string
 	Weight    int
 }
 
-// Order sorts by what a Namespace would have in all, if it got this and everything that comes before it in items. Things
-// of one Namespace stay in their order; of two that are equal, the one that comes first in items goes first.
+// Order sorts items by the total that their Namespace would have with the item and all its earlier ones in items. Items
+// of one Namespace keep their order; of two with equal totals, the first in items goes first.
 //
-// Whoever takes them in this order, and passes over what does not fit, gives each of n Namespaces at least all that it
-// wants, or an n-th of the room less the largest thing of its own.
+// A caller takes items in this order and skips those that do not fit. Each of n Namespaces then gets at least all that
+// it wants, or an n-th of the capacity minus its own largest item.
 func Order[T any](items []T, of func(T) Share) []T {
 	return sorted(items, of, func(string) int { return 0 }, true)
 }
 
-// sorted sorts by the sum of weights of a Namespace, from where it begins: with the thing itself, or only what is before it.
+// sorted sorts by the sum of a Namespace's weights from its start value, including or excluding the item itself.
 func sorted[T any](items []T, of func(T) Share, begin func(namespace string) int, withItself bool) []T {
 	type tagged struct {
 		item T

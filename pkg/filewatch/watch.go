@@ -1,4 +1,4 @@
-// Package filewatch notices when the contents of a file that the program has read change, so that the program can be
+// Package filewatch detects changes in the contents of a file that the program has read, so that the program can be
 // restarted with them.
 package filewatch
 
@@ -14,33 +14,33 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/boundedio"
 )
 
-// ErrUpdated is why Watch ends.
+// ErrUpdated is returned by Watch after a change.
 var ErrUpdated = errors.New("a configuration file was updated")
 
-// pollInterval is how often the file is read. A watch by inotify would have to follow every link and directory on the way
-// to it. Each of these files has a few kilobytes, so reading them costs less, and shows every kind of change.
+// pollInterval is how often the file is read. An inotify watch would have to follow every link and directory on the
+// path. These files have a few kilobytes, so reading them costs less and detects every kind of change.
 const pollInterval = time.Second
 
 // File is a file that the program has read.
 type File struct {
-	// Path is where it is.
+	// Path is the path of the file.
 	Path string
-	// Content is what was read, and is in force.
+	// Content is the content that was read and is active.
 	Content []byte
-	// Check reads the file anew, as the program does when it starts, and says why it cannot be used.
+	// Check reads the file again, as the program does at startup, and returns why it cannot be used.
 	Check func() error
-	// Failed, unless it is nil, is called with each new reason why the file cannot be used, and with nil when it can be
-	// used again.
+	// Failed, if not nil, is called with each new reason why the file cannot be used, and with nil when it can be used
+	// again.
 	Failed func(error)
 }
 
-// maxSize bounds what is read of a file, in bytes. A ConfigMap holds a megabyte.
+// maxSize is the largest file that is read, in bytes. A ConfigMap holds up to a megabyte.
 const maxSize = 16 << 20
 
-// ReadFile reads a configuration file. It fails if the file is too large for a configuration.
+// ReadFile reads a configuration file. It fails if the file is too large for one.
 func ReadFile(path string) ([]byte, error) { return boundedio.ReadFile(path, maxSize) }
 
-// Read returns a file with what it says now.
+// Read returns a file with its current content.
 func Read(path string, check func() error) (File, error) {
 	content, err := ReadFile(path)
 	if err != nil {
@@ -49,15 +49,15 @@ func Read(path string, check func() error) (File, error) {
 	return File{Path: path, Content: content, Check: check}, nil
 }
 
-// Watch returns ErrUpdated when the file's contents differ from what was read, so that the program's supervisor starts
-// it again; nil when ctx ends.
+// Watch returns ErrUpdated when the content of the file differs from Content, so that the program's supervisor restarts
+// it. It returns nil when ctx ends.
 //
-// A new text that is wrong would end the program for good. It is logged, and what was read stays in force.
+// Restarting with an invalid content would stop the program for good. So Watch logs it, and Content stays active.
 func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 	log = log.With("file", f.Path)
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
-	logged := "" // why the file could not be used at the last look
+	logged := "" // why the file could not be used at the last poll
 	for {
 		changed, err := f.poll()
 		switch {
@@ -66,7 +66,7 @@ func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 		case err == nil && logged != "":
 			logged = ""
 			f.log(nil)
-		case err != nil && err.Error() != logged: // once, and not with every look
+		case err != nil && err.Error() != logged: // log a reason once, not with every poll
 			logged = err.Error()
 			log.Error("an updated configuration file cannot be used; keeping the last good one", "error", err)
 			f.log(err)
@@ -85,13 +85,13 @@ func (f File) log(reason error) {
 	}
 }
 
-// poll reports whether the file has other contents now that can be used. The error says why they cannot be used.
+// poll reports whether the file has new content that can be used. The error is why it cannot be used.
 func (f File) poll() (changed bool, err error) {
 	content, err := ReadFile(f.Path)
 	for {
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			return false, nil // it is being replaced
+			return false, nil // the file is being replaced
 		case err != nil:
 			return false, fmt.Errorf("read a configuration file: %w", err)
 		case bytes.Equal(content, f.Content):
@@ -99,7 +99,7 @@ func (f File) poll() (changed bool, err error) {
 		}
 		unusable := f.Check()
 		checked := content
-		// The check reads the file itself. If that changed meanwhile, its answer may be about another text.
+		// Check reads the file itself. If the file changed in between, the result may be about other content.
 		if content, err = ReadFile(f.Path); err == nil && bytes.Equal(content, checked) {
 			return unusable == nil, unusable
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// mounted is a file of a ConfigMap.
+// mounted is a file of a mounted ConfigMap.
 type mounted struct {
 	*volume.Volume
 	t *testing.T
@@ -37,7 +37,7 @@ func (m mounted) write(text string) {
 
 func (m mounted) path() string { return m.Path("file.conf") }
 
-// readIt reads a file. A text that contains "wrong" cannot be used.
+// readIt reads a file. A text that contains "wrong" is invalid.
 func readIt(t *testing.T, path string) File {
 	t.Helper()
 	file, err := Read(path, func() error {
@@ -53,7 +53,7 @@ func readIt(t *testing.T, path string) File {
 	return file
 }
 
-// watchIt watches a file until the test ends it, and returns its log and how it ends.
+// watchIt watches a file until the test stops it. It returns the log, and the result of Watch.
 func watchIt(t *testing.T, path string) (log *logs.Log, ended <-chan error, stop func()) {
 	t.Helper()
 	file := readIt(t, path)
@@ -99,7 +99,7 @@ func TestAChangedLinkOnTheWayToAFileIsNoticedSoon(t *testing.T) {
 			if err := end(t, ended); !errors.Is(err, ErrUpdated) {
 				t.Errorf("the watch ends with %v", err)
 			}
-			if took := time.Since(began); took > 30*time.Second { // a second, on an idle machine
+			if took := time.Since(began); took > 30*time.Second { // a second on an idle machine
 				t.Errorf("it took %s", took)
 			}
 		})
@@ -154,7 +154,8 @@ func TestATextThatWasChangedBeforeTheWatchBeganCounts(t *testing.T) {
 	}
 }
 
-// TestATextThatIsTakenBackWhileItIsCheckedIsNoChange: the check reads the file itself, and finds the old text usable.
+// TestATextThatIsTakenBackWhileItIsCheckedIsNoChange: the check reads the file itself, and finds the old text, which is
+// valid.
 func TestATextThatIsTakenBackWhileItIsCheckedIsNoChange(t *testing.T) {
 	file := mount(t)
 	read := readIt(t, file.path())

@@ -7,24 +7,24 @@ import (
 	"sync"
 )
 
-// maxConnections is how many connections a server has at once. Each takes some 10 KB. A kubelet and a few scrapers
-// need a handful.
+// maxConnections is the maximum number of open connections of a server. Each takes some 10 KB. A kubelet and a few
+// scrapers need a handful.
 const maxConnections = 256
 
-// limitListener is a listener that keeps the number of open connections below a limit. A new connection is always taken: if
-// there are too many, the client with the most of them loses its oldest one. So a client that keeps opening connections
-// and holds them cuts off only itself, and a kubelet still gets its answers.
+// limitListener limits the number of open connections of a listener. It always accepts a new connection; if there are
+// too many, it closes the oldest one of the client with the most. So a client that keeps opening connections and holds
+// them disconnects only itself, and a kubelet still gets its replies.
 type limitListener struct {
 	net.Listener
 	limit int
 
 	mutex sync.Mutex
-	// byClient are the open connections of each client, the oldest first.
+	// byClient are the open connections of each client, oldest first.
 	byClient map[netip.Addr]*list.List
 	open     int
 }
 
-// Bounded returns a listener that keeps no more than so many connections open.
+// Bounded returns a listener that keeps at most limit connections open.
 func Bounded(listener net.Listener, limit int) net.Listener {
 	return &limitListener{Listener: listener, limit: limit, byClient: map[netip.Addr]*list.List{}}
 }
@@ -37,12 +37,12 @@ func (b *limitListener) Accept() (net.Conn, error) {
 	}
 	counted := &countedConnection{Conn: connection, listener: b, client: ClientAddr(connection.RemoteAddr().String())}
 	if surplus := b.add(counted); surplus != nil {
-		_ = surplus.Close() // only its own client notices
+		_ = surplus.Close() // affects only its own client
 	}
 	return counted, nil
 }
 
-// add enters a connection, and returns the one that has to make room for it; nil if there is room.
+// add registers a connection. It returns the connection to close, or nil if the limit is not reached.
 func (b *limitListener) add(connection *countedConnection) (surplus *countedConnection) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -59,7 +59,7 @@ func (b *limitListener) add(connection *countedConnection) (surplus *countedConn
 	return surplus
 }
 
-// busiestClient returns the connections of the client that has the most. There are at most as many clients as connections.
+// busiestClient returns the connections of the client with the most. There are at most as many clients as connections.
 func (b *limitListener) busiestClient() *list.List {
 	var largest *list.List
 	for _, connections := range b.byClient {
@@ -81,7 +81,7 @@ func (b *limitListener) remove(connection *countedConnection) {
 	b.open--
 }
 
-// countedConnection leaves its listener's count when it is closed.
+// countedConnection removes itself from its listener's count when it is closed.
 type countedConnection struct {
 	net.Conn
 	listener *limitListener
@@ -96,8 +96,8 @@ func (c *countedConnection) Close() error {
 	return c.Conn.Close()
 }
 
-// ClientAddr returns a client's address from the remote address of its connection or request (http.Request.RemoteAddr):
-// the zero address if the kernel does not name the client.
+// ClientAddr returns a client's address from the remote address of its connection or request (http.Request.RemoteAddr).
+// It returns the zero address if there is none.
 func ClientAddr(remote string) netip.Addr {
 	client, err := netip.ParseAddrPort(remote)
 	if err != nil {

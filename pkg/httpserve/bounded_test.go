@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestAClientThatKeepsConnectionsCutsOffItself and no other: it has as many as there may be and opens more, each silent,
-// while another client asks again and again, and keeps its connection.
+// TestAClientThatKeepsConnectionsCutsOffItself and no other: it holds the maximum number of connections and opens more,
+// each idle, while another client sends requests and keeps its connection.
 func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -46,7 +46,7 @@ func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 		greedy = append(greedy, connection)
 		if len(greedy)%100 == 0 {
 			request(t, kubelet, listener.Addr())
-			request(t, from("127.0.0.3", new(int)), listener.Addr()) // a client that comes while there is no room
+			request(t, from("127.0.0.3", new(int)), listener.Addr()) // a client that connects while the limit is reached
 		}
 	}
 	if opened != 1 {
@@ -61,7 +61,7 @@ func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 	}
 }
 
-// from is a client with an address of its own. It counts the connections that it opens.
+// from returns a client with its own address. It counts the connections that it opens.
 func from(addr string, opened *int) *http.Client {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
 	return &http.Client{Timeout: wait.Timeout, Transport: &http.Transport{

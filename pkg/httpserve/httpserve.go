@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The bounds. Both servers answer small questions from a kubelet or a Prometheus nearby; a client slower than this is
-// broken or means harm, and must not hold a connection open for ever.
+// The limits. Both servers serve small requests from a nearby kubelet or Prometheus. A slower client is broken or
+// malicious and must not hold a connection open indefinitely.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 10 * time.Second
@@ -19,15 +19,15 @@ const (
 	idleTimeout   = 2 * time.Minute // longer than the usual scrape interval, so that a scraper keeps its connection
 	headerBytes   = 16 << 10
 
-	// shutdownTimeout is how long running answers may take to finish once the program ends.
+	// shutdownTimeout is how long active requests may take to finish at shutdown.
 	shutdownTimeout = 2 * time.Second
 )
 
-// listenAgain is the pause before another try to listen on an address that another process may have.
+// listenAgain is the delay before a retry to listen on an address that another process may use.
 const listenAgain = 5 * time.Second
 
-// Again serves again and again, with pauses, until serve returns nil or ctx ends: connections to Services must not depend
-// on an address that is not available. It logs each new error once, and not with every try.
+// Again calls serve repeatedly, with delays, until it returns nil or ctx ends, because connections to Services must not
+// depend on an unavailable address. It logs each new error once, not with every retry.
 func Again(ctx context.Context, log *slog.Logger, failed string, serve func() error) {
 	logged := ""
 	for ctx.Err() == nil {
@@ -46,9 +46,9 @@ func Again(ctx context.Context, log *slog.Logger, failed string, serve func() er
 	}
 }
 
-// Serve answers requests until ctx ends, then lets running answers finish for a moment. It closes the listener in any
-// case. The end of ctx is not an error. There are at most 256 connections at once; a client with most of them loses its
-// oldest one to the next that comes.
+// Serve serves requests until ctx ends, then gives active requests a short time to finish. It always closes the
+// listener. The end of ctx is not an error. At most 256 connections are open; beyond that the client with the most
+// loses its oldest one.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := newServer(handler, log)
 	ended := make(chan error, 1)
@@ -63,12 +63,12 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
-		// A client is still being answered, but the program ends, so the connection is cut.
+		// A request is still active, but the program ends, so its connection is closed.
 		if err := server.Close(); err != nil {
 			return fmt.Errorf("closing the HTTP connections of %s: %w", listener.Addr(), err)
 		}
 	}
-	// If ctx ended before the server had begun, it closes the listener only now.
+	// If ctx ended before the server started, it closes the listener only now.
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving HTTP on %s: %w", listener.Addr(), err)
 	}

@@ -26,7 +26,7 @@ func listen(t *testing.T) net.Listener {
 	return listener
 }
 
-// serve runs Serve until the returned function is called, which returns what Serve returned.
+// serve runs Serve until stop is called. stop returns the result of Serve.
 func serve(t *testing.T, listener net.Listener, handler http.Handler) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -53,8 +53,8 @@ func get(t *testing.T, url string) (string, error) {
 	return string(body), err
 }
 
-// TestAllAddressesAreThoseOfBothFamilies: Go treats 0.0.0.0 and :: alike, even without IPv6. So the manifests name one
-// address, and load balancers of either family are answered.
+// TestAllAddressesAreThoseOfBothFamilies: Go treats 0.0.0.0 and :: the same, even without IPv6. So one address in the
+// manifests serves load balancers of either family.
 func TestAllAddressesAreThoseOfBothFamilies(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
 		listener, err := net.Listen("tcp", address)

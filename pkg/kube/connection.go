@@ -18,32 +18,32 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// protobuf is a third of the size of JSON, and quicker to read.
+// protobuf is a third of the size of JSON and faster to decode.
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// Connection says how the API server is reached, as kube-proxy's clientConnection and --master do. The zero value is
-// that of a pod: the address and the token that its ServiceAccount gives it.
+// Connection configures how the API server is reached, like kube-proxy's clientConnection and --master. The zero value
+// uses the address and token of the pod's ServiceAccount.
 type Connection struct {
-	// Kubeconfig is a file with the address and the credentials.
+	// Kubeconfig is the path of a kubeconfig file with the address and the credentials.
 	Kubeconfig string
-	// Server is the API server's address, and overrides that of the kubeconfig.
+	// Server is the API server's address. It overrides that of the kubeconfig.
 	Server string
-	// AsKubectl: without a Kubeconfig the user's is taken, as kubectl does: $KUBECONFIG, else ~/.kube/config, else that of
-	// the pod. Context is the one to use in it; empty: the current one.
+	// AsKubectl uses the user's kubeconfig if Kubeconfig is empty, like kubectl: $KUBECONFIG, else ~/.kube/config, else
+	// the pod's ServiceAccount. Context is the context in it; empty means the current one.
 	AsKubectl bool
 	Context   string
-	// QPS and Burst bound the requests of each client; zero means client-go's own bounds. Watches are one request each.
+	// QPS and Burst limit the requests of each client; zero means client-go's defaults. A watch is one request.
 	QPS   float32
 	Burst int
-	// ContentType and AcceptContentTypes are how objects are sent and received; empty means protobuf.
+	// ContentType and AcceptContentTypes are the formats of sent and received objects; empty means protobuf.
 	ContentType, AcceptContentTypes string
-	// Timeout bounds each request, to the end of its answer; zero means no bound, as watches need it.
+	// Timeout limits each request, including its response; zero means no limit, which watches need.
 	Timeout time.Duration
-	// UserAgent is what the API server's logs call us; empty means the program's name and version.
+	// UserAgent is the name in the API server's logs; empty means the program's name and version.
 	UserAgent string
 }
 
-// Config returns the configuration for clients. An error says which setting to look at.
+// Config returns the configuration for clients. An error names the setting to check.
 func (c Connection) Config() (*rest.Config, error) {
 	config, err := c.address()
 	if err != nil {
@@ -63,7 +63,7 @@ func (c Connection) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// address finds out where the API server is, and which user we are there.
+// address returns the address of the API server and the credentials.
 func (c Connection) address() (*rest.Config, error) {
 	if c.AsKubectl {
 		return c.kubectlLoader()
@@ -108,7 +108,7 @@ func (c Connection) kubeconfig() (*clientcmd.ClientConfigLoadingRules, *clientcm
 	return rules, &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Server}, CurrentContext: c.Context}
 }
 
-// Namespace is where kubectl looks for a name without a namespace: the context's, the pod's, or "default".
+// Namespace returns the default namespace, as in kubectl: the context's, the pod's, or "default".
 func (c Connection) Namespace() (string, error) {
 	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.kubeconfig()).Namespace()
 	if err != nil {
@@ -117,8 +117,8 @@ func (c Connection) Namespace() (string, error) {
 	return namespace, nil
 }
 
-// loadKubeconfig does not turn to the pod's ServiceAccount when the file is empty, as client-go's deferred loading
-// would: a file that is being written is empty for a moment.
+// loadKubeconfig loads the kubeconfig. Unlike client-go's deferred loading, it does not use the pod's ServiceAccount if
+// the file is empty: a file is briefly empty while it is being written.
 func (c Connection) loadKubeconfig() (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}
 	loaded, err := rules.Load()
@@ -136,13 +136,13 @@ func (c Connection) loadKubeconfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// checkContext says what the context to use lacks. client-go would list everything that follows from that, and would
-// name no file.
+// checkContext returns an error that names what is missing in the context. client-go would list all consequences,
+// without the file name.
 func (c Connection) checkContext(loaded *clientcmdapi.Config, files string) error {
 	name := cmp.Or(c.Context, loaded.CurrentContext)
 	switch context := loaded.Contexts[name]; {
 	case name == "" && (len(loaded.Contexts) == 0 || c.Server != ""):
-		return nil // there is no kubeconfig, or it is not needed
+		return nil // there is no kubeconfig, or none is needed
 	case name == "":
 		return fmt.Errorf("kubeconfig %q has no current context, only %s", files, parseNames(loaded.Contexts))
 	case context == nil:
@@ -172,7 +172,7 @@ func (c Connection) checkParts(loaded *clientcmdapi.Config, name string, context
 	return nil
 }
 
-// parseNames lists the names of what a kubeconfig has; of a hundred contexts it lists only some.
+// parseNames formats the names in a kubeconfig, truncated to a few.
 func parseNames[T any](named map[string]T) string {
 	const few = 8
 	quoted := make([]string, 0, few+1)
@@ -186,6 +186,5 @@ func parseNames[T any](named map[string]T) string {
 	return cmp.Or(strings.Join(quoted, ", "), "none")
 }
 
-// LogTo sends what client-go has to say to a log. It concerns the whole process: a program calls it once, at its
-// start.
+// LogTo redirects client-go's log. It affects the whole process, so a program calls it once at startup.
 func LogTo(log *slog.Logger) { klog.SetSlogLogger(log) }

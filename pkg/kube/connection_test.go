@@ -86,14 +86,14 @@ func TestConnectionThatCannotBeMadeReportsWhatToDo(t *testing.T) {
 	}
 }
 
-// TestABrokenContextIsNamed: the file, the context, and what is missing, whichever function reads it.
+// TestABrokenContextIsNamed: the file, the context, and the missing part, in every function.
 func TestABrokenContextIsNamed(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	replaced := func(old, with string) string { return strings.Replace(kubeconfig, old, with, 1) }
 	for name, test := range map[string]struct {
 		text string
 		with Connection
-		want string // after the file
+		want string // after the file name
 	}{
 		"no such context": {kubeconfig, Connection{Context: "other"}, ` has no context "other"; it has "x"`},
 		"no such current one": {replaced("current-context: x", "current-context: other"), Connection{},
@@ -129,7 +129,7 @@ func TestABrokenContextIsNamed(t *testing.T) {
 	}
 }
 
-// TestAServerNeedsNoContext of the kubeconfig, as has always been the case.
+// TestAServerNeedsNoContext of the kubeconfig. This has always been so.
 func TestAServerNeedsNoContext(t *testing.T) {
 	for _, asKubectl := range []bool{true, false} {
 		text := strings.Replace(strings.Replace(kubeconfig, "current-context: x", "", 1), "clusters:", "extensions: [] #", 1)

@@ -1,2 +1,3 @@
-// Package kube says how an API server is reached, and where client-go's log goes.
+// Package kube connects to an API server (connection.go), tracks its addresses (peers.go), and redirects client-go's
+// log.
 package kube

@@ -13,20 +13,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 )
 
-// maxServers bounds how many addresses are remembered: a name may resolve to others each time.
+// maxServers bounds the number of stored addresses, because a name may resolve to others each time.
 const maxServers = 64
 
-// PeerTracker knows where this process reaches the API server: what the clients of a configuration connect to, possibly a
-// proxy in front of it, and what its name resolved to each time. It may be used by several goroutines.
+// PeerTracker collects the addresses at which this process reaches the API server: those that the clients of a
+// configuration connect to, possibly of a proxy in front of it, and those that its name resolved to. It is safe for
+// concurrent use.
 type PeerTracker struct {
 	mutex sync.Mutex
 	addrs []netip.AddrPort // the newest last
-	// changed holds a signal if there are more addresses than when the signal was last taken out.
+	// changed is notified when an address is added.
 	changed notify.Signal
 }
 
-// NewPeerTracker returns a Dialled that knows no address yet, and traces the clients that are made from a configuration.
-// These still share a connection, as clients with a dial function of their own would not.
+// NewPeerTracker returns an empty PeerTracker that traces the clients created from a configuration. These still share a
+// connection, which clients with their own dial function would not.
 func NewPeerTracker(config *rest.Config) *PeerTracker {
 	d := &PeerTracker{changed: notify.NewSignal()}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &tracingTransport{next, d} })
@@ -40,7 +41,7 @@ func (d *PeerTracker) Addrs() []netip.AddrPort {
 	return slices.SortedFunc(slices.Values(d.addrs), netip.AddrPort.Compare)
 }
 
-// Changed signals that there are more addresses.
+// Changed returns a channel that is notified when an address is added.
 func (d *PeerTracker) Changed() <-chan struct{} { return d.changed }
 
 func (d *PeerTracker) add(addr netip.AddrPort) {
@@ -55,22 +56,22 @@ func (d *PeerTracker) add(addr netip.AddrPort) {
 	d.changed.Notify()
 }
 
-// tracingTransport is a transport whose connections are noted.
+// tracingTransport is a transport that records its connections.
 type tracingTransport struct {
 	next    http.RoundTripper
 	dialled *PeerTracker
 }
 
-// RoundTrip sends a request.
+// RoundTrip sends a request and traces its connection.
 func (t *tracingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx := httptrace.WithClientTrace(request.Context(), t.dialled.trace(request))
 	return t.next.RoundTrip(request.WithContext(ctx))
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper gives client-go access to the wrapped transport.
 func (t *tracingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// trace notes what the server's name resolves to, and what is dialled, whether or not anything answers there.
+// trace records what the server's name resolves to and which addresses are dialled, even without a reply.
 func (d *PeerTracker) trace(request *http.Request) *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		DNSDone: func(found httptrace.DNSDoneInfo) {

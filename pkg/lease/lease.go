@@ -1,5 +1,5 @@
-// Package lease reads a Lease that somebody renews while something holds, and decides by the reader's own clock how long
-// ago that was. It elects nobody.
+// Package lease reads a Lease that another program renews while a condition holds, and determines the time since the
+// last renewal by the reader's own clock. It does not elect a leader.
 package lease
 
 import (
@@ -12,16 +12,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Renewal is what a Lease says. The zero value is a Lease that does not exist, or was never renewed.
+// Renewal is the state of a Lease. The zero value is a Lease that does not exist or was never renewed.
 type Renewal struct {
-	At  time.Time     // by the clock of whoever renewed it
-	For time.Duration // how long it is valid; zero if the Lease does not say
+	At  time.Time     // by the clock of the program that renewed it
+	For time.Duration // how long it is valid; zero if the Lease does not state it
 }
 
-// timeout is how long the API server may take to answer.
+// timeout limits a request to the API server.
 const timeout = 5 * time.Second
 
-// Get reads a Lease. An error is the API server's, and says which Lease.
+// Get reads a Lease. An error is the API server's, with the name of the Lease.
 func Get(ctx context.Context, client rest.Interface, namespace, name string) (Renewal, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -42,23 +42,23 @@ func Get(ctx context.Context, client rest.Interface, namespace, name string) (Re
 	return renewal, nil
 }
 
-// Observed is a Lease as one reader has seen it over time. The zero value was never renewed.
+// Observed is a Lease as observed by one reader over time. The zero value was never renewed.
 //
-// As in client-go's leader election, the other machine's clock decides only at first, and when renewTime goes back. After
-// that another renewTime means that the Lease was renewed since it was read before.
+// As in client-go's leader election, the clock of the other machine is used only at first, and when renewTime goes
+// back. Later, a changed renewTime means that the Lease was renewed since the previous read.
 type Observed struct {
-	Renewal                // as it was read last
-	at       time.Time     // when that was, by our own clock; zero if there is none
-	age      time.Duration // how long ago it had been renewed then
-	isMissed bool          // there was one, and the last read found none
+	Renewal                // from the last read
+	at       time.Time     // the time of the last read by this machine's clock; zero without a Lease
+	age      time.Duration // the time since the last renewal, at that time
+	isMissed bool          // there was a Lease, and the last read found none
 }
 
 // maxGap is the most that the time between two reads adds to the age of a Lease that was not renewed. Readers read at
-// least once a minute, and while the API server was away nobody could renew it.
+// least once a minute, and while the API server is down the Lease cannot be renewed.
 const maxGap = time.Minute
 
-// Observe takes in what was read. If there was a Lease, only two reads in a row without one count: an API server that
-// starts may forbid for a moment what it otherwise allows.
+// Observe records the result of a read. If there was a Lease, only two consecutive reads without one count: an API
+// server that starts may briefly deny access.
 func (o *Observed) Observe(now time.Time, read Renewal) {
 	age, gap := max(0, now.Sub(read.At)), now.Sub(o.at)
 	switch {
@@ -72,22 +72,22 @@ func (o *Observed) Observe(now time.Time, read Renewal) {
 		o.age += min(gap, maxGap)
 	case read.At.Before(o.At):
 		o.age = age
-	default: // at first the gap has no end
+	default: // at first the gap is unlimited
 		o.age = min(age, gap)
 	}
 	o.Renewal, o.at, o.isMissed = read, now, false
 }
 
-// Exists reports whether there is a Lease that was ever renewed.
+// Exists reports whether the Lease exists and was ever renewed.
 func (o *Observed) Exists() bool { return !o.at.IsZero() }
 
-// Age returns how long ago the Lease had been renewed when it was read last.
+// Age returns how old the last renewal was at the last read.
 func (o *Observed) Age() time.Duration { return o.age }
 
-// IsFresh reports whether there is a Lease, and it was renewed less than goodFor before it was read last.
+// IsFresh reports whether the Lease exists and was renewed less than goodFor before the last read.
 func (o *Observed) IsFresh(goodFor time.Duration) bool { return o.Exists() && o.age < goodFor }
 
-// RenewedAt returns when the Lease was renewed last, by our own clock; zero if there is none.
+// RenewedAt returns the time of the last renewal by this machine's clock; zero without a Lease.
 func (o *Observed) RenewedAt() time.Time {
 	if !o.Exists() {
 		return time.Time{}

@@ -15,7 +15,8 @@ import (
 
 var began = time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
 
-// none is the renewal of a Lease that does not exist, or may not be read by a reader to whom that is the same.
+// none is the renewal of a Lease that does not exist, or that the reader may not read, if the reader treats both the
+// same.
 const none = time.Duration(-1)
 
 func TestWhetherALeaseIsFreshIsDecidedByOurOwnClock(t *testing.T) {
@@ -24,9 +25,9 @@ func TestWhetherALeaseIsFreshIsDecidedByOurOwnClock(t *testing.T) {
 		day                  = 24 * time.Hour
 	)
 	type read struct {
-		after   time.Duration // since the read before, by our own clock
-		renewed time.Duration // since the beginning, by the clock of whoever renews it; none: there is no Lease
-		age     time.Duration // as it is found; none: there is no Lease
+		after   time.Duration // since the previous read, by the reader's clock
+		renewed time.Duration // since the beginning, by the clock of the program that renews the Lease; none means no Lease
+		age     time.Duration // the expected age; none means no Lease
 		isFresh bool          // for an hour
 	}
 	for name, reads := range map[string][]read{
@@ -85,8 +86,8 @@ func TestWhetherALeaseIsFreshIsDecidedByOurOwnClock(t *testing.T) {
 	}
 }
 
-// TestALeaseMaySpecifyForHowLongItIsValid. What else there is to read, or not, is with the readers: package cluster of the source
-// and of the webhook.
+// TestALeaseMaySpecifyForHowLongItIsValid. Other results of reads are tested with the readers: in package apiserver of
+// the source, and in package cache of the webhook.
 func TestALeaseMaySpecifyForHowLongItIsValid(t *testing.T) {
 	for seconds, want := range map[*int32]time.Duration{nil: 0, new(int32(60)): time.Minute} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -9,24 +9,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// ForeignField is the reason of a fault that IsForeign.
+// ForeignField is the reason of a ParseError with IsForeign.
 const ForeignField = "unknown field, perhaps of a newer Kubernetes"
 
-// maxUnknownFields bounds the unknown fields that are reported of one object, so that no object drowns the others.
+// maxUnknownFields bounds how many unknown fields of one object are reported, so that they do not crowd out others.
 const maxUnknownFields = 20
 
-// DecodeAsClient decodes an object that an API server may have written. Such a server may be newer than this program, and
-// clients of Kubernetes pass over the fields that they do not know: the Fault of such a field IsForeign, and the object is
-// as good as without it.
+// DecodeAsClient decodes an object that an API server may have written. Such a server may be newer than this program,
+// and Kubernetes clients ignore unknown fields. The ParseError of such a field has IsForeign, and the object is valid
+// without it.
 //
-// A person may have misspelled a field instead, and loadBalancerSourceRange must not open a load balancer to the world.
-// So a field like a known one of the same place, or with the name of one that belongs elsewhere in the object, is a
-// Fault like those of Decode. Each unknown name is reported once for each kind of place.
+// But a user may have misspelled a field, and loadBalancerSourceRange must not open a load balancer to every client. So
+// a field whose name resembles a known one of the same struct, or equals one from elsewhere in the object, is an
+// ordinary ParseError as in Decode. Each unknown name is reported once per struct type.
 func (p *Part) DecodeAsClient(into any) []ParseError {
 	return append(asClient(p.JSON, into), p.duplicateFields("")...)
 }
 
-// asClient decodes JSON text, and returns a Fault for each error. The decoder reports no more than 100 fields.
+// asClient decodes JSON text and returns a ParseError for each error. The decoder reports at most 100 fields.
 func asClient(text []byte, into any) []ParseError {
 	root := reflect.TypeOf(into)
 	elsewhere := topFields(root)
@@ -56,13 +56,13 @@ func asClient(text []byte, into any) []ParseError {
 	return slices.Concat(faults, wrong, passedOver)
 }
 
-// unknownField is an unknown field by its place, whichever element of a list that is in.
+// unknownField identifies an unknown field by its struct type and name, whatever its index in a list.
 type unknownField struct {
 	parent reflect.Type
 	name   string
 }
 
-// parentOf returns the struct in which an unknown field stands, and the field's name, which may have dots.
+// parentOf returns the struct type that contains an unknown field, and the field's name, which may contain dots.
 func parentOf(of reflect.Type, path string) (place reflect.Type, name string) {
 	for {
 		of = written(of)
@@ -83,13 +83,13 @@ func parentOf(of reflect.Type, path string) (place reflect.Type, name string) {
 	}
 }
 
-// fields are the fields of a struct in JSON, in their order.
+// fields are the JSON fields of a struct, in their order.
 type fields struct {
 	names []string
 	types map[string]reflect.Type
 }
 
-// fieldsOf returns the fields of a struct, those of what it embeds included.
+// fieldsOf returns the fields of a struct, including those of embedded structs.
 func fieldsOf(object reflect.Type) fields {
 	found := fields{types: map[string]reflect.Type{}}
 	for field := range object.Fields() {
@@ -115,8 +115,7 @@ func (f *fields) add(name string, of reflect.Type) {
 	f.types[name] = of
 }
 
-// written returns the type as which values of a type are written, without pointers; nil if they decode their JSON
-// themselves.
+// written returns a type without pointers; nil if its values decode their JSON themselves.
 func written(of reflect.Type) reflect.Type {
 	for of != nil && of.Kind() == reflect.Pointer {
 		of = of.Elem()
@@ -129,8 +128,8 @@ func written(of reflect.Type) reflect.Type {
 
 func isStruct(of reflect.Type) bool { return of != nil && of.Kind() == reflect.Struct }
 
-// topFields returns the paths of the fields of an object that people write, by their names: those of the object itself,
-// its metadata and its spec. Other names are taken for fields of the struct in which they stand.
+// topFields returns the paths, by name, of the fields that users write: those of the object itself, its metadata and
+// its spec. Other names are treated as fields of the struct that contains them.
 func topFields(object reflect.Type) map[string]string {
 	paths := map[string]string{}
 	add := func(part string, of reflect.Type) (found fields) {

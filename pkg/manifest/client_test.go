@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// clientLines are the faults of an object that is decoded as API clients do. A foreign field begins with "(".
+// clientLines are the errors of an object that is decoded as API clients do. An error with IsForeign begins with "(".
 func clientLines(text string, into any) []string {
 	var lines []string
 	for part := range Parts(YAML, []byte(text), serviceType, nodeType, Type{"discovery.k8s.io/v1", "EndpointSlice"}) {
@@ -110,7 +110,7 @@ func TestAFieldOfANewerServerIsPassedOverAndASlipIsNot(t *testing.T) {
 	}
 }
 
-// TestKnownFieldsAreReadNextToAnUnknownOne: the object is as good as without it.
+// TestKnownFieldsAreReadNextToAnUnknownOne: the object is valid without it.
 func TestKnownFieldsAreReadNextToAnUnknownOne(t *testing.T) {
 	var service corev1.Service
 	clientLines("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {newIn138: x, clusterIP: 10.96.0.1}\n", &service)
@@ -131,8 +131,8 @@ func TestUnknownFieldsOfOneObjectAreReportedUpToALimit(t *testing.T) {
 	}
 }
 
-// FuzzDecodeAsClient compares it with strict decoding. What strict decoding accepts, or refuses for any reason but an
-// unknown field, has the same outcome; and an unknown field is never passed over in silence.
+// FuzzDecodeAsClient compares it with strict decoding. Input that strict decoding accepts, or rejects for any reason
+// but an unknown field, has the same result. An unknown field is always reported.
 func FuzzDecodeAsClient(f *testing.F) {
 	for _, spec := range []string{
 		`{"newIn138":1}`, `{"type":"a","type":"b"}`, `{"ports":[{"port":80,"new":{"a":[1,{}]}}]}`, `{"ports":5}`, `5`, `null`, `{"Type":1}`,

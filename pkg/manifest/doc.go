@@ -1,13 +1,12 @@
-// Package manifest reads the Kubernetes objects of YAML and JSON files: several documents in a file, and Lists in
-// them.
+// Package manifest reads the Kubernetes objects in YAML and JSON files with one or more documents, including Lists.
 //
-// Errors are returned as values along with the good objects, each about the smallest part that it concerns. The caller
-// decides what an object means.
+// Errors are returned as values along with the valid objects, each about the smallest part that it affects. The meaning
+// of an object is up to the caller.
 //
-//	scan     which files a folder has                     scan.go
-//	read     the text of one, within bounds               file.go
-//	split    its documents, each as JSON                  split.go, document.go, duplicates.go; faults of syntax: syntax.go
-//	walk     the objects of a document, Lists opened      parts.go
-//	decode   an object, strictly or as API clients do     strict.go, client.go
-//	locate   the line of a field                          line.go
+//	scan     list the files of a folder                    scan.go
+//	read     read a file, up to a limit                    file.go
+//	split    split it into documents, each as JSON         split.go, document.go, duplicates.go; syntax errors: syntax.go
+//	walk     yield the objects of a document and of Lists  parts.go; large Lists: items.go
+//	decode   decode an object, strictly or as API clients  strict.go; which unknown fields are ignored: client.go
+//	locate   find the line of a field                      line.go
 package manifest

@@ -11,20 +11,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// document is one document of a file as JSON, or the reason why it cannot be read.
+// document is one document of a file as JSON, or the reason why it is invalid.
 type document struct {
-	line int    // where it begins in the file
-	json []byte // nil if it has a fault
-	// duplicates are the paths of fields that the document sets twice. JSON text keeps such fields and the strict
-	// decoder finds them; YAML has lost them by now.
+	line int    // its first line in the file
+	json []byte // nil if there is a fault
+	// duplicates are the paths of fields that the document sets twice. The strict decoder finds them in JSON text; the
+	// conversion from YAML drops them.
 	duplicates []string
-	// items holds a list's items if they were split off the JSON; else nil.
+	// items are a list's items if they were split off the JSON; nil otherwise.
 	items []chunk
 	fault *ParseError
 	lines *lines
 }
 
-// yamlDocuments yields the documents of a YAML file, without empty ones.
+// yamlDocuments yields the non-empty documents of a YAML file.
 func yamlDocuments(text []byte) iter.Seq[document] {
 	return func(yield func(document) bool) {
 		for chunk := range splitYAML(unifyLineBreaks(text)) {
@@ -50,7 +50,7 @@ func yamlDocuments(text []byte) iter.Seq[document] {
 	}
 }
 
-// yamlToJSON converts one YAML document. Every JSON document is one too, and is best left as it is.
+// yamlToJSON converts one YAML document. A JSON document is valid YAML and is returned unchanged.
 func yamlToJSON(text []byte) (converted []byte, duplicates []string, err error) {
 	if root := content(text); root[0] == '{' && json.Valid(root) {
 		return root, nil, nil
@@ -71,8 +71,8 @@ func yamlToJSON(text []byte) (converted []byte, duplicates []string, err error) 
 	return converted, duplicates, nil
 }
 
-// endsAfterFirst refuses text after a document's end, which the YAML library would not even look at. A root can end
-// before its text does only if it is not a block of plain keys, or has a line break that only YAML 1.1 takes for one.
+// endsAfterFirst returns an error for text after a document's end, which the YAML library ignores. A block of plain
+// keys can end before its text only at a line break that only YAML 1.1 recognizes.
 func endsAfterFirst(text []byte) error {
 	isPlain := !bytes.ContainsAny(content(text)[:1], "{[!&*\"'|>?@`")
 	for _, lineBreak := range []string{"\u0085", "\u2028", "\u2029"} {
@@ -92,7 +92,7 @@ func endsAfterFirst(text []byte) error {
 	return nil
 }
 
-// jsonDocuments yields the documents of a JSON file: usually one, or several one after the other.
+// jsonDocuments yields the documents of a JSON file: usually one, or several in sequence.
 func jsonDocuments(text []byte) iter.Seq[document] {
 	return func(yield func(document) bool) {
 		decoder := json.NewDecoder(bytes.NewReader(text))
@@ -117,7 +117,7 @@ func jsonDocuments(text []byte) iter.Seq[document] {
 	}
 }
 
-// jsonError finds the line of a syntax error of the JSON decoder.
+// jsonError returns a syntax error of the JSON decoder with its line.
 func jsonError(text []byte, err error) *ParseError {
 	offset := int64(len(text))
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {

@@ -8,12 +8,12 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2"
 )
 
-// maxDuplicates bounds the fields of one document that are set twice. Every object of the document is compared with
-// them.
+// maxDuplicates bounds the fields of one document that are set twice, because every object of the document is compared
+// with them.
 const maxDuplicates = 1000
 
-// duplicateKeys returns the path of every key that a YAML document sets twice in one mapping. Keys that a merge ("<<")
-// brings along are not counted: setting them again is what a merge is for.
+// duplicateKeys returns the path of every key that a YAML document sets twice in one mapping. Keys from a merge ("<<")
+// are not counted, because a merge exists to be overridden.
 func duplicateKeys(text []byte) ([]string, error) {
 	var root yamlv2.MapSlice
 	if err := yamlv2.Unmarshal(text, &root); err != nil {
@@ -27,8 +27,7 @@ func duplicateKeys(text []byte) ([]string, error) {
 	return search.found, nil
 }
 
-// duplicateSearch walks a document. The path is put together only where something is found, because a hostile document
-// may be deep.
+// duplicateSearch walks a document. It builds a path only for a match, because a hostile document may be deep.
 type duplicateSearch struct {
 	path  []string
 	found []string

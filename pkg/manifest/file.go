@@ -11,19 +11,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/boundedio"
 )
 
-// MaxSize bounds what is read of one file, in bytes. Sixty megabytes hold 44,000 Services.
+// MaxSize is the largest file that is read, in bytes. Sixty megabytes hold 44,000 Services.
 const MaxSize = 256 << 20
 
-// Format is how a file is written.
+// Format is the format of a file.
 type Format int
 
 // The formats.
 const (
-	YAML Format = iota // a JSON document is one of YAML too
+	YAML Format = iota // includes JSON documents
 	JSON
 )
 
-// FormatOf returns the format of a file by its name; false if manifests have no such name.
+// FormatOf returns the format of a file by its name; ok is false if it is not the name of a manifest.
 func FormatOf(name string) (format Format, ok bool) {
 	switch path.Ext(name) {
 	case ".yaml", ".yml":
@@ -34,8 +34,8 @@ func FormatOf(name string) (format Format, ok bool) {
 	return YAML, false
 }
 
-// FormatOfText recognizes the format of a text by the name of its file, and if that says nothing by its beginning: JSON
-// values may follow one another, which YAML does not know.
+// FormatOfText returns the format of a text by the name of its file or, failing that, by its first value: JSON values
+// may follow one another, which is not valid YAML.
 func FormatOfText(name string, text []byte) Format {
 	format, ok := FormatOf(name)
 	if ok || !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
@@ -48,7 +48,7 @@ func FormatOfText(name string, text []byte) Format {
 	return JSON
 }
 
-// notText are the beginnings of files that hold no text, and what to do about them.
+// notText are the first bytes of files that are not text, with the error to report.
 var notText = []struct{ begin, what string }{
 	{"\xff\xfe", "the file is UTF-16; save it as UTF-8"},
 	{"\xfe\xff", "the file is UTF-16; save it as UTF-8"},
@@ -59,7 +59,8 @@ var notText = []struct{ begin, what string }{
 	{"PK\x03\x04", "the file is a zip archive; unpack it first, with unzip"},
 }
 
-// faultOfFormat says why a file is no text by how it begins, or because it is a tar archive; nil if it may be text.
+// faultOfFormat returns an error if the text is in a binary format, by its first bytes or as a tar archive; nil
+// otherwise.
 func faultOfFormat(text []byte) *ParseError {
 	const tar, tarAt = "ustar", 257 // POSIX.1-1988
 	if len(text) > tarAt && bytes.HasPrefix(text[tarAt:], []byte(tar)) {
@@ -73,7 +74,7 @@ func faultOfFormat(text []byte) *ParseError {
 	return nil
 }
 
-// Read reads the text of a file to its end. It fails if there are more than MaxSize bytes.
+// Read reads a file to its end. It fails if there are more than MaxSize bytes.
 func Read(name string, file io.Reader) ([]byte, error) {
 	text, err := boundedio.ReadAll(file, MaxSize)
 	if errors.As(err, new(boundedio.Error)) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// packed is a text as a program packs it.
+// packed returns a text as compressed or archived by a program.
 func packed(t *testing.T, text string, pack func(to io.Writer) (io.WriteCloser, error)) string {
 	t.Helper()
 	var file bytes.Buffer
@@ -27,13 +27,13 @@ func packed(t *testing.T, text string, pack func(to io.Writer) (io.WriteCloser, 
 	return file.String()
 }
 
-// zipped is a file of a zip archive, which ends with it.
+// zipped is a file of a zip archive, which is closed with it.
 type zipped struct {
 	io.Writer
 	io.Closer
 }
 
-// TestAFileThatIsNoTextIsNamedAsWhatItIs, by each reader of texts.
+// TestAFileThatIsNoTextIsNamedAsWhatItIs in each format.
 func TestAFileThatIsNoTextIsNamedAsWhatItIs(t *testing.T) {
 	text := annotated("a/b")
 	for want, file := range map[string]string{

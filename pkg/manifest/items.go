@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// splitItems takes apart a List written as kubectl writes one, with a line "items:" and then each item at the margin.
-// It returns the rest of the list as JSON, and the items. Otherwise ok is false, and the document is read as a whole.
+// splitItems splits a List in kubectl's format, with a line "items:" and each item at the margin. It returns the list
+// without its items as JSON, and the items. If ok is false, the document must be parsed as a whole.
 //
-// A parser's tree of a document has thirty times its size: 69 MB of 25,000 objects took 2.2 GB as a whole. An item that
-// cannot be read does not affect the others. Another item may refer to an anchor, so a text that may have one stays
-// whole.
+// A parsed tree takes thirty times the size of its document: 69 MB with 25,000 objects took 2.2 GB as a whole. Split
+// items also fail independently. An item may refer to an anchor in another one, so a text with a possible anchor is not
+// split.
 func splitItems(doc chunk) (list []byte, items []chunk, ok bool) {
 	if bytes.Contains(doc.text, []byte(" &")) {
 		return nil, nil, false
 	}
 	var head []byte
-	inItems, seen, start := false, false, 0 // start: of the newest item
+	inItems, seen, start := false, false, 0 // start of the newest item
 	for offset, line := 0, doc.line; offset < len(doc.text); line++ {
 		end := len(doc.text)
 		if i := bytes.IndexByte(doc.text[offset:], '\n'); i >= 0 {
@@ -50,7 +50,7 @@ func splitItems(doc chunk) (list []byte, items []chunk, ok bool) {
 	return listHead(head, items)
 }
 
-// listHead reads what is left of a list without its items, and reports whether it is one.
+// listHead converts a list without its items to JSON, and reports whether it is a list.
 func listHead(head []byte, items []chunk) (list []byte, _ []chunk, ok bool) {
 	list, duplicates, err := yamlToJSON(head)
 	if err != nil || len(duplicates) > 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wholly rewrites a list so that it is not taken apart.
+// wholly changes a list so that it is not split.
 func wholly(text string) string { return strings.Replace(text, "items:\n", "items: # whole\n", 1) }
 
 func TestAListThatIsTakenApartIsReadAsAWholeOne(t *testing.T) {

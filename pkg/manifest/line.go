@@ -7,8 +7,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// LineOf returns the line in the file where a field of the part is written, such as "spec.ports[0]" or
-// "metadata.annotations[example.com/a]". Where there is no such field it is the line of what would hold it.
+// LineOf returns the line in the file of a field of the part, such as "spec.ports[0]" or
+// "metadata.annotations[example.com/a]". If the field does not exist, it returns the line of the closest ancestor.
 func (p *Part) LineOf(field string) int {
 	if p.lines == nil {
 		return p.Line
@@ -18,17 +18,17 @@ func (p *Part) LineOf(field string) int {
 
 // lines finds the lines of fields in one document.
 type lines struct {
-	first  int // the document's own, in the file
+	first  int // of the document, in the file
 	text   []byte
 	isRead bool
-	root   *yaml.Node // nil if the text could not be read this way: every field is then on the first line
+	root   *yaml.Node // nil if the text could not be parsed: every field is then on the first line
 }
 
 // find returns the line of the field at a path in the document.
 func (l *lines) find(path string) int {
 	if !l.isRead {
 		l.isRead = true
-		l.root, _ = parseNodes(l.text) // nil: see there
+		l.root, _ = parseNodes(l.text) // nil on errors, as documented there
 		l.text = nil
 	}
 	line, node := 0, l.root
@@ -45,8 +45,8 @@ func (l *lines) find(path string) int {
 	return l.first + max(line-1, 0)
 }
 
-// parseNodes reads a document with the library that remembers lines: nil if it cannot, or there is nothing. It reads
-// the newer YAML 1.2, which makes no difference for the places of fields.
+// parseNodes parses a document with a library that records lines; it returns nil if the document is invalid or empty.
+// The library implements the newer YAML 1.2, which makes no difference for the lines of fields.
 func parseNodes(text []byte) (*yaml.Node, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {
@@ -55,7 +55,7 @@ func parseNodes(text []byte) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
-// step goes one field down. It returns the node that names the field, its value, and the rest of the path; nothing if
+// step descends by one field. It returns the node of the key, its value, and the rest of the path. All are empty if
 // there is no such field.
 func step(node *yaml.Node, path string) (key, value *yaml.Node, rest string) {
 	switch node.Kind {
@@ -80,9 +80,9 @@ func stepIntoSequence(node *yaml.Node, path string) (key, value *yaml.Node, rest
 	return item, item, rest
 }
 
-// stepIntoMapping takes the longest key that the path begins with, since keys may have dots, and the last one of
-// several equal keys, which is the one that counts. A key of the mapping itself beats one that a merge ("<<") brings
-// along.
+// stepIntoMapping finds the longest key with which the path begins, since keys may contain dots, and the last of
+// several equal keys, which is the effective one. A key of the mapping itself takes precedence over a key from a merge
+// ("<<").
 func stepIntoMapping(node *yaml.Node, path string) (key, value *yaml.Node, rest string) {
 	mappings, seen := []*yaml.Node{node}, map[*yaml.Node]bool{node: true}
 	for key == nil && len(mappings) > 0 {
@@ -110,7 +110,7 @@ func directKey(node *yaml.Node, path string) (key, value *yaml.Node, rest string
 	return key, value, rest
 }
 
-// merges returns the mappings that are merged into one.
+// merges returns the mappings that are merged into a mapping.
 func merges(node *yaml.Node) []*yaml.Node {
 	var mappings []*yaml.Node
 	add := func(value *yaml.Node) {
@@ -133,7 +133,7 @@ func merges(node *yaml.Node) []*yaml.Node {
 	return mappings
 }
 
-// cutKey cuts a mapping's key off a path: "a.b", "a[0]" or "[a].b".
+// cutKey removes a mapping's key from the start of a path: "a.b", "a[0]" or "[a].b".
 func cutKey(path, key string) (rest string, ok bool) {
 	if rest, ok = strings.CutPrefix(path, "["+key+"]"); ok {
 		return rest, true

@@ -11,10 +11,10 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// maxListDepth bounds Lists in Lists. Each level is read once more, so a file of brackets could take forever.
+// maxListDepth bounds nested Lists. Each level is parsed once more, so deep nesting could take unbounded time.
 const maxListDepth = 8
 
-// Type is what an object is.
+// Type is the type of an object.
 type Type struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -22,44 +22,44 @@ type Type struct {
 
 var listType = Type{APIVersion: "v1", Kind: "List"}
 
-// Part is an object of a file, or a place in it where none could be recognized.
+// Part is an object in a file, or a part of the file without a valid object.
 type Part struct {
-	// Line is where the document begins that holds the part, counted from 1.
+	// Line is the first line of the document that contains the part, counted from 1.
 	Line int
-	// Path is where in the document the part is: "items[3]"; empty if it is all of it.
+	// Path is the path of the part in the document, such as "items[3]"; empty if it is the whole document.
 	Path string
-	// Type is complete for an object. Beside a Fault it has what could be read of it.
+	// Type is complete for an object. If Fault is set, it contains what could be parsed.
 	Type Type
 	// Namespace and Name are as written. Either may be empty.
 	Namespace, Name string
 	// JSON is the object.
 	JSON []byte
-	// Fault is why the part could not be read; nil for an object.
+	// Fault is why the part is invalid; nil for an object.
 	Fault *ParseError
 
 	duplicates []string // paths in the document
-	items      []chunk  // items that are not in JSON; nil except for a list
+	items      []chunk  // items that were split off JSON; nil except for a list
 	lines      *lines
 	depth      int
-	implied    Type // the type that the list around it gives to its items
+	implied    Type // the default type of the items of the enclosing list
 }
 
-// ParseError is what is wrong with a part.
+// ParseError is an error in a part.
 type ParseError struct {
-	// Line is the line in the file where a text stops making sense; zero if it was understood.
+	// Line is the line of a syntax error in the file; zero for other errors.
 	Line int
-	// Field is the path of a field in the part; empty if no single field is to blame.
+	// Field is the path of a field in the part; empty if no single field is the cause.
 	Field  string
 	Reason string
-	// IsForeign: an unknown field that cannot be a misspelled known one. API clients ignore it.
+	// IsForeign is set for an unknown field that cannot be a misspelled known one. API clients ignore it.
 	IsForeign bool
 }
 
 // Field returns the path in the document of a field of the part.
 func (p *Part) Field(field string) string { return join(p.Path, field) }
 
-// Parts yields the objects of a file in their order, and what could not be recognized. wanted are the types that the
-// caller reads. Lists of them are opened, as v1 Lists are; objects of other types are not judged, and have no Fault.
+// Parts yields the objects of a file in order, and the parts that are invalid. wanted are the types that the caller
+// reads. Lists of them are expanded, like v1 Lists. Objects of other types are not checked and have no Fault.
 func Parts(format Format, text []byte, wanted ...Type) iter.Seq[Part] {
 	return func(yield func(Part) bool) {
 		text := bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
@@ -80,7 +80,7 @@ func Parts(format Format, text []byte, wanted ...Type) iter.Seq[Part] {
 	}
 }
 
-// nodeWalker yields what documents hold. Its methods report whether the caller wants more.
+// nodeWalker yields the parts of documents. Its methods report whether the caller wants more.
 type nodeWalker struct {
 	kinds []Type
 	yield func(Part) bool
@@ -94,9 +94,9 @@ func (w *nodeWalker) document(doc document) bool {
 	return w.part(part)
 }
 
-// typeMeta is what must be read of anything to know what it is.
+// typeMeta holds the fields that identify the type of any object.
 //
-// Nothing is embedded in it: the decoder's errors would name an embedded type.
+// It has no embedded struct, because the decoder's errors would name its type.
 type typeMeta struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -107,7 +107,7 @@ type typeMeta struct {
 	Items []json.RawMessage `json:"items"`
 }
 
-// listEnvelope is all that a list may hold.
+// listEnvelope has all fields of a list.
 type listEnvelope struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -142,7 +142,7 @@ func (w *nodeWalker) part(p Part) bool {
 	return w.yield(p)
 }
 
-// itemType reports whether a type is a list, and the type of items that do not state their own.
+// itemType reports whether a type is a list, and returns the default type of its items.
 func (w *nodeWalker) itemType(list Type) (item Type, isList bool) {
 	for _, wanted := range w.kinds {
 		if list.APIVersion == wanted.APIVersion && list.Kind == wanted.Kind+"List" {
@@ -152,7 +152,7 @@ func (w *nodeWalker) itemType(list Type) (item Type, isList bool) {
 	return Type{}, list == listType
 }
 
-// untyped refuses something that does not say what it is.
+// untyped yields an error for an object without apiVersion or kind.
 func (w *nodeWalker) untyped(p Part, err error) bool {
 	missing, reason := "kind", "Required value"
 	if p.Type.Kind != "" {
@@ -164,7 +164,7 @@ func (w *nodeWalker) untyped(p Part, err error) bool {
 	return w.addError(p, missing, reason)
 }
 
-// list yields what is wrong with a list, and then its items.
+// list yields the errors in a list, and then its items.
 func (w *nodeWalker) list(p Part, itemType Type, items []json.RawMessage) bool {
 	p.Type = Type{}
 	if p.depth == maxListDepth {
@@ -202,7 +202,7 @@ func (w *nodeWalker) list(p Part, itemType Type, items []json.RawMessage) bool {
 	return true
 }
 
-// addError yields a part that could not be read. The contents of such a part are not read.
+// addError yields an invalid part, whose contents are not read.
 func (w *nodeWalker) addError(p Part, field, reason string) bool {
 	p.Fault = &ParseError{Field: field, Reason: reason}
 	return w.yield(p)

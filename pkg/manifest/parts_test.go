@@ -13,8 +13,8 @@ var (
 	nodeType    = Type{APIVersion: "v1", Kind: "Node"}
 )
 
-// partLines lists the parts of a text as a line each: `<line> <path> <kind> <namespace>/<name>`, or
-// `<line> <path> <kind>! <field>: <reason>`.
+// partLines returns a line for each part of a text: `<line> <path> <kind> <namespace>/<name>`, or `<line> <path>
+// <kind>! <field>: <reason>`.
 func partLines(format Format, text string) []string {
 	var lines []string
 	for part := range Parts(format, []byte(text), serviceType, nodeType) {
@@ -142,7 +142,7 @@ func TestAFileThatIsTooLargeIsRejected(t *testing.T) {
 	}
 }
 
-// FuzzParts reads anything at all. It must end, and what it yields must be as Part promises.
+// FuzzParts parses any input. It must end, and the results must satisfy the documentation of Part.
 func FuzzParts(f *testing.F) {
 	for _, text := range []string{
 		"apiVersion: v1\nkind: Service\nmetadata: {name: a, annotations: {a/b: c}}\n---\na: [\n", "a: &a [*a]\n", "{a: b} c",

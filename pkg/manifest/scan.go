@@ -11,22 +11,22 @@ import (
 	"strings"
 )
 
-// Tree is what a folder holds at one moment.
+// Tree is a snapshot of a folder.
 type Tree struct {
-	// Dir is the folder. For a single file it is the folder that the file is in.
+	// Dir is the folder. For a single file it is the folder that contains the file.
 	Dir string
-	// Files are the manifests, sorted, relative to the folder and with slashes.
+	// Files are the manifests, sorted, as slash-separated paths relative to the folder.
 	Files []string
-	// Unreadable are the files and subfolders that cannot be looked at, with the reason.
+	// Unreadable are the files and subfolders that cannot be read, with the error.
 	Unreadable map[string]error
-	// Watched are the directories, or the single file, in which any change may change the tree or a file of it. Changes of
-	// links on the way to them do not show there.
+	// Watched are the directories, or the single file, in which any change may change the tree or one of its files.
+	// Changes of links on the path to them are not visible there.
 	Watched []string
-	// Links are the names that are links, with the reason of each that leads nowhere.
+	// Links are the names that are links, with the error of each broken one.
 	Links map[string]error
 }
 
-// ErrorOf returns why a file, or a directory on the way to it, cannot be looked at; nil if it can.
+// ErrorOf returns why a file, or a directory on the path to it, cannot be read; nil if it can.
 func (t *Tree) ErrorOf(name string) error {
 	for ; name != "."; name = path.Dir(name) {
 		if failure := t.Unreadable[name]; failure != nil {
@@ -39,16 +39,16 @@ func (t *Tree) ErrorOf(name string) error {
 	return nil
 }
 
-// scanner walks a folder. Names that begin with a dot are skipped: editors keep their swap files there, and a mounted
-// ConfigMap its generations; its visible names are links into them.
+// scanner walks a folder. It skips names that begin with a dot: editors keep swap files there, and a mounted ConfigMap
+// keeps its generations there and links to them from its visible names.
 type scanner struct {
 	dir     string
 	out     Tree
-	visited map[string]bool // directories by where they are, to walk each once however many links lead to it
+	visited map[string]bool // directories by real path, to walk each once however many links refer to it
 }
 
-// Scan lists the manifests below a directory, or a single file, whatever its name. It fails if the directory, or the file,
-// cannot be read.
+// Scan lists the manifests below a directory, or a single file with any name. It fails if the directory or file cannot
+// be read.
 func Scan(dir string) (Tree, error) {
 	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
 		return Tree{Dir: filepath.Dir(dir), Files: []string{filepath.Base(dir)}, Watched: []string{dir}}, nil
@@ -64,7 +64,7 @@ func Scan(dir string) (Tree, error) {
 	return s.out, nil
 }
 
-// directory walks one directory, named relative to the folder.
+// directory walks one directory, given relative to the folder.
 func (s *scanner) directory(name string) error {
 	full := filepath.Join(s.dir, name)
 	if _, err := os.Stat(full); err != nil {
@@ -91,7 +91,7 @@ func (s *scanner) directory(name string) error {
 	return nil
 }
 
-// entry adds one name of a directory to the tree. A name that vanished since the directory was read is simply gone.
+// entry adds one name of a directory to the tree. A name that was removed since the directory was read is skipped.
 func (s *scanner) entry(name string, isLink bool) {
 	full := filepath.Join(s.dir, name)
 	stat, err := os.Stat(full)
@@ -116,7 +116,7 @@ func (s *scanner) entry(name string, isLink bool) {
 	}
 }
 
-// watchTarget adds the directory in which a link's file is to those watched: writing there shows nowhere else.
+// watchTarget adds the directory of a link's target to the watched ones, because writes there are visible nowhere else.
 func (s *scanner) watchTarget(link string) {
 	if target, err := filepath.EvalSymlinks(link); err == nil {
 		s.out.Watched = append(s.out.Watched, filepath.Dir(target))

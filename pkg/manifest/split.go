@@ -5,23 +5,23 @@ import (
 	"iter"
 )
 
-// chunk is the text of one YAML document, and the number of its first line in the file, counted from 1.
+// chunk is the text of one YAML document, with its first line in the file, counted from 1.
 type chunk struct {
 	line int
 	text []byte
 }
 
-// fault is why the chunk cannot be read, after an error of the YAML library, with the line in the file.
+// fault returns an error of the YAML library as a ParseError with the line in the file.
 func (c chunk) fault(err error) *ParseError {
 	fault := syntaxFault(c.text, err)
 	fault.Line += c.line - 1
 	return fault
 }
 
-// splitYAML yields the documents of a YAML stream, each with the "---" that starts it.
+// splitYAML yields the documents of a YAML stream, each with its leading "---".
 //
-// Splitting before parsing keeps a broken document from taking the others with it. It is safe because YAML forbids a
-// line that begins with a marker inside any scalar, quoted ones included (YAML 1.2, rule c-forbidden).
+// It splits before parsing, so that an invalid document does not affect the others. This is safe because YAML forbids a
+// line that begins with a marker inside any scalar, including quoted ones (YAML 1.2, rule c-forbidden).
 func splitYAML(text []byte) iter.Seq[chunk] {
 	return func(yield func(chunk) bool) {
 		start, startLine := 0, 1
@@ -61,8 +61,8 @@ func isMarker(line []byte, marker string) bool {
 	return ok && (len(rest) == 0 || rest[0] == ' ' || rest[0] == '\t' || rest[0] == '\n' || rest[0] == '\r')
 }
 
-// content returns a document from its first meaningful character: after markers, directives, comments and white space.
-// It is empty for a document that holds nothing.
+// content returns a document from its first significant character, after markers, directives, comments and white space.
+// It is empty for an empty document.
 func content(text []byte) []byte {
 	for len(text) > 0 {
 		line := text
@@ -82,7 +82,7 @@ func content(text []byte) []byte {
 	return nil
 }
 
-// unifyLineBreaks turns the line breaks of Windows and of old Macs into "\n", as YAML reads them.
+// unifyLineBreaks replaces the line breaks of Windows and classic Mac OS by "\n", as YAML does.
 func unifyLineBreaks(text []byte) []byte {
 	if bytes.IndexByte(text, '\r') < 0 {
 		return text

@@ -10,19 +10,19 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// The reasons of faults that say only that a field should not be there.
+// The reasons of errors about fields that must not be present.
 const (
 	UnknownField   = "unknown field"
 	DuplicateField = "duplicate field"
 )
 
-// Decode decodes the object strictly, as the API server does, and returns a Fault for each field that is unknown, set
-// twice or of the wrong type.
+// Decode decodes the object strictly, as the API server does. It returns a ParseError for each field that is unknown,
+// set twice or of the wrong type.
 func (p *Part) Decode(into any) []ParseError {
 	return append(strictly(p.JSON, into), p.duplicateFields("")...)
 }
 
-// strictly decodes JSON text, and returns a Fault for each error.
+// strictly decodes JSON text and returns a ParseError for each error.
 func strictly(text []byte, into any) []ParseError {
 	errs, err := kjson.UnmarshalStrict(text, into)
 	if err != nil {
@@ -36,8 +36,8 @@ func strictly(text []byte, into any) []ParseError {
 	return faults
 }
 
-// duplicateFields returns a Fault for each field of the part that the YAML text sets twice, except for those with a
-// prefix.
+// duplicateFields returns a ParseError for each field of the part that the YAML text sets twice, except for those with
+// a prefix.
 func (p *Part) duplicateFields(besides string) []ParseError {
 	var faults []ParseError
 	for _, duplicate := range p.duplicates {
@@ -49,7 +49,7 @@ func (p *Part) duplicateFields(besides string) []ParseError {
 	return faults
 }
 
-// fieldError is what sigs.k8s.io/json returns for a field that is unknown or set twice.
+// fieldError is the error of sigs.k8s.io/json for a field that is unknown or set twice.
 type fieldError interface {
 	error
 	FieldPath() string
@@ -59,7 +59,7 @@ type fieldError interface {
 func describe(err error) (field, reason string) {
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		wanted := mistyped.Type.String()
-		if kind := mistyped.Type.Kind(); kind == reflect.Struct || kind == reflect.Map { // whose name is ours
+		if kind := mistyped.Type.Kind(); kind == reflect.Struct || kind == reflect.Map { // a type of this program
 			wanted = "an object"
 		}
 		return mistyped.Field, fmt.Sprintf("must be %s, not %s", wanted, mistyped.Value)
@@ -71,7 +71,7 @@ func describe(err error) (field, reason string) {
 	return "", err.Error()
 }
 
-// join appends a field to the path of what holds it.
+// join appends a field to the path of its parent.
 func join(parent, child string) string {
 	return strings.Trim(parent+"."+child, ".")
 }

@@ -12,14 +12,14 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2"
 )
 
-// linePrefix is how the YAML library begins an error that has a place.
+// linePrefix is the prefix of errors with a line in the YAML library.
 var linePrefix = regexp.MustCompile(`^line (\d+): `)
 
-// isEarly matches the errors of the YAML library's parser, which counts lines from 0; its scanner counts from 1.
+// isEarly matches errors of the YAML library's parser, which counts lines from 0; its scanner counts from 1.
 var isEarly = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or )`)
 
-// syntaxFault says why a text is not YAML, after an error of the YAML library. Its line is counted from 1 in the text;
-// it is 1 if the library does not know the place.
+// syntaxFault returns why a text is not valid YAML, given an error of the YAML library. Its line is counted from 1 in
+// the text; it is 1 if the library does not report it.
 func syntaxFault(text []byte, err error) *ParseError {
 	fault := faultOfFormat(text)
 	if fault == nil {
@@ -32,7 +32,7 @@ func syntaxFault(text []byte, err error) *ParseError {
 	return fault
 }
 
-// readError reads an error of the YAML library. The line is 0 if the library does not know it.
+// readError parses an error of the YAML library. The line is 0 if the library does not report it.
 func readError(err error) *ParseError {
 	text := err.Error()
 	if mistyped, ok := errors.AsType[*yamlv2.TypeError](err); ok && len(mistyped.Errors) > 0 {
@@ -55,17 +55,19 @@ func readError(err error) *ParseError {
 }
 
 const (
-	// indicators may not begin a text without quotes, or begin something else (YAML 1.2, rule c-indicator).
+	// indicators are characters that must not begin an unquoted text, or have another meaning there (YAML 1.2, rule
+	// c-indicator).
 	indicators = "*&!|>%@`{}[],?:#-\"'"
-	// maxExplained bounds the text that is parsed again, in bytes, and mostTried how often.
+	// maxExplained bounds the text that is parsed again, in bytes, and maxTried how often.
 	maxExplained = 1 << 20
 	maxTried     = 4
 )
 
-// unquoted finds a text without quotes, or with quotes around a part of it, that is the cause of a syntax error: with
-// another first letter the error is gone, or a later one comes to light. It returns nil if there is none.
+// unquoted finds a missing quote, or quotes around only a part of a value, as the cause of a syntax error: with another
+// first letter the error disappears, or a later one appears. It returns nil if there is none.
 //
-// It asks the YAML library for version 1.2, which names the line where a bracket or a quote opens, and not the one where
+// It uses the YAML 1.2 library, which reports the line of the opening bracket or quote instead of the line where it
+// should have been closed.
 // it should have been closed.
 func unquoted(text []byte) *ParseError {
 	if len(text) > maxExplained {
@@ -107,10 +109,10 @@ func mustBeQuoted(begin byte) string {
 	return why
 }
 
-// unknownAnchor matches the error for an alias, which has no line.
+// unknownAnchor matches the error for an unknown alias, which has no line.
 var unknownAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
 
-// lineOf returns a line by its number, counted from 1, and where it starts.
+// lineOf returns the line with a number, counted from 1, and its offset.
 func lineOf(text []byte, number int) (start int, line []byte) {
 	for ; number > 1; number-- {
 		end := bytes.IndexByte(text[start:], '\n')
@@ -123,8 +125,8 @@ func lineOf(text []byte, number int) (start int, line []byte) {
 	return start, line
 }
 
-// mayBeUnquoted reports whether a text may begin at a place of a line, with a letter that YAML keeps for itself. The
-// double braces of a template are no such text.
+// mayBeUnquoted reports whether an unquoted text with a reserved first character may begin at a position in a line. The
+// double braces of a template do not count.
 func mayBeUnquoted(line []byte, at int) bool {
 	around := line[max(0, at-1):min(len(line), at+2)]
 	if strings.IndexByte(indicators, line[at]) < 0 || bytes.Contains(around, []byte("{{")) {

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// annotated is a Service whose annotation, on line 6, is written as given.
+// annotated is a Service with the given annotation value on line 6.
 func annotated(value string) string {
 	return "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations:\n    vicinity.dev/topology-keys: " + value +
 		"\n    other: x\nspec:\n  ports:\n  - port: 80\n"
 }
 
-// TestAValueThatYAMLTakesForSyntaxIsNamed: whatever stands before and after it, in a document, a List, or braces.
+// TestAValueThatYAMLTakesForSyntaxIsNamed with any text before and after it, in a document, a List, or braces.
 func TestAValueThatYAMLTakesForSyntaxIsNamed(t *testing.T) {
 	for _, value := range []string{
 		"*", "*, a/b", "*all", "&", "& x", "%", "%x", "@", "@x", "`", "`x`", "| x", "|x", "> x", "{", "{a", "[", "[a", "?", "? x", ":", ": x",
@@ -40,7 +40,7 @@ func TestAValueThatYAMLTakesForSyntaxIsNamed(t *testing.T) {
 		`the value begins with "*", which means something else in YAML; quote it`)
 }
 
-// TestOtherErrorsKeepTheTextOfTheLibrary: with another first letter these would be wrong all the same.
+// TestOtherErrorsKeepTheTextOfTheLibrary: with another first letter these would still be errors.
 func TestOtherErrorsKeepTheTextOfTheLibrary(t *testing.T) {
 	for text, want := range map[string]string{
 		annotated("a: b"):                                "6 mapping values are not allowed in this context",
@@ -56,7 +56,7 @@ func TestOtherErrorsKeepTheTextOfTheLibrary(t *testing.T) {
 	}
 }
 
-// faultOf returns the only fault of a text.
+// faultOf returns the only error of a text.
 func faultOf(text string) ParseError {
 	var faults []ParseError
 	for part := range Parts(YAML, []byte(text), serviceType) {

@@ -5,10 +5,10 @@ import (
 	"net/netip"
 )
 
-// Family is an IP family. Each has a table of its own in the kernel, and a Service port is decided once for each.
+// Family is an IP family. Each family has its own kernel table, and each Service port is decided once per family.
 type Family uint8
 
-// The families, in the order in which they are shown.
+// The families, in display order.
 const (
 	IPv4 Family = iota
 	IPv6
@@ -28,7 +28,7 @@ func FamilyOf(addr netip.Addr) Family {
 // FamilyOfPrefix returns the family of a prefix.
 func FamilyOfPrefix(prefix netip.Prefix) Family { return FamilyOf(prefix.Addr()) }
 
-// String returns Kubernetes' own name of the family, as in spec.ipFamilies.
+// String returns the family's name in the Kubernetes API, as in spec.ipFamilies.
 func (f Family) String() string {
 	if f == IPv4 {
 		return "IPv4"
@@ -36,10 +36,10 @@ func (f Family) String() string {
 	return "IPv6"
 }
 
-// Protocol is an IANA protocol number, the value that nft calls `meta l4proto`.
+// Protocol is an IANA protocol number, the value of nft's `meta l4proto`.
 type Protocol uint8
 
-// The protocols a Service port may have.
+// The protocols of Service ports.
 const (
 	TCP  Protocol = 6
 	UDP  Protocol = 17
@@ -49,7 +49,7 @@ const (
 // Protocols lists every protocol.
 var Protocols = []Protocol{TCP, UDP, SCTP}
 
-// String returns Kubernetes' name of the protocol.
+// String returns the protocol's name in the Kubernetes API.
 func (p Protocol) String() string {
 	switch p {
 	case TCP:

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// bounded are the Services whose load is bounded. Their endpoints are chosen with regard to all nodes and their demand,
-// so each node that comes or goes affects all of them a little.
+// bounded tracks the load-bounded Services. Their endpoints are chosen for the demand of all nodes, so each node that
+// is added or removed affects all of them a little.
 type bounded struct {
 	services map[ObjectName]bool
-	// clients are the bounded Services that name a Service as their client, by that Service.
+	// clients maps a Service to the bounded Services that name it as their client.
 	clients map[ObjectName]map[ObjectName]bool
-	// stale are those with new clients or new demand; all of them have when allStale is set.
+	// stale are the bounded Services with new clients or new demand. allStale means that all of them are stale.
 	stale    map[ObjectName]bool
 	allStale bool
 	// version counts the changes of clients' endpoints.
@@ -25,7 +25,7 @@ func newBounded() bounded {
 	}
 }
 
-// add takes in a Service, if its load is bounded.
+// add starts tracking a Service if its load is bounded.
 func (b *bounded) add(service *Service) {
 	if service.Topology.MaxLoad == 0 {
 		return
@@ -50,8 +50,8 @@ func (b *bounded) remove(service *Service) {
 	}
 }
 
-// markNodeChanged takes in that a node came, went or changed its labels. Changes of this node's own labels concern all bounded
-// Services at once.
+// markNodeChanged records that a node was added, removed or relabelled. A change of this node's own labels makes all
+// bounded Services dirty at once.
 func (b *bounded) markNodeChanged(isSelf bool, dirty map[ObjectName]bool) {
 	if isSelf {
 		maps.Copy(dirty, b.services)
@@ -60,7 +60,7 @@ func (b *bounded) markNodeChanged(isSelf bool, dirty map[ObjectName]bool) {
 	b.allStale = true
 }
 
-// markClientsChanged takes in that the endpoints of a Service, which may be clients, have changed.
+// markClientsChanged records that the endpoints of a Service changed. Bounded Services may name it as their client.
 func (b *bounded) markClientsChanged(client ObjectName) {
 	if len(b.clients[client]) > 0 {
 		maps.Copy(b.stale, b.clients[client])
@@ -68,7 +68,7 @@ func (b *bounded) markClientsChanged(client ObjectName) {
 	}
 }
 
-// markDemandChanged takes in that the measured demand of a Service changed. Nil: there is no such Service.
+// markDemandChanged records that the measured demand of a Service changed. A nil Service is ignored.
 func (b *bounded) markDemandChanged(service *Service) {
 	if service != nil && service.Topology.MaxLoad > 0 && service.Topology.Measured {
 		b.stale[service.Name] = true
@@ -78,13 +78,13 @@ func (b *bounded) markDemandChanged(service *Service) {
 // ClientsVersion changes whenever a Service is first named as a client, or a client's endpoints change.
 func (c *Cluster) ClientsVersion() uint64 { return c.bounded.version }
 
-// HasStale reports whether Services whose load is bounded have new clients or new demand since TakeStale.
+// HasStale reports whether any load-bounded Service has had new clients or new demand since the last TakeStale.
 func (c *Cluster) HasStale() bool {
 	return len(c.bounded.stale) > 0 || c.bounded.allStale && len(c.bounded.services) > 0
 }
 
-// TakeStale returns the Services with new clients or new demand, in any order, and forgets them. Apply does not return
-// them: it changes their shares a little, and may concern very many at once.
+// TakeStale returns the Services with new clients or new demand, in any order, and clears the list. Apply does not
+// return them, because their shares change only a little and there may be very many.
 func (c *Cluster) TakeStale() []ObjectName {
 	stale := c.bounded.stale
 	if c.bounded.allStale {
@@ -95,7 +95,7 @@ func (c *Cluster) TakeStale() []ObjectName {
 	return names
 }
 
-// Clients are the Services whose endpoints are this one's clients, as named by its owner.
+// Clients returns the Services in vicinity.dev/clients, whose endpoints are this Service's clients.
 func (s *Service) Clients() []ObjectName {
 	clients := make([]ObjectName, 0, len(s.Topology.Clients))
 	for _, client := range s.Topology.Clients {

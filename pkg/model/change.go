@@ -7,30 +7,30 @@ import (
 	"slices"
 )
 
-// Change is what changed in the cluster: each object in its new state, or nil if it is gone.
+// Change is a set of changed objects of the cluster, each in its new state. nil means that the object was deleted.
 type Change struct {
 	Services map[ObjectName]*Service
 	Slices   map[ObjectName]*EndpointSlice
 	Nodes    map[string]*Node
-	// AllNodes reports whether all nodes of the cluster are known. Nil: unchanged.
+	// AllNodes reports whether all nodes of the cluster are known. nil means unchanged.
 	AllNodes *bool
-	// Demotions is what is held against nodes. Nil: it is over.
+	// Demotions are the changed demotions of nodes. nil means that the demotion ended.
 	Demotions map[DemotionKey]*Demotion
-	// Demands are measured demand by Service. Nil: there is none any more. DemandState says whether it counts; nil:
-	// unchanged.
+	// Demands is the measured demand by Service; nil means that it was removed. DemandState is whether measured demand is
+	// used; nil means unchanged.
 	Demands     map[ObjectName]*Demand
 	DemandState *DemandState
-	// ServiceCIDRs are the ranges from which ClusterIPs are taken, by the name of their object. Nil: the object is gone.
+	// ServiceCIDRs are the ClusterIP ranges by the name of their object. nil means that the object was deleted.
 	ServiceCIDRs map[string][]netip.Prefix
-	// LocalAddrs are all addresses that this machine's interfaces have now. Nil: unchanged.
+	// LocalAddrs are all current addresses of this machine's interfaces. nil means unchanged.
 	LocalAddrs []netip.Addr
-	// APIServers is where this process reaches the API server. Nil: unchanged.
+	// APIServers are the addresses at which this process reaches the API server. nil means unchanged.
 	APIServers []netip.AddrPort
-	// Probed is where proxies find out whether nodes answer. Nil: unchanged.
+	// Probed are the addresses and ports that proxies probe. nil means unchanged.
 	Probed *Probed
 }
 
-// Probed is where proxies find out whether nodes answer: at the same TCP ports of all addresses.
+// Probed is where proxies probe nodes: the same TCP ports on all addresses.
 type Probed struct {
 	Addrs map[netip.Addr]bool
 	Ports []uint16 // never change
@@ -47,7 +47,7 @@ func (c Change) IsEmpty() bool {
 		c.Probed == nil
 }
 
-// Merge returns the change that c followed by later makes.
+// Merge returns the change that has the same effect as c followed by later.
 func (c Change) Merge(later Change) Change {
 	return Change{
 		Services:     merge(c.Services, later.Services),

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// versionedNode are the labels of a node in the tests of Then, by which its versions are distinguished.
+// versionedNode returns a node for the tests of Merge, with its version in a label.
 func versionedNode(version string) *Node {
 	return &Node{Name: "node-1", Labels: map[string]string{"version": version}}
 }

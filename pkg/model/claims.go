@@ -8,18 +8,18 @@ import (
 	"slices"
 )
 
-// claims says which Services want which frontend. If several do, the first one owns it until it lets go: by the kind of
-// the frontend (see rank), then the oldest Service, then the lexically smallest name.
+// claims records which Services claim which frontend. If several claim one, the first owns it until it releases it: by
+// the kind of the frontend (see rank), then the oldest Service, then the lexically smallest name.
 type claims struct {
 	byFrontend map[Frontend][]claim
-	// external are the Services that want an address as an external IP. A node port of another Service that is served
-	// there comes before them (see Cluster.overruled).
+	// external are the Services with a given external IP. A node port of another Service that is served on that address
+	// takes precedence (see Cluster.overriddenBy).
 	external map[netip.Addr]map[ObjectName]bool
-	// contested is the number of frontends that several Services want.
+	// contested is the number of frontends that several Services claim.
 	contested int
 }
 
-// claim says that a Service wants a frontend, and why.
+// claim is a Service's claim to a frontend, with the kind of frontend that it is for the Service.
 type claim struct {
 	service *Service
 	kind    FrontendKind
@@ -32,7 +32,7 @@ func (c claim) compare(other claim) int {
 		c.service.Name.Compare(other.service.Name))
 }
 
-// claim enters a Service for all its frontends and marks every Service that loses one.
+// claim adds a Service's claims to all its frontends and marks every Service that loses one.
 func (c *claims) claim(service *Service, dirty map[ObjectName]bool) {
 	for _, addr := range service.ExternalIPs {
 		if c.external[addr] == nil {
@@ -53,7 +53,7 @@ func (c *claims) claim(service *Service, dirty map[ObjectName]bool) {
 	}
 }
 
-// release takes a Service out and marks every Service that gains a frontend.
+// release removes a Service's claims and marks every Service that gains a frontend.
 func (c *claims) release(service *Service, dirty map[ObjectName]bool) {
 	for _, addr := range service.ExternalIPs {
 		if delete(c.external[addr], service.Name); len(c.external[addr]) == 0 {
@@ -78,7 +78,7 @@ func (c *claims) release(service *Service, dirty map[ObjectName]bool) {
 	}
 }
 
-// allFrontends returns the frontends of all ports, each once.
+// allFrontends returns the distinct frontends of all ports.
 func allFrontends(service *Service) []PortFrontend {
 	var frontends []PortFrontend
 	for _, port := range service.Ports {
@@ -89,28 +89,28 @@ func allFrontends(service *Service) []PortFrontend {
 	return frontends
 }
 
-// Contested returns the number of frontends that several Services want.
+// Contested returns the number of frontends that several Services claim.
 func (c *Cluster) Contested() int { return c.claims.contested }
 
-// LostFrontend is a frontend that a Service wants but another one owns.
+// LostFrontend is a frontend that a Service claims but does not own.
 type LostFrontend struct {
 	PortFrontend
 	Owner        ObjectName
-	OwnerKind    FrontendKind // why the owner has it
-	OwnerIsOlder bool         // the owner is
-	// Reserved is why no Service owns it; empty if another one does.
+	OwnerKind    FrontendKind // the kind of frontend that it is for the owner
+	OwnerIsOlder bool         // than the Service that lost it
+	// Reserved is the reason why no Service may own it. It is empty if another Service owns it.
 	Reserved LossReason
 }
 
-// LossReason is a stable code for why a Service does not get a frontend. The order of the rules is that of claim.compare.
+// LossReason is a stable code for why a Service does not own a frontend. The rules apply in the order of claim.compare.
 type LossReason string
 
-// Why a Service does not get a frontend.
+// The loss reasons.
 const (
-	// This process reaches the API server there. If it were translated, a restarted proxy could never learn that the Service
-	// is gone.
+	// This process reaches the API server there. If the address were translated, a restarted proxy could never learn that
+	// the Service was deleted.
 	apiServersAddress LossReason = "APIServersAddress"
-	// Proxies find out there whether a node answers. If it were translated, something else would answer in its place.
+	// Proxies probe nodes there. If the address were translated, something other than the node would reply.
 	probedAddress     LossReason = "ProbedAddress"
 	ownersClusterIP   LossReason = "OwnersClusterIP"
 	ownersBalancer    LossReason = "OwnersLoadBalancerIP"
@@ -119,7 +119,7 @@ const (
 	ownersNameIsFirst LossReason = "OwnersNameIsFirst"
 )
 
-// Reason returns why the Service does not get the frontend.
+// Reason returns why the Service does not own the frontend.
 func (l LostFrontend) Reason() LossReason {
 	switch {
 	case l.Reserved != "":
@@ -136,7 +136,7 @@ func (l LostFrontend) Reason() LossReason {
 	return ownersNameIsFirst
 }
 
-// Sentence says who has the frontend, and why.
+// Sentence returns a sentence that names the frontend's owner and the reason.
 func (l LostFrontend) Sentence() string {
 	const untilReleased = "until that one lets go of it."
 	switch l.Reason() {
@@ -157,7 +157,7 @@ func (l LostFrontend) Sentence() string {
 	}
 }
 
-// Finding says that a Service does not get the frontend.
+// Finding returns the finding that the Service does not own the frontend.
 func (l LostFrontend) Finding() Finding {
 	if l.Reserved == apiServersAddress {
 		return Finding{Code: FrontendIsAPIServer, Reason: l.Sentence(), Local: true}
@@ -168,8 +168,8 @@ func (l LostFrontend) Finding() Finding {
 	return Finding{Code: FrontendConflict, Reason: l.Sentence()}
 }
 
-// Frontends returns those frontends of a Service's port that it owns, and those that another Service owns. The Service
-// must be the one that the cluster has under its name.
+// Frontends returns the frontends of a Service's port that the Service owns, and those that it lost. The Service must
+// be the cluster's current object of that name.
 func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (owned []PortFrontend, lost []LostFrontend) {
 	for _, frontend := range service.Frontends(port, family) {
 		if reason := c.isReserved(frontend); reason != "" {
@@ -191,7 +191,7 @@ func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (
 	return owned, lost
 }
 
-// Owner returns the Service that owns a frontend, if one does.
+// Owner returns the Service that owns a frontend. isOwned is false if no Service owns it.
 func (c *Cluster) Owner(frontend Frontend) (service ObjectName, isOwned bool) {
 	claimants := c.claims.byFrontend[frontend]
 	if len(claimants) == 0 {
@@ -211,8 +211,8 @@ func (c *Cluster) Owns(service ObjectName, frontend Frontend) bool {
 	return isOwned && owner == service
 }
 
-// isReserved returns why no Service may own a frontend that the Service's owner or a load balancer chose; empty if one
-// may. The API server's own ClusterIP is not among them: it is what pods dial.
+// isReserved returns why no Service may own a frontend that was set in the Service or by a load balancer; it is empty
+// if one may. The API server's own ClusterIP is not reserved, because pods dial it.
 func (c *Cluster) isReserved(frontend PortFrontend) LossReason {
 	switch {
 	case frontend.Kind != ExternalIP && frontend.Kind != LoadBalancerIP:
@@ -224,7 +224,7 @@ func (c *Cluster) isReserved(frontend PortFrontend) LossReason {
 	return ""
 }
 
-// applyAPIServers marks the Services that want a new or former address of the API server.
+// applyAPIServers marks the Services that claim a new or former address of the API server.
 func (c *Cluster) applyAPIServers(addrs []netip.AddrPort, dirty map[ObjectName]bool) {
 	now := make(map[Frontend]bool, len(addrs))
 	for _, addr := range addrs {
@@ -234,7 +234,7 @@ func (c *Cluster) applyAPIServers(addrs []netip.AddrPort, dirty map[ObjectName]b
 	c.apiServers = now
 }
 
-// applyProbed marks the Services that want a frontend where nodes are probed now or were before.
+// applyProbed marks the Services that claim a frontend that is or was a probed address.
 func (c *Cluster) applyProbed(now *Probed, dirty map[ObjectName]bool) {
 	before := cmp.Or(c.probed, &Probed{})
 	eachDifferent(before.Addrs, now.Addrs, func(addr netip.Addr) {
@@ -251,7 +251,7 @@ func (c *Cluster) markClaimants(frontend Frontend, dirty map[ObjectName]bool) {
 	}
 }
 
-// eachDifferent calls a function with what one set has and the other one has not.
+// eachDifferent calls a function with each element that is in only one of the two sets.
 func eachDifferent[T comparable](before, now map[T]bool, call func(T)) {
 	for one := range now {
 		if !before[one] {
@@ -265,9 +265,9 @@ func eachDifferent[T comparable](before, now map[T]bool, call func(T)) {
 	}
 }
 
-// overriddenBy returns the node port of another Service that is served on a Service's external IP: on an address of this
-// node, with the same protocol and number. The tables look for a frontend with an address first, so the external IP
-// would take the node port's clients.
+// overriddenBy returns the node port of another Service that overrides an external IP: the IP is an address of this
+// node, and protocol and port number are the same. The tables match frontends with an address first, so without this
+// rule the external IP would capture the node port's clients.
 func (c *Cluster) overriddenBy(frontend PortFrontend, service ObjectName) (nodePort claim, overruled bool) {
 	if frontend.Kind != ExternalIP || !c.ServesNodePorts(frontend.Addr) {
 		return claim{}, false
@@ -285,12 +285,12 @@ func (f Frontend) nodePort() Frontend {
 	return f
 }
 
-// ServesNodePorts reports whether the tables serve node ports on an address: one of this node, and none of loopback.
+// ServesNodePorts reports whether the tables serve node ports on an address: a local address other than loopback.
 func (c *Cluster) ServesNodePorts(addr netip.Addr) bool {
 	return c.local[addr] && !addr.IsLoopback() && (c.NodePorts.All(FamilyOf(addr)) || c.NodePorts.includes(addr, c.Self()))
 }
 
-// markOverridden marks the Services whose external IPs a Service's node ports overrule or did overrule.
+// markOverridden marks the Services whose external IPs the node ports of a Service override, or did.
 func (c *Cluster) markOverridden(service *Service, dirty map[ObjectName]bool) {
 	for _, port := range service.Ports {
 		if port.NodePort == 0 {
@@ -306,7 +306,7 @@ func (c *Cluster) markOverridden(service *Service, dirty map[ObjectName]bool) {
 	}
 }
 
-// applyLocalAddrs marks the Services with an external IP that this node has now or had before.
+// applyLocalAddrs marks the Services with an external IP that is or was an address of this node.
 func (c *Cluster) applyLocalAddrs(addrs []netip.Addr, dirty map[ObjectName]bool) {
 	before := c.local
 	c.localAddrs, c.local = addrs, make(map[netip.Addr]bool, len(addrs))

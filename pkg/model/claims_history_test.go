@@ -12,8 +12,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// TestOwnershipDependsOnTheFinalSetAlone, and every Service that becomes an owner or stops being one on the way is
-// decided anew. If one Service changes, no other is.
+// TestOwnershipDependsOnTheFinalSetAlone, and every Service that gains or loses ownership on the way is decided again.
+// If one Service changes, no other is.
 func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -45,7 +45,7 @@ func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
 	}
 }
 
-// TestNothingIsContestedWhenAllAreRemoved also shows that the histories do contest frontends.
+// TestNothingIsContestedWhenAllAreRemoved also shows that frontends are contested during the test.
 func TestNothingIsContestedWhenAllAreRemoved(t *testing.T) {
 	random, most := rand.New(rand.NewPCG(3, 4)), 0
 	cluster := NewCluster("node-1")
@@ -76,7 +76,7 @@ func checkDirty(t *testing.T, before, after map[string]string, dirty []ObjectNam
 	}
 }
 
-// checkOwners computes from scratch which Service wants what, and compares what every Service gets and how many
+// checkOwners computes from scratch which Service claims what, and compares what every Service owns and how many
 // frontends are contested.
 func checkOwners(t *testing.T, cluster *Cluster) {
 	t.Helper()
@@ -118,8 +118,8 @@ func checkOwners(t *testing.T, cluster *Cluster) {
 	}
 }
 
-// concernedBy are the Services to decide anew when one changes: itself, and the next one in line for each frontend that it
-// has or had before all others.
+// concernedBy returns the Services to decide again when one changes: itself, and the next claimant of each frontend
+// that it owns or owned.
 func concernedBy(cluster *Cluster, changed map[ObjectName]*Service) []ObjectName {
 	concerned := map[ObjectName]bool{}
 	for name, now := range changed {
@@ -146,13 +146,13 @@ func concernedBy(cluster *Cluster, changed map[ObjectName]*Service) []ObjectName
 	return slices.SortedFunc(maps.Keys(concerned), ObjectName.Compare)
 }
 
-// precedence is negative if the first of two Services owns a frontend that both want.
+// precedence is negative if the first of two Services owns a frontend that both claim.
 func precedence(a, b *Service, frontend Frontend) int {
 	return cmp.Or(rank(a, frontend)-rank(b, frontend), a.Created.Compare(b.Created), cmp.Compare(a.Name.Name, b.Name.Name))
 }
 
-// rank is 0 for a Service whose ClusterIP the frontend is, 1 for one whose load balancer or node port has it, and 2 for
-// any other.
+// rank returns 0 if the frontend is the Service's ClusterIP, 1 if it is an address of its load balancer or a node port,
+// and 2 otherwise.
 func rank(service *Service, frontend Frontend) int {
 	switch {
 	case slices.Contains(service.ClusterIPs, frontend.Addr):

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The kinds of frontend for which a claimant has an address beside its ClusterIPs.
+// withExternalIPs and the next two add frontends of other kinds than ClusterIPs to a claimant.
 func (s *Service) withExternalIPs(text string) *Service { s.ExternalIPs = addrs(text); return s }
 func (s *Service) withLoadBalancerIPs(text string) *Service {
 	s.LoadBalancerIPs = addrs(text)
@@ -21,7 +21,7 @@ func (s *Service) withNodePort(number uint16) *Service {
 }
 
 const (
-	own   = "10.96.0.11" // ClusterIPs that no other Service wants
+	own   = "10.96.0.11" // ClusterIPs that no other Service claims
 	other = "10.96.0.12"
 	third = "10.96.0.13"
 	vip   = "192.0.2.1" // an address outside the cluster
@@ -53,7 +53,7 @@ func TestALostFrontendOfAnyKindNamesItsOwner(t *testing.T) {
 	}
 }
 
-// TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort, whatever their ages, as long as node ports are served there.
+// TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort, whatever the ages, while node ports are served there.
 func TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort(t *testing.T) {
 	const here, elsewhere = "192.168.0.1", "192.168.0.2"
 	thief := claimant("thief", 1, own).withExternalIPs(here + " " + elsewhere + " 127.0.0.1")
@@ -102,8 +102,8 @@ func TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort(t *testing.T) {
 	}
 }
 
-// TestNoServiceGetsAnAddressOfTheAPIServer, nor one where nodes are probed, as an external IP or from a load balancer; the
-// API server's own ClusterIP is its Service's.
+// TestNoServiceGetsAnAddressOfTheAPIServer, nor one where nodes are probed, as an external IP or from a load balancer.
+// The API server's own ClusterIP belongs to its Service.
 func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
 	const server = "192.0.2.10"
 	thief := claimant("thief", 1, own).withExternalIPs(server)

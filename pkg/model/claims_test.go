@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// claimant is a Service of an age, in seconds, that wants port 80 of ClusterIPs.
+// claimant is a Service with a creation time, in seconds, that claims port 80 of ClusterIPs.
 func claimant(name string, created int64, addrs ...string) *Service {
 	service := &Service{Name: named(name), Created: time.Unix(created, 0), Ports: []ServicePort{web}}
 	for _, addr := range addrs {
@@ -23,7 +23,7 @@ const (
 	three = "fd00::3"
 )
 
-// owners returns who owns the frontend at each address, as the Services themselves see it. No Service may have two
+// owners returns the owner of the frontend at each address, from the Services' point of view. No Service may have two
 // frontends at one address.
 func owners(t testing.TB, cluster *Cluster) map[string]string {
 	t.Helper()

@@ -9,40 +9,40 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Cluster is the state of the cluster after the changes so far.
+// Cluster is the state of the cluster after all applied changes.
 type Cluster struct {
-	// NodePorts says on which addresses node ports are served. It is set before the first change.
+	// NodePorts are the addresses on which node ports are served. It is set before the first change.
 	NodePorts NodePortAddresses
 
 	self     string
 	services map[ObjectName]*Service
 	slices   map[ObjectName]*EndpointSlice
-	// slicesOf are the slices of each Service, by name. A slice may be there before its Service.
+	// slicesOf are the slices of each Service, sorted by name. A slice may exist before its Service.
 	slicesOf map[ObjectName][]*EndpointSlice
 	nodes    map[string]*Node
-	// allNodes: these are all nodes of the cluster.
+	// allNodes is set if nodes holds all nodes of the cluster.
 	allNodes bool
-	// demotions is everything that is held against nodes; avoid is the deciding part of it, by node.
+	// demotions are all demotions of nodes. effective holds those that decide, by node.
 	demotions map[DemotionKey]*Demotion
 	effective map[string]avoids
 	claims    claims
-	// servicesByKey are the Services whose topology keys name a label, by that label.
+	// servicesByKey are the Services by the labels that their topology keys name.
 	servicesByKey map[policy.Key]map[ObjectName]bool
-	// slicesWithoutZone are the slices that do not name the zone of every endpoint. For those without one the Node's zone counts.
+	// slicesWithoutZone are the slices in which an endpoint has no zone. Such an endpoint has its Node's zone.
 	slicesWithoutZone map[*EndpointSlice]bool
 	bounded           bounded
-	// demands are measured demand by Service, and demandState says whether it counts.
+	// demands is the measured demand by Service. demandState is whether it is used.
 	demands     map[ObjectName]*Demand
 	demandState DemandState
 
 	serviceCIDRs map[string][]netip.Prefix
 	localAddrs   []netip.Addr
-	local        map[netip.Addr]bool // the same
+	local        map[netip.Addr]bool // the same addresses as a set
 	apiServers   map[Frontend]bool
 	probed       *Probed
 }
 
-// NewCluster returns an empty cluster as seen from a node.
+// NewCluster returns an empty cluster from the point of view of a node.
 func NewCluster(self string) *Cluster {
 	return &Cluster{
 		self:              self,
@@ -62,8 +62,8 @@ func NewCluster(self string) *Cluster {
 	}
 }
 
-// SeenFrom returns the same state as another node sees it, on a machine that has these addresses. It costs the same
-// whatever the cluster holds, because the two share their memory: neither may change from then on.
+// SeenFrom returns the same state from the point of view of another node, on a machine with the given addresses. It
+// takes constant time, because both share their memory: neither may change afterwards.
 func (c *Cluster) SeenFrom(node string, localAddrs []netip.Addr) *Cluster {
 	view := *c
 	view.self, view.localAddrs, view.local = node, localAddrs, make(map[netip.Addr]bool, len(localAddrs))
@@ -73,7 +73,7 @@ func (c *Cluster) SeenFrom(node string, localAddrs []netip.Addr) *Cluster {
 	return &view
 }
 
-// ServiceCIDRs returns the ranges from which ClusterIPs are taken, sorted, each once.
+// ServiceCIDRs returns the distinct ClusterIP ranges, sorted.
 func (c *Cluster) ServiceCIDRs() []netip.Prefix {
 	var all []netip.Prefix
 	for _, prefixes := range c.serviceCIDRs {
@@ -83,10 +83,10 @@ func (c *Cluster) ServiceCIDRs() []netip.Prefix {
 	return slices.Compact(all)
 }
 
-// LocalAddrs returns the addresses that this machine's interfaces have, in the order of the change that brought them.
+// LocalAddrs returns the addresses of this machine's interfaces, in the order of the change that set them.
 func (c *Cluster) LocalAddrs() []netip.Addr { return c.localAddrs }
 
-// Service returns the Service of a name; nil without one.
+// Service returns the Service with a name, or nil.
 func (c *Cluster) Service(name ObjectName) *Service { return c.services[name] }
 
 // ServiceNames returns the names of all Services, sorted.
@@ -97,8 +97,7 @@ func (c *Cluster) ServiceNames() []ObjectName {
 // SlicesOf returns the slices of a Service, sorted by name. They must not be changed.
 func (c *Cluster) SlicesOf(service ObjectName) []*EndpointSlice { return c.slicesOf[service] }
 
-// Self returns the node from which the cluster is seen, by the last version of its object. Its labels are nil if there
-// never was one.
+// Self returns this node in the last version of its object. Its labels are nil if there never was an object.
 func (c *Cluster) Self() Node {
 	if node := c.nodes[c.self]; node != nil {
 		return *node
@@ -106,13 +105,13 @@ func (c *Cluster) Self() Node {
 	return Node{Name: c.self}
 }
 
-// Nodes yields the nodes that are known, in any order.
+// Nodes yields the known nodes in any order.
 func (c *Cluster) Nodes() iter.Seq[*Node] { return maps.Values(c.nodes) }
 
-// NodeCount returns how many nodes are known.
+// NodeCount returns the number of known nodes.
 func (c *Cluster) NodeCount() int { return len(c.nodes) }
 
-// HasAllNodes reports whether these are all nodes of the cluster.
+// HasAllNodes reports whether all nodes of the cluster are known.
 func (c *Cluster) HasAllNodes() bool { return c.allNodes }
 
 // NodeLabels returns the labels of a node, and whether it is known.
@@ -124,11 +123,13 @@ func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool)
 	return node.Labels, true
 }
 
-// Apply takes in a change and returns the names of the Services that may have to be decided anew, sorted: those that
-// changed, those whose slices changed, those whose topology reads a label that changed on this node, or on one that has
-// their endpoints, those with endpoints on a node that is now avoided or no longer is, those that gain or lose a
-// frontend because of another Service, and, if this node's own addresses changed, those with source ranges (see
-// AllowedSources) and with external IPs.
+// Apply applies a change and returns the sorted names of the Services that may have to be decided again. These are:
+//
+//   - Services that changed, and those whose slices changed;
+//   - Services whose topology depends on a label that changed on this node or on a node with their endpoints;
+//   - Services with endpoints on a node whose demotion changed;
+//   - Services that gain or lose a frontend because of another Service;
+//   - if this node's addresses changed, Services with source ranges (see AllowedSources) or external IPs.
 func (c *Cluster) Apply(change Change) []ObjectName {
 	dirty := make(map[ObjectName]bool, max(len(change.Services), len(change.Slices)))
 	c.preallocate(change)
@@ -162,7 +163,8 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 	return slices.SortedFunc(maps.Keys(dirty), ObjectName.Compare)
 }
 
-// preallocate makes room for the first change, which is the complete state: maps that grow step by step copy it twice.
+// preallocate sizes the maps for the first change, which is the complete state. Growing them step by step copies it
+// twice.
 func (c *Cluster) preallocate(first Change) {
 	if len(c.services) == 0 && len(first.Services) > 0 {
 		c.services = make(map[ObjectName]*Service, len(first.Services))
@@ -203,7 +205,8 @@ func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[Obje
 }
 
 func (c *Cluster) applySlice(name ObjectName, slice *EndpointSlice, dirty map[ObjectName]bool) {
-	// The label that names the Service may have been edited: the old Service loses the slice (kube-proxy forgets that).
+	// The label that names the Service may have been edited: then the old Service loses the slice (kube-proxy misses
+	// this).
 	if old := c.slices[name]; old != nil {
 		dirty[old.Service] = true
 		c.bounded.markClientsChanged(old.Service)
@@ -233,11 +236,11 @@ func (c *Cluster) setSlicesOf(service ObjectName, list []*EndpointSlice) {
 	c.slicesOf[service] = list
 }
 
-// applyNodes marks the Services that have endpoints on nodes whose value of one of their topology keys changed, or that
-// read a changed value on this node. The nodes are first gathered by label, so the work is the sum of the nodes and of
-// the Services' endpoints, however many nodes change at once.
+// applyNodes marks the Services with a topology key whose value changed, on this node or on a node with their
+// endpoints. Changed nodes are first grouped by label, so the cost is the sum of the nodes and of the Services'
+// endpoints, however many nodes change at once.
 func (c *Cluster) applyNodes(nodes map[string]*Node, dirty map[ObjectName]bool) {
-	changed := map[policy.Key]map[string]bool{} // the nodes, by the label whose value changed
+	changed := map[policy.Key]map[string]bool{} // the changed nodes by label
 	for name, node := range nodes {
 		if name == c.self {
 			c.applySelf(node, dirty)
@@ -263,7 +266,7 @@ func (c *Cluster) applyNodes(nodes map[string]*Node, dirty map[ObjectName]bool) 
 	}
 }
 
-// markServicesUsing marks the Services that read the label of a key whose value changed on some nodes.
+// markServicesUsing marks the Services that use a key as a topology key, if its label changed on some nodes.
 func (c *Cluster) markServicesUsing(key policy.Key, nodes map[string]bool, dirty map[ObjectName]bool) {
 	readers := c.servicesByKey[key]
 	switch {
@@ -285,8 +288,8 @@ func (c *Cluster) markServicesUsing(key policy.Key, nodes map[string]bool, dirty
 	}
 }
 
-// setNode keeps this cluster's own node unchanged when its object goes: the machine is still there, and without its
-// labels and addresses every node port would vanish.
+// setNode sets or deletes a node. This node is kept when its object is deleted: the machine still exists, and without
+// its labels and addresses every node port would vanish.
 func (c *Cluster) setNode(name string, node *Node) *Node {
 	switch {
 	case node != nil:
@@ -297,8 +300,8 @@ func (c *Cluster) setNode(name string, node *Node) *Node {
 	return c.nodes[name]
 }
 
-// applySelf marks what depends only on this node: hints, which a Service without topology keys may have, depend on its
-// zone, and source ranges on its addresses.
+// applySelf marks the Services that depend only on this node. Hints, which apply to Services without topology keys,
+// depend on its zone, and source ranges depend on its addresses.
 func (c *Cluster) applySelf(node *Node, dirty map[ObjectName]bool) {
 	old := c.nodes[c.self]
 	if node == nil {
@@ -328,7 +331,8 @@ func addressesOf(node *Node) []netip.Addr {
 	return node.Addresses
 }
 
-// changedLabels returns the keys that a node's new version changes, removes or adds. Nil versions have no labels.
+// changedLabels returns the keys that were changed, removed or added between two versions of a node. A nil version has
+// no labels.
 func changedLabels(old, current *Node) map[string]bool {
 	changed := map[string]bool{}
 	labels := func(node *Node) map[string]string {

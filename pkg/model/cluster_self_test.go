@@ -12,7 +12,8 @@ func nodeAt(name, addresses, podCIDRs string) *Node {
 	return node
 }
 
-// Who may dial a load balancer's address depends on this node's own addresses, if any client is kept from it at all.
+// TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges because the clients that these allow depend on the
+// addresses.
 func TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges(t *testing.T) {
 	restricted, restricted6 := claimant("restricted", 1, one).withLoadBalancerIPs(vip), claimant("restricted-6", 1, three)
 	restricted.SourceRanges, restricted6.SourceRanges = prefixes("192.0.2.0/24"), prefixes("fd00::/64")

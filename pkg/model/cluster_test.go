@@ -13,7 +13,7 @@ import (
 
 func named(name string) ObjectName { return ObjectName{Namespace: "default", Name: name} }
 
-// serviceNamed is a Service of the lowest age, with the given topology keys.
+// serviceNamed returns a Service with the earliest creation time and the given topology keys.
 func serviceNamed(name string, keys ...policy.Key) *Service {
 	return &Service{Name: named(name), Created: time.Unix(0, 0), Topology: policy.Topology{Keys: keys}}
 }
@@ -22,7 +22,7 @@ func sliceFor(name, service string) *EndpointSlice {
 	return &EndpointSlice{Name: named(name), Service: named(service)}
 }
 
-// on adds endpoints on some nodes, whose zone the slice leaves out or says: "node-2 node-3/a".
+// on adds endpoints on some nodes, optionally with a zone in the slice: "node-2 node-3/a".
 func (s *EndpointSlice) on(places string) *EndpointSlice {
 	for place := range strings.FieldsSeq(places) {
 		node, zone, _ := strings.Cut(place, "/")
@@ -40,7 +40,7 @@ func nodeWith(name string, labels ...string) *Node {
 	return node
 }
 
-// changeOf makes a change from the new versions of objects, and from the names of Services that go.
+// changeOf returns a change from the new versions of objects, and from the names of deleted Services.
 func changeOf(objects ...any) Change {
 	change := Change{Services: map[ObjectName]*Service{}, Slices: map[ObjectName]*EndpointSlice{}, Nodes: map[string]*Node{}}
 	for _, object := range objects {
@@ -58,7 +58,7 @@ func changeOf(objects ...any) Change {
 	return change
 }
 
-// namesText writes names without their namespace: "db web".
+// namesText formats names without their namespace: "db web".
 func namesText(names []ObjectName) string {
 	texts := make([]string, len(names))
 	for i, name := range names {
@@ -72,7 +72,7 @@ const (
 	rackLabel = "example.com/rack"
 )
 
-// startingCluster is what the cases of TestApply change. It is seen from node-1.
+// startingCluster is the initial state of the cases of TestApplyReturnsTheServicesToRedecide, from the point of view of node-1.
 func startingCluster() *Cluster {
 	cluster := NewCluster("node-1")
 	cluster.Apply(changeOf(

@@ -8,28 +8,28 @@ import (
 
 // Demand is the measured demand of a Service, from its ServiceDemand.
 type Demand struct {
-	// Zones are the total demand of each zone's nodes, in millionths of all; a missing zone has none. The zone of nodes
-	// without a zone is empty.
+	// Zones is the total demand of each zone's nodes, in millionths of the total. A missing zone has no demand. The key
+	// for nodes without a zone is empty.
 	Zones map[string]uint32
-	// ObservedAt is when that was determined, from NodesHeard of NodesAll.
+	// ObservedAt is the time of the measurement. NodesReporting of NodesTotal nodes contributed to it.
 	ObservedAt                 time.Time
 	NodesReporting, NodesTotal int
-	// ConnectionsPerMinute are the new connections to the Service.
+	// ConnectionsPerMinute is the rate of new connections to the Service.
 	ConnectionsPerMinute uint64
 }
 
-// DemandState says whether measured demand counts.
+// DemandState is whether measured demand is used.
 type DemandState int
 
-// The states.
+// The demand states.
 const (
-	DemandUnknown     DemandState = iota // nobody has looked yet, or nobody needs it
-	DemandUnavailable                    // nobody publishes it in this cluster, or it may not be read
-	DemandStale                          // nobody has published for so long that it no longer counts
+	DemandUnknown     DemandState = iota // not read yet, or not needed
+	DemandUnavailable                    // not published in this cluster, or reading it is forbidden
+	DemandStale                          // published too long ago to be used
 	DemandActive
 )
 
-// Assumed returns why the demand on a Service that has no measured demand is assumed.
+// Assumed returns why the demand of a Service without measured demand is assumed.
 func (s DemandState) Assumed() servicedemand.Assumed {
 	switch s {
 	case DemandUnavailable:
@@ -43,8 +43,8 @@ func (s DemandState) Assumed() servicedemand.Assumed {
 	return servicedemand.DemandUnknown
 }
 
-// MeasuredDemand returns the measured demand of a Service; nil if there is none, it does not count, or the owner does
-// not want it.
+// MeasuredDemand returns the measured demand of a Service. It returns nil if there is none, if measured demand is not
+// active, or if the Service does not use it.
 func (c *Cluster) MeasuredDemand(service *Service) *Demand {
 	if c.demandState != DemandActive || !service.Topology.Measured {
 		return nil
@@ -52,11 +52,11 @@ func (c *Cluster) MeasuredDemand(service *Service) *Demand {
 	return c.demands[service.Name]
 }
 
-// DemandState returns whether measured demand counts.
+// DemandState returns whether measured demand is used.
 func (c *Cluster) DemandState() DemandState { return c.demandState }
 
-// applyDemand notes the Services that are planned with measured demand and have a new measurement, or all of those if
-// measured demand begins or ceases to count. TakeStale returns them: their shares change a little, as with a new node.
+// applyDemand marks as stale the Services that use measured demand and have a new measurement, or all that use it if
+// the state changed. TakeStale returns them: their shares change only a little, as with a new node.
 func (c *Cluster) applyDemand(demands map[ObjectName]*Demand, state *DemandState) {
 	for name, demand := range demands {
 		if demand == nil {

@@ -7,28 +7,28 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// DemotionReason is why the endpoints on a node are tried last. If a node has several reasons, the one furthest down this list
-// decides, and its endpoints are tried after those of nodes with a reason further up.
+// DemotionReason is why the endpoints on a node are tried last. The reasons are listed in ascending order: if a node
+// has several, the last one decides, and its endpoints are tried after those of nodes with an earlier reason.
 type DemotionReason uint8
 
 const (
-	// Evacuated is a node that has a label which says so.
+	// Evacuated means that the node is being evacuated (policy.EvacuateLabel).
 	Evacuated DemotionReason = iota
-	// Unreachable is a node that does not answer this one. Other nodes may see it differently.
+	// Unreachable means that the node does not reply to this one. Other nodes may see it differently.
 	Unreachable
-	// NumDemotionReasons is how many there are.
+	// NumDemotionReasons is the number of reasons.
 	NumDemotionReasons = iota
 )
 
-// demotionReasons describes them. All code that selects by, watches or names reasons reads it here.
+// demotionReasons describes the reasons. All code that selects by, watches or names reasons uses this table.
 var demotionReasons = [NumDemotionReasons]struct {
-	// name is the word for an endpoint on such a node, capitalized: it is part of the names of reasons, too.
+	// name is the capitalized adjective for an endpoint on such a node. It is also part of the names of selection reasons.
 	name string
-	// only ends a sentence about endpoints that all run on such nodes, and spared one about an endpoint on such a node
-	// that others replace. {until} and {since} stand for what an Avoid says.
+	// only completes a sentence about endpoints that all run on such nodes. spared completes one about a skipped endpoint
+	// on such a node. The placeholders {until} and {since} stand for the fields of the Demotion.
 	only, spared string
-	// label on a Node gives the reason, and read reads its value. A reason without a label comes from elsewhere: this node
-	// observes that the other one does not answer.
+	// label is the Node label that sets the reason, and read parses its value. A reason without a label comes from
+	// elsewhere: this node observes that the other one does not reply.
 	label string
 	read  func(value string) (isGiven bool, until *time.Time, err error)
 }{
@@ -42,23 +42,23 @@ var demotionReasons = [NumDemotionReasons]struct {
 	},
 }
 
-// Title is the word for an endpoint on such a node, capitalized.
+// Title returns the capitalized adjective for an endpoint on such a node.
 func (w DemotionReason) Title() string { return demotionReasons[w].name }
 
-// String is the same word in lower case.
+// String returns the adjective in lower case.
 func (w DemotionReason) String() string { return strings.ToLower(demotionReasons[w].name) }
 
-// AllDemotedText ends "every endpoint runs on a node that".
+// AllDemotedText returns the end of "every endpoint runs on a node that …".
 func (w DemotionReason) AllDemotedText() string { return demotionReasons[w].only }
 
-// SkippedText ends "the endpoint runs on a node, which".
+// SkippedText returns the end of "the endpoint runs on a node, which …".
 func (w DemotionReason) SkippedText() string { return demotionReasons[w].spared }
 
-// Label is the label that gives the reason; empty if none does.
+// Label returns the Node label that sets the reason; it is empty if there is none.
 func (w DemotionReason) Label() string { return demotionReasons[w].label }
 
-// FromLabels returns what the labels of a node hold against it for this reason; nil if they say nothing, or something
-// unreadable. An evacuation that has ended still counts here, until a caller that knows the time lifts it.
+// FromLabels returns the demotion that a node's labels set for this reason. It returns nil if they set none or the
+// value is invalid. An evacuation that has ended still counts here, until a caller with a clock ends it.
 func (w DemotionReason) FromLabels(labels map[string]string) *Demotion {
 	value, isLabelled := labels[demotionReasons[w].label]
 	if !isLabelled || demotionReasons[w].read == nil {
@@ -71,23 +71,22 @@ func (w DemotionReason) FromLabels(labels map[string]string) *Demotion {
 	return &Demotion{Reason: w, Until: until}
 }
 
-// Demotion takes the endpoints on a node out of new connections, as long as others may serve in their place.
+// Demotion excludes the endpoints on a node from new connections while other endpoints can serve them.
 type Demotion struct {
 	Reason DemotionReason
-	// Until is when it ends; nil: no end is known. A caller with a clock turns the end into a change.
+	// Until is when the demotion ends; nil means that no end is known. A caller with a clock turns the end into a Change.
 	Until *time.Time
-	// Since is when it began; zero: unknown.
+	// Since is when the demotion began; zero means unknown.
 	Since time.Time
-	// IsLasting: it has lasted for so long that no open connection survived it.
+	// IsLasting is set when the demotion has lasted so long that no open connection survived it.
 	IsLasting bool
-	// Families are those of the endpoints that it concerns; nil: both.
+	// Families are the families of the endpoints concerned; nil means both.
 	Families []Family
-	// Shared is what all nodes hold against the node alike, if this is what one node alone has seen; nil if that is
-	// nothing.
+	// Shared is the cluster-wide demotion that this node-local one overrides; nil if there is none.
 	Shared *Demotion
 }
 
-// ClusterWide returns what all nodes hold against a node alike: plans for all nodes are based on it.
+// ClusterWide returns the demotion that is the same on all nodes. Plans for all nodes are based on it.
 func (a *Demotion) ClusterWide() *Demotion {
 	if a != nil && a.Reason == Unreachable {
 		return a.Shared
@@ -95,13 +94,13 @@ func (a *Demotion) ClusterWide() *Demotion {
 	return a
 }
 
-// DemotionKey is a node and a reason to avoid it: each reason comes and goes on its own.
+// DemotionKey identifies a demotion. The reasons of a node start and end independently.
 type DemotionKey struct {
 	Node   string
 	Reason DemotionReason
 }
 
-// EndText says when an evacuation ends, for people.
+// EndText returns when an evacuation ends, for messages.
 func (a *Demotion) EndText() string {
 	if a.Until == nil {
 		return "the label " + policy.EvacuateLabel + " goes"
@@ -109,10 +108,10 @@ func (a *Demotion) EndText() string {
 	return a.Until.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// HasReason reports whether that is the reason; false for nil.
+// HasReason reports whether the demotion has the reason. It returns false for nil.
 func (a *Demotion) HasReason(reason DemotionReason) bool { return a != nil && a.Reason == reason }
 
-// Level is 0 for a node that is not avoided; the higher it is, the later its endpoints are tried.
+// Level returns 0 for a node without a demotion. The higher the level, the later its endpoints are tried.
 func (a *Demotion) Level() Rank {
 	if a == nil {
 		return 0
@@ -120,10 +119,10 @@ func (a *Demotion) Level() Rank {
 	return 1 + Rank(a.Reason)
 }
 
-// avoids is why the endpoints on a node are tried last, by family; nil if they are not.
+// avoids are a node's effective demotions by family; nil means that there is none.
 type avoids [2]*Demotion
 
-// effect is what decisions depend on: how late the endpoints of a family are tried here, and elsewhere.
+// effect is the part of a demotion that decisions depend on: the level for a family on this node, and on other nodes.
 type effect struct {
 	local, elsewhere Rank
 	isLasting        bool
@@ -136,10 +135,10 @@ func (a avoids) effects() (effects [2]effect) {
 	return effects
 }
 
-// DemotionOf returns why the endpoints on a node are tried last in a family; nil if they are not.
+// DemotionOf returns the effective demotion of a node in a family; nil if there is none.
 func (c *Cluster) DemotionOf(node string, family Family) *Demotion { return c.effective[node][family] }
 
-// Evacuated counts the nodes that are being evacuated: until a time, or until their label goes.
+// Evacuated returns how many nodes are being evacuated until a given time, and how many until their label is removed.
 func (c *Cluster) Evacuated() (timed, open int) {
 	for key, demotion := range c.demotions {
 		switch {
@@ -153,7 +152,7 @@ func (c *Cluster) Evacuated() (timed, open int) {
 	return timed, open
 }
 
-// MarkDemoted marks the endpoints whose nodes are avoided.
+// MarkDemoted sets the Demotion of each endpoint.
 func (c *Cluster) MarkDemoted(endpoints []PortEndpoint) {
 	if len(c.effective) == 0 {
 		return
@@ -163,7 +162,7 @@ func (c *Cluster) MarkDemoted(endpoints []PortEndpoint) {
 	}
 }
 
-// families are those of the endpoints that it concerns.
+// families returns the families of the endpoints concerned; none for nil.
 func (a *Demotion) families() []Family {
 	switch {
 	case a == nil:
@@ -174,7 +173,7 @@ func (a *Demotion) families() []Family {
 	return a.Families
 }
 
-// over returns it in place of a reason further up the list.
+// over returns the effective demotion of a node that is also demoted by other, for an earlier reason.
 func (a *Demotion) over(other *Demotion) *Demotion {
 	if a.Reason != Unreachable || other == nil {
 		return a
@@ -182,8 +181,7 @@ func (a *Demotion) over(other *Demotion) *Demotion {
 	return &Demotion{Reason: a.Reason, Until: a.Until, Since: a.Since, IsLasting: a.IsLasting, Families: a.Families, Shared: other}
 }
 
-// applyDemotions marks the Services that have endpoints on nodes that are avoided from now on, for another reason than
-// before, or no longer.
+// applyDemotions marks the Services with endpoints on nodes whose effective demotion starts, ends or changes.
 func (c *Cluster) applyDemotions(changes map[DemotionKey]*Demotion, dirty map[ObjectName]bool) {
 	before := map[string]avoids{}
 	for key, demotion := range changes {
@@ -220,5 +218,5 @@ func (c *Cluster) applyDemotions(changes map[DemotionKey]*Demotion, dirty map[Ob
 	}
 }
 
-// IsExpired reports whether it has ended by a time.
+// IsExpired reports whether the demotion has ended by a time.
 func (a *Demotion) IsExpired(now time.Time) bool { return a.Until != nil && !now.Before(*a.Until) }

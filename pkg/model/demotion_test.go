@@ -14,8 +14,8 @@ func evacuating(nodes ...string) Change {
 	return change
 }
 
-// TestEvacuationsConcernWhoHasEndpointsThere, when they begin and when they end. A change of only the planned end
-// concerns no Service.
+// TestEvacuationsConcernWhoHasEndpointsThere, when they start and when they end. A change of only the planned end
+// affects no Service.
 func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
 	cluster := startingCluster()
 	for _, step := range []struct {
@@ -63,7 +63,7 @@ func TestWhatHasEndedIsOver(t *testing.T) {
 	}
 }
 
-// TestSeveralReasonsTogether: what this node alone has seen decides here, without hiding what all nodes see.
+// TestSeveralReasonsTogether: the node-local reason decides here, and the cluster-wide one remains available.
 func TestSeveralReasonsTogether(t *testing.T) {
 	cluster := startingCluster()
 	unreachable := DemotionKey{Node: "node-2", Reason: Unreachable}
@@ -91,7 +91,7 @@ func TestSeveralReasonsTogether(t *testing.T) {
 	}
 }
 
-// TestANodeIsUnreachableInOneFamily: in the other one its endpoints are as before.
+// TestANodeIsUnreachableInOneFamily: endpoints of the other family are not affected.
 func TestANodeIsUnreachableInOneFamily(t *testing.T) {
 	cluster := startingCluster()
 	unreachable := DemotionKey{Node: "node-2", Reason: Unreachable}

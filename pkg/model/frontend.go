@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Frontend is an address a client dials. The unspecified address of a family stands for every address on which the
-// node serves node ports.
+// Frontend is an address that clients dial. A family's unspecified address stands for all addresses on which the node
+// serves node ports.
 type Frontend struct {
 	Addr     netip.Addr
 	Protocol Protocol
@@ -18,8 +18,8 @@ type Frontend struct {
 // FrontendKind is why a Service has a frontend.
 type FrontendKind uint8
 
-// The kinds, in the order in which they are shown. Only the first is meant for clients inside; the others are external,
-// for every client.
+// The kinds, in display order. Only the first is for clients in the cluster; the others are external and serve every
+// client.
 const (
 	ClusterIP FrontendKind = iota
 	LoadBalancerIP
@@ -27,7 +27,7 @@ const (
 	NodePort
 )
 
-// String returns Kubernetes' word for the kind.
+// String returns the name of the kind in Kubernetes.
 func (k FrontendKind) String() string {
 	return [...]string{ClusterIP: "ClusterIP", LoadBalancerIP: "LoadBalancerIP", ExternalIP: "ExternalIP", NodePort: "NodePort"}[k]
 }
@@ -35,8 +35,9 @@ func (k FrontendKind) String() string {
 // IsExternal reports whether externalTrafficPolicy, rather than internalTrafficPolicy, governs the frontend.
 func (k FrontendKind) IsExternal() bool { return k != ClusterIP }
 
-// rank orders the kinds by who gave them: the API server gives a ClusterIP to one Service only, and a load balancer's
-// address and a node port come from the cluster's operators, while any owner of a Service may write any external IP.
+// rank orders the kinds by their origin: the API server assigns a ClusterIP to one Service only, and load balancer
+// addresses and node ports come from the cluster's operators. But any user who may edit a Service can write any
+// external IP.
 func (k FrontendKind) rank() int {
 	switch k {
 	case ClusterIP:
@@ -51,7 +52,7 @@ func (k FrontendKind) rank() int {
 // IsNodePort reports whether the frontend is a node port.
 func (f Frontend) IsNodePort() bool { return f.Addr.IsUnspecified() }
 
-// String returns the frontend as a person writes it: 10.96.0.10:53/UDP, or *:30080/TCP for a node port.
+// String returns the frontend in its usual notation: 10.96.0.10:53/UDP, or *:30080/TCP for a node port.
 func (f Frontend) String() string {
 	if f.IsNodePort() {
 		return fmt.Sprintf("*:%d/%s", f.Port, f.Protocol)
@@ -64,15 +65,15 @@ func (f Frontend) Compare(other Frontend) int {
 	return cmp.Or(f.Addr.Compare(other.Addr), cmp.Compare(f.Protocol, other.Protocol), cmp.Compare(f.Port, other.Port))
 }
 
-// PortFrontend is a frontend of one Service port, and why the Service has it.
+// PortFrontend is a frontend of one Service port, with its kind.
 type PortFrontend struct {
 	Frontend
 	Kind FrontendKind
 }
 
 // Frontends returns the addresses on which a port can be dialled in a family, by kind: the ClusterIP first, node ports
-// last. An address that the Service has for two reasons is there once, for the first of them. A family without a
-// ClusterIP has no frontends at all, as in kube-proxy.
+// last. An address with several kinds is returned once, with the first of them. A family without a ClusterIP has no
+// frontends, as in kube-proxy.
 func (s *Service) Frontends(port ServicePort, family Family) []PortFrontend {
 	clusterIP, ok := s.ClusterIP(family)
 	if !ok {
@@ -101,7 +102,7 @@ func (s *Service) Frontends(port ServicePort, family Family) []PortFrontend {
 	return frontends
 }
 
-// AnyAddr returns the address of a node port's frontend: the unspecified one of a family.
+// AnyAddr returns the address of a node port's frontend: the family's unspecified address.
 func AnyAddr(family Family) netip.Addr {
 	if family == IPv4 {
 		return netip.IPv4Unspecified()
@@ -119,11 +120,11 @@ func (s *Service) IsExternal(port ServicePort, family Family) bool {
 	return port.NodePort != 0 || slices.ContainsFunc(s.LoadBalancerIPs, external) || slices.ContainsFunc(s.ExternalIPs, external)
 }
 
-// AllowedSources returns who may dial the Service's load-balancer addresses of a family: its source ranges. Empty:
+// AllowedSources returns the source ranges that may dial the Service's load-balancer addresses of a family. Empty means
 // every client.
 //
-// A node inside the ranges may also send with such an address as its source: it has the address itself then, and
-// packets to it come back round (kube-proxy does the same).
+// A node inside the ranges may also send with such an address as its source: the address is then local, and packets to
+// it are routed back to the node (kube-proxy does the same).
 func (s *Service) AllowedSources(family Family, node Node) []netip.Prefix {
 	var allowed []netip.Prefix
 	containsNode := false

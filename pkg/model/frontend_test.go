@@ -13,7 +13,7 @@ type frontendCase struct {
 	service  Service
 	nodePort uint16
 	family   Family
-	want     string // frontends, each behind its kind
+	want     string // frontends, each after its kind
 }
 
 var frontendCases = map[string]frontendCase{

@@ -2,14 +2,14 @@ package model
 
 import "net/netip"
 
-// FNV-1a in 32 bits. The library's allocates, for each endpoint of a first sync.
+// FNV-1a in 32 bits. hash/fnv allocates, for each endpoint of a first sync.
 const (
 	fnvStart = 2166136261
 	fnvPrime = 16777619
 )
 
-// HashOfAddr returns the FNV-1a hash of an address, as 16 bytes, and a port. A caller that takes only some of its bits
-// must mix them first: addresses that differ in their last byte have hashes that are close together.
+// HashOfAddr returns the FNV-1a hash of an address, as 16 bytes, and a port. A caller that uses only some of the bits
+// must mix them first: addresses that differ in their last byte have similar hashes.
 func HashOfAddr(addr netip.AddrPort) uint32 {
 	hash := uint32(fnvStart)
 	for _, b := range addr.Addr().As16() {

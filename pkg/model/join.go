@@ -7,24 +7,24 @@ import (
 	"slices"
 )
 
-// The load that one Service can put on every node, in a family: its ports times the endpoints of each, and the total
-// number of ports that its EndpointSlices list. Each port has its share of the first. All Services wait while one is
-// decided, so no user may write a Service that takes long.
+// Limits of the load that one Service can cause on every node, in a family: its ports times the endpoints of each, and
+// the total number of ports in its EndpointSlices. The ports share the first limit equally. While one Service is
+// decided all others wait, so no user may create one that takes long.
 const (
 	MaxPortEndpoints = 32_768
 	MaxOffers        = 65_536
 )
 
-// Joined are the EndpointSlices of a Service, ready to be asked for the endpoints of many ports.
+// Joined holds the EndpointSlices of a Service, prepared for looking up the endpoints of many ports.
 type Joined struct {
 	slices []*EndpointSlice
-	// largest is how many endpoints a port can have.
+	// largest is the maximum number of endpoints of a port.
 	largest int
-	// byPort are the slices by what they offer; nil if they offer so little that searching all is faster.
+	// byPort indexes the slices by their ports; nil if there are so few that a linear search is faster.
 	byPort map[portKey][]slicePort
 }
 
-// portKey is what a slice says that it serves.
+// portKey identifies a port in a slice.
 type portKey struct {
 	family   Family
 	name     string
@@ -36,11 +36,11 @@ type slicePort struct {
 	number uint16
 }
 
-// maxLinearPorts is how many ports a Service's slices have in sum before they are indexed.
+// maxLinearPorts is the largest total of ports in a Service's slices that is searched without an index.
 const maxLinearPorts = 32
 
-// JoinSlices prepares the slices that name a Service. A slice with the label of headless Services serves only those:
-// kube-proxy never sees it, and neither does a proxy that answers no DNS.
+// JoinSlices prepares the slices that name a Service. A slice with the label of headless Services serves only those.
+// kube-proxy does not list it, nor does a proxy that serves no DNS.
 func JoinSlices(service *Service, named []*EndpointSlice) Joined {
 	isOthers := func(slice *EndpointSlice) bool { return slice.IsHeadless && !service.IsHeadless }
 	if slices.ContainsFunc(named, isOthers) {
@@ -49,7 +49,7 @@ func JoinSlices(service *Service, named []*EndpointSlice) Joined {
 	return join(named, len(service.Ports))
 }
 
-// join prepares the slices of a Service with some ports.
+// join prepares the slices of a Service with a given number of ports.
 func join(endpointSlices []*EndpointSlice, ports int) Joined {
 	endpointSlices, offers := TakeUpTo(endpointSlices)
 	joined := Joined{slices: endpointSlices, largest: max(1, MaxPortEndpoints/max(1, ports))}
@@ -66,7 +66,8 @@ func join(endpointSlices []*EndpointSlice, ports int) Joined {
 	return joined
 }
 
-// TakeUpTo returns the first slices of a Service, as far as they list MaxOffers ports in sum, and how many they list.
+// TakeUpTo returns the first slices of a Service that list at most MaxOffers ports together, and the number of these
+// ports.
 func TakeUpTo(endpointSlices []*EndpointSlice) (taken []*EndpointSlice, offers int) {
 	for i, slice := range endpointSlices {
 		if offers+len(slice.Ports) > MaxOffers {
@@ -77,11 +78,11 @@ func TakeUpTo(endpointSlices []*EndpointSlice) (taken []*EndpointSlice, offers i
 	return endpointSlices, offers
 }
 
-// Endpoints returns the endpoints of one of the Service's ports in one family, sorted by address and port. If the Service
-// has more than MaxPortEndpoints, it takes those of the first slices, and returns how many are left out.
+// Endpoints returns the endpoints of one of the Service's ports in one family, sorted by address and port. If there are
+// more than MaxPortEndpoints, it uses those of the first slices and returns how many it skipped.
 //
-// A slice's port belongs to the Service port of the same name and protocol. An address and port that several entries
-// claim is one endpoint: a pod's address may be used again while the slice of its predecessor still lists it as
+// A slice's port belongs to the Service port with the same name and protocol. Several entries with the same address and
+// port are one endpoint: a pod's address may be reused while the slice of its predecessor still lists it as
 // terminating. The result does not depend on the order of slices, ports or entries.
 func (j Joined) Endpoints(port ServicePort, family Family) (endpoints []PortEndpoint, skipped int) {
 	count := 0
@@ -98,8 +99,8 @@ func (j Joined) Endpoints(port ServicePort, family Family) (endpoints []PortEndp
 	return resolveConflict(endpoints), max(0, count-j.largest)
 }
 
-// Addresses returns the addresses of a family, whatever their ports, as endpoints with port 0, and how many are left out.
-// They are what the name of a headless Service stands for.
+// Addresses returns the addresses of a family as endpoints with port 0, and how many it skipped. They are the records
+// of a headless Service's name.
 func (j Joined) Addresses(family Family) (endpoints []PortEndpoint, skipped int) {
 	count := 0
 	for _, slice := range j.slices {
@@ -116,7 +117,7 @@ func (j Joined) Addresses(family Family) (endpoints []PortEndpoint, skipped int)
 }
 
 // Hostnames returns the names of endpoints below the name of a headless Service, by address. If an address has several
-// names, it is the first one in the alphabet.
+// names, the alphabetically first is returned.
 func (j Joined) Hostnames() map[netip.Addr]string {
 	names := map[netip.Addr]string{}
 	for _, slice := range j.slices {
@@ -130,13 +131,13 @@ func (j Joined) Hostnames() map[netip.Addr]string {
 	return names
 }
 
-// resolveConflict sorts endpoints, and of several with the same address and port keeps the one to believe.
+// resolveConflict sorts endpoints, and keeps the first in the order of compareEntries of each address and port.
 func resolveConflict(endpoints []PortEndpoint) []PortEndpoint {
 	slices.SortFunc(endpoints, compareEntries)
 	return slices.CompactFunc(endpoints, func(a, b PortEndpoint) bool { return a.Addr == b.Addr })
 }
 
-// serving yields the slices whose endpoints serve a port, each with the port's number there.
+// serving yields the slices whose endpoints serve a port, with the port number in each slice.
 func (j Joined) serving(port ServicePort, family Family) iter.Seq2[*EndpointSlice, uint16] {
 	return func(yield func(*EndpointSlice, uint16) bool) {
 		if j.byPort != nil {
@@ -158,9 +159,9 @@ func (j Joined) serving(port ServicePort, family Family) iter.Seq2[*EndpointSlic
 	}
 }
 
-// compareEntries orders endpoints by address and port, and those that claim the same by which to believe: first one
-// that is not terminating, as kube-proxy does since 1.36, then one that is ready, then one that serves. kube-proxy
-// leaves the rest to chance; here the entry's content decides, so that all nodes and all runs agree.
+// compareEntries orders endpoints by address and port, and entries with the same address and port by precedence: first
+// one that is not terminating, as in kube-proxy since 1.36, then one that is ready, then one that is serving. Beyond
+// that kube-proxy's choice is arbitrary; here the entry's content decides, so that all nodes and all runs agree.
 func compareEntries(a, b PortEndpoint) int {
 	if order := a.Addr.Compare(b.Addr); order != 0 {
 		return order

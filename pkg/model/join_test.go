@@ -18,7 +18,7 @@ var (
 	compareAddrs = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{})
 )
 
-// entry is a ready endpoint on a node that is named after what the test wants to distinguish.
+// entry is a ready endpoint on a node whose name identifies it in the test.
 func entry(addr, node string) SliceEndpoint {
 	return SliceEndpoint{Addr: netip.MustParseAddr(addr), Endpoint: Endpoint{Node: node, Ready: true, Serving: true}}
 }
@@ -93,7 +93,8 @@ func TestEndpointsMatchesPorts(t *testing.T) {
 	}
 }
 
-// Each case has two or more entries for one address. The believed one is first here, and must win in every order.
+// TestEndpointsBelievesOneOfSeveralClaims: each case has two or more entries for one address. The first one here must
+// take precedence in every order.
 func TestEndpointsBelievesOneOfSeveralClaims(t *testing.T) {
 	zoned := entry("10.0.0.1", "a")
 	zoned.Zone = "z"
@@ -172,7 +173,7 @@ func TestEndpointsDoesNotDependOnAnyOrder(t *testing.T) {
 	}
 }
 
-// randomSlices has so few addresses, nodes, zones and hints that most entries collide.
+// randomSlices uses so few addresses, nodes, zones and hints that most entries collide.
 func randomSlices(random *rand.Rand) []*EndpointSlice {
 	names := []string{"", "a", "b"}
 	endpointSlices := make([]*EndpointSlice, 1+random.IntN(4))
@@ -209,7 +210,7 @@ func BenchmarkEndpoints(b *testing.B) {
 	}
 }
 
-// TestOneServiceHasABoundedNumberOfEndpoints, its ports together: each port has its share.
+// TestOneServiceHasABoundedNumberOfEndpoints for its ports together: each port has its share.
 func TestOneServiceHasABoundedNumberOfEndpoints(t *testing.T) {
 	service := ObjectName{Namespace: "default", Name: "large"}
 	var endpointSlices []*EndpointSlice
@@ -232,8 +233,7 @@ func TestOneServiceHasABoundedNumberOfEndpoints(t *testing.T) {
 	}
 }
 
-// TestSlicesMayListSoManyPorts: slices beyond that are left out, because a change of one slice looks at the ports of
-// all.
+// TestSlicesMayListSoManyPorts: further slices are skipped, because a change of one slice processes the ports of all.
 func TestSlicesMayListSoManyPorts(t *testing.T) {
 	service := ObjectName{Namespace: "default", Name: "large"}
 	var endpointSlices []*EndpointSlice
@@ -272,7 +272,7 @@ func TestASliceOfHeadlessServicesServesNoOther(t *testing.T) {
 	}
 }
 
-// endpointsOf are the IPv4 endpoints of the only port of a Service.
+// endpointsOf returns the IPv4 endpoints of the only port of a Service.
 func endpointsOf(port ServicePort, endpointSlices []*EndpointSlice) []PortEndpoint {
 	endpoints, _ := join(endpointSlices, 1).Endpoints(port, IPv4)
 	return endpoints

@@ -5,31 +5,31 @@ import (
 	"slices"
 )
 
-// Node is what the proxy keeps of a v1 Node.
+// Node is the part of a v1 Node that the proxy uses.
 type Node struct {
 	Name   string
 	Labels map[string]string
 
-	// Addresses are the node's own as its object names them, at most one a family: the first InternalIP, else the first
+	// Addresses are the node's addresses in its object, at most one a family: the first InternalIP, or else the first
 	// ExternalIP.
 	Addresses []netip.Addr
-	// PodCIDRs are the ranges of its pods' addresses, at most one a family: the first of spec.podCIDRs.
+	// PodCIDRs are the node's pod address ranges, at most one a family: the first of spec.podCIDRs.
 	PodCIDRs []netip.Prefix
 
-	// NotEligible is why load balancers should spare this node: it is being deleted, drained or shut down, or about to be.
-	// Empty: it stays. It does not affect decisions about Services.
+	// NotEligible is why load balancers should not send connections to this node: it is being deleted, drained or shut
+	// down, or is about to be. It is empty if the node stays. It does not affect decisions about Services.
 	NotEligible string
 }
 
-// NodePortAddresses says on which of the node's addresses node ports are served: kube-proxy's setting of that name.
+// NodePortAddresses are the addresses of the node that serve node ports: kube-proxy's setting of that name.
 type NodePortAddresses struct {
-	// Primary: on the addresses that the Node object names.
+	// Primary enables node ports on the addresses that the Node object names.
 	Primary bool
-	// Prefixes: on the addresses inside these prefixes too. Without Primary a family without a prefix has node ports on
-	// all addresses, as in kube-proxy.
+	// Prefixes enables node ports on the local addresses inside these prefixes as well. Without Primary, a family without
+	// a prefix has node ports on all addresses, as in kube-proxy.
 	Prefixes []netip.Prefix
-	// Localhost: the proxy itself serves TCP node ports on loopback, in the families in which Prefixes name it. All other
-	// traffic to node ports there is refused, and counted. The tables never serve loopback.
+	// Localhost makes the proxy itself serve TCP node ports on loopback, in the families in which Prefixes contains it.
+	// All other traffic to node ports there is refused and counted. The tables never serve loopback.
 	Localhost bool
 }
 
@@ -44,8 +44,8 @@ func LoopbackPrefix(family Family) netip.Prefix {
 // localhosts are the addresses on which the proxy itself listens.
 var localhosts = map[Family]netip.Addr{IPv4: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6: netip.IPv6Loopback()}
 
-// Loopback returns the loopback address of a family on which the proxy itself serves TCP node ports, if it does. A
-// range of all addresses does not count as a request for it, as in kube-proxy.
+// Loopback returns the loopback address of a family, and whether the proxy itself serves TCP node ports there. A prefix
+// that contains all addresses does not enable it, as in kube-proxy.
 func (n NodePortAddresses) Loopback(family Family) (addr netip.Addr, served bool) {
 	addr = localhosts[family]
 	return addr, n.Localhost && slices.ContainsFunc(n.Prefixes, func(prefix netip.Prefix) bool {
@@ -53,7 +53,7 @@ func (n NodePortAddresses) Loopback(family Family) (addr netip.Addr, served bool
 	})
 }
 
-// All reports whether node ports of a family are served on every local address but loopback, whatever addresses there
+// All reports whether node ports of a family are served on every local address but loopback, whatever the addresses
 // are.
 func (n NodePortAddresses) All(family Family) bool {
 	narrows := func(prefix netip.Prefix) bool { return FamilyOfPrefix(prefix) == family }
@@ -61,8 +61,8 @@ func (n NodePortAddresses) All(family Family) bool {
 	return !n.Primary && !slices.ContainsFunc(n.Prefixes, narrows) || slices.ContainsFunc(n.Prefixes, isAll)
 }
 
-// Choose returns those of the addresses that the node's interfaces have on which node ports of a family are served,
-// sorted. It is not used where All is true. Loopback is not among them: see Loopback.
+// Choose returns the sorted addresses of those present on the node's interfaces that serve node ports of a family. It
+// is not used if All is true. Loopback is never included: see Loopback.
 func (n NodePortAddresses) Choose(family Family, node Node, present []netip.Addr) []netip.Addr {
 	var chosen []netip.Addr
 	for _, addr := range present {

@@ -7,7 +7,7 @@ func TestNodePortAddresses(t *testing.T) {
 	everywhere := map[Family]bool{IPv4: true, IPv6: true}
 	tests := map[string]struct {
 		addresses  NodePortAddresses
-		node       string // the addresses that its object names
+		node       string // the addresses in its object
 		present    string // on interfaces; those above if empty
 		all        map[Family]bool
 		ipv4, ipv6 string

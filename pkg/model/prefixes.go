@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Prefixes are sorted, and none overlaps another.
+// Prefixes are sorted prefixes that do not overlap.
 type Prefixes []netip.Prefix
 
-// SortPrefixes returns prefixes that do not overlap, sorted. The list itself stays as it is.
+// SortPrefixes returns a sorted copy of prefixes that do not overlap.
 func SortPrefixes(list []netip.Prefix) Prefixes {
 	return slices.SortedFunc(slices.Values(list), netip.Prefix.Compare)
 }
 
-// Contains reports whether one of them contains an address. It searches: there may be many.
+// Contains reports whether a prefix contains the address. It uses a binary search, because there may be many.
 func (p Prefixes) Contains(addr netip.Addr) bool {
 	after, _ := slices.BinarySearchFunc(p, addr, func(prefix netip.Prefix, addr netip.Addr) int {
 		if prefix.Addr().Compare(addr) <= 0 {

@@ -21,13 +21,14 @@ func (n ObjectName) Compare(other ObjectName) int {
 	return cmp.Or(cmp.Compare(n.Namespace, other.Namespace), cmp.Compare(n.Name, other.Name))
 }
 
-// Service is what the proxy keeps of a v1 Service that it serves: one with a ClusterIP, or a headless one with topology
-// keys, if this proxy answers DNS. ExternalName Services never become one.
+// Service is the part of a v1 Service that the proxy uses: one with a ClusterIP or, if this proxy serves DNS, a
+// headless one with topology keys. ExternalName Services are never converted.
 type Service struct {
 	Name    ObjectName
-	Created time.Time // decides between two Services that claim one frontend: the older one owns it
+	Created time.Time // decides between Services that claim the same frontend: the oldest owns it
 
-	// IsHeadless: clients find its endpoints by DNS. It has no frontend, and topology is its only setting.
+	// IsHeadless is set if clients find the endpoints by DNS. Such a Service has no frontend, and topology is its only
+	// setting.
 	IsHeadless bool
 
 	ClusterIPs []netip.Addr // at most one a family
@@ -36,10 +37,10 @@ type Service struct {
 	// ExternalIPs are spec.externalIPs; LoadBalancerIPs are the addresses in status.loadBalancer.ingress in mode VIP.
 	ExternalIPs     []netip.Addr
 	LoadBalancerIPs []netip.Addr
-	// SourceRanges are spec.loadBalancerSourceRanges: who may dial the LoadBalancerIPs. No two overlap. A family without
-	// a range is open to every client.
+	// SourceRanges are spec.loadBalancerSourceRanges, the clients that may dial the LoadBalancerIPs. They do not overlap.
+	// A family without a range allows every client.
 	SourceRanges []netip.Prefix
-	// HealthCheckNodePort is where a load balancer asks whether this node has endpoints; zero without
+	// HealthCheckNodePort is where load balancers check whether this node has endpoints. It is zero without
 	// externalTrafficPolicy: Local on a LoadBalancer.
 	HealthCheckNodePort uint16
 
@@ -49,12 +50,12 @@ type Service struct {
 	// governs every other frontend.
 	ExternalTrafficLocal bool
 
-	// AffinityTimeout is how long a client is remembered after its newest connection; zero without session affinity.
+	// AffinityTimeout is the session affinity timeout since a client's newest connection; zero without session affinity.
 	AffinityTimeout time.Duration
 
 	Topology policy.Topology
 
-	// Findings say which parts of the object have no effect, while the rest is served.
+	// Findings are the parts of the object that have no effect, while the rest is served.
 	Findings []Finding
 }
 
@@ -66,7 +67,7 @@ type ServicePort struct {
 	NodePort uint16 // zero if there is none
 }
 
-// PortID names one Service port in one family: the unit that is decided, explained and programmed.
+// PortID identifies one Service port in one family: the unit that is decided, explained and programmed.
 type PortID struct {
 	Service  ObjectName
 	Port     string // the port's name, often empty
@@ -74,7 +75,7 @@ type PortID struct {
 	Family   Family
 }
 
-// ClusterIP returns the Service's ClusterIP of a family.
+// ClusterIP returns the Service's ClusterIP in a family, if it has one.
 func (s *Service) ClusterIP(family Family) (netip.Addr, bool) {
 	for _, addr := range s.ClusterIPs {
 		if FamilyOf(addr) == family {

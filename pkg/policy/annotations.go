@@ -2,42 +2,42 @@ package policy
 
 import "strings"
 
-// Domain begins every label and annotation of ours.
+// Domain is the prefix of all labels and annotations of this project.
 const Domain = "vicinity.dev/"
 
-// TopologyKeysAnnotation is the annotation of a Service that holds its topology keys: a comma-separated list.
+// TopologyKeysAnnotation is the annotation of a Service with its topology keys, as a comma-separated list.
 const TopologyKeysAnnotation = Domain + "topology-keys"
 
-// MaxLoadAnnotation is the annotation of a Service that bounds the load of its endpoints: a percentage of the mean, such
-// as "120%". ClientsAnnotation says whose endpoints are the demand that the bound is about: a comma-separated list of
-// Services. DemandSourceAnnotation says where the demand is from: Measured.
+// MaxLoadAnnotation is the annotation of a Service that bounds the load of its endpoints: a percentage of the mean,
+// such as "120%". ClientsAnnotation is the comma-separated list of Services whose endpoints are the demand for which
+// the bound is planned. DemandSourceAnnotation is the source of that demand: Measured.
 const (
 	MaxLoadAnnotation      = Domain + "max-load"
 	ClientsAnnotation      = Domain + "clients"
 	DemandSourceAnnotation = Domain + "demand-source"
 )
 
-// Annotation is an annotation of a Service that Parse reads. Everything about one is in its row of Annotations:
-// the parser, the sentences where it has no effect, the webhook's vocabulary and the documents are made from it.
+// Annotation is an annotation of a Service that Parse reads. The parser, the messages about annotations without effect,
+// the webhook's list of known annotations and the documents are all derived from its row in Annotations.
 type Annotation struct {
 	Name string
-	// Description is what it is for, for the documents. Since is the release that reads it first.
+	// Description is its purpose, for the documents. Since is the first release that reads it.
 	Description, Since string
-	// Ignored is the stable code of the finding that it has no effect.
+	// Ignored is the stable code of the finding that the annotation has no effect.
 	Ignored string
-	// OnNamespace is what an owner of a Namespace means by writing it there; empty if unknown.
+	// OnNamespace is the annotation that is meant if this one is set on a Namespace; empty if unknown.
 	OnNamespace string
-	// IsPreference: it says which endpoints are preferred, so that no default of the webhook does.
+	// IsPreference is set if the annotation chooses preferred endpoints. The webhook then applies no default.
 	IsPreference bool
-	// IsGenericName: others may have annotations with similar names, so it is never suggested as what was meant.
+	// IsGenericName is set if other programs may have annotations with similar names. It is then never suggested.
 	IsGenericName bool
-	// IsDeprecated: it is never recommended.
+	// IsDeprecated is set if the annotation is never recommended.
 	IsDeprecated bool
-	// read is a pass of the parser. It returns false if what it found leaves nothing to read for the later passes.
+	// read is a pass of the parser. It returns false if the later passes must be skipped.
 	read func(*parser) bool
 }
 
-// Annotations are all of them, in the order in which they are read.
+// Annotations are all annotations, in the order in which they are read.
 var Annotations = [...]Annotation{
 	{
 		Name: TopologyKeysAnnotation, Ignored: "TopologyKeysIgnored", Since: "v0.1.0", read: (*parser).readKeys,
@@ -69,14 +69,14 @@ var Annotations = [...]Annotation{
 	},
 }
 
-// The names of the annotations: OwnAnnotations are those in our domain, which only our proxy reads; ModeAnnotations are
-// Kubernetes' own.
+// The names of the annotations. OwnAnnotations are those in our domain, which only this proxy reads; ModeAnnotations
+// are those of Kubernetes.
 var (
 	OwnAnnotations  = NamesOf(func(a Annotation) bool { return strings.HasPrefix(a.Name, Domain) })
 	ModeAnnotations = NamesOf(func(a Annotation) bool { return !strings.HasPrefix(a.Name, Domain) })
 )
 
-// NamesOf returns the names of some annotations.
+// NamesOf returns the names of the annotations for which wanted returns true.
 func NamesOf(wanted func(Annotation) bool) []string {
 	var names []string
 	for _, annotation := range Annotations {
@@ -87,36 +87,36 @@ func NamesOf(wanted func(Annotation) bool) []string {
 	return names
 }
 
-// AdmissionLabel on a Service or Namespace, with the value AdmissionDisabled, says that its topology settings are
-// neither judged nor given defaults. Other values mean nothing.
+// AdmissionLabel with the value AdmissionDisabled, on a Service or Namespace, exempts topology settings from validation
+// and defaulting. Other values have no effect.
 const (
 	AdmissionLabel    = Domain + "admission"
 	AdmissionDisabled = "disabled"
 )
 
-// Annotations of a Namespace: the topology settings of its Services that have none. A Namespace has one of them at
-// most.
+// Annotations of a Namespace that are the topology settings of Services without any. A Namespace has at most one of
+// them.
 const (
 	DefaultTopologyModeAnnotation        = Domain + "default-topology-mode"
 	DefaultTopologyKeysAnnotation        = Domain + "default-topology-keys"
 	DefaultTrafficDistributionAnnotation = Domain + "default-traffic-distribution"
 )
 
-// NamespaceDefaults are these annotations, each with the setting of a Service that it is the default for.
+// NamespaceDefaults are these annotations, each with the Service setting for which it is the default.
 var NamespaceDefaults = [...]struct{ Name, Of string }{
 	{DefaultTopologyModeAnnotation, TopologyModeAnnotation},
 	{DefaultTopologyKeysAnnotation, TopologyKeysAnnotation},
 	{DefaultTrafficDistributionAnnotation, "spec.trafficDistribution"},
 }
 
-// NodeLabel is a label of ours on a Node, as Annotation is on a Service.
+// NodeLabel is a label of this project on a Node, the counterpart of Annotation.
 type NodeLabel struct {
 	Name, Description, Since string
-	// Check returns what is wrong with a value, which counts as absent then.
+	// Check returns why a value is invalid. An invalid value counts as absent.
 	Check func(value string) error
 }
 
-// NodeLabels are all of them.
+// NodeLabels are all Node labels.
 var NodeLabels = [...]NodeLabel{
 	{
 		Name: EvacuateLabel, Since: "v0.1.0", Check: checkEvacuate,
@@ -128,33 +128,33 @@ var NodeLabels = [...]NodeLabel{
 	},
 }
 
-// None is the value of a Namespace's default that means: no default here, whatever the cluster's default is.
+// None is the value of a Namespace default that disables defaults there, whatever the cluster's default is.
 const None = "None"
 
-// Values of spec.trafficDistribution. PreferClose is what PreferSameZone was called first, and means the same.
+// Values of spec.trafficDistribution. PreferClose is the former name of PreferSameZone.
 const (
 	PreferSameZone = "PreferSameZone"
 	PreferSameNode = "PreferSameNode"
 	PreferClose    = "PreferClose"
 )
 
-// ServiceProxyNameLabel hands a Service to the proxy of that name (KEP-2447).
+// ServiceProxyNameLabel assigns a Service to the proxy with that name (KEP-2447).
 const ServiceProxyNameLabel = "service.kubernetes.io/service-proxy-name"
 
 // IsHandledBy reports whether a Service with these labels belongs to the proxy with that name. The proxy without a
-// name, which is "", has those without the label; a Service whose label is empty has no proxy.
+// name, which is "", handles Services without the label. A Service with an empty label has no proxy.
 func IsHandledBy(labels map[string]string, proxyName string) bool {
 	named, labelled := labels[ServiceProxyNameLabel]
 	return named == proxyName && labelled == (proxyName != "")
 }
 
-// The annotations that turn Kubernetes' own topology aware routing on. The second one is deprecated, but still counts.
+// The annotations that enable topology aware routing in Kubernetes. The second one is deprecated, but still works.
 const (
 	TopologyModeAnnotation       = "service.kubernetes.io/topology-mode"
 	TopologyAwareHintsAnnotation = "service.kubernetes.io/topology-aware-hints"
 )
 
-// Values of these annotations. Kubernetes documents both spellings, at different times.
+// Values of these annotations. Kubernetes has documented both spellings at different times.
 const (
 	ModeAuto          = "Auto"
 	ModeAutoLower     = "auto"
@@ -162,17 +162,17 @@ const (
 	ModeDisabledLower = "disabled"
 )
 
-// ModeBalanced is our value of these annotations: near as far as a bound allows. Kubernetes leaves values with a domain
-// to others, and treats them as Disabled.
+// ModeBalanced is this project's value of these annotations: as near as a bound permits. Kubernetes reserves values
+// with a domain for other implementations and treats them as Disabled.
 const ModeBalanced = Domain + "balanced"
 
-// ModeSetting is the annotation that decides about topology aware routing.
+// ModeSetting is the annotation that controls topology aware routing.
 type ModeSetting struct {
-	Annotation string // TopologyModeAnnotation or TopologyAwareHintsAnnotation; empty without either
+	Annotation string // TopologyModeAnnotation or TopologyAwareHintsAnnotation; empty if neither is set
 	Value      string
 }
 
-// ModeOf returns the annotation that decides: the deprecated one, if a Service has both (hintsEnabled in
+// ModeOf returns the annotation that applies: the deprecated one if a Service has both (hintsEnabled in
 // k8s.io/endpointslice/utils.go).
 func ModeOf(annotations map[string]string) ModeSetting {
 	for _, name := range [...]string{TopologyAwareHintsAnnotation, TopologyModeAnnotation} {
@@ -183,11 +183,11 @@ func ModeOf(annotations map[string]string) ModeSetting {
 	return ModeSetting{}
 }
 
-// IsAuto reports whether the EndpointSlice controller computes hints. It knows these two spellings; every other value,
-// whatever its case and spaces, is treated as Disabled.
+// IsAuto reports whether the EndpointSlice controller computes hints. It accepts these two spellings, and treats every
+// other value, whatever its case and spaces, as Disabled.
 func (m ModeSetting) IsAuto() bool {
 	return m.Annotation != "" && (m.Value == ModeAuto || m.Value == ModeAutoLower)
 }
 
-// IsBalanced reports whether the mode asks for a bound.
+// IsBalanced reports whether the mode requests a bound.
 func (m ModeSetting) IsBalanced() bool { return m.Value == ModeBalanced }

@@ -25,7 +25,7 @@ func TestWhoHandlesAService(t *testing.T) {
 	}
 }
 
-// The rows are those of hintsEnabled in k8s.io/endpointslice/utils.go.
+// TestWhichModeCounts has the cases of hintsEnabled in k8s.io/endpointslice/utils.go.
 func TestWhichModeCounts(t *testing.T) {
 	const mode, hints = TopologyModeAnnotation, TopologyAwareHintsAnnotation
 	for name, test := range map[string]struct {

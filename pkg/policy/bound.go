@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// KeysToBound are the keys that a bound is about: a Service's own; or else those that spec.trafficDistribution stands
-// for, unless mode Auto takes its place; or else those that mode balanced stands for. Nil if none of them prefers any
-// endpoint.
+// KeysToBound returns the keys to which a bound applies. These are the Service's own keys; or else the keys that
+// spec.trafficDistribution stands for, unless mode Auto overrides it; or else those of mode balanced. It returns nil if
+// none of them prefers any endpoint.
 func KeysToBound(own []Key, distribution string, mode ModeSetting) []Key {
 	switch {
 	case own != nil && !ConflictsWithLocal(own):
@@ -26,8 +26,8 @@ func KeysToBound(own []Key, distribution string, mode ModeSetting) []Key {
 	return nil
 }
 
-// DistributionKeys are the keys that a spec.trafficDistribution stands for, as the EndpointSlice controller writes
-// hints. Nil if the value is unknown.
+// DistributionKeys returns the keys that a spec.trafficDistribution stands for, according to the hints that the
+// EndpointSlice controller writes. It returns nil for an unknown value.
 func DistributionKeys(distribution string) []Key {
 	switch distribution {
 	case PreferSameZone, PreferClose:
@@ -38,7 +38,7 @@ func DistributionKeys(distribution string) []Key {
 	return nil
 }
 
-// What contradicts a bound, and what to do about it, as the rest of a sentence about the annotation.
+// What conflicts with a bound, and the remedy, as the end of a sentence about the annotation.
 const (
 	BalancedConflict = "has no effect beside " + TopologyAwareHintsAnnotation + "; keep one of them"
 
@@ -47,12 +47,12 @@ const (
 	MeasuredHeadless = "has no effect on a headless Service: nobody counts who dials its endpoints; remove it"
 )
 
-// ReasonBoundWithAuto is what to say about a bound beside mode Auto.
+// ReasonBoundWithAuto returns the message for a bound combined with mode Auto.
 func ReasonBoundWithAuto(mode ModeSetting) string {
 	return "may not be used with " + mode.Annotation + "=" + mode.Value + "; set " + TopologyModeAnnotation + "=" + ModeBalanced
 }
 
-// ReasonNothingToBound is what to say about a bound without keys to bound, or beside keys that prefer no endpoint.
+// ReasonNothingToBound returns the message for a bound without keys, or with keys that prefer no endpoint.
 func ReasonNothingToBound(own []Key) string {
 	if own != nil {
 		return `has nothing to bound: "*" alone prefers no endpoint; write keys before it, such as "` + string(Zone) + `, *"`
@@ -61,28 +61,28 @@ func ReasonNothingToBound(own []Key) string {
 		TopologyModeAnnotation + "=" + ModeBalanced
 }
 
-// OverridesBalanced reports whether mode balanced has no effect because the other annotation decides.
+// OverridesBalanced reports whether mode balanced has no effect because the other annotation applies.
 func OverridesBalanced(annotations map[string]string) bool {
 	return annotations[TopologyModeAnnotation] == ModeBalanced && !ModeOf(annotations).IsBalanced()
 }
 
-// IsUnknownMode reports whether a mode is in our domain, whatever its case and spaces, but unknown. Modes of other domains
+// IsUnknownMode reports whether a mode is in our domain, ignoring case and spaces, but unknown. Modes of other domains
 // belong to other programs.
 func IsUnknownMode(value string) bool {
-	const longest = 64 // with whatever spaces
+	const longest = 64 // including spaces
 	start := strings.ToLower(strings.TrimSpace(value[:min(len(value), longest)]))
 	return value != ModeBalanced && strings.HasPrefix(start, Domain)
 }
 
-// UnknownMode is what to say of such a mode.
+// UnknownMode returns the message for such a mode.
 func UnknownMode(value string) string {
 	return fmt.Sprintf("%.*q is no mode of ours; %s", maxMode, value, SuggestMode(value))
 }
 
-// maxMode is how much of a mode a message repeats.
+// maxMode is how much of a mode a message quotes.
 const maxMode = 64
 
-// SuggestMode says which mode to write.
+// SuggestMode returns which mode to write.
 func SuggestMode(value string) string {
 	if Suggest(value, ModeBalanced) != "" {
 		return fmt.Sprintf("did you mean %q?", ModeBalanced)

@@ -8,14 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// MaxClients is how many Services may be clients of another one: each of them makes work for every proxy.
+// MaxClients is the maximum number of client Services of a Service. Each of them is work for every proxy.
 const MaxClients = 8
 
-// ParseClients reads a comma-separated list of Services, each as "namespace/name". Spaces around an entry are ignored.
-// namespace is that of the Service with the annotation, which errors propose where none is written.
+// ParseClients parses a comma-separated list of Services, each as "namespace/name". Spaces around an entry are ignored.
+// namespace is that of the annotated Service; errors suggest it for entries without a namespace.
 //
-// There are at most MaxClients Services, none twice, and at least one entry. The error is an EntryErrors that names every
-// entry at fault.
+// The list must have 1 to MaxClients entries, and no duplicates. The error is an EntryErrors with every invalid entry.
 func ParseClients(value, namespace string) (named []string, err error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, EntryErrors{{
@@ -50,7 +49,7 @@ func parseClients(entries []string, ownNamespace string) (named []string, err er
 	return named, nil
 }
 
-// checkClient returns the first rule that an entry breaks, given those before it.
+// checkClient returns the first rule that an entry breaks, given the entries before it.
 func checkClient(client string, earlier []string, ownNamespace string) (EntryError, bool) {
 	if client == "" {
 		return EntryError{Rule: NotEmpty, Cause: "is empty", Remedy: "remove the extra comma, or write the missing Service"}, true
@@ -66,7 +65,7 @@ func checkClient(client string, earlier []string, ownNamespace string) (EntryErr
 	return noService(client, ownNamespace), true
 }
 
-// noService is what is wrong with an entry that is not the name of a Service.
+// noService returns the error for an entry that is not the name of a Service.
 func noService(client, ownNamespace string) EntryError {
 	err := EntryError{Rule: ServiceName, Cause: "is not the namespace and name of a Service", Remedy: `write it as "shop/frontend"`}
 	if resemblesMeasured(client) {
@@ -84,20 +83,20 @@ func noService(client, ownNamespace string) EntryError {
 	return err
 }
 
-// resemblesMeasured reports whether Measured was probably meant: misspelled, or under the name that other programs use.
+// resemblesMeasured reports whether Measured was probably meant: misspelled, or under a name that other programs use.
 func resemblesMeasured(text string) bool {
 	letters := lettersOf(text[:min(len(text), maxQuoted)])
 	return !strings.Contains(text, "/") && (text == Measured || letters == "auto" || letters == "automatic" || Suggest(text, Measured) != "")
 }
 
-// isServiceName reports whether a text is "namespace/name".
+// isServiceName reports whether a text has the form "namespace/name".
 func isServiceName(text string) bool {
 	namespace, name, found := strings.Cut(text, "/")
 	return found && len(content.IsDNS1123Label(namespace)) == 0 && len(content.IsDNS1123Label(name)) == 0
 }
 
-// suggestClient is the Service that was probably meant: in upper case, by its DNS name, or without its namespace. Empty if
-// nothing comes near.
+// suggestClient returns the Service that was probably meant: written in upper case, as its DNS name, or without its
+// namespace. It returns "" if none is similar.
 func suggestClient(text, ownNamespace string) string {
 	const longest = 253
 	if len(text) > longest {

@@ -15,7 +15,7 @@ func TestParseClientsAccepts(t *testing.T) {
 		" ingress/nginx ,\n\tshop/frontend": {"ingress/nginx", "shop/frontend"},
 		"a/1,1/a":                           {"a/1", "1/a"},
 		clientsOf(8):                        strings.Split(clientsOf(8), ","),
-		"measured/measured":                 {"measured/measured"}, // a Service that is called so
+		"measured/measured":                 {"measured/measured"}, // a Service with that name
 	} {
 		named, err := ParseClients(value, "shop")
 		if diff := cmp.Diff(want, named); diff != "" || err != nil {

@@ -2,10 +2,10 @@ package policy
 
 import "fmt"
 
-// Measured is the value of DemandSourceAnnotation: demand is what was measured.
+// Measured is the value of DemandSourceAnnotation for measured demand.
 const Measured = "measured"
 
-// CheckDemandSource returns what is wrong with a value of DemandSourceAnnotation, and what to write.
+// CheckDemandSource returns an error that names the valid value if a value of DemandSourceAnnotation is invalid.
 func CheckDemandSource(value string) error {
 	if value == Measured {
 		return nil

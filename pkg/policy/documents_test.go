@@ -36,8 +36,7 @@ func TestTheREADMEHasTheAnnotations(t *testing.T) {
 	golden.Tables(t, "../../README.md", map[string]string{"annotations": table.String()})
 }
 
-// TestTheAPIServerCallsTheWebhookAboutEachAnnotation: the conditions of its manifest are written by hand, for an API server
-// to read.
+// TestTheAPIServerCallsTheWebhookAboutEachAnnotation: the match conditions in its manifest are written by hand.
 func TestTheAPIServerCallsTheWebhookAboutEachAnnotation(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook/base/webhooks.yaml")
 	if err != nil {
@@ -84,7 +83,7 @@ func TestTheAPIServerCallsTheWebhookAboutEachAnnotation(t *testing.T) {
 	}
 }
 
-// TestThePoliciesCoverEachAnnotation of ours: their lists, too, are written by hand, for an API server to read.
+// TestThePoliciesCoverEachAnnotation of ours: their lists are written by hand, too.
 func TestThePoliciesCoverEachAnnotation(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook-cel/base/services.yaml")
 	if err != nil {
@@ -101,7 +100,7 @@ func TestThePoliciesCoverEachAnnotation(t *testing.T) {
 	}
 }
 
-// TestTheTableIsComplete: no two rows have the same name, and annotations of a Namespace are known there.
+// TestTheTableIsComplete: no two rows have the same name, and OnNamespace names annotations of a Namespace.
 func TestTheTableIsComplete(t *testing.T) {
 	names := policy.NamesOf(func(policy.Annotation) bool { return true })
 	if sorted := slices.Compact(slices.Sorted(slices.Values(names))); len(sorted) != len(names) {
@@ -117,7 +116,7 @@ func TestTheTableIsComplete(t *testing.T) {
 	}
 }
 
-// TestThePolicyForNodesHasTheSentence that forecast and explain have of zones in EndpointSlices.
+// TestThePolicyForNodesHasTheSentence about zones in EndpointSlices that forecast and explain print.
 func TestThePolicyForNodesHasTheSentence(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook-cel/base/nodes.yaml")
 	if err != nil {

@@ -5,34 +5,34 @@ import (
 	"strings"
 )
 
-// Rule is a rule that a list of topology keys, or one of clients, must keep.
+// Rule is a rule for lists of topology keys or of clients.
 type Rule string
 
 // The rules of KEP-536 for topology keys, and those for clients. Their names are stable.
 const (
 	NotEmpty         Rule = "NotEmpty"         // neither the list nor an entry is empty
-	AtMostMaxKeys    Rule = "AtMostMaxKeys"    // a list of keys has no more than MaxKeys entries
-	AtMostMaxClients Rule = "AtMostMaxClients" // a list of clients has no more than MaxClients entries
+	AtMostMaxKeys    Rule = "AtMostMaxKeys"    // a list of keys has at most MaxKeys entries
+	AtMostMaxClients Rule = "AtMostMaxClients" // a list of clients has at most MaxClients entries
 	LabelKey         Rule = "LabelKey"         // an entry is a label key or `*`
 	ServiceName      Rule = "ServiceName"      // an entry is the namespace and name of a Service
-	Unique           Rule = "Unique"           // no entry stands twice
+	Unique           Rule = "Unique"           // no entry occurs twice
 	AnyNodeLast      Rule = "AnyNodeLast"      // `*` is the last entry
 )
 
-// EntryError is one broken rule.
+// EntryError is a violation of a rule.
 type EntryError struct {
 	Rule     Rule
-	Position int    // of the entry at fault, from 1; zero if it is the list as a whole
-	Entry    string // as written, without the spaces around it
-	Cause    string // what is wrong, as the rest of a sentence about the entry, or a sentence about the list
+	Position int    // of the invalid entry, from 1; zero if it is the list as a whole
+	Entry    string // as written, without surrounding spaces
+	Cause    string // the end of a sentence about the entry, or a sentence about the list
 	Remedy   string // what to do about it
 }
 
-// maxQuoted is how much of an entry a message repeats. No label key has more characters: 253 of prefix, a slash, 63 of
-// name.
+// maxQuoted is how much of an entry a message quotes. A label key has at most that many characters: 253 of prefix, a
+// slash, 63 of name.
 const maxQuoted = 317
 
-// Error says what is wrong, where, and what to do.
+// Error returns the position, the cause and the remedy.
 func (e EntryError) Error() string {
 	if e.Position == 0 {
 		return e.Cause + "; " + e.Remedy
@@ -40,10 +40,10 @@ func (e EntryError) Error() string {
 	return fmt.Sprintf("entry %d %.*q %s; %s", e.Position, maxQuoted, e.Entry, e.Cause, e.Remedy)
 }
 
-// EntryErrors is everything that is wrong with a list, in the order of the entries.
+// EntryErrors are all errors in a list, in the order of the entries.
 type EntryErrors []EntryError
 
-// Error joins the errors, so that an owner can correct all of them at once.
+// Error joins the errors, so that a user can correct all of them at once.
 func (e EntryErrors) Error() string {
 	messages := make([]string, len(e))
 	for i := range e {

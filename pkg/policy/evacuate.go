@@ -8,18 +8,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// EvacuateLabel on a Node takes its endpoints out of new connections, as long as others may serve in their place:
-// "true", or the time at which that ends (EvacuateEnd). "false" means the same as no label, and so does a value that
-// cannot be read.
+// EvacuateLabel on a Node excludes its endpoints from new connections while other endpoints can serve them. The value
+// is "true", or the time at which the evacuation ends (EvacuateEnd). "false" and invalid values mean the same as no
+// label.
 const EvacuateLabel = Domain + "evacuate"
 
-// EvacuateEnd is how the end of an evacuation is written, in UTC: "20261122T1800Z". A label's value has no room for a
+// EvacuateEnd is the format of the end of an evacuation, in UTC: "20261122T1800Z". A label's value must not contain a
 // colon.
 const EvacuateEnd = "20060102T1504Z"
 
-// DrainConditions are the conditions with which an administrator says that a Node is losing its pods, or is being worked on
-// (Kubernetes 1.37). Nothing in Kubernetes sets or reads them. If a Node has several, the first one that it lists
-// counts.
+// DrainConditions are the conditions with which an administrator marks a Node that is being drained or under
+// maintenance (Kubernetes 1.37). No Kubernetes component sets or reads them. If a Node has several, the first in its
+// list applies.
 var DrainConditions = [...]corev1.NodeConditionType{
 	corev1.NodeDrainInProgress, corev1.NodeMaintenanceInProgress, corev1.NodeGracefulNodeShutdownInProgress,
 }
@@ -29,8 +29,8 @@ func checkEvacuate(value string) error {
 	return err
 }
 
-// ParseEvacuate reads the value of EvacuateLabel: whether the Node is evacuated, and until when; nil: until the label
-// goes. Upper and lower case of the words do not matter, as in command lines and configurations.
+// ParseEvacuate parses a value of EvacuateLabel: whether the Node is being evacuated, and until when. A nil time means
+// until the label is removed. Case is ignored, as in command lines and configurations.
 func ParseEvacuate(value string) (evacuated bool, until *time.Time, err error) {
 	switch strings.ToLower(value) {
 	case "true":

@@ -13,7 +13,7 @@ func TestParseEvacuate(t *testing.T) {
 	}{
 		"true": {true, nil}, "True": {true, nil}, "TRUE": {true, nil}, "false": {}, "False": {},
 		"20261122T1800Z": {true, new(time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC))},
-		"00010101T0000Z": {true, &time.Time{}}, // an end like any other
+		"00010101T0000Z": {true, &time.Time{}}, // a valid end
 	} {
 		evacuated, until, err := ParseEvacuate(value)
 		if evacuated != want.evacuated || !reflect.DeepEqual(until, want.until) || err != nil {

@@ -30,7 +30,7 @@ func FuzzParseKeys(f *testing.F) {
 	})
 }
 
-// checkRejected reports what an error must have: no keys beside it, and a message for every entry at fault.
+// checkRejected checks an error: it comes without keys, and has a message for every invalid entry.
 func checkRejected(t *testing.T, value string, keys []Key, err error) {
 	var faults EntryErrors
 	if keys != nil || !errors.As(err, &faults) || len(faults) == 0 || len(faults) > MaxKeys {
@@ -46,7 +46,7 @@ func checkRejected(t *testing.T, value string, keys []Key, err error) {
 	}
 }
 
-// checkAccepted checks the rules of KEP-536, written down here a second time.
+// checkAccepted checks the rules of KEP-536, in a second implementation.
 func checkAccepted(t *testing.T, value string, keys []Key) {
 	if len(keys) < 1 || len(keys) > MaxKeys {
 		t.Errorf("ParseKeys(%q) accepts %d keys", value, len(keys))

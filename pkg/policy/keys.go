@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// MaxKeys is how many topology keys a Service may have (KEP-536).
+// MaxKeys is the maximum number of topology keys of a Service (KEP-536).
 const MaxKeys = 16
 
-// ParseKeys reads a comma-separated list of topology keys, the most preferred first. Spaces around a key mean nothing.
+// ParseKeys parses a comma-separated list of topology keys, the most preferred first. Spaces around a key are ignored.
 //
-// The rules are KEP-536's: 1 to 16 keys, each a label key or `*`, none twice, `*` only last. The error is an EntryErrors
-// that names every entry at fault.
+// The rules are KEP-536's: 1 to 16 keys, each a label key or `*`, no duplicates, `*` only last. The error is an
+// EntryErrors with every invalid entry.
 func ParseKeys(value string) ([]Key, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, EntryErrors{{
@@ -23,7 +23,7 @@ func ParseKeys(value string) ([]Key, error) {
 			Remedy: `list node label keys, the most preferred first, such as "topology.kubernetes.io/zone, *", or remove the annotation`,
 		}}
 	}
-	// Counted before it is split, because an annotation may be 256 KiB of commas.
+	// Count before splitting, because an annotation may be 256 KiB of commas.
 	if count := strings.Count(value, ",") + 1; count > MaxKeys {
 		return nil, EntryErrors{{
 			Rule:   AtMostMaxKeys,
@@ -80,7 +80,7 @@ func checkEntry(key Key, earlier []Key, last bool) (EntryError, bool) {
 	return EntryError{}, false
 }
 
-// remedyFor says what to write in place of a text that is not a label key.
+// remedyFor returns what to write instead of a text that is not a label key.
 func remedyFor(key Key) string {
 	if strings.ContainsAny(string(key), "; \t\n[]\"'|") {
 		return `separate keys with commas, and put neither quotes nor brackets around them`

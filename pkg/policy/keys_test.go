@@ -140,7 +140,7 @@ func longestKey() string {
 	return strings.Repeat("a.", 126) + "a/" + strings.Repeat("b", 63)
 }
 
-// joinKeys writes keys as an owner would.
+// joinKeys writes keys as a user would.
 func joinKeys(keys []Key) string {
 	parts := make([]string, len(keys))
 	for i, key := range keys {

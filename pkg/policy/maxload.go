@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// A bound is a percentage of the mean load. A bound below the mean cannot be kept, and above ten times the mean
-// there is no endpoint to protect.
+// A bound is a percentage of the mean load. A bound below the mean cannot be met, and above ten times the mean there is
+// no endpoint to protect.
 const (
 	MinLoadBound = 100
 	MaxLoadBound = 1000
 )
 
-// DefaultLoadBound is the bound where one is asked for without a number: mode Auto tolerates as much.
+// DefaultLoadBound is the bound if one is requested without a number. Mode Auto tolerates the same.
 const DefaultLoadBound = 120
 
-// WrongMaxLoad is what is wrong with a text that is not a bound, and what to write, as the rest of a sentence about it.
+// WrongMaxLoad is the end of a sentence about a text that is not a bound, with the remedy.
 const WrongMaxLoad = `is no whole number from 100 to 1000 with % right behind it; write a percentage of the mean load, such as "120%"`
 
-// ParseMaxLoad reads a bound: a whole number from 100 to 1000, directly followed by %.
+// ParseMaxLoad parses a bound: an integer from 100 to 1000, directly followed by %.
 func ParseMaxLoad(text string) (percent uint64, err error) {
 	if number, found := strings.CutSuffix(text, "%"); found {
 		percent, err := strconv.ParseUint(number, 10, 32)
@@ -30,5 +30,5 @@ func ParseMaxLoad(text string) (percent uint64, err error) {
 	return 0, fmt.Errorf("%.*q %s", maxQuoted, text, WrongMaxLoad)
 }
 
-// FormatMaxLoad writes a bound as ParseMaxLoad reads it.
+// FormatMaxLoad formats a bound so that ParseMaxLoad can parse it.
 func FormatMaxLoad(percent uint64) string { return strconv.FormatUint(percent, 10) + "%" }

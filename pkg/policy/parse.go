@@ -2,46 +2,43 @@ package policy
 
 import "slices"
 
-// Input are what a Service says about which endpoints to prefer.
+// Input are the settings of a Service that determine which endpoints it prefers.
 type Input struct {
-	// Namespace is that of the Service.
+	// Namespace is the namespace of the Service.
 	Namespace   string
 	Annotations map[string]string
-	// TrafficDistribution is spec.trafficDistribution; empty without.
+	// TrafficDistribution is spec.trafficDistribution; empty if it is not set.
 	TrafficDistribution string
-	// ExternalTrafficLocal is externalTrafficPolicy: Local on a Service that is reachable from outside.
+	// ExternalTrafficLocal is set for externalTrafficPolicy: Local on a Service that is reachable from outside.
 	ExternalTrafficLocal bool
-	// DefaultMaxLoad is the cluster's bound, for Services that prefer some endpoints and say nothing of a bound; 0 for
-	// none.
+	// DefaultMaxLoad is the cluster's bound for Services that prefer some endpoints and set no bound; 0 means none.
 	DefaultMaxLoad uint64
-	// DefaultMeasured: in this cluster, the demand source of Services with a bound that name neither one nor clients is
-	// Measured.
+	// DefaultMeasured makes Measured the demand source of Services that have a bound and set neither a source nor clients.
 	DefaultMeasured bool
-	// IsHeadless: clients find the endpoints by DNS, and nobody counts their connections.
+	// IsHeadless is set if clients find the endpoints by DNS. Their connections cannot be counted.
 	IsHeadless bool
 }
 
-// Ignored is an annotation that is present and has no effect: why, and what to do, as the rest of a sentence about it.
+// Ignored is an annotation without effect. Reason is the end of a sentence about it, with the remedy.
 type Ignored struct{ Annotation, Reason string }
 
-// Code is the stable code for that.
+// Code returns the stable code of the finding.
 func (i Ignored) Code() string {
 	return Annotations[slices.IndexFunc(Annotations[:], func(a Annotation) bool { return a.Name == i.Annotation })].Ignored
 }
 
-// Parse reads a Service's topology policy.
+// Parse parses a Service's topology policy.
 //
-// An annotation that cannot be obeyed in full is ignored in full: no owner asked for half of a policy. What means
-// nothing without it is ignored along with it, and nothing else:
+// An annotation that cannot be applied in full is ignored in full, because half of a policy was never requested.
+// Settings that depend on it are ignored as well, and nothing else:
 //
-//   - Keys that are wrong, or stand beside externalTrafficPolicy: Local, take everything with them. Endpoints are then
-//     chosen as though there were no annotation of ours.
-//   - A bound that has nothing to bound, or contradicts another setting, leaves the keys as they are.
-//   - A bound that cannot be read leaves the keys, and the usual bound holds: the cluster's, or else UsualMaxLoad. Its
-//     owner wanted to protect the endpoints. Without a bound they would be overloaded; without the keys connections
-//     would go where none should.
-//   - Clients that cannot be read leave the bound, and demand is what it is without the annotation: measured if that is the
-//     cluster's default, or else all nodes ask alike. So does a demand source that cannot be read.
+//   - Invalid keys, or keys combined with externalTrafficPolicy: Local, disable all annotations of our domain.
+//   - A bound without anything to bound, or in conflict with another setting, leaves the keys unchanged.
+//   - An invalid bound leaves the keys, and the default bound applies: the cluster's, or else DefaultLoadBound. The
+//     bound was set to protect the endpoints. Without a bound they would be overloaded; without the keys connections
+//     would go to endpoints that the keys exclude.
+//   - Invalid clients leave the bound, and the demand is the one without the annotation: measured if that is the
+//     cluster's default, or else equal for all nodes. The same applies to an invalid demand source.
 func Parse(w Input) (Topology, []Ignored) {
 	r := parser{Input: w}
 	for i := range Annotations {
@@ -55,7 +52,7 @@ func Parse(w Input) (Topology, []Ignored) {
 	return r.topology, r.ignored
 }
 
-// parser is the result of the parser's passes so far.
+// parser holds the result of the passes so far.
 type parser struct {
 	Input
 	topology Topology
@@ -66,7 +63,7 @@ func (r *parser) ignore(annotation, reason string) {
 	r.ignored = append(r.ignored, Ignored{annotation, reason})
 }
 
-// byHints is the setting that the EndpointSlice controller turns into hints.
+// byHints returns the setting from which the EndpointSlice controller computes hints.
 func (w Input) byHints() string {
 	switch mode := ModeOf(w.Annotations); {
 	case mode.IsAuto():
@@ -77,7 +74,7 @@ func (w Input) byHints() string {
 	return ""
 }
 
-// readKeys finds the topology keys. Without them, though they are asked for, nothing else is read.
+// readKeys finds the topology keys. If the annotation is ignored, nothing else is read.
 func (r *parser) readKeys() bool {
 	value, present := r.Annotations[TopologyKeysAnnotation]
 	if !present {
@@ -96,8 +93,7 @@ func (r *parser) readKeys() bool {
 	return true
 }
 
-// readMode and readHints find an unknown mode in our domain, and a mode of ours that the other annotation overrides. A
-// mode of ours asks for a bound.
+// readMode and readHints find an unknown mode in our domain, and ModeBalanced if the other annotation overrides it.
 func (r *parser) readMode() bool { return r.readUnknownMode(TopologyModeAnnotation) }
 
 func (r *parser) readHints() bool {
@@ -115,7 +111,7 @@ func (r *parser) readUnknownMode(annotation string) bool {
 	return true
 }
 
-// readBound finds the bound, and the keys that it is about.
+// readBound finds the bound and the keys to which it applies.
 func (r *parser) readBound() bool {
 	text, hasText := r.Annotations[MaxLoadAnnotation]
 	mode := ModeOf(r.Annotations)
@@ -157,7 +153,7 @@ func (r *parser) readBound() bool {
 	return true
 }
 
-// defaultMaxLoad is the bound of a Service that wants one, and does not say which.
+// defaultMaxLoad returns the bound of a Service that requests one without a valid number.
 func (w Input) defaultMaxLoad() uint64 {
 	if w.DefaultMaxLoad > 0 {
 		return w.DefaultMaxLoad
@@ -183,7 +179,8 @@ func (r *parser) readClients() bool {
 	return true
 }
 
-// readDemandSource finds whether the demand is measured. The cluster's default is not for a Service that names clients.
+// readDemandSource finds whether the demand is measured. The cluster's default does not apply to a Service with
+// clients.
 func (r *parser) readDemandSource() bool {
 	isBounded := r.topology.MaxLoad > 0
 	r.topology.Measured = isBounded && r.DefaultMeasured && !r.IsHeadless && len(r.topology.Clients) == 0

@@ -22,7 +22,7 @@ func annotated(short map[string]string) map[string]string {
 	return annotations
 }
 
-// parsed is what Parse returns.
+// parsed is the result of Parse.
 type parsed struct {
 	Keys     []Key
 	MaxLoad  uint64
@@ -37,7 +37,8 @@ func parse(w Input) parsed {
 	return parsed{topology.Keys, topology.MaxLoad, topology.Clients, topology.Measured, topology.ByHints, ignored}
 }
 
-// ignoredOf reads what is ignored: "annotation reason. annotation reason"; a sentence without an annotation is about keys.
+// ignoredOf parses ignored annotations: "annotation reason. annotation reason". A sentence without an annotation is
+// about keys.
 func ignoredOf(text string) (list []Ignored) {
 	for text != "" {
 		one := Ignored{Annotation: TopologyKeysAnnotation}
@@ -58,7 +59,7 @@ func ignoredOf(text string) (list []Ignored) {
 	return list
 }
 
-// anyContains reports whether a reason has some words.
+// anyContains reports whether a reason contains some words.
 func anyContains(list []Ignored, words string) bool {
 	return slices.ContainsFunc(list, func(ignored Ignored) bool { return strings.Contains(ignored.Reason, words) })
 }
@@ -295,8 +296,8 @@ func TestParseBounds(t *testing.T) {
 	}
 }
 
-// Whatever is written: a bound is in its range and has keys that it is about; clients have a bound; a Service that asks
-// for a bound has one, or a reason why not; and an unreadable bound never costs a Service its keys.
+// TestLawsOfBounds: for any input, a bound is in its range and has keys, and clients have a bound. A Service that
+// requests a bound has one, or a reason why not. An invalid bound does not disable the keys.
 func TestLawsOfBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 8))
 	put := func(annotations map[string]string, key string, values ...string) {

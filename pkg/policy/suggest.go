@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// renamed are former names of settings, and what to write instead: flags, and fields of configuration files.
+// renamed maps former names of flags and configuration fields to the current ones.
 var renamed = map[string][]string{
 	"account":           {"traffic-accounting", "trafficAccounting"},
 	"clients":           {"demand-source"},
@@ -20,9 +20,9 @@ var renamed = map[string][]string{
 	"unreachableNodes":  {"unreachableNodeMode"},
 }
 
-// Suggest returns which of the known words was probably meant: the new name of a setting, or one that differs in case,
-// spaces or punctuation, by a slip, in number, or in what stands before its last slash, or one that it begins with. It
-// returns the first of several, and "" if nothing comes near.
+// Suggest returns which of the known words was probably meant. It tries, in this order: the new name of a setting; a
+// word that differs in case, spaces or punctuation; a typo; another number; another prefix before the last slash; a
+// known word that begins the given one. It returns the first match, or "" if no word is similar.
 func Suggest(word string, known ...string) string {
 	if len(word) > maxQuoted {
 		return ""
@@ -48,7 +48,7 @@ func Suggest(word string, known ...string) string {
 	return ""
 }
 
-// lettersOf is a word in lower case, without the spaces, dashes and underscores that people forget.
+// lettersOf returns a word in lower case, without spaces, dashes and underscores.
 func lettersOf(word string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(" \t\r\n-_", r) {
@@ -58,7 +58,7 @@ func lettersOf(word string) string {
 	}, strings.ToLower(word))
 }
 
-// singular is a word without the ending of a plural, if it has one: of letters, as lettersOf returns them.
+// singular returns a word without its plural ending, if it has one. The word is in the form of lettersOf.
 func singular(letters string) string {
 	if stem, isPlural := strings.CutSuffix(letters, "ies"); isPlural {
 		return stem + "y"
@@ -68,17 +68,18 @@ func singular(letters string) string {
 
 func isSameOrTypo(a, b string) bool { return a != "" && a == b || IsTypo(a, b) }
 
-// isWordPrefixOf reports whether a longer name begins with all words of another: account-keys or accountKeys with account.
+// isWordPrefixOf reports whether a longer name begins with all words of another: account-keys or accountKeys with
+// account.
 func isWordPrefixOf(words, name string) bool {
 	rest, ok := strings.CutPrefix(name, words)
 	return ok && words != "" && rest != "" && (rest[0] == '-' || unicode.IsUpper(rune(rest[0])))
 }
 
-// nameOf is what follows the last slash.
+// nameOf returns the part after the last slash.
 func nameOf(word string) string { return word[strings.LastIndexByte(word, '/')+1:] }
 
-// IsTypo reports whether two words differ in one place, by two letters at most: left out, added, mistyped or swapped.
-// If both letters are replaced it is another word: internalTrafficPolicy is not a slip of externalTrafficPolicy. In
+// IsTypo reports whether two words differ at one position by at most two letters: omitted, added, mistyped or swapped.
+// If both letters are replaced it is another word: internalTrafficPolicy is not a typo of externalTrafficPolicy. In
 // short words two letters are too many.
 func IsTypo(a, b string) bool {
 	const shortest, most = 4, 2

@@ -1,8 +1,8 @@
-// Package sanitize makes what others wrote safe to print. Names, labels, messages, answers of servers and of other
-// processes may hold anything: a line break that would begin a line of ours, or bytes that control a terminal.
+// Package sanitize makes untrusted text safe to print. Names, labels, messages, and replies of servers and other
+// processes may contain anything: a line break that starts a forged line, or bytes that control a terminal.
 //
-// A value is printed by Fprintf, which makes one line of it. All that a command prints goes through Escape once more
-// (package cli), where line breaks and tabs are ours.
+// Values are printed by Fprintf, which puts each on one line. All output of a command also passes through Escape
+// (package cli), which keeps the program's own line breaks and tabs.
 package sanitize
 
 import (
@@ -15,10 +15,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxShort bounds a short text, in bytes. A value of many megabytes belongs in its file, not in a log.
+// MaxShort is the maximum size of a short text, in bytes. A value of many megabytes does not belong in a log.
 const MaxShort = 1000
 
-// Text makes one line of a text, without control characters.
+// Text returns a text as one line without control characters.
 func Text(text string) string {
 	if strings.IndexFunc(text, needsEscape) < 0 && utf8.ValidString(text) {
 		return text
@@ -29,13 +29,12 @@ func Text(text string) string {
 
 func needsEscape(r rune) bool { return !unicode.IsPrint(r) }
 
-// Truncate is Text, cut off after MaxShort bytes.
+// Truncate is Text, truncated to MaxShort bytes.
 func Truncate(text string) string {
 	return Text(Cut(text, MaxShort, "..."))
 }
 
-// Cut cuts a text that has more than most bytes after most bytes, or before the character that would not be whole, and puts
-// a mark there.
+// Cut truncates a text to at most most bytes, without splitting a character, and appends a mark if it did.
 func Cut(text string, most int, mark string) string {
 	if len(text) <= most {
 		return text
@@ -46,8 +45,8 @@ func Cut(text string, most int, mark string) string {
 	return text[:most] + mark
 }
 
-// Fprintf is that of package fmt, except for its arguments: Text makes one line of each, in the slice that was handed in. The
-// format is ours.
+// Fprintf is fmt.Fprintf with each argument put on one line by Text. It modifies the slice of arguments. The format
+// must be trusted.
 func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 	for i := range args {
 		args[i] = value(args[i])
@@ -55,7 +54,7 @@ func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 	return fmt.Fprintf(w, format, args...)
 }
 
-// value returns a number as it is, for the verbs of numbers, and anything else as a safe text.
+// value returns a number unchanged, for the verbs of numbers, and anything else as safe text.
 func value(arg any) any {
 	switch arg.(type) {
 	case error, fmt.Stringer:
@@ -68,11 +67,11 @@ func value(arg any) any {
 	return Text(fmt.Sprint(arg))
 }
 
-// Escape makes what controls a terminal visible, except for line breaks and tabs: control characters, those that change
-// the direction of writing, line breaks that only Unicode has, and bytes that are not UTF-8. It writes them as JSON
-// does, so that JSON means the same as before. A character whose end is missing is left over for the next call.
+// Escape escapes what controls a terminal, except for line breaks and tabs: control characters, characters that change
+// the writing direction, line breaks that only Unicode has, and bytes that are not UTF-8. It escapes them as JSON does,
+// so JSON keeps its meaning. rest is an incomplete character at the end, for the next call.
 func Escape(text []byte) (escaped, rest []byte) {
-	clean := 0 // this much of the text is escaped already
+	clean := 0 // the text before this offset is escaped already
 	for i := 0; i < len(text); {
 		r, size := rune(text[i]), 1
 		if r >= utf8.RuneSelf {
@@ -109,5 +108,5 @@ func escapeRune(r rune, first byte, isNoText bool) string {
 	if isNoText {
 		return fmt.Sprintf(`\x%02x`, first)
 	}
-	return fmt.Sprintf(`\u%04x`, r) // none of them has more than four digits
+	return fmt.Sprintf(`\u%04x`, r) // none has more than four digits
 }

@@ -57,7 +57,7 @@ func TestEscapeRemovesTerminalControls(t *testing.T) {
 	}
 }
 
-// FuzzEscape checks that JSON keeps its meaning, and that what is safe stays as it is.
+// FuzzEscape checks that JSON keeps its meaning, and that safe text is not changed.
 func FuzzEscape(f *testing.F) {
 	f.Add(hostile.Text, "a\x9b")
 	f.Add("→\u0085\\\"\U000e0001", "")

@@ -1,7 +1,7 @@
 package servicedemand
 
-// Assumed is why bounds are planned for the assumed demand, although owners want it measured. It is the sentence that
-// every program prints about that.
+// Assumed is why bounds are planned for the assumed demand although measured demand was requested. It is the sentence
+// that every program prints.
 type Assumed string
 
 // The reasons.

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// TestEveryCopyOfGoodForIsTheSame: manifests and documents say how long measured demand counts, and an alert fires when
-// half of that is over.
+// TestEveryCopyOfGoodForIsTheSame: manifests and documents state FreshFor, and an alert fires after half of it.
 func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
 	words := map[time.Duration]string{30 * time.Minute: "half an hour", time.Hour: "an hour", 2 * time.Hour: "two hours"}
 	if words[FreshFor] != FreshForText {

@@ -14,50 +14,51 @@ const (
 	Resource = "servicedemands"
 )
 
-// Group is that of the resource, with the version that is served.
+// Group is the API group of the resource, with the served version.
 var Group = schema.GroupVersion{Group: "vicinity.dev", Version: "v1alpha1"}
 
-// Limits of an object that the schema in manifests/webhook/components/demand sets, too.
+// Limits of an object. The schema in manifests/webhook/components/demand sets them, too.
 const (
 	// MaxZones is large enough for hundreds of sites that are a zone each.
 	MaxZones = 512
-	// PPM is the most that all zones may ask together.
+	// PPM is the maximum demand of all zones together.
 	PPM = 1_000_000
 )
 
-// The Lease of the publisher, in its own namespace, and how long the published objects count after its last renewal. An
-// hour is better than no demand in all shapes of a cluster that were simulated, with a load that follows day and night;
-// two are not.
+// The Lease of the publisher, in its own namespace, and how long the published objects are used after its last renewal.
+// With a load that follows day and night, an hour was better than no demand in all simulated shapes of a cluster; two
+// hours were not.
 const (
 	LeaseName = "vicinity-demand"
 	FreshFor  = time.Hour
-	// FreshForText is GoodFor in the middle of a sentence. Manifests and documents say it, too: a test compares them.
+	// FreshForText is FreshFor for the middle of a sentence. Manifests and documents contain it, too; a test compares
+	// them.
 	FreshForText = "an hour"
 )
 
-// ServiceDemand is the demand for the Service that has its name.
+// ServiceDemand is the demand for the Service with the same name.
 type ServiceDemand struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	// Zones are what the nodes of each zone ask together. A zone that is missing asks nothing.
+	// Zones are the shares of demand of the nodes of each zone. A missing zone has no demand.
 	Zones []Zone `json:"zones"`
-	// NodesReporting of NodesAll have reported their counts.
+	// NodesReporting of NodesTotal nodes have reported their counts.
 	NodesReporting int32 `json:"nodesReporting"`
 	NodesTotal     int32 `json:"nodesTotal"`
-	// ConnectionsPerMinute are the new connections to the Service in the last minutes.
+	// ConnectionsPerMinute is the rate of new connections to the Service in the last minutes.
 	ConnectionsPerMinute int64 `json:"connectionsPerMinute"`
-	// ObservedAt is when this demand was determined.
+	// ObservedAt is the time of the measurement.
 	ObservedAt metav1.Time `json:"observedAt"`
 }
 
-// Zone is what the nodes of one zone ask; the zone of nodes without a zone is empty.
+// Zone is the share of demand of the nodes of one zone. Zone is empty for nodes without a zone.
 type Zone struct {
 	Zone      string `json:"zone"`
-	DemandPPM uint32 `json:"demandPPM"` // of Million
+	DemandPPM uint32 `json:"demandPPM"` // of PPM
 }
 
-// List is a list of them, called ServiceDemandList in the API.
+// List is a list of ServiceDemands, called ServiceDemandList in the API.
 type List struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
@@ -65,10 +66,10 @@ type List struct {
 	Items []ServiceDemand `json:"items"`
 }
 
-// DeepCopyObject is part of runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (d *ServiceDemand) DeepCopyObject() runtime.Object { return d.DeepCopy() }
 
-// DeepCopy returns a copy that shares nothing.
+// DeepCopy returns a deep copy.
 func (d *ServiceDemand) DeepCopy() *ServiceDemand {
 	copied := *d
 	copied.ObjectMeta = *d.ObjectMeta.DeepCopy()
@@ -76,7 +77,7 @@ func (d *ServiceDemand) DeepCopy() *ServiceDemand {
 	return &copied
 }
 
-// DeepCopyObject is part of runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (l *List) DeepCopyObject() runtime.Object {
 	copied := &List{TypeMeta: l.TypeMeta, ListMeta: *l.DeepCopy()}
 	for i := range l.Items {
@@ -85,7 +86,7 @@ func (l *List) DeepCopyObject() runtime.Object {
 	return copied
 }
 
-// AddToScheme makes the types known.
+// AddToScheme registers the types.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypeWithName(Group.WithKind(Kind), &ServiceDemand{})
 	scheme.AddKnownTypeWithName(Group.WithKind(Kind+"List"), &List{})

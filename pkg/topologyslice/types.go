@@ -14,16 +14,16 @@ const (
 	Resource = "topologyslices"
 )
 
-// Group is that of the resource, with the version that is served.
+// Group is the API group of the resource, with the served version.
 var Group = schema.GroupVersion{Group: "vicinity.dev", Version: "v1alpha1"}
 
-// Limits of a slice that the schema in manifests/topology-slices sets, too.
+// Limits of a slice. The schema in manifests/webhook/components/topology-slices sets them, too.
 const (
 	MaxNodes = 500
 	MaxKeys  = 64
 )
 
-// LeaseName is the Lease of the publisher, in its own namespace.
+// LeaseName is the name of the publisher's Lease, in its own namespace.
 const LeaseName = "vicinity-topology"
 
 // TopologySlice describes some of a cluster's nodes.
@@ -31,21 +31,21 @@ type TopologySlice struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	// Keys are the labels that this slice knows of: a node below that has no value for one of them has no such label.
-	// It says nothing about other labels.
+	// Keys are the labels that this slice covers: a node below without a value for one of them does not have the label.
+	// The slice has no information about other labels.
 	Keys []string `json:"keys"`
-	// Nodes are the nodes. If a node is in several slices, as may happen for a moment, the slice whose name comes first
+	// Nodes are the described nodes. If a node is briefly in several slices, the slice with the first name in sort order
 	// counts.
 	Nodes []Node `json:"nodes"`
 }
 
-// Node is what proxies learn about a node.
+// Node is the topology of a node.
 type Node struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// List is a list of them, called TopologySliceList in the API.
+// List is a list of TopologySlices, called TopologySliceList in the API.
 type List struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
@@ -53,10 +53,10 @@ type List struct {
 	Items []TopologySlice `json:"items"`
 }
 
-// DeepCopyObject is part of runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (s *TopologySlice) DeepCopyObject() runtime.Object { return s.DeepCopy() }
 
-// DeepCopy returns a copy that shares nothing.
+// DeepCopy returns a deep copy.
 func (s *TopologySlice) DeepCopy() *TopologySlice {
 	copied := &TopologySlice{TypeMeta: s.TypeMeta, ObjectMeta: *s.ObjectMeta.DeepCopy()}
 	copied.Keys = append([]string(nil), s.Keys...)
@@ -70,7 +70,7 @@ func (n Node) deepCopy() Node {
 	return Node{Name: n.Name, Labels: maps.Clone(n.Labels)}
 }
 
-// DeepCopyObject is part of runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (l *List) DeepCopyObject() runtime.Object {
 	copied := &List{TypeMeta: l.TypeMeta, ListMeta: *l.DeepCopy()}
 	for i := range l.Items {
@@ -79,7 +79,7 @@ func (l *List) DeepCopyObject() runtime.Object {
 	return copied
 }
 
-// AddToScheme makes the types known.
+// AddToScheme registers the types.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypeWithName(Group.WithKind(Kind), &TopologySlice{})
 	scheme.AddKnownTypeWithName(Group.WithKind(Kind+"List"), &List{})

@@ -1,8 +1,10 @@
-// Package authorization passes requests that the API server allows. It asks that server with the client's own token:
-// may I get this path (SelfSubjectAccessReview)? So the proxy needs no permission to ask about others.
+// Package authorization serves only requests that the API server allows. It sends a SelfSubjectAccessReview for the
+// path with the client's own token. So the proxy needs no permission to review the access of others.
 //
-// k8s.io/apiserver can do the same. Linked into the proxy it takes 9.7 MB of the program, a fifth of the whole, and 9
-// MB of memory on every node, used or not. Here it is two hundred lines, whose cost only those bear who use it.
+// k8s.io/apiserver can do the same. Linked into the proxy it takes 9.7 MB of the binary, a fifth of the whole, and 9 MB
+// of memory on every node, used or not. This package is two hundred lines, and costs nothing where it is not used.
+//
+// budget.go limits the reviews that unknown tokens can cause.
 package authorization
 
 import (
@@ -28,22 +30,22 @@ import (
 )
 
 const (
-	// deniedFor is how long a no of the API server is cached.
+	// deniedFor is how long a denial is cached.
 	deniedFor = 10 * time.Second
-	// allowedWithout is how long an old yes stays in force while the API server does not answer: metrics are wanted
-	// most when it is down.
+	// allowedWithout is how long an expired permission stays valid while the API server does not respond: metrics are
+	// needed most while it is down.
 	allowedWithout = time.Hour
-	// reviewTimeout bounds one answer of the API server.
+	// reviewTimeout is the timeout of one review.
 	reviewTimeout = 5 * time.Second
-	// maxCachedDecisions bounds the memory. At the rate of reviews for strangers, so many are never valid at once.
+	// maxCachedDecisions limits the cache. At the rate of reviews for unknown tokens, that many are never valid at once.
 	maxCachedDecisions = 1024
 )
 
-// Reviewer returns what to answer to a client with a token that wants to get a path: 200, 401 or 403. An error says that the
-// API server did not answer.
+// Reviewer returns the HTTP status for a client with a token that gets a path: 200, 401 or 403. An error means that the
+// API server did not respond.
 type Reviewer func(ctx context.Context, token, path string) (status int, err error)
 
-// NewReviewer returns an Ask of the API server that a configuration leads to. Its credentials are not used.
+// NewReviewer returns a Reviewer that uses the API server of a configuration, but not its credentials.
 func NewReviewer(config *rest.Config) Reviewer {
 	anonymous := rest.AnonymousClientConfig(config)
 	return func(ctx context.Context, token, path string) (int, error) {
@@ -60,7 +62,7 @@ func NewReviewer(config *rest.Config) Reviewer {
 		switch {
 		case apierrors.IsUnauthorized(err):
 			return http.StatusUnauthorized, nil
-		case apierrors.IsForbidden(err): // the client may not even ask
+		case apierrors.IsForbidden(err): // the client may not create reviews
 			return http.StatusForbidden, nil
 		case err != nil:
 			return 0, fmt.Errorf("creating a SelfSubjectAccessReview: %w", err)
@@ -72,33 +74,33 @@ func NewReviewer(config *rest.Config) Reviewer {
 	}
 }
 
-// Handler passes on GET requests that the API server allows.
+// Handler serves GET requests that the API server allows.
 type Handler struct {
 	reviewer     Reviewer
 	next         http.Handler
 	log          *slog.Logger
 	now          func() time.Time
-	goodFor      time.Duration // how long a yes is good
+	goodFor      time.Duration // how long a permission is valid
 	reviewBudget *budget.Budget
 	reviews      singleflight.Group
 
 	mutex        sync.Mutex
 	decisions    map[key]decision
-	unresponsive bool // the API server does not answer, and the log says so
+	unresponsive bool // the API server does not respond, and this was logged
 }
 
-// key is a question: who asks for what. Tokens are not kept.
+// key identifies a token and a path. Tokens themselves are not stored.
 type key [sha256.Size]byte
 
 func keyOf(token, path string) key { return sha256.Sum256([]byte(path + "\x00" + token)) }
 
-// decision is an answer of the API server: an HTTP status, 200 for yes.
+// decision is a result of the API server: an HTTP status, 200 if it allows the request.
 type decision struct {
 	status int
 	at     time.Time
 }
 
-// New returns a handler before another one. A yes of the API server is good for a time.
+// New returns a handler in front of another one. A permission from the API server is valid for goodFor.
 func New(ask Reviewer, next http.Handler, log *slog.Logger, now func() time.Time, goodFor time.Duration) *Handler {
 	return &Handler{
 		reviewer: ask, next: next, log: log, now: now, goodFor: goodFor,
@@ -106,8 +108,8 @@ func New(ask Reviewer, next http.Handler, log *slog.Logger, now func() time.Time
 	}
 }
 
-// ServeHTTP answers 401 to strangers, 403 to clients without the permission, and 503 while the API server cannot be
-// asked.
+// ServeHTTP responds with 401 to unknown clients, 403 to clients without permission, 429 if there were too many
+// reviews, and 503 while the API server does not respond.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)
@@ -139,9 +141,9 @@ func deny(w http.ResponseWriter, status int) {
 	http.Error(w, text, status)
 }
 
-// status returns what to answer: from memory, or from the API server. An expired yes is used only while the API server
-// does not answer. Asking about an expired yes again costs no budget: there are only as many as tokens that the API
-// server allowed, and so a stranger at the same address cannot keep them out.
+// status returns the HTTP status, from the cache or from the API server. An expired permission is used only while the
+// API server does not respond. Renewing one costs no budget: there are only as many as tokens that the API server
+// allowed, so an unknown client at the same address cannot block them.
 func (h *Handler) status(ctx context.Context, client netip.Addr, token, path string) int {
 	key := keyOf(token, path)
 	old, known := h.cached(key)
@@ -163,12 +165,12 @@ func (h *Handler) status(ctx context.Context, client netip.Addr, token, path str
 	}
 }
 
-// review asks the API server, and remembers the answer.
+// review queries the API server and caches the result.
 func (h *Handler) review(ctx context.Context, key key, token, path string) (int, error) {
-	if v, known := h.cached(key); known && h.isFresh(v) { // another request was quicker
+	if v, known := h.cached(key); known && h.isFresh(v) { // another request was faster
 		return v.status, nil
 	}
-	// Others may wait for the same answer: it does not end with this client's patience.
+	// Other requests may wait for the same result, so it must not depend on this client's context.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 	defer cancel()
 	status, err := h.reviewer(ctx, token, path)
@@ -209,7 +211,7 @@ func (h *Handler) store(key key, v decision) {
 	}
 }
 
-// report logs once that the API server does not answer, and once that it does again.
+// report logs once that the API server does not respond, and once that it does again.
 func (h *Handler) report(err error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

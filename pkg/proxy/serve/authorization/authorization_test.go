@@ -16,14 +16,15 @@ import (
 	"time"
 )
 
-// allowedFor is how long a yes is good here.
+// allowedFor is how long a permission is valid in these tests.
 const allowedFor = 2 * time.Minute
 
-// apiServer knows the tokens "reader...", which may read, and "nobody", which may not. The real one is asked in e2e/scrape.
+// apiServer knows the tokens "reader...", which may read, and "nobody", which may not. e2e/scrape uses a real API
+// server.
 type apiServer struct {
 	reviews atomic.Int32
 	away    atomic.Bool
-	may     atomic.Bool // the reader
+	may     atomic.Bool // whether "reader..." may read
 	gate    chan struct{}
 }
 
@@ -45,7 +46,7 @@ func (a *apiServer) review(_ context.Context, token, path string) (int, error) {
 	}
 }
 
-// clock is moved by hand.
+// clock is advanced by the tests.
 type clock struct{ at atomic.Int64 }
 
 func (c *clock) now() time.Time           { return time.Unix(0, c.at.Load()) }
@@ -153,8 +154,9 @@ func TestAYesOutlivesTheAPIServerForAnHour(t *testing.T) {
 	}
 }
 
-// TestAStrangerKeepsOutItself: it tries 50 tokens a second. A scraper at another address reads, with a new token each
-// second; one at the stranger's own address goes on with the token that it has; and the API server is left in peace.
+// TestAStrangerKeepsOutItself: an unknown client tries 50 tokens a second. A scraper at another address can read, with
+// a new token each second; one at the same address continues with its allowed token; and the API server gets few
+// reviews.
 func TestAStrangerKeepsOutItself(t *testing.T) {
 	for name, stranger := range map[string]string{"IPv4": "192.0.2.66", "IPv6": "2001:db8::66"} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +190,7 @@ func TestAStrangerKeepsOutItself(t *testing.T) {
 	}
 }
 
-// TestReviewsOfUnknownTokensAreRateLimited from more addresses than a budget remembers.
+// TestReviewsOfUnknownTokensAreRateLimited from more addresses than a budget tracks.
 func TestReviewsOfUnknownTokensAreRateLimited(t *testing.T) {
 	api, clock := newAPIServer(), newClock()
 	h := guarded(api, clock, &strings.Builder{})
@@ -207,7 +209,7 @@ func TestReviewsOfUnknownTokensAreRateLimited(t *testing.T) {
 	}
 }
 
-// TestARevokedTokenEndsWhileUnknownTokensAreTried: requests over our own limit do not prolong an old yes.
+// TestARevokedTokenEndsWhileUnknownTokensAreTried: requests over our own limit do not extend an expired permission.
 func TestARevokedTokenEndsWhileUnknownTokensAreTried(t *testing.T) {
 	api, clock := newAPIServer(), newClock()
 	h := guarded(api, clock, &strings.Builder{})

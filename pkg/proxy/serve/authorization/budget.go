@@ -3,14 +3,14 @@ package authorization
 import "github.com/vicinity-proxy/vicinity/pkg/budget"
 
 const (
-	// clientReviews a second, and clientBurst at once, are what one client address can make us ask the API server about
-	// tokens that it did not allow before. A scraper needs one for each new token.
+	// clientReviews per second, with a burst of clientBurst, limit the reviews that one client address can cause with
+	// tokens that were not allowed before. A scraper needs one review for each new token.
 	clientReviews, clientBurst = 1, 10
-	// allReviews a second, and allBurst at once, are the same for all addresses together.
+	// allReviews per second, with a burst of allBurst, limit them for all addresses together.
 	allReviews, allBurst = 20, 100
 )
 
-// newBudget returns what strangers can make us ask the API server.
+// newBudget returns a budget for the reviews that unknown tokens cause.
 func newBudget() *budget.Budget {
 	return budget.New(
 		budget.Rate{PerSecond: clientReviews, Burst: clientBurst},

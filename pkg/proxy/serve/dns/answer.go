@@ -13,18 +13,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Zone is what a server answers for.
+// Zone is the zone that a server serves.
 type Zone struct {
 	// Domain is the cluster's domain, such as "cluster.local".
 	Domain string
-	// TTL is how long an answer may be kept, in whole seconds.
+	// TTL is how long a response may be cached, in whole seconds.
 	TTL time.Duration
 }
 
-// services is below what all names are that are answered: "svc.cluster.local." in small letters.
+// services returns the suffix of all served names: "svc.cluster.local." in lower case.
 func (z Zone) services() string { return "svc." + z.name() }
 
-// below is what follows the name of an endpoint of a Service: ".web.shop.svc.cluster.local.".
+// below returns the suffix of the names of a Service's endpoints: ".web.shop.svc.cluster.local.".
 func (z Zone) below(service model.ObjectName) string {
 	return "." + service.Name + "." + service.Namespace + "." + z.services()
 }
@@ -33,7 +33,7 @@ func (z Zone) name() string { return lower(strings.TrimSuffix(z.Domain, ".")) + 
 
 func (z Zone) seconds() uint32 { return uint32(z.TTL / time.Second) }
 
-// Transport is how a query came: it bounds the answer.
+// Transport is the protocol of a query; it limits the size of the response.
 type Transport int
 
 // The transports.
@@ -42,8 +42,8 @@ const (
 	TCP
 )
 
-// How long answers may be. Over UDP a client says how much it takes, and without that it takes 512 bytes (RFC 1035). More
-// than 1232 bytes may be lost on the way (DNS flag day 2020).
+// Maximum lengths of messages. Over UDP a client announces its limit; otherwise it is 512 bytes (RFC 1035). Larger
+// messages than 1232 bytes may be lost (DNS flag day 2020).
 const (
 	maxTCP         = 1<<16 - 1
 	minUDP         = 512
@@ -51,15 +51,15 @@ const (
 	maxQueryLength = 4096
 )
 
-// Outcome is what happened to a query.
+// Outcome is the outcome of a query.
 type Outcome string
 
 // The outcomes.
 const (
 	Answered  Outcome = "answered"  // with at least one record
-	Empty     Outcome = "empty"     // the name is ours, and this node has no record of that type
-	Refused   Outcome = "refused"   // another server may know
-	Malformed Outcome = "malformed" // or something that is no query
+	Empty     Outcome = "empty"     // the name is served here, but has no record of that type on this node
+	Refused   Outcome = "refused"   // another server may have the name
+	Malformed Outcome = "malformed" // or not a query
 )
 
 // Result is a query's outcome and its type: "A", "AAAA", "SRV" or "other".
@@ -71,21 +71,21 @@ type Result struct {
 // queryTypes are the types with records, by name.
 var queryTypes = map[dnsmessage.Type]string{dnsmessage.TypeA: "A", dnsmessage.TypeAAAA: "AAAA", dnsmessage.TypeSRV: "SRV"}
 
-// responseBuilder is an answer that is being made.
+// responseBuilder builds a response.
 type responseBuilder struct {
 	zone    Zone
 	header  dnsmessage.Header
-	query   parsedQuery // the zero value: no question could be read
+	query   parsedQuery // zero if no question could be parsed
 	edns    bool
-	badEDNS bool // an unknown version
+	badEDNS bool // an unknown EDNS version
 	limit   int
-	// alike holds the addresses of SRV records' targets by name, where several share one.
+	// alike maps the names that several SRV targets share to all their addresses.
 	alike map[string][]netip.Addr
 }
 
-// Answer answers a query. lookup returns the Records of a Service; nil: not ours. draw returns a random number below
-// its argument. A message that is too short for a header gets no answer, and neither does an answer: two servers would
-// talk forever.
+// Answer returns the response to a query. lookup returns the Records of a Service; nil means that the Service is not
+// served here. draw returns a random number below its argument. Answer returns nil for a message that is too short for
+// a header, and for one that is itself a response: otherwise two servers would exchange messages forever.
 func (z Zone) Answer(
 	query []byte, transport Transport, lookup func(model.ObjectName) *Records, draw func(uint32) uint32,
 ) (answer []byte, result Result) {
@@ -126,7 +126,7 @@ func (z Zone) Answer(
 
 var errTwoOPT = errors.New("more than one OPT record")
 
-// readEDNS reads how much a client takes; 0 if it does not say (RFC 6891).
+// readEDNS returns the message size that a client accepts; 0 if it does not announce one (RFC 6891).
 func (d *responseBuilder) readEDNS(parser *dnsmessage.Parser) (size int, err error) {
 	if err := errors.Join(parser.SkipAllQuestions(), parser.SkipAllAnswers(), parser.SkipAllAuthorities()); err != nil {
 		return 0, err
@@ -142,17 +142,17 @@ func (d *responseBuilder) readEDNS(parser *dnsmessage.Parser) (size int, err err
 			}
 			d.edns, d.badEDNS, size = true, header.TTL>>16&0xff != 0, int(header.Class)
 		}
-		// A record whose header the library does not read may be well formed: its name has a label with a dot.
+		// A record whose header the library cannot parse may be well-formed: its name has a label with a dot.
 		if err := parser.SkipAdditional(); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// answer answers a query that is well formed.
+// answer returns the response to a well-formed query.
 func (d *responseBuilder) answer(transport Transport, lookup func(model.ObjectName) *Records, draw func(uint32) uint32) ([]byte, Outcome) {
 	typ := d.query.Type
-	name, isBelow := parseName(d.query.Name.String(), d.zone.services()) // it has no name if that has a dot in a label
+	name, isBelow := parseName(d.query.Name.String(), d.zone.services()) // the name is empty if one of its labels contains a dot
 	if _, isOurs := queryTypes[typ]; !isOurs || !isBelow || d.query.Class != dnsmessage.ClassINET {
 		return d.fail(dnsmessage.RCodeRefused), Refused
 	}
@@ -171,7 +171,8 @@ func (d *responseBuilder) answer(transport Transport, lookup func(model.ObjectNa
 	return d.write(transport, name.service, all, draw), Answered
 }
 
-// fail answers with a code and no record. The question is repeated as it came: the library writes no label with a dot.
+// fail returns a response with a code and no record. The question is repeated as received, because the library cannot
+// write a label with a dot.
 func (d *responseBuilder) fail(code dnsmessage.RCode) []byte {
 	d.header.RCode = code
 	message := d.finish(dnsmessage.NewBuilder(make([]byte, 0, minUDP), d.header), nil)
@@ -182,8 +183,8 @@ func (d *responseBuilder) fail(code dnsmessage.RCode) []byte {
 	return slices.Insert(message, headerSize, d.query.raw...)
 }
 
-// empty answers that the name exists, but has no record of this type. The SOA says for how long (RFC 2308). With the longest
-// name and domain that is less than 512 bytes.
+// empty returns the response that the name exists but has no record of this type. The SOA record has the TTL of this
+// fact (RFC 2308). With the longest name and domain, the response has less than 512 bytes.
 func (d *responseBuilder) empty() []byte {
 	d.header.Authoritative = true
 	return d.build(d.addSOA)
@@ -202,12 +203,12 @@ func (d *responseBuilder) addSOA(builder *dnsmessage.Builder) error {
 	}
 	return builder.SOAResource(
 		dnsmessage.ResourceHeader{Name: name, Class: dnsmessage.ClassINET, TTL: d.zone.seconds()},
-		// As CoreDNS says it, except for the serial number: nothing is transferred from here.
+		// As in CoreDNS, except for the serial number: there are no zone transfers from here.
 		dnsmessage.SOAResource{NS: ns, MBox: mbox, Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, MinTTL: d.zone.seconds()},
 	)
 }
 
-// build writes a message about a name of ours: the question, what add adds, and the OPT record.
+// build writes a message about a served name: the question, the records that add writes, and the OPT record.
 func (d *responseBuilder) build(add func(*dnsmessage.Builder) error) []byte {
 	builder := dnsmessage.NewBuilder(make([]byte, 0, minUDP), d.header)
 	builder.EnableCompression()
@@ -215,20 +216,20 @@ func (d *responseBuilder) build(add func(*dnsmessage.Builder) error) []byte {
 	return d.finish(builder, errors.Join(err, add(&builder)))
 }
 
-// finish ends a message, with the OPT record if the client speaks EDNS.
+// finish completes a message, with the OPT record if the client uses EDNS.
 func (d *responseBuilder) finish(builder dnsmessage.Builder, err error) []byte {
 	if d.edns {
 		err = errors.Join(err, d.addOPT(&builder))
 	}
 	message, finished := builder.Finish()
 	if err != nil || finished != nil {
-		return nil // writing cannot fail: names and counts were checked
+		return nil // cannot happen: names and counts were checked
 	}
 	return message
 }
 
 func (d *responseBuilder) addOPT(builder *dnsmessage.Builder) error {
-	// The section may have been begun already.
+	// The section may have been started already.
 	if err := builder.StartAdditionals(); err != nil && !errors.Is(err, dnsmessage.ErrSectionDone) {
 		return err
 	}

@@ -93,7 +93,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoPlainQuery covers everything else that may arrive.
+// TestWhatIsNoPlainQuery covers all other messages.
 func TestWhatIsNoPlainQuery(t *testing.T) {
 	one := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
 	for title, test := range map[string]struct {
@@ -120,7 +120,7 @@ func TestWhatIsNoPlainQuery(t *testing.T) {
 			test.change(query)
 			got, _, _ := exchange(t, query, UDP, one)
 			words := answerText(got)
-			if words == "BADSIG" { // the same number, as the library names it
+			if words == "BADSIG" { // the library's name of the same number
 				words = "BADVERS"
 			}
 			if words != test.want {
@@ -144,7 +144,7 @@ func TestWhatIsNoPlainQuery(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsMalformedIsCalledSo: after FORMERR the node's cache does not ask the cluster's DNS.
+// TestOnlyWhatIsMalformedIsCalledSo: after FORMERR the node's cache does not query the cluster's DNS.
 func TestOnlyWhatIsMalformedIsCalledSo(t *testing.T) {
 	lookup := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
 	label := func(size int) string { return string(rune(size)) + strings.Repeat("x", size) }
@@ -175,7 +175,7 @@ func TestOnlyWhatIsMalformedIsCalledSo(t *testing.T) {
 	}
 }
 
-// TestOnlyLettersOfASCIIHaveACase: case folding turns some other characters into such letters, but in DNS they are
+// TestOnlyLettersOfASCIIHaveACase: case folding maps some other characters to ASCII letters, but in DNS they are
 // different names.
 func TestOnlyLettersOfASCIIHaveACase(t *testing.T) {
 	records := NewRecords(fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.decisions(), testZone)
@@ -203,7 +203,7 @@ func anAnswer(m *miekg.Msg) *miekg.A {
 	return &miekg.A{Hdr: header, A: []byte{1, 2, 3, 4}}
 }
 
-// TestLongAnswers: they fill the size that the client takes, beginning with a random endpoint.
+// TestLongAnswers: responses fill the size that the client accepts, starting at a random endpoint.
 func TestLongAnswers(t *testing.T) {
 	many := func(count int, text string) (endpoints []string) {
 		for i := range count {
@@ -214,11 +214,11 @@ func TestLongAnswers(t *testing.T) {
 	for title, test := range map[string]struct {
 		endpoints []string
 		query     string
-		size      uint16 // of EDNS; 0 for none
+		size      uint16 // EDNS size; 0 without EDNS
 		transport Transport
 		records   int
 		truncated bool
-		length    int // at most
+		length    int // maximum length
 	}{
 		"A, 512 bytes":         {many(100, "10.0.%d.%d a"), "A " + webName, 0, UDP, 29, true, 512},
 		"A, just as many":      {many(29, "10.0.%d.%d a"), "A " + webName, 0, UDP, 29, false, 512},
@@ -258,7 +258,7 @@ func TestLongAnswers(t *testing.T) {
 	}
 }
 
-// TestABoundDecidesWhichAddressComesFirst: as often as its slots say.
+// TestABoundDecidesWhichAddressComesFirst, in proportion to its slots.
 func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
 	decisions := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a"}}.decisions()
 	for i := range decisions {
@@ -297,8 +297,8 @@ func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
 	}
 }
 
-// FuzzAnswer: whatever arrives, the reply is no longer than the transport takes, another library can read it, it is
-// marked as an answer, and we would not answer it ourselves.
+// FuzzAnswer: for any input, the response is not too long for the transport, another library can parse it, it is marked
+// as a response, and Answer would not respond to it.
 func FuzzAnswer(f *testing.F) {
 	lookup := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
 	for _, name := range []string{webName, portOf, "x." + webName, ".", `a\.b.` + webName, `\000\255\226\132\170.example.`} {
@@ -314,7 +314,7 @@ func FuzzAnswer(f *testing.F) {
 			}
 		}
 	}
-	loop := append(make([]byte, 12), 0xc0, 12, 0, 1, 0, 1) // a name that points to itself
+	loop := append(make([]byte, 12), 0xc0, 12, 0, 1, 0, 1) // a compression pointer to itself
 	loop[5] = 1
 	f.Add(loop)
 	f.Fuzz(func(t *testing.T, query []byte) { checkAnswer(t, query, lookup) })
@@ -343,7 +343,8 @@ func checkAnswer(t *testing.T, query []byte, lookup func(model.ObjectName) *Reco
 	}
 }
 
-// isWellFormed reports whether another library reads a query: one question, whose name is no pointer, and at most one OPT.
+// isWellFormed reports whether another library can parse a query: one question, whose name is not a pointer, and at
+// most one OPT record.
 func isWellFormed(query []byte) bool {
 	var read miekg.Msg
 	if read.Unpack(query) != nil || len(read.Question) != 1 || read.Opcode != miekg.OpcodeQuery || len(query) < headerSize {
@@ -355,7 +356,7 @@ func isWellFormed(query []byte) bool {
 			options++
 		}
 	}
-	counted := 0 // that library tolerates missing records, and text after the question
+	counted := 0 // that library tolerates missing records, and data after the question
 	for _, at := range []int{6, 8, 10} {
 		counted += int(query[at])<<8 | int(query[at+1])
 	}
@@ -364,7 +365,7 @@ func isWellFormed(query []byte) bool {
 	return options < 2 && counted == records && !isPointer && err == nil && len(packed) <= len(query)
 }
 
-// TestMutatedQueries: a few bytes of a good query are others, millions of times if VICINITY_MUTATIONS says so.
+// TestMutatedQueries changes a few bytes of a valid query, millions of times if VICINITY_MUTATIONS is set accordingly.
 func TestMutatedQueries(t *testing.T) {
 	lookup := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
 	mutate(t, lookup)

@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// TestCoreDNSsOwnQuestions: they are independent of this project. Names that are ours are answered as CoreDNS' own
-// tests want it, and everything else is refused. Without topology keys no name is ours.
+// TestCoreDNSsOwnQuestions uses queries that are independent of this project. Names that are served here get the
+// responses that CoreDNS' own tests expect; all others get REFUSED. Without topology keys no name is served.
 func TestCoreDNSsOwnQuestions(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/coredns.txtar")
 	must.Succeed(t, err)
@@ -63,7 +63,7 @@ func TestCoreDNSsOwnQuestions(t *testing.T) {
 	}
 }
 
-// tableOf reads objects as a proxy does, and has a table read what is decided about all Services.
+// tableOf converts objects as a proxy does, and applies the decisions about all Services to a table.
 func tableOf(t *testing.T, objects string) *Table {
 	t.Helper()
 	dir := t.TempDir()

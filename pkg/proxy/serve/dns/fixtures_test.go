@@ -17,13 +17,13 @@ import (
 
 var testZone = Zone{Domain: "cluster.local", TTL: 5 * time.Second}
 
-// fixtures is a headless Service shop/web as node n1 in zone a sees it: with ports http and an unnamed UDP one, which its
-// endpoints serve at 8080 and 5353.
+// fixtures is a headless Service shop/web from the point of view of node n1 in zone a. Its ports are http and an
+// unnamed UDP one, which its endpoints serve at 8080 and 5353.
 type fixtures struct {
 	keys []policy.Key
 	// endpoints are "ADDRESS ZONE", with optional words: "unready", "terminating", "name=HOSTNAME".
 	endpoints []string
-	families  []model.Family // of the proxy; both if empty
+	families  []model.Family // the proxy's families; both if empty
 }
 
 func (w fixtures) decisions() []selection.Decision {
@@ -78,7 +78,7 @@ func addEndpoint(all map[model.ObjectName]*model.EndpointSlice, service model.Ob
 	slice.Endpoints, slice.Hostnames = append(slice.Endpoints, endpoint), append(slice.Hostnames, hostname)
 }
 
-// lookup knows only shop/web.
+// lookup returns a lookup function that finds only shop/web.
 func (w fixtures) lookup() func(model.ObjectName) *Records {
 	records := NewRecords(w.decisions(), testZone)
 	return func(name model.ObjectName) *Records {
@@ -89,10 +89,10 @@ func (w fixtures) lookup() func(model.ObjectName) *Records {
 	}
 }
 
-// firstAlways draws the first of all.
+// firstAlways always draws the first one.
 func firstAlways(uint32) uint32 { return 0 }
 
-// newQuery is "TYPE NAME".
+// newQuery returns the query "TYPE NAME".
 func newQuery(t *testing.T, text string) *miekg.Msg {
 	t.Helper()
 	typ, name, _ := strings.Cut(text, " ")
@@ -103,7 +103,7 @@ func newQuery(t *testing.T, text string) *miekg.Msg {
 	return new(miekg.Msg).SetQuestion(name, number)
 }
 
-// exchange sends a query that another library wrote, and has that library read the answer.
+// exchange sends a query that another library wrote, and parses the response with that library.
 func exchange(t *testing.T, query *miekg.Msg, transport Transport, lookup func(model.ObjectName) *Records) (*miekg.Msg, int, Result) {
 	t.Helper()
 	packed, err := query.Pack()
@@ -121,7 +121,7 @@ func exchange(t *testing.T, query *miekg.Msg, transport Transport, lookup func(m
 	return &read, len(answer), result
 }
 
-// answerText writes an answer on one line: its code, and the sorted records of each section.
+// answerText formats a response on one line: its code, and the sorted records of each section.
 func answerText(answer *miekg.Msg) string {
 	words := []string{miekg.RcodeToString[answer.Rcode]}
 	if answer.Truncated {

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// mutate asks with queries in which a few bytes are changed, added or missing.
+// mutate sends queries in which a few bytes are changed, added or missing.
 func mutate(t *testing.T, lookup func(model.ObjectName) *Records) {
 	t.Helper()
 	count := 20_000

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// How long names may be, as text with the final dot, and labels (RFC 1035, 2.3.4).
+// Maximum lengths of names, as text with the final dot, and of labels (RFC 1035, 2.3.4).
 const (
 	maxNameLength  = 254
 	maxLabelLength = 63
@@ -18,15 +18,15 @@ const (
 
 // parsedQuery is the question of a query.
 type parsedQuery struct {
-	// raw is the question as it came, which answers repeat.
+	// raw is the question as received; responses repeat it.
 	raw []byte
 	dnsmessage.Question
-	// hasDot: a label has a dot in it. Such a name is not ours, and Question has no name then.
+	// hasDot is set if a label contains a dot. Such a name is not served here, and Question has no name then.
 	hasDot bool
 }
 
-// parseQuery reads the question of a query, which must have exactly one. It refuses only what is not a name on the
-// wire: whatever bytes a label has, another server may know it.
+// parseQuery parses the question of a query, which must have exactly one. It rejects only what is not a name on the
+// wire: another server may have a name whose labels contain any bytes.
 func parseQuery(query []byte) (parsedQuery, bool) {
 	if binary.BigEndian.Uint16(query[4:]) != 1 {
 		return parsedQuery{}, false
@@ -40,7 +40,7 @@ func parseQuery(query []byte) (parsedQuery, bool) {
 		if rest = rest[1:]; size == 0 {
 			break
 		}
-		if size > maxLabelLength || size > len(rest) { // or a pointer, to no name before this one
+		if size > maxLabelLength || size > len(rest) { // or a compression pointer, although no name precedes this one
 			return parsedQuery{}, false
 		}
 		read.hasDot = read.hasDot || bytes.IndexByte(rest[:size], '.') >= 0
@@ -59,7 +59,7 @@ func parseQuery(query []byte) (parsedQuery, bool) {
 	return read, true
 }
 
-// lower returns a name in small letters. DNS ignores case for ASCII only (RFC 4343): the Kelvin sign is not a k.
+// lower returns a name in lower case. DNS ignores case for ASCII only (RFC 4343): the Kelvin sign is not a k.
 func lower(name string) string {
 	if !strings.ContainsFunc(name, func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
 		return name
@@ -73,16 +73,16 @@ func lower(name string) string {
 	return string(small)
 }
 
-// question is what a query asks of a Service.
+// question is the Service name in a query.
 type question struct {
 	service model.ObjectName
-	// port is that of _port._protocol.service.…; empty for the Service's own name.
+	// port is the port in _port._protocol.service.…; empty for the Service's own name.
 	port portName
 }
 
-// parseName reads a name below a domain, "svc.cluster.local." in small letters: "web.shop.svc.cluster.local." or
-// "_http._tcp.web.shop.svc.cluster.local.". No other name is ours: the name of a single endpoint is an identity, where
-// there is nothing to prefer.
+// parseName parses a name below a domain, "svc.cluster.local." in lower case: "web.shop.svc.cluster.local." or
+// "_http._tcp.web.shop.svc.cluster.local.". Other names are not served: the name of a single endpoint identifies it, so
+// there is no choice.
 func parseName(name, domain string) (question, bool) {
 	labels, isBelow := strings.CutSuffix(lower(name), "."+domain)
 	if !isBelow {
@@ -99,8 +99,8 @@ func parseName(name, domain string) (question, bool) {
 	return question{}, false
 }
 
-// find returns the records for a question of a type. It returns false for a port that the Service does not have: the
-// cluster's DNS says so.
+// find returns the records for a question and a type. It returns false if the Service does not have the port: the
+// cluster's DNS answers that.
 func (r *Records) find(asked question, typ dnsmessage.Type) (rrset, bool) {
 	of := &r.service
 	if asked.port != (portName{}) {

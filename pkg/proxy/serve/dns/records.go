@@ -10,52 +10,51 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Records are what is answered about one Service: to its own name, and to the name of each of its ports. Whatever takes
-// more work than writing an answer is done once, when they are made: an answer looks nothing up for each of its
-// records.
+// Records are the records of one Service: of its own name, and of the name of each of its ports. All work beyond
+// writing a response is done once, when they are built: a response needs no lookup per record.
 type Records struct {
 	service recordSets
 	ports   map[portName]*recordSets
-	// alike are all addresses of each name that several endpoints share, such as a pod with a hostname and an address of
-	// each family.
+	// alike maps each name that several endpoints share to all its addresses, such as a pod with a hostname and an address
+	// of each family.
 	alike map[string][]netip.Addr
 }
 
-// portName is a port by its name, and by its protocol in small letters.
+// portName is the name of a port, and its protocol in lower case.
 type portName struct{ name, protocol string }
 
-// recordSets are what is answered to one name.
+// recordSets are the record sets of one name.
 type recordSets struct {
 	addresses [model.IPv6 + 1]rrset // A and AAAA
 	services  rrset                 // SRV
 }
 
-// rrset are lists of targets, one after the other. Each target makes one record, and no two targets make the same (RFC
+// rrset consists of lists of targets, in order. Each target has one record, and no two targets have the same one (RFC
 // 2181, 5).
 type rrset struct {
 	lists []targets
-	count int // of all targets
-	// weighed is how many SRV records share 100 %, as in CoreDNS: it weighs each endpoint of each port, and merges equal
-	// records only then.
+	count int // number of all targets
+	// weighed is the number of SRV records that share 100 %, as in CoreDNS: it assigns a weight to each endpoint of each
+	// port, and only then merges equal records.
 	weighed int
 }
 
-// targets are endpoints that clients are told of.
+// targets are endpoints that responses contain.
 type targets struct {
 	list []target
-	// until holds cumulative weights: how often a target, or one before it, comes first in an answer, out of the last
-	// one's number; nil: all are equal. This is how DNS carries a bound on the load: most clients take the first address.
+	// until holds cumulative weights: how often a target, or one before it, comes first in a response, out of the last
+	// value; nil if all are equal. This is how DNS implements a load bound: most clients use the first address.
 	until []uint32
 }
 
 type target struct {
 	addr netip.AddrPort
-	// hostname is what the endpoint is called below the Service; empty: its address with dashes.
+	// hostname is the endpoint's name below the Service; if empty, the name is its address with dashes.
 	hostname string
 }
 
-// NewRecords turns the decisions about a headless Service into its records in a zone: nil if no endpoint is ready
-// anywhere, or if the Service is not headless. Then the cluster's DNS answers.
+// NewRecords returns the records of a headless Service in a zone, from its decisions. It returns nil if no endpoint is
+// ready anywhere, or if the Service is not headless; then the cluster's DNS answers.
 func NewRecords(decisions []selection.Decision, zone Zone) *Records {
 	if len(decisions) == 0 || !decisions[0].Service.IsHeadless {
 		return nil
@@ -96,22 +95,23 @@ func sharedHostnames(decisions []selection.Decision) map[string][]netip.Addr {
 	return all
 }
 
-// recordsBuilder are Records that are being made.
+// recordsBuilder builds Records.
 type recordsBuilder struct {
 	records Records
-	ports   []*recordSets // in the order of the Service's
-	// maxTargetLength is how long the name of an endpoint may be, so that it still is a DNS name with the rest after it.
+	ports   []*recordSets // in the order of the Service's ports
+	// maxTargetLength is the maximum length of an endpoint's name, so that it is a valid DNS name with the Service's
+	// suffix.
 	maxTargetLength int
-	// hasHostnames: several endpoints may share a name.
+	// hasHostnames is set if several endpoints may share a name.
 	hasHostnames bool
-	// seen are the SRV records that are made already.
+	// seen are the SRV records that exist already.
 	seen map[serviceRecord]bool
 }
 
-// serviceRecord is what an SRV record says to one name.
+// serviceRecord is the content of an SRV record of one name.
 type serviceRecord struct {
 	of *recordSets
-	// hostname is the endpoint's name if some endpoints have hostnames. Otherwise the address says the same.
+	// hostname is the endpoint's name, if some endpoints have hostnames. Otherwise the address identifies the endpoint.
 	hostname string
 	addr     netip.AddrPort
 }
@@ -136,7 +136,7 @@ func (m *recordsBuilder) add(decision *selection.Decision) {
 	port.services.add(chosen.only(func(one target) bool { return m.isNew(port, one) }))
 	port.services.weighed += len(chosen.list)
 	var last netip.Addr
-	port.addresses[decision.Family].add(chosen.only(func(one target) bool { // they come in the order of their addresses
+	port.addresses[decision.Family].add(chosen.only(func(one target) bool { // endpoints are sorted by address
 		before := last
 		last = one.addr.Addr()
 		return last != before
@@ -153,7 +153,7 @@ func (m *recordsBuilder) port(name portName) *recordSets {
 	return port
 }
 
-// isNew reports whether an endpoint makes an SRV record that is not in the list yet.
+// isNew reports whether an endpoint has an SRV record that is not in the list yet.
 func (m *recordsBuilder) isNew(of *recordSets, one target) bool {
 	if m.maxTargetLength < maxLabelLength && len(one.name()) > m.maxTargetLength {
 		return false
@@ -163,14 +163,15 @@ func (m *recordsBuilder) isNew(of *recordSets, one target) bool {
 	case m.hasHostnames:
 		record.hostname, record.addr = one.name(), netip.AddrPortFrom(netip.Addr{}, one.addr.Port())
 	case of != &m.records.service:
-		return true // each of a port has an address and number of its own
+		return true // each endpoint of a port has its own address and port number
 	}
 	isNew := !m.seen[record]
 	m.seen[record] = true
 	return isNew
 }
 
-// mergePortsIntoName has the Service's own name stand for all ports: several may have the same number.
+// mergePortsIntoName adds the SRV records of all ports to the Service's own name, without duplicates: several ports may
+// have the same number.
 func (m *recordsBuilder) mergePortsIntoName() {
 	if len(m.ports) == 1 {
 		m.records.service.services = m.ports[0].services
@@ -207,7 +208,7 @@ func targetsOf(decision *selection.Decision) targets {
 	return all
 }
 
-// name is an endpoint's name below the Service: its hostname, or its address with dashes, as in CoreDNS
+// name returns an endpoint's name below the Service: its hostname, or its address with dashes, as in CoreDNS
 // (plugin/kubernetes, endpointHostname).
 func (t target) name() string {
 	if t.hostname != "" {
@@ -218,7 +219,7 @@ func (t target) name() string {
 		return strings.ReplaceAll(addr.String(), ".", "-")
 	}
 	name := strings.ReplaceAll(addr.String(), ":", "-")
-	if strings.HasSuffix(name, "-") { // no label ends with a dash
+	if strings.HasSuffix(name, "-") { // a label must not end with a dash
 		name += "0"
 	}
 	return name
@@ -230,8 +231,8 @@ func (m *rrset) add(list targets) {
 	}
 }
 
-// dedupe replaces a list by another one with the same addresses: most Services have one port, and the second list of its
-// endpoints need not be kept.
+// dedupe replaces a list by another one with the same addresses: most Services have one port, and then only one list of
+// its endpoints is retained.
 func (m *rrset) dedupe(list []target) {
 	if len(m.lists) == 1 && slices.EqualFunc(m.lists[0].list, list, target.sameAddr) {
 		m.lists[0].list = list
@@ -240,7 +241,7 @@ func (m *rrset) dedupe(list []target) {
 
 func (t target) sameAddr(other target) bool { return t.addr.Addr() == other.addr.Addr() }
 
-// only returns the targets that are wanted: the same list, if that is all of them.
+// only returns the targets for which isWanted returns true. It returns the same list if that is all of them.
 func (t targets) only(isWanted func(target) bool) targets {
 	left, isWhole := targets{}, true
 	for i, one := range t.list {
@@ -260,7 +261,7 @@ func (t targets) only(isWanted func(target) bool) targets {
 	return left
 }
 
-// append adds a target that is number i of others.
+// append appends target i of another list.
 func (t *targets) append(one target, of targets, i int) {
 	t.list = append(t.list, one)
 	if of.until != nil {
@@ -272,8 +273,8 @@ func (t *targets) append(one target, of targets, i int) {
 	}
 }
 
-// pickFirst returns which target comes first in an answer; the others follow in their order. draw returns a random number
-// below its argument.
+// pickFirst returns the index of the target that comes first in a response; the others follow in order. draw returns a
+// random number below its argument.
 func (t targets) pickFirst(draw func(uint32) uint32) int {
 	if len(t.list) < 2 {
 		return 0
@@ -286,7 +287,7 @@ func (t targets) pickFirst(draw func(uint32) uint32) int {
 	return at
 }
 
-// slots is how often one of them comes first, where a bound on the load says so.
+// slots returns how often a target comes first, under a load bound.
 func (t targets) slots(i int) uint32 {
 	if i == 0 {
 		return t.until[0]
@@ -294,7 +295,8 @@ func (t targets) slots(i int) uint32 {
 	return t.until[i] - t.until[i-1]
 }
 
-// weight is that of an SRV record: as CoreDNS gives it to each of so many, or what a bound on the load gives.
+// weight returns the weight of an SRV record: CoreDNS' value for one of all records, or the target's slots under a load
+// bound.
 func (t targets) weight(i, all int) uint16 {
 	if t.until == nil {
 		return uint16(max(1, 100/all))

@@ -16,7 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// largeService is shop/web with many ports, whose endpoints serve all of them at one number, or each at its own.
+// largeService returns the decisions about shop/web with many ports, whose endpoints serve all of them at one port
+// number, or each at its own.
 func largeService(ports, endpoints int, oneNumber bool) []selection.Decision {
 	name := model.ObjectName{Namespace: "shop", Name: "web"}
 	service := &model.Service{Name: name, IsHeadless: true, Topology: policy.Topology{Keys: []policy.Key{policy.AnyNode}}}
@@ -46,8 +47,8 @@ func lookupOf(records *Records) func(model.ObjectName) *Records {
 	return func(model.ObjectName) *Records { return records }
 }
 
-// TestTheSizeEstimateOfAnAnswerIsExact: the cost depends only on the records in the answer. The test counts the memory that it
-// takes, and the records that are looked at.
+// TestTheSizeEstimateOfAnAnswerIsExact: the cost depends only on the records in the response. The test counts
+// allocations, and the records in the response.
 func TestTheSizeEstimateOfAnAnswerIsExact(t *testing.T) {
 	for title, test := range map[string]struct {
 		large, small []selection.Decision
@@ -85,7 +86,7 @@ func TestTheSizeEstimateOfAnAnswerIsExact(t *testing.T) {
 	}
 }
 
-// TestNoRecordIsMadeTwice: even where endpoints and ports are alike, each target that is kept makes a different record.
+// TestNoRecordIsMadeTwice: even if endpoints and ports are alike, each retained target has a different record.
 func TestNoRecordIsMadeTwice(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -118,7 +119,7 @@ func TestNoRecordIsMadeTwice(t *testing.T) {
 		decisions := selection.NewPlanner(cluster).Decide(name, model.Families)
 		records := NewRecords(decisions, testZone)
 		if records == nil {
-			continue // nobody is ready
+			continue // no endpoint is ready
 		}
 		for asked, of := range map[string]*recordSets{webName: &records.service, "_p0._tcp." + webName: records.ports[portName{"p0", "tcp"}]} {
 			for typ, all := range map[string]rrset{
@@ -139,7 +140,7 @@ func TestNoRecordIsMadeTwice(t *testing.T) {
 	}
 }
 
-// fact is what a record says, without its weight.
+// fact returns the content of a record without its weight.
 func fact(record miekg.RR) string {
 	switch record := record.(type) {
 	case *miekg.A:
@@ -152,8 +153,8 @@ func fact(record miekg.RR) string {
 	return record.String()
 }
 
-// expected are the facts that follow from decisions, computed in the plainest way: for the Service's name, or for its
-// port p0.
+// expected returns the facts that follow from decisions, computed in the simplest way: for the Service's name, or for
+// its port p0.
 func expected(decisions []selection.Decision, typ string, ofPort bool) []string {
 	facts := map[string]bool{}
 	for _, decision := range decisions {
@@ -185,7 +186,8 @@ func expected(decisions []selection.Decision, typ string, ofPort bool) []string 
 	return all
 }
 
-// TestATargetWithoutANameIsNone: an endpoint whose name would be too long for DNS has addresses and no SRV record.
+// TestATargetWithoutANameIsNone: an endpoint whose name would be too long for DNS has address records and no SRV
+// record.
 func TestATargetWithoutANameIsNone(t *testing.T) {
 	long := Zone{Domain: strings.Repeat(strings.Repeat("d", 63)+".", 3) + "example", TTL: 5 * time.Second}
 	w := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a name=" + strings.Repeat("h", 63), "10.0.0.2 a"}}
@@ -204,8 +206,8 @@ func TestATargetWithoutANameIsNone(t *testing.T) {
 	}
 }
 
-// BenchmarkAnswer: what an answer costs for a Service with very many ports, compared with one of the same length for a
-// small Service.
+// BenchmarkAnswer measures the cost of a response for a Service with very many ports, compared with one of the same
+// length for a small Service.
 func BenchmarkAnswer(b *testing.B) {
 	for title, test := range map[string]struct {
 		large, small []selection.Decision
@@ -238,7 +240,7 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-// BenchmarkRecords: what making records costs, compared with making the decisions.
+// BenchmarkRecords measures the cost of building records, compared with making the decisions.
 func BenchmarkRecords(b *testing.B) {
 	for title, size := range map[string][2]int{"8192-ports-4-endpoints": {8192, 4}, "1-port-32768-endpoints": {1, 32768}} {
 		b.Run(title, func(b *testing.B) {

@@ -13,19 +13,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
 )
 
-// Server answers over UDP and TCP.
+// Server serves DNS over UDP and TCP.
 type Server struct {
 	Table *Table
-	// OnResponse is called with the result of each query, by many goroutines at once. It must return at once.
+	// OnResponse is called with the result of each query, by many goroutines concurrently. It must return at once.
 	OnResponse func(Result)
 	Log        *slog.Logger
 }
 
-// udpReaders is how many goroutines answer over UDP: while one waits for the kernel another one works.
+// udpReaders is the number of goroutines that serve UDP: while one waits for the kernel, another one works.
 const udpReaders = 2
 
-// Run answers at an address until ctx ends. If the address is not available, it tries again and again: connections to
-// Services must not depend on it.
+// Run serves an address until ctx ends. If the address is not available, it retries: connections to Services must not
+// depend on it.
 func (s *Server) Run(ctx context.Context, address netip.AddrPort) error {
 	httpserve.Again(ctx, s.Log, "could not listen for DNS", func() error { return s.serve(ctx, address) })
 	return nil
@@ -56,7 +56,7 @@ func (s *Server) serve(ctx context.Context, address netip.AddrPort) error {
 	return errors.New("the sockets of --dns-bind-address were closed")
 }
 
-// serveUDP answers until the socket is closed. Any other error concerns one datagram.
+// serveUDP serves until the socket is closed. Any other error concerns one datagram.
 func (s *Server) serveUDP(socket *net.UDPConn) {
 	query := make([]byte, maxQueryLength)
 	for {
@@ -68,7 +68,7 @@ func (s *Server) serveUDP(socket *net.UDPConn) {
 			continue
 		}
 		if answer := s.answer(query[:n], UDP); answer != nil {
-			_, _ = socket.WriteToUDPAddrPort(answer, from) // the client may have gone
+			_, _ = socket.WriteToUDPAddrPort(answer, from) // the client may have disappeared
 		}
 	}
 }

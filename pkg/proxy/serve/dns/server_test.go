@@ -22,7 +22,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// served is a server on loopback that answers for shop/web.
+// served is a server on loopback that serves shop/web.
 type served struct {
 	t       *testing.T
 	address string
@@ -101,7 +101,7 @@ func TestTheServerAnswersOnceItsTableIsComplete(t *testing.T) {
 	}
 }
 
-// TestAConnectionCarriesManyQueries, several at once.
+// TestAConnectionCarriesManyQueries, several of them concurrently.
 func TestAConnectionCarriesManyQueries(t *testing.T) {
 	s := newServed(t)
 	s.table.OnSynced(selection.SyncState{})
@@ -121,7 +121,8 @@ func TestAConnectionCarriesManyQueries(t *testing.T) {
 	}
 }
 
-// TestBadConnectionsEnd, and the others go on: one that announces more than any query has, and one that sends no query.
+// TestBadConnectionsEnd, and others continue: one that announces a longer query than allowed, and one that sends no
+// query.
 func TestBadConnectionsEnd(t *testing.T) {
 	s := newServed(t)
 	s.table.OnSynced(selection.SyncState{})
@@ -151,8 +152,8 @@ func TestBadConnectionsEnd(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsMakeRoom: a client that opens thousands and sends nothing keeps nobody from asking, and no other
-// client loses a connection.
+// TestIdleConnectionsMakeRoom: a client that opens thousands of connections and sends nothing blocks no other client,
+// and no other client loses a connection.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	s := newServed(t)
 	s.table.OnSynced(selection.SyncState{})
@@ -183,7 +184,7 @@ func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET)
 }
 
-// TestASlowSenderKeepsNobodyWaiting, while its query comes byte by byte.
+// TestASlowSenderKeepsNobodyWaiting while its query arrives byte by byte.
 func TestASlowSenderKeepsNobodyWaiting(t *testing.T) {
 	s := newServed(t)
 	s.table.OnSynced(selection.SyncState{})

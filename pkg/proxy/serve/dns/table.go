@@ -8,10 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Table holds the Services that are answered for. It is a reader of the proxy's decisions, and may be asked at any
-// time.
+// Table holds the records of Services. It is a handler of the proxy's decisions, and safe for concurrent use.
 type Table struct {
-	// Zone is what the names are in.
+	// Zone is the zone of all names.
 	Zone Zone
 
 	services sync.Map // model.ObjectName to *Records
@@ -41,10 +40,10 @@ func (t *Table) OnApplied(service model.ObjectName, digest any) {
 	}
 }
 
-// OnSynced lets the table be asked, for it is complete.
+// OnSynced enables Lookup, because the table is complete.
 func (t *Table) OnSynced(selection.SyncState) { t.isSynced.Store(true) }
 
-// Len returns how many Services are answered for.
+// Len returns the number of Services with records.
 func (t *Table) Len() int { return int(t.count.Load()) }
 
 // Lookup returns the records of a Service; nil if there are none.

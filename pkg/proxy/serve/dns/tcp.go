@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// How TCP connections are bounded: if there is one too many, the client with most of them loses its oldest one. CoreDNS
-// keeps one for each query that it had under way at once, and lets go of it after ten seconds; another client than the
-// node's cache has no reason to keep one.
+// Limits of TCP connections: if there are too many, the client with the most connections loses its oldest one. CoreDNS
+// keeps one connection per concurrent query, and closes it after ten seconds. Clients other than the node's cache have
+// no reason to keep connections.
 const (
 	maxConnections = 1000
 	idleTimeout    = time.Minute
-	// slowTimeout is how long one query may take to come, or one answer to go.
+	// slowTimeout is how long it may take to receive one query or to send one response.
 	slowTimeout = 5 * time.Second
 )
 
-// serveTCP answers until the listener is closed.
+// serveTCP serves until the listener is closed.
 func (s *Server) serveTCP(ctx context.Context, listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil: // too many open files, perhaps
+		case err != nil: // perhaps too many open files
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -35,8 +35,8 @@ func (s *Server) serveTCP(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// serveConn answers the queries of a connection, one after the other, until the client closes it, is slow, or has none
-// for a while, or until ctx ends.
+// serveConn answers the queries of a connection in sequence, until the client closes it, is slow, or is idle for too
+// long, or until ctx ends.
 func (s *Server) serveConn(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()

@@ -9,27 +9,27 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// What records take, in bytes, with a name that points to the question (RFC 1035, 3.2.1 and 4.1.4).
+// Sizes of records in bytes, with a name that is a pointer to the question (RFC 1035, 3.2.1 and 4.1.4).
 const (
 	headerSize   = 12
 	fixedSize    = 2 + 10 // the pointer; type, class, TTL and length
 	sizeOfA      = fixedSize + 4
 	sizeOfAAAA   = fixedSize + 16
-	sizeOfSRV    = fixedSize + 6 // and the target, which nothing compresses (RFC 2782)
+	sizeOfSRV    = fixedSize + 6 // plus the target, which is not compressed (RFC 2782)
 	sizeOfOPT    = 11
-	ownNameBytes = 2 // the first label's length and the root, besides the letters and dots of a name
+	ownNameBytes = 2 // the first label's length and the root, in addition to a name's characters
 )
 
-// resourceRecord is one that is to be written, with what it is about.
+// resourceRecord is a record to be written, with its target.
 type resourceRecord struct {
 	target
 	weight uint16
-	owner  string // the name of an SRV record's target
-	size   int    // of the record itself
+	owner  string // the target name of an SRV record
+	size   int    // size of the record itself
 }
 
-// write answers with records: as many as fit, from a random one on. What does not fit over UDP is asked for again over
-// TCP; if not all fit there either, a part must do.
+// write builds a response with as many records as fit, starting at a random one. If not all fit over UDP, the client
+// retries over TCP; if not all fit there, the response is partial.
 func (d *responseBuilder) write(transport Transport, service model.ObjectName, all rrset, draw func(uint32) uint32) []byte {
 	d.header.Authoritative = true
 	room := d.limit - headerSize - len(d.query.raw)
@@ -55,13 +55,13 @@ func (d *responseBuilder) write(transport Transport, service model.ObjectName, a
 	})
 }
 
-// rrsetEntry is one of a list of targets.
+// rrsetEntry is one target of a list.
 type rrsetEntry struct {
 	targets
 	at int
 }
 
-// rotated yields all targets, beginning with a random one.
+// rotated yields all targets, starting at a random one.
 func (m rrset) rotated(draw func(uint32) uint32) func(yield func(rrsetEntry) bool) {
 	return func(yield func(rrsetEntry) bool) {
 		firstList := 0
@@ -81,7 +81,7 @@ func (m rrset) rotated(draw func(uint32) uint32) func(yield func(rrsetEntry) boo
 	}
 }
 
-// newRecord returns the record that an entry makes; an SRV record gets its weight as one of a given number.
+// newRecord returns the record of an entry. weighed is the number of SRV records that share the total weight.
 func (d *responseBuilder) newRecord(e rrsetEntry, weighed int, below string) resourceRecord {
 	made := resourceRecord{target: e.list[e.at]}
 	switch d.query.Type {
@@ -115,7 +115,7 @@ func (d *responseBuilder) addAnswers(builder *dnsmessage.Builder, records []reso
 	return err
 }
 
-// addAddresses adds the addresses of SRV records' targets, if there is room for all of them.
+// addAddresses adds the addresses of SRV records' targets, if all of them fit.
 func (d *responseBuilder) addAddresses(builder *dnsmessage.Builder, records []resourceRecord, room int) error {
 	for i := range records {
 		for _, addr := range d.addressesOf(&records[i]) {
@@ -123,7 +123,7 @@ func (d *responseBuilder) addAddresses(builder *dnsmessage.Builder, records []re
 			if addr.Is4() {
 				size = sizeOfA
 			}
-			if room -= size + records[i].size; room < 0 { // plus at most this much for the name, which may be written again
+			if room -= size + records[i].size; room < 0 { // plus at most this much for the name, if it is written uncompressed
 				return nil
 			}
 		}
@@ -143,7 +143,7 @@ func (d *responseBuilder) addAddresses(builder *dnsmessage.Builder, records []re
 	return err
 }
 
-// addressesOf returns all addresses of an SRV record's target: part of a record set is not an answer (RFC 2181, 5).
+// addressesOf returns all addresses of an SRV record's target: a record set must not be partial (RFC 2181, 5).
 func (d *responseBuilder) addressesOf(r *resourceRecord) []netip.Addr {
 	if addrs := d.alike[r.name()]; addrs != nil {
 		return addrs
@@ -158,7 +158,7 @@ func addAddress(builder *dnsmessage.Builder, header dnsmessage.ResourceHeader, a
 	return builder.AAAAResource(header, dnsmessage.AAAAResource{AAAA: addr.As16()})
 }
 
-// nameOf is a target's name for the library. The target has one, because those without make no SRV record.
+// nameOf converts a target's name for the library. Every target here has one, because those without have no SRV record.
 func nameOf(text string) (name dnsmessage.Name) {
 	name.Length = uint8(copy(name.Data[:], text))
 	return name

@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// listenOn returns the addresses of a family to bind: where the node serves node ports. An IPv6 link-local address is left
-// out: it is meaningless without its interface, and a load balancer could not ask there.
+// listenOn returns the addresses of a family to bind: those on which the node serves node ports. It omits IPv6
+// link-local addresses: they are meaningless without their interface, and a load balancer could not reach them.
 func listenOn(scope *selection.Scope, family model.Family) []netip.Addr {
 	if slices.Contains(scope.OnAll, family) {
 		if family == model.IPv4 {
@@ -26,15 +26,16 @@ func listenOn(scope *selection.Scope, family model.Family) []netip.Addr {
 	})
 }
 
-// notServed says that a Service's health checks are not answered at an address or in a family.
+// notServed returns the finding that a Service's health check is not served at an address or in a family.
 func notServed(service model.ObjectName, why error) model.Finding {
 	reason := fmt.Sprintf("Load balancers treat this node as one without endpoints of this Service; it tries again: "+
 		"answering health checks of Service %s: %v", service, why)
 	return model.Finding{Code: model.HealthCheckListenFailed, Reason: reason, Local: true}.WithObject("Service", service)
 }
 
-// claimPorts decides what is answered where. The API server gives each port to one Service only; if two still have the same
-// one, the lexically smaller name keeps it, and every other one is not served.
+// claimPorts assigns responses to addresses and ports. The API server gives each port to only one Service. If two
+// Services have the same one nevertheless, the one with the lexically smaller name keeps it, and the others are not
+// served.
 func claimPorts(
 	checks map[model.ObjectName]selection.HealthCheck, scope *selection.Scope,
 ) (map[netip.AddrPort]response, []model.Finding) {

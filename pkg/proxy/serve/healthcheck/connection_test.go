@@ -46,7 +46,7 @@ func TestAConnectionIsClosedWithItsServer(t *testing.T) {
 		"when all servers end":      func(n *node) { n.servers.Close() },
 	} {
 		t.Run(title, func(t *testing.T) {
-			t.Parallel() // a connection that never asked is given time to
+			t.Parallel() // slow: a connection without a request gets time to send one
 			n := newNode(t)
 			n.sync(one, on("127.0.0.1"))
 			used, fresh := n.mustDial("127.0.0.1:30000"), n.mustDial("127.0.0.1:30000")

@@ -1,6 +1,9 @@
 //go:build linux
 
-// Package healthcheck answers the load balancers that ask, at a Service's healthCheckNodePort, whether this node has
-// endpoints of it (KEP-2086). Each Service with externalTrafficPolicy: Local of type LoadBalancer has a server of its
-// own in each family.
+// Package healthcheck serves the health checks of load balancers: at a Service's healthCheckNodePort, it reports
+// whether this node has endpoints of the Service (KEP-2086). Each Service of type LoadBalancer with
+// externalTrafficPolicy: Local has a server of its own in each family.
+//
+// What a response contains is in selection/healthcheck.go and response.go; when and where it is served, in handler.go
+// and assign.go.
 package healthcheck

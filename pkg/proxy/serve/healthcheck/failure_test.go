@@ -29,7 +29,7 @@ func TestTwoServicesWithOnePort(t *testing.T) {
 		n.expectServing("127.0.0.1:30000", "a/web", 1)
 		n.expectServing("127.0.0.2:30000", "a/web", 1)
 		n.expectServing("127.0.0.1:30001", "c/web", 3)
-		n.expectServing("[::1]:30000", "b/web", 2) // the first has no IPv6
+		n.expectServing("[::1]:30000", "b/web", 2) // the first Service has no IPv6
 	}
 	delete(both, name("a/web"))
 	n.sync(both, on("127.0.0.1", "127.0.0.2", "::1"))
@@ -90,7 +90,7 @@ func TestAfterCloseNothingIsServed(t *testing.T) {
 	n := newNode(t)
 	n.sync(checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1"))
 	n.servers.Close()
-	n.servers.Close() // does nothing more
+	n.servers.Close() // has no further effect
 	n.expectClosed("127.0.0.1:30000")
 }
 

@@ -14,27 +14,26 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// retryAfter is the pause before a health check that could not be served is tried again: the process that has its port
-// may end.
+// retryAfter is the delay before a failed health check server is retried: the process that has its port may end.
 const retryAfter = 5 * time.Second
 
-// Handler makes Run serve the health checks of Services on the addresses of node ports. It is a reader of the proxy's
-// decisions.
+// Handler collects the health checks of Services, and Run serves them on the addresses of node ports. It is a handler
+// of the proxy's decisions.
 type Handler struct {
-	changed notify.Signal // holds a signal while something is wanted that is not served yet
+	changed notify.Signal // signals that checks or addresses changed
 
 	mutex  sync.Mutex
-	checks map[model.ObjectName]selection.HealthCheck // those in force
-	scope  *selection.Scope                           // whose node ports have the addresses; nil before the first Synced
-	isNew  bool                                       // a check is another one than at the last Synced
+	checks map[model.ObjectName]selection.HealthCheck // the applied checks
+	scope  *selection.Scope                           // has the addresses of node ports; nil before the first OnSynced
+	isNew  bool                                       // a check changed since the last OnSynced
 }
 
-// NewHandler returns a reader without Services.
+// NewHandler returns a Handler without Services.
 func NewHandler() *Handler {
 	return &Handler{changed: notify.NewSignal(), checks: map[model.ObjectName]selection.HealthCheck{}}
 }
 
-// Derive returns what is answered about a Service; nil if nothing is.
+// Derive returns the health check of a Service; nil if it has none.
 func (*Handler) Derive(decisions []selection.Decision) any {
 	if check, isAsked := selection.HealthCheckOf(decisions); isAsked {
 		return check
@@ -42,7 +41,7 @@ func (*Handler) Derive(decisions []selection.Decision) any {
 	return nil
 }
 
-// OnApplied takes over what is answered about a Service.
+// OnApplied replaces the health check of a Service.
 func (r *Handler) OnApplied(service model.ObjectName, digest any) {
 	now, _ := digest.(selection.HealthCheck)
 	r.mutex.Lock()
@@ -56,7 +55,7 @@ func (r *Handler) OnApplied(service model.ObjectName, digest any) {
 	r.isNew = true
 }
 
-// OnSynced makes Run serve checks that have changed, and all of them if the addresses have. Most syncs change neither.
+// OnSynced makes Run update the servers if any check or the addresses changed. Most syncs change neither.
 func (r *Handler) OnSynced(sync selection.SyncState) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -69,7 +68,7 @@ func (r *Handler) OnSynced(sync selection.SyncState) {
 	}
 }
 
-// Run makes the servers serve until ctx ends, and then closes them. After each sync of the servers it reports what is
+// Run serves the checks until ctx ends, and then closes the servers. After each update it reports the checks that are
 // not served.
 func (r *Handler) Run(ctx context.Context, servers *Servers, report func([]model.Finding)) {
 	defer servers.Close()

@@ -26,7 +26,8 @@ func synced(addrs ...string) selection.SyncState {
 	return now
 }
 
-// TestAReaderHasHealthChecksServed: what a sync does not change stays as it was, and the addresses are those of node ports.
+// TestAReaderHasHealthChecksServed: checks that a sync does not change stay as they were, and the addresses are those
+// of node ports.
 func TestAReaderHasHealthChecksServed(t *testing.T) {
 	reader, ended := NewHandler(), make(chan struct{})
 	servers := New(slog.New(slog.DiscardHandler), func() bool { return true })
@@ -43,7 +44,7 @@ func TestAReaderHasHealthChecksServed(t *testing.T) {
 	for _, step := range []struct {
 		says   string
 		accept any
-		is     bool // accepted
+		is     bool // applied
 		synced selection.SyncState
 		want   int // status; zero if no server listens
 	}{
@@ -68,7 +69,6 @@ func TestAReaderHasHealthChecksServed(t *testing.T) {
 	}
 }
 
-// TestAnUnchangedDecisionUpdatesNoServer.
 func TestAnUnchangedDecisionUpdatesNoServer(t *testing.T) {
 	reader := NewHandler()
 	type digests = map[string]any
@@ -104,7 +104,7 @@ func TestAnUnchangedDecisionUpdatesNoServer(t *testing.T) {
 	}
 }
 
-// statusOf asks over a new connection; zero if no server listens.
+// statusOf sends a request over a new connection; it returns zero if no server listens.
 func statusOf(url string) int {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get(url)

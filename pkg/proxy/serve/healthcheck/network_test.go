@@ -25,7 +25,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// waitTimeout is how long a test waits for what must happen. No test measures time.
+// waitTimeout is how long a test waits for an event that must happen. No test measures time.
 const waitTimeout = wait.Timeout
 
 type (
@@ -33,18 +33,18 @@ type (
 	counts = map[model.Family]int
 )
 
-// name makes a Service's name from namespace/name.
+// name returns the Service's name in namespace/name.
 func name(text string) model.ObjectName {
 	namespace, name, _ := strings.Cut(text, "/")
 	return model.ObjectName{Namespace: namespace, Name: name}
 }
 
-// check makes a check of a Service with only IPv4.
+// check returns a check of a Service with only IPv4.
 func check(port uint16, endpoints int) selection.HealthCheck {
 	return selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: endpoints}}
 }
 
-// on serves node ports on some addresses.
+// on returns a scope with node ports on some addresses.
 func on(texts ...string) selection.Scope {
 	var scope selection.Scope
 	for _, text := range texts {
@@ -55,7 +55,7 @@ func on(texts ...string) selection.Scope {
 
 var everywhere, nowhere = selection.Scope{OnAll: model.Families}, selection.Scope{}
 
-// node is a namespace in which servers run and are asked. Every address of 127.0.0.0/8 and ::1 is its own.
+// node is a network namespace with servers and clients. Every address of 127.0.0.0/8 and ::1 is local to it.
 type node struct {
 	*netns.Namespace
 	t       *testing.T
@@ -71,7 +71,7 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// trySync syncs within the namespace. The error joins why Services are not served.
+// trySync syncs within the namespace. The error joins the reasons why Services are not served.
 func (n *node) trySync(checks checks, on selection.Scope) error {
 	n.t.Helper()
 	var failed []model.Finding
@@ -91,7 +91,7 @@ func (n *node) sync(checks checks, on selection.Scope) {
 	}
 }
 
-// addAddresses gives the loopback more addresses.
+// addAddresses adds addresses to the loopback interface.
 func (n *node) addAddresses(texts ...string) {
 	n.t.Helper()
 	n.Do(func() {
@@ -111,7 +111,7 @@ func (n *node) addAddresses(texts ...string) {
 	})
 }
 
-// stranger listens at an address until the test ends or leave is called.
+// stranger listens on an address until the test ends or leave is called.
 func (n *node) stranger(address string) (leave func()) {
 	n.t.Helper()
 	var listener net.Listener
@@ -147,7 +147,7 @@ func (n *node) dial(ctx context.Context, address string) (*connection, error) {
 	return &connection{Conn: conn, reader: bufio.NewReader(conn)}, conn.SetDeadline(time.Now().Add(waitTimeout))
 }
 
-// mustDial connects until the test ends.
+// mustDial opens a connection that is closed when the test ends.
 func (n *node) mustDial(address string) *connection {
 	n.t.Helper()
 	c, err := n.dial(n.t.Context(), address)
@@ -158,7 +158,7 @@ func (n *node) mustDial(address string) *connection {
 	return c
 }
 
-// reply is what a client got. Closing: the server closes the connection after it.
+// reply is a response to a client. Closing means that the server closes the connection after it.
 type reply struct {
 	Status  int
 	Header  http.Header
@@ -166,7 +166,7 @@ type reply struct {
 	Closing bool
 }
 
-// request sends one request and reads the whole answer.
+// request sends one request and reads the whole response.
 func (c *connection) request(method, path, body string) (reply, error) {
 	request, err := http.NewRequest(method, "http://node"+path, strings.NewReader(body))
 	if err != nil {
@@ -184,7 +184,7 @@ func (c *connection) request(method, path, body string) (reply, error) {
 	return reply{Status: response.StatusCode, Header: response.Header, Body: string(text), Closing: response.Close}, err
 }
 
-// requestOnce asks over a connection of its own.
+// requestOnce sends a request over a new connection.
 func (n *node) requestOnce(ctx context.Context, address string) (reply, error) {
 	c, err := n.dial(ctx, address)
 	if err != nil {
@@ -194,7 +194,7 @@ func (n *node) requestOnce(ctx context.Context, address string) (reply, error) {
 	return c.request(http.MethodGet, "/", "")
 }
 
-// expectServing asserts what is answered for which Service at an address.
+// expectServing asserts the response at an address: its Service and its number of endpoints.
 func (n *node) expectServing(address, service string, endpoints int) {
 	n.t.Helper()
 	got, err := n.requestOnce(n.t.Context(), address)
@@ -207,7 +207,7 @@ func (n *node) expectServing(address, service string, endpoints int) {
 	}
 }
 
-// expectClosed asserts that no server listens at an address.
+// expectClosed asserts that no server listens on an address.
 func (n *node) expectClosed(address string) {
 	n.t.Helper()
 	c, err := n.dial(n.t.Context(), address)

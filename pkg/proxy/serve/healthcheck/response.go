@@ -10,14 +10,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// response is what a load balancer reads about a Service in one family, except for the proxy's own health, which is asked
-// for each answer anew.
+// response is the response to a load balancer about a Service in one family, without the proxy's own health, which is
+// determined for each response.
 type response struct {
 	service   model.ObjectName
 	endpoints int // ready ones on this node
 }
 
-// responseBody is kube-proxy's JSON, with its order of fields.
+// responseBody is kube-proxy's JSON, with the same order of fields.
 type responseBody struct {
 	Service struct {
 		Namespace string `json:"namespace"`
@@ -27,8 +27,7 @@ type responseBody struct {
 	ServiceProxyHealthy bool `json:"serviceProxyHealthy"`
 }
 
-// write writes the whole answer. Only a client that has gone can make the write fail, and then no client reads an
-// error.
+// write writes the response. The write fails only if the client has disconnected; then no client reads an error.
 func (a response) write(w http.ResponseWriter, isHealthy bool) {
 	said := responseBody{LocalEndpoints: a.endpoints, ServiceProxyHealthy: isHealthy}
 	said.Service.Namespace, said.Service.Name = a.service.Namespace, a.service.Name

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// textOf is the body byte for byte: tabs, this order, no newline at the end.
+// textOf returns the expected body, byte for byte: tabs, this order, no newline at the end.
 func textOf(service string, endpoints int, isHealthy bool) string {
 	namespace, name, _ := strings.Cut(service, "/")
 	return fmt.Sprintf("{\n\t\"service\": {\n\t\t\"namespace\": \"%s\",\n\t\t\"name\": \"%s\"\n\t},\n\t\"localEndpoints\": %d,\n"+
@@ -71,7 +71,7 @@ func TestTheResponseIsTheSameForEveryPathAndMethod(t *testing.T) {
 				}
 				want := textOf("shop/web", 1, true)
 				if method == "HEAD" {
-					want = "" // such an answer has no body in HTTP
+					want = "" // such a response has no body in HTTP
 				}
 				if got.Status != http.StatusOK || got.Body != want || got.Header.Get("X-Load-Balancing-Endpoint-Weight") != "1" {
 					t.Errorf("got %+v, want 200 with weight 1 and body %q", got, want)

@@ -17,16 +17,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
 )
 
-// server answers at one address and port. What it answers may change while it runs, even the Service.
+// server serves one address and port. Its response may change while it runs, and may even be that of another Service.
 type server struct {
 	response atomic.Pointer[response]
 	listener *listener
-	// end makes it take no more connections, close those that are idle and finish the answers that it has begun.
+	// end makes the server accept no more connections, close idle ones, and finish the responses in progress.
 	end context.CancelFunc
 }
 
-// start binds an address. Clients are answered from now on until the server ends; it keeps the values of ctx, but does
-// not end with it.
+// start binds an address and serves clients until the server ends. The server keeps the values of ctx, but does not end
+// with it.
 func (s *Servers) start(ctx context.Context, addr netip.AddrPort, first response) (*server, error) {
 	bound, err := listen(ctx, addr)
 	if err != nil {
@@ -58,22 +58,22 @@ func (s *server) isStopped() bool {
 	}
 }
 
-// listener is a listener that signals when it has been closed.
+// listener is a listener with a channel that is closed when the listener is.
 type listener struct {
 	net.Listener
 	closed chan struct{}
 	once   sync.Once
 }
 
-// Close closes the listener and then says so.
+// Close closes the listener, and then the channel.
 func (l *listener) Close() error {
 	err := l.Listener.Close()
 	l.once.Do(func() { close(l.closed) })
 	return err
 }
 
-// listen binds an address for its own family only, so that the same port may be bound in the other family. The error
-// names the address.
+// listen binds an address for its own family only, so that the same port can be bound in the other family. The error
+// contains the address.
 func listen(ctx context.Context, addr netip.AddrPort) (*listener, error) {
 	network := "tcp6" // with IPV6_V6ONLY
 	if addr.Addr().Is4() {
@@ -88,7 +88,7 @@ func listen(ctx context.Context, addr netip.AddrPort) (*listener, error) {
 }
 
 // freebind allows binding an address that is not usable yet, or no longer usable. An IPv6 address is tentative for a
-// second or more after it was added; the server is there when that is over, without another try.
+// second or more after it was added; the server is reachable as soon as that ends, without a retry.
 func freebind(network, _ string, raw syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_FREEBIND
 	if network == "tcp6" {

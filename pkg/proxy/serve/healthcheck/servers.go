@@ -14,7 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Servers are the HTTP servers of all health checks: one for each Service, family and address. One goroutine uses them.
+// Servers are the HTTP servers of all health checks: one for each Service, family and address. They are not safe for
+// concurrent use.
 type Servers struct {
 	log     *slog.Logger
 	healthy func() bool
@@ -23,20 +24,20 @@ type Servers struct {
 	running sync.WaitGroup
 }
 
-// New returns Servers without any server yet. Healthy says whether the proxy does its work; it is asked for every
-// answer, by many goroutines.
+// New returns Servers without any server. healthy reports whether the proxy is healthy; it is called for every
+// response, from many goroutines.
 func New(log *slog.Logger, healthy func() bool) *Servers {
 	return &Servers{log: log, healthy: healthy, servers: map[netip.AddrPort]*server{}}
 }
 
-// Sync makes the servers answer these checks where node ports are served, and no others. A server that stays goes on
-// listening and keeps its connections; a check without an address in its family has no server there.
+// Sync serves these checks on the addresses of node ports, and no others. Servers that are still needed keep listening
+// and keep their connections. A check without an address in its family has no server in that family.
 //
-// It returns a finding for each Service that cannot be answered for at an address: something else listens there, or
-// another Service has the port. All others are served meanwhile, and the next Sync tries again.
+// Sync returns a finding for each Service whose check cannot be served at an address, because another program listens
+// there or another Service has the port. All other checks are served, and the next Sync retries the failed ones.
 //
-// The servers run until a later Sync or Close ends them, also after ctx has ended. They listen in the network
-// namespace of the calling thread.
+// The servers run until a later Sync or Close ends them, even after ctx has ended. They listen in the network namespace
+// of the calling thread.
 func (s *Servers) Sync(
 	ctx context.Context, checks map[model.ObjectName]selection.HealthCheck, scope *selection.Scope,
 ) []model.Finding {
@@ -62,14 +63,14 @@ func (s *Servers) Sync(
 	return failed
 }
 
-// Close ends all servers for good, and returns when the answers that had begun are finished.
+// Close ends all servers for good, and returns when the responses in progress are finished.
 func (s *Servers) Close() {
 	s.stopAll(func(netip.AddrPort) bool { return true })
 	s.running.Wait()
 }
 
-// stopAll ends the servers of the chosen addresses, and returns when all of them are free to be bound again. Answers
-// that had begun may finish meanwhile.
+// stopAll ends the servers of the chosen addresses, and returns when all of these addresses can be bound again.
+// Responses in progress may still be running then.
 func (s *Servers) stopAll(chosen func(netip.AddrPort) bool) {
 	var ending []*server
 	for addr, running := range s.servers {

@@ -15,7 +15,7 @@ func TestServersListenWhereNodePortsAreServed(t *testing.T) {
 	for title, test := range map[string]struct {
 		checks     checks
 		on         selection.Scope
-		ipv4, ipv6 []string // answer with one endpoint, and with two
+		ipv4, ipv6 []string // addresses of Services with one endpoint, and with two
 		unserved   []string
 	}{
 		"on all addresses": {
@@ -67,7 +67,7 @@ func TestServersFollow(t *testing.T) {
 	for title, test := range map[string]struct {
 		before, after     checks
 		onBefore, onAfter selection.Scope
-		says              map[string]string // address: Service and endpoints
+		says              map[string]string // Service and endpoints, by address
 		silent            []string
 	}{
 		"the number of endpoints": {

@@ -56,7 +56,7 @@ func TestARequestThatRacesWithASyncGetsACompleteResponseOrNone(t *testing.T) {
 		n.sync(states[0].checks, states[0].on)
 		before := answered.Load()
 		for try := 0; try < 10000 && answered.Load() == before; try++ {
-			n.expectServing("127.0.0.1:30000", "shop/web", 1) // until the others were answered too
+			n.expectServing("127.0.0.1:30000", "shop/web", 1) // until the other requests got responses, too
 		}
 	}
 	over.Store(true)
@@ -72,7 +72,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	if _, err := n.mustDial("127.0.0.1:30000").request("GET", "/", ""); err != nil {
 		t.Fatal(err)
 	}
-	n.mustDial("[::1]:30000") // and sends nothing
+	n.mustDial("[::1]:30000") // a connection that sends nothing
 	n.servers.Close()
 	buffer := make([]byte, 1<<20)
 	if stacks := string(buffer[:runtime.Stack(buffer, true)]); strings.Contains(stacks, "httpserve.Serve(") {

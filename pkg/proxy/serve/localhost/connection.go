@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// Outcome is what happened to a connection.
+// Outcome is the outcome of a connection attempt.
 type Outcome string
 
 // The outcomes.
 const (
-	Forwarded     Outcome = "forwarded"      // an endpoint took it
-	Unreachable   Outcome = "unreachable"    // the endpoint that was drawn did not
-	LimitExceeded Outcome = "limit_exceeded" // the Service had as many connections as it may have
+	Forwarded     Outcome = "forwarded"      // an endpoint accepted it
+	Unreachable   Outcome = "unreachable"    // the chosen endpoint did not accept it
+	LimitExceeded Outcome = "limit_exceeded" // the Service had reached its connection limit
 )
 
-// dialTimeout is kube-proxy's.
+// dialTimeout is the same as kube-proxy's.
 const dialTimeout = 5 * time.Second
 
-// dial connects to an endpoint. Keepalive (Go's default, 15 s) detects when it is gone.
+// dial connects to an endpoint. Keepalive (Go's default, 15 s) detects an endpoint that disappeared.
 func dial(ctx context.Context, endpoint netip.AddrPort) (*net.TCPConn, error) {
 	var dialer net.Dialer
 	return dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, endpoint)
 }
 
-// forward passes on what a client and an endpoint send each other until both have ended, or ctx ends. The client's
-// connection is closed then.
+// forward forwards data between a client and an endpoint until both have closed their side, or ctx ends. Then it closes
+// the connection to the client.
 func (s *Server) forward(ctx context.Context, port nodePort, client *net.TCPConn, endpoint netip.AddrPort) {
 	dialling, cancel := context.WithTimeout(ctx, dialTimeout)
 	backend, err := s.dial(dialling, endpoint)
@@ -54,9 +54,9 @@ func (s *Server) forward(ctx context.Context, port nodePort, client *net.TCPConn
 	_ = backend.Close()
 }
 
-// copyOneWay passes on what one side sends, and that it has ended; the other direction goes on. If one side breaks, the other
-// gets a reset. The kernel moves the bytes (splice), and a reader that is slow slows the sender: what waits in between
-// is what a pipe and two sockets hold.
+// copyOneWay forwards one direction, including its end; the other direction continues. If one side fails, the other
+// gets a reset. The kernel moves the bytes (splice), and a slow receiver slows the sender: at most one pipe and two
+// sockets buffer data in between.
 func copyOneWay(to, from *net.TCPConn) {
 	_, err := io.Copy(to, from)
 	if err == nil {
@@ -67,7 +67,7 @@ func copyOneWay(to, from *net.TCPConn) {
 	}
 }
 
-// reset closes connections so that the other end does not mistake it for a regular end.
+// reset closes connections with a reset, so that the peers do not mistake it for a regular end.
 func reset(connections ...*net.TCPConn) {
 	for _, connection := range connections {
 		_ = connection.SetLinger(0)

@@ -10,30 +10,32 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// MaxConnections is how many connections there may be at a time, of all Services together; fewer where the process may
-// have few descriptors. A Service may have no more than there are places left: alone 2,048, beside another that wants as
-// many 1,365 each. So there is room for every other Service, however many connections some of them have.
+// MaxConnections is the maximum number of concurrent connections of all Services together; it is lower if the process
+// has a low limit of file descriptors. A Service may have at most as many as there are free slots left: 2,048 alone, or
+// 1,365 each if another one needs as many. So there is room for every other Service, however many connections some
+// have.
 const MaxConnections = 4096
 
-// fdsPerConnection is how many descriptors a connection needs: two sockets, and both ends of a pipe for each direction.
+// fdsPerConnection is the number of file descriptors of a connection: two sockets, and both ends of a pipe for each
+// direction.
 const fdsPerConnection = 6
 
-// limitFor returns how many connections there may be with the given limit of descriptors. Half of them stay free:
-// without a descriptor nothing reaches the kernel or the API server.
+// limitFor returns the maximum number of connections for a limit of file descriptors. Half of the descriptors stay
+// free, because the kernel and the API server cannot be reached without one.
 func limitFor(descriptors uint64) int {
 	return int(max(1, min(MaxConnections, descriptors/2/fdsPerConnection)))
 }
 
-// processLimit is mostWith for this process, whose limit Go has raised as far as permitted.
+// processLimit returns limitFor of this process, whose soft limit Go raises to the hard limit.
 func processLimit() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return MaxConnections // the call cannot fail for this limit
+		return MaxConnections // getrlimit cannot fail for this resource
 	}
 	return limitFor(limit.Cur)
 }
 
-// connLimiter bounds the connections.
+// connLimiter limits the number of connections.
 type connLimiter struct {
 	limit int
 	mutex sync.Mutex
@@ -45,7 +47,7 @@ func newConnLimiter(all int) *connLimiter {
 	return &connLimiter{limit: all, free: all, inUse: map[model.ObjectName]int{}}
 }
 
-// acquire takes a place for a connection of a Service, if it may have one.
+// acquire takes a slot for a connection of a Service. It reports whether there was one.
 func (p *connLimiter) acquire(service model.ObjectName) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -57,7 +59,7 @@ func (p *connLimiter) acquire(service model.ObjectName) bool {
 	return true
 }
 
-// release gives a place back.
+// release returns a slot.
 func (p *connLimiter) release(service model.ObjectName) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

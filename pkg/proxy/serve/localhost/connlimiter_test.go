@@ -9,13 +9,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestLimitsOfServicesThatUseAll: none gets more places than are left, and together they never exceed the total.
+// TestLimitsOfServicesThatUseAll: no Service gets more slots than are left, and together they never exceed the total.
 func TestLimitsOfServicesThatUseAll(t *testing.T) {
 	for services, each := range map[int]int{1: 2048, 2: 1365, 3: 1024, 63: 64, 4095: 1} {
 		t.Run(fmt.Sprint(services), func(t *testing.T) {
 			p := newConnLimiter(MaxConnections)
 			held := map[model.ObjectName]int{}
-			for again := true; again; { // one after the other, until nobody gets another one
+			for again := true; again; { // in turn, until no Service gets another slot
 				again = false
 				for i := range services {
 					name := model.ObjectName{Namespace: "shop", Name: fmt.Sprint(i)}

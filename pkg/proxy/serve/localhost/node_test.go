@@ -21,7 +21,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// waitTimeout is how long a test waits for what must come. No test measures time.
+// waitTimeout is how long a test waits for an event that must happen. No test measures time.
 const waitTimeout = wait.Timeout
 
 // node is a network namespace with a server of node ports on loopback and some backends, which are on loopback, too.
@@ -35,7 +35,7 @@ type node struct {
 	stop      func()
 }
 
-// recordedEvents records what the server reports to its observer.
+// recordedEvents records the calls of an Observer.
 type recordedEvents struct {
 	mutex     sync.Mutex
 	listening map[model.Family]int
@@ -75,11 +75,11 @@ var (
 	loopback6 = netip.MustParseAddr("::1")
 )
 
-// family is one in which a test runs.
+// family is an IP family in which a test runs.
 type family struct {
 	model.Family
 	loopback netip.Addr
-	table    string // what nft calls it
+	table    string // nft's name of the family
 }
 
 // inBothFamilies runs a test over IPv4 and over IPv6.
@@ -94,7 +94,7 @@ func (f family) port(number uint16) string { return netip.AddrPortFrom(f.loopbac
 func (f family) web() string               { return f.port(30080) }
 func (f family) other() string             { return f.port(30081) }
 
-// newNode starts a server with the given number of places for connections.
+// newNode starts a server with the given maximum number of connections.
 func newNode(t *testing.T, most int) *node {
 	n := &node{t: t, namespace: netns.New(t)}
 	n.cluster = model.NewCluster("node-a")
@@ -132,7 +132,8 @@ func (n *node) start(most int) {
 	n.t.Cleanup(n.stop)
 }
 
-// backend listens on a free port of an address and serves each connection with a function. It returns where.
+// backend listens on a free port of an address and serves each connection with a function. It returns its address and
+// port.
 func (n *node) backend(addr netip.Addr, serve func(*net.TCPConn)) netip.AddrPort {
 	n.t.Helper()
 	listener := n.listener(netip.AddrPortFrom(addr, 0).String())
@@ -169,10 +170,10 @@ type service struct {
 	nodePort  uint16
 	endpoints []netip.AddrPort
 	change    func(*model.Service)
-	on        string // the node of its endpoints; node-b if empty
+	on        string // node of its endpoints; node-b if empty
 }
 
-// apply hands over the decisions about Services. One without a node port is deleted.
+// apply passes the decisions about Services to the server. It deletes Services without a node port.
 func (n *node) apply(services ...service) {
 	n.t.Helper()
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
@@ -198,7 +199,7 @@ func (n *node) apply(services ...service) {
 		if on == "" {
 			on = "node-b"
 		}
-		for i, endpoint := range s.endpoints { // each has a port of its own
+		for i, endpoint := range s.endpoints { // each endpoint has a port of its own
 			slice := &model.EndpointSlice{
 				Name: model.ObjectName{Namespace: "shop", Name: fmt.Sprint(s.name, "-", i)}, Service: name, Family: model.FamilyOf(endpoint.Addr()),
 				Ports:     []model.SlicePort{{Protocol: model.TCP, Port: endpoint.Port()}},
@@ -252,14 +253,14 @@ func (n *node) dial(address string) *net.TCPConn {
 	return connection
 }
 
-// request dials a node port, sends nothing, and returns the answer.
+// request dials a node port, sends nothing, and returns the response.
 func (n *node) request(address string) (string, error) {
 	connection, err := n.tryDial(address)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = connection.Close() }()
-	_ = connection.CloseWrite() // if it was reset meanwhile, reading says so
+	_ = connection.CloseWrite() // if it was reset in the meantime, reading fails
 	text, err := io.ReadAll(connection)
 	return string(text), err
 }
@@ -278,7 +279,7 @@ func (n *node) expectRefused(address string) {
 	}
 }
 
-// sayer is a backend that says its name and ends.
+// sayer is a backend that sends its name and closes the connection.
 func sayer(name string) func(*net.TCPConn) {
 	return func(c *net.TCPConn) { _, _ = io.WriteString(c, name) }
 }
@@ -292,7 +293,7 @@ func holder(open *atomic.Int64) func(*net.TCPConn) {
 	}
 }
 
-// ends fails unless a connection ends, one way or the other.
+// ends fails the test unless a connection ends, with or without a reset.
 func (n *node) ends(connection *net.TCPConn) {
 	n.t.Helper()
 	var timeout net.Error
@@ -301,7 +302,7 @@ func (n *node) ends(connection *net.TCPConn) {
 	}
 }
 
-// echoes fails unless a connection gives back what it is given.
+// echoes fails the test unless a connection returns the data that is sent.
 func (n *node) echoes(connection *net.TCPConn) {
 	n.t.Helper()
 	got := make([]byte, 4)

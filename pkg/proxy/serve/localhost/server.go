@@ -22,25 +22,25 @@ import (
 )
 
 const (
-	// retryAfter is the pause before another try to listen on a port: the process that has it may end.
+	// retryAfter is the delay before another attempt to listen on a port: the process that occupies it may end.
 	retryAfter = 5 * time.Second
-	// acceptPause is the pause after accept(2) failed, mostly for lack of descriptors.
+	// acceptPause is the delay after accept(2) failed, usually for lack of file descriptors.
 	acceptPause = 100 * time.Millisecond
 )
 
-// Observer hears what a Server does. Its methods are called by several goroutines.
+// Observer receives the events of a Server. Several goroutines call its methods.
 type Observer interface {
-	// Listening is called with the number of node ports of a family that the server listens on now.
+	// Listening is called with the number of node ports of a family on which the server currently listens.
 	Listening(family model.Family, ports int)
-	// ListenFailed: it could not listen on a node port.
+	// ListenFailed is called if the server could not listen on a node port.
 	ListenFailed(family model.Family)
-	// Connection is called with the outcome of a connection.
+	// Connection is called with the outcome of a connection attempt.
 	Connection(family model.Family, outcome Outcome)
-	// Found are all node ports that cannot be listened on.
+	// Found is called with a finding for each node port on which the server cannot listen.
 	Found(findings []model.Finding)
 }
 
-// Server listens for the TCP node ports of all Services. It is a reader of the proxy's decisions.
+// Server serves the TCP node ports of all Services. It is a handler of the proxy's decisions.
 type Server struct {
 	addrs    map[model.Family]netip.Addr
 	observer Observer
@@ -53,7 +53,7 @@ type Server struct {
 	desired map[model.ObjectName]map[nodePort]target
 	dirty   map[model.ObjectName]bool
 
-	// ports are Run's.
+	// Only Run's goroutine uses ports.
 	ports map[nodePort]*port
 
 	running sync.WaitGroup
@@ -64,14 +64,14 @@ type port struct {
 	nodePort
 	service   model.ObjectName
 	draw      picker
-	isDesired bool         // it has endpoints, and should be listened on
-	listener  net.Listener // nil while nothing is listened on
+	isDesired bool         // the port has endpoints, so the server should listen on it
+	listener  net.Listener // nil while the server does not listen on the port
 	// end ends the connections.
 	ctx context.Context //nolint:containedctx // it lasts as long as the port
 	end context.CancelFunc
 }
 
-// NewServer returns a server for some loopback addresses, one a family. It listens while Run runs.
+// NewServer returns a server for some loopback addresses, at most one per family. It listens while Run runs.
 func NewServer(addrs map[model.Family]netip.Addr, observer Observer) *Server {
 	return &Server{
 		addrs: addrs, observer: observer, limiter: newConnLimiter(processLimit()), listen: listen, dial: dial,
@@ -80,8 +80,8 @@ func NewServer(addrs map[model.Family]netip.Addr, observer Observer) *Server {
 	}
 }
 
-// listen binds an address for its own family only, and to the loopback link: where net.ipv4.conf.*.route_localnet is 1,
-// as kube-proxy's iptables mode leaves it, neighbours could otherwise reach 127.0.0.1.
+// listen binds an address for its own family only, and to the loopback interface. Otherwise, if
+// net.ipv4.conf.*.route_localnet is 1, as kube-proxy's iptables mode leaves it, neighbours could reach 127.0.0.1.
 func listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	network := "tcp4"
 	if addr.Addr().Is6() {
@@ -95,7 +95,7 @@ func listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	return config.Listen(ctx, network, addr.String())
 }
 
-// MaxConnections returns how many connections there may be at a time.
+// MaxConnections returns the maximum number of concurrent connections.
 func (s *Server) MaxConnections() int { return s.limiter.limit }
 
 // Derive returns the node ports of a Service; nil if it has none.
@@ -106,7 +106,7 @@ func (s *Server) Derive(decisions []selection.Decision) any {
 	return nil
 }
 
-// OnApplied replaces the node ports of a Service. Run listens accordingly; Accept does not wait.
+// OnApplied replaces the node ports of a Service. Run applies the change; OnApplied does not wait for it.
 func (s *Server) OnApplied(service model.ObjectName, digest any) {
 	now, _ := digest.(map[nodePort]target)
 	s.mutex.Lock()
@@ -120,7 +120,7 @@ func (s *Server) OnApplied(service model.ObjectName, digest any) {
 	s.changes(service)
 }
 
-// OnFrontendsLost ends the listening on node ports of a Service.
+// OnFrontendsLost stops serving some node ports of a Service.
 func (s *Server) OnFrontendsLost(service model.ObjectName, frontends []model.Frontend) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -139,16 +139,16 @@ func (s *Server) OnFrontendsLost(service model.ObjectName, frontends []model.Fro
 	s.changes(service)
 }
 
-// OnSynced does nothing: each Service is handled by itself.
+// OnSynced does nothing: each Service is handled independently.
 func (*Server) OnSynced(selection.SyncState) {}
 
-// changes has Run look at a Service. The mutex is held.
+// changes makes Run apply the changes of a Service. The caller must hold the mutex.
 func (s *Server) changes(service model.ObjectName) {
 	s.dirty[service] = true
 	s.changed.Notify()
 }
 
-// Run listens until ctx ends, in the network namespace of the process, and then ends all connections.
+// Run serves until ctx ends, in the network namespace of the process, and then ends all connections.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.running.Wait()
 	defer s.close()
@@ -175,7 +175,7 @@ func (s *Server) close() {
 	}
 }
 
-// applyChanges makes the ports what the changed Services want. A port that another Service wants now belongs to that one.
+// applyChanges updates the ports of changed Services. A port that another Service claims moves to that Service.
 func (s *Server) applyChanges(ctx context.Context) {
 	s.mutex.Lock()
 	changed := make(map[model.ObjectName]map[nodePort]target, len(s.dirty))
@@ -197,7 +197,7 @@ func (s *Server) applyChanges(ctx context.Context) {
 	}
 }
 
-// updateTargets makes a node port of a Service lead to a target.
+// updateTargets sets the target of a Service's node port.
 func (s *Server) updateTargets(ctx context.Context, service model.ObjectName, key nodePort, leads target) {
 	one := s.ports[key]
 	if one != nil && one.service != service {
@@ -221,7 +221,7 @@ func (s *Server) remove(one *port) {
 	delete(s.ports, one.nodePort)
 }
 
-// stopListening refuses new connections. Open ones go on.
+// stopListening makes the kernel refuse new connections. Established ones continue.
 func (p *port) stopListening() {
 	if p.listener != nil {
 		_ = p.listener.Close()
@@ -229,7 +229,7 @@ func (p *port) stopListening() {
 	}
 }
 
-// listenAll listens on the ports that wait for it, and reports whether some still wait.
+// listenAll listens on the ports that are desired but not served yet, and reports whether any failed.
 func (s *Server) listenAll(ctx context.Context) (failed bool) {
 	var findings []model.Finding
 	listening := map[model.Family]int{}
@@ -269,8 +269,8 @@ func (p *port) finding(err error) model.Finding {
 	}.WithObject("Service", p.service)
 }
 
-// accept takes connections until the listener is closed. One beyond the limit is reset at once: it would wait for
-// others that may never end.
+// accept accepts connections until the listener is closed. It resets connections beyond the limit at once: they would
+// have to wait for others that may never end.
 func (s *Server) accept(one *port, listener net.Listener) {
 	for {
 		accepted, err := listener.Accept()
@@ -284,7 +284,7 @@ func (s *Server) accept(one *port, listener net.Listener) {
 		client := accepted.(*net.TCPConn) //nolint:forcetypeassert // the listener is one of TCP
 		endpoint, isThere := one.draw.pick(time.Now())
 		switch {
-		case !isThere: // the last one has just gone
+		case !isThere: // the last endpoint was just removed
 			reset(client)
 		case !s.limiter.acquire(one.service):
 			s.observer.Connection(one.family, LimitExceeded)

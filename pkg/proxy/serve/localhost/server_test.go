@@ -100,7 +100,7 @@ func TestEndpointsArePickedAndUpdated(t *testing.T) {
 	}
 	web.endpoints = []netip.AddrPort{three}
 	n.apply(web)
-	for range 10 { // the change is taken up by another goroutine
+	for range 10 { // another goroutine applies the change
 		wait.Until(n.t, "an answer of the new endpoint", func() bool { got, _ := n.request(web4); return got == "three" })
 	}
 	if n.events.count(LimitExceeded)+n.events.count(Unreachable) > 0 {
@@ -164,7 +164,7 @@ func eitherSideEnds(t *testing.T, at family) {
 	var lastWords atomic.Pointer[string]
 	n.apply(
 		service{name: "asked", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
-			text, _ := io.ReadAll(c) // the client has closed its side, and still gets the answer
+			text, _ := io.ReadAll(c) // the client has closed its side, and still gets the response
 			_, _ = fmt.Fprintf(c, "%d bytes", len(text))
 		})}},
 		service{name: "ending", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
@@ -224,7 +224,7 @@ func slowReader(t *testing.T, at family) {
 	})}}, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, sayer("other"))}})
 	n.listensAt(at, 2)
 	slow := n.dial(at.web())
-	if err := slow.SetReadBuffer(1 << 20); err != nil { // it would grow up to 32 MiB
+	if err := slow.SetReadBuffer(1 << 20); err != nil { // otherwise it could grow to 32 MiB
 		t.Fatal(err)
 	}
 	wait.Until(n.t, "something sent", func() bool { return sent.Load() > 0 })
@@ -266,7 +266,7 @@ func backendAway(t *testing.T, at family) {
 	wait.Until(n.t, "all places free again", func() bool { return n.freeConnections() == 100 })
 }
 
-// TestAnUnresponsiveBackendIsAResetAfterAWhile, long before the kernel gives up, and holds up nobody.
+// TestAnUnresponsiveBackendIsAResetAfterAWhile, long before the kernel gives up, and delays no other connection.
 func TestAnUnresponsiveBackendIsAResetAfterAWhile(t *testing.T) {
 	inBothFamilies(t, unresponsiveBackend)
 }
@@ -333,7 +333,7 @@ func connectionsLeft(t *testing.T, at family) {
 		}
 	}
 	for range 20 {
-		if one, err := n.tryDial(at.web()); err == nil { // it may be reset before it is dialled
+		if one, err := n.tryDial(at.web()); err == nil { // it may be reset before the dial returns
 			n.ends(one)
 		}
 	}
@@ -341,7 +341,7 @@ func connectionsLeft(t *testing.T, at family) {
 		t.Errorf("%d connections are forwarded, %d are too many, want 5 and 20", got[0], got[1])
 	}
 	n.echoes(n.dial(at.other()))
-	_ = first.Close() // makes room
+	_ = first.Close() // frees a slot
 	wait.Until(n.t, "four connections of one and one of the other", func() bool { return open.Load() == 5 && n.freeConnections() == 5 })
 	n.echoes(n.dial(at.web()))
 	if open.Load() != 6 {
@@ -370,7 +370,7 @@ func connectionsGoOn(t *testing.T, at family) {
 			client := n.dial(at.web())
 			n.echoes(client)
 			on := web.endpoints
-			web.endpoints = []netip.AddrPort{n.backend(at.loopback, sayer("new"))} // connections stay where they are
+			web.endpoints = []netip.AddrPort{n.backend(at.loopback, sayer("new"))} // established connections stay where they are
 			n.apply(web)
 			wait.Until(n.t, "an answer of the new endpoint", func() bool { got, _ := n.request(at.web()); return got == "new" })
 			n.echoes(client)
@@ -430,8 +430,8 @@ func TestAPortInUseIsReportedAndTakenWhenItIsFree(t *testing.T) {
 	}
 }
 
-// TestNeighboursDoNotReachLoopback though the node forwards what they dial to it: a packet from another link finds no
-// listener of ours, while a listener that is not bound to a link answers.
+// TestNeighboursDoNotReachLoopback even if the node forwards their dials to it: a packet from another link finds no
+// listener of the server, while a listener that is not bound to a link replies.
 func TestNeighboursDoNotReachLoopback(t *testing.T) {
 	n, neighbour := newNode(t, MaxConnections), netns.New(t)
 	holder := neighbour.Command("sleep", "60")

@@ -21,13 +21,13 @@ type nodePort struct {
 	port   uint16
 }
 
-// target is where the connections to a node port go.
+// target is the destination of connections to a node port.
 type target struct {
-	// endpoints are by slot, as in the tables. None: connections are refused.
+	// endpoints are listed once per slot, as in the tables. If there are none, connections are refused.
 	endpoints []netip.AddrPort
-	// standby are endpoints that remembered clients stay with.
+	// standby are endpoints that keep clients with session affinity and get no new ones.
 	standby []netip.AddrPort
-	// affinity is how long clients are remembered; zero if they are not.
+	// affinity is the session affinity timeout; zero if there is no session affinity.
 	affinity time.Duration
 }
 
@@ -35,9 +35,8 @@ func (t target) equal(other target) bool {
 	return t.affinity == other.affinity && slices.Equal(t.endpoints, other.endpoints) && slices.Equal(t.standby, other.standby)
 }
 
-// targetsOf returns the node ports that a Service owns, and where they lead, in the families that have an address.
-// Although clients are on this node, externalTrafficPolicy: Local keeps them at this node's endpoints, as in
-// kube-proxy.
+// targetsOf returns a Service's node ports and their targets, in the families that have an address. Although the
+// clients are on this node, externalTrafficPolicy: Local restricts them to this node's endpoints, as in kube-proxy.
 func targetsOf(decisions []selection.Decision, addrs map[model.Family]netip.Addr) map[nodePort]target {
 	var found map[nodePort]target
 	for _, decision := range decisions {
@@ -66,7 +65,8 @@ func sameTargets(some, others map[nodePort]target) bool {
 	return maps.EqualFunc(some, others, target.equal)
 }
 
-// picker draws an endpoint for each connection. All clients have the same address, so they are remembered as one.
+// picker picks an endpoint for each connection. All clients have the same address, so session affinity treats them as
+// one.
 type picker struct {
 	mutex  sync.Mutex
 	target target

@@ -15,16 +15,16 @@ import (
 
 const (
 	pageTimeout = 3 * time.Second
-	// maxPage bounds what is read of a page, in bytes: some 40,000 refused Services.
+	// maxPage limits the size of a page that is read, in bytes: about 40,000 rejected Services.
 	maxPage = 16 << 20
 )
 
-// ErrNoPage says that there is no such page: a feature gate disables it, the proxy is older than the page, or another
-// program answered.
+// ErrNoPage means that there is no such page: a feature gate disables it, the proxy is older than the page, or another
+// program responded.
 var ErrNoPage = errors.New("there is no such page")
 
-// FetchSummary reads a page of the proxy that runs on this machine. There may be no proxy, or another program at its address. An
-// address without a host, or with the unspecified one, is that of both loopback addresses.
+// FetchSummary reads a page of the proxy on this machine. There may be no proxy, or another program at its address. An
+// address without a host, or with the unspecified one, stands for both loopback addresses.
 func FetchSummary(ctx context.Context, address, page string) ([]byte, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -6,13 +6,14 @@ import (
 	"unsafe"
 )
 
-// machine is a clock that NTP or a person sets while time goes on: the date jumps, the monotonic reading does not.
+// machine is a clock that NTP or an administrator sets while time passes: the date jumps, the monotonic reading does
+// not.
 type machine struct {
 	began time.Time
-	set   time.Duration // by how much the date was set since
+	set   time.Duration // total change of the date since the start
 }
 
-// after returns what the clock says a while after the beginning.
+// after returns the clock's reading some time after the start.
 func (m *machine) after(t *testing.T, d time.Duration) time.Time {
 	t.Helper()
 	honest := m.began.Add(d)
@@ -20,15 +21,15 @@ func (m *machine) after(t *testing.T, d time.Duration) time.Time {
 	// above the 30 of its nanoseconds (time.Time, field wall, with a monotonic reading).
 	said := honest
 	wall := (*uint64)(unsafe.Pointer(&said))
-	*wall += uint64(int64(m.set/time.Second)) << 30 // it wraps around for a negative number, and so subtracts
+	*wall += uint64(int64(m.set/time.Second)) << 30 // a negative number wraps around, and so subtracts
 	if date := said.Round(0).Sub(honest.Round(0)); date != m.set || said.Sub(honest) != 0 {
 		t.Fatalf("the date is %s off and the monotonic reading %s, want %s and none: package time has changed", date, said.Sub(honest), m.set)
 	}
 	return said
 }
 
-// TestNoJumpOfTheDateChangesHealth is one story with jumps of the date in between. Without the monotonic reading the
-// first of them would make the change look new for an hour, and the second one would make it look old at once.
+// TestNoJumpOfTheDateChangesHealth is one scenario with jumps of the date. Without the monotonic reading, the first
+// jump would make the change look new for an hour, and the second one would make it look old at once.
 func TestNoJumpOfTheDateChangesHealth(t *testing.T) {
 	for name, jumps := range map[string][]time.Duration{
 		"none":                  {0, 0},

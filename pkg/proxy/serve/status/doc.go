@@ -1,10 +1,13 @@
-// Package status says whether the proxy does its work, to a kubelet or a load balancer that asks over HTTP, and shows
-// the pages that a Kubernetes component has beside its metrics.
+// Package status reports the proxy's health over HTTP to kubelets and load balancers, and serves the pages of a
+// Kubernetes component next to its metrics.
 //
-// Status is fed by the proxy and holds what it was given. Status.Verdict judges that at a given moment; it is a pure
-// function of both. Status.Handler serves the verdict as kube-proxy does: /healthz, /livez and, of our own, /readyz.
+// The proxy reports events to Status. Status.Health derives the health at a given time; it is a pure function of both.
+// Status.Handler serves it like kube-proxy does: /healthz, /livez and, in addition, /readyz.
 //
-// Pages are served on the address of the metrics and under kube-proxy's paths: /metrics, /healthz, /proxyMode,
-// /configz, /flagz, /statusz and, if asked for, /debug/pprof. We write them ourselves, in Kubernetes' format (KEP-4827,
-// KEP-4828): Kubernetes' library for them would pull in the API server's.
+// Pages are served on the metrics address under kube-proxy's paths: /metrics, /healthz, /proxyMode, /configz, /flagz,
+// /statusz and, if enabled, /debug/pprof. They are written here in Kubernetes' format (KEP-4827, KEP-4828), because
+// Kubernetes' library for them would pull in the API server's.
+//
+// To change when the proxy is healthy, live or ready, see health.go and Status.Health in status.go. To add a page next
+// to /metrics, see pages.go. Package clusterstatus queries the proxies of all nodes.
 package status

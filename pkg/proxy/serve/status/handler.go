@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Handler serves /healthz, /livez and /readyz: 200 for yes and 503 for no, each with the reason as JSON. Now is the
+// Handler serves /healthz, /livez and /readyz: 200 if true and 503 if false, each with the reason as JSON. now is the
 // clock.
 //
-// /livez is for the kubelet: is the proxy well? /healthz is for load balancers and asks more: is the node one to send
-// new connections through? A node that is about to go is not, although its proxy is well (KEP-3836).
+// /livez is for the kubelet: is the proxy healthy? /healthz is for load balancers, and also requires that the node may
+// get new connections. A node that is about to be deleted may not, although its proxy is healthy (KEP-3836).
 func (s *Status) Handler(now func() time.Time) http.Handler {
 	mux := http.NewServeMux()
 	serve := func(path string, judge func(Health) (well bool, page any)) {
@@ -28,7 +28,7 @@ func (s *Status) Handler(now func() time.Time) http.Handler {
 	return mux
 }
 
-// respond writes a page and returns its HTTP status. Only a client that has gone can make the write fail, and then no
+// respond writes a page and returns its HTTP status. The write fails only if the client has disconnected; then no
 // client reads an error.
 func respond(w http.ResponseWriter, well bool, page any) int {
 	body, err := json.MarshalIndent(page, "", "  ")

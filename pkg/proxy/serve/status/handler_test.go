@@ -13,14 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// reply is what came back for one request.
+// reply is the response to one request.
 type reply struct {
 	code   int
 	header http.Header
 	body   string
 }
 
-// request serves a status at a moment on a real socket and returns the reply to one request.
+// request serves a status at a given time on a real socket, and returns the reply to one request.
 func request(t *testing.T, status *Status, now time.Time, method, path string) reply {
 	t.Helper()
 	server := httptest.NewServer(status.Handler(func() time.Time { return now }))
@@ -99,7 +99,8 @@ var (
     }
   ],
 `)
-	// notEligibleBody is what load balancers read: the proxy is well, and its time is a real one.
+	// notEligibleBody is the page for load balancers if the proxy is healthy and the node is not eligible: its lastUpdated
+	// is the time of the last sync.
 	notEligibleBody = eligible(livezBody("00:01", "true", "  \"notEligible\": \"the Node is being deleted\",\n"), "false")
 	stuckBody       = livezBody("00:01", "false", `  "pendingSince": "2026-03-01T12:00:10Z",
   "lastFailure": "2026-03-01T12:00:40Z",
@@ -190,7 +191,7 @@ func TestHandlerHasNoOtherPathOrMethod(t *testing.T) {
 	}
 }
 
-// TestAPageReportsHowManyObjectsAreInvalid but not which: the health address is open to strangers.
+// TestAPageReportsHowManyObjectsAreInvalid but not which: the health address is accessible to anyone.
 func TestAPageReportsHowManyObjectsAreInvalid(t *testing.T) {
 	status := synced()
 	status.SetRejected(1000)

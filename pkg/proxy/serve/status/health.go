@@ -5,33 +5,32 @@ import (
 	"time"
 )
 
-// Health is what can be said about the proxy at one moment. A zero time means: never, or nothing.
+// Health is the health of the proxy at one time. A zero time means never, or none.
 type Health struct {
 	At      time.Time
 	Healthy bool
-	// Ready reports whether a sync has ever succeeded. The rules of an earlier proxy may well be in the kernel before
-	// that.
+	// Ready reports whether a sync has ever succeeded. Before that, the kernel may still have the rules of an earlier
+	// proxy.
 	Ready bool
 
-	// LastSuccess is when the newest successful sync took up its changes; zero if there was none.
+	// LastSuccess is when the newest successful sync collected its changes; zero if there was none.
 	LastSuccess time.Time
-	// PendingSince is since when a change has been waiting for a successful sync; zero if none is.
+	// PendingSince is since when a change has been pending; zero if none is.
 	PendingSince time.Time
-	// LastFailure is when a sync failed with LastError, unless one has succeeded since; zero and empty otherwise.
+	// LastFailure is when a sync failed with LastError; zero and empty if one has succeeded since.
 	LastFailure time.Time
 	LastError   string
-	// NodeEligible reports whether load balancers may use this node, as far as the node is concerned; NotEligible is why
-	// they may not.
+	// NodeEligible reports whether the node's own state allows load balancers to use it. NotEligible is the reason if not.
 	NodeEligible bool
 	NotEligible  string
-	// Interruptions are the resources whose watches are interrupted, by name. They never make the proxy
-	// unhealthy: what it knows stays in force, and a restart would not find the API server either.
+	// Interruptions are the resources whose watches are interrupted, by name. They never make the proxy unhealthy: its
+	// state stays applied, and a restart would not reach the API server either.
 	Interruptions []Interruption
-	// OtherProxies are the other service proxies on this node, a sentence each. They never make the proxy unhealthy: a
+	// OtherProxies are the other service proxies on this node, one sentence each. They never make the proxy unhealthy: a
 	// restart would not remove them.
 	OtherProxies []string
-	// InvalidObjects counts the objects that are left out. They never make the proxy unhealthy: it would be restarted, and a
-	// restart does not mend an object.
+	// InvalidObjects counts the invalid objects. They never make the proxy unhealthy: it would be restarted, and a restart
+	// does not fix an object.
 	InvalidObjects int
 }
 
@@ -42,7 +41,7 @@ type Interruption struct {
 	Reason   string    `json:"reason"`
 }
 
-// ReadySentence says whether connections are balanced, and if not, why.
+// ReadySentence returns a sentence on whether the proxy is ready, and if not, why.
 func (v Health) ReadySentence() string {
 	switch {
 	case v.Ready:

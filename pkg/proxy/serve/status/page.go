@@ -2,8 +2,8 @@ package status
 
 import "time"
 
-// Page is the JSON of /healthz and /livez. The fields down to status are kube-proxy's, in its order, and mean the
-// same: healthy says nothing about the node, and nodeEligible is only in /healthz.
+// Page is the JSON of /healthz and /livez. The fields up to status are kube-proxy's, in its order and with its meaning:
+// healthy does not depend on the node, and nodeEligible is only in /healthz.
 type Page struct {
 	LastUpdated  time.Time               `json:"lastUpdated,omitzero"`
 	CurrentTime  time.Time               `json:"currentTime"`
@@ -19,14 +19,14 @@ type Page struct {
 	LastError    string    `json:"lastError,omitempty"`
 	// Interruptions are the resources whose watches are interrupted.
 	Interruptions []Interruption `json:"interruptions,omitempty"`
-	// OtherProxies are the other service proxies on the node, a sentence each.
+	// OtherProxies are the other service proxies on the node, one sentence each.
 	OtherProxies []string `json:"otherServiceProxies,omitempty"`
-	// RejectedTotal counts the objects left out. Only pages at the metrics address say which, because anybody may read this
-	// page.
+	// RejectedTotal counts the invalid objects. Only pages on the metrics address name them, because this page is
+	// accessible to anyone.
 	RejectedTotal int `json:"refusedTotal"`
 }
 
-// familyStatus is the part of one family.
+// familyStatus is the status of one family.
 type familyStatus struct {
 	LastUpdated time.Time `json:"lastUpdated,omitzero"`
 	Healthy     bool      `json:"healthy"`
@@ -55,8 +55,8 @@ func livePage(v Health) Page {
 		OtherProxies:  v.OtherProxies,
 	}
 	if v.Healthy {
-		// kube-proxy does so as well. Clients older than the field healthy compare the two times: they must be equal as long
-		// as all is well, even if nothing has changed for a long time.
+		// kube-proxy does the same. Clients older than the field healthy compare the two times: they must be equal while the
+		// proxy is healthy, even if nothing has changed for a long time.
 		p.LastUpdated = v.At
 	}
 	return p
@@ -67,7 +67,7 @@ func healthPage(v Health) Page {
 	p := livePage(v)
 	p.NodeEligible, p.NotEligible = &v.NodeEligible, v.NotEligible
 	if v.Healthy && !v.NodeEligible {
-		p.LastUpdated = v.LastSuccess // the answer is no, and its time is a real one
+		p.LastUpdated = v.LastSuccess // the node is not eligible, so this must not equal the current time
 	}
 	return p
 }

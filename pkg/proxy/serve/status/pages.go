@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Pages is what the pages show. All fields must be set, except those that say whether a page is served.
+// Pages is the content of the pages. All fields must be set, except those that enable a page.
 type Pages struct {
 	Metrics http.Handler // /metrics
-	Mode    string       // /proxyMode: a word of kube-proxy's for what it programs; tests of clusters read it
-	// Config returns what is in force, for /configz: by the name of each configuration, a value that encodes as JSON.
+	Mode    string       // /proxyMode: kube-proxy's name of a mode; cluster tests read it
+	// Config returns the current configuration for /configz: by name, values that encode as JSON.
 	Config func() map[string]any
-	// Findings returns what does not work about objects, and since when, for /findings: a value that encodes as JSON. The
-	// query selects some of it. The health address, which strangers can reach, has only numbers.
+	// Findings returns the current findings, each with its start time, for /findings: a value that encodes as JSON. The
+	// query selects some of them. The health address has only their number, because it is accessible to anyone.
 	Findings func(query url.Values) any
-	// Summary returns what is in force and what is not, for /summary.
+	// Summary returns the content of /summary.
 	Summary func() Summary
 	// Flags are the command line's flags with their values, for /flagz.
 	Flags     map[string]string
 	Build     Build
-	StartedAt time.Time        // when the process began
+	StartedAt time.Time        // start time of the process
 	Now       func() time.Time // the clock
-	Logged    func(error)      // called with the reason why a page could not be made
-	// Profiling serves /debug/pprof. A client that asks for a profile slows the process down, and sees its memory.
+	Logged    func(error)      // called with the error if a page could not be encoded
+	// Profiling enables /debug/pprof. A client that requests a profile slows the process down, and sees its memory.
 	Profiling bool
-	// WithFlags and WithStatus serve /flagz and /statusz.
+	// WithFlags and WithStatus enable /flagz and /statusz.
 	WithFlags, WithStatus bool
 }
 
@@ -54,7 +54,7 @@ func (p Pages) Handler() http.Handler {
 		pages["/statusz"] = func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.statusz()) }
 	}
 	if p.Profiling {
-		pages["/debug/pprof/"] = pprof.Index // and each profile by its name
+		pages["/debug/pprof/"] = pprof.Index // including each profile by its name
 		pages["/debug/pprof/cmdline"] = pprof.Cmdline
 		pages["/debug/pprof/profile"] = pprof.Profile
 		pages["/debug/pprof/symbol"] = pprof.Symbol
@@ -66,10 +66,10 @@ func (p Pages) Handler() http.Handler {
 	return mux
 }
 
-// alive says only that the server listens. The health address says whether the proxy is well.
+// alive only shows that the server listens. The health address has the proxy's health.
 func alive(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok") }
 
-// writeText writes a page. Only a client that has gone can make the write fail, and then no client reads an error.
+// writeText writes a page. The write fails only if the client has disconnected; then no client reads an error.
 func writeText(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

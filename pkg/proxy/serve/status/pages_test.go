@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// example is the pages of a proxy that has run for a day and a bit.
+// example returns the pages of a proxy that has run for a little over a day.
 func example(profiling bool, logged func(error)) Pages {
 	began := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	return Pages{
@@ -127,7 +127,7 @@ func TestProfilesAreServedIfRequested(t *testing.T) {
 	}
 }
 
-// deadlined is an answer whose writing has a deadline.
+// deadlined is a response writer with a write deadline.
 type deadlined struct {
 	*httptest.ResponseRecorder
 	deadline time.Time
@@ -138,8 +138,8 @@ func (d *deadlined) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// TestAProfileMayTakeLongerThanAnyOtherResponse: the server bounds the time of writing; a profile gets its own seconds on
-// top.
+// TestAProfileMayTakeLongerThanAnyOtherResponse: the server limits the time of writing; a profile's own duration is
+// added to the limit.
 func TestAProfileMayTakeLongerThanAnyOtherResponse(t *testing.T) {
 	server := &http.Server{WriteTimeout: time.Hour}
 	asked := time.Now()
@@ -174,7 +174,7 @@ func getPage(pages Pages, method, path string) *httptest.ResponseRecorder {
 	return response
 }
 
-// failing returns a log that fails the test.
+// failing returns an error callback that fails the test.
 func failing(t *testing.T) func(error) {
 	return func(err error) { t.Error(errors.Join(errors.New("logged"), err)) }
 }

@@ -11,7 +11,7 @@ import (
 
 var start = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// second returns the moment n seconds after the start.
+// second returns the time n seconds after the start.
 func second(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
 
 var errBusy = errors.New("committing 3 changes: device or resource busy")

@@ -8,70 +8,74 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Summary is what the page /summary says about the proxy: whether the kernel agrees with the cluster, as far as the
-// proxy knows, and what is left out.
+// Summary is the content of the page /summary: whether the kernel is in sync with the cluster, to the proxy's
+// knowledge, and which objects are not served.
 //
 // Its JSON names are an interface: `proxy status` and scripts read them.
 type Summary struct {
 	Node    string    `json:"node"`
 	Version string    `json:"version"`
-	Began   time.Time `json:"began"` // when the process did
-	// InSyncSince is since when every change has soon reached the kernel; null while a change waits or fails.
+	Began   time.Time `json:"began"` // start time of the process
+	// InSyncSince is the time since which every change has soon reached the kernel; null while a change is pending or
+	// fails.
 	InSyncSince *time.Time `json:"inSyncSince"`
 	// Newest is the newest sync that the kernel accepted; null before the first.
 	Newest *Sync `json:"newest"`
-	// Services is how many Services own something in the kernel. DNSServices is how many headless ones, which own nothing
-	// there, are answered by DNS. Waiting is how many of both wait for their turn, RefusedByKernel how many the kernel
-	// refuses; Contested is how many frontends are claimed by two Services; RefusedObjects is how many objects are left
-	// out.
+	// Services is the number of Services with elements in the kernel. DNSServices is the number of headless Services that
+	// DNS serves; those have no elements in the kernel. Waiting is the number of both that are queued. RejectedByKernel is
+	// the number of Services that the kernel rejects, Contested the number of frontends that two Services claim, and
+	// InvalidObjects the number of invalid objects.
 	Services         int `json:"services"`
 	DNSServices      int `json:"dnsServices"`
 	Waiting          int `json:"waiting"`
 	RejectedByKernel int `json:"refusedByKernel"`
 	Contested        int `json:"contested"`
 	InvalidObjects   int `json:"refusedObjects"`
-	// PendingSince is since when a change waits for a sync, and LastError why the last one failed.
+	// PendingSince is since when a change has been pending, and LastError is why the last sync failed.
 	PendingSince *time.Time `json:"pendingSince"`
 	LastError    string     `json:"lastError"`
-	// Manifests is the absolute path of the manifests that the state of the cluster is read from; empty for an API server.
+	// Manifests is the absolute path of the manifests that define the state of the cluster; empty with an API server.
 	Manifests string `json:"manifests"`
-	// NodeTopology is the resource from which we learn where other nodes are, one of model.TopologyResources; empty while
+	// NodeTopology is the resource that provides the topology of other nodes, one of model.TopologyResources; empty while
 	// no Service needs it. With manifests it is always the Nodes in them.
 	NodeTopology string `json:"nodeTopology"`
-	// NotEligible is why load balancers are sent away from the node, as by an evacuation; empty if they are not.
+	// NotEligible is why load balancers must not use the node, such as an evacuation; empty if they may.
 	NotEligible string `json:"notEligible"`
-	// Reachability is which nodes do not answer this one; null if no node is dialled.
+	// Reachability lists the nodes that do not reply to this one; null if no node is probed.
 	Reachability *Reachability `json:"reachability"`
-	// XDS is which clients get endpoints by xDS; null if --xds-bind-address is not set.
+	// XDS lists the clients that get endpoints by xDS; null if --xds-bind-address is not set.
 	XDS *XDS `json:"xds"`
-	// KernelSettings are those that are not as the proxy needs them, or that somebody changed since it began; never null.
+	// KernelSettings are the settings that differ from what the proxy needs, or that another program changed since the
+	// proxy started; never null.
 	KernelSettings []KernelSetting `json:"kernelSettings"`
 	// Interruptions are the resources whose watches are interrupted; never null.
 	Interruptions []Interruption `json:"interruptions"`
 }
 
-// Reachability is what a proxy knows about which nodes answer its own.
+// Reachability describes which nodes reply to the proxy's own.
 type Reachability struct {
 	Unreachable []UnreachableNode `json:"unreachable"` // never null
-	// Demotes: new connections avoid these nodes' endpoints.
+	// Demotes reports whether new connections avoid these nodes' endpoints.
 	Demotes bool `json:"avoided"`
-	// Families is what is known in IPv4 and in IPv6.
+	// Families is the state of each IP family.
 	Families map[string]FamilyReachability `json:"families"`
 }
 
-// FamilyReachability is what a proxy knows about which nodes answer its own in one IP family.
+// FamilyReachability describes which nodes reply to the proxy's own in one IP family.
 type FamilyReachability struct {
-	// IsolatedSince is since when nobody answers, so that no node is taken to be unreachable; null if anybody answers.
+	// IsolatedSince is the time since which no node replies, so that no node counts as unreachable; null if any node
+	// replies.
 	IsolatedSince *time.Time `json:"isolatedSince"`
-	// WithBaseline is how many nodes answer probes, and NeverAnswered how many never did: nothing is concluded from their
-	// silence.
+	// WithBaseline is the number of nodes that have replied to probes, WithoutBaseline the number of those that never did:
+	// those are never considered unreachable.
 	WithBaseline    int `json:"withBaseline"`
 	WithoutBaseline int `json:"withoutBaseline"`
-	// HasNoControl: one other node answers, and there is no third machine to tell its death from an isolation of this one.
+	// HasNoControl is set if only one other node replies and there is no third machine. Then a failure of that node cannot
+	// be distinguished from isolation of this one.
 	HasNoControl bool `json:"hasNoControl"`
 }
 
-// HasDemoted returns what the proxy tries last because nodes do not answer it. This stands in no object.
+// HasDemoted returns the demotions of the nodes that do not reply to the proxy. No Kubernetes object contains them.
 func (s *Summary) HasDemoted() model.Change {
 	if s == nil || s.Reachability == nil || !s.Reachability.Demotes {
 		return model.Change{}
@@ -89,8 +93,8 @@ func (s *Summary) HasDemoted() model.Change {
 	return model.Change{Demotions: demotion}
 }
 
-// Unreachable returns a sentence for each node that does not answer the proxy's own. All commands print it, with the
-// time since which decisions count the node as unreachable.
+// Unreachable returns a sentence for each node that does not reply to the proxy's own. All commands print it, with the
+// time since which decisions treat the node as unreachable.
 func (s *Summary) Unreachable() []string {
 	if s.Reachability == nil {
 		return nil
@@ -111,8 +115,8 @@ func (s *Summary) Unreachable() []string {
 	return sentences
 }
 
-// UnreachableNode is a node that does not answer in some families. Since is when that was found out. LastAnswer may be an
-// hour older: a node that nobody suspects is probed once an hour.
+// UnreachableNode is a node that does not reply in some families. Since is when this was detected. LastReply may be up
+// to an hour older: a node that is not suspected is probed once an hour.
 type UnreachableNode struct {
 	Node      string    `json:"node"`
 	Families  []string  `json:"families"`
@@ -121,42 +125,44 @@ type UnreachableNode struct {
 	NextDial  time.Time `json:"nextDial"`
 }
 
-// KernelSetting is a setting of the kernel that did not stay as the proxy needs it.
+// KernelSetting is a kernel setting that did not stay as the proxy needs it.
 type KernelSetting struct {
 	Name    string `json:"name"`
-	Value   int64  `json:"value"` // at the last look, before it was written
+	Value   int64  `json:"value"` // at the last check, before the proxy wrote it
 	Desired int64  `json:"wanted"`
-	Without string `json:"without"` // what does not work meanwhile; empty if the name says enough
+	Without string `json:"without"` // what does not work until then; empty if the name is enough
 	Do      string `json:"do"`
-	// UnmetSince is since when the kernel has another value that the proxy may not change; null if it does not.
+	// UnmetSince is the time since which the kernel has another value that the proxy may not change; null if it does not.
 	UnmetSince *time.Time `json:"unmetSince"`
-	// Restored is how often somebody changed it and the proxy set it again, RestoredAt when it last did; null if never.
+	// Restored is the number of times that another program changed the setting and the proxy set it again. RestoredAt is
+	// the last such time; null if there was none.
 	Restored   int        `json:"restored"`
 	RestoredAt *time.Time `json:"restoredAt"`
 }
 
-// XDS is what a proxy knows of clients that choose endpoints themselves.
+// XDS describes the clients that choose endpoints themselves.
 type XDS struct {
 	Addresses []XDSAddress `json:"addresses"`
-	// Clients are the connected clients, the one with the most streams first; never null. Streams and Names are of all of
-	// them: a client has a stream for each Service that it dials by gRPC, and asks for a name of each kind of resource.
+	// Clients are the connected clients, those with the most streams first; never null. Streams and Names are the totals:
+	// a client has a stream for each Service that it dials by gRPC, and requests one name of each kind of resource.
 	Clients []XDSClient `json:"clients"`
 	Streams int         `json:"streams"`
 	Names   int         `json:"names"`
-	// Since the process began: Refused counts what was not served, by reason; UnknownNames counts names that were no TCP
-	// port of a Service, and RejectedResponses counts responses that clients rejected. Never null.
+	// Since the process started: Rejected counts the rejected connections, streams and requests, by reason. UnknownNames
+	// counts names that were no TCP port of a Service, and RejectedResponses counts responses that clients rejected.
+	// Rejected is never null.
 	Rejected          map[string]int `json:"refused"`
 	UnknownNames      int            `json:"unknownNames"`
 	RejectedResponses int            `json:"rejectedResponses"`
 }
 
-// XDSAddress is where xDS is answered. Error says why it is not; empty if it is.
+// XDSAddress is an address at which xDS is served. Error is why it is not served; empty if it is.
 type XDSAddress struct {
 	Address string `json:"address"`
 	Error   string `json:"error"`
 }
 
-// XDSClient is a client by its address; empty for all clients of the socket together.
+// XDSClient is a client, identified by its address; the address is empty for all clients of the socket together.
 type XDSClient struct {
 	Address     string `json:"address"`
 	Streams     int    `json:"streams"`
@@ -166,16 +172,16 @@ type XDSClient struct {
 
 // Sync is one sync.
 type Sync struct {
-	At       time.Time `json:"at"` // when the kernel had it
+	At       time.Time `json:"at"` // when the kernel accepted it
 	Seconds  float64   `json:"seconds"`
-	Services int       `json:"services"` // that it decided about, those that are gone included
+	Services int       `json:"services"` // that it decided about, including deleted ones
 	Complete bool      `json:"complete"`
 }
 
-// Numbers are those of a Summary that syncs report.
+// Numbers are the numbers of a Summary that syncs report.
 type Numbers struct{ Services, Waiting, RejectedByKernel, Contested int }
 
-// SyncDone takes in a sync that the kernel accepted, for the summary.
+// SyncDone records a sync that the kernel accepted, for the summary.
 func (s *Status) SyncDone(sync Sync, numbers Numbers) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,14 +194,14 @@ func (s *Status) SyncDone(sync Sync, numbers Numbers) {
 	}
 }
 
-// TopologyFrom takes in the resource from which we learn where other nodes are.
+// TopologyFrom sets the resource that provides the topology of other nodes.
 func (s *Status) TopologyFrom(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nodesFrom = resource
 }
 
-// Summary sums up what was reported until now.
+// Summary returns a summary of the state reported so far.
 func (s *Status) Summary(node, version string, began, now time.Time) Summary {
 	health := s.Health(now)
 	s.mu.Lock()

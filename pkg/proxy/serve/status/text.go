@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// warning begins both pages for people, in Kubernetes' words.
+// warning is the first line of the two text pages, in Kubernetes' words.
 const warning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for " +
 	"debugging purposes only."
 
-// writeJSON writes a page for programs.
+// writeJSON writes a JSON page.
 func (p Pages) writeJSON(w http.ResponseWriter, path string, page any) {
 	body, err := json.Marshal(page)
 	if err != nil {
@@ -49,7 +49,7 @@ func (p Pages) statusz() string {
 	return b.String()
 }
 
-// paths are those that /statusz names.
+// paths returns the paths that /statusz lists.
 func (p Pages) paths() []string {
 	paths := []string{
 		"/configz", "/findings", "/healthz", "/metrics", "/proxyMode", "/statusz", "/summary",
@@ -64,7 +64,7 @@ func (p Pages) paths() []string {
 	return paths
 }
 
-// upTime says a duration as Kubernetes' pages do: 26 hr 03 min 09 sec.
+// upTime formats a duration as in Kubernetes' pages: 26 hr 03 min 09 sec.
 func upTime(up time.Duration) string {
 	seconds := int(up / time.Second)
 	return fmt.Sprintf("%d hr %02d min %02d sec", seconds/3600, seconds/60%60, seconds%60)

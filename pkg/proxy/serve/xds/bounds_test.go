@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestAFloodOfStreams: a bounded number of one client's streams is served, further ones are told why they are not, and
-// when some end there is room again.
+// TestAFloodOfStreams: a limited number of one client's streams is served. Further ones get the reason for their
+// rejection, and when some streams end, new ones are served.
 func TestAFloodOfStreams(t *testing.T) { atEachAddress(t, testStreams) }
 
 func testStreams(t *testing.T, address string) {
@@ -28,7 +28,7 @@ func testStreams(t *testing.T, address string) {
 		most = maxPerSocket
 	}
 	conn := s.socket(t)
-	other := s.socket(t) // on a single connection gRPC itself would hold further streams back
+	other := s.socket(t) // on one connection gRPC itself would delay further streams
 	served := open(t, conn)
 	must.Succeed(t, served.SendMsg(requestOf(assignments, "", web)))
 	take(t, served)
@@ -57,8 +57,8 @@ func testStreams(t *testing.T, address string) {
 	receive(t, again)
 }
 
-// TestRequestsWithoutEndCostTheirSize: a client begins as many as it has streams, each as large as one may be, and ends
-// none.
+// TestRequestsWithoutEndCostTheirSize: a client starts a request on each of its streams, each as large as allowed, and
+// completes none.
 func TestRequestsWithoutEndCostTheirSize(t *testing.T) { atEachAddress(t, testRequestsWithoutEnd) }
 
 func testRequestsWithoutEnd(t *testing.T, address string) {
@@ -85,7 +85,7 @@ func testRequestsWithoutEnd(t *testing.T, address string) {
 	}
 }
 
-// raw is a client that speaks HTTP/2 by hand, and lets the server send as much of a response as it says in its settings.
+// raw is a client that speaks HTTP/2 by hand, with a flow-control window of its choice for responses.
 type raw struct {
 	t      *testing.T
 	conn   net.Conn
@@ -98,7 +98,7 @@ func dialRaw(t *testing.T, address string, settings ...http2.Setting) *raw {
 	t.Helper()
 	r := &raw{t: t, conn: dial(t, address)}
 	t.Cleanup(func() { _ = r.conn.Close() })
-	go func() { _, _ = io.Copy(io.Discard, r.conn) }() // until it is closed
+	go func() { _, _ = io.Copy(io.Discard, r.conn) }() // until the connection is closed
 	_, err := io.WriteString(r.conn, http2.ClientPreface)
 	must.Succeed(t, err)
 	r.framer, r.hpack = http2.NewFramer(r.conn, nil), hpack.NewEncoder(&r.fields)
@@ -106,7 +106,7 @@ func dialRaw(t *testing.T, address string, settings ...http2.Setting) *raw {
 	return r
 }
 
-// open opens a stream and asks for names; it reports whether the server still accepts anything.
+// open opens a stream and subscribes to names. It reports whether the server still accepts data.
 func (r *raw) open(stream uint32, names ...string) bool {
 	r.t.Helper()
 	r.fields.Reset()
@@ -124,7 +124,7 @@ func (r *raw) open(stream uint32, names ...string) bool {
 	return r.framer.WriteData(stream, false, append(head, request...)) == nil
 }
 
-// beginRequest sends as much of a long request as the server takes, and not its end.
+// beginRequest sends as much of a long request as the server accepts, but not its end.
 func (r *raw) beginRequest(stream uint32) {
 	r.t.Helper()
 	const long = maxRequest - 1
@@ -135,7 +135,7 @@ func (r *raw) beginRequest(stream uint32) {
 	must.Succeed(r.t, r.framer.WriteData(stream, false, make([]byte, 14<<10)))
 }
 
-// serveWide has Services with 250 endpoints each, and returns their names.
+// serveWide adds Services with 250 endpoints each, and returns their names.
 func (s *served) serveWide(services int) []string {
 	var wide strings.Builder
 	for i := range 250 {
@@ -150,8 +150,8 @@ func (s *served) serveWide(services int) []string {
 	return names
 }
 
-// TestStreamsThatEndUnackedLeaveNothingBehind: a client lets the server send nothing, asks, and ends its stream, again and
-// again. gRPC keeps a response until it can be sent, though the stream has ended.
+// TestStreamsThatEndUnackedLeaveNothingBehind: a client repeatedly opens a stream with a zero window, subscribes, and
+// ends the stream. gRPC keeps a response until it can be sent, even if the stream has ended.
 func TestStreamsThatEndUnackedLeaveNothingBehind(t *testing.T) { atEachAddress(t, testUnreadEnds) }
 
 func testUnreadEnds(t *testing.T, address string) {
@@ -166,13 +166,13 @@ func testUnreadEnds(t *testing.T, address string) {
 			r, stream = dialRaw(t, address, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}), 1
 			r.open(stream, names...)
 		}
-		for range 20 { // the connection may be closed meanwhile
+		for range 20 { // the connection may be closed in the meantime
 			if s.count("answered EDS") > answered {
 				break
 			}
 			time.Sleep(time.Millisecond)
 		}
-		_ = r.framer.WriteData(stream, true, nil) // likewise
+		_ = r.framer.WriteData(stream, true, nil) // the connection may be closed
 		stream += 2
 	}
 	wait.Success(t, "no more than a client may leave unread", func() error {

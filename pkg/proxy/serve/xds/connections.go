@@ -9,15 +9,15 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// limitListener is a listener that at once closes connections that are not admitted: a client with too many keeps those
-// that it has.
+// limitListener is a listener that immediately closes connections that are not admitted: a client with too many keeps
+// its earlier ones.
 type limitListener struct {
 	net.Listener
-	// admit returns what is called when the connection is closed; nil if it is not admitted.
+	// admit returns a function to call when the connection is closed; nil if the connection is not admitted.
 	admit func(net.Conn) (leave func())
 }
 
-// Accept returns the next connection that is admitted.
+// Accept returns the next admitted connection.
 func (l limitListener) Accept() (net.Conn, error) {
 	for {
 		connection, err := l.Listener.Accept()
@@ -27,11 +27,11 @@ func (l limitListener) Accept() (net.Conn, error) {
 		if leave := l.admit(connection); leave != nil {
 			return &limitedConn{Conn: connection, onClose: sync.OnceFunc(leave)}, nil
 		}
-		_ = connection.Close() // it must learn nothing, not even why
+		_ = connection.Close() // the client must get no information, not even the reason
 	}
 }
 
-// limitedConn is a connection that gives its place back when it is closed.
+// limitedConn is a connection that calls onClose when it is closed.
 type limitedConn struct {
 	net.Conn
 	onClose func()
@@ -43,7 +43,7 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// connCreds makes a connection known to its streams, so that they can close it.
+// connCreds gives streams access to their connection, so that they can close it.
 type connCreds struct {
 	credentials.TransportCredentials
 }
@@ -54,18 +54,18 @@ func (k connCreds) ServerHandshake(connection net.Conn) (net.Conn, credentials.A
 	return connection, authInfo{info, connection}, err
 }
 
-// authInfo is what a stream knows of its connection.
+// authInfo has the connection of a stream.
 type authInfo struct {
 	credentials.AuthInfo
 	connection net.Conn
 }
 
-// closeConnection closes the connection of a stream. What gRPC holds for its streams ends with it: a stream that ends by
-// itself stays in memory until its client has read all of it.
+// closeConnection closes the connection of a stream. This frees what gRPC holds for its streams: a stream that only
+// ends stays in memory until its client has read all of it.
 func closeConnection(of context.Context) {
 	if from, ok := peer.FromContext(of); ok {
 		if info, ok := from.AuthInfo.(authInfo); ok {
-			_ = info.connection.Close() // it may be closed
+			_ = info.connection.Close() // it may be closed already
 		}
 	}
 }

@@ -1,25 +1,26 @@
-// Package xds tells gRPC clients and Envoys that choose endpoints themselves what this node's kernel would choose for
-// them, and which tiers come next. Such clients ask by xDS, Envoy's protocol to discover listeners, clusters and
-// endpoints.
+// Package xds serves gRPC clients and Envoys that choose endpoints themselves. They get the endpoints that this node's
+// kernel would choose for them, and the tiers that come next. They use xDS, Envoy's protocol to discover listeners,
+// clusters and endpoints.
 //
-//	name.go         which Service port a resource's name means (pure)
-//	endpoints.go    what is kept of the decisions about a Service, as it is sent (pure)
-//	message.go      requests and responses, byte by byte (pure)
-//	stream.go       what one client asked for and was told: a request, and what is there, make a response (pure)
-//	table.go        the Services, and who waits for news of which: a selection.Reader
-//	session.go      one stream of a client
-//	server.go       gRPC
-//	usagetracker.go       what each client holds, and may hold
-//	connections.go  a listener that closes what is not admitted
+//	name.go          parses the Service port in a resource's name (pure)
+//	endpoints.go     the retained part of the decisions about a Service, as it is sent (pure)
+//	message.go       requests and responses, byte by byte (pure)
+//	stream.go        the subscriptions of one stream: builds responses from requests and the table (pure)
+//	table.go         the Services, and the sessions that watch them: a selection.Handler
+//	session.go       one stream of a client
+//	server.go        gRPC
+//	usagetracker.go  resources held for each client, and their limits
+//	connections.go   a listener that closes connections that are not admitted
 //
-// It is aggregated discovery in the protocol's first form, the state of the world: listeners with their routes inline,
-// clusters, and their endpoints. The first priority is what the kernel's table has on this node. The others are the tiers
-// behind it, in the order of the Service's owner, so that a client whose endpoints fail goes on by itself.
+// It implements aggregated discovery in the protocol's first variant, state of the world: listeners with their routes
+// inline, clusters, and their endpoints. The first priority has the endpoints of the kernel's table on this node. The
+// others are the tiers behind it (selection/tiers.go), in the order that the Service specifies, so that a client whose
+// endpoints fail continues on its own.
 //
 // # Why the messages are written by hand
 //
-// Envoy's API as generated code registers its descriptors when the program starts, used or not. Measured with this
-// daemon, stripped, at rest, without Services, as the mean of three starts:
+// Envoy's API as generated code registers its descriptors at program start, used or not. Measured with this daemon,
+// stripped, at rest, without Services, as the mean of three starts:
 //
 //	                                                  binary     resident
 //	without                                           45.1 MB    35.1 MiB
@@ -30,7 +31,7 @@
 //	the same with go-control-plane's server and cache +10.0      +7.6
 //	a program of its own with the latter              +18.7      +14.7 while it runs, and it needs a protocol to feed it
 //
-// The generated code cannot be loaded later: it is package initialization, and Go links no library at run time without C.
-// Lite or opaque forms (vtprotobuf, the opaque API) are methods on the same registered types. So a user without xDS
-// pays for gRPC alone, and tests compare every byte with Envoy's own types and try real clients (e2e/xds).
+// The generated code cannot be loaded later: it is package initialization, and Go links no library at run time without
+// C. Lite or opaque forms (vtprotobuf, the opaque API) are methods on the same registered types. So users without xDS
+// pay for gRPC only. Tests compare every byte with Envoy's own types and use real clients (e2e/xds).
 package xds

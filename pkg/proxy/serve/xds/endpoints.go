@@ -11,21 +11,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// service is what is kept of the decisions about a Service: its TCP ports, by number.
+// service is the retained part of the decisions about a Service: its TCP ports, by number.
 type service []port
 
-// port is one of them.
+// port is one TCP port of a Service.
 type port struct {
 	number uint16
-	// localities are the LocalityLbEndpoints of its assignment, as they are sent: four megabytes for 10,000 Services with
-	// twelve endpoints each.
+	// localities are the LocalityLbEndpoints of the port's assignment, as they are sent: four megabytes for 10,000
+	// Services with twelve endpoints each.
 	localities string
-	// sum is that of the localities. A stream remembers it instead of the text: what a stream costs does not depend on how
-	// many endpoints there are, or on how often they change.
+	// sum is the hash of localities. A stream retains it instead of the text: the cost of a stream does not depend on the
+	// number of endpoints, or on how often they change.
 	sum uint64
 }
 
-// seed is this process's own: nobody else can construct two texts with the same sum.
+// seed is specific to this process: no one else can construct two texts with the same sum.
 var seed = maphash.MakeSeed()
 
 func newPort(number uint16, localities []locality) port {
@@ -36,18 +36,19 @@ func newPort(number uint16, localities []locality) port {
 	return port{number: number, localities: string(m), sum: maphash.Bytes(seed, m)}
 }
 
-// locality is endpoints of one zone and one weight, in one tier. It is what a client spreads over evenly.
+// locality is a set of endpoints of one zone and one weight, in one tier. Clients spread evenly over it.
 type locality struct {
 	priority int
 	zone     string
-	// slots is how many slots each endpoint has in the kernel's table; isSplit says whether other endpoints of the zone
-	// have a different number.
+	// slots is the number of slots of each endpoint in the kernel's table. isSplit reports whether other endpoints of the
+	// zone have a different number.
 	slots     uint32
 	isSplit   bool
 	endpoints []netip.AddrPort
 }
 
-// newService keeps what the decisions about a Service say. An assignment has one family: the Service's first.
+// newService returns the part of the decisions about a Service that is retained. An assignment has one family: the
+// Service's first.
 func newService(decisions []selection.Decision) service {
 	var all service
 	for i := range decisions {
@@ -61,8 +62,8 @@ func newService(decisions []selection.Decision) service {
 	return all
 }
 
-// firstFamily is the family of the Service's first address; of a headless one, which has none, the first in which it has
-// endpoints.
+// firstFamily returns the family of the Service's first address. A headless Service has no address; for it, firstFamily
+// returns the first family in which it has endpoints.
 func firstFamily(decisions []selection.Decision) model.Family {
 	first := &decisions[0]
 	if len(first.Service.ClusterIPs) > 0 {
@@ -80,8 +81,8 @@ func firstFamily(decisions []selection.Decision) model.Family {
 	return first.Family
 }
 
-// localitiesOf divides tiers by zone. Clients spread evenly within a locality, so endpoints with several slots have
-// localities of their own: then the shares are the kernel's.
+// localitiesOf divides tiers by zone. Clients spread evenly within a locality, so endpoints with different numbers of
+// slots have separate localities: then the shares are the kernel's.
 func localitiesOf(tiers []selection.Tier) []locality {
 	var all []locality
 	for priority, tier := range tiers {
@@ -111,7 +112,7 @@ func localitiesOf(tiers []selection.Tier) []locality {
 	return all
 }
 
-// subZone tells localities of one zone apart.
+// subZone returns a name that distinguishes localities of one zone.
 func (l *locality) subZone() string {
 	if !l.isSplit {
 		return ""
@@ -119,7 +120,7 @@ func (l *locality) subZone() string {
 	return "weight-" + strconv.FormatUint(uint64(l.slots), 10)
 }
 
-// port returns a port, and whether there is one of this number.
+// port returns a port by its number, and whether it exists.
 func (s service) port(number uint16) (port, bool) {
 	at, is := slices.BinarySearchFunc(s, number, func(p port, number uint16) int { return cmp.Compare(p.number, number) })
 	if !is {

@@ -22,8 +22,8 @@ func tierOf(slots []int, zones ...string) selection.Tier {
 	return tier
 }
 
-// TestSharesAreTheKernels: a client takes a locality by its weight, and each endpoint of it as often. That must be what
-// the slots of the kernel's table give.
+// TestSharesAreTheKernels: a client chooses a locality by its weight, and each of its endpoints equally often. The
+// result must match the slots of the kernel's table.
 func TestSharesAreTheKernels(t *testing.T) {
 	random := rand.New(rand.NewPCG(36, 1))
 	for range 1000 {
@@ -108,7 +108,7 @@ func TestAnAssignmentHasTheFirstFamilyAndTCP(t *testing.T) {
 	}
 }
 
-// TestABoundedServiceHasItsSlots, and after them the endpoints without slots.
+// TestABoundedServiceHasItsSlots, followed by the endpoints without slots.
 func TestABoundedServiceHasItsSlots(t *testing.T) {
 	town := newTown()
 	town.serve("web", "zone *", []uint16{80}, "1@node-1/a 2@node-2/b 3@node-2/b 4@node-2/b")

@@ -17,7 +17,7 @@ import (
 
 const domain = "cluster.local"
 
-// town is a cluster as node-1 in zone a sees it, and what its table tells.
+// town is a cluster from the point of view of node-1 in zone a, and its table.
 type town struct {
 	cluster *model.Cluster
 	planner *selection.Planner
@@ -34,7 +34,7 @@ func newTown() *town {
 	return t
 }
 
-// apply takes a change in, and has the table accept what is decided then.
+// apply applies a change to the cluster, and the resulting decisions to the table.
 func (t *town) apply(change model.Change) {
 	dirty := t.cluster.Apply(change)
 	t.planner.ApplyChange(change)
@@ -47,7 +47,7 @@ func (t *town) apply(change model.Change) {
 	}
 }
 
-// serve has a Service serve: with topology keys, ports, and endpoints such as "1@node-2/b".
+// serve adds a Service with topology keys, ports, and endpoints such as "1@node-2/b".
 func (t *town) serve(name, keys string, ports []uint16, endpoints string) {
 	service := &model.Service{
 		Name: nameOf(name), ClusterIPs: []netip.Addr{addrOf(name)},
@@ -74,7 +74,7 @@ func (t *town) serve(name, keys string, ports []uint16, endpoints string) {
 	})
 }
 
-// remove removes a Service.
+// remove deletes a Service.
 func (t *town) remove(name string) {
 	t.apply(model.Change{
 		Services: map[model.ObjectName]*model.Service{nameOf(name): nil},
@@ -98,7 +98,7 @@ func keysOf(text string) []policy.Key {
 
 func nameOf(name string) model.ObjectName { return model.ObjectName{Namespace: "shop", Name: name} }
 
-// addrOf is a ClusterIP for each name.
+// addrOf returns a ClusterIP for each name.
 func addrOf(name string) netip.Addr {
 	sum := uint32(0)
 	for _, b := range []byte(name) {
@@ -107,12 +107,12 @@ func addrOf(name string) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 96, byte(sum >> 8), byte(sum)})
 }
 
-// receivedResponse is a response in short, as these tests read it. In package e2e/xds real clients read it.
+// receivedResponse is a short form of a response, as these tests parse it. In package e2e/xds real clients parse it.
 type receivedResponse struct {
 	version, nonce string
 	of             kind
 	names          []string
-	// tiers are of the first assignment: "1 2 (a, 2) | 3 (b, 1)": the last bytes of addresses, the zone, the weight.
+	// tiers are those of the first assignment: "1 2 (a, 2) | 3 (b, 1)": the last bytes of addresses, the zone, the weight.
 	tiers string
 }
 
@@ -211,7 +211,7 @@ type client struct {
 	last    [kinds]string // nonces
 }
 
-// session returns the session of a client of the socket.
+// session returns a session of a client of the socket.
 func (t *town) session(only string) *session {
 	t.usage.admit(netip.Addr{}, usageCounts{openStreams: 1})
 	return newSession(t.table, &t.usage, netip.Addr{}, only)
@@ -250,7 +250,7 @@ func (c *client) subscriptionOf(of kind) []string {
 	return names
 }
 
-// expect expects a response of a kind, with these names, and with this content of the only assignment.
+// expect expects a response of a kind, with these names, and with these tiers of the only assignment.
 func (c *client) expect(of kind, names, tiers string) {
 	c.t.Helper()
 	got := c.lastResponse()

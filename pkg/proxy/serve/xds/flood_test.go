@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestFloodsHoldNobodyUp: one address keeps opening connections, sends what is not HTTP, opens streams, and keeps
-// asking for other names. Meanwhile a client at another address hears of all changes, and afterwards nothing is left.
+// TestFloodsHoldNobodyUp: one address keeps opening connections, sends data that is not HTTP, opens streams, and keeps
+// subscribing to other names. A client at another address still gets all changes, and afterwards no usage is left.
 func TestFloodsHoldNobodyUp(t *testing.T) {
 	address := reserve.OnLoopback(t).String()
 	s := serveTown(t, address, everybody)
@@ -39,13 +39,13 @@ func TestFloodsHoldNobodyUp(t *testing.T) {
 	}
 	var held sync.Map
 	for range 2 {
-		flood(func(dialer net.Dialer) { // connections that stay
+		flood(func(dialer net.Dialer) { // connections that stay open
 			if conn, err := dialer.Dial("tcp", address); err == nil {
 				held.Store(conn, true)
 				time.Sleep(time.Millisecond)
 			}
 		})
-		flood(func(dialer net.Dialer) { // noise
+		flood(func(dialer net.Dialer) { // data that is not HTTP
 			if conn, err := dialer.Dial("tcp", address); err == nil {
 				noise := make([]byte, 1000)
 				_, _ = rand.Read(noise)
@@ -56,7 +56,7 @@ func TestFloodsHoldNobodyUp(t *testing.T) {
 	}
 	conn := s.socket(t)
 	for i := range 3 {
-		flooding.Go(func() { // ever other names
+		flooding.Go(func() { // always new names
 			stream := open(t, conn)
 			for k := 0; ; k++ {
 				select {
@@ -122,7 +122,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 		t.Error("one more is admitted")
 	}
 	must.Succeed(t, last.Close())
-	_ = last.Close() // twice counts once
+	_ = last.Close() // closing twice counts once
 	dial()
 	wait.Receive(t, "a connection in its place", accepted)
 	if n, err := dial().Read(make([]byte, 1)); n > 0 || err == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestReconnectsLeaveNothingBehind: after 10,000 connections, half of which begin to speak HTTP/2, the process has as many
-// files and goroutines as before, and a client is served.
+// TestReconnectsLeaveNothingBehind: after 10,000 connections, half of which start to speak HTTP/2, the process has as
+// many files and goroutines as before, and a client is served.
 func TestReconnectsLeaveNothingBehind(t *testing.T) { atEachAddress(t, testReconnects) }
 
 func testReconnects(t *testing.T, address string) {
@@ -45,7 +45,7 @@ func testReconnects(t *testing.T, address string) {
 	}
 }
 
-// dial waits for a place in a socket's queue: connect(2) returns EAGAIN while there is none.
+// dial waits for room in a socket's queue: connect(2) returns EAGAIN while there is none.
 func dial(t *testing.T, address string) (conn net.Conn) {
 	t.Helper()
 	network := "tcp"
@@ -69,7 +69,7 @@ func openFiles(t *testing.T) int {
 	return len(files)
 }
 
-// TestNamesWithOddBytesGetNoResource, and the stream goes on.
+// TestNamesWithOddBytesGetNoResource, and the stream continues.
 func TestNamesWithOddBytesGetNoResource(t *testing.T) {
 	s := serveTown(t, socketOf(t), everybody)
 	stream := open(t, s.socket(t))

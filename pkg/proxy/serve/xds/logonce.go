@@ -12,33 +12,33 @@ import (
 )
 
 const (
-	// loggedFor is how long the same is not logged again of a client.
+	// loggedFor is how long the same line is not logged again for a client.
 	loggedFor = time.Hour
-	// maxLogged bounds how much is remembered. All clients together cannot have more than that logged in loggedFor.
+	// maxLogged limits the cache of logged lines. All clients together cannot cause more lines than that in loggedFor.
 	maxLogged = logBurst + int(loggedFor/logEvery)
 
-	// clientLogEvery and clientLogBurst are how often something new is logged of one client. The metrics count the rest.
+	// clientLogEvery and clientLogBurst limit new lines per client. The metrics count the rest.
 	clientLogEvery, clientLogBurst = 3 * time.Minute, 20
-	// logEvery and logBurst are the same for all clients together: one that has many addresses must not fill the log either.
+	// logEvery and logBurst limit them for all clients together: one that has many addresses must not fill the log either.
 	logEvery, logBurst = 3 * time.Second, 500
 )
 
-// logged remembers what was logged of clients, one kind of thing, so that the log stays short whatever they send. No client
-// can keep another one's lines out of it, and what was not logged for want of budget can be logged later. The zero value
-// remembers nothing.
+// logged limits the log lines of one kind about clients, so that the log stays short whatever they send. No client can
+// suppress another one's lines, and a line that was not logged for lack of budget can be logged later. The zero value
+// is ready to use.
 type logged struct {
 	mutex  sync.Mutex
 	budget *budget.Budget
 	before *lru.Cache // time.Time by line
 }
 
-// line is something that was logged of a client.
+// line identifies a log line about a client.
 type line struct {
 	client netip.Addr
 	what   string
 }
 
-// isNew reports whether something should be logged of a client, and remembers it then.
+// isNew reports whether a line should be logged for a client, and if so records it.
 func (l *logged) isNew(now time.Time, client netip.Addr, what string) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestOneClientKeepsNobodyOutOfTheLog, however much it makes us log; and it has its own lines again later.
+// TestOneClientKeepsNobodyOutOfTheLog, however many lines it causes; and its own lines are logged again later.
 func TestOneClientKeepsNobodyOutOfTheLog(t *testing.T) {
 	var memory logged
 	now, loud, quiet := time.Unix(1e9, 0), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
@@ -41,7 +41,7 @@ func TestOneClientKeepsNobodyOutOfTheLog(t *testing.T) {
 	}
 }
 
-// TestManyAddressesDoNotFillTheLog: a client that has a whole prefix of addresses.
+// TestManyAddressesDoNotFillTheLog: a client uses all addresses of a prefix.
 func TestManyAddressesDoNotFillTheLog(t *testing.T) {
 	var memory logged
 	now, lines := time.Unix(1e9, 0), 0

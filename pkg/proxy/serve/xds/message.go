@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The kinds of resources, by the names of their types.
+// kind is a kind of resource, identified by its type URL.
 type kind uint8
 
 const (
@@ -29,7 +29,7 @@ var typeURLs = [kinds]string{
 	listeners:   typePrefix + "config.listener.v3.Listener",
 }
 
-// kindOf returns the kind of a type; false for a type that is not served here.
+// kindOf returns the kind of a type URL; false for a type that is not served here.
 func kindOf(typeURL string) (kind, bool) {
 	for k, url := range typeURLs {
 		if url == typeURL {
@@ -39,26 +39,26 @@ func kindOf(typeURL string) (kind, bool) {
 	return 0, false
 }
 
-// Types are the names of the kinds in short, as the protocol's own documents have them.
+// Types are the short names of the kinds, as in the protocol's own documents.
 var Types = [kinds]string{clusters: "CDS", assignments: "EDS", listeners: "LDS"}
 
-// String names a kind in short.
+// String returns the short name of a kind.
 func (k kind) String() string { return Types[k] }
 
-// request holds those parts of a DiscoveryRequest that matter.
+// request holds the relevant fields of a DiscoveryRequest.
 type request struct {
 	typeURL string
 	nonce   string
-	node    string // the client's own name for itself
+	node    string // the client's node ID
 	names   []string
-	// isNACK: the client rejected the answer with the nonce. complaint is why.
+	// isNACK is set if the client rejected the response with the nonce. errorDetail is why.
 	isNACK      bool
 	errorDetail string
 }
 
 var errNoRequest = errors.New("it is not a DiscoveryRequest")
 
-// parseRequest reads a DiscoveryRequest.
+// parseRequest parses a DiscoveryRequest.
 func parseRequest(message []byte) (request, error) {
 	var r request
 	err := eachField(message, func(field int, value []byte) error {
@@ -71,7 +71,7 @@ func parseRequest(message []byte) (request, error) {
 				return nil
 			})
 		case 3:
-			if len(value) > maxNameLength { // it cannot name a Service port, so it is not kept
+			if len(value) > maxNameLength { // not a name of a Service port, so it is not retained
 				return errLongName
 			}
 			if r.names = append(r.names, string(value)); len(r.names) > maxNames {
@@ -95,7 +95,7 @@ func parseRequest(message []byte) (request, error) {
 	return r, err
 }
 
-// eachField yields the fields of a message that are texts, bytes or messages, and skips all others.
+// eachField calls take for the fields of a message that are strings, bytes or messages, and skips all others.
 func eachField(message []byte, take func(field int, value []byte) error) error {
 	for len(message) > 0 {
 		number, wireType, n := protowire.ConsumeTag(message)
@@ -122,7 +122,7 @@ func eachField(message []byte, take func(field int, value []byte) error) error {
 	return nil
 }
 
-// message is a protobuf message that is being written. Its fields are named in comments as Envoy's API names them.
+// message is a partly written protobuf message. Comments name its fields as in Envoy's API.
 type message []byte
 
 func (m message) text(number protowire.Number, text string) message {
@@ -133,7 +133,7 @@ func (m message) number(number protowire.Number, value uint64) message {
 	return protowire.AppendVarint(protowire.AppendTag(m, number, protowire.VarintType), value)
 }
 
-// nested writes a message in place of a field. Its length comes before it, and is known only afterwards.
+// nested writes a message as a field. Its length precedes it, and is known only afterwards.
 func (m message) nested(number protowire.Number, write func(message) message) message {
 	m = protowire.AppendTag(m, number, protowire.BytesType)
 	start := len(m)
@@ -151,7 +151,7 @@ func (m message) wrapped(number protowire.Number, value uint64) message {
 	return m.nested(number, func(m message) message { return m.number(1, value) })
 }
 
-// any writes a message of a type as an Any.
+// any writes a message of a type as an Any field.
 func (m message) any(number protowire.Number, typeURL string, write func(message) message) message {
 	return m.nested(number, func(m message) message { return m.text(1, typeURL).nested(2, write) })
 }
@@ -192,13 +192,13 @@ func (m message) listener(name string) message {
 	return m.text(1, name).nested(19, func(m message) message { return m.any(1, hcmType, manager) }) // name, api_listener
 }
 
-// What a Cluster says: its type is EDS, and the API's version is V3.
+// Values of a Cluster: its type is EDS, and the API's version is V3.
 const (
 	typeEDS   = 3
 	versionV3 = 2
 )
 
-// cluster writes a Cluster whose endpoints come by the same stream.
+// cluster writes a Cluster whose endpoints are sent on the same stream.
 func (m message) cluster(name string) message {
 	source := func(m message) message { // ads, resource_api_version
 		return m.nested(3, func(m message) message { return m }).number(6, versionV3)
@@ -215,8 +215,8 @@ func (m message) assignment(name, localities string) message {
 	return append(m.text(1, name), localities...) // cluster_name, endpoints
 }
 
-// write writes LocalityLbEndpoints. The weight of a locality is the sum of its endpoints', so that each slot of the
-// kernel's table gets the same.
+// write writes LocalityLbEndpoints. The weight of a locality is the sum of its endpoints' weights, so that each slot of
+// the kernel's table has the same weight.
 func (l *locality) write(m message) message {
 	m = m.nested(1, func(m message) message { // locality
 		if l.zone != "" {

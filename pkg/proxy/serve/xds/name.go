@@ -7,23 +7,23 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// portOf is a Service port as a name tells it: by its number. Its protocol is TCP.
+// portOf is a Service port in a resource's name, identified by its number. Its protocol is TCP.
 type portOf struct {
 	service model.ObjectName
 	number  uint16
 }
 
-// name is how most clients write it.
+// name returns the most common form of the resource's name.
 func (p portOf) name(domain string) string {
 	return p.service.Name + "." + p.service.Namespace + ".svc." + domain + ":" + strconv.Itoa(int(p.number))
 }
 
-// maxNameLength is how long the name of a resource may be, in bytes: the names of a Service, a namespace and a domain,
+// maxNameLength is the maximum length of a resource's name, in bytes: the names of a Service, a namespace and a domain,
 // with separators.
 const maxNameLength = maxLabelLength + maxLabelLength + 253 + 32
 
-// parseName returns the Service port that a resource's name means, in the forms that clients of Istio and of plain gRPC
-// write: SERVICE.NAMESPACE:PORT, with or without .svc and the cluster's domain behind the namespace, and
+// parseName returns the Service port in a resource's name, in the forms that clients of Istio and of plain gRPC use:
+// SERVICE.NAMESPACE:PORT, with or without .svc and the cluster's domain after the namespace, and
 // outbound|PORT||SERVICE.NAMESPACE.svc.DOMAIN. The name of a Service alone would need the client's namespace, which
 // requests do not contain.
 func parseName(name, domain string) (portOf, bool) {
@@ -48,10 +48,10 @@ func parseName(name, domain string) (portOf, bool) {
 	return portOf{model.ObjectName{Namespace: namespace, Name: service}, uint16(number)}, true
 }
 
-// maxLabelLength is how long the name of a Service or a namespace may be.
+// maxLabelLength is the maximum length of the name of a Service or a namespace.
 const maxLabelLength = 63
 
-// isLabel reports whether a text may name a Service or a namespace.
+// isLabel reports whether a text is a valid name of a Service or a namespace.
 func isLabel(text string) bool {
 	isOther := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' }
 	return text != "" && len(text) <= maxLabelLength && strings.IndexFunc(text, isOther) < 0
@@ -60,7 +60,7 @@ func isLabel(text string) bool {
 // cutPort separates a name into host and port.
 func cutPort(name string) (host, port string, ok bool) {
 	if rest, isIstios := strings.CutPrefix(name, "outbound|"); isIstios {
-		port, host, ok = strings.Cut(rest, "||") // between the bars there could be a subset, but we have none
+		port, host, ok = strings.Cut(rest, "||") // a subset could be between the bars, but there are none here
 		return host, port, ok
 	}
 	at := strings.LastIndexByte(name, ':')

@@ -31,35 +31,36 @@ import (
 // Server serves a table to clients over gRPC.
 type Server struct {
 	Table *Table
-	// IsOfNode reports whether a client with an address is on this node. It is asked for each connection.
+	// IsOfNode reports whether a client with an address is on this node. It is called for each connection.
 	IsOfNode func(netip.Addr) (bool, error)
 	Log      *slog.Logger
 
 	usage   usageTracker
 	serving sync.WaitGroup
-	// What was logged of each kind. One kind keeps no other out of the log.
+	// The logged lines of each kind. No kind suppresses lines of another.
 	loggedRejections, loggedNames, loggedNACKs logged
 }
 
 // The limits of a connection and of a stream.
 const (
-	// maxRequest is how large a request may be, in bytes.
+	// maxRequest is the maximum size of a request, in bytes.
 	maxRequest = 64 << 10
-	// windowSize is how many bytes of requests a stream may send before they are read. It does not grow, as gRPC's own does.
+	// windowSize is how many bytes of requests a stream may send before they are read. It does not grow, unlike gRPC's
+	// default.
 	windowSize = 64 << 10
-	// graceTime is how long a stream rests after a response. Changes meanwhile are sent together.
+	// graceTime is the pause of a stream after a response. Changes in the meantime are sent together.
 	graceTime = 20 * time.Millisecond
-	// keepaliveTime is how long a client may be silent until it is asked whether it is still there.
+	// keepaliveTime is how long a client may send nothing before it gets a keepalive ping.
 	keepaliveTime = 30 * time.Second
 	idleTime      = 5 * time.Minute
 	bufferSize    = 4 << 10
 )
 
-// SocketPrefix begins the address of a unix socket.
+// SocketPrefix is the prefix of the address of a unix socket.
 const SocketPrefix = "unix://"
 
-// Run answers at addresses until ctx ends: IP:PORT, or unix:// and the path of a socket. If an address is not
-// available, it tries again and again: connections to Services must not depend on it.
+// Run serves addresses until ctx ends: IP:PORT, or unix:// and the path of a socket. If an address is not available, it
+// retries: connections to Services must not depend on it.
 func (s *Server) Run(ctx context.Context, addresses []string) error {
 	var running sync.WaitGroup
 	for _, address := range addresses {
@@ -87,7 +88,7 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	s.usage.onUnresponsive(address, "")
 	s.Log.Info("serving xDS", "address", address, "domain", s.Table.domain)
 	server := s.newServer()
-	stop := context.AfterFunc(ctx, server.Stop) // clients keep the endpoints that they have
+	stop := context.AfterFunc(ctx, server.Stop) // clients keep their endpoints
 	defer stop()
 	err = server.Serve(limitListener{Listener: listener, admit: s.admitConnection})
 	server.Stop()
@@ -98,8 +99,8 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	return fmt.Errorf("serving --xds-bind-address %s: %w", address, err)
 }
 
-// listen listens on an address. It replaces a socket that another process has left behind, because that would be in the
-// way. Every process that can reach the socket may use it.
+// listen listens on an address. It replaces a socket that another process left behind and that would be in the way.
+// Every process that can reach the socket may use it.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	path, isSocket := strings.CutPrefix(address, SocketPrefix)
 	var config net.ListenConfig
@@ -152,7 +153,7 @@ func (s *Server) admitConnection(connection net.Conn) (leave func()) {
 	return func() { s.usage.release(client, usageCounts{openConnections: 1}) }
 }
 
-// The methods that clients call: aggregated discovery, and the same for endpoints alone.
+// newServer returns a server with the methods that clients call: aggregated discovery, and discovery of endpoints only.
 func (s *Server) newServer() *grpc.Server {
 	server := grpc.NewServer(
 		grpc.Creds(connCreds{insecure.NewCredentials()}),
@@ -179,21 +180,21 @@ func (s *Server) newServer() *grpc.Server {
 	return server
 }
 
-// bytesCodec leaves messages as they are: they are written by hand.
+// bytesCodec passes messages through unchanged: this package encodes them itself.
 type bytesCodec struct{}
 
-// Marshal returns a message that is written.
+// Marshal returns an encoded message.
 func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
 }
 
-// Unmarshal returns a message that is to be read.
+// Unmarshal returns a received message undecoded.
 func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	*v.(*[]byte) = data.Materialize()
 	return nil
 }
 
-// Name is the one that clients ask for.
+// Name returns the codec name that clients request.
 func (bytesCodec) Name() string { return "proto" }
 
 // handle serves one stream until its client ends it.
@@ -215,15 +216,14 @@ func (s *Server) handle(stream grpc.ServerStream, only string) error {
 		reader := requestLoop{server: s, stream: stream, session: session, limiter: its.limiter}
 		err := reader.run()
 		if isRead := session.end(); !isRead && stream.Context().Err() == nil {
-			closeConnection(stream.Context()) // the client has not cancelled it, and what it does not read would stay
+			closeConnection(stream.Context()) // the client has not cancelled it, and unread responses would stay in memory
 		}
 		ended <- err
 	}()
 	return s.sendLoop(stream, session, ended)
 }
 
-// sendLoop sends the responses that are due, one after the other. It waits for a client that does not read, without holding
-// up other streams.
+// sendLoop sends the due responses in sequence. It blocks if a client does not read, without delaying other streams.
 func (s *Server) sendLoop(stream grpc.ServerStream, session *session, ended <-chan error) error {
 	for {
 		select {
@@ -234,7 +234,7 @@ func (s *Server) sendLoop(stream grpc.ServerStream, session *session, ended <-ch
 		for {
 			of, response, hasRoom := session.next()
 			if !hasRoom {
-				session.changed.Notify() // it tries again soon
+				session.changed.Notify() // retry soon
 			}
 			if response == nil {
 				break
@@ -258,10 +258,10 @@ type requestLoop struct {
 	stream  grpc.ServerStream
 	session *session
 	limiter *rate.Limiter
-	node    string // the client's own name for itself
+	node    string // the client's node ID
 }
 
-// run reads requests until the stream ends. The error is for the client.
+// run reads requests until the stream ends. The error is sent to the client.
 func (r *requestLoop) run() error {
 	if err := r.limiter.WaitN(r.stream.Context(), namesOfStream); err != nil {
 		return err
@@ -272,7 +272,7 @@ func (r *requestLoop) run() error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case status.Code(err) == codes.ResourceExhausted: // gRPC's word for a message that is too large
+		case status.Code(err) == codes.ResourceExhausted: // gRPC's code for a message that is too large
 			return r.server.reject(TooLargeRequest, r.session.client, fmt.Sprintf("a request may have %d bytes", maxRequest))
 		case err != nil:
 			return err
@@ -295,7 +295,7 @@ func (r *requestLoop) handle(message []byte) error {
 	case err != nil:
 		return s.reject(MalformedRequest, r.session.client, err.Error())
 	}
-	if r.node == "" { // the first request has it, and later ones may leave it out
+	if r.node == "" { // the first request has it, and later ones may omit it
 		r.node = sanitize.Truncate(request.node)
 	}
 	result, hasRoom := r.session.handleRequest(request)
@@ -307,7 +307,7 @@ func (r *requestLoop) handle(message []byte) error {
 	return nil
 }
 
-// logResult counts what happened, and logs once what deserves it.
+// logResult counts unknown names and rejected responses, and logs each once.
 func (r *requestLoop) logResult(result requestResult, request request) {
 	s := r.server
 	for _, name := range result.unknownNames {

@@ -26,7 +26,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// served is a town whose server runs.
+// served is a town with a running server.
 type served struct {
 	*town
 	server  *Server
@@ -34,7 +34,7 @@ type served struct {
 	log     *logs.Log
 }
 
-// count returns how often something happened: "answered EDS", "rejected EDS", or a reason.
+// count returns the number of events of a kind: "answered EDS", "rejected EDS", or a reason.
 func (s *served) count(what string) int {
 	counts := s.server.Counts()
 	for of, name := range Types {
@@ -48,20 +48,20 @@ func (s *served) count(what string) int {
 	return counts.Rejected[RejectReason(what)]
 }
 
-// clients returns how many streams and names there are.
+// clients returns the numbers of streams and names.
 func (s *served) clients() string {
 	counts := s.server.Counts()
 	return fmt.Sprint(counts.Streams, counts.Names)
 }
 
-// serveTown serves by a socket, or at an address.
+// serveTown starts a server on a socket or an address.
 func serveTown(t *testing.T, address string, isOfNode func(netip.Addr) (bool, error)) *served {
 	t.Helper()
 	s := &served{town: openTown(), address: address, log: logs.New(t, "the server")}
 	s.server = &Server{Table: s.table, IsOfNode: isOfNode, Log: slog.New(slog.NewTextHandler(s.log, nil))}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = s.server.Run(ctx, []string{address}) }) // it never fails
+	running.Go(func() { _ = s.server.Run(ctx, []string{address}) }) // never fails
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -106,13 +106,13 @@ func receive(t *testing.T, stream grpc.ClientStream) receivedResponse {
 	received := make(chan []byte, 1)
 	go func() {
 		var response []byte
-		_ = stream.RecvMsg(&response) // without one the wait fails
+		_ = stream.RecvMsg(&response) // without a response the wait fails
 		received <- response
 	}()
 	return read(t, wait.Receive(t, "a response", received))
 }
 
-// take receives a response, and acknowledges it.
+// take receives a response and acknowledges it.
 func take(t *testing.T, stream grpc.ClientStream) receivedResponse {
 	t.Helper()
 	got := receive(t, stream)
@@ -150,7 +150,7 @@ func atEachAddress(t *testing.T, test func(t *testing.T, address string)) {
 	t.Run("IPv6", func(t *testing.T) { test(t, reserve.At(t, netip.IPv6Loopback()).String()) })
 }
 
-// TestRejections: each ends only its own stream, has a reason, and is counted.
+// TestRejections: each rejection ends only its own stream, has a reason, and is counted.
 func TestRejections(t *testing.T) { atEachAddress(t, testRejections) }
 
 func testRejections(t *testing.T, address string) {
@@ -178,7 +178,7 @@ func testRejections(t *testing.T, address string) {
 		if err := stream.RecvMsg(&response); status.Code(err) != test.code {
 			t.Errorf("%s: %v, want %s", why, err, test.code)
 		}
-		// gRPC itself answers a request that is too large, before the server hears of it.
+		// gRPC itself rejects a request that is too large, before the server gets it.
 		wait.Equal(t, why+" is counted", before+1, func() int { return s.count(string(test.counted)) })
 	}
 	for _, why := range []RejectReason{TooManyNames, MalformedRequest, TooLargeRequest} {
@@ -189,7 +189,7 @@ func testRejections(t *testing.T, address string) {
 	receive(t, stream)
 }
 
-// TestABoundedNumberOfStreams: a client that opens ever more streams gets an error, and others are still served.
+// TestABoundedNumberOfStreams: a client that keeps opening streams gets an error, and others are still served.
 func TestABoundedNumberOfStreams(t *testing.T) {
 	t.Run("of one client", func(t *testing.T) {
 		var usage usageTracker
@@ -228,7 +228,7 @@ func TestABoundedNumberOfStreams(t *testing.T) {
 	})
 }
 
-// TestRemoteClientsLearnNothing: a connection from elsewhere ends at once, is counted, and is logged once.
+// TestRemoteClientsLearnNothing: a connection from another machine is closed at once, counted, and logged once.
 func TestRemoteClientsLearnNothing(t *testing.T) {
 	address := reserve.OnLoopback(t).String()
 	s := serveTown(t, address, func(addr netip.Addr) (bool, error) {
@@ -258,7 +258,7 @@ func TestRemoteClientsLearnNothing(t *testing.T) {
 	receive(t, stream)
 }
 
-// TestASocketIsRecreated, unless something else is there.
+// TestASocketIsRecreated, unless the path is something other than a socket.
 func TestASocketIsRecreated(t *testing.T) {
 	address := socketOf(t)
 	path := strings.TrimPrefix(address, SocketPrefix)
@@ -285,13 +285,13 @@ func TestASocketIsRecreated(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotReadCostsOneMessage, and delays nobody: neither changes nor other clients.
+// TestWhoDoesNotReadCostsOneMessage, and delays neither changes nor other clients.
 func TestWhoDoesNotReadCostsOneMessage(t *testing.T) { atEachAddress(t, testUnresponsive) }
 
 func testUnresponsive(t *testing.T, address string) {
 	s := serveTown(t, address, everybody)
 	names := s.serveWide(20)
-	silent := 15 // what each leaves unread is some 60 kB
+	silent := 15 // each leaves about 60 kB unread
 	if strings.HasPrefix(address, SocketPrefix) {
 		silent = 50
 	}
@@ -333,7 +333,7 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// FuzzParseRequest: whatever a client sends, it is read or refused.
+// FuzzParseRequest: any input is parsed or rejected.
 func FuzzParseRequest(f *testing.F) {
 	f.Add(requestOf(listeners, "1", web, cart))
 	f.Add([]byte("\x32\x04\x12\x02no"))
@@ -358,7 +358,7 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// TestARejectionIsLoggedOnce, with the client's own name for itself, on one line.
+// TestARejectionIsLoggedOnce, with the client's node ID, on one line.
 func TestARejectionIsLoggedOnce(t *testing.T) {
 	s := serveTown(t, socketOf(t), everybody)
 	conn := s.socket(t)

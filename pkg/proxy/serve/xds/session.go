@@ -8,24 +8,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 )
 
-// session is one stream of a client, between the goroutine that reads its requests and the one that writes responses.
+// session is one stream of a client. One goroutine reads its requests, another one writes responses.
 type session struct {
 	table  *Table
 	usage  *usageTracker
 	client netip.Addr
-	// changed holds a signal that there may be something to tell. Changes share it: a client that does not read gets one
+	// changed signals that there may be a new response. Changes share the signal: a client that does not read gets one
 	// response of each kind, and has no queue.
 	changed notify.Signal
 
 	mutex    sync.Mutex
 	stream   stream
-	names    int // that the stream asks for
+	names    int // names that the stream subscribes to
 	hasEnded bool
-	// watched counts the names of each Service, over all kinds.
+	// watched counts the subscribed names of each Service, over all kinds.
 	watched map[model.ObjectName]int
 }
 
-// newSession begins a session of a client that was admitted. The caller must end it.
+// newSession starts a session of an admitted client. The caller must end it.
 func newSession(table *Table, usage *usageTracker, client netip.Addr, only string) *session {
 	s := &session{
 		table: table, usage: usage, client: client, changed: notify.NewSignal(), watched: map[model.ObjectName]int{},
@@ -35,7 +35,7 @@ func newSession(table *Table, usage *usageTracker, client netip.Addr, only strin
 	return s
 }
 
-// handleRequest takes a request in. If there is no room for what it asks for, the session must end.
+// handleRequest processes a request. If it returns false, a limit of names is exceeded, and the session must end.
 func (s *session) handleRequest(r request) (requestResult, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -62,15 +62,15 @@ func (s *session) handleRequest(r request) (requestResult, bool) {
 	return result, hasRoom
 }
 
-// next returns the next response, and what kind of resources it has; nil if there is nothing to tell, or no room for it:
-// too much is unread.
+// next returns the next response and the kind of its resources; nil if there is nothing to send. hasRoom is false if
+// too many bytes are unread.
 func (s *session) next() (of kind, response []byte, hasRoom bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.hasEnded {
 		return 0, nil, true
 	}
-	if !s.usage.admit(s.client, usageCounts{unreadBytes: maxResponse}) { // about as large as it becomes
+	if !s.usage.admit(s.client, usageCounts{unreadBytes: maxResponse}) { // about the maximum size of a response
 		return 0, nil, false
 	}
 	of, response = s.nextResponse()
@@ -86,7 +86,8 @@ func (s *session) nextResponse() (kind, []byte) {
 	return s.stream.next(s.table.find, version)
 }
 
-// end ends it, gives back what the client had, and reports whether the client has answered everything.
+// end ends the session, releases the client's usage, and reports whether the client has acknowledged or rejected all
+// responses.
 func (s *session) end() (isRead bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -13,16 +13,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 )
 
-// Counts are what a server has at present, and what happened since it began.
+// Counts are the current usage of a server, and the events since its start.
 type Counts struct {
-	Streams, Names int // that clients ask for
-	// Sent counts the responses by the kind of their resources, and Rejected those of them that clients rejected.
+	Streams, Names int // open streams, and names that clients subscribe to
+	// Sent counts the responses by the kind of their resources, and NACKed those that clients rejected.
 	Sent, NACKed [kinds]int
-	// Rejected counts by reason what was not served.
+	// Rejected counts rejected connections, streams, requests and names by reason.
 	Rejected map[RejectReason]int
 }
 
-// Counts returns the present counts.
+// Counts returns the current counts.
 func (s *Server) Counts() Counts {
 	s.usage.mutex.Lock()
 	defer s.usage.mutex.Unlock()
@@ -32,7 +32,7 @@ func (s *Server) Counts() Counts {
 	return now
 }
 
-// Status returns what the page /summary says of a server that should answer at some addresses.
+// Status returns the part of the page /summary about a server that should serve some addresses.
 func (s *Server) Status(addresses []string) *status.XDS {
 	counts := s.Counts()
 	now := &status.XDS{
@@ -68,7 +68,7 @@ func (s *Server) Status(addresses []string) *status.XDS {
 	return now
 }
 
-// reject counts a client that is not served, logs it once, and returns what the client is told.
+// reject counts and logs (once) a rejection, and returns the error for the client.
 func (s *Server) reject(why RejectReason, client netip.Addr, details string) error {
 	from := "the socket"
 	if client.IsValid() {

@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// maxNames is how many resources of one kind a stream may ask for. A pod dials a handful of Services.
+// maxNames is the number of resources of one kind that a stream may subscribe to. A pod dials a handful of Services.
 const maxNames = 1000
 
-// maxResponse is about how large a response with endpoints may be: several assignments are sent in as many responses as
-// it takes. Clients of gRPC take four megabytes, and one assignment has less than two.
+// maxResponse is the approximate maximum size of a response with endpoints: several assignments are sent in as many
+// responses as necessary. gRPC clients accept four megabytes, and one assignment has less than two.
 const maxResponse = 64 << 10
 
 var (
@@ -20,46 +20,47 @@ var (
 	errLongName     = errors.New("the name of a resource may have " + strconv.Itoa(maxNameLength) + " bytes")
 )
 
-// stream is what one client asked for, and what it was told.
+// stream holds the subscriptions of one client's stream.
 type stream struct {
 	domain string
-	// only is the type that the stream is for, if its requests say none.
+	// only is the type of resources for requests without a type.
 	only          string
 	subscriptions [kinds]subscription
 }
 
-// subscription is what a client asked of one kind.
+// subscription is a client's subscription to one kind.
 type subscription struct {
 	names map[string]*ackedState
-	// nonce is that of the last response; zero before the first. Only a client that has read the response knows it.
+	// nonce is the nonce of the last response; zero before the first. Only a client that has read the response has it.
 	nonce uint64
-	// responseDue: the client waits for an answer, even an empty one.
+	// responseDue is set if the client waits for a response, even an empty one.
 	responseDue bool
-	// unacked is the size of the last response until the client has acknowledged or rejected it. It gets nothing more
-	// before that, so a client that never reads costs one response.
+	// unacked is the size of the last response until the client has acknowledged or rejected it. Until then the client
+	// gets no other response of this kind, so a client that never reads costs one response.
 	unacked int
 }
 
-// ackedState is what a client knows of one name.
+// ackedState is the state of one name that was last sent to the client.
 type ackedState struct {
 	of     portOf
-	isSent bool   // it means a Service port at all
+	isSent bool   // the name has the form of a Service port
 	exists bool   // the client has the resource
-	sum    uint64 // of the port as the client was last told it; zero for none
+	sum    uint64 // of the port that was last sent to the client; zero if none
 }
 
 // requestResult is the outcome of a request.
 type requestResult struct {
-	// added are new names that may mean a Service port; wrong are new ones that mean none.
+	// added are the ports of new names that have the form of a Service port, removed those of names that are no longer
+	// subscribed. unknownNames are new names of another form.
 	added, removed []portOf
 	unknownNames   []string
 	rejectedKind   kind
 	isNACK         bool
-	// read is the size of the response that this request answers.
+	// read is the size of the response that this request acknowledges or rejects.
 	read int
 }
 
-// handleRequest takes a request in. What it asks for is in the next responses.
+// handleRequest processes a request. The next responses contain what it subscribes to.
 func (s *stream) handleRequest(r request) requestResult {
 	if r.typeURL == "" {
 		r.typeURL = s.only
@@ -70,7 +71,7 @@ func (s *stream) handleRequest(r request) requestResult {
 	}
 	a := &s.subscriptions[of]
 	if a.nonce != 0 && r.nonce != strconv.FormatUint(a.nonce, 10) {
-		return requestResult{} // it crossed a response, and the client will answer that one, too
+		return requestResult{} // sent before the client got the last response, which it will acknowledge, too
 	}
 	result := requestResult{rejectedKind: of, isNACK: r.isNACK && a.nonce != 0, read: a.unacked}
 	a.unacked = 0
@@ -83,7 +84,7 @@ func (s *stream) handleRequest(r request) requestResult {
 	return result
 }
 
-// setNames replaces the names that the client asks for.
+// setNames replaces the subscribed names.
 func (s *stream) setNames(a *subscription, names []string, result *requestResult) {
 	wanted := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -115,7 +116,7 @@ func (s *stream) setNames(a *subscription, names []string, result *requestResult
 	}
 }
 
-// unackedBytes is the size of all responses that the client has not answered.
+// unackedBytes returns the size of all responses that the client has not acknowledged or rejected.
 func (s *stream) unackedBytes() int {
 	sum := 0
 	for of := range s.subscriptions {
@@ -124,7 +125,7 @@ func (s *stream) unackedBytes() int {
 	return sum
 }
 
-// names counts the resources that the client asks for.
+// names returns the number of subscribed resources.
 func (s *stream) names() int {
 	count := 0
 	for of := range s.subscriptions {
@@ -133,11 +134,11 @@ func (s *stream) names() int {
 	return count
 }
 
-// lookup returns what the table has for a Service port.
+// lookup returns the table's entry of a Service port.
 type lookup func(portOf) (port, bool)
 
-// next returns a response that the client waits for, or that tells what changed; nil if it knows everything. Clusters
-// come before their endpoints, and both before the listeners that lead there.
+// next returns a response that the client waits for, or that contains changes; nil if the client is up to date.
+// Clusters precede their endpoints, and both precede the listeners that lead there.
 func (s *stream) next(look lookup, version string) (kind, []byte) {
 	for of := range kinds {
 		a := &s.subscriptions[of]
@@ -163,7 +164,8 @@ func (s *stream) next(look lookup, version string) (kind, []byte) {
 	return 0, nil
 }
 
-// allResources writes all existing resources if the client does not know which exist: a missing one counts as gone.
+// allResources writes all existing resources if the client does not have exactly these: a missing resource counts as
+// deleted.
 func (a *subscription) allResources(of kind, look lookup) (resources message, isNews bool) {
 	isNews = a.responseDue
 	for _, t := range a.names {
@@ -182,8 +184,8 @@ func (a *subscription) allResources(of kind, look lookup) (resources message, is
 	return resources, true
 }
 
-// assignments writes the assignments that the client does not know, as many as fit into one response. One that is gone
-// is sent as empty: there is no other way to say it.
+// assignments writes the assignments that changed for the client, as many as fit into one response. A deleted one is
+// sent as empty: the protocol has no other way.
 func (a *subscription) assignments(look lookup) (resources message, isNews bool) {
 	var news []string
 	for name, t := range a.names {
@@ -196,7 +198,7 @@ func (a *subscription) assignments(look lookup) (resources message, isNews bool)
 		t := a.names[name]
 		now, _ := t.lookup(look)
 		if len(resources) > 0 && len(resources)+len(now.localities) > maxResponse {
-			break // the rest follows in the next one
+			break // the rest follows in the next response
 		}
 		resources = resources.resource(assignments, name, now.localities)
 		t.exists, t.sum = true, now.sum

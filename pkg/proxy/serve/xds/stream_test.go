@@ -13,7 +13,7 @@ const (
 	cart = "cart.shop:81"
 )
 
-// openTown is one with two Services, in which clients are answered.
+// openTown returns a town with two Services, whose table is open for clients.
 func openTown() *town {
 	t := newTown()
 	t.serve("web", "zone *", []uint16{80}, "1@node-1/a 2@node-2/b 3@node-3/a")
@@ -36,12 +36,12 @@ func TestAClientIsUpdatedStepByStep(t *testing.T) {
 	town.serve("web", "zone *", []uint16{80}, "2@node-2/b 3@node-3/a")
 	c.expect(assignments, web, "3 (a, 1) | 2 (b, 1)")
 	town.serve("cart", "", []uint16{81, 82}, "")
-	c.expectNothing() // nobody asked
+	c.expectNothing() // there is no request
 
 	c.subscribe(assignments, web, cart)
-	c.expect(assignments, cart, "") // and not what it knows
+	c.expect(assignments, cart, "") // only the one that the client does not have
 	c.subscribe(listeners, web, cart)
-	c.expect(listeners, cart+" "+web, "") // all of them: a missing one would count as gone
+	c.expect(listeners, cart+" "+web, "") // all of them: a missing one would count as deleted
 	c.expectNothing()
 
 	town.remove("web")
@@ -127,7 +127,7 @@ func TestARequestThatCrossedAResponseIsIgnored(t *testing.T) {
 func TestANewStreamGetsAResponseWhateverItClaims(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
-	c.last[clusters] = "17" // of another server
+	c.last[clusters] = "17" // of another server's response
 	c.subscribe(clusters, web)
 	c.expect(clusters, web, "")
 }
@@ -156,7 +156,7 @@ func TestOddRequestsGetNoResource(t *testing.T) {
 	only.expect(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
 }
 
-// TestChangesMeetInOneResponse: a client that has not read for long gets the newest state, once.
+// TestChangesMeetInOneResponse: a client that has not read for a long time gets the newest state, once.
 func TestChangesMeetInOneResponse(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
@@ -169,7 +169,7 @@ func TestChangesMeetInOneResponse(t *testing.T) {
 	c.expectNothing()
 }
 
-// TestAnUnresponsiveClientIsSentNothingMore, of that kind.
+// TestAnUnresponsiveClientIsSentNothingMore of the same kind.
 func TestAnUnresponsiveClientIsSentNothingMore(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
@@ -194,7 +194,7 @@ func TestAPortIsItsOwn(t *testing.T) {
 	c.expectNothing()
 }
 
-// TestManyAssignmentsAreSentInParts, none of which is larger than clients take, and each once.
+// TestManyAssignmentsAreSentInParts, none of which exceeds what clients accept, and each exactly once.
 func TestManyAssignmentsAreSentInParts(t *testing.T) {
 	town := newTown()
 	var names []string

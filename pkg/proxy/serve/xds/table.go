@@ -10,25 +10,26 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Table holds the Services, and which sessions wait for news of which. It is a reader of the proxy's decisions.
+// Table holds the Services, and the sessions that watch them. It is a handler of the proxy's decisions.
 type Table struct {
-	// domain is the cluster's, in names of resources.
+	// domain is the cluster's domain in resource names.
 	domain string
-	// epoch is the prefix of all versions of this process: a client must not mistake its version 1 for an earlier
-	// process's.
+	// epoch is the prefix of all versions of this process: a client must not mistake its version 1 for that of an earlier
+	// process.
 	epoch string
 
 	mutex    sync.RWMutex
 	services map[model.ObjectName]service
-	// sessions are all, and waiting those that ask for a Service.
+	// sessions are all sessions, waiting those that watch a Service.
 	sessions map[*session]bool
 	waiting  map[model.ObjectName]map[*session]bool
 	changes  uint64
-	// isSynced: the table is complete. Before that clients are told nothing, because they obey what they are told.
+	// isSynced is set when the table is complete. Before that, clients get no responses, because they would apply an
+	// incomplete state.
 	isSynced bool
 }
 
-// NewTable returns a table that is empty, and closed until the first sync.
+// NewTable returns an empty table, which is closed until the first sync.
 func NewTable(domain string) *Table {
 	return &Table{
 		domain:   domain,
@@ -38,7 +39,7 @@ func NewTable(domain string) *Table {
 	}
 }
 
-// Derive returns what clients may be told of a Service; nil if it has no TCP port.
+// Derive returns the part of the decisions about a Service that clients may get; nil if it has no TCP port.
 func (t *Table) Derive(decisions []selection.Decision) any {
 	if made := newService(decisions); len(made) > 0 {
 		return made
@@ -46,13 +47,13 @@ func (t *Table) Derive(decisions []selection.Decision) any {
 	return nil
 }
 
-// OnApplied replaces what clients may be told of a Service.
+// OnApplied replaces a Service.
 func (t *Table) OnApplied(name model.ObjectName, digest any) {
 	now, _ := digest.(service)
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if slices.Equal(t.services[name], now) {
-		return // a complete sync hands over everything, and mostly nothing is new
+		return // a full sync applies every Service, and most are unchanged
 	}
 	if t.services[name] = now; len(now) == 0 {
 		delete(t.services, name)
@@ -63,7 +64,7 @@ func (t *Table) OnApplied(name model.ObjectName, digest any) {
 	}
 }
 
-// OnSynced lets clients be answered.
+// OnSynced opens the table for clients.
 func (t *Table) OnSynced(selection.SyncState) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -76,14 +77,14 @@ func (t *Table) OnSynced(selection.SyncState) {
 	}
 }
 
-// addSession takes a session in.
+// addSession adds a session.
 func (t *Table) addSession(who *session) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.sessions[who] = true
 }
 
-// removeSession takes a session out: no change wakes it any more.
+// removeSession removes a session: no change notifies it any more.
 func (t *Table) removeSession(who *session) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -93,15 +94,15 @@ func (t *Table) removeSession(who *session) {
 	}
 }
 
-// find is a lookup. It holds the mutex only for itself: making a large response must not keep a sync waiting.
+// find implements lookup. It holds the mutex only briefly: building a large response must not delay a sync.
 func (t *Table) find(of portOf) (port, bool) {
 	t.mutex.RLock()
-	service := t.services[of.service] // it never changes, it is only replaced
+	service := t.services[of.service] // it is immutable, and only replaced
 	t.mutex.RUnlock()
 	return service.port(of.number)
 }
 
-// missing returns which of some Service ports do not exist, as clients may write them.
+// missing returns the names of the given Service ports that do not exist, in their most common form.
 func (t *Table) missing(ports []portOf) []string {
 	if _, isOpen := t.version(); !isOpen {
 		return nil
@@ -115,14 +116,14 @@ func (t *Table) missing(ports []portOf) []string {
 	return names
 }
 
-// version names what is in the table, and says whether clients may be told of it.
+// version returns the version of the table's content, and reports whether clients may get it.
 func (t *Table) version() (version string, isOpen bool) {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
 	return t.epoch + "-" + strconv.FormatUint(t.changes, 10), t.isSynced
 }
 
-// setWatch makes changes of a Service wake a session, or no longer do so.
+// setWatch starts or stops notifying a session of changes of a Service.
 func (t *Table) setWatch(who *session, name model.ObjectName, waits bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -136,7 +137,7 @@ func (t *Table) setWatch(who *session, name model.ObjectName, waits bool) {
 	}
 }
 
-// unwatch must be called with the mutex held.
+// unwatch stops notifying a session. The caller must hold the mutex.
 func (t *Table) unwatch(who *session, name model.ObjectName) {
 	sessions := t.waiting[name]
 	if delete(sessions, who); len(sessions) == 0 {

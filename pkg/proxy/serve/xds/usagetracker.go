@@ -8,50 +8,51 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How much there may be at once. A node has 110 pods, and each a stream for each Service that it dials: some 2,200 with
-// twenty. Each asks for a name of each kind. It takes 64 clients at their limits to leave nothing for others.
+// Limits of concurrent usage. A node has 110 pods, each with a stream for each Service that it dials: about 2,200 with
+// twenty. Each subscribes to one name of each kind. It takes 64 clients at their limits to leave nothing for others.
 const (
 	maxStreams     = 4096
 	maxPerClient   = 64
-	maxPerSocket   = 1024 // the clients of the socket, which all look alike
+	maxPerSocket   = 1024 // all clients of the socket, which cannot be distinguished
 	maxAllNames    = 200_000
 	maxClientNames = 3 * maxNames
-	// maxUnread is how many bytes of responses one client may leave unread, over all its streams; the last may exceed it.
-	// A node's 110 pods and its socket cannot use up what all may leave together.
+	// maxUnread limits the bytes of responses that one client may leave unread, over all its streams; the last response
+	// may exceed it. A node's 110 pods and its socket together cannot use up maxAllUnread.
 	maxUnread       = 1 << 20
 	maxUnreadSocket = 16 << 20
 	maxAllUnread    = 128 << 20
 )
 
-// usageCounts is what the server holds for a client, or for all.
+// usageCounts are the resources that the server holds for a client, or for all.
 type usageCounts [4]int
 
 const (
-	openConnections = iota // each channel of gRPC has its own, so there may be as many as streams
+	openConnections = iota // each gRPC channel has its own, so their limit is that of streams
 	openStreams
 	subscribedNames
 	unreadBytes
 )
 
-// The most that the server holds for one client, for the clients of the socket, and for all.
+// The limits for one client, for all clients of the socket together, and for all.
 var (
 	clientLimits = usageCounts{maxPerClient, maxPerClient, maxClientNames, maxUnread}
 	socketLimits = usageCounts{maxPerSocket, maxPerSocket, maxAllNames / 2, maxUnreadSocket}
 	totalLimits  = usageCounts{maxStreams, maxStreams, maxAllNames, maxAllUnread}
 )
 
-// Requests cost processor time in proportion to their names. Each client may ask for so many names a second in the long
-// run, and so many at once. A stream costs as much as some names, so reconnecting again and again gains nothing.
+// Requests cost CPU time in proportion to their names. Each client may subscribe to namesPerSecond names a second on
+// average, with a burst of nameBurst. A stream costs as much as namesOfStream names, so reconnecting repeatedly gains
+// nothing.
 const (
 	namesPerSecond = 20_000
 	nameBurst      = 100_000
 	namesOfStream  = 100
 )
 
-// RejectReason is why a client is not served, or a name.
+// RejectReason is why a connection, stream, request or name is rejected.
 type RejectReason string
 
-// The refusals.
+// The reasons.
 const (
 	RemoteClient       RejectReason = "remote_client"
 	TooManyConnections RejectReason = "too_many_connections"
@@ -59,36 +60,36 @@ const (
 	TooManyNames       RejectReason = "too_many_names"
 	MalformedRequest   RejectReason = "malformed_request"
 	TooLargeRequest    RejectReason = "too_large_request"
-	UnknownName        RejectReason = "unknown_name" // it is not a TCP port of a Service
+	UnknownName        RejectReason = "unknown_name" // the name is not a TCP port of a Service
 )
 
-// Rejections are all of them.
+// Rejections are all reasons.
 var Rejections = []RejectReason{
 	RemoteClient, TooManyConnections, TooManyStreams, TooManyNames, MalformedRequest, TooLargeRequest, UnknownName,
 }
 
-// usageTracker holds what the server knows of its clients. The zero address stands for all clients of the socket.
+// usageTracker tracks the usage of clients. The zero address stands for all clients of the socket.
 type usageTracker struct {
 	mutex    sync.Mutex
 	clients  map[netip.Addr]*usage
 	all      usageCounts
-	forgetAt int // how many clients there may be until those that have gone are forgotten
+	forgetAt int // number of clients at which idle ones are removed
 	counts   Counts
-	failing  map[string]string // why an address does not answer; empty if it does
+	failing  map[string]string // why an address is not served; empty if it is
 }
 
-// usage is what is held for a client, and how fast it may ask for more.
+// usage is the usage of a client, and the rate limiter of its requests.
 type usage struct {
 	usageCounts
 	limiter *rate.Limiter
 }
 
-// isIdle reports whether nothing is held for a client, and it has not asked for anything lately.
+// isIdle reports whether a client uses nothing, and has sent no request recently.
 func (u *usage) isIdle() bool {
 	return u.usageCounts == usageCounts{} && u.limiter.Tokens() >= float64(u.limiter.Burst())
 }
 
-// of returns the usage of a client. Now and then it forgets those that have gone. The mutex must be held.
+// of returns the usage of a client. It occasionally removes idle clients. The caller must hold the mutex.
 func (l *usageTracker) of(client netip.Addr) *usage {
 	if known := l.clients[client]; known != nil {
 		return known
@@ -108,7 +109,7 @@ func (l *usageTracker) of(client netip.Addr) *usage {
 	return l.clients[client]
 }
 
-// admit adds to what is held for a client, unless that would be too much of something.
+// admit adds to the usage of a client, and reports false if that would exceed a limit.
 func (l *usageTracker) admit(client netip.Addr, more usageCounts) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -125,7 +126,7 @@ func (l *usageTracker) admit(client netip.Addr, more usageCounts) bool {
 	return true
 }
 
-// release takes off what is no longer held for a client.
+// release subtracts from the usage of a client.
 func (l *usageTracker) release(client netip.Addr, less usageCounts) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -142,14 +143,14 @@ func (l *usageTracker) add(used *usage, more usageCounts) {
 	}
 }
 
-// usage returns what is held for a client, and for all.
+// usage returns the usage of a client, and of all.
 func (l *usageTracker) usage(client netip.Addr) (its usage, all usageCounts) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return *l.of(client), l.all
 }
 
-// count changes the counts of what happened.
+// count updates the event counts.
 func (l *usageTracker) count(change func(*Counts)) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -159,7 +160,7 @@ func (l *usageTracker) count(change func(*Counts)) {
 	change(&l.counts)
 }
 
-// onUnresponsive says why an address does not answer; empty if it does.
+// onUnresponsive records why an address is not served; empty if it is.
 func (l *usageTracker) onUnresponsive(address, why string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -12,28 +12,29 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Settings are what is counted.
+// Settings configure what is counted.
 type Settings struct {
-	// PerService: count by Service too, with at most MaxServices of them named.
+	// PerService enables counts by Service, with at most MaxServices of them named.
 	PerService  bool
 	MaxServices int
-	// Keys are the topology keys that are named, beside "*". All others are chosen by tenants, and count as OtherTier.
+	// Keys are the topology keys that are named, in addition to "*". Tenants choose all other keys; those count as
+	// OtherTier.
 	Keys []string
 }
 
-// OtherTier is where keys count that are not named, and all keys of a Service for which there is no more room.
+// OtherTier counts the keys that are not named, and all keys of a Service beyond its pairs.
 const OtherTier = "other"
 
-// otherZones is where zones beyond mostZones count: anybody who writes EndpointSlices can invent zones. First come,
-// first named: a zone that had its name taken away would be a counter that goes back. So after a restart others may be
-// named. No decision depends on these names, and all bytes are counted under one of them.
+// otherZones counts the zones beyond maxNamedZones, because anyone who can write EndpointSlices can invent zones. Zones
+// are named in the order of their first traffic: if a zone lost its name, its counter would decrease. So after a
+// restart other zones may be named. No decision depends on these names, and all bytes are counted under one of them.
 const (
 	otherZones    = "other"
 	maxNamedZones = 64
 )
 
-// Counters adds up connections and bytes. Its methods may be called by several goroutines, each of which holds the ledger for
-// as long as it takes to count one connection, or to read all sums.
+// Counters adds up connections and bytes. It is safe for concurrent use. Its mutex is held for as long as it takes to
+// count one connection, or to read all sums.
 type Counters struct {
 	mutex    sync.Mutex
 	tiers    map[string]bool
@@ -43,14 +44,14 @@ type Counters struct {
 	follower flowTracker
 }
 
-// Count is what is counted.
+// Count is a number of connections with their bytes.
 type Count struct {
-	// Connections were answered, Refused by a reset, and Unanswered not at all.
+	// Connections have a reply, Refused ones were reset, and Unreplied ones have no reply.
 	Connections, Refused, Unreplied uint64
 	Traffic
 }
 
-// Traffic is bytes, headers included: Sent by the client, and Received.
+// Traffic is a number of bytes, including headers, Sent and Received by the client.
 type Traffic struct{ Sent, Received uint64 }
 
 func (c *Count) add(more Count) {
@@ -82,10 +83,10 @@ func (c buckets) bucket(where bucketKey) *Count {
 	return count
 }
 
-// zones are this node's zone and an endpoint's.
+// zones are this node's zone and the zone of an endpoint.
 type zones struct{ source, endpoint string }
 
-// NewCounters returns a ledger of nothing yet.
+// NewCounters returns Counters with zero counts.
 func NewCounters(settings Settings) *Counters {
 	l := &Counters{
 		tiers: map[string]bool{"*": true, selection.TierHint: true, selection.TierNone: true},
@@ -100,7 +101,7 @@ func NewCounters(settings Settings) *Counters {
 	return l
 }
 
-// add adds what was counted of a connection.
+// add adds the counts of a connection.
 func (l *Counters) add(origin *serviceindex.Attribution, count Count, now time.Time) {
 	if count == (Count{}) {
 		return
@@ -130,7 +131,8 @@ func (l *Counters) zoneTraffic(location serviceindex.Location) *Traffic {
 	return traffic
 }
 
-// OnDestroy counts what is not yet counted of an entry that has ended. The origin is what serviceindex.Reader.OfEnded returns.
+// OnDestroy counts what is not counted yet of a connection whose entry was destroyed. origin is the result of
+// serviceindex.Index.OfEnded.
 func (l *Counters) OnDestroy(e *conntrack.Entry, origin *serviceindex.Attribution, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -139,15 +141,15 @@ func (l *Counters) OnDestroy(e *conntrack.Entry, origin *serviceindex.Attributio
 	}
 }
 
-// BeginDump says that a dump begins.
+// BeginDump starts a dump.
 func (l *Counters) BeginDump() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.follower.beginDump()
 }
 
-// OnEntry counts what is not yet counted of an entry of the dump that is going on. Origin is what serviceindex.Reader.Of returns,
-// and atEnd what OfEnded does.
+// OnEntry counts what is not counted yet of an entry of the current dump. origin is the result of
+// serviceindex.Index.Attribute, and atEnd that of OfEnded.
 func (l *Counters) OnEntry(e *conntrack.Entry, origin, atEnd *serviceindex.Attribution, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -156,7 +158,8 @@ func (l *Counters) OnEntry(e *conntrack.Entry, origin, atEnd *serviceindex.Attri
 	}
 }
 
-// EndDump says that a dump is over, and whether it had all entries. Services that are gone for long lose their series.
+// EndDump ends a dump. isWhole reports whether it had all entries. Services that were deleted long ago lose their
+// series.
 func (l *Counters) EndDump(isWhole bool, exists func(model.ObjectName) bool, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -166,9 +169,9 @@ func (l *Counters) EndDump(isWhole bool, exists func(model.ObjectName) bool, now
 	}
 }
 
-// Row is what was counted for a Service, or for all Services, at one place.
+// Row is the count of a Service, or of all Services, for one locality and tier.
 type Row struct {
-	Service  model.ObjectName // zero for all that are not named
+	Service  model.ObjectName // zero for all unnamed Services together
 	Locality serviceindex.Locality
 	Tier     string
 	Count
@@ -181,7 +184,7 @@ func (l *Counters) Node(yield func(Row)) {
 	l.node.rows(model.ObjectName{}, yield)
 }
 
-// Services yields the counts by Service. All Services that are not named share one without a name.
+// Services yields the counts by Service. All unnamed Services share one row per locality and tier.
 func (l *Counters) Services(yield func(Row)) {
 	if l.services == nil {
 		return
@@ -200,7 +203,7 @@ func (c buckets) rows(service model.ObjectName, yield func(Row)) {
 	}
 }
 
-// Zones yields the bytes between this node's zone and each endpoint zone. An unknown zone is empty.
+// Zones yields the bytes between this node's zone and each endpoint zone. The name of an unknown zone is empty.
 func (l *Counters) Zones(yield func(own, endpoint string, traffic Traffic)) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -209,14 +212,14 @@ func (l *Counters) Zones(yield func(own, endpoint string, traffic Traffic)) {
 	}
 }
 
-// State is how full the bounded part is, and what was missed.
+// State is the number of tracked flows and of missed connections.
 type State struct {
-	// Tracked is how many flows are followed before they end, of mostFollowed.
+	// Tracked is the number of flows that are tracked before they end, at most maxTracked.
 	Tracked int
 	Missed
 }
 
-// State returns the present state.
+// State returns the current state.
 func (l *Counters) State() State {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

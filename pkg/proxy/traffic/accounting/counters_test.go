@@ -21,13 +21,13 @@ var toB = &serviceindex.Attribution{
 	Service: web, Location: serviceindex.Location{Locality: serviceindex.OtherZone, Tier: "*", Zone: "b", OwnZone: "a"},
 }
 
-// sum is what a ledger has counted in all.
+// sum returns the total of all counts.
 func sum(l *Counters) (all Count) {
 	l.Node(func(row Row) { all.add(row.Count) })
 	return all
 }
 
-// steps do something to a ledger with one entry.
+// step is an operation on Counters with one entry.
 type step func(*Counters, conntrack.Entry)
 
 func ends(sent, received uint64) step {
@@ -58,12 +58,12 @@ func cutShort(l *Counters, _ conntrack.Entry) {
 	l.EndDump(false, func(model.ObjectName) bool { return true }, start)
 }
 
-// dumped are a dump that sees an entry.
+// dumped is a dump that has the entry.
 func dumped(sent, received uint64) step {
 	return func(l *Counters, e conntrack.Entry) { begin(l, e); seen(sent, received)(l, e); finish(l, e) }
 }
 
-// misses is a dump that has no entry.
+// misses is a dump that lacks the entry.
 func misses(l *Counters, e conntrack.Entry) { begin(l, e); finish(l, e) }
 
 func as(status conntrack.Status, state uint8, do step) step {
@@ -74,14 +74,14 @@ func with(edit func(*conntrack.Entry), do step) step {
 	return func(l *Counters, e conntrack.Entry) { edit(&e); do(l, e) }
 }
 
-// asNext is another entry of the same connection.
+// asNext uses another entry of the same connection.
 func asNext(id uint32, do step) step { return with(func(e *conntrack.Entry) { e.ID = id }, do) }
 
 func by(protocol model.Protocol, do step) step {
 	return with(func(e *conntrack.Entry) { e.Protocol = protocol }, do)
 }
 
-// back is an entry with packets of the endpoint.
+// back uses an entry with packets from the endpoint.
 func back(packets uint64, do step) step {
 	return with(func(e *conntrack.Entry) { e.Received.Packets = packets }, do)
 }
@@ -183,7 +183,7 @@ func TestWhatIsCountedOfAConnection(t *testing.T) {
 	}
 }
 
-// TestADumpOverridesADestroyEvent: another program's connection that looks like ours, and ours that looks like another's.
+// TestADumpOverridesADestroyEvent: another program's connection looks like ours, and ours looks like another's.
 func TestADumpOverridesADestroyEvent(t *testing.T) {
 	ours := entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080")
 	for name, test := range map[string]struct {
@@ -219,7 +219,7 @@ func TestADumpOverridesADestroyEvent(t *testing.T) {
 	}
 }
 
-// TestLostEventsAreReported: bytes, by counters that were set to zero, and by those that nobody counted.
+// TestLostEventsAreReported: bytes missed because counters were reset or did not exist.
 func TestLostEventsAreReported(t *testing.T) {
 	l, e := NewCounters(Settings{}), entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080")
 	for _, do := range []step{
@@ -245,20 +245,20 @@ func TestWhatIsOthersIsCountedAsSuch(t *testing.T) {
 	}
 }
 
-// kernelFlow is a connection of the generator.
+// kernelFlow is a connection in the generator.
 type kernelFlow struct {
 	entry  conntrack.Entry
 	inDump bool
 }
 
-// generator is a kernel that reports its connections: ends in their order, but late; and dumps, in which each entry is
-// read at a moment of its own, and handed over later.
+// generator simulates a kernel that reports its connections. DESTROY events come in order, but late. In a dump, each
+// entry is read at its own time and delivered later.
 type generator struct {
 	random *rand.Rand
 	l      *Counters
 	alive  []*kernelFlow
-	events []conntrack.Entry // ends on their way
-	dumped []conntrack.Entry // read, and on their way
+	events []conntrack.Entry // events in flight
+	dumped []conntrack.Entry // entries read and in flight
 	inDump bool
 	number uint32
 	truth  Count
@@ -344,7 +344,7 @@ func (g *generator) finish() {
 	g.l.EndDump(true, func(model.ObjectName) bool { return true }, g.now)
 }
 
-// TestEverySumIsExact: whatever the order in which ends and dumps come.
+// TestEverySumIsExact, in whatever order events and dumps arrive.
 func TestEverySumIsExact(t *testing.T) {
 	for seed := range uint64(300) {
 		g := generator{random: rand.New(rand.NewPCG(seed, 1)), l: NewCounters(Settings{}), now: start}
@@ -352,7 +352,7 @@ func TestEverySumIsExact(t *testing.T) {
 		g.l.EndDump(true, func(model.ObjectName) bool { return true }, start)
 		for range 600 {
 			g.step()
-			if len(g.events) > 20 { // an end is on its way for a minute, and not for two
+			if len(g.events) > 20 { // an event is in flight for a minute, but not for two
 				g.sendEvents()
 			}
 		}
@@ -374,8 +374,8 @@ func TestEverySumIsExact(t *testing.T) {
 	}
 }
 
-// TestARestartCountsNothingTwice: an earlier process and this one together never count more than was moved, and exactly
-// as much for small connections.
+// TestARestartCountsNothingTwice: an earlier process and this one together never count more bytes than were sent, and
+// exactly as many for small connections.
 func TestARestartCountsNothingTwice(t *testing.T) {
 	for seed := range uint64(300) {
 		g := generator{random: rand.New(rand.NewPCG(seed, 2)), l: NewCounters(Settings{}), now: start}
@@ -392,7 +392,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 					if e := &g.alive[i].entry; isSmall && isLong(e) {
 						g.truth.Sent -= e.Sent.Bytes
 						g.truth.Received -= e.Received.Bytes
-						e.Sent.Bytes, e.Received.Bytes = 0, 0 // as if it had moved nothing
+						e.Sent.Bytes, e.Received.Bytes = 0, 0 // as if it had no traffic
 					}
 				}
 			}
@@ -402,7 +402,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 		}
 		run()
 		for len(g.events) > 0 {
-			g.sendEvents() // as SIGTERM does
+			g.sendEvents() // as at SIGTERM
 		}
 		earlier := sum(g.l)
 		g.l = NewCounters(Settings{})

@@ -1,10 +1,12 @@
 //go:build linux
 
-// Package accounting counts the connections that our tables translated, and the bytes that they moved, by where their
-// endpoint is seen from this node, and by why they went there.
+// Package accounting counts the connections that our tables translated, and their bytes, by the locality of their
+// endpoint and by the topology tier that selected it.
 //
-// Conntrack counts bytes by itself. A connection that ends is counted when the kernel reports its end, and one that
-// lasts is counted in a dump once a minute. Neither rules nor packets are involved.
+// Conntrack itself counts bytes. A connection is counted when the kernel reports its DESTROY event; a long one is also
+// counted in a dump once a minute. This needs neither rules nor packets.
 //
-// Package serviceindex knows which Service a connection belongs to, a Ledger adds up, and Run asks the kernel.
+// Package serviceindex attributes connections to Services, Counters adds them up, and Run reads from the kernel. To
+// change what counts as a connection or as bytes, and when, see flowtracker.go; the number of series per Service,
+// services.go; the reasons why connections are not counted, missed.go; dumps and events, run.go.
 package accounting

@@ -23,7 +23,7 @@ const (
 
 func at(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
 
-// entry is a connection that our rules led to an endpoint.
+// entry returns a connection that our rules sent to an endpoint.
 func entry(client, dialled, endpoint string) conntrack.Entry {
 	return conntrack.Entry{
 		Protocol: model.TCP, State: conntrack.TCPEstablished, Status: replied, ID: 1, IsCounted: true,

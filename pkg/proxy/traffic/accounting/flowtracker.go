@@ -12,67 +12,68 @@ import (
 )
 
 const (
-	// longFlowBytes is how many bytes a connection must have moved to be counted before it ends.
+	// longFlowBytes is the number of bytes beyond which a connection is counted before it ends.
 	longFlowBytes = 1 << 20
-	// maxTracked is how many of these there are at most: some 10 MB. Others count when they end.
+	// maxTracked limits the tracked flows: about 10 MB. Other flows are counted when they end.
 	maxTracked = 100_000
-	// missingGrace is how long a flow must be missing in dumps until it is forgotten: the report of its end may still be on
-	// its way.
+	// missingGrace is how long a flow must be missing in dumps before it is dropped: its DESTROY event may still be in
+	// flight.
 	missingGrace = 2 * time.Minute
 )
 
-// flowTracker remembers what was counted of flows that have not ended.
+// flowTracker records the counts of flows that have not ended.
 //
-// A small flow is counted once, at its end. So a restart counts it once, too: only one process, the earlier one or this
-// one, hears of the end. A long flow is counted bit by bit, and what it moved before the first dump was the earlier
-// process's to count.
+// A small flow is counted once, at its end. So it is counted once across a restart, too: only one process, the earlier
+// one or this one, receives the DESTROY event. A long flow is counted incrementally; its bytes before the first dump
+// belong to the earlier process.
 //
-// The report of an end does not have the label that says whose a connection is. So a flow is followed, too, if its end
-// alone would be taken for another origin's than the one that a dump knows; it is counted as any other.
+// A DESTROY event lacks the label that shows which program translated the connection. So a flow is also tracked if its
+// DESTROY event alone would be attributed differently than its entry in a dump. It is counted like any other.
 type flowTracker struct {
 	seed  maphash.Seed
 	flows map[key]trackedFlow
-	// isFirst: no dump has been complete yet.
+	// isFirst is true until the first complete dump.
 	isFirst bool
-	// dumping: a dump is going on. Some of the flows in it may have ended since the kernel was asked; those among them that
-	// it might begin to follow are in ended.
+	// dumping is true during a dump. Some of its flows may have ended since the kernel read them; ended contains those of
+	// them that the dump could start to track.
 	dumping    bool
 	ended      map[key]bool
-	dumpNumber uint32 // number of the dump
+	dumpNumber uint32 // number of the current dump
 	missed     Missed
 }
 
-// Missed counts connections that were not counted, or not wholly.
+// Missed counts connections that were not counted, or not fully.
 type Missed struct {
-	// OtherProgram ended, and another program had translated them.
+	// OtherProgram counts ended connections that another program had translated.
 	OtherProgram uint64
-	// CountersReset are connections whose counters somebody set to zero: what they had moved since they were counted last
-	// is lost. One that has moved more again until it is looked at is not noticed.
+	// CountersReset counts connections whose counters another program reset to zero: their traffic since the last count is
+	// lost. A reset is not detected if the connection exceeds its last count again before the next dump.
 	CountersReset uint64
-	// NoCounters were counted without their bytes: the kernel counted none when they began.
+	// NoCounters counts connections that were counted without their bytes, because the kernel had no byte counters when
+	// they began.
 	NoCounters uint64
 }
 
-// key names an entry: by its id, and by both tuples. The kernel derives ids from addresses in memory, and reuses those.
+// key identifies an entry by its ID and both tuples. The kernel derives IDs from memory addresses, and reuses those.
 type key struct {
 	tuples uint64
 	id     uint32
 }
 
-// trackedFlow is a flow.
+// trackedFlow is the state of a tracked flow.
 type trackedFlow struct {
 	origin              *serviceindex.Attribution // nil if another program translated it
 	counted             Traffic
-	countedAsConnection bool // counted as a connection
+	countedAsConnection bool
 	lastDump            uint32
-	missing             uint32 // since when, in seconds; 0 if the last dump had it
+	missing             uint32 // since when it is missing in dumps, in Unix seconds; 0 if the last dump had it
 }
 
 func newFollower() flowTracker {
 	return flowTracker{seed: maphash.MakeSeed(), flows: map[key]trackedFlow{}, ended: map[key]bool{}, isFirst: true}
 }
 
-// tuples are what a key is made of.
+// tuples are hashed into a key.
 type tuples struct {
 	protocol        model.Protocol
 	original, reply conntrack.Tuple
@@ -86,7 +87,7 @@ func trafficOf(e *conntrack.Entry) Traffic { return Traffic{e.Sent.Bytes, e.Rece
 
 func isLong(e *conntrack.Entry) bool { return e.Sent.Bytes+e.Received.Bytes > longFlowBytes }
 
-// IsClosed reports whether nothing more is moved by a connection whose entry is still there.
+// IsClosed reports whether a connection whose entry still exists is closed, so that it moves no more data.
 func IsClosed(e *conntrack.Entry) bool {
 	switch e.Protocol {
 	case model.TCP:
@@ -98,14 +99,14 @@ func IsClosed(e *conntrack.Entry) bool {
 	return false
 }
 
-// isReplied reports whether a connection came about.
+// isReplied reports whether a connection was established.
 func isReplied(e *conntrack.Entry) bool {
 	return e.Status&conntrack.SeenReply != 0 && !isConnectionRefused(e)
 }
 
-// isConnectionRefused reports whether a dial was answered by a reset, or in SCTP by an ABORT. Conntrack does not take a reset for a
-// reply, and forgets the connection with it: only the report of its end shows it. UDP is refused by ICMP, of which an
-// entry knows nothing.
+// isConnectionRefused reports whether a dial got a reset, or in SCTP an ABORT. Conntrack does not count a reset as a
+// reply, and deletes the entry with it: only the DESTROY event shows it. UDP is refused by ICMP, which leaves no trace
+// in an entry.
 func isConnectionRefused(e *conntrack.Entry) bool {
 	switch e.Protocol {
 	case model.TCP:
@@ -118,8 +119,8 @@ func isConnectionRefused(e *conntrack.Entry) bool {
 	return false
 }
 
-// rest returns what an entry has beyond what is counted of its flow. If it has less than that, somebody has set its
-// counters to zero: then it is all that it has, and what it moved between is lost.
+// rest returns the part of an entry that is not counted yet. If the entry has less than was counted, its counters were
+// reset to zero: then rest returns all of it, and the traffic in between is lost.
 func (f *flowTracker) rest(flow *trackedFlow, e *conntrack.Entry) (count Count) {
 	now, before := trafficOf(e), flow.counted
 	if now.Sent < before.Sent || now.Received < before.Received {
@@ -133,8 +134,8 @@ func (f *flowTracker) rest(flow *trackedFlow, e *conntrack.Entry) (count Count) 
 	return count
 }
 
-// onDestroy returns what is to be counted for an entry that has ended, and the origin to count it for; nil if nothing is. The
-// origin that is passed is what the end alone tells.
+// onDestroy returns the count to add for a destroyed entry, and its attribution; nil if there is nothing to count. The
+// origin argument is the attribution by the DESTROY event alone.
 func (f *flowTracker) onDestroy(e *conntrack.Entry, origin *serviceindex.Attribution) (*serviceindex.Attribution, Count) {
 	if e.Status&conntrack.DestinationNAT == 0 {
 		return nil, Count{}
@@ -147,7 +148,7 @@ func (f *flowTracker) onDestroy(e *conntrack.Entry, origin *serviceindex.Attribu
 	delete(f.flows, name)
 	switch {
 	case !isFollowed && isLong(e) && f.dumping && f.isFirst:
-		return nil, Count{} // an earlier process may have counted some of it, and we cannot know how much
+		return nil, Count{} // an earlier process may have counted an unknown part of it
 	case !isFollowed:
 		flow.origin = origin
 	}
@@ -174,8 +175,8 @@ func (f *flowTracker) beginDump() {
 	f.dumpNumber++
 }
 
-// onEntry returns what is to be counted for an entry in a dump, and the origin to count it for; nil if nothing is. AtEnd is
-// the origin that its end alone would tell.
+// onEntry returns the count to add for an entry of a dump, and its attribution; nil if there is nothing to count. atEnd
+// is the attribution that the DESTROY event alone would give.
 func (f *flowTracker) onEntry(e *conntrack.Entry, origin, atEnd *serviceindex.Attribution) (*serviceindex.Attribution, Count) {
 	isWanted := f.shouldTrack(e) && origin != nil
 	if len(f.flows) == 0 && !isWanted && origin == atEnd {
@@ -203,13 +204,13 @@ func (f *flowTracker) onEntry(e *conntrack.Entry, origin, atEnd *serviceindex.At
 	return flow.origin, count
 }
 
-// shouldTrack reports whether a flow that is not followed should be. The entry of a flow that is over soon ends by itself;
-// but before the first dump an earlier process may have counted part of it.
+// shouldTrack reports whether an untracked flow should be tracked. The entry of a closed flow expires soon, so it is
+// not tracked. But before the first dump, an earlier process may have counted part of it.
 func (f *flowTracker) shouldTrack(e *conntrack.Entry) bool {
 	return isLong(e) && (f.isFirst || !IsClosed(e))
 }
 
-// endDump ends a dump, and forgets flows that have long been missing in dumps though the kernel reported no end.
+// endDump ends a dump, and drops flows that have been missing in dumps for missingGrace without a DESTROY event.
 func (f *flowTracker) endDump(isWhole bool, now time.Time) {
 	f.dumping = false
 	clear(f.ended)

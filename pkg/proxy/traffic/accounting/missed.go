@@ -2,7 +2,7 @@
 
 package accounting
 
-// Why is why connections are not counted, or not wholly.
+// Why is the reason why connections are not counted, or not fully.
 type Why string
 
 // The reasons.
@@ -13,7 +13,7 @@ const (
 	NoCounters    Why = "no_counters"
 )
 
-// Missed yields how many connections were not counted, or not wholly, by the reason.
+// Missed yields the number of connections that were not counted, or not fully, by reason.
 func (a *Accounting) Missed(yield func(Why, uint64)) {
 	missed := a.Counters.State().Missed
 	yield(LostEnd, a.LostEnds())

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// ownersOfWeb know of web: one frontend, that leads to one endpoint, on another node.
+// ownersOfWeb returns an index with the Service web: one frontend with one endpoint, on another node.
 func ownersOfWeb(frontend, endpoint string) *serviceindex.Index {
 	o := serviceindex.New(0)
 	o.OnApplied(web, o.Derive([]selection.Decision{{
@@ -23,7 +23,7 @@ func ownersOfWeb(frontend, endpoint string) *serviceindex.Index {
 	return o
 }
 
-// TestAttributionAllocatesNothing: the kernel reports thousands of ends a second.
+// TestAttributionAllocatesNothing: the kernel reports thousands of DESTROY events a second.
 func TestAttributionAllocatesNothing(t *testing.T) {
 	o := ownersOfWeb("10.96.0.1:80", "10.0.1.1:8080")
 	o.OnSynced(selection.SyncState{})

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// dumpInterval is how often the table is read for connections that last.
+	// dumpInterval is how often the table is dumped to count long connections.
 	dumpInterval = time.Minute
-	// retryDelay is the pause before another try after a failure.
+	// retryDelay is the delay after a failure.
 	retryDelay = time.Minute
 )
 
-// Kernel is what the kernel is asked for.
+// Kernel is the accounting's access to the kernel.
 type Kernel struct {
-	// Table is looked at, together with whoever else looks.
+	// Table is the connection table; other users may share its dumps.
 	Table conntrack.Table
-	// Subscribe listens to ends.
+	// Subscribe opens a subscription to DESTROY events.
 	Subscribe func(buffer int) (*conntrack.DestroyEvents, error)
-	// DumpInterval is how often the table is read for connections that last; 0 for the usual interval.
+	// DumpInterval overrides dumpInterval; 0 means the default.
 	DumpInterval time.Duration
 }
 
-// Accounting keeps a ledger of what the kernel's connections move.
+// Accounting counts the traffic of the kernel's connections.
 type Accounting struct {
 	Counters *Counters
 	Owners   *serviceindex.Index
@@ -42,32 +42,32 @@ type Accounting struct {
 	kernel Kernel
 	log    *slog.Logger
 	dumps  atomic.Uint64
-	// dumpRequested holds a signal after ends were lost: a dump catches up with the connections that still live.
+	// dumpRequested signals that DESTROY events were lost: a dump counts the connections that still exist.
 	dumpRequested notify.Signal
-	// loggedFailure was logged, and is not logged again until it changes.
+	// loggedFailure reports whether the last dump failed. A failure is not logged again until a dump succeeds.
 	loggedFailure bool
 
 	mutex sync.Mutex
-	ends  *conntrack.DestroyEvents // nil while nobody listens
-	lost  uint64                   // ends, by earlier ones
+	ends  *conntrack.DestroyEvents // nil while there is no subscription
+	lost  uint64                   // events lost by earlier subscriptions
 }
 
-// New returns accounting that has counted nothing yet. The owners must have been asked for places.
+// New returns an Accounting with zero counters. It attributes connections by the given index.
 func New(settings Settings, of *serviceindex.Index, kernel Kernel, log *slog.Logger) *Accounting {
 	return &Accounting{
 		Counters: NewCounters(settings), Owners: of, kernel: kernel, log: log, dumpRequested: notify.NewSignal(),
 	}
 }
 
-// LostEnds returns how many ends were lost because they came faster than they were read: those of all connections of the
-// node, to Services or not.
+// LostEnds returns the number of DESTROY events that were lost because they arrived faster than they were read. It
+// covers all connections of the node, to Services or not.
 func (a *Accounting) LostEnds() uint64 {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	return a.lost + a.lostNow()
 }
 
-// lostNow returns what was lost since the present subscription began. The mutex is held.
+// lostNow returns the number of events that the current subscription lost. The caller must hold the mutex.
 func (a *Accounting) lostNow() uint64 {
 	if a.ends == nil {
 		return 0
@@ -79,7 +79,7 @@ func (a *Accounting) lostNow() uint64 {
 	return lost
 }
 
-// listensTo sets the present subscription, and nil when it is about to be closed.
+// listensTo sets the current subscription; nil before it is closed.
 func (a *Accounting) listensTo(ends *conntrack.DestroyEvents) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -87,11 +87,11 @@ func (a *Accounting) listensTo(ends *conntrack.DestroyEvents) {
 	a.ends = ends
 }
 
-// Dumps returns how many dumps there were of the whole table.
+// Dumps returns the number of full dumps of the table.
 func (a *Accounting) Dumps() uint64 { return a.dumps.Load() }
 
-// Run counts until ctx ends. It begins once the proxy has synced, because until then the owners of connections are
-// unknown. After a failure it logs and tries again: traffic does not depend on it. The error is always nil.
+// Run counts until ctx ends. It starts after the proxy's first sync, because until then the Services of connections are
+// unknown. After a failure it logs and retries: traffic does not depend on it. It always returns nil.
 func (a *Accounting) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -110,7 +110,7 @@ func (a *Accounting) Run(ctx context.Context) error {
 	}
 }
 
-// count listens and looks, until one of both fails or ctx ends.
+// count receives events and dumps the table until receiving fails or ctx ends.
 func (a *Accounting) count(ctx context.Context) error {
 	ends, err := a.kernel.Subscribe(conntrack.EventBuffer)
 	if err != nil {
@@ -131,7 +131,7 @@ func (a *Accounting) count(ctx context.Context) error {
 	return errors.Join(failed, ends.Close())
 }
 
-// consumeEvents counts what ends.
+// consumeEvents counts connections from their DESTROY events.
 func (a *Accounting) consumeEvents(ctx context.Context, ends *conntrack.DestroyEvents) error {
 	count := func(e *conntrack.Entry) { a.Counters.OnDestroy(e, a.Owners.OfEnded(e), time.Now()) }
 	for ctx.Err() == nil {
@@ -146,7 +146,7 @@ func (a *Accounting) consumeEvents(ctx context.Context, ends *conntrack.DestroyE
 	return nil
 }
 
-// dumpLoop reads the table again and again.
+// dumpLoop dumps the table periodically and on request.
 func (a *Accounting) dumpLoop(ctx context.Context) {
 	for {
 		a.dumpOnce(ctx)

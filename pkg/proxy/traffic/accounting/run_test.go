@@ -22,7 +22,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// counting is accounting of a namespace's connection table, all of whose connections are those of web.
+// counting runs Accounting on a namespace's connection table, all of whose connections belong to web.
 type counting struct {
 	t         *testing.T
 	namespace *netns.Namespace
@@ -51,13 +51,13 @@ func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.accounts.Run(ctx) // it is always nil
+		_ = c.accounts.Run(ctx) // always nil
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return c
 }
 
-// begin has it count: it knows all Services.
+// begin starts counting: all Services are synced.
 func (c *counting) begin() {
 	c.t.Helper()
 	c.accounts.Owners.OnSynced(selection.SyncState{})
@@ -76,7 +76,7 @@ func (c *counting) insert(number int) {
 	}
 }
 
-// end has all connections end, and returns how many there were.
+// end destroys all connections and returns their number.
 func (c *counting) end() (ended int) {
 	c.t.Helper()
 	var all []conntrack.Entry
@@ -96,7 +96,7 @@ func (c *counting) end() (ended int) {
 	return ended
 }
 
-// TestABurstIsCountedOrReportedLost: it keeps no entry in the table, and triggers a look at the table.
+// TestABurstIsCountedOrReportedLost: a burst of ends leaves no entry in the table, and triggers a dump.
 func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	const burst = 5000
 	release := make(chan struct{})
@@ -107,7 +107,7 @@ func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	c.begin()
 	looks := c.accounts.Dumps()
 	c.insert(burst)
-	c.accounts.Counters.mutex.Lock() // this stops the reader
+	c.accounts.Counters.mutex.Lock() // this blocks the receiver of events
 	go func() { <-release; c.accounts.Counters.mutex.Unlock() }()
 	ended := c.end()
 	if left := c.namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_count"); strings.TrimSpace(left) != "0" {
@@ -123,7 +123,7 @@ func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	})
 }
 
-// TestNothingIsDumpedBeforeServicesAreLoaded, and failures are retried.
+// TestNothingIsDumpedBeforeServicesAreLoaded: there is no subscription to events before the first sync either.
 func TestNothingIsDumpedBeforeServicesAreLoaded(t *testing.T) {
 	var asked atomic.Int32
 	c := newCounting(t, func(kernel *Kernel) {

@@ -12,33 +12,32 @@ import (
 )
 
 const (
-	// CellsPerService is how many pairs of locality and tier there are in total for each Service that may be named. Each
-	// pair is a series in three metrics. Every Service has the pairs of each locality with OtherTier to itself; the rest
-	// are a common pool.
+	// CellsPerService is the number of pairs of locality and tier per named Service, on average. Each pair is a series in
+	// three metrics. Every Service has one pair of each locality with OtherTier for itself; the rest form a common pool.
 	CellsPerService = 2 * len(serviceindex.Localities)
-	// maxPooledSeries is how many pairs of that pool one Service may have.
+	// maxPooledSeries is the maximum number of pairs of the pool that one Service may have.
 	maxPooledSeries = 16
-	// seriesRetention is how long a Service must be gone until its series are deleted.
+	// seriesRetention is how long a Service must have been deleted before its series are deleted.
 	seriesRetention = time.Hour
 )
 
-// services are counts by Service, of a bounded number. Places among those that are named, and the pairs of the common
-// pool, go to whichever Service has traffic first; but a Namespace with fewer of them takes one from a Namespace that has
-// more, until all that want some have equally many. What a Service has counted under a place or pair goes with it, for a
-// counter may begin again, and must not jump.
+// services are the counts by Service, for a bounded number of named Services. Slots for named Services and pairs of the
+// pool go to the Services that have traffic first. But a namespace with fewer of them takes one from a namespace with
+// more, until all namespaces that need some have equally many. The counts of a slot or pair are dropped with it: a
+// counter may restart, but must not jump.
 type services struct {
 	named         map[model.ObjectName]*named
 	unnamedCounts buckets
-	quota         *fair.Quota // of named Services
-	pool          *fair.Quota // of pairs
+	quota         *fair.Quota // slots for named Services
+	pool          *fair.Quota // pairs of the common pool
 }
 
-// named is a Service with series of its own.
+// named is the state of a Service with series of its own.
 type named struct {
 	cells        buckets
 	pooledSeries int       // pairs of the common pool
-	last         time.Time // when it had traffic
-	deletedAt    time.Time // since when the Service is gone; zero if it exists
+	last         time.Time // when the Service last had traffic
+	deletedAt    time.Time // since when the Service does not exist; zero if it exists
 }
 
 func newServices(most int) *services {
@@ -48,7 +47,7 @@ func newServices(most int) *services {
 	}
 }
 
-// at returns where a connection of a Service counts.
+// at returns the counter for a connection of a Service.
 func (s *services) at(origin *serviceindex.Attribution, where bucketKey, now time.Time) *Count {
 	of := s.name(origin.Service)
 	if of == nil {
@@ -69,7 +68,7 @@ func (s *services) at(origin *serviceindex.Attribution, where bucketKey, now tim
 	return of.cells.bucket(where)
 }
 
-// name returns the series of a Service; nil if there is no place for more.
+// name returns the series of a Service; nil if there is no free slot.
 func (s *services) name(service model.ObjectName) *named {
 	of := s.named[service]
 	if of == nil {
@@ -85,7 +84,7 @@ func (s *services) name(service model.ObjectName) *named {
 	return of
 }
 
-// releaseSlot takes the place of a Service of the Namespace that has most: the one that had no traffic for longest.
+// releaseSlot frees the slot of a Service in a namespace with the most slots: the Service whose last traffic is oldest.
 func (s *services) releaseSlot() {
 	var victim model.ObjectName
 	var least *named
@@ -97,7 +96,7 @@ func (s *services) releaseSlot() {
 	s.remove(victim)
 }
 
-// comesBefore reports whether a Service gives up its place before another one.
+// comesBefore reports whether a Service loses its slot before another one.
 func (n *named) comesBefore(other *named, name, otherName model.ObjectName) bool {
 	return cmp.Or(n.last.Compare(other.last), name.Compare(otherName)) < 0
 }
@@ -110,8 +109,9 @@ func (s *services) remove(name model.ObjectName) {
 	delete(s.named, name)
 }
 
-// takePair takes a pair of the pool for a Namespace. If all are taken, a Namespace that has more gives one up: of the
-// Service there that has most, the pair with the fewest connections, which count under OtherTier from then on.
+// takePair takes a pair of the pool for a namespace. If none is free, a namespace that has more loses one: of its
+// Service with the most pairs, the pair with the fewest connections. Those connections count under OtherTier from then
+// on.
 func (s *services) takePair(namespace string) bool {
 	if s.pool.Free() == 0 && s.pool.ShouldRelease(namespace) {
 		var victim model.ObjectName
@@ -128,7 +128,7 @@ func (s *services) takePair(namespace string) bool {
 	return s.pool.Acquire(namespace)
 }
 
-// giveUpPair drops the pair of the pool that has the fewest connections.
+// giveUpPair drops the pooled pair with the fewest connections.
 func (n *named) giveUpPair() {
 	var least *bucketKey
 	for where, count := range n.cells {
@@ -142,7 +142,7 @@ func (n *named) giveUpPair() {
 	n.pooledSeries--
 }
 
-// expire drops the Services that are gone for long.
+// expire drops the Services that were deleted at least seriesRetention ago.
 func (s *services) expire(exists func(model.ObjectName) bool, now time.Time) {
 	for name, of := range s.named {
 		switch {

@@ -22,7 +22,7 @@ func end(l *Counters, service model.ObjectName, location serviceindex.Location, 
 	l.OnDestroy(&e, &serviceindex.Attribution{Service: service, Location: location}, at)
 }
 
-// names are the Services with series, and what is counted of all of them, and of those without.
+// names returns the Services with series, the total count, and the count of the Services without series.
 func names(l *Counters) (found map[model.ObjectName]bool, all, rest Count) {
 	found = map[model.ObjectName]bool{}
 	l.Services(func(row Row) {
@@ -58,8 +58,8 @@ func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
 	}
 }
 
-// TestNamespacesHaveEqualQuotas: a Namespace that came first and has all of them gives some up, to those that have
-// none, and nobody changes places for ever. One that goes leaves room for those that were left out.
+// TestNamespacesHaveEqualQuotas: a namespace that came first and has all slots loses some to namespaces that have none,
+// and the distribution becomes stable. Deleted Services free slots for Services that had none.
 func TestNamespacesHaveEqualQuotas(t *testing.T) {
 	const most = 30
 	service := func(namespace string, i int) model.ObjectName {
@@ -102,10 +102,10 @@ func TestNamespacesHaveEqualQuotas(t *testing.T) {
 	}
 }
 
-// TestNamespacesHaveEquallyManyPairs of the pool: those that came first leave others their tiers.
+// TestNamespacesHaveEquallyManyPairs of the pool: namespaces that came first leave tiers to others.
 func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
 	keys := []string{"example.com/a", "example.com/b", "example.com/c", "example.com/d"}
-	l := NewCounters(settings(20, keys...)) // and 80 pairs in the pool
+	l := NewCounters(settings(20, keys...)) // 80 pairs in the pool
 	tiers := func(namespace string) map[model.ObjectName]int {
 		for range 3 {
 			for i := range 10 {
@@ -175,7 +175,7 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// TestAllSeriesTogetherAreBounded: whatever tenants write, and whichever Services have the traffic.
+// TestAllSeriesTogetherAreBounded, whatever tenants write, and whichever Services have the traffic.
 func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	const most = 50
 	var keys []string

@@ -12,51 +12,52 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Class is why a connection stays in the table, or goes.
+// Class is the reason why an entry stays in the table or is deleted.
 type Class string
 
-// The reasons. Those of the last two groups are why an entry is deleted.
+// The classes. Those of the last two groups are stale.
 const (
-	Foreign         Class = "NotOurs"     // another program translated it, or keeps it in a zone of its own, or nobody translated it
-	Established     Class = "IsOpen"      // it was answered, and is not closed
-	EndpointAllowed Class = "MayAnswer"   // its endpoint may answer its client
-	EndpointActive  Class = "HasNotLeft"  // its endpoint did not leave: it comes, and the snapshot does not know it yet
-	ClientUnknown   Class = "IsUncertain" // the kernel does not say where the client is
-	NotChanged      Class = "NotChanged"  // it is of UDP, and nothing changed about its frontend since the last look
+	Foreign         Class = "NotOurs"     // translated by another program, in another conntrack zone, or not translated
+	Established     Class = "IsOpen"      // it has a reply and is not closed
+	EndpointAllowed Class = "MayAnswer"   // its endpoint may serve its client
+	EndpointActive  Class = "HasNotLeft"  // its endpoint was not removed; it may be too new for the snapshot
+	ClientUnknown   Class = "IsUncertain" // the origin of its client could not be determined
+	NotChanged      Class = "NotChanged"  // UDP: its frontend did not change since the last scan
 
-	StaleUnreplied Class = "DialledInVain" // nobody has answered, and its endpoint left
-	StaleClosed    Class = "ClosedBehind"  // it is closed, and its endpoint left: it would refuse a client that dials from the same port
+	StaleUnreplied Class = "DialledInVain" // it has no reply, and its endpoint was removed
+	StaleClosed    Class = "ClosedBehind"  // closed, and its endpoint was removed: a client that reuses the port would be refused
 
-	EndpointNotAllowed Class = "MayNotAnswer"   // it is of UDP, and its endpoint may not answer its client
-	FrontendRemoved    Class = "NotServedThere" // it is of UDP, and was sent to a frontend or an address that is not served any more
-	PredatesEndpoints  Class = "BeganBefore"    // it is of UDP, and nobody translated it: there was no endpoint when it began
+	EndpointNotAllowed Class = "MayNotAnswer"   // UDP: its endpoint may not serve its client
+	FrontendRemoved    Class = "NotServedThere" // UDP: its frontend or its node port address is no longer served
+	PredatesEndpoints  Class = "BeganBefore"    // UDP: it is not translated, because there was no endpoint when it began
 )
 
-// IsStale reports whether an entry is deleted for the reason.
+// IsStale reports whether entries of the class are deleted.
 func (r Class) IsStale() bool {
 	return r == StaleUnreplied || r == StaleClosed || r == EndpointNotAllowed || r == FrontendRemoved || r == PredatesEndpoints
 }
 
-// StaleDialWindow is how long dials are looked at after an endpoint left: as long as a Linux client goes on dialling, and at
-// least as long as a closed TCP connection is remembered.
+// StaleDialWindow is how long dials are scanned after an endpoint was removed: as long as a Linux client retransmits
+// its SYN, and at least as long as conntrack keeps a closed TCP connection.
 const StaleDialWindow = 127 * time.Second
 
-// classifier is what entries are judged by.
+// classifier is the state by which entries are classified.
 type classifier struct {
 	now     time.Time
 	owners  *serviceindex.Snapshot
-	reader  *serviceindex.Index // knows what left
+	reader  *serviceindex.Index // has the removed endpoints and frontends
 	isLocal selection.IsLocal
-	// lastScanned is the number of the last sync after which flows of UDP were looked at; 0 before the first look.
+	// lastScanned is the number of the last sync after which UDP flows were scanned; 0 before the first scan.
 	lastScanned uint64
 }
 
-// inStartupWindow reports whether we do not know yet which endpoints left.
+// inStartupWindow reports whether endpoints may have been removed without being recorded.
 func (w *classifier) inStartupWindow() bool {
 	return w.now.Sub(w.owners.RemovedKnownSince) < StaleDialWindow
 }
 
-// classify decides about an entry. The next packet of a client whose entry is deleted meets the rules as if it were the first.
+// classify returns the class of an entry. If the entry is stale and deleted, the client's next packet is evaluated by
+// the rules as if it were the first.
 func (w *classifier) classify(e *conntrack.Entry) (Class, error) {
 	if e.Protocol == model.UDP {
 		return w.classifyUDP(e)
@@ -64,12 +65,12 @@ func (w *classifier) classify(e *conntrack.Entry) (Class, error) {
 	return w.classifyDial(e)
 }
 
-// classifyUDP decides about a flow of UDP. Only flows to frontends that changed since the last look may go. As another
-// proxy may have served them before, or none, it does not matter who translated a flow.
+// classifyUDP classifies a UDP flow. Only flows to frontends that changed since the last scan may be stale. Another
+// proxy, or none, may have served them before, so it does not matter which program translated a flow.
 func (w *classifier) classifyUDP(e *conntrack.Entry) (Class, error) {
 	owner := w.reader.OwnerOfFlow(w.owners, e.OrigDst(), w.lastScanned)
 	switch {
-	case owner == nil && w.lastScanned == 0 && serviceindex.IsOwnNAT(e): // its frontend left while no proxy ran
+	case owner == nil && w.lastScanned == 0 && serviceindex.IsOwnNAT(e): // its frontend was removed while no proxy ran
 		return FrontendRemoved, nil
 	case owner == nil:
 		return NotChanged, nil
@@ -90,18 +91,19 @@ func (w *classifier) classifyUDP(e *conntrack.Entry) (Class, error) {
 	case isTranslated:
 		return EndpointNotAllowed, nil
 	}
-	// If no endpoint serves the frontend, perhaps a process of this machine answers. A zone belongs to another program: OVS
-	// keeps entries in its own that are never translated there.
+	// If no endpoint serves the frontend, a process on this machine may reply. Other zones belong to other programs: OVS
+	// keeps entries in its own zones that are never translated there.
 	if e.Zone == 0 && owner.IsServed() {
 		return PredatesEndpoints, nil
 	}
 	return Foreign, nil
 }
 
-// classifyNodePort decides about a flow to the number of a node port, unless that depends on who may answer. Only at an
-// address that serves node ports must it belong to the Service. Anywhere else a flow belongs to the Service if one of its
-// endpoints answers: then the address served node ports earlier, or another proxy served them there. At any address another
-// program may have translated the flow, if its answerer never was an endpoint. At the start we do not know all that were.
+// classifyNodePort classifies a flow to the number of a node port; it returns "" if that depends on the allowed
+// endpoints. Only at an address that serves node ports must the flow belong to the Service. At any other address it
+// belongs to the Service if one of the Service's endpoints replies: then the address served node ports earlier, or
+// another proxy served them there. At any address, another program may have translated the flow if its reply source
+// never was an endpoint. At the start, former endpoints are not all known.
 func (w *classifier) classifyNodePort(owner *serviceindex.Frontend, e *conntrack.Entry, isTranslated bool) (Class, error) {
 	isOfEndpoint := isTranslated && (serviceindex.IsOwnNAT(e) || w.reader.HadEndpoint(owner, e.ReplySrc()))
 	if isTranslated && !isOfEndpoint && w.lastScanned > 0 {
@@ -118,7 +120,7 @@ func (w *classifier) classifyNodePort(owner *serviceindex.Frontend, e *conntrack
 	return Foreign, nil
 }
 
-// classifyDial decides about a connection of TCP or SCTP. One that was answered and is not closed always stays.
+// classifyDial classifies a TCP or SCTP connection. One that has a reply and is not closed always stays.
 func (w *classifier) classifyDial(e *conntrack.Entry) (Class, error) {
 	if reason := w.classifyByEndpoint(e); !reason.IsStale() {
 		return reason, nil
@@ -135,8 +137,8 @@ func (w *classifier) classifyDial(e *conntrack.Entry) (Class, error) {
 	return w.classifyByEndpoint(e), nil
 }
 
-// classifyByEndpoint decides without asking who owns the frontend. If it says that an entry goes, its endpoint may still be one that
-// may answer for that frontend: judgeDial finds out.
+// classifyByEndpoint classifies without looking up the frontend. If the class is stale, the endpoint may still be
+// allowed for the frontend: classifyDial checks that.
 func (w *classifier) classifyByEndpoint(e *conntrack.Entry) Class {
 	isAnswered := e.Status&conntrack.SeenReply != 0
 	switch {
@@ -154,8 +156,8 @@ func (w *classifier) classifyByEndpoint(e *conntrack.Entry) Class {
 	return StaleUnreplied
 }
 
-// isClosed reports whether a connection is over, or begins anew in the entry of one that was: an association of SCTP keeps
-// its ports, and INIT does not make a new entry.
+// isClosed reports whether a connection is closed, or is being reopened in the entry of a closed one: an SCTP
+// association keeps its ports, and INIT does not create a new entry.
 func isClosed(e *conntrack.Entry) bool {
 	switch e.Protocol {
 	case model.TCP:
@@ -167,17 +169,17 @@ func isClosed(e *conntrack.Entry) bool {
 	return false
 }
 
-// query is what a look asks the table for.
+// query is a conntrack query of a scan.
 type query struct {
 	filter conntrack.Filter
-	// scansReplied: everything that was answered is read, to find closed connections.
+	// scansReplied is set if the query reads all replied connections, to find closed ones.
 	scansReplied bool
 }
 
-// isOfUDP reports whether it is about flows of UDP. No other one is.
+// isOfUDP reports whether the query is for UDP flows. Other queries have no protocol filter.
 func (q *query) isOfUDP() bool { return q.filter.Protocol == model.UDP }
 
-// udpQueries is the question for flows of UDP, in some families.
+// udpQueries returns the query for the UDP flows of some families.
 func udpQueries(families []model.Family) []query {
 	filter := conntrack.Filter{Protocol: model.UDP}
 	switch len(families) {
@@ -189,18 +191,18 @@ func udpQueries(families []model.Family) []query {
 	return []query{{filter: filter}}
 }
 
-// The status of what is looked for.
+// Conntrack status bits of the queries.
 const (
 	replied    = conntrack.DestinationNAT | conntrack.SeenReply
 	translated = conntrack.DestinationNAT
 )
 
-// dialQueries returns what is asked after endpoints left at some addresses. For a few IPv4 addresses the kernel finds all
-// entries that lead there; else it finds the unanswered ones and, if closed ones are due, the answered ones. As long as we
-// do not know which endpoints left, only unanswered ones are read.
+// dialQueries returns the queries after endpoints at some addresses were removed. For a few IPv4 addresses the kernel
+// filters all entries with these reply sources. Otherwise it filters unreplied entries and, if a scan of closed ones is
+// due, replied entries. While removed endpoints are not fully known, only unreplied entries are read.
 //
-// All of them are read, however many there are: whoever dials an address that is silent makes one, and those that go may
-// be anywhere among them. Looks rest the longer, the longer reading takes.
+// All of them are read, however many there are: every connection to an address that does not reply adds one, and stale
+// ones may be anywhere among them. The longer a dump takes, the longer the cooldown after it.
 func dialQueries(addrs []netip.Addr, isUnsure, isClosedDue bool) []query {
 	if isUnsure {
 		return []query{{filter: conntrack.Filter{Status: translated, Mask: replied}}}

@@ -22,13 +22,13 @@ var (
 		Pods:      []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")},
 		NodePorts: []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd00:30::1")},
 	}
-	// podless is the scope of a node whose configuration does not say which addresses pods have.
+	// podless is the scope of a node without configured pod addresses.
 	podless = selection.Scope{NodePorts: clusterScope.NodePorts}
 	// onAll is the scope of a node that serves node ports on every address.
 	onAll = selection.Scope{Pods: clusterScope.Pods, OnAll: model.Families}
 )
 
-// isNodes is the kernel of a node with three addresses, one of them by a route alone.
+// isNodes simulates the kernel of a node with three addresses, one of which is local only by a route.
 func isNodes(addr netip.Addr) (bool, error) {
 	switch addr.String() {
 	case "172.30.0.1", "192.168.0.1", "198.51.100.7":
@@ -42,15 +42,15 @@ const (
 	host6           = "[fd00:30::c9]:40000"
 )
 
-// town is a cluster with one Service, whose connections are judged.
+// town is a cluster with one Service whose connections are classified.
 type town struct {
 	cluster *model.Cluster
 	planner *selection.Planner
 	reader  *serviceindex.Index
 	scope   selection.Scope
-	// isComplete: syncs write everything anew.
+	// isComplete is set if syncs are full.
 	isComplete  bool
-	lastScanned uint64 // the number of the last sync that a look followed
+	lastScanned uint64 // number of the last sync before a scan
 }
 
 var shop = model.ObjectName{Namespace: "shop", Name: "web"}
@@ -81,7 +81,7 @@ func newTown(edit func(*model.Service), endpoints ...string) *town {
 	return w
 }
 
-// serve replaces the endpoints, by one sync.
+// serve replaces the endpoints, in one sync.
 func (w *town) serve(endpoints ...string) {
 	slices := map[model.ObjectName]*model.EndpointSlice{}
 	for _, family := range model.Families {
@@ -114,7 +114,7 @@ func (w *town) newClassifier(now time.Time) *classifier {
 
 const label = 86
 
-// dial is an entry of a connection of TCP that nobody has answered.
+// dial returns an entry of an unreplied TCP connection.
 func dial(client, dialled, replySrc string) conntrack.Entry {
 	from, to, by := netip.MustParseAddrPort(client), netip.MustParseAddrPort(dialled), netip.MustParseAddrPort(replySrc)
 	e := conntrack.Entry{
@@ -175,7 +175,7 @@ func TestWhichDialsAreStale(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newTown(test.edit, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2", "there", "fd00:244::2")
 			w.serve("here", "10.244.1.1", "there", "10.244.2.2", "here", "fd00:244::1")
-			// An endpoint that serves may have left and be back. Mostly it has not left.
+			// An endpoint that may serve may have been removed and added again. Usually it was not removed.
 			want := test.want
 			if want == EndpointAllowed {
 				want = EndpointActive
@@ -184,7 +184,7 @@ func TestWhichDialsAreStale(t *testing.T) {
 			if got, err := w.newClassifier(later).classify(&test.entry); got != want || err != nil {
 				t.Errorf("%s, %v; want %s", got, err, want)
 			}
-			// Right after the start we do not know which endpoints left.
+			// Right after the start, removed endpoints are unknown.
 			if want = test.want; want == EndpointActive {
 				want = StaleUnreplied
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// memoizeIsLocal asks about each address once, so that a look costs no more than one question for each address in the table.
-// It asks nothing more after an error: each further question might wait as long.
+// memoizeIsLocal returns an isLocal that queries each address once, so that a scan costs at most one query per address
+// in the table. After an error it makes no further queries: each might take as long.
 func memoizeIsLocal(isLocal selection.IsLocal) selection.IsLocal {
 	results := map[netip.Addr]bool{}
 	var failed error
@@ -30,8 +30,9 @@ func memoizeIsLocal(isLocal selection.IsLocal) selection.IsLocal {
 	}
 }
 
-// deleteAll deletes those entries that still go when their turn comes, and notes those that were there. An entry that the
-// kernel keeps because a flowtable forwards the flow (EBUSY, IPS_OFFLOAD) is skipped; any other error ends the work.
+// deleteAll deletes the entries that are still stale immediately before their deletion, and calls deleted for those
+// that existed. It skips an entry that the kernel keeps because a flowtable forwards the flow (EBUSY, IPS_OFFLOAD). Any
+// other error ends the work.
 func deleteAll(
 	ctx context.Context, table conntrack.Table, entries []*conntrack.Entry,
 	stillGoes func(*conntrack.Entry) (bool, error), deleted func(*conntrack.Entry),

@@ -12,55 +12,55 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// When to look again. A packet that met the old rules makes its entry a moment after they changed. A connection to an
-// endpoint that left may close at any time.
+// Intervals of further scans. A packet that was evaluated by the old rules creates its entry a moment after they
+// changed. A connection to a removed endpoint may close at any time.
 const (
 	shortRescan = time.Second
 	longRescan  = 5 * time.Second
-	// finalScanTimeout bounds the look that follows the end of the program.
+	// finalScanTimeout limits the scan at shutdown.
 	finalScanTimeout = 5 * time.Second
 )
 
-// Reconciler ends connections that lead to an endpoint which may no longer answer them, in parallel with changes of the
-// rules: reading a large table takes longer than many changes. The looks that it shares make it wait, so changing a
-// Service over and over keeps no processor busy.
+// Reconciler deletes the entries of connections to endpoints that may no longer serve them. It runs in parallel with
+// rule changes, because reading a large table takes longer than many changes. The shared dumps throttle it, so changing
+// a Service over and over keeps no CPU busy.
 //
-// A flow of UDP ends at the first look after something changed about its frontend. A dial of TCP or SCTP ends only if two
-// looks, some time apart, found it unanswered, and if it is still unanswered when it is deleted. Where the kernel can, the
-// kernel itself tests that (conntrack.Table.DeleteUnanswered). Elsewhere the entry is read again, by itself, right before
-// it is deleted. Dials are looked at as soon as an endpoint left, and for two minutes after.
+// A UDP flow is deleted at the first scan after its frontend changed. A TCP or SCTP dial is deleted only if two scans,
+// some time apart, found it unreplied, and if it is still unreplied when it is deleted. Where the kernel can, it checks
+// that itself (conntrack.Table.DeleteUnreplied). Otherwise the entry is read again, on its own, right before it is
+// deleted. Dials are scanned from the removal of an endpoint on, for two minutes.
 //
-// If nothing changed it waits, and costs nothing.
+// If nothing changed it waits, at no cost.
 type Reconciler struct {
 	dumps   *conntrack.DumpScheduler
 	owners  *serviceindex.Index
 	isLocal selection.IsLocal
 	now     func() time.Time
-	// lastScanned is the number of the last sync after which flows of UDP were looked at. Only one goroutine looks.
+	// lastScanned is the number of the last sync after which UDP flows were scanned. Only one goroutine scans.
 	lastScanned uint64
-	// isWatching: the last look was for dials, too.
+	// isWatching reports whether the last scan included dials.
 	isWatching bool
-	// closedDue is when to read all answered connections.
+	// closedDue is when to read all replied connections.
 	closedDue time.Time
-	// firstUnreplied are the dials that the last look found, and when a look first found them.
+	// firstUnreplied are the dials that the last scan found, and when a scan first found them.
 	firstUnreplied map[identity]time.Time
 }
 
-// identity tells an entry from all others.
+// identity distinguishes an entry from all others.
 type identity struct {
 	protocol        model.Protocol
 	original, reply conntrack.Tuple
 	id              uint32
 }
 
-// NewReconciler returns a reconciler of the connections to the frontends of some owners.
+// NewReconciler returns a Reconciler for the connections to the frontends of an index.
 func NewReconciler(dumps *conntrack.DumpScheduler, of *serviceindex.Index, isLocal selection.IsLocal) *Reconciler {
 	return &Reconciler{dumps: dumps, owners: of, isLocal: isLocal, now: time.Now}
 }
 
-// Run looks whenever something changed, until ctx ends, and then once more if flows of UDP are left to look at. It reports
-// what each look did, and why some connections may be left: those are looked at again a second later. What changes during
-// a look shares the next one.
+// Run scans whenever something changed, until ctx ends, and then once more if UDP flows remain to be scanned. It
+// reports the result of each scan, and the error because of which stale connections may remain; a scan a second later
+// retries those. Changes during a scan share the next one.
 func (r *Reconciler) Run(ctx context.Context, report func(CleanupResult, error)) {
 	var changed time.Time
 	next := time.NewTimer(0)
@@ -77,7 +77,7 @@ func (r *Reconciler) Run(ctx context.Context, report func(CleanupResult, error))
 		}
 		done, err := r.CleanOnce(ctx)
 		if ctx.Err() != nil {
-			err = nil // the last look finds what is left
+			err = nil // the final scan finds the rest
 		}
 		report(done, err)
 		if err != nil || r.isWatching {
@@ -86,7 +86,7 @@ func (r *Reconciler) Run(ctx context.Context, report func(CleanupResult, error))
 	}
 }
 
-// finalScan looks at what changed at the very end: this program hears of no further packet.
+// finalScan scans UDP flows for the last changes before shutdown.
 func (r *Reconciler) finalScan(ctx context.Context, report func(CleanupResult, error)) {
 	snapshot := r.owners.Snapshot()
 	if snapshot == nil || len(snapshot.ChangedAfter(r.lastScanned)) == 0 {
@@ -97,7 +97,7 @@ func (r *Reconciler) finalScan(ctx context.Context, report func(CleanupResult, e
 	report(r.CleanOnce(last))
 }
 
-// nextScan returns when to look again after a look, by the time since something changed.
+// nextScan returns the delay until the next scan, given the time since the last change.
 func (d *CleanupResult) nextScan(sinceChange time.Duration, err error) time.Duration {
 	switch {
 	case d.Pending > 0 || d.Truncated:

@@ -17,51 +17,51 @@ import (
 )
 
 const (
-	// confirmInterval is the time between the two looks that must find a dial unanswered. Most answers that are on their way at
-	// the first arrive before the second. The endpoint may well be alive: readiness fails, or a selector is changed, while
-	// the pod serves on.
+	// confirmInterval is the time between the two scans that must find a dial unreplied. Most replies that are in flight
+	// at the first scan arrive before the second. The endpoint may well be alive: its readiness probe fails, or a selector
+	// was changed, while the pod continues to serve.
 	confirmInterval = 400 * time.Millisecond
-	// closedCooldownFactor is the rest after reading all answered connections, as a multiple of the time that reading them took:
-	// with many connections it is the longest look, and must not crowd out others.
+	// closedCooldownFactor is the cooldown after reading all replied connections, as a multiple of the time that reading
+	// them took. With many connections this is the longest scan, and it must not delay others.
 	closedCooldownFactor = 49
-	// maxDeletes is how many dials a look finds that go. It deletes them, so that the next one finds others.
+	// maxDeletes limits the stale dials that a scan collects. It deletes them, so that the next scan finds others.
 	maxDeletes = 8192
 )
 
-// CleanupResult is what a look did.
+// CleanupResult is the result of a scan.
 type CleanupResult struct {
-	// Flows says what was done about UDP, in the families that were looked at.
+	// Flows are the results for UDP, by scanned family.
 	Flows map[model.Family]PassResult
-	// Unreplied are connections of TCP and SCTP that had not been answered, Closed are those that were over.
+	// Unreplied counts deleted TCP and SCTP entries without a reply, Closed those of closed connections.
 	Unreplied, Closed map[model.Protocol]int
-	// Pending are dials that the look found unanswered and the one before did not: the next look decides.
+	// Pending is the number of dials that await confirmation by another scan.
 	Pending int
-	// Truncated: there were more connections to end than a look ends. The next one goes on.
+	// Truncated is set if there were more stale connections than one scan deletes. The next scan continues.
 	Truncated bool
 }
 
-// PassResult is what one look at the UDP flows of a family did.
+// PassResult is the result of one scan of a family's UDP flows.
 type PassResult struct {
-	Deleted  int           // flows
-	Duration time.Duration // zero if the look failed
+	Deleted  int           // number of deleted flows
+	Duration time.Duration // zero if the scan failed
 }
 
-// scan is what one look asks and finds.
+// scan holds the queries and findings of one scan.
 type scan struct {
-	classifier                // whose isLocal is asked once about each address
-	families   []model.Family // whose flows of UDP are looked at
+	classifier                // its isLocal queries each address once
+	families   []model.Family // families of the UDP flows that are scanned
 	queries    []query
-	// staleFlows are those of UDP that go, dials those of TCP and SCTP.
+	// staleFlows are the stale UDP flows, staleDials the stale TCP and SCTP connections.
 	staleFlows, staleDials []*conntrack.Entry
-	// uncertain is why it is unknown whether some flows go, or some dials.
+	// uncertainFlows and uncertainDials are the errors because of which some flows or dials could not be classified.
 	uncertainFlows, uncertainDials error
 }
 
-// CleanOnce looks once. After an error some connections may be left; the next look finds them.
+// CleanOnce scans once. After an error some stale connections may remain; the next scan finds them.
 func (r *Reconciler) CleanOnce(ctx context.Context) (CleanupResult, error) {
 	done := CleanupResult{Flows: map[model.Family]PassResult{}, Unreplied: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
 	l := &scan{classifier: classifier{isLocal: memoizeIsLocal(r.isLocal)}}
-	results, err := r.dumps.Query(ctx, func() []conntrack.Query { return r.newQueries(l) }) // much may change while it waits
+	results, err := r.dumps.Query(ctx, func() []conntrack.Query { return r.newQueries(l) }) // built after the wait
 	if err != nil {
 		return done, fmt.Errorf("listing connections in conntrack: %w", err)
 	}
@@ -86,7 +86,7 @@ func (r *Reconciler) CleanOnce(ctx context.Context) (CleanupResult, error) {
 	return done, errors.Join(failures...)
 }
 
-// newQueries returns what a look asks. The flows of UDP come first, because their clients wait.
+// newQueries returns the queries of a scan. UDP flows come first, because their clients wait.
 func (r *Reconciler) newQueries(l *scan) []conntrack.Query {
 	if l.classifier = r.newClassifier(l.isLocal); l.owners == nil {
 		return nil
@@ -133,12 +133,12 @@ func (l *scan) onDial(e *conntrack.Entry) bool {
 	return len(l.staleDials) < maxDeletes
 }
 
-// newClassifier is what entries are judged by now.
+// newClassifier returns a classifier with the current state.
 func (r *Reconciler) newClassifier(isLocal selection.IsLocal) classifier {
 	return classifier{now: r.now(), owners: r.owners.Snapshot(), reader: r.owners, isLocal: isLocal, lastScanned: r.lastScanned}
 }
 
-// deleteStaleFlows deletes the flows of UDP that a look found, unless their endpoint is back.
+// deleteStaleFlows deletes the UDP flows that a scan found, unless their endpoint was added again.
 func (r *Reconciler) deleteStaleFlows(ctx context.Context, l *scan, result conntrack.Result, done *CleanupResult) error {
 	err := errors.Join(result.Err, l.uncertainFlows)
 	if err != nil {
@@ -164,8 +164,8 @@ func (r *Reconciler) deleteStaleFlows(ctx context.Context, l *scan, result connt
 	return err
 }
 
-// dueForDeletion returns those of the entries that a look found which end now. A dial that was found for the first time does not,
-// and is remembered; but for those to a node that is known not to answer.
+// dueForDeletion returns the entries of a scan that are deleted now. A dial that was first found less than
+// confirmInterval ago is recorded and not returned, unless it leads to a node that is known not to reply.
 func (r *Reconciler) dueForDeletion(l *scan, done *CleanupResult) (unreplied, closed []*conntrack.Entry) {
 	ended := r.now()
 	first := make(map[identity]time.Time, len(l.staleDials))
@@ -195,7 +195,7 @@ func (r *Reconciler) dueForDeletion(l *scan, done *CleanupResult) (unreplied, cl
 	return unreplied, closed
 }
 
-// removedAddrs returns the addresses of endpoints that left.
+// removedAddrs returns the addresses of removed endpoints.
 func (r *Reconciler) removedAddrs(now time.Time) []netip.Addr {
 	var addrs []netip.Addr
 	known := map[netip.Addr]bool{}
@@ -209,9 +209,9 @@ func (r *Reconciler) removedAddrs(now time.Time) []netip.Addr {
 	return addrs
 }
 
-// deleteUnreplied deletes dials that are still unanswered, and whose endpoint may still not answer.
+// deleteUnreplied deletes dials that are still unreplied, if their endpoint may still not serve them.
 func (r *Reconciler) deleteUnreplied(ctx context.Context, dials []*conntrack.Entry, isLocal selection.IsLocal, done *CleanupResult) error {
-	w := r.newClassifier(isLocal) // endpoints may have come back since the table was read
+	w := r.newClassifier(isLocal) // endpoints may have been added again since the dump
 	var uncertain error
 	dials = slices.DeleteFunc(dials, func(e *conntrack.Entry) bool {
 		reason, err := w.classify(e)
@@ -234,7 +234,7 @@ func (r *Reconciler) deleteUnreplied(ctx context.Context, dials []*conntrack.Ent
 	return errors.Join(uncertain, err)
 }
 
-// isStillStale returns the judgement of an entry as it is now.
+// isStillStale returns a function that reads an entry again and reports whether it is stale.
 func (r *Reconciler) isStillStale(isLocal selection.IsLocal) func(*conntrack.Entry) (bool, error) {
 	return func(e *conntrack.Entry) (bool, error) {
 		now, isThere, err := r.dumps.Get(e)

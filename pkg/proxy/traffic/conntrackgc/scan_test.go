@@ -24,15 +24,15 @@ import (
 
 // recorded is a table that records when it was read.
 type recorded struct {
-	entries map[netip.AddrPort]conntrack.Entry // by client
+	entries map[netip.AddrPort]conntrack.Entry // by client address
 	reads   []time.Time
 	fails   error
-	failing []int // the numbers of reads that fail
-	// tests: the kernel tests what it deletes.
+	failing []int // numbers of the reads that fail
+	// tests is set if the kernel checks entries before deletion.
 	tests bool
-	// afterDump and beforeDelete are called if they are not nil.
+	// afterDump and beforeDelete are called unless they are nil.
 	afterDump, beforeDelete func()
-	// deleteErrs are the errors of the next deletions.
+	// deleteErrs are the errors of the next deletions, in order.
 	deleteErrs []error
 }
 
@@ -85,21 +85,22 @@ func (r *recorded) Delete(e *conntrack.Entry) (bool, error) {
 	return isThere, nil
 }
 
-// reconciler returns one that has looked at flows of UDP.
+// reconciler returns a Reconciler that has already scanned UDP flows.
 func (w *town) reconciler(table conntrack.Table) *Reconciler {
 	r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
 	r.lastScanned = w.reader.Snapshot().Number
 	return r
 }
 
-// watching runs dials in a bubble, and returns when the table was read, since the time at which they began.
+// watching runs a reconciler of dials in a synctest bubble. It returns when the table was read, relative to the start
+// of during.
 func watching(t *testing.T, table *recorded, edit func(*model.Service), during func(w *town)) (reads []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := newTown(edit, "here", "10.244.1.1", "there", "10.244.2.1")
 		<-w.reader.Changed()
-		time.Sleep(StaleDialWindow + time.Second) // from now on we know which endpoints leave
+		time.Sleep(StaleDialWindow + time.Second) // from now on removed endpoints are known
 		began := time.Now()
 		var running sync.WaitGroup
 		running.Go(func() {
@@ -145,13 +146,13 @@ func TestScansContinueForTwoMinutesAfterAnEndpointWasRemoved(t *testing.T) {
 	}
 }
 
-// TestChangesBeforeAScanBeginsArePartOfIt: endpoints leave while another user looks.
+// TestChangesBeforeAScanBeginsArePartOfIt: endpoints are removed while another user's dump runs.
 func TestChangesBeforeAScanBeginsArePartOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
 		<-w.reader.Changed()
-		time.Sleep(StaleDialWindow + time.Second) // from now on we know which endpoints leave
+		time.Sleep(StaleDialWindow + time.Second) // from now on removed endpoints are known
 		table, looked, done := &slow{}, 0, make(chan []conntrack.Filter, 1)
 		dumps := conntrack.NewDumpScheduler(table, func(conntrack.DumpStats) {
 			if looked++; looked == 2 {
@@ -185,9 +186,9 @@ func TestChangesBeforeAScanBeginsArePartOfIt(t *testing.T) {
 	})
 }
 
-// slow is an empty table that takes its time.
+// slow is an empty table whose dumps take a while.
 type slow struct {
-	conntrack.Table // nobody deletes
+	conntrack.Table // nothing is deleted
 	dumps           []conntrack.Filter
 }
 
@@ -197,7 +198,7 @@ func (s *slow) Dump(_ context.Context, filter conntrack.Filter, _ func(*conntrac
 	return time.Second, nil
 }
 
-// TestADialIsDecidedAtTheSecondScan, which comes soon after the first.
+// TestADialIsDecidedAtTheSecondScan, which follows soon after the first.
 func TestADialIsDecidedAtTheSecondScan(t *testing.T) {
 	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{
 		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
@@ -223,7 +224,8 @@ func TestAFailedScanIsRepeatedSoon(t *testing.T) {
 	}
 }
 
-// TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs, whether the kernel tests that or not. What changes meanwhile counts.
+// TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs, whether the kernel checks that or not. Changes between the scans
+// count.
 func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 	const gone = "10.244.2.1:8080"
 	type scene struct {
@@ -264,7 +266,7 @@ func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 				s.entries = map[netip.AddrPort]conntrack.Entry{client: dial(host, "10.96.0.10:80", gone)}
 				test.begins(s)
 				now := time.Now()
-				s.reader.Snapshot().RemovedKnownSince = now.Add(-StaleDialWindow) // we know which endpoints leave
+				s.reader.Snapshot().RemovedKnownSince = now.Add(-StaleDialWindow) // removed endpoints are known
 				d := s.reconciler(s)
 				d.now = func() time.Time { return now }
 				s.serve("here", "10.244.1.1")
@@ -302,7 +304,7 @@ func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 	}
 }
 
-// TestADialToAnUnreachableNodeEndsAtTheFirstScan: that it got no answer is known already.
+// TestADialToAnUnreachableNodeEndsAtTheFirstScan: it is already known that the node does not reply.
 func TestADialToAnUnreachableNodeEndsAtTheFirstScan(t *testing.T) {
 	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
 	table := &recorded{tests: true, entries: map[netip.AddrPort]conntrack.Entry{
@@ -319,7 +321,7 @@ func TestADialToAnUnreachableNodeEndsAtTheFirstScan(t *testing.T) {
 	}
 }
 
-// TestAClosedConnectionThatReopenedStays: it was closed when it was listed.
+// TestAClosedConnectionThatReopenedStays: it was closed at the time of the dump.
 func TestAClosedConnectionThatReopenedStays(t *testing.T) {
 	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
 	client := netip.MustParseAddrPort(host)
@@ -337,7 +339,7 @@ func TestAClosedConnectionThatReopenedStays(t *testing.T) {
 
 func one(of model.Protocol) map[model.Protocol]int { return map[model.Protocol]int{of: 1} }
 
-// TestTheRestOfATruncatedScanEndsWithTheNext, and others' dials, which stay, do not count.
+// TestTheRestOfATruncatedScanEndsWithTheNext, and dials that are not stale do not count.
 func TestTheRestOfATruncatedScanEndsWithTheNext(t *testing.T) {
 	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{}}
 	const others = 30_000
@@ -358,7 +360,7 @@ func TestTheRestOfATruncatedScanEndsWithTheNext(t *testing.T) {
 	}
 }
 
-// inKernel returns the connections of a new network namespace, for the test and for what it tests.
+// inKernel returns the conntrack tables of a new network namespace, for the test and for the code under test.
 func inKernel(t *testing.T) (table *connections.Table, conn *conntrack.Conn) {
 	t.Helper()
 	namespace := netns.New(t)
@@ -373,7 +375,7 @@ func inKernel(t *testing.T) (table *connections.Table, conn *conntrack.Conn) {
 	return table, conn
 }
 
-// TestDialsInTheKernel, long after the start: a few endpoints leave, or many, in both families and protocols.
+// TestDialsInTheKernel, long after the start: few or many endpoints are removed, in both families and protocols.
 func TestDialsInTheKernel(t *testing.T) {
 	table, conn := inKernel(t)
 	for _, leaving := range []int{1, 20} {
@@ -429,7 +431,7 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	kept += 2
 	w := newTown(nil, leaves...)
 	d := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.reader, isNodes)
-	d.now = func() time.Time { return time.Now().Add(StaleDialWindow - 10*time.Second) } // by then we know which endpoints have left
+	d.now = func() time.Time { return time.Now().Add(StaleDialWindow - 10*time.Second) } // by then removed endpoints are known
 	w.reader.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
 	w.serve(stays...)
 	first, err := d.CleanOnce(t.Context())
@@ -439,7 +441,7 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	began := d.now()
 	d.now = func() time.Time { return began.Add(confirmInterval) }
 	result, err := d.CleanOnce(t.Context())
-	result.Closed = first.Closed // the first look forgot them
+	result.Closed = first.Closed // deleted by the first scan
 	for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 		if result.Unreplied[protocol] != leaving || result.Closed[protocol] != leaving || err != nil || result.Truncated {
 			t.Errorf("%s: %+v, %v; want %d drawn anew, and as many that were closed forgotten", protocol, result, err, leaving)
@@ -459,8 +461,8 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 // model132 is SCTP's number, for states that differ by protocol.
 const model132 = uint8(model.SCTP)
 
-// TestAllStaleDialsNextToThoseOfOthersAreDeleted: 30,000 dials of others are unanswered, too. Half of them lead to an endpoint
-// that serves, another program translated the other half.
+// TestAllStaleDialsNextToThoseOfOthersAreDeleted: 30,000 other dials are unreplied, too. Half of them lead to an
+// endpoint that serves; another program translated the other half.
 func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
 	const others, dials = 30_000, 450
 	table, conn := inKernel(t)
@@ -481,7 +483,7 @@ func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
 			insert(family, n, pods[family]+"1", label*uint8(n%2))
 		}
 	}
-	const leaving = conntrack.MaxFilteredReplySrcs + 1 // more than the kernel is asked for one by one
+	const leaving = conntrack.MaxFilteredReplySrcs + 1 // more than the kernel filters one by one
 	stays := []string{"here", pods[model.IPv4] + "1", "here", pods[model.IPv6] + "1"}
 	leaves := slices.Clone(stays)
 	for n := range leaving {

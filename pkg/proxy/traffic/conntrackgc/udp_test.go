@@ -20,25 +20,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
 )
 
-// ofUDP gives a town's Service a port of UDP, and an address that a load balancer has.
+// ofUDP gives a town's Service a UDP port and a load balancer's address.
 func ofUDP(service *model.Service) {
 	service.Ports = append(service.Ports, model.ServicePort{Name: "UDP", Protocol: model.UDP, Port: townPort, NodePort: townNode})
 	service.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("203.0.113.2")}
 }
 
-// flow is an entry of UDP that some other program may have made. Whose it is, its answerer shows.
+// flow returns a UDP entry that another program may have created. Its reply source shows which.
 func flow(client, dialled, replySrc string) conntrack.Entry {
 	e := dial(client, dialled, replySrc)
 	e.Protocol, e.Labels = model.UDP, [16]byte{}
 	return e
 }
 
-// ours gives an entry the label that our tables give.
+// ours adds the conntrack label of our tables to an entry.
 func ours(e *conntrack.Entry) { e.Labels[label/8] = 1 << (label % 8) }
 
 func inZone(e *conntrack.Entry) { e.Zone = 7 }
 
-// change gives the Service another form, in one sync with other endpoints.
+// change modifies the Service and its endpoints in one sync.
 func (w *town) change(edit func(*model.Service), endpoints ...string) {
 	edited := *w.cluster.Service(shop)
 	edited.Ports = slices.Clone(edited.Ports)
@@ -47,20 +47,20 @@ func (w *town) change(edit func(*model.Service), endpoints ...string) {
 	w.serve(endpoints...)
 }
 
-// remove deletes the Service. Its slices stay.
+// remove deletes the Service but not its EndpointSlices.
 func (w *town) remove() {
 	w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{shop: nil}})
 	w.synced()
 }
 
-// TestWhichFlowsGo, by what changed since the last look, for a Service with an endpoint here, and one elsewhere.
+// TestWhichFlowsGo, by the change since the last scan, for a Service with an endpoint on this node and one elsewhere.
 func TestWhichFlowsGo(t *testing.T) {
 	const (
 		clusterIP, external, balancer, six = "10.96.0.10:80", "203.0.113.1:80", "203.0.113.2:80", "[fd00:96::a]:80"
 		here, there, here6, there6         = "10.244.1.1:8080", "10.244.2.1:8080", "[fd00:244::1]:8080", "[fd00:244::2]:8080"
 		served, unserved                   = "172.30.0.1:30080", "192.168.0.1:30080"
-		routed                             = "198.51.100.7:30080" // an address that is local by a route alone
-		foreign                            = "203.0.113.9:53"     // no endpoint answers there
+		routed                             = "198.51.100.7:30080" // an address that is local only by a route
+		foreign                            = "203.0.113.9:53"     // no endpoint is there
 	)
 	all := []string{"here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2"}
 	stay := []string{"here", "10.244.1.1", "here", "fd00:244::1"}
@@ -190,7 +190,7 @@ func TestWhichFlowsGo(t *testing.T) {
 	}
 }
 
-// TestAFlowOfANodePortEndsWhereAnotherFrontendComes that has an address of its own, and the same number.
+// TestAFlowOfANodePortEndsWhereAnotherFrontendComes that has an address of its own and the same port number.
 func TestAFlowOfANodePortEndsWhereAnotherFrontendComes(t *testing.T) {
 	const here = "10.244.1.1:8080"
 	w := newTown(ofUDP, "here", "10.244.1.1")
@@ -209,8 +209,8 @@ func TestAFlowOfANodePortEndsWhereAnotherFrontendComes(t *testing.T) {
 	}
 }
 
-// TestTheKernelIsQueriedOnlyWhereItMatters: not about clients whose endpoint may answer anyway, and not about addresses
-// of flows that cannot be the Service's. If it does not answer, the flow stays.
+// TestTheKernelIsQueriedOnlyWhereItMatters: not about clients whose endpoint may serve them anyway, and not about
+// addresses of flows that cannot be the Service's. If the query fails, the flow stays.
 func TestTheKernelIsQueriedOnlyWhereItMatters(t *testing.T) {
 	local := func(s *model.Service) { ofUDP(s); s.ExternalTrafficLocal = true }
 	for name, test := range map[string]struct {
@@ -237,7 +237,7 @@ func TestTheKernelIsQueriedOnlyWhereItMatters(t *testing.T) {
 	}
 }
 
-// flows returns a table with flows to an endpoint.
+// flowsTo returns a table with flows to an endpoint.
 func flowsTo(replySrc string, clients ...string) *recorded {
 	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{}}
 	for _, client := range clients {
@@ -246,8 +246,8 @@ func flowsTo(replySrc string, clients ...string) *recorded {
 	return table
 }
 
-// TestAScanOfFlows is for the families that changed. What the kernel keeps is looked at again, and so is everything if
-// it fails.
+// TestAScanOfFlows covers the families that changed. Flows that the kernel keeps are scanned again; if a scan fails,
+// all of them are.
 func TestAScanOfFlows(t *testing.T) {
 	const gone = "10.244.2.1:8080"
 	clients := []string{"10.244.9.1:1", "10.244.9.2:1", "10.244.9.3:1"}
@@ -293,7 +293,7 @@ func TestAScanOfFlows(t *testing.T) {
 	}
 }
 
-// TestAFlowWhoseEndpointComesBackStays: it comes back while the flows that a look found are deleted.
+// TestAFlowWhoseEndpointComesBackStays: the endpoint is added again while the flows of a scan are deleted.
 func TestAFlowWhoseEndpointComesBackStays(t *testing.T) {
 	w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
 	table := flowsTo("10.244.2.1:8080", "10.244.9.1:1", "10.244.9.2:1")
@@ -305,7 +305,7 @@ func TestAFlowWhoseEndpointComesBackStays(t *testing.T) {
 	}
 }
 
-// TestFlowsAreScannedOnceForEachChange, again a second after a failure, and in the very end.
+// TestFlowsAreScannedOnceForEachChange, again a second after a failure, and at shutdown.
 func TestFlowsAreScannedOnceForEachChange(t *testing.T) {
 	ofUDPAlone := func(s *model.Service) { ofUDP(s); s.Ports = s.Ports[2:] }
 	reads := watching(t, &recorded{failing: []int{2, 3}}, ofUDPAlone, func(w *town) {
@@ -329,7 +329,7 @@ func TestFlowsAreScannedOnceForEachChange(t *testing.T) {
 		}
 		w.serve("here", "10.244.1.1")
 		cancel()
-		r.Run(ctx, func(done CleanupResult, err error) { // hears of both at once
+		r.Run(ctx, func(done CleanupResult, err error) { // the end of ctx and the change are ready at once
 			if reported += done.Flows[model.IPv4].Deleted; err != nil {
 				t.Error(err)
 			}
@@ -340,7 +340,7 @@ func TestFlowsAreScannedOnceForEachChange(t *testing.T) {
 	})
 }
 
-// TestFlowsInTheKernel end if they are stale, in both families; connections of other protocols stay.
+// TestFlowsInTheKernel: stale flows are deleted in both families; connections of other protocols stay.
 func TestFlowsInTheKernel(t *testing.T) {
 	table, conn := inKernel(t)
 	w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2")

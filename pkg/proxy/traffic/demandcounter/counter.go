@@ -21,22 +21,23 @@ import (
 )
 
 const (
-	// idleTimeout is how long counting goes on after somebody read the page: a few intervals of any reader.
+	// idleTimeout is how long counting continues after the last request for the page: a few intervals of any client.
 	idleTimeout = 10 * time.Minute
-	// maxCursors is how many cursors are known: enough for two readers, each with one lost answer.
+	// maxCursors limits the retained cursors: enough for two clients, each with one lost response.
 	maxCursors = 4
-	// shutdownTimeout bounds the deletion of the table at the end.
+	// shutdownTimeout bounds the deletion of the table at shutdown.
 	shutdownTimeout = 2 * time.Second
 )
 
-// Kernel does the counting.
+// Kernel manages the table that counts, and reads it.
 type Kernel interface {
 	Commit(ctx context.Context, batch ruleset.Batch) error
 	HasDemandTable(ctx context.Context, family model.Family, table string) (bool, error)
 	DemandCounts(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error
 }
 
-// Counter answers how many connections were asked for. Only a request for the page makes it count, and read the counts.
+// Counter serves the page with the number of new connections per Service. It counts, and reads the counts, only on
+// requests for the page.
 type Counter struct {
 	reader   *Frontends
 	kernel   Kernel
@@ -44,36 +45,37 @@ type Counter struct {
 	log      *slog.Logger
 	now      func() time.Time
 
-	mutex sync.Mutex // guards what follows
-	// isCounting: the table is there. Before that, there may be tables that an earlier process left.
+	mutex sync.Mutex // guards the fields below
+	// isCounting reports whether the tables exist and their frontends are known. If it is false, tables of an earlier
+	// process may exist.
 	isCounting    bool
 	lastRead      time.Time
-	owners        map[model.Frontend]model.ObjectName // of the frontends in the table
-	lastCounts    map[model.Frontend]uint64           // what each element had counted
+	owners        map[model.Frontend]model.ObjectName // the Service of each frontend in the tables
+	lastCounts    map[model.Frontend]uint64           // the last count of each element
 	totals        map[model.ObjectName]uint64
 	skipped       int
-	cursors       []cursor // the oldest one first
+	cursors       []cursor // oldest first
 	number        int
 	process       string
 	loggedFailure bool
 }
 
-// cursor is a cursor, with the counts at the time when it was handed out.
+// cursor is a cursor with the totals at the time when it was issued.
 type cursor struct {
 	name   string
 	at     time.Time
 	totals map[model.ObjectName]uint64
 }
 
-// NewCounter returns a counter that counts nothing until it is asked.
+// NewCounter returns a Counter that does not count until the first request.
 func NewCounter(reader *Frontends, kernel Kernel, families []model.Family, log *slog.Logger, now func() time.Time) *Counter {
 	process := make([]byte, 8)
-	_, _ = rand.Read(process) // which never fails
+	_, _ = rand.Read(process) // never fails
 	return &Counter{reader: reader, kernel: kernel, families: families, log: log, now: now, process: hex.EncodeToString(process)}
 }
 
-// Run deletes the table when nobody has read the page for a long time, and also a table that an earlier process left.
-// When ctx ends it deletes the table, too: without a reader its counts are useless.
+// Run deletes the tables if the page was not read for idleTimeout, and at the start those that an earlier process left.
+// When ctx ends it deletes them, too: without a server for the page the counts are useless.
 func (c *Counter) Run(ctx context.Context) error {
 	c.deleteIfIdle(ctx, 0)
 	ticks := time.NewTicker(idleTimeout / 10)
@@ -91,7 +93,7 @@ func (c *Counter) Run(ctx context.Context) error {
 	}
 }
 
-// deleteIfIdle deletes the table unless the page was read within that time.
+// deleteIfIdle deletes the tables unless the page was read within the given time; 0 deletes them always.
 func (c *Counter) deleteIfIdle(ctx context.Context, unlessWithin time.Duration) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -123,7 +125,7 @@ func (c *Counter) deleteTables(ctx context.Context) error {
 
 var errNotSynced = errors.New("the proxy has not synced yet")
 
-// ServeHTTP answers with the page.
+// ServeHTTP writes the page.
 func (c *Counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	page, err := c.page(r.Context(), r.URL.Query().Get(demandapi.After))
 	if err != nil {
@@ -132,14 +134,14 @@ func (c *Counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(page.Text()) // a client that has gone reads no error
+	_, _ = w.Write(page.Text()) // there is no client left to report an error to
 }
 
-// page reads the counts, makes the table count what should be counted from now on, and returns what is new.
+// page reads the counts, updates the set of counted frontends, and returns the counts since the cursor.
 func (c *Counter) page(ctx context.Context, after string) (demandapi.Page, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	// A request that is cancelled must not leave half of a change.
+	// A cancelled request must not leave an update half done.
 	err := c.update(context.WithoutCancel(ctx))
 	if err != nil && !errors.Is(err, errNotSynced) && !c.loggedFailure {
 		c.log.Warn("what clients ask of Services is not counted; trying again with the next request", "error", err)
@@ -168,7 +170,7 @@ func (c *Counter) page(ctx context.Context, after string) (demandapi.Page, error
 	return page, nil
 }
 
-// update reads what the table has counted, and then makes it count what is wanted now.
+// update reads the counts, and then makes the tables count the currently selected frontends.
 func (c *Counter) update(ctx context.Context) error {
 	wanted, skipped, isKnown := c.reader.selection()
 	if !isKnown {
@@ -177,7 +179,7 @@ func (c *Counter) update(ctx context.Context) error {
 	if c.isCounting {
 		err := c.read(ctx)
 		switch {
-		case errors.Is(err, nft.ErrNoTable): // somebody deleted it, with what it counted since the last reading
+		case errors.Is(err, nft.ErrNoTable): // another program deleted it; counts since the last read are lost
 			c.isCounting = false
 		case err != nil:
 			return err
@@ -189,14 +191,14 @@ func (c *Counter) update(ctx context.Context) error {
 		}
 	}
 	if err := c.updateFrontends(ctx, wanted); err != nil {
-		c.isCounting = false // what the table holds is unknown
+		c.isCounting = false // the contents of the table are unknown
 		return err
 	}
 	c.skipped = skipped
 	return nil
 }
 
-// recreateTables makes the tables anew. Cursors stay: what was counted before is known.
+// recreateTables deletes and creates the tables. Totals and cursors remain valid.
 func (c *Counter) recreateTables(ctx context.Context) error {
 	totals, cursors := c.totals, c.cursors
 	if err := c.deleteTables(ctx); err != nil {
@@ -215,7 +217,7 @@ func (c *Counter) recreateTables(ctx context.Context) error {
 	return nil
 }
 
-// read adds what was counted since the last reading. An element that counted less than before was made anew.
+// read adds the counts since the last read. An element with a lower count than before was recreated.
 func (c *Counter) read(ctx context.Context) error {
 	for _, family := range c.families {
 		err := c.kernel.DemandCounts(ctx, family, func(frontend model.Frontend, count uint64) {
@@ -235,7 +237,7 @@ func (c *Counter) read(ctx context.Context) error {
 	return nil
 }
 
-// updateFrontends has the tables count other frontends.
+// updateFrontends makes the tables count the wanted frontends.
 func (c *Counter) updateFrontends(ctx context.Context, wanted map[model.Frontend]model.ObjectName) error {
 	for _, family := range c.families {
 		batch := ruleset.UpdateDemandTable(family, frontendsOf(c.owners, family), frontendsOf(wanted, family))
@@ -251,7 +253,7 @@ func (c *Counter) updateFrontends(ctx context.Context, wanted map[model.Frontend
 	}
 	maps.DeleteFunc(c.totals, func(service model.ObjectName, _ uint64) bool { return !isThere[service] })
 	for service := range isThere {
-		c.totals[service] += 0 // the Service has an entry, with whatever was counted
+		c.totals[service] += 0 // adds an entry if there is none
 	}
 	return nil
 }

@@ -1,5 +1,8 @@
-// Package demandcounter counts the new connections that this node's clients make to Services whose load is bounded, as long as
-// somebody reads the page with the counts. It counts the demand of clients, wherever their connections lead: so the
-// counts do not change when endpoints are chosen differently. A client that a filter on this node keeps from a Service
-// adds nothing to its demand, nor does one that finds no endpoint.
+// Package demandcounter counts the new connections that this node's clients open to load-bounded Services, while the
+// page with the counts is being polled. It counts clients' demand, independent of the chosen endpoints, so a different
+// choice does not change the counts. Connections that a filter on this node drops are not counted, nor are those for
+// which there is no endpoint.
+//
+// To change what is counted and when, see counter.go; which Services are counted, select.go. The nftables table is
+// built in proxy/ruleset/demand.go, and package demandapi defines the page.
 package demandcounter

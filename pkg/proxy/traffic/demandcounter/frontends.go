@@ -10,17 +10,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Frontends knows the frontends of Services whose load is bounded. It is a reader of the proxy's decisions.
+// Frontends tracks the frontends of load-bounded Services. It is a handler of the proxy's decisions.
 type Frontends struct {
-	mutex      sync.Mutex // guards what follows; must not be held while waiting
+	mutex      sync.Mutex // guards the fields below; do not wait while holding it
 	services   map[model.ObjectName][]model.Frontend
 	isComplete bool
 }
 
-// NewFrontends returns a reader that knows of no Service.
+// NewFrontends returns a Frontends without Services.
 func NewFrontends() *Frontends { return &Frontends{services: map[model.ObjectName][]model.Frontend{}} }
 
-// Derive keeps the frontends.
+// Derive returns the frontends of a load-bounded Service; nil if there are none.
 func (*Frontends) Derive(decisions []selection.Decision) any {
 	var frontends []model.Frontend
 	for i := range decisions {
@@ -36,7 +36,7 @@ func (*Frontends) Derive(decisions []selection.Decision) any {
 	return frontends
 }
 
-// OnApplied keeps the frontends of a Service.
+// OnApplied records the frontends of a Service.
 func (r *Frontends) OnApplied(service model.ObjectName, digest any) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -47,7 +47,7 @@ func (r *Frontends) OnApplied(service model.ObjectName, digest any) {
 	r.services[service] = digest.([]model.Frontend)
 }
 
-// OnFrontendsLost drops frontends of a Service.
+// OnFrontendsLost removes frontends from a Service.
 func (r *Frontends) OnFrontendsLost(service model.ObjectName, lost []model.Frontend) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -59,14 +59,14 @@ func (r *Frontends) OnFrontendsLost(service model.ObjectName, lost []model.Front
 	r.services[service] = left
 }
 
-// OnSynced says that all Services are known.
+// OnSynced marks the set of Services as complete.
 func (r *Frontends) OnSynced(selection.SyncState) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.isComplete = true
 }
 
-// selection returns what to count; false before the first sync, when that is unknown.
+// selection returns the frontends to count; false before the first sync, when they are unknown.
 func (r *Frontends) selection() (chosen map[model.Frontend]model.ObjectName, skipped int, isKnown bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

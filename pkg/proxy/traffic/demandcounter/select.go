@@ -10,14 +10,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// maxFrontends is how many frontends are counted at most: the kernel takes a tenth of a second to report that many.
+// maxFrontends limits the counted frontends: the kernel takes 100 ms to report that many.
 const maxFrontends = 10_000
 
-// selectFrontends returns the frontends to count, the Service of each, and how many Services there is no room for. Namespaces get
-// equal parts of the room, and in each of them the Services with the fewest frontends come first. All nodes choose the
-// same, because all see the same Services.
+// selectFrontends returns the frontends to count, the Service of each, and the number of Services that exceed the
+// limits. Namespaces get equal shares, and within a namespace the Services with the fewest frontends come first. All
+// nodes select the same frontends, because all see the same Services.
 func selectFrontends(services map[model.ObjectName][]model.Frontend) (chosen map[model.Frontend]model.ObjectName, skipped int) {
-	// There is room for a number of frontends and for a number of Services. What matters of each Service is the larger part.
+	// Both frontends and Services are limited. The weight of a Service is the larger of its two shares.
 	weight := func(name model.ObjectName) int { return max(len(services[name]), maxFrontends/demandapi.MaxServices) }
 	names := slices.SortedFunc(maps.Keys(services), func(a, b model.ObjectName) int {
 		return cmp.Or(cmp.Compare(weight(a), weight(b)), a.Compare(b))

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// frontends returns a number of distinct frontends.
+// frontends returns count distinct frontends.
 func frontends(number, count int) []model.Frontend {
 	addr := netip.AddrFrom4([4]byte{10, 96, byte(number >> 8), byte(number)})
 	list := make([]model.Frontend, count)
@@ -59,8 +59,8 @@ func TestAServiceWithTooManyFrontendsLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// TestOneServiceWithManyPortsSkipsNoService: one of 8,000 ports, whose Namespace comes first by name, beside what 30 other
-// Namespaces have, and others of its own.
+// TestOneServiceWithManyPortsSkipsNoService: a Service with 8,000 ports, in the namespace that comes first by name,
+// next to the Services of 30 other namespaces and others of its own.
 func TestOneServiceWithManyPortsSkipsNoService(t *testing.T) {
 	services := map[model.ObjectName][]model.Frontend{{Namespace: "a", Name: "a"}: frontends(0, 8000)}
 	number := 0
@@ -80,7 +80,7 @@ func TestOneServiceWithManyPortsSkipsNoService(t *testing.T) {
 	}
 }
 
-// BenchmarkChoose: each reading of the page chooses anew.
+// BenchmarkChoose: each request for the page selects frontends again.
 func BenchmarkChoose(b *testing.B) {
 	services := map[model.ObjectName][]model.Frontend{}
 	for number := range 20_000 {

@@ -1,5 +1,5 @@
 //go:build linux
 
-// Package flows says where a node's connections go at this moment: from one reading of conntrack, by Service,
-// endpoint and tier. Nothing is kept.
+// Package flows reports where a node's connections currently go, by Service, endpoint and tier, from one conntrack
+// dump. It keeps no state. report.go decides what a report counts and in which order it lists it; text.go prints it.
 package flows

@@ -18,52 +18,55 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Report is where a node's connections go.
+// Report lists the Services to which a node has connections.
 //
-// Its JSON names are an interface: scripts read them.
+// Its JSON names are an interface: scripts parse them.
 type Report struct {
 	Node string `json:"node"`
-	// Services are those that have connections: first those with most that are not answered, then those with most to other
-	// zones; never null.
+	// Services lists the Services that have connections, by the number of unreplied connections, then by the number of
+	// connections to other zones, largest first. It is never null.
 	Services []Service `json:"services"`
-	// OtherPrograms is how many connections other programs translate, to Services or not: an earlier proxy perhaps.
+	// OtherPrograms counts the connections that other programs translated, to Services or not: possibly a proxy that ran
+	// here earlier.
 	OtherPrograms int `json:"otherPrograms"`
-	// CountsBytes: conntrack counts bytes.
+	// CountsBytes reports whether conntrack counts bytes.
 	CountsBytes bool `json:"countsBytes"`
 }
 
-// Service is the connections of one Service.
+// Service counts the connections of one Service.
 type Service struct {
 	Service string `json:"service"` // namespace/name
 	Counts
-	// ByLocality is how many are open or not answered, by where their endpoint is: same_node, same_zone, other_zone, unknown.
+	// ByLocality counts established and unreplied connections by the locality of their endpoint: same_node, same_zone,
+	// other_zone, unknown.
 	ByLocality map[string]int `json:"byLocality"`
 	Endpoints  []Endpoint     `json:"endpoints"`
 }
 
-// Endpoint is the connections of a Service to one endpoint.
+// Endpoint counts the connections of a Service to one endpoint.
 type Endpoint struct {
 	Endpoint string `json:"endpoint"`
 	Protocol string `json:"protocol"`
 	Node     string `json:"node"` // empty if unknown
 	Zone     string `json:"zone"` // empty if unknown
-	// Locality is where it is, seen from this node.
+	// Locality is the endpoint's location relative to this node.
 	Locality string `json:"locality"`
-	// Tier is the first topology key of the Service that it matches here; hint, if hints lead to it, and none otherwise.
+	// Tier is the first topology key of the Service that the endpoint matches on this node, "hint" if topology hints
+	// select it, and "none" otherwise.
 	Tier string `json:"tier"`
-	// Removed: it is no longer an endpoint of the Service.
+	// Removed reports whether the address is no longer an endpoint of the Service.
 	Removed bool `json:"removed"`
 	Counts
 }
 
 // Counts are numbers of connections.
 type Counts struct {
-	// Established are answered, and may go on. Unanswered are not answered yet, or never will be.
+	// Established connections have a reply and may continue. Unreplied ones have none yet.
 	Established int `json:"open"`
 	Unreplied   int `json:"unanswered"`
-	// Ending are over, and wait until conntrack forgets them.
+	// Ending connections are closed; their conntrack entries have not expired yet.
 	Ending int `json:"ending"`
-	// Sent and Received are the bytes of all of these, both as the client sees it.
+	// Sent and Received are the bytes of all these connections, from the client's point of view.
 	Sent     uint64 `json:"sent"`
 	Received uint64 `json:"received"`
 }
@@ -87,7 +90,7 @@ func countsOf(e *conntrack.Entry) Counts {
 	return Counts{Established: 1, Sent: e.Sent.Bytes, Received: e.Received.Bytes}
 }
 
-// Snapshot puts a report together, entry by entry.
+// Snapshot builds a report from conntrack entries.
 type Snapshot struct {
 	owners *serviceindex.Index
 	nodes  map[translatedEndpoint]string
@@ -104,13 +107,14 @@ type address struct {
 	addr     netip.AddrPort
 }
 
-// translatedEndpoint is an endpoint of a Service.
+// translatedEndpoint is an endpoint address of a Service.
 type translatedEndpoint struct {
 	service model.ObjectName
 	address
 }
 
-// NewSnapshot returns a reading for a state of the cluster, of those Services that are wanted.
+// NewSnapshot returns an empty Snapshot for a cluster state. Its reports contain only Services for which wanted returns
+// true.
 func NewSnapshot(cluster *model.Cluster, families []model.Family, wanted func(model.ObjectName) bool) *Snapshot {
 	r := &Snapshot{
 		owners: serviceindex.New(0), nodes: map[translatedEndpoint]string{}, filter: wanted,
@@ -131,7 +135,7 @@ func NewSnapshot(cluster *model.Cluster, families []model.Family, wanted func(mo
 	return r
 }
 
-// Add takes an entry in.
+// Add counts an entry.
 func (r *Snapshot) Add(e *conntrack.Entry) {
 	if e.Status&conntrack.DestinationNAT == 0 {
 		return
@@ -161,17 +165,17 @@ func (r *Snapshot) Add(e *conntrack.Entry) {
 	of[at].add(countsOf(e))
 }
 
-// AddAll takes in the connections of a table.
+// AddAll counts all translated connections in a table.
 func (r *Snapshot) AddAll(ctx context.Context, table conntrack.Table) error {
 	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
 	_, err := table.Dump(ctx, translated, func(e *conntrack.Entry) bool { r.Add(e); return true })
-	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) { // some may be missing then, as always in a table that changes
+	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) { // a dump of a changing table may miss entries anyway
 		return fmt.Errorf("read the connection table: %w", err)
 	}
 	return nil
 }
 
-// Report returns what was taken in, and starts over.
+// Report returns the counts and resets the Snapshot.
 func (r *Snapshot) Report(node string) Report {
 	report := Report{Node: node, Services: make([]Service, 0, len(r.services)), OtherPrograms: r.foreign, CountsBytes: r.hasBytes}
 	for _, name := range slices.SortedFunc(maps.Keys(r.services), model.ObjectName.Compare) {
@@ -197,7 +201,7 @@ func (r *Snapshot) Report(node string) Report {
 	return report
 }
 
-// crosses is how many connections go to other zones.
+// crosses returns the number of connections to other zones.
 func (s *Service) crosses() int { return s.ByLocality[serviceindex.OtherZone.String()] }
 
 func (e *Endpoint) crosses() int {
@@ -207,7 +211,7 @@ func (e *Endpoint) crosses() int {
 	return e.Established + e.Unreplied
 }
 
-// compareRows orders by what is not answered, then by what crosses zones, then by what is open; most first.
+// compareRows orders by unreplied, cross-zone, established and ending connections, in this order, largest first.
 func compareRows(a, b Counts, aCrosses, bCrosses int) int {
 	return cmp.Or(
 		cmp.Compare(b.Unreplied, a.Unreplied), cmp.Compare(bCrosses, aCrosses), cmp.Compare(b.Established, a.Established),

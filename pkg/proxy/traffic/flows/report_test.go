@@ -53,7 +53,7 @@ func entry(dialled, endpoint string, status conntrack.Status, state uint8) *conn
 	return e
 }
 
-// othersEntry is an entry that another program has translated.
+// othersEntry returns an entry that another program translated.
 func othersEntry(dialled, endpoint string, status conntrack.Status, state uint8) *conntrack.Entry {
 	client := netip.MustParseAddrPort("10.0.1.99:1000")
 	return &conntrack.Entry{
@@ -81,7 +81,7 @@ func read(wanted func(model.ObjectName) bool) Report {
 		entry("10.96.0.3:80", "10.0.1.3:8080", 0, conntrack.TCPSynSent),
 		entry("192.0.2.1:30003", "10.0.9.9:8080", replied, established),       // was an endpoint of the node port
 		othersEntry("192.0.2.1:80", "10.0.1.1:8080", replied, established),    // a port mapping
-		othersEntry("192.0.2.1:30001", "10.0.1.1:8080", replied, established), // likewise, with the number of a node port
+		othersEntry("192.0.2.1:30001", "10.0.1.1:8080", replied, established), // a port mapping with the number of a node port
 		othersEntry("10.96.0.1:80", "10.0.1.1:8080", replied, established),    // an earlier proxy's
 	} {
 		reading.Add(e)
@@ -105,7 +105,7 @@ func TestTheWorstComesFirst(t *testing.T) {
 	if gone := c.Endpoints[1]; !gone.Removed || gone.Node != "" || gone.Locality != "unknown" {
 		t.Errorf("%+v", gone)
 	}
-	if a.Established != 2 || a.Ending != 1 || a.ByLocality["same_node"] != 2 || a.Sent != 4500 { // those that are over are counted
+	if a.Established != 2 || a.Ending != 1 || a.ByLocality["same_node"] != 2 || a.Sent != 4500 { // includes the closed connection
 		t.Errorf("%+v", a)
 	}
 }

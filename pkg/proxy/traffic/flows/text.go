@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// Text writes a report for a person: a line for each Service, or with byEndpoint for each endpoint of each; at most the
-// given number, 0 for all.
+// Text writes a report as a table with a row per Service or, with byEndpoint, per endpoint of each Service. It writes
+// at most the given number of rows; 0 means all.
 func Text(to io.Writer, report *Report, byEndpoint bool, most int) error {
 	table := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
 	rows := serviceRows(report)
@@ -78,7 +78,8 @@ func endpointRows(report *Report) [][]string {
 	return rows
 }
 
-// bytes writes a number of bytes with three digits at least.
+// bytes formats a number of bytes with a decimal unit and three significant digits; "-" if conntrack does not count
+// bytes.
 func (r *Report) bytes(n uint64) string {
 	if !r.CountsBytes {
 		return "-"

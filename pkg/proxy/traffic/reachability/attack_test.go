@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
 )
 
-// TestThreeHundredNodesDieAtOnce, of 600: as many are suspected at a time as the bound on probes permits, those with most
-// connections first.
+// TestThreeHundredNodesDieAtOnce, of 600: as many are suspected at a time as the limit on probes permits, those with
+// the most connections first.
 func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	w := newWorld(t, 600, without{})
 	w.honest(2)
@@ -22,7 +22,7 @@ func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	}
 	w.dials, w.dialsTo = map[string]int{}, map[uint16]int{}
 	w.run(10 * time.Second)
-	if sum := w.dialsTo[closedPort] + w.dialsTo[healthPort] + w.dialsTo[kubeletPort]; sum > 10*256+1000 { // and controls
+	if sum := w.dialsTo[closedPort] + w.dialsTo[healthPort] + w.dialsTo[kubeletPort]; sum > 10*256+1000 { // plus control probes
 		t.Errorf("%d probes in ten seconds", sum)
 	}
 	var last time.Duration
@@ -39,7 +39,7 @@ func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	t.Log("the last is judged after", last, w.outcomes, w.dialsTo, w.cutOffs, w.now, died)
 }
 
-// TestAnHourOfFlapping: whenever a node is judged it did not answer just before, and no other node is judged.
+// TestAnHourOfFlapping: a node is ejected only if it did not reply just before, and no other node is ejected.
 func TestAnHourOfFlapping(t *testing.T) {
 	w := newWorld(t, 4, without{})
 	w.honest(3)
@@ -73,8 +73,8 @@ func TestAnHourOfFlapping(t *testing.T) {
 	t.Log(changes, "verdicts")
 }
 
-// tenant keeps having new clients dial endpoints of its own that never answer. Its EndpointSlices name all nodes, and
-// one that does not exist.
+// tenant opens connections from new clients to endpoints of its own that never reply. Its EndpointSlices name all
+// nodes, and one that does not exist.
 func (w *world) tenant(every time.Duration, from int) {
 	for i, node := range w.nodes {
 		l := w.dial(node, fmt.Sprintf("10.9.%d.%d", from>>8&255, from&255), 1)
@@ -86,8 +86,8 @@ func (w *world) tenant(every time.Duration, from int) {
 	}}, nil)
 }
 
-// TestATenantWhoMeansHarm raises suspicions without end, and gets no verdict: neither against nodes that answer, nor by
-// hiding one that died.
+// TestATenantWhoMeansHarm: a malicious tenant starts suspicions endlessly, but causes no ejection of a node that
+// replies, and does not delay that of one that failed.
 func TestATenantWhoMeansHarm(t *testing.T) {
 	w := newWorld(t, 6, without{})
 	w.honest(10)
@@ -99,7 +99,7 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 		t.Fatalf("verdicts against %v", w.outs)
 	}
 	for name, dials := range w.dials {
-		if dials > 1000 { // as a suspect once in two seconds, and as a control
+		if dials > 1000 { // as a suspect once every two seconds, and as a control
 			t.Errorf("%s was dialled %d times in a minute", name, dials)
 		}
 	}
@@ -115,7 +115,7 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 	}
 }
 
-// TestWhatStandsBetween: machines that answer in place of a node, and asymmetric routes.
+// TestWhatStandsBetween: machines that reply in place of a node, and asymmetric routes.
 func TestWhatStandsBetween(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
 		"a gateway that resets dials at the nodes behind it": func(w *world) {
@@ -159,8 +159,8 @@ func TestWhatStandsBetween(t *testing.T) {
 	}
 }
 
-// TestTheKubeletsReplyHidesNoDeath: a node is away for a moment, so that only the last probe of a suspicion is answered, and
-// dies a little later.
+// TestTheKubeletsReplyHidesNoDeath: a node is unreachable for a moment, so that only the last probe of a suspicion gets
+// a reply, and fails a little later.
 func TestTheKubeletsReplyHidesNoDeath(t *testing.T) {
 	for phase := range 12 {
 		w := newWorld(t, 3, without{})
@@ -176,8 +176,8 @@ func TestTheKubeletsReplyHidesNoDeath(t *testing.T) {
 	}
 }
 
-// TestOnlyTheKubeletReplies: a firewall closes the other ports of a node, on which a client is denied. The node stays, and
-// is ejected within a minute when it dies.
+// TestOnlyTheKubeletReplies: a firewall closes the other ports of a node, and a policy denies a client of its
+// endpoints. The node is not ejected until it fails, and then within a minute.
 func TestOnlyTheKubeletReplies(t *testing.T) {
 	w := newWorld(t, 3, without{})
 	w.nodes[0].drops = shut(w.now, closedPort, healthPort)
@@ -199,7 +199,7 @@ func TestOnlyTheKubeletReplies(t *testing.T) {
 	}
 }
 
-// TestANodeIsNotEjectedBecauseItsOwnAPIServerReplies, and where that server is on the one other node, there is no control.
+// TestANodeIsNotEjectedBecauseItsOwnAPIServerReplies. If that server is on the only other node, there is no control.
 func TestANodeIsNotEjectedBecauseItsOwnAPIServerReplies(t *testing.T) {
 	w := newWorld(t, 1, without{})
 	w.server = newMachine("api", time.Millisecond, w.nodes[0].addr)
@@ -213,7 +213,7 @@ func TestANodeIsNotEjectedBecauseItsOwnAPIServerReplies(t *testing.T) {
 	}
 }
 
-// TestNodesWithUnresponsiveEndpointsHideNoDeath: 600 nodes have endpoints that never answer, and another one dies.
+// TestNodesWithUnresponsiveEndpointsHideNoDeath: 600 nodes have endpoints that never reply, and another node fails.
 func TestNodesWithUnresponsiveEndpointsHideNoDeath(t *testing.T) {
 	w := newWorld(t, 601, without{})
 	for _, node := range w.nodes[:600] {
@@ -232,8 +232,8 @@ func TestNodesWithUnresponsiveEndpointsHideNoDeath(t *testing.T) {
 	}
 }
 
-// TestOneListOfConnectionsIsForAllNodes: however many die, connections are listed a few times a second, and once in ten
-// seconds for those that are ejected.
+// TestOneListOfConnectionsIsForAllNodes: however many nodes fail, connections are listed a few times a second, and once
+// every ten seconds for ejected nodes.
 func TestOneListOfConnectionsIsForAllNodes(t *testing.T) {
 	w := newWorld(t, 600, without{})
 	w.honest(1)
@@ -254,7 +254,7 @@ func TestOneListOfConnectionsIsForAllNodes(t *testing.T) {
 	}
 }
 
-// TestControlsFarAway need longer to answer than the node that dies.
+// TestControlsFarAway take longer to reply than the node that fails.
 func TestControlsFarAway(t *testing.T) {
 	w := newWorld(t, 4, without{})
 	for _, node := range w.nodes[1:] {

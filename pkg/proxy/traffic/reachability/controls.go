@@ -2,22 +2,22 @@ package reachability
 
 import "time"
 
-// controls are probes of nodes that nobody suspects, and of API servers if there are too few nodes.
+// controls are control probes: probes of nodes that are not suspected, and of API servers if there are too few nodes.
 type controls struct {
-	lastReplies map[string]time.Time // when probes that had a reply were sent; those of API servers that are on no node under the empty name
+	lastReplies map[string]time.Time // when the last probe with a reply was sent, by node; "" is an API server on no node
 	isRequested bool
-	next        time.Time // when they may be sent again
+	next        time.Time // when the next round may be sent
 	round       uint64    // a position among the candidates, as a fraction of 2^64
 }
 
-// golden is the golden ratio's fraction of 2^64. A walk in such steps is spread evenly over a list at any time: names in a
-// row are often nodes of one rack or zone.
+// golden is the fractional part of the golden ratio, times 2^64. Steps of this size spread evenly over a list after any
+// number of steps. Neighbours in a sorted list of names are often nodes of one rack or zone.
 const golden = 0x9E3779B97F4A7C15
 
-// controlsEvery is the least time between two rounds of control probes: many suspicions share them.
+// controlsEvery is the minimum time between two rounds of control probes: many suspicions share them.
 const controlsEvery = 100 * time.Millisecond
 
-// record takes in the reply to a control probe.
+// record records the reply to a control probe.
 func (c *controls) record(probe inFlight) {
 	name := ""
 	if probe.node != nil {
@@ -28,7 +28,8 @@ func (c *controls) record(probe inFlight) {
 	}
 }
 
-// anyReplySince reports whether anybody except a given node has replied to a probe that was sent at a time or later.
+// anyReplySince reports whether any node other than the given one, or an API server, replied to a control probe that
+// was sent at or after since.
 func (c *controls) anyReplySince(name string, since time.Time) bool {
 	for other, sentAt := range c.lastReplies {
 		if other != name && !sentAt.Before(since) {
@@ -38,9 +39,9 @@ func (c *controls) anyReplySince(name string, since time.Time) bool {
 	return false
 }
 
-// probeControls probes some nodes, a few others each time: one of them may be dead, too. It does so during suspicions, and
-// while this node is isolated. Nodes that are suspected or ejected are no controls, as long as there are others. Where
-// there are too few, API servers are probed, too.
+// probeControls sends control probes during suspicions and while this node is isolated. It picks other nodes each time,
+// because a control node may have failed too. Suspected nodes are controls only if there are fewer than two others, and
+// ejected nodes never. With fewer than three control nodes, it probes API servers too.
 func (d *Detector) probeControls(now time.Time) {
 	if !d.controls.isRequested && d.isolation == nil || now.Before(d.controls.next) {
 		return

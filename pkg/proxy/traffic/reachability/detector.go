@@ -10,32 +10,32 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// closedPortNumber is discard's, where nothing listens today. kubeletPortNumber is the kubelet's.
+// closedPortNumber is the discard port, where no program listens today. kubeletPortNumber is the kubelet's port.
 const closedPortNumber, kubeletPortNumber = 9, 10250
 
-// Detector knows all other nodes, and decides which of them do not reply to this one. Its Report methods take in what
-// happened; Step decides what to do about it.
+// Detector decides which of the other nodes do not reply to this one. Its Report methods record events; Step decides
+// what to do about them. It is not safe for concurrent use.
 type Detector struct {
 	self      string
-	numbers   [apiServer]uint16 // of the ports
+	numbers   [apiServer]uint16 // port numbers
 	nodes     map[string]*node
-	names     []string         // of the nodes, sorted
-	active    map[string]*node // those that are suspected or ejected
+	names     []string         // node names, sorted
+	active    map[string]*node // suspected or ejected nodes
 	servers   []server
 	firstSeen map[Flow]time.Time // when each unreplied connection was first seen
-	suspects  map[string]int     // the suspicious connections to nodes that are not suspected yet
+	suspects  map[string]int     // number of suspicious connections, by node that is not suspected yet
 	controls  controls
-	isolation *time.Time // since when nobody replies; nil if anybody does
+	isolation *time.Time // since when this node is isolated; nil if it is not
 	inFlight  map[uint64]inFlight
 	lastProbe uint64
 	budget    Budget
-	baselines time.Time // when to search again for nodes whose baseline is due
-	listing   bool      // a list of connections is awaited
-	nextList  time.Time // when connections to nodes that are ejected are listed
-	pending   Actions   // what happened since the last step
+	baselines time.Time // when to check again which baselines are due
+	listing   bool      // a list of connections is pending
+	nextList  time.Time // when to list connections to ejected nodes again
+	pending   Actions   // results since the last step
 }
 
-// server is an API server, and the node that it is on, if that is another one.
+// server is an API server. node is the other node that it runs on; nil if there is none.
 type server struct {
 	addr netip.AddrPort
 	node *node
@@ -44,60 +44,61 @@ type server struct {
 // Budget bounds the probes of the detectors that share it.
 type Budget struct{ suspected, ejected *rate.Limiter }
 
-// NewBudget returns a budget that nobody has used.
+// NewBudget returns an unused budget.
 func NewBudget() Budget {
 	return Budget{rate.NewLimiter(suspectProbes, suspectProbes), rate.NewLimiter(ejectedProbes, ejectedProbes)}
 }
 
-// inFlight is a probe whose result is awaited.
+// inFlight is a probe whose result is pending.
 type inFlight struct {
-	node      *node // nil for an API server that is on none
+	node      *node // nil for an API server that runs on no other node
 	port      port
 	suspicion *suspicion
 	ejection  *ejection
 	sentAt    time.Time
-	// isControl: it tells whether this node is isolated.
+	// isControl is set for control probes, which show whether this node is isolated.
 	isControl  bool
 	isBaseline bool
 }
 
-// Actions are what is to be done, and what was decided.
+// Actions are the work that the caller must do, and the detector's decisions.
 type Actions struct {
 	Probes []Probe
-	// ListReplied names nodes. The connections to their endpoints that have a reply are to be reported: see ReportReplied.
+	// ListReplied names nodes. The caller must report the connections to their endpoints that have a reply, with
+	// ReportReplied.
 	ListReplied []string
-	// Ejected nodes do not reply any more, and Restored ones do again.
+	// Ejected nodes stopped replying; Restored ones reply again.
 	Ejected  []string
 	Restored []Restoration
-	// Concluded are how suspicions ended.
+	// Concluded are the outcomes of the suspicions that ended.
 	Concluded []Outcome
-	// Isolated and IsolationEnded: nobody replies to this node, or somebody does again.
+	// Isolated is set if no node replies to this one any more, IsolationEnded if a node replies again.
 	Isolated, IsolationEnded bool
-	// NextStep is when to call again, if nothing happens before.
+	// NextStep is when to call Step again if nothing is reported before.
 	NextStep time.Time
 }
 
 // Restoration is a node that replies again.
 type Restoration struct {
 	Node  string
-	Since time.Time // it did not reply
-	// Removed: its address is gone, or another one. Whether it replies is unknown.
+	Since time.Time // when it was ejected
+	// Removed is set if the node was removed or its address changed. Whether it replies is unknown.
 	Removed bool
 }
 
-// Probe is a connection to be made, from a new port, and reset at once.
+// Probe is a connection to open from a new port, and to reset at once.
 type Probe struct {
 	ID      uint64
 	Addr    netip.AddrPort
 	Timeout time.Duration
 }
 
-// Ports returns the ports at which nodes are probed, by that of /healthz.
+// Ports returns the port numbers at which nodes are probed, given the port of /healthz.
 func Ports(healthz uint16) [apiServer]uint16 {
 	return [...]uint16{closedPortNumber, healthz, kubeletPortNumber}
 }
 
-// NewDetector returns a detector of the nodes other than its own. The port is that of /healthz on all nodes.
+// NewDetector returns a detector for all nodes other than self. healthz is the port of /healthz on all nodes.
 func NewDetector(self string, healthz uint16, budget Budget) *Detector {
 	return &Detector{
 		self: self, numbers: Ports(healthz), budget: budget,
@@ -106,8 +107,8 @@ func NewDetector(self string, healthz uint16, budget Budget) *Detector {
 	}
 }
 
-// SetNodes takes in where nodes are probed, and where API servers are. A new node, or one with a new address, counts as
-// one that never replied.
+// SetNodes sets the addresses at which nodes are probed, and those of API servers. A node that is new or has a new
+// address has no baseline.
 func (d *Detector) SetNodes(now time.Time, addrs map[string]netip.Addr, servers []netip.AddrPort) {
 	for name, n := range d.nodes {
 		if addr, there := addrs[name]; !there || addr != n.addr {
@@ -150,8 +151,9 @@ func (d *Detector) removeNode(n *node) {
 	}
 }
 
-// ReportUnreplied takes in all connections that a scan found without a reply, and the nodes whose link address the
-// kernel does not find. Connections that an earlier scan found too are a suspicion against the nodes of their endpoints.
+// ReportUnreplied records all unreplied connections of a scan, and the nodes whose link-layer address neighbour
+// discovery does not find. A connection that was first seen at least minAge ago makes the node of its endpoint
+// suspicious.
 func (d *Detector) ReportUnreplied(now time.Time, flows []Flow, notFound []string) {
 	clear(d.suspects)
 	firstSeen := make(map[Flow]time.Time, len(flows))
@@ -174,7 +176,7 @@ func (d *Detector) ReportUnreplied(now time.Time, flows []Flow, notFound []strin
 	})
 }
 
-// ReportProbe takes in the result of a probe, and its round-trip time. Every probe must get a result.
+// ReportProbe records the result of a probe and its round-trip time. Every probe must get a result.
 func (d *Detector) ReportProbe(now time.Time, id uint64, result ProbeResult, rtt time.Duration) {
 	probe, known := d.inFlight[id]
 	delete(d.inFlight, id)
@@ -195,7 +197,7 @@ func (d *Detector) ReportProbe(now time.Time, id uint64, result ProbeResult, rtt
 	case n.ejection != nil:
 	case result != NoReply:
 		n.recordReply(now, probe.port, result, rtt)
-		if n.onlyKubelet { // perhaps the others are silent for good, perhaps it was away for a moment
+		if n.onlyKubelet { // the other ports may be closed for good, or the node was unreachable for a moment
 			n.nextBaseline = now
 		}
 		if n.suspicion != nil {
@@ -209,7 +211,7 @@ func (d *Detector) ReportProbe(now time.Time, id uint64, result ProbeResult, rtt
 	}
 }
 
-// recordEjected takes in the result of a probe of a node that is ejected. One that is back may be another machine, so its
+// recordEjected records the result of a probe of an ejected node. A restored node may be another machine, so its
 // baseline is due.
 func (d *Detector) recordEjected(now time.Time, n *node, from port, result ProbeResult, rtt time.Duration) {
 	best := n.best()
@@ -222,17 +224,18 @@ func (d *Detector) recordEjected(now time.Time, n *node, from port, result Probe
 	}
 }
 
-// restore notes that a node that was ejected is well.
+// restore ends the ejection of a node.
 func (d *Detector) restore(now time.Time, n *node) {
 	d.pending.Restored = append(d.pending.Restored, Restoration{n.name, n.ejection.since, false})
 	n.ejection, n.lastTransition = nil, now
 	delete(d.active, n.name)
 }
 
-// ReportReplied takes in the connections to the endpoints of nodes that Actions named which an endpoint has accepted: only
-// to endpoints that were on a node when it was named before, or the first time. Others may be old and new to the slices.
-// Next are the same by the endpoints that are on a node now, for the next time. If isListed is false, the connections could
-// not be listed, nothing is known, and the suspicions start again.
+// ReportReplied records the connections that an endpoint has accepted, for the nodes that Actions.ListReplied named.
+// flows contains only connections to endpoints that were on the node when it was last named, or the first time. Other
+// connections may be old and only new to the EndpointSlices. next contains the same by the endpoints that are on the
+// node now, for the next comparison. If isListed is false, the connections could not be listed, and the suspicions
+// start again.
 func (d *Detector) ReportReplied(now time.Time, nodes []string, flows, next []Flow, isListed bool) {
 	d.listing = false
 	byNode, nextByNode := byNode(flows), byNode(next)
@@ -240,7 +243,7 @@ func (d *Detector) ReportReplied(now time.Time, nodes []string, flows, next []Fl
 		switch n := d.nodes[name]; {
 		case n == nil:
 		case n.ejection != nil && isListed:
-			// If probes have a reply, they alone decide: a node that comes and goes, or boots, has to reply for a while.
+			// If any probe has a reply, probes alone decide: an unstable or booting node has to reply for a while.
 			if n.lastReply.Before(n.ejection.since) && isProof(n.ejection.knownFlows, byNode[name]) {
 				d.restore(now, n)
 			} else {
@@ -263,7 +266,7 @@ func byNode(flows []Flow) map[string][]Flow {
 	return of
 }
 
-// Step decides what is due. It is called again at NextStep, and after each of the other calls.
+// Step returns the actions that are due. Call it at NextStep and after each of the other methods.
 func (d *Detector) Step(now time.Time) Actions {
 	d.evaluateSuspicions(now)
 	d.startSuspicions(now)
@@ -278,8 +281,9 @@ func (d *Detector) Step(now time.Time) Actions {
 	return actions
 }
 
-// startSuspicions starts suspicions as far as there is room: of the nodes whose last one is longest ago, and then of those
-// with most suspicious connections. So nodes whose endpoints are silent all the time hide no other.
+// startSuspicions starts suspicions if the budget allows: first for the nodes whose last suspicion is oldest, then for
+// those with the most suspicious connections. So nodes whose endpoints never reply do not keep other nodes from being
+// suspected.
 func (d *Detector) startSuspicions(now time.Time) {
 	room := int(d.budget.suspected.TokensAt(now))
 	for _, n := range d.active {
@@ -307,7 +311,7 @@ func (d *Detector) startSuspicions(now time.Time) {
 	}
 }
 
-// evaluateSuspicions ends the suspicions whose time is over. One list of connections is for all that need one.
+// evaluateSuspicions ends the suspicions whose time is over. All nodes that need a list of connections share one.
 func (d *Detector) evaluateSuspicions(now time.Time) {
 	isEjectedDue := !now.Before(d.nextList)
 	var list []string
@@ -373,8 +377,8 @@ func (d *Detector) send(now time.Time, addr netip.AddrPort, timeout time.Duratio
 	d.pending.Probes = append(d.pending.Probes, Probe{d.lastProbe, addr, timeout})
 }
 
-// probeSuspects probes the nodes that are suspected. From the second probe on, others are probed at the same time, so that
-// a short interruption affects both.
+// probeSuspects probes the suspected nodes. From the second probe on, control nodes are probed at the same time, so
+// that a short network interruption affects both.
 func (d *Detector) probeSuspects(now time.Time, active []*node) {
 	for _, n := range active {
 		s := n.suspicion
@@ -389,8 +393,8 @@ func (d *Detector) probeSuspects(now time.Time, active []*node) {
 	}
 }
 
-// probeEjected probes nodes that are ejected, at all ports that used to reply and once a minute at the kubelet's, those
-// first which wait longest.
+// probeEjected probes ejected nodes at all ports that used to reply, and once a minute at the kubelet's. The nodes
+// whose round is most overdue come first.
 func (d *Detector) probeEjected(now time.Time, active []*node) {
 	var due []*node
 	for _, n := range active {
@@ -414,7 +418,7 @@ func (d *Detector) probeEjected(now time.Time, active []*node) {
 	}
 }
 
-// probeBaselines probes nodes to learn how they reply.
+// probeBaselines probes nodes to record their baselines.
 func (d *Detector) probeBaselines(now time.Time) {
 	if now.Before(d.baselines) {
 		return
@@ -438,7 +442,7 @@ func (d *Detector) probeBaselines(now time.Time) {
 
 func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}, time.Time.Compare) }
 
-// nextStep is when something is due even if nothing is reported.
+// nextStep returns when something is due even if nothing is reported.
 func (d *Detector) nextStep(now time.Time) time.Time {
 	next := now.Add(idleStep)
 	for _, n := range d.active {

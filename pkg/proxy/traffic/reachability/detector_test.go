@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// honest has two clients dial all nodes.
+// honest makes two clients connect to all nodes.
 func (w *world) honest(perSecond int) {
 	for _, node := range w.nodes {
 		w.dial(node, "10.1.0.1", perSecond)
@@ -39,12 +39,12 @@ func TestADeadNodeIsEjected(t *testing.T) {
 	}
 }
 
-// falseScene is one in which nobody is dead for good, or nobody can know.
+// falseScene is a scene in which no node fails for good, or no observation could prove it.
 type falseScene struct {
 	name    string
 	nodes   int
 	prepare func(w *world)
-	// needs is the guard without which the scene has a verdict.
+	// needs is the guard without which the scene ends in an ejection.
 	needs *without
 }
 
@@ -79,7 +79,7 @@ var falseScenes = []falseScene{
 		prepare: func(w *world) { w.ownUp = until(w.now + time.Second) },
 	},
 	{
-		// ufw enable: a denied client raises the suspicion.
+		// ufw enable: a denied client starts the suspicion.
 		name: "a firewall closes all ports of the node at once, and pods go on", nodes: 3,
 		needs: &without{replied: true},
 		prepare: func(w *world) {
@@ -126,7 +126,7 @@ func TestNoNodeThatRepliesIsEjected(t *testing.T) {
 			if len(w.outs) > 0 {
 				t.Errorf("verdicts against %v", w.outs)
 			}
-			for name, dials := range w.dials { // a suspicion in two seconds, and as a control for two others
+			for name, dials := range w.dials { // one suspicion every two seconds, and as a control for two others
 				if dials > 30*5+2*30*2*4 {
 					t.Errorf("%s was probed %d times in a minute", name, dials)
 				}
@@ -218,7 +218,7 @@ func TestARebootingNodeIsNotBackWithItsFirstReset(t *testing.T) {
 	if back := w.back["n0"]; back < serves || back > serves+1200*time.Millisecond {
 		t.Errorf("back after %v, want when it accepts dials, after %v", back-died, serves-died)
 	}
-	// One that only resets comes back, too, after a minute.
+	// A node that only resets is restored, too, after a minute.
 	w.nodes[0].up, w.nodes[0].accepts = except(w.now, w.now+10*time.Second), never
 	died = w.now
 	w.run(2 * time.Minute)
@@ -244,8 +244,8 @@ func TestAFlappingNodeStaysOut(t *testing.T) {
 	}
 }
 
-// TestADeniedClientCostsAProbeInTwoSeconds, for as long as it dials: the first reply ends each suspicion. The port at
-// which nothing listens is probed first, so no process of the node takes part.
+// TestADeniedClientCostsAProbeInTwoSeconds, for as long as it dials: the first reply ends each suspicion. The closed
+// port is probed first, so no process on the node is involved.
 func TestADeniedClientCostsAProbeInTwoSeconds(t *testing.T) {
 	w := newWorld(t, 3, without{})
 	w.dial(w.nodes[0], "10.1.0.9", 1).denied = true
@@ -307,8 +307,8 @@ func TestARemovedNodeIsRestored(t *testing.T) {
 	}
 }
 
-// TestAnOverloadedNodeThatDies: six of ten SYNs to an endpoint were dropped for a while. That makes its later death no
-// less credible.
+// TestAnOverloadedNodeThatDies: six of ten SYNs to an endpoint were dropped for a while. That does not delay the
+// ejection when the node fails later.
 func TestAnOverloadedNodeThatDies(t *testing.T) {
 	w := newWorld(t, 3, without{})
 	w.honest(10)
@@ -328,8 +328,8 @@ func TestAnOverloadedNodeThatDies(t *testing.T) {
 	}
 }
 
-// TestWhatBringsANodeBack though its proxy's port is shut: the resets of another port, after a minute; or new connections
-// to its endpoints that have a reply, of two clients.
+// TestWhatBringsANodeBack if its proxy's port is closed: resets from another port, after a minute; or new connections
+// of two clients to its endpoints that have a reply.
 func TestWhatBringsANodeBack(t *testing.T) {
 	for name, scene := range map[string]struct {
 		shut    []uint16
@@ -367,7 +367,7 @@ func TestWhatBringsANodeBack(t *testing.T) {
 	}
 }
 
-// TestOneClientIsNoProof: somebody answers it in the name of an endpoint on a node that is dead.
+// TestOneClientIsNoProof: a pod replies to it in the name of an endpoint on a failed node.
 func TestOneClientIsNoProof(t *testing.T) {
 	for clients := 1; clients <= 2; clients++ {
 		w := newWorld(t, 3, without{})
@@ -384,7 +384,7 @@ func TestOneClientIsNoProof(t *testing.T) {
 	}
 }
 
-// TestANodeThatTheLinkDoesNotFind is suspected at once.
+// TestANodeThatTheLinkDoesNotFind: a node that neighbour discovery does not find is suspected at once.
 func TestANodeThatTheLinkDoesNotFind(t *testing.T) {
 	w := newWorld(t, 3, without{})
 	w.nodes[0].up = until(w.now)

@@ -1,16 +1,21 @@
 // Package reachability is a failure detector: it decides which nodes do not reply to this one, so that new connections
-// may leave their endpoints.
+// avoid their endpoints.
 //
-// Three things have to come together. Connections to endpoints on a node stay unreplied, or the link does not find the
-// node: that is a suspicion, which anybody may raise. Then this node probes that node itself, and every port that used to
-// reply is silent. And meanwhile other nodes reply: an isolated node ejects nobody. In doubt everything stays as it was.
+// An ejection needs three observations. First, connections to endpoints on a node stay unreplied, or neighbour
+// discovery does not find the node. This starts a suspicion, and any client can cause it. Second, this node probes the
+// suspected node, and no port that used to reply does. Third, other nodes reply to control probes at the same time: an
+// isolated node ejects no node. If a result is inconclusive, the node's state does not change.
 //
-// A node is probed at ports of different owners, because one port may fall silent while its node is well: a firewall
-// closes it, or a pod fills its accept queue. The port of the proxies' /healthz is ours. Nothing listens on port 9, so the
-// kernel itself resets, and there is no queue to fill. The kubelet's port is probed only while the others are silent: the
-// kubelet logs each such connection.
+// A node is probed at ports of different programs, because one port may stop replying while its node is healthy: a
+// firewall closes it, or a pod fills its accept queue. One is the port of the proxies' /healthz. Another is port 9:
+// nothing listens there, so the kernel itself resets the connection, and there is no accept queue to fill. The
+// kubelet's port is probed only while the others do not reply, because the kubelet logs each such connection.
 //
-// A detector is for one IP family, because a network may fail in one of them only. It is pure. Its clock is an argument,
-// and never goes back; its caller reads conntrack and sends probes, and reports the results. "Unreachable" is always from
-// this node. Kubernetes' taint of that name is what the control plane thinks.
+// A detector handles one IP family, because a network may fail in only one of them. It is pure: its clock is an
+// argument and must never go back. The caller reads conntrack, sends probes, and reports the results. "Unreachable"
+// always means from this node; Kubernetes' taint of that name is the control plane's view.
+//
+// To change how long a node has to reply, how often nodes are probed, or a limit on probes, see config.go. What starts
+// a suspicion is in detector.go, how one ends in suspicion.go, and when a node is restored in node.go. controls.go
+// chooses the control probes.
 package reachability

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
 )
 
-// model is what was seen of a detector from outside.
+// model records the observable behaviour of a detector.
 type model struct {
 	t         *testing.T
 	detector  *reachability.Detector
@@ -20,18 +20,18 @@ type model struct {
 	now       time.Time
 	targets   map[string]netip.Addr
 	servers   []netip.AddrPort
-	dials     []ordered // that are not answered
+	dials     []ordered // without a result yet
 	order     int
 	ejections int
-	// unreplied are the dials to an address since its last answer, and heard is when the last dial that others answered
-	// was made.
+	// unreplied are the probes of an address since its last reply. lastReply is, by address, the latest probe that had a
+	// reply.
 	unreplied map[netip.Addr][]ordered
 	lastReply map[netip.Addr]ordered
 	listed    []string
 	out       map[string]bool
 }
 
-// ordered is a dial and when it was made, in their order.
+// ordered is a probe with its position in the order of probes.
 type ordered struct {
 	reachability.Probe
 	at int
@@ -59,7 +59,7 @@ func play(t *testing.T, input []byte) *model {
 	}
 	l.detector.SetNodes(l.now, l.targets, nil)
 	l.order = 1
-	for range 2 { // all have answered once
+	for range 2 { // all have replied once
 		l.now = l.now.Add(time.Minute)
 		l.step()
 		for len(l.dials) > 0 {
@@ -131,7 +131,7 @@ func (l *model) scan(mask byte) {
 	l.detector.ReportUnreplied(l.now, flows, nil)
 }
 
-// setTargets has a node come, go, or move to another address.
+// setTargets adds or removes a node, or changes its address.
 func (l *model) setTargets(what byte) {
 	i := int(what % 5)
 	name := fmt.Sprintf("n%d", i)
@@ -192,7 +192,7 @@ func (l *model) step() {
 	}
 }
 
-// check checks that there are the reasons for a verdict.
+// check checks that an ejection is justified.
 func (l *model) check(name string) {
 	target, there := l.targets[name]
 	if !there || name == "n0" {

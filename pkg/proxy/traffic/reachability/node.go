@@ -10,10 +10,10 @@ import (
 // ProbeResult is the result of a probe.
 type ProbeResult uint8
 
-// The results. A probe that this machine could not send has no reply either: then those of others have none.
+// The results. NoReply includes probes that this machine could not send; then no control has a reply either.
 const (
 	NoReply ProbeResult = iota
-	Reset               // the node refuses the connection
+	Reset               // the node resets the connection
 	Accepted
 )
 
@@ -21,70 +21,71 @@ const (
 type port uint8
 
 const (
-	closedPort  port = iota // nothing listens there, and the node's kernel resets
-	healthPort              // of the proxies' own /healthz
-	kubeletPort             // has no baseline: it is probed only in a suspicion
-	apiServer               // the port of an API server, which no node has
+	closedPort  port = iota // nothing listens there, so the node's kernel resets
+	healthPort              // the proxies' /healthz
+	kubeletPort             // has no baseline: it is probed only during suspicions and ejections
+	apiServer               // an API server's port; nodes have no such port
 )
 
-// node is one other node.
+// node is the state of one other node.
 type node struct {
 	name string
 	addr netip.Addr
-	// baselines are how the closed port and the health port reply.
+	// baselines are the best results of the closed port and the health port so far.
 	baselines     [kubeletPort]baseline
 	lastReply     time.Time
 	nextBaseline  time.Time
-	baselineTries int // how many rounds of baseline probes in a row had no reply
+	baselineTries int // consecutive baseline probes without a reply
 	suspicion     *suspicion
-	lastSuspicion time.Time // when the last one began
+	lastSuspicion time.Time // when the last suspicion began
 	lastKubelet   time.Time // when its kubelet was probed
-	// onlyKubelet: the last one that replied was the kubelet, since the other ports were silent.
+	// onlyKubelet is set if the last reply came from the kubelet, which is probed only while the other ports do not reply.
 	onlyKubelet bool
 	ejection    *ejection
 	ejections   int
-	// lastTransition is when it was last ejected or restored.
+	// lastTransition is when the node was last ejected or restored.
 	lastTransition time.Time
 }
 
-// baseline is how a port replies: NoReply if it never did.
+// baseline is the best result of a port and the time that its last reply took. The result is NoReply if the port never
+// replied.
 type baseline struct {
 	result ProbeResult
 	rtt    time.Duration
 }
 
-// ejection says what a node that does not reply has to do to be restored.
+// ejection is the state of an ejected node: what it still needs to be restored.
 type ejection struct {
 	since      time.Time
-	replies    int // rounds of probes in a row with a reply
+	replies    int // consecutive rounds of probes with a reply
 	needed     int
 	nextRound  time.Time
 	inFlight   int         // probes of this round
 	round      ProbeResult // the best result of this round, without the kubelet's
 	kubelet    ProbeResult
-	weakSince  time.Time       // since when it replies, but not as well as it used to; zero if it does not
-	knownFlows map[uint32]bool // the connections that had a reply when they were listed last
+	weakSince  time.Time       // since when it replies, but with a weaker result than its best; else zero
+	knownFlows map[uint32]bool // connections that had a reply in the last list
 }
 
-// jitter is a fraction of a time that depends on the probed node and on the probing one: so not all nodes are probed at
-// once, and no node is probed by all at once.
+// jitter returns a fraction of a duration that depends on both the probing and the probed node. So a node does not
+// probe all others at once, and no node is probed by all others at once.
 func jitter(from, to string, over time.Duration) time.Duration {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(from + "/" + to))
 	return time.Duration(hash.Sum64() % uint64(over))
 }
 
-// firstBaselines is the time within which a given number of nodes are probed for the first time.
+// firstBaselines returns the time within which the given number of nodes are probed for the first time.
 func firstBaselines(nodes int) time.Duration {
 	return min(baselineWithin, max(time.Second, time.Duration(nodes)*baselineEach))
 }
 
-// best is the best result that the node's ports used to have.
+// best returns the best result in the node's baselines.
 func (n *node) best() ProbeResult {
 	return max(n.baselines[closedPort].result, n.baselines[healthPort].result)
 }
 
-// ports returns those that used to reply.
+// ports returns the ports that used to reply.
 func (n *node) ports() (replying []port) {
 	for p, baseline := range n.baselines {
 		if baseline.result != NoReply {
@@ -94,17 +95,18 @@ func (n *node) ports() (replying []port) {
 	return replying
 }
 
-// mayProbeKubelet reports whether its kubelet may be probed again.
+// mayProbeKubelet reports whether the node's kubelet may be probed again.
 func (n *node) mayProbeKubelet(now time.Time) bool {
 	return n.lastKubelet.IsZero() || now.Sub(n.lastKubelet) >= kubeletEvery
 }
 
-// maySuspect reports whether a suspicion may begin. Where only the kubelet replies, it must be possible to probe that.
+// maySuspect reports whether a suspicion may begin. If only the kubelet replies, it must be allowed to probe the
+// kubelet.
 func (n *node) maySuspect(now time.Time) bool {
 	return now.Sub(n.lastSuspicion) >= suspectEvery && (!n.onlyKubelet || n.mayProbeKubelet(now))
 }
 
-// isFast reports whether all ports that used to reply did so at once.
+// isFast reports whether all ports that used to reply did so within fastRTT.
 func (n *node) isFast() bool {
 	for _, baseline := range n.baselines {
 		if baseline.result != NoReply && baseline.rtt >= fastRTT {
@@ -114,7 +116,7 @@ func (n *node) isFast() bool {
 	return true
 }
 
-// recordReply takes in a reply of a port.
+// recordReply records a reply from a port.
 func (n *node) recordReply(now time.Time, from port, result ProbeResult, rtt time.Duration) {
 	n.lastReply, n.baselineTries, n.onlyKubelet = now, 0, from == kubeletPort
 	if int(from) < len(n.baselines) {
@@ -123,7 +125,7 @@ func (n *node) recordReply(now time.Time, from port, result ProbeResult, rtt tim
 	}
 }
 
-// eject notes that a node does not reply any more. The connections are those to its endpoints that have a reply.
+// eject marks the node as ejected. replied are the connections to its endpoints that have a reply.
 func (n *node) eject(now time.Time, replied []Flow) {
 	if n.ejections > 0 && now.Sub(n.lastTransition) >= quietPeriod {
 		n.ejections = 0
@@ -134,10 +136,10 @@ func (n *node) eject(now time.Time, replied []Flow) {
 	n.ejection = &ejection{since: now, needed: needed, nextRound: now.Add(ejectedEvery), knownFlows: idsOf(replied)}
 }
 
-// record takes in the result of a probe, and reports whether the node is to be restored. A round of probes is over when
-// all its results are there: its best result counts. A kernel that boots resets before its pods run, so a node that used
-// to accept connections and only resets them is restored a minute later. The kubelet runs before pods do: it counts only if
-// no other port replies.
+// record records the result of a probe and reports whether the node is to be restored. A round of probes is over when
+// all its results are reported; its best result counts. A booting kernel resets connections before its pods run. So if
+// a node used to accept connections and only resets them, it is restored a minute later. The kubelet runs before pods
+// do, so its result counts only if no other port replies.
 func (e *ejection) record(now time.Time, from port, result, best ProbeResult) bool {
 	if from == kubeletPort {
 		e.kubelet = result

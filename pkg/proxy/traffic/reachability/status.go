@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Status is what is known, for people.
+// Status describes the state of a Detector for display.
 type Status struct {
 	Ejected []EjectedNode
-	// WithBaseline and Never count the other nodes by whether they ever replied to a probe: those that never did are not
-	// ejected.
+	// WithBaseline and WithoutBaseline count the other nodes by whether they ever replied to a probe. Nodes without a
+	// baseline are never ejected.
 	WithBaseline, WithoutBaseline int
 	IsolatedSince                 *time.Time
-	// HasNoControl: one other node replies, and no API server is on a third machine. Whether that node is dead or this one
-	// isolated cannot be told apart, so nobody is ejected.
+	// HasNoControl is set if only one other node replies and no API server is on a third machine. Then a failure of that
+	// node cannot be distinguished from isolation of this one, so no node is ejected.
 	HasNoControl bool
 }
 
-// EjectedNode is a node that does not reply.
+// EjectedNode describes a node that does not reply.
 type EjectedNode struct {
 	Node      string
 	Since     time.Time
@@ -26,7 +26,7 @@ type EjectedNode struct {
 	NextProbe time.Time
 }
 
-// Status returns what is known, by the names of the nodes.
+// Status returns the current state. Ejected nodes are sorted by name.
 func (d *Detector) Status() Status {
 	s := Status{IsolatedSince: d.isolation}
 	for _, n := range d.nodes {

@@ -13,39 +13,38 @@ type Flow struct {
 	Node     string // the node that hosts the endpoint
 }
 
-// Outcome is how a suspicion ended.
+// Outcome is the result of a suspicion.
 type Outcome string
 
 // The outcomes.
 const (
 	Replied      Outcome = "replied"       // the node replies
-	FlowsReplied Outcome = "flows_replied" // it replies to others: probes are dropped on their way
-	Isolated     Outcome = "isolated"      // nobody replies: this node is isolated
-	Unreachable  Outcome = "unreachable"   // it does not reply, and others do
-	Inconclusive Outcome = ""              // nothing is known: start again
+	FlowsReplied Outcome = "flows_replied" // new connections to its endpoints have a reply, so only probes are dropped
+	Isolated     Outcome = "isolated"      // no node replies: this node is isolated
+	Unreachable  Outcome = "unreachable"   // the node does not reply, and others do
+	Inconclusive Outcome = ""              // start again
 )
 
-// Outcomes are those that are counted.
+// Outcomes are the outcomes that are counted.
 var Outcomes = []string{string(Replied), string(FlowsReplied), string(Isolated), string(Unreachable)}
 
-// suspicion is the time that a suspected node has to reply. One reply ends it.
+// suspicion is the state of a suspected node that still has time to reply. One reply ends it.
 type suspicion struct {
 	start   time.Time
 	timeout time.Duration
-	// probes are the ports to probe, one after the other. sent are how many probes were sent, unanswered how many of them
-	// are known to have no reply.
+	// probes are the ports to probe, in order. sent counts the probes sent, unreplied those of them that timed out.
 	probes               []port
 	sent, unreplied      int
 	lastProbe, nextProbe time.Time
-	// before and after are the connections to the node's endpoints that have a reply: those after the first probe had none,
-	// and those after the timeout. Nil until they are reported.
+	// before and after are the connections to the node's endpoints that have a reply: before is listed after the first
+	// probe had no reply, after when the timeout has expired. They are nil until they are reported.
 	before  map[uint32]bool
 	after   []Flow
 	isAfter bool // after was reported
-	listing bool // and a list is awaited
+	listing bool // a list of connections is pending
 }
 
-// newSuspicion starts a suspicion of a node. Its kubelet comes last, and not more often than once a minute.
+// newSuspicion starts a suspicion of a node. Its last probe goes to the kubelet, at most once a minute.
 func newSuspicion(now time.Time, n *node) *suspicion {
 	s := &suspicion{start: now, nextProbe: now, timeout: timeout}
 	if n.isFast() {
@@ -61,18 +60,18 @@ func newSuspicion(now time.Time, n *node) *suspicion {
 	return s
 }
 
-// interval is the time between two probes: the last one is sent after three quarters of the timeout, so that a node that
-// was away for a second is seen.
+// interval returns the time between two probes. The last probe is sent after three quarters of the timeout, so that a
+// node that was unreachable for only a second can still reply.
 func (s *suspicion) interval() time.Duration {
 	return s.timeout * 3 / 4 / time.Duration(len(s.probes)-1)
 }
 
-// remaining is how long the timeout is from the next probe on. Whatever delays a probe extends the timeout.
+// remaining returns the timeout of the next probe. A delayed probe extends the timeout.
 func (s *suspicion) remaining() time.Duration {
 	return s.timeout - time.Duration(s.sent)*s.interval()
 }
 
-// deadline is when the timeout is over, once all probes are sent.
+// deadline returns when the timeout expires, once all probes are sent.
 func (s *suspicion) deadline() time.Time {
 	return s.lastProbe.Add(s.timeout / 4)
 }
@@ -80,7 +79,7 @@ func (s *suspicion) deadline() time.Time {
 // needsReplied reports whether the connections with a reply are to be listed now.
 func (s *suspicion) needsReplied(now time.Time) bool {
 	if s.before == nil {
-		return !s.listing && s.sent > 1 // and the first probe has no reply yet
+		return !s.listing && s.sent > 1 // the first probe had no reply until the second was sent
 	}
 	return !s.listing && !s.isAfter && s.isExpired(now)
 }
@@ -90,7 +89,7 @@ func (s *suspicion) isExpired(now time.Time) bool {
 	return s.sent == len(s.probes) && s.unreplied >= s.sent && !now.Before(s.deadline())
 }
 
-// addReplied takes the connections to the node's endpoints that have a reply.
+// addReplied records the connections to the node's endpoints that have a reply.
 func (s *suspicion) addReplied(flows []Flow) {
 	if s.listing = false; s.before == nil {
 		s.before = idsOf(flows)
@@ -99,8 +98,8 @@ func (s *suspicion) addReplied(flows []Flow) {
 	}
 }
 
-// outcome concludes a suspicion whose probes have failed. othersReply says whether others replied to a probe that was
-// sent no earlier than the last probe of this suspicion.
+// outcome concludes a suspicion whose probes have failed. othersReply reports whether any control replied to a probe
+// that was sent no earlier than the last probe of this suspicion.
 func (s *suspicion) outcome(now time.Time, othersReply bool) (outcome Outcome, isOver bool) {
 	switch {
 	case now.Sub(s.start) > 3*s.timeout:
@@ -109,14 +108,15 @@ func (s *suspicion) outcome(now time.Time, othersReply bool) (outcome Outcome, i
 		return "", false
 	case isProof(s.before, s.after):
 		return FlowsReplied, true
-	case !othersReply: // they have as long as any probe
+	case !othersReply: // controls have the full timeout, like any probe
 		return Isolated, !now.Before(s.lastProbe.Add(timeout))
 	}
 	return Unreachable, true
 }
 
-// isProof reports whether connections prove that a node is well: new ones have a reply, to two endpoints or from two
-// clients. One pod alone may reply in the name of an endpoint.
+// isProof reports whether connections prove that a node is healthy: new ones have a reply, and they involve two
+// endpoints or two clients. One connection is not enough, because a single pod can send replies in the name of an
+// endpoint.
 func isProof(known map[uint32]bool, replied []Flow) bool {
 	var first *Flow
 	for i := range replied {

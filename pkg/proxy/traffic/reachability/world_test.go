@@ -11,19 +11,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
 )
 
-// without are guards that a scene switches off.
+// without lists the guards that a scene disables.
 type without struct {
-	controls bool // others reply without a network, as programs on this machine would
+	controls bool // controls reply without a network, as programs on this machine would
 	replied  bool // no connection with a reply is reported
 }
 
-// world is nodes, connections between them, and a detector on the node "own". Its clock moves in steps of 10 ms.
+// world simulates nodes, connections between them, and a detector on the node "own". Its clock advances in steps of 10
+// ms.
 type world struct {
 	t        *testing.T
 	detector *reachability.Detector
 	now      time.Duration
 	nodes    []*machine
-	server   *machine // of the API; nil if there is none
+	server   *machine // the API server; nil if there is none
 	without  without
 	ownUp    func(at time.Duration) bool
 	random   *rand.Rand
@@ -31,42 +32,42 @@ type world struct {
 	flows    []*flow
 	lastFlow uint32
 	replies  []reply
-	listed   []string // whose flows with a reply are reported with the next step
+	listed   []string // nodes whose replied flows are reported with the next step
 	loads    []*load
 	lastScan time.Duration
 
-	dials    map[string]int // by node
-	dialsTo  map[uint16]int // by port
+	dials    map[string]int // probes by node
+	dialsTo  map[uint16]int // probes by port
 	outcomes map[reachability.Outcome]int
 	out      map[string]time.Duration
 	back     map[string]time.Duration
-	outs     []string // all verdicts
+	outs     []string // all ejections, in order
 	cutOffs  int
-	// stopped: the process stands still while this holds, and the world goes on.
+	// stopped reports whether the process is paused while the world continues.
 	stopped func(at time.Duration) bool
 }
 
-// machine is a node: whether it answers, and how.
+// machine is a simulated node.
 type machine struct {
 	name string
 	addr netip.Addr
 	up   func(at time.Duration) bool
-	// accepts: a proxy listens. Else the kernel resets.
+	// accepts reports whether a proxy listens. If not, the kernel resets.
 	accepts func(at time.Duration) bool
 	delay   time.Duration
 	loss    float64
-	isHere  bool // it needs no network
-	// drops: a firewall drops probes of a port in silence, and nothing else.
+	isHere  bool // it is on this machine and needs no network
+	// drops reports whether a firewall silently drops probes of a port, and nothing else.
 	drops func(port uint16, at time.Duration) bool
 }
 
-// load is connections that begin at a rate.
+// load is a stream of connections at a rate.
 type load struct {
 	every    time.Duration
 	node     *machine
 	client   string
-	denied   bool // never answered
-	forged   bool // somebody always answers in the endpoint's name
+	denied   bool // never gets a reply
+	forged   bool // always gets a forged reply in the endpoint's name
 	next     time.Duration
 	from, to time.Duration
 }
@@ -74,8 +75,8 @@ type load struct {
 type flow struct {
 	reachability.Flow
 	began     time.Duration
-	repliedAt time.Duration // never: negative
-	isReset   bool          // by a kernel, before there is a pod
+	repliedAt time.Duration // negative if never
+	isReset   bool          // by a kernel whose pods do not run yet
 }
 
 type reply struct {
@@ -83,7 +84,7 @@ type reply struct {
 	id     uint64
 	result reachability.ProbeResult
 	took   time.Duration
-	// by then the dial is given up.
+	// deadline is when the probe times out.
 	deadline time.Duration
 }
 
@@ -95,23 +96,23 @@ func always(time.Duration) bool { return true }
 
 func never(time.Duration) bool { return false }
 
-// until returns what holds until a time.
+// until returns a condition that holds until a time.
 func until(end time.Duration) func(time.Duration) bool {
 	return func(at time.Duration) bool { return at < end }
 }
 
-// except returns what always holds but between two times.
+// except returns a condition that always holds, except between two times.
 func except(from, to time.Duration) func(time.Duration) bool {
 	return func(at time.Duration) bool { return at < from || at >= to }
 }
 
-// newWorld returns a world with nodes n0, n1, ... which have all answered once.
+// newWorld returns a world with nodes n0, n1, ... that have all replied once.
 func newWorld(t *testing.T, count int, without without) *world {
 	t.Helper()
 	return newSlowWorld(t, count, without, time.Millisecond)
 }
 
-// newSlowWorld returns a world of nodes that answer after a time.
+// newSlowWorld returns a world of nodes that reply after a delay.
 func newSlowWorld(t *testing.T, count int, without without, delay time.Duration) *world {
 	t.Helper()
 	w := &world{
@@ -168,14 +169,14 @@ func (w *world) setTargets() {
 	w.detector.SetNodes(w.clock(), targets, servers)
 }
 
-// reach returns when a packet that is sent again and again is answered within a time; negative for never.
+// reach returns when a packet with retransmissions gets a reply, within a time limit; negative if never.
 func (w *world) reach(node *machine, port uint16, sent, within time.Duration) time.Duration {
 	for _, again := range []time.Duration{0, 1, 2, 3, 4, 5, 7, 11, 19, 35} {
 		at := sent + again*time.Second
 		if at >= sent+within {
 			return -1
 		}
-		isLost := w.random.Float64() < node.loss*(2-node.loss) // there or back
+		isLost := w.random.Float64() < node.loss*(2-node.loss) // on either way
 		isDropped := port != 0 && node.drops(port, at)
 		if (node.isHere || w.ownUp(at)) && node.up(at) && !isLost && !isDropped && at+node.delay < sent+within {
 			return at + node.delay
@@ -193,7 +194,7 @@ func (w *world) machineAt(addr netip.Addr) *machine {
 	return nil
 }
 
-// run lets the world go on for a time.
+// run advances the world by a period.
 func (w *world) run(period time.Duration) {
 	w.t.Helper()
 	for end := w.now + period; w.now < end; w.now += 10 * time.Millisecond {
@@ -210,7 +211,7 @@ func (w *world) run(period time.Duration) {
 	}
 }
 
-// begin begins connections.
+// begin opens connections.
 func (w *world) begin() {
 	for i, l := range w.loads {
 		for ; l.next <= w.now; l.next += l.every {
@@ -236,7 +237,7 @@ func (w *world) begin() {
 	}
 }
 
-// deliverReplies reports what came of dials.
+// deliverReplies reports the results of probes and lists.
 func (w *world) deliverReplies() {
 	var later []reply
 	for _, a := range w.replies {
@@ -245,7 +246,7 @@ func (w *world) deliverReplies() {
 			continue
 		}
 		if w.now > a.deadline {
-			a.result = reachability.NoReply // whatever came meanwhile: both are there, and the dialler looks at its clock first
+			a.result = reachability.NoReply // even if a reply arrived: a dialer that runs late checks its deadline first
 		}
 		w.detector.ReportProbe(w.clock(), a.id, a.result, a.took)
 	}
@@ -263,7 +264,7 @@ func (w *world) deliverReplies() {
 	}
 }
 
-// scan reports all connections without an answer.
+// scan reports all unreplied connections.
 func (w *world) scan() {
 	var flows []reachability.Flow
 	w.flows = slices.DeleteFunc(w.flows, func(f *flow) bool { return w.now-f.began >= 180*time.Second })
@@ -307,7 +308,7 @@ func (w *world) step() {
 	}
 }
 
-// dial has clients connect to an endpoint on a node, so many times a second.
+// dial makes a client connect to an endpoint on a node, perSecond times a second.
 func (w *world) dial(node *machine, client string, perSecond int) *load {
 	l := &load{every: time.Second / time.Duration(perSecond), node: node, client: client, next: w.now}
 	w.loads = append(w.loads, l)

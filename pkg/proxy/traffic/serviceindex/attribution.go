@@ -14,11 +14,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Locality is where an endpoint is, seen from this node.
+// Locality is the location of an endpoint relative to this node.
 type Locality uint8
 
-// The localities. Unknown is an endpoint that has neither a node nor a zone, or one on another node while this node has
-// no zone.
+// The localities. Unknown is the locality of an endpoint with neither a node nor a zone, and of one on another node if
+// this node has no zone.
 const (
 	Unknown Locality = iota
 	SameNode
@@ -26,37 +26,37 @@ const (
 	OtherZone
 )
 
-// Localities are all of them.
+// Localities are all localities.
 var Localities = [...]Locality{SameNode, SameZone, OtherZone, Unknown}
 
-// String returns the value of the label.
+// String returns the value of the metric label.
 func (l Locality) String() string {
 	return [...]string{Unknown: "unknown", SameNode: "same_node", SameZone: "same_zone", OtherZone: "other_zone"}[l]
 }
 
-// Location is where an endpoint is, and why connections go there.
+// Location is the location of an endpoint, and the tier that selects it.
 type Location struct {
 	Locality Locality
-	// Tier is what selection.Decision.TierOf returns.
+	// Tier is the result of selection.Decision.TierOf.
 	Tier string
-	// Zone is the endpoint's, and OwnZone this node's; empty if unknown.
+	// Zone is the endpoint's zone and OwnZone this node's; empty if unknown.
 	Zone, OwnZone string
 }
 
-// Attribution says which Service a connection belongs to, and at which place its endpoint is. Many connections share one; it
-// never changes.
+// Attribution is the Service of a connection and the location of its endpoint. Many connections share one; it is
+// immutable.
 type Attribution struct {
 	Service  model.ObjectName
 	Location Location
 }
 
-// attributions are where the frontends of one port lead.
+// attributions are the attributions of connections to one port, by endpoint.
 type attributions struct {
-	endpoints []endpointEntry // all that the port has, sorted by address
-	unknown   *Attribution    // of endpoints that it does not know
+	endpoints []endpointEntry // all endpoints of the port, sorted by address
+	unknown   *Attribution    // of other endpoints
 }
 
-// endpointEntry is an endpoint, its node, and the origin that connections to it have.
+// endpointEntry is an endpoint, its node, and the attribution of connections to it.
 type endpointEntry struct {
 	addr   netip.AddrPort
 	node   string
@@ -90,7 +90,7 @@ func (o *attributions) find(endpoint netip.AddrPort) *endpointEntry {
 	return &o.endpoints[at]
 }
 
-// locationOf returns where an endpoint is.
+// locationOf returns the location of an endpoint.
 func locationOf(decision *selection.Decision, endpoint *model.PortEndpoint) Location {
 	view := decision.Viewpoint
 	zone, _ := view.ValueOf(endpoint, policy.Zone)
@@ -108,20 +108,21 @@ func locationOf(decision *selection.Decision, endpoint *model.PortEndpoint) Loca
 	return location
 }
 
-// IsOwnNAT reports whether our tables translated a connection of a dump. Another program may translate connections to the
-// address or the number of a Service too, even to its endpoints: only the label tells them apart. Reports of ends have no
-// labels.
+// IsOwnNAT reports whether our tables translated a connection of a dump. Another program may translate connections to
+// the address or port of a Service too, even to its endpoints: only the conntrack label distinguishes them. DESTROY
+// events carry no labels.
 func IsOwnNAT(e *conntrack.Entry) bool {
 	return isTranslated(e) && e.HasLabel(ruleset.TranslatedLabel)
 }
 
-// isTranslated reports whether a connection was translated. A zone of its own is another program's.
+// isTranslated reports whether a connection was translated in the default conntrack zone. Other zones belong to other
+// programs.
 func isTranslated(e *conntrack.Entry) bool {
 	return e.Status&conntrack.DestinationNAT != 0 && e.Zone == 0
 }
 
-// Attribute returns the origin of a connection in a dump; nil if our tables did not translate it, or if its Service is gone.
-// Frontends and endpoints that left are remembered for ten minutes.
+// Attribute returns the attribution of a connection in a dump; nil if our tables did not translate it, or if its
+// Service is unknown. Removed frontends and endpoints are retained for ten minutes.
 func (r *Index) Attribute(e *conntrack.Entry) *Attribution {
 	if !IsOwnNAT(e) {
 		return nil
@@ -129,9 +130,9 @@ func (r *Index) Attribute(e *conntrack.Entry) *Attribution {
 	return r.origin(e, true)
 }
 
-// OfEnded returns the same for the report of an end, as far as addresses tell: a dump knows better. Another program's
-// connection counts as ours if it was sent to a Service's address, or to a node port on an address that serves node
-// ports, and went to an endpoint of the Service.
+// OfEnded returns the attribution of a connection in a DESTROY event, from its addresses alone; a dump gives a more
+// reliable one. Another program's connection is attributed to a Service if it was sent to the Service's address, or to
+// a node port on an address that serves node ports, and went to an endpoint of the Service.
 func (r *Index) OfEnded(e *conntrack.Entry) *Attribution {
 	if !isTranslated(e) || e.ReplySrc() == e.OrigDst() {
 		return nil
@@ -139,8 +140,9 @@ func (r *Index) OfEnded(e *conntrack.Entry) *Attribution {
 	return r.origin(e, false)
 }
 
-// origin returns the origin of a translated connection. A node port has a number and no address, and other programs may
-// translate the same number: unless the connection is known to be ours, it must go to an endpoint of the Service.
+// origin returns the attribution of a translated connection. A node port has a port number but no address, and other
+// programs may translate the same number. So unless the connection is known to be ours, it must go to an endpoint of
+// the Service.
 func (r *Index) origin(e *conntrack.Entry, isOurs bool) *Attribution {
 	dialled, endpoint := e.OrigDst(), Endpoint{e.Protocol, e.ReplySrc()}
 	frontend := model.Frontend{Addr: dialled.Addr(), Protocol: e.Protocol, Port: dialled.Port()}
@@ -159,7 +161,7 @@ func (r *Index) origin(e *conntrack.Entry, isOurs bool) *Attribution {
 	return nil
 }
 
-// lookupRecent returns a frontend with its Service, or with the last that had it.
+// lookupRecent returns a frontend of the current snapshot, or the last former one.
 func (r *Index) lookupRecent(frontend model.Frontend) *Frontend {
 	if snapshot := r.Snapshot(); snapshot != nil {
 		if f := snapshot.frontend(frontend); f != nil {
@@ -170,9 +172,9 @@ func (r *Index) lookupRecent(frontend model.Frontend) *Frontend {
 	return former.value
 }
 
-// OwnerOfFlow returns the frontend to which a flow of UDP was sent, if something changed about it after the sync with a
-// number: one in force, or one that was lost since and that nobody may answer. One with an address of its own comes before
-// a node port.
+// OwnerOfFlow returns the frontend to which a UDP flow was sent, if it changed after the sync with the given number: an
+// applied one, or one that was removed since and that no endpoint may serve. A frontend with an address of its own
+// precedes a node port.
 func (r *Index) OwnerOfFlow(s *Snapshot, dialled netip.AddrPort, after uint64) *Frontend {
 	for _, addr := range [...]netip.Addr{dialled.Addr(), model.AnyAddr(model.FamilyOf(dialled.Addr()))} {
 		frontend := model.Frontend{Addr: addr, Protocol: model.UDP, Port: dialled.Port()}
@@ -189,8 +191,8 @@ func (r *Index) OwnerOfFlow(s *Snapshot, dialled netip.AddrPort, after uint64) *
 	return nil
 }
 
-// HadEndpoint reports whether an endpoint is one to which a frontend leads, whatever its state, or was one of its, or of
-// its former owner's.
+// HadEndpoint reports whether a frontend has or had an endpoint, in whatever state, including the endpoints of the
+// Service that owned the frontend before.
 func (r *Index) HadEndpoint(f *Frontend, endpoint netip.AddrPort) bool {
 	if r.hadEndpoint(f, endpoint) {
 		return true
@@ -204,7 +206,7 @@ func (r *Index) hadEndpoint(f *Frontend, endpoint netip.AddrPort) bool {
 	return hasLeft || f.origins.find(endpoint) != nil
 }
 
-// attributionOf returns the origin of connections to an endpoint that the frontend has, or had.
+// attributionOf returns the attribution of connections to an endpoint that the frontend has or had.
 func (r *Index) attributionOf(f *Frontend, endpoint Endpoint) *Attribution {
 	if found := f.origins.find(endpoint.Addr); found != nil {
 		return found.origin

@@ -26,14 +26,14 @@ func accept(r *Index, decisions ...selection.Decision) {
 	r.OnApplied(decisions[0].Service.Name, r.Derive(decisions))
 }
 
-// entry is a connection that our rules led to an endpoint.
+// entry returns a connection that our rules sent to an endpoint.
 func entry(client, dialled, endpoint string) conntrack.Entry {
 	e := othersEntry(client, dialled, endpoint)
 	e.Labels[ruleset.TranslatedLabel/8] = 1 << (ruleset.TranslatedLabel % 8)
 	return e
 }
 
-// othersEntry is one that the rules of another program led there.
+// othersEntry returns one that the rules of another program sent there.
 func othersEntry(client, dialled, endpoint string) conntrack.Entry {
 	return conntrack.Entry{
 		Protocol: model.TCP, Status: conntrack.DestinationNAT,
@@ -42,7 +42,7 @@ func othersEntry(client, dialled, endpoint string) conntrack.Entry {
 	}
 }
 
-// originText is an origin in a word: shop/web same_zone topology.kubernetes.io/zone b.
+// originText formats an attribution: shop/web same_zone topology.kubernetes.io/zone b.
 func originText(origin *Attribution) string {
 	if origin == nil {
 		return "nobody's"
@@ -63,7 +63,7 @@ func TestWhoseAConnectionIs(t *testing.T) {
 	for name, test := range map[string]struct {
 		entry conntrack.Entry
 		want  string
-		atEnd string // if its end alone tells something else
+		atEnd string // if the DESTROY event alone gives another result
 	}{
 		"this node":    {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080"), "shop/web same_node kubernetes.io/hostname a", ""},
 		"this zone":    {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.2.1:8080"), "shop/web same_zone topology.kubernetes.io/zone a", ""},
@@ -118,7 +118,7 @@ func TestWhoseAConnectionIs(t *testing.T) {
 			if got := originText(o.Attribute(&test.entry)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			test.entry.Labels = [16]byte{} // the report of an end has none
+			test.entry.Labels = [16]byte{} // DESTROY events have none
 			if got, want := originText(o.OfEnded(&test.entry)), cmp.Or(test.atEnd, test.want); got != want {
 				t.Errorf("at its end: got %q, want %q", got, want)
 			}
@@ -126,7 +126,7 @@ func TestWhoseAConnectionIs(t *testing.T) {
 	}
 }
 
-// TestRemovedFrontendsAreAttributedForTenMinutes: endpoints, frontends and Services, for a connection of TCP ends late.
+// TestRemovedFrontendsAreAttributedForTenMinutes: so are endpoints and Services, because a TCP connection may end late.
 func TestRemovedFrontendsAreAttributedForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := New(0)
@@ -173,7 +173,7 @@ func TestRemovedFrontendsAreAttributedForTenMinutes(t *testing.T) {
 	})
 }
 
-// TestAFrontendIsItsNewestOwners, in whichever order they are handed over.
+// TestAFrontendIsItsNewestOwners, in whichever order the changes are applied.
 func TestAFrontendIsItsNewestOwners(t *testing.T) {
 	frontend, endpoint := clusterIP("10.96.0.1:80"), map[string]string{"10.0.1.1:8080": "node-1"}
 	e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
@@ -209,8 +209,8 @@ func TestAFrontendIsItsNewestOwners(t *testing.T) {
 	}
 }
 
-// decision is what is decided on node-1, in zone a, of a Service whose endpoints are given by their nodes: node-1 and
-// node-2 are in zone a, node-3 in zone b.
+// decision returns a decision on node-1, in zone a, about a Service whose endpoints are given by their nodes: node-1
+// and node-2 are in zone a, node-3 in zone b.
 func decision(service model.ObjectName, frontend model.PortFrontend, endpoints map[string]string, keys ...policy.Key) selection.Decision {
 	of := &model.Service{Name: service, Topology: policy.Topology{Keys: keys}}
 	labels := map[string]map[string]string{

@@ -1,8 +1,12 @@
 //go:build linux
 
-// Package serviceindex knows which Service owns each frontend, who may answer its connections, and where the endpoints are; and for
-// ten minutes, who owned it and where they were. It is a reader of the proxy's decisions.
+// Package serviceindex maps each frontend to its Service, the endpoints that may serve its connections, and their
+// location. It retains removed frontends and endpoints for ten minutes. It is a handler of the proxy's decisions.
 //
-// Readers of the connection table ask it about each entry, from any goroutine: it never waits for a sync, and no sync
-// waits for it. The changes of one sync become visible together. A sync costs what changes, and not what is there.
+// Code that reads the connection table looks up each entry here, from any goroutine: a lookup never waits for a sync,
+// and no sync waits for a lookup. The changes of one sync become visible together. The cost of a sync is proportional
+// to its changes, not to the number of frontends.
+//
+// index.go decides which endpoints and frontends count as removed, and which UDP frontends as changed. attribution.go
+// decides to which Service a connection belongs, and whether our tables translated it.
 package serviceindex

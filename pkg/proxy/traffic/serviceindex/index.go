@@ -15,40 +15,40 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Index makes snapshots of decisions. The methods of selection.Reader are the syncing goroutine's; anybody may call the
-// others.
+// Index builds snapshots from decisions. The syncing goroutine calls the methods of selection.Handler; any goroutine
+// may call the others.
 type Index struct {
 	current  atomic.Pointer[Snapshot]
-	complete chan struct{} // closed once there is a snapshot
+	complete chan struct{} // closed when the first snapshot exists
 	applied  sync.Map      // of model.ObjectName to []Frontend
 	changes  []change
-	// uncertain are frontends that the kernel may or may not have taken, after an error.
+	// uncertain are frontends that the kernel may or may not have applied, after an error.
 	uncertain []Frontend
-	// next is the number of the sync that is handed over.
+	// next is the number of the sync whose decisions are being applied.
 	next uint64
-	// nodePorts are the addresses of interfaces on which node ports are served.
+	// nodePorts are the interface addresses on which node ports are served.
 	nodePorts []netip.Addr
 
-	// removed are endpoints that some frontend may not use any more; leaving left since the last sync was over.
+	// removed are endpoints that some frontend may no longer use; removing are those since the end of the last sync.
 	removed  ttlCache[Endpoint, struct{}]
 	removing map[Endpoint]bool
 	changed  notify.Signal
-	// formerFrontends are frontends that their Service lost, departed are the endpoints that a Service no longer has.
+	// formerFrontends are frontends that their Service lost; formerEndpoints are endpoints that a Service no longer has.
 	formerFrontends ttlCache[model.Frontend, *Frontend]
 	formerEndpoints ttlCache[formerKey, *Attribution]
 }
 
-// formerTTL is how long the owner of a frontend that left, and the place of an endpoint that left, are
-// remembered: a TCP connection ends two minutes after its last packet.
+// formerTTL is how long the Service of a removed frontend and the location of a removed endpoint are retained: a TCP
+// connection ends two minutes after its last packet.
 const formerTTL = 10 * time.Minute
 
-// Endpoint is an endpoint of a protocol, whichever Service it belongs to.
+// Endpoint is the address of an endpoint with its protocol, independent of Services.
 type Endpoint struct {
 	Protocol model.Protocol
 	Addr     netip.AddrPort
 }
 
-// formerKey is an endpoint that left a Service.
+// formerKey identifies an endpoint that a Service no longer has.
 type formerKey struct {
 	service model.ObjectName
 	Endpoint
@@ -60,7 +60,7 @@ type change struct {
 	isDeleted bool
 }
 
-// New returns a reader that knows of no frontend yet. Left and EachLeft know for some time that an endpoint left.
+// New returns an empty Index. keep is how long Removed and RangeRemoved report a removed endpoint.
 func New(keep time.Duration) *Index {
 	return &Index{
 		removing: map[Endpoint]bool{}, complete: make(chan struct{}), changed: notify.NewSignal(), next: 1,
@@ -70,30 +70,30 @@ func New(keep time.Duration) *Index {
 	}
 }
 
-// Snapshot returns what is in force; nil before the first sync is over.
+// Snapshot returns the state that the last sync applied; nil before the end of the first sync.
 func (r *Index) Snapshot() *Snapshot { return r.current.Load() }
 
-// Complete is closed after the first sync: from then on all Services are known.
+// Complete returns a channel that is closed after the first sync: from then on all Services are known.
 func (r *Index) Complete() <-chan struct{} { return r.complete }
 
-// Has reports whether anything of a Service is in force.
+// Has reports whether any frontend of a Service is applied.
 func (r *Index) Has(service model.ObjectName) bool {
 	_, has := r.applied.Load(service)
 	return has
 }
 
-// Changed holds a signal after endpoints left, or flows of UDP may have become stale otherwise, as soon as the snapshot
-// says so.
+// Changed returns a channel that signals that endpoints were removed, or that UDP flows may have become stale for
+// another reason. The signal is sent when the snapshot contains the change.
 func (r *Index) Changed() <-chan struct{} { return r.changed }
 
-// Removed reports whether an endpoint left, so that some frontend may no longer use it. Other frontends may still use it,
-// or the same one again.
+// Removed reports whether some frontend may no longer use an endpoint. Other frontends may still use it, or the same
+// one again.
 func (r *Index) Removed(endpoint Endpoint) bool {
 	_, hasLeft := r.removed.get(endpoint)
 	return hasLeft
 }
 
-// RangeRemoved passes the endpoints that left since a time to each, until each returns false.
+// RangeRemoved calls each for the endpoints removed since a time, until each returns false.
 func (r *Index) RangeRemoved(since time.Time, each func(Endpoint) bool) {
 	r.removed.values.Range(func(key, value any) bool {
 		return value.(cacheEntry[struct{}]).at.Before(since) || each(key.(Endpoint))
@@ -136,7 +136,7 @@ func frontendsOf(d *selection.Decision) []Frontend {
 	return frontends
 }
 
-// OnApplied takes over what is in force of a Service.
+// OnApplied replaces the applied frontends of a Service.
 func (r *Index) OnApplied(service model.ObjectName, digest any) {
 	now, _ := digest.([]Frontend)
 	before := r.frontends(service)
@@ -161,7 +161,7 @@ func (r *Index) frontends(service model.ObjectName) []Frontend {
 	return frontends
 }
 
-// OnFrontendsLost takes over that a Service has lost frontends.
+// OnFrontendsLost removes frontends from a Service.
 func (r *Index) OnFrontendsLost(service model.ObjectName, frontends []model.Frontend) {
 	lost := make(map[model.Frontend]bool, len(frontends))
 	for _, frontend := range frontends {
@@ -182,13 +182,14 @@ func (r *Index) OnFrontendsLost(service model.ObjectName, frontends []model.Fron
 	}
 }
 
-// OnMaybeApplied notes what the kernel may have sent connections to, though the sync that follows does not say so.
+// OnMaybeApplied records frontends to which the kernel may have sent connections, although the following sync does not
+// contain them.
 func (r *Index) OnMaybeApplied(_ model.ObjectName, digest any) {
 	frontends, _ := digest.([]Frontend)
 	r.uncertain = append(r.uncertain, frontends...)
 }
 
-// OnSynced makes the next snapshot.
+// OnSynced publishes the next snapshot.
 func (r *Index) OnSynced(sync selection.SyncState) {
 	now := time.Now()
 	previous := r.current.Load()
@@ -217,8 +218,8 @@ func (r *Index) OnSynced(sync selection.SyncState) {
 	}
 }
 
-// recordUncertain notes that endpoints left which may have been in force for a moment. What is in force says which of them
-// have not left.
+// recordUncertain marks endpoints as removed that may have been applied for a moment. The snapshot shows which of them
+// may still be used.
 func (r *Index) recordUncertain(now time.Time) {
 	var last *Port
 	for i := range r.uncertain {
@@ -235,7 +236,8 @@ func (r *Index) recordUncertain(now time.Time) {
 	}
 }
 
-// recordChanges remembers frontends that nobody has any more, or somebody else, and notes which flows of UDP may be stale.
+// recordChanges retains frontends that no Service has any more, or that another Service has now. It also records which
+// UDP flows may be stale.
 func (r *Index) recordChanges(next *Snapshot, sync selection.SyncState, now time.Time) {
 	for _, change := range r.changes {
 		frontend := change.Frontend.Frontend
@@ -267,7 +269,7 @@ func (r *Index) recordChanges(next *Snapshot, sync selection.SyncState, now time
 	r.formerEndpoints.expire(now)
 }
 
-// serving returns the addresses of interfaces on which node ports are served.
+// serving returns the interface addresses on which node ports are served.
 func serving(sync selection.SyncState) []netip.Addr {
 	addrs := slices.Clone(sync.Scope.NodePorts)
 	for _, addr := range sync.LocalAddrs {
@@ -278,7 +280,8 @@ func serving(sync selection.SyncState) []netip.Addr {
 	return addrs
 }
 
-// apply makes changes to a snapshot that is not published yet. A part that it shares with another one is copied once.
+// apply applies changes to a snapshot that is not published yet. It copies each shard that changes once, because other
+// snapshots share it.
 func apply(next *Snapshot, changes []change) {
 	var copied [shards]bool
 	for _, change := range changes {
@@ -293,14 +296,14 @@ func apply(next *Snapshot, changes []change) {
 		switch owner := in[change.Frontend.Frontend]; {
 		case !change.isDeleted:
 			in[change.Frontend.Frontend] = change.Frontend
-		case owner != nil && owner.Service == change.Service: // else it has gone to another Service already
+		case owner != nil && owner.Service == change.Service: // otherwise another Service already has it
 			delete(in, change.Frontend.Frontend)
 		}
 	}
 }
 
-// recordRemoved notes which endpoints may no longer answer some clients of some frontends, and since when nothing has changed
-// about the frontends that stay.
+// recordRemoved records endpoints that some clients of some frontends may no longer use. A remaining frontend keeps its
+// previous changed number if none of its connections can have become stale.
 func (r *Index) recordRemoved(before, now []Frontend) {
 	stays := make(map[model.Frontend]*Frontend, len(now))
 	for i := range now {
@@ -336,7 +339,7 @@ func (r *Index) recordRemoved(before, now []Frontend) {
 	}
 }
 
-// recordFormer notes the places of the endpoints that a port no longer has, and reports whether there are any.
+// recordFormer retains the locations of the endpoints that a port no longer has, and reports whether there are any.
 func (r *Index) recordFormer(old, now *Port) (departed bool) {
 	if old == now {
 		return false
@@ -350,8 +353,8 @@ func (r *Index) recordFormer(old, now *Port) (departed bool) {
 	return departed
 }
 
-// recordRemovedFrom notes which endpoints of a list are missing in a newer one, and reports whether any is. The frontends of a
-// port have the same lists.
+// recordRemovedFrom records the endpoints of a list that are missing in a newer one, and reports whether there are any.
+// The frontends of a port share their lists, so compared holds the results of earlier calls.
 func (r *Index) recordRemovedFrom(port *Port, before, now []netip.AddrPort, compared map[[2]*netip.AddrPort]bool) bool {
 	lists := [2]*netip.AddrPort{first(before), first(now)}
 	left, isKnown := compared[lists]

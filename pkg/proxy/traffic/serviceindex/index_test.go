@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// fixture is a cluster, whose decisions a reader is handed.
+// fixture is a cluster and an index that receives its decisions.
 type fixture struct {
 	t       testing.TB
 	cluster *model.Cluster
@@ -36,7 +36,7 @@ func newFixture(t testing.TB) *fixture {
 	return w
 }
 
-// accept hands over what is decided about Services, as a sync does.
+// accept passes the decisions about Services to the index, as a sync does.
 func (w *fixture) accept(services ...string) {
 	for _, name := range services {
 		of := model.ObjectName{Namespace: "default", Name: name}
@@ -48,7 +48,7 @@ func (w *fixture) synced() { w.reader.OnSynced(selection.SyncState{Scope: scope}
 
 var scope = selection.Scope{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 
-// apply gives Services a ClusterIP, a node port, and endpoints: "NODE ADDR", with ! if it does not serve.
+// apply gives Services a ClusterIP, a node port, and endpoints: "NODE ADDR", with ! if it is not serving.
 func (w *fixture) apply(name, clusterIP string, edit func(*model.Service), endpoints ...string) {
 	of := model.ObjectName{Namespace: "default", Name: name}
 	service := &model.Service{
@@ -81,7 +81,7 @@ func at(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
 
 func isNoNode(netip.Addr) (bool, error) { return false, nil }
 
-// allows asks the snapshot in force.
+// allows queries the current snapshot.
 func (w *fixture) allows(dialled, endpoint, client string) bool {
 	w.t.Helper()
 	owner := w.reader.Snapshot().Lookup(model.TCP, at(dialled))
@@ -177,7 +177,7 @@ func TestWhichEndpointsWereRemoved(t *testing.T) {
 			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
 			w.accept("web")
 			w.synced()
-			<-w.reader.Changed() // what left before is unknown
+			<-w.reader.Changed() // earlier removals are unknown
 			test.change(w)
 			if name != "it loses its frontend" {
 				w.accept("web")
@@ -196,7 +196,7 @@ func TestWhichEndpointsWereRemoved(t *testing.T) {
 	}
 }
 
-// TestAFrontendThatMovesIsItsNewOwners, in whichever order the two are handed over.
+// TestAFrontendThatMovesIsItsNewOwners, in whichever order the two changes are applied.
 func TestAFrontendThatMovesIsItsNewOwners(t *testing.T) {
 	for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
 		w := newFixture(t)
@@ -238,7 +238,7 @@ func TestRemovedEndpointsExpire(t *testing.T) {
 		leave("node-a 10.244.0.1")
 		time.Sleep(40 * time.Second)
 		leave("node-a 10.244.0.1", "node-b 10.244.1.1")
-		leave("node-a 10.244.0.1") // it left again
+		leave("node-a 10.244.0.1") // it was removed again
 		time.Sleep(40 * time.Second)
 		w.synced()
 		if !w.isRemoved("10.244.1.1:8080") {
@@ -252,7 +252,7 @@ func TestRemovedEndpointsExpire(t *testing.T) {
 	})
 }
 
-// TestTooManyRemovalsMakeThemUncertain instead of being kept for ever.
+// TestTooManyRemovalsMakeThemUncertain instead of growing the cache without limit.
 func TestTooManyRemovalsMakeThemUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
@@ -274,8 +274,9 @@ func TestTooManyRemovalsMakeThemUncertain(t *testing.T) {
 	})
 }
 
-// TestMemory checks the bound of manifests/measurements.md for 10,000 Services of ten endpoints. It measures a tenth of them.
-func TestMemory(t *testing.T) {
+// TestTTLCache checks the memory bound of pkg/README.md for 10,000 Services of ten endpoints. It measures a tenth of
+// them.
+func TestTTLCache(t *testing.T) {
 	w := newFixture(t)
 	large(w, 1000)
 	before := heap()
@@ -312,7 +313,7 @@ func (w *fixture) acceptLarge(services int) {
 	w.synced()
 }
 
-// BenchmarkOneChange measures what a sync of one change costs when there is much else.
+// BenchmarkOneChange measures the cost of a sync with one change among many Services.
 func BenchmarkOneChange(b *testing.B) {
 	w := newFixture(b)
 	large(w, 10_000)

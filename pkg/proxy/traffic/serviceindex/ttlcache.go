@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// ttlCache keeps what left for a while. One goroutine notes and forgets; any goroutine may ask.
+// ttlCache keeps entries for a while after they were removed elsewhere. One goroutine calls put and expire; any
+// goroutine may call get.
 type ttlCache[K comparable, V any] struct {
 	keep   time.Duration
-	values sync.Map // of K to noted[V]
+	values sync.Map // of K to cacheEntry[V]
 	order  []expiry[K]
 }
 
@@ -19,13 +20,13 @@ type cacheEntry[V any] struct {
 	at    time.Time
 }
 
-// expiry records that a key was noted; a key that is noted again gets another one.
+// expiry records when a key was put. Putting a key again adds another expiry.
 type expiry[K comparable] struct {
 	key K
 	at  time.Time
 }
 
-// maxEntries bounds how much a memory keeps, however often things come and go.
+// maxEntries limits the entries of a cache, however often objects are added and removed.
 const maxEntries = 1 << 16
 
 func (m *ttlCache[K, V]) put(key K, value V, now time.Time) {
@@ -39,7 +40,7 @@ func (m *ttlCache[K, V]) get(key K) (cacheEntry[V], bool) {
 	return value, isKnown
 }
 
-// expire forgets what is old, and the first of too much. It reports whether there was too much.
+// expire drops expired entries, and the oldest ones beyond maxEntries. It reports whether maxEntries was exceeded.
 func (m *ttlCache[K, V]) expire(now time.Time) (tooMuch bool) {
 	n := 0
 	for ; n < len(m.order) && now.Sub(m.order[n].at) > m.keep; n++ {
@@ -53,7 +54,7 @@ func (m *ttlCache[K, V]) expire(now time.Time) (tooMuch bool) {
 	return tooMuch
 }
 
-// drop forgets a key, unless it was noted again.
+// drop deletes a key unless it was put again later.
 func (m *ttlCache[K, V]) drop(e expiry[K]) {
 	if value, isKnown := m.get(e.key); isKnown && !value.at.After(e.at) {
 		m.values.Delete(e.key)

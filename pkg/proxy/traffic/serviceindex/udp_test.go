@@ -14,13 +14,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// ofUDP makes a Service of UDP, with an external IP and a load balancer's address.
+// ofUDP turns a Service into a UDP one, with an external IP and a load balancer's address.
 func ofUDP(s *model.Service) {
 	s.Ports[0].Protocol = model.UDP
 	s.ExternalIPs, s.LoadBalancerIPs = []netip.Addr{at("192.0.2.1:1").Addr()}, []netip.Addr{at("203.0.113.1:1").Addr()}
 }
 
-// TestWhichFlowsAreScanned after a change of a Service that has two endpoints, by the frontends to which they were sent.
+// TestWhichFlowsAreScanned after a change of a Service with two endpoints, by the frontend to which they were sent.
 func TestWhichFlowsAreScanned(t *testing.T) {
 	const onA, onB = "node-a 10.244.0.1", "node-b 10.244.1.1"
 	const clusterIP, external, balancer, nodePort = "10.96.0.1:80", "192.0.2.1:80", "203.0.113.1:80", "172.30.0.1:30080"
@@ -140,8 +140,8 @@ func TestWhichFlowsAreScanned(t *testing.T) {
 	}
 }
 
-// TestWhoWasAnEndpointOfANodePort, whatever its state: endpoints in force, those that left, those of the frontend's former
-// owner, and those of which an error leaves open whether the kernel took them.
+// TestWhoWasAnEndpointOfANodePort, in whatever state: current endpoints, removed ones, those of the frontend's former
+// Service, and those that the kernel may or may not have applied before an error.
 func TestWhoWasAnEndpointOfANodePort(t *testing.T) {
 	w := newFixture(t)
 	web := model.ObjectName{Namespace: "default", Name: "web"}

@@ -1,8 +1,8 @@
-// Package clusterstatus asks the proxies of all nodes how they are, through the API server.
+// Package clusterstatus queries the status of the proxies on all nodes through the API server.
 //
-// It uses the proxy subresource of pods, and the address that serves /livez: that one is open to the node's neighbours
-// anyway, while the metrics are mostly served on loopback. exec would need a larger permission: to run any command in
-// the pod, with its privileges.
+// It uses the proxy subresource of pods, and the address that serves /livez. That address is reachable for the node's
+// neighbours anyway, while metrics are usually served on loopback. exec would need a larger permission: to run any
+// command in the pod, with its privileges.
 package clusterstatus
 
 import (
@@ -26,9 +26,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// Options say whom to ask.
+// Options select the proxies to query.
 type Options struct {
-	// Namespace and Selector choose the pods of the proxy, and Port is where they serve /livez.
+	// Namespace and Selector select the pods of the proxy. Port is the port of /livez.
 	Namespace, Selector string
 	Port                int
 }
@@ -39,32 +39,33 @@ type Options struct {
 type Node struct {
 	Node string `json:"node"`
 	Pod  string `json:"pod"` // empty if no proxy runs there
-	// InSync: the proxy answers, is healthy, no change has failed or waits, and no other service proxy is on the node.
+	// InSync reports whether the proxy responds and is healthy, no change has failed or is overdue, and no other service
+	// proxy is on the node.
 	InSync bool `json:"inSync"`
-	// Problem says why not; empty if it agrees.
+	// Problem is the reason why InSync is false; empty if it is true.
 	Problem string `json:"problem"`
 	// Synced is when the newest accepted sync began; zero if unknown.
 	Synced time.Time `json:"synced"`
-	// InvalidObjects is how many objects are left out, and Interruptions are the resources whose watches are
-	// interrupted; never null.
+	// InvalidObjects is the number of invalid objects. Interruptions are the resources whose watches are interrupted;
+	// never null.
 	InvalidObjects int                   `json:"refusedObjects"`
 	Interruptions  []status.Interruption `json:"interruptions"`
 }
 
-// atOnce is how many proxies are asked at a time.
+// atOnce is the number of concurrent requests.
 const atOnce = 32
 
-// How long an answer may take, and how much of it is read and kept: a pod, or its node, may be anybody's. A proxy's
-// page has some 500 bytes, the reason of a failure among them, and names fewer than ten resources.
+// Limits on the time and size of a response, and on what is kept of it: the pod or its node may be compromised. A
+// proxy's page has about 500 bytes, including the reason of a failure, and fewer than ten resources.
 const (
 	timeout          = 5 * time.Second
 	maxResponse      = 64 << 10
 	maxInterruptions = 20
 )
 
-// CheckNodes asks the proxies of all Nodes, in the order of their names. Nodes that do not run Linux are left out, unless a pod is
-// there. It needs to list Nodes, to list pods in the namespace,
-// and to get pods/proxy there. An error says what could not be listed; a proxy that does not answer is no error.
+// CheckNodes queries the proxies of all Nodes, in the order of their names. It omits Nodes that do not run Linux unless
+// a proxy pod is there. It needs permission to list Nodes, and in the namespace to list pods and to get pods/proxy. It
+// returns an error if a list fails; a proxy that does not respond is not an error.
 func CheckNodes(ctx context.Context, config *rest.Config, options Options) ([]Node, error) {
 	c, err := newChecker(config, options)
 	if err != nil {
@@ -107,7 +108,7 @@ func CheckNodes(ctx context.Context, config *rest.Config, options Options) ([]No
 	return answers, ctx.Err()
 }
 
-// checker asks the API server, and through it the pods.
+// checker sends requests to the API server, and through it to the pods.
 type checker struct {
 	Options
 	http *http.Client
@@ -116,7 +117,7 @@ type checker struct {
 
 func newChecker(config *rest.Config, options Options) (*checker, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // atOnce bounds it
+	config.QPS = -1 // atOnce limits it
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func newChecker(config *rest.Config, options Options) (*checker, error) {
 	return &checker{options, client, api}, err
 }
 
-// livez asks a proxy's pod for the page. It does not use client-go, which would read everything that a pod answers, and
+// livez gets the page from a proxy's pod. It does not use client-go, which would read a response of any size, and
 // follow the pod's redirects with the user's token.
 func (c *checker) livez(ctx context.Context, pod string) (status int, body []byte, err error) {
 	url := c.api.RESTClient().Get().Namespace(c.Namespace).Resource("pods").Name(fmt.Sprintf("%s:%d", pod, c.Port)).SubResource("proxy").
@@ -133,11 +134,11 @@ func (c *checker) livez(ctx context.Context, pod string) (status int, body []byt
 	return boundedio.Get(ctx, *c.http, url.String(), maxResponse, timeout)
 }
 
-// fetch asks the proxy of the node.
+// fetch queries the proxy of the node and fills in the result.
 func (n *Node) fetch(ctx context.Context, c *checker) {
 	code, body, err := c.livez(ctx, n.Pod)
 	var said status.Page
-	if json.Unmarshal(body, &said) != nil || said.Status == nil { // an unhealthy proxy answers 503, with the same page
+	if json.Unmarshal(body, &said) != nil || said.Status == nil { // an unhealthy proxy responds with 503 and the same page
 		n.Problem = explainMissingPage(code, body, err)
 		return
 	}
@@ -161,8 +162,8 @@ func (n *Node) fetch(ctx context.Context, c *checker) {
 	}
 }
 
-// explainMissingPage says why an answer is not a proxy's page. It may be from the API server itself, which gives its reason in a
-// Status.
+// explainMissingPage returns the reason why a response is not a proxy's page. The response may come from the API server
+// itself, which gives its reason in a Status.
 func explainMissingPage(status int, body []byte, err error) string {
 	var refusal metav1.Status
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// Text writes a line for each node, and how many agree.
+// Text writes a line per node, and the number of nodes that are in sync.
 func Text(to io.Writer, nodes []Node) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	sanitize.Fprintf(table, "NODE\tAGREES\tLAST SYNC\tREFUSED OBJECTS\tAPI SERVER\tPROBLEM\n")

@@ -16,14 +16,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
 )
 
-// Dial connects from a new port and resets the connection at once: one that is closed would stay in TIME_WAIT for a
-// minute. It returns the result, and how long that took. A reset is a reply, and so is an ICMP error that the node itself
-// sends, as a firewall on it does. The same from anybody else, such as a router, is none.
+// Dial opens a connection from a new port and resets it at once: a closed one would stay in TIME_WAIT for a minute. It
+// returns the result, and how long it took. A reset is a reply, and so is an ICMP error from the node itself, such as a
+// firewall on it sends. An ICMP error from another sender, such as a router, is not.
 func Dial(ctx context.Context, addr netip.AddrPort, timeout time.Duration) (reachability.ProbeResult, time.Duration) {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, began.Add(timeout))
 	defer cancel()
-	socket := -1 // a second descriptor: the dialer closes its own when it fails
+	socket := -1 // a duplicate descriptor: the dialer closes its own when it fails
 	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		return errors.Join(raw.Control(func(fd uintptr) { socket, err = withErrorQueue(int(fd), addr.Addr()) }), err)
 	}}
@@ -40,8 +40,8 @@ func Dial(ctx context.Context, addr netip.AddrPort, timeout time.Duration) (reac
 	return result, took
 }
 
-// withErrorQueue has the kernel keep a socket's ICMP errors with their sender (ip(7), IP_RECVERR), and returns a second
-// descriptor of the socket.
+// withErrorQueue makes the kernel queue a socket's ICMP errors with their sender (ip(7), IP_RECVERR). It returns a
+// duplicate descriptor of the socket.
 func withErrorQueue(fd int, to netip.Addr) (int, error) {
 	level, option := unix.SOL_IPV6, unix.IPV6_RECVERR
 	if to.Is4() {
@@ -53,7 +53,7 @@ func withErrorQueue(fd int, to netip.Addr) (int, error) {
 	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// resultOf says what an error means.
+// resultOf returns the result that a dial error stands for.
 func resultOf(err error, socket int, node netip.Addr) reachability.ProbeResult {
 	if err == nil {
 		return reachability.Accepted
@@ -66,7 +66,7 @@ func resultOf(err error, socket int, node netip.Addr) reachability.ProbeResult {
 	return reachability.NoReply
 }
 
-// senderOf returns who sent the ICMP error that ended a connection; false if none did.
+// senderOf returns the sender of the ICMP error that ended a connection; false if there was none.
 func senderOf(socket int) (netip.Addr, bool) {
 	control := make([]byte, 512)
 	_, n, _, _, err := unix.Recvmsg(socket, nil, control, unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)

@@ -24,7 +24,7 @@ import (
 
 const own = "own"
 
-// recorder records what the Prober reports.
+// recorder records the calls of an Observer.
 type recorder struct {
 	mutex    sync.Mutex
 	out      []string
@@ -61,7 +61,7 @@ func (o *recorder) get(f func(*recorder) bool) bool {
 	return f(o)
 }
 
-// ground is a machine with addresses that stand for those of other nodes, a table of connections, and a Prober.
+// ground is a machine with addresses that stand for those of other nodes, a connection table, and a Prober.
 type ground struct {
 	t         *testing.T
 	namespace *netns.Namespace
@@ -115,7 +115,7 @@ func newGround(t *testing.T) *ground {
 	return g
 }
 
-// start hands decisions to the readers, and starts the Prober.
+// start passes decisions to the index, and starts the Prober.
 func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes map[string]Node) {
 	cluster := model.NewCluster(own)
 	cluster.Apply(model.Change{
@@ -156,7 +156,7 @@ func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes 
 	g.waitFor("all nodes have answered once", func(*recorder) bool { return g.prober.Status().Families[model.IPv4].WithBaseline == 3 })
 }
 
-// waitTimeout is how long a test waits for what must come.
+// waitTimeout is how long a test waits for an event that must happen.
 const waitTimeout = 30 * time.Second
 
 func (g *ground) waitFor(what string, is func(*recorder) bool) {
@@ -168,20 +168,20 @@ func (g *ground) waitFor(what string, is func(*recorder) bool) {
 	}
 }
 
-// drop has dials at an address and port dropped.
+// drop makes a firewall drop dials to an address and port.
 func (g *ground) drop(addr netip.Addr, number int) {
 	g.namespace.Load("add table inet dark\nadd chain inet dark in { type filter hook input priority 0; }\n" +
 		fmt.Sprintf("add rule inet dark in ip daddr %s tcp dport %d drop\n", addr, number))
 }
 
-// shut has probes of a node dropped.
+// shut makes a firewall drop probes of a node.
 func (g *ground) shut(node int) {
 	for _, number := range []int{9, 10250, 10256} {
 		g.drop(nodeAddr(node), number)
 	}
 }
 
-// hang puts a connection into the table that nobody answers.
+// hang adds an unreplied connection to the table.
 func (g *ground) hang(to int, from uint16) {
 	g.table.Insert(connections.Connection{
 		Protocol: model.TCP, Client: port(from), Dialled: dialled, ReplySrc: podAddr(to), State: conntrack.TCPSynSent, Lasts: 100,
@@ -223,15 +223,15 @@ func TestANodeIsEjected(t *testing.T) {
 	}
 }
 
-// TestNewConnectionsOfTwoClientsAcquit a node whose ports are all shut. Old ones to an endpoint that comes back to its slice
-// prove nothing.
+// TestNewConnectionsOfTwoClientsAcquit a node whose ports are all closed. Old ones to an endpoint that is in its
+// EndpointSlice again prove nothing.
 func TestNewConnectionsOfTwoClientsAcquit(t *testing.T) {
 	g := newGround(t)
 	g.shut(1)
 	g.hang(1, 1001)
 	ctx, cancel := context.WithCancel(t.Context())
 	answering, client := make(chan struct{}), []netip.Addr{port(0).Addr(), port(0).Addr().Next()}
-	go func() { // other connections keep being answered there
+	go func() { // other connections keep getting replies there
 		defer close(answering)
 		for from := uint16(2000); ctx.Err() == nil; from++ {
 			_ = g.table.TryInsert(connections.Connection{
@@ -255,7 +255,7 @@ func TestNewConnectionsOfTwoClientsAcquit(t *testing.T) {
 func TestDial(t *testing.T) {
 	g := newGround(t)
 	g.drop(nodeAddr(0), 7)
-	// A firewall of the node refuses with an ICMP error of its own.
+	// A firewall on the node refuses with an ICMP error of its own.
 	g.namespace.Load(fmt.Sprintf(`add chain inet dark out { type filter hook input priority 1; }
 		add rule inet dark out ip daddr %s tcp dport 13 reject with icmpx admin-prohibited
 		add rule inet dark out ip daddr %s tcp dport 14 reject with icmpx port-unreachable

@@ -20,10 +20,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Node is where a node is probed, by family: at one address in each. The zero address is none.
+// Node is the address at which a node is probed, by family. An invalid address means that there is none.
 type Node [2]netip.Addr
 
-// Prober scans, probes, and reports what was decided.
+// Prober scans conntrack, sends probes, and reports the decisions of its detectors.
 type Prober struct {
 	Options
 	notFound func() (map[netip.Addr]bool, error)
@@ -33,35 +33,35 @@ type Prober struct {
 	detectors map[model.Family]*reachability.Detector
 	nodes     map[string]Node
 	servers   []netip.AddrPort
-	changed   notify.Signal // holds a signal when a detector has something new
+	changed   notify.Signal // signals that an event was reported to a detector
 
-	// listed are the endpoints of nodes that are suspected or ejected, as when their connections were listed. One goroutine
-	// has it.
+	// listed are the snapshots with which the connections of suspected or ejected nodes were listed. Only Run's goroutine
+	// uses it.
 	listed map[model.Family]map[string]*serviceindex.Snapshot
 }
 
-// Observer is told what happens, by one goroutine.
+// Observer receives events. One goroutine calls OnScan, another one the other methods.
 type Observer interface {
 	// OnScan is called after each scan.
 	OnScan(scan Scan, err error)
-	// OnActions is called after something was decided.
+	// OnActions is called after each decision.
 	OnActions(family model.Family, actions *reachability.Actions)
-	// OnStatus is called with what is known, after something was decided and every few seconds.
+	// OnStatus is called with the current status after each decision, and every statusInterval.
 	OnStatus(status Status)
 }
 
-// Options are what a Prober is made of.
+// Options configure a Prober.
 type Options struct {
 	Self        string              // the name of this node
-	HealthzPort uint16              // of the proxies on all nodes
-	Table       conntrack.Table     // whose dumps are throttled
-	Unthrottled conntrack.Table     // the same table without rests
-	Index       *serviceindex.Index // with places
+	HealthzPort uint16              // port of /healthz on all nodes
+	Table       conntrack.Table     // with throttled dumps
+	Unthrottled conntrack.Table     // the same table without throttling
+	Index       *serviceindex.Index // gives the node of each endpoint
 	Observer    Observer
-	IsLocal     selection.IsLocal // reports whether an address is this node's own
+	IsLocal     selection.IsLocal // reports whether an address is local to this node
 }
 
-// New returns a Prober that knows of no node.
+// New returns a Prober without targets.
 func New(options Options) *Prober {
 	p := &Prober{
 		Options: options, dial: Dial, notFound: interfaces.UnresolvedNeighbours, changed: notify.NewSignal(),
@@ -75,32 +75,32 @@ func New(options Options) *Prober {
 	return p
 }
 
-// SetNodes sets where other nodes are probed.
+// SetNodes sets the addresses at which other nodes are probed.
 func (p *Prober) SetNodes(nodes map[string]Node) {
 	p.report(func() { p.nodes = nodes; p.updateTargets() })
 }
 
-// SetAPIServers sets where API servers are reached.
+// SetAPIServers sets the addresses of API servers.
 func (p *Prober) SetAPIServers(servers []netip.AddrPort) {
 	p.report(func() { p.servers = servers; p.updateTargets() })
 }
 
-// Status is what is known of all nodes.
+// Status describes the state of all nodes.
 type Status struct {
 	// Ejected are the nodes that do not reply, by name.
 	Ejected []Ejected
-	// Families is what is known in each family.
+	// Families is the state of the detector of each family.
 	Families map[model.Family]reachability.Status
 }
 
-// Ejected is a node that does not reply in some families. If it is ejected in both, the later ejection counts: since then it
-// has not replied at all.
+// Ejected is a node that does not reply in some families. If it is ejected in both, Since and LastReply are those of
+// the later ejection: since then it has not replied at all.
 type Ejected struct {
 	reachability.EjectedNode
 	Families []model.Family
 }
 
-// Status returns what is known.
+// Status returns the current status.
 func (p *Prober) Status() Status {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -128,8 +128,8 @@ func (p *Prober) Status() Status {
 	return s
 }
 
-// probedIn returns the family in which a node is probed for connections of a family: that one, unless the node has no
-// address there or has never replied there, and has replied in the other.
+// probedIn returns the family in which a node is probed for connections of the given family. It is the other family if
+// the node has replied there, and has no address in the given family or never replied in it.
 func (p *Prober) probedIn(name string, family model.Family) model.Family {
 	if other := model.IPv4 + model.IPv6 - family; !p.detectors[family].Replies(name) && p.detectors[other].Replies(name) {
 		return other
@@ -137,10 +137,10 @@ func (p *Prober) probedIn(name string, family model.Family) model.Family {
 	return family
 }
 
-// statusInterval is how often OnStatus is called while nothing is decided.
+// statusInterval is how often OnStatus is called while there are no decisions.
 const statusInterval = 5 * time.Second
 
-// Run works until ctx ends.
+// Run scans and probes until ctx ends.
 func (p *Prober) Run(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -169,7 +169,7 @@ func (p *Prober) Run(ctx context.Context) {
 	}
 }
 
-// report changes a detector, and wakes Run.
+// report changes the state of a detector, and notifies Run.
 func (p *Prober) report(change func()) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -177,7 +177,8 @@ func (p *Prober) report(change func()) {
 	p.changed.Notify()
 }
 
-// reportScan hands each detector the connections to the nodes that are probed in its family. Its caller has the mutex.
+// reportScan passes each detector the connections to the nodes that are probed in its family. The caller must hold the
+// mutex.
 func (p *Prober) reportScan(scan Scan) {
 	flows, notFound := map[model.Family][]reachability.Flow{}, map[model.Family][]string{}
 	for family, found := range scan.flows {
@@ -213,14 +214,14 @@ func (p *Prober) step(family model.Family) reachability.Actions {
 	return actions
 }
 
-// start starts what a detector wants.
+// start starts the probes and lists that a detector requests.
 func (p *Prober) start(ctx context.Context, family model.Family, actions reachability.Actions, working *sync.WaitGroup) {
 	detector := p.detectors[family]
 	for _, probe := range actions.Probes {
 		working.Go(func() {
 			result, rtt := p.dial(ctx, probe.Addr, probe.Timeout)
 			if isLocal, err := p.IsLocal(probe.Addr.Addr()); isLocal || err != nil {
-				result = reachability.NoReply // such as a virtual address that this node took over
+				result = reachability.NoReply // the address is now local, such as a virtual IP that this node took over
 			}
 			p.report(func() { detector.ReportProbe(time.Now(), probe.ID, result, rtt) })
 		})
@@ -236,15 +237,15 @@ func (p *Prober) start(ctx context.Context, family model.Family, actions reachab
 	}
 }
 
-// probed returns the connections for which nodes are probed in a family. Its caller has the mutex.
+// probed returns the connections whose nodes are probed in a family. The caller must hold the mutex.
 func (p *Prober) probed(flows []reachability.Flow, in model.Family) []reachability.Flow {
 	return slices.DeleteFunc(flows, func(flow reachability.Flow) bool {
 		return p.probedIn(flow.Node, model.FamilyOf(flow.Endpoint.Addr())) != in
 	})
 }
 
-// snapshots returns the endpoints of nodes as they were when connections to them were listed before, and as they are now.
-// Those of suspected nodes stay as at the first list.
+// snapshots returns the snapshot with which each node's connections were last listed, and the current one. Suspected
+// nodes keep the snapshot of their first list.
 func (p *Prober) snapshots(family model.Family, names []string) (before map[string]*serviceindex.Snapshot, now *serviceindex.Snapshot) {
 	p.mutex.Lock()
 	isEjected := p.detectors[family].IsEjected
@@ -259,8 +260,8 @@ func (p *Prober) snapshots(family model.Family, names []string) (before map[stri
 	return before, now
 }
 
-// How often there is a scan: a walk through an empty table takes the kernel some milliseconds, too. After idleAfter without
-// a connection that waits for its reply, it is half as often. If a scan takes long, the table throttles the next ones.
+// Scan intervals: even a dump of an empty table takes the kernel some milliseconds. After idleAfter without an
+// unreplied connection, scans are half as frequent. If a scan takes long, the table throttles the next ones.
 const (
 	scanInterval     = 500 * time.Millisecond
 	idleScanInterval = time.Second
@@ -294,8 +295,8 @@ func (p *Prober) scanLoop(ctx context.Context) {
 	}
 }
 
-// updateTargets sets whom the detectors may probe: nodes and API servers elsewhere. Loopback and this node's own addresses
-// would reply even without a network. Its caller has the mutex.
+// updateTargets sets the nodes and API servers that the detectors may probe. It omits loopback and this node's own
+// addresses, which would reply even without a network. The caller must hold the mutex.
 func (p *Prober) updateTargets() {
 	for family, detector := range p.detectors {
 		addrs := map[string]netip.Addr{}

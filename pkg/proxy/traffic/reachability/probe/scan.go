@@ -13,19 +13,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 )
 
-// maxEntries is how many connections without a reply a scan reads: those of a flood are not needed one by one.
+// maxEntries limits the unreplied connections that a scan reads: a flood does not need to be read completely.
 const maxEntries = 8192
 
-// Scan is what one scan found.
+// Scan is the result of one scan.
 type Scan struct {
-	Unreplied int // connections to Services, of those that it read
+	Unreplied int // connections to Services among the entries read
 	flows     map[model.Family][]reachability.Flow
-	notFound  map[netip.Addr]bool // addresses on a link that the kernel does not find
-	isRead    bool                // the connections were listed
+	notFound  map[netip.Addr]bool // addresses that neighbour discovery does not find
+	isRead    bool                // reports whether the connections were listed
 }
 
-// scan lists the connections that were translated and have no reply. If there are any, it lists whom the link does not
-// find, too.
+// scan lists the translated connections that have no reply. If there are any, it also lists the addresses that
+// neighbour discovery does not find.
 func (p *Prober) scan(ctx context.Context) (Scan, error) {
 	found := Scan{flows: map[model.Family][]reachability.Flow{}}
 	snapshot := p.Index.Snapshot()
@@ -52,7 +52,7 @@ func (p *Prober) scan(ctx context.Context) (Scan, error) {
 	return found, err
 }
 
-// flowOf returns a connection to an endpoint that our tables translated.
+// flowOf returns an entry as a Flow. It reports false unless our tables translated it to a current endpoint.
 func flowOf(e *conntrack.Entry, snapshot *serviceindex.Snapshot) (reachability.Flow, bool) {
 	if !serviceindex.IsOwnNAT(e) {
 		return reachability.Flow{}, false
@@ -65,9 +65,10 @@ func flowOf(e *conntrack.Entry, snapshot *serviceindex.Snapshot) (reachability.F
 	return reachability.Flow{ID: e.ID, Client: e.OrigSrc().Addr(), Endpoint: e.ReplySrc(), Node: node}, known
 }
 
-// replied lists the connections to endpoints on some nodes that the endpoint has accepted, at once: a decision waits for it.
-// A node's endpoints are those of an earlier snapshot, so that they are the same in two lists that are compared: a connection
-// to an endpoint that was not in its slice for a while would look new. Next are those by the endpoints of now.
+// replied lists the connections to endpoints on some nodes that the endpoint has accepted. It is not throttled, because
+// a decision waits for the list. flows uses the endpoints of an earlier snapshot per node, so that two lists to be
+// compared use the same endpoints: a connection to an endpoint that was missing in its EndpointSlice for a while would
+// look new. next uses the current endpoints.
 func (p *Prober) replied(
 	ctx context.Context, before map[string]*serviceindex.Snapshot, now *serviceindex.Snapshot,
 ) (flows, next []reachability.Flow, err error) {
@@ -78,7 +79,7 @@ func (p *Prober) replied(
 	}
 	_, err = p.Unthrottled.Dump(ctx, conntrack.Filter{Status: status, Mask: status}, func(e *conntrack.Entry) bool {
 		if e.Protocol == model.TCP && e.Status&conntrack.Assured == 0 {
-			return true // a kernel without pods resets
+			return true // perhaps only a reset, from a kernel whose pods do not run
 		}
 		for snapshot := range snapshots {
 			flow, isOurs := flowOf(e, snapshot)

@@ -54,7 +54,7 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 		return err
 	}
 	// The manager and all other parts end only after the last request was served.
-	err = cli.MutuallyRequired(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.followDemand,
+	err = cli.RunAll(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.followDemand,
 		s.publishTopology, s.measureDemand, s.runManager, s.https.Start)
 	log.Info("ended")
 	return err

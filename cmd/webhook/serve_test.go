@@ -81,7 +81,7 @@ func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWithItsContext(t *
 	}
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- cli.MutuallyRequired(ctx, s.runManager, s.https.Start) }()
+	go func() { ended <- cli.RunAll(ctx, s.runManager, s.https.Start) }()
 	wait.Until(t, "it listens", func() bool { return strings.Contains(s.https.Ready().Error(), "still being made") })
 	if s.synced() == nil {
 		t.Error("it knows a cluster of which it has listed nothing")

@@ -100,9 +100,9 @@ func joinErrors(err error) []error {
 	return all
 }
 
-// MutuallyRequired runs all parts of a program, each in a goroutine, until all have ended. The first error cancels the
+// RunAll runs all parts of a program, each in a goroutine, until all have ended. The first error cancels the
 // others and is returned.
-func MutuallyRequired(ctx context.Context, parts ...func(context.Context) error) error {
+func RunAll(ctx context.Context, parts ...func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {
 		group.Go(func() error { return part(ctx) })

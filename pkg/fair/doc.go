@@ -4,7 +4,7 @@
 // There are three cases:
 //
 //   - Order chooses which of many items get a share, all at once. It is max-min fair: see there.
-//   - FairQueue and FairOrder order work that is all done eventually. This is start-time fair queueing (Goyal, Vin,
+//   - Queue and Schedule order work that is all done eventually. This is start-time fair queueing (Goyal, Vin,
 //     Cheng 1996).
 //   - Quota is for requests that arrive over time, when none may be left.
 package fair

@@ -82,9 +82,9 @@ func TestOrderGivesEachNamespaceItsPart(t *testing.T) {
 	}
 }
 
-// TestFairOrderServesAllEqually: three Namespaces that always have queued work are served equally, whatever the weights
+// TestScheduleServesAllEqually: three Namespaces that always have queued work are served equally, whatever the weights
 // of their items. One that is added later is served equally from then on.
-func TestFairOrderServesAllEqually(t *testing.T) {
+func TestScheduleServesAllEqually(t *testing.T) {
 	var queue fair.Queue
 	got := map[string]int{}
 	serve := func(times int, waits []thing) {
@@ -107,7 +107,7 @@ func TestFairOrderServesAllEqually(t *testing.T) {
 	}
 }
 
-func TestFairOrderKeepsTheOrderOfOneNamespaceAndOfEquals(t *testing.T) {
+func TestScheduleKeepsTheOrderOfOneNamespaceAndOfEquals(t *testing.T) {
 	var queue fair.Queue
 	if got := names(fair.Schedule(&queue, things("b1=5 a1=1 a2=1 a3=9 b2=1"), of)); got != "b1 a1 a2 a3 b2" {
 		t.Errorf("first: %s", got)

@@ -34,7 +34,7 @@ func newDisturbances(c *common, reporter eventReporter) (part, <-chan struct{}) 
 		disturbed.Notify()
 	}
 	run := func(ctx context.Context) error {
-		return cli.MutuallyRequired(ctx,
+		return cli.RunAll(ctx,
 			func(ctx context.Context) error { return c.conn.Watch(ctx, changed) },
 			func(ctx context.Context) error { return limitRate(ctx, repairInterval, disturbed, repairs) },
 			func(ctx context.Context) error {

@@ -45,5 +45,5 @@ func newFiles(c *common) (part, error) {
 	for _, file := range files {
 		watches = append(watches, func(ctx context.Context) error { return file.Watch(ctx, c.log) })
 	}
-	return part{run: func(ctx context.Context) error { return cli.MutuallyRequired(ctx, watches...) }}, nil
+	return part{run: func(ctx context.Context) error { return cli.RunAll(ctx, watches...) }}, nil
 }

@@ -44,7 +44,7 @@ func (p parts) run(ctx context.Context) error {
 			all = append(all, one.run)
 		}
 	}
-	return cli.MutuallyRequired(ctx, all...)
+	return cli.RunAll(ctx, all...)
 }
 
 func (p parts) summarize(summary *status.Summary) {

@@ -41,5 +41,5 @@ func newSecureMetrics(c *common, ask authorization.Reviewer) part {
 		secure := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 		return c.listenAndServe(ctx, "--secure-metrics-bind-address", c.options.SecureMetricsAddress, secure, pages)
 	}
-	return part{reader: reader, run: func(ctx context.Context) error { return cli.MutuallyRequired(ctx, serve, counter.Run) }}
+	return part{reader: reader, run: func(ctx context.Context) error { return cli.RunAll(ctx, serve, counter.Run) }}
 }

@@ -90,7 +90,7 @@ func Run(ctx context.Context, options Options) (Kernel, error) {
 func (k *Kernel) readOnce(ctx context.Context, options Options, reader *nft.Reader) ([]ruleset.Difference, error) {
 	var change model.Change
 	held := map[model.Family]*nft.Table{}
-	err := cli.MutuallyRequired(ctx, func(ctx context.Context) (err error) {
+	err := cli.RunAll(ctx, func(ctx context.Context) (err error) {
 		if change, err = options.Load(ctx); err != nil {
 			return err
 		}

@@ -274,9 +274,9 @@ func TestTooManyRemovalsMakeThemUncertain(t *testing.T) {
 	})
 }
 
-// TestTTLCache checks the memory bound of pkg/README.md for 10,000 Services of ten endpoints. It measures a tenth of
+// TestMemory checks the memory bound of pkg/README.md for 10,000 Services of ten endpoints. It measures a tenth of
 // them.
-func TestTTLCache(t *testing.T) {
+func TestMemory(t *testing.T) {
 	w := newFixture(t)
 	large(w, 1000)
 	before := heap()

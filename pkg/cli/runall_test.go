@@ -16,7 +16,7 @@ func TestThePartThatFailsEndsTheOthers(t *testing.T) {
 		waited <- struct{}{}
 		return nil
 	}
-	err := cli.MutuallyRequired(t.Context(), wait, func(context.Context) error { return failure }, wait)
+	err := cli.RunAll(t.Context(), wait, func(context.Context) error { return failure }, wait)
 	if !errors.Is(err, failure) {
 		t.Errorf("got error %v, want %v", err, failure)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/sysctl"
 )
 
-// checker reads values, and collects the errors of those that are wrong.
+// checker reads values, and collects the errors of invalid ones.
 type checker struct{ fieldErrors []FieldError }
 
 func (c *checker) wrong(field, format string, args ...any) {
@@ -53,7 +53,7 @@ func (c *checker) address(field, value string) {
 	}
 }
 
-// listenAddress accepts IP:PORT, and :PORT for all addresses of the machine. Port 0 is any that is free.
+// listenAddress accepts IP:PORT, and :PORT for all addresses of the machine. Port 0 means any free port.
 func (c *checker) listenAddress(field, value string) string {
 	host, port, err := net.SplitHostPort(value)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *checker) listenAddress(field, value string) string {
 	return value
 }
 
-// different refuses one address for two servers early, where the message can name both.
+// different rejects the same address for two servers early, where the message can name both.
 func (c *checker) different(from *Configuration) {
 	address := from.MetricsBindAddress
 	if address == from.HealthzBindAddress && !strings.HasSuffix(address, ":0") {
@@ -98,7 +98,7 @@ func (c *checker) notNegative(field string, value int32) int32 {
 	return value
 }
 
-// conntrack reads a section whose defaults are filled in.
+// conntrack reads a section whose defaults are set.
 func (c *checker) conntrack(from *v1alpha1.KubeProxyConntrackConfiguration) sysctl.Conntrack {
 	return sysctl.Conntrack{
 		MaxPerCore:            c.notNegative("conntrack.maxPerCore", *from.MaxPerCore),
@@ -111,7 +111,7 @@ func (c *checker) conntrack(from *v1alpha1.KubeProxyConntrackConfiguration) sysc
 	}
 }
 
-// timeout accepts what the kernel can hold: it counts whole seconds, and 0 leaves the kernel's value unchanged.
+// timeout accepts the values that the kernel supports: whole seconds, and 0 to leave the kernel's value unchanged.
 func (c *checker) timeout(field string, value metav1.Duration) time.Duration {
 	switch seconds := value.Seconds(); {
 	case seconds < 0:

@@ -12,40 +12,39 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Outcome is what happens to something when this proxy replaces kube-proxy.
+// Outcome is what happens to a setting or to an item on the node when this proxy replaces kube-proxy.
 type Outcome string
 
-// The outcomes.
 const (
-	// Same: it does what it did.
+	// Same means that the effect stays the same.
 	Same Outcome = "same"
-	// Differs: something else happens than before.
+	// Differs means that the effect changes.
 	Differs Outcome = "differs"
-	// Ignored: it is not read.
+	// Ignored means that the setting is not read.
 	Ignored Outcome = "ignored"
-	// Leftover: kube-proxy's, and no longer of use.
+	// Leftover means that kube-proxy created the item, and that it is of no use any more.
 	Leftover Outcome = "leftover"
-	// Unknown: it could not be found out.
+	// Unknown means that the check failed.
 	Unknown Outcome = "unknown"
-	// Rejected: the proxy does not start.
+	// Rejected means that the proxy does not start.
 	Rejected Outcome = "refused"
 )
 
-// SettingResult is what happens to a setting of kube-proxy's file, or to something on the node.
+// SettingResult is what happens to a setting of kube-proxy's file, or to an item on the node.
 //
 // Its JSON names are an interface: `proxy run --check` prints them.
 type SettingResult struct {
-	Subject string  `json:"subject"`        // a field of the file, or what was looked at
-	Line    int     `json:"line,omitempty"` // of the file; 0: the file does not set it
-	Value   string  `json:"value"`          // in the file, or what was found
+	Subject string  `json:"subject"`        // a field of the file, or the item
+	Line    int     `json:"line,omitempty"` // of the file; 0 if the file does not set the field
+	Value   string  `json:"value"`          // in the file, or found on the node
 	Outcome Outcome `json:"outcome"`
-	Effect  string  `json:"here"`         // what happens here, for people
+	Effect  string  `json:"here"`         // the effect with this proxy, for people
 	Do      string  `json:"do,omitempty"` // what to do about it
 }
 
-// Comparison is what a file of kube-proxy means there and here.
+// Comparison is the meaning of a kube-proxy file for kube-proxy and for this proxy.
 type Comparison struct {
-	// Results are about what the file sets, by line, and then about kube-proxy's defaults that differ.
+	// Results are about the settings of the file, by line, and then about kube-proxy's defaults that differ.
 	Results []SettingResult
 	// NodePorts is where kube-proxy serves node ports.
 	NodePorts model.NodePortAddresses
@@ -54,13 +53,13 @@ type Comparison struct {
 // Starts reports whether the proxy starts with the file.
 func (c *Comparison) Starts() bool { return starts(c.Results) }
 
-// starts reports whether nothing is refused.
+// starts reports whether no result is Rejected.
 func starts(results []SettingResult) bool {
 	return !slices.ContainsFunc(results, func(v SettingResult) bool { return v.Outcome == Rejected })
 }
 
-// Compare says what happens to each setting of a file. An error says that the file cannot be read. Settings without
-// meaning here that have kube-proxy's default are left out, as in Notes.
+// Compare returns what happens to each setting of a file, or an error if the file cannot be read. Settings without
+// meaning here that have kube-proxy's default are omitted, as in File.IgnoredSettings.
 func Compare(path string) (*Comparison, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {
@@ -100,7 +99,7 @@ func compare(text []byte) *Comparison {
 	return compared
 }
 
-// ofFaults judges fields that no kube-proxy has, that are set twice, or that have the wrong type.
+// ofFaults returns the results for fields that are unknown to kube-proxy, set twice, or of the wrong type.
 func ofFaults(document *manifest.Part, faults []manifest.ParseError) []SettingResult {
 	var results []SettingResult
 	for _, fault := range faults {
@@ -116,7 +115,7 @@ func ofFaults(document *manifest.Part, faults []manifest.ParseError) []SettingRe
 	return results
 }
 
-// ofSettings judges every field that is set, and every default that differs.
+// ofSettings returns the results for every field that is set, and for every default that differs.
 func ofSettings(there *Configuration) []SettingResult {
 	here := there.DeepCopy()
 	said := map[string]string{}
@@ -148,7 +147,8 @@ func ofSettings(there *Configuration) []SettingResult {
 	return results
 }
 
-// ofSetting judges one field; without an outcome if there is nothing to say of it. said is the note about it.
+// ofSetting returns the result for one field; it has no Outcome if there is nothing to report. said is the note about
+// it.
 func ofSetting(there *Configuration, path, said string) SettingResult {
 	result := SettingResult{Subject: path, Value: Get(there, path)}
 	if isZero := slices.Contains([]string{"0", "0s", "false"}, result.Value); isZero && !isPointer(path) {

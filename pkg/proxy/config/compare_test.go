@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestWhatBecomesOfAFile lists what does not stay as it is: line, setting, value, outcome.
+// TestWhatBecomesOfAFile lists the differences: line, setting, value, outcome.
 func TestWhatBecomesOfAFile(t *testing.T) {
 	always := []string{"0 iptables.localhostNodePorts  differs", "0 nodePortAddresses  differs", "0 oomScoreAdj  differs",
 		"0 conntrack.tcpBeLiberal  differs"}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestConfigzIsReadAsItWasWritten, and of a newer proxy if what is unknown is off.
+// TestConfigzIsReadAsItWasWritten, also that of a newer proxy if the unknown settings are off.
 func TestConfigzIsReadAsItWasWritten(t *testing.T) {
 	own := VicinityConfig{Fields: map[string]bool{"dnsTTL": false, "podNames": true}}
 	c := Default()

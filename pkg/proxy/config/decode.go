@@ -11,18 +11,19 @@ import (
 // configTypes is the type of kube-proxy's document.
 var configTypes = manifest.Type{APIVersion: APIVersion, Kind: kind}
 
-// otherGroups are the API groups whose documents kubeadm keeps in one file with kube-proxy's, by who reads them.
+// otherGroups maps the API groups whose documents kubeadm keeps in one file with kube-proxy's to the program that reads
+// them.
 var otherGroups = map[string]string{"kubeadm.k8s.io": "kubeadm", "kubelet.config.k8s.io": "the kubelet"}
 
-// documents are those of a file.
+// documents are the documents of a file.
 type documents struct {
-	kubeProxys, own *manifest.Part // nil: the file has none
-	// passedOver are those that other programs read.
+	kubeProxys, own *manifest.Part // nil if the file has none
+	// passedOver are the documents for other programs.
 	passedOver []manifest.Part
 }
 
-// readDocuments finds kube-proxy's document and our own, of which a file may lack one, and passes over those of kubeadm
-// and the kubelet. It refuses any other document.
+// readDocuments finds kube-proxy's document and our own; a file may lack one of them. It skips the documents of kubeadm
+// and the kubelet, and rejects any other document.
 func readDocuments(text []byte) (documents, error) {
 	var found documents
 	for part := range manifest.Parts(manifest.YAML, text, configTypes, ownType) {
@@ -56,7 +57,7 @@ func readDocuments(text []byte) (documents, error) {
 	return found, found.missingError()
 }
 
-// missingError returns why a file has nothing to read.
+// missingError returns the error for a file without a document to read; nil if it has one.
 func (d *documents) missingError() error {
 	switch {
 	case d.kubeProxys != nil || d.own != nil:
@@ -67,19 +68,19 @@ func (d *documents) missingError() error {
 	return fmt.Errorf("the file is empty, and must hold a document of kind %s", kind)
 }
 
-// readerOf names the program that reads a document instead of kube-proxy; empty if it is none of those.
+// readerOf returns the other program that reads a document; empty if there is none.
 func readerOf(document *manifest.Part) string {
 	group, _, _ := strings.Cut(document.Type.APIVersion, "/")
 	return otherGroups[group]
 }
 
-// notRead says why a document is passed over.
+// notRead returns the note about a skipped document.
 func notRead(document *manifest.Part) string {
 	return "a document of " + readerOf(document) + "; it is not read"
 }
 
-// decode reads a document, and returns a note for each field that no kube-proxy has, or that is set twice, if nothing
-// here depends on it. Everything else that is unknown, set twice or of the wrong type is an error.
+// decode reads a document. It returns a note for each field that is unknown to kube-proxy or set twice, if nothing here
+// depends on it. Any other field that is unknown, set twice or of the wrong type is an error.
 func decode(document *manifest.Part, into *Configuration, own VicinityConfig) (notes []string, err error) {
 	var errs []error
 	for _, fault := range document.Decode(into) {

@@ -19,16 +19,16 @@ const (
 	defaultBurst      = 10
 )
 
-// Default returns the configuration that is in force if nothing is set.
+// Default returns the configuration without any settings: all defaults.
 func Default() *Configuration {
 	c := &Configuration{}
 	setDefaults(c)
 	return c
 }
 
-// setDefaults fills in what is not set. Unlike kube-proxy's, an oomScoreAdj that is not set stays so: the pod's
-// priority has set it already, and lowering it takes a capability that nothing else here needs. Without
-// nodePortAddresses it sets primary: kube-proxy leaves them empty in this mode, which means the same.
+// setDefaults sets the fields that are not set. Unlike in kube-proxy, an unset oomScoreAdj stays unset: the pod's
+// priority class has set it already, and lowering it needs a capability that nothing else here needs. nodePortAddresses
+// defaults to primary: kube-proxy leaves them empty in this mode, which means the same.
 func setDefaults(c *Configuration) {
 	c.APIVersion, c.Kind = APIVersion, kind
 	c.Mode = cmp.Or(c.Mode, modeNFTables)
@@ -45,7 +45,8 @@ func setDefaults(c *Configuration) {
 	setConntrackDefaults(c)
 }
 
-// setDefaultAddresses chooses the servers' addresses in the family of bindAddress, and adds the port to a bare one.
+// setDefaultAddresses sets the servers' addresses in the family of bindAddress, and adds the port to an address without
+// one.
 func setDefaultAddresses(c *Configuration) {
 	c.BindAddress = cmp.Or(c.BindAddress, "0.0.0.0")
 	everywhere, loopback := "0.0.0.0", "127.0.0.1"

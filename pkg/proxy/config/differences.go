@@ -11,9 +11,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// differences are the settings of kube-proxy, set or by default, with which something else happens here: what, and what
-// to do about it. It is empty where nothing else happens. ../../../manifests/from-iptables-and-ipvs.md says more of
-// each.
+// differences are the settings of kube-proxy, set or by default, that have another effect here. A function returns the
+// effect and what to do about it; both are empty if the effect is the same.
+// ../../../manifests/from-iptables-and-ipvs.md explains each.
 var differences = map[string]func(*Configuration) (here, do string){
 	"mode": func(c *Configuration) (string, string) {
 		if c.Mode == modeNFTables {
@@ -78,10 +78,10 @@ var differences = map[string]func(*Configuration) (here, do string){
 	},
 }
 
-// ipvsTimeout is the kernel's own (IP_VS_TCP_S_ESTABLISHED in ip_vs_proto_tcp.c).
+// ipvsTimeout is the kernel's default (IP_VS_TCP_S_ESTABLISHED in ip_vs_proto_tcp.c).
 const ipvsTimeout = 15 * time.Minute
 
-// modeOf is the mode that kube-proxy runs in. Until 1.40, no mode means iptables.
+// modeOf returns the mode in which kube-proxy runs. Until 1.40, no mode means iptables.
 func modeOf(c *Configuration) string { return cmp.Or(string(c.Mode), modeIPTables) }
 
 const (
@@ -89,15 +89,16 @@ const (
 	rememberThem = "sessionAffinity: ClientIP keeps a client at its endpoint; each node remembers its own clients"
 )
 
-// schedulerAdvice says what comes near to a scheduler of IPVS. Over many connections a draw is as even as rr, and kube-proxy
-// gives all endpoints one weight, so that wrr is rr.
+// schedulerAdvice maps schedulers of IPVS to the closest feature here. Over many connections a random choice is as even
+// as rr, and kube-proxy gives all endpoints one weight, so that wrr is rr.
 var schedulerAdvice = map[string]string{
 	"lc": boundLoad, "wlc": boundLoad, "lblc": boundLoad, "lblcr": boundLoad,
 	"sed": boundLoad, "nq": boundLoad, "fo": boundLoad, "ovf": boundLoad,
 	"sh": rememberThem, "dh": rememberThem, "mh": rememberThem,
 }
 
-// nodePortsThere is where kube-proxy serves node ports: in its older modes on all addresses, unless some are named.
+// nodePortsThere returns where kube-proxy serves node ports: in its older modes on all addresses, unless some are
+// named.
 func nodePortsThere(c *Configuration) model.NodePortAddresses {
 	var check checker
 	if len(c.NodePortAddresses) == 0 {
@@ -106,8 +107,8 @@ func nodePortsThere(c *Configuration) model.NodePortAddresses {
 	return check.nodePorts(c.NodePortAddresses)
 }
 
-// CompareNodePorts says on which of the addresses that a node has node ports are served before and after. The Node is nil
-// while it is unknown.
+// CompareNodePorts compares the node's addresses on which node ports are served before and after. node is nil while the
+// Node is unknown.
 func CompareNodePorts(before, after model.NodePortAddresses, family model.Family, node *model.Node, present []netip.Addr) SettingResult {
 	was, is := servedOn(before, family, node, present), servedOn(after, family, node, present)
 	result := SettingResult{Subject: fmt.Sprintf("node ports, %s", family), Value: listed(was), Outcome: Same,
@@ -124,7 +125,7 @@ func CompareNodePorts(before, after model.NodePortAddresses, family model.Family
 	return result
 }
 
-// servedOn returns the addresses that serve node ports, without those that are valid only on one link.
+// servedOn returns the addresses that serve node ports, without link-local ones.
 func servedOn(nodePorts model.NodePortAddresses, family model.Family, node *model.Node, present []netip.Addr) []netip.Addr {
 	if nodePorts.All(family) {
 		nodePorts = model.NodePortAddresses{Prefixes: nodePortRanges["all"]}
@@ -133,7 +134,7 @@ func servedOn(nodePorts model.NodePortAddresses, family model.Family, node *mode
 	return slices.DeleteFunc(served, netip.Addr.IsLinkLocalUnicast)
 }
 
-// maxListed is how many addresses a sentence has room for.
+// maxListed is the maximum number of addresses in a sentence.
 const maxListed = 8
 
 func listed(addrs []netip.Addr) string {

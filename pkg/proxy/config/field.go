@@ -14,15 +14,15 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// Configuration is kube-proxy's configuration. An alias, so that callers need not know where it comes from.
+// Configuration is kube-proxy's configuration. It is an alias, so that callers need not import its package.
 type Configuration = v1alpha1.KubeProxyConfiguration
 
-// Get returns the text of a field: empty if nothing is set, as Set reads it otherwise. The path must be one that
-// Kubernetes documents, such as conntrack.maxPerCore; any other is a bug, and panics.
+// Get returns the text of a field as Set accepts it; empty if nothing is set. The path must be one that Kubernetes
+// documents, such as conntrack.maxPerCore; any other is a bug, and panics.
 func Get(c *Configuration, path string) string { return textOf(field(c, path)) }
 
-// Set gives a field the value of a text: of a flag, say. Lists are comma-separated. Feature gates are, too, as A=true;
-// those that the text does not name keep their value.
+// Set sets a field from a text, such as the value of a flag. Lists are comma-separated. So are feature gates, as
+// A=true; gates that the text does not name keep their value.
 func Set(c *Configuration, path, text string) error {
 	value := field(c, path)
 	if value.Kind() == reflect.Pointer {
@@ -72,26 +72,26 @@ func setPlain(value reflect.Value, text string) error {
 	return nil
 }
 
-// IsSettable reports whether Set knows the field's type.
+// IsSettable reports whether Set supports the field's type.
 func IsSettable(path string) bool {
 	t := typeOf(path)
 	return t.Kind() != reflect.Struct && (t.Kind() != reflect.Slice || IsList(path)) ||
 		t == reflect.TypeFor[metav1.Duration]()
 }
 
-// IsBool reports whether a field is true or false.
+// IsBool reports whether a field is a boolean.
 func IsBool(path string) bool { return typeOf(path).Kind() == reflect.Bool }
 
-// IsText reports whether a field is a text.
+// IsText reports whether a field is a string.
 func IsText(path string) bool { return typeOf(path).Kind() == reflect.String }
 
-// IsList reports whether a field is a list of texts.
+// IsList reports whether a field is a list of strings.
 func IsList(path string) bool { return typeOf(path) == reflect.TypeFor[[]string]() }
 
-// isPointer reports whether a field's zero differs from not being set.
+// isPointer reports whether a field's zero value differs from an unset field.
 func isPointer(path string) bool { return field(&Configuration{}, path).Kind() == reflect.Pointer }
 
-// typeOf is the type of a field, or of what it points to.
+// typeOf returns the type of a field, or of the value that it points to.
 func typeOf(path string) reflect.Type {
 	t := field(&Configuration{}, path).Type()
 	if t.Kind() == reflect.Pointer {
@@ -100,8 +100,8 @@ func typeOf(path string) reflect.Type {
 	return t
 }
 
-// textOf writes a field's value as Set reads it. It also writes values that Set cannot read. The text of an unset
-// value is empty.
+// textOf returns a field's value as Set accepts it. It also formats values that Set does not support. The text of an
+// unset value is empty.
 func textOf(value reflect.Value) string {
 	if value.Kind() == reflect.Pointer {
 		if value.IsNil() {
@@ -131,7 +131,7 @@ func textOf(value reflect.Value) string {
 type member struct {
 	path      string
 	index     []int // in Configuration
-	isSection bool  // it holds fields
+	isSection bool  // has fields of its own
 }
 
 // members are all fields, each section before its fields.
@@ -153,7 +153,7 @@ func membersOf(t reflect.Type, parent string, index []int) (all []member) {
 	return all
 }
 
-// field finds a field by its path in the file.
+// field returns a field by its path in the file.
 func field(c *Configuration, path string) reflect.Value {
 	at := slices.IndexFunc(members, func(m member) bool { return m.path == path })
 	if at < 0 {
@@ -162,7 +162,7 @@ func field(c *Configuration, path string) reflect.Value {
 	return reflect.ValueOf(c).Elem().FieldByIndex(members[at].index)
 }
 
-// paths lists every field that holds a value, and with sections also those that hold fields.
+// paths returns every field that holds a value; if sections is set, also the sections.
 func paths(sections bool) (all []string) {
 	for _, one := range members {
 		if sections || !one.isSection {
@@ -172,7 +172,7 @@ func paths(sections bool) (all []string) {
 	return all
 }
 
-// isSection reports whether a type has fields of its own, and is not one that the file writes as one value.
+// isSection reports whether a type has fields of its own, and is not one that the file has as one value.
 func isSection(t reflect.Type) bool {
 	switch t {
 	case reflect.TypeFor[metav1.Duration](), reflect.TypeFor[logsapi.TimeOrMetaDuration](), reflect.TypeFor[resource.QuantityValue]():

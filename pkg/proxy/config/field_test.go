@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// chosen are values that are not defaults, for fields whose kind does not say which are allowed.
+// chosen are values that are not defaults, for fields whose type does not imply valid values.
 var chosen = map[string]string{
 	"bindAddress":        "192.0.2.1",
 	"clusterCIDR":        "10.244.0.0/16",
@@ -22,13 +22,13 @@ var chosen = map[string]string{
 	"nodePortAddresses":  "192.0.2.0/24",
 }
 
-// equateValues compares what Settings hold.
+// equateValues compares the types in Settings.
 var equateValues = cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})
 
-// choose sets a field to something else than its default.
+// choose sets a field to another value than its default.
 func choose(t *testing.T, c *Configuration, path string) {
 	t.Helper()
-	texts := []string{"true", "7", "7s"} // what a bool, a number and a duration can be
+	texts := []string{"true", "7", "7s"} // values of a bool, a number and a duration
 	if text, ok := chosen[path]; ok {
 		texts = []string{text}
 	}
@@ -45,7 +45,7 @@ func choose(t *testing.T, c *Configuration, path string) {
 func TestEveryFieldHasAnEffectOrAReason(t *testing.T) {
 	for _, path := range paths(false) {
 		if path == "apiVersion" || path == "kind" {
-			continue // they say what the file is
+			continue // they identify the file
 		}
 		t.Run(path, func(t *testing.T) {
 			isMeaningless := slices.ContainsFunc(meaningless, func(m IgnoredSetting) bool { return m.Field == path })
@@ -57,7 +57,7 @@ func TestEveryFieldHasAnEffectOrAReason(t *testing.T) {
 			}
 			before, after := Default(), Default()
 			if mode, isLink := LinkModes[path]; isLink {
-				before.DetectLocalMode, after.DetectLocalMode = "", "" // it means nothing alone
+				before.DetectLocalMode, after.DetectLocalMode = "", "" // it has no effect alone
 				if err := Set(after, "detectLocalMode", mode); err != nil {
 					t.Fatal(err)
 				}

@@ -9,31 +9,31 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
-// APIVersion is the version of kube-proxy's configuration that is read.
+// APIVersion is the supported version of kube-proxy's configuration.
 const APIVersion = "kubeproxy.config.k8s.io/v1alpha1"
 
-// kind is that of kube-proxy's document.
+// kind is the kind of kube-proxy's document.
 const kind = "KubeProxyConfiguration"
 
 // File is a configuration file that has been read.
 type File struct {
-	// Path is where it is.
+	// Path is the path of the file.
 	Path string
-	// Configuration is what it says, without defaults. Whatever its mode, what has meaning here is in the section
-	// nftables.
+	// Configuration is the content of the file, without defaults. Whatever its mode, the settings that have a meaning here
+	// are in the section nftables.
 	Configuration *Configuration
-	// IgnoredSettings are a line for each setting that has no meaning here, and each document of another program: its field or
-	// kind, and why.
+	// IgnoredSettings has a line for each setting that has no meaning here, and for each document of another program: its
+	// field or kind, and why.
 	IgnoredSettings []string
-	// VicinityFields are the settings of our own that the file has, by field.
+	// VicinityFields are our own settings in the file, by field.
 	VicinityFields map[string]string
 
 	content        []byte
 	vicinityConfig VicinityConfig
 }
 
-// Read reads a file strictly, and checks all that has meaning here. An error names the file and every field that is
-// wrong. own are the settings that the document of our own may have.
+// Read reads a file strictly, and checks all settings that have a meaning here. An error names the file and every
+// invalid field. own are the settings that our own document may have.
 func Read(path string, own VicinityConfig) (*File, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {
@@ -46,7 +46,7 @@ func Read(path string, own VicinityConfig) (*File, error) {
 	return file, nil
 }
 
-// Watched is the file for a watch that ends when the file has other contents that can be used.
+// Watched returns the file for a watch that ends when the file has new content that is valid.
 func (f *File) Watched() filewatch.File {
 	return filewatch.File{Path: f.Path, Content: f.content, Check: func() error {
 		_, err := Read(f.Path, f.vicinityConfig)
@@ -76,7 +76,7 @@ func (f *File) parse(text []byte) error {
 	return errors.Join(errs[:]...)
 }
 
-// kubeProxys reads kube-proxy's document, and returns what it says and the notes about it.
+// kubeProxys reads kube-proxy's document, and returns its content and the notes about it.
 func kubeProxys(document *manifest.Part, own VicinityConfig) (*Configuration, []string, error) {
 	var c Configuration
 	unread, err := decode(document, &c, own)

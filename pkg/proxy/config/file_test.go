@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// defaults are the Settings of a file that sets nothing.
+// defaults returns the Settings of a file that sets nothing.
 func defaults() Settings {
 	return Settings{
 		Connection:         Connection{ContentType: "application/vnd.kubernetes.protobuf", QPS: 5, Burst: 10},
@@ -118,7 +118,7 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 		"metallb-guide.yaml": {defaults(), []string{
 			"strictARP: kube-proxy 1.30 to 1.37 has no such setting; it is not read, nor is ipvs.strictARP", anyMode,
 		}},
-		// What kube-proxy --write-config-to writes, v1.36.3 and v1.37.2 alike.
+		// The output of kube-proxy --write-config-to, the same in v1.36.3 and v1.37.2.
 		"kube-proxy-1.36-defaults.yaml": {func() Settings {
 			settings := defaults()
 			settings.OOMScoreAdj = &score

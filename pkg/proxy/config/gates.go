@@ -13,16 +13,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Gate is a feature gate that changes what some kube-proxy from 1.30 to 1.37 does.
+// Gate is a feature gate that changes the behaviour of some kube-proxy from 1.30 to 1.37.
 type Gate struct {
 	Name string
-	// IsOn is its state here while nothing sets it.
+	// IsOn is its default here.
 	IsOn bool
-	// IsObeyed: it can be set. Otherwise it is always as IsOn says.
+	// IsObeyed reports whether it can be set. Otherwise it always has the value of IsOn.
 	IsObeyed bool
-	// IsAlpha: AllAlpha sets it, where it is not set itself; IsBeta: AllBeta does.
+	// IsAlpha and IsBeta report whether AllAlpha or AllBeta sets it, if it is not set itself.
 	IsAlpha, IsBeta bool
-	// Reason says in a few words what it does, if it is obeyed; else why it cannot be set.
+	// Reason is in a few words its effect, if it is obeyed; otherwise why it cannot be set.
 	Reason string
 }
 
@@ -42,10 +42,11 @@ const (
 	logGate  = "the log has a form of its own"
 )
 
-// gates lists them. Where a gate forbids something, it is obeyed, or the thing is never done here.
+// gates are all gates that change kube-proxy. A gate that forbids something is obeyed, unless the thing is never done
+// here.
 //
-// AllowServiceExternalIPs stays on until somebody sets it, also when Kubernetes 1.40 turns it off by default: this
-// program does not know the cluster's version, and updating this program must not take away addresses that are in use.
+// AllowServiceExternalIPs stays on until it is set, also when Kubernetes 1.40 turns it off by default: this program
+// does not know the cluster's version, and an update of this program must not remove addresses that are in use.
 var gates = []Gate{
 	{Name: allAlpha, IsObeyed: true, Reason: "true serves node ports on loopback, if its own gate does not forbid it"},
 	{Name: allBeta, IsObeyed: true, Reason: "false closes `/flagz` and `/statusz`, if their own gates do not open them"},
@@ -84,13 +85,13 @@ var gates = []Gate{
 	{Name: "WinOverlay", Reason: noWindows},
 }
 
-// featureGates has a line for each gate that some kube-proxy from 1.30 to 1.37 accepts: its name, and the first and last
-// minor version. kube-proxy takes the gates of all components, because tools write one list into the files of all.
+// featureGates has a line for each gate that some kube-proxy from 1.30 to 1.37 accepts: its name, and the first and
+// last minor version. kube-proxy accepts the gates of all components, because tools write the same list into all files.
 //
 //go:embed feature_gates.txt
 var featureGates string
 
-// versions are the lines of featureGates: the first and the last version of each gate.
+// versions are the first and the last version of each gate in featureGates.
 var versions = sync.OnceValue(func() map[string][2]string {
 	found := map[string][2]string{}
 	for line := range strings.Lines(featureGates) {
@@ -101,7 +102,7 @@ var versions = sync.OnceValue(func() map[string][2]string {
 	return found
 })
 
-// Gates returns every feature gate that changes something in kube-proxy.
+// Gates returns every feature gate that changes the behaviour of kube-proxy.
 func Gates() []Gate { return slices.Clone(gates) }
 
 func gateOf(name string) (Gate, bool) {
@@ -112,7 +113,7 @@ func gateOf(name string) (Gate, bool) {
 	return gates[at], true
 }
 
-// isOn reports whether a gate is on: as it is set, else as all gates of its stage are set, else by its default.
+// isOn reports whether a gate is on: by its own setting, else by that of all gates of its stage, else by its default.
 func isOn(set map[string]bool, name string) bool {
 	gate, _ := gateOf(name)
 	if on, isSet := set[name]; isSet {
@@ -127,8 +128,8 @@ func isOn(set map[string]bool, name string) bool {
 	return gate.IsOn
 }
 
-// gates refuses those that no kube-proxy has, as kube-proxy does: one that is mistyped, or newer than this program, may
-// be there to forbid something.
+// gates rejects gates that no kube-proxy has, as kube-proxy does: a gate that is mistyped, or newer than this program,
+// may be set to forbid something.
 func (c *checker) gates(set map[string]bool) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if _, isKnown := versions()[name]; !isKnown {
@@ -137,7 +138,7 @@ func (c *checker) gates(set map[string]bool) {
 	}
 }
 
-// suggestGate names the gate that was probably meant.
+// suggestGate returns a suggestion for a misspelled gate.
 func suggestGate(name string) string {
 	for _, known := range slices.Sorted(maps.Keys(versions())) {
 		if strings.EqualFold(name, known) || policy.IsTypo(name, known) {
@@ -147,7 +148,7 @@ func suggestGate(name string) string {
 	return ""
 }
 
-// GateMessages returns a line for each feature gate that is set to something else than what is done here.
+// GateMessages returns a line for each feature gate whose setting differs from the behaviour here.
 func GateMessages(c *Configuration) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(c.FeatureGates)) {
@@ -162,7 +163,7 @@ func GateMessages(c *Configuration) []string {
 	return lines
 }
 
-// setGates sets the gates that a text names, as kube-proxy's flag has it: A=true,B=false.
+// setGates sets the gates that a text names, in the format of kube-proxy's flag: A=true,B=false.
 func setGates(gates *map[string]bool, text string) error {
 	var named map[string]bool
 	if err := flag.NewMapStringBool(&named).Set(text); err != nil {
@@ -175,5 +176,5 @@ func setGates(gates *map[string]bool, text string) error {
 	return nil
 }
 
-// textOfGates writes gates as setGates reads them.
+// textOfGates returns gates in the format of setGates.
 func textOfGates(gates map[string]bool) string { return flag.NewMapStringBool(&gates).String() }

@@ -8,12 +8,12 @@ type IgnoredSetting struct {
 	Field string
 	// Flag is its name on the command line, without dashes; empty if it can only be set in files.
 	Flag string
-	// Default is kube-proxy's own default: writing it out changes nothing.
+	// Default is kube-proxy's own default: setting it explicitly changes nothing.
 	Default string
-	// Reason is the reason in a few words.
+	// Reason is in a few words why it has no effect.
 	Reason string
-	// Rejected is a number that would forbid something, so that it is an error; empty if there is none. WhyRefused says
-	// what to write instead.
+	// Rejected is a number that would forbid something, and therefore is an error; empty if there is none. RejectionReason
+	// says what to write instead.
 	Rejected, RejectionReason string
 }
 
@@ -30,10 +30,10 @@ const (
 
 // meaningless lists every field of the file that has no effect, and every flag. settings.go reads all others.
 //
-// None of them forbids or limits anything, unless what it forbids is never done here.
+// None of them forbids or limits anything, except things that are never done here.
 //
-// Three have a meaning after all, in some file: the section of the file's mode says whether everything is masqueraded and
-// how long to wait (see takeModesSection).
+// Three do have a meaning in some files: the section of the file's mode determines whether everything is masqueraded
+// and the sync period (see applyModeSection).
 var meaningless = []IgnoredSetting{
 	{Field: "configSyncPeriod", Flag: "config-sync-period", Default: "15m0s", Reason: "nothing is read again without a change"},
 	{Field: "iptables.localhostNodePorts", Flag: "iptables-localhost-nodeports", Default: "true", Reason: noLocalhost},
@@ -80,8 +80,8 @@ var meaningless = []IgnoredSetting{
 	},
 }
 
-// former are the fields that kube-proxy's file had once (kubernetes/kubernetes#78296, #78287, and userspace mode's).
-// Files outlive upgrades, and kube-proxy reads those that it does not know with a line in its log.
+// former are fields of earlier versions of kube-proxy's file (kubernetes/kubernetes#78296, #78287, and userspace
+// mode's). Files outlive upgrades, and kube-proxy only logs a line about fields that it does not know.
 var former = map[string]string{
 	"conntrack.max":     "kube-proxy has it no more; conntrack.maxPerCore and conntrack.min are used",
 	"resourceContainer": "kube-proxy has it no more",
@@ -91,7 +91,7 @@ var former = map[string]string{
 // IgnoredSettings returns every setting of kube-proxy that has no effect here.
 func IgnoredSettings() []IgnoredSetting { return slices.Clone(meaningless) }
 
-// ignoredMessages lists which fields of a file are set and have no effect, a line each.
+// ignoredMessages returns a line for each field of a file that is set and has no effect.
 func ignoredMessages(c *Configuration) []string {
 	var lines []string
 	for _, setting := range meaningless {
@@ -103,8 +103,8 @@ func ignoredMessages(c *Configuration) []string {
 	return append(lines, GateMessages(c)...)
 }
 
-// IsNonDefault reports whether the field is set, and to something else than kube-proxy's default. It is false for a
-// setting without a field.
+// IsNonDefault reports whether the field is set to another value than kube-proxy's default. It is false for a setting
+// without a field.
 func (m IgnoredSetting) IsNonDefault(c *Configuration) bool {
 	if m.Field == "" {
 		return false
@@ -113,7 +113,7 @@ func (m IgnoredSetting) IsNonDefault(c *Configuration) bool {
 	case "", m.Default:
 		return false
 	case "0", "0s", "false":
-		return isPointer(m.Field) // in the others zero is the same as not being set
+		return isPointer(m.Field) // in others zero is the same as unset
 	}
 	return true
 }

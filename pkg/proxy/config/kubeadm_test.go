@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
 )
 
-// kubeadms is the file that 'kubeadm init --config' takes, with kube-proxy's document as given.
+// kubeadms returns a file for 'kubeadm init --config', with the given document of kube-proxy.
 func kubeadms(kubeProxys string) string {
 	return `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration

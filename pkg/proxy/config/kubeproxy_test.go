@@ -13,19 +13,19 @@ import (
 	zpagesfeatures "k8s.io/component-base/zpages/features"
 )
 
-// What becomes of a setting of kube-proxy.
+// The classes of kube-proxy's settings.
 const (
 	obeyed  = "obeyed"
 	ignored = "logged as without meaning"
 )
 
-// result is what happens to a setting, and what it can forbid or limit in kube-proxy. A setting that forbids something
-// is obeyed, or held says why we never do that anyway.
+// result is the class of a setting, and what it can forbid or limit in kube-proxy. A setting that forbids something is
+// obeyed, or held is the reason why this proxy never does that anyway.
 type result struct{ class, forbids, held string }
 
-// results are about every field of kube-proxy's file, and every flag without a field, except those that replace
-// running with something else. The fields are those of kube-proxy 1.37; older ones from 1.30 on have no others. A new
-// one has to get a line.
+// results are about every field of kube-proxy's file, and every flag without a field, except those that replace running
+// with something else. The fields are those of kube-proxy 1.37; older ones from 1.30 on have no others. A new one needs
+// a line here.
 var results = map[string]result{
 	"bindAddress":                         {obeyed, "other addresses of the node as primary", ""},
 	"bindAddressHardFail":                 {obeyed, "to run without its servers", ""},
@@ -93,8 +93,8 @@ var results = map[string]result{
 	"--metrics-port":                      {ignored, "a server at all, if it is 0", "0 is refused"},
 }
 
-// TestNothingThatForbidsIsIgnored goes through all of kube-proxy's settings. Whether a field is read or logged is shown by
-// TestEveryFieldHasAMeaningOrAReason.
+// TestNothingThatForbidsIsIgnored goes through all of kube-proxy's settings. TestEveryFieldHasAnEffectOrAReason shows
+// whether a field is read or logged.
 func TestNothingThatForbidsIsIgnored(t *testing.T) {
 	settings := slices.DeleteFunc(paths(false), func(path string) bool { return path == "apiVersion" || path == "kind" })
 	classes, whys, refused := map[string]string{}, map[string]string{}, map[string]bool{}
@@ -129,13 +129,13 @@ func TestNothingThatForbidsIsIgnored(t *testing.T) {
 	}
 }
 
-// gateResult is when kube-proxy's code asks a gate, by minor versions, and which value of it forbids something: "true",
-// "false", or none.
+// gateResult is where kube-proxy's code reads a gate, by minor versions, and which value of it forbids something:
+// "true", "false", or none.
 type gateResult struct{ setting, forbids, what string }
 
-// gateResults are about the gates that are asked in cmd/kube-proxy and pkg/proxy of kubernetes 1.30.14, 1.31.14, 1.32.13,
-// 1.33.13, 1.34.4, 1.35.4, 1.36.3 and 1.37.2 (grep -rhoE 'features\.[A-Z]\w+'), and in what of client-go and
-// component-base kube-proxy runs. The code of apiserver, which it contains too, is for servers.
+// gateResults are about the gates that are read in cmd/kube-proxy and pkg/proxy of kubernetes 1.30.14, 1.31.14,
+// 1.32.13, 1.33.13, 1.34.4, 1.35.4, 1.36.3 and 1.37.2 (grep -rhoE 'features\.[A-Z]\w+'), and in those parts of
+// client-go and component-base that kube-proxy runs. The code of apiserver, which it contains too, is for servers.
 var gateResults = map[string]gateResult{
 	"AllAlpha":                            {"1.30-1.37", "false", "what is alpha"},
 	"AllBeta":                             {"1.30-1.37", "false", "what is beta"},
@@ -210,7 +210,7 @@ func TestTheListOfAllGatesIsThatOfKubernetes(t *testing.T) {
 			t.Errorf("%s from %s to %s", name, has[0], has[1])
 		}
 	}
-	// What kubernetes says on its --help and in its sources.
+	// From the --help and the sources of kubernetes.
 	for name, want := range map[string][2]string{
 		"AllAlpha": {"1.30", "1.37"}, "AllowServiceExternalIPs": {"1.36", "1.37"}, "APIPriorityAndFairness": {"1.30", "1.30"},
 		"StrictIPCIDRValidation": {"1.33", "1.37"}, "WatchListClient": {"1.30", "1.37"}, "NFTablesNetlink": {"1.37", "1.37"},
@@ -234,8 +234,8 @@ func (g *clientGates) AddVersioned(gates map[clientfeatures.Feature]clientfeatur
 	return nil
 }
 
-// TestTheGatesOfLibrariesHaveAResult: those that kube-proxy has from its libraries, which are this program's too. A
-// library that brings a new gate makes it fail.
+// TestTheGatesOfLibrariesHaveAResult: the gates that kube-proxy has from its libraries, which this program uses, too. A
+// library that adds a gate makes it fail.
 func TestTheGatesOfLibrariesHaveAResult(t *testing.T) {
 	registry, names := featuregate.NewFeatureGate(), clientGates{}
 	err := errors.Join(logsapi.AddFeatureGates(registry), metricsfeatures.AddFeatureGates(registry),

@@ -20,17 +20,18 @@ const (
 	interfaceNamePrefixMode = "InterfaceNamePrefix"
 )
 
-// LinkModes are the fields that name links, and the detectLocalMode in which each has an effect.
+// LinkModes maps the fields that name links to the detectLocalMode in which each has an effect.
 var LinkModes = map[string]string{
 	"detectLocal.bridgeInterface":     bridgeInterfaceMode,
 	"detectLocal.interfaceNamePrefix": interfaceNamePrefixMode,
 }
 
-// maxLinkName is the number of bytes in a link's name that the kernel allows (IFNAMSIZ without its zero).
+// maxLinkName is the maximum number of bytes in a link's name (IFNAMSIZ without its zero).
 const maxLinkName = 15
 
-// localTraffic reads how pods are distinguished from other clients. At most one way is set. A clusterCIDR may appear
-// along with another mode, because tools that install kube-proxy always write it: then it is ignored, as in kube-proxy.
+// localTraffic reads how pods are distinguished from other clients. At most one way is set. A clusterCIDR may be set
+// together with another mode, because tools that install kube-proxy always write it: then it is ignored, as in
+// kube-proxy.
 func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
 	switch mode := string(from.DetectLocalMode); mode {
 	case nodeCIDRMode:
@@ -49,7 +50,7 @@ func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
 	return ruleset.LocalTraffic{Prefixes: c.clusterCIDRs(from.ClusterCIDR)}
 }
 
-// unusedDetectors lists the settings for recognizing pods that a file has, but that have no effect in its
+// unusedDetectors returns notes about the settings for recognizing pods that have no effect in the file's
 // detectLocalMode.
 func unusedDetectors(c *Configuration) []string {
 	var notes []string
@@ -64,8 +65,8 @@ func unusedDetectors(c *Configuration) []string {
 	return notes
 }
 
-// linkName accepts what the kernel accepts as a link's name, or as its beginning (dev_valid_name), unless nft cannot
-// write it: a quote ends the name there, * is the wildcard after a prefix, and a backslash would escape that.
+// linkName accepts the names and prefixes of links that the kernel accepts (dev_valid_name), unless nft cannot write
+// them: a quote ends the name there, * is the wildcard after a prefix, and a backslash would escape that.
 func (c *checker) linkName(field, name string) string {
 	wrong := func(char rune) bool {
 		return unicode.IsSpace(char) || unicode.IsControl(char) || strings.ContainsRune(`/:"*\`, char)

@@ -6,7 +6,7 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// The modes that kube-proxy has, or had. In all of them this proxy programs only nftables.
+// The modes of kube-proxy, including former ones. In all of them this proxy programs only nftables.
 const (
 	modeIPTables    = "iptables"
 	modeIPVS        = "ipvs"
@@ -15,10 +15,10 @@ const (
 	modeKernelspace = "kernelspace" // on Windows
 )
 
-// modes are all that a file may name. An empty one is iptables, as in kube-proxy.
+// modes are the valid modes of a file. An empty one is iptables, as in kube-proxy.
 var modes = []string{"", modeIPTables, modeIPVS, modeNFTables, modeUserspace, modeKernelspace}
 
-// appliesInMode reports whether a field is read after all, because the file's mode is the one it belongs to.
+// appliesInMode reports whether an otherwise ignored field has an effect because it belongs to the file's mode.
 // kube-proxy's IPVS mode has no masqueradeAll of its own and reads that of iptables.
 func appliesInMode(field string, mode v1alpha1.ProxyMode) bool {
 	switch field {
@@ -36,9 +36,9 @@ func countsInSomeMode(field string) bool {
 	return slices.ContainsFunc(modes, func(mode string) bool { return appliesInMode(field, v1alpha1.ProxyMode(mode)) })
 }
 
-// applyModeSection moves what the section of the file's mode says into the section of nftables, which is what is
-// programmed: a user who asked for something in one mode means it in the other. It returns a note for settings that
-// count only in another mode.
+// applyModeSection copies the settings of the file's mode to the section nftables, which is the one that is programmed:
+// a setting for one mode is meant for the other as well. It returns a note for each setting that has an effect only in
+// another mode.
 func applyModeSection(c *Configuration) []string {
 	if c.Mode == modeNFTables {
 		return nil

@@ -8,17 +8,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// primary is the entry of nodePortAddresses that stands for the addresses that the Node object names.
+// primary is the entry of nodePortAddresses that stands for the addresses in the Node object.
 const primary = "primary"
 
-// nodePortRanges are the other words of nodePortAddresses, which stand for ranges. kube-proxy knows them, and takes
-// several entries beside primary, since 1.37 (KEP-6032).
+// nodePortRanges are the other keywords of nodePortAddresses, which stand for ranges. kube-proxy supports them, and
+// several entries in addition to primary, since 1.37 (KEP-6032).
 var nodePortRanges = map[string][]netip.Prefix{
 	"all":       {netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
 	"localhost": {model.LoopbackPrefix(model.IPv4), model.LoopbackPrefix(model.IPv6)},
 }
 
-// nodePorts reads where node ports are served.
+// nodePorts reads the addresses on which node ports are served.
 func (c *checker) nodePorts(entries []string) model.NodePortAddresses {
 	var addresses model.NodePortAddresses
 	right := true
@@ -36,13 +36,13 @@ func (c *checker) nodePorts(entries []string) model.NodePortAddresses {
 		addresses.Prefixes = append(addresses.Prefixes, prefixes...)
 	}
 	if !right {
-		return model.NodePortAddresses{} // fewer ranges would be fewer addresses, or all of them
+		return model.NodePortAddresses{} // fewer ranges would mean fewer addresses, or all of them
 	}
 	return addresses
 }
 
-// nodeAddress reads bindAddress, which binds nothing: kube-proxy takes it for the node's address of its family. Neither
-// all addresses nor loopback is one.
+// nodeAddress reads bindAddress, which binds nothing: kube-proxy uses it as the node's address of its family, unless it
+// is unspecified or loopback.
 func (c *checker) nodeAddress(text string) netip.Addr {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *checker) nodeAddress(text string) netip.Addr {
 	return addr
 }
 
-// parseNodePortEntry reads a range, or a word that stands for some, and knows what people write instead of one.
+// parseNodePortEntry reads a range or a keyword, and detects common mistakes.
 func parseNodePortEntry(entry string) ([]netip.Prefix, error) {
 	if prefixes, ok := nodePortRanges[entry]; ok {
 		return prefixes, nil

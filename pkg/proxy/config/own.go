@@ -24,9 +24,9 @@ var ownType = manifest.Type{APIVersion: OwnAPIVersion, Kind: OwnKind}
 
 // VicinityConfig are the settings that kube-proxy does not have. With the zero value the document is not read.
 type VicinityConfig struct {
-	// Fields are the names of all settings, and whether each is true or false; the others are texts.
+	// Fields maps the names of all settings to whether they are booleans; the others are strings.
 	Fields map[string]bool
-	// Check returns what is wrong with the values of some settings.
+	// Check returns an error about invalid values.
 	Check func(values map[string]string) error
 }
 
@@ -55,7 +55,7 @@ func (o *VicinityConfig) decode(document *manifest.Part) (map[string]string, err
 	return values, o.Check(values)
 }
 
-// text returns the value of a field, as the flag for it has it.
+// text returns the value of a field in the format of its flag.
 func (o *VicinityConfig) text(name string, value any) (string, error) {
 	isBool, known := o.Fields[name]
 	if !known {
@@ -80,7 +80,7 @@ func (o *VicinityConfig) text(name string, value any) (string, error) {
 	return text, nil
 }
 
-// typed returns values as they are written in a document, with its type.
+// typed returns the document with values of the right types, from texts in the format of flags.
 func (o *VicinityConfig) typed(values map[string]string) map[string]any {
 	document := map[string]any{"apiVersion": OwnAPIVersion, "kind": OwnKind}
 	for name, text := range values {
@@ -91,7 +91,7 @@ func (o *VicinityConfig) typed(values map[string]string) map[string]any {
 	return document
 }
 
-// VicinityField is the name that the setting of a flag has in the document: dnsBindAddress for dns-bind-address.
+// VicinityField returns the document's field for a flag: dnsBindAddress for dns-bind-address.
 func VicinityField(flag string) string {
 	words := strings.Split(flag, "-")
 	for i, word := range words[1:] {

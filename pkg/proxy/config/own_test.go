@@ -58,7 +58,7 @@ func TestADocumentOfOurOwnStandsBesideKubeProxys(t *testing.T) {
 	}
 }
 
-// TestTheLinesOfAComparisonAreThoseOfTheFile, whatever stands before kube-proxy's document.
+// TestTheLinesOfAComparisonAreThoseOfTheFile, whatever precedes kube-proxy's document.
 func TestTheLinesOfAComparisonAreThoseOfTheFile(t *testing.T) {
 	compared := compare([]byte(ownHeader + "dnsTTL: 5s\n---\n" + header + "ipvs:\n  strictARP: true\n"))
 	for _, result := range compared.Results {

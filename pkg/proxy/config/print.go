@@ -11,16 +11,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// configzKey is where kube-proxy's /configz has its configuration (since 1.36).
+// configzKey is the key of kube-proxy's /configz (since 1.36).
 const configzKey = "kubeproxy.config.k8s.io"
 
-// Configz returns what is served as /configz: under one key what kube-proxy serves there, under another our own settings.
+// Configz returns the content of /configz: one key has what kube-proxy serves there, another our own settings.
 func Configz(c *Configuration, own VicinityConfig, values map[string]string) map[string]any {
 	return map[string]any{configzKey: c, ownConfigzKey: own.typed(values)}
 }
 
-// ReadConfigz reads the page that Configz makes, as a file with the path name: what is in force in another process. The
-// process may be of another version: a setting of ours that this one does not have is passed over if it is off.
+// ReadConfigz reads the page of Configz, the active configuration of another process, as a file with the path name. The
+// process may have another version: one of our settings that this version lacks is skipped if it is off.
 func ReadConfigz(name string, page []byte, own VicinityConfig) (*File, error) {
 	var documents map[string]json.RawMessage
 	err := json.Unmarshal(page, &documents)
@@ -49,7 +49,7 @@ func ReadConfigz(name string, page []byte, own VicinityConfig) (*File, error) {
 	return file, nil
 }
 
-// Write writes a configuration as a file that Read reads, and the values of our own settings, if there are any.
+// Write writes a configuration as a file that Read reads, with the values of our own settings, if there are any.
 func Write(path string, c *Configuration, own VicinityConfig, values map[string]string) error {
 	text, err := yaml.Marshal(c)
 	if err == nil && len(values) > 0 {

@@ -11,25 +11,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// Report is what 'run --check' prints.
+// Report is the output of 'run --check'.
 //
 // Its JSON names are an interface: scripts read them.
 type Report struct {
 	Starts bool   `json:"starts"`
 	File   string `json:"file"`
 	Node   string `json:"node"`
-	// Settings are about the file, OnNode about this node. Own are the settings of our own that the file has, by field.
+	// Settings are about the file, OnNode about this node. VicinityFields are our own settings in the file, by field.
 	Settings       []SettingResult   `json:"settings"`
 	VicinityFields map[string]string `json:"own"`
 	OnNode         []SettingResult   `json:"onNode"`
 }
 
-// Evaluate sets Starts: nothing is refused.
+// Evaluate sets Starts, unless a result is Rejected.
 func (r *Report) Evaluate() {
 	r.Starts = starts(r.Settings) && starts(r.OnNode)
 }
 
-// Text writes the report for a person. What stays as it was is only counted.
+// Text writes the report for people. Results that are Same are only counted.
 func (r *Report) Text(to io.Writer) {
 	same := 0
 	for i := range r.Settings {
@@ -55,7 +55,7 @@ func (r *Report) Text(to io.Writer) {
 	sanitize.Fprintf(to, "The proxy would not start: see what is refused. Nothing was changed.\n")
 }
 
-// text writes what is there, and below it what happens here.
+// text writes the setting or item, and below it the effect here.
 func (v *SettingResult) text(to io.Writer) {
 	line, here := "", v.Effect
 	if v.Line > 0 {

@@ -10,43 +10,43 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Settings are what a configuration says, as far as it has meaning here.
+// Settings are the settings of a configuration that have a meaning here.
 type Settings struct {
-	// Node is the name of the Node to act for; empty for the host's name.
+	// Node is the name of the Node to act for; empty means the host name.
 	Node string
 	// Connection is how the API server is reached.
 	Connection Connection
 	// HealthzBindAddress and MetricsBindAddress are the addresses of the two servers, IP:PORT.
 	HealthzBindAddress, MetricsBindAddress string
-	// BindAddressHardFail: an address of a server that cannot be bound ends the proxy. Otherwise it is tried again.
+	// BindAddressHardFail reports whether the proxy ends if it cannot bind an address of a server. Otherwise it retries.
 	BindAddressHardFail bool
-	// Profiling: the server of metrics also serves /debug/pprof; Flagz and Statusz: /flagz and /statusz.
+	// Profiling reports whether the metrics server also serves /debug/pprof; Flagz and Statusz report the same of /flagz
+	// and /statusz.
 	Profiling, Flagz, Statusz bool
-	// ExternalIPs: addresses in spec.externalIPs are served.
+	// ExternalIPs reports whether addresses in spec.externalIPs are served.
 	ExternalIPs bool
 	// LocalTraffic distinguishes this node's pods from other clients.
 	LocalTraffic ruleset.LocalTraffic
 	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
 	MasqueradeAll bool
-	// NodePorts says on which addresses node ports are served.
+	// NodePorts are the addresses on which node ports are served.
 	NodePorts model.NodePortAddresses
-	// NodeAddress is an address of the node that counts instead of the one of its family that the Node object names.
-	// The zero value: those of the object count.
+	// NodeAddress replaces the Node object's address of its family. The zero value replaces none.
 	NodeAddress netip.Addr
-	// SyncPeriod is the longest pause between two tries after a failure. A change that waits for twice as long makes the
-	// proxy unhealthy.
+	// SyncPeriod is the longest pause between two attempts after a failure. A change that waits for twice as long makes
+	// the proxy unhealthy.
 	SyncPeriod time.Duration
-	// Conntrack is what is asked of the kernel's connection tracking.
+	// Conntrack are the desired settings of connection tracking.
 	Conntrack sysctl.Conntrack
-	// OOMScoreAdj is this process's oom_score_adj, from -1000 to 1000; nil to leave what its parent process has set.
+	// OOMScoreAdj is this process's oom_score_adj, from -1000 to 1000; nil leaves the value of the parent process.
 	OOMScoreAdj *int32
 	// LogFormat is text or json.
 	LogFormat string
-	// LogLevel is the least level that is logged.
+	// LogLevel is the lowest level that is logged.
 	LogLevel slog.Level
 }
 
-// Tables is how to make the tables of some families.
+// Tables returns the configuration of the tables of some families.
 func (s *Settings) Tables(families []model.Family) ruleset.Config {
 	return ruleset.Config{
 		Families:      families,
@@ -58,29 +58,29 @@ func (s *Settings) Tables(families []model.Family) ruleset.Config {
 
 // Connection is how the API server is reached.
 type Connection struct {
-	// Kubeconfig is the path of a kubeconfig file; empty for the service account of the pod.
+	// Kubeconfig is the path of a kubeconfig file; empty means the service account of the pod.
 	Kubeconfig string
-	// AcceptContentTypes and ContentType are the formats that are asked for and sent.
+	// AcceptContentTypes and ContentType are the formats of responses and requests.
 	AcceptContentTypes, ContentType string
-	// QPS and Burst limit the requests per second, in the long run and at once.
+	// QPS and Burst limit the requests: the sustained rate per second, and the number at once.
 	QPS   float32
 	Burst int
 }
 
-// FieldError is a field with a value that makes no sense.
+// FieldError is a field with an invalid value.
 type FieldError struct {
 	// Field is its path in the file.
 	Field string
-	// Reason is what is wrong, a sentence without subject.
+	// Reason describes the problem, as a sentence without subject.
 	Reason string
 }
 
-// debugVerbosity is the klog verbosity from which on components of Kubernetes log what happens all the time ("debug
-// level verbosity", in the logging conventions of Kubernetes).
+// debugVerbosity is the klog verbosity from which on components of Kubernetes log routine operations ("debug level
+// verbosity", in the logging conventions of Kubernetes).
 const debugVerbosity = 4
 
-// Resolve fills in the defaults of what a configuration leaves open, and returns what it says, and every field error
-// in it. The mode becomes nftables, whatever it was: the configuration is then the one in force.
+// Resolve sets the defaults of a configuration, and returns its settings and every field error in it. The mode becomes
+// nftables, whatever it was: c is then the active configuration.
 func Resolve(c *Configuration) (Settings, []FieldError) {
 	setDefaults(c)
 	var check checker

@@ -9,19 +9,19 @@ import (
 )
 
 // kube-proxy logs a field that it does not know, or that is set twice, and starts (loadConfig in its options.go). So
-// files that work have such fields: metadata.name, for kustomize; masqueradeAll in the section ipvs; strictARP beside
-// it. A replacement for kube-proxy must not refuse to start because of one. But if a setting that matters is
-// misspelled, a log line comes too late. So what matters is whether the setting that may have been meant has a meaning
-// here.
+// files that work have such fields: metadata.name, for kustomize; masqueradeAll in the section ipvs; strictARP next to
+// it. A replacement for kube-proxy must not fail to start because of one. But if a setting that matters is misspelled,
+// a log line is not enough. So an unknown field is an error only if the setting that may have been intended has a
+// meaning here.
 
-// elsewhere is said about a field that resembles nothing here.
+// elsewhere is the note about a field that resembles none that has a meaning here.
 const elsewhere = "kube-proxy 1.30 to 1.37 has no such setting; it is not read"
 
-// modeSections are the sections for modes: only the section of the mode counts. Users who change the mode copy settings
-// from one to another.
+// modeSections are the sections for modes: only the section of the mode has an effect. Users who change the mode copy
+// settings from one to another.
 var modeSections = []string{"iptables", "ipvs", "nftables", "winkernel"}
 
-// unusedValue says why nothing here depends on what is wrong with a field; empty if something may.
+// unusedValue returns why nothing here depends on a faulty field; empty if something may.
 func unusedValue(fault manifest.ParseError) string {
 	path := fault.Field
 	switch {
@@ -46,8 +46,7 @@ func unusedValue(fault manifest.ParseError) string {
 	return ""
 }
 
-// suggestion names the field that was probably meant, if the fault is that the field is unknown; empty if nothing comes
-// near.
+// suggestion returns the field that was probably intended, if the fault is an unknown field; empty if none is similar.
 func suggestion(fault manifest.ParseError) string {
 	if fault.Reason != manifest.UnknownField {
 		return ""
@@ -55,7 +54,7 @@ func suggestion(fault manifest.ParseError) string {
 	return suggestField(fault.Field)
 }
 
-// sectionOf finds a field of a mode's section by exactly its name in the section of another mode.
+// sectionOf returns another mode's section that has a field of exactly the same name.
 func sectionOf(path string) string {
 	section, name, _ := strings.Cut(path, ".")
 	if !slices.Contains(modeSections, section) {
@@ -81,8 +80,8 @@ func isIgnored(field string) bool {
 	return slices.ContainsFunc(meaningless, func(m IgnoredSetting) bool { return m.Field == field })
 }
 
-// suggestField names the field that was probably meant by one that is unknown: the same name in another place, or one that
-// differs by a slip. One that counts comes first. Empty if nothing comes near.
+// suggestField returns the field that was probably intended instead of an unknown one: the same name in another
+// section, or one that differs by a typo. Fields that have a meaning here come first. It returns "" if none is similar.
 func suggestField(path string) string {
 	for _, isMeant := range []func(string) bool{
 		func(other string) bool { return strings.EqualFold(path, other) },

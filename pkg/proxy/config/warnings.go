@@ -9,7 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Settings and a Node may each be right, and yet do together what no user means. These are the warnings about that.
+// Settings and a Node may each be valid and still have an effect together that no user wants. These are the warnings
+// about that.
 
 // NftWarnings returns warnings that follow from the settings alone, whatever the cluster's state.
 func NftWarnings(config ruleset.Config) []string {
@@ -27,7 +28,8 @@ func NftWarnings(config ruleset.Config) []string {
 
 func isLoopback(prefix netip.Prefix) bool { return prefix.Addr().IsLoopback() }
 
-// NodePortWarning says that no node port can be served; empty if some can. The Node is nil while it is unknown.
+// NodePortWarning returns a warning that no node port can be served; empty if some can. node is nil while the Node is
+// unknown.
 func NodePortWarning(config ruleset.Config, node *model.Node) string {
 	serves := func(prefix netip.Prefix) bool { return !isLoopback(prefix) || config.NodePorts.Localhost }
 	if !config.NodePorts.Primary || slices.ContainsFunc(config.NodePorts.Prefixes, serves) {
@@ -39,7 +41,7 @@ func NodePortWarning(config ruleset.Config, node *model.Node) string {
 	return ""
 }
 
-// PodWarning says that no pod can be recognized; empty if some can. The Node is nil while it is unknown.
+// PodWarning returns a warning that no pod can be recognized; empty if some can. node is nil while the Node is unknown.
 func PodWarning(config ruleset.Config, node *model.Node) string {
 	if config.LocalTraffic.PodCIDRs && (node == nil || len(node.PodCIDRs) == 0) {
 		return "pods are not recognized: --detect-local-mode is NodeCIDR, and the Node names no podCIDR"
@@ -47,7 +49,7 @@ func PodWarning(config ruleset.Config, node *model.Node) string {
 	return ""
 }
 
-// RenderWarnings returns all of these sentences, as far as Services make them matter.
+// RenderWarnings returns all of these warnings that matter to the Services.
 func RenderWarnings(config ruleset.Config, node *model.Node, services map[model.ObjectName]*model.Service) []string {
 	var sentences []string
 	if hasNodePort(services) {
@@ -66,7 +68,8 @@ func hasNodePort(services map[model.ObjectName]*model.Service) bool {
 	return false
 }
 
-// PodDetectionMissing says why pods of a family are not distinguished from other clients on a node; empty if they are.
+// PodDetectionMissing returns why pods of a family are not distinguished from other clients on a node; empty if they
+// are.
 func PodDetectionMissing(detector ruleset.LocalTraffic, family model.Family, node *model.Node) string {
 	switch {
 	case detector.Interface != "" || detector.InterfacePrefix != "":
@@ -79,8 +82,8 @@ func PodDetectionMissing(detector ruleset.LocalTraffic, family model.Family, nod
 	return ""
 }
 
-// openFamilies returns those of the families in which a list of CIDRs narrows nothing, because it has none of the
-// family: node ports are served on all addresses there, which few users mean who give a CIDR of the other family.
+// openFamilies returns those of the families that a list of CIDRs does not restrict, because it has no CIDR of the
+// family. Node ports are served on all addresses there, which is rarely intended with a CIDR of the other family.
 func openFamilies(nodePorts model.NodePortAddresses, families []model.Family) []model.Family {
 	if nodePorts.Primary || len(nodePorts.Prefixes) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 )
 
-// newAccounting counts traffic, if that is asked for.
+// newAccounting returns the part that counts traffic; it is empty if accounting is off.
 func newAccounting(c *common, table *conntrack.Conn, looks conntrack.Table, of *serviceindex.Index) part {
 	if c.options.Account == nil {
 		return part{}
@@ -21,7 +21,7 @@ func newAccounting(c *common, table *conntrack.Conn, looks conntrack.Table, of *
 	return part{run: accounts.Run}
 }
 
-// registerAccounting makes the counts available as metrics.
+// registerAccounting exports the counts as metrics.
 func registerAccounting(recorder *metrics.Recorder, accounts *accounting.Accounting) {
 	counters := accounts.Counters
 	recorder.CollectFrom(metrics.Connections, func(add metrics.Add) {
@@ -42,7 +42,7 @@ func registerAccounting(recorder *metrics.Recorder, accounts *accounting.Account
 		counters.Services(func(row accounting.Row) {
 			labels := slices.Clip(serviceLabels(row))
 			add(float64(row.Connections), append(labels, metrics.OutcomeReplied)...)
-			if row.Refused > 0 { // most Services never have any: their series are made when they do
+			if row.Refused > 0 { // most Services never have any: their series exists once they do
 				add(float64(row.Refused), append(labels, metrics.OutcomeRefused)...)
 			}
 			if row.Unreplied > 0 {

@@ -8,10 +8,10 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// certificateAge is longer than a proxy runs.
+// certificateAge is longer than the lifetime of any proxy process.
 const certificateAge = 10 * 365 * 24 * time.Hour
 
-// selfSigned makes a certificate for a TLS server whose clients need not trust it.
+// selfSigned returns a certificate for a TLS server whose clients need not trust it.
 func selfSigned(host string) (tls.Certificate, error) {
 	text, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: host, MaxAge: certificateAge})
 	if err != nil {

@@ -24,21 +24,21 @@ import (
 // ipvsLink is the interface that has the addresses of all Services in kube-proxy's IPVS mode.
 const ipvsLink = "kube-ipvs0"
 
-// oldChains are chains of kube-proxy's iptables and IPVS modes that kubelet does not make
+// oldChains are chains of kube-proxy's iptables and IPVS modes that kubelet does not create
 // (pkg/proxy/iptables/proxier.go and pkg/proxy/ipvs/proxier.go; pkg/kubelet/kubelet_network_linux.go).
 var oldChains = []struct{ table, name string }{{"nat", "KUBE-SERVICES"}, {"filter", "KUBE-FORWARD"}}
 
-// Checked is what Check found.
+// Checked is the result of Check.
 type Checked struct {
 	Results []config.SettingResult
-	// Families are those that the kernel has tables in; both if that is unknown.
+	// Families are those in which the kernel has tables; both if that is unknown.
 	Families []model.Family
-	// Addresses are those of all interfaces, except for those that only IPVS made local.
+	// Addresses are those of all interfaces, without those that only IPVS mode added.
 	Addresses []netip.Addr
 }
 
-// Check looks at the node as Run does when it starts, and for what kube-proxy's older modes left there. It changes
-// nothing: to learn whether tables can be made, it sends the kernel a batch that the kernel throws away.
+// Check examines the node as Run does when it starts, and looks for leftovers of kube-proxy's older modes. It changes
+// nothing: to learn whether tables can be created, it sends the kernel a batch that the kernel discards.
 func Check(ctx context.Context, settings *config.Settings, ownTables bool) Checked {
 	checked := Checked{Families: model.Families}
 	checked.tables(ctx, ownTables)
@@ -52,7 +52,7 @@ func (c *Checked) add(subject, value string, outcome config.Outcome, here, do st
 	c.Results = append(c.Results, config.SettingResult{Subject: subject, Value: value, Outcome: outcome, Effect: here, Do: do})
 }
 
-// tables asks nf_tables what Run asks it first, and for rules of other programs.
+// tables makes the nf_tables requests that Run makes first, and looks for rules of other programs.
 func (c *Checked) tables(ctx context.Context, ownTables bool) {
 	conn, err := nft.Dial(nft.Options{Owned: ownTables})
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *Checked) tables(ctx context.Context, ownTables bool) {
 	c.chains(ctx, conn)
 }
 
-// chains looks for chains that affect no connections, so that OtherProxies does not report them.
+// chains looks for chains that affect no connections, and which OtherProxies therefore does not report.
 func (c *Checked) chains(ctx context.Context, conn *nft.Conn) {
 	var found []string
 	for _, family := range c.Families {
@@ -103,7 +103,7 @@ func (c *Checked) chains(ctx context.Context, conn *nft.Conn) {
 
 const cleanUp = "once this proxy runs, remove them (kube-proxy --cleanup)"
 
-// conntrack compares the kernel's settings with those that Run asks for. They exist once conntrack has been reached.
+// conntrack compares the kernel's settings with the desired ones. They exist once conntrack has been opened.
 func (c *Checked) conntrack(settings *config.Settings) {
 	flows, err := conntrack.Dial()
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *Checked) conntrack(settings *config.Settings) {
 	}
 }
 
-// sysctl reports a setting that differs from what is wanted. One that the kernel lacks does not matter on this node.
+// sysctl reports a setting that differs from the desired value. One that the kernel lacks does not matter on this node.
 func (c *Checked) sysctl(result sysctl.Result, here, do string) {
 	switch {
 	case result.Err != nil:
@@ -158,7 +158,7 @@ func (c *Checked) links(ctx context.Context) {
 	c.Addresses = slices.DeleteFunc(addrs, func(addr netip.Addr) bool { return slices.Contains(ofServices, addr) })
 }
 
-// legacyTables looks for the tables of legacy iptables, which nf_tables does not show.
+// legacyTables looks for the tables of legacy iptables, which nf_tables does not list.
 func (c *Checked) legacyTables(paths ...string) {
 	var found []string
 	for _, path := range paths {

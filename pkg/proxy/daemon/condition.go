@@ -8,9 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// newCondition writes the Node's condition, if there is a writer. It is set to "Services do not work" if the kernel has
-// none of our rules: what it says is from before a boot. If there are rules, an earlier proxy has synced, and the
-// condition stays.
+// newCondition returns the part that writes the Node's condition, if there is a writer. If the kernel has none of our
+// rules, the existing condition is older than the last boot, and is set to "Services do not work". If there are rules,
+// an earlier proxy has synced, and the condition stays.
 func newCondition(ctx context.Context, c *common, writer *condition.Writer) (part, error) {
 	if writer == nil {
 		return part{}, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// newFlows returns the reader that knows which Service a connection belongs to, and the part that looks at connections
-// after something changes.
+// newFlows returns the handler that knows the Service of each connection, and the part that deletes stale conntrack
+// entries after changes.
 func newFlows(c *common, dumps *conntrack.DumpScheduler, isLocal selection.IsLocal) (*serviceindex.Index, part) {
 	reader := serviceindex.New(conntrackgc.StaleDialWindow)
 	reconciler := conntrackgc.NewReconciler(dumps, reader, isLocal)
@@ -22,7 +22,7 @@ func newFlows(c *common, dumps *conntrack.DumpScheduler, isLocal selection.IsLoc
 	}
 }
 
-// onConntrackDump is called after each look at conntrack.
+// onConntrackDump is called after each dump of conntrack.
 func (c *common) onConntrackDump(stats conntrack.DumpStats) {
 	result := metrics.DumpComplete
 	if stats.Truncated > 0 {
@@ -31,11 +31,11 @@ func (c *common) onConntrackDump(stats conntrack.DumpStats) {
 	c.recorder.Observe(metrics.ConntrackDumps, stats.Took, result)
 }
 
-// onConntrackCleanup is called after connections were looked at, with why some may be left.
+// onConntrackCleanup is called after each conntrack cleanup; err is why stale entries may be left.
 func (c *common) onConntrackCleanup(done conntrackgc.CleanupResult, err error) {
 	for family, pass := range done.Flows {
 		c.recorder.Add(metrics.FlowsEnded, pass.Deleted, family.String())
-		if pass.Duration > 0 { // the look succeeded
+		if pass.Duration > 0 { // the dump succeeded
 			c.recorder.Observe(metrics.FlowsDuration, pass.Duration, family.String())
 		}
 	}

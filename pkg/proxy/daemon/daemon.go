@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// newParts returns what a daemon is made of. What one part needs of another is passed to its constructor.
+// newParts returns the parts of a daemon. The constructor of a part takes what it needs of other parts.
 func newParts(ctx context.Context, c *common, table *conntrack.Conn, isLocal selection.IsLocal, stdout io.Writer) (parts, error) {
 	files, err := newFiles(c)
 	if err != nil {

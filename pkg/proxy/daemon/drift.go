@@ -11,11 +11,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/events"
 )
 
-// newDisturbances asks for a complete sync after another process changed our tables. Disturbances reach the proxy as
-// repairs, at a measured pace: a second disturbance before the repair is repaired by the same sync.
+// newDisturbances returns the part that triggers a full sync after another process modified our tables, and the channel
+// of these repairs. Repairs are rate-limited: the next repair covers all disturbances before it.
 //
-// While another process keeps changing other tables, each complete sync raises the suspicion that something was missed
-// while it was sent, which the kernel could not report: so suspicion alone causes only one complete sync in a sync
+// While another process keeps changing other tables, the kernel may be unable to report every change during a full
+// sync. It then reports an overrun: changes may have been missed. So overruns alone cause only one full sync in a sync
 // period.
 func newDisturbances(c *common, reporter eventReporter) (part, <-chan struct{}) {
 	disturbed, suspected, repairs := notify.NewSignal(), notify.NewSignal(), make(chan struct{})
@@ -45,13 +45,13 @@ func newDisturbances(c *common, reporter eventReporter) (part, <-chan struct{}) 
 	return part{run: run}, repairs
 }
 
-// repairInterval is the least time between two repairs. A process that keeps changing our tables, above all a second
-// proxy in the same namespace that "repairs" what we wrote, would otherwise keep both writing without a pause. A repair
-// is due within a second.
+// repairInterval is the minimum time between two repairs. Otherwise a process that keeps modifying our tables, above
+// all a second proxy in the same namespace that "repairs" our changes, would keep both writing without a pause. A
+// repair is due within a second.
 const repairInterval = 500 * time.Millisecond
 
-// limitRate passes signals on until ctx ends: the first one at once, and those that come within the interval after it as
-// one, at its end. The sender must not wait for it, so in holds one signal.
+// limitRate forwards signals until ctx ends: the first one at once, and those that arrive within the interval after it
+// as one signal, at its end. The sender must not block, so in has a buffer of one signal.
 func limitRate(ctx context.Context, interval time.Duration, in <-chan struct{}, out chan<- struct{}) error {
 	for {
 		select {

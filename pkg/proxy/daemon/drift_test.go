@@ -28,7 +28,7 @@ func TestDisturbancesThatComeThickAndFastAreRepairedTogether(t *testing.T) {
 	}
 }
 
-// countPaced sends signals as the daemon does, and returns how many came through.
+// countPaced sends signals as the daemon does, and returns how many were forwarded.
 func countPaced(t *testing.T, signals int, every time.Duration) int {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// TestHealthReportsTheEvacuationOfThisNode, and until when; it does not mention other nodes, or other reasons to
-// avoid this one.
+// TestHealthReportsTheEvacuationOfThisNode, and its end; it does not mention other nodes, or other reasons to demote
+// this one.
 func TestHealthReportsTheEvacuationOfThisNode(t *testing.T) {
 	changes, health := make(chan model.Change, 10), &status.Status{}
 	f := aFeed(changes, slog.New(slog.DiscardHandler), health)
@@ -26,7 +26,7 @@ func TestHealthReportsTheEvacuationOfThisNode(t *testing.T) {
 	for _, step := range []struct {
 		what   string
 		change model.Change
-		want   string // in the page; with "no" before it: not
+		want   string // in the page; with "no" before it: not in the page
 	}{
 		{"at the start", nodeChange(&model.Node{Name: "node-a"}), "no evacuated"},
 		{"another one is", held("node-b", model.Evacuated, &model.Demotion{}), "no evacuated"},

@@ -9,15 +9,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// eventReporter reports to users of a cluster, as Events on their objects, what the log reports to its readers. Without a
-// recorder, as with a folder of manifests, it reports nothing.
+// eventReporter reports to cluster users, as Events on their objects, what is also logged. Without a recorder, as with
+// a manifest directory, it reports nothing.
 type eventReporter struct {
 	node     string
 	recorder *events.Recorder
 	cluster  *apiserver.Watcher
 }
 
-// newEvents sends the Events, from that of the start on.
+// newEvents returns the part that sends the Events, the first of them for the start.
 func newEvents(c *common, reporter eventReporter) part {
 	if reporter.recorder == nil {
 		return part{}
@@ -34,7 +34,8 @@ func (r eventReporter) report(event events.Event) {
 	}
 }
 
-// reportFindings reports what does not work about objects. Each proxy reports only its own node: thousands see the others.
+// reportFindings reports findings about objects. Each proxy reports only its own node: all others also observe the
+// rest.
 func (r eventReporter) reportFindings(found []model.Finding) {
 	if r.recorder == nil {
 		return
@@ -56,14 +57,14 @@ func (r eventReporter) reportFindings(found []model.Finding) {
 	}
 }
 
-// reference refers to the object of a finding so that kubectl describe finds the Events about it.
+// reference returns the reference to the object of a finding with which kubectl describe finds the Events about it.
 func (r eventReporter) reference(finding model.Finding) events.Reference {
 	if finding.Kind == convert.NodeKind {
 		return events.Node(finding.Name.Name)
 	}
 	uid := finding.UID
 	if uid == "" {
-		uid = r.cluster.UID(convert.Services, finding.Name) // a sync does not know the UID, and all its findings are about Services
+		uid = r.cluster.UID(convert.Services, finding.Name) // syncs do not know it; all their findings are about Services
 	}
 	return events.Reference{Kind: finding.Kind, Namespace: finding.Name.Namespace, Name: finding.Name.Name, UID: uid}
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// feed passes on what the objects say: changes to the proxy, findings to people.
+// feed passes changes of objects to the proxy, and their findings to the reporters.
 type feed struct {
 	*common
 	complete *startupBarrier
 	reporter eventReporter
 	findings *findings
-	// condition is nil unless the Node is to say when its Services work.
+	// condition is nil if the Node's condition is not written.
 	condition *condition.Writer
 
-	started   bool // the objects have been reported once
+	started   bool // the objects have been delivered once
 	localNode localNodeState
 }
 
-// deliver takes what the objects say. It returns when the proxy has taken the change, so that what arrives meanwhile
-// comes as one change after it.
+// deliver processes an update. It returns when the proxy has received the change, so that later changes are merged into
+// one.
 func (f *feed) deliver(ctx context.Context, update convert.Update) {
 	f.findings.change(update.Rejected, update.PutRight)
 	f.warn(update.Change)
@@ -33,7 +33,7 @@ func (f *feed) deliver(ctx context.Context, update convert.Update) {
 	f.complete.send(ctx, fromObjects, update.Change)
 }
 
-// warn logs what is probably a mistake: in the settings, once, and in this node; at the start also if there is no Node.
+// warn logs probable mistakes in the settings, once, and in this Node; at the start also that the Node does not exist.
 func (f *feed) warn(change model.Change) {
 	if !f.started {
 		for _, sentence := range config.NftWarnings(f.config) {
@@ -57,13 +57,13 @@ func (f *feed) warn(change model.Change) {
 	}
 }
 
-// localNodeState is what health was told about this node.
+// localNodeState is the state of this node that was last reported to health.
 type localNodeState struct {
 	node       *model.Node
 	evacuation *model.Demotion // nil if it is not being evacuated
 }
 
-// updateEligibility reports to health whether load balancers may send connections through this node. No sync decides that.
+// updateEligibility reports to health whether load balancers may send connections through this node, without a sync.
 func (f *feed) updateEligibility(change model.Change) {
 	node, isNew := change.Nodes[f.options.Node]
 	evacuation, isOther := change.Demotions[model.DemotionKey{Node: f.options.Node, Reason: model.Evacuated}]
@@ -80,7 +80,7 @@ func (f *feed) updateEligibility(change model.Change) {
 	}
 }
 
-// reportEvacuation says that the evacuation of this node begins, or ends.
+// reportEvacuation logs that the evacuation of this node started, ended, or has another end.
 func (f *feed) reportEvacuation(now *model.Demotion) {
 	before := f.localNode.evacuation
 	switch {
@@ -93,7 +93,7 @@ func (f *feed) reportEvacuation(now *model.Demotion) {
 	}
 }
 
-// eligibility says whether load balancers may send new connections through the node, and if not, why.
+// eligibility returns whether load balancers may send new connections through the node, and if not, why.
 func (n localNodeState) eligibility() (eligible bool, why string) {
 	switch {
 	case n.node == nil:

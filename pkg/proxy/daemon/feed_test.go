@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// aFeed is that of node-a, without an API server to report to.
+// aFeed returns the feed of node-a, without an API server.
 func aFeed(changes chan<- model.Change, log *slog.Logger, status *status.Status) *feed {
 	c := &common{options: &Options{Node: "node-a"}, log: log, status: status, recorder: metrics.NewRecorder()}
 	return &feed{common: c, complete: &startupBarrier{changes: changes}, findings: newFindings(c, eventReporter{})}
@@ -124,7 +124,7 @@ func nodeChange(node *model.Node) model.Change {
 	return model.Change{Nodes: map[string]*model.Node{"node-a": node}}
 }
 
-// logOf returns what a feed logs when changes arrive one after the other, without the times.
+// logOf returns the log of a feed for changes that arrive one after the other, without the times.
 func logOf(t *testing.T, config ruleset.Config, changes []model.Change) []string {
 	t.Helper()
 	var log strings.Builder
@@ -135,7 +135,7 @@ func logOf(t *testing.T, config ruleset.Config, changes []model.Change) []string
 	}
 	var lines []string
 	for line := range strings.Lines(log.String()) {
-		_, line, _ = strings.Cut(strings.TrimSpace(line), " ") // behind the time
+		_, line, _ = strings.Cut(strings.TrimSpace(line), " ") // after the time
 		lines = append(lines, line)
 	}
 	return lines

@@ -10,11 +10,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 )
 
-// configurationFiles returns the files that configure the daemon, with their present content, so that no later change
+// configurationFiles returns the files that configure the daemon, with their current content, so that no later change
 // is missed.
 //
-// Tokens and certificates in files that a kubeconfig names are not among them: client-go reads those again by itself,
-// a token after a minute, and certificates and the authority's after five.
+// Token and certificate files that a kubeconfig names are not included: client-go reloads those by itself, a token
+// after a minute, and client and CA certificates after five.
 func (o *Options) configurationFiles(log *slog.Logger) ([]filewatch.File, error) {
 	var files []filewatch.File
 	if o.ConfigFile != nil {
@@ -34,8 +34,8 @@ func (o *Options) configurationFiles(log *slog.Logger) ([]filewatch.File, error)
 	return append(files, kubeconfig), nil
 }
 
-// newFiles ends the daemon when one of its configuration files changes, so that its supervisor starts it anew. The rules
-// stay.
+// newFiles returns the part that ends the daemon when one of its configuration files changes, so that its supervisor
+// restarts it. The rules stay.
 func newFiles(c *common) (part, error) {
 	files, err := c.options.configurationFiles(c.log)
 	if err != nil {

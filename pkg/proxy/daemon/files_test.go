@@ -22,7 +22,7 @@ contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 `
 
-// writeFile writes a file into a folder of its own, and returns its path.
+// writeFile writes a file into a new directory, and returns its path.
 func writeFile(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

@@ -16,26 +16,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// findings tells people what does not work about their objects, once when it is found and once when it is over: in the
-// log, as Events, in health and metrics, and on pages. The cost of a change to one finding does not depend on how many
-// there are.
+// findings reports findings about objects once when they start and once when they end: in the log, as Events, in health
+// and metrics, and on pages. The cost of a change of one finding does not depend on their number.
 type findings struct {
 	*common
 	reporter eventReporter
 
 	mutex sync.Mutex
-	since map[model.Finding]time.Time // those that hold now
-	// replaced are the findings that came through replace.
+	since map[model.Finding]time.Time // when each active finding started
+	// replaced holds the active findings that were reported by replace.
 	replaced map[sourceKey][]model.Finding
-	// byObject counts, for each refused object, the reasons for its refusal.
+	// byObject counts the rejection findings of each rejected object.
 	byObject map[model.Finding]int
 	byCode   map[model.FindingCode]int
-	// rejected are the Services that the kernel refuses: with each try the numbers change, and the finding does not.
+	// rejected are the Services that the kernel rejects. Their retry counts change while the finding stays the same.
 	rejected map[model.ObjectName]syncer.Rejected
 	budget   logBudget
 }
 
-// findingSource is a source that reports everything wrong with a Service each time.
+// findingSource is a source that reports all its findings about a Service each time.
 type findingSource int
 
 const (
@@ -60,7 +59,7 @@ func newFindings(c *common, reporter eventReporter) *findings {
 	}
 }
 
-// change takes in new findings, and those that are over.
+// change adds new findings, and removes those that ended.
 func (f *findings) change(found, over []model.Finding) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -68,11 +67,11 @@ func (f *findings) change(found, over []model.Finding) {
 	f.reporter.reportFindings(found)
 }
 
-// maxLoggedAtOnce is for how many Services replace logs something. The page /findings has everything.
+// maxLoggedAtOnce is for how many Services replace logs findings. The page /findings has all of them.
 const maxLoggedAtOnce = 100
 
-// replace takes in everything that a finder has found about some Services, and forgets what it had found about them
-// before. A finding that persists is reported as an Event again: the recorder limits how often.
+// replace sets all findings of a source about some Services. A finding that persists is reported as an Event again: the
+// recorder limits how often.
 func (f *findings) replace(by findingSource, all ...servicefindings.ServiceFindings) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -112,7 +111,7 @@ func (f *findings) replaceAll(by findingSource, found []model.Finding) {
 	f.replace(by, all...)
 }
 
-// servicesWith returns the Services with findings of a finder that still hold.
+// servicesWith returns the Services with active findings of a source.
 func (f *findings) servicesWith(by findingSource) []model.ObjectName {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -125,10 +124,10 @@ func (f *findings) servicesWith(by findingSource) []model.ObjectName {
 	return services
 }
 
-// onDecided takes in findings from decisions about Services.
+// onDecided receives the findings of decisions about Services.
 func (f *findings) onDecided(all []servicefindings.ServiceFindings) { f.replace(decisions, all...) }
 
-// onRejectedByKernel takes in which Services the kernel refuses since a report, and which it has taken.
+// onRejectedByKernel processes the rejections that started or ended since the last report.
 func (f *findings) onRejectedByKernel(report syncer.Report) {
 	all := make([]servicefindings.ServiceFindings, 0, len(report.Rejected)+len(report.NoLongerRejected))
 	f.mutex.Lock()
@@ -144,8 +143,8 @@ func (f *findings) onRejectedByKernel(report syncer.Report) {
 	f.replace(kernel, all...)
 }
 
-// report takes in what is new and what is over, and logs and counts it. If something still does not work, but for another
-// reason, it is not over.
+// report adds and removes findings, and logs and counts them. If a fault persists for another reason, it is not
+// reported as over.
 func (f *findings) report(found, over []model.Finding, log *slog.Logger) {
 	goesOn := map[fault]bool{}
 	for _, finding := range found {
@@ -174,7 +173,7 @@ func (f *findings) report(found, over []model.Finding, log *slog.Logger) {
 	}
 }
 
-// fault is which part of an object does not work, and how.
+// fault identifies the part of an object that does not work, and how.
 type fault struct {
 	subject model.Subject
 	code    model.FindingCode
@@ -183,7 +182,7 @@ type fault struct {
 
 func faultOf(f model.Finding) fault { return fault{f.Subject(), f.Code, f.Field} }
 
-// count counts a finding that is new, or over.
+// count adds by, 1 or -1, to the counts of a finding.
 func (f *findings) count(finding model.Finding, by int) {
 	f.byCode[finding.Code] += by
 	f.recorder.Set(metrics.Findings, f.byCode[finding.Code], string(finding.Code))
@@ -197,7 +196,7 @@ func (f *findings) count(finding model.Finding, by int) {
 	}
 }
 
-// ActiveFinding is a finding that holds, as the page /findings has it.
+// ActiveFinding is an active finding, as shown on the page /findings.
 type ActiveFinding struct {
 	File      string            `json:"file,omitempty"`
 	Kind      string            `json:"kind,omitempty"`
@@ -206,14 +205,14 @@ type ActiveFinding struct {
 	Code      model.FindingCode `json:"code"`
 	Field     string            `json:"field,omitempty"`
 	Sentence  string            `json:"sentence"`
-	// Local: it holds on this node only.
+	// Local reports whether it concerns this node only.
 	Local bool      `json:"local,omitempty"`
 	Since time.Time `json:"since"`
-	// Kernel is how the kernel's tries went, of a Service that it refuses.
+	// Kernel is the state of the retries, if the kernel rejects the Service.
 	Kernel *explain.Rejection `json:"kernel,omitempty"`
 }
 
-// active returns the findings of some codes, or all without a code, in the order in which they are read; never null.
+// active returns the findings with one of the codes, or all if codes is empty, sorted for display; never nil.
 func (f *findings) active(codes ...string) []ActiveFinding {
 	f.mutex.Lock()
 	since, rejected := maps.Clone(f.since), maps.Clone(f.rejected)
@@ -237,25 +236,26 @@ func (f *findings) active(codes ...string) []ActiveFinding {
 	return list
 }
 
-// subtract returns the findings that are not among others.
+// subtract returns the findings that are not in others.
 func subtract(findings, others []model.Finding) []model.Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f model.Finding) bool { return slices.Contains(others, f) })
 }
 
-// Anybody who may write an object can make the proxies of all nodes log something about it, by changing it again and
-// again.
+// Everyone with write access to an object can make the proxies of all nodes log lines about it, by changing it again
+// and again.
 const (
 	linesPerObject = 32
 	logPeriod      = time.Minute
 )
 
-// logBudget bounds what is logged about each object.
+// logBudget limits the log lines about each object.
 type logBudget struct {
 	began time.Time
 	lines map[model.Subject]int
 }
 
-// allows reports whether one more line about an object may be logged now. It logs itself that the rest is left out.
+// allows reports whether one more line about an object may be logged now. It logs itself that further lines are
+// omitted.
 func (b *logBudget) allows(log *slog.Logger, object model.Subject) bool {
 	if now := time.Now(); b.lines == nil || now.Sub(b.began) >= logPeriod {
 		b.began, b.lines = now, map[model.Subject]int{}

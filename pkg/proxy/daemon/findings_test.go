@@ -21,7 +21,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// newTestFindings returns empty findings, their log, and what health says.
+// newTestFindings returns empty findings, their log, and their health.
 func newTestFindings() (*findings, *strings.Builder, *status.Status) {
 	var log strings.Builder
 	health := &status.Status{}
@@ -31,12 +31,12 @@ func newTestFindings() (*findings, *strings.Builder, *status.Status) {
 
 func named(name string) model.ObjectName { return model.ObjectName{Namespace: "shop", Name: name} }
 
-// of is a finding about a Service.
+// of returns a finding about a Service.
 func of(name string, code model.FindingCode, reason string) model.Finding {
 	return model.Finding{Code: code, Reason: reason}.WithObject("Service", named(name))
 }
 
-// TestAFindingIsReportedWhenItIsNewAndWhenItIsOver, whatever else is found meanwhile, with any code.
+// TestAFindingIsReportedWhenItIsNewAndWhenItIsOver, whatever other findings there are in between, with any code.
 func TestAFindingIsReportedWhenItIsNewAndWhenItIsOver(t *testing.T) {
 	for _, code := range model.FindingCodes {
 		all, log, health := newTestFindings()
@@ -85,7 +85,6 @@ func linesOf(log string) string {
 	return strings.Join(lines, " ")
 }
 
-// TestTheLogHasFindingsInFull.
 func TestTheLogHasFindingsInFull(t *testing.T) {
 	all, log, _ := newTestFindings()
 	all.change([]model.Finding{
@@ -105,7 +104,7 @@ func TestTheLogHasFindingsInFull(t *testing.T) {
 	}
 }
 
-// TestWhatIsFoundOfAServiceIsReplaced by what the same finder finds later, and by nothing else.
+// TestWhatIsFoundOfAServiceIsReplaced by later findings of the same source, and by nothing else.
 func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
 	all, log, _ := newTestFindings()
 	one, two := of("web", model.PartiallyIgnored, "one"), of("web", model.FrontendConflict, "two")
@@ -135,7 +134,6 @@ func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
 	}
 }
 
-// TestWhatAFinderNoLongerNamesIsOver.
 func TestWhatAFinderNoLongerNamesIsOver(t *testing.T) {
 	all, _, _ := newTestFindings()
 	count := func() int { return len(all.active()) }

@@ -15,10 +15,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 )
 
-// checkInterval is how often kernel settings are looked at.
+// checkInterval is how often kernel settings are checked.
 const checkInterval = 10 * time.Second
 
-// newSettings looks at the kernel's settings at once, and then again and again.
+// newSettings checks the kernel settings at once, and returns the part that checks them periodically.
 func newSettings(c *common) part {
 	k := newKernelSettings(c.log, &c.options.Settings, c.options.Account != nil, c.conn.Families())
 	k.check()
@@ -26,8 +26,8 @@ func newSettings(c *common) part {
 	return part{run: k.hold, summary: func(s *status.Summary) { s.KernelSettings = k.summary() }}
 }
 
-// kernelSettings keeps the kernel's settings as they are wanted. No failure here stops the proxy: a container with only
-// CAP_NET_ADMIN may be allowed some of it, or nothing.
+// kernelSettings keeps the kernel settings at their desired values. No failure here stops the proxy: a container with
+// only CAP_NET_ADMIN may be allowed to set some of them, or none.
 type kernelSettings struct {
 	log *slog.Logger
 
@@ -35,13 +35,13 @@ type kernelSettings struct {
 	settings *sysctl.Enforcer
 }
 
-// newKernelSettings returns what the configuration wants, what counting traffic needs, if it is asked for, and whether the
-// kernel forwards packets of some families. Conntrack must have been reached: before that the kernel does not have its
+// newKernelSettings returns the settings that the configuration requires, those for accounting if it is on, and whether
+// the kernel forwards packets of the families. Conntrack must have been opened: before that the kernel lacks its
 // settings.
 func newKernelSettings(log *slog.Logger, settings *config.Settings, counts bool, families []model.Family) *kernelSettings {
 	var wanted []sysctl.Setting
 	// kube-proxy counts the machine's cores; we count those that the process may use. They differ only if the process is
-	// pinned to some cores. Then we ask for less, which never lowers a setting.
+	// pinned to some cores. The value is then lower, which never lowers a setting.
 	for _, want := range settings.Conntrack.Settings(runtime.NumCPU()) {
 		wanted = append(wanted, sysctl.Setting{DesiredValue: want})
 	}
@@ -66,7 +66,7 @@ func newKernelSettings(log *slog.Logger, settings *config.Settings, counts bool,
 	return &kernelSettings{log: log, settings: sysctl.NewEnforcer(sysctl.Root, wanted...)}
 }
 
-// hold looks at the settings again and again, until ctx ends.
+// hold checks the settings periodically until ctx ends.
 func (k *kernelSettings) hold(ctx context.Context) error {
 	again := time.NewTicker(checkInterval)
 	defer again.Stop()
@@ -95,7 +95,7 @@ func (k *kernelSettings) states() []sysctl.State {
 	return k.settings.States()
 }
 
-// summary is what the page /summary says of them: those that are not as wanted, or were not.
+// summary returns the settings for the page /summary: those that differ from the desired value, or did.
 func (k *kernelSettings) summary() []status.KernelSetting {
 	said := []status.KernelSetting{}
 	for _, state := range k.states() {
@@ -117,7 +117,7 @@ func (k *kernelSettings) summary() []status.KernelSetting {
 	return said
 }
 
-// logSetting logs what became of a kernel setting, in one line.
+// logSetting logs the result for a kernel setting in one line.
 func logSetting(log *slog.Logger, news *sysctl.State) {
 	setting, result := &news.Setting, &news.Result
 	attributes := []any{"sysctl", setting.Name, "value", result.Before, "wanted", setting.Value}
@@ -155,7 +155,7 @@ func logSetting(log *slog.Logger, news *sysctl.State) {
 	log.Warn(message, attributes...)
 }
 
-// unmet counts the settings that are not as wanted.
+// unmet exports, for each setting, whether it differs from the desired value.
 func (k *kernelSettings) unmet(add metrics.Add) {
 	for _, state := range k.states() {
 		unmet := 0.0

@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/localhost"
 )
 
-// loopbackOf returns the loopback addresses on which node ports are served, by family; none unless the settings ask for
-// it.
+// loopbackOf returns the loopback addresses on which node ports are served, by family; it is empty if the settings do
+// not enable that.
 func loopbackOf(config ruleset.Config) map[model.Family]netip.Addr {
 	addrs := map[model.Family]netip.Addr{}
 	for _, family := range config.Families {
@@ -22,8 +22,9 @@ func loopbackOf(config ruleset.Config) map[model.Family]netip.Addr {
 	return addrs
 }
 
-// newLocalhost serves node ports on loopback, if that is asked for, and logs it if the limit of descriptors allows fewer
-// connections than usual. The kernel may refuse packets there in any case.
+// newLocalhost returns the part that serves node ports on loopback, if that is enabled. It logs if the descriptor limit
+// allows fewer connections than the default. The kernel may reject packets there in either case, so these are always
+// counted.
 func newLocalhost(ctx context.Context, c *common, findings *findings) part {
 	c.countRejected(ctx)
 	addrs := loopbackOf(c.config)
@@ -38,8 +39,8 @@ func newLocalhost(ctx context.Context, c *common, findings *findings) part {
 	return part{reader: server, run: server.Run}
 }
 
-// countRejected makes each scrape ask the kernel how much it refused on loopback. Without kube-proxy's gate nothing is
-// counted there, and there is no series.
+// countRejected reads the kernel's counters of rejected packets on loopback at each scrape. Without kube-proxy's gate
+// nothing is counted there, and there is no series.
 func (c *common) countRejected(ctx context.Context) {
 	c.recorder.CollectFrom(metrics.LocalhostLimited, func(add metrics.Add) {
 		for _, family := range c.config.Families {
@@ -48,7 +49,7 @@ func (c *common) countRejected(ctx context.Context) {
 				if err != nil {
 					c.log.Warn("a metric is left out", "error", err)
 				}
-				if isThere { // it comes with the first sync
+				if isThere { // it exists after the first sync
 					add(float64(packets), family.String(), protocol.String())
 				}
 			}
@@ -56,19 +57,19 @@ func (c *common) countRejected(ctx context.Context) {
 	})
 }
 
-// localhostObserver passes on what the server of node ports on loopback does. Connections are not logged: a metric
+// localhostObserver receives the events of the server of node ports on loopback. Connections are not logged: a metric
 // counts their outcomes.
 type localhostObserver struct {
 	recorder *metrics.Recorder
 	findings *findings
 }
 
-// Listening is called whenever the server has updated what it listens on.
+// Listening is called whenever the server has updated its listeners.
 func (o localhostObserver) Listening(family model.Family, ports int) {
 	o.recorder.Set(metrics.LocalhostListeners, ports, family.String())
 }
 
-// ListenFailed is called for each try that failed.
+// ListenFailed is called after each failed attempt.
 func (o localhostObserver) ListenFailed(family model.Family) {
 	o.recorder.Add(metrics.LocalhostListenFailures, 1, family.String())
 }
@@ -78,7 +79,7 @@ func (o localhostObserver) Connection(family model.Family, outcome localhost.Out
 	o.recorder.Add(metrics.LocalhostConnections, 1, family.String(), string(outcome))
 }
 
-// Found is called with all that is not listened on.
+// Found is called with all findings about ports without a listener.
 func (o localhostObserver) Found(findings []model.Finding) {
 	o.findings.replaceAll(localhostListeners, findings)
 }

@@ -11,14 +11,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// newNodePorts logs where node ports are served.
+// newNodePorts returns the part that logs where node ports are served.
 func newNodePorts(c *common) part {
 	loopback := slices.SortedFunc(maps.Values(loopbackOf(c.config)), netip.Addr.Compare)
 	return part{reader: &nodePortLogger{log: c.log, families: c.config.Families, loopback: loopback}}
 }
 
-// nodePortLogger logs where node ports are served whenever that changes, unless it is everywhere. Only this log shows that
-// they are served nowhere, as when the address in the Node object is that of a NAT before the machine.
+// nodePortLogger logs where node ports are served whenever that changes, unless they are served on all addresses. Only
+// this log shows that they are served nowhere, as when the address in the Node object is that of a NAT in front of the
+// machine.
 type nodePortLogger struct {
 	log      *slog.Logger
 	families []model.Family
@@ -27,13 +28,13 @@ type nodePortLogger struct {
 	synced   bool // at least once
 }
 
-// Derive keeps nothing.
+// Derive returns nil: only OnSynced is used.
 func (*nodePortLogger) Derive([]selection.Decision) any { return nil }
 
 // OnApplied does nothing.
 func (*nodePortLogger) OnApplied(model.ObjectName, any) {}
 
-// OnSynced logs what is new.
+// OnSynced logs the addresses if they changed.
 func (n *nodePortLogger) OnSynced(sync selection.SyncState) {
 	addrs := slices.Concat(sync.Scope.NodePorts, n.loopback)
 	if n.synced && slices.Equal(addrs, n.logged) || len(sync.Scope.OnAll) == len(n.families) {

@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// newSync has the proxy sync what changes, and what needs repair.
+// newSync returns the part that syncs changes and repairs.
 func newSync(c *common, readers []selection.Handler, changes <-chan model.Change, repairs <-chan struct{}, o *observer) part {
 	return part{run: unfailing(func(ctx context.Context) {
 		p := syncer.New(c.options.Node, c.config, c.conn, readers...)
@@ -27,19 +27,18 @@ func newSync(c *common, readers []selection.Handler, changes <-chan model.Change
 	})}
 }
 
-// observer passes on what the proxy does: to health, metrics and the log. All methods are called by the proxy's
-// goroutine.
+// observer reports syncs to health, metrics and the log. All methods are called by the proxy's goroutine.
 type observer struct {
 	*common
 	stdout   io.Writer
 	findings *findings
-	// condition is nil unless the Node's condition should say when its Services work.
+	// condition is nil if the Node's condition is not written.
 	condition *condition.Writer
 
 	synced bool // at least once
 }
 
-// Queued is called when something has to be synced, before the sync.
+// Queued is called before each sync.
 func (o *observer) Queued(changes syncer.Changes, at time.Time) {
 	o.status.SyncQueued(at)
 	o.recorder.SyncQueued(at)
@@ -65,32 +64,32 @@ func (o *observer) Synced(report syncer.Report, started, ended time.Time) {
 	if !o.synced {
 		o.synced = true
 		o.condition.Set(condition.Synced)
-		// The lists and the complete sync leave as much garbage as live memory, and the runtime would keep it for minutes.
+		// The lists and the full sync leave as much garbage as live memory, and the runtime would keep it for minutes.
 		go debug.FreeOSMemory()
 		sanitize.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",
 			o.options.Node, report.Total, took.Round(time.Microsecond))
 	}
 }
 
-// Failed is called after each sync that failed, with the time until the next try.
+// Failed is called after each sync that failed, with the time until the next attempt.
 func (o *observer) Failed(err error, report syncer.Report, started, ended time.Time, retryIn time.Duration) {
 	o.status.SyncFailed(ended, err)
 	o.recorder.ObserveSync(report.Full, ended.Sub(started), err)
 	o.log.Error("could not update the kernel; the previous rules stay in force", "error", err, "retryIn", retryIn)
 }
 
-// reportFound reports what the kernel refuses, and what the tables have no room for.
+// reportFound reports the Services that the kernel rejects, and those without session affinity.
 func (o *observer) reportFound(report syncer.Report) {
 	o.findings.onRejectedByKernel(report)
 	o.findings.replace(tables, o.affinityUnavailable(report)...)
 }
 
-// affinityUnavailable is why a port's clients are not remembered.
+// affinityUnavailable is the reason of the finding about a port without session affinity.
 const affinityUnavailable = "This Service is served without session affinity: too many Services have it and more than 256 endpoints each " +
 	"(4,096 Services up to 4,096 endpoints, 256 beyond)"
 
-// affinityUnavailable returns the Services whose clients are not remembered, at most MaxFound of them, and those for which
-// that is over.
+// affinityUnavailable returns the Services that lack session affinity, at most MaxFound of them, and those that lack it
+// no longer.
 func (o *observer) affinityUnavailable(report syncer.Report) []servicefindings.ServiceFindings {
 	now := map[model.ObjectName]bool{}
 	if report.Full {
@@ -116,10 +115,10 @@ func (o *observer) affinityUnavailable(report syncer.Report) []servicefindings.S
 	return list
 }
 
-// began is when this process began. The cause of a change before that waited for a process, not for its work.
+// began is when this process started. Changes that were caused before that waited for a process, not for a sync.
 var began = time.Now()
 
-// count translates what a sync did into metrics.
+// count exports a report as metrics.
 func (o *observer) count(report syncer.Report, took time.Duration, ended time.Time) {
 	o.recorder.ObserveSync(report.Full, took, nil)
 	o.recorder.SyncDone(ended, report.Full)

@@ -31,7 +31,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// kernelInMemory is the kernel in memory. It refuses the batches that refuse picks, and elements with an address.
+// kernelInMemory is a kernel in memory. It rejects the batches that reject selects, and elements with an address.
 type kernelInMemory struct {
 	ruleset.Tables
 	reject     atomic.Pointer[func(ruleset.Batch) bool]
@@ -52,7 +52,7 @@ func (k *kernelInMemory) Commit(_ context.Context, batch ruleset.Batch) error {
 	return k.Apply(batch)
 }
 
-// refusing names the first element of a batch with an address, as package nft does.
+// refusing returns an error that names the first element of a batch with an address, as package nft does.
 func refusing(batch ruleset.Batch, addr netip.Addr) error {
 	for _, op := range batch.Ops {
 		object, isElements := op.Object.(ruleset.ElementsObject)
@@ -74,7 +74,7 @@ func (k *kernelInMemory) Objects(_ context.Context, family model.Family) (rulese
 
 func everyBatch(ruleset.Batch) bool { return true }
 
-// sweeps picks the batches that delete chains.
+// sweeps selects the batches that delete chains.
 func sweeps(batch ruleset.Batch) bool {
 	for _, op := range batch.Ops {
 		if _, isChain := op.Object.(ruleset.ChainObject); isChain && op.Verb == ruleset.Delete {
@@ -84,7 +84,7 @@ func sweeps(batch ruleset.Batch) bool {
 	return false
 }
 
-// observed is a proxy that runs with the daemon's observer and the kernel in memory.
+// observed is a running proxy with the daemon's observer and the kernel in memory.
 type observed struct {
 	t             *testing.T
 	kernel        *kernelInMemory
@@ -126,7 +126,7 @@ func observing(t *testing.T) *observed {
 	return o
 }
 
-// reject makes the kernel refuse some batches, none if picks is nil.
+// reject makes the kernel reject some batches; none if picks is nil.
 func (o *observed) reject(picks func(ruleset.Batch) bool) {
 	if picks == nil {
 		o.kernel.reject.Store(nil)
@@ -142,7 +142,7 @@ func (o *observed) page() string {
 	return response.Body.String()
 }
 
-// get asks one of health's paths.
+// get requests one of the health paths.
 func (o *observed) get(path string, want int) {
 	o.t.Helper()
 	response := httptest.NewRecorder()
@@ -152,8 +152,8 @@ func (o *observed) get(path string, want int) {
 	}
 }
 
-// service returns a Service of the namespace shop with one port, and its slice with endpoints on another node,
-// stamped.
+// service returns a Service of the namespace shop with one port, and its slice with endpoints on another node and a
+// trigger time.
 func service(number, endpoints int, stamp time.Time) (*model.Service, *model.EndpointSlice) {
 	name := model.ObjectName{Namespace: "shop", Name: fmt.Sprintf("service-%d", number)}
 	slice := &model.EndpointSlice{
@@ -171,7 +171,7 @@ func service(number, endpoints int, stamp time.Time) (*model.Service, *model.End
 	}, slice
 }
 
-// changed returns the change that gives Services and slices a new state.
+// changed returns the change that sets Services and slices.
 func changed(service *model.Service, slice *model.EndpointSlice) model.Change {
 	change := model.Change{}
 	if service != nil {
@@ -183,15 +183,14 @@ func changed(service *model.Service, slice *model.EndpointSlice) model.Change {
 	return change
 }
 
-// moved is something that happens, with the lines that /metrics has only afterwards: regular expressions for their
-// beginnings.
+// moved is an event, with the lines that /metrics has only afterwards: regular expressions for the start of the lines.
 type moved struct {
 	title string
 	do    func(o *observed)
 	texts []string
 }
 
-// movedElsewhere are the metrics that need more than a proxy, and the test that moves them.
+// movedElsewhere are the metrics that need more than a proxy, with the test that changes them.
 var movedElsewhere = map[string]string{
 	"kubeproxy_conntrack_reconciler_deleted_entries_total": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	"kubeproxy_conntrack_reconciler_sync_duration_seconds": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
@@ -254,7 +253,8 @@ func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
 	}
 }
 
-// clientsOfXDS is what a server of xDS reports; TestClientsOfTheNodeReachTheDaemon in e2e/xds has a daemon that serves.
+// clientsOfXDS is the report of an xDS server; TestClientsOfTheNodeReachTheDaemon in e2e/xds has a real one in a
+// daemon.
 var clientsOfXDS = moved{"clients of xDS", func(o *observed) {
 	counts := xds.Counts{Streams: 2, Names: 6, Rejected: map[xds.RejectReason]int{xds.UnknownName: 1, xds.RemoteClient: 1}}
 	counts.Sent[0], counts.NACKed[1] = 1, 1
@@ -302,7 +302,7 @@ func stepsThatMove() []moved {
 			`vicinity_service_port_decisions{ip_family="IPv4",reason="NoneOnThisNode",traffic_policy="internal"} 1` + "\n",
 		}},
 		{"a bound that sends half of the connections on", func(o *observed) {
-			// Two nodes and four endpoints, one of them here: half of what this node asks stays with it.
+			// Two nodes and four endpoints, one of them here: half of this node's demand stays here.
 			bounded, slice := service(8, 4, time.Time{})
 			bounded.Topology = policy.Topology{Keys: []policy.Key{policy.Hostname, policy.AnyNode}, MaxLoad: 100}
 			slice.Endpoints[0].Node = "node-a"
@@ -394,7 +394,7 @@ func stepsThatMove() []moved {
 	}
 }
 
-// takeHealthCheckPort listens where a Service's health check is to be served.
+// takeHealthCheckPort listens on the port of a Service's health check.
 func takeHealthCheckPort(o *observed) {
 	listener, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -407,7 +407,7 @@ func takeHealthCheckPort(o *observed) {
 	o.changes <- changed(checked, nil)
 }
 
-// problemsOf reads a folder with one file.
+// problemsOf returns the findings about a directory with one file.
 func problemsOf(t *testing.T, text string) []model.Finding {
 	t.Helper()
 	dir := t.TempDir()
@@ -458,14 +458,14 @@ func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 	}
 }
 
-// TestQueuedServicesAreInTheMetrics: a large one is counted while its steps go on, and not afterwards.
+// TestQueuedServicesAreInTheMetrics: a large one is counted until its last step, and not afterwards.
 func TestQueuedServicesAreInTheMetrics(t *testing.T) {
 	o := observing(t)
 	o.changes <- changed(service(1, 2, time.Time{}))
 	wait.Until(t, "the first sync", func() bool { return strings.Contains(o.page(), "vicinity_services 1\n") })
 	goOn := make(chan struct{})
 	held := sync.OnceFunc(func() { <-goOn })
-	swept := func(batch ruleset.Batch) bool { // the sweep of the first step waits
+	swept := func(batch ruleset.Batch) bool { // the cleanup of the first step waits
 		if batch.Count(model.IPv4, ruleset.Add) == 0 && batch.Count(model.IPv4, ruleset.Delete) > 0 {
 			held()
 		}

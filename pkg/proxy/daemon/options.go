@@ -14,57 +14,58 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/accounting"
 )
 
-// Options say what a daemon should do.
+// Options are the options of a daemon.
 type Options struct {
 	// Node is the name of the Node to act for.
 	Node string
-	// Manifests is the folder that the state of the cluster is read from; empty for an API server.
+	// Manifests is the directory from which the state of the cluster is read; empty means an API server.
 	Manifests string
 	// Connection is how the API server is reached.
 	Connection kube.Connection
-	// View says which objects concern this proxy.
+	// View selects the objects that concern this proxy.
 	View convert.View
 
-	// Settings are what the configuration in force says.
+	// Settings are the settings of the active configuration.
 	Settings config.Settings
-	// Configuration is the configuration in force, with all defaults. Configz is what /configz shows: the same with our
-	// own settings in force.
+	// Configuration is the active configuration, with all defaults. ConfigzData is the content of /configz: the same with
+	// our own active settings.
 	Configuration *config.Configuration
 	ConfigzData   map[string]any
-	// ConfigFile is the file that the configuration was read from; nil without one.
+	// ConfigFile is the file from which the configuration was read; nil means that there is none.
 	ConfigFile *config.File
-	// IgnoredSettings are a line for each setting that has no meaning here, and each document of another program.
+	// IgnoredSettings has a line for each setting without meaning here, and for each document of another program.
 	IgnoredSettings []string
 	// Flags are the values of all flags, as /flagz shows them.
 	Flags map[string]string
 
-	// SecureMetricsAddress is where the metrics and the page of demand are served over TLS to clients that the API server
-	// allows; empty for nowhere.
+	// SecureMetricsAddress is where the metrics and the demand page are served over TLS to clients that the API server
+	// authorizes; empty means that they are not.
 	SecureMetricsAddress string
-	// DNSAddress is where DNS for headless Services with topology keys is answered; invalid for nowhere. DNSZone is the
-	// domain, and how long answers may be kept.
+	// DNSAddress is where DNS for headless Services with topology keys is served; an invalid address means that it is not.
+	// DNSZone is the domain and the TTL of answers.
 	DNSAddress netip.AddrPort
 	DNSZone    dns.Zone
-	// XDSAddresses are where xDS is answered, in the domain of DNSZone: IP:PORT, or unix:// and a path; none for nowhere.
+	// XDSAddresses are where xDS is served, in the domain of DNSZone: IP:PORT, or unix:// and a path; none means that it
+	// is not.
 	XDSAddresses []string
-	// NodeTopology selects the source of other nodes' labels, TopologyNamespace where its publisher is, and
-	// ProxyService is the headless Service over the proxies' own pods; zero for none.
+	// NodeTopology selects the source of other nodes' labels, TopologyNamespace is the namespace of its publisher, and
+	// ProxyService is the headless Service of the proxies' own pods; zero means that there is none.
 	NodeTopology      apiserver.NodeTopology
 	TopologyNamespace string
 	ProxyService      model.ObjectName
-	// UnreachableNodes is what is done about nodes that do not answer this one.
+	// UnreachableNodes selects what is done about nodes that do not answer this one.
 	UnreachableNodes UnreachableNodes
-	// NodeCondition asks for a condition on the Node that says when its Services work.
+	// NodeCondition enables the condition on the Node that reports whether its Services work.
 	NodeCondition bool
-	// Account says how traffic is counted; nil: it is not.
+	// Account is how traffic is counted; nil means that it is not.
 	Account *accounting.Settings
-	// OwnTables asks to own our tables if the kernel keeps them alive without us.
+	// OwnTables makes this process the owner of our tables if the kernel keeps them after it ends.
 	OwnTables bool
-	// Build is what the program was made from.
+	// Build describes the program's build.
 	Build cli.Build
 }
 
-// configurationFile is the path of the configuration file, for messages.
+// configurationFile returns the path of the configuration file, for messages.
 func (o *Options) configurationFile() string {
 	if o.ConfigFile == nil {
 		return "none but flags"
@@ -72,7 +73,8 @@ func (o *Options) configurationFile() string {
 	return o.ConfigFile.Path
 }
 
-// absManifests is the absolute path of the manifests, for processes in other working directories; empty without manifests.
+// absManifests returns the absolute path of the manifests, for processes in other working directories; empty without
+// manifests.
 func (o *Options) absManifests() string {
 	if o.Manifests == "" {
 		return ""

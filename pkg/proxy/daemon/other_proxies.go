@@ -11,23 +11,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
 )
 
-// otherProxiesInterval is the pause between two looks for other service proxies. A look costs the kernel some ten short
-// answers, 0.1 ms. Notifications would cost more: while anybody listens to nf_tables, the kernel makes one of every
-// element that we write.
+// otherProxiesInterval is the time between two checks for other service proxies. A check costs the kernel some ten
+// short responses, 0.1 ms. Notifications would cost more: while any process listens to nf_tables, the kernel creates
+// one for every element that we write.
 const otherProxiesInterval = time.Minute
 
-// otherProxies tells people of other service proxies on this node, once when one comes and once when it goes. The last
-// finding stays in force while the kernel cannot be asked.
+// otherProxies reports other service proxies on this node, once when one appears and once when it disappears. The last
+// result remains while the kernel cannot be read.
 type otherProxies struct {
 	*common
 	checkOnce func(context.Context) ([]competing.Conflict, error)
 	reporter  eventReporter
 
 	reported []competing.Conflict
-	failed   bool // the last look
+	failed   bool // the last check
 }
 
-// newOtherProxies looks for them, unless two proxies are wanted: with --service-proxy-name each has its own Services.
+// newOtherProxies returns the part that checks for them, unless two proxies are intended: with --service-proxy-name
+// each has its own Services.
 func newOtherProxies(c *common, reporter eventReporter) part {
 	if c.options.View.ServiceProxyName != "" {
 		return part{}
@@ -56,7 +57,7 @@ func (o *otherProxies) run(ctx context.Context) {
 	}
 }
 
-// report reports what is new. A proxy whose chains now come first counts as new, too.
+// report reports changes. A proxy whose chains now come first counts as a new one.
 func (o *otherProxies) report(found []competing.Conflict) {
 	sentences := make([]string, 0, len(found))
 	for _, finding := range found {
@@ -81,7 +82,7 @@ func (o *otherProxies) report(found []competing.Conflict) {
 	}
 }
 
-// findingOf returns what was found of a program; nil if nothing was.
+// findingOf returns the conflict with a program; nil means that there is none.
 func findingOf(findings []competing.Conflict, proxy string) *competing.Conflict {
 	at := slices.IndexFunc(findings, func(f competing.Conflict) bool { return f.Proxy == proxy })
 	if at < 0 {

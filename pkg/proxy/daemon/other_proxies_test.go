@@ -19,14 +19,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
-// response is what the kernel says to a look.
+// response is the kernel's response to a check.
 type response struct {
 	found []competing.Conflict
 	err   error
 }
 
-// TestOtherProxiesAreReportedOnce when they come, when their chains begin to come first, and when they go, however often
-// the kernel is asked meanwhile, and also if it cannot be asked.
+// TestOtherProxiesAreReportedOnce when they appear, when their chains start to come first, and when they disappear,
+// however often the kernel is read in between, and also if it cannot be read.
 func TestOtherProxiesAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := logs.New(t, "the proxy")

@@ -14,9 +14,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// listenAndServe answers at the address that a flag names, until ctx ends, over TLS if there are settings for it. If
-// another process has the address it tries again, unless the configuration wants the proxy to end then: serving
-// Services matters more than answering questions about them.
+// listenAndServe serves HTTP at the address that a flag names, until ctx ends; over TLS if secure is not nil. If the
+// address is in use it retries, unless the configuration wants the proxy to end then: serving Services matters more
+// than serving pages about them.
 func (c *common) listenAndServe(ctx context.Context, flag, address string, secure *tls.Config, handler http.Handler) error {
 	serve := func() error {
 		var config net.ListenConfig
@@ -36,15 +36,15 @@ func (c *common) listenAndServe(ctx context.Context, flag, address string, secur
 	return nil
 }
 
-// newPages serves the pages at the address of metrics. The summaries of all parts are on one of them.
+// newPages returns the part that serves the pages at the address of metrics. One page has the summaries of all parts.
 func newPages(c *common, summarize func(*status.Summary), from objects, findings *findings) part {
 	pages := status.Pages{
 		Metrics: c.recorder.Handler(),
 		Mode:    string(c.options.Configuration.Mode),
 		Config:  func() map[string]any { return c.options.ConfigzData },
 		Flags:   c.options.Flags,
-		// ?code=CODE selects findings of a code; ?last-known-good returns instead the objects that are refused, each with the
-		// version in force.
+		// ?code=CODE selects findings by code; ?last-known-good returns the rejected objects instead, each with its active
+		// version.
 		Findings: func(query url.Values) any {
 			if query.Has("last-known-good") {
 				return append([]convert.Rejection{}, from.Rejections()...) // [] rather than null

@@ -12,18 +12,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// part is one thing that a daemon does. Any field may be left out; a part that the options do not ask for has none. Its
-// constructor registers its metrics.
+// part is one task of a daemon. Any field may be nil; all fields of a part that is not enabled are. The constructor of
+// a part registers its metrics.
 type part struct {
-	// reader uses the decisions in force.
+	// reader is its handler of the applied decisions.
 	reader selection.Handler
-	// run works until ctx ends. If it fails, all parts end; if it returns nil before ctx ends, the others go on.
+	// run works until ctx ends. If it fails, all parts end; if it returns nil before ctx ends, the others continue.
 	run func(ctx context.Context) error
-	// summary adds what the page /summary says about the part.
+	// summary adds the state of the part to the page /summary.
 	summary func(*status.Summary)
 }
 
-// parts are those of a daemon, in the order in which the readers get decisions.
+// parts are the parts of a daemon. Handlers are called in this order.
 type parts []part
 
 func (p parts) handlers() []selection.Handler {
@@ -36,7 +36,7 @@ func (p parts) handlers() []selection.Handler {
 	return all
 }
 
-// run lets the parts work side by side until ctx ends or one of them fails.
+// run runs the parts concurrently until ctx ends or one of them fails.
 func (p parts) run(ctx context.Context) error {
 	var all []func(context.Context) error
 	for _, one := range p {
@@ -55,7 +55,7 @@ func (p parts) summarize(summary *status.Summary) {
 	}
 }
 
-// unfailing is the run of a part that cannot fail.
+// unfailing returns the run function of a part that cannot fail.
 func unfailing(run func(context.Context)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		run(ctx)
@@ -63,10 +63,10 @@ func unfailing(run func(context.Context)) func(context.Context) error {
 	}
 }
 
-// common is what most parts use.
+// common is used by most parts.
 type common struct {
 	options  *Options
-	config   ruleset.Config // how the tables are made
+	config   ruleset.Config // settings of the tables
 	conn     *nft.Conn
 	log      *slog.Logger
 	status   *status.Status

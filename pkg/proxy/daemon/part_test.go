@@ -6,8 +6,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// TestDisabledPartsCostNothing: there is nothing that reads, runs or is told, and nothing was allocated or opened.
-// With --service-proxy-name two proxies are wanted, and nobody looks for others.
+// TestDisabledPartsCostNothing: they have no handler, goroutine or callback, and nothing is allocated or opened. With
+// --service-proxy-name two proxies are intended, and there is no check for others.
 func TestDisabledPartsCostNothing(t *testing.T) {
 	c := &common{options: &Options{View: convert.View{ServiceProxyName: "vicinity"}}}
 	from, none := &source{}, eventReporter{}

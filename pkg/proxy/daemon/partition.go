@@ -10,26 +10,27 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability/probe"
 )
 
-// When users are told of a node that does not answer this one: not at once, because a thousand proxies would write
-// together, at the worst moment. After a minute Kubernetes has noticed that a node is dead. A node that is still Ready
-// then is cut off by a partitioned network, which nothing else reports.
+// partitionDelay is how long a node must have been unreachable before its state is checked. Without the delay a
+// thousand proxies would write at the same time, at the worst moment. After a minute Kubernetes has detected a dead
+// node. A node that is still Ready then is cut off by a network partition, which nothing else reports.
 const (
 	partitionDelay = time.Minute
-	// partitionInterval is how often a proxy asks the API server for a Node, one at a time, however many do not answer.
+	// partitionInterval is how often a proxy reads a Node from the API server, one at a time, however many are
+	// unreachable.
 	partitionInterval = 30 * time.Second
 )
 
-// partitionReporter finds nodes that do not answer this one although they are Ready.
+// partitionReporter reports nodes that are unreachable although they are Ready.
 type partitionReporter struct {
 	unreachable func() []probe.Ejected
 	isReady     func(ctx context.Context, node string) (bool, error)
 	report      func(node string)
 	log         *slog.Logger
 
-	checked map[string]time.Time // for nodes that were asked for: since when they had not answered
+	checked map[string]time.Time // for each node that was read: since when it had been unreachable
 }
 
-// newPartitionReporter reports them, if nodes are dialled and there are users to tell.
+// newPartitionReporter returns the part that reports them, if nodes are probed and Events are sent.
 func newPartitionReporter(c *common, reporter eventReporter, monitor *reachabilityMonitor) part {
 	if monitor == nil || reporter.recorder == nil {
 		return part{}
@@ -43,7 +44,7 @@ func newPartitionReporter(c *common, reporter eventReporter, monitor *reachabili
 	return part{run: unfailing(p.run)}
 }
 
-// run asks until ctx ends. Proxies begin at different times, so together they ask for all nodes.
+// run checks nodes until ctx ends. Proxies start at different times, so together they check all nodes.
 func (p *partitionReporter) run(ctx context.Context) {
 	next := time.NewTimer(rand.N(partitionInterval))
 	defer next.Stop()
@@ -58,8 +59,8 @@ func (p *partitionReporter) run(ctx context.Context) {
 	}
 }
 
-// checkNext asks for one of the nodes that have not answered for a minute, whichever; once for each time that a node falls
-// silent.
+// checkNext checks a random one of the nodes that have been unreachable for partitionDelay, and each node once for each
+// time that it becomes unreachable.
 func (p *partitionReporter) checkNext(ctx context.Context, now time.Time) {
 	var due []probe.Ejected
 	asked := map[string]time.Time{}

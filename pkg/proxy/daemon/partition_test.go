@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability/probe"
 )
 
-// TestUsersAreNotifiedOfReadyNodesThatAreUnreachable: after a minute, of each once, and with one question in a round however many
-// do not answer.
+// TestUsersAreNotifiedOfReadyNodesThatAreUnreachable: after a minute, once for each node, and with one request per
+// round however many are unreachable.
 func TestUsersAreNotifiedOfReadyNodesThatAreUnreachable(t *testing.T) {
 	start := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	var out []probe.Ejected

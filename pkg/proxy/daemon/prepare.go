@@ -10,10 +10,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
 )
 
-// oomScoreFile is the file for this process's oom_score_adj.
+// oomScoreFile is the file of this process's oom_score_adj.
 const oomScoreFile = "/proc/self/oom_score_adj"
 
-// setOOMScore sets this process's oom_score_adj, if one is wanted.
+// setOOMScore sets this process's oom_score_adj, if score is not nil.
 func setOOMScore(log *slog.Logger, score *int32) {
 	if score == nil {
 		return
@@ -23,7 +23,7 @@ func setOOMScore(log *slog.Logger, score *int32) {
 	}
 }
 
-// Prepare is --init-only.
+// Prepare implements --init-only.
 func Prepare(log *slog.Logger, settings *config.Settings) error {
 	table, err := conntrack.Dial()
 	if err != nil {

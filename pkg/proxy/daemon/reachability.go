@@ -22,22 +22,22 @@ import (
 // UnreachableNodes is what is done about nodes that do not answer this one.
 type UnreachableNodes string
 
-// The choices; the zero value is IgnoreUnreachable. The flag's default is AvoidUnreachable: in an hour of the suites
-// with WatchUnreachable no verdict was wrong.
+// The zero value is IgnoreUnreachable. The flag's default is DemoteUnreachable: in an hour of the suites with
+// ReportUnreachable there was no false detection.
 const (
 	DemoteUnreachable UnreachableNodes = "enforce" // their endpoints are tried last
 	ReportUnreachable UnreachableNodes = "observe" // they are logged and counted
-	IgnoreUnreachable UnreachableNodes = "off"     // nobody is dialled
+	IgnoreUnreachable UnreachableNodes = "off"     // no node is probed
 )
 
-// noSessionSurvives is how long flows of UDP stay open to a node that does not answer. The kernel itself, and whoever
-// translates addresses on the way, forgets a flow after two minutes without a packet (nf_conntrack_udp_timeout_stream).
+// noSessionSurvives is how long UDP flows to an unreachable node are kept. The kernel itself, and every NAT on the
+// path, drops a flow after two minutes without a packet (nf_conntrack_udp_timeout_stream).
 const noSessionSurvives = 2 * time.Minute
 
-// probesNodes reports whether nodes are dialled.
+// probesNodes reports whether nodes are probed.
 func (u UnreachableNodes) probesNodes() bool { return u == DemoteUnreachable || u == ReportUnreachable }
 
-// reachabilityMonitor finds out which nodes do not answer this one.
+// reachabilityMonitor detects which nodes do not answer this one.
 type reachabilityMonitor struct {
 	*common
 	prober *probe.Prober
@@ -45,14 +45,14 @@ type reachabilityMonitor struct {
 	port   uint16 // of /healthz on all nodes
 
 	mutex            sync.Mutex
-	waiting          model.Change  // what the proxy has not got yet
-	addressesChanged notify.Signal // holds a signal while there is something waiting
+	waiting          model.Change  // changes that are not delivered to the proxy yet
+	addressesChanged notify.Signal // holds a signal while waiting is not empty
 	nodes            map[string]*model.Node
-	// avoided is what the proxy avoids, or soon will. The prober's goroutine has it.
+	// avoided holds the demotions that the proxy has, or soon will have. Only the prober's goroutine uses it.
 	avoided map[model.DemotionKey]*model.Demotion
 }
 
-// newReachabilityMonitor returns a watch, and the part that it is; nil if the options ask for none.
+// newReachabilityMonitor returns the monitor and its part; nil and an empty part if the options do not enable it.
 func newReachabilityMonitor(c *common, shared, table conntrack.Table, of *serviceindex.Index, isLocal selection.IsLocal,
 	to *startupBarrier) (*reachabilityMonitor, part) {
 	if !c.options.UnreachableNodes.probesNodes() {
@@ -77,7 +77,7 @@ func newReachabilityMonitor(c *common, shared, table conntrack.Table, of *servic
 	}
 }
 
-// run dials and decides until ctx ends, and tells the proxy what to avoid.
+// run probes and decides until ctx ends, and delivers the changes to the proxy.
 func (w *reachabilityMonitor) run(ctx context.Context, to *startupBarrier) {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -96,7 +96,7 @@ func (w *reachabilityMonitor) run(ctx context.Context, to *startupBarrier) {
 	}
 }
 
-// proxiesAt takes in where the proxies on all nodes are.
+// proxiesAt receives the nodes on which proxies run.
 func (w *reachabilityMonitor) proxiesAt(nodes map[string]*model.Node) {
 	if w.port == 0 {
 		return
@@ -117,7 +117,7 @@ func (w *reachabilityMonitor) proxiesAt(nodes map[string]*model.Node) {
 	w.deliver(model.Change{Probed: &probed})
 }
 
-// deliver has a change handed over.
+// deliver queues a change for the proxy.
 func (w *reachabilityMonitor) deliver(change model.Change) {
 	w.mutex.Lock()
 	w.waiting = w.waiting.Merge(change)
@@ -125,7 +125,7 @@ func (w *reachabilityMonitor) deliver(change model.Change) {
 	w.addressesChanged.Notify()
 }
 
-// nodesChanged takes in Nodes of a folder: they have addresses.
+// nodesChanged receives changed Nodes of a manifest directory: they have addresses.
 func (w *reachabilityMonitor) nodesChanged(changed map[string]*model.Node) {
 	if len(changed) == 0 {
 		return
@@ -146,7 +146,7 @@ func (w *reachabilityMonitor) OnScan(scan probe.Scan, err error) {
 	}
 }
 
-// OnActions logs what was decided, and has it handed over.
+// OnActions logs the decisions and queues them for the proxy.
 func (w *reachabilityMonitor) OnActions(family model.Family, actions *reachability.Actions) {
 	for _, outcome := range actions.Concluded {
 		w.recorder.Add(metrics.NodeSuspicions, 1, family.String(), string(outcome))
@@ -170,7 +170,7 @@ func (w *reachabilityMonitor) OnActions(family model.Family, actions *reachabili
 	}
 }
 
-// OnStatus counts what is known, and has the proxy avoid the nodes that do not answer.
+// OnStatus exports the state as metrics, and demotes the unreachable nodes.
 func (w *reachabilityMonitor) OnStatus(known probe.Status) {
 	for family, in := range known.Families {
 		w.recorder.Set(metrics.ReachabilityTargets, in.WithBaseline-len(in.Ejected), family.String(), metrics.StateReachable)
@@ -200,7 +200,7 @@ func (w *reachabilityMonitor) OnStatus(known probe.Status) {
 	}
 }
 
-// summary is what the page /summary says about nodes that do not answer.
+// summary returns the state of unreachable nodes for the page /summary.
 func (w *reachabilityMonitor) summary() *status.Reachability {
 	known := w.prober.Status()
 	s := &status.Reachability{Demotes: w.avoid, Unreachable: []status.UnreachableNode{}, Families: map[string]status.FamilyReachability{}}

@@ -16,9 +16,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
 )
 
-// Run is the daemon: it works until ctx ends, and leaves the rules in the kernel.
+// Run runs the daemon until ctx ends, and leaves the rules in the kernel.
 //
-// It tries what it needs, nftables and conntrack, before it changes anything.
+// It opens nftables and conntrack, which it needs, before it changes anything.
 func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Options) (err error) {
 	limitGarbage()
 	kube.LogTo(log)
@@ -52,18 +52,18 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 	return err
 }
 
-// gcPercent is how much the heap may grow before it is collected, in percent of what is in use. Go's own 100 keeps a
-// second cluster's worth of memory for a program that hardly allocates: a change makes a few kilobytes of garbage.
+// gcPercent is how much the heap may grow before a collection, in percent of live memory. Go's own 100 would keep
+// memory for a second cluster in a program that hardly allocates: a change creates a few kilobytes of garbage.
 const gcPercent = 50
 
-// memoryBallast is never touched and so takes no memory, but the collector counts it as in use: any heap may grow by half of
-// it before it is collected. In a small cluster half of what is in use would be two megabytes. While endpoints change
-// the collector would run several times a second, and take a sixth of the processor time at 100 changes a second.
+// memoryBallast is never touched and so takes no memory, but the collector counts it as live: any heap may grow by half
+// of it before a collection. In a small cluster half of live memory would be two megabytes. While endpoints change, the
+// collector would run several times a second, and take a sixth of the CPU time at 100 changes a second.
 var memoryBallast []byte
 
 const ballastSize = 16 << 20
 
-// limitGarbage trades a little processor time for memory, unless GOGC is set.
+// limitGarbage trades a little CPU time for memory, unless GOGC is set.
 func limitGarbage() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)

@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// observerOf is that of node-a, with nothing to write to.
+// observerOf returns the observer of node-a, without output.
 func observerOf(health *status.Status, recorder *metrics.Recorder) *observer {
 	c := &common{options: &Options{Node: "node-a"}, log: slog.New(slog.DiscardHandler), status: health, recorder: recorder}
 	return &observer{common: c, stdout: io.Discard, findings: newFindings(c, eventReporter{})}

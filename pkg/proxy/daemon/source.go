@@ -19,15 +19,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
 )
 
-// objects is where the cluster's objects come from: a folder of manifests, or an API server.
+// objects is the source of the cluster's objects: a directory of manifests, or an API server.
 type objects interface {
-	// Run delivers everything first, and then what changes, until ctx ends.
+	// Run delivers everything first, and then the changes, until ctx ends.
 	Run(ctx context.Context, deliver func(convert.Update)) error
-	// Rejections returns the objects that are refused, with the versions in force. Any goroutine may ask.
+	// Rejections returns the rejected objects, with their active versions. It is safe for concurrent use.
 	Rejections() []convert.Rejection
 }
 
-// source is where the objects come from, and who else uses the API server there. With a folder the reporter reports
+// source is the source of the objects, and the other users of the API server. With a directory the reporter reports
 // nothing, and there is no connection.
 type source struct {
 	objects
@@ -35,9 +35,9 @@ type source struct {
 	reporter eventReporter
 }
 
-// newSource asks nothing yet. It has the watch, which may be nil, learn where the proxies of other nodes are.
+// newSource sends no request yet. It makes the watch report to monitor, which may be nil, where proxies run.
 func newSource(c *common, monitor *reachabilityMonitor) (*source, error) {
-	topologyFrom := func(resource string) { // from which we learn where other nodes are
+	topologyFrom := func(resource string) { // the source of other nodes' labels
 		c.recorder.TopologyFrom(resource)
 		c.status.TopologyFrom(resource)
 	}
@@ -49,7 +49,7 @@ func newSource(c *common, monitor *reachabilityMonitor) (*source, error) {
 	s := &source{}
 	options := apiserver.Options{
 		Log: c.log, OnTopologySource: topologyFrom, OnDemandRenewed: c.recorder.DemandRenewed,
-		// What the API server sent last stays in force, so nothing is wrong yet.
+		// The last state from the API server stays active, so nothing is wrong yet.
 		OnInterrupted: func(resource string, since time.Time, err error) {
 			c.status.WatchInterrupted(resource, since, err.Error())
 			c.recorder.WatchInterrupted(resource, since)
@@ -78,17 +78,17 @@ func newSource(c *common, monitor *reachabilityMonitor) (*source, error) {
 	return s, nil
 }
 
-// connection is what the daemon needs of an API server.
+// connection holds the clients of an API server.
 type connection struct {
 	cluster  *apiserver.Watcher
 	recorder *events.Recorder
 	reviewer authorization.Reviewer
-	dialled  *kube.PeerTracker // where all clients reach it
-	// condition is nil if none should be written.
+	dialled  *kube.PeerTracker // the addresses at which all clients reach it
+	// condition is nil if the Node's condition is not written.
 	condition *condition.Writer
 }
 
-// connect makes the clients. Nothing is asked yet.
+// connect creates the clients. No request is sent yet.
 func (o *Options) connect(options apiserver.Options) (connection, error) {
 	config, err := o.Connection.Config()
 	if err != nil {
@@ -109,7 +109,8 @@ func (o *Options) connect(options apiserver.Options) (connection, error) {
 	return c, nil
 }
 
-// newObjects delivers the objects. A folder has the addresses of nodes, too, which the watch needs.
+// newObjects returns the part that delivers the objects. A directory also has the node addresses that the monitor
+// needs.
 func newObjects(c *common, from *source, feed *feed, monitor *reachabilityMonitor) part {
 	isFolder := c.options.Manifests != ""
 	return part{run: func(ctx context.Context) error {
@@ -126,15 +127,15 @@ func newObjects(c *common, from *source, feed *feed, monitor *reachabilityMonito
 	}}
 }
 
-// newInterfaces delivers the addresses of this machine's interfaces.
+// newInterfaces returns the part that delivers the addresses of this machine's interfaces.
 func newInterfaces(c *common, to *startupBarrier) part {
 	return part{run: func(ctx context.Context) error {
 		return interfaces.Watch(ctx, c.log, func(addrs []netip.Addr) { to.deliverAddrs(ctx, addrs) })
 	}}
 }
 
-// newAPIServers passes on the address at which the API server is reached, if there is one, and again whenever it
-// changes.
+// newAPIServers returns the part that delivers the address at which the API server is reached, if there is one, and
+// again whenever it changes.
 func newAPIServers(from *source, to *startupBarrier, monitor *reachabilityMonitor) part {
 	if from.dialled == nil {
 		return part{}

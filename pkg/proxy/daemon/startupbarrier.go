@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// origin is a source of changes. These constants alone say how many there are.
+// origin is a source of changes. The number of sources is derived from these constants.
 type origin int
 
 const (
@@ -18,25 +18,26 @@ const (
 	origins // their number
 )
 
-// startupBarrier hands changes to the proxy. Objects and interfaces come from different goroutines, and it makes the first
-// change the complete state, as the proxy needs it: if a part were missing, the first sync would remove what an earlier
-// proxy rightly left in the kernel, such as Services, or the addresses that serve node ports.
+// startupBarrier passes changes to the proxy. Objects and interface addresses come from different goroutines, and it
+// makes the first change the complete state, which the proxy requires. If something were missing, the first sync would
+// delete valid state of an earlier proxy from the kernel, such as Services, or the addresses that serve node ports.
 type startupBarrier struct {
 	changes chan<- model.Change
 
 	mutex    sync.Mutex
 	reported [origins]bool
-	waiting  model.Change // what came before all had reported
-	released bool         // the first change has been handed over
+	waiting  model.Change // changes that arrived before all sources had reported
+	released bool         // the first change was sent
 }
 
-// deliverAddrs takes all addresses that this machine's interfaces have now, and returns when the proxy has.
+// deliverAddrs delivers all current addresses of this machine's interfaces, and returns when the proxy has received
+// them.
 func (c *startupBarrier) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
 	c.send(ctx, fromInterfaces, model.Change{LocalAddrs: addrs})
 }
 
-// deliverAsync takes what is found out independently of the objects: where this process reaches the API server, which
-// nodes do not answer this one. The first sync does not wait for it.
+// deliverAsync delivers state that is detected independently of the objects: where this process reaches the API server,
+// which nodes are unreachable. The first sync does not wait for it.
 func (c *startupBarrier) deliverAsync(ctx context.Context, change model.Change) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -62,8 +63,8 @@ func (c *startupBarrier) handOff(ctx context.Context, change model.Change) {
 	}
 }
 
-// add returns the change to hand over now, and whether there is one. The first is handed over even if it is empty:
-// there may be no objects.
+// add returns the change to send now, and whether there is one. The first one is sent even if it is empty: there may be
+// no objects.
 func (c *startupBarrier) add(from origin, change model.Change) (model.Change, bool) {
 	if c.released {
 		return change, !change.IsEmpty()

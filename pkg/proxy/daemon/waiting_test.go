@@ -4,5 +4,5 @@ import (
 	"time"
 )
 
-// waitTimeout is how long something may take that happens at once on an idle machine.
+// waitTimeout is the timeout of operations that are immediate on an idle machine.
 const waitTimeout = time.Minute

@@ -14,7 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/xds"
 )
 
-// newXDSServer tells clients that choose endpoints themselves, by xDS, if that is asked for.
+// newXDSServer returns the part that serves xDS to clients that choose endpoints themselves; it is empty if no address
+// is set.
 func newXDSServer(c *common) (part, error) {
 	addresses := c.options.XDSAddresses
 	if len(addresses) == 0 {
@@ -36,7 +37,7 @@ func newXDSServer(c *common) (part, error) {
 	}, nil
 }
 
-// routesFor opens what tells the clients on this node from others.
+// routesFor returns the routes that distinguish clients on this node from others.
 func routesFor(addresses []string) (*interfaces.Routes, error) {
 	routes, err := interfaces.OpenRoutes()
 	if err != nil {
@@ -52,8 +53,8 @@ func routesFor(addresses []string) (*interfaces.Routes, error) {
 // defaultRouteProbes are addresses that no network has (RFC 5737 and 3849): they are reached by the default route.
 var defaultRouteProbes = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
 
-// canDistinguishClients requires that routes distinguish this node's clients from others: the default route must have a
-// gateway. A socket needs none: only processes on the node can reach it.
+// canDistinguishClients returns an error if routes cannot distinguish this node's clients from others: the default
+// route must have a gateway. A Unix socket needs none: only processes on the node can reach it.
 func canDistinguishClients(routes *interfaces.Routes, addresses []string) error {
 	isSocket := func(address string) bool { return strings.HasPrefix(address, xds.SocketPrefix) }
 	if !slices.ContainsFunc(addresses, func(address string) bool { return !isSocket(address) }) {
@@ -72,7 +73,7 @@ func canDistinguishClients(routes *interfaces.Routes, addresses []string) error 
 	return nil
 }
 
-// exposeXDS makes the counts available as metrics.
+// exposeXDS exports the counts as metrics.
 func exposeXDS(recorder *metrics.Recorder, counts func() xds.Counts) {
 	recorder.CollectFrom(metrics.XDSStreams, func(add metrics.Add) { add(float64(counts().Streams)) })
 	recorder.CollectFrom(metrics.XDSNames, func(add metrics.Add) { add(float64(counts().Names)) })

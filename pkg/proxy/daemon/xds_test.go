@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// TestWhereClientsCannotBeDistinguishedAnAddressIsRejected, but a socket is served.
+// TestWhereClientsCannotBeDistinguishedAnAddressIsRejected, but a Unix socket is served.
 func TestWhereClientsCannotBeDistinguishedAnAddressIsRejected(t *testing.T) {
 	const address, socket = "0.0.0.0:18000", "unix:///run/vicinity/xds.sock"
 	for name, test := range map[string]struct {

@@ -10,10 +10,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// TestServicesWithoutANumberAreReported, and are balanced as if they had no affinity.
+// TestServicesWithoutANumberAreReported checks that Services for which no number is left are reported, and are balanced
+// as if they had no affinity.
 func TestServicesWithoutANumberAreReported(t *testing.T) {
 	taken := map[string][]ruleset.Element{}
-	for i := range uint32(1 << 16) { // all the numbers there are for ports with few endpoints
+	for i := range uint32(1 << 16) { // all numbers of ports with few endpoints
 		taken[ruleset.StickyPorts.Name] = append(taken[ruleset.StickyPorts.Name], ruleset.Element{
 			Key: ruleset.Tuple{Number: i}, Value: ruleset.Tuple{Number: 0xf0000000 | i<<8},
 		})
@@ -53,13 +54,13 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 	}
 }
 
-// TestAProxyThatStartsReadsNoMapOfClients, nor anything else that grows with the number of clients.
+// TestAProxyThatStartsReadsNoMapOfClients, nor anything else whose size depends on the number of clients.
 func TestAProxyThatStartsReadsNoMapOfClients(t *testing.T) {
 	kernel := &scriptedKernel{}
 	p := starting(kernel)
 	p.Apply(stickyService(1, 2, 3))
 	mustSync(t, p)
-	held, err := kernel.Objects(t.Context(), model.IPv4) // as a proxy asks that starts
+	held, err := kernel.Objects(t.Context(), model.IPv4) // as a proxy does at its start
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,29 +7,30 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// pending is what is left to do about one Service. The mirror knows what of it is in force.
+// pending is the pending work of one Service. The mirror has its applied version.
 type pending struct {
-	// waiting: it changed, and waits until the kernel has accepted its elements; since is zero if it does not.
+	// waiting is the queue entry of a Service that changed, until the kernel has accepted it; its sequence is zero if the
+	// Service does not wait.
 	waiting queuedService
-	// replanned: it must be decided anew because it has new clients or new demand.
+	// replanned is set if the Service must be decided again because of new clients or new demand.
 	replanned bool
-	// rejection: the kernel does not take its newest version; nil if it does. Unreported: there is news to report about
-	// that, possibly that it is over.
+	// rejection is set if the kernel rejects the newest version. needsReport is set if this changed since the last report;
+	// the rejection may have ended.
 	rejection   *rejection
 	needsReport bool
-	// last is the version that the kernel took last, if the Service was waiting when the mirror was given up.
+	// last is the last applied version, if the Service was waiting when the mirror was dropped.
 	last *ruleset.Service
 }
 
-// backlog is what is left to do, by Service. It has only Services with something left to do.
+// backlog is the pending work, by Service. Services without pending work are absent.
 type backlog struct {
 	services map[model.ObjectName]*pending
-	rejected int // how many of them the kernel refuses
+	rejected int // number of Services that the kernel rejects
 }
 
 func newBacklog() backlog { return backlog{services: map[model.ObjectName]*pending{}} }
 
-// of returns what is left to do about a Service, for the caller to fill in.
+// of returns the pending work of a Service, for the caller to change; it adds an empty one if there is none.
 func (b *backlog) of(name model.ObjectName) *pending {
 	one := b.services[name]
 	if one == nil {
@@ -39,17 +40,17 @@ func (b *backlog) of(name model.ObjectName) *pending {
 	return one
 }
 
-// done forgets a Service about which nothing is left to do.
+// done removes a Service without pending work.
 func (b *backlog) done(name model.ObjectName) {
 	if one := b.services[name]; one == nil || *one != (pending{}) {
 		return
 	}
 	if delete(b.services, name); len(b.services) == 0 {
-		b.services = map[model.ObjectName]*pending{} // walking a map takes as long as when it was largest
+		b.services = map[model.ObjectName]*pending{} // iterating over a map takes as long as when it was largest
 	}
 }
 
-// rejectionOf returns the refusal of a Service; nil if the kernel refuses nothing of it.
+// rejectionOf returns the rejection of a Service; nil means that it is not rejected.
 func (b *backlog) rejectionOf(name model.ObjectName) *rejection {
 	if one := b.services[name]; one != nil {
 		return one.rejection
@@ -57,7 +58,7 @@ func (b *backlog) rejectionOf(name model.ObjectName) *rejection {
 	return nil
 }
 
-// setRejection notes, and marks for a report, what the kernel refuses of a Service; nil: nothing any more.
+// setRejection sets the rejection of a Service and marks it for a report; nil means that the rejection ended.
 func (b *backlog) setRejection(name model.ObjectName, now *rejection) {
 	one := b.of(name)
 	if one.rejection != nil {
@@ -69,13 +70,13 @@ func (b *backlog) setRejection(name model.ObjectName, now *rejection) {
 	one.rejection, one.needsReport = now, true
 }
 
-// isWaiting reports whether a Service waits to be decided anew, because it changed.
+// isWaiting reports whether a Service is queued because it changed.
 func (b *backlog) isWaiting(name model.ObjectName) bool {
 	one := b.services[name]
 	return one != nil && one.waiting.sequence > 0
 }
 
-// waiting yields the Services that wait to be decided anew because they changed, in any order.
+// waiting yields the Services that are queued because they changed, in any order.
 func (b *backlog) waiting() iter.Seq[queuedService] {
 	return func(yield func(queuedService) bool) {
 		for _, one := range b.services {
@@ -86,7 +87,7 @@ func (b *backlog) waiting() iter.Seq[queuedService] {
 	}
 }
 
-// isReplanning reports whether a Service waits to be decided anew because it has new clients or new demand.
+// isReplanning reports whether any Service waits to be decided again because of new clients or new demand.
 func (b *backlog) isReplanning() bool {
 	for _, one := range b.services {
 		if one.replanned {
@@ -96,7 +97,7 @@ func (b *backlog) isReplanning() bool {
 	return false
 }
 
-// rejections yields the Services that the kernel refuses, in any order.
+// rejections yields the rejections, in any order.
 func (b *backlog) rejections() iter.Seq[*rejection] {
 	return func(yield func(*rejection) bool) {
 		if b.rejected == 0 {

@@ -8,32 +8,32 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// balancing is what a family's maps say about frontends, or about node ports, in one form with and without session
-// affinity.
+// balancing is the content of a family's maps about frontends, or about node ports, in one form with and without
+// session affinity.
 type balancing struct {
 	family    model.Family
-	set       string // in which the frontends are
+	set       string // the set of the frontends
 	frontends []dispatchedFrontend
-	// slots lead to endpoints. A slot whose number leads nowhere has no endpoint. others are slots in a map that their
-	// frontend no longer uses.
+	// slots lead to endpoints. A slot with a number that has no endpoint leads to none. others are slots in a map that
+	// their frontend no longer uses.
 	slots, others []ruleset.Element
 }
 
-// dispatchedFrontend is a frontend, and how an endpoint is drawn for it.
+// dispatchedFrontend is a frontend, and how its endpoint is selected.
 type dispatchedFrontend struct {
 	key   ruleset.Tuple
 	class ruleset.Class
-	// dispatched: its class leads somewhere.
+	// dispatched is set if a chain handles its class.
 	dispatched bool
-	// remembered are the endpoints that clients, inside or outside, may be remembered with: those that are drawn
-	// somewhere. Nil without session affinity.
+	// remembered are the endpoints that may be in affinity entries of clients, inside or outside: those that some slot
+	// leads to. It is nil without session affinity.
 	remembered map[netip.AddrPort]bool
-	// clients says whose clients these are, and numbers under which numbers they are remembered.
+	// clients identifies the affinity map of these clients, and numbers are the endpoint numbers in it.
 	clients clientsOf
 	numbers map[netip.AddrPort][]uint32
 }
 
-// clientsOf are the clients of a frontend whose owner has them remembered in one map.
+// clientsOf are the clients of a frontend whose affinity entries are in one map of its owner.
 type clientsOf struct {
 	family     model.Family
 	set, owner string
@@ -41,7 +41,7 @@ type clientsOf struct {
 	remembered uint32
 }
 
-// frontendMaps are the maps that say the same about frontends and about node ports.
+// frontendMaps are the maps with the same content about frontends and about node ports.
 var frontendMaps = []struct{ classes, endpoints, sticky, ports, outside, stickyEndpoints ruleset.Set }{
 	{ruleset.Services, ruleset.Endpoints, ruleset.Sticky, ruleset.StickyPorts, ruleset.StickyOutside, ruleset.StickyEndpoints},
 	{
@@ -50,13 +50,13 @@ var frontendMaps = []struct{ classes, endpoints, sticky, ports, outside, stickyE
 	},
 }
 
-// isSticky reports whether a class asks for the client first.
+// isSticky reports whether a class looks up the client's affinity first.
 func isSticky(class ruleset.Class) bool { return class>>24 == 0xf7 }
 
 // portOf returns the number of the port to which an endpoint's number belongs, among those of ports with few endpoints.
 func portOf(endpoint uint32) uint32 { return endpoint &^ 0x020000ff }
 
-// balancingIn reads what a family's table says, nothing if it is not there.
+// balancingIn reads a family's table; the result is empty if the table does not exist.
 func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []balancing {
 	t.Helper()
 	if !kernel.Tables.Objects(family).Table {
@@ -137,7 +137,7 @@ func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []bala
 	return all
 }
 
-// elementsIfThere returns the elements of a set, none if it is not there.
+// elementsIfThere returns the elements of a set; none if the set does not exist.
 func elementsIfThere(kernel *memoryKernel, family model.Family, set ruleset.Set) []ruleset.Element {
 	elements, err := kernel.Elements(family, set)
 	if err != nil {

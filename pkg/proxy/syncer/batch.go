@@ -12,16 +12,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Whose turn it is. A sync is one transaction, and every change waits for it. So a sync that would change more than
-// turnWeight elements is split: namespaces take turns, so that one tenant's changes do not keep the others waiting; and
-// a Service that is larger than that by itself takes its turn along with small ones, step by step, with pauses as long
-// as its steps take.
+// A sync is one transaction, and every change waits for it. So a sync that would change more than maxBatchWeight
+// elements is split. Batches are filled fairly by namespace, so that one tenant's changes do not delay the others'. A
+// Service that is larger than a batch is written in steps, together with small Services, with pauses as long as its
+// steps take.
 
-// maxBatchWeight is about how many elements the Services of one sync have: some 30 ms. A complete sync has no such bound,
-// because what the kernel holds before it is unknown.
+// maxBatchWeight is the approximate number of elements of the Services in one sync, which takes some 30 ms. A full sync
+// has no such limit, because the content of the kernel's tables is unknown before it.
 const maxBatchWeight = 8192
 
-// queuedService is a Service that waits for its turn.
+// queuedService is a Service that waits for a batch.
 type queuedService struct {
 	name     model.ObjectName
 	sequence uint64 // by arrival
@@ -35,15 +35,15 @@ func (w queuedService) share() fair.Share {
 	return fair.Share{Namespace: w.name.Namespace, Weight: w.weight}
 }
 
-// batch is the part of what waits that one sync does.
+// batch is the part of the queue that one sync processes.
 type batch struct {
 	selected  []model.ObjectName // by name
-	large     *model.ObjectName  // one of those, if it is large
+	large     *model.ObjectName  // one of selected, if it is large
 	remaining []queuedService
 }
 
-// pickBatch chooses: in each namespace the one that waits longest, until they weigh turnWeight; and one large Service, of
-// the namespace that had that turn longest ago. Without allowLarge the large ones wait.
+// pickBatch selects a batch: fairly by namespace, oldest Service first, up to maxBatchWeight; and one large Service,
+// from the namespace whose last large Service was synced longest ago. If allowLarge is not set, large Services wait.
 func pickBatch(all []queuedService, lastLarge map[string]uint64, allowLarge bool) batch {
 	sum := 0
 	for _, one := range all {
@@ -72,8 +72,8 @@ func pickBatch(all []queuedService, lastLarge map[string]uint64, allowLarge bool
 	return next
 }
 
-// pickSmall takes the small ones in the turns of their namespaces, until they weigh turnWeight; at least one. Each
-// namespace's first one comes before anybody's second, and the one that waits longest comes first of all.
+// pickSmall selects small Services fairly by namespace, up to maxBatchWeight, and at least one. The first Service of
+// each namespace comes before the second of any, and the oldest Service comes first.
 func pickSmall(all []queuedService) map[model.ObjectName]bool {
 	small := slices.DeleteFunc(slices.Clone(all), queuedService.isLarge)
 	taken, room := map[model.ObjectName]bool{}, maxBatchWeight
@@ -86,8 +86,8 @@ func pickSmall(all []queuedService) map[model.ObjectName]bool {
 	return taken
 }
 
-// pickLarge returns the large Service that waits longest in the namespace that had a turn longest ago; nil if there is
-// none.
+// pickLarge returns the oldest large Service of the namespace whose last large Service was synced longest ago; nil
+// means that there is none.
 func pickLarge(all []queuedService, lastLarge map[string]uint64) *queuedService {
 	var large *queuedService
 	for i, one := range all {
@@ -98,7 +98,8 @@ func pickLarge(all []queuedService, lastLarge map[string]uint64) *queuedService 
 	return large
 }
 
-// enqueue enters a Service that changed. It is weighed now and not at each turn, for very many may wait.
+// enqueue queues a Service that changed. Its weight is estimated now and not for each batch, because the queue may be
+// long.
 func (p *Proxy) enqueue(name model.ObjectName) {
 	one := p.backlog.of(name)
 	if one.waiting.sequence == 0 {
@@ -110,22 +111,22 @@ func (p *Proxy) enqueue(name model.ObjectName) {
 	}
 }
 
-// estimateWeight returns the weight of a Service that waits: what it has in the cluster or in the tables, whichever is more, and
-// its plan.
+// estimateWeight returns the weight of a queued Service: its elements in the cluster or in the tables, whichever are
+// more, and its plan.
 func (p *Proxy) estimateWeight(name model.ObjectName) int {
 	return 1 + max(selection.Weight(p.cluster, name), p.mirror.Service(name).Weight()) + p.planner.PlanWeight(name)
 }
 
-// replanInterval lies between two times at which the Services whose load is bounded are planned anew because other nodes
-// came or went, or their clients did: each changes all of them, a little. A lone change never waits.
+// replanInterval is the minimum time between two rounds of planning the Services with a load bound because other nodes
+// or clients were added or removed: each such change affects all of them a little. A single change never waits.
 const replanInterval = 10 * time.Second
 
-// replanWeight is about how much is planned anew in one sync, to see whether it makes a difference: a thousand Services
-// in a cluster of a few zones, some 4 us each. Those whose slots come out different are decided anew.
+// replanWeight is the approximate weight of plans that one sync recomputes, to check whether they changed: a thousand
+// Services in a cluster of a few zones, some 4 us each. Services whose slots changed are decided again.
 const replanWeight = maxBatchWeight / 4
 
-// replan takes up the Services with new clients or new demand, unless that was done a moment ago, and looks for those
-// for which it makes a difference. A large one waits with those that changed, for it is written in steps.
+// replan checks the Services with new clients or new demand, at most once per replanInterval, and marks those whose
+// plan changed. A large one is queued with the changed Services, because it is written in steps.
 func (p *Proxy) replan(now time.Time) {
 	if len(p.stale) == 0 && !now.Before(p.replanAfter) && p.cluster.HasStale() {
 		p.replanAfter = now.Add(replanInterval)
@@ -147,7 +148,7 @@ func (p *Proxy) replan(now time.Time) {
 	}
 }
 
-// addReplanned adds Services that must be planned anew, as many as fit with those that changed.
+// addReplanned adds Services that must be planned again, as many as fit into the batch.
 func (p *Proxy) addReplanned(next *batch) {
 	if next.large != nil || !p.backlog.isReplanning() {
 		return
@@ -161,7 +162,7 @@ func (p *Proxy) addReplanned(next *batch) {
 			continue
 		}
 		if one.waiting.sequence > 0 {
-			one.replanned = false // has its turn as one that changed
+			one.replanned = false // selected as a changed Service instead
 			continue
 		}
 		if room -= p.estimateWeight(name); room < 0 && len(next.selected) > 0 {
@@ -172,7 +173,7 @@ func (p *Proxy) addReplanned(next *batch) {
 	slices.SortFunc(next.selected, model.ObjectName.Compare)
 }
 
-// nextBatch chooses what the next sync does.
+// nextBatch returns the work of the next sync.
 func (p *Proxy) nextBatch(now time.Time) batch {
 	p.replan(now)
 	next := pickBatch(slices.Collect(p.backlog.waiting()), p.lastLarge, !now.Before(p.largeAfter))
@@ -184,7 +185,7 @@ func (p *Proxy) nextBatch(now time.Time) batch {
 	return next
 }
 
-// step puts a step in place of a decision about a large Service, and reports whether it is the last.
+// step replaces the decision about a large Service with its next step, and reports whether that is the last one.
 func (p *Proxy) step(decided *decisions, name model.ObjectName) (last bool) {
 	i := slices.IndexFunc(decided.owned, func(service ruleset.Service) bool { return service.Name == name })
 	have := p.mirror.Service(name)
@@ -194,8 +195,8 @@ func (p *Proxy) step(decided *decisions, name model.ObjectName) (last bool) {
 	return last
 }
 
-// releaseFrontends adds waiting Services that lose a frontend to a Service that does not wait: without the frontend, but otherwise
-// unchanged.
+// releaseFrontends adds decisions for waiting Services that lose a frontend to a Service that does not wait. They stay
+// as applied, but without that frontend.
 func (p *Proxy) releaseFrontends(decided *decisions, rest []queuedService) {
 	if len(rest) == 0 || !p.gainsFrontend(decided) {
 		return
@@ -223,7 +224,7 @@ func (p *Proxy) releaseFrontends(decided *decisions, rest []queuedService) {
 	slices.SortFunc(decided.owned, func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
 }
 
-// gainsFrontend reports whether a Service has a frontend that it did not have before.
+// gainsFrontend reports whether any decided Service gets a frontend that it did not have before.
 func (p *Proxy) gainsFrontend(decided *decisions) bool {
 	for _, service := range decided.owned {
 		had := map[model.Frontend]bool{}
@@ -239,16 +240,16 @@ func (p *Proxy) gainsFrontend(decided *decisions) bool {
 	return false
 }
 
-// throttleLarge has large Services wait for as long as one took, so that they have half of the time at most.
+// throttleLarge makes large Services wait for as long as one took, so that they get at most half of the time.
 func (p *Proxy) throttleLarge(namespace string, now time.Time, took time.Duration) {
 	p.largeAfter = now.Add(took)
 	p.lastLarge[namespace] = p.sequence
 	if !p.largeWaits {
-		p.lastLarge = map[string]uint64{} // no Service waits that could have had a turn
+		p.lastLarge = map[string]uint64{} // no large Service waits, so the order of namespaces does not matter
 	}
 }
 
-// untilNextBatch returns how long it is until what waits has its turn; false if nothing waits.
+// untilNextBatch returns the time until the next batch is due; false means that nothing waits.
 func (p *Proxy) untilNextBatch(now time.Time) (time.Duration, bool) {
 	if p.smallWaits || len(p.stale) > 0 || p.backlog.isReplanning() || p.mirror != nil && !p.mirror.IsClean() {
 		return 0, true

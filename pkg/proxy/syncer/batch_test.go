@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// waits returns a Service NAMESPACE/NAME with some weight, which waits.
+// waits returns a waiting Service NAMESPACE/NAME with some weight.
 func waits(since uint64, namespace, name string, weight int) syncer.Waiting {
 	return syncer.NewWaiting(model.ObjectName{Namespace: namespace, Name: name}, since, weight)
 }
@@ -79,8 +79,8 @@ func TestPickBatch(t *testing.T) {
 	}
 }
 
-// TestEveryServiceIsPicked: whatever comes meanwhile, every namespace that waits has a turn after at most one turn of each
-// other namespace.
+// TestEveryServiceIsPicked: whatever arrives in between, every namespace that waits is served after at most one batch
+// of each other namespace.
 func TestEveryServiceIsPicked(t *testing.T) {
 	var waiting []syncer.Waiting
 	lastLarge, since := map[string]uint64{}, uint64(0)

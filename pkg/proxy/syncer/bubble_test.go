@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// attempt is one sync that Run made. Times count from the start of the test.
+// attempt is one sync of Run. Times are relative to the start of the test.
 type attempt struct {
 	At            time.Duration
 	Complete      bool
@@ -24,11 +24,11 @@ type attempt struct {
 	CleanupFailed bool
 }
 
-// recorder is an Observer that keeps what it is notified of. It is locked because a timer that fires orders nothing.
+// recorder is an Observer that records its calls. It is locked because a timer that fires orders nothing.
 type recorder struct {
 	t     *testing.T
 	began time.Time
-	// slower is how much longer, in nanoseconds, each sync takes than its batches.
+	// slower is the additional duration of each sync in nanoseconds, besides that of its batches.
 	slower atomic.Int64
 
 	mutex         sync.Mutex
@@ -76,7 +76,7 @@ func (r *recorder) take() []attempt {
 	return attempts
 }
 
-// run is a proxy that runs, in a bubble whose clock only moves while all goroutines wait.
+// run is a running proxy, in a bubble whose clock only moves while all goroutines wait.
 type run struct {
 	*recorder
 	kernel    *scriptedKernel
@@ -87,7 +87,7 @@ type run struct {
 	rejection atomic.Pointer[func(ruleset.Batch) error]
 }
 
-// reject makes the kernel refuse what the function says; nothing if the function is nil.
+// reject sets the function that decides which batches the kernel rejects; nil rejects none.
 func (r *run) reject(refuse func(ruleset.Batch) error) { r.rejection.Store(&refuse) }
 
 func (r *run) rejects(batch ruleset.Batch) error {
@@ -97,7 +97,7 @@ func (r *run) rejects(batch ruleset.Batch) error {
 	return nil
 }
 
-// running calls test with a proxy that runs, and lets it end afterwards.
+// running calls test with a running proxy, and stops the proxy afterwards.
 func running(t *testing.T, test func(t *testing.T, r *run)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -124,7 +124,7 @@ func running(t *testing.T, test func(t *testing.T, r *run)) {
 	})
 }
 
-// expect waits until no goroutine can go on and checks which syncs there were since the last call.
+// expect waits until all goroutines are blocked, and checks the syncs since the last call.
 func (r *run) expect(title string, want ...attempt) {
 	r.t.Helper()
 	synctest.Wait()
@@ -133,7 +133,7 @@ func (r *run) expect(title string, want ...attempt) {
 	}
 }
 
-// later lets time pass.
+// later advances the time.
 func (r *run) later(by time.Duration) {
 	time.Sleep(by)
 	synctest.Wait()

@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Changes counts objects in a new state, gone ones among them. An object counts once, even if it has both families.
+// Changes counts changed objects, including deleted ones. An object of both families counts once.
 type Changes struct{ Services, EndpointSlices int }
 
 func (c *Changes) add(change model.Change) {
@@ -15,8 +15,9 @@ func (c *Changes) add(change model.Change) {
 	c.EndpointSlices += len(change.Slices)
 }
 
-// triggers says for each changed slice when the cause of the change happened. Of several changes, the oldest one that
-// no sync has followed counts: it has waited longest. So failures that go on for days cost no more than one failure.
+// triggers holds, for each changed slice, when the cause of its change happened. Of several changes, the oldest one
+// that is not synced yet counts, because it has waited longest. So failures that last for days cost no more than one
+// failure.
 type triggers map[model.ObjectName]trigger
 
 type trigger struct {
@@ -25,8 +26,8 @@ type trigger struct {
 	service model.ObjectName
 }
 
-// record enters the slices whose stamp differs from that in the cluster, which does not have the change yet. A deleted
-// slice has no latency to report.
+// record adds the slices whose trigger time differs from that in the cluster, to which the change is not applied yet. A
+// deleted slice has no latency to report.
 func (t triggers) record(cluster *model.Cluster, change model.Change) {
 	for name, slice := range change.Slices {
 		if slice == nil {
@@ -40,7 +41,7 @@ func (t triggers) record(cluster *model.Cluster, change model.Change) {
 	}
 }
 
-// triggerTimeOf returns the stamp of a slice's version in the cluster; zero if there is none.
+// triggerTimeOf returns the trigger time of the cluster's version of a slice; zero means that there is none.
 func triggerTimeOf(cluster *model.Cluster, slice *model.EndpointSlice) time.Time {
 	known := cluster.SlicesOf(slice.Service)
 	at, found := slices.BinarySearchFunc(known, slice.Name, func(s *model.EndpointSlice, name model.ObjectName) int {
@@ -52,8 +53,8 @@ func triggerTimeOf(cluster *model.Cluster, slice *model.EndpointSlice) time.Time
 	return known[at].TriggeredAt
 }
 
-// takeSynced returns, by family, the times of changes that a sync has followed, and forgets them: all but those of Services
-// that still wait.
+// takeSynced returns, by family, the trigger times of synced changes, and removes them. Those of Services that still
+// wait stay.
 func (t *triggers) takeSynced(isWaiting func(model.ObjectName) bool) map[model.Family][]time.Time {
 	followed, left := map[model.Family][]time.Time{}, triggers{}
 	for name, trigger := range *t {

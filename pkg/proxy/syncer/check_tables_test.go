@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// checkTables checks what must hold in any tables, and what the kernel would notice but the kernel in memory does not.
+// checkTables checks invariants of all tables, and those that the kernel enforces but the kernel in memory does not.
 func checkTables(t testing.TB, kernel *memoryKernel, config ruleset.Config) {
 	t.Helper()
 	for _, family := range config.Families {
@@ -23,7 +23,7 @@ func checkTables(t testing.TB, kernel *memoryKernel, config ruleset.Config) {
 	}
 }
 
-// nftName is what nft reads as the name of an object. The kernel takes names of less than 256 bytes.
+// nftName matches valid object names in nft. The kernel accepts names of less than 256 bytes.
 var nftName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9/_.-]{0,254}$`)
 
 func checkNames(t testing.TB, objects ruleset.Objects) {
@@ -35,8 +35,8 @@ func checkNames(t testing.TB, objects ruleset.Objects) {
 	}
 }
 
-// checkClasses checks that each frontend has as many slots as its class draws from, that its class is dispatched, and
-// that clients are remembered with the same endpoints that are drawn.
+// checkClasses checks that each frontend has as many slots as its class selects from, that its class is dispatched, and
+// that affinity entries have only endpoints that the slots have.
 func checkClasses(t testing.TB, maps balancing) {
 	t.Helper()
 	slots := slotsOf(t, maps.slots)
@@ -80,7 +80,7 @@ func checkClasses(t testing.TB, maps balancing) {
 	}
 }
 
-// checkRanges checks that no two ranges of a list overlap: one of them would go with the other.
+// checkRanges checks that no two ranges of a list overlap: deleting one would delete the other.
 func checkRanges(t testing.TB, ranges []ruleset.Element) {
 	t.Helper()
 	slices.SortFunc(ranges, func(a, b ruleset.Element) int {
@@ -93,7 +93,7 @@ func checkRanges(t testing.TB, ranges []ruleset.Element) {
 	}
 }
 
-// checkAddrs checks that every address can be written in its table, and leads to or from a real one.
+// checkAddrs checks that every address is valid in its table, and leads to or from a real one.
 func checkAddrs(t testing.TB, kernel *memoryKernel, family model.Family) {
 	t.Helper()
 	for _, set := range ruleset.StaticSets {

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// manyEndpoints are more endpoints than the tables have a class for anyway, so they bring a class of their own, and
-// leave it to the sweep.
+// manyEndpoints are more endpoints than the preallocated classes have, so they add a class, which a cleanup deletes
+// later.
 const manyEndpoints = 33
 
 // minParallelServices returns a cluster of Services with the given number of ready endpoints each.
@@ -26,7 +26,7 @@ func minParallelServices(services, endpoints int) model.Change {
 	return change
 }
 
-// sliceOf returns the slice of a Service made by manyServices, with endpoints 0 to count-1 of those it may have.
+// sliceOf returns the slice of a Service of minParallelServices, with its endpoints 0 to count-1.
 func sliceOf(name model.ObjectName, count int) *model.EndpointSlice {
 	slice := &model.EndpointSlice{Name: name, Service: name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
 	var number int

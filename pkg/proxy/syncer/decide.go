@@ -9,28 +9,27 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// decisions is what was decided about some Services.
+// decisions are the decisions about some Services.
 type decisions struct {
 	owned []ruleset.Service // by name
-	// derived are what the readers keep of the decided Services, by reader; nil if no reader keeps anything. Other
-	// Services keep what is in force, except for frontends that they lose.
+	// derived holds what the handlers derived from the decisions about each Service, by handler; nil means that none
+	// derived anything. Services without an entry keep what is applied, except for lostFrontends.
 	derived       map[model.ObjectName][]any
 	lostFrontends map[model.ObjectName][]model.Frontend
 }
 
-// decide decides about the named Services. Services that the kernel refuses keep what is in force, and are tried again
-// one by one.
+// decide decides about the named Services. Rejected Services keep their applied version, and are retried one by one.
 func (p *Proxy) decide(names []model.ObjectName) decisions {
 	all := newDecided(len(names))
 	p.decideMore(&all, names)
 	return all
 }
 
-// decideMore adds what decide returns for more names. They sort after the earlier ones.
+// decideMore adds to all the decisions about more names, which must sort after the earlier ones.
 func (p *Proxy) decideMore(all *decisions, names []model.ObjectName) {
 	fit := slices.DeleteFunc(slices.Clone(names), func(name model.ObjectName) bool {
 		if p.backlog.rejectionOf(name) != nil && p.cluster.Service(name) == nil {
-			p.backlog.setRejection(name, nil) // there is nothing left to refuse
+			p.backlog.setRejection(name, nil) // a deleted Service is not rejected any more
 		}
 		return p.backlog.rejectionOf(name) != nil
 	})
@@ -47,11 +46,11 @@ func (p *Proxy) decideMore(all *decisions, names []model.ObjectName) {
 	slices.SortFunc(all.owned[before:], func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
 }
 
-// minParallelServices is the number of Services from which all processors decide: fewer are decided before the others have
-// begun.
+// minParallelServices is the number of Services from which all processors decide: fewer are decided before the other
+// goroutines have started.
 const minParallelServices = 256
 
-// decideIncludingRejected adds decisions about the named Services, whether the kernel refuses them or not.
+// decideIncludingRejected adds decisions about the named Services, whether they are rejected or not.
 func (p *Proxy) decideIncludingRejected(all *decisions, names []model.ObjectName) {
 	services, digests := make([]ruleset.Service, len(names)), make([][]any, len(names))
 	workers := 1
@@ -59,7 +58,7 @@ func (p *Proxy) decideIncludingRejected(all *decisions, names []model.ObjectName
 		workers = runtime.GOMAXPROCS(0)
 	}
 	var deciding sync.WaitGroup
-	for worker := range workers { // the cluster does not change meanwhile, and no decision depends on another
+	for worker := range workers { // the cluster does not change during this, and no decision depends on another
 		deciding.Go(func() {
 			for i := len(names) * worker / workers; i < len(names)*(worker+1)/workers; i++ {
 				services[i], digests[i] = p.decideService(names[i])
@@ -73,19 +72,19 @@ func (p *Proxy) decideIncludingRejected(all *decisions, names []model.ObjectName
 	}
 }
 
-// decideService returns what a Service should own, and what readers keep of it.
+// decideService returns the elements that a Service should own, and what the handlers derived from its decisions.
 func (p *Proxy) decideService(name model.ObjectName) (ruleset.Service, []any) {
 	decisions := p.planner.Decide(name, p.config.Families)
 	owned := ruleset.Service{Name: name}
 	for _, decision := range decisions {
-		if !decision.Service.IsHeadless { // whose readers answer DNS: nothing of it is in the kernel
+		if !decision.Service.IsHeadless { // only served by DNS: the kernel has no elements for it
 			owned.Ports = append(owned.Ports, ruleset.NewPort(decision))
 		}
 	}
 	return owned, p.handlers.derive(decisions)
 }
 
-// newDecided returns room for the decisions about a number of Services.
+// newDecided returns empty decisions with capacity for a number of Services.
 func newDecided(services int) decisions {
 	return decisions{
 		owned:         make([]ruleset.Service, 0, services),
@@ -94,7 +93,7 @@ func newDecided(services int) decisions {
 	}
 }
 
-// keepApplied keeps what is in force of a Service, except for the frontends that it has in have but not in now.
+// keepApplied keeps what is applied of a Service, except for the frontends that are in have but not in now.
 func (d *decisions) keepApplied(have, now ruleset.Service) {
 	delete(d.derived, now.Name)
 	stays := map[model.Frontend]bool{}
@@ -108,7 +107,7 @@ func (d *decisions) keepApplied(have, now ruleset.Service) {
 	}
 }
 
-// resolveConfig returns the configuration with what the node's own object says.
+// resolveConfig returns the configuration, including the settings from the node's own object.
 func (p *Proxy) resolveConfig() ruleset.Config {
 	config := p.config
 	if config.LocalTraffic.PodCIDRs {

@@ -12,10 +12,10 @@ const SyncInterval = syncInterval
 // MaxBatchWeight is for tests that count elements.
 const MaxBatchWeight = maxBatchWeight
 
-// Waiting is a Service that waits for its turn.
+// Waiting is a Service that waits for a batch.
 type Waiting = queuedService
 
-// NewWaiting returns a Service that waits.
+// NewWaiting returns a waiting Service.
 func NewWaiting(name model.ObjectName, since uint64, weight int) Waiting {
 	return queuedService{name, since, weight}
 }
@@ -23,7 +23,7 @@ func NewWaiting(name model.ObjectName, since uint64, weight int) Waiting {
 // Name returns namespace/name.
 func (w Waiting) Name() string { return w.name.String() }
 
-// PickBatch returns the names of the Services whose turn it is, and of those that still wait.
+// PickBatch returns the names of the Services of the next batch, and of those that still wait.
 func PickBatch(all []Waiting, lastLarge map[string]uint64, allowLarge bool) (taken, rest []string) {
 	next := pickBatch(all, lastLarge, allowLarge)
 	for _, name := range next.selected {
@@ -35,19 +35,19 @@ func PickBatch(all []Waiting, lastLarge map[string]uint64, allowLarge bool) (tak
 	return taken, rest
 }
 
-// Waits reports whether something waits for its turn, or to be swept.
+// Waits reports whether a Service or a cleanup waits for the next sync.
 func (p *Proxy) Waits() bool {
 	_, waits := p.untilNextBatch(time.Now())
 	return waits
 }
 
-// AllowLarge lets a large Service have its turn with the next sync, ForbidLarge lets it wait for an hour.
+// AllowLarge allows a large Service in the next sync.
 func (p *Proxy) AllowLarge() { p.largeAfter = time.Time{} }
 
-// ForbidLarge is the opposite of AllowLarge.
+// ForbidLarge makes large Services wait for an hour.
 func (p *Proxy) ForbidLarge() { p.largeAfter = time.Now().Add(time.Hour) }
 
-// AllowReplanning lets Services be planned anew with the next sync, however recent the last time was.
+// AllowReplanning allows replanning in the next sync, however recent the last time was.
 func (p *Proxy) AllowReplanning() { p.replanAfter = time.Time{} }
 
 // ReplanInterval is for tests that count syncs.

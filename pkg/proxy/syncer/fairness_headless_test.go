@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// headlessOf is a headless Service of a tenant with many ports, and with many endpoints in both families.
+// headlessOf returns a headless Service of a tenant with many ports, and with many endpoints in both families.
 func headlessOf(name string, ports, endpoints int) model.Change {
 	object := model.ObjectName{Namespace: "tenant", Name: name}
 	service := &model.Service{
@@ -50,7 +50,7 @@ func headlessOf(name string, ports, endpoints int) model.Change {
 	return change
 }
 
-// targetsRead is a reader that counts the targets of headless Services: those of the last sync, and all of them, by
+// targetsRead is a handler that counts the targets of headless Services: those of the last sync, and all of them, by
 // Service.
 type targetsRead struct {
 	lastSync, services int
@@ -91,7 +91,7 @@ func (r *targetsRead) batches(t *testing.T, p *syncer.Proxy) (targets []int) {
 	return targets
 }
 
-// newTargetsRead returns a proxy with a few Services of others and a reader. It has synced.
+// newTargetsRead returns a proxy that has synced a few other Services, and its handler.
 func newTargetsRead(t *testing.T) (*targetsRead, *memoryKernel, *syncer.Proxy) {
 	t.Helper()
 	read, kernel := &targetsRead{all: map[model.ObjectName]int{}}, &memoryKernel{}
@@ -101,8 +101,8 @@ func newTargetsRead(t *testing.T) (*targetsRead, *memoryKernel, *syncer.Proxy) {
 	return read, kernel, p
 }
 
-// TestALargeHeadlessServiceWaitsForItsBatch: one in a sync, beside small ones, and never two one after the other without a
-// pause. What was decided before stays in force meanwhile.
+// TestALargeHeadlessServiceWaitsForItsBatch: one is decided per sync, together with small ones, and never two in a row
+// without a pause. Earlier decisions stay applied until then.
 func TestALargeHeadlessServiceWaitsForItsBatch(t *testing.T) {
 	for title, size := range map[string][2]int{
 		"many ports": {syncer.MaxBatchWeight, 4}, "many endpoints": {1, 2 * syncer.MaxBatchWeight},
@@ -135,8 +135,8 @@ func TestALargeHeadlessServiceWaitsForItsBatch(t *testing.T) {
 	}
 }
 
-// TestManyHeadlessServicesThatChangeTogetherAreBatched: none is in the kernel, but each is still work. Somebody else's
-// change is in the first sync.
+// TestManyHeadlessServicesThatChangeTogetherAreBatched: none is in the kernel, but each is still work. A change in
+// another namespace is in the first sync.
 func TestManyHeadlessServicesThatChangeTogetherAreBatched(t *testing.T) {
 	const count, ports, endpoints = 100, 4, 50
 	read, kernel, p := newTargetsRead(t)

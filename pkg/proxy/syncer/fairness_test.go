@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// largeService is a Service of a tenant with many endpoints.
+// largeService returns a Service of a tenant with many endpoints.
 func largeService(name string, clusterIP netip.Addr, endpoints int) model.Change {
 	object := model.ObjectName{Namespace: "tenant", Name: name}
 	slice := &model.EndpointSlice{Name: object, Service: object, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
@@ -30,7 +30,7 @@ func largeService(name string, clusterIP netip.Addr, endpoints int) model.Change
 	}
 }
 
-// largestBatch returns the number of elements in the largest transaction so far, and forgets them all.
+// largestBatch returns the number of elements in the largest transaction so far, and forgets all transactions.
 func (k *memoryKernel) largestBatch() int {
 	largest := 0
 	for _, batch := range k.batches {
@@ -44,7 +44,7 @@ func (k *memoryKernel) largestBatch() int {
 	return largest
 }
 
-// serves returns over how many slots connections to an address are balanced.
+// serves returns the number of slots over which connections to an address are balanced.
 func (k *memoryKernel) serves(t *testing.T, addr string) int {
 	t.Helper()
 	elements, err := k.Elements(model.IPv4, ruleset.Services)
@@ -59,7 +59,7 @@ func (k *memoryKernel) serves(t *testing.T, addr string) int {
 	return 0
 }
 
-// syncAllBatches syncs until nothing waits, and returns how many syncs that were.
+// syncAllBatches syncs until nothing waits, and returns the number of syncs.
 func syncAllBatches(t *testing.T, p *syncer.Proxy) int {
 	t.Helper()
 	for syncs := 1; ; syncs++ {
@@ -74,8 +74,8 @@ func syncAllBatches(t *testing.T, p *syncer.Proxy) int {
 	}
 }
 
-// TestALargeServiceIsWrittenInSteps: it appears, changes and goes in transactions of a bounded size, and a small change
-// that comes meanwhile is in the next one.
+// TestALargeServiceIsWrittenInSteps: it is added, changed and deleted in transactions of a bounded size, and a small
+// change that arrives in between is in the next one.
 func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 	const size = 3*syncer.MaxBatchWeight + 100
 	kernel := &memoryKernel{}
@@ -107,7 +107,7 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 			t.Errorf("step %d: nothing waits after the first sync of %d endpoints", i, size)
 		}
 		apply(resized(3 + i))
-		report := mustSync(t, p) // before the large one may go on
+		report := mustSync(t, p) // before the next step of the large one
 		if report.Services != 1 || kernel.serves(t, "10.96.0.0") != 3+i {
 			t.Errorf("step %d: the small change is not in the next sync: %+v", i, report)
 		}
@@ -121,8 +121,8 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 	}
 }
 
-// TestAFrontendThatMovesFromALargeServiceHasOneOwner while the large one waits for its turn, and when a Service that
-// was refused gets the frontend.
+// TestAFrontendThatMovesFromALargeServiceHasOneOwner while the large one waits, and when a Service that was rejected
+// gets the frontend.
 func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 	ip := netip.MustParseAddr("10.96.200.1")
 	large, small := model.ObjectName{Namespace: "tenant", Name: "large"}, model.ObjectName{Namespace: "tenant", Name: "small"}

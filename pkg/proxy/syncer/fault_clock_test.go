@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// moments is an Observer that passes on the moments that it is notified of.
+// moments is an Observer that forwards the times of its calls.
 type moments struct{ queued, failed, synced chan []time.Time }
 
 func (m moments) Queued(_ syncer.Changes, at time.Time) { m.queued <- []time.Time{at} }
@@ -24,9 +24,9 @@ func (m moments) Failed(_ error, _ syncer.Report, started, ended time.Time, _ ti
 	m.failed <- []time.Time{started, ended}
 }
 
-// TestAJumpOfTheMachinesClockReachesNoObserver: every moment that an observer gets carries a reading of the monotonic
-// clock, from which the differences in health and metrics are computed. The pauses between tries follow that clock
-// anyway. A real jump cannot be made here: the date is the whole machine's, and time namespaces leave it alone.
+// TestAJumpOfTheMachinesClockReachesNoObserver: every time that an observer gets has a reading of the monotonic clock,
+// from which the differences in health and metrics are computed. The pauses between attempts follow that clock anyway.
+// A real jump is not possible here: the date is the whole machine's, and time namespaces do not change it.
 func TestAJumpOfTheMachinesClockReachesNoObserver(t *testing.T) {
 	failures := 0
 	kernel := &scriptedKernel{reject: func(ruleset.Batch) error {

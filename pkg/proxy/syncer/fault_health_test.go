@@ -13,19 +13,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// healthModel reports to health what it sees, as the daemon does, and remembers the truth beside it.
+// healthModel reports to health as the daemon does, and records the expected state independently.
 type healthModel struct {
 	t      *testing.T
 	status *status.Status
 
 	mutex sync.Mutex
-	// pending is since when a change waits for a successful sync, lastError why the newest sync failed; both zero after a
-	// success.
+	// pending is since when a change waits for a successful sync, lastError is the error of the last sync; both are zero
+	// after a success.
 	pending   time.Time
 	lastError string
 	synced    bool
 	failures  int
-	// complete: the newest success was one that swept everything.
+	// complete is set if the last successful sync cleaned up everything.
 	complete bool
 }
 
@@ -53,7 +53,7 @@ func (w *healthModel) Failed(err error, _ syncer.Report, _, ended time.Time, _ t
 	w.status.SyncFailed(ended, err)
 }
 
-// check compares the verdict with the truth.
+// check compares health with the expected state.
 func (w *healthModel) check(now time.Time) (healthy bool) {
 	w.t.Helper()
 	w.mutex.Lock()
@@ -67,7 +67,7 @@ func (w *healthModel) check(now time.Time) (healthy bool) {
 	return healthy
 }
 
-// TestHealthIsRightWhileNetlinkFails: for hours, in which netlink fails now and then, for short and long periods.
+// TestHealthIsRightWhileNetlinkFails simulates hours with netlink faults of short and long periods.
 func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 			everything, verdicts := minParallelServices(3, 2), map[bool]int{}
 			changes <- everything
 			for range 60 {
-				faults.percent.Store(50 * random.Int32N(3)) // nothing fails, half of it, or all
+				faults.percent.Store(50 * random.Int32N(3)) // none, half or all of the calls fail
 				change := resized(random.IntN(5))
 				everything = everything.Merge(change)
 				changes <- change
@@ -92,7 +92,7 @@ func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 					verdicts[seen.check(time.Now())]++
 				}
 				faults.percent.Store(0)
-				select { // a repair comes at once, a retry within half a minute
+				select { // a repair is immediate, a retry is due within half a minute
 				case disturbed <- struct{}{}:
 				default:
 				}

@@ -15,12 +15,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// listing returns what nft lists in a namespace, in a fixed order.
+// listing returns nft's listing of a namespace, in a fixed order.
 func listing(namespace *netns.Namespace) []string {
 	return sortedListing(namespace.NFT("-n", "list", "ruleset"))
 }
 
-// onRealKernel returns a proxy in a namespace whose first sync of a cluster is done, and its connection.
+// onRealKernel returns a proxy that has synced a cluster in a namespace, and its connection.
 func onRealKernel(t *testing.T, namespace *netns.Namespace, everything model.Change) (*syncer.Proxy, *nft.Conn) {
 	t.Helper()
 	conn := dialled(t, namespace)
@@ -43,8 +43,8 @@ func dialled(t *testing.T, namespace *netns.Namespace) *nft.Conn {
 	return conn
 }
 
-// TestARealCommitThatFailsChangesNothing, and the sync after it makes up for it: with the same connection if
-// there was only a timeout, with a new one if the sockets were closed.
+// TestARealCommitThatFailsChangesNothing, and the next sync applies the change: with the same connection after a
+// timeout, with a new one if the sockets were closed.
 func TestARealCommitThatFailsChangesNothing(t *testing.T) {
 	over, cancel := context.WithTimeout(t.Context(), -1)
 	defer cancel()
@@ -66,7 +66,7 @@ func TestARealCommitThatFailsChangesNothing(t *testing.T) {
 				}
 			}
 			p.Apply(resized(1))
-			for range 3 { // the change, everything, and the tables anew
+			for range 3 { // a partial sync, a full one, and one that recreates the tables
 				if _, err := p.Sync(test.ctx); err == nil || !strings.Contains(err.Error(), test.because) {
 					t.Fatalf("got error %v, want %q", err, test.because)
 				}
@@ -89,7 +89,7 @@ func TestARealCommitThatFailsChangesNothing(t *testing.T) {
 }
 
 // TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt: without a notification the proxy does not know that an
-// element is gone. It finds out when it changes that element, and then writes everything.
+// element is gone. The error of a change of that element causes a full sync.
 func TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt(t *testing.T) {
 	kernel := &memoryKernel{}
 	p := synced(t, kernel)

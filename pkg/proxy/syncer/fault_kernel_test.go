@@ -17,25 +17,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// fault is one way in which netlink fails.
+// fault is one kind of netlink failure.
 type fault struct {
 	name string
 	err  error
-	// done: the kernel did what it was asked, although there is an error.
+	// done is set if the kernel applied the batch despite the error.
 	done bool
 }
 
-// rejection is what package nft makes of the kernel's error for an operation of a batch.
+// rejection returns the error of package nft for a kernel error about an operation of a batch.
 func rejection(errno syscall.Errno) error {
 	return &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Err: fmt.Errorf("adding element: %w", errno)}}}
 }
 
-// unknown is what package nft makes of an answer that did not come, or that cannot be read.
+// unknown returns the error of package nft for a response that is missing or unreadable.
 func unknown(err error) error {
 	return fmt.Errorf("committing a batch: %w: %w", nft.ErrUnknownOutcome, err)
 }
 
-// commitFaults are the ways in which a commit fails.
+// commitFaults are the failures of a commit.
 var commitFaults = []fault{
 	{"an object is in use", rejection(unix.EBUSY), false},
 	{"an object is not there", rejection(unix.ENOENT), false},
@@ -59,7 +59,7 @@ var commitFaults = []fault{
 	{"the socket is closed before the answer comes", unknown(os.ErrClosed), true},
 }
 
-// readFaults are the ways in which a question fails.
+// readFaults are the failures of a read.
 var readFaults = []fault{
 	{name: "what is read changes meanwhile, again and again", err: errors.New("it changed while it was being read")},
 	{name: "a signal comes while it is read", err: unix.EINTR},
@@ -70,20 +70,20 @@ var readFaults = []fault{
 	{name: "there is no answer in time", err: os.ErrDeadlineExceeded},
 }
 
-// faultInjector is a kernel on which netlink fails at random.
+// faultInjector is a kernel with random netlink failures.
 type faultInjector struct {
 	syncer.Kernel
 	random *rand.Rand
-	// percent of all calls fail. It may be changed while a proxy runs.
+	// percent is the percentage of calls that fail. It may be changed while a proxy runs.
 	percent atomic.Int32
-	// injected are the errors since the last call of take, counts how often each of them occurred.
+	// injected are the errors since the last call of take, counts are the numbers of all errors.
 	injected []error
 	counts   map[string]int
-	// committed is called after each batch that was done.
+	// committed is called after each batch that was applied.
 	committed func(ruleset.Batch)
 }
 
-// next returns the fault that happens now; nil for none.
+// next returns the fault of this call; nil means none.
 func (f *faultInjector) next(faults []fault) *fault {
 	if f.random.Int32N(100) >= f.percent.Load() {
 		return nil
@@ -117,10 +117,10 @@ func (f *faultInjector) Commit(ctx context.Context, batch ruleset.Batch) error {
 	return nil
 }
 
-// rejectedService is the name of the fault that the kernel refuses what a Service asks for.
+// rejectedService is the name of the fault that the kernel rejects elements of a Service.
 const rejectedService = "a Service is refused"
 
-// reject returns an error that names some of the frontends in a batch; nil for none.
+// reject returns an error that names some of the frontends in a batch; nil means none.
 func (f *faultInjector) reject(batch ruleset.Batch) error {
 	rejected := &ruleset.RejectedError{}
 	for _, op := range batch.Ops {

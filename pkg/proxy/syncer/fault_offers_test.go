@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// offer says that a frontend may lead to an endpoint.
+// offer is a frontend with an endpoint to which it may lead.
 type offer struct {
 	set      string
 	family   model.Family
@@ -16,15 +16,15 @@ type offer struct {
 	endpoint netip.AddrPort
 }
 
-// offers returns all offers: what is drawn, and what clients are remembered with.
+// offers returns all offers: the endpoints of slots, and those in affinity entries.
 func (b balancing) offers() map[offer]bool {
 	offers := map[offer]bool{}
 	for _, slot := range b.slots {
 		if !slot.Value.Addr.IsValid() {
-			continue // its number leads nowhere any more
+			continue // its number has no endpoint any more
 		}
 		frontend := slot.Key
-		frontend.Number = 0 // the slot, which history decides
+		frontend.Number = 0 // the slot depends on history
 		offers[offer{b.set, b.family, frontend, netip.AddrPortFrom(slot.Value.Addr, slot.Value.Port)}] = true
 	}
 	for _, frontend := range b.frontends {
@@ -35,8 +35,8 @@ func (b balancing) offers() map[offer]bool {
 	return offers
 }
 
-// checkBacked checks that, whatever class a frontend has, each slot that can be drawn for it leads to an endpoint, and
-// that the class leads to a chain. Before a sweep there may be more slots.
+// checkBacked checks that, whatever class a frontend has, each slot that its class may select leads to an endpoint, and
+// that the class leads to a chain. Before a cleanup there may be more slots.
 func checkBacked(t testing.TB, b balancing) {
 	t.Helper()
 	leads := map[ruleset.Tuple]bool{}
@@ -59,7 +59,7 @@ func checkBacked(t testing.TB, b balancing) {
 	}
 }
 
-// drawsFrom reports whether a class draws from no more slots than that, for clients inside and outside.
+// drawsFrom reports whether a class selects from at most these numbers of slots, for clients inside and outside.
 func drawsFrom(class ruleset.Class, inside, outside int) bool {
 	if class == ruleset.RefuseClass || class == ruleset.DropClass {
 		return true

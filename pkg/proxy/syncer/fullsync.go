@@ -11,13 +11,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// A complete sync is one transaction, because it changes tables that packets go through. If there are no tables yet, no
-// packet meets them before there are chains, and those come last. So the elements are written early, in parts: while
-// the kernel takes one, the next Services are decided. With 10,000 Services of ten endpoints a first sync takes 200 ms.
-// In one transaction it takes 300 ms, and 172 ms of these are the kernel's. Parts are small enough to use the same
-// memory again, in the kernel and here.
+// A full sync is one transaction, because it modifies tables that packets traverse. If there are no tables yet, no
+// packet traverses them before their chains exist, and those are written last. So the elements are written early, in
+// parts: while the kernel processes one part, the next Services are decided. With 10,000 Services of ten endpoints a
+// first sync takes 200 ms. In one transaction it takes 300 ms, of which the kernel takes 172 ms. Parts are small enough
+// that the kernel and this process reuse memory.
 
-// partWeight is about how many elements a part has: those of a thousand Services of ten endpoints.
+// partWeight is the approximate number of elements of a part: a thousand Services of ten endpoints.
 const partWeight = 2 * maxBatchWeight
 
 func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, error) {
@@ -29,11 +29,11 @@ func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, er
 	for _, objects := range found {
 		bare = bare && !objects.Table
 	}
-	p.startedEmpty = bare || p.startedEmpty && !p.synced // what an earlier try has left is ours
+	p.startedEmpty = bare || p.startedEmpty && !p.synced // an earlier attempt may have left tables of ours
 	names := p.cluster.ServiceNames()
 	complete := ruleset.NewFullSync(config, found)
 	decided, early, err := p.decideAll(ctx, complete, p.parts(names, bare))
-	if err != nil { // one transaction, from scratch, finds out which Services the kernel refuses
+	if err != nil { // one transaction, from the start, shows which Services the kernel rejects
 		if undone := p.kernel.Commit(ctx, complete.Rollback()); undone != nil {
 			return Report{Full: true}, fmt.Errorf("fill new tables: %w; remove them again: %w", err, undone)
 		}
@@ -43,7 +43,7 @@ func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, er
 	mirror, plan := complete.Finish(p.nodeState())
 	if err := p.commit(ctx, plan, decided, true); err != nil {
 		switch _, refused := errors.AsType[*servicesRejectedError](err); {
-		case refused: // without these Services the tables may be good as they are
+		case refused: // without these Services the existing tables may be fine
 			p.failures = 0
 		case !isEnvironmentError(err):
 			p.failures++
@@ -62,7 +62,7 @@ func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, er
 	return p.finish(ctx, report)
 }
 
-// acceptFull is accept for all Services: what was known of them before is void.
+// acceptFull is accept for all Services. It discards everything that was known of them, except rejections.
 func (p *Proxy) acceptFull(mirror *ruleset.Mirror, decided decisions) {
 	left := map[model.ObjectName]*pending{}
 	var gone []model.ObjectName
@@ -84,7 +84,7 @@ func (p *Proxy) acceptFull(mirror *ruleset.Mirror, decided decisions) {
 	p.notifyHandlers(decided)
 }
 
-// parts returns the names of Services in as many parts as a complete sync writes.
+// parts splits the names of Services into the parts that a full sync writes.
 func (p *Proxy) parts(names []model.ObjectName, bare bool) [][]model.ObjectName {
 	var parts [][]model.ObjectName
 	first, weight := 0, 0
@@ -97,8 +97,8 @@ func (p *Proxy) parts(names []model.ObjectName, bare bool) [][]model.ObjectName 
 	return append(parts, names[first:])
 }
 
-// decideAll decides about all Services, and takes them into the complete sync. If they are several parts it returns the
-// batches that it has written early, and the error of the first that failed.
+// decideAll decides about all Services and adds them to the full sync. If there are several parts, it returns the
+// batches that it wrote early, and the error of the first one that failed.
 func (p *Proxy) decideAll(ctx context.Context, complete *ruleset.FullSync, parts [][]model.ObjectName) (
 	all decisions, early []ruleset.Batch, err error,
 ) {
@@ -125,7 +125,7 @@ func (p *Proxy) decideAll(ctx context.Context, complete *ruleset.FullSync, parts
 	return all, early, <-ended
 }
 
-// commitEach commits batches until there are no more. After an error it drops them.
+// commitEach commits batches until the channel is closed. After an error it discards the rest.
 func (p *Proxy) commitEach(ctx context.Context, batches <-chan ruleset.Batch) error {
 	var err error
 	for batch := range batches {
@@ -136,7 +136,7 @@ func (p *Proxy) commitEach(ctx context.Context, batches <-chan ruleset.Batch) er
 	return err
 }
 
-// readKernelObjects asks the kernel what is there.
+// readKernelObjects reads the tables of all families from the kernel.
 func (p *Proxy) readKernelObjects(ctx context.Context) (map[model.Family]ruleset.Objects, error) {
 	found := map[model.Family]ruleset.Objects{}
 	for _, family := range p.config.Families {

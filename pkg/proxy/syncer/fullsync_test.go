@@ -14,11 +14,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// many are more Services than one part of a first sync has, by their elements.
+// many returns more Services than one part of a first sync has, by their elements.
 func many() model.Change { return motley(1100) }
 
-// atOnce returns what the tables hold, and how much was written, after a first sync over an empty table: that is one
-// transaction.
+// atOnce returns the tables, and the number of written elements, after a first sync with an empty table of ours: that
+// is one transaction.
 func atOnce(t *testing.T, everything model.Change) (kernel *memoryKernel, written map[model.Family]int) {
 	t.Helper()
 	kernel = &memoryKernel{}
@@ -56,8 +56,7 @@ func setsOf(batch ruleset.Batch, family model.Family) []ruleset.Set {
 
 func sameName(a, b ruleset.Set) bool { return a.Name == b.Name }
 
-// TestAFirstSyncWritesChainsLast: before there are chains no packet is led to elements, so that elements may come in
-// parts.
+// TestAFirstSyncWritesChainsLast: without chains no packet reaches the elements, so these may be written in parts.
 func TestAFirstSyncWritesChainsLast(t *testing.T) {
 	everything := many()
 	want, written := atOnce(t, everything)
@@ -114,7 +113,7 @@ func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 				if got := kernel.text(t); got != want.text(t) {
 					t.Error("the tables are other ones than those that one transaction makes")
 				}
-				// Then all of it is removed; and of the two batches of a complete sync the first one is empty.
+				// Then all of it is deleted; and of the two batches of a full sync the first one is empty.
 				if want := failing + 1 + 3; commits != want {
 					t.Errorf("%d commits, want %d: no other part is written after a failure", commits, want)
 				}
@@ -126,7 +125,7 @@ func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 	}
 }
 
-// TestACancelledFirstSyncLeavesNoChains: what it wrote does not affect any packet.
+// TestACancelledFirstSyncLeavesNoChains: the elements that it wrote affect no packet.
 func TestACancelledFirstSyncLeavesNoChains(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	kernel := &scriptedKernel{committed: func(ruleset.Batch) { cancel() }}
@@ -141,7 +140,7 @@ func TestACancelledFirstSyncLeavesNoChains(t *testing.T) {
 	}
 }
 
-// refusingServices returns a function that makes a kernel refuse the ClusterIPs of some Services.
+// refusingServices returns a function that makes a kernel reject the ClusterIPs of some Services.
 func refusingServices(everything model.Change, names ...model.ObjectName) func(ruleset.Batch) error {
 	return func(batch ruleset.Batch) error {
 		var rejections []ruleset.Rejection
@@ -191,7 +190,7 @@ func TestAKernelRejectionInAPartExcludesItsOwnService(t *testing.T) {
 			if refused := namesOf(report.Rejected); !slices.Equal(refused, names) {
 				t.Errorf("refused are %v, want %v", refused, names)
 			}
-			// What the first try left has numbers of session affinity, which stay.
+			// The first attempt leaves numbers of session affinity, which stay.
 			want := &memoryKernel{numbers: numbersIn(&kernel.memoryKernel)}
 			others := starting(want)
 			others.Apply(withoutServices(everything, names))

@@ -8,10 +8,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// handlers keep what they make of the decisions in force.
+// handlers keep data derived from the applied decisions.
 type handlers []selection.Handler
 
-// derive returns what the readers keep of decisions; nil if none keeps anything.
+// derive returns what the handlers derive from decisions, by handler; nil means that none derives anything.
 func (r handlers) derive(decisions []selection.Decision) []any {
 	if len(decisions) == 0 {
 		return nil
@@ -28,8 +28,8 @@ func (r handlers) derive(decisions []selection.Decision) []any {
 	return digests
 }
 
-// onApplied has the readers take over the digests of a Service; nil: nothing of it is in force, or no reader keeps
-// anything of it.
+// onApplied passes the derived data of a Service to the handlers; nil means that nothing of it is applied, or that no
+// handler derived anything.
 func (r handlers) onApplied(name model.ObjectName, digests []any) {
 	for i, reader := range r {
 		var digest any
@@ -40,7 +40,7 @@ func (r handlers) onApplied(name model.ObjectName, digests []any) {
 	}
 }
 
-// onMaybeApplied tells the readers what may or may not be in force.
+// onMaybeApplied notifies the handlers of decisions that may or may not be applied.
 func (r handlers) onMaybeApplied(decided decisions) {
 	for i, reader := range r {
 		doubter, ok := reader.(selection.MaybeAppliedHandler)
@@ -55,8 +55,8 @@ func (r handlers) onMaybeApplied(decided decisions) {
 	}
 }
 
-// notifyHandlers passes to the readers what the kernel has taken, by the names of the Services. Services that lose frontends
-// come first.
+// notifyHandlers passes what the kernel accepted to the handlers, sorted by Service. Services that lose frontends come
+// first.
 func (p *Proxy) notifyHandlers(decided decisions) {
 	for _, name := range slices.SortedFunc(maps.Keys(decided.lostFrontends), model.ObjectName.Compare) {
 		for _, reader := range p.handlers {
@@ -75,7 +75,7 @@ func (p *Proxy) notifyHandlers(decided decisions) {
 	}
 }
 
-// notifySynced tells the readers that a sync is over.
+// notifySynced notifies the handlers of the end of a sync.
 func (p *Proxy) notifySynced(complete bool) {
 	sync := selection.SyncState{
 		Full:       complete,

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// handlerModel is what readers know. It keeps the owner of each frontend in two ways, so that one shows what the other hides: by
-// Service, where a frontend may have two owners, and by frontend, where the newest decision counts.
+// handlerModel records the calls of a handler. It keeps the owner of each frontend in two ways, which reveal different
+// errors: by Service, where a frontend may have two owners, and by frontend, where the last decision wins.
 type handlerModel struct {
 	t          testing.TB
 	byService  map[model.ObjectName]map[model.Frontend]string // with the endpoints that were chosen
@@ -37,7 +37,7 @@ func newHandlerModel(t testing.TB) *handlerModel {
 	return k
 }
 
-// digests are one of each reader: frontends with endpoints, counts and health checks.
+// digests are the derived data of each handler: frontends with endpoints, counts and health checks.
 type digests struct {
 	frontends       map[model.Frontend]string
 	counts, checked any
@@ -108,7 +108,7 @@ func (k *handlerModel) OnSynced(sync selection.SyncState) {
 	}
 }
 
-// all is what is compared with a fresh start.
+// all returns the state that is compared with a fresh start.
 func (k *handlerModel) all() any {
 	maps.DeleteFunc(k.counts.Reasons, func(_ metrics.PortReason, count int) bool { return count == 0 })
 	for service, frontends := range k.byService {
@@ -124,8 +124,8 @@ func (k *handlerModel) all() any {
 	}{k.byService, k.counts.Reasons, k.checks.all, k.sync}
 }
 
-// agree checks the owners against the tables, whose elements name them in comments. While something waits for its turn,
-// or after a failure, the tables may have more.
+// agree checks the owners against the tables, whose elements name them in comments. While a Service waits, or after a
+// failure, the tables may have more.
 func (k *handlerModel) agree(kernel *memoryKernel, mayHaveMore bool) {
 	k.t.Helper()
 	got, want := map[model.Frontend]string{}, map[model.Frontend]string{}

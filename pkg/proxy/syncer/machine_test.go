@@ -39,14 +39,14 @@ var configurations = []ruleset.Config{
 		Prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8:172::/64")}}},
 }
 
-// switches say what happens to a machine besides changes of the cluster.
+// switches enable events other than changes of the cluster.
 type switches struct {
-	faults   bool // netlink fails, the kernel refuses Services, and the proxy restarts
-	sabotage bool // another process takes things out of the tables
-	large    bool // a tenant's Services are more than one sync may write
+	faults   bool // netlink fails, the kernel rejects Services, and the proxy restarts
+	sabotage bool // another process deletes parts of the tables
+	large    bool // a tenant's Services exceed one batch
 }
 
-// machine is a proxy that lives through a random history. What must hold is checked after each transaction and each step.
+// machine is a proxy with a random history. Invariants are checked after each transaction and each step.
 type machine struct {
 	switches
 	t          testing.TB
@@ -64,10 +64,10 @@ type machine struct {
 	versions   map[offer]bool // what any version of the cluster offered
 	numbers    map[clientsOf]map[netip.AddrPort][]uint32
 	ranges     []netip.Prefix // the PodCIDRs of the node at the last sync
-	// sabotaged: something was taken away that the proxy may not know of. uncertain: a commit was done although it
-	// failed.
+	// sabotaged is set if something was deleted that the proxy may not know of. uncertain is set if a commit was applied
+	// although it failed.
 	sabotaged, uncertain bool
-	failed, lost         int // syncs that failed, and frontends that Services lost and stayed
+	failed, lost         int // failed syncs, and frontends that Services lost while they still exist
 }
 
 func newMachine(t testing.TB, seed uint64, on switches, memory *memoryKernel, inner syncer.Kernel, more ...selection.Handler) *machine {
@@ -80,11 +80,11 @@ func newMachine(t testing.TB, seed uint64, on switches, memory *memoryKernel, in
 	return m
 }
 
-// restart starts a new proxy, whose readers know nothing yet.
+// restart starts a new proxy, with new handlers.
 func (m *machine) restart() {
 	m.model, m.traffic = newHandlerModel(m.t), traffic.New(0)
 	m.running = syncer.New(self, m.config, m.faults, append([]selection.Handler{m.model, m.traffic}, m.more...)...)
-	m.running.RetryMax = 1 // what was refused is tried again by the next sync
+	m.running.RetryMax = 1 // rejected Services are retried by the next sync
 	m.running.Apply(m.everything)
 	m.ranges = nil
 }
@@ -102,7 +102,7 @@ func (m *machine) goOn() {
 	m.running.AllowReplanning()
 }
 
-// fresh is what a start with the present cluster makes, in a kernel that holds nothing but the numbers of session affinity.
+// fresh is the result of a start with the current cluster, in a kernel that has only the numbers of session affinity.
 type fresh struct {
 	kernel *memoryKernel
 	model  *handlerModel
@@ -118,8 +118,8 @@ func (m *machine) fresh() fresh {
 	return made
 }
 
-// step makes a change, and lets what is switched on happen for some syncs. Then that ends, and everything must be
-// mended.
+// step makes a change, and injects the enabled events during some syncs. Then these end, and everything must be
+// repaired.
 func (m *machine) step() {
 	m.t.Helper()
 	m.goOn()
@@ -147,7 +147,7 @@ func (m *machine) step() {
 		}
 		m.faults.percent.Store(0)
 	}
-	if m.sabotaged { // in the end the kernel reports that a notification was lost
+	if m.sabotaged { // finally the kernel reports that a notification was lost
 		m.running.ForceFullSync()
 	}
 	report := m.mend()
@@ -155,9 +155,8 @@ func (m *machine) step() {
 	m.converged(report)
 }
 
-// mend syncs without faults until nothing waits. Each sync must succeed, and the first takes every Service that was
-// refused. Objects that no Service uses any more may take a second sync, if a commit that reported a failure had removed
-// them.
+// mend syncs without faults until nothing waits. Each sync must succeed, and the first applies every rejected Service.
+// The deletion of unused objects may need a second sync, if a commit that reported a failure had deleted them.
 func (m *machine) mend() syncer.Report {
 	m.t.Helper()
 	for tries := 0; ; tries++ {
@@ -172,8 +171,8 @@ func (m *machine) mend() syncer.Report {
 	}
 }
 
-// cleanSync syncs without faults. If nothing ever goes wrong, a sync is complete only if the rules change, and writes
-// what differs and no more.
+// cleanSync syncs without faults. In a history without faults, a sync is a full one only if the rules change, and
+// writes only the differences.
 func (m *machine) cleanSync() syncer.Report {
 	m.t.Helper()
 	before, owners := held(m.kernel), maps.Clone(m.model.byFrontend)
@@ -190,7 +189,7 @@ func (m *machine) cleanSync() syncer.Report {
 		m.t.Errorf("complete: %v, and the pods' ranges were %v and are %v", report.Full, m.ranges, ranges)
 	}
 	for frontend, owner := range m.model.byFrontend {
-		if was, isThere := owners[frontend]; isThere && was != owner { // its slots are deleted and added, even if they are the same
+		if was, isThere := owners[frontend]; isThere && was != owner { // its slots are deleted and added, even if unchanged
 			isKnown = false
 		}
 	}
@@ -220,7 +219,7 @@ func (m *machine) wroteTheDifference(before map[thing]ruleset.Element, report sy
 	}
 }
 
-// sync syncs once, and checks that an error names a cause.
+// sync syncs once, and checks that an error has an injected cause.
 func (m *machine) sync() {
 	m.t.Helper()
 	m.faults.take()
@@ -247,8 +246,8 @@ func isDone(err error) bool {
 	return slices.ContainsFunc(commitFaults, func(fault fault) bool { return fault.done && errors.Is(err, fault.err) })
 }
 
-// committed checks what must hold after each transaction, even in the middle of a sync that fails later: tables that
-// packets can go through, with endpoints that some version of the cluster allowed, and clients that keep theirs.
+// committed checks the invariants after each transaction, even in the middle of a sync that fails later: packets can
+// traverse the tables, every endpoint was allowed by some version of the cluster, and clients keep their endpoints.
 func (m *machine) committed(batch ruleset.Batch) {
 	m.t.Helper()
 	numbers := map[clientsOf]map[netip.AddrPort][]uint32{}
@@ -281,7 +280,7 @@ func (m *machine) committed(batch ruleset.Batch) {
 	m.numbers = numbers
 }
 
-// smallOnesAreServed checks, while large Services may wait, that the tables have all of the others.
+// smallOnesAreServed checks that the tables have all small Services, while large ones may wait.
 func (m *machine) smallOnesAreServed(made fresh) {
 	m.t.Helper()
 	m.running.ForbidLarge()
@@ -297,7 +296,7 @@ func (m *machine) smallOnesAreServed(made fresh) {
 	}
 }
 
-// converged checks that tables, readers and report are those of a fresh start.
+// converged checks that tables, handlers and report are those of a fresh start.
 func (m *machine) converged(report syncer.Report) {
 	m.t.Helper()
 	made := m.fresh()
@@ -317,12 +316,12 @@ func (m *machine) converged(report syncer.Report) {
 	m.model.lost = 0
 }
 
-// takeAway removes something from the tables. The proxy is notified of it, or not.
+// takeAway deletes something from the tables, with or without a notification of the proxy.
 func (m *machine) takeAway() {
 	m.t.Helper()
 	batch := ruleset.Batch{Ops: m.removal()}
 	if err := m.inner.Commit(context.Background(), batch); err != nil || len(batch.Ops) == 0 {
-		return // it is in use, or there is nothing to take away
+		return // it is in use, or there is nothing to delete
 	}
 	if m.random.IntN(2) == 0 {
 		m.running.ForceFullSync()
@@ -330,7 +329,7 @@ func (m *machine) takeAway() {
 	m.sabotaged = true
 }
 
-// removal returns operations that remove an element, or what is in a set or a chain, or a set, a chain, or a table.
+// removal returns operations that delete an element, the content of a set or a chain, or a set, a chain, or a table.
 func (m *machine) removal() []ruleset.Op {
 	family := m.config.Families[m.random.IntN(len(m.config.Families))]
 	there := m.kernel.Tables.Objects(family)
@@ -362,8 +361,9 @@ func (m *machine) removal() []ruleset.Op {
 	return []ruleset.Op{of(ruleset.Delete, ruleset.ElementsObject{Set: set, Elements: slices.Values(one)})}
 }
 
-// TestAnyHistoryEndsLikeAFreshStart: whatever changes, whatever netlink does to a proxy, and whatever another process
-// takes out of its tables, the first sync after that makes the tables, and what readers know, those of a fresh start.
+// TestAnyHistoryEndsLikeAFreshStart: whatever changes, whatever netlink failures a proxy has, and whatever another
+// process deletes from its tables, the first sync after that leads to the tables and the handler state of a fresh
+// start.
 func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 	counts, lost := map[string]int{}, 0
 	for _, test := range []struct {
@@ -404,7 +404,7 @@ func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 	}
 }
 
-// TestTheRealKernelAgreesWithTheOneInMemory all the time, whatever netlink does, under each configuration.
+// TestTheRealKernelAgreesWithTheOneInMemory at all times, whatever netlink does, with each configuration.
 func TestTheRealKernelAgreesWithTheOneInMemory(t *testing.T) {
 	for _, sabotage := range []bool{false, true} {
 		for seed := range uint64(len(configurations)) {

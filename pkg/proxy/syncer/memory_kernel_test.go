@@ -10,16 +10,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// memoryKernel is the kernel in memory.
+// memoryKernel is a kernel in memory.
 type memoryKernel struct {
 	ruleset.Tables
 	batches []ruleset.Batch
-	// numbers are those of session affinity that are found although there is no table, so that a start from nothing can
-	// be compared.
+	// numbers are those of session affinity that are found although there is no table, so that a start with empty tables
+	// can be compared.
 	numbers map[model.Family]map[string][]ruleset.Element
 }
 
-// numbersIn returns the numbers of session affinity that a kernel holds.
+// numbersIn returns the numbers of session affinity in a kernel.
 func numbersIn(kernel *memoryKernel) map[model.Family]map[string][]ruleset.Element {
 	numbers := map[model.Family]map[string][]ruleset.Element{}
 	for _, family := range model.Families {
@@ -46,7 +46,7 @@ func (k *memoryKernel) Objects(_ context.Context, family model.Family) (ruleset.
 	return objects, nil
 }
 
-// text returns the tables as nft would list them.
+// text returns the tables in nft's format.
 func (k *memoryKernel) text(t testing.TB) string {
 	var text strings.Builder
 	if err := k.Print(&text); err != nil {
@@ -58,7 +58,7 @@ func (k *memoryKernel) text(t testing.TB) string {
 // errInjected is the error of commits that are made to fail.
 var errInjected = errors.New("injected failure")
 
-// faultyKernel fails some commits: before they are done, or after, when the caller cannot know.
+// faultyKernel fails some commits: before they are applied, or after, when the caller cannot know.
 type faultyKernel struct {
 	*memoryKernel
 	fails func() (before, after bool)

@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// bystander is a Service that was there before all others, so that no other one takes its ClusterIP.
+// bystander returns a Service that is older than all others, so that no other one gets its ClusterIP.
 func bystander() *model.Service {
 	return &model.Service{
 		Name:       model.ObjectName{Namespace: "kube-system", Name: "bystander"},
@@ -24,14 +24,14 @@ func bystander() *model.Service {
 	}
 }
 
-// manifest is a folder with one file.
+// manifest is a directory with one file.
 type manifest struct {
 	t      testing.TB
 	dir    string
 	folder manifests.Folder
 }
 
-// load writes the file, or deletes it if there is no text, and returns what that changes.
+// load writes the file, or deletes it if there is no text, and returns the change.
 func (m *manifest) load(text []byte) model.Change {
 	m.t.Helper()
 	path := filepath.Join(m.dir, "objects.yaml")
@@ -49,12 +49,12 @@ func (m *manifest) load(text []byte) model.Change {
 	return loaded.Change
 }
 
-// FuzzObjectToElement goes the whole way from the bytes of a file to the elements in the tables: whatever source
-// accepts, the kernel in memory takes, and the elements of an unrelated Service stay. The seeds also go to a real
-// kernel, in TestEveryOddObjectReachesTheKernel.
+// FuzzObjectToElement covers the whole path from the bytes of a file to the elements in the tables: the kernel in
+// memory accepts everything that package source accepts, and the elements of an unrelated Service stay. The seeds are
+// also tested with a real kernel, in TestEveryOddObjectReachesTheKernel.
 //
-// Run it with -fuzzminimizetime 5x: an input takes milliseconds, and the default, a minute for each input that is worth
-// keeping, would leave little time for new ones.
+// Run it with -fuzzminimizetime 5x: an input takes milliseconds, and the default, a minute for each interesting input,
+// would leave little time for new ones.
 func FuzzObjectToElement(f *testing.F) {
 	names := oddNames()
 	for at, name := range names {
@@ -69,7 +69,7 @@ func FuzzObjectToElement(f *testing.F) {
 		p.Apply(before)
 		mustSync(t, p)
 		file := manifest{t: t, dir: t.TempDir()}
-		change := file.load(append([]byte{}, text...)) // nil would mean: no file
+		change := file.load(append([]byte{}, text...)) // nil would mean that there is no file
 		p.Apply(change)
 		mustSync(t, p)
 		checkTables(t, kernel, config)
@@ -86,8 +86,8 @@ func FuzzObjectToElement(f *testing.F) {
 }
 
 // TestEveryOddObjectReachesTheKernel: oddities of objects are resolved before the kernel sees them, or do not matter to
-// it. Each configuration has a real kernel of its own, which takes the oddities in turn, each alone and then with
-// another one.
+// it. Each configuration has its own real kernel, which gets one oddity after the other, alone and then with another
+// one.
 func TestEveryOddObjectReachesTheKernel(t *testing.T) {
 	for at, config := range configurations {
 		kernel, file := newRealKernel(t), manifest{t: t, dir: t.TempDir()}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// plainObjects is one of each kind, all of them right and with every field that the proxy reads.
+// plainObjects is one object of each kind, valid and with every field that the proxy reads.
 const plainObjects = `apiVersion: v1
 kind: Service
 metadata:
@@ -56,9 +56,10 @@ metadata: {name: kubernetes}
 spec: {cidrs: [10.96.0.0/12, "fd00:96::/108"]}
 `
 
-// oddities make plainObjects odd: each is a text and its replacement. The API server lets most of them through: it has
-// no rule for the number of a slice's port, for an endpoint's zone, or against two Services with one external IP. What
-// it refuses today may still be in a cluster that is older than the rule, as long as no update touches that field.
+// oddities make plainObjects odd: each is a text and its replacement. The API server accepts most of them: it has no
+// rule for the number of a slice's port, for an endpoint's zone, or against two Services with one external IP. An
+// object that it denies today may still be in a cluster that is older than the rule, while no update changes that
+// field.
 var oddities = map[string][2]string{
 	"nothing": {"kind: Service", "kind: Service"},
 

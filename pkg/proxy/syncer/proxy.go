@@ -15,59 +15,63 @@ import (
 
 // Kernel holds our tables.
 type Kernel interface {
-	// Commit does what the batch says, whole or not at all. After an error it is unknown which of the two.
+	// Commit applies the whole batch or nothing of it. After an error, which of the two happened is unknown.
 	Commit(ctx context.Context, batch ruleset.Batch) error
-	// Objects returns what the family's table holds now.
+	// Objects returns the current content of the family's table.
 	Objects(ctx context.Context, family model.Family) (ruleset.Objects, error)
 }
 
 // Proxy keeps the kernel's tables in agreement with the cluster, as seen from one node.
 type Proxy struct {
-	// RetryMax is the longest pause between two tries after a failure; zero for DefaultRetryMax. It is set before Run.
+	// RetryMax is the longest pause between two attempts after a failure; zero means DefaultRetryMax. It is set before
+	// Run.
 	RetryMax time.Duration
 
 	config  ruleset.Config
 	kernel  Kernel
 	cluster *model.Cluster
 	planner *selection.Planner
-	// handlers keep what they make of the decisions in force, nodes among them.
+	// handlers keep data derived from the applied decisions. The planner is the first of them.
 	handlers handlers
 
-	// applied is the configuration in the tables, with what it takes from the node's own object.
+	// applied is the configuration in the tables, including the settings from the node's own object.
 	applied ruleset.Config
-	// mirror is what the kernel holds; nil while that is unknown: at the start, after a failed commit, and after another
-	// process touched the tables. The next sync is complete then.
+	// mirror is the content of the kernel's tables. It is nil while that is unknown: at the start, after a failed commit,
+	// and after another process modified the tables. The next sync is then a full one.
 	mirror *ruleset.Mirror
-	// backlog is what is left to do about Services; arrived is how many have ever begun to wait.
+	// backlog is the pending work, by Service. sequence is how many Services have ever been queued.
 	backlog  backlog
 	sequence uint64
-	// lastLarge says when each namespace had a large Service synced last, by arrival; largeAfter is when the next may be.
+	// lastLarge is, by namespace, the value of sequence when a large Service of it was last synced. largeAfter is when the
+	// next large Service may be synced.
 	lastLarge              map[string]uint64
 	largeAfter             time.Time
 	smallWaits, largeWaits bool
-	// stale are Services with new clients or new demand that have to be looked at; replanAfter is when others may join
-	// them.
+	// stale are Services with new clients or new demand that need a check whether their plan changes. replanAfter is the
+	// earliest time at which more are added.
 	stale       []model.ObjectName
 	replanAfter time.Time
-	// failures counts the complete syncs that failed in a row, except for shortages; unswept counts the failed sweeps.
+	// failures counts the consecutive failed full syncs, except those for environment errors; failedCleanups counts the
+	// consecutive failed cleanups.
 	failures, failedCleanups int
 
-	// ingested counts what Apply has taken in since the last report; triggers says when those changes were caused.
+	// ingested counts the changes that Apply received since the last report; triggers holds the times of their causes.
 	ingested Changes
 	triggers triggers
-	// synced: at least once. untouched: the kernel had no table of ours before that.
+	// synced is set after the first full sync. startedEmpty is set if the kernel had no table of ours before that.
 	synced, startedEmpty bool
 }
 
-// A complete sync changes the tables that it finds, so that clients keep their affinity. After rebuildAfter failures in
-// a row it makes them anew, because the tables themselves may be the cause. It does the same after distrustAfter failed
-// sweeps in a row.
+// A full sync modifies the existing tables, so that clients keep their affinity. After recreateTablesAfter consecutive
+// failures it deletes and recreates them, because the tables themselves may be the cause. It does the same after
+// fullSyncAfterFailedCleanups consecutive failed cleanups.
 const (
 	recreateTablesAfter         = 2
 	fullSyncAfterFailedCleanups = 3
 )
 
-// New returns a proxy for a node, with more readers of what it decides. It does nothing until Sync is called.
+// New returns a proxy for a node. It calls the additional handlers with its decisions, and does nothing until Sync is
+// called.
 func New(node string, config ruleset.Config, kernel Kernel, more ...selection.Handler) *Proxy {
 	cluster := model.NewCluster(node)
 	cluster.NodePorts = config.NodePorts
@@ -84,8 +88,8 @@ func New(node string, config ruleset.Config, kernel Kernel, more ...selection.Ha
 	}
 }
 
-// Apply takes a change of the cluster in. The kernel learns of it at the next Sync, and Apply reports whether that is due:
-// where nodes are probed changes with each proxy that comes or goes, and seldom concerns a Service.
+// Apply records a change of the cluster; the next Sync writes it to the kernel. It reports whether a sync is needed: a
+// change of the probed addresses, which every starting or stopping proxy causes, seldom affects a Service.
 func (p *Proxy) Apply(change model.Change) (needsSync bool) {
 	p.ingested.add(change)
 	p.triggers.record(p.cluster, change)
@@ -101,12 +105,12 @@ func (p *Proxy) Apply(change model.Change) (needsSync bool) {
 	return len(dirty) > 0 || !change.IsEmpty()
 }
 
-// ForceFullSync makes the next Sync a complete one, because the kernel may hold something else than we put there.
+// ForceFullSync makes the next Sync a full one, because the kernel's tables may differ from the mirror.
 func (p *Proxy) ForceFullSync() { p.dropMirror() }
 
-// Sync makes the kernel agree with the cluster. After an error the rules that were in force stay in force, the report
-// says only whether it would have been complete, and the caller tries again. A Service that the kernel refuses is no
-// error: the report names it, and the others are in force.
+// Sync makes the kernel agree with the cluster. After an error the applied rules stay as they were, the report only has
+// Full set, and the caller retries. A Service that the kernel rejects is not an error: the report names it, and the
+// other Services are applied.
 func (p *Proxy) Sync(ctx context.Context) (Report, error) {
 	for {
 		report, err := p.sync(ctx)
@@ -114,7 +118,7 @@ func (p *Proxy) Sync(ctx context.Context) (Report, error) {
 		if !ok {
 			return report, err
 		}
-		p.quarantine(rejected, time.Now()) // this loop ends: each time there is less left to refuse
+		p.quarantine(rejected, time.Now()) // the loop ends: each iteration leaves fewer Services to reject
 	}
 }
 
@@ -153,7 +157,7 @@ func (p *Proxy) syncPartial(ctx context.Context) (Report, error) {
 	return report, err
 }
 
-// accept takes over what the kernel took.
+// accept updates handlers, mirror and report after the kernel accepted a plan.
 func (p *Proxy) accept(plan *ruleset.Plan, decided decisions, report *Report) {
 	p.notifyHandlers(decided)
 	report.addAffinityChanges(p.mirror, plan, decided)
@@ -161,8 +165,8 @@ func (p *Proxy) accept(plan *ruleset.Plan, decided decisions, report *Report) {
 	report.add(plan)
 }
 
-// commit puts a plan into the kernel. After an error the mirror is unknown, unless the kernel took nothing of the plan
-// because it refused Services.
+// commit writes a plan to the kernel. After an error it drops the mirror, unless the kernel applied nothing of the plan
+// because it rejected Services.
 func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, decided decisions, complete bool) error {
 	err := p.kernel.Commit(ctx, plan.Prerequisites)
 	prepared := err == nil && len(plan.Prerequisites.Ops) > 0
@@ -180,7 +184,7 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, decided decision
 	return nil
 }
 
-// finish tries refused Services again, notifies the readers, and sweeps.
+// finish retries rejected Services, notifies the handlers, and cleans up.
 func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 	if err := p.retryRejected(ctx, &report); err != nil {
 		return Report{Full: report.Full}, err
@@ -194,12 +198,12 @@ func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 	return report, nil
 }
 
-// cleanUp removes what no Service owns any more, as much as one sync may. Kernels before 6.2 may call a chain busy for a
-// moment after its last user is gone, so a failure is no reason to write everything again. If sweeps keep failing, a
-// foreign change in our tables may be the reason: then the tables are made anew.
+// cleanUp deletes elements and chains that no Service owns any more, within the limit of one sync. Kernels before 6.2
+// may report a chain as busy for a moment after its last user was deleted, so one failure is no reason for a full sync.
+// If cleanups keep failing, an external modification of our tables may be the reason: then the tables are recreated.
 //
-// If something is already gone, an earlier sweep succeeded although it reported a failure, or another process removed
-// it: the next sync asks what is there. Clients keep their affinity then.
+// If something is already gone, an earlier cleanup succeeded although it reported a failure, or another process deleted
+// it. The next sync reads the tables again, and clients keep their affinity.
 func (p *Proxy) cleanUp(ctx context.Context, report *Report) error {
 	for room := max(maxBatchWeight-report.written(), maxBatchWeight/8); room > 0; {
 		batch := p.mirror.Cleanup(room)

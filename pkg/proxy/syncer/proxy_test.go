@@ -14,13 +14,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// resized gives service-0 of manyServices another number of endpoints.
+// resized gives service-0 of minParallelServices another number of endpoints.
 func resized(endpoints int) model.Change {
 	name := model.ObjectName{Namespace: "default", Name: "service-0"}
 	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{name: sliceOf(name, endpoints)}}
 }
 
-// synced returns a proxy whose first sync of three Services with two endpoints each is done.
+// synced returns a proxy that has synced three Services with two endpoints each.
 func synced(t testing.TB, kernel syncer.Kernel) *syncer.Proxy {
 	t.Helper()
 	p := starting(kernel)
@@ -37,9 +37,9 @@ func TestTablesAreRecreatedAfterTwoFailedFullSyncs(t *testing.T) {
 		rebuilt bool
 	}{
 		"the kernel refuses the batches": {func(k *scriptedKernel) { k.reject = rejectAll }, true},
-		// The existing tables cannot be the obstacle for a batch that was not tried.
+		// The existing tables cannot be the cause if no batch was sent.
 		"the kernel cannot be asked at all": {func(k *scriptedKernel) { k.blind = errInjected }, false},
-		// Nor for one for which there was no memory.
+		// Nor if there was no memory for it.
 		"the kernel has no room for the batches": {func(k *scriptedKernel) {
 			k.reject = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENOBUFS) }
 		}, false},
@@ -50,7 +50,7 @@ func TestTablesAreRecreatedAfterTwoFailedFullSyncs(t *testing.T) {
 		"another transaction came between": {func(k *scriptedKernel) {
 			k.reject = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ERESTART) }
 		}, false},
-		// A set that is full may be one that another program made too small.
+		// A set that is full may be one that another program created too small.
 		"a set is full": {func(k *scriptedKernel) {
 			k.reject = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENFILE) }
 		}, true},
@@ -108,7 +108,7 @@ func TestAFailingCleanupKeepsServing(t *testing.T) {
 	p.Apply(minParallelServices(3, manyEndpoints+1))
 	mustSync(t, p)
 	p.Apply(minParallelServices(3, manyEndpoints)) // no Service needs lb-34 any more
-	for range 2 {                                  // a sweep that works forgets these
+	for range 2 {                                  // a successful cleanup resets the count
 		mustFailCleanup(t, p)
 	}
 	kernel.reject = nil
@@ -132,7 +132,7 @@ func TestAFailingCleanupKeepsServing(t *testing.T) {
 			t.Errorf("try %d: chains %v, want what is needed and what could not be swept", try+1, chains)
 		}
 	}
-	// Three failures in a row: the tables are made anew, and nothing is left to sweep.
+	// Three consecutive failures: the tables are recreated, and nothing is left to clean up.
 	if report := mustSync(t, p); !report.Full {
 		t.Errorf("the sync after three failed sweeps reports %+v, want a complete one", report)
 	}
@@ -149,8 +149,8 @@ func mustFailCleanup(t *testing.T, p *syncer.Proxy) {
 	}
 }
 
-// TestAFailedCleanupDoesNotRecreateTheTables, which would forget all clients, if the kernel has no room for it,
-// however often, or has done it although it reported a failure.
+// TestAFailedCleanupDoesNotRecreateTheTables, which would delete all affinity entries, if the kernel has no memory for
+// it, however often, or if it applied the cleanup although it reported a failure.
 func TestAFailedCleanupDoesNotRecreateTheTables(t *testing.T) {
 	for name, test := range map[string]struct {
 		isDone bool

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// history makes random changes of a small cluster: few names and addresses, so that objects meet, replace and share
-// with each other.
+// history makes random changes of a small cluster: few names and addresses, so that objects conflict, replace each
+// other and share addresses.
 type history struct {
 	random *rand.Rand
 }
@@ -59,7 +59,7 @@ func (h *history) single() model.Change {
 	}
 }
 
-// tenant changes a Service of a tenant that may be more than one sync may write, or deletes it.
+// tenant changes or deletes a Service of a tenant that may exceed one batch.
 func (h *history) tenant() model.Change {
 	name := model.ObjectName{Namespace: "tenant", Name: fmt.Sprint("s-", h.random.IntN(4))}
 	size := []int{3, syncer.MaxBatchWeight / 4, syncer.MaxBatchWeight + 1}[h.random.IntN(3)]
@@ -71,13 +71,13 @@ func (h *history) tenant() model.Change {
 	return change
 }
 
-// The addresses overlap on purpose: an external IP may be a node's own, another Service's ClusterIP, or its load
-// balancer's.
+// The addresses overlap on purpose: an external IP may be a node's own address, another Service's ClusterIP, or its
+// load-balancer IP.
 var (
 	nodeAddrs     = addrs("172.16.0.1", "172.16.0.2", "172.17.0.1", "2001:db8:172::1", "2001:db8:173::1")
 	externalAddrs = addrs("192.0.2.1", "192.0.2.2", "10.96.0.1", "172.16.0.1", "2001:db8::1", "fd00:96::1")
 	balancerAddrs = addrs("192.0.2.1", "192.0.2.3", "2001:db8::1", "2001:db8::3")
-	// No two overlap: package convert merges them.
+	// No two overlap: package convert merges overlapping ones.
 	sourceRanges = prefixes("192.0.2.0/24", "10.0.0.0/8", "172.16.0.0/24", "2001:db8::/64", "2001:db8:172::/48", "fd00::/8")
 )
 
@@ -133,7 +133,7 @@ func (h *history) nodeObject() *model.Node {
 
 func (h *history) serviceCIDR() []netip.Prefix {
 	if h.sometimes() {
-		return nil // the object is gone
+		return nil // the object is deleted
 	}
 	return some(h, prefixes("10.96.0.0/16", "10.97.0.0/16", "fd00:96::/108"))
 }
@@ -170,7 +170,7 @@ func (h *history) service() *model.Service {
 	return service
 }
 
-// bound gives a Service with keys a bound, and perhaps clients.
+// bound gives a Service with keys a load bound, and perhaps clients.
 func (h *history) bound(topology *policy.Topology) {
 	if h.sometimes() {
 		return
@@ -181,7 +181,7 @@ func (h *history) bound(topology *policy.Topology) {
 	}
 }
 
-// expose gives a Service frontends besides its ClusterIPs, or none.
+// expose gives a Service frontends in addition to its ClusterIPs, or none.
 func (h *history) expose(service *model.Service) {
 	service.ExternalIPs = some(h, externalAddrs)
 	if h.sometimes() {
@@ -189,7 +189,7 @@ func (h *history) expose(service *model.Service) {
 	}
 	service.ExternalTrafficLocal = h.sometimes()
 	for i := range service.Ports {
-		if !h.sometimes() { // 80 is where the external IPs may be: a node port of that number is their namesake
+		if !h.sometimes() { // the external IPs may have 80: a node port of that number conflicts
 			service.Ports[i].NodePort = []uint16{30080, 30081, service.Ports[i].Port}[h.random.IntN(3)]
 		}
 	}

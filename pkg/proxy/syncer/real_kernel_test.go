@@ -66,8 +66,8 @@ func (k *realKernel) Objects(ctx context.Context, family model.Family) (ruleset.
 	return objects, err
 }
 
-// agree checks that nft, an independent reader, lists the same for the kernel and for the printed tables loaded into
-// an empty namespace.
+// agree checks that nft, an independent implementation, lists the same for the kernel and for the printed tables loaded
+// into an empty namespace.
 func (k *realKernel) agree(t testing.TB) {
 	t.Helper()
 	k.scratch.Load("flush ruleset\n" + k.model.text(t))
@@ -105,8 +105,8 @@ func sortedElements(block string) string {
 	return before + strings.Join(list, "\n")
 }
 
-// TestAProxyTakesOverTheTablesOfAPredecessorThatIsLate: a proxy that is killed may own its tables for a while after the
-// next one has started. They are the same tables afterwards, for they remember clients.
+// TestAProxyTakesOverTheTablesOfAPredecessorThatIsLate: a killed proxy may own its tables for a while after the next
+// one has started. They are the same tables afterwards, because they have the affinity entries of clients.
 func TestAProxyTakesOverTheTablesOfAPredecessorThatIsLate(t *testing.T) {
 	namespace := netns.New(t)
 	dial := func() (conn *nft.Conn) {

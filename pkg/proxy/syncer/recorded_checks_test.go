@@ -7,10 +7,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// healthChecks is a reader that keeps what load balancers are answered.
+// healthChecks is a handler that keeps the health check responses to load balancers.
 type healthChecks struct {
 	all map[model.ObjectName]selection.HealthCheck
-	// changed: since the last call of take.
+	// changed is set if they changed since the last call of take.
 	changed bool
 }
 

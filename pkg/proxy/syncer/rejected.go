@@ -15,21 +15,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Rejected is a Service whose newest version the kernel does not take. All other Services go on changing. Its last
-// accepted version stays in force, as far as the Service still owns the frontends; the Service is tried again by
-// itself, after growing pauses and whenever it changes.
+// Rejected is a Service whose newest version the kernel rejects. All other Services are still updated. Of its last
+// accepted version, the frontends that the Service still owns stay applied. The Service is retried by itself, after
+// growing pauses and whenever it changes.
 type Rejected struct {
 	Service model.ObjectName
 	// Err names the operation, the object and the kernel's reason.
 	Err error
-	// Since is when the kernel first refused it, Tries how often it has since then, and Next when it is tried again.
+	// Since is when the kernel first rejected it, Tries is the number of rejections since then, and Next is when it is
+	// retried.
 	Since, Next time.Time
 	Tries       int
-	// HasApplied: an earlier version is.
+	// HasApplied reports whether an earlier version is applied.
 	HasApplied bool
 }
 
-// Finding says that the kernel does not take the Service.
+// Finding returns the finding that the kernel rejects the Service.
 func (r Rejected) Finding() model.Finding {
 	reason := "Connections to this Service fail, because the kernel refuses it; it is tried again: "
 	if r.HasApplied {
@@ -38,37 +39,38 @@ func (r Rejected) Finding() model.Finding {
 	return model.Finding{Code: model.FailedToProgram, Reason: reason + r.Err.Error(), Local: true}.WithObject("Service", r.Service)
 }
 
-// maxRejectedBeforeRebuild is how many Services may be refused in one sync before the tables themselves are suspected: a set that
-// is full refuses them all, and is made anew after rebuildAfter failures.
+// maxRejectedBeforeRebuild is the number of Services in one rejected full sync above which the tables themselves are
+// the suspected cause: a set that is full rejects them all, and is recreated after recreateTablesAfter failures.
 const maxRejectedBeforeRebuild = 100
 
-// maxRetriesPerSync is how many Services are tried again in one sync. The others wait for the next one; no other Service
+// maxRetriesPerSync is how many Services are retried in one sync. The others wait for the next one; no other Service
 // waits for them.
 const maxRetriesPerSync = 10
 
-// rejection is a Refused, and the version of the Service that is in force.
+// rejection is a Rejected with the applied version of the Service.
 type rejection struct {
 	Rejected
 	pause time.Duration
-	// applied is the version in force, as the kernel took it; without ports if there is none.
+	// applied is the version that the kernel accepted last; it has no ports if there is none.
 	applied ruleset.Service
-	// changed: the Service was decided anew since it was last tried.
+	// changed is set if the Service changed since the last attempt.
 	changed bool
 }
 
-// servicesRejectedError is the error of a commit that failed because of Services.
+// servicesRejectedError is the error of a commit that failed because of Services, with the kernel's reason by Service.
 type servicesRejectedError struct {
 	error
 	owners map[model.ObjectName]error
 }
 
-// Unwrap returns what the kernel said.
+// Unwrap returns the error of the commit.
 func (e *servicesRejectedError) Unwrap() error { return e.error }
 
-// attributeFailure returns the error of a commit, a *servicesRefused if the kernel refused what Services of the plan asked for.
+// attributeFailure returns the error of a commit; it is a *servicesRejectedError if the kernel rejected elements of
+// Services.
 //
-// Unless the plan is for a complete sync, the reason may as well be that the tables are not as we believe. A complete
-// sync finds that out.
+// Unless the plan is for a full sync, the reason may also be that the tables differ from the mirror. A full sync finds
+// that out.
 func (p *Proxy) attributeFailure(plan *ruleset.Plan, err error, complete bool) error {
 	rejected, ok := errors.AsType[*ruleset.RejectedError](err)
 	if !ok || isEnvironmentError(err) {
@@ -84,9 +86,9 @@ func (p *Proxy) attributeFailure(plan *ruleset.Plan, err error, complete bool) e
 	return &servicesRejectedError{err, owners}
 }
 
-// canAttribute reports whether Services can be the reason that a complete sync was refused. If the kernel took these same
-// versions before, or nothing is known about them, the reason may be another process's change of the tables: the tables
-// are first made anew.
+// canAttribute reports whether Services can be the reason that the kernel rejected a full sync. If the kernel accepted
+// the same versions before, or nothing is known about them, the reason may be an external modification of the tables.
+// Then the tables are recreated first.
 func (p *Proxy) canAttribute(owners map[model.ObjectName]error) bool {
 	if p.failures > recreateTablesAfter {
 		return true
@@ -100,7 +102,8 @@ func (p *Proxy) canAttribute(owners map[model.ObjectName]error) bool {
 	return len(owners) <= maxRejectedBeforeRebuild
 }
 
-// quarantine makes the refused Services keep the version that the kernel took last, or none if it refused that version.
+// quarantine makes the rejected Services keep the version that the kernel accepted last, or none if it rejected that
+// version too.
 func (p *Proxy) quarantine(rejected *servicesRejectedError, now time.Time) {
 	for name, err := range rejected.owners {
 		known := p.backlog.rejectionOf(name)
@@ -114,7 +117,7 @@ func (p *Proxy) quarantine(rejected *servicesRejectedError, now time.Time) {
 	}
 }
 
-// recordRejection notes that the kernel refuses a Service.
+// recordRejection records that the kernel rejected a Service, and schedules the next attempt.
 func (p *Proxy) recordRejection(r *rejection, err error, now time.Time) {
 	r.pause = min(max(2*r.pause, retryMin), p.retryMax())
 	r.Err, r.Next, r.changed = err, now.Add(r.pause), false
@@ -122,7 +125,7 @@ func (p *Proxy) recordRejection(r *rejection, err error, now time.Time) {
 	p.backlog.setRejection(r.Service, r)
 }
 
-// lastApplied returns the version of a Service that the kernel took last, as far as it is known.
+// lastApplied returns the version of a Service that the kernel accepted last, if it is known.
 func (p *Proxy) lastApplied(name model.ObjectName) ruleset.Service {
 	if p.mirror != nil {
 		return p.mirror.Service(name)
@@ -133,7 +136,7 @@ func (p *Proxy) lastApplied(name model.ObjectName) ruleset.Service {
 	return ruleset.Service{Name: name}
 }
 
-// dropMirror gives the mirror up. Of the Services that are about to change it keeps the versions in force.
+// dropMirror drops the mirror, but keeps the applied versions of the Services that wait.
 func (p *Proxy) dropMirror() {
 	if p.mirror == nil {
 		return
@@ -159,8 +162,8 @@ func (p *Proxy) stillOwned(version ruleset.Service) ruleset.Service {
 	return ruleset.Service{Name: version.Name, Ports: ports}
 }
 
-// keepApplied enters, in place of a decision, what stays in force of a Service that the kernel refuses: of the version that it
-// took last, those frontends that the Service still owns. Another one may own the rest by now.
+// keepApplied adds, instead of a decision, the part of a rejected Service that stays applied: those frontends of the
+// last accepted version that the Service still owns. Another Service may own the others by now.
 func (p *Proxy) keepApplied(all *decisions, r *rejection) {
 	held := p.stillOwned(r.applied)
 	all.owned = append(all.owned, held)
@@ -171,16 +174,16 @@ func (p *Proxy) keepApplied(all *decisions, r *rejection) {
 	all.keepApplied(r.applied, held)
 }
 
-// retryRejected tries some of the Services again that the kernel refused: each by itself, so that no other waits for it or
-// fails with it. The returned error is not about them.
+// retryRejected retries some of the rejected Services, each in its own transaction, so that no other Service waits for
+// it or fails with it. The returned error does not concern the rejected Services.
 func (p *Proxy) retryRejected(ctx context.Context, report *Report) error {
 	for _, name := range p.due(time.Now()) {
 		decided := newDecided(1)
 		p.decideIncludingRejected(&decided, []model.ObjectName{name})
 		p.releaseFrontends(&decided, slices.Collect(p.backlog.waiting()))
 		plan := p.mirror.Plan(decided.owned, p.mirror.Surroundings())
-		// One transaction: if the kernel refuses it, the tables are what they were. A packet on its way may have to be
-		// sent again.
+		// One transaction: if the kernel rejects it, the tables are unchanged. A packet in transit may have to be
+		// retransmitted.
 		both := ruleset.Batch{Ops: slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops)}
 		err := p.kernel.Commit(ctx, both)
 		if err == nil {
@@ -199,8 +202,7 @@ func (p *Proxy) retryRejected(ctx context.Context, report *Report) error {
 	return nil
 }
 
-// due returns the Services to try again now: those whose pause is over and those that changed, the one that waits
-// longest first.
+// due returns the Services to retry now: those whose pause is over and those that changed, ordered by Next.
 func (p *Proxy) due(now time.Time) []model.ObjectName {
 	var due []*rejection
 	for r := range p.backlog.rejections() {
@@ -216,7 +218,7 @@ func (p *Proxy) due(now time.Time) []model.ObjectName {
 	return names
 }
 
-// untilNextTry returns how long until a refused Service is tried again; zero without one.
+// untilNextTry returns the time until a rejected Service is retried; zero means that there is none.
 func (p *Proxy) untilNextTry(now time.Time) time.Duration {
 	var until time.Duration
 	for r := range p.backlog.rejections() {
@@ -231,7 +233,8 @@ func (p *Proxy) untilNextTry(now time.Time) time.Duration {
 	return until
 }
 
-// reportPending adds how many Services wait or are refused, and what is new about those since the last report.
+// reportPending adds the numbers of waiting and rejected Services, and the rejections that started or ended since the
+// last report.
 func (p *Proxy) reportPending(report *Report) {
 	report.Waiting, report.RejectedTotal = len(p.stale), p.backlog.rejected
 	var unreported []model.ObjectName
@@ -259,16 +262,16 @@ func (p *Proxy) reportPending(report *Report) {
 	}
 }
 
-// environmentErrors are errors that come whatever our tables hold: the kernel lacks something for a moment, another transaction
-// came between, or the tables belong to another process, such as a predecessor that has not ended yet. ENFILE is not
-// among them: it says that a set is full, because another program made it too small.
+// environmentErrors are errors that do not depend on the content of our tables: the kernel temporarily lacks a
+// resource, another transaction interfered, or the tables belong to another process, such as a predecessor that has not
+// ended yet. ENFILE is not among them: it means that a set is full, because another program created it too small.
 var environmentErrors = []error{
 	syscall.ENOBUFS, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN, syscall.ETIMEDOUT, os.ErrDeadlineExceeded, context.DeadlineExceeded,
 	syscall.ERESTART, syscall.EPERM,
 }
 
-// isEnvironmentError reports whether a failure says nothing about what our tables hold, nor about any Service. Making the tables
-// anew would not help then, and would cost every client its affinity.
+// isEnvironmentError reports whether a failure is unrelated to the content of our tables and to any Service. Recreating
+// the tables would not help then, and every client would lose its affinity.
 func isEnvironmentError(err error) bool {
 	return slices.ContainsFunc(environmentErrors, func(one error) bool { return errors.Is(err, one) })
 }

@@ -21,18 +21,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// thing is something in the tables that belongs to Services: an element of a set or, without a key, a chain or a set.
+// thing is a part of the tables that belongs to Services: an element of a set or, without a key, a chain or a set.
 type thing struct {
 	family model.Family
 	name   string
 	key    ruleset.Tuple
 }
 
-// pickyKernel refuses some things, and names all of them that are in a batch, as package nft does.
+// pickyKernel rejects some things, and names all of them in a batch, as package nft does.
 type pickyKernel struct {
 	memoryKernel
 	rejected map[thing]bool
-	commits  int // that were tried
+	commits  int // including rejected ones
 }
 
 func (k *pickyKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
@@ -71,7 +71,7 @@ func eachThing(op ruleset.Op, yield func(thing, *ruleset.Element)) {
 	}
 }
 
-// motley returns Services that own elements of every set, between them, in both families.
+// motley returns Services that together own elements of every set, in both families.
 func motley(count int) model.Change {
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for i := range count {
@@ -110,7 +110,7 @@ func motley(count int) model.Change {
 				endpoints += 5 + i/100 // a number that few Services have
 			}
 			if i%200 == 150 {
-				endpoints = 20 // it has ports with a map of their own
+				endpoints = 20 // it has ports with their own maps
 			}
 			slice := endpointsOf(name, family, endpoints, i)
 			change.Slices[slice.Name] = slice
@@ -142,12 +142,12 @@ func endpointsOf(service model.ObjectName, family model.Family, endpoints, offse
 	return slice
 }
 
-// ownersOf returns which Services ask for each thing, found by syncing one Service after the other. Each has the
-// numbers of session affinity that it has among all of them.
+// ownersOf returns which Services own each thing, found by syncing one Service after the other. Each has the numbers of
+// session affinity that it has among all of them.
 func ownersOf(t *testing.T, everything model.Change, together *memoryKernel) map[thing][]model.ObjectName {
 	t.Helper()
 	nothing, owners := &memoryKernel{}, map[thing][]model.ObjectName{}
-	mustSync(t, starting(nothing)) // what the tables have anyway
+	mustSync(t, starting(nothing)) // the static part of the tables
 	static := map[thing]bool{}
 	for _, batch := range nothing.batches {
 		for _, op := range batch.Ops {
@@ -203,8 +203,8 @@ func namesOf(rejected []syncer.Rejected) []model.ObjectName {
 	return names
 }
 
-// pick returns a random thing of each kind: one element of each set, and one of each kind of chain and set that
-// Services have.
+// pick returns a random thing of each kind: one element of each set, and one chain and set of each kind that Services
+// have.
 func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) map[string]thing {
 	t.Helper()
 	kinds := map[string][]thing{}
@@ -233,7 +233,7 @@ func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) 
 	return picked
 }
 
-// held returns everything that the tables hold.
+// held returns everything in the tables.
 func held(kernel *memoryKernel) map[thing]ruleset.Element {
 	all := map[thing]ruleset.Element{}
 	for _, family := range model.Families {
@@ -255,9 +255,9 @@ func held(kernel *memoryKernel) map[thing]ruleset.Element {
 	return all
 }
 
-// TestAKernelRejectionExcludesItsOwnServiceAndNoOther: among many Services one thing of each kind is refused, picked
-// at random, and two things at once. All other Services are served as if the refused one did not exist. Once the kernel
-// takes it, no trace of the trouble is left.
+// TestAKernelRejectionExcludesItsOwnServiceAndNoOther: among many Services the kernel rejects one random thing of each
+// kind, and two things at once. All other Services are served as if the rejected one did not exist. Once the kernel
+// accepts it, no trace of the rejection is left.
 func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 	everything := motley(160)
 	complete := &memoryKernel{}
@@ -330,12 +330,12 @@ func lastSlot(everything model.Change, name model.ObjectName, endpoints int) thi
 	}}
 }
 
-// TestTheLastKnownGoodVersionStaysApplied while the kernel refuses a newer one, as far as the Service still owns its
-// frontends.
+// TestTheLastKnownGoodVersionStaysApplied while the kernel rejects a newer one, for those frontends that the Service
+// still owns.
 func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 	name := model.ObjectName{Namespace: "default", Name: "service-1"} // with external IPs, and two endpoints
 	for title, test := range map[string]struct {
-		endpoints int // of the version that is refused: as many as another Service has, or a new number
+		endpoints int // of the rejected version: as many as another Service has, or a new number
 		complete  bool
 	}{
 		"a change":                             {endpoints: 3},
@@ -363,7 +363,7 @@ func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 				}
 				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(other))
 
-				// Another Service takes one of its frontends; it is older.
+				// Another Service gets one of its frontends; it is older.
 				thief := *everything.Services[name]
 				thief.Ports = slices.Clone(thief.Ports)
 				thief.Name.Name, thief.Created, thief.ClusterIPs = "thief", time.Unix(0, 0), addrs("10.96.200.1", "fd00:96::200:1")
@@ -377,7 +377,7 @@ func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 				}
 				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(other).Merge(taken))
 
-				// What the Service no longer wants is not kept, and once the Service is gone nothing is kept.
+				// Frontends that the Service no longer has are not kept, and once the Service is deleted nothing is kept.
 				gone := model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}
 				p.Apply(gone)
 				if report := mustSync(t, p); !slices.Equal(report.NoLongerRejected, []model.ObjectName{name}) || report.RejectedTotal != 0 {
@@ -451,8 +451,8 @@ func TestARejectedServiceIsRetriedWithBackoff(t *testing.T) {
 	})
 }
 
-// TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService: it made a chain of ours into something else, which refuses
-// the rules of Services that the kernel took before.
+// TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService: another process changed a chain of ours, so that the kernel
+// rejects rules of Services that it accepted before.
 func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 	everything := motley(20)
 	for title, restarted := range map[string]bool{"while the proxy runs": false, "while none runs": true} {
@@ -472,7 +472,7 @@ func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 					t.Fatal("a sync succeeds though a chain is in the way")
 				}
 			}
-			clear(kernel.rejected) // the obstacle goes when the tables are made anew
+			clear(kernel.rejected) // the cause ends when the tables are recreated
 			kernel.batches = nil
 			if report := mustSync(t, p); report.RejectedTotal != 0 || !slices.ContainsFunc(kernel.batches, rebuilds) {
 				t.Errorf("%d Services are refused, want none, and the tables made anew", report.RejectedTotal)
@@ -481,7 +481,8 @@ func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 	}
 }
 
-// TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst: a set that another program made too small refuses new elements.
+// TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst: a set that another program created too small rejects new
+// elements.
 func TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst(t *testing.T) {
 	everything := motley(300)
 	kernel := &pickyKernel{rejected: map[thing]bool{}}
@@ -490,7 +491,7 @@ func TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst(t *testing.T) {
 	}
 	p := starting(kernel)
 	p.Apply(everything)
-	for range 3 { // twice with the tables as they are, then made anew
+	for range 3 { // twice with the existing tables, then recreated
 		if _, err := p.Sync(t.Context()); err == nil {
 			t.Fatal("a sync in which every Service is refused succeeds, want the tables to be made anew first")
 		}
@@ -502,7 +503,7 @@ func TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst(t *testing.T) {
 	likeFreshStart(t, &kernel.memoryKernel, withoutServices(everything, namesOf(report.Rejected)))
 }
 
-// strictKernel is the real kernel, and allows it to refuse more than the one in memory does.
+// strictKernel is the real kernel; it may reject more than the one in memory does.
 type strictKernel struct{ *realKernel }
 
 func (k strictKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
@@ -512,15 +513,15 @@ func (k strictKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 	return k.model.Commit(ctx, batch)
 }
 
-// TestTheRealKernelRejectsOneServiceAndNoOther with what it really refuses: a name that is too long, and that package
-// source would not let through.
+// TestTheRealKernelRejectsOneServiceAndNoOther with a real rejection: a name that is too long, which package source
+// would not accept.
 func TestTheRealKernelRejectsOneServiceAndNoOther(t *testing.T) {
 	everything := minParallelServices(50, 3)
 	var endpoints []int
 	for number := range 20 {
 		endpoints = append(endpoints, number+2)
 	}
-	long := nameService(strings.Repeat("long", 70), "10.96.2.2", func(service *model.Service) { // a wide port, which has a map of its own
+	long := nameService(strings.Repeat("long", 70), "10.96.2.2", func(service *model.Service) { // a port with its own map
 		service.AffinityTimeout, service.ExternalIPs = time.Hour, manyAddrs("198.18.1.0", 200)
 	})
 	bad := oneService(long, servedBy(long.Name.Name, endpoints...))
@@ -528,7 +529,7 @@ func TestTheRealKernelRejectsOneServiceAndNoOther(t *testing.T) {
 
 	for title, together := range map[string]bool{"from the start": true, "later": false} {
 		t.Run(title, func(t *testing.T) {
-			kernel := strictKernel{newRealKernel(t)} // with tables of an earlier start the reason might be those
+			kernel := strictKernel{newRealKernel(t)} // with tables of an earlier start these might be the reason
 			p := starting(kernel)
 			p.Apply(everything)
 			if !together {

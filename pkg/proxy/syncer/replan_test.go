@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// boundedServices are Services whose load is bounded, with four endpoints each, one of them in the zone of three nodes,
-// the others in that of the fourth.
+// boundedServices returns Services with a load bound and four endpoints each: one in the zone of three nodes, the
+// others in that of the fourth.
 func boundedServices(count int) model.Change {
 	change := minParallelServices(count, 4)
 	for name, service := range change.Services {
@@ -38,8 +38,8 @@ func nodesIn(zone string, names ...string) model.Change {
 	return change
 }
 
-// TestNodesThatComeAreGathered: the first one affects all Services whose load is bounded at once. Those that follow do
-// so together after a while, and no change of endpoints waits for that.
+// TestNodesThatComeAreGathered: the first new node affects all Services with a load bound at once. Further ones do so
+// together after replanInterval, and no change of endpoints waits for that.
 func TestNodesThatComeAreGathered(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		everything := boundedServices(5).Merge(minParallelServices(1, 2))
@@ -82,8 +82,8 @@ func TestALargeServiceIsReplannedInSteps(t *testing.T) {
 	for name, service := range large.Services {
 		service.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 100}
 		for i := range large.Slices[name].Endpoints {
-			// A third of the endpoints is in the zone of three nodes out of four: within the bound these nodes cannot
-			// keep all of their demand there.
+			// A third of the endpoints is in the zone of three nodes out of four: within the bound these nodes cannot keep all
+			// of their demand there.
 			if large.Slices[name].Endpoints[i].Zone = "zone-b"; i%3 == 0 {
 				large.Slices[name].Endpoints[i].Zone = "zone-a"
 			}
@@ -96,7 +96,7 @@ func TestALargeServiceIsReplannedInSteps(t *testing.T) {
 	p.Apply(everything)
 	mustSync(t, p)
 	kernel.batches = nil
-	// Most nodes ask from the other zone now, so that all of this one's connections stay near.
+	// Most demand is in the other zone now, so that all connections of this zone stay near.
 	var names []string
 	for i := range 12 {
 		names = append(names, fmt.Sprintf("new-%d", i))
@@ -123,8 +123,8 @@ func TestALargeServiceIsReplannedInSteps(t *testing.T) {
 	likeFreshStart(t, kernel, everything.Merge(node))
 }
 
-// TestEndpointsChangeBeforeSharesDo: while very many Services are planned anew, turn by turn, a change of endpoints is
-// in the next sync.
+// TestEndpointsChangeBeforeSharesDo: while very many Services are replanned in batches, a change of endpoints is in the
+// next sync.
 func TestEndpointsChangeBeforeSharesDo(t *testing.T) {
 	kernel := &memoryKernel{}
 	p := starting(kernel)

@@ -7,37 +7,38 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Report is what a sync did.
+// Report is the result of a sync.
 type Report struct {
-	// Full reports whether everything was written, and not only what changed.
+	// Full reports whether the sync was a full one.
 	Full     bool
 	Services int // decided
-	Total    int // in force
-	Waiting  int // that wait for their turn, some of them with a part of their change in force
-	// Triggered says, by family, when each change of an EndpointSlice that this sync brought into force was caused, as
-	// far as the slices say.
+	Total    int // applied
+	Waiting  int // waiting for a batch, some of them with a part of their change applied
+	// Triggered holds, by family, when each change of an EndpointSlice that this sync applied was caused, if the slices
+	// have that time.
 	Triggered map[model.Family][]time.Time
-	// CleanupErr is why something that no Service uses is still in the kernel; nil if nothing is. The next sync tries again.
+	// CleanupErr is the error of the cleanup; nil means that it succeeded. If it is set, the next sync cleans up again.
 	CleanupErr error
-	// EvacuatedTimed and EvacuatedOpen are the numbers of nodes that are being evacuated: until a time, or until their label
-	// goes.
+	// EvacuatedTimed and EvacuatedUntimed are the numbers of nodes that are being evacuated: until a time, or until their
+	// label is removed.
 	EvacuatedTimed, EvacuatedUntimed int
-	// Contested is the number of frontends that several Services want.
+	// Contested is the number of frontends that several Services claim.
 	Contested int
-	// WithoutAffinity says for Services that this sync wrote whether their clients are not remembered although they should
-	// be, because no numbers are left. A Service that neither is nor was short of numbers is absent.
+	// WithoutAffinity holds the Services that this sync wrote and that lack or lacked session affinity because no numbers
+	// were left; true means that they lack it now.
 	WithoutAffinity map[model.ObjectName]bool
-	// Rejected are the Services that the kernel refused in this sync, for the first time or again, by name;
-	// NoLongerRefused those that it took now, or that are gone. RefusedTotal is the number of all that it does not take.
+	// Rejected are the Services that the kernel rejected in this sync, for the first time or again, by name.
+	// NoLongerRejected are those that it accepted now, or that were deleted. RejectedTotal is the number of all Services
+	// that are rejected.
 	Rejected         []Rejected
 	NoLongerRejected []model.ObjectName
 	RejectedTotal    int
-	// Added and Deleted count the elements that were written, at once or by the sweep.
+	// Added and Deleted count the elements that were written, including those of the cleanup.
 	Added   map[model.Family]int
 	Deleted map[model.Family]int
 }
 
-// newReport returns the report of a sync that decided about some Services.
+// newReport returns the report of a sync that decided about a number of Services.
 func (p *Proxy) newReport(services int) Report {
 	report := Report{Services: services, Added: map[model.Family]int{}, Deleted: map[model.Family]int{}}
 	for _, family := range p.config.Families {
@@ -46,14 +47,14 @@ func (p *Proxy) newReport(services int) Report {
 	return report
 }
 
-// add counts what a plan wrote.
+// add counts the elements of a plan.
 func (r *Report) add(plan *ruleset.Plan) {
 	r.count(plan.Prerequisites)
 	r.count(plan.Batch)
 }
 
-// addAffinityChanges adds the Services whose clients a plan does not remember, and those whose clients it remembers
-// again. The mirror does not have the plan yet; it is nil if what was in force is unknown.
+// addAffinityChanges adds the Services that lack session affinity in a plan, and those that lacked it before. The plan
+// is not applied to the mirror yet; the mirror is nil if the applied state is unknown.
 func (r *Report) addAffinityChanges(mirror *ruleset.Mirror, plan *ruleset.Plan, decided decisions) {
 	if r.WithoutAffinity == nil {
 		r.WithoutAffinity = map[model.ObjectName]bool{}
@@ -68,7 +69,7 @@ func (r *Report) addAffinityChanges(mirror *ruleset.Mirror, plan *ruleset.Plan, 
 	}
 }
 
-// written returns how many elements were written.
+// written returns the number of elements that were written.
 func (r *Report) written() (elements int) {
 	for family := range r.Added {
 		elements += r.Added[family] + r.Deleted[family]
@@ -76,7 +77,7 @@ func (r *Report) written() (elements int) {
 	return elements
 }
 
-// count counts what a batch wrote, and returns how many elements that are.
+// count adds the elements of a batch to the report, and returns their number.
 func (r *Report) count(batch ruleset.Batch) (elements int) {
 	for family := range r.Added {
 		added, deleted := batch.Count(family, ruleset.Add), batch.Count(family, ruleset.Delete)

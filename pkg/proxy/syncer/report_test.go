@@ -16,11 +16,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// moment returns a stamp of an EndpointSlice, n seconds into a story.
+// moment returns the trigger time of an EndpointSlice, n seconds after a fixed time.
 func moment(n int) time.Time { return time.Unix(1700000000+int64(n), 0) }
 
-// stamped returns the change of a Service's slice to a number of endpoints, caused n seconds into the story; zero means
-// no stamp.
+// stamped returns the change of a Service's slice to a number of endpoints, caused at moment(n); zero means no trigger
+// time.
 func stamped(name string, endpoints, n int) model.Change {
 	slice := sliceOf(model.ObjectName{Namespace: "default", Name: name}, endpoints)
 	if n > 0 {
@@ -70,7 +70,7 @@ func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T)
 	}
 }
 
-// greedyServices returns Services, each of which wants a number of frontends that service-0 of manyServices owns.
+// greedyServices returns Services that each claim a number of frontends of service-0 of minParallelServices.
 func greedyServices(services, frontends int) model.Change {
 	change := minParallelServices(1, 1)
 	owner := change.Services[model.ObjectName{Namespace: "default", Name: "service-0"}]
@@ -125,7 +125,7 @@ func TestServicesThatLoseAFrontendAreReportedWithTheOwner(t *testing.T) {
 	}
 }
 
-// TestWhatIsReportedOfFindingsIsBounded, and a complete sync says that findings of deleted Services are over.
+// TestWhatIsReportedOfFindingsIsBounded, and a full sync reports the end of findings of deleted Services.
 func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
 	var told []servicefindings.ServiceFindings
 	p := starting(&memoryKernel{}, servicefindings.NewCollector(func(found []servicefindings.ServiceFindings) { told = found }))

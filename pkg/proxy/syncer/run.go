@@ -8,40 +8,40 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Observer is notified of what happens.
+// Observer is notified of syncs.
 type Observer interface {
-	// Queued is called when something has to be synced, before the sync, with what was taken up since it was last called.
+	// Queued is called before each sync, with the changes that were received since the last call.
 	Queued(changes Changes, at time.Time)
-	// Synced is called after each sync that the kernel accepted. Everything that was queued is then in force, except for
-	// Services that wait for their turn.
+	// Synced is called after each sync that the kernel accepted. All queued changes are then applied, except those of
+	// Services that wait for a later batch.
 	Synced(report Report, started, ended time.Time)
-	// Failed is called after each sync that failed, with its report, which says only whether it would have been complete,
-	// and with the time until the next try.
+	// Failed is called after each sync that failed, with the time until the next attempt. Of its report only Full is set.
 	Failed(err error, report Report, started, ended time.Time, retryIn time.Duration)
 }
 
-// retryMin is the pause before the first retry. Each further one waits twice as long, up to Proxy.RetryMax.
+// retryMin is the pause before the first retry. Each further pause is twice as long, up to Proxy.RetryMax.
 const retryMin = 100 * time.Millisecond
 
 // DefaultRetryMax is kube-proxy's sync period.
 const DefaultRetryMax = 30 * time.Second
 
-// Syncs for the sake of changes keep a distance, from beginning to beginning: syncShare times the duration of the
-// earlier one, but at most syncInterval. So the syncs of a steady stream take a tenth of one core: much of what each
-// costs is the same however little it changes. A lone change never waits. At 100 changes a second, each of which finds
-// the pause over, a change is in the kernel 4 to 7 ms after it was written, p50, and 28 ms if all pauses are 40 ms;
-// that takes a sixth more processor time (pauses of 10 ms take 40 % more: each change then waits for a timer).
+// Consecutive syncs for changes start at least syncShare times the duration of the earlier one apart, but at most
+// syncInterval. So the syncs of a steady stream take a tenth of one core: most of the cost of a sync does not depend on
+// how much it changes. A single change never waits. At 100 changes a second, each of which arrives after the pause, a
+// change reaches the kernel 4 to 7 ms (p50) after it was written. With all pauses at 40 ms that would be 28 ms; the
+// shorter pauses cost a sixth more CPU time. Constant pauses of 10 ms would cost 40 % more, because each change then
+// waits for a timer.
 const (
 	syncShare    = 10
 	syncInterval = 40 * time.Millisecond
 )
 
-// Run syncs whenever the cluster changes or the tables were disturbed, until ctx ends. What arrives together, while a
-// sync is under way, or in the pause after it, is synced together. The first sync waits for the first
+// Run syncs whenever the cluster changes or the tables were modified externally (disturbed), until ctx ends. Changes
+// that arrive together, during a sync, or in the pause after it are synced together. The first sync waits for the first
 // change, which must be the complete state.
 //
-// A failed sync is tried again, later each time, or when the tables are disturbed; changes that arrive meanwhile wait
-// for it. A Service that the kernel refuses is tried again in the same way, and nothing waits for it. Neither channel
+// A failed sync is retried after growing pauses, or when the tables are disturbed; changes that arrive before the retry
+// wait for it. A Service that the kernel rejects is retried in the same way, but nothing waits for it. Neither channel
 // may be closed.
 func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, observer Observer) {
 	select {
@@ -59,13 +59,13 @@ func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, disturbed 
 	}
 }
 
-// nextSync is what lies before the next sync.
+// nextSync is when to sync next.
 type nextSync struct {
-	// after is when to sync even if nothing changes; zero for never.
+	// after is the time until a sync that needs no change; zero means none.
 	after time.Duration
-	// earliest is when to sync at the earliest for the sake of changes.
+	// earliest is the earliest time of a sync for changes.
 	earliest time.Time
-	// failed: changes wait, until after has passed or the tables are disturbed.
+	// failed is set if the last sync failed: changes then wait until after has passed or the tables are disturbed.
 	failed bool
 }
 
@@ -77,7 +77,7 @@ func (p *Proxy) syncOnce(ctx context.Context, last nextSync, observer Observer) 
 	report, err := p.Sync(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return nextSync{} // the end, not a failure
+		return nextSync{} // shutdown, not a failure
 	case err != nil:
 		next := nextSync{after: retryMin, failed: true}
 		if last.failed {
@@ -100,8 +100,8 @@ func (p *Proxy) syncOnce(ctx context.Context, last nextSync, observer Observer) 
 
 func (p *Proxy) retryMax() time.Duration { return cmp.Or(p.RetryMax, DefaultRetryMax) }
 
-// wait returns when it is time to sync again, or false when ctx has ended. A disturbance does not wait: after a
-// failure, what stood in the way may be gone with it.
+// wait returns true when the next sync is due, and false when ctx has ended. A disturbance does not wait: it may have
+// removed the cause of the last failure.
 func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, next nextSync) bool {
 	var again <-chan time.Time
 	var at time.Time
@@ -129,7 +129,7 @@ func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed
 	}
 }
 
-// drain takes in whatever has arrived already.
+// drain receives everything that has already arrived.
 func (p *Proxy) drain(changes <-chan model.Change, disturbed <-chan struct{}) {
 	for {
 		select {

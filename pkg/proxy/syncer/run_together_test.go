@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// TestASteadyStreamOfChangesTakesATenthOfTheTime: the pause after a sync depends on how long the sync took, up to a
-// bound; and changes that arrive while others wait do not make these wait longer.
+// TestASteadyStreamOfChangesTakesATenthOfTheTime: the pause after a sync depends on the duration of the sync, up to a
+// maximum; and changes that arrive while others wait do not delay these.
 func TestASteadyStreamOfChangesTakesATenthOfTheTime(t *testing.T) {
 	for _, test := range []struct{ took, pause time.Duration }{
 		{time.Millisecond, 10 * time.Millisecond},
@@ -38,7 +38,7 @@ func TestASteadyStreamOfChangesTakesATenthOfTheTime(t *testing.T) {
 					want = append(want, attempt{At: time.Duration(interval+1) * test.pause, Services: 2})
 				}
 				r.later(test.pause)
-				want = append(want, attempt{At: 5 * test.pause, Services: 1}) // changes that came after the last one began
+				want = append(want, attempt{At: 5 * test.pause, Services: 1}) // those since the last sync started
 				r.expect("changes all the time", want...)
 				likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
 				r.later(time.Hour)
@@ -69,8 +69,8 @@ func TestADisturbanceIsRepairedAtOnceAndTakesChangesAlong(t *testing.T) {
 	})
 }
 
-// TestAChangeAndADisturbanceThatArriveTogetherAreOneCompleteSync, whichever of the two is looked at first. Chance
-// decides that, so there are many rounds.
+// TestAChangeAndADisturbanceThatArriveTogetherAreOneCompleteSync, whichever of the two is received first. That is
+// random, so there are many rounds.
 func TestAChangeAndADisturbanceThatArriveTogetherAreOneCompleteSync(t *testing.T) {
 	running(t, func(t *testing.T, r *run) {
 		r.kernel.slow = time.Second

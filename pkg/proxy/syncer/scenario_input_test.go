@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// The commands that set what a scenario's proxy sees.
+// The commands that set the input of a scenario's proxy.
 
 func (s *scenario) cmdNode(ts *testscript.TestScript, args []string) {
 	if len(args) != 1 {

@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// The commands that sync, and those that show the results.
+// The commands that sync, and those that print the results.
 
 func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
 	loaded, err := s.manifests.Load()
@@ -26,7 +26,7 @@ func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
 	ts.Check(report.CleanupErr)
 	for _, problem := range loaded.Rejected {
 		if !problem.Code.IsInvalidInput() {
-			continue // printLeftOut prints those about what was read
+			continue // printSkipped prints those of objects that were read
 		}
 		fmt.Fprintf(ts.Stdout(), "refused: %s\n", problem)
 	}
@@ -68,7 +68,7 @@ func printReport(w io.Writer, report syncer.Report) {
 	}
 }
 
-// printHealthChecks prints all of them if any has changed, or everything was synced.
+// printHealthChecks prints all of them if any has changed, or after a full sync.
 func (s *scenario) printHealthChecks(w io.Writer, complete bool) {
 	checks := s.checks.all
 	if changed := s.checks.take(); !changed && !complete || complete && len(checks) == 0 {
@@ -96,7 +96,7 @@ func (s *scenario) cmdTables(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 }
 
-// cmdElements writes `ip services 10.96.0.10 . tcp . 80 : fe00:1`. What tables without any Service hold is left out.
+// cmdElements prints `ip services 10.96.0.10 . tcp . 80 : fe00:1`, without the elements of tables without any Service.
 func (s *scenario) cmdElements(ts *testscript.TestScript, args []string) {
 	for _, name := range args {
 		if !slices.ContainsFunc(ruleset.StaticSets, func(set ruleset.Set) bool { return set.Name == name }) {
@@ -115,7 +115,7 @@ func (s *scenario) cmdElements(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// linesOfElements are the elements of tables that were printed: family, set and element.
+// linesOfElements returns the elements of printed tables: family, set and element.
 func linesOfElements(text string) []string {
 	var lines []string
 	eachBlock(text, func(family, header, body string) {
@@ -151,8 +151,8 @@ func (s *scenario) cmdChain(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// eachBlock walks the sets, maps and chains of tables that were printed, each with `set NAME`, `map NAME` or `chain NAME`
-// as its header.
+// eachBlock calls each for the sets, maps and chains of printed tables, with `set NAME`, `map NAME` or `chain NAME` as
+// the header.
 func eachBlock(text string, each func(family, header, body string)) {
 	for table := range strings.SplitSeq(text, "\n}\n") {
 		first, blocks, _ := strings.Cut(strings.TrimPrefix(table, "\n"), "\n")

@@ -16,19 +16,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// The scenarios in testdata are stories: manifests in, tables and explanations out. Their commands, besides those of
-// testscript (cp, rm, cmp, stdout, …):
+// The scenarios in testdata have manifests as input, tables and explanations as output. Their commands, in addition to
+// those of testscript (cp, rm, cmp, stdout, …):
 //
-//	node NAME           sees the cluster from this node from now on, as a new proxy with the kernel as it is
-//	detector HOW [ARG]  recognizes pods in another way from now on (clustercidr PREFIX…, nodecidr, bridge NAME,
-//	                    prefix NAME, none), as a new proxy
-//	nodeports WHERE     serves node ports on the addresses that WHERE says (all, primary, PREFIX…), as a new proxy
+//	node NAME           uses the view of this node, as a new proxy with the kernel as it is
+//	detector HOW [ARG]  recognizes pods in another way (clustercidr PREFIX…, nodecidr, bridge NAME, prefix NAME, none),
+//	                    as a new proxy
+//	nodeports WHERE     serves node ports on these addresses (all, primary, PREFIX…), as a new proxy
 //	masquerade-all      masquerades every connection to a ClusterIP, as a new proxy
 //	restart             starts a new proxy with the kernel as it is
-//	addresses ADDR…     gives this machine's interfaces these addresses, and no others
-//	sync                reads the folder manifests and syncs; prints what was refused and left out, what was written,
-//	                    and what else there is to know: frontends that several Services want, and health checks
-//	                    when they change
+//	addresses ADDR…     sets the addresses of this machine's interfaces
+//	sync                reads the directory manifests and syncs; prints rejected and skipped objects, the written
+//	                    elements, frontends that several Services claim, and health checks if they changed
 //	tables [ip]         prints the tables, or only the one of IPv4
 //	elements [SET…]     prints the elements of these sets and maps, a line for each; without a name, of all of them
 //	chain NAME…         prints these chains
@@ -39,7 +38,7 @@ func TestScenariosInMemory(t *testing.T) {
 	runScenarios(t, func(testing.TB) scenarioKernel { return &memoryKernel{} })
 }
 
-// TestScenariosInTheKernel runs the same stories in the kernel, where nft must list the same tables.
+// TestScenariosInTheKernel runs the same scenarios in the kernel, where nft must list the same tables.
 func TestScenariosInTheKernel(t *testing.T) {
 	runScenarios(t, func(t testing.TB) scenarioKernel { return newRealKernel(t) })
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// scriptedKernel is the kernel in memory with a test's hand in it. A hook that is nil does nothing.
+// scriptedKernel is a kernel in memory with hooks for tests. A hook that is nil does nothing.
 type scriptedKernel struct {
 	memoryKernel
-	// reject is asked before each batch that is not empty, when the earlier ones are done.
+	// reject is called before each batch that is not empty, after the earlier ones.
 	reject func(ruleset.Batch) error
-	// committed is called after each batch that was done.
+	// committed is called after each batch that was applied.
 	committed func(ruleset.Batch)
-	// blind is the error of asking what a table holds.
+	// blind is the error of reading a table.
 	blind error
 	// slow is how long each batch takes.
 	slow time.Duration
@@ -49,10 +49,10 @@ func (k *scriptedKernel) Objects(ctx context.Context, family model.Family) (rule
 	return k.memoryKernel.Objects(ctx, family)
 }
 
-// rejectAll refuses every batch.
+// rejectAll rejects every batch.
 func rejectAll(ruleset.Batch) error { return errInjected }
 
-// rejectCleanups refuses the batches that remove chains and sets, and nothing else.
+// rejectCleanups rejects the batches that delete chains and sets, and nothing else.
 func rejectCleanups(batch ruleset.Batch) error {
 	for _, op := range batch.Ops {
 		switch op.Object.(type) {
@@ -75,7 +75,7 @@ func rebuilds(batch ruleset.Batch) bool {
 
 const affinityTimeout = time.Hour
 
-// stickyService has session affinity and the given endpoints, 10.244.0.N.
+// stickyService returns the change of a Service with session affinity and the given endpoints, 10.244.0.N.
 func stickyService(endpoints ...int) model.Change {
 	name := model.ObjectName{Namespace: "default", Name: "sticky"}
 	slice := &model.EndpointSlice{Name: name, Service: name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}

@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// state is what a family's table holds, except for the order of slots, which depends on history and does not matter to
-// traffic.
+// state is the content of a family's table, except for the order of slots, which depends on history and does not matter
+// to traffic.
 type state struct {
 	Objects  ruleset.Objects
 	Elements map[string][]ruleset.Element
@@ -49,7 +49,7 @@ func stateOf(t testing.TB, kernel *memoryKernel, family model.Family, text strin
 	return result
 }
 
-// wideMaps returns the maps that belong to single ports, those with many frontends and endpoints.
+// wideMaps returns the maps of single ports, those with many frontends and endpoints.
 func wideMaps(objects ruleset.Objects) []ruleset.Set {
 	var sets []ruleset.Set
 	for _, name := range objects.Sets {
@@ -60,8 +60,8 @@ func wideMaps(objects ruleset.Objects) []ruleset.Set {
 	return sets
 }
 
-// slotsOf returns the endpoints of each load-balancing table, or their numbers. Its slots must have no hole: a draw would
-// find nothing there.
+// slotsOf returns the endpoints of each load-balancing table, or their numbers. Its slots must be contiguous: a random
+// selection of a missing slot would find nothing.
 func slotsOf(t testing.TB, elements []ruleset.Element) map[ruleset.Tuple][]string {
 	t.Helper()
 	tables := map[ruleset.Tuple][]string{}
@@ -102,8 +102,8 @@ func chainsOf(text string, family model.Family) []string {
 	return chains
 }
 
-// likeFreshStart checks that the kernel holds what a proxy that starts now, with the same cluster, would write into a
-// kernel that holds nothing but the numbers of session affinity.
+// likeFreshStart checks that the kernel has the tables that a proxy that starts now, with the same cluster, would write
+// into a kernel that has only the numbers of session affinity.
 func likeFreshStart(t testing.TB, kernel *memoryKernel, everything model.Change) {
 	t.Helper()
 	likeFreshStartOf(t, self, bothFamilies, kernel, everything)
@@ -119,7 +119,7 @@ func likeFreshStartOf(t testing.TB, node string, config ruleset.Config, kernel *
 	sameTables(t, config, fresh, kernel)
 }
 
-// sameTables checks that two kernels hold the same.
+// sameTables checks that two kernels have the same tables.
 func sameTables(t testing.TB, config ruleset.Config, fresh, kernel *memoryKernel) {
 	t.Helper()
 	want, got := fresh.text(t), kernel.text(t)
@@ -134,7 +134,7 @@ func sameTables(t testing.TB, config ruleset.Config, fresh, kernel *memoryKernel
 	}
 }
 
-// heldIn is what `proxy status` reads of a table.
+// heldIn returns what `proxy status` reads of a table.
 func heldIn(t testing.TB, kernel *memoryKernel, family model.Family) ruleset.Objects {
 	t.Helper()
 	there := kernel.Tables.Objects(family)
@@ -150,7 +150,7 @@ func heldIn(t testing.TB, kernel *memoryKernel, family model.Family) ruleset.Obj
 	return held
 }
 
-// thenAs is Change.Then as seen from a node: the node keeps its last state when its own object goes.
+// thenAs is Change.Merge as seen from a node: the node keeps its last state when its own object is deleted.
 func thenAs(node string, earlier, later model.Change) model.Change {
 	together := earlier.Merge(later)
 	if gone, known := later.Nodes[node]; known && gone == nil {

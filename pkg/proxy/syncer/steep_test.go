@@ -50,7 +50,7 @@ func restrictedTo(change model.Change, ranges int) model.Change {
 	return change
 }
 
-// countingKernel takes everything, and counts the elements.
+// countingKernel accepts everything, and counts the elements.
 type countingKernel struct{ elements int }
 
 func (k *countingKernel) Commit(_ context.Context, batch ruleset.Batch) error {
@@ -62,8 +62,8 @@ func (k *countingKernel) Objects(context.Context, model.Family) (ruleset.Objects
 	return ruleset.Objects{}, nil
 }
 
-// TestWhatOneTenantWritesCostsASum, when it appears, changes and goes: eight times as much of it takes about eight
-// times the elements and the processor time. A product or a square would take 64 times as much.
+// TestWhatOneTenantWritesCostsASum, when it is added, changed and deleted: eight times as much of it takes about eight
+// times the elements and the CPU time. A product or a square would take 64 times as much.
 func TestWhatOneTenantWritesCostsASum(t *testing.T) {
 	for name, test := range map[string]struct{ of, after func(times int) model.Change }{
 		"external IPs": {
@@ -98,7 +98,7 @@ func TestWhatOneTenantWritesCostsASum(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const times, atMost = 8, 24
 			var once, many time.Duration
-			for try := 1; ; try++ { // noise of other processes can make the short run look too short
+			for try := 1; ; try++ { // noise of other processes can make the short run appear too short
 				once, many = processorTime(t, test.of, test.after, 1), processorTime(t, test.of, test.after, times)
 				if many <= atMost*once {
 					return
@@ -112,7 +112,7 @@ func TestWhatOneTenantWritesCostsASum(t *testing.T) {
 	}
 }
 
-// racks returns nodes, each with a rack of its own, and as many Services that prefer by rack.
+// racks returns nodes, each with its own rack, and as many Services that prefer endpoints by rack.
 func racks(count int, rack string) model.Change {
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Nodes: map[string]*model.Node{}}
 	for number, addr := range manyAddrs("10.127.0.0", count) {
@@ -127,7 +127,7 @@ func racks(count int, rack string) model.Change {
 	return change
 }
 
-// processorTime returns the time that it takes when the objects appear, change and go.
+// processorTime returns the CPU time of adding, changing and deleting the objects.
 func processorTime(t *testing.T, of, after func(int) model.Change, times int) time.Duration {
 	t.Helper()
 	kernel := &countingKernel{}

@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// nameService returns a Service that answers UDP on port 53.
+// nameService returns a Service with UDP port 53.
 func nameService(name, clusterIP string, edits ...func(*model.Service)) *model.Service {
 	service := &model.Service{
 		Name:       model.ObjectName{Namespace: "default", Name: name},
@@ -40,7 +40,7 @@ func sliceChange(slice *model.EndpointSlice) model.Change {
 	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}
 }
 
-// without deletes Services and leaves their slices.
+// without returns a change that deletes Services and leaves their slices.
 func without(names ...string) model.Change {
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}}
 	for _, name := range names {
@@ -49,12 +49,12 @@ func without(names ...string) model.Change {
 	return change
 }
 
-// starting returns a new proxy of both families, with readers.
+// starting returns a new proxy of both families, with handlers.
 func starting(kernel syncer.Kernel, readers ...selection.Handler) *syncer.Proxy {
 	return syncer.New(self, bothFamilies, kernel, readers...)
 }
 
-// oneService returns the change that gives one Service and one slice of the same name a new state.
+// oneService returns the change that sets one Service and one slice of the same name.
 func oneService(service *model.Service, slice *model.EndpointSlice) model.Change {
 	change := model.Change{Services: map[model.ObjectName]*model.Service{service.Name: service}}
 	if slice != nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// DesiredState is what a node should have.
+// DesiredState is the desired state of a node.
 type DesiredState struct {
 	Tables ruleset.Tables
-	// Services are those in the tables, DNSServices those that DNS answers for.
+	// Services is the number of Services in the tables, DNSServices that of the Services that DNS serves.
 	Services, DNSServices int
 }
 
-// Numbers are the numbers of session affinity that each family's table holds. A new proxy keeps them, so what the tables
-// should hold depends on them.
+// Numbers are the numbers of session affinity in each family's table. A new proxy keeps them, so the desired tables
+// depend on them.
 type Numbers map[model.Family]ruleset.Objects
 
-// Desired returns what a node's tables should hold in a state of the cluster, which begins with change. It does what
-// 'proxy run' does, but with tables in memory.
+// Desired returns the desired tables of a node for a state of the cluster, which change describes completely. It does
+// the same as 'proxy run', but with tables in memory.
 func Desired(
 	ctx context.Context, node string, config ruleset.Config, zone dns.Zone, change model.Change, numbers Numbers,
 ) (DesiredState, error) {
@@ -37,18 +37,18 @@ func Desired(
 	return DesiredState{kernel.tables, report.Total, names.Len()}, nil
 }
 
-// fakeKernel is a kernel in memory. Its tables begin empty, except for the numbers.
+// fakeKernel is a kernel in memory. Its tables are empty at first, except for the numbers.
 type fakeKernel struct {
 	numbers Numbers
 	tables  ruleset.Tables
 }
 
-// Commit does what the batch says.
+// Commit applies the batch.
 func (m *fakeKernel) Commit(_ context.Context, batch ruleset.Batch) error {
 	return m.tables.Apply(batch)
 }
 
-// Objects returns the numbers and nothing else, so there is nothing to remove.
+// Objects returns the numbers and nothing else, so there is nothing to delete.
 func (m *fakeKernel) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
 	return m.numbers[family], nil
 }

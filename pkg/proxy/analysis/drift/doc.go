@@ -1,6 +1,9 @@
-// Package drift compares what the kernel holds with what it should hold.
+// Package drift compares the kernel's tables with the desired ones.
 //
-// Want decides anew, in memory, what the tables of a node should hold: it is a function of the cluster's state. Run
-// itself reads that state and the kernel, and returns what differs. The running proxy's own record of the kernel is not
-// used. Node adds what the proxy says about itself, and Text writes all of it for a person.
+// Desired computes the desired tables of a node in memory: they are a function of the cluster's state. Run reads that
+// state and the kernel itself, and returns the differences. The running proxy's mirror of the kernel is not used. Node
+// adds the state that the proxy reports, and Text writes all of it for people.
+//
+// Where to make a change: what counts as a difference is in pkg/proxy/ruleset/differences.go and
+// pkg/proxy/kernel/nft/reader.go. The requests to all proxies are in pkg/proxy/serve/status/clusterstatus.
 package drift

@@ -15,37 +15,38 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/dns"
 )
 
-// Kernel is how the kernel compares with what it should hold.
+// Kernel is the result of comparing the kernel's tables with the desired ones.
 //
 // Its JSON names are an interface: scripts read them.
 type Kernel struct {
 	InSync bool `json:"inSync"`
-	// Services and DNSServices are how many there should be of what the proxy counts under these names.
+	// Services and DNSServices are the desired values of the proxy's numbers of these names.
 	Services    int                  `json:"services"`
 	DNSServices int                  `json:"dnsServices"`
-	Elements    int                  `json:"elements"` // that were read
-	Seconds     float64              `json:"seconds"`  // that the comparison took
+	Elements    int                  `json:"elements"` // number of elements read
+	Seconds     float64              `json:"seconds"`  // duration of the comparison
 	Differences []ruleset.Difference `json:"differences"`
-	// OtherProxies are those that translate connections here; null where two are wanted, with --service-proxy-name.
+	// OtherProxies are other service proxies that translate connections here; null if two are intended, with
+	// --service-proxy-name.
 	OtherProxies []competing.Conflict `json:"otherProxies"`
 }
 
-// Options says which node's kernel is compared, and with what.
+// Options select the node whose kernel is compared, and the desired state.
 type Options struct {
 	Node   string
 	Config ruleset.Config
 	Zone   dns.Zone
 	// Load reads the state of the cluster. It is called for each comparison.
 	Load func(context.Context) (model.Change, error)
-	// IgnoreOtherProxies: other service proxies on the node are wanted.
+	// IgnoreOtherProxies is set if other service proxies on the node are intended.
 	IgnoreOtherProxies bool
 }
 
-// confirmations is how often the kernel is compared, a second apart, before a difference counts: a change that is still on its
-// way does not count.
+// confirmations is how often the kernel is compared, a second apart, before a difference counts: a change that is not
+// applied yet does not count.
 const confirmations = 2
 
-// Run compares the kernel in this network namespace with what it should hold.
+// Run compares the tables of the kernel in this network namespace with the desired ones.
 func Run(ctx context.Context, options Options) (Kernel, error) {
 	reader, err := nft.OpenReader()
 	if err != nil {
@@ -86,7 +87,8 @@ func Run(ctx context.Context, options Options) (Kernel, error) {
 	return kernel, nil
 }
 
-// readOnce compares once, and counts. The kernel is read while the Services are: a look takes as long as the slower of the two.
+// readOnce compares once, and sets the counts. The kernel and the Services are read concurrently: a comparison takes as
+// long as the slower of the two.
 func (k *Kernel) readOnce(ctx context.Context, options Options, reader *nft.Reader) ([]ruleset.Difference, error) {
 	var change model.Change
 	held := map[model.Family]*nft.Table{}
@@ -124,7 +126,7 @@ func (k *Kernel) readOnce(ctx context.Context, options Options, reader *nft.Read
 	return found, nil
 }
 
-// numbersIn returns the numbers in some tables, among all that their sets hold.
+// numbersIn returns the numbers in some tables, among all contents of their sets.
 func numbersIn(held map[model.Family]*nft.Table) Numbers {
 	numbers := Numbers{}
 	for family, table := range held {

@@ -8,24 +8,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// Node is what is known about a node: what its proxy says, and how its kernel compares.
+// Node is the state of a node: as its proxy reports it, and as its kernel compares.
 //
 // Its JSON names are an interface: scripts read them.
 type Node struct {
-	// InSync: the proxy is healthy, the kernel holds what it should, and no other service proxy may answer first.
+	// InSync reports whether the proxy is healthy, the kernel has the desired tables, and no other service proxy may take
+	// connections first.
 	InSync bool `json:"inSync"`
-	// Proxy is what the proxy says; null if none answers.
+	// Proxy is the state that the proxy reports; null if no proxy responds.
 	Proxy  *status.Summary `json:"proxy"`
 	Kernel Kernel          `json:"kernel"`
-	// Invalid are the objects that this program found to be wrong; never null. In their place the kernel is compared
-	// with the versions that the proxy says are in force.
+	// Invalid are the objects that this program found to be invalid; never null. The kernel is compared with the versions
+	// that the proxy reports as active in their place.
 	Invalid []InvalidObject `json:"refused"`
-	// Missing says why nothing, or not everything, was compared although nothing is refused: there is no Service, or no
-	// EndpointSlice that is read. Empty if everything was compared.
+	// Missing is why nothing, or not everything, was compared although no object is invalid: there is no Service, or no
+	// EndpointSlice that is read. It is empty if everything was compared.
 	Missing string `json:"missing"`
 }
 
-// Compare sets InSync, and reports whether a version of each refused object is in force.
+// Compare sets InSync, and reports whether every invalid object has an active version.
 func (n *Node) Compare() (isInForce bool) {
 	isSaid, isInForce := true, true
 	for _, one := range n.Invalid {
@@ -36,19 +37,19 @@ func (n *Node) Compare() (isInForce bool) {
 	return isInForce
 }
 
-// InvalidObject is an object that cannot be right, or a file that cannot be read.
+// InvalidObject is an invalid object, or a file that cannot be read.
 //
 // Its JSON names are an interface: scripts read them.
 type InvalidObject struct {
 	Object  string `json:"object"` // "Service shop/web"; the name of a file
 	Problem string `json:"problem"`
-	// ProxyReason: the proxy refuses it, too. InForce: its last good version is in force there; for a file, that of an object
-	// that the file had.
+	// ProxyReason reports whether the proxy rejects it, too. HasLastKnownGood reports whether its last known good version
+	// is active there; for a file, that of an object that was in the file.
 	ProxyReason      bool `json:"reported"`
 	HasLastKnownGood bool `json:"applied"`
 }
 
-// sentence says it to a person.
+// sentence describes the object for people.
 func (r *InvalidObject) sentence() string {
 	switch {
 	case !r.ProxyReason:
@@ -59,7 +60,7 @@ func (r *InvalidObject) sentence() string {
 	return r.Problem + "; the last good version is in force, as it should be"
 }
 
-// InvalidObjects compares what this program refuses with what the proxy says that it refuses.
+// InvalidObjects compares the objects that this program rejects with those that the proxy reports as rejected.
 func InvalidObjects(found []model.Finding, rejections []convert.Rejection) []InvalidObject {
 	isSaid, filesInForce := map[model.Subject]bool{}, map[string]bool{}
 	for i := range rejections {

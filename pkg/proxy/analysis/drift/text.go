@@ -17,10 +17,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// maxShown is how many differences, and how many refused objects, the text has.
+// maxShown is the maximum number of differences, and of invalid objects, in the text.
 const maxShown = 20
 
-// Text writes a node for a person. The proxy was asked at an address.
+// Text writes a node for people. address is where the proxy's page was requested.
 func Text(to io.Writer, node *Node, address string) error {
 	table := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
 	p := printer{table}
@@ -48,7 +48,7 @@ func (p printer) line(label, format string, args ...any) {
 	sanitize.Fprintf(p.to, "%s\t%s\n", label, fmt.Sprintf(format, args...))
 }
 
-// list writes a line for each of the first few items, and a label before the first one.
+// list writes a line for each of the first maxShown items, with a label on the first line.
 func (p printer) list(label string, count int, of func(int) string) {
 	for i := range min(count, maxShown) {
 		p.line(label, "%s", of(i))
@@ -59,7 +59,7 @@ func (p printer) list(label string, count int, of func(int) string) {
 	}
 }
 
-// proxy writes what the proxy says.
+// proxy writes the state that the proxy reports.
 func (p printer) proxy(node *Node) {
 	says := node.Proxy
 	p.line("proxy", "node %s, version %s, since %s", says.Node, says.Version, sinceText(says.Began))
@@ -98,7 +98,7 @@ func (p printer) proxy(node *Node) {
 	p.xds(says.XDS)
 }
 
-// settingText says what became of a kernel setting.
+// settingText describes a kernel setting.
 func settingText(s *status.KernelSetting) string {
 	if s.UnmetSince == nil {
 		return fmt.Sprintf("%s is as it should be; somebody changed it, and it was set again %s, last %s",
@@ -118,7 +118,7 @@ func times(n int) string {
 	return sanitize.Count(n, "time")
 }
 
-// reachability writes which nodes do not answer.
+// reachability writes which nodes are unreachable.
 func (p printer) reachability(proxy *status.Summary) {
 	says := proxy.Reachability
 	if says == nil {
@@ -180,7 +180,7 @@ func (p printer) xds(says *status.XDS) {
 	p.line("", "%s; unknown names: %d; responses that clients did not take: %d", words, says.UnknownNames, says.RejectedResponses)
 }
 
-// kernel writes what differs.
+// kernel writes the differences.
 func (p printer) kernel(k *Kernel) {
 	if k.InSync {
 		p.line("kernel", "holds what it should: %s, compared in %.2f s", sanitize.Count(k.Elements, "element"), k.Seconds)
@@ -206,7 +206,7 @@ func lastResponseText(interruptions []status.Interruption) string {
 	return "has interrupted watches: " + strings.Join(words, "; ")
 }
 
-// counted says how many Services there are, and how many there should be.
+// counted returns the actual and the desired number of Services.
 func (n *Node) counted() string {
 	words := fmt.Sprintf("%d in the kernel (%d expected)", n.Proxy.Services, n.Kernel.Services)
 	if n.Proxy.DNSServices+n.Kernel.DNSServices > 0 {
@@ -215,7 +215,7 @@ func (n *Node) counted() string {
 	return words
 }
 
-// otherProxiesText says which other service proxies are on the node, and what to do. others is nil if nobody looked for them.
+// otherProxiesText names the other service proxies on the node, and what to do. others is nil if there was no check.
 func otherProxiesText(others []competing.Conflict) string {
 	switch {
 	case others == nil:

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// All explains to some nodes what the query asks for, Service by Service: once to those that decide alike, as the first of them
-// sees it. The cost is the sum of the nodes, the endpoints and what is told apart.
+// All explains the query for some nodes, Service by Service: once for nodes that decide alike, as seen from the first
+// of them. The cost is the sum of the nodes, the endpoints and the different decisions.
 func (v *Views) All(nodes []*model.Node, clientsOf func(*model.Node) Clients) iter.Seq[[]PortReport] {
 	return func(yield func([]PortReport) bool) {
 		for _, alike := range v.treatedAlike(nodes, clientsOf) {
@@ -21,8 +21,8 @@ func (v *Views) All(nodes []*model.Node, clientsOf func(*model.Node) Clients) it
 	}
 }
 
-// treatedAlike groups nodes by what the settings say about clients there. A node that has the address that is dialled is like no
-// other.
+// treatedAlike groups nodes on which the settings treat clients alike. A node that has the dialled address is in a
+// group of its own.
 func (v *Views) treatedAlike(nodes []*model.Node, clientsOf func(*model.Node) Clients) (groups [][]*model.Node) {
 	numbers := map[[3]string]int{}
 	for _, node := range nodes {
@@ -87,7 +87,7 @@ func (v *Views) all(nodes []*model.Node, clients Clients, yield func([]PortRepor
 	return yield([]PortReport{*undefined})
 }
 
-// addAlike enters other nodes that decide alike, and what is another one on each of them.
+// addAlike adds the other nodes that decide alike, and what differs between all of these nodes.
 func (p *PortReport) addAlike(others []string, group selection.Group) {
 	if len(others) == 0 {
 		return
@@ -111,7 +111,7 @@ func (p *PortReport) addAlike(others []string, group selection.Group) {
 	}
 }
 
-// sharedBy says how many endpoints share a value of a key, or have a hint with it.
+// sharedBy describes how many endpoints share a value of a key, or have a hint with it.
 func sharedBy(key, count string) string {
 	switch key {
 	case selection.TierForZones:

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// build explains a decision that the cluster's own node made. It names only the frontend that is dialled, if one is.
+// build explains a decision of the cluster's own node. If a frontend is dialled, it names only that one.
 func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dialled dialled) PortReport {
 	service := decision.Service
 	port := PortReport{
@@ -52,7 +52,7 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dial
 	return port
 }
 
-// nextTiers are the tiers after the first.
+// nextTiers returns the tiers after the first.
 func nextTiers(all []selection.Tier) []Tier {
 	var tiers []Tier
 	for i := 1; i < len(all); i++ {
@@ -69,7 +69,7 @@ func namesOf(endpoints []model.PortEndpoint) []string {
 	return names
 }
 
-// choice describes a choice. used is how many of its endpoints each step of its share uses.
+// choice describes a choice. used is the number of endpoints that each step of its share uses.
 func choice(chosen selection.Choice, used []int) Choice {
 	return Choice{
 		Endpoints: namesOf(chosen.Endpoints),
@@ -81,7 +81,7 @@ func choice(chosen selection.Choice, used []int) Choice {
 	}
 }
 
-// shares are what goes to the endpoints at each key; everything at one key if the choice is not split.
+// shares returns the shares of the topology keys; a single one if the choice is not split.
 func shares(chosen selection.Choice, used []int) []Share {
 	switch {
 	case chosen.Share == nil && len(chosen.Endpoints) == 0:
@@ -133,7 +133,8 @@ func excluded(exclusions []selection.Exclusion) []Excluded {
 	return list
 }
 
-// allowedSources returns who may dial the port's LoadBalancerIPs. A range of all addresses excludes nobody.
+// allowedSources returns the prefixes that may dial the port's LoadBalancerIPs. A prefix of all addresses excludes no
+// client.
 func allowedSources(decision selection.Decision) []string {
 	if !owns(decision, model.LoadBalancerIP) {
 		return nil
@@ -154,7 +155,7 @@ func owns(decision selection.Decision, kind model.FrontendKind) bool {
 	return slices.ContainsFunc(decision.Frontends, func(frontend model.PortFrontend) bool { return frontend.Kind == kind })
 }
 
-// healthCheck returns the answer to load balancers, in one family, about the Service of some decisions.
+// healthCheck returns the response to load balancers, in one family, about the Service of some decisions.
 func healthCheck(decisions []selection.Decision, family model.Family) *HealthCheck {
 	check, asked := selection.HealthCheckOf(decisions)
 	if !asked {

@@ -5,31 +5,31 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Clients is what the settings say about the clients of Services. It decides which clients get which endpoints, and
-// what an endpoint sees of a client; the endpoints and the reasons stay the same. The zero value recognizes pods in both
-// families, and masquerades only where it must.
+// Clients are the settings about the clients of Services. They decide which clients get which endpoints, and which
+// client address an endpoint sees; the endpoints and the reasons stay the same. The zero value recognizes pods in both
+// families, and masquerades only if necessary.
 type Clients struct {
-	// PodsUnknown holds the families in which pods are not recognized, with the reason: the words after a "because",
-	// without a full stop. Pods there count as clients outside.
+	// PodsUnknown holds the families in which pods are not recognized, with the reason: a clause that can follow
+	// "because", without a full stop. Pods there count as clients outside.
 	PodsUnknown map[model.Family]string
 	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
 	MasqueradeAll bool
 	// NodesFrom is the source of other nodes' labels; empty if it is unknown.
 	NodesFrom string
-	// NodePorts says whether node ports are served on loopback.
+	// NodePorts determine whether node ports are served on loopback.
 	NodePorts model.NodePortAddresses
-	// Rejected are the Services that the kernel of the node refuses, by namespace/name.
+	// Rejected are the Services that the node's kernel rejects, by namespace/name.
 	Rejected map[string]*Rejection
 }
 
-// Ports explains every Service port that a query asks for, as the cluster's own node decides it: by Service, then in
-// the order of the Service's ports, IPv4 before IPv6.
+// Ports explains every Service port that a query covers, as the cluster's own node decides it: by Service, then in the
+// order of the Service's ports, IPv4 before IPv6.
 func (c Clients) Ports(cluster *model.Cluster, query Query) []PortReport {
 	views := &Views{cluster: cluster, planner: selection.NewPlanner(cluster), query: query, names: query.namesIn(cluster)}
 	return views.Ports(c, &model.Node{Name: cluster.Self().Name, Addresses: cluster.LocalAddrs()})
 }
 
-// portsOf explains what a query asks for of one Service, given what was decided about it.
+// portsOf explains the ports of one Service that a query covers, given the decisions about them.
 func (c Clients) portsOf(
 	cluster *model.Cluster, planner *selection.Planner, decisions []selection.Decision, query Query, dialled dialled,
 ) []PortReport {
@@ -52,7 +52,7 @@ func (c Clients) portsOf(
 	return ports
 }
 
-// clusterIPSource returns what endpoints see of clients of the ClusterIP, as far as it does not depend on who dials.
+// clusterIPSource returns which source address endpoints see for the ClusterIP, if it does not depend on the client.
 func (c Clients) clusterIPSource() clientSource {
 	if c.MasqueradeAll {
 		return masqueraded

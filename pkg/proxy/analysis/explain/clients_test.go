@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// brief is a Traffic as far as it depends on the clients.
+// brief is the part of a Traffic that depends on the clients.
 type brief struct{ from, choice, source, message string }
 
 func TestTrafficIsShownForTheClientsThatTheProxyDistinguishes(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// ClusterView is a state of the cluster as one of its nodes sees it. change begins the state.
+// ClusterView returns a state of the cluster as seen from one of its nodes. change describes the state completely.
 func ClusterView(change model.Change, node string, nodePorts model.NodePortAddresses) *model.Cluster {
 	cluster := model.NewCluster(node)
 	cluster.NodePorts = nodePorts

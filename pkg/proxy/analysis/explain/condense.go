@@ -9,12 +9,13 @@ import (
 // maxListedPerReason is how many endpoints, and sentences, of one reason are listed one by one.
 const maxListedPerReason = 3
 
-// maxListed is how many endpoints in use are listed where all nodes are explained; of more, a few.
+// maxListed is the maximum number of endpoints in use that are listed if all nodes are explained; of more, only a few
+// are.
 const maxListed = 10
 
-// Condense makes the text of ports shorter: if more than a few endpoints are left out for the same reason with the same
-// sentence, it counts them; and also those in use, if many nodes are explained. It is for people; the output for machines lists
-// all.
+// Condense makes the text of ports shorter: if more than a few endpoints are excluded for the same reason with the same
+// sentence, it counts them. It does so with the endpoints in use, too, if many nodes are explained. It is for people;
+// the output for machines lists all.
 func Condense(ports []PortReport, ofManyNodes bool) {
 	for i := range ports {
 		port := &ports[i]
@@ -30,7 +31,7 @@ func Condense(ports []PortReport, ofManyNodes bool) {
 	}
 }
 
-// list has the text list only some of the endpoints, if there are many.
+// list makes the text list only some of the endpoints, if there are many.
 func (c *Choice) list(some int) {
 	if len(c.Endpoints) > maxListed {
 		c.Listed = some
@@ -58,7 +59,7 @@ func group(excluded []Excluded) []Excluded {
 	return grouped
 }
 
-// count returns the first few sentences, each with the number of endpoints that it is about, and the number for all
+// count returns the first few sentences, each with the number of its endpoints, and one number for all other sentences.
 // other sentences.
 func count(excluded []Excluded) []Excluded {
 	var counted []Excluded

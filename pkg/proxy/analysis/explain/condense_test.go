@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// TestManySkippedEndpointsAreCountedByReason: each sentence appears once, a few are listed singly, and no endpoint is
-// lost.
+// TestManySkippedEndpointsAreCountedByReason: each sentence appears once, a few endpoints are listed individually, and
+// none is missing.
 func TestManySkippedEndpointsAreCountedByReason(t *testing.T) {
 	left := func(endpoint int, reason, message string) explain.Excluded {
 		return explain.Excluded{Endpoint: fmt.Sprintf("10.244.0.%d:80", endpoint), Reason: reason, Message: message}

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// demand says which clients' connections the plan is for, and what would change if demand were assumed.
+// demand sets which demand the plan is for, and what would change with default demand.
 func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads selection.Loads) {
 	topology, m := decision.Service.Topology, loads.Measured
 	if m == nil {
@@ -37,7 +37,7 @@ func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads
 		EndpointName(decision.Endpoints[busiest].Addr), times(gives))
 }
 
-// defaultDemandText says what would be assumed, of clients with a number of ready endpoints.
+// defaultDemandText describes the default demand, of clients with a number of ready endpoints.
 func defaultDemandText(clients []string, ready int) string {
 	names := strings.Join(clients, " and ")
 	switch {
@@ -65,10 +65,10 @@ func roundedParts(parts map[string]float64) map[string]float64 {
 	return rounded
 }
 
-// maxListedZones is how many zones a sentence names.
+// maxListedZones is the maximum number of zones in a sentence.
 const maxListedZones = 6
 
-// parts says which share of the demand comes from each of some zones.
+// parts describes which share of the demand comes from each of some zones.
 func parts(zones []string, asks map[string]float64) string {
 	words, rest := make([]string, 0, maxListedZones), 0.0
 	for i, zone := range zones {
@@ -84,10 +84,10 @@ func parts(zones []string, asks map[string]float64) string {
 	return strings.Join(words, ", ")
 }
 
-// percent writes a part of 1 as selection does.
+// percent formats a part of 1 as package selection does.
 func percent(part float64) string { return selection.FractionOf(part).String() }
 
-// whyDefaultDemand says that demand is assumed, and why if a Service's owner wants it measured.
+// whyDefaultDemand says that the default demand is used, and why if the Service has the setting "measured".
 func whyDefaultDemand(cluster *model.Cluster, service *model.Service) string {
 	if !service.Topology.Measured {
 		return "Demand is assumed."
@@ -95,7 +95,7 @@ func whyDefaultDemand(cluster *model.Cluster, service *model.Service) string {
 	return string(cluster.DemandState().Assumed())
 }
 
-// demandDescription says whose connections are assumed.
+// demandDescription describes the clients of the default demand.
 func demandDescription(clients []string, ready int) string {
 	names := strings.Join(clients, " and ")
 	switch {

@@ -10,18 +10,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// dialled is an address and port that are dialled on a node, and where that leads. The zero value: nothing is dialled.
+// dialled is a dialled address and port on a node, and where it leads. The zero value means that nothing is dialled.
 type dialled struct {
 	addr netip.AddrPort
-	// leads are the frontends that are reached, by protocol. The tables look for one with the address first, and then for a
+	// leads are the frontends that are reached, by protocol. The tables look up one with the address first, and then a
 	// node port.
 	leads map[model.Protocol]model.Frontend
-	// services are their owners, sorted.
+	// services are the Services that own them, sorted.
 	services []model.ObjectName
 }
 
-// dialledIn finds out where what a query dials leads to on the cluster's own node. Loopback leads to a node port whether it is
-// served there or not.
+// dialledIn returns where the address that a query dials leads on the cluster's own node. Loopback leads to a node port
+// whether it is served there or not.
 func (q Query) dialledIn(cluster *model.Cluster) dialled {
 	if !q.Dialled.IsValid() {
 		return dialled{}
@@ -55,9 +55,9 @@ func (d dialled) leadsTo(decision selection.Decision) bool {
 	return slices.ContainsFunc(decision.Frontends, d.isLedBy)
 }
 
-// undefined explains the protocols over which what is dialled leads to no Service port, but meets a rule all the same: the
-// port of a ClusterIP that its Service does not define, and an address of a ServiceCIDR that is nobody's ClusterIP. Nil: it meets
-// none. The holders are the Services whose ClusterIP it is.
+// undefined explains the protocols over which the dialled address leads to no Service port, but matches a rule: a port
+// of a ClusterIP that its Service does not define, and an address of a ServiceCIDR that is no ClusterIP. Nil means that
+// it matches none. holders are the Services with this ClusterIP.
 func (d dialled) undefined(cluster *model.Cluster, holders []model.ObjectName) *PortReport {
 	addr := d.addr.Addr()
 	if !d.addr.IsValid() || len(d.leads) == len(model.Protocols) || slices.Contains(cluster.LocalAddrs(), addr) {

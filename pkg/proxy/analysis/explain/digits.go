@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// decimalPlaces are how many there are behind the point in numbers for machines: more than any input has, and fewer than where
-// rounding errors begin.
+// decimalPlaces sets the precision of numbers for machines, nine decimal places: more than any input has, and fewer
+// than where rounding errors begin.
 const decimalPlaces = 1e9
 
 // Rounded rounds a number for machines.
 func Rounded(x float64) float64 { return math.Round(x*decimalPlaces) / decimalPlaces }
 
-// RoundParts rounds parts of a whole, so that the rounded ones sum up to the rounded sum: those that are cut off most
-// are rounded up. None may be negative.
+// RoundParts rounds parts of a whole so that their sum is the rounded sum: those with the largest remainders are
+// rounded up. None may be negative.
 func RoundParts(parts ...*float64) {
 	sum, left := 0.0, 0.0
 	cuts := make([]float64, len(parts))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestRoundedPartsSumUp: as decimal numbers, exactly.
+// TestRoundedPartsSumUp exactly, as decimal numbers.
 func TestRoundedPartsSumUp(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 2000 {

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// addressOf returns a frontend as Frontend.Address has it.
+// addressOf formats a frontend for Frontend.Address.
 func addressOf(frontend model.Frontend) string {
 	if frontend.IsNodePort() {
 		return fmt.Sprintf("*:%d", frontend.Port)

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// The stable words for what DNS answers about a headless Service.
+// The stable codes of the DNS response about a headless Service.
 const (
 	outcomeServed   = "answer"
 	outcomeEmpty    = "empty"
@@ -19,7 +19,7 @@ const (
 // toDNS is the label of names.
 const toDNS = "DNS"
 
-// EndpointName is address:port, or the address alone where no port is meant.
+// EndpointName formats an endpoint as address:port, or as the address alone if the port is 0.
 func EndpointName(endpoint netip.AddrPort) string {
 	if endpoint.Port() == 0 {
 		return endpoint.Addr().String()
@@ -27,7 +27,7 @@ func EndpointName(endpoint netip.AddrPort) string {
 	return endpoint.String()
 }
 
-// nameOf is what clients ask DNS for: the Service's name, or the port's if it has one.
+// nameOf returns the name that clients look up: the Service's name, or the port's if it has one.
 func nameOf(decision selection.Decision) string {
 	service := decision.Service.Name
 	name := service.Name + "." + service.Namespace + ".svc"
@@ -37,7 +37,7 @@ func nameOf(decision selection.Decision) string {
 	return "_" + decision.Port.Name + "._" + strings.ToLower(decision.Port.Protocol.String()) + "." + name
 }
 
-// headlessNames are what DNS answers about a headless Service; zero for any other Service.
+// headlessNames describes the DNS response about a headless Service; zero for any other Service.
 type headlessNames struct {
 	isHeadless, isReady bool
 	families            map[model.Family]bool // in which there are endpoints
@@ -72,7 +72,7 @@ func (n headlessNames) explain(port *PortReport, decision selection.Decision) {
 	port.Outcome, port.Message = n.outcome(decision)
 }
 
-// outcome is what DNS answers to this node's clients, as word and sentence.
+// outcome returns the DNS response to this node's clients, as a code and a sentence.
 func (n headlessNames) outcome(decision selection.Decision) (outcome, message string) {
 	const where = "If this node's DNS cache asks the proxy (--dns-bind-address), clients are told of "
 	switch chosen := decision.Selection.Cluster; {

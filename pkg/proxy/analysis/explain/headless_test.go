@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// TestWhatDNSAnswersIsExplained, for a headless Service as node-a in zone a sees it.
+// TestWhatDNSAnswersIsExplained, for a headless Service as seen from node-a in zone a.
 func TestWhatDNSAnswersIsExplained(t *testing.T) {
 	const zone = "example.com/zone"
 	db := func(keys ...policy.Key) *model.Service {
@@ -23,7 +23,7 @@ func TestWhatDNSAnswersIsExplained(t *testing.T) {
 	for title, test := range map[string]struct {
 		service   *model.Service
 		endpoints []model.SliceEndpoint
-		want      []string // NAME OUTCOME, the endpoints, and those left out with their reasons
+		want      []string // NAME OUTCOME, the endpoints, and the excluded ones with their reasons
 	}{
 		"its own zone": {db(zone, "*"), []model.SliceEndpoint{here, there, unready}, []string{
 			"web.default.svc answer 10.0.0.1 -10.0.0.2 OtherTopologyValue -10.0.0.3 NotReady",

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// trafficLines says what is dialled (the ClusterIP, everything external, or loopback), and below it what happens to
-// connections.
+// trafficLines returns a line with the frontends (the ClusterIP, everything external, or loopback), and below it lines
+// with what happens to connections.
 func trafficLines(port PortReport, to string) []string {
 	if !slices.ContainsFunc(port.Traffic, func(traffic Traffic) bool { return traffic.To == to }) {
 		return nil
@@ -29,7 +29,7 @@ func trafficLines(port PortReport, to string) []string {
 	return lines
 }
 
-// frontendLines lists the kinds of the external frontends, below each other; of the ClusterIP the label has said it.
+// frontendLines lists the kinds of the external frontends, one a line. For the ClusterIP the label is enough.
 func frontendLines(frontends []Frontend, to string) []string {
 	var lines []string
 	width := 0
@@ -57,8 +57,7 @@ func sourceLines(allowed []string) []string {
 	return append([]string{sentence}, allowed...)
 }
 
-// affinityLines separates what is remembered separately: a client has one endpoint for each choice that serves
-// clients.
+// affinityLines describes the session affinity: a client has one endpoint for each choice that serves clients.
 func affinityLines(port PortReport) []string {
 	if port.AffinitySeconds == 0 {
 		return nil
@@ -78,7 +77,7 @@ func serves(port PortReport, choice string) bool {
 	})
 }
 
-// duration writes 3h for what Go calls 3h0m0s.
+// duration formats seconds without zero units: 3h where Go has 3h0m0s.
 func duration(seconds int) string {
 	text := (time.Duration(seconds) * time.Second).String()
 	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
@@ -101,8 +100,8 @@ func healthLines(check *HealthCheck) []string {
 	return []string{fmt.Sprintf("Load balancers that ask on port %d are told %s", check.NodePort, answer)}
 }
 
-// choiceLines says the tier, if there is one, then the reason, then how connections are split, then the endpoints, with
-// the share of each if the shares differ.
+// choiceLines returns the tier, if there is one, then the reason, then how connections are split, then the endpoints,
+// with the share of each if the shares differ.
 func choiceLines(choice Choice) []string {
 	var lines []string
 	if choice.Tier != "" {
@@ -144,7 +143,7 @@ func shareLine(share Share) string {
 	return fmt.Sprintf("%5.1f %%  %s: %s", share.Share*100, group, endpoints)
 }
 
-// excludedLines says of each endpoint why it is left out, with the sentences below each other.
+// excludedLines returns a line for each excluded endpoint with the reason. The sentences are aligned.
 func excludedLines(excluded []Excluded) []string {
 	width := 0
 	for _, e := range excluded {
@@ -165,10 +164,10 @@ func unusedLines(unused []UnusedSlice) []string {
 	return lines
 }
 
-// withCode puts the stable code after the sentence: the sentence is for reading, the code for looking up.
+// withCode appends the stable code to the sentence: the sentence is for reading, the code for searching.
 func withCode(sentence, code string) string { return sentence + " [" + code + "]" }
 
-// TopologySourceText names, in people's words, a resource from which we learn where other nodes are.
+// TopologySourceText describes a resource that is a source of other nodes' labels.
 func TopologySourceText(resource string) string {
 	for _, known := range model.TopologyResources {
 		if known.Name == resource {

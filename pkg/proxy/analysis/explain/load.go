@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// loadOf explains how a load bound distributes all nodes' connections; nil if there is none.
+// loadOf explains how a load bound distributes all nodes' connections; nil means that there is none.
 func loadOf(cluster *model.Cluster, planner *selection.Planner, decision selection.Decision) *Load {
 	loads, planned := planner.Loads(decision)
 	if !planned {
@@ -33,7 +33,7 @@ func loadOf(cluster *model.Cluster, planner *selection.Planner, decision selecti
 	return &load
 }
 
-// overloadWithoutBound says who would be overloaded without the bound, and by how much.
+// overloadWithoutBound describes how many endpoints would be overloaded without the bound, and by how much.
 func overloadWithoutBound(decision selection.Decision, loads []balance.Load) string {
 	over, most, bounded := 0, 0, uint64(0)
 	for i, load := range loads {
@@ -57,5 +57,5 @@ func overloadWithoutBound(decision selection.Decision, loads []balance.Load) str
 		over, busiest, unbounded) + with
 }
 
-// times writes a multiple that is given per mille.
+// times formats a multiple that is given per mille.
 func times(perMille uint64) string { return fmt.Sprintf("%.2f", float64(perMille)/1000) }

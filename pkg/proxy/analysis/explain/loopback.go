@@ -9,11 +9,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// outcomeUnserved is the outcome if the proxy does not handle what is dialled.
+// outcomeUnserved is the outcome if the proxy does not handle the dialled address.
 const outcomeUnserved = "unserved"
 
-// loopback says what happens to connections of this node to a node port on loopback; false if the port has none, or if
-// nobody asks: without kube-proxy's gate the proxy does not handle them.
+// loopback describes connections of this node to a node port on loopback; false if the port has none. Without
+// kube-proxy's gate the proxy does not handle them, and they are described only if the query dials them.
 func (c Clients) loopback(decision selection.Decision, dialled netip.AddrPort) (Traffic, bool) {
 	addr, _ := c.NodePorts.Loopback(decision.Family)
 	if dialled.IsValid() {
@@ -54,7 +54,7 @@ func (c Clients) notServed(decision selection.Decision, addr netip.Addr) (outcom
 	return "", ""
 }
 
-// servedOnLoopback completes the description of connections that the proxy itself takes. Without an endpoint it does
+// servedOnLoopback completes the description of connections that the proxy itself accepts. Without an endpoint it does
 // not listen, so they are refused rather than dropped.
 func servedOnLoopback(traffic Traffic, decision selection.Decision) Traffic {
 	way := trafficPath{subject: "New connections to " + traffic.Frontends[0], source: nodeMasqueraded}

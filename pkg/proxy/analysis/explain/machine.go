@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// Print writes a value for machines: "json" or "yaml". Characters that would control a terminal are escaped, without
-// changing the value.
+// Print writes a value for machines; format is "json" or "yaml". Characters that would control a terminal are escaped,
+// without changing the value.
 func Print(w io.Writer, format string, value any) error {
 	text, err := encode(value, "")
 	if err != nil {
@@ -34,7 +34,7 @@ func Print(w io.Writer, format string, value any) error {
 	return nil
 }
 
-// encode writes a value as JSON, with something before each line but the first, and a newline at the end.
+// encode formats a value as JSON, with a prefix on each line but the first, and a newline at the end.
 func encode(value any, before string) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -47,8 +47,8 @@ func encode(value any, before string) ([]byte, error) {
 	return escaped, nil
 }
 
-// inYAML converts JSON without bare control characters. The encoder leaves a few characters that only double quotes could
-// escape: with one of those the result is nil. JSON is YAML, too.
+// inYAML converts JSON without bare control characters. The encoder does not escape a few characters that need double
+// quotes: with one of those the result is nil. JSON is valid YAML, too.
 func inYAML(text []byte) ([]byte, error) {
 	converted, err := yaml.JSONToYAML(text)
 	if err != nil {

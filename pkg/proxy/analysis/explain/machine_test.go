@@ -21,7 +21,7 @@ var writers = map[string]func(io.Writer, []explain.PortReport) error{
 	"text": write("text"), "json": write("json"), "yaml": write("yaml"),
 }
 
-// write returns how ports are written as a format, those of one node after those of another.
+// write returns a function that writes ports in a format, those of one node after those of another.
 func write(format string) func(io.Writer, []explain.PortReport) error {
 	return func(w io.Writer, ports []explain.PortReport) error {
 		stream, half := explain.NewStream(w, format), len(ports)/2
@@ -80,8 +80,8 @@ func TestJSONObjectsInAPortHaveTheFieldsThatScriptsRead(t *testing.T) {
 	}
 }
 
-// TestJSONListsAreNeverNull, over which no script can iterate: of a port without endpoints, of one that another Service
-// owns, of a headless one, and of an address of no port.
+// TestJSONListsAreNeverNull, because no script can iterate over null: of a port without endpoints, of one that another
+// Service owns, of a headless one, and of an address of no port.
 func TestJSONListsAreNeverNull(t *testing.T) {
 	lost, headless := web(), web()
 	lost.Name.Name, headless.Name.Name = "web-2", "web-3"
@@ -169,7 +169,7 @@ func TestMachinesReadWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestAStreamIsOneList, even if an item can only be written in quotes.
+// TestAStreamIsOneList, even if an item must be written in quotes.
 func TestAStreamIsOneList(t *testing.T) {
 	plain, quoted := emptyPort(), emptyPort()
 	quoted.Message = "a\u202eb" + hostile.Text

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// shop is a Service with two endpoints in each of two zones, whose owner wants demand measured.
+// shop returns a cluster with a Service with two endpoints in each of two zones, and the setting "measured".
 func shop(clients ...string) *model.Cluster {
 	service := web()
 	service.Topology = policy.Topology{
@@ -41,8 +41,8 @@ func shop(clients ...string) *model.Cluster {
 	return cluster
 }
 
-// TestExplainReportsWhoseDemandItIs: as measured, with what assumed demand would change; or as assumed, and why although
-// the owner wants it measured.
+// TestExplainReportsWhoseDemandItIs: measured, with the effect of default demand; or default, and why in spite of the
+// setting "measured".
 func TestExplainReportsWhoseDemandItIs(t *testing.T) {
 	demands := map[model.ObjectName]*model.Demand{web().Name: {
 		Zones:      map[string]uint32{"zone-a": 100_000, "zone-b": 900_000},

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// NotFound says that there is no Service of a name, or no port of it, in an origin, and what was probably meant.
+// NotFound returns an error that origin has no Service of a name, or no port of it, with a suggestion.
 func NotFound(cluster *model.Cluster, query Query, origin string) error {
 	if query.Dialled.IsValid() {
 		return fmt.Errorf("no Service in %s is reached at %s: it is neither a ClusterIP or external address with that port, nor a node port "+
@@ -24,8 +24,8 @@ func NotFound(cluster *model.Cluster, query Query, origin string) error {
 	return NoService(query.Service, cluster.ServiceNames(), " in "+origin)
 }
 
-// NoService says that there is no Service of a name, and which one was probably meant: a similar one, or one of the same name
-// in another namespace. where says of what, behind a space.
+// NoService returns an error that there is no Service of a name, with a suggestion: a similar name, or the same name in
+// another namespace. where is appended to the name, and starts with a space.
 func NoService(name model.ObjectName, existing []model.ObjectName, where string) error {
 	known := make([]string, 0, len(existing))
 	for _, one := range existing {
@@ -43,7 +43,7 @@ func portList(service *model.Service) string {
 	return strings.Join(ports, ", ")
 }
 
-// NoNamespace says that there are no Services in a namespace, and which one was probably meant.
+// NoNamespace returns an error that there are no Services in a namespace, with a suggestion.
 func NoNamespace(namespace string, existing []model.ObjectName, origin string) error {
 	known := make([]string, 0, len(existing))
 	for _, name := range existing {
@@ -53,7 +53,7 @@ func NoNamespace(namespace string, existing []model.ObjectName, origin string) e
 	return fmt.Errorf("there is no Service in the namespace %s of %s%s", namespace, origin, DidYouMean(namespace, known))
 }
 
-// DidYouMean ends a sentence about an unknown name with a similar known one; empty if there is none.
+// DidYouMean returns the end of a sentence about an unknown name, with a similar known name; empty if there is none.
 func DidYouMean(name string, known []string) string {
 	if near := policy.Suggest(name, known...); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)

@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// outcomeNames are the stable words for the outcomes.
+// outcomeNames are the stable codes of the outcomes.
 var outcomeNames = [...]string{
 	selection.Balance: "balance",
 	selection.Refuse:  "refuse",
@@ -16,14 +16,14 @@ var outcomeNames = [...]string{
 // outcomeOwnedByOther is the outcome of a ClusterIP that another Service owns.
 const outcomeOwnedByOther = "lost"
 
-// trafficPath is a way that connections take, as far as it does not depend on where they end.
+// trafficPath describes connections, independently of where they end.
 type trafficPath struct {
 	subject string       // "New connections to the ClusterIP"
 	policy  string       // the policy that keeps them on this node, if one does
-	source  clientSource // which address endpoints see as the client's; zero if it should not be shown
+	source  clientSource // the source address that endpoints see; zero if it should not be shown
 }
 
-// describe completes the description of some traffic with where it goes.
+// describe completes the description of some traffic with its destination.
 func (p trafficPath) describe(traffic Traffic, choice selection.Choice, outcome selection.Outcome) Traffic {
 	traffic.Choice = choiceCluster
 	if p.policy != "" {
@@ -37,7 +37,7 @@ func (p trafficPath) describe(traffic Traffic, choice selection.Choice, outcome 
 	return traffic
 }
 
-// predicate says what a client that dials will see, and what the endpoint will.
+// predicate describes the effect on the client, and the source address that the endpoint sees.
 func (p trafficPath) predicate(endpoints int, outcome selection.Outcome) string {
 	here, seen := "", p.source.text
 	if p.policy != "" {
@@ -58,18 +58,18 @@ func (p trafficPath) predicate(endpoints int, outcome selection.Outcome) string 
 	return fmt.Sprintf("are spread at random over %d endpoints%s, which see %s.", endpoints, here, seen)
 }
 
-// clientSource is which address an endpoint sees as the client's: a stable word, and the same for a sentence.
+// clientSource is the kind of source address that an endpoint sees: a stable code, and a phrase for sentences.
 type clientSource struct{ code, text string }
 
 var (
 	kept        = clientSource{"kept", "the client's own address"}
 	masqueraded = clientSource{"masqueraded", "an address of this node instead of the client's"}
 	keptForPods = clientSource{"keptForPods", "a pod's own address, or one of this node"}
-	// nodeMasqueraded is masqueraded where only this node can be the client.
+	// nodeMasqueraded is masqueraded if only this node can be the client.
 	nodeMasqueraded = clientSource{masqueraded.code, "an address of this node"}
 )
 
-// outcomeOfClusterIP returns what a dialled ClusterIP does, as word and sentence.
+// outcomeOfClusterIP returns the outcome of the dialled ClusterIP, as a code and a sentence.
 func outcomeOfClusterIP(traffic []Traffic) (outcome, message string) {
 	switch {
 	case len(traffic) == 0:

@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// web has one port and one ready endpoint on each of two nodes in two zones, with addresses 10.244.1.5 and 10.244.2.5.
+// web returns a Service with one port. Its ready endpoints are 10.244.1.5 and 10.244.2.5 on two nodes in two zones.
 func web() *model.Service {
 	return &model.Service{
 		Name:       model.ObjectName{Namespace: "default", Name: "web"},
@@ -36,7 +36,7 @@ func endpoint(addr, node string, ready bool) model.SliceEndpoint {
 	return model.SliceEndpoint{Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: node, Ready: ready, Serving: ready}}
 }
 
-// clusterOf returns a cluster as seen from node-a in zone a, beside node-b in zone b.
+// clusterOf returns a cluster as seen from node-a in zone a, with node-b in zone b.
 func clusterOf(slice *model.EndpointSlice, services ...*model.Service) *model.Cluster {
 	change := model.Change{
 		Services: map[model.ObjectName]*model.Service{},
@@ -54,7 +54,7 @@ func clusterOf(slice *model.EndpointSlice, services ...*model.Service) *model.Cl
 	return cluster
 }
 
-// one returns the story of the only port of default/web.
+// one returns the report of the only port of default/web.
 func one(t *testing.T, cluster *model.Cluster) explain.PortReport {
 	t.Helper()
 	ports := explain.Clients{}.Ports(cluster, explain.Query{Service: web().Name})
@@ -150,7 +150,7 @@ func TestPortsAreInAFixedOrderAndOnlyThoseRequested(t *testing.T) {
 	}
 }
 
-// TestABoundedLoadIsSplit: the only endpoint here keeps what it may, the others take the rest.
+// TestABoundedLoadIsSplit: the only endpoint here gets the connections within its bound, the others get the rest.
 func TestABoundedLoadIsSplit(t *testing.T) {
 	service := web()
 	service.Topology = policy.Topology{Keys: []policy.Key{"example.com/zone", policy.AnyNode}, MaxLoad: 150}
@@ -176,7 +176,8 @@ func TestABoundedLoadIsSplit(t *testing.T) {
 	}
 }
 
-// TestALoadBoundReportsWhatItPrevents: who would be overloaded without it, by how much, and whose connections that are.
+// TestALoadBoundReportsWhatItPrevents: which endpoints would be overloaded without it, by how much, and by which
+// demand.
 func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 	alike := "Demand is assumed. Each Node counts as one client, unless its labels say otherwise."
 	for name, test := range map[string]struct {

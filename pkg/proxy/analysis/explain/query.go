@@ -11,24 +11,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Query asks for one Service, or for one of its ports, or for what is dialled. The zero Query asks for everything.
+// Query selects one Service, one of its ports, or a dialled address. The zero Query selects everything.
 type Query struct {
-	// Dialled is an address and a port; then the other fields are empty. Zero: no address is asked for.
+	// Dialled is an address and a port; then the other fields are empty. Zero means that no address is dialled.
 	Dialled netip.AddrPort
-	// Service is the Service asked for; without a name, all in its namespace.
+	// Service is the selected Service; without a name, all in its namespace.
 	Service model.ObjectName
-	// Port is a port's name or its number, as it was written; empty for every port.
+	// Port is a port's name or number, as in the argument; empty means every port.
 	Port string
 }
 
-// label is Kubernetes' DNS label (RFC 1123). Namespaces, Services and their ports are all named by one.
+// label matches a DNS label of Kubernetes (RFC 1123), as the names of namespaces, Services and their ports are.
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// IsName reports whether a namespace, a Service or a port can be called so.
+// IsName reports whether a name is valid for a namespace, a Service or a port.
 func IsName(name string) bool { return label.MatchString(name) }
 
-// ParseQuery reads NAMESPACE/NAME or NAMESPACE/NAME:PORT, where PORT is a port's name or number. Without NAMESPACE the
-// given default applies, if there is one.
+// ParseQuery parses NAMESPACE/NAME or NAMESPACE/NAME:PORT, where PORT is a port's name or number. Without NAMESPACE it
+// uses the given default, if that is not empty.
 func ParseQuery(arg, usual string) (Query, error) {
 	namespace, rest, found := strings.Cut(arg, "/")
 	switch {
@@ -50,7 +50,7 @@ func ParseQuery(arg, usual string) (Query, error) {
 	return query, nil
 }
 
-// ParseFrontend reads ADDRESS:PORT, or [ADDRESS]:PORT over IPv6.
+// ParseFrontend parses ADDRESS:PORT, or [ADDRESS]:PORT over IPv6.
 func ParseFrontend(arg string) (query Query, isOne bool) {
 	dialled, err := netip.ParseAddrPort(arg)
 	if err != nil {
@@ -63,16 +63,16 @@ func malformed(arg, format string, args ...any) error {
 	return fmt.Errorf("query %q is not NAMESPACE/NAME[:PORT]: %s", arg, fmt.Sprintf(format, args...))
 }
 
-// Covers reports whether the query asks for a Service, or for one of its ports.
+// Covers reports whether the query selects a Service, or one of its ports.
 func (q Query) Covers(service model.ObjectName) bool {
 	namespace, name := q.Service.Namespace, q.Service.Name
 	return (namespace == "" || namespace == service.Namespace) && (name == "" || name == service.Name)
 }
 
-// Match reports whether the query asks for a port that has this identity and number.
+// Match reports whether the query selects a port that has this identity and number.
 //
-// Kubernetes lets a port be named "80" and serve 443, so a number is compared with both; and one number may serve
-// several protocols, so a query may match several ports.
+// In Kubernetes a port may be named "80" and have the number 443, so a number is compared with both. Several protocols
+// may have the same port number, so a query may match several ports.
 func (q Query) Match(id model.PortID, number uint16) bool {
 	if q == (Query{}) {
 		return true
@@ -83,7 +83,7 @@ func (q Query) Match(id model.PortID, number uint16) bool {
 	return q.Port == "" || q.Port == id.Port || q.Port == strconv.Itoa(int(number))
 }
 
-// matchesPort reports whether the query asks for a port: by its name, or because what is dialled leads to it.
+// matchesPort reports whether the query selects a port: by its name, or because the dialled address leads to it.
 func (q Query) matchesPort(decision selection.Decision, dialled dialled) bool {
 	if q.Dialled.IsValid() {
 		return dialled.leadsTo(decision)

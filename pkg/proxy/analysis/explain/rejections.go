@@ -7,21 +7,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// Rejection is a Service whose newest version the kernel of a node refuses. No decision can predict this: only the kernel
-// knows, and the proxy that runs there.
+// Rejection is a Service whose newest version a node's kernel rejects. No decision can predict this: only the kernel
+// and the proxy that runs there know it.
 type Rejection struct {
 	Service string `json:"service"` // namespace/name
 	// Message names the operation, the object and the kernel's reason.
 	Message string `json:"message"`
-	// Since is when the kernel first refused it, Tries how often since then, Next when the proxy tries again.
+	// Since is when the kernel first rejected it, Tries is the number of rejections since then, and Next is when the proxy
+	// retries.
 	Since time.Time `json:"since"`
 	Tries int       `json:"tries"`
 	Next  time.Time `json:"next"`
-	// HasApplied: an earlier version is in force. Otherwise nothing of the Service is.
+	// HasApplied reports whether an earlier version is applied. Otherwise nothing of the Service is.
 	HasApplied bool `json:"applied"`
 }
 
-// rejectionLines say that what follows is not what the kernel does.
+// rejectionLines warn that the kernel does not do what follows.
 func rejectionLines(rejection *Rejection) []string {
 	if rejection == nil {
 		return nil

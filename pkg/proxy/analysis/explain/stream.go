@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Stream writes ports as they come: "text", "json" or "yaml". Those of a large cluster may not fit into memory. Close
-// completes the output.
+// Stream writes ports one after the other, as "text", "json" or "yaml". Those of a large cluster may not fit into
+// memory. Close completes the output.
 type Stream struct {
 	w      io.Writer
 	format string
-	// Written is how many ports are.
+	// Written is the number of ports that were written.
 	Written int
 }
 
 // NewStream returns a stream to w.
 func NewStream(w io.Writer, format string) *Stream { return &Stream{w: w, format: format} }
 
-// Write writes some more ports, in one go.
+// Write writes further ports in one call to the writer.
 func (s *Stream) Write(ports []PortReport) error {
 	var page bytes.Buffer
 	for i := range ports {
@@ -32,7 +32,7 @@ func (s *Stream) Write(ports []PortReport) error {
 	return s.flush(page.Bytes())
 }
 
-// Close writes what follows the last port, or what stands for an empty list.
+// Close writes the end of the output; if there were no ports, an empty list.
 func (s *Stream) Close() error {
 	isEmpty := s.Written == 0
 	switch {
@@ -60,7 +60,7 @@ func (s *Stream) name() string {
 	return strings.ToUpper(s.format)
 }
 
-// add adds one port: a block behind an empty line, or an item of a list.
+// add adds one port: a paragraph, or an item of a list.
 func (s *Stream) add(page *bytes.Buffer, port *PortReport) error {
 	if s.format == "text" {
 		if s.Written > 0 {

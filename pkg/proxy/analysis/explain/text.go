@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// column is where the values begin: after the widest label and two spaces on either side.
+// column is where the values start: after the widest label and two spaces on either side.
 const column = 13
 
 func writePort(page *bytes.Buffer, port PortReport) {
@@ -55,7 +55,7 @@ func writePort(page *bytes.Buffer, port PortReport) {
 	writeLines(page, "warning", port.Warnings)
 }
 
-// headline names the port: "default/web http 80/TCP IPv4 on node-a1".
+// headline returns the title of a port: "default/web http 80/TCP IPv4 on node-a1".
 func headline(port PortReport) string {
 	words := []string{cmp.Or(port.Address, port.Service)}
 	words = append(words, port.Protocols...)
@@ -76,7 +76,7 @@ func headline(port PortReport) string {
 	return strings.Join(words, " ")
 }
 
-// ListOrCount names a few things, and counts many.
+// ListOrCount lists a few names, and counts the rest if there are many.
 func ListOrCount(names []string) string {
 	const few = 4
 	if len(names) <= few {
@@ -85,7 +85,7 @@ func ListOrCount(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few-1], ", "), len(names)-few+1)
 }
 
-// writeLines writes one line for each value, the first of them behind the label.
+// writeLines writes one line for each value, the first of them after the label.
 func writeLines(page *bytes.Buffer, label string, values []string) {
 	for _, value := range values {
 		sanitize.Fprintf(page, "  %-*s%s\n", column-2, label, value)

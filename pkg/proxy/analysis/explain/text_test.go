@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// topologyPort is a port with everything a block can hold.
+// topologyPort returns a port with everything that a report can have.
 func topologyPort() explain.PortReport {
 	external := []string{"198.51.100.7:80", "192.0.2.10:80", "*:30080"}
 	return explain.PortReport{
@@ -69,7 +69,7 @@ func emptyPort() explain.PortReport {
 	}
 }
 
-// splitPort is a port whose load is bounded.
+// splitPort returns a port with a load bound.
 func splitPort() explain.PortReport {
 	port := emptyPort()
 	port.Outcome, port.Message = "balance", "New connections are spread at random over 2 endpoints."
@@ -87,7 +87,7 @@ func splitPort() explain.PortReport {
 	return port
 }
 
-// lostPort is a port that nothing leads to.
+// lostPort returns a port without frontends.
 func lostPort() explain.PortReport {
 	port := emptyPort()
 	port.Frontends, port.Traffic = nil, nil
@@ -116,7 +116,7 @@ func TestTextIsReadableAtThreeInTheMorning(t *testing.T) {
 	}
 }
 
-// brokenPipe is a reader that went away.
+// brokenPipe is a writer whose reader has ended.
 type brokenPipe struct{}
 
 var errBroken = errors.New("broken pipe")

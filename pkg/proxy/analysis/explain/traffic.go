@@ -5,7 +5,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// The stable words of a Traffic.
+// The stable codes of a Traffic.
 const (
 	toClusterIP = "ClusterIP"
 	toExternal  = "external"
@@ -21,7 +21,7 @@ const (
 	choiceLocal   = "local"
 )
 
-// traffic says what happens to connections to the frontends that lead to the port, the ClusterIP first.
+// traffic describes connections to the frontends that lead to the port, the ClusterIP first.
 func (c Clients) traffic(decision selection.Decision) []Traffic {
 	var clusterIP, external []string
 	for _, frontend := range decision.Frontends {
@@ -51,8 +51,8 @@ func (c Clients) clusterIPTraffic(decision selection.Decision, frontends []strin
 }
 
 // externalTraffic separates clients outside from those inside only if they are treated differently. Clients outside are
-// refused only if there is no endpoint anywhere, and then all clients are. With externalTrafficPolicy Cluster
-// everything is masqueraded, because the answers must come back through this node.
+// refused only if there is no endpoint in the cluster, and then all clients are. With externalTrafficPolicy Cluster
+// everything is masqueraded, because the replies must come back through this node.
 func (c Clients) externalTraffic(decision selection.Decision, frontends []string) []Traffic {
 	uniform := trafficPath{subject: "New connections to the external frontends", source: masqueraded}
 	insideChoice, insideOutcome := decision.Selection.ShortCircuit()

@@ -50,7 +50,7 @@ func TestTheOutcomeIsWhatADialledClusterIPDoes(t *testing.T) {
 	}
 }
 
-// balanced is web with a load-balancer IP, an external IP and a node port.
+// balanced returns web with a load-balancer IP, an external IP and a node port.
 func balanced() *model.Service {
 	service := web()
 	service.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("198.51.100.7")}

@@ -10,10 +10,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// maxUnused bounds the EndpointSlices that are listed for one port: a Service may have thousands of both.
+// maxUnused limits the EndpointSlices that are listed for one port: a Service may have thousands of both.
 const maxUnused = 20
 
-// Why endpoints of an EndpointSlice are not used, or, with LaterAddresses, some of their addresses.
+// The reasons why endpoints of an EndpointSlice, or with LaterAddresses some of their addresses, are not used.
 const (
 	sliceOfNames       = "SliceOfNames"
 	sliceOfHeadless    = "SliceOfHeadless"
@@ -23,17 +23,17 @@ const (
 	LaterAddresses     = "LaterAddresses"
 )
 
-// serviceSlices are the EndpointSlices of a Service, and what is the same for all of its ports.
+// serviceSlices are the EndpointSlices of a Service, and what all of its ports have in common.
 type serviceSlices struct {
 	families []string
 	slices   []sliceEntry
-	// skipped is how many more endpoints there are than a Service can have.
+	// skipped is the number of endpoints beyond the maximum of a Service.
 	skipped int
 }
 
 type sliceEntry struct {
 	*model.EndpointSlice
-	// serves: the Service has one of its ports.
+	// serves reports whether the slice has one of the Service's ports.
 	serves bool
 }
 
@@ -67,8 +67,8 @@ func (s serviceSlices) explain(port *PortReport, decision selection.Decision) {
 	}
 }
 
-// unused returns which EndpointSlices do nothing for a port, and why. A slice that serves another port of the Service
-// is normal, unless no slice serves this port.
+// unused returns the EndpointSlices that have no effect on a port, and why. A slice that serves another port of the
+// Service is normal, unless no slice serves this port.
 func (s serviceSlices) unused(decision selection.Decision) (list []UnusedSlice, more int) {
 	for i := range s.slices {
 		slice := &s.slices[i]
@@ -84,7 +84,7 @@ func (s serviceSlices) unused(decision selection.Decision) (list []UnusedSlice, 
 	return list, more
 }
 
-// WhyUnused returns why a slice of a Service does nothing for a port, or why some addresses of its endpoints do not;
+// WhyUnused returns why a slice of a Service has no effect on a port, or why some addresses of its endpoints have none;
 // zero if all are used.
 func WhyUnused(slice *model.EndpointSlice, decision selection.Decision) UnusedSlice {
 	return whyUnused(slice, decision, familiesOf(decision.Service), named(decision.Port).isIn(slice))
@@ -99,7 +99,7 @@ func whyUnused(slice *model.EndpointSlice, decision selection.Decision, families
 	endpoints, family := sanitize.Count(count, "endpoint"), slice.Family.String()
 	isForAll := decision.IsOfAddresses || serves
 	switch {
-	case count == 0: // there is nothing to miss
+	case count == 0: // an empty slice needs no explanation
 		return UnusedSlice{}
 	case slice.IsHeadless && !decision.Service.IsHeadless:
 		return because(sliceOfHeadless, "%s, but the label service.kubernetes.io/headless, with which no proxy reads it", endpoints)

@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// offering is a slice of default/web with one endpoint, and ports of these names.
+// offering returns a slice of default/web with one endpoint, and ports of these names.
 func offering(name string, ports ...string) *model.EndpointSlice {
 	slice := webSlice(endpoint("10.244.1.5", "node-a", true))
 	slice.Name.Name, slice.Ports = name, nil
@@ -187,7 +187,7 @@ func TestWhyASliceIsNotUsedNamesWhatItHasAndWhatIsMissing(t *testing.T) {
 	}
 }
 
-// webPort is a decision about a port of a Service with an IPv4 address.
+// webPort returns a decision about a port of a Service with an IPv4 address.
 func webPort(name string, protocol model.Protocol) selection.Decision {
 	return selection.Decision{
 		Service: &model.Service{ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}},

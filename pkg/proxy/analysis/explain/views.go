@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Views explains one state of the cluster as several of its nodes see it. What does not depend on the node is computed
-// once: the cost is that of the explanations, and not of all nodes for each node.
+// Views explains one state of the cluster as seen from several of its nodes. The parts that do not depend on the node
+// are computed once: the cost is that of the explanations, and not of all nodes for each node.
 type Views struct {
 	cluster *model.Cluster
 	planner *selection.Planner
@@ -16,13 +16,13 @@ type Views struct {
 	names   []model.ObjectName // see namesIn
 }
 
-// NewViews returns the views of a state. change begins the state.
+// NewViews returns the views of a state. change describes the state completely.
 func NewViews(change model.Change, nodePorts model.NodePortAddresses, query Query) *Views {
 	cluster := ClusterView(change, "", nodePorts)
 	return &Views{cluster: cluster, planner: selection.NewPlanner(cluster), query: query, names: query.namesIn(cluster)}
 }
 
-// Ports explains to a node what the query asks for, in the order of Clients.Ports.
+// Ports explains the query for a node, in the order of Clients.Ports.
 func (v *Views) Ports(clients Clients, node *model.Node) (all []PortReport) {
 	v.all([]*model.Node{node}, clients, func(ports []PortReport) bool {
 		all = append(all, ports...)
@@ -31,13 +31,14 @@ func (v *Views) Ports(clients Clients, node *model.Node) (all []PortReport) {
 	return all
 }
 
-// From is the cluster as a node sees it. The node's addresses are those that its object names: the command may run on
+// From returns the cluster as seen from a node. The node's addresses are those in its object: the command may run on
 // another machine.
 func (v *Views) From(node *model.Node) *model.Cluster {
 	return v.cluster.SeenFrom(node.Name, node.Addresses)
 }
 
-// namesIn returns the Services that a query asks for by name, sorted; those whose ClusterIP it is, if an address is dialled.
+// namesIn returns the Services that a query selects by name, sorted; if an address is dialled, those with this
+// ClusterIP.
 func (q Query) namesIn(cluster *model.Cluster) []model.ObjectName {
 	switch {
 	case q.Dialled.IsValid():

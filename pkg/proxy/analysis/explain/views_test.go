@@ -21,8 +21,8 @@ import (
 // The Services of manyNodes with hints, and with a policy and addresses of load balancers.
 const hinted, hintedForNodes = 7, 8
 
-// manyNodes is a cluster in which everything that a view keeps for other nodes is in use: bounds by several lists of keys, named
-// clients, measured demand, and endpoints that are avoided.
+// manyNodes returns a cluster that uses everything that a view caches for other nodes: bounds by several lists of keys,
+// named clients, measured demand, and demoted endpoints.
 func manyNodes(nodes int, random *rand.Rand) model.Change {
 	all := true
 	change := model.Change{
@@ -86,7 +86,7 @@ func manyNodes(nodes int, random *rand.Rand) model.Change {
 	return change
 }
 
-// TestAViewIsWhatItsNodeSees: what is kept for other nodes changes no explanation.
+// TestAViewIsWhatItsNodeSees: the caches for other nodes change no explanation.
 func TestAViewIsWhatItsNodeSees(t *testing.T) {
 	for seed := range uint64(8) {
 		change := manyNodes(30, rand.New(rand.NewPCG(seed, 0)))
@@ -101,8 +101,9 @@ func TestAViewIsWhatItsNodeSees(t *testing.T) {
 	}
 }
 
-// TestNodesThatDecideAlikeAreExplainedOnce: each node is in one group, and sees what the first of its group sees: the same to the
-// letter but for its name, unless the group says what is its own; then as many endpoints, for the same reasons.
+// TestNodesThatDecideAlikeAreExplainedOnce: each node is in one group, and its report is the same as that of the first
+// node of its group, except for its name and the values that the group lists as its own; then it has as many endpoints,
+// for the same reasons.
 func TestNodesThatDecideAlikeAreExplainedOnce(t *testing.T) {
 	once := map[bool]int{}
 	for seed := range uint64(6) {
@@ -147,7 +148,7 @@ func TestNodesThatDecideAlikeAreExplainedOnce(t *testing.T) {
 	}
 }
 
-// summary is what nodes that decide alike have in common.
+// summary returns what nodes that decide alike have in common.
 func summary(port explain.PortReport, alike explain.Alike) string {
 	name := port.Node
 	port.Node, port.Alike = "", nil
@@ -207,8 +208,9 @@ func sorted(nodes map[string]*model.Node) (list []*model.Node) {
 
 func clientsOf(*model.Node) explain.Clients { return explain.Clients{} }
 
-// TestViewsOfTwiceAsManyNodesTakeTwiceTheWork, and twice as much to read, although there are twice as many endpoints, too. If each
-// node looked at all nodes, or all endpoints, it would be four times. The text hardly grows.
+// TestViewsOfTwiceAsManyNodesTakeTwiceTheWork, and twice as much output, although there are twice as many endpoints,
+// too. If the cost per node were proportional to all nodes, or all endpoints, it would be four times. The text hardly
+// grows.
 func TestViewsOfTwiceAsManyNodesTakeTwiceTheWork(t *testing.T) {
 	cost := func(nodes int, format string) (allocations float64, written, lines int) {
 		change := manyNodes(nodes, rand.New(rand.NewPCG(1, 1)))

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// warnings returns what the Service asks for but does not get, and what is probably a mistake.
+// warnings returns warnings about settings of the Service without effect, and about probable mistakes.
 func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFrontend) []string {
 	service := decision.Service
 	var list []string
@@ -44,7 +44,7 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 	for _, finding := range decision.Findings() {
 		switch finding.Code {
 		case model.FrontendConflict, model.FrontendIsAPIServer, model.FrontendIsProbed,
-			model.PartiallyIgnored: // port has them, each in its place
+			model.PartiallyIgnored: // the report has them elsewhere
 		default:
 			list = append(list, finding.Sentence())
 		}
@@ -65,7 +65,7 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 	return list
 }
 
-// partSentence says which part of an object has no effect.
+// partSentence describes which part of an object has no effect.
 func partSentence(finding model.Finding, object string) string {
 	if finding.Code == model.PartiallyIgnored {
 		return "Left out of the " + object + ": " + finding.Sentence()

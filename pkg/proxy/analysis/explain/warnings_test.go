@@ -89,7 +89,7 @@ func prefixes(texts ...string) []netip.Prefix {
 func TestALostFrontendIsShownWithItsOwner(t *testing.T) {
 	clusterIP, externalIP := netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("192.0.2.10")
 	tests := map[string]struct {
-		// other wants what default/web wants, and is an hour older.
+		// other claims the frontends of default/web, and is an hour older.
 		other func(other *model.Service)
 		want  []explain.LostFrontend
 

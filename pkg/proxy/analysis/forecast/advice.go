@@ -14,19 +14,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/simulate"
 )
 
-// What makes a change worthwhile: this much more in the zone, or this much less on the busiest endpoint.
+// A change is worthwhile with this much more in the zone, or this much less load on the busiest endpoint.
 const (
 	worthZone = 0.05
 	worthLoad = 0.25
 )
 
-// keeps reports whether no endpoint expects more than a bound on the load, in percent, as loads are printed.
+// keeps reports whether no endpoint expects more than a load bound, in percent, in the precision of printed loads.
 func (o *Projection) keeps(bound uint64) bool { return o.Busiest.Load < float64(bound)/100+0.005 }
 
 // advise recommends a setting, if one would improve anything and keeps the first bound that is compared. A setting that
-// protects the endpoints as well as the bound, and needs no proxy of ours, comes first. An owner who has a bound has
-// chosen it, and gets no advice against it, but perhaps the one to have it planned with what was measured. A setting
-// without effect needs mending, not another one beside it: Causes says how.
+// protects the endpoints as well as the bound, and needs no proxy of ours, comes first. If the Service has a bound
+// already, that was a choice: the only possible advice is to plan it with measured demand. A setting without effect
+// needs a fix, not another setting in addition: Causes has the fix.
 func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Service) *Advice {
 	now, field, bounds := s.projection(Now), s.projection(policy.PreferSameZone), f.boundsFor(s)
 	if s.asMeasured != nil {
@@ -75,9 +75,8 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 	return nil
 }
 
-// boundsFor returns the settings that have the first bound to compare, in the order in which they are recommended: if
-// there is a ServiceDemand, the one that is planned with it; with a file, the one that needs no ServiceDemand comes
-// first.
+// boundsFor returns the settings with the first bound to compare, in the order of recommendation: if there is a
+// ServiceDemand, the one that is planned with it comes first; with a file, the one that needs no ServiceDemand.
 func (f *forecaster) boundsFor(s *Service) (bounds []Setting) {
 	for _, setting := range f.settings {
 		isFirst := len(bounds) == 0 || setting.bound == bounds[0].bound
@@ -91,8 +90,7 @@ func (f *forecaster) boundsFor(s *Service) (bounds []Setting) {
 	return bounds
 }
 
-// adviseMeasured recommends to have the bound that there is planned with what was measured, if that keeps it and
-// improves anything.
+// adviseMeasured recommends planning the existing bound with measured demand, if that keeps it and improves anything.
 func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, read *model.Service) *Advice {
 	now, then := s.projection(Now), s.asMeasured
 	isNearer := then.Zone-now.Zone >= worthZone
@@ -111,12 +109,12 @@ func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, read *mo
 	}
 }
 
-// staysInZone says how much stays in the zone instead of what stays now; empty if that is the same.
+// staysInZone describes how much stays in the zone instead of what stays now; empty if that is the same.
 func staysInZone(then, now *Projection) string {
 	return instead("%s stay in the zone", percent(then.Zone), percent(now.Zone))
 }
 
-// instead says a value, and which one it replaces; empty if the two are the same as they are printed.
+// instead describes a value, and the one that it replaces; empty if the two are the same as printed.
 func instead(format, then, now string) string {
 	if then == now {
 		return ""
@@ -132,14 +130,14 @@ func joined(first, second string) string {
 	return first + ", and " + second
 }
 
-// isDistributed reports whether a Service has a trafficDistribution that says something.
+// isDistributed reports whether a Service has a trafficDistribution with an effect.
 func isDistributed(service *corev1.Service) bool {
 	return service.Spec.TrafficDistribution != nil && policy.DistributionKeys(*service.Spec.TrafficDistribution) != nil &&
 		!policy.ModeOf(service.Annotations).IsAuto()
 }
 
-// difference is what to write into a Service so that it has the settings of another one: a patch in YAML, in which null
-// removes.
+// difference returns the change of a Service to the settings of another one: a patch in YAML, in which null removes a
+// field.
 func difference(from, to *corev1.Service) string {
 	var set strings.Builder
 	for _, annotation := range slices.Concat(policy.OwnAnnotations, policy.ModeAnnotations) {
@@ -163,7 +161,7 @@ func difference(from, to *corev1.Service) string {
 	return set.String()
 }
 
-// projection returns the outlook under a setting; nil if it was not asked for.
+// projection returns the projection under a setting; nil means that there is none.
 func (s *Service) projection(setting string) *Projection {
 	for i := range s.Outlooks {
 		if s.Outlooks[i].Setting == setting {
@@ -173,7 +171,7 @@ func (s *Service) projection(setting string) *Projection {
 	return nil
 }
 
-// percent writes a part of 1. It never rounds to all or to nothing.
+// percent formats a part of 1. It never rounds to all or to nothing.
 func percent(part float64) string {
 	switch {
 	case part == 0, part == 1:
@@ -188,5 +186,5 @@ func percent(part float64) string {
 	return fmt.Sprintf("%.1f %%", part*100)
 }
 
-// times writes a multiple.
+// times formats a multiple.
 func times(load float64) string { return fmt.Sprintf("%.2f", load) }

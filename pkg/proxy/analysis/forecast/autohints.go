@@ -13,15 +13,15 @@ import (
 )
 
 // The EndpointSlice controller gives each zone a share of the endpoints equal to its share of the processors. Among
-// zones with an equal lack or excess it takes whichever comes first in a Go map. So there are several results, all of
-// them right. Forecasts of the same objects must be the same: here zones come in the order of their names.
+// zones with an equal lack or excess it selects the first one in a Go map. So there are several valid results.
+// Forecasts of the same objects must be the same: here zones are in the order of their names.
 
-// overloadThreshold is the controller's overloadThreshold: if an endpoint would get that much more than others, it gives no
-// hints.
+// overloadThreshold is the controller's overloadThreshold: if an endpoint would get that much more than others, the
+// controller sets no hints.
 const overloadThreshold = 0.2
 
 // processorParts returns each zone's share of all processors, over the nodes that the controller counts. It is
-// meaningful only where the controller gives hints: then each of those nodes has a zone.
+// meaningful only if the controller sets hints: then each of those nodes has a zone.
 func processorParts(nodes []*corev1.Node) map[string]float64 {
 	parts, all := map[string]float64{}, 0.0
 	for _, node := range nodes {
@@ -50,8 +50,8 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// rebalance assigns the hints of slices that the controller wrote anew a second time, by its rules but deterministically.
-// Other slices keep theirs.
+// rebalance reassigns the hints of slices that the controller rewrote, by its rules but deterministically. Other slices
+// keep theirs.
 func (c controllers) rebalance(anew, kept []*discoveryv1.EndpointSlice) {
 	hinted, ready := map[string]int{}, 0
 	for endpoint := range readyIn(kept) {

@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
-// zonedNodes are ready nodes in up to four zones, with a few processors each.
+// zonedNodes returns ready nodes in up to four zones, with a few processors each.
 func zonedNodes(random *rand.Rand) []*corev1.Node {
 	var nodes []*corev1.Node
 	for zone := range 2 + random.IntN(3) {
@@ -36,7 +36,7 @@ func zonedNodes(random *rand.Rand) []*corev1.Node {
 	return nodes
 }
 
-// zonedSlices are one or two slices of a Service; some have hints.
+// zonedSlices returns one or two slices of a Service; some have hints.
 func zonedSlices(random *rand.Rand) []*discoveryv1.EndpointSlice {
 	var list []*discoveryv1.EndpointSlice
 	for number := range 1 + random.IntN(2) {
@@ -58,7 +58,7 @@ func zonedSlices(random *rand.Rand) []*discoveryv1.EndpointSlice {
 	return list
 }
 
-// hintsIn writes down the hints of slices, whatever their order.
+// hintsIn formats the hints of slices, independently of their order.
 func hintsIn(list []*discoveryv1.EndpointSlice) string {
 	var lines []string
 	for endpoint := range readyIn(list) {
@@ -109,7 +109,7 @@ func TestAutoIsOneOfTheControllersResults(t *testing.T) {
 	}
 }
 
-// TestAForecastIsTheSameEachTime, whatever was measured.
+// TestAForecastIsTheSameEachTime, with any measurement.
 func TestAForecastIsTheSameEachTime(t *testing.T) {
 	random := rand.New(rand.NewPCG(34, 8))
 	for round := range 50 {

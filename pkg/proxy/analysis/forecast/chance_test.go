@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// chance makes random clusters of a few nodes and Services of all kinds.
+// chance generates random clusters of a few nodes and Services of all kinds.
 type chance struct{ *rand.Rand }
 
 func newChance(seed uint64) chance { return chance{rand.New(rand.NewPCG(seed, 18))} }
@@ -47,7 +47,8 @@ func (c chance) cluster() convert.Objects {
 	return objects
 }
 
-// hintedCluster is a cluster with regions, settings that work through hints, and slices of the EndpointSlice controller.
+// hintedCluster returns a cluster with regions, settings that work through hints, and slices of the EndpointSlice
+// controller.
 func (c chance) hintedCluster() convert.Objects {
 	objects := c.cluster()
 	for _, node := range objects.Nodes {

@@ -19,22 +19,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// Change is a change that has not been made.
+// Change is a hypothetical change of a cluster.
 type Change interface {
-	// apply makes the change in a cluster. It may change the cluster's lists and maps, but not its objects. It marks the
-	// Services whose hints the controller would write anew.
+	// apply applies the change to a cluster. It may change the cluster's lists and maps, but not its objects. It marks the
+	// Services whose hints the controller would rewrite.
 	apply(c *Cluster, rehinted map[model.ObjectName]bool) error
 }
 
-// changeFunc is a Change that only explaining makes.
+// changeFunc is a Change that only ExplainEndpoint uses.
 type changeFunc func(c *Cluster, rehinted map[model.ObjectName]bool) error
 
 func (f changeFunc) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 	return f(c, rehinted)
 }
 
-// Apply returns the cluster as it would be after some changes, one after the other, with the hints that the
-// EndpointSlice controller would have written by then.
+// Apply returns the cluster after some changes, one after the other, with the hints that the EndpointSlice controller
+// would have written by then.
 func (c Cluster) Apply(changes []Change) (Cluster, error) {
 	after := c
 	after.nodes, after.services, after.slicesOf = slices.Clone(c.nodes), slices.Clone(c.services), maps.Clone(c.slicesOf)
@@ -51,10 +51,10 @@ func (c Cluster) Apply(changes []Change) (Cluster, error) {
 	return after, nil
 }
 
-// WithoutNodes takes nodes away, with the endpoints on them.
+// WithoutNodes removes nodes, with the endpoints on them.
 type WithoutNodes struct{ Selector labels.Selector }
 
-// ParseWithoutNodes reads a label selector.
+// ParseWithoutNodes parses a label selector.
 func ParseWithoutNodes(text string) (WithoutNodes, error) {
 	selector, err := labels.Parse(text)
 	return WithoutNodes{selector}, err
@@ -105,13 +105,13 @@ func withoutEndpoints(
 	return kept, removed
 }
 
-// Evacuate evacuates nodes: those of a zone, or those that a selector chooses.
+// Evacuate evacuates nodes: those of a zone, or those that match a selector.
 type Evacuate struct {
 	Zone     string
-	Selector labels.Selector // nil if it is a zone
+	Selector labels.Selector // nil for a zone
 }
 
-// ParseEvacuate reads the name of a zone, or a label selector.
+// ParseEvacuate parses the name of a zone, or a label selector.
 func ParseEvacuate(text string) (Evacuate, error) {
 	if text == "" { // it would mean all Nodes without a zone
 		return Evacuate{}, errors.New("the name of a zone, or a selector, is missing")
@@ -139,7 +139,7 @@ func (e Evacuate) apply(c *Cluster, _ map[model.ObjectName]bool) error {
 	return fmt.Errorf("--evacuate %s: no Node is in that zone; %s", e.Zone, c.zonesText())
 }
 
-// zonesText says which zones there are.
+// zonesText lists the existing zones.
 func (c *Cluster) zonesText() string {
 	zones := map[string]bool{}
 	for _, node := range c.nodes {
@@ -162,7 +162,7 @@ type Annotate struct {
 	Key, Value string
 }
 
-// ParseAnnotate reads "NAMESPACE/NAME KEY=VALUE".
+// ParseAnnotate parses "NAMESPACE/NAME KEY=VALUE".
 func ParseAnnotate(text string) (Annotate, error) {
 	name, setting, found := strings.Cut(strings.TrimSpace(text), " ")
 	key, value, assigned := strings.Cut(strings.TrimSpace(setting), "=")
@@ -182,7 +182,7 @@ func ParseAnnotate(text string) (Annotate, error) {
 	return annotate, nil
 }
 
-// unknownDistribution is what an API server would refuse.
+// unknownDistribution returns an error for a value that an API server would reject.
 func unknownDistribution(value string) error {
 	known := []string{policy.PreferSameZone, policy.PreferSameNode, policy.PreferClose}
 	if meant := policy.Suggest(value, known...); meant != "" {
@@ -205,7 +205,7 @@ func (a Annotate) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 	})
 }
 
-// changeService puts a changed copy in the place of a Service.
+// changeService replaces a Service with a changed copy.
 func (c *Cluster) changeService(name model.ObjectName, change func(*corev1.Service)) error {
 	at, found := c.index(name)
 	if !found {
@@ -217,7 +217,7 @@ func (c *Cluster) changeService(name model.ObjectName, change func(*corev1.Servi
 	return nil
 }
 
-// label sets a label of some nodes, of which it returns the number; an empty value removes it.
+// label sets a label of some nodes, and returns their number; an empty value removes it.
 func (c *Cluster) label(isMeant func(*corev1.Node) bool, key, value string) (count int) {
 	for i, node := range c.nodes {
 		if isMeant(node) {
@@ -242,22 +242,22 @@ func with(all map[string]string, key, value string) map[string]string {
 	return changed
 }
 
-// NotFound says that there is no Service of a name, and which one was probably meant.
+// NotFound returns an error that there is no Service of a name, with a suggestion.
 func (c Cluster) NotFound(name model.ObjectName) error {
 	return explain.NoService(name, c.ServiceNames(), "")
 }
 
-// Scale gives a Service a number of ready endpoints in a zone.
+// Scale sets the number of ready endpoints of a Service in a zone.
 type Scale struct {
 	Service  model.ObjectName
 	Zone     string
 	Replicas int
 }
 
-// maxReplicas is how many endpoints a Scale can ask for.
+// maxReplicas is the maximum number of endpoints of a Scale.
 const maxReplicas = 10_000
 
-// ParseScale reads "NAMESPACE/NAME=ZONE:REPLICAS".
+// ParseScale parses "NAMESPACE/NAME=ZONE:REPLICAS".
 func ParseScale(text string) (Scale, error) {
 	name, rest, assigned := strings.Cut(text, "=")
 	colon := strings.LastIndex(rest, ":")
@@ -357,7 +357,7 @@ func (s Scale) scale(
 	return scaled, nil
 }
 
-// unusedAddr is an address that no pod has, from the ranges for benchmarks and for documentation.
+// unusedAddr returns an address that no pod has, from the ranges for benchmarks and for documentation.
 func unusedAddr(addressType discoveryv1.AddressType, number int) (string, error) {
 	switch addressType {
 	case discoveryv1.AddressTypeIPv4:

@@ -16,26 +16,26 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// Cluster is objects in the order of a forecast.
+// Cluster holds objects in the order of a forecast.
 type Cluster struct {
 	nodes    []*corev1.Node
 	services []*corev1.Service                                 // by name
 	slicesOf map[model.ObjectName][]*discoveryv1.EndpointSlice // by name of their Service
-	// demands are measured demand of Services that counts; nil if that is not asked about. assumed is why that of others is
-	// assumed, and areDropped: there are ServiceDemands, and none counts.
+	// demands are the measured demands that are valid; nil if they should not be used. assumed is why other Services have
+	// default demand. areDropped is set if there are ServiceDemands, but none is valid.
 	demands    map[model.ObjectName]*model.Demand
 	assumed    servicedemand.Assumed
 	areDropped bool
-	// isDump: it is objects that somebody printed, which may lack some.
+	// isDump is set if the objects are printed output, which may be incomplete.
 	isDump bool
-	// rejected are those that could not be read.
+	// rejected are the findings about objects that could not be read.
 	rejected []model.Finding
 	view     convert.View
-	// demotions is what the proxy on the node in question avoids because of its own observations, which are in no object.
+	// demotions are those of the proxy on the node in question, from its own observations. No object has them.
 	demotions map[model.DemotionKey]*model.Demotion
 }
 
-// NewCluster arranges objects. The view has the defaults for Services without settings of their own.
+// NewCluster returns the cluster of some objects. The view has the defaults for Services without settings of their own.
 func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	view.WithHeadless = true
 	c := Cluster{
@@ -74,7 +74,8 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	return c
 }
 
-// hasDemandIn reports whether some zone asks that has Nodes: other demand is none to plan with (balance.Cells.Measured).
+// hasDemandIn reports whether a zone that has Nodes has demand: other demand cannot be used for a plan
+// (balance.NodeClasses.Measured).
 func hasDemandIn(zones map[string]bool, demand *model.Demand) bool {
 	for zone, asks := range demand.Zones {
 		if asks > 0 && zones[zone] {
@@ -84,13 +85,13 @@ func hasDemandIn(zones map[string]bool, demand *model.Demand) bool {
 	return false
 }
 
-// WithoutMeasuredDemand is the cluster if nothing had been measured.
+// WithoutMeasuredDemand returns the cluster without measured demand.
 func (c Cluster) WithoutMeasuredDemand() Cluster {
 	c.demands, c.rejected = nil, nil
 	return c
 }
 
-// WithDemotions is the cluster for questions about one node, with what its proxy avoids because of its own observations.
+// WithDemotions returns the cluster with the demotions that the proxy of one node has because of its own observations.
 func (c Cluster) WithDemotions(demotions map[model.DemotionKey]*model.Demotion) Cluster {
 	c.demotions = demotions
 	return c
@@ -100,7 +101,7 @@ func nameOf(object convert.Object) model.ObjectName {
 	return model.ObjectName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// Service returns a Service; nil if there is none of this name.
+// Service returns a Service; nil means that there is none of this name.
 func (c Cluster) Service(name model.ObjectName) *corev1.Service {
 	at, found := c.index(name)
 	if !found {
@@ -124,8 +125,8 @@ func (c Cluster) ServiceNames() []model.ObjectName {
 	return names
 }
 
-// nodeState returns the nodes that the proxies would know, in the order of their objects, what is known about them at
-// a time, and what is refused.
+// nodeState returns the nodes that the proxies would know, in the order of their objects, the state of these nodes at a
+// time, and the findings about rejected objects.
 func (c Cluster) nodeState(now time.Time) (named []model.Node, known model.Change, rejected []model.Finding) {
 	store := nodes.NewStore("")
 	store.AllLabels = true
@@ -151,7 +152,7 @@ func problems(kind *convert.Kind, object convert.Object, errs field.ErrorList) [
 	return convert.RejectedObjects(kind, nameOf(object), string(object.GetUID()), errs)
 }
 
-// slicesIn converts some slices. Those that are refused are missing.
+// slicesIn converts some slices. Rejected ones are missing.
 func (c Cluster) slicesIn(objects []*discoveryv1.EndpointSlice) (converted []*model.EndpointSlice, rejected []model.Finding) {
 	for _, object := range objects {
 		slice, errs := convert.EndpointSlice(object, c.view)
@@ -163,7 +164,7 @@ func (c Cluster) slicesIn(objects []*discoveryv1.EndpointSlice) (converted []*mo
 	return converted, rejected
 }
 
-// readyEndpoints counts the ready endpoints of some Services, by node; nil if there are none of those Services.
+// readyEndpoints returns the number of ready endpoints of some Services, by node; nil if services is empty.
 func (c Cluster) readyEndpoints(services []model.ObjectName) (byNode map[string]uint32, rejected []model.Finding) {
 	if len(services) == 0 {
 		return nil, nil

@@ -7,9 +7,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/simulate"
 )
 
-// Compare forecasts a cluster as it is, and as it would be after changes, by the same measure: both have the same
+// Compare returns forecasts of a cluster as it is, and after changes, with the same reference: both have the same
 // clients (those that a Service names after the changes, or else before them), and all loads are multiples of the mean
-// before. So an endpoint that has to do the work of two expects 2 times the mean.
+// before. So an endpoint that replaces two expects 2 times the mean.
 func Compare(before, after Cluster, options Options) (was, would Report, rejected []model.Finding) {
 	options.OnlyNow = true
 	clients := clientsIn(before, after)
@@ -22,7 +22,7 @@ func Compare(before, after Cluster, options Options) (was, would Report, rejecte
 	return was, would, convert.SortProblems(append(first.rejected, second.rejected...))
 }
 
-// clientsIn are the clients that Services name, in the last of some clusters in which they name any.
+// clientsIn returns the clients that Services name, in the last of some clusters in which they name any.
 func clientsIn(clusters ...Cluster) map[model.ObjectName][]model.ObjectName {
 	clients := map[model.ObjectName][]model.ObjectName{}
 	for _, c := range clusters {
@@ -40,14 +40,14 @@ func clientsIn(clusters ...Cluster) map[model.ObjectName][]model.ObjectName {
 	return clients
 }
 
-// mean is what each endpoint of a port would get if all got the same, in units of the demand of nodes or clients.
+// mean is the load of each endpoint of a port if all had the same, in units of the demand of nodes or clients.
 type mean struct {
 	load      float64
 	ofService bool
 }
 
-// meanOf is the mean that loads are multiples of: the one before the changes. If no endpoint answered then, or the
-// clients were different, the two cannot be compared, and it is the mean of the port itself.
+// meanOf returns the mean that loads are multiples of: the one before the changes. If no endpoint was usable then, or
+// the clients were different, the two cannot be compared, and it is the mean of the port itself.
 func (f *forecaster) meanOf(setting Setting, portion *endpointGroup, spread *simulate.Distribution) float64 {
 	own := mean{spread.Mean, spread.OfService}
 	if f.means != nil && setting.Name == Now {

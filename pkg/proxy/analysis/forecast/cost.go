@@ -13,11 +13,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// Traffic is how many bytes a second Services move, both ways, by namespace/name; those without a name are summed up
-// under "".
+// Traffic is the bytes per second of Services in both directions, by namespace/name; the bytes of those without a name
+// are summed up under "".
 type Traffic map[string]float64
 
-// TrafficOf adds up bytes a second by the labels namespace and service.
+// TrafficOf sums bytes per second by the labels namespace and service.
 func TrafficOf(samples []Sample) (Traffic, error) {
 	traffic := Traffic{}
 	for i, sample := range samples {
@@ -32,7 +32,7 @@ func TrafficOf(samples []Sample) (Traffic, error) {
 	return traffic, nil
 }
 
-// all sums up in a fixed order, because sums of fractions depend on it.
+// all sums in a fixed order, because sums of fractions depend on it.
 func (t Traffic) all() (sum float64) {
 	for _, service := range slices.Sorted(maps.Keys(t)) {
 		sum += t[service]
@@ -40,10 +40,10 @@ func (t Traffic) all() (sum float64) {
 	return sum
 }
 
-// Cost is what the bytes between zones would cost in a month under a setting.
+// Cost is the cost of the bytes between zones in a month under a setting.
 type Cost struct {
 	Setting string `json:"setting"`
-	// Bytes is how many of all moved bytes go to other zones in a month.
+	// Bytes is how many of all bytes go to other zones in a month.
 	Bytes float64 `json:"bytesToOtherZones"`
 	Money float64 `json:"money"`
 }
@@ -53,9 +53,9 @@ const (
 	gigabyte = 1e9
 )
 
-// EstimateCost calculates what the bytes of the report's Services to other zones would cost under each setting, at a price for
-// each GB. The bytes of a Service are split like its connections. In a report of all Services those without a name
-// belong to it, too, and are split like all connections.
+// EstimateCost estimates the cost of the bytes of the report's Services to other zones under each setting, at a price
+// per GB. The bytes of a Service are split like its connections. A report of all Services includes the bytes without a
+// Service name, which are split like all connections.
 func (r *Report) EstimateCost(traffic Traffic, perGB float64) {
 	unnamed, all := 0.0, 0.0
 	if r.Namespace == "" && r.Service == "" {
@@ -75,7 +75,7 @@ func (r *Report) EstimateCost(traffic Traffic, perGB float64) {
 	}
 }
 
-// costs writes what bytes would cost, a line for each cost, under a name.
+// costs writes costs, a line for each with its name.
 func (p *printer) costs(report *Report, names []string, costs []Cost) {
 	switch {
 	case len(costs) == 0:
@@ -95,13 +95,13 @@ func (p *printer) costs(report *Report, names []string, costs []Cost) {
 	}
 }
 
-// byteUnit is the unit that all numbers of a table share, so that they can be compared.
+// byteUnit is the unit of all numbers of a table, so that they can be compared.
 type byteUnit struct {
 	name  string
 	bytes float64
 }
 
-// unitOf returns the largest unit of which there is at least one.
+// unitOf returns the largest unit that is not larger than a number.
 func unitOf(most float64) byteUnit {
 	for _, unit := range []byteUnit{{"PB", 1e15}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}} {
 		if most >= unit.bytes {
@@ -113,7 +113,7 @@ func unitOf(most float64) byteUnit {
 
 func (u byteUnit) text(bytes float64) string { return fmt.Sprintf("%.2f %s", bytes/u.bytes, u.name) }
 
-// ParsePrice reads a price of a gigabyte, such as 0.01/GB.
+// ParsePrice parses a price of a gigabyte, such as 0.01/GB.
 func ParsePrice(text string) (perGB float64, err error) {
 	number, isPerGB := strings.CutSuffix(text, "/GB")
 	perGB, err = strconv.ParseFloat(number, 64)

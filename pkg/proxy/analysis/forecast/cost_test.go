@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// reportOf has two Services under two settings, given the part of each that goes to other zones.
+// reportOf returns a report with two Services under two settings, with given parts that go to other zones.
 func reportOf() *Report {
 	outlooks := func(now, near float64) []Projection {
 		return []Projection{{Setting: "now", Shares: Shares{OtherZones: now}}, {Setting: "PreferSameZone", Shares: Shares{OtherZones: near}}}
@@ -36,7 +36,7 @@ func TestBytesOfAServiceFollowItsConnections(t *testing.T) {
 	}
 	report := reportOf()
 	report.EstimateCost(traffic, 0.02)
-	// 2,000 B/s of shop/api, and 100 B/s of Services without a name; shop/gone is not forecast.
+	// 2,000 B/s of shop/api, and 100 B/s of Services without a name; shop/gone has no forecast.
 	want := []Cost{
 		{"now", (1000 + 60) * month, (1000 + 60) * month / 1e9 * 0.02}, {"PreferSameZone", 10 * month, 10 * month / 1e9 * 0.02},
 	}

@@ -15,7 +15,7 @@ import (
 // Weights are the demand of nodes, or of all nodes of a zone together, by name.
 type Weights map[string]float64
 
-// weightsOf adds up the demand of all Services by node or zone: the first of nameLabels that a sample has.
+// weightsOf sums the demand of all Services by node or zone: the first of nameLabels that a sample has.
 func weightsOf(samples []Sample) (Weights, error) {
 	weights := Weights{}
 	for i, sample := range samples {
@@ -34,8 +34,8 @@ func weightsOf(samples []Sample) (Weights, error) {
 	return weights, nil
 }
 
-// weightsByService returns the demand on each Service, by namespace/name: samples whose labels name a Service, and a
-// node or a zone.
+// weightsByService returns the demand on each Service, by namespace/name, of the samples whose labels name a Service
+// and a node or a zone.
 func weightsByService(samples []Sample) map[string]Weights {
 	byService := map[string]Weights{}
 	for i := range samples {
@@ -62,7 +62,7 @@ func (w Weights) add(name string, weight float64) error {
 	return nil
 }
 
-// Sample is one series of what was measured: its labels, and its value.
+// Sample is one series of a measurement: its labels and its value.
 type Sample struct {
 	Labels map[string]string
 	Value  float64
@@ -72,7 +72,7 @@ type Sample struct {
 func (s *Sample) UnmarshalJSON(text []byte) error {
 	var written struct {
 		Metric map[string]string `json:"metric"`
-		Value  [2]any            `json:"value"` // the time, and the value as a text
+		Value  [2]any            `json:"value"` // the time, and the value as a string
 	}
 	if err := json.Unmarshal(text, &written); err != nil {
 		return err
@@ -104,8 +104,8 @@ func (s *Sample) service() string {
 	return s.Labels["namespace"] + "/" + s.Labels["service"]
 }
 
-// ParseSamples reads the result of an instant query as JSON: as Prometheus' HTTP API answers it, or as 'promtool query
-// instant -o json' prints it.
+// ParseSamples parses the result of an instant query as JSON: a response of Prometheus' HTTP API, or the output of
+// 'promtool query instant -o json'.
 func ParseSamples(text []byte) ([]Sample, error) {
 	result := json.RawMessage(text)
 	if isObject := bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")); isObject {
@@ -144,6 +144,6 @@ var errNoQuery = errors.New(
 	"it is not the result of an instant query, as Prometheus' HTTP API or 'promtool query instant -o json' prints it",
 )
 
-// nameLabels are the labels of a sample that may name a node or a zone; the first that it has counts. Our PodMonitor
+// nameLabels are the labels of a sample that may name a node or a zone; the first that it has is used. Our PodMonitor
 // writes the node's name into instance.
 var nameLabels = []string{"node", "zone", "topology_kubernetes_io_zone", "instance"}

@@ -101,8 +101,9 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 	}
 }
 
-// TestAServiceHasTheDemandThatWasMeasured: a measured Service has its own clients, and others have those of all together. A
-// bound that is planned without the measurement does not hold for those clients; the report also has one that would.
+// TestAServiceHasTheDemandThatWasMeasured: a measured Service has its own clients, and others have those of all
+// together. A bound that is planned without the measurement does not hold for those clients; the report also has one
+// that would.
 func TestAServiceHasTheDemandThatWasMeasured(t *testing.T) {
 	const text = `[{"metric":{"node":"a1","namespace":"shop","service":"web"},"value":[1,"3"]},` +
 		`{"metric":{"instance":"b1","namespace":"shop","service":"web"},"value":[1,"1"]},` +
@@ -146,14 +147,14 @@ func TestAServiceHasTheDemandThatWasMeasured(t *testing.T) {
 			t.Errorf("%s: the busiest endpoint expects %v times the mean, want %v", setting, got, want)
 		}
 	}
-	// Without a demand there is nothing to compare.
+	// Without a measurement there is nothing to compare.
 	if report, _ := Compute(cluster, Options{Now: time.Now(), Bounds: []uint64{120}}); len(report.Settings) != 6 {
 		t.Errorf("a bound is planned with what nobody measured")
 	}
 }
 
-// TestAServiceHasTheDemandOfItsServiceDemand: demand of nodes is as it says, with their number or without a zone; a
-// Service whose owner wants that is planned with it, and a bound is compared with both plans.
+// TestAServiceHasTheDemandOfItsServiceDemand: the demand of nodes is that of the ServiceDemand, with their number or
+// without a zone; a Service with the setting "measured" is planned with it, and a bound is compared with both plans.
 func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 	zoned := func(service *corev1.Service) {
 		service.Annotations[policy.TopologyKeysAnnotation] = string(policy.Zone) + ", " + string(policy.AnyNode)
@@ -178,7 +179,8 @@ func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 		cluster Cluster
 		want    map[string]float64
 	}{
-		// Two nodes of four are assumed to ask 0.5, and the two endpoints of their zone may take 0.48 of it. They ask 0.8.
+		// Two nodes of four have a default demand of 0.5, and the two endpoints of their zone may take 0.48 of it. Measured:
+		// 0.8.
 		"measured": {cluster, map[string]float64{Now: 1.92, "120%": 1.92, "120% measured": 1.2}},
 		"assumed":  {cluster.WithoutMeasuredDemand(), map[string]float64{Now: 1.2, "120%": 1.2}},
 	} {

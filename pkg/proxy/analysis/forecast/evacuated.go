@@ -12,12 +12,12 @@ import (
 )
 
 // OnlyEvacuated is a Service that, for some clients, has endpoints only on Nodes that are being evacuated: its topology
-// keys or a Local policy allow no others, or there are none. Those endpoints go on serving.
+// keys or a Local policy allow no others, or there are none. Those endpoints still serve.
 type OnlyEvacuated struct {
 	Service string `json:"service"` // namespace/name
-	// Share is the part of the Service's connections inside the cluster that keeps going to these Nodes.
+	// Share is the part of the Service's connections inside the cluster that still go to these Nodes.
 	Share float64 `json:"share"`
-	// Clients counts the Nodes that these connections come from, and On names them, at most MaxListed; never null.
+	// Clients counts the Nodes from which these connections come, and On names them, at most MaxListed; never null.
 	Clients int      `json:"clients"`
 	On      []string `json:"on"`
 	// Outside are the evacuated Nodes on which connections from outside the cluster stay, because externalTrafficPolicy is
@@ -25,7 +25,7 @@ type OnlyEvacuated struct {
 	Outside []string `json:"outside"`
 }
 
-// recordEvacuated notes a Service that has only evacuated endpoints for some clients.
+// recordEvacuated records a Service that has only evacuated endpoints for some clients.
 func (f *forecaster) recordEvacuated(service *model.Service, portions []endpointGroup, now *Projection) {
 	one := OnlyEvacuated{
 		Service: service.Name.String(), Share: now.evacuated, Clients: len(now.onlyEvacuated), On: []string{}, Outside: []string{},
@@ -58,7 +58,7 @@ func isExternal(service *model.Service) bool {
 	})
 }
 
-// onlyEvacuated says which Services have only evacuated endpoints, if anything is evacuated.
+// onlyEvacuated writes which Services have only evacuated endpoints, if any Node is evacuated.
 func (p *printer) onlyEvacuated(report *Report, most int) {
 	nodes := sanitize.Count(report.EvacuatedNodes, "Node")
 	switch {

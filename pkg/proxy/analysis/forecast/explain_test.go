@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// change is the objects as the proxies read them.
+// change returns the objects as the proxies read them.
 func change(t *testing.T, objects convert.Objects) model.Change {
 	t.Helper()
 	var change model.Change
@@ -41,7 +41,7 @@ func change(t *testing.T, objects convert.Objects) model.Change {
 	return change
 }
 
-// average is the mean of what explain says on all nodes for the ClusterIP of a Service.
+// average is the mean of the results of explain on all nodes for the ClusterIP of a Service.
 type average struct {
 	demand, refused float64
 	onlyEvacuated   float64
@@ -122,7 +122,7 @@ func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 	}
 }
 
-// shareOfEvacuated is what a report says about a Service with only evacuated endpoints; 0 if it is not listed.
+// shareOfEvacuated returns the report's share of a Service with only evacuated endpoints; 0 if it is not listed.
 func shareOfEvacuated(report Report, service string) float64 {
 	for _, one := range report.OnlyEvacuated {
 		if one.Service == service {
@@ -145,7 +145,7 @@ func compare(t *testing.T, seed uint64, objects convert.Objects, got *Service) s
 	_, isBound := service.Annotations[policy.MaxLoadAnnotation]
 	isLocal := service.Spec.InternalTrafficPolicy != nil
 	if got.Headless && !hasKeys {
-		return "headless without keys" // explain does not know them: nothing is decided
+		return "headless without keys" // explain has no decision about them
 	}
 	want := explained(t, objects, model.ObjectName{Namespace: "shop", Name: service.Name}, demandByNode(objects, service))
 	now := &got.Outlooks[0]
@@ -187,7 +187,7 @@ func compare(t *testing.T, seed uint64, objects convert.Objects, got *Service) s
 	return "plain"
 }
 
-// total is what a load of 1, the mean, is in connections.
+// total returns the number of connections that a load of 1, the mean, stands for.
 func total(loads []float64, endpoints []Endpoint, want map[string]float64) float64 {
 	sum, all := 0.0, 0.0
 	for i := range endpoints {
@@ -197,7 +197,7 @@ func total(loads []float64, endpoints []Endpoint, want map[string]float64) float
 	return all / sum
 }
 
-// demandByNode is a node's demand on a Service: by its label, or by the named clients.
+// demandByNode returns a node's demand on a Service: by its label, or by the named clients.
 func demandByNode(objects convert.Objects, service *corev1.Service) func(node string) float64 {
 	byLabel, byClients, anyLabel := map[string]float64{}, map[string]float64{}, 0.0
 	for _, node := range objects.Nodes {

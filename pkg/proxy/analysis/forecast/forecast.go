@@ -15,22 +15,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/simulate"
 )
 
-// Options say what is asked.
+// Options are the options of a forecast.
 type Options struct {
 	// Now is the time of the forecast: evacuations may have an end.
 	Now time.Time
-	// Bounds are the load bounds to compare, in percent. OnlyNow: only the present setting is forecast.
+	// Bounds are the load bounds to compare, in percent. OnlyNow limits the forecast to the present setting.
 	Bounds  []uint64
 	OnlyNow bool
-	// Only limits the forecast to one Service, or to those of a namespace; empty: all.
+	// Only limits the forecast to one Service, or to those of a namespace; empty means all.
 	Only explain.Query
-	// Demand is the demand of the nodes; nil: by ServiceDemands, by the Service's clients, or by labels.
+	// Demand is the demand of the nodes; nil means that it is from ServiceDemands, the Service's clients, or labels.
 	Demand *Measurement
-	// Checker says what is wrong with a Service's settings; it may be nil.
+	// Checker checks a Service's settings; it may be nil.
 	Checker RuleChecker
 }
 
-// Compute makes a forecast. It refuses unreadable objects, as a proxy would.
+// Compute returns a forecast. It rejects unreadable objects, as a proxy would.
 func Compute(cluster Cluster, options Options) (Report, []model.Finding) {
 	f, report := newForecaster(cluster, options)
 	f.forecast(&report, options.Only)
@@ -77,7 +77,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	return f, report
 }
 
-// forecast forecasts all Services that are asked about.
+// forecast adds the forecasts of all selected Services to a report.
 func (f *forecaster) forecast(report *Report, only explain.Query) {
 	for _, object := range f.selected {
 		service, why := f.service(object)
@@ -100,18 +100,18 @@ func (f *forecaster) forecast(report *Report, only explain.Query) {
 	report.OnlyEvacuated = append(report.OnlyEvacuated, f.onlyEvacuated...)
 }
 
-// forecaster is a forecast that is being made.
+// forecaster holds the state of a forecast.
 type forecaster struct {
 	Cluster
-	selected    []*corev1.Service // those that are asked about
+	selected    []*corev1.Service // selected by Options.Only
 	fleet       *simulate.Simulator
-	avoided     *model.Cluster // it knows only what is held against nodes
+	avoided     *model.Cluster // it has only the demotions
 	controllers controllers
 	settings    []Setting
-	demand      *Measurement // nil: nodes' demand is not measured, or by ServiceDemands
+	demand      *Measurement // nil if nodes' demand is not measured, or is from ServiceDemands
 	checker     RuleChecker
 	rejected    []model.Finding
-	// unmeasured are the Services that are to be planned with measured demand, but are not.
+	// unmeasured are the Services that have the setting "measured" but no measured demand.
 	unmeasured []string
 
 	onlyEvacuated []OnlyEvacuated
@@ -121,7 +121,7 @@ type forecaster struct {
 	means, before map[portOf]mean
 }
 
-// service forecasts one Service, or says why there is nothing to forecast.
+// service returns the forecast of one Service, or why there is none.
 func (f *forecaster) service(object *corev1.Service) (Service, string) {
 	read, why := f.read(object)
 	if why != "" {
@@ -177,8 +177,8 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 	return s, ""
 }
 
-// projectMeasured forecasts a Service whose bound is planned with assumed demand as if it were planned with measured demand;
-// nil if nothing was measured. It takes note of one that is to be planned so.
+// projectMeasured returns the projection of a Service whose bound is planned with default demand as if it were planned
+// with measured demand; nil if there is none. It records a Service that has the setting "measured".
 func (f *forecaster) projectMeasured(
 	object *corev1.Service, read *model.Service, portions []endpointGroup, clients map[string]uint32,
 ) *Projection {
@@ -191,14 +191,14 @@ func (f *forecaster) projectMeasured(
 	changed := *object
 	changed.Annotations = addMeasured(object)
 	topology := f.topologyUnder(&changed, read)
-	if !topology.Measured { // it may not be
+	if !topology.Measured { // the setting may be rejected
 		return nil
 	}
 	projection := f.project(Setting{Name: policy.Measured, isMeasured: true}, topology, read, portions, clients)
 	return &projection
 }
 
-// read reads a Service as the proxy does, and a headless one without topology keys too: its clients find all of its
+// read reads a Service as the proxy does, and also a headless one without topology keys: its clients look up all of its
 // ready endpoints, and choose at random.
 func (f *forecaster) read(object *corev1.Service) (*model.Service, string) {
 	read, errs := convert.Service(object, f.view)
@@ -223,7 +223,7 @@ func (f *forecaster) read(object *corev1.Service) (*model.Service, string) {
 	return read, ""
 }
 
-// topologyUnder is what a Service would say about its topology under another setting.
+// topologyUnder returns the topology settings of a changed Service.
 func (f *forecaster) topologyUnder(changed *corev1.Service, read *model.Service) policy.Topology {
 	if read.IsHeadless && changed.Annotations[policy.TopologyKeysAnnotation] == "" {
 		return policy.Topology{}
@@ -232,7 +232,7 @@ func (f *forecaster) topologyUnder(changed *corev1.Service, read *model.Service)
 	return topology
 }
 
-// equivalentSetting says why a setting has no meaning for a Service, and which other setting it is then equal to.
+// equivalentSetting returns why a setting has no meaning for a Service, and which other setting it is then equal to.
 func (f *forecaster) equivalentSetting(
 	setting Setting, read *model.Service, object *corev1.Service, written []*discoveryv1.EndpointSlice,
 ) (note, like string) {
@@ -253,20 +253,20 @@ func (f *forecaster) equivalentSetting(
 	return "", ""
 }
 
-// endpointGroup is endpoints that several ports or families have in common, except for the addresses.
+// endpointGroup is a list of endpoints that several ports or families have in common, except for the addresses.
 type endpointGroup struct {
 	endpoints []model.PortEndpoint
 	ports     []portOf
 }
 
-// portOf is a port of a Service in a family; of a headless Service, all its ports.
+// portOf is a port of a Service in a family; for a headless Service, all its ports.
 type portOf struct {
 	service model.ObjectName
 	family  model.Family
 	port    model.ServicePort
 }
 
-// portions returns the endpoints of a Service's ports.
+// portions returns the endpoints of a Service's ports, grouped.
 func (f *forecaster) portions(service *model.Service, endpointSlices []*model.EndpointSlice) []endpointGroup {
 	joined := model.JoinSlices(service, endpointSlices)
 	var portions []endpointGroup
@@ -274,7 +274,7 @@ func (f *forecaster) portions(service *model.Service, endpointSlices []*model.En
 		f.avoided.MarkDemoted(endpoints)
 		for i := range endpoints {
 			endpoint := &endpoints[i]
-			if service.IsHeadless { // as selection does: DNS tells of ready ones alone
+			if service.IsHeadless { // as in package selection: DNS has only ready ones
 				endpoint.Serving = endpoint.Serving && endpoint.Ready
 			}
 		}
@@ -307,7 +307,7 @@ func (f *forecaster) portions(service *model.Service, endpointSlices []*model.En
 	return portions
 }
 
-// isEquivalent reports whether two endpoints are equal in everything that decides.
+// isEquivalent reports whether two endpoints are equal in everything that affects decisions.
 func isEquivalent(a, b model.PortEndpoint) bool {
 	return a.Node == b.Node && a.Zone == b.Zone && a.Phase() == b.Phase() &&
 		slices.Equal(a.HintNodes, b.HintNodes) && slices.Equal(a.HintZones, b.HintZones)
@@ -338,7 +338,7 @@ func stateOf(endpoint *model.PortEndpoint) string {
 	return "ready"
 }
 
-// project forecasts one Service under one setting.
+// project returns the projection of one Service under one setting.
 func (f *forecaster) project(
 	setting Setting, topology policy.Topology, service *model.Service, portions []endpointGroup, clients map[string]uint32,
 ) Projection {
@@ -382,7 +382,7 @@ func (f *forecaster) project(
 		if asked == 0 {
 			return 0
 		}
-		return max(0, amount/asked) // rounding errors may make a little less than 0 of 0
+		return max(0, amount/asked) // rounding errors may give slightly less than 0
 	}
 	for _, share := range out.parts() {
 		*share = part(*share)
@@ -400,7 +400,7 @@ func (f *forecaster) project(
 	return out
 }
 
-// publishedFor is the measured demand on a Service that a setting's bound may be planned with.
+// publishedFor returns the measured demand on a Service with which a setting's bound may be planned.
 func (f *forecaster) publishedFor(setting Setting, service model.ObjectName) *model.Demand {
 	if setting.isMeasured && f.demand != nil {
 		return f.demand.asPublished(service.String())
@@ -408,7 +408,7 @@ func (f *forecaster) publishedFor(setting Setting, service model.ObjectName) *mo
 	return f.demands[service]
 }
 
-// addLoads takes in what the endpoints of a portion expect. The endpoints of the first portion are listed.
+// addLoads adds the loads of the endpoints of a portion. The endpoints of the first portion are listed.
 func (o *Projection) addLoads(portion *endpointGroup, spread *simulate.Distribution, mean float64, isFirst bool) {
 	for i, load := range spread.Loads {
 		if load /= mean; load > o.Busiest.Load+1e-9 {
@@ -431,8 +431,8 @@ func notNaN(x float64) float64 {
 	return x
 }
 
-// weigh gives each Service its part of sums over all of them: by its demand, if the demand on Services was measured in
-// the same unit, which a file may have; else all have the same.
+// weigh sets each Service's part of the sums over all of them: by its demand, if the demand on Services was measured in
+// the same unit, as in some files; otherwise all have the same.
 func (f *forecaster) weigh(services []Service) {
 	weights, all := make([]float64, len(services)), 0.0
 	for i := range services {
@@ -448,7 +448,7 @@ func (f *forecaster) weigh(services []Service) {
 	}
 }
 
-// totals sums up all Services, under each setting, and rounds their weights.
+// totals sums all Services under each setting, and rounds their weights.
 func (f *forecaster) totals(services []Service) []Total {
 	totals, size := make([]Total, len(f.settings)), len(f.fleet.Zones())+1
 	for i, setting := range f.settings {

@@ -13,12 +13,12 @@ import (
 //go:embed page.html
 var page []byte
 
-// reportMark is where the report goes.
+// reportMark is replaced by the report.
 var reportMark = []byte("{{report}}")
 
 // HTML writes a report as one page.
 func HTML(w io.Writer, report *Report) error {
-	text, err := json.Marshal(report) // which escapes "<", so that no name ends the script that holds it
+	text, err := json.Marshal(report) // it escapes "<", so that no name ends the script element
 	if err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestAdviceOmitsWhatStaysTheSame as it is printed.
+// TestAdviceOmitsWhatStaysTheSame in the printed precision.
 func TestAdviceOmitsWhatStaysTheSame(t *testing.T) {
 	outlook := func(zone float64) *Projection { return &Projection{Shares: Shares{Zone: zone}} }
 	if got := staysInZone(outlook(0.671), outlook(0.668)); got != "" {
@@ -22,7 +22,7 @@ func TestAdviceOmitsWhatStaysTheSame(t *testing.T) {
 	}
 }
 
-// TestAnUnknownZoneIsNotZero: where no zone is known, nothing is known of regions either, unless something stays there.
+// TestAnUnknownZoneIsNotZero: if no zone is known, regions are unknown, too, unless something stays there.
 func TestAnUnknownZoneIsNotZero(t *testing.T) {
 	for want, shares := range map[string]Shares{
 		"now  0 %  -  -  -":          {UnknownZones: 1},

@@ -10,11 +10,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// Limits are limits for each Service: its busiest endpoint's load in multiples of the mean, the least share that stays
-// in the zone (where zones are known), and the largest share that is refused. Nil: no limit.
+// Limits are limits for each Service: its busiest endpoint's load in multiples of the mean, the smallest share that
+// stays in the zone (if zones are known), and the largest share that is refused. Nil means no limit.
 type Limits struct{ MaxLoad, MinNear, MaxRefused *float64 }
 
-// Violations returns a sentence for each Service that misses a limit under the first setting: the present one.
+// Violations returns a sentence for each Service that violates a limit under the first setting: the present one.
 func (r *Report) Violations(limits Limits) []string {
 	var sentences []string
 	for i := range r.Services {
@@ -43,7 +43,7 @@ func unknownZonesText(part float64) string {
 	return fmt.Sprintf(" (the zones of %s are unknown)", percent(part))
 }
 
-// ParseLoad reads a limit of the load, in times the mean: a number, or a percentage.
+// ParseLoad parses a limit of the load in times the mean: a number, or a percentage.
 func ParseLoad(text string) (float64, error) {
 	times, err := parseNumber(text)
 	switch {
@@ -57,10 +57,10 @@ func ParseLoad(text string) (float64, error) {
 	return times, nil
 }
 
-// A load of manyTimes and more is probably a percentage without its sign.
+// suspiciousLoad is the load from which on a number is probably a percentage without its sign.
 const suspiciousLoad = 100
 
-// ParseShare reads a limit of a share: a number, or a percentage.
+// ParseShare parses a limit of a share: a number, or a percentage.
 func ParseShare(text string) (float64, error) {
 	share, err := parseNumber(text)
 	switch {
@@ -74,7 +74,7 @@ func ParseShare(text string) (float64, error) {
 	return 0, errors.New("must be from 0 to 1, or from 0% to 100%")
 }
 
-// parseNumber reads a number, or a percentage.
+// parseNumber parses a number, or a percentage.
 func parseNumber(text string) (float64, error) {
 	digits, isPercent := strings.CutSuffix(text, "%")
 	number, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)

@@ -17,19 +17,19 @@ import (
 
 // Measurement is the measured demand of a cluster's nodes: on all Services together, and on single ones.
 type Measurement struct {
-	// from is where it comes from, such as the name of a file.
+	// from is the source, such as the name of a file.
 	from      string
 	locations locations
-	// byNode has each node's part of all demand; byService is by node or zone, and by namespace/name.
+	// byNode is each node's part of all demand; byService is by node or zone, and by namespace/name.
 	byNode    map[string]float64
 	byService map[string]Weights
-	// unknown are names that are no node and no zone of the cluster, with that part of all demand.
+	// unknown are names that are no node and no zone of the cluster; unknownPart is their part of all demand.
 	unknown     []string
 	unknownPart float64
 }
 
-// NewMeasurement takes what was measured in a cluster. It fails if nothing of it is about a node of the cluster, or if a
-// name is that of a node and of a zone.
+// NewMeasurement returns a measurement in a cluster. It fails if no sample is about a node of the cluster, or if a name
+// is that of a node and of a zone.
 func NewMeasurement(from string, samples []Sample, cluster Cluster) (*Measurement, error) {
 	all, err := weightsOf(samples)
 	if err != nil {
@@ -75,7 +75,7 @@ func newMeasurement(from string, all Weights, byService map[string]Weights, clus
 	return m, nil
 }
 
-// sum adds up in a fixed order, because sums of fractions depend on it.
+// sum sums in a fixed order, because sums of fractions depend on it.
 func (w Weights) sum() (sum float64) {
 	for _, name := range slices.Sorted(maps.Keys(w)) {
 		sum += w[name]
@@ -94,8 +94,8 @@ func (m *Measurement) on(service string) map[string]float64 {
 	return m.locations.divide(m.byService[service])
 }
 
-// asPublished is the demand on a Service as a ServiceDemand would have it: by zone. Proxies could plan with that. A
-// Service of which nothing was measured has the demand on all together.
+// asPublished returns the demand on a Service as a ServiceDemand would have it: by zone. Proxies could plan with that.
+// A Service without measured demand has the demand on all together.
 func (m *Measurement) asPublished(service string) *model.Demand {
 	byNode := m.on(service)
 	if byNode == nil {
@@ -116,7 +116,8 @@ func (m *Measurement) asPublished(service string) *model.Demand {
 // millionths are the unit of a ServiceDemand.
 const millionths = 1e6
 
-// missingParts says which part of a cluster's nodes was not measured, and which part of what was measured is left out.
+// missingParts describes the nodes of the cluster without a measurement, and the part of the measurement that is
+// omitted.
 func (m *Measurement) missingParts() (sentences []string) {
 	var missing []string
 	for _, node := range m.locations.linux {
@@ -135,8 +136,8 @@ func (m *Measurement) missingParts() (sentences []string) {
 	return sentences
 }
 
-// missingServices says which part of the measured demand on Services is left out, because there is no forecast of them.
-// It is about Services that a query covers.
+// missingServices describes the part of the measured demand on Services that is omitted, because there is no forecast
+// of them. It is about Services that a query covers.
 func (m *Measurement) missingServices(query explain.Query, forecast []Service) (sentences []string) {
 	left, all, names := 0.0, 0.0, []string(nil)
 	isForecast := map[string]bool{}
@@ -168,7 +169,8 @@ func (m *Measurement) missingServices(query explain.Query, forecast []Service) (
 // locations are the nodes of a cluster, by name and by zone.
 type locations struct {
 	zoneOf map[string]string
-	// linux are the nodes where a proxy like this one can run, and in are those of a zone: clients of others do not count.
+	// linux are the nodes on which a proxy like this one can run, and in are those of a zone: clients on others do not
+	// count.
 	linux []string
 	in    map[string][]string
 }
@@ -182,7 +184,7 @@ func newLocations(cluster Cluster) locations {
 			p.linux, p.in[zone] = append(p.linux, node.Name), append(p.in[zone], node.Name)
 		}
 	}
-	delete(p.in, "") // which is no zone
+	delete(p.in, "") // "" is no zone
 	slices.Sort(p.linux)
 	return p
 }
@@ -207,9 +209,9 @@ func (p *locations) ambiguous(weights Weights) (names []string) {
 	return names
 }
 
-// divide returns each node's part of all weights: its own weight, and an equal part of its zone's, which those of its
-// nodes share that have none of their own. Other nodes are missing. The cost is proportional to the names and the nodes
-// of zones that are among them.
+// divide returns each node's part of all weights: its own weight, and an equal part of its zone's weight, which the
+// nodes of the zone without a weight of their own share. Other nodes are absent. The cost is proportional to the names
+// and the nodes of zones among them.
 func (p *locations) divide(weights Weights) map[string]float64 {
 	all, byNode := weights.sum(), map[string]float64{}
 	for name, weight := range weights {
@@ -225,7 +227,7 @@ func (p *locations) divide(weights Weights) map[string]float64 {
 	return byNode
 }
 
-// demandText says whose connections are forecast.
+// demandText describes the demand of the forecast.
 func (f *forecaster) demandText(services []Service) string {
 	const assumed = "ach Node counts as one client, unless its labels or the Service say otherwise."
 	var measured []string

@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// measure makes a random measurement of a cluster: by node or zone, of some Services, and of what is not there.
+// measure returns a random measurement of a cluster: by node or zone, of some Services, and of names that do not exist.
 func (c chance) measure(t *testing.T, cluster Cluster) *Measurement {
 	t.Helper()
 	all, byService := Weights{}, map[string]Weights{}
@@ -78,8 +78,8 @@ func (c chance) inNamespaces(objects convert.Objects) convert.Objects {
 	return objects
 }
 
-// TestASelectionIsTheSumOfItsServices: of shares and bytes, with a measurement and without; each Service is forecast as
-// in a forecast of all.
+// TestASelectionIsTheSumOfItsServices, of shares and bytes, with a measurement and without; the forecast of each
+// Service is the same as in a forecast of all.
 func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 	byDemand, priced, without := 0, 0, 0
 	for seed := range uint64(300) {
@@ -182,7 +182,7 @@ func TestTotalsAreWeightedByDemand(t *testing.T) {
 	}
 }
 
-// TestMissingPartsOfAMeasurementAreReported, with how much it is.
+// TestMissingPartsOfAMeasurementAreReported, with their amount.
 func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 	cluster := NewCluster(newChance(1).cluster(), convert.View{})
 	cluster.nodes = cluster.nodes[:0]
@@ -233,8 +233,8 @@ func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 	}
 }
 
-// TestWhatKeepsTheBoundIsAdvised, and nothing else: what is advised is forecast again after it was followed, with the
-// ServiceDemand that it may need, and then keeps the bound as promised.
+// TestWhatKeepsTheBoundIsAdvised, and nothing else: after following the advice, with the ServiceDemand that it may
+// need, the new forecast keeps the bound as promised.
 func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
 	advised, missed := map[string]int{}, 0
 	for seed := range uint64(1000) {

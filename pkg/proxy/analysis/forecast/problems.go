@@ -17,19 +17,18 @@ import (
 
 // Problem is why connections are refused, or why a setting does not work.
 type Problem struct {
-	// Code is stable: a reason of explain, such as NoTopologyMatch; MissingHints; BoundMissed; the rule of the webhook that is
-	// broken; or IgnoredAnnotation, if there is no Judge.
+	// Code is stable: a reason of explain, such as NoTopologyMatch; MissingHints; BoundMissed; the violated rule of the
+	// webhook; or IgnoredAnnotation, if there is no RuleChecker.
 	Code     string `json:"code"`
 	Sentence string `json:"sentence"`
-	// Denied: the setting counts as absent, and the webhook would deny it.
+	// Denied reports whether the setting counts as absent, and would be denied by the webhook.
 	Denied bool `json:"denied,omitempty"`
 }
 
-// RuleChecker returns what is wrong with a Service's settings but was not wrong before; with nil for before it returns
-// everything.
+// RuleChecker returns the problems of a Service's settings that are new since before; if before is nil, all of them.
 type RuleChecker func(before, now *corev1.Service) []Problem
 
-// The codes for a setting that needs hints which are missing, for a bound on the load that an endpoint exceeds, and for an
+// The codes for a setting without the hints that it needs, for a load bound that an endpoint exceeds, and for an
 // annotation that no rule covers.
 const (
 	missingHints      = "MissingHints"
@@ -44,7 +43,7 @@ type refusedShare struct {
 	refusers simulate.RefusingNodes
 }
 
-// causes says why a Service does not behave as its owner wants, the worst first.
+// causes returns why a Service does not work as configured, the worst first.
 func (f *forecaster) causes(now *Projection, object *corev1.Service, read *model.Service, portions []endpointGroup) []Problem {
 	var causes []Problem
 	for _, refusal := range now.refusedShares {
@@ -59,7 +58,7 @@ func (f *forecaster) causes(now *Projection, object *corev1.Service, read *model
 	return append(causes, f.checkSettings(object, read)...)
 }
 
-// demandOf has the words for each source of demand.
+// demandOf describes each source of demand.
 var demandOf = map[string]string{
 	string(simulate.Labels):   "one client for each Node, or as its label " + policy.DemandLabel + " says",
 	string(simulate.Clients):  "the clients that the Service names",
@@ -67,8 +66,8 @@ var demandOf = map[string]string{
 	string(simulate.Given):    "the demand in the file of --demand",
 }
 
-// boundMissed says why an endpoint expects more than the Service's bound; empty if none does. In a comparison loads are
-// not multiples of a mean that a bound is about.
+// boundMissed returns why an endpoint expects more than the Service's bound; empty if none does. In a comparison loads
+// are not multiples of the mean that a bound applies to.
 func (f *forecaster) boundMissed(s *Service, read *model.Service) []Problem {
 	now, bound := &s.Outlooks[0], read.Topology.MaxLoad
 	if now.PlannedWith == "" || now.keeps(bound) || f.clientsOf != nil {
@@ -87,7 +86,7 @@ func (f *forecaster) boundMissed(s *Service, read *model.Service) []Problem {
 		now.Busiest.Endpoint, times(now.Busiest.Load), policy.FormatMaxLoad(bound), why)}}
 }
 
-// checkSettings is what is wrong with a Service's settings: what the judge says, or else what any proxy ignores.
+// checkSettings returns the problems of a Service's settings: those of the RuleChecker, or else what any proxy ignores.
 func (f *forecaster) checkSettings(object *corev1.Service, read *model.Service) (causes []Problem) {
 	if f.checker != nil {
 		causes = f.checker(nil, object)
@@ -105,11 +104,11 @@ func (f *forecaster) checkSettings(object *corev1.Service, read *model.Service) 
 	return causes
 }
 
-// cause says who refuses, and why the first of them does.
+// cause describes which nodes refuse, and why the first of them does.
 func (r *refusedShare) cause(service *model.Service, portions []endpointGroup) Problem {
 	where, why := "", r.refusers.Reason
 	switch why.Code {
-	case selection.NoEndpoints, selection.NoUsableEndpoints: // anywhere
+	case selection.NoEndpoints, selection.NoUsableEndpoints: // on all nodes
 	default:
 		where = fmt.Sprintf(" on %d of %s (%s). On %s", r.refusers.Count, sanitize.Count(r.refusers.Of, "Node"),
 			countedOf(r.refusers.First, r.refusers.Count), r.refusers.First[0])
@@ -149,7 +148,7 @@ func toPorts(service *model.Service, portions []endpointGroup, at int) string {
 	return " to " + explain.ListOrCount(names)
 }
 
-// missingHintsReason says why endpoints, or some of them, have no hints.
+// missingHintsReason returns why endpoints, or some of them, have no hints.
 func (f *forecaster) missingHintsReason(object *corev1.Service, read *model.Service) string {
 	written := f.slicesOf[nameOf(object)]
 	if !slices.ContainsFunc(written, isWrittenByController) {
@@ -173,7 +172,7 @@ func (f *forecaster) missingHintsReason(object *corev1.Service, read *model.Serv
 	return sentence + "."
 }
 
-// addHintNotes says once for all Services that hints are missing, if several lack them: they may have one cause.
+// addHintNotes adds one note that hints are missing, if several Services lack them: they may have one cause.
 func (r *Report) addHintNotes() {
 	without := 0
 	for i := range r.Services {
@@ -187,7 +186,7 @@ func (r *Report) addHintNotes() {
 	}
 }
 
-// addLabelNotes says which Nodes are no clients, and which labels Nodes lack.
+// addLabelNotes adds notes about Nodes that are no clients, and about labels that Nodes lack.
 func (r *Report) addLabelNotes(nodes []model.Node) {
 	r.Notes = []string{}
 	var others []string

@@ -2,41 +2,41 @@ package forecast
 
 import "github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 
-// Report is where new connections go. All shares are parts of 1 of all connections that are asked for, refused ones too:
-// what stays in the zone, what goes to other zones, what has unknown zones, and what is refused make 1.
+// Report is where new connections go. All shares are parts of 1 of all attempted connections, including refused ones:
+// the sum of what stays in the zone, goes to other zones, has unknown zones, and is refused is 1.
 //
 // Its JSON names are an interface: scripts read them.
 type Report struct {
 	Nodes int `json:"nodes"`
-	// Namespace is the one that was asked about, and Service the one, as namespace/name; both empty: all of them.
+	// Namespace or Service, as namespace/name, is the selection of the forecast; both empty means all Services.
 	Namespace string `json:"namespace,omitempty"`
 	Service   string `json:"service,omitempty"`
-	// NodesWithoutZone and NodesWithoutRegion count the Nodes without the label, or with an empty one. If that is all of
-	// them, it is unknown what stays in a zone, or a region.
+	// NodesWithoutZone and NodesWithoutRegion count the Nodes without the label, or with an empty one. If those are all
+	// Nodes, the share that stays in a zone, or a region, is unknown.
 	NodesWithoutZone   int `json:"nodesWithoutZone"`
 	NodesWithoutRegion int `json:"nodesWithoutRegion"`
 	// Notes are sentences about the whole cluster; never null.
 	Notes []string `json:"notes"`
 	// Zones are the rows and columns of a matrix. The last ones are for all other zones, and for unknown zones.
 	Zones []string `json:"zones"`
-	// ZonesInAll is how many zones Nodes are in. If they are more than a matrix names, it names those with most demand.
+	// ZonesInAll is the number of zones with Nodes. If a matrix cannot name them all, it names those with most demand.
 	ZonesInAll int `json:"zonesInAll"`
-	// Demand says which clients' connections the forecast is for.
+	// Demand describes the demand of the forecast.
 	Demand string `json:"demand"`
-	// Incomplete are sentences about which part of the demand the forecast is without; none if it has all.
+	// Incomplete are sentences about parts of the demand that the forecast lacks; none if it is complete.
 	Incomplete []string `json:"incomplete,omitempty"`
-	// Settings has all of Services together, by their weights, under each setting.
+	// Settings are the sums over all Services, by their weights, under each setting.
 	Settings []Total `json:"settings"`
-	// Services are those that were asked about and are served, in the order of their names.
+	// Services are the selected Services that are served, in the order of their names.
 	Services []Service `json:"services"`
 	// NotServed are the Services without connections to endpoints.
 	NotServed []NotServed `json:"notServed"`
-	// EvacuatedNodes is how many Nodes are being evacuated, and OnlyEvacuated are the Services that would have endpoints
-	// only there; never null.
+	// EvacuatedNodes is the number of Nodes that are being evacuated, and OnlyEvacuated are the Services that would have
+	// endpoints only there; never null.
 	EvacuatedNodes int             `json:"evacuatedNodes"`
 	OnlyEvacuated  []OnlyEvacuated `json:"onlyEvacuated"`
-	// Costs are what bytes to other zones cost in a month under each setting, of BytesInMonth in all, at PerGB; none without
-	// a price.
+	// Costs are the costs of bytes to other zones in a month under each setting, of BytesInMonth in all, at PerGB; none
+	// without a price.
 	Costs        []Cost  `json:"costs,omitempty"`
 	BytesInMonth float64 `json:"bytesInMonth,omitempty"`
 	PerGB        float64 `json:"perGB,omitempty"`
@@ -46,15 +46,15 @@ type Report struct {
 type Total struct {
 	Setting string `json:"setting"`
 	Shares
-	// Busiest is the endpoint that expects most compared with the others of its Service.
+	// Busiest is the endpoint with the highest load relative to the others of its Service.
 	Busiest        Busiest `json:"busiest"`
 	BusiestService string  `json:"busiestService"`
-	// Matrix is what goes from the zone of a row to that of a column, as a part of 1 of all demand. Its sum and the
+	// Matrix is the traffic from the zone of a row to that of a column, as a part of 1 of all demand. Its sum and the
 	// refused part make 1.
 	Matrix [][]float64 `json:"matrix"`
 }
 
-// Shares are the parts of all connections that stay near, that do not, and that are refused.
+// Shares are the parts of all connections by where they go, and the refused part.
 type Shares struct {
 	// Node stays on the client's node, Zone there or in its zone, Region in these or in its region.
 	Node   float64 `json:"node"`
@@ -66,7 +66,7 @@ type Shares struct {
 	Refused      float64 `json:"refused"`
 }
 
-// parts are all of them.
+// parts returns all of them.
 func (s *Shares) parts() [6]*float64 {
 	return [...]*float64{&s.Node, &s.Zone, &s.Region, &s.OtherZones, &s.UnknownZones, &s.Refused}
 }
@@ -79,16 +79,16 @@ func (s *Shares) add(others *Shares, part float64) {
 	}
 }
 
-// round rounds all of them, beside others that make 1 with what is refused.
+// round rounds all of them, so that the parts by zone and the refused part still make 1.
 func (s *Shares) round() {
 	explain.RoundParts(&s.Zone, &s.OtherZones, &s.UnknownZones, &s.Refused)
 	s.Node, s.Region = min(explain.Rounded(s.Node), s.Zone), max(explain.Rounded(s.Region), s.Zone)
 }
 
-// hasZones reports whether it is known what stays in a zone.
+// hasZones reports whether the share that stays in a zone is known.
 func (s *Shares) hasZones() bool { return s.Zone > 0 || s.OtherZones > 0 || s.UnknownZones == 0 }
 
-// Busiest is the endpoint that expects most.
+// Busiest is the endpoint with the highest load.
 type Busiest struct {
 	Endpoint string `json:"endpoint"` // address:port, empty if no endpoint gets anything
 	Node     string `json:"node"`
@@ -100,20 +100,20 @@ type Busiest struct {
 type Service struct {
 	Service  string `json:"service"` // namespace/name
 	Headless bool   `json:"headless,omitempty"`
-	// Weight is its part of the sums over Services: of all of them together, it is 1.
+	// Weight is its part of the sums over Services; all weights together are 1.
 	Weight float64 `json:"weight"`
-	// DemandSource is whose connections are forecast: as labels of Nodes say, by named clients, as measured, or by a file.
+	// DemandSource is the source of the demand: labels of Nodes, named clients, a measurement, or a file.
 	DemandSource string `json:"demandSource"`
-	// EndpointsByZone counts the usable endpoints of the first port; "" are those whose zone is unknown.
+	// EndpointsByZone counts the usable endpoints of the first port; "" are those with an unknown zone.
 	EndpointsByZone map[string]int `json:"endpointsByZone"`
 	// Endpoints are those of the first port, at most MaxListed of them.
 	Endpoints []Endpoint   `json:"endpoints"`
 	Outlooks  []Projection `json:"outlooks"`
 	// Causes are why connections are refused, and settings without effect; never null.
 	Causes []Problem `json:"causes"`
-	Advice *Advice   `json:"advice"` // null where nothing would be gained
+	Advice *Advice   `json:"advice"` // null if nothing would improve
 
-	// asMeasured is the present setting, but planned with measured demand; nil if it is, or that is not known.
+	// asMeasured is the present setting, planned with measured demand; nil if it is already, or if that is unknown.
 	asMeasured *Projection
 }
 
@@ -133,17 +133,16 @@ type Endpoint struct {
 type Projection struct {
 	Setting string `json:"setting"`
 	Shares
-	// PlannedWith is the demand that the bound is planned with: labels, clients or measured; empty without a bound.
+	// PlannedWith is the demand with which the bound is planned: labels, clients or measured; empty without a bound.
 	PlannedWith string `json:"plannedWith,omitempty"`
-	// Keys is what goes to the endpoints that each topology key matches, in their order; empty without keys.
+	// Keys are the shares of the endpoints that each topology key matches, in their order; empty without keys.
 	Keys    []KeyShare `json:"keys,omitempty"`
 	Busiest Busiest    `json:"busiest"`
 	// Used is how many of the first port's endpoints get any connections.
 	Used int `json:"used"`
-	// Loads is what each of the Service's Endpoints expects, as a multiple of their mean; after changes, of the mean
-	// before.
+	// Loads are the loads of the Service's Endpoints, as multiples of their mean; after changes, of the mean before.
 	Loads []float64 `json:"loads"`
-	// Note says why the setting has no meaning here; empty if it has one.
+	// Note is why the setting has no meaning here; empty if it has one.
 	Note string `json:"note,omitempty"`
 
 	source    string // see Service.DemandSource
@@ -154,7 +153,7 @@ type Projection struct {
 	refusedShares []refusedShare
 }
 
-// KeyShare is what goes to the endpoints that one key matches and no earlier key does.
+// KeyShare is the share of the endpoints that one key matches and no earlier key does.
 type KeyShare struct {
 	Key   string  `json:"key"`
 	Share float64 `json:"share"`

@@ -14,26 +14,26 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Setting is what a Service's owner could set.
+// Setting is a setting that a Service could have.
 type Setting struct {
 	// Name is its name in the output: a value of the API, a bound such as "120%", Now or None.
 	Name string
-	// bound is the load bound in percent; 0 for none. isMeasured: it is planned with measured demand.
+	// bound is the load bound in percent; 0 means none. isMeasured is set if it is planned with measured demand.
 	bound      uint64
 	isMeasured bool
 }
 
-// The settings by name, beside bounds.
+// The names of the settings that are not bounds.
 const (
-	Now  = "now"  // as the Service is
+	Now  = "now"  // the Service unchanged
 	None = "none" // no preference
 )
 
 // measured follows the name of a bound that is planned with measured demand.
 const measured = " " + policy.Measured
 
-// settingsOf returns the settings to compare, in the order of the output. If something was measured, beside each bound is one
-// that is planned with measured demand.
+// settingsOf returns the settings to compare, in the order of the output. If isMeasured is set, each bound is followed
+// by the same one planned with measured demand.
 func settingsOf(bounds []uint64, isMeasured bool) []Setting {
 	settings := []Setting{{Name: Now}, {Name: None}, {Name: policy.PreferSameZone}, {Name: policy.PreferSameNode}, {Name: policy.ModeAuto}}
 	for _, bound := range bounds {
@@ -45,7 +45,7 @@ func settingsOf(bounds []uint64, isMeasured bool) []Setting {
 	return settings
 }
 
-// demandNote explains settings that are planned with measured demand. Proxies do not know what a file has.
+// demandNote explains settings that are planned with measured demand. Proxies do not know the content of a file.
 func (s Setting) demandNote(byFile bool) string {
 	note := fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %s. %q is planned with assumed demand, as "+
 		"without that annotation.", s.Name, policy.DemandSourceAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
@@ -57,12 +57,12 @@ func (s Setting) demandNote(byFile bool) string {
 }
 
 // needsHints reports whether the setting works through hints. Then it has no meaning for a headless Service, or for one
-// whose owner writes its slices.
+// whose EndpointSlices the controller does not write.
 func (s Setting) needsHints() bool {
 	return s.Name == policy.PreferSameZone || s.Name == policy.PreferSameNode || s.Name == policy.ModeAuto
 }
 
-// apply returns the Service as it is with the setting. A bound keeps what the Service prefers, if it prefers anything.
+// apply returns the Service with the setting. A bound keeps the preferences of the Service, if it has any.
 func (s Setting) apply(service *corev1.Service) *corev1.Service {
 	if s.Name == Now {
 		return service
@@ -97,7 +97,7 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 	return &changed
 }
 
-// addMeasured returns a Service's annotations with the one that has a bound planned with measured demand.
+// addMeasured returns a Service's annotations with the one that plans a bound with measured demand.
 func addMeasured(service *corev1.Service) map[string]string {
 	return with(service.Annotations, policy.DemandSourceAnnotation, policy.Measured)
 }
@@ -117,7 +117,7 @@ type controllers struct {
 	processors map[string]float64 // see processorParts
 }
 
-// newControllers returns the controller as it knows some nodes.
+// newControllers returns the controller with the state of some nodes.
 func newControllers(nodes []*corev1.Node) controllers {
 	cache := topologycache.NewTopologyCache()
 	cache.SetNodes(logr.Discard(), nodes)
@@ -132,10 +132,10 @@ func isWrittenByController(slice *discoveryv1.EndpointSlice) bool {
 	return slice.Labels[discoveryv1.LabelManagedBy] == managedByController
 }
 
-// hint returns a Service's slices with the hints that the controller gives them when the Service's settings change, as
-// reconcileByAddressType in k8s.io/endpointslice does it. Slices that it does not write stay as they are, and it keeps
-// hints that it considers good: from PreferSameNode to Auto hints for nodes stay. If there are none for Auto, it
-// returns why.
+// hint returns a Service's slices with the hints that the controller sets when the Service's settings change, as
+// reconcileByAddressType in k8s.io/endpointslice does. Slices that it does not write are unchanged, and it keeps hints
+// that it considers good: from PreferSameNode to Auto, hints for nodes stay. If there are none for Auto, it returns
+// why.
 func (c controllers) hint(
 	service *corev1.Service, written []*discoveryv1.EndpointSlice,
 ) (hinted []*discoveryv1.EndpointSlice, whyNone string) {

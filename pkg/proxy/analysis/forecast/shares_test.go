@@ -81,7 +81,7 @@ func TestAllSharesMakeOne(t *testing.T) {
 	}
 }
 
-// replaced is a Service that is written anew.
+// replaced is a Change that replaces a Service.
 type replaced struct{ *corev1.Service }
 
 func (r replaced) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
@@ -89,7 +89,7 @@ func (r replaced) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 	return c.changeService(nameOf(r.Service), func(service *corev1.Service) { *service = *r.Service })
 }
 
-// patched is a Service after `kubectl patch` with some YAML.
+// patched returns a Service after `kubectl patch` with some YAML.
 func patched(t *testing.T, service *corev1.Service, patch string) *corev1.Service {
 	t.Helper()
 	original, err := json.Marshal(service)
@@ -111,8 +111,7 @@ func patched(t *testing.T, service *corev1.Service, patch string) *corev1.Servic
 	return &changed
 }
 
-// TestWhatIsAdvisedKeepsItsPromise: following the advice gives what was forecast, and the same advice does not come
-// again.
+// TestWhatIsAdvisedKeepsItsPromise: following the advice leads to the forecast, and the same advice is not repeated.
 func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
 	followed, taken := map[string]int{}, 0
 	for seed := range uint64(1500) {
@@ -155,8 +154,8 @@ func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
 	}
 }
 
-// TestBeforeAndAfterHaveOneMeasure: in multiples of the mean before, the loads of a Service grow like its answered
-// connections.
+// TestBeforeAndAfterHaveOneMeasure: in multiples of the mean before, the loads of a Service grow like its connections
+// that are not refused.
 func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
 	compared, byClients := 0, 0
 	for seed := range uint64(1500) {
@@ -176,7 +175,7 @@ func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
 		for i := range was.Services {
 			then, now, single := &was.Services[i].Outlooks[0], &would.Services[i].Outlooks[0], &alone.Services[i].Outlooks[0]
 			if sum(then.Loads) == 0 || sum(now.Loads) == 0 {
-				continue // no endpoint answers, so there is no mean
+				continue // no endpoint is usable, so there is no mean
 			}
 			compared++
 			if ratio := (1 - now.Refused) / (1 - then.Refused); !isAbout(sum(now.Loads)/sum(then.Loads), ratio) {

@@ -17,16 +17,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/simulate"
 )
 
-// candidateChange is one thing that could be different.
+// candidateChange is a possible change of one setting or object.
 type candidateChange struct {
-	sentence string // what to do, as "label node-7 example.com/rack=r1"
+	sentence string // the instruction, such as "label node-7 example.com/rack=r1"
 	change   Change
-	objects  int // how many are changed
-	// isNeeded: without it the endpoint could not be used, or only if there were no others.
+	objects  int // number of changed objects
+	// isNeeded is set if without it the endpoint could not be used, or only if there were no others.
 	isNeeded bool
 }
 
-// steps are the changes that may let a node use an endpoint: one alone may be enough. All of them together always are.
+// steps returns the changes that may let a node use an endpoint: one may be enough, and all of them together always
+// are.
 func (w *whyQuery) steps(decision selection.Decision, endpoint *model.PortEndpoint) []candidateChange {
 	var steps []candidateChange
 	add := func(change Change, objects int, isNeeded bool, format string, args ...any) {
@@ -69,8 +70,8 @@ func (w *whyQuery) steps(decision selection.Decision, endpoint *model.PortEndpoi
 
 type addFunc = func(change Change, objects int, isNeeded bool, format string, args ...any)
 
-// labelSteps give the node the endpoint's values of topology keys, or give the endpoint's node this node's values.
-// Users do not move a node to another zone or region, so such a label is only added.
+// labelSteps adds changes that give the node the endpoint's values of topology keys, or the endpoint's node this node's
+// values. Users do not move a node to another zone or region, so such a label is only added.
 func (w *whyQuery) labelSteps(decision selection.Decision, endpoint *model.PortEndpoint, add addFunc) {
 	own := decision.Viewpoint.Node
 	keys := decision.Service.Topology.Keys
@@ -89,14 +90,14 @@ func (w *whyQuery) labelSteps(decision selection.Decision, endpoint *model.PortE
 		if known && (!carried || mine != value) && own.Labels != nil {
 			add(setLabel(own.Name, string(key), value), 1, false, "label %s %s=%s", own.Name, key, value)
 		}
-		isOfSlice := key == policy.Zone && endpoint.Zone != "" // then the node's label says nothing
+		isOfSlice := key == policy.Zone && endpoint.Zone != "" // then the node's label has no effect
 		if carried && endpoint.Node != "" && !isOfSlice && (!known || mine != value) {
 			add(setLabel(endpoint.Node, string(key), mine), 1, false, "label %s %s=%s", endpoint.Node, key, mine)
 		}
 	}
 }
 
-// settingSteps change the Service's settings.
+// settingSteps adds changes of the Service's settings.
 func (w *whyQuery) settingSteps(decision selection.Decision, add addFunc) {
 	service := w.Service(w.service)
 	if decision.Service.InternalTrafficLocal {
@@ -134,7 +135,7 @@ func (w *whyQuery) settingSteps(decision selection.Decision, add addFunc) {
 	}
 }
 
-// hintStep removes hints that the controller does not write.
+// hintStep adds the removal of hints that the controller does not write.
 func (w *whyQuery) hintStep(add addFunc) {
 	var names []string
 	for _, slice := range w.slicesOf[w.service] {
@@ -168,7 +169,7 @@ func setReady(service model.ObjectName, addrs map[netip.Addr]bool, ready bool) c
 	}
 }
 
-// setLabel sets a label of a node that there is; an empty value removes it.
+// setLabel sets a label of an existing node; an empty value removes it.
 func setLabel(name, key, value string) changeFunc {
 	return func(c *Cluster, _ map[model.ObjectName]bool) error {
 		if c.label(func(node *corev1.Node) bool { return node.Name == name }, key, value) == 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // Text writes a report for a terminal: all Services together, and then each, in the order of sorted. It writes the
-// first most Services; 0: all.
+// first most Services; 0 means all.
 func Text(w io.Writer, report *Report, most int) error {
 	p := printer{w: w}
 	p.f("%s and %s%s, forecast for new connections inside the cluster. %s\n\n", sanitize.Count(report.Nodes, "Node"),
@@ -46,7 +46,7 @@ func (r *Report) ofNamespace() string {
 	return " of the namespace " + r.Namespace
 }
 
-// ofSelection says which Services were asked about, if not all.
+// ofSelection names the selected Services, if not all.
 func (r *Report) ofSelection() string {
 	if r.Service != "" {
 		return " of " + r.Service
@@ -54,7 +54,7 @@ func (r *Report) ofSelection() string {
 	return r.ofNamespace()
 }
 
-// orService is the Service that the report is about, or else those of its namespace: all says how these are called.
+// orService returns the Service of the report, or else the name all with the namespace of the report.
 func (r *Report) orService(all string) string {
 	if r.Service != "" {
 		return r.Service
@@ -62,7 +62,7 @@ func (r *Report) orService(all string) string {
 	return all + r.ofNamespace()
 }
 
-// printer escapes what it writes, so that no name can forge a line, and remembers the first error.
+// printer escapes what it writes, so that no name can forge a line, and keeps the first error.
 type printer struct {
 	w   io.Writer
 	err error
@@ -75,7 +75,7 @@ func (p *printer) f(format string, args ...any) {
 	}
 }
 
-// more says how many of a list are left out.
+// more writes how many items of a list are omitted.
 func (p *printer) more(all, most int) {
 	if most > 0 && all > most {
 		p.f("and %d more; --top 0 prints all\n", all-most)
@@ -134,7 +134,7 @@ func (p *printer) totals(report *Report, names []string, totals []Total) {
 	})
 }
 
-// whole names the Services that a total is of, as the head of a column.
+// whole returns the heading of a column: the Services of a total.
 func (r *Report) whole() string {
 	switch {
 	case r.Service != "":
@@ -145,7 +145,7 @@ func (r *Report) whole() string {
 	return "ALL SERVICES"
 }
 
-// notes writes what the forecast lacks, and the notes about the whole cluster.
+// notes writes the missing parts of the forecast, and the notes about the whole cluster.
 func (p *printer) notes(report *Report) {
 	notes := slices.Concat(report.Incomplete, report.Notes)
 	if unknown := report.Settings[0].UnknownZones; unknown > 0 && report.NodesWithoutZone < report.Nodes {
@@ -159,8 +159,8 @@ func (p *printer) notes(report *Report) {
 	}
 }
 
-// sorted returns the Services by how much is refused, then by whether something can be done, then by how much leaves
-// the zone, then by overload.
+// sorted returns the Services by the share that is refused, then by whether there are suggestions, then by the share
+// that leaves the zone, then by overload.
 func sorted(services []Service) []Service {
 	return slices.SortedStableFunc(slices.Values(services), func(a, b Service) int {
 		now, then := &a.Outlooks[0], &b.Outlooks[0]
@@ -169,7 +169,7 @@ func sorted(services []Service) []Service {
 	})
 }
 
-// hasSuggestions is 1 if something can be mended or improved.
+// hasSuggestions returns 1 if a setting can be fixed or improved.
 func (s *Service) hasSuggestions() int {
 	if s.Advice == nil && len(s.Causes) == 0 {
 		return 0
@@ -219,7 +219,7 @@ func cell(o *Projection) string {
 	return inZone(o) + " " + times(o.Busiest.Load)
 }
 
-// inZone is what stays in the zone, or "-" if no zone is known.
+// inZone formats the share that stays in the zone; "-" if no zone is known.
 func inZone(o *Projection) string {
 	if !o.hasZones() {
 		return "-"
@@ -227,7 +227,7 @@ func inZone(o *Projection) string {
 	return percent(o.Zone)
 }
 
-// byZone writes how many endpoints there are in each zone, the most first.
+// byZone formats the number of endpoints in each zone, the largest first.
 func byZone(counts map[string]int) string {
 	all, few := 0, 5
 	for _, n := range counts {
@@ -248,7 +248,7 @@ func byZone(counts map[string]int) string {
 	return fmt.Sprintf("%d = %s", all, strings.Join(words, "+"))
 }
 
-// advice says what is wrong, and then what would be better. Services with the same advice are named together.
+// advice writes problems, and then better settings. Services with the same advice are named together.
 func (p *printer) advice(report *Report, most int) {
 	todo := slices.DeleteFunc(sorted(report.Services), func(s Service) bool { return s.hasSuggestions() == 0 })
 	shown := todo
@@ -280,7 +280,7 @@ func (p *printer) advice(report *Report, most int) {
 	}
 }
 
-// groupByAdvice returns groups of Services with the same causes and the same change to make, in the order of their first ones.
+// groupByAdvice returns groups of Services with the same causes and the same advice, in the order of their first ones.
 func groupByAdvice(services []Service) [][]Service {
 	var groups [][]Service
 	index := map[string]int{}
@@ -309,13 +309,13 @@ func (p *printer) causes(of string, causes []Problem) {
 	}
 }
 
-// comparison is one Service before and after a change. No change adds a Service, or takes one away.
+// comparison is one Service before and after a change. No change adds or removes a Service.
 type comparison struct {
-	service       *Service // after it
+	service       *Service // after the change
 	before, after *Projection
 }
 
-// differences returns the Services that differ, those that get worst first.
+// differences returns the Services that differ, the most degraded first.
 func differences(before, after *Report) (list []comparison) {
 	for i := range after.Services {
 		service := &after.Services[i]
@@ -330,13 +330,13 @@ func differences(before, after *Report) (list []comparison) {
 	return list
 }
 
-// refused, left and load are how much more is refused, how much more leaves the zone, and how much more the busiest
-// endpoint expects.
+// refused, leftZone and load return the increases: of the share that is refused, of the share that leaves the zone, and
+// of the load of the busiest endpoint.
 func (d *comparison) refused() float64  { return d.after.Refused - d.before.Refused }
 func (d *comparison) leftZone() float64 { return d.before.Zone - d.after.Zone }
 func (d *comparison) load() float64     { return d.after.Busiest.Load - d.before.Busiest.Load }
 
-// Comparison writes what is different between two forecasts, for a terminal.
+// Comparison writes the differences between two forecasts for a terminal.
 func Comparison(w io.Writer, changes string, before, after *Report, most int) error {
 	p := printer{w: w}
 	p.f("Before and after%s: %s. %s\n\n", after.ofSelection(), changes, after.Demand)
@@ -370,11 +370,11 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 	return p.err
 }
 
-// newlyRefused says why connections are refused now but were not before.
+// newlyRefused writes why connections are refused that were not refused before.
 func (p *printer) newlyRefused(different []comparison, most int) {
 	for i, d := range different {
 		if d.refused() <= 0 || most > 0 && i == most {
-			return // those that get worst come first
+			return // the most degraded are first
 		}
 		p.f("\n")
 		p.causes(d.service.Service, d.service.Causes)

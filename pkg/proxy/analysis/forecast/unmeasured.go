@@ -8,8 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// unmeasuredNote says why Services are planned with assumed demand although their owners want it measured, and what to
-// do, or why existing ServiceDemands do not count; empty if there is nothing of that, or if it was asked to forecast so.
+// unmeasuredNote returns why Services with the setting "measured" are planned with default demand, and what to do, or
+// why existing ServiceDemands are not valid; empty if neither is the case, or if the forecast is without measured
+// demand.
 func (f *forecaster) unmeasuredNote() string {
 	switch {
 	case f.demands == nil:

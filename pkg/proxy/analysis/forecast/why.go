@@ -18,23 +18,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// EndpointExplanation says whether a node's connections use one endpoint of a Service port, why, and what would have to change.
+// EndpointExplanation explains whether a node's connections use one endpoint of a Service port, why, and what would
+// have to change.
 //
 // Its JSON names are an interface: scripts read them.
 type EndpointExplanation struct {
-	Node         string `json:"node"`    // whose connections
+	Node         string `json:"node"`    // the client node
 	Service      string `json:"service"` // namespace/name
 	Port         string `json:"port"`    // the port's name, often empty
 	Number       int    `json:"number"`
 	Protocol     string `json:"protocol"`
 	Family       string `json:"family"`
 	Endpoint     string `json:"endpoint"`     // address:port
-	Pod          string `json:"pod"`          // where the EndpointSlice names it
-	EndpointNode string `json:"endpointNode"` // where it is
-	// Share is the part of the node's connections to the ClusterIP, or of the answers of DNS, that the endpoint has: 0 if
-	// it is not used.
+	Pod          string `json:"pod"`          // if the EndpointSlice names it
+	EndpointNode string `json:"endpointNode"` // the endpoint's node
+	// Share is the endpoint's part of the node's connections to the ClusterIP, or of the DNS responses: 0 if it is not
+	// used.
 	Share float64 `json:"share"`
-	// Reason is a stable code: of the choice if it is used, otherwise of why it is left out. Message says the same as a
+	// Reason is a stable code: of the choice if the endpoint is used, otherwise of the exclusion. Message is the same as a
 	// sentence.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
@@ -42,25 +43,25 @@ type EndpointExplanation struct {
 	// empty if it is used.
 	Suggestions []Suggestion `json:"suggestions"`
 
-	// isUnused: its EndpointSlice does nothing for the port.
+	// isUnused is set if its EndpointSlice has no effect on the port.
 	isUnused bool
 }
 
-// Suggestion is what would have to change.
+// Suggestion is a set of changes that lets the node use the endpoint.
 type Suggestion struct {
-	// Changes have to be made together; mostly there is only one.
+	// Changes have to be made together; usually there is only one.
 	Changes []string `json:"changes"`
-	// Share is what the endpoint would have then.
+	// Share is the endpoint's share after that.
 	Share float64 `json:"share"`
-	// Objects is how many objects are changed.
+	// Objects is the number of changed objects.
 	Objects int `json:"objects"`
 
 	steps []candidateChange
 }
 
-// ExplainEndpoint answers why a node does not use an endpoint, or which share it has, for all ports and families. The target is
-// an endpoint's address, with or without a port, the name of a pod, or that of a node. An error says what was probably
-// meant. Refused Nodes and EndpointSlices are missing in the answers.
+// ExplainEndpoint explains why a node does not use an endpoint, or which share it has, for all ports and families. The
+// target is an endpoint's address, with or without a port, the name of a pod, or that of a node. An error includes a
+// suggestion. Rejected Nodes and EndpointSlices are missing in the explanations.
 func (c Cluster) ExplainEndpoint(node string, query explain.Query, target string, now time.Time) ([]EndpointExplanation,
 	[]model.Finding, error) {
 	service := c.Service(query.Service)
@@ -114,7 +115,7 @@ func (c Cluster) reasons(node string, query explain.Query, target string, now ti
 	return explanations, nil
 }
 
-// whyQuery is a question that is being answered.
+// whyQuery is the state of ExplainEndpoint.
 type whyQuery struct {
 	Cluster
 	node    string
@@ -188,7 +189,7 @@ func (w *whyQuery) decide(c Cluster) []selection.Decision {
 	return selection.NewPlanner(cluster).Decide(read.Name, model.Families)
 }
 
-// newExplanation begins an answer about a port.
+// newExplanation returns an explanation about a port, to be completed.
 func (w *whyQuery) newExplanation(decision selection.Decision) EndpointExplanation {
 	why := EndpointExplanation{
 		Node: w.node, Service: w.service.String(), Port: decision.Port.Name, Number: int(decision.Port.Port),
@@ -200,7 +201,7 @@ func (w *whyQuery) newExplanation(decision selection.Decision) EndpointExplanati
 	return why
 }
 
-// explainEndpoint answers for one endpoint of one decision.
+// explainEndpoint explains one endpoint of one decision.
 func (w *whyQuery) explainEndpoint(decision selection.Decision, i int) EndpointExplanation {
 	endpoint := &decision.Endpoints[i]
 	why := w.newExplanation(decision)
@@ -220,7 +221,7 @@ func (w *whyQuery) explainEndpoint(decision selection.Decision, i int) EndpointE
 	return why
 }
 
-// shareOf is the part of the node's connections to the ClusterIP that an endpoint gets.
+// shareOf returns the part of the node's connections to the ClusterIP that an endpoint gets.
 func shareOf(decision selection.Decision, endpoint netip.AddrPort) float64 {
 	choice, outcome := decision.Selection.ClusterIP()
 	at := slices.IndexFunc(choice.Endpoints, func(chosen model.PortEndpoint) bool { return chosen.Addr == endpoint })
@@ -234,11 +235,11 @@ func shareOf(decision selection.Decision, endpoint netip.AddrPort) float64 {
 	return 1 / float64(len(choice.Endpoints))
 }
 
-// maxSuggestions bounds the suggestions.
+// maxSuggestions limits the suggestions.
 const maxSuggestions = 5
 
-// suggestChanges looks for the smallest changes: the needed ones plus a single one that is then enough; else all that stand in
-// the way, without those that turn out to be unnecessary.
+// suggestChanges returns the smallest changes: the needed ones and a single one that is then enough; else all changes,
+// without those that turn out to be unnecessary.
 func (w *whyQuery) suggestChanges(decision selection.Decision, endpoint *model.PortEndpoint) []Suggestion {
 	all := w.steps(decision, endpoint)
 	needed := slices.DeleteFunc(slices.Clone(all), func(s candidateChange) bool { return !s.isNeeded })
@@ -309,7 +310,7 @@ func (w *whyQuery) shareAfter(steps []candidateChange, like selection.Decision, 
 	return 0
 }
 
-// WhyText writes answers for a person.
+// WhyText writes explanations for people.
 func WhyText(w io.Writer, explanations []EndpointExplanation) error {
 	p := printer{w: w}
 	for i, why := range explanations {
@@ -343,7 +344,7 @@ func WhyText(w io.Writer, explanations []EndpointExplanation) error {
 	return p.err
 }
 
-// endpointsIn calls what is to be done with each endpoint in slices that are copied first.
+// endpointsIn calls do for each endpoint in copies of the slices, and returns the copies.
 func endpointsIn(written []*discoveryv1.EndpointSlice, do func(*discoveryv1.Endpoint)) []*discoveryv1.EndpointSlice {
 	var changed []*discoveryv1.EndpointSlice
 	for _, slice := range written {

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// slotsOn are the slots that explain has for a Service's ports on a node, by family and endpoint, as parts of all.
+// slotsOn returns the slots in explain for a Service's ports on a node, by family and endpoint, as parts of all.
 func slotsOn(t *testing.T, c Cluster, node string, service model.ObjectName) map[string]float64 {
 	t.Helper()
 	objects := convert.Objects{Nodes: c.nodes, Services: c.services}
@@ -38,8 +38,8 @@ func slotsOn(t *testing.T, c Cluster, node string, service model.ObjectName) map
 	return parts
 }
 
-// TestEverySuggestionIsProven: explain agrees about what is used, and after each suggestion it says that the endpoint
-// is used.
+// TestEverySuggestionIsProven: explain agrees about which endpoints are used, and after each suggestion the endpoint is
+// used in explain.
 func TestEverySuggestionIsProven(t *testing.T) {
 	suggested, combined := 0, 0
 	for seed := range uint64(400) {
@@ -52,7 +52,7 @@ func TestEverySuggestionIsProven(t *testing.T) {
 				for i := range objects.Nodes {
 					explanations, _, err := cluster.ExplainEndpoint(node.Name, explain.Query{Service: name}, objects.Nodes[i].Name, time.Now())
 					if err != nil {
-						continue // no endpoint there, or nothing is decided
+						continue // no endpoint there, or no decision
 					}
 					used := slotsOn(t, cluster, node.Name, name)
 					for _, why := range explanations {

@@ -12,14 +12,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// unused answers for endpoints that are in the Service's EndpointSlices but not in the port: each slice gives the
-// reason.
+// unused explains endpoints that are in the Service's EndpointSlices but not in the port: each slice gives the reason.
 func (w *whyQuery) unused(decision selection.Decision, target string) []EndpointExplanation {
 	var explanations []EndpointExplanation
 	for _, object := range w.slicesOf[w.service] {
 		slice, errs := convert.EndpointSlice(object, w.view)
 		if slice == nil || len(errs) > 0 {
-			continue // it is refused, which is reported elsewhere
+			continue // it is rejected, which is reported elsewhere
 		}
 		why := explain.WhyUnused(slice, decision)
 		for i := range object.Endpoints {
@@ -38,7 +37,8 @@ func (w *whyQuery) unused(decision selection.Decision, target string) []Endpoint
 	return explanations
 }
 
-// isWritten returns the index of the meant address, or name, in an entry of a slice; -1 if there is none.
+// isWritten returns the index of the target address in an entry of a slice, or 0 if the target is the entry's pod or
+// node; -1 if it is neither.
 func (w *whyQuery) isWritten(endpoint *discoveryv1.Endpoint, target string) int {
 	if len(endpoint.Addresses) > 0 && target != "" && (target == podOf(endpoint) || target == ptr.Deref(endpoint.NodeName, "")) {
 		return 0

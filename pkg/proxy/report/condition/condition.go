@@ -12,22 +12,21 @@ import (
 // Type is the type of the condition.
 const Type corev1.NodeConditionType = "vicinity.dev/ServicesReady"
 
-// State is what the condition says.
+// State is a value of the condition.
 type State struct {
 	Status          corev1.ConditionStatus
 	Reason, Message string
 }
 
-// The states that there are.
 var (
-	// Synced: the kernel has had the rules of all Services. They stay there without a proxy.
+	// Synced means that the kernel has had the rules of all Services. They stay there without a proxy.
 	Synced = State{corev1.ConditionTrue, "Synced", "The kernel has the rules of the Services"}
-	// NoRules: the node was booted, or its rules were removed, and what the condition said before is void.
+	// NoRules means that the node was booted, or that its rules were deleted. The earlier condition is void.
 	NoRules = State{corev1.ConditionFalse, "NoRules", "The kernel has no rules of the Services yet"}
 )
 
-// patchOf returns the strategic merge patch that makes a Node say a state, and whether it needs one. Only the status
-// counts: a new version of the proxy with other words writes to no Node.
+// patchOf returns the strategic merge patch that sets the condition on a Node, and whether one is needed. Only the
+// status is compared: a new version of the proxy with other texts writes to no Node.
 func patchOf(node *corev1.Node, state State, now time.Time) ([]byte, bool, error) {
 	for i := range node.Status.Conditions {
 		if has := &node.Status.Conditions[i]; has.Type == Type && has.Status == state.Status {

@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// TestOnlyAChangeOfTheStatusIsWritten: what others say of a Node stays, and what the Node says already is not written
-// again.
+// TestOnlyAChangeOfTheStatusIsWritten: other conditions of a Node stay, and an unchanged status is not written again.
 func TestOnlyAChangeOfTheStatusIsWritten(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	kubelets := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}
@@ -56,7 +55,7 @@ func TestOnlyAChangeOfTheStatusIsWritten(t *testing.T) {
 	}
 }
 
-// patched does to a Node what an API server does.
+// patched applies a patch to a Node as an API server does.
 func patched(t *testing.T, node *corev1.Node, patch []byte) *corev1.Node {
 	t.Helper()
 	before, err := json.Marshal(node)

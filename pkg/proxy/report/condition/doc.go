@@ -1,11 +1,14 @@
-// Package condition says on a Node whether its Services work: the condition vicinity.dev/ServicesReady, by which
-// another controller may keep pods off a node that cannot reach Services yet.
+// Package condition reports on a Node whether its Services work: with the condition vicinity.dev/ServicesReady another
+// controller can keep pods off a node that cannot reach Services yet.
 //
 // It is True once the first sync is in the kernel, and means only that. Rules outlive the proxy, so neither a restart
-// nor a stuck proxy makes it False: a taint would not help then, and a single cause that stops all proxies would take
-// all nodes from the scheduler. It becomes False where a proxy starts and the kernel has no rules: after a boot. Until
-// that proxy runs, the API has what the last one wrote; nothing on the node can correct it.
+// nor a stuck proxy makes it False: a taint would not help then, and a single cause that stops all proxies would make
+// all nodes unschedulable. It becomes False when a proxy starts and the kernel has no rules: after a boot. Until that
+// proxy runs, the API has the last proxy's value; nothing on the node can correct it.
 //
-// No heartbeat is written. A start reads the Node once, with the right to list Nodes that the proxy has anyway, and
-// writes only what is different. What was written is looked at again when the Node may be a new one of the same name.
+// No heartbeat is written. At its start the proxy reads the Node once, which needs only its existing permission to list
+// Nodes, and writes only a difference. It reads the Node again when that may be a new one of the same name.
+//
+// Where to make a change: this package writes the condition, pkg/proxy/daemon sets it (condition.go, observer.go), and
+// manifests/node-condition has the permission.
 package condition

@@ -21,26 +21,26 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 )
 
-// tryTimeout bounds one try, so that a server that never answers holds up nothing for long.
+// tryTimeout limits one attempt, so that a server that never responds delays little.
 const tryTimeout = 10 * time.Second
 
-// retries are the pauses after tries that failed: a pod may wait for the condition, and a missing right may be missing
-// for days.
+// retries are the pauses after failed attempts: a pod may wait for the condition, and a missing permission may be
+// missing for days.
 var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 8, Cap: 30 * time.Second}
 
-// Writer keeps the condition of one Node. A nil Writer keeps none.
+// Writer writes the condition of one Node. The methods Set and Recheck of a nil Writer do nothing.
 type Writer struct {
 	node  string
 	nodes corev1client.NodeInterface
 	log   *slog.Logger
-	// Failing is called after each try with whether it failed; it may be nil.
+	// Failing is called after each attempt, with whether it failed; it may be nil.
 	Failing func(bool)
 
-	state atomic.Pointer[State] // what the condition should say; nil: what it says already
-	again notify.Signal         // holds a signal if the Node should be looked at
+	state atomic.Pointer[State] // the desired condition; nil until Set is called
+	again notify.Signal         // holds a signal if the Node should be checked
 }
 
-// NewWriter returns a writer for the Node of a proxy, at the API server of a configuration. It asks nothing yet.
+// NewWriter returns a writer for the Node of a proxy, at the API server of config. It sends no request yet.
 func NewWriter(config *rest.Config, node string, log *slog.Logger) (*Writer, error) {
 	client, err := corev1client.NewForConfig(config)
 	if err != nil {
@@ -49,7 +49,7 @@ func NewWriter(config *rest.Config, node string, log *slog.Logger) (*Writer, err
 	return &Writer{node: node, nodes: client.Nodes(), log: log, again: notify.NewSignal()}, nil
 }
 
-// Set has the condition say a state from now on. It returns at once.
+// Set sets the desired condition. It does not block.
 func (w *Writer) Set(state State) {
 	if w == nil {
 		return
@@ -58,7 +58,7 @@ func (w *Writer) Set(state State) {
 	w.Recheck()
 }
 
-// Recheck is for when the Node may have lost its condition: it was deleted, and registered again. It returns at once.
+// Recheck makes the writer check the Node again, which may have been deleted and registered again. It does not block.
 func (w *Writer) Recheck() {
 	if w == nil {
 		return
@@ -66,7 +66,7 @@ func (w *Writer) Recheck() {
 	w.again.Notify()
 }
 
-// Run writes until ctx ends. The error is always nil.
+// Run writes the condition until ctx ends. The error is always nil.
 func (w *Writer) Run(ctx context.Context) error {
 	for {
 		select {
@@ -78,7 +78,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// untilWritten tries until the Node says what it should. A failure is logged once.
+// untilWritten retries until the Node has the desired condition. A failure is logged once.
 func (w *Writer) untilWritten(ctx context.Context) {
 	for pauses, failed := retries, false; ; failed = true {
 		err := w.write(ctx)
@@ -104,7 +104,7 @@ func (w *Writer) untilWritten(ctx context.Context) {
 	}
 }
 
-// write tries once. A Node that is not there is no failure: when it comes it is looked at again.
+// write makes one attempt. A missing Node is not a failure: it is checked again when it is created.
 func (w *Writer) write(ctx context.Context) error {
 	state := w.state.Load()
 	if state == nil {
@@ -127,8 +127,8 @@ func (w *Writer) write(ctx context.Context) error {
 	return nil
 }
 
-// read returns the Node, or nil if there is none. It uses list, which the role allows; the API server finds the one
-// Node by its key.
+// read returns the Node; nil means that there is none. It uses list, which the role allows; the API server finds the
+// one Node by its key.
 func (w *Writer) read(ctx context.Context) (*corev1.Node, error) {
 	list, err := w.nodes.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, w.node).String()})
 	switch {
@@ -140,7 +140,7 @@ func (w *Writer) read(ctx context.Context) (*corev1.Node, error) {
 	return &list.Items[0], nil
 }
 
-// remedy says what to do about a failure.
+// remedy returns what to do about a failure.
 func remedy(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
 		return "the component manifests/node-condition gives the right to a token that names its pod and node; " +

@@ -28,7 +28,7 @@ var apiVersions = map[string]string{
 	"ServiceDemand": "vicinity.dev/v1alpha1",
 }
 
-// objectOf returns an event that a node reported at a time as the API server takes it.
+// objectOf returns the API object of an event that a node reported at a time.
 func objectOf(event Event, node string, at time.Time) *eventsv1.Event {
 	eventType := corev1.EventTypeNormal
 	if event.Warning {
@@ -37,7 +37,7 @@ func objectOf(event Event, node string, at time.Time) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: nameOf(event, node, at),
-			// The API server wants Events about objects without a namespace in this one.
+			// The API server requires this namespace for Events about objects without one.
 			Namespace: cmp.Or(event.Regarding.Namespace, metav1.NamespaceDefault),
 		},
 		EventTime:           metav1.NewMicroTime(at),
@@ -57,8 +57,8 @@ func objectOf(event Event, node string, at time.Time) *eventsv1.Event {
 	}
 }
 
-// nameOf returns the Event's name: the same on all nodes, unless the sentence is about one of them; then a new one
-// each time.
+// nameOf returns the Event's name: the same on all nodes, unless the note is about one of them; then a new one each
+// time.
 func nameOf(event Event, node string, at time.Time) string {
 	object := event.Regarding
 	parts := []string{object.Kind, object.Namespace, object.Name, object.UID, event.Reason, event.Note}
@@ -67,25 +67,25 @@ func nameOf(event Event, node string, at time.Time) string {
 	}
 	hash := sha256.New()
 	for _, part := range parts {
-		// Each part with its length, so that no two lists of parts look alike.
+		// Each part has its length, so that no two lists of parts give the same text.
 		fmt.Fprintf(hash, "%d:%s", len(part), part)
 	}
 	return "vicinity-proxy." + hex.EncodeToString(hash.Sum(nil)[:16])
 }
 
-// The API server refuses Events with more bytes than these (pkg/apis/core/validation/events.go of Kubernetes 1.37).
+// The API server rejects Events with more bytes than these (pkg/apis/core/validation/events.go of Kubernetes 1.37).
 const (
 	maxNote     = 1024
 	maxInstance = 128
 )
 
-// truncateNote returns a text as the API server takes it. It is cut first, for it may have many megabytes, and again after
-// that, for an unprintable character takes more bytes when it is quoted.
+// truncateNote returns a text that the API server accepts. It is cut first, because it may have many megabytes, and
+// again after quoting, because a quoted unprintable character takes more bytes.
 func truncateNote(text string) string {
 	return bounded(sanitize.Text(bounded(text, maxNote)), maxNote)
 }
 
-// bounded cuts a text that has more than limit bytes, between two characters, and shows that by three dots.
+// bounded truncates a text to limit bytes, between two characters, and marks that with three dots.
 func bounded(text string, limit int) string {
 	const dots = "..."
 	if len(text) <= limit {

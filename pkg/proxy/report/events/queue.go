@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/fair"
 )
 
-// maxWaiting bounds the queue. At one in 10 seconds, later ones would be a quarter of an hour late.
+// maxWaiting limits the queue. At one in 10 seconds, an event behind 100 others would be a quarter of an hour late.
 const maxWaiting = 100
 
 // queuedEvent is an event that is not created yet, and when it was reported.
@@ -20,14 +20,14 @@ func (w queuedEvent) share() fair.Share {
 	return fair.Share{Namespace: w.event.Regarding.Namespace, Weight: 1}
 }
 
-// queue holds what waits. Namespaces take turns. Events about the node itself have the turn of the empty namespace.
+// queue holds the waiting events. It is fair to namespaces. Events about the node itself belong to the empty namespace.
 type queue struct {
-	entries  []queuedEvent // in the order in which they came
+	entries  []queuedEvent // oldest first
 	fairness fair.Queue
 }
 
-// push adds an entry. If that is one too many, it drops the last entry of a namespace with most entries: the new
-// entry's namespace, or the one that reported last.
+// push adds an entry. If the queue is full, it drops the newest entry of a namespace with the most entries: that of the
+// new entry, or the one that reported last.
 func (q *queue) push(entry queuedEvent) (dropped queuedEvent, isDropped bool) {
 	q.entries = append(q.entries, entry)
 	if len(q.entries) <= maxWaiting {
@@ -37,7 +37,7 @@ func (q *queue) push(entry queuedEvent) (dropped queuedEvent, isDropped bool) {
 	return q.take(order[len(order)-1]), true
 }
 
-// pop takes out the entry whose turn it is. The queue must not be empty.
+// pop removes the next entry in fair order. The queue must not be empty.
 func (q *queue) pop() queuedEvent {
 	taken := q.take(fair.Schedule(&q.fairness, q.entries, queuedEvent.share)[0])
 	q.fairness.OnServed(taken.share())

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// entry is "namespace/name" as something that waits.
+// entry returns a queued event about "namespace/name".
 func entry(text string) queuedEvent {
 	namespace, name, _ := strings.Cut(text, "/")
 	return queuedEvent{event: Event{Regarding: Reference{Namespace: namespace, Name: name}}}

@@ -22,50 +22,52 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 )
 
-// The limits; the package's documentation says what they add up to.
+// The package documentation states what these limits add up to.
 const (
-	// burst is how many Events are created at once after a quiet time: a start, and a handful of objects that just broke.
+	// burst is how many Events are created at once after an idle time: at the start, and for a few objects that just
+	// broke.
 	burst = 10
 	// interval is the time after which one more may be created.
 	interval = 10 * time.Second
-	// jitter bounds the pause before the first Event after a quiet time.
+	// jitter limits the pause before the first Event after an idle time.
 	jitter = 10 * time.Second
-	// dedupInterval is how long a sentence is not repeated: the API server forgets Events after an hour (its --event-ttl).
+	// dedupInterval is how long a note is not repeated: the API server deletes Events after an hour (its --event-ttl).
 	dedupInterval = time.Hour
-	// slowAfter is how long an event may wait before a warning. An API server that restarts is back by then.
+	// slowAfter is how long an event may wait before a warning. An API server restart takes less.
 	slowAfter = 5 * time.Minute
-	// warnEvery is the shortest time between two warnings about Events that are late or were dropped.
+	// warnEvery is the minimum time between two warnings about Events that are late or were dropped.
 	warnEvery = 10 * time.Minute
-	// createTimeout bounds one try, so that a server that never answers holds up nothing for long.
+	// createTimeout limits one attempt, so that a server that never responds delays little.
 	createTimeout = 10 * time.Second
 )
 
-// retries are the successive pauses after tries without a final answer: an API server that restarts is asked again
-// soon, and one that is away for hours every minute or two, with jitter. They begin anew after every final answer.
+// retries are the consecutive pauses after attempts without a final response: an API server that restarts is retried
+// soon, and one that is unavailable for hours every minute or two, with jitter. They start over after every final
+// response.
 var retries = wait.Backoff{Duration: 2 * time.Second, Factor: 2, Jitter: 1, Steps: 5, Cap: time.Minute}
 
-// errQueueFull is why an event is dropped before the API server could refuse it.
+// errQueueFull is the cause of events that are dropped before a request to the API server.
 var errQueueFull = errors.New("too many are waiting")
 
-// Recorder creates Events for the proxy of a node. Its methods may be called by several goroutines.
+// Recorder creates Events for the proxy of a node. Its methods are safe for concurrent use.
 type Recorder struct {
 	client eventsv1client.EventsGetter
 	node   string
 	log    *slog.Logger
 
-	arrived notify.Signal // holds one if something may be waiting
+	arrived notify.Signal // holds a signal if an event may be waiting
 
 	mutex sync.Mutex
 	queue queue
-	// reported holds the sentences that wait, with the zero time, and those that were created within the hour, with that
-	// time. maxWaiting and the rate bound it.
+	// reported holds the notes that wait, with the zero time, and those that were created within the hour, with that time.
+	// Its size is limited by maxWaiting and the rate.
 	reported map[dedupKey]time.Time
 	dropped  int
 	warnings rate.Sometimes
 }
 
-// Connect returns a recorder for the proxy of a node that creates Events at the API server of a configuration. It asks
-// nothing yet.
+// Connect returns a recorder for the proxy of a node that creates Events at the API server of config. It sends no
+// request yet.
 func Connect(config *rest.Config, node string, log *slog.Logger) (*Recorder, error) {
 	client, err := eventsv1client.NewForConfig(config)
 	if err != nil {
@@ -82,8 +84,8 @@ func New(client eventsv1client.EventsGetter, node string, log *slog.Logger) *Rec
 	}
 }
 
-// Report has an Event created, unless it waits already, was created within the hour, or too many are waiting. It
-// returns at once.
+// Report queues an Event, unless the same note already waits or was created within the hour. If the queue is full, an
+// event is dropped. It does not block.
 func (r *Recorder) Report(event Event) {
 	event.Note, event.Topic = truncateNote(event.Note), truncateNote(event.Topic)
 	r.mutex.Lock()
@@ -97,15 +99,15 @@ func (r *Recorder) Report(event Event) {
 	r.arrived.Notify()
 }
 
-// Dropped returns how many events were dropped: too many were waiting, or the API server refused them.
+// Dropped returns how many events were dropped, because the queue was full or the API server rejected them.
 func (r *Recorder) Dropped() int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.dropped
 }
 
-// Run creates Events until ctx ends. What waits then is lost. Each try counts for the limit, whatever its result is.
-// The error is always nil.
+// Run creates Events until ctx ends, and then discards the queue. Each attempt counts towards the limit, whatever its
+// result. The error is always nil.
 func (r *Recorder) Run(ctx context.Context) error {
 	limit := rate.NewLimiter(rate.Every(interval), burst)
 	for {
@@ -137,9 +139,9 @@ func (r *Recorder) isWaiting() bool {
 	return len(r.queue.entries) > 0
 }
 
-// createNext takes the next event out of the queue, which must not be empty, and tries to create it. It reports
-// whether the answer is final. If not, the API server being away or busy, the event waits again, behind those of all
-// namespaces: a namespace whose Events are refused, for example by its ResourceQuota, holds up no other.
+// createNext takes the next event out of the queue, which must not be empty, and tries to create it. It reports whether
+// the response is final. If it is not, because the API server is unavailable or busy, the event is queued again, behind
+// those of all namespaces: a namespace whose Events are rejected, for example by its ResourceQuota, delays no other.
 func (r *Recorder) createNext(ctx context.Context) (isDecided bool) {
 	r.mutex.Lock()
 	next := r.queue.pop()
@@ -164,8 +166,9 @@ func (r *Recorder) createNext(ctx context.Context) (isDecided bool) {
 	return false
 }
 
-// create tries once to create an Event. All tries of an Event use the same name, so that a lost answer does not lead to
-// a second Event. "Already exists" is a success: another proxy created it, or an earlier try whose answer got lost.
+// create makes one attempt to create an Event. All attempts for an Event use the same name, so that a lost response
+// does not lead to a second Event. "Already exists" is a success: another proxy created it, or an earlier attempt whose
+// response was lost.
 func (r *Recorder) create(ctx context.Context, event *eventsv1.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
@@ -176,15 +179,15 @@ func (r *Recorder) create(ctx context.Context, event *eventsv1.Event) error {
 	return fmt.Errorf("create Event %s/%s: %w", event.Namespace, event.Name, err)
 }
 
-// isPermanent reports whether another try would get the same answer: the API server understood, and refuses the Event.
-// Forbidden is final only for a namespace that terminates: an API server that has just started forbids everything
-// until it has read RBAC, and a ResourceQuota may have room again.
+// isPermanent reports whether another attempt would get the same response: the API server understood and rejects the
+// Event. Forbidden is final only for a namespace that terminates: an API server that has just started forbids
+// everything until it has read RBAC, and a ResourceQuota may have room later.
 func isPermanent(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) ||
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// push lets an event wait. If too many are waiting, it drops one, with that cause. The mutex is held.
+// push queues an event. If the queue is full, it drops one, with that cause. The caller holds the mutex.
 func (r *Recorder) push(entry queuedEvent, cause error) {
 	r.reported[entry.event.sentence()] = time.Time{}
 	if dropped, isDropped := r.queue.push(entry); isDropped {
@@ -192,15 +195,15 @@ func (r *Recorder) push(entry queuedEvent, cause error) {
 	}
 }
 
-// drop counts an event that will not be created. The same sentence may be reported again. The mutex is held.
+// drop counts an event that will not be created. The same note may be reported again. The caller holds the mutex.
 func (r *Recorder) drop(event Event, cause error) {
 	delete(r.reported, event.sentence())
 	r.dropped++
 	r.warn("dropped an Event; more may follow, and are counted", event, cause)
 }
 
-// warn logs what happened to an event, and how many were dropped and are waiting, unless it did so shortly before. The
-// mutex is held.
+// warn logs what happened to an event, and how many were dropped and are waiting, at most once per warnEvery. The
+// caller holds the mutex.
 func (r *Recorder) warn(message string, event Event, cause error) {
 	r.warnings.Do(func() {
 		r.log.Warn(message, "dropped", r.dropped, "waiting", len(r.queue.entries),
@@ -208,7 +211,7 @@ func (r *Recorder) warn(message string, event Event, cause error) {
 	})
 }
 
-// pause waits, and reports whether ctx is still alive.
+// pause waits, and reports false if ctx ended.
 func pause(ctx context.Context, duration time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -22,7 +22,7 @@ import (
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 )
 
-// server takes Events as an API server does. Any other request panics. ../../e2e/events does the same with a real one.
+// server accepts Events as an API server does. Any other request panics. ../../e2e/events tests with a real one.
 type server struct {
 	eventsv1client.EventInterface
 	namespace string
@@ -33,11 +33,11 @@ type state struct {
 	mutex   sync.Mutex
 	created map[string]*eventsv1.Event
 	tries   []try
-	// reject decides how a try is answered, before anything else; nil accepts all. The mutex is held.
+	// reject returns the error of a request, before anything else; nil accepts all. The mutex is held.
 	reject func(ctx context.Context) error
 }
 
-// try is one request, and when it came.
+// try is one request, and its time.
 type try struct {
 	name string
 	at   time.Time
@@ -78,7 +78,7 @@ func (s *state) requests() []try {
 	return slices.Clone(s.tries)
 }
 
-// output is a log that is read while it is written.
+// output is a log that can be read while it is written.
 type output struct {
 	mutex sync.Mutex
 	text  strings.Builder
@@ -96,14 +96,14 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// remembered returns what a recorder would not repeat now.
+// remembered returns the notes that a recorder would not repeat now.
 func remembered(r *Recorder) []dedupKey {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return slices.Collect(maps.Keys(r.reported))
 }
 
-// proxy is a recorder that runs until the test ends, and its log.
+// proxy returns a recorder that runs until the test ends, and its log.
 func proxy(t *testing.T, api *server, node string) (*Recorder, *output) {
 	log := &output{}
 	r := New(api, node, slog.New(slog.NewTextHandler(log, nil)))
@@ -119,7 +119,7 @@ func proxy(t *testing.T, api *server, node string) (*Recorder, *output) {
 	return r, log
 }
 
-// after lets time pass, and waits until every goroutine is idle.
+// after advances the time, and waits until every goroutine is idle.
 func after(duration time.Duration) {
 	time.Sleep(duration)
 	synctest.Wait()
@@ -166,7 +166,7 @@ func TestProxiesThatReportTheSameMakeOneEventAndSpread(t *testing.T) {
 		for _, try := range api.requests() {
 			seconds[try.at.Unix()]++
 		}
-		// Ten on average. Fifty in one would be a miracle.
+		// Ten on average. Fifty in one would be extremely improbable.
 		for second, count := range seconds {
 			if count > proxies/2 {
 				t.Errorf("%d requests in second %d", count, second)
@@ -272,7 +272,7 @@ func TestTries(t *testing.T) {
 	terminating := apierrors.NewForbidden(resource, "x", nil)
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for title, test := range map[string]struct {
-		answers  []error // to the tries, one after the other; then yes
+		answers  []error // of the attempts, one after the other; then success
 		requests int
 		dropped  int
 	}{
@@ -340,7 +340,7 @@ func TestAnUnresponsiveServerIsRetried(t *testing.T) {
 	})
 }
 
-// outage makes an API server refuse everything until what it returns is called.
+// outage makes an API server reject everything until end is called.
 func outage(api *server) (end func()) {
 	set := func(refuse func(context.Context) error) {
 		api.mutex.Lock()
@@ -421,7 +421,7 @@ func TestANamespaceThatMayHaveNoEventsHoldsUpNoOther(t *testing.T) {
 		for i := range 10 {
 			r.Report(broken(i))
 		}
-		// The longest pause; from then on every other try is for the other namespace.
+		// The longest pause; from then on every other attempt is for the other namespace.
 		after(2*time.Minute + 10*2*interval)
 		if len(api.events()) != 10 || r.Dropped() != 0 {
 			t.Errorf("%d created and %d dropped, want 10 and none", len(api.events()), r.Dropped())

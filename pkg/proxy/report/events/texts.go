@@ -7,14 +7,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Texts are what people are told about findings with one code, in addition to what each finding says.
+// Texts are the texts for findings with one code, in addition to the sentence of each finding.
 type Texts struct {
-	// LogStart is the log's message when it begins, and Over when it ends.
+	// LogStart is the log message when a finding starts, and LogEnd the one when it ends.
 	LogStart, LogEnd string
 	// Action is what the proxy did, in one CamelCase word.
 	Action string
-	// NotePrefix begins an Event that lists all findings together. Without it each finding is a sentence, and an Event of its
-	// own.
+	// NotePrefix is the start of an Event that lists all findings of an object. If it is empty, each finding has an Event
+	// of its own.
 	NotePrefix string
 }
 
@@ -50,7 +50,7 @@ var texts = map[model.FindingCode]Texts{
 	},
 }
 
-// TextsOf returns the words for a code.
+// TextsOf returns the texts for a code.
 func TextsOf(code model.FindingCode) Texts {
 	of, known := texts[code]
 	if !known && code.IsAnnotation() {
@@ -62,7 +62,7 @@ func TextsOf(code model.FindingCode) Texts {
 	return of
 }
 
-// Findings returns the Events for what was found of one object, with one code, by a node.
+// Findings returns the Events for a node's findings about one object; all have the same code.
 func Findings(object Reference, node string, found []model.Finding) []Event {
 	of := TextsOf(found[0].Code)
 	sentences := make([]string, len(found))
@@ -84,8 +84,8 @@ func Findings(object Reference, node string, found []model.Finding) []Event {
 	return events
 }
 
-// ForeignChange says that another process changed our tables on a node. A program that does so repeatedly has another
-// process ID each time, but is still reported only once an hour.
+// ForeignChange returns the Event for an external modification of our tables on a node. A program that repeats it has
+// another process ID each time, but is still reported only once an hour.
 func ForeignChange(node, process string, pid uint32) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "TablesChanged", Action: "Repair", Local: true, Topic: process,
@@ -94,7 +94,8 @@ func ForeignChange(node, process string, pid uint32) Event {
 	}
 }
 
-// OtherProxy says that another service proxy translates connections on a node, and what to do about it.
+// OtherProxy returns the Event for another service proxy that translates connections on a node, and what to do about
+// it.
 func OtherProxy(node, says, do string) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "OtherServiceProxy", Action: "Detect", Local: true,
@@ -102,7 +103,7 @@ func OtherProxy(node, says, do string) Event {
 	}
 }
 
-// Evacuated says that the evacuation of a node begins; nil: that it is over.
+// Evacuated returns the Event for the start of a node's evacuation; nil means that the evacuation ended.
 func Evacuated(node string, evacuation *model.Demotion) Event {
 	if evacuation == nil {
 		return Event{
@@ -116,7 +117,8 @@ func Evacuated(node string, evacuation *model.Demotion) Event {
 	}
 }
 
-// Partitioned says that a node that is Ready does not answer others. All proxies that see it share one Event.
+// Partitioned returns the Event for a node that is Ready but does not answer others. All proxies that detect this share
+// one Event.
 func Partitioned(node string) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "UnreachableFromNodes", Action: "Detect",
@@ -125,7 +127,7 @@ func Partitioned(node string) Event {
 	}
 }
 
-// Started says that the proxy begins its work on a node. The reason is kube-proxy's.
+// Started returns the Event for the start of the proxy on a node. The reason is kube-proxy's.
 func Started(node, version string) Event {
 	return Event{
 		Regarding: Node(node), Reason: "Starting", Action: "StartProxy", Local: true,

@@ -15,12 +15,12 @@ var (
 	slice = Reference{Kind: "EndpointSlice", Namespace: "shop", Name: "web-abc", UID: "4-5-6"}
 )
 
-// rejected is that an object cannot be right.
+// rejected returns the Event about an invalid object.
 func rejected(object Reference, reason string) Event {
 	return Findings(object, "node-1", []model.Finding{{Code: model.Invalid, Reason: reason}})[0]
 }
 
-// found is the only Event about findings.
+// found returns the only Event about findings.
 func found(t *testing.T, object Reference, findings ...model.Finding) Event {
 	t.Helper()
 	all := Findings(object, "node-1", findings)
@@ -119,7 +119,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestEveryCodeHasTexts, and codes of annotations share no words with others.
+// TestEveryCodeHasTexts, and codes of annotations have other texts than the others.
 func TestEveryCodeHasTexts(t *testing.T) {
 	for _, code := range model.FindingCodes {
 		if of := TextsOf(code); of.LogStart == "" || of.LogEnd == "" || of.Action == "" {

@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/monitoring"
 )
 
-// watchedWith is what the proxy is monitored with.
+// watchedWith are the alerts and the dashboard of the proxy.
 var watchedWith = monitoring.Files{Folder: "proxy", Job: "vicinity-proxy"}
 
 func TestPrometheusAcceptsTheAlertsWhichFireWhenTheyShouldAndDescribeWhatToDo(t *testing.T) {

@@ -10,20 +10,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Recorder counts what one proxy does. Its methods may be called at the same time from several goroutines. A single
-// metric is changed by its row, with Add, Set or Observe; what changes several, or needs more than a number, has a
-// method of its own.
+// Recorder holds the metrics of one proxy. Its methods are safe for concurrent use. A single metric is changed by its
+// row, with Add, Set or Observe; a change of several, or one that needs more than a number, has a method of its own.
 //
-// It has a registry of its own rather than the library's global one: two proxies in one process, as tests and
-// benchmarks have them, do not mix, and nothing appears in /metrics that is not registered here.
+// It has its own registry rather than the library's global one: two proxies in one process, as in tests and benchmarks,
+// do not mix, and /metrics has nothing that is not registered here.
 type Recorder struct {
 	registry   *prometheus.Registry
 	collectors map[string]prometheus.Collector // by the metric's name; never changed
 	repairs    *repairs
 }
 
-// NewRecorder returns a recorder that has counted nothing yet. The Go runtime's and the process's own metrics come
-// with it.
+// NewRecorder returns a recorder without observations. It includes the metrics of the Go runtime and of the process.
 func NewRecorder() *Recorder {
 	r := &Recorder{registry: prometheus.NewRegistry(), collectors: map[string]prometheus.Collector{}, repairs: newRepairs()}
 	for _, row := range rows {
@@ -34,7 +32,7 @@ func NewRecorder() *Recorder {
 	return r
 }
 
-// Add adds to a counter. Here and below there is a value for each label, in the order of the row.
+// Add adds to a counter. Here and below labels has a value for each label, in the order of the row.
 func (r *Recorder) Add(c Counter, n int, labels ...string) {
 	c.collector(r).WithLabelValues(labels...).Add(float64(n))
 }
@@ -44,7 +42,7 @@ func (r *Recorder) Set(g Gauge, value int, labels ...string) {
 	g.collector(r).WithLabelValues(labels...).Set(float64(value))
 }
 
-// SetBool sets a gauge to 1 if something is so, and to 0 if not.
+// SetBool sets a gauge to 1 if isSo is true, and to 0 otherwise.
 func (r *Recorder) SetBool(g Gauge, isSo bool, labels ...string) {
 	value := 0
 	if isSo {
@@ -75,14 +73,14 @@ func (r *Recorder) WatchResumed(resource string) {
 	watchInterrupted.collector(r).DeleteLabelValues(resource)
 }
 
-// TopologyFrom records the resource from which we learn where other nodes are; empty for none.
+// TopologyFrom records the resource that is the source of other nodes' labels; empty means none.
 func (r *Recorder) TopologyFrom(resource string) {
 	for _, each := range topologyResources {
 		r.SetBool(nodeTopology, each == resource, each)
 	}
 }
 
-// DemandRenewed records when measured demand was published last; zero if nobody publishes it, or no Service needs it.
+// DemandRenewed records when measured demand was last published; zero if it is not published, or no Service needs it.
 func (r *Recorder) DemandRenewed(at time.Time) {
 	if at.IsZero() {
 		demandAge.collector(r).DeleteLabelValues()
@@ -91,10 +89,11 @@ func (r *Recorder) DemandRenewed(at time.Time) {
 	r.setTime(demandAge, at)
 }
 
-// Add adds a series to those of a row, with a value for each label in the order of the row.
+// Add adds a value to one series of a row; labels has a value for each label, in the order of the row.
 type Add = func(value float64, labels ...string)
 
-// CollectFrom sets a function that every scrape asks for the series of a row. What is added to one series twice is its sum.
+// CollectFrom sets the function that provides the series of a row at every scrape. Values of the same series are
+// summed.
 func (r *Recorder) CollectFrom(c Collected, ask func(Add)) {
 	c.collector(r).collectWith(func() map[series]float64 {
 		all := map[series]float64{}
@@ -103,10 +102,10 @@ func (r *Recorder) CollectFrom(c Collected, ask func(Add)) {
 	})
 }
 
-// healthResponses are the counters of those paths of health that kube-proxy counts.
+// healthResponses are the counters of those health paths that kube-proxy counts.
 var healthResponses = map[string]Counter{"/healthz": healthz, "/livez": livez}
 
-// HealthServed counts an answer of one of health's paths, if kube-proxy counts it.
+// HealthServed counts a response of a health path, if kube-proxy counts it.
 func (r *Recorder) HealthServed(path string, code int) {
 	if responses, isCounted := healthResponses[path]; isCounted {
 		r.Add(responses, 1, strconv.Itoa(code))

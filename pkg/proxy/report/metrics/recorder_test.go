@@ -59,7 +59,7 @@ kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 1
 `, syncDuration.name, fullSyncDuration.name, partialSyncDuration.name, syncFailures.name)
 }
 
-// histogramText writes the series of both families of a sync's duration, given the cumulative count of each bucket.
+// histogramText returns the series of both families of a sync's duration, given the cumulative count of each bucket.
 func histogramText(name, help, sum string, counts ...int) string {
 	bounds := strings.Fields("0.001 0.002 0.004 0.008 0.016 0.032 0.064 0.128 0.256 0.512 1.024 2.048 4.096 8.192 16.384 +Inf")
 	var b strings.Builder

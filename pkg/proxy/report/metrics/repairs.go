@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// repairs counts the foreign changes that a complete sync repairs: those that were noticed before it began. What is
-// noticed while it runs may come after what it wrote.
+// repairs counts the external modifications that a full sync repairs: those that were detected before it started. Those
+// that are detected during the sync may be later than its writes.
 type repairs struct {
 	mu       sync.Mutex
 	noticed  map[string]int // by family, and not repaired yet
-	underway map[string]int // those of them that were noticed before the sync that runs
+	underway map[string]int // those that were detected before the running sync
 }
 
 func newRepairs() *repairs {
@@ -29,7 +29,7 @@ func (r *repairs) onRepairStart() {
 	r.underway = maps.Clone(r.noticed)
 }
 
-// onRepaired returns, by family, how many changes the newest complete sync has repaired.
+// onRepaired returns, by family, how many modifications the last full sync repaired.
 func (r *repairs) onRepaired() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

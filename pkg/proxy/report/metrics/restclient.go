@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/metrics"
 )
 
-// CountAPIRequests counts the requests that this process makes with client-go. The hooks belong to the process, and the
-// first caller takes them: a program calls it once, before it makes a client.
+// CountAPIRequests counts the requests that this process makes with client-go. The hooks are global, and only the first
+// call has an effect: a program calls it once, before it creates a client.
 func (r *Recorder) CountAPIRequests() {
 	metrics.Register(metrics.RegisterOpts{RequestResult: apiResults{r}, RequestLatency: apiLatencies{r}})
 }

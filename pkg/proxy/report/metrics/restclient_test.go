@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestRequestsOfClientGoAreCounted makes real requests with client-go. Its hooks belong to the process, so that no
-// other test here may ask for them.
+// TestRequestsOfClientGoAreCounted makes real requests with client-go. Its hooks are global, so that no other test here
+// may register them.
 func TestRequestsOfClientGoAreCounted(t *testing.T) {
 	r := NewRecorder()
 	r.CountAPIRequests()

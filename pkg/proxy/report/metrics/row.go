@@ -19,7 +19,7 @@ type row struct {
 	kind  string // as in the exposition format; set by the row's constructor
 }
 
-// rows are all rows, in the order of table.go. Only the initialisation of the package writes it.
+// rows are all rows, in the order of table.go. They are only written during package initialisation.
 var rows []declared
 
 type declared interface {
@@ -27,7 +27,7 @@ type declared interface {
 	addTo(*Recorder)
 }
 
-// Metric is a row whose values a collector of type C holds, one in each Recorder.
+// Metric is a row whose values are in a collector of type C, one in each Recorder.
 type Metric[C prometheus.Collector] struct {
 	row
 	build func() C
@@ -39,7 +39,7 @@ type Counter = *Metric[*prometheus.CounterVec]
 // Gauge is a row that Recorder.Set observes.
 type Gauge = *Metric[*prometheus.GaugeVec]
 
-// Collected is a row that is counted elsewhere: see Recorder.AskFor.
+// Collected is a row whose values a function provides: see Recorder.CollectFrom.
 type Collected = *Metric[*counted]
 
 // Histogram is a row that Recorder.Observe observes.
@@ -60,7 +60,7 @@ func (m *Metric[C]) addTo(r *Recorder) {
 	r.collectors[m.name] = collector
 }
 
-// collector returns the collector of a recorder.
+// collector returns the row's collector in a recorder.
 func (m *Metric[C]) collector(r *Recorder) C { return r.collectors[m.name].(C) }
 
 func counter(r row) Counter {
@@ -87,7 +87,7 @@ func histogram(r row) Histogram {
 	})
 }
 
-// counterFunc declares a counter that is counted elsewhere, and gaugeFunc a gauge.
+// counterFunc declares a counter whose values a function provides, and gaugeFunc such a gauge.
 func counterFunc(r row) Collected { return countedBy("counter", prometheus.CounterValue, r) }
 
 func gaugeFunc(r row) Collected { return countedBy("gauge", prometheus.GaugeValue, r) }
@@ -98,7 +98,7 @@ func countedBy(kind string, valueType prometheus.ValueType, r row) Collected {
 	})
 }
 
-// series is the values of a metric's labels: five at most.
+// series are the values of a metric's labels, at most five.
 type series [5]string
 
 func seriesOf(values ...string) series {
@@ -107,7 +107,7 @@ func seriesOf(values ...string) series {
 	return s
 }
 
-// counted asks a function with every scrape. Without a function the count is zero, or if there are labels, there is no
+// counted calls a function at every scrape. Without a function the count is zero, or, if there are labels, there is no
 // series.
 type counted struct {
 	desc    *prometheus.Desc
@@ -118,10 +118,10 @@ type counted struct {
 
 func (c *counted) collectWith(ask func() map[series]float64) { c.collect.Store(&ask) }
 
-// Describe is one half of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (c *counted) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
 
-// Collect is the other half of prometheus.Collector. The registry sorts what it is given.
+// Collect implements prometheus.Collector. The registry sorts the metrics.
 func (c *counted) Collect(metrics chan<- prometheus.Metric) {
 	counts := map[series]float64{}
 	switch ask := c.collect.Load(); {

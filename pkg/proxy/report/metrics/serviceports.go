@@ -10,35 +10,35 @@ import (
 // PortReason is why a Service port has the endpoints that it has in one family.
 type PortReason struct {
 	Family model.Family
-	// External: for clients from outside on the frontends that externalTrafficPolicy governs; otherwise for the
-	// ClusterIP.
+	// External selects clients from outside, on the frontends that externalTrafficPolicy governs; otherwise the reason is
+	// that of the ClusterIP.
 	External bool
 	Code     selection.Code
 }
 
-// PortCounts are how many Service ports are in force.
+// PortCounts are the numbers of applied Service ports.
 type PortCounts struct {
 	// Reasons counts the ports by the reason for their endpoints. A reason that no port has any more stays, with zero.
 	Reasons map[PortReason]int
-	// Shares say where Services whose load is bounded send this node's connections.
+	// Shares are where Services with a load bound send this node's connections.
 	Shares selection.Shares
 }
 
-// PortCounter counts the Service ports in force, and knows what each Service counts for, so that a sync touches only the counts
-// of the Services that it decides. It is a reader of the proxy's decisions.
+// PortCounter counts the applied Service ports. It keeps the contribution of each Service, so that a sync only updates
+// the counts of the Services that it decides. It is a handler of the proxy's decisions.
 type PortCounter struct {
 	onChange func(PortCounts)
-	// last is what was reported last; changed: it may be different now.
+	// last is the last report; changed is set if the counts may differ from it.
 	last    *PortCounts
 	changed bool
 
 	byReason  map[PortReason]*int
-	byService map[model.ObjectName][]*int // what each Service counts for: a word for each port, for there may be very many
+	byService map[model.ObjectName][]*int // by Service: one pointer for each port, because there may be very many
 	plans     map[model.ObjectName]selection.Plans
 	shares    selection.Shares
 }
 
-// NewPortCounter returns a reader that reports the counts after each sync that has changed any.
+// NewPortCounter returns a handler that reports the counts after each sync that changed any.
 func NewPortCounter(counted func(PortCounts)) *PortCounter {
 	return &PortCounter{
 		onChange: counted, byReason: map[PortReason]*int{}, byService: map[model.ObjectName][]*int{},
@@ -46,17 +46,17 @@ func NewPortCounter(counted func(PortCounts)) *PortCounter {
 	}
 }
 
-// derived is what a Service counts for.
+// derived is the contribution of a Service.
 type derived struct {
 	reasons []PortReason
 	plans   selection.Plans
 }
 
-// Derive returns what a Service counts for.
+// Derive returns the contribution of a Service.
 func (*PortCounter) Derive(decisions []selection.Decision) any {
 	var reasons []PortReason
 	for _, decision := range decisions {
-		if !decision.Service.IsHeadless { // DNS answers for it: nothing of it is in the kernel
+		if !decision.Service.IsHeadless { // only served by DNS: nothing of it is in the kernel
 			reasons = appendReasons(reasons, decision)
 		}
 	}
@@ -66,7 +66,7 @@ func (*PortCounter) Derive(decisions []selection.Decision) any {
 	return derived{reasons, selection.PlansOf(decisions)}
 }
 
-// appendReasons appends the reasons of a decision: for the ClusterIP, and for the external frontends if the port asks for
+// appendReasons appends the reasons of a decision: for the ClusterIP, and for the external frontends if the port has
 // any.
 func appendReasons(list []PortReason, decision selection.Decision) []PortReason {
 	internal, _ := decision.Selection.ClusterIP()
@@ -78,7 +78,7 @@ func appendReasons(list []PortReason, decision selection.Decision) []PortReason 
 	return list
 }
 
-// OnApplied counts a Service anew.
+// OnApplied updates the counts of a Service.
 func (r *PortCounter) OnApplied(service model.ObjectName, accepted any) {
 	r.changed = true
 	for _, count := range r.byService[service] {
@@ -108,7 +108,7 @@ func (r *PortCounter) OnApplied(service model.ObjectName, accepted any) {
 	}
 }
 
-// OnSynced reports the counts if they have changed.
+// OnSynced reports the counts if they changed.
 func (r *PortCounter) OnSynced(selection.SyncState) {
 	if !r.changed && r.last != nil {
 		return

@@ -2,8 +2,8 @@ package metrics
 
 import "time"
 
-// ChangesQueued counts changes that were taken up and that the next sync brings into force. Each object counts once,
-// whatever its families are.
+// ChangesQueued counts changes that were received and that the next sync applies. Each object counts once, whatever its
+// families.
 func (r *Recorder) ChangesQueued(services, endpointSlices int) {
 	r.Add(serviceChanges, services)
 	serviceChangesPending.collector(r).WithLabelValues().Add(float64(services))
@@ -11,8 +11,8 @@ func (r *Recorder) ChangesQueued(services, endpointSlices int) {
 	endpointChangesPending.collector(r).WithLabelValues().Add(float64(endpointSlices))
 }
 
-// SyncQueued records that a change asks for a sync, which begins now. It counts for both families: one transaction
-// changes both.
+// SyncQueued records that a change needs a sync, which starts now. It counts for both families: one transaction changes
+// both.
 func (r *Recorder) SyncQueued(at time.Time) {
 	for _, family := range families {
 		r.setTime(lastQueued, at, family)
@@ -20,8 +20,8 @@ func (r *Recorder) SyncQueued(at time.Time) {
 	r.repairs.onRepairStart()
 }
 
-// ObserveSync records one attempt to bring the kernel up to date: whether it was to write everything, how long it took
-// and, with err, that the kernel did not take it.
+// ObserveSync records one attempt to update the kernel: whether it was a full sync, how long it took, and in err
+// whether it failed.
 func (r *Recorder) ObserveSync(complete bool, took time.Duration, err error) {
 	kind := partialSyncDuration
 	if complete {
@@ -36,8 +36,8 @@ func (r *Recorder) ObserveSync(complete bool, took time.Duration, err error) {
 	}
 }
 
-// SyncDone records when the kernel was up to date, in both families. A complete sync has also repaired what others had
-// changed.
+// SyncDone records when the kernel was up to date, in both families. A full sync has also repaired external
+// modifications.
 func (r *Recorder) SyncDone(at time.Time, complete bool) {
 	for _, family := range families {
 		r.setTime(lastSync, at, family)
@@ -52,27 +52,27 @@ func (r *Recorder) SyncDone(at time.Time, complete bool) {
 	}
 }
 
-// CleanupFailed counts a sweep that the kernel refused. A sweep covers both families.
+// CleanupFailed counts a cleanup that the kernel rejected. A cleanup covers both families.
 func (r *Recorder) CleanupFailed() {
 	for _, family := range families {
 		r.Add(cleanupFailures, 1, family)
 	}
 }
 
-// Programmed records how long a change of an EndpointSlice took from its cause to the kernel. Two machines' clocks
-// measure that: one that is late would make it negative, which counts as no time.
+// Programmed records how long a change of an EndpointSlice took from its cause to the kernel. The two times are from
+// the clocks of two machines: a negative difference counts as zero.
 func (r *Recorder) Programmed(family string, took time.Duration) {
 	r.Observe(programmingDuration, max(0, took), family)
 }
 
-// ForeignChange counts a change to our table by another process. It counts as repaired after the next complete sync
-// that begins later.
+// ForeignChange counts an external modification of our table. It counts as repaired after the next full sync that
+// starts later.
 func (r *Recorder) ForeignChange(family string) {
 	r.Add(foreignChanges, 1, family, stageDetected)
 	r.repairs.onDrift(family)
 }
 
-// setTime sets a gauge to a moment, with the fractions of a second that kube-proxy's gauges have too.
+// setTime sets a gauge to a time, with fractions of a second as in kube-proxy's gauges.
 func (r *Recorder) setTime(gauge Gauge, at time.Time, labels ...string) {
 	gauge.collector(r).WithLabelValues(labels...).Set(float64(at.UnixMicro()) / 1e6)
 }

@@ -18,23 +18,23 @@ const (
 	operationLabel = "operation"      // OperationAdd or OperationDelete
 	kindLabel      = "kind"           // a Kubernetes kind, such as EndpointSlice
 	policyLabel    = "traffic_policy" // PolicyInternal or PolicyExternal
-	reasonLabel    = "reason"         // one of the codes that explain gives, an xds.Refusal, or an accounting.Why
+	reasonLabel    = "reason"         // a code of explain, a model.FindingCode, an xds.RejectReason, or an accounting.Why
 	sysctlLabel    = "sysctl"         // a kernel setting, as sysctl(8) names it
 	sourceLabel    = "source"         // of other nodes' labels: one of model.TopologyResources
 	demandLabel    = "demand_source"  // a balance.Source
 	keyLabel       = "key"            // a topology key, as selection.Shares names them
 	endLabel       = "end"            // EndTime or EndNone
-	outcomeLabel   = "outcome"        // a reachability.Outcome; of connections OutcomeAnswered and the like
+	outcomeLabel   = "outcome"        // a reachability.Outcome; of connections OutcomeReplied and the like
 	proxyLabel     = "proxy"          // one of competing.Programs
 	protocolLabel  = "protocol"       // TCP, UDP or SCTP
 	typeLabel      = "type"           // of DNS records: A, AAAA, SRV or other; of resources of xDS
-	resultLabel    = "result"         // a dns.Outcome or localhost.Outcome; LookComplete or LookCutOff; XDSSent or XDSRejected
-	stageLabel     = "stage"          // stageNoticed or stageRepaired
-	stateLabel     = "state"          // FlowUnanswered or FlowClosed; of nodes AnswersYes, AnswersNo or AnswersNever
+	resultLabel    = "result"         // dns.Outcome or localhost.Outcome; DumpComplete, DumpTruncated; XDSSent, XDSNACKed
+	stageLabel     = "stage"          // stageDetected or stageRepaired
+	stateLabel     = "state"          // FlowUnreplied, FlowClosed; StateReachable, StateUnreachable, StateWithoutBaseline
 	localityLabel  = "locality"       // an accounting.Locality: where an endpoint is, seen from this node
 	tierLabel      = "tier"           // the first topology key that an endpoint matches, "*", hint, none or other
 	directionLabel = "direction"      // DirectionSent or DirectionReceived, by the client
-	codeLabel      = "code"           // an HTTP status; "<error>" if there was no answer
+	codeLabel      = "code"           // an HTTP status; "<error>" if there was no response
 	methodLabel    = "method"
 	verbLabel      = "verb"
 	hostLabel      = "host"
@@ -73,7 +73,7 @@ const (
 	FlowClosed    = "closed"
 )
 
-// The values of the label result of looks at conntrack, and of responses to clients of xDS.
+// The values of the label result of conntrack dumps, and of responses to xDS clients.
 const (
 	DumpComplete  = "complete"
 	DumpTruncated = "truncated"
@@ -101,7 +101,7 @@ const (
 	DirectionReceived = "received"
 )
 
-// The labels of traffic: where it is from and to, and which Service it belongs to.
+// The labels of traffic: its zones, and the Service.
 var (
 	zoneLabels    = []string{"source_zone", "destination_zone", directionLabel}
 	serviceLabels = []string{"namespace", "service", localityLabel, tierLabel}
@@ -129,8 +129,8 @@ var otherProxies = competing.IDs()
 // families are the values of the label ip_family.
 var families = []string{"IPv4", "IPv6"}
 
-// What rows have in common, before the rows: a row that needs a later variable would be initialised after it, and out
-// of order.
+// Shared values come before the rows: a row that needs a later variable would be initialised after it, and out of
+// order.
 var (
 	perFamily     = [][]string{families}
 	connected     = [][]string{{model.TCP.String(), model.SCTP.String()}} // protocols with connections
@@ -257,7 +257,7 @@ var (
 	})
 )
 
-// The metrics of every program that asks an API server with client-go.
+// The metrics of every program that sends requests to an API server with client-go.
 var (
 	apiRequests = counter(row{
 		name:   "rest_client_requests_total",
@@ -268,7 +268,7 @@ var (
 		name:   "rest_client_request_duration_seconds",
 		help:   "Time taken by requests to the API server, by verb and host.",
 		labels: []string{verbLabel, hostLabel},
-		// Those of every Kubernetes component.
+		// The same as in every Kubernetes component.
 		buckets: []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60},
 	})
 )
@@ -285,7 +285,7 @@ var (
 		help:   "Number of elements of nftables sets and maps that were added to or deleted from the kernel.",
 		labels: []string{familyLabel, operationLabel}, start: [][]string{families, {OperationAdd, OperationDelete}},
 	})
-	// Findings counts what the page /findings lists.
+	// Findings counts the findings of the page /findings.
 	Findings = gauge(row{
 		name: "vicinity_findings",
 		help: "Number of problems with objects, by the reason of their Events, such as FrontendConflict; the page /findings lists " +
@@ -447,7 +447,7 @@ var (
 	})
 )
 
-// late is why the metrics of --traffic-accounting lag.
+// late explains why the metrics of --traffic-accounting lag.
 const late = "They count when their conntrack entry ends, up to two minutes after the last packet; long ones each minute."
 
 // programmingBuckets are kube-proxy's, which the scale tests of Kubernetes read: half a second around the first

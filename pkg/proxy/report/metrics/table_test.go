@@ -17,7 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// registeredNames returns the names of everything that a recorder registers, except for what every Go program has.
+// registeredNames returns the names of everything that a recorder registers, except for the metrics of every Go
+// program.
 func registeredNames(t *testing.T) []string {
 	t.Helper()
 	descs := make(chan *prometheus.Desc)
@@ -68,8 +69,8 @@ func TestEveryMetricIsDocumentedAndEveryDocumentedOneExists(t *testing.T) {
 	}
 }
 
-// TestTheREADMEHasTheRowsOfTheTable in their order, with their types and labels. What a metric means is written in the
-// README; that of a new row begins as its help.
+// TestTheREADMEHasTheRowsOfTheTable in their order, with their types and labels. The descriptions of metrics are in the
+// README; that of a new row starts as its help.
 func TestTheREADMEHasTheRowsOfTheTable(t *testing.T) {
 	given, err := os.ReadFile("README.md")
 	if err != nil {

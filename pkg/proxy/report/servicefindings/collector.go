@@ -9,35 +9,35 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// ServiceFindings is all that one finder has found about a Service; no findings: what it had found before is gone.
+// ServiceFindings are all findings of one source about a Service; none means that earlier ones ended.
 type ServiceFindings struct {
 	Service  model.ObjectName
 	Findings []model.Finding
 }
 
-// The bounds of what is said after one sync: for how many Services with findings, and how many findings of each.
+// The limits of a report after one sync: Services with findings, and findings of each.
 const (
 	MaxFound    = 100
 	maxFindings = 2 * selection.MaxFindings
 )
 
-// Collector reports which parts of a Service have no effect, whenever the Service is decided. It is a reader of the
+// Collector reports which parts of a Service have no effect, whenever the Service is decided. It is a handler of the
 // proxy's decisions.
 type Collector struct {
 	report func([]ServiceFindings)
-	// changed are the Services that have findings since the last Synced, or had some before. Told are the Services whose
-	// findings were reported last.
+	// changed holds the findings of the Services that have some since the last OnSynced, or had some before. reported are
+	// the Services whose findings were reported last.
 	changed  map[model.ObjectName][]model.Finding
 	reported map[model.ObjectName]bool
 }
 
-// NewCollector returns a reader. After each sync it reports, by name, which of the decided Services have findings, at most
-// MaxFound of them, and which no longer do. If there are more, Namespaces get equal parts.
+// NewCollector returns a handler. After each sync it reports, by name, which of the decided Services have findings, at
+// most MaxFound of them, and which no longer do. If there are more, they are selected fairly by namespace.
 func NewCollector(found func([]ServiceFindings)) *Collector {
 	return &Collector{report: found, changed: map[model.ObjectName][]model.Finding{}, reported: map[model.ObjectName]bool{}}
 }
 
-// Derive returns what is found of a Service. Usually all its ports have the same endpoints.
+// Derive returns the findings about a Service. Usually all its ports have the same endpoints.
 func (*Collector) Derive(decisions []selection.Decision) any {
 	var list []model.Finding
 	for _, decision := range decisions {
@@ -54,7 +54,7 @@ func (*Collector) Derive(decisions []selection.Decision) any {
 	return list
 }
 
-// OnApplied takes over what is found of a Service that is in force.
+// OnApplied records the findings about an applied Service.
 func (r *Collector) OnApplied(service model.ObjectName, digest any) {
 	list, _ := digest.([]model.Finding)
 	if len(list) == 0 && !r.reported[service] {
@@ -64,7 +64,7 @@ func (r *Collector) OnApplied(service model.ObjectName, digest any) {
 	r.changed[service] = list
 }
 
-// OnSynced reports what is new.
+// OnSynced reports the changes.
 func (r *Collector) OnSynced(selection.SyncState) {
 	if len(r.changed) == 0 {
 		return

@@ -23,7 +23,7 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 	kernel.numbers = map[model.Family]map[string][]ruleset.Element{model.IPv4: taken}
 	p := starting(kernel)
 	const services = 120
-	everything := minParallelServices(services, 2)
+	everything := manyServices(services, 2)
 	for _, service := range everything.Services {
 		service.AffinityTimeout = affinityTimeout
 	}
@@ -32,7 +32,7 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 	if report := mustSync(t, p); len(report.WithoutAffinity) != services || !report.WithoutAffinity[first] {
 		t.Errorf("%d Services are reported, want %d", len(report.WithoutAffinity), services)
 	}
-	plain := minParallelServices(services, 2)
+	plain := manyServices(services, 2)
 	likeFreshStart(t, &kernel.memoryKernel, plain)
 
 	// Now the numbers are free again, and a change of the Service is enough to get one.

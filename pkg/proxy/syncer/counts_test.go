@@ -11,8 +11,8 @@ import (
 // later.
 const manyEndpoints = 33
 
-// minParallelServices returns a cluster of Services with the given number of ready endpoints each.
-func minParallelServices(services, endpoints int) model.Change {
+// manyServices returns a cluster of Services with the given number of ready endpoints each.
+func manyServices(services, endpoints int) model.Change {
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for number := range services {
 		name := model.ObjectName{Namespace: "default", Name: fmt.Sprintf("service-%d", number)}
@@ -26,7 +26,7 @@ func minParallelServices(services, endpoints int) model.Change {
 	return change
 }
 
-// sliceOf returns the slice of a Service of minParallelServices, with its endpoints 0 to count-1.
+// sliceOf returns the slice of a Service of manyServices, with its endpoints 0 to count-1.
 func sliceOf(name model.ObjectName, count int) *model.EndpointSlice {
 	slice := &model.EndpointSlice{Name: name, Service: name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
 	var number int

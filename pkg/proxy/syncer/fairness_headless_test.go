@@ -96,7 +96,7 @@ func newTargetsRead(t *testing.T) (*targetsRead, *memoryKernel, *syncer.Proxy) {
 	t.Helper()
 	read, kernel := &targetsRead{all: map[model.ObjectName]int{}}, &memoryKernel{}
 	p := starting(kernel, read)
-	p.Apply(minParallelServices(3, 2))
+	p.Apply(manyServices(3, 2))
 	mustSync(t, p)
 	return read, kernel, p
 }

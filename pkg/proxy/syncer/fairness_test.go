@@ -80,7 +80,7 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 	const size = 3*syncer.MaxBatchWeight + 100
 	kernel := &memoryKernel{}
 	p := starting(kernel)
-	everything := minParallelServices(3, 2)
+	everything := manyServices(3, 2)
 	p.Apply(everything)
 	mustSync(t, p)
 	kernel.batches = nil
@@ -159,7 +159,7 @@ func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 func TestManyServicesThatChangeTogetherLeaveRoomForOthers(t *testing.T) {
 	kernel := &memoryKernel{}
 	p := starting(kernel)
-	everything := minParallelServices(3, 2)
+	everything := manyServices(3, 2)
 	p.Apply(everything)
 	mustSync(t, p)
 	kernel.batches = nil

@@ -37,7 +37,7 @@ func TestAJumpOfTheMachinesClockReachesNoObserver(t *testing.T) {
 	}}
 	seen := moments{make(chan []time.Time, 2), make(chan []time.Time, 1), make(chan []time.Time, 1)}
 	changes := make(chan model.Change, 1)
-	changes <- minParallelServices(3, 2)
+	changes <- manyServices(3, 2)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	go starting(kernel).Run(ctx, changes, nil, seen)

@@ -79,7 +79,7 @@ func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 			var running sync.WaitGroup
 			running.Go(func() { starting(faults).Run(ctx, changes, disturbed, seen) })
 
-			everything, verdicts := minParallelServices(3, 2), map[bool]int{}
+			everything, verdicts := manyServices(3, 2), map[bool]int{}
 			changes <- everything
 			for range 60 {
 				faults.percent.Store(50 * random.Int32N(3)) // none, half or all of the calls fail

@@ -57,8 +57,8 @@ func TestARealCommitThatFailsChangesNothing(t *testing.T) {
 		"the socket was closed": {t.Context(), true, "use of closed file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			namespace, everything := netns.New(t), minParallelServices(3, 2).Merge(resized(1))
-			p, conn := onRealKernel(t, namespace, minParallelServices(3, 2))
+			namespace, everything := netns.New(t), manyServices(3, 2).Merge(resized(1))
+			p, conn := onRealKernel(t, namespace, manyServices(3, 2))
 			before := listing(namespace)
 			if test.closed {
 				if err := conn.Close(); err != nil {
@@ -113,5 +113,5 @@ func TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt(t *testing.T) {
 	if report := mustSync(t, p); !report.Full {
 		t.Errorf("the next sync reports %+v, want it complete", report)
 	}
-	likeFreshStart(t, kernel, minParallelServices(3, 2).Merge(resized(1)))
+	likeFreshStart(t, kernel, manyServices(3, 2).Merge(resized(1)))
 }

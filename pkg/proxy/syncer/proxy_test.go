@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// resized gives service-0 of minParallelServices another number of endpoints.
+// resized gives service-0 of manyServices another number of endpoints.
 func resized(endpoints int) model.Change {
 	name := model.ObjectName{Namespace: "default", Name: "service-0"}
 	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{name: sliceOf(name, endpoints)}}
@@ -24,7 +24,7 @@ func resized(endpoints int) model.Change {
 func synced(t testing.TB, kernel syncer.Kernel) *syncer.Proxy {
 	t.Helper()
 	p := starting(kernel)
-	p.Apply(minParallelServices(3, 2))
+	p.Apply(manyServices(3, 2))
 	if report := mustSync(t, p); !report.Full || report.Services != 3 || report.Total != 3 {
 		t.Fatalf("the first sync reports %+v, want it complete with 3 Services", report)
 	}
@@ -78,7 +78,7 @@ func TestTablesAreRecreatedAfterTwoFailedFullSyncs(t *testing.T) {
 
 // TestMapsOfOtherTypesAreOvercomeInTheKernel, even those that are read before anything is written.
 func TestMapsOfOtherTypesAreOvercomeInTheKernel(t *testing.T) {
-	everything, fresh := minParallelServices(3, 2).Merge(stickyService(1, 2)), netns.New(t)
+	everything, fresh := manyServices(3, 2).Merge(stickyService(1, 2)), netns.New(t)
 	onRealKernel(t, fresh, everything)
 	for _, set := range []ruleset.Set{
 		ruleset.Services, ruleset.Numbered, ruleset.NumberedCollided, ruleset.StickyPorts, ruleset.NodePortStickyOutside, ruleset.Affinity(0),
@@ -105,18 +105,18 @@ func TestMapsOfOtherTypesAreOvercomeInTheKernel(t *testing.T) {
 func TestAFailingCleanupKeepsServing(t *testing.T) {
 	kernel := &scriptedKernel{reject: rejectCleanups}
 	p := synced(t, kernel)
-	p.Apply(minParallelServices(3, manyEndpoints+1))
+	p.Apply(manyServices(3, manyEndpoints+1))
 	mustSync(t, p)
-	p.Apply(minParallelServices(3, manyEndpoints)) // no Service needs lb-34 any more
+	p.Apply(manyServices(3, manyEndpoints)) // no Service needs lb-34 any more
 	for range 2 {                                  // a successful cleanup resets the count
 		mustFailCleanup(t, p)
 	}
 	kernel.reject = nil
 	mustSync(t, p)
-	p.Apply(minParallelServices(3, manyEndpoints+1))
+	p.Apply(manyServices(3, manyEndpoints+1))
 	mustSync(t, p)
 	kernel.reject = rejectCleanups
-	p.Apply(minParallelServices(3, manyEndpoints))
+	p.Apply(manyServices(3, manyEndpoints))
 	for try := range 3 {
 		report, err := p.Sync(t.Context())
 		if err != nil {
@@ -139,7 +139,7 @@ func TestAFailingCleanupKeepsServing(t *testing.T) {
 	if chains := kernel.Tables.Objects(model.IPv4).Chains; slices.Contains(chains, "lb-34") {
 		t.Errorf("chains %v, want lb-34 swept", chains)
 	}
-	likeFreshStart(t, &kernel.memoryKernel, minParallelServices(3, manyEndpoints))
+	likeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
 }
 
 func mustFailCleanup(t *testing.T, p *syncer.Proxy) {
@@ -159,7 +159,7 @@ func TestAFailedCleanupDoesNotRecreateTheTables(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kernel := &scriptedKernel{}
 			p := synced(t, kernel)
-			p.Apply(minParallelServices(3, manyEndpoints+1))
+			p.Apply(manyServices(3, manyEndpoints+1))
 			mustSync(t, p)
 			failures := 0
 			kernel.reject = func(batch ruleset.Batch) error {
@@ -171,7 +171,7 @@ func TestAFailedCleanupDoesNotRecreateTheTables(t *testing.T) {
 				}
 				return syscall.ENOBUFS
 			}
-			p.Apply(minParallelServices(3, manyEndpoints))
+			p.Apply(manyServices(3, manyEndpoints))
 			for range test.syncs {
 				mustFailCleanup(t, p)
 			}
@@ -179,7 +179,7 @@ func TestAFailedCleanupDoesNotRecreateTheTables(t *testing.T) {
 			if report := mustSync(t, p); report.Full != test.isDone || slices.ContainsFunc(kernel.batches, rebuilds) {
 				t.Errorf("the next sync reports %+v, and the tables must not be made anew", report)
 			}
-			likeFreshStart(t, &kernel.memoryKernel, minParallelServices(3, manyEndpoints))
+			likeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
 		})
 	}
 }

@@ -516,7 +516,7 @@ func (k strictKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 // TestTheRealKernelRejectsOneServiceAndNoOther with a real rejection: a name that is too long, which package source
 // would not accept.
 func TestTheRealKernelRejectsOneServiceAndNoOther(t *testing.T) {
-	everything := minParallelServices(50, 3)
+	everything := manyServices(50, 3)
 	var endpoints []int
 	for number := range 20 {
 		endpoints = append(endpoints, number+2)

@@ -15,7 +15,7 @@ import (
 // boundedServices returns Services with a load bound and four endpoints each: one in the zone of three nodes, the
 // others in that of the fourth.
 func boundedServices(count int) model.Change {
-	change := minParallelServices(count, 4)
+	change := manyServices(count, 4)
 	for name, service := range change.Services {
 		service.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120}
 		for i := range change.Slices[name].Endpoints {
@@ -42,7 +42,7 @@ func nodesIn(zone string, names ...string) model.Change {
 // together after replanInterval, and no change of endpoints waits for that.
 func TestNodesThatComeAreGathered(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
-		everything := boundedServices(5).Merge(minParallelServices(1, 2))
+		everything := boundedServices(5).Merge(manyServices(1, 2))
 		send := func(change model.Change) {
 			everything = everything.Merge(change)
 			r.changes <- change
@@ -91,7 +91,7 @@ func TestALargeServiceIsReplannedInSteps(t *testing.T) {
 	}
 	kernel := &memoryKernel{}
 	p := starting(kernel)
-	everything := minParallelServices(3, 2).Merge(large).Merge(nodesIn("zone-a", self, "near-1", "near-2")).Merge(nodesIn("zone-b", "far"))
+	everything := manyServices(3, 2).Merge(large).Merge(nodesIn("zone-a", self, "near-1", "near-2")).Merge(nodesIn("zone-b", "far"))
 	everything.AllNodes = new(true)
 	p.Apply(everything)
 	mustSync(t, p)

@@ -32,7 +32,7 @@ func stamped(name string, endpoints, n int) model.Change {
 func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T) {
 	kernel := &scriptedKernel{}
 	p := starting(kernel)
-	p.Apply(minParallelServices(3, 2))
+	p.Apply(manyServices(3, 2))
 	gone := model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{{Namespace: "default", Name: "service-1"}: nil}}
 	for _, step := range []struct {
 		title   string
@@ -70,9 +70,9 @@ func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T)
 	}
 }
 
-// greedyServices returns Services that each claim a number of frontends of service-0 of minParallelServices.
+// greedyServices returns Services that each claim a number of frontends of service-0 of manyServices.
 func greedyServices(services, frontends int) model.Change {
-	change := minParallelServices(1, 1)
+	change := manyServices(1, 1)
 	owner := change.Services[model.ObjectName{Namespace: "default", Name: "service-0"}]
 	owner.Ports = nil
 	for port := range frontends {
@@ -105,7 +105,7 @@ func TestServicesThatLoseAFrontendAreReportedWithTheOwner(t *testing.T) {
 		want   []servicefindings.ServiceFindings
 	}{
 		{"the first sync", model.Change{}, want},
-		{"the owner lets go", minParallelServices(2, 1), []servicefindings.ServiceFindings{{Service: greedy}}},
+		{"the owner lets go", manyServices(2, 1), []servicefindings.ServiceFindings{{Service: greedy}}},
 		{"another Service changes", resized(1), nil},
 		{"the greedy one wants them again", greedyServices(1, 2), want},
 		{"the owner goes", model.Change{Services: map[model.ObjectName]*model.Service{owner: nil}},
@@ -160,10 +160,10 @@ func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
 func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
 	kernel := &scriptedKernel{}
 	p := starting(kernel)
-	p.Apply(minParallelServices(3, 2))
+	p.Apply(manyServices(3, 2))
 	mustSync(t, p)
 	kernel.reject = rejectAll
-	p.Apply(minParallelServices(3, 1))
+	p.Apply(manyServices(3, 1))
 	for _, want := range []syncer.Report{{}, {Full: true}, {Full: true}} {
 		report, err := p.Sync(t.Context())
 		if err == nil {
@@ -178,7 +178,7 @@ func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
 func TestEachChangeIsQueuedOnceHoweverOftenItsSyncFails(t *testing.T) {
 	running(t, func(t *testing.T, r *run) {
 		r.reject(rejectAll)
-		r.changes <- minParallelServices(3, 2)
+		r.changes <- manyServices(3, 2)
 		r.later(100 * time.Millisecond)
 		r.reject(nil)
 		r.changes <- resized(1)

@@ -14,7 +14,7 @@ func TestRunWaitsForTheCompleteState(t *testing.T) {
 		r.disturbed <- struct{}{}
 		r.later(time.Hour)
 		r.expect("before the first change")
-		r.changes <- minParallelServices(3, 2)
+		r.changes <- manyServices(3, 2)
 		r.expect("the first change", attempt{At: time.Hour, Complete: true, Services: 3})
 		r.later(time.Hour)
 		r.expect("while nothing happens")
@@ -23,7 +23,7 @@ func TestRunWaitsForTheCompleteState(t *testing.T) {
 
 func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
-		r.changes <- minParallelServices(3, 2)
+		r.changes <- manyServices(3, 2)
 		r.expect("the first change", attempt{Complete: true, Services: 3})
 
 		r.later(syncer.SyncInterval)
@@ -39,14 +39,14 @@ func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
 		// The first of them needs lb-33, and so a batch for that before the one with its elements.
 		r.expect("what arrived meanwhile is one sync",
 			attempt{At: syncer.SyncInterval, Services: 1}, attempt{At: syncer.SyncInterval + 2*time.Second, Services: 2})
-		likeFreshStart(r.t, &r.kernel.memoryKernel, minParallelServices(3, 2).Merge(resized(5)).Merge(stickyService(1, 2)))
+		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Merge(resized(5)).Merge(stickyService(1, 2)))
 	})
 }
 
 func TestRunTriesAFailedSyncAgainLaterEachTime(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		r.reject(rejectAll)
-		r.changes <- minParallelServices(3, 2)
+		r.changes <- manyServices(3, 2)
 		var at, pause time.Duration
 		pause = 100 * time.Millisecond
 		for range 12 {
@@ -73,11 +73,11 @@ func TestRunTriesAFailedSyncAgainLaterEachTime(t *testing.T) {
 
 func TestWhatCouldNotBeCleanedUpDoesNotKeepChangesWaiting(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
-		r.changes <- minParallelServices(3, manyEndpoints+1)
+		r.changes <- manyServices(3, manyEndpoints+1)
 		r.expect("the first change", attempt{Complete: true, Services: 3})
 		r.later(time.Second)
 		r.reject(rejectCleanups)
-		r.changes <- minParallelServices(3, manyEndpoints)
+		r.changes <- manyServices(3, manyEndpoints)
 		r.expect("a change whose sweep fails", attempt{At: time.Second, Services: 3, CleanupFailed: true})
 		r.later(300 * time.Millisecond)
 		r.changes <- stickyService(1)
@@ -93,19 +93,19 @@ func TestWhatCouldNotBeCleanedUpDoesNotKeepChangesWaiting(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	for name, prepare := range map[string]func(r *run){
 		"before the first change": func(*run) {},
-		"while nothing happens":   func(r *run) { r.changes <- minParallelServices(3, 2) },
+		"while nothing happens":   func(r *run) { r.changes <- manyServices(3, 2) },
 		"before a sync is tried again": func(r *run) {
 			r.reject(rejectAll)
-			r.changes <- minParallelServices(3, 2)
+			r.changes <- manyServices(3, 2)
 		},
 		"while a change waits for a failed sync": func(r *run) {
 			r.reject(rejectAll)
-			r.changes <- minParallelServices(3, 2)
+			r.changes <- manyServices(3, 2)
 			synctest.Wait()
 			r.changes <- resized(1)
 		},
 		"while a change waits for others": func(r *run) {
-			r.changes <- minParallelServices(3, 2)
+			r.changes <- manyServices(3, 2)
 			synctest.Wait()
 			r.changes <- resized(1)
 		},
@@ -128,7 +128,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 func TestChangesWaitForAFailedSync(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		r.reject(rejectAll)
-		r.changes <- minParallelServices(3, 2)
+		r.changes <- manyServices(3, 2)
 		r.expect("a sync that fails", attempt{Complete: true, RetryIn: 100 * time.Millisecond})
 		r.changes <- resized(1)
 		r.changes <- stickyService(1)
@@ -137,6 +137,6 @@ func TestChangesWaitForAFailedSync(t *testing.T) {
 		r.reject(nil)
 		r.later(time.Millisecond)
 		r.expect("all of it together", attempt{At: 100 * time.Millisecond, Complete: true, Services: 4})
-		likeFreshStart(r.t, &r.kernel.memoryKernel, minParallelServices(3, 2).Merge(resized(1)).Merge(stickyService(1)))
+		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Merge(resized(1)).Merge(stickyService(1)))
 	})
 }

@@ -17,7 +17,7 @@ func TestASteadyStreamOfChangesTakesATenthOfTheTime(t *testing.T) {
 	} {
 		t.Run(test.took.String(), func(t *testing.T) {
 			running(t, func(_ *testing.T, r *run) {
-				everything := minParallelServices(3, 2)
+				everything := manyServices(3, 2)
 				r.changes <- everything
 				r.expect("the first change", attempt{Complete: true, Services: 3})
 				r.slower.Store(int64(test.took))
@@ -52,7 +52,7 @@ func TestADisturbanceIsRepairedAtOnceAndTakesChangesAlong(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		const took = syncer.SyncInterval / 4
 		r.slower.Store(int64(took))
-		r.changes <- minParallelServices(3, 2)
+		r.changes <- manyServices(3, 2)
 		r.later(took)
 		r.expect("the first change", attempt{Complete: true, Services: 3})
 		r.changes <- stickyService(1)
@@ -60,7 +60,7 @@ func TestADisturbanceIsRepairedAtOnceAndTakesChangesAlong(t *testing.T) {
 		r.disturbed <- struct{}{}
 		r.later(took)
 		r.expect("a disturbance before the change is synced", attempt{At: took, Complete: true, Services: 4})
-		likeFreshStart(r.t, &r.kernel.memoryKernel, minParallelServices(3, 2).Merge(stickyService(1)))
+		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Merge(stickyService(1)))
 		r.changes <- resized(1)
 		r.later(syncer.SyncInterval - took - 1)
 		r.expect("a change soon after that")
@@ -74,7 +74,7 @@ func TestADisturbanceIsRepairedAtOnceAndTakesChangesAlong(t *testing.T) {
 func TestAChangeAndADisturbanceThatArriveTogetherAreOneCompleteSync(t *testing.T) {
 	running(t, func(t *testing.T, r *run) {
 		r.kernel.slow = time.Second
-		r.changes <- minParallelServices(3, 2)
+		r.changes <- manyServices(3, 2)
 		r.later(time.Minute)
 		r.take()
 		for round := range 16 {

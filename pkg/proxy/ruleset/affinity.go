@@ -9,28 +9,27 @@ import (
 	"time"
 )
 
-// Session affinity. A client is remembered by the number of its Service port, and with it the number of the endpoint
-// that it got; a map of all such numbers says where the endpoint is. So few maps and chains serve any number of
-// Services. When an endpoint leaves, one element is deleted, however many clients it has: a client that comes back is
-// found to lead nowhere, forgotten, and given another endpoint.
+// Session affinity. A client's endpoint is stored, as a number, under the number of the Service port and the client;
+// one map has the endpoint of each number. So a few maps and chains serve any number of Services. When an endpoint is
+// removed, one element is deleted, however many clients it has: the number stored for a returning client then leads to
+// no endpoint, so the client's entry is deleted and it gets another endpoint.
 //
-// The maps are shards, so that a flood of one Service's clients, which fills its map, reaches few others. The class of
-// a frontend whose clients are remembered names the chain: by shard, and by timeout, because the timeout stands in a
-// rule.
+// The maps are shards, so that a flood of one Service's clients, which fills its map, affects few others. The class of
+// a frontend with affinity names the chain: by shard, and by timeout, because the timeout is part of a rule.
 
 const (
 	affinityPrefix = "affinity-"
 	stickyPrefix   = "sticky-"
-	// maxTimeouts are the different timeouts that Services can have at a time, beside the reserved ones. Each has chains of
-	// its own, and the kernel looks at all chains when a verdict comes.
+	// maxTimeouts limits the different timeouts that Services can have at a time, in addition to the reserved ones. Each
+	// has chains of its own, and the kernel checks all chains when a verdict is added.
 	maxTimeouts = 6
 )
 
-// reservedTimeouts are always available: the API's default, and the longest that it allows. So a timeout for which
-// there is no room can be rounded up to a longer one.
+// reservedTimeouts are always available: the API's default, and the longest that it allows. So a timeout beyond
+// maxTimeouts can be rounded up to a longer one.
 var reservedTimeouts = []time.Duration{3 * time.Hour, 24 * time.Hour}
 
-// sizeClass says how numbers are made for ports with up to a certain number of endpoints:
+// sizeClass defines the numbers of ports with up to a certain number of endpoints:
 //
 //	31     24 23                      0
 //	┌────────┬──────────────┬──────────┐
@@ -41,8 +40,8 @@ var reservedTimeouts = []time.Duration{3 * time.Hour, 24 * time.Hour}
 //	└────────┴──────────────┴──────────┘
 type sizeClass struct {
 	prefix uint32
-	bits   int // of an endpoint
-	// shards serve it, from the first on. All numbers of a port have the same one.
+	bits   int // of a number, for the endpoint
+	// The size class uses these shards, from firstShard on. All numbers of a port are in the same shard.
 	firstShard, shards uint32
 }
 
@@ -52,8 +51,8 @@ const noPort = ClusterSlot
 // endpointFlag is set in an endpoint's number, and clear in its port's.
 const endpointFlag uint32 = 0x02000000
 
-// tiers are from the smallest to the largest. A port that outgrows one gets numbers of the next, and its clients are
-// forgotten.
+// tiers are the size classes, smallest first. A port that outgrows its class gets numbers of the next one, and its
+// clients lose their affinity.
 var tiers = []*sizeClass{
 	{prefix: 0xf0000000, bits: 8, shards: 16},                 // 65,536 ports
 	{prefix: 0xf1000000, bits: 12, firstShard: 16, shards: 1}, // 4,096 ports
@@ -63,21 +62,21 @@ var tiers = []*sizeClass{
 // room returns how many endpoints a port can have.
 func (t *sizeClass) room() int { return 1 << t.bits }
 
-// mask turns an endpoint's number into its port's number.
+// mask returns the mask that turns an endpoint's number into its port's number.
 func (t *sizeClass) mask() uint32 { return ^(endpointFlag | uint32(t.room()-1)) }
 
 // portOf returns the number of the port to which an endpoint's number belongs.
 func (t *sizeClass) portOf(endpoint uint32) uint32 { return endpoint & t.mask() }
 
-// endpointOf returns what an endpoint's number adds to its port's.
+// endpointOf returns the part of a number that identifies the endpoint within its port.
 func (t *sizeClass) endpointOf(number uint32) uint32 { return number & uint32(t.room()-1) }
 
-// firstChoice returns what an endpoint's number should add, if no other endpoint of the port has it.
+// firstChoice returns the number that an endpoint should have within its port, if no other endpoint of the port has it.
 func (t *sizeClass) firstChoice(endpoint netip.AddrPort) uint32 {
 	return t.endpointOf(hashOf(endpoint))
 }
 
-// endpoints are the numbers that endpoints have, of whatever port.
+// endpoints returns the range of the numbers of endpoints, of all ports.
 func (t *sizeClass) endpoints() PriorityBetween {
 	return PriorityBetween{First: t.prefix | endpointFlag, Last: t.prefix | endpointFlag | 0xffffff}
 }
@@ -85,7 +84,7 @@ func (t *sizeClass) endpoints() PriorityBetween {
 // shardOf returns the shard of a port's number.
 func (t *sizeClass) shardOf(port uint32) uint32 { return t.firstShard + port>>t.bits%t.shards }
 
-// sizeClassOf returns the tier of a number; nil if the number belongs to no tier.
+// sizeClassOf returns the size class of a number; nil if the number belongs to none.
 func sizeClassOf(number uint32) *sizeClass {
 	for _, tier := range tiers {
 		if number&^endpointFlag>>24 == tier.prefix>>24 {
@@ -95,8 +94,9 @@ func sizeClassOf(number uint32) *sizeClass {
 	return nil
 }
 
-// affinityState is how the clients of a Service port are remembered. Its frontends share it, as far as the same endpoints
-// serve them: there is a view of all nodes, and one of what a Local policy allows. Both have the tier and the shard.
+// affinityState is the session affinity of a Service port. Frontends share it if the same endpoints serve them: one
+// view has the endpoints of all nodes, and one those that a Local policy allows. Both have the same size class and
+// shard.
 type affinityState struct {
 	timeout time.Duration
 	tier    *sizeClass
@@ -104,8 +104,8 @@ type affinityState struct {
 	views   [2]numbering // by viewKind
 }
 
-// stickyClass returns the class of frontends whose clients are remembered: 17 bits of seconds, 5 of the shard, and
-// whether they are node ports.
+// stickyClass returns the class of frontends with affinity: 17 bits of seconds, 5 of the shard, and one that is set for
+// node ports.
 func (m *affinityState) stickyClass(nodePorts bool) Class {
 	class := stickyClass | Class(m.timeout/time.Second)<<6 | Class(m.shard)<<1
 	if nodePorts {
@@ -114,10 +114,11 @@ func (m *affinityState) stickyClass(nodePorts bool) Class {
 	return class
 }
 
-// affinityMap is where the clients are remembered: port and client : endpoint. All ports of a shard share it.
+// affinityMap returns the map that stores the endpoints of clients: port and client : endpoint. All ports of a shard
+// share it.
 //
-// The kernel bounds a set that packets fill to 65535 elements. To say that size would make it take 2 MiB for each map at
-// once.
+// The kernel limits a set that packets fill to 65535 elements. An explicit size would make it allocate 2 MiB for each
+// map at once.
 func (m *affinityState) affinityMap() Set { return Affinity(m.shard) }
 
 // Affinity returns the map of a shard.
@@ -128,7 +129,7 @@ func Affinity(shard uint32) Set {
 	}
 }
 
-// chainName is the name of the chain that remembers the clients.
+// chainName returns the name of the chain for clients of frontends with affinity.
 func (m *affinityState) chainName(nodePorts bool) string {
 	name := fmt.Sprintf("%s%d-%d", stickyPrefix, m.timeout/time.Second, m.shard)
 	if nodePorts {
@@ -137,11 +138,11 @@ func (m *affinityState) chainName(nodePorts bool) string {
 	return name
 }
 
-// chain sends a client to the endpoint that it is remembered with, or draws one and remembers it. It looks into no map
-// that grows with Services, because adding a rule that looks into a map makes the kernel walk that map. Static chains,
-// which are not added with a Service, look into those maps.
+// chain returns the chain that sends a client to the endpoint stored for it, or picks one and stores it. The chain uses
+// no map that grows with Services, because adding a rule that refers to a map makes the kernel walk that map. Static
+// chains, which are not added with a Service, use those maps.
 //
-// The timeout stands in the rule and not in the map, because kernels differ in whether a map's timeout can be changed.
+// The timeout is part of the rule, not of the map, because kernels differ in whether a map's timeout can be changed.
 func (m *affinityState) chain(nodePorts bool) Chain {
 	port, draw := stickyPortChain, stickyDrawChain
 	if nodePorts {
@@ -161,8 +162,8 @@ func (m *affinityState) chain(nodePorts bool) Chain {
 	}}
 }
 
-// stickyPortRules find the number of the Service port. Where a Local policy governs clients from outside, it depends on
-// the client.
+// stickyPortRules returns the rules that find the number of the Service port. If a Local policy governs clients from
+// outside, it depends on the client.
 func stickyPortRules(key []Field, outside Rule, ports, outsidePorts Set) []Rule {
 	return []Rule{
 		{SetPriority{Key: key, Map: ports}},
@@ -170,7 +171,8 @@ func stickyPortRules(key []Field, outside Rule, ports, outsidePorts Set) []Rule 
 	}
 }
 
-// stickyDrawRules draw a slot, as for clients that are not remembered, and find the number of its endpoint.
+// stickyDrawRules returns the rules that pick a slot, as for clients without affinity, and find the number of its
+// endpoint.
 func stickyDrawRules(key []Field, classes, endpoints Set) []Rule {
 	return []Rule{
 		{SetPriority{Key: key, Map: classes}, VerdictOf{Key: []Field{Priority}, Map: StickyDispatch}},
@@ -178,12 +180,12 @@ func stickyDrawRules(key []Field, classes, endpoints Set) []Rule {
 	}
 }
 
-// hasAffinity reports whether the clients of one of the port's frontends are remembered.
+// hasAffinity reports whether one of the port's frontends has session affinity.
 func (p *Port) hasAffinity(frontend *Frontend) bool {
 	return p.affinity != nil && frontend.Class.isBalanced()
 }
 
-// affinityChains returns the chains that remember the port's clients.
+// affinityChains returns the chains that implement the port's session affinity.
 func (p *Port) affinityChains() []Chain {
 	if p.affinity == nil {
 		return nil
@@ -199,13 +201,13 @@ func (p *Port) affinityChains() []Chain {
 	return chains
 }
 
-// eachStickyClass yields what is done with a client of a frontend that is not remembered yet.
+// eachStickyClass yields the class of a frontend for clients for which no endpoint is stored yet.
 func (p *Port) eachStickyClass(frontend *Frontend, yield func(Element) bool) bool {
 	return !p.hasAffinity(frontend) ||
 		yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.drawClass(frontend))}})
 }
 
-// eachStickyDispatch yields where those classes lead.
+// eachStickyDispatch yields the chains of those classes.
 func (p *Port) eachStickyDispatch(yield func(Element) bool) bool {
 	for i := range p.Frontends {
 		if frontend := &p.Frontends[i]; p.hasAffinity(frontend) && !yield(p.drawElement(frontend)) {
@@ -215,20 +217,20 @@ func (p *Port) eachStickyDispatch(yield func(Element) bool) bool {
 	return true
 }
 
-// eachStickyPort yields the number of the port that a frontend leads to: for clients inside, and for those outside if it
-// is the same.
+// eachStickyPort yields the number of the port that a frontend leads to: for clients inside the cluster, and for those
+// outside if it is the same.
 func (p *Port) eachStickyPort(frontend *Frontend, yield func(Element) bool) bool {
 	inside, _ := frontend.views()
 	return !p.hasAffinity(frontend) || p.yieldPort(frontend, inside, yield)
 }
 
-// eachStickyOutside yields the number of the port for clients outside if they have endpoints of their own.
+// eachStickyOutside yields the number of the port for clients outside the cluster if they have endpoints of their own.
 func (p *Port) eachStickyOutside(frontend *Frontend, yield func(Element) bool) bool {
 	_, outside := frontend.views()
 	return !p.hasAffinity(frontend) || !frontend.Class.isSplit() || p.yieldPort(frontend, outside, yield)
 }
 
-// yieldPort yields the number of a view. A view without endpoints remembers no client: its number is noPort, which no
+// yieldPort yields the number of a view. A view without endpoints stores no client: its number is noPort, which no
 // client has.
 func (p *Port) yieldPort(frontend *Frontend, view viewKind, yield func(Element) bool) bool {
 	number := cmp.Or(p.affinity.views[view].port, noPort)
@@ -246,10 +248,10 @@ func (p *Port) eachStickySlot(frontend *Frontend, yield func(Element) bool) bool
 		p.affinity.views[outside].eachSlot(key, LocalSlot, p.outside(frontend), yield)
 }
 
-// eachNumbered yields the endpoint that each number stands for, if it is the number that the endpoint's address gives.
+// eachNumbered yields the endpoint of each number that follows from the endpoint's address.
 func (p *Port) eachNumbered(yield func(Element) bool) bool { return p.yieldEndpoints(false, yield) }
 
-// eachCollided yields the endpoint that each other number stands for.
+// eachCollided yields the endpoint of each other number.
 func (p *Port) eachCollided(yield func(Element) bool) bool { return p.yieldEndpoints(true, yield) }
 
 func (p *Port) yieldEndpoints(collided bool, yield func(Element) bool) bool {

@@ -24,22 +24,22 @@ func rulesOf(chain ruleset.Chain) []string {
 	return rules
 }
 
-// prepared returns a Service as the mirror holds it: with numbers.
+// prepared returns a Service as the mirror has it: with numbers.
 func prepared(t testing.TB, service ruleset.Service) ruleset.Service {
 	t.Helper()
 	return start(t, service).mirror.Service(service.Name)
 }
 
-// stickyViews are the endpoints with which clients are remembered, inside and outside, for a ClusterIP and for all other
-// frontends.
+// stickyViews are the endpoints of the views with affinity, for clients inside and outside, of a ClusterIP and of all
+// other frontends.
 type stickyViews struct{ clusterIP, clusterIPOutside, others, othersOutside string }
 
-// What a view may be: all endpoints, or the one on this node, or none; or clients are not remembered.
+// The values of a view: all endpoints, or the one on this node, or none; or there is no affinity.
 const (
 	both, localOnly, there, nobody, withoutAffinity = "both", "here", "there", "nobody", "unremembered"
 )
 
-// stickyViewsOf reads them from the tables, as a packet does.
+// stickyViewsOf reads the views from the tables, as a packet does.
 func stickyViewsOf(t *testing.T, tables *ruleset.Tables, port ruleset.Port) stickyViews {
 	t.Helper()
 	maps := mapsIn(t, tables, port.ID.Family)
@@ -80,8 +80,7 @@ func (m lookups) viewOf(frontend ruleset.Frontend, outside bool) string {
 	return strings.Join(names, " ")
 }
 
-// TestTheViewsOfSessionAffinity: what a client is remembered with depends on which endpoints its kind of client may
-// have.
+// TestTheViewsOfSessionAffinity: a client's affinity depends on which endpoints its kind of client may have.
 func TestTheViewsOfSessionAffinity(t *testing.T) {
 	for name, test := range map[string]struct {
 		internalLocal, externalLocal bool
@@ -190,7 +189,7 @@ func TestAChoiceOfNumbersMatchesTheRandomSlotChain(t *testing.T) {
 	}
 }
 
-// TestTheChainsThatRememberClients, of each tier: they are the same except for the number's bits.
+// TestTheChainsThatRememberClients, of each size class: they are the same except for the number's bits.
 func TestTheChainsThatRememberClients(t *testing.T) {
 	rules := func(prefix, clients, endpoints, mask, timeout string) []string {
 		remember := fmt.Sprintf("meta priority %s update @%s { meta priority & %s . ip saddr timeout %s : meta priority }",
@@ -243,7 +242,7 @@ func TestTheChainsThatRememberClients(t *testing.T) {
 	}
 }
 
-// withNodePort gives a port a node port beside its ClusterIP.
+// withNodePort gives a port a node port in addition to its ClusterIP.
 func withNodePort(port ruleset.Port) ruleset.Port {
 	nodePort := port.Frontends[0]
 	nodePort.Addr, nodePort.Port, nodePort.External = model.AnyAddr(port.ID.Family), 30001, true
@@ -266,8 +265,8 @@ func numbersUpTo(count int) []int {
 	return numbers
 }
 
-// TestNamesNeverCollide, whatever namespaces, Services and ports are called: users may choose the very words that our
-// names begin or end with.
+// TestNamesNeverCollide, whatever the names of namespaces, Services and ports: users may choose exactly the words with
+// which our names start or end.
 func TestNamesNeverCollide(t *testing.T) {
 	words := []string{"", "local", "external", "3600-0", "sticky", "lb-1-local-1", "tcp", "endpoints"}
 	owner := map[string]string{}

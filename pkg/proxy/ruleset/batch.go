@@ -6,22 +6,23 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Batch is a list of operations that the kernel takes whole or not at all.
+// Batch is a list of operations that the kernel applies completely or not at all.
 type Batch struct {
 	Ops []Op
-	// Weight is about how many elements a large batch has, so that its encoder can make room for them; zero if unknown.
+	// Weight is the approximate number of elements of a large batch, for which its encoder allocates memory; zero if
+	// unknown.
 	Weight int
 }
 
-// Verb is what an operation does with its object.
+// Verb is the kind of an operation.
 type Verb uint8
 
 // The verbs. Each behaves as nftables does:
 //
-//   - Add of a table, set, chain, counter or identical element that is there already does nothing; Add of an element with
+//   - Add of a table, set, chain, counter or identical element that already exists does nothing; Add of an element with
 //     another value is an error (EEXIST). Add of a chain does not touch its rules, if it has any; Add of rules appends.
-//     Add of a counter leaves what it has counted.
-//   - Delete and Flush of what is not there are errors (ENOENT); Delete of a chain, set or counter in use is one too
+//     Add of an existing counter keeps its count.
+//   - Delete and Flush of a missing object are errors (ENOENT); Delete of a chain, set or counter in use is one too
 //     (EBUSY).
 //   - Flush of a set removes its elements, of a chain its rules.
 const (
@@ -35,35 +36,35 @@ type Op struct {
 	Verb   Verb
 	Family model.Family
 	Object Object
-	// Table names the object itself if it is a table, else the table that it is in; empty: TableName.
+	// Table is the name of the table, or of the table that contains the object; empty means TableName.
 	Table string
 }
 
-// Object is what an operation works on.
+// Object is the target of an operation.
 type Object interface {
 	isObject()
 }
 
-// The objects.
+// The kinds of objects.
 type (
 	// TableObject is the table of the family.
 	TableObject struct{}
-	// CounterObject is a named counter. It has no Flush, and goes on counting when the rules that name it are written anew.
+	// CounterObject is a named counter. It has no Flush, and keeps counting when the rules that refer to it are rewritten.
 	CounterObject struct{ Name string }
 	// SetObject is a set or map; Delete and Flush read only its name.
 	SetObject struct{ Set Set }
-	// ChainObject is a chain; Add makes it without its rules, Delete and Flush read only its name.
+	// ChainObject is a chain; Add creates it without its rules, Delete and Flush read only its name.
 	ChainObject struct{ Chain Chain }
 	// RulesObject is all rules of a chain, which Add appends. It has no other verb.
 	RulesObject struct{ Chain Chain }
-	// ElementsObject is a number of elements of one set. It has no Flush: flush the set.
+	// ElementsObject is a sequence of elements of one set. It has no Flush: flush the set.
 	//
-	// The sequence may be walked more than once and gives the same elements each time.
+	// The sequence may be iterated more than once and must yield the same elements each time.
 	ElementsObject struct {
 		Set      Set
 		Elements iter.Seq[Element]
-		// walked is how many the newest walk gave, negative before the first, so that counting a large batch that was
-		// encoded does not walk it again.
+		// walked is the number of elements of the latest iteration, negative before the first, so that counting a large batch
+		// that was encoded does not iterate again.
 		walked *int
 	}
 )
@@ -97,7 +98,7 @@ func (o ElementsObject) count() int {
 	return count
 }
 
-// countedElements are elements that remember how many they are.
+// countedElements returns elements that record their number when they are iterated.
 func countedElements(set Set, elements iter.Seq[Element]) ElementsObject {
 	walked := -1
 	return ElementsObject{Set: set, walked: &walked, Elements: func(yield func(Element) bool) {

@@ -7,13 +7,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// maxComment is how long a comment may be. nft takes 128 characters.
+// maxComment is the maximum length of a comment. nft accepts 128 characters.
 const maxComment = 127
 
-// commentOf is what the elements of a port's frontends say about it: namespace/name:port, or namespace/name if the port
-// has no name. Objects whose names are not DNS labels are refused earlier. Should one get this far, its name still
-// cannot control a terminal or end the text for nft. If the comment is too long, the end of the Service's name is left
-// out.
+// commentOf returns the comment of the elements of a port's frontends: namespace/name:port, or namespace/name if the
+// port has no name. Objects whose names are not DNS labels are invalid and skipped before. If one gets here, its name
+// still cannot control a terminal or end the text for nft. If the comment is too long, the end of the Service's name is
+// omitted.
 func commentOf(id model.PortID) string {
 	colon := ""
 	if id.Port != "" {
@@ -31,7 +31,7 @@ func commentOf(id model.PortID) string {
 	return comment
 }
 
-// shortened leaves out the end of the name in a comment that is too long, and what is too long even so.
+// shortened omits the end of the name in a comment that is too long, and truncates the rest if it is still too long.
 func shortened(comment string, name int) string {
 	const omitted = "..."
 	kept := max(0, name-(len(comment)-maxComment)-len(omitted))

@@ -17,7 +17,7 @@ var comparePorts = cmp.Options{
 	cmpopts.IgnoreUnexported(ruleset.Port{}), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{}), cmpopts.EquateEmpty(),
 }
 
-// decide makes the decision about a Service with one port and one slice on node-1.
+// decide returns the decision about a Service with one port and one slice on node-1.
 func decide(t testing.TB, service model.Service, family model.Family, endpoints ...model.SliceEndpoint) selection.Decision {
 	t.Helper()
 	service.Name = named("web")
@@ -42,7 +42,7 @@ func decide(t testing.TB, service model.Service, family model.Family, endpoints 
 // node1 is the node for which the tests decide.
 var node1 = model.Node{Name: "node-1", Labels: map[string]string{"kubernetes.io/hostname": "node-1"}}
 
-// keptLocal says that the port's endpoints are those on this node, where internalTrafficPolicy keeps connections.
+// keptLocal sets the port's endpoints to those on this node, where internalTrafficPolicy keeps connections.
 func keptLocal(port ruleset.Port) ruleset.Port {
 	port.Local, port.OnNode, port.Cluster = port.Cluster, port.Cluster, nil
 	port.Frontends[0].Local = true

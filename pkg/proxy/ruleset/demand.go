@@ -7,17 +7,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// DemandTableName is the name of the table that counts what is asked of some frontends. It is separate from the table of
-// the Services, so that no sync touches the counts, and nothing is left once counting is switched off.
+// DemandTableName is the name of the table that counts new connections to some frontends. It is separate from the table
+// of the Services, so that no sync touches the counts, and nothing remains once counting is disabled.
 const DemandTableName = "vicinity-demand"
 
-// AskedTableNames are that name, and the one that the table had in earlier versions: whoever deletes it deletes both.
+// AskedTableNames are DemandTableName and the name that the table had in earlier versions. To delete the table, delete
+// both.
 var AskedTableNames = [...]string{DemandTableName, "vicinity-asked"}
 
-// PriorityDemand comes before all chains that translate the source: after a translation the kernel asks no further chain.
+// PriorityDemand precedes all chains that translate the source: after a translation the kernel runs no further chain.
 const PriorityDemand = PrioritySNAT - 9
 
-// The sets of the table. Each element counts the connections to its frontend, wherever they lead.
+// The sets of the table. Each element counts the connections to its frontend, whichever endpoint they reach.
 var (
 	DemandSet         = Set{Name: "demand", Key: frontend, Counts: true}
 	DemandNodePortSet = Set{Name: "demand-nodeports", Key: nodePort, Counts: true}
@@ -25,15 +26,17 @@ var (
 
 const demandChain = "demand"
 
-// DemandChains are the chains of the table in a family. They are where a packet ends that goes on: what a filter drops,
-// such as that of a network policy, does not get there, and must not count as demand. The kernel runs all NAT chains of
-// these hooks at one point, at NF_IP_PRI_NAT_SRC, whatever their priorities are, and therefore behind filters of any
-// lower priority. It shows them each connection once: a packet that is sent again finds its connection known, unless a
-// filter dropped the one before. A connection of the node to itself is shown in postrouting alone. Refusals come through
-// here, too, resets and ICMP errors: they carry the connection that they refuse, but are not new.
+// DemandChains returns the chains of the table in a family. They are in the hooks at the end of a packet's path:
+// packets that a filter drops, such as that of a network policy, do not get there, and must not count as demand. The
+// kernel runs all NAT chains of these hooks at one point, at NF_IP_PRI_NAT_SRC, whatever their priorities are, and
+// therefore after filters of any lower priority. Each connection passes them once: a retransmitted packet belongs to a
+// known connection, unless a filter dropped the earlier one. A connection of the node to itself passes only
+// postrouting. Resets and ICMP errors that refuse a connection pass here, too: they belong to that connection, but are
+// not new.
 //
-// By then the destination is translated, so that conntrack has to say what was dialled. Only what our tables translate
-// has the label, and counts: neither what other programs serve, nor what is refused because no endpoint is there.
+// By then the destination is translated, so the dialled address comes from conntrack. Only connections that our tables
+// translate have the label, and count: neither those that other programs serve, nor those refused for lack of an
+// endpoint.
 func DemandChains(family model.Family) []Chain {
 	rules := eachProtocol(InSet{Key: origTupleConntrack, Set: DemandSet})
 	rules = append(rules, eachProtocol(HasLabel{NodePortLabel}, InSet{Key: originallyDialledNodePort, Set: DemandNodePortSet})...)
@@ -45,7 +48,7 @@ func DemandChains(family model.Family) []Chain {
 	}
 }
 
-// DemandKey returns the set that a frontend is counted in, and its key there.
+// DemandKey returns the set that counts a frontend, and its key there.
 func DemandKey(f model.Frontend) (Set, Tuple) {
 	if f.IsNodePort() {
 		return DemandNodePortSet, frontendTuple(f)
@@ -53,7 +56,7 @@ func DemandKey(f model.Frontend) (Set, Tuple) {
 	return DemandSet, frontendTuple(f)
 }
 
-// AddDemandTable makes the table in a family, without elements.
+// AddDemandTable returns the batch that creates the table in a family, without elements.
 func AddDemandTable(family model.Family) Batch {
 	var batch Batch
 	batch.add(Add, family, TableObject{})
@@ -67,15 +70,15 @@ func AddDemandTable(family model.Family) Batch {
 	return batch.inTable(DemandTableName)
 }
 
-// DeleteDemandTable deletes the table of a family, by one of AskedTableNames, with what was counted.
+// DeleteDemandTable returns the batch that deletes the table of a family, and its counts, by one of AskedTableNames.
 func DeleteDemandTable(family model.Family, name string) Batch {
 	var batch Batch
 	batch.add(Delete, family, TableObject{})
 	return batch.inTable(name)
 }
 
-// UpdateDemandTable leads from the frontends that the table of a family counts to those that it should count: frontends of the
-// family, a node port by its unspecified address. Elements that stay keep their counts.
+// UpdateDemandTable returns the batch that makes the table of a family count the frontends in want instead of those in
+// have: frontends of the family, a node port with its unspecified address. Elements that remain keep their counts.
 func UpdateDemandTable(family model.Family, have, want map[model.Frontend]bool) Batch {
 	var batch Batch
 	change := func(verb Verb, from, without map[model.Frontend]bool) {
@@ -95,7 +98,7 @@ func UpdateDemandTable(family model.Family, have, want map[model.Frontend]bool) 
 	return batch.inTable(DemandTableName)
 }
 
-// inTable says of all operations that they are about another table.
+// inTable directs all operations to another table.
 func (b Batch) inTable(name string) Batch {
 	for i := range b.Ops {
 		b.Ops[i].Table = name

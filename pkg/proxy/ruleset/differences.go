@@ -11,14 +11,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Difference is what a table should hold and does not, or the other way round.
+// Difference is an object or element that a table should have and does not, or vice versa.
 //
 // Its JSON names are an interface: scripts read them.
 type Difference struct {
-	Table string `json:"table"` // as nft calls it: "ip vicinity"
-	// In is the set, map or chain, as nft calls it: "map endpoints"; empty if it is the table.
+	Table string `json:"table"` // as nft names it: "ip vicinity"
+	// In is the set, map or chain, as nft names it: "map endpoints"; empty if the difference is the table itself.
 	In string `json:"in"`
-	// What is an element, or says what is different of the rest.
+	// What is an element, or describes another difference.
 	What string `json:"what"`
 	// Kind is missing, stray or changed.
 	Kind string `json:"kind"`
@@ -26,12 +26,12 @@ type Difference struct {
 
 // The kinds of differences.
 const (
-	Missing    = "missing" // it should be there
-	Unexpected = "stray"   // it should not
+	Missing    = "missing" // not in the kernel, but desired
+	Unexpected = "stray"   // in the kernel, but not desired
 	Changed    = "changed"
 )
 
-// String says the difference in a line.
+// String describes the difference in one line.
 func (d Difference) String() string {
 	where := strings.TrimSpace(d.Table + " " + d.In)
 	if d.What == "" {
@@ -40,7 +40,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s is %s", where, d.What, d.Kind)
 }
 
-// Sets returns the sets that a family's table has, sorted by name, and how many elements they have together.
+// Sets returns the sets of a family's table, the static ones first, then the others by name, and how many elements they
+// have together.
 func (t *Tables) Sets(family model.Family) (sets []Set, elements int) {
 	if table, exists := t.tables[family]; exists {
 		for _, filled := range table.sortedSets() {
@@ -62,9 +63,9 @@ func (t *Tables) Chains(family model.Family) []Chain {
 	return chains
 }
 
-// Differences compares a family's table with what the kernel holds, except for the rules: Contents has its sets. Which slots of a port an
-// endpoint has depends on history and does not matter: only their number is compared. Elements that packets add to a
-// set are no difference.
+// Differences compares a family's table with what the kernel has, except for the rules: held.Contents has the sets.
+// Which slots an endpoint of a port has depends on history and does not matter: only their number is compared. Elements
+// that packets add to a set are no difference.
 func (t *Tables) Differences(family model.Family, held Objects) []Difference {
 	name := Keyword(family) + " " + TableName
 	wanted, exists := t.tables[family]
@@ -105,7 +106,7 @@ func (t *Tables) Differences(family model.Family, held Objects) []Difference {
 	return differences
 }
 
-// compareNames compares which objects of a kind there are.
+// compareNames compares the names of the objects of one kind.
 func compareNames(table, kind string, wanted iter.Seq[string], held []string) (differences []Difference) {
 	isStray := map[string]bool{}
 	for _, name := range held {

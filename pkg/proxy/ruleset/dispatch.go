@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// dispatchOf returns what the dispatch map says of a class.
+// dispatchOf returns the verdict of a class in the dispatch map.
 func dispatchOf(class Class) Verdict {
 	switch class {
 	case DropClass:
@@ -18,13 +18,13 @@ func dispatchOf(class Class) Verdict {
 	}
 }
 
-// preallocatedSlots is the largest number of slots whose class every table has, whether or not a Service needs it. A new
-// class is a new verdict, and the kernel then looks at all verdicts that others have brought: their pairs of local and
-// all endpoints, their wide ports, their timeouts. Nearly all Services have no more endpoints than this, so a change of
-// their number does not depend on what other Services have.
+// preallocatedSlots is the largest number of slots whose class every table has, whether or not a Service needs it. A
+// new class is a new verdict, and the kernel then checks all verdicts that other Services have added: for their pairs
+// of local and all endpoints, their ports with a dedicated map, their timeouts. Nearly all Services have no more
+// endpoints than this, so the cost of a change of their number does not depend on other Services.
 const preallocatedSlots = 32
 
-// preallocatedClasses are those that every table has.
+// preallocatedClasses returns the classes that every table has.
 func preallocatedClasses() []Class {
 	classes := []Class{RefuseClass, DropClass}
 	for slots := 1; slots <= preallocatedSlots; slots++ {
@@ -33,7 +33,7 @@ func preallocatedClasses() []Class {
 	return classes
 }
 
-// ownPreallocated makes the table itself an owner of these classes and of their chains. It never gives them up.
+// ownPreallocated makes the table itself an owner of these classes and of their chains. It never releases them.
 func (d *planBuilder) ownPreallocated() {
 	for _, family := range d.mirror.config.Families {
 		d.counting.family, d.counting.set, d.counting.delta = family, Dispatch.Name, +1
@@ -54,9 +54,9 @@ func drawChainName(class Class) string {
 	return name
 }
 
-// randomSlotChain draws a slot for every frontend of its class: `numgen … mod N` has N fixed in the rule. It looks nothing
-// up itself, because a rule that is added for a map makes the kernel walk the whole map (nf_tables_bind_set): with
-// 100,000 endpoints the first Service of a new size would cost 5 ms, and so would the last.
+// randomSlotChain returns the chain that picks a slot for every frontend of its class: `numgen … mod N` has N fixed in
+// the rule. The chain uses no map, because adding a rule that refers to a map makes the kernel walk the whole map
+// (nf_tables_bind_set): with 100,000 endpoints the first Service of a new size would cost 5 ms, and so would the last.
 func randomSlotChain(family model.Family, config Config, class Class) Chain {
 	chain := Chain{Name: drawChainName(class), Hook: NoHook}
 	if class.isSplit() {
@@ -70,8 +70,9 @@ func randomSlotChain(family model.Family, config Config, class Class) Chain {
 	return chain
 }
 
-// drawForOutside draws among the endpoints on this node for a client outside. If there is none it stays silent: the
-// load balancer that sent the packet here will notice that this node has no endpoint (KEP-2086).
+// drawForOutside returns the rule that picks among the endpoints on this node for a client outside the cluster. If
+// there is none it drops the packet silently: the load balancer that sent the packet will notice that this node has no
+// endpoint (KEP-2086).
 func drawForOutside(outside Rule, slots int, then ...Statement) Rule {
 	if slots == 0 {
 		return append(outside, VerdictStatement{Verdict{Kind: Drop}})

@@ -23,7 +23,7 @@ var detectors = map[string]struct {
 	"not at all":              {ruleset.LocalTraffic{}, "fib saddr type != local "},
 }
 
-// TestTheChainsThatDrawASlot: the dispatch map leads to each by its name, and it only draws.
+// TestTheChainsThatDrawASlot: the dispatch map leads to each by its name, and it only picks a slot.
 func TestTheChainsThatDrawASlot(t *testing.T) {
 	const draw3 = "meta priority set numgen random mod 3 offset 4244635648"
 	const drawLocal2 = "meta priority set numgen random mod 2 offset 4227858432"
@@ -79,8 +79,8 @@ func TestWhatIsDispatchedWithoutAChainOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestACommonNumberOfEndpointsAddsNoVerdict, and removes none: the kernel would look at all verdicts that
-// others have brought.
+// TestACommonNumberOfEndpointsAddsNoVerdict, and removes none: the kernel would check all verdicts that other Services
+// have added.
 func TestACommonNumberOfEndpointsAddsNoVerdict(t *testing.T) {
 	const beyond = ruleset.StandingSlots + 1
 	web := func(count int) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", many(count)...)) }

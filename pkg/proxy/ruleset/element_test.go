@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// TestTheBitsOfAClass are what a person reads in a listing: local slots in the middle, slots at the end.
+// TestTheBitsOfAClass are readable in a listing: local slots in the middle, slots at the end.
 func TestTheBitsOfAClass(t *testing.T) {
 	const most, mostLocal = ruleset.MaxSlots, ruleset.MaxLocalSlots
 	for name, test := range map[string]struct {
@@ -107,7 +107,7 @@ func TestAClassEncodesTheTimeoutTheShardAndTheKind(t *testing.T) {
 	}
 }
 
-// TestTheNumbersOfATier: an endpoint's number says which port it belongs to.
+// TestTheNumbersOfATier: an endpoint's number determines the port to which it belongs.
 func TestTheNumbersOfATier(t *testing.T) {
 	for tier, test := range []struct{ lastPort, endpoint, shards uint32 }{
 		{0xf0ffff00, 0xf2ffff07, 16}, {0xf1fff000, 0xf3fff007, 1}, {0xf4ff0000, 0xf6ff0007, 1},

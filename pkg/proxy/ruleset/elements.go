@@ -6,12 +6,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// isShared reports whether several owners may want the same element of a set.
+// isShared reports whether several owners may have the same element of a set.
 func isShared(set Set) bool { return set.static.shared }
 
-// each yields the elements that the port owns in one of the static sets, until yield returns false, which it passes
-// on. It is a function and not a sequence because a first sync walks hundreds of thousands of elements through it, and
-// each level of sequences copies each of them.
+// each yields the elements that the port owns in one of the static sets, and reports whether yield accepted all of
+// them. It is a function and not a sequence because a first sync passes hundreds of thousands of elements through it,
+// and each level of sequences copies each of them.
 func (p *Port) each(set Set, yield func(Element) bool) bool {
 	return set.static.ports == nil || set.static.ports(p, yield)
 }
@@ -22,17 +22,17 @@ type portElements func(p *Port, yield func(Element) bool) bool
 // frontendElements yields the elements that a port owns in a set for one of its frontends.
 type frontendElements func(p *Port, frontend *Frontend, yield func(Element) bool) bool
 
-// frontendSet makes the elements of a set for all frontends but node ports.
+// frontendSet returns the elements of a set for all frontends but node ports.
 func frontendSet(each frontendElements) portElements {
 	return func(p *Port, yield func(Element) bool) bool { return p.eachOf(false, each, yield) }
 }
 
-// nodePortSet makes the elements of a set for node ports.
+// nodePortSet returns the elements of a set for node ports.
 func nodePortSet(each frontendElements) portElements {
 	return func(p *Port, yield func(Element) bool) bool { return p.eachOf(true, each, yield) }
 }
 
-// stickySet makes the elements of a set for ports that remember their clients.
+// stickySet returns the elements of a set for ports with session affinity.
 func stickySet(each portElements) portElements {
 	return func(p *Port, yield func(Element) bool) bool { return p.affinity == nil || each(p, yield) }
 }
@@ -67,7 +67,7 @@ func (p *Port) eachDispatch(yield func(Element) bool) bool {
 	return true
 }
 
-// drawElement is what is done with a client that is not remembered.
+// drawElement returns the element for clients for which no endpoint is stored.
 func (p *Port) drawElement(frontend *Frontend) Element {
 	element := Element{Key: Tuple{Number: uint32(p.drawClass(frontend))}, Verdict: dispatchOf(frontend.Class)}
 	if kind, balanced := p.kindOf(frontend); balanced && p.needsDedicatedMap() {
@@ -132,7 +132,7 @@ func (p *Port) eachHairpin(yield func(Element) bool) bool {
 	return true
 }
 
-// frontendTuple leaves the address of a node port out: its maps have no such field.
+// frontendTuple returns the key of a frontend. That of a node port has no address: its maps have no such field.
 func frontendTuple(frontend model.Frontend) Tuple {
 	tuple := Tuple{Proto: frontend.Protocol, Port: frontend.Port}
 	if !frontend.IsNodePort() {
@@ -141,8 +141,8 @@ func frontendTuple(frontend model.Frontend) Tuple {
 	return tuple
 }
 
-// FrontendOf returns the frontend that is the key of an element of the maps services or nodeports, or of Asked or
-// AskedNodePorts.
+// FrontendOf returns the frontend that is the key of an element of the maps services or nodeports, or of DemandSet or
+// DemandNodePortSet.
 func FrontendOf(family model.Family, element Element) model.Frontend {
 	frontend := model.Frontend{Addr: element.Key.Addr, Protocol: element.Key.Proto, Port: element.Key.Port}
 	if !frontend.Addr.IsValid() {

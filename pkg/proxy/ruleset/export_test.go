@@ -16,7 +16,7 @@ import (
 
 // For tests only.
 
-// Resync returns what a Complete does that takes all Services at once.
+// Resync returns the result of a FullSync with all Services at once.
 func Resync(config Config, wanted []Service, surroundings NodeState, found map[model.Family]Objects) (*Mirror, *Plan) {
 	complete := NewFullSync(config, found)
 	complete.Add(wanted)
@@ -33,7 +33,7 @@ const (
 // IsSplit reports whether the class treats clients from outside differently from others.
 func (c Class) IsSplit() bool { return c.isSplit() }
 
-// IsBalanced reports whether the class leads to a lb chain.
+// IsBalanced reports whether the class leads to an lb chain.
 func (c Class) IsBalanced() bool { return c.isBalanced() }
 
 // Slots returns the number of slots of a class that is balanced.
@@ -50,7 +50,7 @@ func DrawChain(family model.Family, config Config, class Class) Chain {
 // StandingSlots is the largest number of slots whose class every table has.
 const StandingSlots = preallocatedSlots
 
-// DispatchOf returns what the dispatch map says of a class.
+// DispatchOf returns the verdict of a class in the dispatch map.
 func DispatchOf(class Class) Verdict { return dispatchOf(class) }
 
 // NumberedClass returns the class that leads to a chain.
@@ -63,7 +63,7 @@ func (c *Chain) Text(family model.Family) string {
 	var text strings.Builder
 	buffered := bufio.NewWriter(&text)
 	c.print(buffered, family)
-	_ = buffered.Flush() // a Builder takes everything
+	_ = buffered.Flush() // a Builder never fails
 	return text.String()
 }
 
@@ -72,7 +72,7 @@ func (p *Port) Elements(set Set) iter.Seq[Element] {
 	return func(yield func(Element) bool) { p.each(set, yield) }
 }
 
-// Tiers are how many endpoints a port can have in each tier.
+// Tiers returns how many endpoints a port can have in each size class.
 func Tiers() []int {
 	rooms := make([]int, len(tiers))
 	for i, tier := range tiers {
@@ -81,7 +81,7 @@ func Tiers() []int {
 	return rooms
 }
 
-// PortNumbers are how many numbers for ports each tier has.
+// PortNumbers returns how many numbers for ports each size class has.
 func PortNumbers() []int {
 	numbers := make([]int, len(tiers))
 	for i, tier := range tiers {
@@ -90,7 +90,7 @@ func PortNumbers() []int {
 	return numbers
 }
 
-// Shards are how many shards there are of each tier.
+// Shards returns how many shards each size class has.
 func Shards() []int {
 	shards := make([]int, len(tiers))
 	for i, tier := range tiers {
@@ -99,7 +99,8 @@ func Shards() []int {
 	return shards
 }
 
-// NumberKind says what a number of session affinity is: its tier, and whether it is a port's or an endpoint's.
+// NumberKind returns the kind of a number of session affinity: its size class, and whether it is a port's or an
+// endpoint's.
 func NumberKind(number uint32) (tier int, isEndpoint, ok bool) {
 	of := sizeClassOf(number)
 	return slices.Index(tiers, of), number&endpointFlag != 0, of != nil
@@ -108,7 +109,7 @@ func NumberKind(number uint32) (tier int, isEndpoint, ok bool) {
 // PortOf returns the number of the port to which an endpoint's number belongs.
 func PortOf(endpoint uint32) uint32 { return sizeClassOf(endpoint).portOf(endpoint) }
 
-// NumberOf returns the number of an endpoint of a port if its address alone decides.
+// NumberOf returns the number of an endpoint of a port if its address alone determines it.
 func NumberOf(port uint32, endpoint netip.AddrPort) uint32 {
 	return port | endpointFlag | sizeClassOf(port).firstChoice(endpoint)
 }
@@ -119,7 +120,7 @@ func ShardOf(port uint32) uint32 { return sizeClassOf(port).shardOf(port) }
 // NoPort is the number of a port without endpoints.
 const NoPort = noPort
 
-// Bounds of session affinity.
+// Limits of session affinity.
 const (
 	MaxTimeouts  = maxTimeouts
 	EndpointFlag = endpointFlag
@@ -130,7 +131,7 @@ func StickyClass(timeout time.Duration, shard uint32, nodePorts bool) Class {
 	return (&affinityState{timeout: timeout, shard: shard}).stickyClass(nodePorts)
 }
 
-// AffinityState is how the clients of a Service port are remembered.
+// AffinityState is the session affinity of a Service port.
 type AffinityState struct {
 	Timeout     time.Duration
 	Tier, Shard int
@@ -143,7 +144,7 @@ type Numbering struct {
 	Endpoints map[netip.AddrPort]uint32
 }
 
-// AffinityOf returns how the port's clients are remembered; nil if they are not.
+// AffinityOf returns the port's session affinity; nil if there is none.
 func (p *Port) AffinityOf() *AffinityState {
 	if p.affinity == nil {
 		return nil
@@ -158,8 +159,8 @@ func (p *Port) AffinityOf() *AffinityState {
 	return m
 }
 
-// Equal reports whether two mirrors hold the same, except for what depends on what came before: the order of slots, the
-// numbers of session affinity, and the shard that a port has.
+// Equal reports whether two mirrors hold the same, except for what depends on history: the order of slots, the numbers
+// of session affinity, and the shard that a port has.
 func (m *Mirror) Equal(other *Mirror) bool {
 	sameService := func(a, b Service) bool { return reflect.DeepEqual(a.withoutHistory(), b.withoutHistory()) }
 	return maps.EqualFunc(m.services, other.services, sameService) &&
@@ -168,7 +169,7 @@ func (m *Mirror) Equal(other *Mirror) bool {
 		reflect.DeepEqual(m.withoutHistory(), other.withoutHistory())
 }
 
-// withoutHistory returns what a mirror holds beside Services, with all shards taken together.
+// withoutHistory returns what a mirror holds apart from Services, with all shards taken together.
 func (m *Mirror) withoutHistory() any {
 	type late struct {
 		set objectKey
@@ -198,7 +199,7 @@ func (m *Mirror) withoutHistory() any {
 		now.elements[key] = shared
 	}
 	for key, owned := range m.chains {
-		if anyShard := shardless(key.name); anyShard != key.name { // its rules say the shard and the tier
+		if anyShard := shardless(key.name); anyShard != key.name { // its rules contain the shard and the size class
 			key.name, owned.value = anyShard, Chain{}
 		}
 		owned.owners += now.chains[key].owners
@@ -229,7 +230,7 @@ func (m *Mirror) withoutHistory() any {
 	return now
 }
 
-// withoutShard takes the shard out of a class of ports that remember their clients.
+// withoutShard clears the shard in a class of ports with affinity.
 func withoutShard(number uint32) uint32 {
 	if number>>24 == uint32(stickyClass)>>24 {
 		number &^= 0x1f << 1
@@ -237,10 +238,10 @@ func withoutShard(number uint32) uint32 {
 	return number
 }
 
-// inShard ends with a shard.
+// inShard matches names that end with a shard.
 var inShard = regexp.MustCompile(`^(affinity-|(nodeport-)?sticky-\d+-)\d+$`)
 
-// shardless takes the shard out of the name of a chain or of a map.
+// shardless removes the shard from the name of a chain or of a map.
 func shardless(name string) string { return inShard.ReplaceAllString(name, "$1") }
 
 // withoutHistory returns a Service with its slots in order, and without numbers.
@@ -256,7 +257,7 @@ func (s Service) withoutHistory() Service {
 	return Service{Name: s.Name, Ports: ports}
 }
 
-// withoutNumbers leaves the timeout, and which endpoints each view has.
+// withoutNumbers keeps only the timeout, and the endpoints of each view.
 func (m *affinityState) withoutNumbers() *affinityState {
 	if m == nil {
 		return nil
@@ -289,10 +290,11 @@ func FirstPortNumber(port Port, tier int, shard uint32, view int) uint32 {
 	return newMirror(Config{}).draft().freeNumber(&port, &affinityState{tier: tiers[tier], shard: shard}, viewKind(view))
 }
 
-// Sets returns the sets that the port needs beside the static ones.
+// Sets returns the sets that the port needs in addition to the static ones.
 func (p *Port) Sets() []Set { return p.sets() }
 
-// SetOf returns a static set, or the map of a wide port, by its name; a set of another kind if it has no such name.
+// SetOf returns a static set, or the dedicated map of a port, by its name; a set of another kind if it has no such
+// name.
 func SetOf(name string) Set {
 	if set, restored := RestoredSet(name); restored {
 		return set
@@ -300,14 +302,14 @@ func SetOf(name string) Set {
 	return setOf(name)
 }
 
-// IsLate reports whether an element waits for the sweep, perhaps with the whole set.
+// IsLate reports whether an element waits for the cleanup, perhaps with the whole set.
 func (m *Mirror) IsLate(family model.Family, set string, key Tuple) bool {
 	of := objectKey{family, set}
 	_, late := m.deferredDeletes[of][key]
 	return late || m.leftoverSets[of]
 }
 
-// ListNumbers are the numbers of lists of source ranges that no other list may have.
+// ListNumbers returns the numbers of lists of source ranges that no other list may have.
 func (m *Mirror) ListNumbers() []Class {
 	var numbers []Class
 	for key := range m.lists {

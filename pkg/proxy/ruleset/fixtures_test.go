@@ -38,7 +38,7 @@ func sticky(port ruleset.Port, timeout time.Duration) ruleset.Port {
 	return port
 }
 
-// local says that the first endpoints of a port are on this node.
+// local puts the first endpoints of a port on this node.
 func local(port ruleset.Port, count int) ruleset.Port {
 	port.OnNode = port.Cluster[:count]
 	return port
@@ -52,8 +52,8 @@ func serviceOf(ports ...ruleset.Port) ruleset.Service {
 func nothing(name string) ruleset.Service { return ruleset.Service{Name: named(name)} }
 
 // operations writes a batch in short, a line for each operation: "+ set name", "- services key key", "0 chain lb-2".
-// Families are written only where they are IPv6. The elements of an operation are sorted, since their order means
-// nothing.
+// Families are written only where they are IPv6. The elements of an operation are sorted, because their order is
+// irrelevant.
 func operations(batch ruleset.Batch) []string {
 	var lines []string
 	for _, op := range batch.Ops {
@@ -99,7 +99,7 @@ func elementsInShort(set ruleset.Set, elements []ruleset.Element) []string {
 	return texts
 }
 
-// tupleInShort leaves out the protocol if it is TCP.
+// tupleInShort omits the protocol if it is TCP.
 func tupleInShort(types []ruleset.Type, tuple ruleset.Tuple) string {
 	var texts []string
 	addrs := []netip.Addr{tuple.Addr, tuple.Source}
@@ -172,7 +172,7 @@ var bothFamilies = ruleset.Config{
 	NodePorts: model.NodePortAddresses{Primary: true},
 }
 
-// home are the surroundings that the tests start in.
+// home is the node state in which the tests start.
 var home = ruleset.NodeState{
 	NodePortAddrs: []netip.Addr{netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("fd00:168::1")},
 	ServiceCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
@@ -185,7 +185,7 @@ type running struct {
 	around ruleset.NodeState
 }
 
-// start resyncs an empty kernel.
+// start runs a full sync of an empty kernel.
 func start(t testing.TB, services ...ruleset.Service) *running {
 	t.Helper()
 	r := &running{around: home}
@@ -195,12 +195,12 @@ func start(t testing.TB, services ...ruleset.Service) *running {
 	return r
 }
 
-// plan plans in the surroundings as they are.
+// plan plans with the current node state.
 func (r *running) plan(services ...ruleset.Service) *ruleset.Plan {
 	return r.mirror.Plan(services, r.around)
 }
 
-// change plans, commits and accepts. It does not sweep.
+// change plans, commits and accepts. It does not clean up.
 func (r *running) change(t testing.TB, services ...ruleset.Service) *ruleset.Plan {
 	t.Helper()
 	plan := r.plan(services...)
@@ -210,7 +210,7 @@ func (r *running) change(t testing.TB, services ...ruleset.Service) *ruleset.Pla
 	return plan
 }
 
-// surround changes the surroundings and nothing else.
+// surround changes the node state and nothing else.
 func (r *running) surround(t testing.TB, around ruleset.NodeState) *ruleset.Plan {
 	t.Helper()
 	r.around = around
@@ -222,7 +222,7 @@ func (r *running) cleanUp(t testing.TB) []string {
 	return cleanUpAll(t, &r.Tables, r.mirror)
 }
 
-// cleanUpAll sweeps until nothing is left over, and returns all operations.
+// cleanUpAll cleans up until nothing is left over, and returns all operations.
 func cleanUpAll(t testing.TB, tables *ruleset.Tables, mirror *ruleset.Mirror) []string {
 	t.Helper()
 	var cleaned []string
@@ -234,7 +234,7 @@ func cleanUpAll(t testing.TB, tables *ruleset.Tables, mirror *ruleset.Mirror) []
 	return cleaned
 }
 
-// planned writes down both batches of a plan.
+// planned returns the operations of both batches of a plan.
 func planned(plan *ruleset.Plan) []string {
 	return append(operations(plan.Prerequisites), operations(plan.Batch)...)
 }

@@ -37,7 +37,7 @@ var everyKindIn = map[model.Family]addressesOf{
 	},
 }
 
-// TestTheElementsOfEveryFrontend, in every set: one pod is here, one elsewhere.
+// TestTheElementsOfEveryFrontend, in every set: one pod is on this node, one elsewhere.
 func TestTheElementsOfEveryFrontend(t *testing.T) {
 	const toNodePort, split = "30001", " => class/2-local/1"
 	const sticky, stickyNodePort = " => sticky/3600-0", " => nodeport-sticky/3600-0"
@@ -136,7 +136,7 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 	}
 }
 
-// TestAFrontendIsReadBackFromItsElement, so that a proxy that starts knows what another left.
+// TestAFrontendIsReadBackFromItsElement, so that a starting proxy can read what another one left.
 func TestAFrontendIsReadBackFromItsElement(t *testing.T) {
 	for _, port := range programmed(everyKind("web", 1), on1(1)...).Ports {
 		var want, got []model.Frontend

@@ -9,17 +9,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// FullSync makes a plan that brings the kernel to exactly the given Services and surroundings, whatever it holds now. It
-// takes the Services in parts: by Add or by AddEarly, and never by both.
+// FullSync makes the plan that brings the kernel to exactly the given Services and node state, whatever it holds now.
+// Services are added in parts: by Add or by AddEarly, never by both.
 type FullSync struct {
 	mirror *Mirror
 	draft  *planBuilder
 	found  map[model.Family]Objects
-	// early: the tables and the static sets were made by AddEarly.
+	// early is set once AddEarly has created the tables and the static sets.
 	early bool
 }
 
-// NewFullSync begins without Services. found is what the kernel has in each family.
+// NewFullSync returns a FullSync without Services. found is what the kernel has in each family.
 func NewFullSync(config Config, found map[model.Family]Objects) *FullSync {
 	mirror := newMirror(config)
 	draft := mirror.draft()
@@ -33,15 +33,15 @@ func NewFullSync(config Config, found map[model.Family]Objects) *FullSync {
 	return &FullSync{mirror: mirror, draft: draft, found: found}
 }
 
-// Add takes some more Services. Each may be given once.
+// Add adds some Services. Each Service may be added once.
 func (c *FullSync) Add(wanted []Service) {
 	for _, want := range wanted {
 		c.draft.replaceOwner(Service{}, c.draft.withTableState(want, Service{}))
 	}
 }
 
-// AddEarly does what Add does, and returns a batch with most of what these Services own, which the kernel has to accept
-// before the plan. It is for a kernel without a table of ours: no packet reaches what these batches add until the plan
+// AddEarly does what Add does, and returns a batch with most of what these Services own, which the kernel must accept
+// before the plan. It is for a kernel without our table: no packet reaches the elements of these batches until the plan
 // adds the chains.
 func (c *FullSync) AddEarly(wanted []Service) Batch {
 	var batch Batch
@@ -69,10 +69,11 @@ func (c *FullSync) AddEarly(wanted []Service) Batch {
 }
 
 // isEarly reports whether a static set may be filled before there are chains: only if it holds no verdicts, and nothing
-// that several Services share, because counting those owners takes until the end.
+// that several Services share, because the number of their owners is known only at the end.
 func (s Set) isEarly() bool { return s.static.ports != nil && !isShared(s) }
 
-// Rollback returns the batch that removes what the batches of AddEarly have brought, or a part of them.
+// Rollback returns the batch that removes everything that the batches of AddEarly added, also if only some were
+// applied.
 func (c *FullSync) Rollback() Batch {
 	var batch Batch
 	for _, family := range c.mirror.config.Families {
@@ -82,9 +83,9 @@ func (c *FullSync) Rollback() Batch {
 	return batch
 }
 
-// Finish returns a mirror that holds exactly the Services and surroundings, and the plan that makes the kernel agree with
-// it in its one Batch: traffic sees the old rules or the new ones. Clients keep their affinity where the maps and the
-// numbers are still there. The mirror counts as accepted only after the plan's batch is.
+// Finish returns a mirror that holds exactly the Services and the node state, and the plan that brings the kernel to it
+// in its one Batch: packets see the old rules or the new ones. Clients keep their affinity if the maps and the numbers
+// still exist. The mirror is valid only once the kernel accepted the plan's batch.
 func (c *FullSync) Finish(surroundings NodeState) (*Mirror, *Plan) {
 	plan := c.draft.plan
 	plan.surroundings = surroundings
@@ -109,7 +110,7 @@ func weightOf(services []Service) int {
 	return weight
 }
 
-// refill appends what makes one family's table hold what the mirror says.
+// refill appends the operations that make one family's table match the mirror.
 func (c *FullSync) refill(family model.Family) {
 	batch, found := &c.draft.plan.Batch, c.found[family]
 	if found.Table && found.NeedsRecreate {
@@ -136,7 +137,7 @@ func (c *FullSync) refill(family model.Family) {
 	}
 }
 
-// refillSets declares every set and empties the static ones, unless they were made early.
+// refillSets declares every set and flushes the static ones, unless AddEarly created them.
 func (c *FullSync) refillSets(family model.Family) {
 	plan := c.draft.plan
 	for _, set := range StaticSets {
@@ -154,7 +155,7 @@ func (c *FullSync) refillSets(family model.Family) {
 	c.mirror.refillWide(plan, family)
 }
 
-// refillChains declares every chain before it writes rules, which refer to other chains.
+// refillChains declares every chain before it adds rules, which refer to other chains.
 func (m *Mirror) refillChains(batch *Batch, family model.Family) []Chain {
 	chains := append(StaticChains(family, m.config, m.surroundings), SourceRangesChain(lengthsOf(family, m.lengths)))
 	for _, key := range sortedKeys(m.chains) {
@@ -162,7 +163,7 @@ func (m *Mirror) refillChains(batch *Batch, family model.Family) []Chain {
 			chains = append(chains, m.chains[key].value)
 		}
 	}
-	// The order in which they are printed: nft lists chains in the order in which they were made.
+	// In the order of Print: nft lists chains in the order of their creation.
 	slices.SortFunc(chains, func(a, b Chain) int { return a.compare(&b) })
 	for _, chain := range chains {
 		batch.add(Add, family, ChainObject{chain})
@@ -174,7 +175,8 @@ func (m *Mirror) refillChains(batch *Batch, family model.Family) []Chain {
 	return chains
 }
 
-// recordLeftovers remembers what the kernel has and no Service wants, to be swept after the commit.
+// recordLeftovers records the chains and sets that the kernel has and no Service needs, for the cleanup after the
+// commit.
 func (m *Mirror) recordLeftovers(family model.Family, found Objects, chains []Chain) {
 	for _, name := range found.Chains {
 		m.leftoverChains[objectKey{family, name}] = true
@@ -189,8 +191,8 @@ func (m *Mirror) recordLeftovers(family model.Family, found Objects, chains []Ch
 	}
 }
 
-// allElements returns everything that a set of a family should hold. It walks the plan's Services rather than the
-// mirror's, because they lie side by side in memory.
+// allElements returns all elements that a set of a family should have. It walks the plan's Services rather than the
+// mirror's, because they are contiguous in memory.
 func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[Element] {
 	if elements := set.static.surroundings; elements != nil {
 		return elements(m.surroundings, family)
@@ -213,7 +215,7 @@ func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[
 	return elementsOf(plan.services, family, set)
 }
 
-// elementsOf returns what some Services own in one set of one family.
+// elementsOf returns the elements of some Services in one set of one family.
 func elementsOf(services []Service, family model.Family, set Set) iter.Seq[Element] {
 	return func(yield func(Element) bool) {
 		for i := range services {
@@ -230,22 +232,22 @@ func sortedKeys[V any](objects map[objectKey]V) []objectKey {
 	})
 }
 
-// Objects are what a family's table holds in the kernel, as far as its reader needs to know.
+// Objects is the content of a family's table in the kernel, as far as a full sync or a comparison needs it.
 type Objects struct {
-	// Table reports whether the table is there.
+	// Table reports whether the table exists.
 	Table bool
-	// NeedsRecreate reports that the table cannot be changed into what is wanted: it must be deleted and added again, in the
-	// same batch.
+	// NeedsRecreate reports whether the table cannot be changed into the desired one: it must be deleted and added again,
+	// in the same batch.
 	NeedsRecreate bool
 	Chains        []string
 	Sets          []string
 	Counters      []string
-	// Contents are the elements of sets, by the set's name: to resynchronise, of those that Recalled knows; to compare, of
-	// all.
+	// Contents are the elements of sets, by the set's name: for a full sync, of those that RestoredSet returns; for a
+	// comparison, of all.
 	Contents map[string][]Element
 }
 
-// Add notes what a set holds.
+// Add records the elements of a set.
 func (o *Objects) Add(name string, contents []Element) {
 	if o.Contents == nil {
 		o.Contents = map[string][]Element{}
@@ -255,8 +257,8 @@ func (o *Objects) Add(name string, contents []Element) {
 
 var restoredSets = []Set{StickyPorts, NodePortStickyPorts, StickyOutside, NodePortStickyOutside, NumberedCollided}
 
-// RestoredSet returns the set of a name if its contents must be read before a complete sync: clients are remembered by the
-// numbers of Service ports, and of endpoints whose hashes collide.
+// RestoredSet returns the set of a name if its elements must be read before a full sync: clients' endpoints are stored
+// by the numbers of Service ports, and of endpoints whose hashes collide.
 func RestoredSet(name string) (set Set, ok bool) {
 	at := slices.IndexFunc(restoredSets, func(set Set) bool { return set.Name == name })
 	if at < 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// clients is the map of the first Service port that remembers its clients.
+// clients is the map of the first Service port with affinity.
 var clients = ruleset.Affinity(0)
 
 // learnt adds a client to a map, as a sticky chain does.
@@ -29,7 +29,7 @@ func learnt(t testing.TB, r *running, id model.PortID, client, endpoint string) 
 	}}}})
 }
 
-// remembered returns where the clients in the first map are sent, as far as their endpoint is still there.
+// remembered returns the endpoints of the clients in the first map, if they still exist.
 func remembered(t testing.TB, tables *ruleset.Tables) []string {
 	t.Helper()
 	elements, err := tables.Elements(model.IPv4, clients)
@@ -88,13 +88,13 @@ func TestResyncAndTheClientsThatAreRemembered(t *testing.T) {
 	}
 }
 
-// withoutFirst takes the first frontend of a port away.
+// withoutFirst removes the first frontend of a port.
 func withoutFirst(port ruleset.Port) ruleset.Port {
 	port.Frontends = port.Frontends[1:]
 	return port
 }
 
-// TestEachFamilyHasNumbersOfItsOwn: only one of the tables is known, and the other's numbers are not taken for its own.
+// TestEachFamilyHasNumbersOfItsOwn: only one of the tables was read, and the other's numbers are not taken for its own.
 func TestEachFamilyHasNumbersOfItsOwn(t *testing.T) {
 	const first6 = "[fd00:244::1]:8080"
 	web := serviceOf(sticky(portOf("web", "10.96.0.1", first), time.Hour), sticky(portOf("web", "fd00:96::1", first6), time.Hour))
@@ -103,7 +103,7 @@ func TestEachFamilyHasNumbersOfItsOwn(t *testing.T) {
 		r := start(t, web, db)
 		before := numbersOf(r.mirror)
 		found := map[model.Family]ruleset.Objects{kept: r.Objects(kept)}
-		mirror, _ := ruleset.Resync(bothFamilies, services(db, web), home, found) // the other way round, so that shards change
+		mirror, _ := ruleset.Resync(bothFamilies, services(db, web), home, found) // in reverse order: shards change
 		for id, memory := range numbersOf(mirror) {
 			if same := memory.Views[0].Port == before[id].Views[0].Port; same != (id.Family == kept) {
 				t.Errorf("with the %s table alone to be found, %v keeps its number: %v", kept, id, same)
@@ -135,7 +135,7 @@ func TestCleanupAfterResyncRemovesExactlyTheLeftovers(t *testing.T) {
 	}
 }
 
-// damage changes what is found of session affinity in one family, as a stranger may.
+// damage changes the session affinity that is found in one family, as another program may.
 type damage func(random *rand.Rand, contents map[string][]ruleset.Element)
 
 var (
@@ -238,8 +238,8 @@ var damages = map[string]damage{
 	},
 }
 
-// TestAnyDamageIsMended: whatever strangers left in the sets that numbers are recalled from, the tables take the batch
-// and are right afterwards. Undamaged ports keep their clients.
+// TestAnyDamageIsMended: whatever other programs left in the sets from which numbers are restored, the tables accept
+// the batch and are correct afterwards. Undamaged ports keep their clients.
 func TestAnyDamageIsMended(t *testing.T) {
 	pool := append(manySticky(60), stickyWeb(colliding(t, 5)...), stickyBroad())
 	pool = append(pool, serviceOf(sticky(portWith("large", endpoints(numbersUpTo(300)...)), time.Hour)))

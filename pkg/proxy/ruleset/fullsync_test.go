@@ -35,7 +35,7 @@ func keepingLocal(service model.Service) model.Service {
 	return service
 }
 
-// resync puts Services into tables that hold something, and sweeps.
+// resync runs a full sync of tables that are not empty, and cleans up.
 func resync(
 	t testing.TB, tables *ruleset.Tables, wanted []ruleset.Service, change func(*ruleset.Objects),
 ) (*ruleset.Mirror, *ruleset.Plan) {
@@ -56,7 +56,8 @@ func asFound(*ruleset.Objects) {}
 
 func rebuild(objects *ruleset.Objects) { objects.NeedsRecreate = true }
 
-// TestResyncMakesAnyTablesTheSame as a start from nothing would, if that recalled the same numbers of session affinity.
+// TestResyncMakesAnyTablesTheSame as a start with empty tables would, if that restored the same numbers of session
+// affinity.
 func TestResyncMakesAnyTablesTheSame(t *testing.T) {
 	fresh := start(t, someServices()...)
 	// Nothing is left of other Services, or of earlier versions of these.
@@ -109,7 +110,7 @@ func reversed(services []ruleset.Service) iter.Seq[ruleset.Service] {
 	}
 }
 
-// freshTables are those of a start from nothing, with the numbers of session affinity that some tables hold.
+// freshTables are those of a start with empty tables, with the numbers of session affinity that some tables hold.
 func freshTables(t testing.TB, with *ruleset.Tables, wanted []ruleset.Service) *ruleset.Tables {
 	t.Helper()
 	var fresh ruleset.Tables
@@ -171,7 +172,7 @@ func TestResyncRepairsWhatOthersDid(t *testing.T) {
 	}
 }
 
-// TestPlansAndResyncLeadToTheSameMirror, whichever Services come first.
+// TestPlansAndResyncLeadToTheSameMirror, whichever Services are first.
 func TestPlansAndResyncLeadToTheSameMirror(t *testing.T) {
 	atOnce := start(t, someServices()...)
 	oneByOne, together := start(t), start(t)

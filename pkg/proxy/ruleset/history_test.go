@@ -32,7 +32,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 
 func (h *history) oneIn(n int) bool { return h.random.IntN(n) == 0 }
 
-// servicesOf is what some Services own as the cluster is now.
+// servicesOf returns what some Services own in the current cluster.
 func (h *history) servicesOf(names []model.ObjectName) []ruleset.Service {
 	var owned []ruleset.Service
 	for _, name := range names {
@@ -49,8 +49,8 @@ func (h *history) servicesOf(names []model.ObjectName) []ruleset.Service {
 	return owned
 }
 
-// weighted repeats some endpoints. How often depends on what else is chosen, so that slots come and go with others'
-// endpoints.
+// weighted repeats some endpoints. How often depends on what else is chosen, so that slots are added and removed with
+// other endpoints.
 func weighted(endpoints []model.PortEndpoint) []model.PortEndpoint {
 	var repeated []model.PortEndpoint
 	for _, endpoint := range endpoints {
@@ -78,7 +78,7 @@ func (h *history) randomService(number int) *model.Service {
 	if h.oneIn(2) {
 		service.ExternalIPs = []netip.Addr{netip.MustParseAddr("198.51.100.99"), netip.MustParseAddr("2001:db8:2::99")}
 	}
-	if h.oneIn(3) { // with endpoints enough its ports are wide
+	if h.oneIn(3) { // with enough endpoints its ports have dedicated maps
 		service.ExternalIPs = append(service.ExternalIPs, manyAddrs(fmt.Sprintf("198.18.%d.0", number), 150)...)
 	}
 	if h.oneIn(4) {
@@ -113,8 +113,8 @@ func (h *history) randomSlice(service model.ObjectName, family model.Family) *mo
 	return slice
 }
 
-// step changes a Service, one of its slices or the surroundings. Now and then a plan is lost, and the next one makes
-// up for it.
+// step changes a Service, one of its slices or the node state. Occasionally a plan is lost, and the next one includes
+// its changes.
 func (h *history) step(t *testing.T) {
 	t.Helper()
 	number := 1 + h.random.IntN(4)
@@ -161,12 +161,13 @@ func (h *history) step(t *testing.T) {
 	}
 }
 
-// isLate reports whether a packet on its way may look for an element in a set after its plan: then the sweep deletes it.
+// isLate reports whether a packet in flight may look up an element of a set after its plan: then the cleanup deletes
+// it.
 func isLate(set string) bool {
 	return strings.Contains(set, "endpoints") || strings.Contains(set, "dispatch") || strings.HasSuffix(set, " sources") || set == "sources"
 }
 
-// isAhead reports whether elements of other sets lead a packet to those of a set, which have to be there before them.
+// isAhead reports whether elements of other sets lead a packet to those of a set, which must exist before them.
 func isAhead(set string) bool {
 	return strings.Contains(set, "dispatch") || strings.Contains(set, "numbered") || strings.Contains(set, "/") || set == "sources"
 }
@@ -200,7 +201,7 @@ func cellsOf(t *testing.T, tables *ruleset.Tables) map[cell]bool {
 	return cells
 }
 
-// checkWrites: a plan adds only what was not there, and deletes only what is not there afterwards.
+// checkWrites checks that a plan adds only what did not exist, and deletes only what does not exist afterwards.
 func checkWrites(t *testing.T, before, after map[cell]bool, plan *ruleset.Plan) {
 	t.Helper()
 	for number, op := range slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops) {
@@ -228,7 +229,7 @@ func checkWrites(t *testing.T, before, after map[cell]bool, plan *ruleset.Plan) 
 	}
 }
 
-// isReplaced reports whether another element has taken the place of one.
+// isReplaced reports whether an element was replaced by another one.
 func isReplaced(after map[cell]bool, old cell) bool {
 	for now := range after {
 		if now.family == old.family && now.set == old.set && now.element.Key == old.element.Key {
@@ -238,7 +239,7 @@ func isReplaced(after map[cell]bool, old cell) bool {
 	return false
 }
 
-// startsAgain is a proxy that starts with the tables as they are. It has the numbers that the one before it had.
+// startsAgain restarts the proxy with the current tables. It has the same numbers as before.
 func (h *history) startsAgain(t *testing.T) {
 	t.Helper()
 	before := numbersOf(h.mirror)
@@ -250,9 +251,9 @@ func (h *history) startsAgain(t *testing.T) {
 	}
 }
 
-// TestAnyHistoryEndsLikeAResync: what Services with frontends of every kind own does not depend on how they came to
-// it, except for the numbers of session affinity, which are recalled. That a batch is never refused, and that the numbers are
-// right, is checked on the way.
+// TestAnyHistoryEndsLikeAResync: what Services with frontends of every kind own does not depend on their history,
+// except for the numbers of session affinity, which are restored. It also checks that no batch is rejected, and that
+// the numbers are correct.
 func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 	wide, sticky, collided := 0, 0, 0
 	for seed := range uint64(10) {
@@ -270,7 +271,7 @@ func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 		if !h.mirror.Equal(fresh) {
 			t.Errorf("seed %d: the mirror differs from that of a resync", seed)
 		}
-		var sameSlots []ruleset.Service // the order of slots is history's
+		var sameSlots []ruleset.Service // the order of slots depends on history
 		for _, service := range wanted {
 			sameSlots = append(sameSlots, h.mirror.Service(service.Name))
 		}

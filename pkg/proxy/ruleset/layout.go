@@ -19,53 +19,52 @@ const (
 	fromNodeChain     = "masquerade-node"
 	sourceRangesChain = "source-ranges"
 	localhostChain    = "localhost-nodeports"
-	// Prefix of the name of a chain that does for node ports what the chain without the prefix does for all other
-	// frontends.
+	// Prefix of the names of chains for node ports; the chain without the prefix does the same for all other frontends.
 	nodePortPrefix = "nodeport-"
 )
 
-// TranslatedLabel is the conntrack label of a connection to a frontend for which these tables choose an endpoint. A chain of
-// another program that comes before ours may have led it elsewhere: then it has no label, and that program masquerades it
-// or does not. A label lasts from hook to hook, which a priority does not, for ip_forward writes another one. A mark
-// would not do either, because the CNI's rules may read it.
+// TranslatedLabel is the conntrack label of a connection to a frontend for which these tables choose an endpoint. If a
+// chain of another program precedes ours and translates the connection, it has no label, and that program decides
+// whether to masquerade it. A label persists from hook to hook, which a priority does not, because ip_forward
+// overwrites it. A mark would not do either, because the CNI's rules may read it.
 //
-// If the endpoint is what was dialled, the connection has the label and was not translated (`ct status dnat`).
+// If the dialled address is that of the endpoint, the connection has the label without `ct status dnat`.
 //
-// The number is arbitrary. Any other program that labels connections in this network namespace has to use another one.
+// The number is arbitrary. Any other program that labels connections in this network namespace must use another one.
 const TranslatedLabel = 86
 
-// NodePortLabel is the conntrack label that such a connection has, too, if a node port was dialled: a node port has no
-// address, so that after the translation nobody could tell it from other frontends with its number.
+// NodePortLabel is a second conntrack label of such a connection if a node port was dialled: a node port has no
+// address, so after the translation it could not be distinguished from other frontends with its number.
 const NodePortLabel = 87
 
-// ownPriorities is whatever of ours a packet's priority may hold.
+// ownPriorities is the range of all values that we write into a packet's priority.
 var ownPriorities = PriorityBetween{uint32(splitClass), uint32(lastClass)}
 
 var (
-	// origTuple is the frontend as the first packet of a connection names it.
+	// origTuple is the frontend as the first packet of a connection has it.
 	origTuple       = []Field{DestinationAddr, L4Proto, DestinationPort}
 	dialledNodePort = []Field{L4Proto, DestinationPort}
-	// origTupleConntrack is the same frontend as conntrack remembers it after the DNAT.
+	// origTupleConntrack is the same frontend as conntrack stores it after the DNAT.
 	origTupleConntrack        = []Field{OriginalDestinationAddr, L4Proto, OriginalDestinationPort}
 	originallyDialledNodePort = []Field{L4Proto, OriginalDestinationPort}
 )
 
-// StaticChains returns the chains that a family's table has whatever the Services are.
+// StaticChains returns the chains that a family's table has regardless of the Services.
 //
-// All base chains are of type nat: they see the first packet of each flow, so that established ones cost nothing.
-// Where a packet goes:
+// All base chains are of type nat: they see the first packet of each flow, so that established ones cost nothing. The
+// path of a packet:
 //
-//	nat-prerouting, nat-output    services ─┬─ restricted map: number of a list; source-ranges: drop who is in none of it
+//	nat-prerouting, nat-output    services ─┬─ restricted map: number of a list; source-ranges: drop clients outside it
 //	                                        ├─ services map:  class of the frontend, dispatched to lb-…, refuse or drop,
-//	                                        │                 or to sticky-…, which finds the client's endpoint or draws one
-//	                                        ├─ endpoints map: the endpoint in the slot that lb-… drew
-//	                                        ├─ a class or slot, and yet no endpoint: the tables changed under the packet, drop it
+//	                                        │                 or to sticky-…, which finds or picks the client's endpoint
+//	                                        ├─ endpoints map: the endpoint in the slot that lb-… picked
+//	                                        ├─ a class or slot without an endpoint: the tables just changed, drop
 //	                                        ├─ an address for node ports: nodeports, the same again by protocol and port
 //	                                        ├─ a ClusterIP on a port that no Service defines: refuse
-//	                                        └─ loopback, with kube-proxy's gate for it: localhost-nodeports, count and refuse
-//	nat-postrouting               an address inside a ServiceCIDR that was not translated, nor is this node's: drop
-//	nat-postrouting               give the priority back that carried the slot
-//	nat-postrouting               masquerading, of what was translated here
+//	                                        └─ loopback, with kube-proxy's gate: localhost-nodeports, count and refuse
+//	nat-postrouting               an untranslated address in a ServiceCIDR that is not this node's: drop
+//	nat-postrouting               clear the priority that carried the slot
+//	nat-postrouting               masquerading of connections translated here
 func StaticChains(family model.Family, config Config, surroundings NodeState) []Chain {
 	outside := config.outside(family)
 	chains := []Chain{
@@ -95,7 +94,8 @@ func StaticChains(family model.Family, config Config, surroundings NodeState) []
 	return chains
 }
 
-// serviceRules begin by cleaning the priority: a foreign one in our range would be taken for a class.
+// serviceRules returns the rules of the services chain. They first clear a foreign priority in our range, because it
+// would be taken for a class.
 func serviceRules(family model.Family, config Config) []Rule {
 	rules := []Rule{
 		{ownPriorities, WritePriority{}},
@@ -104,13 +104,13 @@ func serviceRules(family model.Family, config Config) []Rule {
 	rules = append(rules, translation(origTuple, Services, Endpoints)...)
 	rules = append(rules,
 		append(matchNodePortAddr(family, config), VerdictStatement{Verdict{Kind: Jump, Chain: nodePortsChain}}),
-		// A ClusterIP that the node has itself is its own business: a DNS cache may listen there.
+		// A ClusterIP that is also an address of the node is not refused: a DNS cache may listen there.
 		Rule{
 			InSet{Key: []Field{DestinationAddr}, Set: ClusterIPs},
 			IsLocal{Field: DestinationAddr, Not: true},
 			VerdictStatement{Verdict{Kind: Goto, Chain: refuseChain}},
 		})
-	if config.NodePorts.Localhost { // the map knows all node ports, whatever class they have: no Service owns anything for it
+	if config.NodePorts.Localhost { // the map has all node ports of any class: no Service owns elements for this
 		rules = append(rules, Rule{
 			InPrefix{Field: DestinationAddr, Prefix: model.LoopbackPrefix(family)},
 			SetPriority{Key: dialledNodePort, Map: NodePorts}, VerdictStatement{Verdict{Kind: Goto, Chain: localhostChain}},
@@ -131,7 +131,7 @@ func RejectedOnLocalhost(family model.Family, config Config) []model.Protocol {
 	})
 }
 
-// RejectedCounter is the name of the counter of a protocol's packets that are refused there, the same as kube-proxy's.
+// RejectedCounter is the name of the counter of a protocol's packets that are refused there, as in kube-proxy.
 func RejectedCounter(protocol model.Protocol) string {
 	return "localhost-nodeport-rejected-" + protocolText(protocol)
 }
@@ -146,7 +146,8 @@ func Counters(family model.Family, config Config) []string {
 	return names
 }
 
-// localhostRules count packets to node ports on loopback, and refuse them. What is served there goes on.
+// localhostRules returns the rules that count and refuse packets to node ports on loopback. Packets of the protocols
+// that are served there pass.
 func localhostRules(family model.Family, config Config) []Rule {
 	var rules []Rule
 	for _, protocol := range RejectedOnLocalhost(family, config) {
@@ -157,9 +158,9 @@ func localhostRules(family model.Family, config Config) []Rule {
 	return append(rules, Rule{WritePriority{}})
 }
 
-// translation sends a connection to one of the frontend's endpoints, if the key is a frontend. A packet sees the
-// tables as they are at each step: should it have a class and find no chain for it, or a slot without an endpoint, the
-// client sends it again. So a connection that is labelled is either translated here or goes nowhere.
+// translation returns the rules that send a connection to one of the frontend's endpoints, if the key is a frontend. A
+// packet sees the tables as they are at each step: if it has a class without a chain, or a slot without an endpoint, it
+// is dropped and the client sends it again. So a labelled connection is translated here, refused or dropped.
 func translation(key []Field, services, endpoints Set, label ...Statement) []Rule {
 	return []Rule{
 		append(Rule{SetPriority{Key: key, Map: services}, SetLabel{TranslatedLabel}}, label...),
@@ -169,7 +170,7 @@ func translation(key []Field, services, endpoints Set, label ...Statement) []Rul
 	}
 }
 
-// matchNodePortAddr tests whether a packet is for an address on which the tables serve node ports. Loopback does not
+// matchNodePortAddr returns the match for packets to an address on which the tables serve node ports. Loopback does not
 // count.
 func matchNodePortAddr(family model.Family, config Config) Rule {
 	if !config.NodePorts.All(family) {
@@ -179,9 +180,9 @@ func matchNodePortAddr(family model.Family, config Config) Rule {
 	return Rule{IsLocal{Field: DestinationAddr}, notLoopback}
 }
 
-// unallocated drops what is sent to an address that may become a ClusterIP. It waits until postrouting, where every
-// other proxy on the node has had its turn: one that serves some of the Services beside us. An address that the node has
-// itself, for a DNS cache perhaps, is its own business.
+// unallocated returns the rules that drop packets to an address that may become a ClusterIP. They are in postrouting,
+// after the chains of every other proxy on the node that serves some of the Services. An address of the node itself,
+// perhaps for a DNS cache, is exempt.
 func unallocated(family model.Family, serviceCIDRs []netip.Prefix) []Rule {
 	var rules []Rule
 	for _, prefix := range serviceCIDRs {
@@ -194,10 +195,10 @@ func unallocated(family model.Family, serviceCIDRs []netip.Prefix) []Rule {
 	return rules
 }
 
-// refuseRules answer TCP with a reset, and everything else with the ICMP that kube-proxy sends for TCP too. The kernel
-// bounds ICMP errors to six in a row and then one a second for each receiver (icmp_ratelimit), and TCP over IPv6
-// overlooks one that comes while connect() is under way: either makes a client wait for its next SYN, a second later.
-// A reset does neither.
+// refuseRules returns the rules that reply to TCP with a reset, and to everything else with the ICMP error that
+// kube-proxy sends for TCP too. The kernel limits ICMP errors to six in a row and then one a second for each receiver
+// (icmp_ratelimit), and TCP over IPv6 ignores one that arrives during connect(): either makes a client wait for its
+// next SYN, a second later. A reset does neither.
 func refuseRules() []Rule {
 	return []Rule{
 		{ProtocolIs{model.TCP}, Reject{TCPReset: true}},
@@ -207,9 +208,9 @@ func refuseRules() []Rule {
 
 func jump(chain string) Rule { return Rule{VerdictStatement{Verdict{Kind: Jump, Chain: chain}}} }
 
-// masqueradeRules hide the client's address where the answers would not come back this way otherwise: in hairpin
-// connections, in those to a ClusterIP from outside the pods, and in those to an external frontend that may go to
-// another node.
+// masqueradeRules returns the rules that hide the client's address where replies would not return this way otherwise:
+// in hairpin connections, in those to a ClusterIP from outside the pods, and in those to an external frontend that may
+// go to another node.
 func masqueradeRules(family model.Family, config Config) []Rule {
 	clusterIP := InSet{Key: []Field{OriginalDestinationAddr}, Set: ClusterIPs}
 	rules := []Rule{{InSet{Key: []Field{SourceAddr, DestinationAddr, L4Proto, DestinationPort}, Set: Hairpin}, Masquerade{}}}
@@ -219,7 +220,7 @@ func masqueradeRules(family model.Family, config Config) []Rule {
 		rules = append(rules, Rule{clusterIP, Masquerade{}})
 	case len(notFromPods) > 0:
 		rules = append(rules, append(append(Rule{clusterIP}, notFromPods...), Masquerade{}))
-		if config.LocalTraffic.byInterface() { // the node's own packets come by none
+		if config.LocalTraffic.byInterface() { // the node's own packets have no input interface
 			rules = append(rules, Rule{clusterIP, IsLocal{Field: SourceAddr}, Masquerade{}})
 		}
 	}
@@ -231,7 +232,7 @@ func masqueradeRules(family model.Family, config Config) []Rule {
 	return append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortLocal}, fromNode)...)
 }
 
-// eachProtocol makes a rule for each protocol because nft knows the type of `ct original proto-dst` only after a
+// eachProtocol returns a rule for each protocol, because nft knows the type of `ct original proto-dst` only after a
 // protocol match.
 func eachProtocol(statements ...Statement) []Rule {
 	var rules []Rule

@@ -22,7 +22,7 @@ func prefixes(list ...string) []netip.Prefix {
 
 var pods = ruleset.LocalTraffic{Prefixes: prefixes("10.244.0.0/16", "fd00:244::/32")}
 
-// configurations are what an administrator may choose that changes a chain, by the name of the file with the chains.
+// configurations are the settings of an administrator that change a chain, by the name of the file with the chains.
 var configurations = map[string]struct {
 	config       ruleset.Config
 	serviceCIDRs []netip.Prefix
@@ -85,7 +85,7 @@ func TestAConfigurationWithOneFamilyMakesOneTable(t *testing.T) {
 	}
 }
 
-// TestSurroundingsOfANode are the addresses that it has and is to serve node ports on, where not all of them are.
+// TestSurroundingsOfANode are its addresses on which node ports are served, if not all of them are.
 func TestSurroundingsOfANode(t *testing.T) {
 	var present []netip.Addr
 	for _, addr := range []string{"fd00:168::1", "192.168.0.2", "192.168.0.1", "127.0.0.1", "10.0.0.1", "192.168.0.1"} {

@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// TestNFTLoadsAndListsWhatIsPrinted: the kernel takes the text, and nft reads the same out of it. The listing loads
+// TestNFTLoadsAndListsWhatIsPrinted: the kernel accepts the text, and nft lists the same. The listing can be loaded
 // again.
 func TestNFTLoadsAndListsWhatIsPrinted(t *testing.T) {
 	printed := text(t, goldenTables(t))
@@ -34,7 +34,8 @@ func TestNFTLoadsAndListsWhatIsPrinted(t *testing.T) {
 	}
 }
 
-// TestNFTLoadsTheTablesOfEveryConfiguration, with Services of all kinds, and ports of all tiers and widths.
+// TestNFTLoadsTheTablesOfEveryConfiguration, with Services of all kinds, and ports of all size classes, with and
+// without dedicated maps.
 func TestNFTLoadsTheTablesOfEveryConfiguration(t *testing.T) {
 	for name, test := range configurations {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestNFTLoadsEveryStatement(t *testing.T) {
 	}
 }
 
-// TestAnyNumberOfSlotsLoads, though the largest make numbers that fill all 32 bits.
+// TestAnyNumberOfSlotsLoads, although the numbers of the largest fill all 32 bits.
 func TestAnyNumberOfSlotsLoads(t *testing.T) {
 	for _, slots := range []int{1, 2, ruleset.MaxLocalSlots, ruleset.MaxSlots} {
 		t.Run(fmt.Sprintf("%d slots", slots), func(t *testing.T) {
@@ -98,8 +99,8 @@ func TestAnyNumberOfSlotsLoads(t *testing.T) {
 	}
 }
 
-// blocks makes listings comparable: a kernel lists sets and chains in the order of their making, elements in that of a
-// hash table.
+// blocks makes listings comparable: a kernel lists sets and chains in the order of their creation, elements in that of
+// a hash table.
 func blocks(listing string) []string {
 	var list []string
 	for table := range strings.SplitSeq(listing, "table ") {
@@ -119,12 +120,12 @@ func blocks(listing string) []string {
 var spellings = strings.NewReplacer(
 	"meta l4proto tcp reject with tcp reset", "reject with tcp reset", "dnat ip to", "dnat to", "dnat ip6 to", "dnat to",
 	"priority dstnat;", "priority -100;", "priority srcnat;", "priority 100;",
-	"size 65535 flags dynamic,timeout", "flags dynamic,timeout", // the kernel's own bound
+	"size 65535 flags dynamic,timeout", "flags dynamic,timeout", // the kernel's own limit
 )
 
 var portAfterMap = regexp.MustCompile(`(map @\S+) : (\d+)`)
 
-// sanitizeRune writes a block in one way of several, with its elements in order.
+// sanitizeRune normalizes the spelling of a block, and sorts its elements.
 func sanitizeRune(block string) string {
 	before, elements, found := strings.Cut(block, "elements = {")
 	if !found {

@@ -9,43 +9,45 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Mirror is what the kernel holds, as far as accepted commits say. It is changed only by Accept, after the kernel
-// took the batch of a Plan; a plan that failed leaves it as it was.
+// Mirror is what the kernel holds according to the accepted commits. Accept changes it, after the kernel accepted the
+// batch of a Plan; a plan that failed leaves it unchanged.
 //
-// A Service is what it owned in the newest accepted plan. What several Services share (a lb-N chain, a ClusterIP of
-// several ports, a hairpin endpoint of two Services) is there as long as it has an owner, so owners are counted.
+// A Service is what it owned in the latest accepted plan. Objects that several Services share (an lb-N chain, a
+// ClusterIP of several ports, a hairpin endpoint of two Services) exist as long as they have an owner, so owners are
+// counted.
 type Mirror struct {
 	tableState
 
 	config   Config
 	services map[model.ObjectName]Service
 	ports    map[model.Family]int
-	// leftover chains, sets and counters belong to no Service any more and still have to be swept out of the kernel.
+	// Leftover chains, sets and counters belong to no Service any more and must still be deleted from the kernel.
 	leftoverChains   map[objectKey]bool
 	leftoverSets     map[objectKey]bool
 	leftoverCounters map[objectKey]bool
 	leftoverLists    map[listKey]bool
-	// cleaning is what the newest batch of Sweep removes.
+	// cleaning is what the latest batch of Cleanup deletes.
 	cleaning cleanupBatch
 }
 
-// tableState are what the kernel holds beside what each Service owns. A Mirror has all of them, and a Plan those that it
-// touches, as they will be.
+// tableState is what the kernel holds apart from what each Service owns. A Mirror has all of it, and a Plan the entries
+// that it changes, with their new values.
 type tableState struct {
 	surroundings NodeState
-	// elements are those of the shared sets. They have no value but a verdict, which their key decides.
+	// elements are those of the shared sets. Their only value is a verdict, which the key determines.
 	elements map[elementKey]owned[Verdict]
 	chains   map[objectKey]owned[Chain]
-	// sets are those that ports need beside the static ones.
+	// sets are those that ports need in addition to the static ones.
 	sets map[objectKey]owned[Set]
-	// lists are the lists of source ranges; lengths are the lengths of their prefixes, each with how many lists have it.
+	// lists are the lists of source ranges; lengths are the lengths of their prefixes, each with the number of lists that
+	// have it.
 	lists   map[listKey]owned[sourceList]
 	lengths map[lengthKey]int
-	// numbers, shards and timeouts are those of the ports that remember their clients, each with how many ports have it.
+	// numbers, shards and timeouts are those of the ports with affinity, each with the number of ports that have it.
 	numbers  map[numberKey]int
 	shards   map[shardKey]int
 	timeouts map[time.Duration]int
-	// deferredDeletes are elements that belong to no Service any more, by set: the sweep deletes them.
+	// deferredDeletes are elements that belong to no Service any more, by set: the cleanup deletes them.
 	deferredDeletes map[objectKey]map[Tuple]Element
 }
 
@@ -68,7 +70,7 @@ type cleanupBatch struct {
 	sets, chains bool
 }
 
-// elementKey names an element.
+// elementKey identifies an element.
 type elementKey struct {
 	family model.Family
 	set    string
@@ -80,13 +82,13 @@ type objectKey struct {
 	name   string
 }
 
-// owned is what is there as long as it has an owner.
+// owned is an object that exists as long as it has an owner.
 type owned[V any] struct {
 	value  V
 	owners int
 }
 
-// addOwner adds to the number of owners in a plan, which begins with the mirror's. A new owner says what it owns.
+// addOwner changes the number of owners in a plan, which starts with the mirror's. A new owner sets the value.
 func addOwner[K comparable, V any](plan, mirror map[K]owned[V], key K, value V, delta int) {
 	now := planned(plan, mirror, key)
 	if delta > 0 {
@@ -96,7 +98,7 @@ func addOwner[K comparable, V any](plan, mirror map[K]owned[V], key K, value V, 
 	plan[key] = now
 }
 
-// newMirror returns the mirror of a kernel that holds nothing of ours.
+// newMirror returns the mirror of a kernel without our tables.
 func newMirror(config Config) *Mirror {
 	return &Mirror{
 		tableState:       newHoldings(),
@@ -113,17 +115,17 @@ func newMirror(config Config) *Mirror {
 // Services returns the number of Services that own something.
 func (m *Mirror) Services() int { return len(m.services) }
 
-// Service returns what a Service owns; without ports if it owns nothing.
+// Service returns what a Service owns; it has no ports if it owns nothing.
 func (m *Mirror) Service(name model.ObjectName) Service {
 	service := m.services[name]
 	service.Name = name
 	return service
 }
 
-// Surroundings returns what the tables hold for the node as a whole.
+// Surroundings returns the node state that the tables hold.
 func (m *Mirror) Surroundings() NodeState { return m.surroundings }
 
-// Accept takes over what a plan did, after the kernel accepted its batch.
+// Accept applies a plan to the mirror, after the kernel accepted its batch.
 func (m *Mirror) Accept(plan *Plan) {
 	m.surroundings = plan.surroundings
 	for _, service := range plan.services {
@@ -163,8 +165,7 @@ func (m *Mirror) Accept(plan *Plan) {
 	commitCounts(m.timeouts, plan.timeouts)
 }
 
-// adopt is Accept for a mirror that holds nothing yet and a plan that is not used again: it takes the plan's maps as
-// they are.
+// adopt is Accept for an empty mirror and a plan that is not used again: it takes the plan's maps without copying them.
 func (m *Mirror) adopt(plan *Plan) {
 	m.tableState = plan.tableState
 	m.services = make(map[model.ObjectName]Service, len(plan.services))
@@ -182,7 +183,7 @@ func (m *Mirror) countPorts(service Service, delta int) {
 	}
 }
 
-// acceptObjects takes over chains or sets. One that lost its last owner is left over until the sweep.
+// acceptObjects takes over chains or sets. One that lost its last owner is a leftover until the cleanup.
 func acceptObjects[V any](have, planned map[objectKey]owned[V], leftover map[objectKey]bool) {
 	for key, now := range planned {
 		if now.owners > 0 {
@@ -197,11 +198,11 @@ func acceptObjects[V any](have, planned map[objectKey]owned[V], leftover map[obj
 	}
 }
 
-// Cleanup returns the next batch that removes what no Service owns any more, of at most so many elements; an empty one if
-// there is nothing left. Swept must follow its commit, and another Sweep.
+// Cleanup returns the next batch that deletes what no Service owns any more, with at most limit elements; an empty one
+// if nothing is left. After its commit, call CleanupDone and Cleanup again.
 //
-// Elements and sets go first, and chains in a batch of their own: elements may lead to a chain, and kernels before 6.2
-// call a chain busy in the batch that removes the last element that leads to it.
+// Elements and sets are deleted first, and chains in a batch of their own: elements may lead to a chain, and kernels
+// before 6.2 report a chain as busy in the batch that removes the last element that leads to it.
 func (m *Mirror) Cleanup(limit int) Batch {
 	var batch Batch
 	m.cleaning = cleanupBatch{}
@@ -209,7 +210,7 @@ func (m *Mirror) Cleanup(limit int) Batch {
 		return batch
 	}
 	m.cleaning.sets, m.cleaning.chains = len(m.leftoverSets) > 0, m.sweepsChains()
-	if m.cleaning.chains || m.cleaning.sets { // whose users are the rules of the chains
+	if m.cleaning.chains || m.cleaning.sets { // the rules of the chains use the sets
 		for _, key := range sortedKeys(m.leftoverChains) {
 			batch.add(Flush, key.family, ChainObject{Chain{Name: key.name}})
 		}
@@ -221,22 +222,22 @@ func (m *Mirror) Cleanup(limit int) Batch {
 		for _, key := range sortedKeys(m.leftoverChains) {
 			batch.add(Delete, key.family, ChainObject{Chain{Name: key.name}})
 		}
-		for _, key := range sortedKeys(m.leftoverCounters) { // their users are rules of chains
+		for _, key := range sortedKeys(m.leftoverCounters) { // rules of the chains use them
 			batch.add(Delete, key.family, CounterObject{key.name})
 		}
 	}
 	return batch
 }
 
-// IsClean reports whether nothing is left to sweep.
+// IsClean reports whether nothing is left to clean up.
 func (m *Mirror) IsClean() bool {
 	return m.sweepsChains() && len(m.leftoverChains) == 0 && len(m.leftoverCounters) == 0
 }
 
-// sweepsChains reports whether nothing is left to sweep before the chains.
+// sweepsChains reports whether only chains and counters may be left to clean up.
 func (m *Mirror) sweepsChains() bool { return len(m.leftoverSets) == 0 && len(m.deferredDeletes) == 0 }
 
-// cleanUpElements removes elements, and reports whether these are all.
+// cleanUpElements deletes elements, and reports whether these are all.
 func (m *Mirror) cleanUpElements(batch *Batch, limit int) bool {
 	keys := slices.SortedFunc(maps.Keys(m.deferredDeletes), func(a, b objectKey) int {
 		return cmp.Or(
@@ -260,7 +261,7 @@ func (m *Mirror) cleanUpElements(batch *Batch, limit int) bool {
 	return true
 }
 
-// CleanupDone forgets what the batch of Sweep removed, after the kernel accepted it.
+// CleanupDone forgets what the batch of Cleanup deleted, after the kernel accepted it.
 func (m *Mirror) CleanupDone() {
 	for _, element := range m.cleaning.elements {
 		m.cancelDeferredDelete(element)
@@ -277,7 +278,7 @@ func (m *Mirror) CleanupDone() {
 func (m *Mirror) cancelDeferredDelete(element elementKey) {
 	set := objectKey{element.family, element.set}
 	if delete(m.deferredDeletes[set], element.key); len(m.deferredDeletes[set]) == 0 {
-		delete(m.deferredDeletes, set) // or the sweep would wait for it before the chains
+		delete(m.deferredDeletes, set) // otherwise the cleanup would never reach the chains
 		if element.set == Sources.Name {
 			m.forgetLists(element.family)
 		}

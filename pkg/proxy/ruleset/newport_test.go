@@ -12,10 +12,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// classes are what is done with connections to each kind of frontend, in short.
+// classes are the classes of connections to each kind of frontend, in short.
 type classes struct{ clusterIP, loadBalancerIP, externalIP, nodePort string }
 
-// external says that all frontends but the ClusterIP have one class, as they always do.
+// external returns classes that are equal for all frontends but the ClusterIP, as they always are.
 func external(clusterIP, others string) classes { return classes{clusterIP, others, others, others} }
 
 func classesOf(service *model.Service, port ruleset.Port) classes {
@@ -126,7 +126,7 @@ func TestWhichEndpointsAPortRemembersAsLocal(t *testing.T) {
 	}
 }
 
-// TestAnEndpointOwnsASlotForEachTimeItIsChosen, and is one endpoint on this node all the same.
+// TestAnEndpointOwnsASlotForEachTimeItIsChosen, and is still one endpoint on this node.
 func TestAnEndpointOwnsASlotForEachTimeItIsChosen(t *testing.T) {
 	service := keepingLocal(everyKind("web", 1))
 	for _, decision := range decided(service, slices.Concat(on1(1, 2), on2(3))...) {
@@ -154,7 +154,7 @@ func addrsOf(port ruleset.Port, numbers []int) []netip.AddrPort {
 	return addrs
 }
 
-// TestMoreEndpointsThanSlotsAreSkipped, and the class counts what is left.
+// TestMoreEndpointsThanSlotsAreSkipped, and the class counts the others.
 func TestMoreEndpointsThanSlotsAreSkipped(t *testing.T) {
 	service := everyKind("web", 1)
 	service.ClusterIPs, service.ExternalTrafficLocal = service.ClusterIPs[:1], true

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// surround notes what changes when the tables have other surroundings.
+// surround plans the change of the node state.
 func (d *planBuilder) surround(surroundings NodeState) {
 	d.plan.surroundings = surroundings
 	if slices.Equal(d.mirror.surroundings.NodePortAddrs, surroundings.NodePortAddrs) {
@@ -32,7 +32,7 @@ func (s NodeState) elements(family model.Family) iter.Seq[Element] {
 	}
 }
 
-// replaceStaticChains writes the static chains anew whose rules the surroundings change.
+// replaceStaticChains rewrites the static chains whose rules change with the node state.
 func (d *planBuilder) replaceStaticChains(batch *Batch) {
 	if slices.Equal(d.mirror.surroundings.ServiceCIDRs, d.plan.surroundings.ServiceCIDRs) {
 		return
@@ -48,13 +48,13 @@ func (d *planBuilder) replaceStaticChains(batch *Batch) {
 	}
 }
 
-// rewrite gives a chain that is there other rules.
+// rewrite replaces the rules of an existing chain.
 func (b *Batch) rewrite(family model.Family, chain Chain) {
 	b.add(Flush, family, ChainObject{chain})
 	b.add(Add, family, RulesObject{chain})
 }
 
-// NewSurroundings returns the surroundings of a node whose interfaces have some addresses.
+// NewSurroundings returns the state of a node whose interfaces have the addresses present.
 func NewSurroundings(config Config, node model.Node, present []netip.Addr, serviceCIDRs []netip.Prefix) NodeState {
 	surroundings := NodeState{ServiceCIDRs: serviceCIDRs}
 	for _, family := range config.Families {

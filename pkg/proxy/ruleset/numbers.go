@@ -11,22 +11,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Numbers of Service ports that remember their clients, and of their endpoints. After a restart they are what they were.
-// Those of ports are read back from the kernel. Those of endpoints are a hash, and only where two endpoints of a port
-// have the same one they are read back: there is a map for these, and the other is never read, because the kernel's time
-// for that grows with the square of its size.
+// Numbers of Service ports with affinity, and of their endpoints. A restart does not change them. Those of ports are
+// read back from the kernel. Those of endpoints are a hash, and are read back only if the hashes of two endpoints of a
+// port collide: these have a map of their own, and the other map is never read, because the kernel's time for that
+// grows with the square of its size.
 
-// numbering is the number of a port in one view, and those of its endpoints. The zero value is a view that no frontend
-// uses, or that has no endpoints.
+// numbering is the number of a port in one view, and the numbers of its endpoints. The zero value is a view that no
+// frontend uses, or that has no endpoints.
 type numbering struct {
 	port      uint32
-	endpoints []numberedEndpoint // by address
+	endpoints []numberedEndpoint // sorted by address
 }
 
 type numberedEndpoint struct {
 	addr     netip.AddrPort
 	number   uint32
-	collided bool // the number is not the one that the address gives
+	collided bool // the number does not follow from the address
 }
 
 func (n numbering) find(endpoint netip.AddrPort) (place int, found bool) {
@@ -39,7 +39,7 @@ func (n numbering) find(endpoint netip.AddrPort) (place int, found bool) {
 func (n numbering) eachSlot(key Tuple, first uint32, slots []netip.AddrPort, yield func(Element) bool) bool {
 	element := Element{Key: key}
 	for slot, endpoint := range slots {
-		place := slot // as long as slots are in the order of addresses, as they are at first
+		place := slot // right while slots are in the order of addresses, as they are initially
 		if place >= len(n.endpoints) || n.endpoints[place].addr != endpoint {
 			place, _ = n.find(endpoint)
 		}
@@ -51,11 +51,11 @@ func (n numbering) eachSlot(key Tuple, first uint32, slots []netip.AddrPort, yie
 	return true
 }
 
-// renumbered returns a view's numbers for its endpoints now. An endpoint that stays keeps its number; a new one never
-// gets the number of one that leaves, because it would inherit that one's clients.
+// renumbered returns a view's numbers for its current endpoints. An endpoint that remains keeps its number; a new one
+// never gets the number of a removed one, because it would inherit that one's clients.
 func (n numbering) renumbered(t *sizeClass, endpoints []netip.AddrPort) []numberedEndpoint {
 	numbered := make([]numberedEndpoint, len(endpoints))
-	var small [256]bool // on the stack, for nearly all
+	var small [256]bool // on the stack, enough for nearly all ports
 	taken := small[:]
 	if t.room() > len(small) {
 		taken = make([]bool, t.room())
@@ -77,7 +77,7 @@ func (n numbering) renumbered(t *sizeClass, endpoints []netip.AddrPort) []number
 			left = append(left, i)
 		}
 	}
-	free := uint32(0) // one walk for all, whatever addresses somebody chooses
+	free := uint32(0) // a single scan for all, whatever the addresses are
 	for _, i := range left {
 		for taken[free] {
 			free++
@@ -112,21 +112,21 @@ func (p *Port) usedViews() (endpoints [2][]netip.AddrPort) {
 	return endpoints
 }
 
-// numberKey is the number of a port of a family.
+// numberKey is the number of a port in a family.
 type numberKey struct {
 	family model.Family
 	number uint32
 }
 
-// shardKey is a shard of a family.
+// shardKey is a shard in a family.
 type shardKey struct {
 	family model.Family
 	shard  uint32
 }
 
-// number gives a port that remembers its clients its numbers.
+// number assigns a port with affinity its numbers.
 func (d *planBuilder) number(port, had *Port) {
-	port.affinity = nil // a Service that was planned before may be wanted again
+	port.affinity = nil // the Service may have been planned before
 	endpoints := port.usedViews()
 	if port.Affinity == 0 || len(endpoints[clusterView])+len(endpoints[localView]) == 0 {
 		return
@@ -145,7 +145,7 @@ func (d *planBuilder) number(port, had *Port) {
 	d.claim(port, +1)
 }
 
-// LacksAffinity reports whether there are no numbers for a port that should remember its clients.
+// LacksAffinity reports whether a port should have session affinity, but no numbers are left for it.
 func (s Service) LacksAffinity() bool {
 	return slices.ContainsFunc(s.Ports, func(port Port) bool {
 		if port.Affinity == 0 || port.affinity != nil {
@@ -156,7 +156,7 @@ func (s Service) LacksAffinity() bool {
 	})
 }
 
-// affinityOf returns how a port's clients are remembered from now on; nil if there are no numbers for it.
+// affinityOf returns a port's new session affinity; nil if no numbers are left for it.
 func (d *planBuilder) affinityOf(port *Port, endpoints [2][]netip.AddrPort, old affinityState) *affinityState {
 	tier, fits := old.sizeClassFor(endpoints)
 	if tier != old.tier || !fits {
@@ -179,9 +179,9 @@ func (d *planBuilder) affinityOf(port *Port, endpoints [2][]netip.AddrPort, old 
 	return now
 }
 
-// sizeClassFor returns the smallest tier with room for all endpoints, those that leave included, but never one below the
-// port's present tier. It also reports whether there is that room: the largest tier may lack it while all endpoints are
-// replaced.
+// sizeClassFor returns the smallest size class with room for all endpoints, including removed ones, but never one below
+// the port's present class. It also reports whether there is room: the largest class may lack it while all endpoints
+// are replaced.
 func (m *affinityState) sizeClassFor(endpoints [2][]netip.AddrPort) (t *sizeClass, fits bool) {
 	for _, t = range tiers[max(0, slices.Index(tiers, m.tier)):] {
 		fits = true
@@ -214,12 +214,12 @@ func (d *planBuilder) leastUsedShard(family model.Family, t *sizeClass) uint32 {
 	return fewest
 }
 
-// freeNumber returns a number for a port that no other port has; zero if none is left. The port's name says where the
-// search begins and how it goes on.
+// freeNumber returns a number that no other port has; zero if none is left. The port's name determines the start and
+// the step of the search.
 func (d *planBuilder) freeNumber(port *Port, m *affinityState, view viewKind) uint32 {
 	hash := sha256.Sum256([]byte(port.objectName("") + []string{clusterView: "", localView: localSuffix}[view]))
 	start, step := binary.BigEndian.Uint32(hash[:]), binary.BigEndian.Uint32(hash[4:])|1
-	inShard := uint32(1) << (24 - m.tier.bits) / m.tier.shards // both are powers of two: the search meets each number once
+	inShard := uint32(1) << (24 - m.tier.bits) / m.tier.shards // powers of two: the search visits each number once
 	for try := range inShard {
 		index := (start+try*step)%inShard*m.tier.shards + m.shard - m.tier.firstShard
 		number := m.tier.prefix | index<<m.tier.bits
@@ -238,8 +238,8 @@ func (d *planBuilder) isTaken(key numberKey) bool {
 	return restored != nil && restored.used[key.number]
 }
 
-// timeoutFor returns the timeout that a port is given: the one that its Service asks for, or the next longer one in use
-// if too many different ones are in use already.
+// timeoutFor returns the timeout that a port gets: the one that its Service sets, or the next longer one in use if too
+// many different ones are in use already.
 func (d *planBuilder) timeoutFor(want time.Duration) time.Duration {
 	if slices.Contains(reservedTimeouts, want) {
 		return want
@@ -265,7 +265,7 @@ func (d *planBuilder) timeoutFor(want time.Duration) time.Duration {
 	return longer
 }
 
-// claim notes that a port has, or has no longer, its numbers, its shard and its timeout.
+// claim records that a port gains or loses its numbers, its shard and its timeout.
 func (d *planBuilder) claim(port *Port, delta int) {
 	if port.affinity == nil {
 		return
@@ -279,12 +279,12 @@ func (d *planBuilder) claim(port *Port, delta int) {
 	}
 }
 
-// addTo changes a count of a plan, which begins with the mirror's.
+// addTo changes a count of a plan, which starts with the mirror's.
 func addTo[K comparable](counts, before map[K]int, key K, delta int) {
 	counts[key] = planned(counts, before, key) + delta
 }
 
-// commitCounts makes the counts of a plan those of the mirror.
+// commitCounts copies the counts of a plan to the mirror's.
 func commitCounts[K comparable](counts, planned map[K]int) {
 	for key, count := range planned {
 		if counts[key] = count; count == 0 {
@@ -293,11 +293,11 @@ func commitCounts[K comparable](counts, planned map[K]int) {
 	}
 }
 
-// restored are the numbers that an earlier proxy left in a family's table.
+// restored is the numbers that an earlier proxy process left in a family's table.
 type restored struct {
 	inside, outside map[Tuple]uint32 // ports by frontend
 	used            map[uint32]bool
-	endpoints       map[protocolNumber][]numberedEndpoint // by port: those that collided
+	endpoints       map[protocolNumber][]numberedEndpoint // by port, only those that collided
 }
 
 type protocolNumber struct {
@@ -309,7 +309,7 @@ func newRestored(found Objects) *restored {
 	r := &restored{used: map[uint32]bool{}, endpoints: map[protocolNumber][]numberedEndpoint{}}
 	r.inside = r.portsIn(found, StickyPorts, NodePortStickyPorts)
 	r.outside = r.portsIn(found, StickyOutside, NodePortStickyOutside)
-	seen := map[protocolNumber]bool{} // a dump beside a change may give a key twice
+	seen := map[protocolNumber]bool{} // a dump during a change may return a key twice
 	for _, element := range found.Contents[NumberedCollided.Name] {
 		tier, number := sizeClassOf(element.Key.Number), protocolNumber{element.Key.Proto, element.Key.Number}
 		if tier == nil || number.number&endpointFlag == 0 || seen[number] {
@@ -335,8 +335,8 @@ func (r *restored) portsIn(found Objects, sets ...Set) map[Tuple]uint32 {
 	return ports
 }
 
-// affinityOf returns what an earlier proxy left of a port, but no number that two ports would have, and no numbers that
-// do not belong together.
+// affinityOf returns the numbers that an earlier proxy process left for a port, but no number that another port has,
+// and no numbers that do not belong together.
 func (r *restored) affinityOf(port *Port, isFree func(number uint32) bool) (m affinityState) {
 	for i := range port.Frontends {
 		frontend := &port.Frontends[i]

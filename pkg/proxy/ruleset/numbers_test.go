@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// numbersInUse are the contents from which numbers are recalled, and nothing else that tables hold.
+// numbersInUse returns the contents from which numbers are restored, and nothing else of the tables.
 func numbersInUse(tables *ruleset.Tables) map[model.Family]ruleset.Objects {
 	found := map[model.Family]ruleset.Objects{}
 	for _, family := range model.Families {
@@ -30,7 +30,7 @@ func numbersInUse(tables *ruleset.Tables) map[model.Family]ruleset.Objects {
 	return found
 }
 
-// numbersOf are the numbers of all ports and endpoints in force.
+// numbersOf returns the applied numbers of all ports and endpoints.
 func numbersOf(mirror *ruleset.Mirror) map[model.PortID]*ruleset.AffinityState {
 	numbers := map[model.PortID]*ruleset.AffinityState{}
 	for _, name := range mirror.Names() {
@@ -45,14 +45,14 @@ func numbersOf(mirror *ruleset.Mirror) map[model.PortID]*ruleset.AffinityState {
 
 // diffNumbers returns how numbers differ.
 func diffNumbers(before, after map[model.PortID]*ruleset.AffinityState) string {
-	if reflect.DeepEqual(before, after) { // a difference of large maps takes long, also if there is none
+	if reflect.DeepEqual(before, after) { // cmp.Diff of large maps is slow, even if they are equal
 		return ""
 	}
 	return cmp.Diff(before, after, compareAddrPorts)
 }
 
-// checkKept compares the numbers before and after a change: a port that stays keeps its own, unless it needs those of a
-// larger tier, as does an endpoint that stays; one that comes gets none of one that was there before.
+// checkKept compares the numbers before and after a change: a port that remains keeps its own, unless it needs those of
+// a larger size class, and so does an endpoint; a new one gets none that existed before.
 func checkKept(t testing.TB, before, after map[model.PortID]*ruleset.AffinityState) {
 	t.Helper()
 	for id, now := range after {
@@ -104,7 +104,7 @@ func (r *running) numbered(t testing.TB, services ...ruleset.Service) *ruleset.P
 	return plan
 }
 
-// restart resyncs Services as a proxy that finds the tables.
+// restart runs a full sync as a proxy that finds the tables.
 func (r *running) restart(t testing.TB, change func(*ruleset.Objects), services ...ruleset.Service) *ruleset.Plan {
 	t.Helper()
 	found := map[model.Family]ruleset.Objects{}
@@ -138,8 +138,8 @@ func stickyWeb(endpoints ...netip.AddrPort) ruleset.Service {
 	return serviceOf(sticky(portWith("web", endpoints), time.Hour))
 }
 
-// TestAnEndpointKeepsItsNumberAsLongAsItStays, whatever comes and goes beside it, and though several would have the same
-// one; and one that comes has none with which another was a moment before.
+// TestAnEndpointKeepsItsNumberAsLongAsItStays, whatever other endpoints are added and removed, even if the hashes of
+// several collide; and a new endpoint has no number that another one just had.
 func TestAnEndpointKeepsItsNumberAsLongAsItStays(t *testing.T) {
 	same := colliding(t, 4)
 	pool := append(slices.Clone(same), endpoints(numbersUpTo(60)...)...)
@@ -175,8 +175,8 @@ func TestAnEndpointKeepsItsNumberAsLongAsItStays(t *testing.T) {
 	}
 }
 
-// TestTheReplacementOfAnEndpointHasAnotherNumber, or its clients would be sent to it: also if its address gives it the
-// very same one.
+// TestTheReplacementOfAnEndpointHasAnotherNumber, or its clients would be sent to it, even if its address gives it the
+// same number.
 func TestTheReplacementOfAnEndpointHasAnotherNumber(t *testing.T) {
 	same := colliding(t, 2)
 	number := func(r *running, endpoint netip.AddrPort) uint32 {
@@ -194,12 +194,12 @@ func TestTheReplacementOfAnEndpointHasAnotherNumber(t *testing.T) {
 	}
 }
 
-// TestNumbersAreTheSameAfterARestart, whichever Service comes first, though ports and endpoints want the same ones: the
-// clients in the kernel know their endpoints by them.
+// TestNumbersAreTheSameAfterARestart, whichever Service is first, and even if hashes collide: the kernel stores the
+// endpoints of clients by these numbers.
 func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 	services, random := manySticky(1000), rand.New(rand.NewPCG(7, 8))
 	r := start(t, services...)
-	for range 200 { // some go and others come
+	for range 200 { // some are removed and others added
 		number := random.IntN(len(services))
 		r.change(t, nothing(services[number].Name.Name))
 		r.change(t, services[number])
@@ -247,8 +247,8 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 	}
 }
 
-// TestWhatIsHeldHasNoNumbersWithoutFrontends: a version that was in force is wanted again, except for the frontends that
-// another Service has by now.
+// TestWhatIsHeldHasNoNumbersWithoutFrontends: a version that was applied before is wanted again, except for the
+// frontends that another Service has by now.
 func TestWhatIsHeldHasNoNumbersWithoutFrontends(t *testing.T) {
 	r := start(t, serviceOf(withNodePort(sticky(portOf("web", "10.96.0.1", first, second), time.Hour))))
 	held := r.mirror.Service(named("web"))
@@ -266,8 +266,8 @@ func TestWhatIsHeldHasNoNumbersWithoutFrontends(t *testing.T) {
 	}
 }
 
-// manySticky are Services that remember their clients, each with a ClusterIP and a node port, two endpoints, and two views
-// in every third.
+// manySticky returns Services with affinity, each with a ClusterIP and a node port, two endpoints, and two views in
+// every third.
 func manySticky(count int) []ruleset.Service {
 	services := make([]ruleset.Service, count)
 	for i := range services {
@@ -285,7 +285,7 @@ func manySticky(count int) []ruleset.Service {
 	return services
 }
 
-// TestFewMapsAndChainsServeAnyNumberOfServices: the kernel looks at all of them when a verdict comes.
+// TestFewMapsAndChainsServeAnyNumberOfServices: the kernel checks all of them when a verdict is added.
 func TestFewMapsAndChainsServeAnyNumberOfServices(t *testing.T) {
 	services := manySticky(1000)
 	for i := range services {
@@ -322,7 +322,8 @@ func TestFewMapsAndChainsServeAnyNumberOfServices(t *testing.T) {
 	}
 }
 
-// TestTheFirstPortsShareNoMap, be they of one Service or of several, made at once or one after another, in both families.
+// TestTheFirstPortsShareNoMap, whether of one Service or of several, added at once or one after another, in both
+// families.
 func TestTheFirstPortsShareNoMap(t *testing.T) {
 	shards := ruleset.Shards()[0]
 	atOnce, together := manySticky(shards), ruleset.Service{Name: named("sticky-0")}
@@ -359,7 +360,7 @@ func TestTheFirstPortsShareNoMap(t *testing.T) {
 	}
 }
 
-// TestAPortWithManyEndpointsMovesToALargerTier, and stays there as long as it is known.
+// TestAPortWithManyEndpointsMovesToALargerTier, and keeps that size class as long as the port exists.
 func TestAPortWithManyEndpointsMovesToALargerTier(t *testing.T) {
 	rooms := ruleset.Tiers()
 	if want := []int{256, 4096, 65536}; !slices.Equal(rooms, want) {
@@ -443,7 +444,7 @@ func (r *running) numberedOnce(t testing.TB, service ruleset.Service) {
 	checkNumbers(t, r)
 }
 
-// nearlyFull are Services whose ports use all numbers of the largest tier but some.
+// nearlyFull returns Services whose ports use all numbers of the largest size class but some.
 func nearlyFull(left int) (services []ruleset.Service) {
 	addrs := endpoints(numbersUpTo(4097)...)
 	for i := range ruleset.PortNumbers()[2] - left {
@@ -453,7 +454,8 @@ func nearlyFull(left int) (services []ruleset.Service) {
 	return services
 }
 
-// TestAPortWithoutANumberBalances as one without affinity, and is named. When another leaves it gets a number.
+// TestAPortWithoutANumberBalances as one without affinity, and is reported. When another port is removed it gets a
+// number.
 func TestAPortWithoutANumberBalances(t *testing.T) {
 	few, one := endpoints(1, 2), sticky(portWith("late", endpoints(numbersUpTo(4097)...)), time.Hour)
 	two := one // clients outside are kept on this node
@@ -471,7 +473,7 @@ func TestAPortWithoutANumberBalances(t *testing.T) {
 			all := append(nearlyFull(test.left), late, serviceOf(sticky(portWith("small", few), time.Hour)))
 			mirror, plan := ruleset.Resync(bothFamilies, all, home, nil)
 			expectWithoutAffinity(t, mirror, plan, test.port)
-			// In one plan the clients of the one that leaves would come along.
+			// In one plan it would inherit the clients of the removed one.
 			if got := mirror.Plan(services(late, another), home).WithoutAffinity; len(got) != 1 || got[0] != test.port.ID {
 				t.Errorf("beside one that leaves, %v are not remembered, want %v", got, test.port.ID)
 			}
@@ -504,7 +506,7 @@ func checkDistinct(t *testing.T, mirror *ruleset.Mirror) {
 	}
 }
 
-// expectWithoutAffinity expects that a port has what it would have without affinity, and all others their numbers.
+// expectWithoutAffinity checks that a port has the same as without affinity, and all others their numbers.
 func expectWithoutAffinity(t *testing.T, mirror *ruleset.Mirror, plan *ruleset.Plan, port ruleset.Port) {
 	t.Helper()
 	if got := plan.WithoutAffinity; len(got) != 1 || got[0] != port.ID {
@@ -525,7 +527,7 @@ func expectWithoutAffinity(t *testing.T, mirror *ruleset.Mirror, plan *ruleset.P
 	}
 }
 
-// timeoutsOf are the timeouts that Services have, in seconds.
+// timeoutsOf returns the timeouts of Services, in seconds.
 func timeoutsOf(mirror *ruleset.Mirror, names ...string) []int {
 	var seconds []int
 	for _, name := range names {
@@ -567,7 +569,7 @@ func TestTheNextTimeoutIsTheNextLonger(t *testing.T) {
 	}
 }
 
-// TestAnotherTimeoutKeepsTheNumbers, and so the clients: those who come again are remembered for the new one.
+// TestAnotherTimeoutKeepsTheNumbers, and so the clients: returning ones are stored with the new timeout.
 func TestAnotherTimeoutKeepsTheNumbers(t *testing.T) {
 	r := start(t, manySticky(20)...)
 	services := manySticky(20)

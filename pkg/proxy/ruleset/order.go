@@ -6,8 +6,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// finish writes the batches in an order that the kernel accepts: what is referred to before what refers to it, and
-// deletions before additions, because an element with another value is replaced by deleting and adding it.
+// finish writes the batches in an order that the kernel accepts: objects before those that refer to them, and deletions
+// before additions, because an element with another value is replaced by deleting and adding it.
 func (d *planBuilder) finish() *Plan {
 	d.addObjects(&d.plan.Prerequisites)
 	for index, set := range StaticSets {
@@ -40,13 +40,14 @@ func (d *planBuilder) addElements(batch *Batch, verb Verb, wanted func(Set) bool
 	}
 }
 
-// deferDelete leaves the deletion of elements that are not replaced to the sweep.
+// deferDelete leaves the deletion of elements that are not replaced to the cleanup.
 func (d *planBuilder) deferDelete(where elementsKey) {
 	d.deletes[where] = d.deferDeletes(objectKey{where.family, StaticSets[where.set].Name}, d.deletes[where], d.adds[where])
 }
 
-// deferDeletes leaves the deletion of elements to the sweep, and returns those that have to go at once because another
-// value takes their place. An element that an earlier plan left to the sweep, and that comes back, is replaced too.
+// deferDeletes leaves the deletion of elements to the cleanup, and returns those that must be deleted at once because
+// another value replaces them. An element that an earlier plan left to the cleanup, and that is added again with
+// another value, is replaced too.
 func (d *planBuilder) deferDeletes(set objectKey, deletes, adds []Element) (replaced []Element) {
 	added := map[Tuple]bool{}
 	for _, element := range adds {
@@ -80,7 +81,7 @@ func (d *planBuilder) addObjects(batch *Batch) {
 			continue
 		}
 		batch.add(Add, key.family, SetObject{want.value})
-		batch.add(Flush, key.family, SetObject{want.value}) // it may be a leftover that still holds old elements
+		batch.add(Flush, key.family, SetObject{want.value}) // it may be a leftover that still has old elements
 		d.plan.recreated = append(d.plan.recreated, key)
 	}
 	for _, wide := range d.fill {

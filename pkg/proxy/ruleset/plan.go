@@ -8,33 +8,33 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Plan leads from what a Mirror holds to what some Services should own.
+// Plan is the change from what a Mirror holds to what some Services should own.
 type Plan struct {
-	// Prerequisites is what the kernel has to accept first: what the elements of Batch may lead a packet to. It is often empty.
-	// It is a separate batch because a packet on its way sees the rules of the moment when it arrived, but the elements of
-	// the moment when it looks.
+	// Prerequisites is the batch that the kernel must accept first: the objects to which elements of Batch may lead a
+	// packet. It is often empty. It is a separate batch because a packet in flight sees the rules of the moment when it
+	// arrived, but the elements of the moment of the lookup.
 	Prerequisites Batch
-	// Batch is what the kernel has to accept then.
+	// Batch is the batch that the kernel must accept next.
 	Batch Batch
-	// WithoutAffinity are the ports whose clients are not remembered, though they should be: no numbers are left for them.
+	// WithoutAffinity are the ports that should have session affinity, but for which no numbers are left.
 	WithoutAffinity []model.PortID
 
 	config Config
-	// What the mirror will hold once the batch is accepted: absolute values for all keys the plan touches.
+	// The mirror's state once the batch is accepted: absolute values for all keys that the plan touches.
 	tableState
 
 	services []Service
-	// resurrected are the late elements of an earlier plan that come back before they are swept.
+	// resurrected are elements whose deletion an earlier plan deferred and that are added again before the cleanup.
 	resurrected []elementKey
-	// recreated are the sets that leave nothing to the sweep, because they are made anew.
+	// recreated are the sets for which no deletion is left to the cleanup, because they are recreated.
 	recreated []objectKey
 }
 
-// Services returns the number of Services that the plan is about.
+// Services returns the number of Services in the plan.
 func (p *Plan) Services() int { return len(p.services) }
 
-// Plan returns how to make the given Services own what they should, and the tables agree with their surroundings. A
-// Service without ports owns nothing. Each may be given once. The work is proportional to what these Services own,
+// Plan returns the change that makes the given Services own what they should, and the tables match the node state. A
+// Service without ports owns nothing. Each may be given once. The cost is proportional to what these Services own,
 // never to what exists.
 func (m *Mirror) Plan(wanted []Service, surroundings NodeState) *Plan {
 	draft := m.draft()
@@ -58,17 +58,18 @@ func (m *Mirror) draft() *planBuilder {
 	return d
 }
 
-// planBuilder is a plan in the making.
+// planBuilder builds a plan.
 type planBuilder struct {
 	mirror        *Mirror
 	plan          *Plan
 	deletes, adds map[elementsKey][]Element
 	fill          []dedicatedMap
-	// ids are those of the lists of source ranges that were asked for, by where they are in memory.
+	// ids are those of the lists of source ranges that are in use, by their address in memory.
 	ids map[*netip.Prefix]string
-	// restored are the numbers that an earlier proxy left, for a resync.
+	// restored are the numbers that an earlier proxy process left, for a full sync.
 	restored map[model.Family]*restored
-	// counting is what count is at. It is made once, for a first sync counts through six sets of each of many Services.
+	// counting is the state of count. addOne is created once, because a first sync counts through six sets of each of many
+	// Services.
 	counting struct {
 		family model.Family
 		set    string
@@ -82,7 +83,7 @@ type elementsKey struct {
 	set    int // index in StaticSets
 }
 
-// replace notes what changes when a Service owns want instead of have.
+// replace plans the change of a Service from have to want.
 func (d *planBuilder) replace(have, want Service) {
 	want = d.withTableState(want.withStableSlots(have), have)
 	d.replaceOwner(have, want)
@@ -107,8 +108,8 @@ func (d *planBuilder) replace(have, want Service) {
 	d.replaceWide(have, want)
 }
 
-// withTableState returns a Service with what the tables decide about it: lists of source ranges, numbers, classes. What
-// another plan decided about that no longer counts.
+// withTableState returns a Service with what the tables assign to it: lists of source ranges, numbers, classes. What
+// another plan assigned is ignored.
 func (d *planBuilder) withTableState(want, have Service) Service {
 	if slices.ContainsFunc(want.Ports, func(port Port) bool { return port.Affinity > 0 || port.isRestricted() || port.needsDedicatedMap() }) {
 		want.Ports = slices.Clone(want.Ports)
@@ -117,7 +118,7 @@ func (d *planBuilder) withTableState(want, have Service) Service {
 			port := &want.Ports[i]
 			d.restrict(port)
 			d.number(port, before[port.ID])
-			d.assignDedicatedMap(port) // whose chains have another name if clients are remembered
+			d.assignDedicatedMap(port) // last: its chains have another name with affinity
 		}
 	}
 	for i := range have.Ports {
@@ -126,7 +127,7 @@ func (d *planBuilder) withTableState(want, have Service) Service {
 	return want
 }
 
-// planned returns what a plan says of a key, or what the mirror said before.
+// planned returns the value of a key in a plan, or in the mirror if the plan has none.
 func planned[K comparable, V any](plan, mirror map[K]V, key K) V {
 	if value, seen := plan[key]; seen {
 		return value
@@ -134,7 +135,7 @@ func planned[K comparable, V any](plan, mirror map[K]V, key K) V {
 	return mirror[key]
 }
 
-// replaceOwner notes what the mirror will hold when a Service owns want instead of have, and who owns what is shared.
+// replaceOwner plans the mirror's state for a Service that owns want instead of have, and the owners of shared objects.
 func (d *planBuilder) replaceOwner(have, want Service) {
 	for _, family := range model.Families {
 		for _, set := range StaticSets {
@@ -161,7 +162,7 @@ func (d *planBuilder) countOne(element Element) bool {
 	return true
 }
 
-// addObjectOwners notes that chains, sets and lists get or lose a Service as an owner.
+// addObjectOwners records that chains, sets and lists gain or lose a Service as an owner.
 func (d *planBuilder) addObjectOwners(service Service, delta int) {
 	for i := range service.Ports {
 		port := &service.Ports[i]
@@ -193,14 +194,14 @@ func (d *planBuilder) resolveShared() {
 	for _, elements := range []map[elementsKey][]Element{d.deletes, d.adds} {
 		for where, list := range elements {
 			if static := StaticSets[where.set].static; static.shared && !static.lists {
-				sortElements(list) // they come from a map, and batches are the same each time
+				sortElements(list) // they come from a map, but batches are deterministic
 			}
 		}
 	}
 }
 
-// difference returns the elements of have that want lacks or gives another value, and those of want that have lacks or
-// gave another value.
+// difference returns the elements of have that want lacks or has with another value, and those of want that have lacks
+// or has with another value.
 func difference(have, want iter.Seq[Element]) (deleted, added []Element) {
 	var before map[Tuple]Element // most Services have nothing in most sets
 	for element := range have {

@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// TestANumberIsThereBeforeAnythingLeadsToIt: a packet that is on its way while a plan is committed draws no number that
-// leads nowhere, and none that leads to another endpoint than a moment before.
+// TestANumberIsThereBeforeAnythingLeadsToIt: a packet in flight while a plan is committed picks no number without an
+// endpoint, and none that had another endpoint a moment before.
 func TestANumberIsThereBeforeAnythingLeadsToIt(t *testing.T) {
 	r := start(t, stickyWeb(endpoints(1, 2, 3)...))
 	for _, service := range []ruleset.Service{
@@ -40,15 +40,15 @@ func TestANumberIsThereBeforeAnythingLeadsToIt(t *testing.T) {
 	}
 }
 
-// stickyBroadly is a wide Service with affinity and another name than broad.
+// stickyBroadly returns a Service with affinity, a dedicated map and another name than broad.
 func stickyBroadly(slots int) ruleset.Service {
 	port := broad(200, slots).Ports[0]
 	port.ID.Service, port.Affinity = named("web"), time.Hour
 	return serviceOf(port)
 }
 
-// TestARemovedEndpointIsOneDeletion, whatever frontends lead to it and however many clients are remembered with it:
-// no plan looks at those, and none writes into their maps.
+// TestARemovedEndpointIsOneDeletion, whatever frontends lead to it and however many clients are stored with it: no plan
+// reads those, and none writes into their maps.
 func TestARemovedEndpointIsOneDeletion(t *testing.T) {
 	for name, test := range map[string]struct {
 		have, want []ruleset.Service
@@ -109,7 +109,7 @@ func TestASlotThatComesBackBeforeTheCleanupIsReplaced(t *testing.T) {
 	}
 }
 
-// TestALeftoverIsTakenUpAgain, emptied: what comes back before the sweep must not bring clients of another time along.
+// TestALeftoverIsTakenUpAgain, emptied: what is added again before the cleanup must not bring back old clients.
 func TestALeftoverIsTakenUpAgain(t *testing.T) {
 	plain := portOf("web", "10.96.0.1", first)
 	r := start(t, serviceOf(sticky(plain, time.Hour)))

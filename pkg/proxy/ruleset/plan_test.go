@@ -12,8 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// planCase is one change of a running table: the operations that make it, in their order, and those that sweep behind
-// it.
+// planCase is one change of a running table: its operations, in their order, and those of the cleanup after it.
 type planCase struct {
 	have, want    []ruleset.Service
 	plan, cleanup []string
@@ -62,7 +61,7 @@ func TestPlansOfEndpoints(t *testing.T) {
 	web := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", endpoints...)) }
 	db := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("db", "10.96.0.2", endpoints...)) }
 	const dialled, other = "10.96.0.1 80", "10.96.0.2 80"
-	const most = ruleset.StandingSlots // that bring nothing of their own
+	const most = ruleset.StandingSlots // that add nothing of their own
 	slot := func(number int) string {
 		return fmt.Sprintf("%s slot/%d => %s", dialled, number, addrInShort(many(number + 1)[number]))
 	}
@@ -195,7 +194,7 @@ func TestAPlanThatIsNotAcceptedChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAPlanWritesToNothingItWasGiven, although it deals out other slots than it was asked for.
+// TestAPlanWritesToNothingItWasGiven, although it assigns slots in another order.
 func TestAPlanWritesToNothingItWasGiven(t *testing.T) {
 	given := func() []ruleset.Service { return services(serviceOf(portOf("web", "10.96.0.1", second, third, first))) }
 	r, wanted := start(t, serviceOf(portOf("web", "10.96.0.1", first, second))), given()
@@ -231,7 +230,7 @@ func TestTheMirrorCountsWhatIsApplied(t *testing.T) {
 	}
 }
 
-// TestNothingThatComesBackIsLeftToTheCleanup before it: the mirror is that of a fresh start.
+// TestNothingThatComesBackIsLeftToTheCleanup: the mirror is that of a fresh start.
 func TestNothingThatComesBackIsLeftToTheCleanup(t *testing.T) {
 	const third = "10.244.3.3:8080"
 	web := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", endpoints...)) }

@@ -17,36 +17,37 @@ type Port struct {
 	// Frontends are the addresses that lead to the port. Empty if other Services own them all.
 	Frontends []Frontend
 	// Cluster and Local are the endpoints by slot: those of all nodes, and those that a Local policy allows. An endpoint
-	// may own several slots. Their order is the mirror's business: see Reslot.
+	// may have several slots. The mirror determines their order: see StableSlots.
 	Cluster, Local []netip.AddrPort
-	// StickyOnly are endpoints of all nodes that remembered clients stay with, even if they own no slot. Each is listed once.
+	// StickyOnly are endpoints of all nodes that clients with affinity keep, even if they have no slot. Each is listed
+	// once.
 	StickyOnly []netip.AddrPort
 	// OnNode are the endpoints on this node, which may dial themselves: sorted, each listed once, however many slots it
-	// owns.
+	// has.
 	OnNode []netip.AddrPort
-	// Sources are the clients that may dial the Restricted frontends. No two of them overlap. Empty: all.
+	// Sources are the clients that may dial the Restricted frontends. No two of them overlap. Empty means all.
 	Sources []netip.Prefix
-	// Affinity is how long a client is remembered after its newest connection; zero if it is not.
+	// Affinity is how long a client keeps its endpoint after its latest connection; zero means no affinity.
 	Affinity time.Duration
 
-	// The mirror's business, like the order of slots: the number of the list of Sources, the classes of a wide port, and
-	// how clients are remembered; nil if they are not.
+	// Set by the mirror, like the order of slots: the number of the list of Sources, the classes of a port with a
+	// dedicated map, and the session affinity, which is nil if there is none.
 	list      Class
 	dedicated [wideKinds]Class
 	affinity  *affinityState
 }
 
-// Frontend is an address that leads to a port, and what is done with a connection to it.
+// Frontend is an address that leads to a port, and the class of connections to it.
 type Frontend struct {
 	model.Frontend
 	Class Class
-	// External: externalTrafficPolicy governs it. Local: the policy that governs it is Local.
+	// External is set if externalTrafficPolicy governs the frontend, Local if the policy that governs it is Local.
 	External, Local bool
-	// Restricted: the port's Sources alone may dial it.
+	// Restricted is set if only the port's Sources may dial the frontend.
 	Restricted bool
 }
 
-// NewPort returns what a decision means for the tables of the node that it was made for.
+// NewPort returns the port of a decision, for the tables of the node for which it was made.
 func NewPort(decision selection.Decision) Port {
 	service := decision.Service
 	clusterIP, _ := service.ClusterIP(decision.Family)
@@ -121,14 +122,14 @@ func (p *Port) newFrontend(owned model.PortFrontend, decision selection.Decision
 	return frontend
 }
 
-// classOf returns what is done with a connection to a frontend.
+// classOf returns the class of connections to a frontend.
 func (p *Port) classOf(frontend *Frontend, selected selection.Selection) Class {
 	_, outcome := selected.ClusterIP()
 	if frontend.External {
 		_, outcome = selected.ShortCircuit()
 	}
 	if frontend.External && frontend.Local {
-		// Clients outside are refused only if there is no endpoint anywhere. Then all clients are.
+		// Clients outside are refused only if there is no endpoint anywhere. Then all clients are refused.
 		if _, outside := selected.External(); outside != selection.Refuse {
 			return SplitClass(len(p.Local), len(p.Cluster))
 		}
@@ -143,7 +144,8 @@ func (p *Port) classOf(frontend *Frontend, selected selection.Selection) Class {
 	return BalanceClass(len(p.inside(frontend)))
 }
 
-// viewKind says which of a port's endpoints a frontend uses: those of all nodes, or those that a Local policy allows.
+// viewKind selects which of a port's endpoints a frontend uses: those of all nodes, or those that a Local policy
+// allows.
 type viewKind int
 
 const (
@@ -170,7 +172,7 @@ func (p *Port) inside(frontend *Frontend) []netip.AddrPort {
 	return p.Cluster
 }
 
-// outside returns the endpoints of a frontend for all other clients, if they are others.
+// outside returns the endpoints of a frontend for all other clients, if they differ.
 func (p *Port) outside(frontend *Frontend) []netip.AddrPort {
 	if frontend.Class.isSplit() {
 		return p.Local
@@ -198,12 +200,12 @@ func (p *Port) drawChains(config Config) []Chain {
 	return chains
 }
 
-// isRestricted reports whether the port asks who the client is.
+// isRestricted reports whether a frontend of the port checks the client's address.
 func (p *Port) isRestricted() bool {
 	return slices.ContainsFunc(p.Frontends, func(frontend Frontend) bool { return frontend.Restricted })
 }
 
-// sets returns the sets that the port needs beside the static ones.
+// sets returns the sets that the port needs in addition to the static ones.
 func (p *Port) sets() []Set {
 	var sets []Set
 	if p.needsDedicatedMap() {
@@ -215,9 +217,8 @@ func (p *Port) sets() []Set {
 	return sets
 }
 
-// objectName is the name of a kernel object of this port alone: prefix, namespace/name/protocol/port name. Package
-// convert accepts only DNS labels as names, so it stays below the kernel's 255 bytes and inside nft's
-// alphabet.
+// objectName returns the name of a kernel object of this port alone: prefix, namespace/name/protocol/port name. Package
+// convert accepts only DNS labels as names, so it stays below the kernel's 255 bytes and within nft's alphabet.
 func (p *Port) objectName(prefix string) string {
 	return prefix + p.ID.Service.String() + "/" + strings.ToLower(p.ID.Protocol.String()) + "/" + p.ID.Port
 }

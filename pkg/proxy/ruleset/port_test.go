@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// property is what a port owns: its elements by set, its chains and its sets beside those of every table.
+// property is what a port owns: its elements by set, its chains and its sets in addition to those of every table.
 type property struct {
 	Elements map[string][]string
 	Chains   []string
@@ -195,7 +195,7 @@ func TestWhatAPortOwns(t *testing.T) {
 
 func sorted(texts ...string) []string { return slices.Sorted(slices.Values(texts)) }
 
-// splitPort keeps clients outside on this node, where the first of the endpoints is.
+// splitPort keeps clients outside on this node, which has the first of the endpoints.
 func splitPort(port ruleset.Port) ruleset.Port {
 	port.Local = port.Cluster[:1]
 	port.Frontends[0].External, port.Frontends[0].Local = true, true
@@ -228,7 +228,7 @@ func TestAPortOwnsTheSameForEachOfItsFrontends(t *testing.T) {
 	}
 }
 
-// TestWalkingAPortsElementsCanEnd: a caller may stop at any element, and is not given another.
+// TestWalkingAPortsElementsCanEnd: a caller may stop at any element, and gets no other.
 func TestWalkingAPortsElementsCanEnd(t *testing.T) {
 	everything := everyKind("web", 1)
 	everything.AffinityTimeout = time.Hour
@@ -269,7 +269,7 @@ func TestNamesOfKernelObjectsFitAndDiffer(t *testing.T) {
 		},
 	} {
 		for _, timeout := range []time.Duration{0, time.Hour} {
-			port := stickyBroad().Ports[0] // a wide port, whose objects have its name
+			port := stickyBroad().Ports[0] // a port with a dedicated map, whose objects have its name
 			port.ID, port.Affinity = id, timeout
 			change(&port.ID)
 			for _, name := range namesOf(prepared(t, serviceOf(port)).Ports[0]) {
@@ -289,7 +289,7 @@ func TestNamesOfKernelObjectsFitAndDiffer(t *testing.T) {
 	}
 }
 
-// namesOf are the names of what a port has for itself.
+// namesOf returns the names of a port's own objects.
 func namesOf(port ruleset.Port) (names []string) {
 	for _, chain := range port.Chains(bothFamilies) {
 		names = append(names, "chain "+chain.Name)

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Print writes the tables as `nft list ruleset` would, so that `nft -f` loads them: counters first, at zero, then static
-// sets, then the others by name; base chains first, then the others; elements by key.
+// Print writes the tables as `nft list ruleset` would, so that `nft -f` loads them: counters first, at zero, then
+// static sets, then the others by name; base chains first, then the others; elements by key.
 func (t *Tables) Print(w io.Writer) error {
 	buffered := bufio.NewWriter(w)
 	for i, family := range slices.Sorted(maps.Keys(t.tables)) {
@@ -54,7 +54,7 @@ func (t *table) sortedChains() []*Chain {
 	return slices.SortedFunc(maps.Values(t.chains), func(a, b *Chain) int { return a.compare(b) })
 }
 
-// compare orders chains as a packet meets them: base chains by their hook, then the others by the number of slots and
+// compare orders chains as a packet passes them: base chains by their hook, then the others by the number of slots and
 // by name.
 func (c *Chain) compare(other *Chain) int {
 	return cmp.Or(
@@ -68,7 +68,7 @@ func (c *Chain) hookRank() int {
 	return slices.Index(hooks, c.Hook)
 }
 
-// slotsInName makes lb-2 come before lb-10.
+// slotsInName returns the number in a chain's name, so that lb-2 precedes lb-10.
 func slotsInName(chain string) int {
 	number, _, _ := strings.Cut(strings.TrimPrefix(chain, "lb-"), "-")
 	slots, _ := strconv.Atoi(number)
@@ -137,7 +137,7 @@ func hookText(hook Hook) string {
 	panic(fmt.Sprintf("ruleset: hook %d has no text", hook))
 }
 
-// priorityText uses nft's names where nft does: it knows dstnat in prerouting and srcnat in postrouting only.
+// priorityText uses nft's names where nft does: dstnat only in prerouting, srcnat only in postrouting.
 func priorityText(hook Hook, priority int32) string {
 	switch {
 	case hook == Prerouting && priority == PriorityDNAT:

@@ -18,7 +18,7 @@ import (
 
 const goldenFile = "testdata/both-families.nft"
 
-// goldenTables have every set, every kind of chain and a client that is remembered, in both families.
+// goldenTables have every set, every kind of chain and a client with affinity, in both families.
 func goldenTables(t testing.TB) *ruleset.Tables {
 	t.Helper()
 	collided := collidingPort(t)
@@ -33,7 +33,8 @@ func TestPrintWritesWhatTheFileShows(t *testing.T) {
 	golden.File(t, goldenFile, text(t, goldenTables(t)))
 }
 
-// TestPrintDoesNotDependOnHistory, except for the numbers of session affinity, which a start from nothing recalls here.
+// TestPrintDoesNotDependOnHistory, except for the numbers of session affinity, which a start with empty tables restores
+// here.
 func TestPrintDoesNotDependOnHistory(t *testing.T) {
 	r := start(t)
 	for _, service := range slices.Backward(someServices()) {
@@ -44,7 +45,7 @@ func TestPrintDoesNotDependOnHistory(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfWhatIsPrinted is one that a person finds things by.
+// TestTheOrderOfWhatIsPrinted is one for human readers.
 func TestTheOrderOfWhatIsPrinted(t *testing.T) {
 	r := start(t, serviceOf(sticky(portOf("web", "10.96.0.1", many(ruleset.StandingSlots+1)...), time.Hour)))
 	var names []string
@@ -94,7 +95,7 @@ func emptyTable(t testing.TB) *ruleset.Tables {
 	return tables
 }
 
-// brokenWriter is a pipe whose reader went away.
+// brokenWriter is a pipe whose reader was closed.
 type brokenWriter struct{}
 
 var errBroken = errors.New("broken pipe")

@@ -8,23 +8,23 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// maxShownRejections is how many refusals the text of a RefusedError lists.
+// maxShownRejections is how many rejections the text of a RejectedError lists.
 const maxShownRejections = 3
 
-// RejectedError says which operations of a batch were refused. No part of the batch was taken.
+// RejectedError lists the operations of a batch that were rejected. No part of the batch was applied.
 type RejectedError struct{ Rejections []Rejection }
 
-// Rejection is an operation that was refused, and why.
+// Rejection is an operation that was rejected, and the cause.
 type Rejection struct {
-	// Op is without an object if the operation is unknown.
+	// Op has no object if the operation is unknown.
 	Op Op
-	// Element is the refused element if the operation is on elements; nil if it is unknown which one that is.
+	// Element is the rejected element if the operation is on elements; nil if it is unknown.
 	Element *Element
 	// Err names the operation, its object and the cause.
 	Err error
 }
 
-// Error lists the first few refusals.
+// Error lists the first few rejections.
 func (e *RejectedError) Error() string {
 	var texts []string
 	for _, rejection := range e.Rejections[:min(len(e.Rejections), maxShownRejections)] {
@@ -46,14 +46,13 @@ func (e *RejectedError) Unwrap() []error {
 	return causes
 }
 
-// Owners returns the Services of the plan that asked for what was refused, each with the first cause. It reports false
-// if a refusal is about something that no Service of the plan asked for: then no Service is to blame.
+// Owners returns the Services of the plan that own the rejected objects, each with the first cause. all is false if a
+// rejection concerns something that no Service of the plan owns: then it cannot be attributed to a Service.
 //
-// The work is a sum: one walk through what the plan's Services own in the sets concerned, however many refusals there
-// are.
+// The cost is one pass over what the plan's Services own in the sets concerned, however many rejections there are.
 func (p *Plan) Owners(rejections []Rejection) (owners map[model.ObjectName]error, all bool) {
 	causes := map[rejectedKey]error{}
-	sets := map[objectKey]bool{} // in which elements were refused
+	sets := map[objectKey]bool{} // in which elements were rejected
 	for _, rejection := range rejections {
 		key, ok := keyOf(rejection)
 		if !ok {
@@ -78,7 +77,7 @@ func (p *Plan) Owners(rejections []Rejection) (owners map[model.ObjectName]error
 	return owners, len(owned) == len(causes)
 }
 
-// rejectedKey names something that a Service asks for: an element of a set, a chain with its rules, or a set of its
+// rejectedKey identifies something that a Service owns: an element of a set, a chain with its rules, or a set of its
 // own.
 type rejectedKey struct {
 	family  model.Family
@@ -106,7 +105,7 @@ func keyOf(rejection Rejection) (key rejectedKey, ok bool) {
 	return key, true
 }
 
-// eachKey yields what a Service asks for in some sets, and its chains and sets.
+// eachKey yields the elements of a Service in some sets, and its chains and sets.
 func (s Service) eachKey(sets map[objectKey]bool, config Config, yield func(rejectedKey)) {
 	for set := range sets {
 		if rank := staticRank(set.name); rank >= 0 {

@@ -7,10 +7,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Field is something a rule reads from a packet or from its connection.
+// Field is a value that a rule reads from a packet or from its connection.
 type Field uint8
 
-// The fields in use, each with what nft calls it. X is `ip` or `ip6`.
+// The fields in use, each with nft's name. X is `ip` or `ip6`.
 const (
 	SourceAddr              Field = iota // X saddr
 	DestinationAddr                      // X daddr
@@ -22,7 +22,7 @@ const (
 	Priority                             // meta priority
 )
 
-// text is how nft writes a field.
+// text returns the field in nft's syntax.
 func (f Field) text(family model.Family) string {
 	ip := Keyword(family)
 	switch f {
@@ -57,7 +57,7 @@ func keyText(family model.Family, key []Field) string {
 // Rule is a list of statements, from left to right.
 type Rule []Statement
 
-// text is how nft writes a rule.
+// text returns the rule in nft's syntax.
 func (r Rule) text(family model.Family) string {
 	texts := make([]string, len(r))
 	for i, statement := range r {
@@ -66,7 +66,7 @@ func (r Rule) text(family model.Family) string {
 	return strings.Join(texts, " ")
 }
 
-// Hook is where a base chain sees packets.
+// Hook is the netfilter hook of a base chain.
 type Hook uint8
 
 // The hooks of NAT chains. The values are the kernel's NF_INET_* numbers.
@@ -78,9 +78,9 @@ const (
 	Postrouting Hook = 4
 )
 
-// The priorities of NAT chains. After routing ours come before those of others, at NF_IP_PRI_NAT_SRC: once a chain has
-// translated the source, the kernel asks no further chain (nf_nat_inet_fn). A CNI that masquerades first would keep our
-// chain from remembering, dropping and resetting what it must.
+// The priorities of NAT chains. In postrouting ours precede those of others, at NF_IP_PRI_NAT_SRC: once a chain has
+// translated the source, the kernel runs no further chain (nf_nat_inet_fn). If a CNI masqueraded first, our chain could
+// not drop packets and clear priorities as it must.
 const (
 	PriorityDNAT int32 = -100
 	PrioritySNAT int32 = 100 - 1

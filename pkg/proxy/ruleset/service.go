@@ -18,7 +18,7 @@ func (s Service) elements(family model.Family, set Set) iter.Seq[Element] {
 	return func(yield func(Element) bool) { s.each(family, set, yield) }
 }
 
-// each does what elements does without another iterator. It reports whether yield wanted all of them.
+// each does what elements does without another iterator. It reports whether yield accepted all of them.
 func (s *Service) each(family model.Family, set Set, yield func(Element) bool) bool {
 	for i := range s.Ports {
 		if s.Ports[i].ID.Family == family && !s.Ports[i].each(set, yield) {
@@ -51,7 +51,7 @@ func (s Service) isIn(family model.Family) bool {
 	return false
 }
 
-// byID returns the Service's ports by their names.
+// byID returns the Service's ports by their IDs.
 func (s Service) byID() map[model.PortID]*Port {
 	if len(s.Ports) == 0 {
 		return nil
@@ -63,7 +63,7 @@ func (s Service) byID() map[model.PortID]*Port {
 	return ports
 }
 
-// withStableSlots returns the Service with the slots that change least.
+// withStableSlots returns the Service with its endpoints in slots that differ least from those of have.
 func (s Service) withStableSlots(have Service) Service {
 	before, ports := have.byID(), slices.Clone(s.Ports)
 	for i := range ports {

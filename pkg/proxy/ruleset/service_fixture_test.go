@@ -53,7 +53,7 @@ func (p pod) addr(family model.Family) netip.Addr {
 	return netip.AddrFrom16([16]byte{0xfd, 0, 0x02, 0x44, 14: byte(p.number >> 8), 15: byte(p.number)})
 }
 
-// decided is what is decided about a Service on node-1, with a slice of ready pods in each family: IPv4 first.
+// decided returns the decisions about a Service on node-1, with a slice of ready pods in each family: IPv4 first.
 func decided(service model.Service, pods ...pod) []selection.Decision {
 	change := model.Change{
 		Nodes:    map[string]*model.Node{node1.Name: &node1},
@@ -77,7 +77,7 @@ func decided(service model.Service, pods ...pod) []selection.Decision {
 	return selection.NewPlanner(cluster).Decide(service.Name, model.Families)
 }
 
-// programmed is what a Service owns on node-1.
+// programmed returns what a Service owns on node-1.
 func programmed(service model.Service, pods ...pod) ruleset.Service {
 	owned := ruleset.Service{Name: service.Name}
 	for _, decision := range decided(service, pods...) {
@@ -86,7 +86,7 @@ func programmed(service model.Service, pods ...pod) ruleset.Service {
 	return owned
 }
 
-// everyKindWith is what the Service everyKind owns in IPv4 after a change.
+// everyKindWith returns what the Service everyKind owns in IPv4 after a change.
 func everyKindWith(pods []pod, changes ...func(*model.Service)) []ruleset.Service {
 	service := everyKind("web", 1)
 	service.ClusterIPs = service.ClusterIPs[:1]

@@ -8,11 +8,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TableName is the name of our table in each family. No other program's table has it, and we touch no other table.
+// TableName is the name of our table in each family. No other program's table has it, and we touch no other program's
+// table.
 const TableName = "vicinity"
 
-// EntryChain is the chain that forwarded packets come through first. A table has it, with its rule, once all elements
-// of a first sync are there.
+// EntryChain is the first chain that forwarded packets pass. A table has it, with its rule, once it has all elements of
+// a first sync.
 const EntryChain = "nat-prerouting"
 
 // Type is nft's data type of one field of a key or of a value.
@@ -24,7 +25,7 @@ const (
 	TypeAddr    Type = iota // ipv4_addr or ipv6_addr, by the table's family
 	TypeProto               // inet_proto
 	TypePort                // inet_service
-	TypeClass               // classid, the type of `meta priority`, where classes and slots travel; host byte order
+	TypeClass               // classid, the type of `meta priority`, which holds classes and slots; host byte order
 	TypeVerdict             // a verdict; only as the single type of a map's value
 )
 
@@ -33,35 +34,36 @@ type Set struct {
 	Name  string
 	Key   []Type
 	Value []Type
-	// Dynamic sets are filled by the packet path. Their elements expire.
+	// Dynamic is set if packets add the elements. They expire.
 	Dynamic bool
-	// Counts: each element counts the packets that rules find it for. Add of an element that is there leaves its count.
+	// Counts is set if each element counts the packets that match it. Add of an existing element keeps its count.
 	Counts bool
 	// static describes a set that every table has; nil for any other set.
 	static *static
 }
 
-// static says whose elements a set holds, and in which step of a change they come and go.
+// static describes the owners of a set's elements, and in which step of a change they are added and deleted.
 type static struct {
 	// ports yields the elements that a port owns; nil if ports own none.
 	ports portElements
-	// surroundings yields the elements that the surroundings need; nil if they need none.
+	// surroundings yields the elements that the node state needs; nil if it needs none.
 	surroundings func(surroundings NodeState, family model.Family) iter.Seq[Element]
-	// shared: several owners may want the same element. It is there as long as it has an owner.
+	// shared is set if several owners may have the same element. It exists as long as it has an owner.
 	shared bool
-	// lists: the owners are lists of source ranges, and those have ports. It is shared, too.
+	// lists is set if the owners are lists of source ranges, which ports own. Such a set is shared, too.
 	lists bool
-	// addedFirst: elements of other sets lead a packet to one of this set, which has to be there before them.
+	// addedFirst is set if elements of other sets lead a packet to one of this set, which must exist before them.
 	addedFirst bool
-	// deferred: a packet on its way may still look for an element after its deletion, because it has already read what leads
-	// there: a class leads to a dispatch entry, a slot to an endpoint. Such elements outlive the commit until the sweep.
+	// deferred is set if a packet in flight may still look up an element after its deletion, because it has already read
+	// what leads there: a class leads to a dispatch entry, a slot to an endpoint. Such elements outlive the commit until
+	// the cleanup.
 	deferred bool
 }
 
-// StaticSets are declared in every table, in this order: that of the rows below.
+// StaticSets are declared in every table, in the order of the rows below.
 var StaticSets []Set
 
-// addStatic enters a set into StaticSets.
+// addStatic adds a set to StaticSets.
 func addStatic(set Set, row static) Set {
 	set.static = &row
 	StaticSets = append(StaticSets, set)
@@ -74,7 +76,7 @@ func (s Set) IsMap() bool { return len(s.Value) > 0 }
 // MapsVerdicts reports whether the set maps its keys to verdicts.
 func (s Set) MapsVerdicts() bool { return s.IsMap() && s.Value[0] == TypeVerdict }
 
-// What keys and values are made of. A node port is served on every address in nodeport-ips, so its key has none.
+// The fields of keys and values. A node port is served on every address in nodeport-ips, so its key has no address.
 var (
 	frontend = []Type{TypeAddr, TypeProto, TypePort}
 	nodePort = []Type{TypeProto, TypePort}
@@ -83,15 +85,15 @@ var (
 	verdict  = []Type{TypeVerdict}
 )
 
-// The sets and maps that every table has. A set is one row here and the function in elements.go that lists what a port
-// owns in it; most exist twice, for node ports and for all other frontends.
+// The sets and maps that every table has. A set is one row here and the function in elements.go that yields a port's
+// elements in it; most exist twice, for node ports and for all other frontends.
 var (
-	// What to do with a connection to the frontend.
+	// The class of connections to the frontend.
 	Services  = addStatic(Set{Name: "services", Key: frontend, Value: class}, static{ports: frontendSet((*Port).eachClass)})
 	NodePorts = addStatic(Set{Name: "nodeports", Key: nodePort, Value: class}, static{ports: nodePortSet((*Port).eachClass)})
 
-	// Where a class leads. Small, because the kernel looks at all of it whenever an entry or a rule is added: one entry for
-	// each number of slots that every table has or that is in use, and for each wide port.
+	// The chain of a class. The map is small, because the kernel checks all of it whenever an entry or a rule is added:
+	// one entry for each number of slots that every table has or that is in use, and for each dedicated map.
 	Dispatch = addStatic(
 		Set{Name: "dispatch", Key: class, Value: verdict},
 		static{ports: (*Port).eachDispatch, shared: true, addedFirst: true, deferred: true})
@@ -104,7 +106,7 @@ var (
 		Set{Name: "nodeport-endpoints", Key: []Type{TypeProto, TypePort, TypeClass}, Value: endpoint},
 		static{ports: nodePortSet((*Port).eachSlot), deferred: true})
 
-	// Services with session affinity only: what is done with a client that is not remembered yet, and where that leads.
+	// Only for Services with session affinity: the class for clients for which no endpoint is stored yet, and its chain.
 	Sticky = addStatic(
 		Set{Name: "sticky", Key: frontend, Value: class}, static{ports: stickySet(frontendSet((*Port).eachStickyClass))})
 	NodePortSticky = addStatic(
@@ -113,8 +115,8 @@ var (
 		Set{Name: "sticky-dispatch", Key: class, Value: verdict},
 		static{ports: stickySet((*Port).eachStickyDispatch), shared: true, addedFirst: true, deferred: true})
 
-	// The same Services: the number of the port; another number for clients outside if a Local policy governs them; and
-	// the number of the endpoint in each slot.
+	// The same Services: the number of the port; another number for clients outside the cluster if a Local policy governs
+	// them; and the number of the endpoint in each slot.
 	StickyPorts = addStatic(
 		Set{Name: "sticky-ports", Key: frontend, Value: class}, static{ports: stickySet(frontendSet((*Port).eachStickyPort))})
 	NodePortStickyPorts = addStatic(
@@ -130,7 +132,7 @@ var (
 		Set{Name: "nodeport-sticky-endpoints", Key: []Type{TypeProto, TypePort, TypeClass}, Value: class},
 		static{ports: stickySet(nodePortSet((*Port).eachStickySlot)), deferred: true})
 
-	// The endpoint that each number stands for. When an endpoint leaves, its clients lose this element.
+	// The endpoint of each number. When an endpoint is removed, its element is deleted.
 	Numbered = addStatic(
 		Set{Name: "numbered", Key: []Type{TypeProto, TypeClass}, Value: endpoint},
 		static{ports: stickySet((*Port).eachNumbered), addedFirst: true})
@@ -144,13 +146,13 @@ var (
 	NodePortCluster = addStatic(
 		Set{Name: "nodeport-cluster", Key: nodePort}, static{ports: nodePortSet((*Port).eachExternalCluster)})
 
-	// externalTrafficPolicy: Local: only the node itself is.
+	// externalTrafficPolicy: Local: only the node itself is masqueraded.
 	ExternalLocal = addStatic(
 		Set{Name: "external-local", Key: frontend}, static{ports: frontendSet((*Port).eachExternalLocal)})
 	NodePortLocal = addStatic(
 		Set{Name: "nodeport-local", Key: nodePort}, static{ports: nodePortSet((*Port).eachExternalLocal)})
 
-	// A load balancer's address with loadBalancerSourceRanges: the number of the list of those who may dial it.
+	// A load balancer's address with loadBalancerSourceRanges: the number of the list of clients that may dial it.
 	Restricted = addStatic(
 		Set{Name: "restricted", Key: frontend, Value: class}, static{ports: frontendSet((*Port).eachRestricted)})
 
@@ -163,7 +165,7 @@ var (
 	ClusterIPs = addStatic(
 		Set{Name: "cluster-ips", Key: []Type{TypeAddr}}, static{ports: (*Port).eachClusterIP, shared: true})
 
-	// Where node ports are served, unless on all local addresses.
+	// The addresses on which node ports are served, unless on all local addresses.
 	NodePortIPs = addStatic(
 		Set{Name: "nodeport-ips", Key: []Type{TypeAddr}}, static{surroundings: NodeState.elements})
 
@@ -172,13 +174,12 @@ var (
 		Set{Name: "hairpin", Key: []Type{TypeAddr, TypeAddr, TypeProto, TypePort}}, static{ports: (*Port).eachHairpin, shared: true})
 )
 
-// staticRank returns the place of a set in StaticSets, and -1 if it is none of them.
+// staticRank returns the index of a set in StaticSets; -1 if it is not static.
 func staticRank(name string) int {
 	return slices.IndexFunc(StaticSets, func(set Set) bool { return set.Name == name })
 }
 
-// SetNamed returns the set of a name, as far as the name alone determines it: elements that packets add are not worth
-// reading.
+// SetNamed returns the set of a name, if the name alone determines it. Sets that packets fill are not read.
 func SetNamed(name string) (set Set, ok bool) {
 	if set, ok = RestoredSet(name); ok {
 		return set, true
@@ -190,7 +191,7 @@ func SetNamed(name string) (set Set, ok bool) {
 	return Set{}, false
 }
 
-// setOf returns a static set, or the map of a wide port, by its name.
+// setOf returns a static set, or the dedicated map of a port, by its name.
 func setOf(name string) Set {
 	if rank := staticRank(name); rank >= 0 {
 		return StaticSets[rank]

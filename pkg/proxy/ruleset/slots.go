@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// StableSlots gives the wanted endpoints slots so that as few slots as possible change. Either list may name an endpoint
-// several times: it owns that many slots. An endpoint that stays keeps its first slots, as many as it is wanted for;
-// if the table shrinks, endpoints in slots beyond the new end move into the holes, and new endpoints get the remaining
-// holes, in the order of their addresses. The order of want makes no difference.
+// StableSlots assigns the wanted endpoints to slots so that as few slots as possible change. Either list may name an
+// endpoint several times: it has that many slots. An endpoint that remains keeps its first slots, as many as want gives
+// it; if the table shrinks, endpoints in slots beyond the new end move into the holes, and new endpoints get the
+// remaining holes, in the order of their addresses. The order of want makes no difference.
 //
-// Which slot an endpoint has means nothing to traffic, since slots are drawn at random.
+// Which slot an endpoint has does not matter to traffic, since slots are picked at random.
 func StableSlots(have, want []netip.AddrPort) []netip.AddrPort {
-	missing := make(map[netip.AddrPort]int, len(want)) // how many more slots an endpoint shall have
+	missing := make(map[netip.AddrPort]int, len(want)) // how many more slots an endpoint needs
 	for _, endpoint := range want {
 		missing[endpoint]++
 	}

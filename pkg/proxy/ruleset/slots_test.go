@@ -61,8 +61,8 @@ func multiset(random *rand.Rand) []netip.AddrPort {
 	return endpoints(numbers...)
 }
 
-// fewestChanges is the least number of slots that have to change: all but those that can stay. An endpoint can keep as
-// many slots as it has below the new end, up to the number that it is wanted for.
+// fewestChanges returns the minimum number of slots that must change: all but those that can remain. An endpoint can
+// keep as many slots as it has below the new end, up to the number that it should have.
 func fewestChanges(have, want []netip.AddrPort) int {
 	has, wanted := countEach(have[:min(len(have), len(want))]), countEach(want)
 	changes := len(want)
@@ -118,7 +118,7 @@ func TestReslotChangesAsLittleAsPossible(t *testing.T) {
 	}
 }
 
-// TestNoArrangementChangesFewerSlots than the fewest that the test above asks for: all of them are tried.
+// TestNoArrangementChangesFewerSlots than the minimum of the test above: all of them are tried.
 func TestNoArrangementChangesFewerSlots(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 300 {

@@ -16,29 +16,29 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Source ranges. Each list of them that is in use has a number, and is there once for all frontends that have it: a
-// change costs its own list, and many frontends with one list cost no more than one. The map `restricted` says which
-// list a frontend has. The set `sources` has the ranges of all lists: number, first address, last address. So a packet
-// finds its range by one lookup for each length of a prefix.
+// Source ranges. Each list in use has a number, and exists once for all frontends that have it: a change costs its own
+// list, and many frontends with one list cost no more than one. The map `restricted` has the list of each frontend. The
+// set `sources` has the ranges of all lists: number, first address, last address. So a packet finds its range by one
+// lookup for each prefix length.
 //
-// A list is elements and nothing else. Were it a set, with a chain that looks into it and a verdict that leads there,
-// then the kernel would look at all lists whenever somebody's change brings a verdict or a rule.
+// A list consists of elements only. If it were a set, with a chain that refers to it and a verdict that leads to the
+// chain, the kernel would check all lists whenever any change adds a verdict or a rule.
 
 const (
-	// listIDBytes make two lists with the same id as unlikely as a broken machine.
+	// listIDBytes make two lists with the same id as unlikely as a hardware fault.
 	listIDBytes = 16
 	// lengthStep halves the possible number of lookups, to 16 for IPv4 and 64 for IPv6: a prefix of an odd length is
 	// stored as its two halves.
 	lengthStep = 2
 )
 
-// listKey is the number of a list of source ranges. A packet with that class has dialled a frontend that has the list.
+// listKey is the number of a list of source ranges. A packet with that class dialled a frontend that has the list.
 type listKey struct {
 	family model.Family
 	class  Class
 }
 
-// lengthKey is a length of prefixes.
+// lengthKey is a prefix length in a family.
 type lengthKey struct {
 	family model.Family
 	bits   int
@@ -65,7 +65,7 @@ func (k listKey) compare(other listKey) int {
 	return cmp.Or(cmp.Compare(k.family, other.family), cmp.Compare(k.class, other.class))
 }
 
-// elements returns what a list has in the set of sources.
+// elements returns the elements of a list in the set of sources.
 func (k listKey) elements(ranges []netip.Prefix) iter.Seq[Element] {
 	return func(yield func(Element) bool) {
 		for _, prefix := range ranges {
@@ -76,7 +76,7 @@ func (k listKey) elements(ranges []netip.Prefix) iter.Seq[Element] {
 	}
 }
 
-// eachSourceIn yields the prefixes that a prefix becomes.
+// eachSourceIn yields the elements as which a prefix is stored.
 func eachSourceIn(class Class, prefix netip.Prefix, yield func(Element) bool) bool {
 	part := netip.PrefixFrom(prefix.Masked().Addr(), storedBits(prefix))
 	for part.IsValid() && prefix.Contains(part.Addr()) {
@@ -93,9 +93,9 @@ func storedBits(prefix netip.Prefix) int {
 	return (prefix.Bits() + lengthStep - 1) / lengthStep * lengthStep
 }
 
-// SourceRangesChain returns the chain that drops clients who are in no range of the list whose class a packet has. A
-// packet that passes leaves without a class. There is a rule for each length of prefixes that a list has, and the round
-// ones come first: clients in a /16, a /24 or a /64 do not wait for the odd lengths in somebody else's list.
+// SourceRangesChain returns the chain that drops clients that are in no range of the list whose class the packet has.
+// The class of a packet that passes is cleared. There is a rule for each prefix length that a list has, the round ones
+// first: clients in a /16, a /24 or a /64 do not wait for the odd lengths in another Service's list.
 func SourceRangesChain(lengths []int) Chain {
 	lengths = slices.SortedFunc(slices.Values(lengths), func(a, b int) int {
 		return cmp.Or(cmp.Compare(bits.TrailingZeros(uint(b)), bits.TrailingZeros(uint(a))), cmp.Compare(b, a))
@@ -109,7 +109,7 @@ func SourceRangesChain(lengths []int) Chain {
 	return chain
 }
 
-// lengthsOf returns the lengths of a family that lists have, by any of some counts.
+// lengthsOf returns the prefix lengths of the lists of a family, according to any of the counts.
 func lengthsOf(family model.Family, counts ...map[lengthKey]int) []int {
 	var lengths []int
 	for _, each := range counts {
@@ -122,7 +122,7 @@ func lengthsOf(family model.Family, counts ...map[lengthKey]int) []int {
 	return lengths
 }
 
-// restrict gives the list of a port its number: the one that its content decides, so that it is the same after a
+// restrict gives the list of a port its number: the one that its content determines, so that it is the same after a
 // restart, or the next one that no other list has.
 func (d *planBuilder) restrict(port *Port) {
 	if !port.isRestricted() {
@@ -134,7 +134,7 @@ func (d *planBuilder) restrict(port *Port) {
 	})
 }
 
-// listID returns the id of a list. Many ports of a Service have the same one.
+// listID returns the id of a list. It is cached, because many ports of a Service have the same list.
 func (d *planBuilder) listID(prefixes []netip.Prefix) string {
 	if d.ids == nil {
 		d.ids = map[*netip.Prefix]string{}
@@ -147,7 +147,7 @@ func (d *planBuilder) listID(prefixes []netip.Prefix) string {
 	return id
 }
 
-// addListOwner notes that a port gets or loses its list.
+// addListOwner records that a port gains or loses its list.
 func (d *planBuilder) addListOwner(port *Port, delta int) {
 	if !port.isRestricted() {
 		return
@@ -161,7 +161,7 @@ func (d *planBuilder) addListOwner(port *Port, delta int) {
 
 // resolveLists turns the counts of owners into elements to add and to delete.
 func (d *planBuilder) resolveLists() {
-	for _, key := range slices.SortedFunc(maps.Keys(d.plan.lists), listKey.compare) { // batches are the same each time
+	for _, key := range slices.SortedFunc(maps.Keys(d.plan.lists), listKey.compare) { // batches are deterministic
 		list, where := d.plan.lists[key], elementsKey{key.family, staticRank(Sources.Name)}
 		switch had := d.mirror.lists[key].owners > 0; {
 		case had && list.owners == 0:
@@ -174,7 +174,7 @@ func (d *planBuilder) resolveLists() {
 	}
 }
 
-// countLengths counts a list for each length that it has.
+// countLengths counts a list for each of its prefix lengths.
 func (d *planBuilder) countLengths(family model.Family, list sourceList, delta int) {
 	seen := map[int]bool{}
 	for _, prefix := range list.ranges {
@@ -185,8 +185,8 @@ func (d *planBuilder) countLengths(family model.Family, list sourceList, delta i
 	}
 }
 
-// replaceSourceRanges writes the rules anew if the lists of a family now have other lengths: a new length comes before
-// anything that leads to it, and an old one goes once nothing leads there.
+// replaceSourceRanges rewrites the rules if the lists of a family now have other prefix lengths: a new length is added
+// before anything leads to it, and an old one removed once nothing does.
 func (d *planBuilder) replaceSourceRanges(batch *Batch, ahead bool) {
 	if len(d.plan.lengths) == 0 {
 		return
@@ -221,7 +221,7 @@ func (m *Mirror) allSources(family model.Family) iter.Seq[Element] {
 	}
 }
 
-// acceptLists takes over the lists of a plan. An unused one keeps its number until its ranges are swept.
+// acceptLists takes over the lists of a plan. An unused one keeps its number until the cleanup deleted its ranges.
 func (m *Mirror) acceptLists(plan *Plan) {
 	for key, list := range plan.lists {
 		m.lists[key] = list
@@ -233,7 +233,7 @@ func (m *Mirror) acceptLists(plan *Plan) {
 	commitCounts(m.lengths, plan.lengths)
 }
 
-// forgetLists frees the numbers of the lists of a family whose ranges are swept.
+// forgetLists frees the numbers of the lists of a family whose ranges the cleanup deleted.
 func (m *Mirror) forgetLists(family model.Family) {
 	for key := range m.leftoverLists {
 		if key.family == family {

@@ -22,7 +22,7 @@ var everySources = map[model.Family][]string{
 	model.IPv6: {"sources 2001:db8:9:: 2001:db8:9:ffff:ffff:ffff:ffff:ffff"},
 }
 
-// restricted returns a Service with load balancer addresses, each on several ports, and who may dial them.
+// restricted returns a Service with load balancer addresses, each on several ports, and the clients that may dial them.
 func restricted(number, addresses, ports int, ranges ...netip.Prefix) ruleset.Service {
 	name := model.ObjectName{Namespace: "default", Name: fmt.Sprint("restricted-", number)}
 	service := ruleset.Service{Name: name}
@@ -105,14 +105,14 @@ func sourcesIn(t testing.TB, r *running, family model.Family) []ruleset.Element 
 	return elements
 }
 
-// sourceRangesIn returns the chain that looks for ranges.
+// sourceRangesIn returns the chain that checks ranges.
 func sourceRangesIn(r *running, family model.Family) ruleset.Chain {
 	chains := r.Chains(family)
 	return chains[slices.IndexFunc(chains, func(chain ruleset.Chain) bool { return chain.Name == "source-ranges" })]
 }
 
-// TestListsAddNothingThatTheKernelEvaluates when somebody else's change brings a verdict or a rule: the more verdicts
-// there are, the longer it takes, and of many chains and sets every change is slower.
+// TestListsAddNothingThatTheKernelEvaluates when another Service's change adds a verdict or a rule: the more verdicts
+// there are, the longer it takes, and with many chains and sets every change is slower.
 func TestListsAddNothingThatTheKernelEvaluates(t *testing.T) {
 	lists := func(count int) []ruleset.Service {
 		var services []ruleset.Service
@@ -167,7 +167,7 @@ func TestAClientIsFoundIfAndOnlyIfItsAddressIsInARange(t *testing.T) {
 	}
 }
 
-// passes does what the kernel does with the rules.
+// passes evaluates the rules as the kernel does.
 func passes(chain ruleset.Chain, client netip.Addr, stored map[ruleset.Tuple]bool) bool {
 	for _, rule := range chain.Rules {
 		from, isRange := rule[0].(ruleset.FromRange)
@@ -228,8 +228,8 @@ func lastOf(prefix netip.Prefix) netip.Addr {
 	return last
 }
 
-// TestAPacketNeedsFewLookupsForItsRange, whatever lengths somebody's prefixes have; and those with a round length first,
-// so that somebody's odd ones cost nobody else's clients anything.
+// TestAPacketNeedsFewLookupsForItsRange, whatever lengths prefixes have; and those with a round length first, so that
+// odd ones in one Service cost the clients of others nothing.
 func TestAPacketNeedsFewLookupsForItsRange(t *testing.T) {
 	for family, want := range map[model.Family][]int{
 		model.IPv4: {32, 16, 24, 8, 28, 20, 12, 4, 30, 26, 22, 18, 14, 10, 6, 2},
@@ -252,7 +252,7 @@ func TestAPacketNeedsFewLookupsForItsRange(t *testing.T) {
 	}
 }
 
-// TestAListKeepsItsNumberUntilItsRangesAreCleanedUp: those of another list must not be taken for its.
+// TestAListKeepsItsNumberUntilItsRangesAreCleanedUp: another list must not inherit them.
 func TestAListKeepsItsNumberUntilItsRangesAreCleanedUp(t *testing.T) {
 	r := start(t, restricted(1, 1, 1, manyRanges(0, 3)...))
 	key := r.mirror.ListNumbers()
@@ -277,7 +277,7 @@ func TestAListKeepsItsNumberUntilItsRangesAreCleanedUp(t *testing.T) {
 	}
 }
 
-// TestTwoNamesNeverShareAClass, even if both want the same one.
+// TestTwoNamesNeverShareAClass, even if both determine the same one.
 func TestTwoNamesNeverShareAClass(t *testing.T) {
 	free := func(ruleset.Class) string { return "" }
 	wanted := ruleset.NumberedClass(0xf5000000, "one", free)

@@ -10,17 +10,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Statement is one step of a rule. A step that does not match ends the rule. What the kernel makes of each is written
-// in package nft.
+// Statement is one step of a rule. A step that does not match ends the rule. Package nft encodes each for the kernel.
 type Statement interface {
-	// text is how nft writes it.
+	// text returns the statement in nft's syntax.
 	text(family model.Family) string
 }
 
-// reference is a set or map that a statement looks into, a chain that it leads to, a counter that it raises.
+// reference is a set or map that a statement uses, a chain that it leads to, a counter that it increments.
 type reference struct{ set, chain, counter string }
 
-// referenceOf names what has to be there before a rule with the statement.
+// referenceOf returns what must exist before a rule with the statement.
 func referenceOf(statement Statement) reference {
 	switch s := statement.(type) {
 	case InSet:
@@ -45,7 +44,7 @@ func referenceOf(statement Statement) reference {
 	return reference{}
 }
 
-// ProtocolIs is `meta l4proto tcp`. nft needs it to know what `ct original proto-dst` is.
+// ProtocolIs is `meta l4proto tcp`. nft needs it to know the type of `ct original proto-dst`.
 type ProtocolIs struct{ Protocol model.Protocol }
 
 func (s ProtocolIs) text(model.Family) string { return "meta l4proto " + protocolText(s.Protocol) }
@@ -79,8 +78,8 @@ func (s FromRange) text(family model.Family) string {
 	return keyText(family, []Field{Priority}) + " . " + first + " . " + last + " @" + s.Set.Name
 }
 
-// hostsText is how nft writes which bits of an address a prefix leaves to hosts: as inet_ntop does, which takes an IPv6
-// address for that of an IPv4 host if 17 to 32 bits of it are set.
+// hostsText returns the host bits of a prefix in nft's syntax: as inet_ntop does, which takes an IPv6 address for an
+// IPv4-compatible one if 17 to 32 bits of it are set.
 func hostsText(hosts netip.Addr) string {
 	bytes := hosts.As16()
 	lowest := bytes[12:]
@@ -102,7 +101,7 @@ func (s InPrefix) text(family model.Family) string {
 }
 
 // NotFromInterface is `iifname != "cbr0"`; with Prefix, `iifname != "cbr*"`. A packet that the node itself sends has no
-// input interface. Since Linux 5.7 postrouting knows the input interface of a forwarded packet.
+// input interface. Since Linux 5.7 postrouting has the input interface of a forwarded packet.
 type NotFromInterface struct {
 	Name   string
 	Prefix bool
@@ -115,8 +114,8 @@ func (s NotFromInterface) text(model.Family) string {
 	return `iifname != "` + s.Name + `"`
 }
 
-// FromInterface is `iif != 0`: the packet has come in by some interface. This does not match packets that the node
-// itself sends and, in postrouting, packets that br_netfilter takes over a bridge.
+// FromInterface is `iif != 0`: the packet arrived through some interface. This does not match packets that the node
+// itself sends and, in postrouting, packets that br_netfilter passes over a bridge.
 type FromInterface struct{}
 
 func (FromInterface) text(model.Family) string { return "iif != 0" }
@@ -140,7 +139,7 @@ type HasDestinationNAT struct{}
 
 func (HasDestinationNAT) text(model.Family) string { return "ct status dnat" }
 
-// IsNew is `ct state new`: the packet begins a connection. The refusal of such a packet is related to it.
+// IsNew is `ct state new`: the packet starts a connection. A reply that refuses it is in state related.
 type IsNew struct{}
 
 func (IsNew) text(model.Family) string { return "ct state new" }
@@ -185,7 +184,7 @@ func (s WritePriority) text(model.Family) string {
 	return "meta priority set " + classText(s.Number)
 }
 
-// RandomSlot is `meta priority set numgen random mod Slots offset First`: one of so many numbers, from First on.
+// RandomSlot is `meta priority set numgen random mod Slots offset First`: one of Slots numbers, from First on.
 type RandomSlot struct {
 	Slots int
 	First uint32
@@ -212,8 +211,8 @@ func (s DNAT) text(family model.Family) string {
 	return fmt.Sprintf("dnat %s to %s map @%s", Keyword(family), keyText(family, s.Key), s.Map.Name)
 }
 
-// UpdateAffinity is `update @map { meta priority & Mask . X saddr timeout T : meta priority }`. On a key that is there already
-// it only renews the timeout.
+// UpdateAffinity is `update @map { meta priority & Mask . X saddr timeout T : meta priority }`. For an existing key it
+// only renews the timeout.
 type UpdateAffinity struct {
 	Map     Set
 	Mask    uint32

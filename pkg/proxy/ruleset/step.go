@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Weight is about how many elements a Service has in the tables.
+// Weight returns the approximate number of elements of a Service in the tables.
 func (s Service) Weight() int {
 	weight := 0
 	for i := range s.Ports {
@@ -20,7 +20,7 @@ func (p *Port) weight() int {
 	return perFrontend*len(p.Frontends) + p.elementsPerSlot()*(len(p.Cluster)+len(p.Local))
 }
 
-// elementsPerSlot is how many elements a slot has, with one for what its endpoint may have by itself.
+// elementsPerSlot returns the number of elements of a slot, including one that its endpoint may have by itself.
 func (p *Port) elementsPerSlot() int {
 	if p.needsDedicatedMap() {
 		return 2
@@ -28,12 +28,13 @@ func (p *Port) elementsPerSlot() int {
 	return 1 + len(p.Frontends)
 }
 
-// perFrontend is how many elements a frontend has beside slots: its class, its traffic policy, its source ranges.
+// perFrontend is the number of elements of a frontend apart from slots: its class, its traffic policy, its source
+// ranges.
 const perFrontend = 3
 
-// NextStep returns a version of a Service on the way from have to want that changes about limit elements, and whether want
-// is reached. What leaves leaves with the first step, so that other Services can have its frontends; what comes, and
-// endpoints that take the place of others, come step by step.
+// NextStep returns a version of a Service between have and want that changes about limit elements, and whether want is
+// reached. Removals are all in the first step, so that other Services can have the frontends; additions, and endpoints
+// that replace others, follow step by step.
 func NextStep(have, want Service, limit int) (next Service, last bool) {
 	before := have.byID()
 	next, last = Service{Name: want.Name}, true
@@ -64,7 +65,7 @@ func (p *Port) has(other Port) bool {
 		len(p.containsEndpoint(other.Frontends)) == len(other.Frontends)
 }
 
-// step is Step for a port. It also returns about how many elements it changes.
+// step is NextStep for a port. It also returns the approximate number of elements that it changes.
 func (p *Port) step(want Port, limit int) (step Port, weight int) {
 	step = want
 	there, each := p.containsEndpoint(want.Frontends), perFrontend
@@ -80,7 +81,7 @@ func (p *Port) step(want Port, limit int) (step Port, weight int) {
 		return room < 0
 	})
 	weight = each * max(0, len(step.Frontends)-len(there))
-	room = max(1, (limit-weight)/step.elementsPerSlot()) // or a step might change nothing
+	room = max(1, (limit-weight)/step.elementsPerSlot()) // otherwise a step might change nothing
 	step.Cluster = towards(p.Cluster, want.Cluster, &room)
 	step.Local = towards(p.Local, want.Local, &room)
 	step.reclass()
@@ -126,7 +127,7 @@ func changes(have, want []netip.AddrPort) int {
 	return differ
 }
 
-// reclass makes the classes and the endpoints on this node those of the slots.
+// reclass makes the classes and the endpoints on this node match the slots.
 func (p *Port) reclass() {
 	p.Frontends = slices.Clone(p.Frontends)
 	for i := range p.Frontends {

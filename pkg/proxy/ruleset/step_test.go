@@ -15,9 +15,9 @@ import (
 // stepLimit is the limit of the tests.
 const stepLimit = 40
 
-// beyondLimit is the most that a step may write beyond its limit: one slot for each frontend, and the class of each, which
-// the number of slots says; and one frontend with all its slots. If session affinity comes or goes it is a whole port,
-// whose elements are in other sets then.
+// beyondLimit is the maximum that a step may write beyond its limit: one slot for each frontend, and the class of each,
+// which contains the number of slots; and one frontend with all its slots. If session affinity is enabled or disabled
+// it is a whole port, whose elements are in other sets then.
 const beyondLimit, beyondLimitOfAffinity = 3*16 + 2*60, (16 + 1) * (2*60 + 3)
 
 // randomPorts is a Service with some ports, each with frontends and endpoints of a few.
@@ -47,7 +47,7 @@ func randomPorts(random *rand.Rand, affinity bool) ruleset.Service {
 	return service
 }
 
-// TestStepsLeadToTheDesiredState, in steps of a bounded size that the tables take, from whatever there is.
+// TestStepsLeadToTheDesiredState, in steps of a limited size that the tables accept, from any state.
 func TestStepsLeadToTheDesiredState(t *testing.T) {
 	several := 0
 	for seed := range uint64(100) {
@@ -118,7 +118,7 @@ func TestAStepNeverEmptiesAPortThatHasEndpoints(t *testing.T) {
 	}
 }
 
-// TestACleanupIsBounded: it removes so many elements at most, goes on where it ended, and loses nothing if it fails.
+// TestACleanupIsBounded: it deletes up to a limit of elements, continues where it ended, and loses nothing if it fails.
 func TestACleanupIsBounded(t *testing.T) {
 	var endpoints []string
 	for i := range 100 {
@@ -137,7 +137,7 @@ func TestACleanupIsBounded(t *testing.T) {
 		r.mirror.CleanupDone()
 		counts = append(counts, batch.Count(model.IPv4, ruleset.Delete))
 	}
-	// 100 slots and the class of the dispatch map; the chain lb-100 goes last.
+	// 100 slots and the class of the dispatch map; the chain lb-100 is deleted last.
 	if want := []int{30, 30, 30, 11, 0}; !slices.Equal(counts, want) {
 		t.Errorf("the sweeps remove %v elements, want %v", counts, want)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// lookups are what the maps of a family's table lead a packet to.
+// lookups are the results of a packet's lookups in the maps of a family's table.
 type lookups struct {
 	classes, stickyClasses map[ruleset.Tuple]uint32
 	// ports are the numbers of ports by frontend; outside are those for clients outside, where they differ.
@@ -88,7 +88,7 @@ func keyOf(frontend ruleset.Frontend) ruleset.Tuple {
 	return key
 }
 
-// isSticky reports whether the clients of a frontend are remembered.
+// isSticky reports whether a frontend has session affinity.
 func (m lookups) isSticky(frontend ruleset.Frontend) bool {
 	return m.classes[keyOf(frontend)]>>24 == 0xf7
 }
@@ -117,7 +117,7 @@ func (m lookups) portNumbers() map[uint32]bool {
 
 // checkNumbers checks what must hold of session affinity in any tables: no two ports have the same number, all numbers
 // of endpoints belong to their port, nothing else is numbered, and each frontend leads to the port that its view has.
-// With affinity switched off the same frontends lead to the same endpoints from the same slots.
+// With affinity disabled the same frontends lead to the same endpoints from the same slots.
 func checkNumbers(t testing.TB, r *running) {
 	t.Helper()
 	for _, family := range model.Families {
@@ -247,14 +247,14 @@ func checkUnsticky(t testing.TB, r *running) {
 			}
 		}
 		want, got := slotsOf(t, &tables, mirror, family), resolvedSlotsOf(t, r, sticky, family)
-		if !maps.EqualFunc(want, got, maps.Equal) { // a difference of large maps takes long, also if there is none
+		if !maps.EqualFunc(want, got, maps.Equal) { // cmp.Diff of large maps is slow, even if they are equal
 			t.Errorf("slots in %s (-without affinity +with affinity):\n%s", family, cmp.Diff(want, got, compareAddrPorts, cmpTuples))
 		}
 	}
 }
 
-// stickyChain returns the chain that a class of not yet remembered clients is dispatched to; for a wide port it differs
-// from the chain without affinity.
+// stickyChain returns the chain to which a class of clients without a stored endpoint is dispatched; for a port with a
+// dedicated map it differs from the chain without affinity.
 func stickyChain(verdict ruleset.Verdict) ruleset.Verdict {
 	if strings.Contains(verdict.Chain, "/") {
 		verdict.Chain = "sticky-" + verdict.Chain
@@ -264,8 +264,8 @@ func stickyChain(verdict ruleset.Verdict) ruleset.Verdict {
 
 var cmpTuples = cmp.Comparer(func(a, b ruleset.Tuple) bool { return a == b })
 
-// slotsOf returns the endpoints in all slots, by map and key. Those that wait for the sweep are left out: no class draws
-// them.
+// slotsOf returns the endpoints in all slots, by map and key. Those that wait for the cleanup are omitted: no class
+// picks them.
 func slotsOf(
 	t testing.TB, tables *ruleset.Tables, mirror *ruleset.Mirror, family model.Family,
 ) map[string]map[ruleset.Tuple]netip.AddrPort {
@@ -317,7 +317,7 @@ func resolvedSlotsOf(t testing.TB, r *running, numbers lookups, family model.Fam
 				continue
 			}
 			protocol := element.Key.Proto
-			if parts := strings.Split(name, "/"); len(parts) > 1 { // the map of a wide port
+			if parts := strings.Split(name, "/"); len(parts) > 1 { // a dedicated map
 				for _, one := range model.Protocols {
 					if strings.EqualFold(one.String(), parts[2]) {
 						protocol = one

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Errors of Tables.Apply, after the kernel's ENOENT, EEXIST and EBUSY. Like those, the first two are fs.ErrNotExist
+// Errors of Tables.Apply, like the kernel's ENOENT, EEXIST and EBUSY. As with those, the first two are fs.ErrNotExist
 // and fs.ErrExist.
 var (
 	ErrNotExist error = tablesError{"no such object", fs.ErrNotExist}
@@ -18,22 +18,22 @@ var (
 	ErrBusy           = errors.New("in use")
 )
 
-// tablesError is a sentence of our own for an error that the standard library has.
+// tablesError is our own text for an error of the standard library.
 type tablesError struct {
 	text string
 	is   error
 }
 
-// Error returns the sentence.
+// Error returns the text.
 func (e tablesError) Error() string { return e.text }
 
 // Unwrap returns the error of the standard library.
 func (e tablesError) Unwrap() error { return e.is }
 
-// Tables are our tables in memory: what the kernel would hold after the same batches, as far as it concerns us. They
-// print as text that nft loads.
+// Tables are our tables in memory: what the kernel would hold after the same batches, as far as this package needs it.
+// Print writes text that nft loads.
 //
-// The zero value holds nothing.
+// The zero value is empty.
 type Tables struct {
 	tables map[model.Family]*table
 }
@@ -51,11 +51,10 @@ func newTable() *table {
 type filledSet struct {
 	Set
 	elements map[Tuple]Element
-	shared   bool // with the tables as they were before the batch
+	shared   bool // with the tables before the batch
 }
 
-// Apply does what a batch says, whole or not at all. The error is a *RefusedError with the first operation that cannot
-// be done.
+// Apply applies a batch completely or not at all. The error is a *RejectedError with the first operation that failed.
 func (t *Tables) Apply(batch Batch) error {
 	next := t.clone()
 	for number, op := range batch.Ops {
@@ -68,7 +67,7 @@ func (t *Tables) Apply(batch Batch) error {
 	return nil
 }
 
-// Objects returns what a family's table holds, sorted.
+// Objects returns the content of a family's table, sorted.
 func (t *Tables) Objects(family model.Family) Objects {
 	table, ok := t.tables[family]
 	if !ok {
@@ -97,7 +96,7 @@ func (t *Tables) Elements(family model.Family, set Set) ([]Element, error) {
 	return filled.sorted(), nil
 }
 
-// clone returns the tables for a batch to change. Elements are shared until the batch changes their set.
+// clone returns a copy of the tables for a batch to change. Elements are shared until the batch changes their set.
 func (t *Tables) clone() *Tables {
 	next := &Tables{tables: map[model.Family]*table{}}
 	for family, original := range t.tables {
@@ -116,14 +115,14 @@ func (t *Tables) clone() *Tables {
 	return next
 }
 
-// detach makes the elements of the set its own.
+// detach gives the set its own copy of the elements.
 func (s *filledSet) detach() {
 	if s.shared {
 		s.elements, s.shared = maps.Clone(s.elements), false
 	}
 }
 
-// apply returns the element at fault with the error, if it is about one.
+// apply returns the rejected element with the error, if the error is about one.
 func (t *Tables) apply(op Op) (rejected *Element, err error) {
 	switch object := op.Object.(type) {
 	case TableObject:

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// resolves checks that what a statement refers to is there.
+// resolves checks that the object that a statement refers to exists.
 func (t *table) resolves(statement Statement) error {
 	to := referenceOf(statement)
 	if _, exists := t.sets[to.set]; !exists && to.set != "" {
@@ -17,7 +17,7 @@ func (t *table) resolves(statement Statement) error {
 	return t.leads(to.chain)
 }
 
-// leads checks that the chain that a statement or an element leads to is there, if it leads to one.
+// leads checks that the chain exists to which a statement or an element leads, if there is one.
 func (t *table) leads(chain string) error {
 	if _, exists := t.chains[chain]; !exists && chain != "" {
 		return fmt.Errorf("chain %s: %w", chain, ErrNotExist)
@@ -25,12 +25,12 @@ func (t *table) leads(chain string) error {
 	return nil
 }
 
-// usesSet reports whether a rule looks into the set.
+// usesSet reports whether a rule refers to the set.
 func (t *table) usesSet(name string) bool {
 	return t.anyStatement(func(statement Statement) bool { return referenceOf(statement).set == name })
 }
 
-// usesCounter reports whether a rule raises the counter.
+// usesCounter reports whether a rule increments the counter.
 func (t *table) usesCounter(name string) bool {
 	return t.anyStatement(func(statement Statement) bool { return referenceOf(statement).counter == name })
 }

@@ -34,11 +34,11 @@ func elementOp(verb ruleset.Verb, set ruleset.Set, elements ...ruleset.Element) 
 	return opOn(verb, ruleset.ElementsObject{Set: set, Elements: slices.Values(elements)})
 }
 
-// Sets that packets fill: one that no rule uses, and one that is not there.
+// Sets that packets fill: one that no rule uses, and one that does not exist.
 var unused, missing = ruleset.Set{Name: "unused", Key: ruleset.Affinity(0).Key, Value: ruleset.Affinity(0).Value, Dynamic: true},
 	ruleset.Affinity(3)
 
-// leadingTo is the dispatch entry of a class.
+// leadingTo returns the dispatch entry of a class.
 func leadingTo(class ruleset.Class, kind ruleset.VerdictKind, chain string) ruleset.Element {
 	return ruleset.Element{Key: ruleset.Tuple{Number: uint32(class)}, Verdict: ruleset.Verdict{Kind: kind, Chain: chain}}
 }
@@ -47,7 +47,8 @@ func address(text string) ruleset.Element {
 	return ruleset.Element{Key: ruleset.Tuple{Addr: netip.MustParseAddr(text)}}
 }
 
-// smallTables have a set that is used and one that is not, a counter, chains that a rule, an element and nothing leads to.
+// smallTables returns tables with a set that is used and one that is not, a counter, and chains to which a rule, an
+// element and nothing lead.
 func smallTables(t testing.TB) *ruleset.Tables {
 	t.Helper()
 	tables := &ruleset.Tables{}
@@ -76,7 +77,7 @@ func TestErrorsOfApply(t *testing.T) {
 	tests := map[string]struct {
 		op    ruleset.Op
 		err   error
-		names string // what the message says
+		names string // in the message
 	}{
 		"delete a table that is not there": {ip6(opOn(ruleset.Delete, ruleset.TableObject{})), ruleset.ErrNotExist, "table ip6 vicinity"},
 		"add a set without a table":        {ip6(setOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
@@ -129,7 +130,7 @@ func TestErrorsOfApply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tables := smallTables(t)
 			before := text(t, tables)
-			// What comes before the operation that fails must be undone, too.
+			// Operations before the failed one must be undone, too.
 			err := tables.Apply(ruleset.Batch{Ops: []ruleset.Op{
 				chainOp(ruleset.Flush, "by-rule"), ruleOp("by-rule", ruleset.Reject{}), chainOp(ruleset.Add, "new"),
 				elementOp(ruleset.Delete, ruleset.ClusterIPs, address("10.96.0.1")), setOp(ruleset.Delete, unused),
@@ -152,7 +153,7 @@ func TestWhatApplyTakes(t *testing.T) {
 	tests := map[string]struct {
 		ops       []ruleset.Op
 		same      bool   // the tables are as before
-		has, lost string // lines that are there afterwards, or no more
+		has, lost string // lines that exist afterwards, or not any more
 	}{
 		"nothing":               {nil, true, "", ""},
 		"a table that is there": {[]ruleset.Op{opOn(ruleset.Add, ruleset.TableObject{})}, true, "", ""},
@@ -232,12 +233,12 @@ func TestABatchCountsItsElements(t *testing.T) {
 		added4, deleted4 int
 		added6           int
 	}{
-		// Frontends: 9 + 2 node ports; dispatch: 34 classes that every table has, and 3; endpoints: 9 + 2; sticky: 4 + 1, and 3
-		// dispatched; their ports: 4 + 1, outside 2 + 1; their slots: 11 + 3, and 6 numbers; policies: 4 + 2; restricted: 2, and
-		// their one list: a prefix of 25 bits that is two of 26, and an address; ClusterIPs: 5; node port addresses: 1; hairpin:
-		// 2, one of which two Services share.
+		// Frontends: 9 + 2 node ports; dispatch: 34 classes that every table has, and 3; endpoints: 9 + 2; sticky: 4 + 1, and
+		// 3 dispatched; their ports: 4 + 1, outside 2 + 1; their slots: 11 + 3, and 6 numbers; policies: 4 + 2; restricted:
+		// 2, and their one list: a prefix of 25 bits that is two of 26, and an address; ClusterIPs: 5; node port addresses:
+		// 1; hairpin: 2, one of which two Services share.
 		"a complete batch": {fresh.Batch, 114, 0, 102},
-		// Its frontend and its ClusterIP; its endpoint is left to the sweep.
+		// Its frontend and its ClusterIP; its endpoint is left to the cleanup.
 		"a plan":  {walked.plan(nothing("kept-local")).Batch, 0, 2, 0},
 		"nothing": {ruleset.Batch{}, 0, 0, 0},
 	} {

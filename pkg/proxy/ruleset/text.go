@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Keyword is what nft calls a family, in front of a table and of an address.
+// Keyword returns nft's keyword of a family, in front of a table and of an address.
 func Keyword(family model.Family) string {
 	if family == model.IPv4 {
 		return "ip"
@@ -17,7 +17,7 @@ func Keyword(family model.Family) string {
 	return "ip6"
 }
 
-// prefixText is how nft writes a prefix: one that is a single address without its length.
+// prefixText returns a prefix in nft's syntax: a single address has no length.
 func prefixText(prefix netip.Prefix) string {
 	if prefix.IsSingleIP() {
 		return prefix.Addr().String()
@@ -42,7 +42,7 @@ func verdictText(verdict Verdict) string {
 
 func protocolText(protocol model.Protocol) string { return strings.ToLower(protocol.String()) }
 
-// typeText is how nft declares the type of a set.
+// typeText returns the type of a set in nft's syntax.
 func typeText(family model.Family, set Set) string {
 	text := "type " + typesText(family, set.Key)
 	if set.IsMap() {
@@ -78,7 +78,7 @@ func typeName(family model.Family, fieldType Type) string {
 	panic(fmt.Sprintf("ruleset: type %d has no name", fieldType))
 }
 
-// elementText is how nft writes an element of a set.
+// elementText returns an element of a set in nft's syntax.
 func elementText(set Set, element Element) string {
 	text := element.Key.Text(set.Key)
 	if element.Comment != "" {
@@ -93,7 +93,7 @@ func elementText(set Set, element Element) string {
 	return text + " : " + element.Value.Text(set.Value)
 }
 
-// Text is how nft writes a key or value of the given types.
+// Text returns a key or value of the given types in nft's syntax.
 func (t Tuple) Text(types []Type) string {
 	texts := make([]string, len(types))
 	addrs := []netip.Addr{t.Addr, t.Source}
@@ -114,5 +114,5 @@ func (t Tuple) Text(types []Type) string {
 	return strings.Join(texts, " . ")
 }
 
-// classText is how nft writes a value of its type classid.
+// classText returns a value of nft's type classid in nft's syntax.
 func classText(number uint32) string { return fmt.Sprintf("%x:%x", number>>16, number&0xffff) }

@@ -12,7 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// statementCase is a rule and how nft writes it in each family; the IPv4 text serves for both if there is only one.
+// statementCase is a rule and its text in nft's syntax in each family; the IPv4 text serves for both if there is only
+// one.
 type statementCase struct {
 	rule       ruleset.Rule
 	ipv4, ipv6 string
@@ -136,7 +137,7 @@ func (c statementCase) in(family model.Family) (want string, ok bool) {
 	return want, want != "-"
 }
 
-// tablesWith are tables with all sets and a chain to lead to, whose chain called tried has the rule.
+// tablesWith returns tables with all sets and a chain to lead to, and the rule in their chain tried.
 func tablesWith(t testing.TB, family model.Family, rule ruleset.Rule) *ruleset.Tables {
 	t.Helper()
 	tried := ruleset.Chain{Name: "tried", Hook: ruleset.NoHook, Rules: []ruleset.Rule{rule}}
@@ -154,7 +155,7 @@ func tablesWith(t testing.TB, family model.Family, rule ruleset.Rule) *ruleset.T
 	return tables
 }
 
-// triedRule returns what a listing says of the chain called tried.
+// triedRule returns the rule of the chain tried in a listing.
 func triedRule(listing string) string {
 	_, rest, _ := strings.Cut(listing, "\tchain tried {\n")
 	rules, _, _ := strings.Cut(rest, "\t}\n")

@@ -7,26 +7,28 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Wide ports. The map of all endpoints has an element for each slot of each frontend: a packet finds it with one
-// lookup, and most ports have few of either. A port with many of both has a map of its own instead, by slot alone, and
-// chains of its own that draw and look into it. That costs frontends plus slots instead of frontends times slots.
+// Dedicated maps. The map of all endpoints has an element for each slot of each frontend: a packet finds it with one
+// lookup, and most ports have few of either. A port with many of both has a map of its own instead, keyed by slot
+// alone, and chains of its own that pick a slot and use that map. That costs frontends plus slots instead of frontends
+// times slots.
 const (
 	endpointsPrefix = "endpoints-"
 	drawPrefix      = "lb-"
 	// Suffixes after the port's name: for a chain of the local view, and for a chain that chooses the view.
 	localSuffix  = "/local"
 	choiceSuffix = "/external"
-	// A port is wide if its product is larger than manyElements and more than wideFactor times its sum, or larger than
-	// tooManyElements; or if it has more than manyFrontends, for the class of a wide port stays the same when its endpoints
-	// change. Its chains are verdicts of the dispatch map, so only few ports should have them.
+	// A port has a dedicated map if its product of frontends and slots is larger than minDedicatedElements and more than
+	// wideFactor times their sum, or larger than tooManyElements; or if it has more than minDedicatedFrontends, because
+	// the class of such a port stays the same when its endpoints change. Its chains are verdicts of the dispatch map, so
+	// only few ports should have them.
 	minDedicatedElements  = 1024
 	wideFactor            = 8
 	tooManyElements       = 8192
 	minDedicatedFrontends = 256
 )
 
-// dedicatedKind says which of its endpoints a frontend of a wide port may use: those of all nodes, those that an internal
-// Local policy allows, or one or the other, by who the client is.
+// dedicatedKind selects which endpoints a frontend of a port with a dedicated map may use: those of all nodes, those
+// that an internal Local policy allows, or one or the other, depending on the client.
 type dedicatedKind int
 
 const (
@@ -44,7 +46,7 @@ func (p *Port) needsDedicatedMap() bool {
 		product > minDedicatedElements && product > wideFactor*(frontends+slots)
 }
 
-// kindOf returns the kind of a frontend of a wide port; false if it does not balance.
+// kindOf returns the kind of a frontend of a port with a dedicated map; false if it does not balance.
 func (p *Port) kindOf(frontend *Frontend) (dedicatedKind, bool) {
 	switch {
 	case !frontend.Class.isBalanced():
@@ -57,7 +59,7 @@ func (p *Port) kindOf(frontend *Frontend) (dedicatedKind, bool) {
 	return wideCluster, true
 }
 
-// classNumber returns what the maps services and nodeports say of a frontend.
+// classNumber returns the class of a frontend in the maps services and nodeports.
 func (p *Port) classNumber(frontend *Frontend) Class {
 	if p.hasAffinity(frontend) {
 		return p.affinity.stickyClass(frontend.IsNodePort())
@@ -65,7 +67,7 @@ func (p *Port) classNumber(frontend *Frontend) Class {
 	return p.drawClass(frontend)
 }
 
-// drawClass returns what is done with a client that is not remembered.
+// drawClass returns the class for clients for which no endpoint is stored.
 func (p *Port) drawClass(frontend *Frontend) Class {
 	if kind, balanced := p.kindOf(frontend); balanced && p.needsDedicatedMap() {
 		return p.dedicated[kind]
@@ -73,7 +75,7 @@ func (p *Port) drawClass(frontend *Frontend) Class {
 	return frontend.Class
 }
 
-// wideSlots returns the set of a wide port's endpoints, by slot: of their numbers if clients are remembered.
+// wideSlots returns the dedicated map of a port, by slot: of endpoints, or of their numbers if the port has affinity.
 func (p *Port) wideSlots() Set {
 	if p.affinity != nil {
 		return stickyWideSet(p.objectName(stickyPrefix + endpointsPrefix))
@@ -85,7 +87,7 @@ func wideSet(name string) Set { return Set{Name: name, Key: class, Value: endpoi
 
 func stickyWideSet(name string) Set { return Set{Name: name, Key: class, Value: class} }
 
-// eachWideSlot yields the endpoints of a wide port.
+// eachWideSlot returns the elements of a port's dedicated map.
 func (p *Port) eachWideSlot() iter.Seq[Element] {
 	return func(yield func(Element) bool) {
 		if p.affinity != nil {
@@ -97,7 +99,8 @@ func (p *Port) eachWideSlot() iter.Seq[Element] {
 	}
 }
 
-// usedKinds returns the kinds of the frontends of a wide port, each with one of its classes: all have the same.
+// usedKinds returns the kinds of the frontends of a port with a dedicated map, each with one of its classes: all of a
+// kind have the same.
 func (p *Port) usedKinds() map[dedicatedKind]Class {
 	used := map[dedicatedKind]Class{}
 	for i := range p.Frontends {
@@ -108,7 +111,8 @@ func (p *Port) usedKinds() map[dedicatedKind]Class {
 	return used
 }
 
-// wideChains returns the chains that draw one of the slots of a wide port, and send the connection there.
+// wideChains returns the chains that pick one of the slots of a port with a dedicated map, and send the connection
+// there.
 func (p *Port) wideChains(config Config) []Chain {
 	var chains []Chain
 	used := p.usedKinds()
@@ -118,7 +122,7 @@ func (p *Port) wideChains(config Config) []Chain {
 			continue
 		}
 		translate := Rule{ProtocolIs{p.ID.Protocol}, DNAT{Key: []Field{Priority}, Map: p.wideSlots()}}
-		if p.affinity != nil { // the chain that remembers sends the connection to the endpoint with the number
+		if p.affinity != nil { // the affinity chain sends the connection to the endpoint with the number
 			translate = Rule{SetPriority{Key: []Field{Priority}, Map: p.wideSlots()}}
 		}
 		chain := Chain{Name: p.wideChainName(kind), Hook: NoHook}
@@ -157,7 +161,7 @@ func (p *Port) wideChainName(kind dedicatedKind) string {
 	return name
 }
 
-// assignDedicatedMap gives a wide port its classes.
+// assignDedicatedMap assigns the classes of a port with a dedicated map.
 func (d *planBuilder) assignDedicatedMap(port *Port) {
 	if !port.needsDedicatedMap() {
 		return
@@ -177,7 +181,7 @@ func (d *planBuilder) classOf(family model.Family, dispatch Set, first Class, ch
 	return numberedClass(first, chain, func(class Class) string { return d.dispatched(family, dispatch, class) })
 }
 
-// dispatched returns the chain to which a class may lead a packet until the next sweep, if it leads to one.
+// dispatched returns the chain to which a class may lead a packet until the next cleanup; empty if there is none.
 func (d *planBuilder) dispatched(family model.Family, dispatch Set, class Class) string {
 	key := elementKey{family, dispatch.Name, Tuple{Number: uint32(class)}}
 	if shared, ok := d.plan.elements[key]; ok {
@@ -189,8 +193,8 @@ func (d *planBuilder) dispatched(family model.Family, dispatch Set, class Class)
 	return d.mirror.deferredDeletes[objectKey{family, dispatch.Name}][key.key].Verdict.Chain
 }
 
-// replaceWide notes what changes in the maps of a Service's wide ports. They are changed ahead of the chains that draw
-// more slots; those that are not drawn any more are left to the sweep.
+// replaceWide plans the changes of a Service's dedicated maps. They precede those of the chains that pick more slots;
+// slots that are not picked any more are left to the cleanup.
 func (d *planBuilder) replaceWide(have, want Service) {
 	before := have.byID()
 	for i := range want.Ports {
@@ -211,7 +215,7 @@ func (d *planBuilder) replaceWide(have, want Service) {
 	}
 }
 
-// refillWide writes the maps of all wide ports of a family anew.
+// refillWide rewrites the dedicated maps of a family.
 func (m *Mirror) refillWide(plan *Plan, family model.Family) {
 	for _, service := range plan.services {
 		for i := range service.Ports {
@@ -223,7 +227,7 @@ func (m *Mirror) refillWide(plan *Plan, family model.Family) {
 	}
 }
 
-// dedicatedMap is the map of a wide port that has to be filled.
+// dedicatedMap is the dedicated map of a port that must be filled.
 type dedicatedMap struct {
 	objectKey
 	port *Port

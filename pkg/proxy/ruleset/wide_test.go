@@ -22,12 +22,12 @@ func manyAddrs(first string, count int) []netip.Addr {
 	return addrs
 }
 
-// wideMapsIn are the names of the maps that ports have for themselves.
+// wideMapsIn returns the names of the dedicated maps of ports.
 func wideMapsIn(tables *ruleset.Tables) []string {
 	return slices.DeleteFunc(tables.Objects(model.IPv4).Sets, func(name string) bool { return !strings.Contains(name, "endpoints-") })
 }
 
-// broad returns a Service with so many addresses and endpoints.
+// broad returns a Service with these numbers of addresses and endpoints.
 func broad(addresses, slots int) ruleset.Service {
 	port := portOf("broad", "10.96.0.1")
 	port.Frontends = nil
@@ -42,8 +42,8 @@ func broad(addresses, slots int) ruleset.Service {
 	return serviceOf(port)
 }
 
-// stickyBroad is broad with affinity and frontends of three kinds: one is kept on this node, where some of the
-// endpoints are, one is kept there only for clients outside, and the rest use all endpoints.
+// stickyBroad is broad with affinity and frontends of three kinds: one is kept on this node, which has some of the
+// endpoints, one only for clients outside, and the rest use all endpoints.
 func stickyBroad() ruleset.Service {
 	const slots, local = 40, 20
 	service := broad(200, slots)
@@ -99,7 +99,7 @@ func TestAWidePortCostsASum(t *testing.T) {
 	}
 }
 
-// TestAWidePortDrawsNoSlotThatIsNotThere: at each step of a change a chain draws from slots that its map has.
+// TestAWidePortDrawsNoSlotThatIsNotThere: at each step of a change a chain picks among the slots of its map.
 func TestAWidePortDrawsNoSlotThatIsNotThere(t *testing.T) {
 	r := start(t, broad(200, 40))
 	check := func(when string, slots int) {
@@ -126,7 +126,7 @@ func TestAWidePortDrawsNoSlotThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestTheChainsOfAWidePort look into its map at once: no other frontend has its class.
+// TestTheChainsOfAWidePort use its map directly: no other frontend has its class.
 func TestTheChainsOfAWidePort(t *testing.T) {
 	const translate = "meta l4proto tcp dnat ip to meta priority map @endpoints-default/broad/tcp/http"
 	const outside = "ip saddr != 10.244.0.0/16 fib saddr type != local "
@@ -157,8 +157,8 @@ func draw(slots int, first uint32) string {
 	return fmt.Sprintf("meta priority set numgen random mod %d offset %d", slots, first)
 }
 
-// TestTheChainsOfAStickyWidePort draw a number, which the chain that remembers clients sends to its endpoint. For clients
-// outside they end then: another draw would follow.
+// TestTheChainsOfAStickyWidePort pick a number, which the affinity chain sends to its endpoint. For clients outside
+// they then return: otherwise they would pick again.
 func TestTheChainsOfAStickyWidePort(t *testing.T) {
 	const number = "meta priority set meta priority map @sticky-endpoints-default/broad/tcp/http"
 	const outside = "ip saddr != 10.244.0.0/16 fib saddr type != local "
@@ -206,8 +206,8 @@ func TestAStickyWidePortCostsASum(t *testing.T) {
 		service        ruleset.Service
 		added, deleted int
 	}{
-		// Of each frontend its class, that of a client that is not remembered, the number of its port, and that it is external;
-		// of each endpoint its slot and its number; two classes, the ClusterIP.
+		// Of each frontend its class, that of a client without a stored endpoint, the number of its port, and that it is
+		// external; of each endpoint its slot and its number; two classes, the ClusterIP.
 		{"it comes", sticky(addresses, slots), 2*slots + 4*addresses + 3, 0},
 		{"nothing changes", sticky(addresses, slots), 0, 0},
 		{"an endpoint goes", sticky(addresses, slots-1), 0, 2},

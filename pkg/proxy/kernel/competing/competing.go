@@ -1,14 +1,15 @@
-// Package competing recognizes other service proxies by their tables in the kernel's nf_tables, and says whose chains
-// come first.
+// Package competing recognizes other service proxies by their tables in the kernel's nf_tables, and determines which
+// chains come first. To recognize another service proxy, add it to Programs; package daemon (other_proxies.go) decides
+// when to check and what to report.
 //
-// Two NAT chains of one priority may see a connection, and the first one that translates it decides. The kernel first
-// asks the chain that was registered last. So a service proxy that starts later decides where connections go, and the
+// Two NAT chains of one priority may see a connection, and the first one that translates it decides. The kernel runs
+// the chain first that was registered last. So a service proxy that starts later decides where connections go, and the
 // rules that a stopped one left behind may do so too.
 //
-// These are not seen:
+// Not recognized are:
 //
-//   - IPVS, with which kube-proxy and kube-router balance. It is always asked after our chains: it works at the hooks
-//     local in, and local out behind -100 (ip_vs_core.c).
+//   - IPVS, with which kube-proxy and kube-router balance. It always runs after our chains: it works at the hooks
+//     local in, and local out after -100 (ip_vs_core.c).
 //   - Programs that translate in eBPF or Open vSwitch, such as Cilium, Calico's eBPF and OVN-Kubernetes.
 //   - The legacy iptables. The kernel reports its chains only together with all of their rules.
 package competing
@@ -21,11 +22,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Program is a service proxy, and how it is recognized.
+// Program is a service proxy, and how to recognize it.
 type Program struct {
-	// Name is for people, ID for metrics.
+	// Name is for messages, ID for metrics.
 	Name, ID string
-	// Table is its table, in each family, and Base its NAT chain at prerouting.
+	// Table is the name of its table, in each family, and Base that of its NAT chain at prerouting.
 	Table, Base string
 	// SignatureChain is a chain that no other program has. It may be Base.
 	SignatureChain string
@@ -38,9 +39,9 @@ const removeKubeProxy = "stop kube-proxy (kubectl -n kube-system delete daemonse
 
 // Programs are the service proxies that are recognized.
 //
-// In the table nat, which many share, the mark is not KUBE-SERVICES: in IPVS mode kube-proxy has that one too, and it
-// translates nothing. Only kube-proxy makes KUBE-NODEPORTS there (pkg/proxy/iptables/proxier.go, 1.30 to 1.37);
-// KUBE-MARK-…, KUBE-POSTROUTING, KUBE-KUBELET-CANARY and KUBE-IPTABLES-HINT are kubelet's.
+// In the table nat, which many programs share, the signature is not KUBE-SERVICES: in IPVS mode kube-proxy has that
+// chain too, and it translates nothing. Only kube-proxy creates KUBE-NODEPORTS there (pkg/proxy/iptables/proxier.go,
+// 1.30 to 1.37); KUBE-MARK-…, KUBE-POSTROUTING, KUBE-KUBELET-CANARY and KUBE-IPTABLES-HINT are kubelet's.
 var Programs = []Program{
 	{
 		Name: "kube-proxy in nftables mode", ID: "kube-proxy-nftables",
@@ -52,7 +53,7 @@ var Programs = []Program{
 	},
 }
 
-// IDs returns those of all Programs.
+// IDs returns the IDs of all Programs.
 func IDs() []string {
 	ids := make([]string, len(Programs))
 	for i := range Programs {
@@ -61,25 +62,24 @@ func IDs() []string {
 	return ids
 }
 
-// Chain is what the kernel says about a chain; zero if there is none.
+// Chain is the state of a chain in the kernel; zero if there is none.
 type Chain struct {
-	// Translates: it is a base chain of type nat at prerouting, with this priority.
+	// Translates is set for a base chain of type nat at prerouting, with this priority.
 	Translates bool
 	Priority   int32
 	// Uses counts its rules, and the rules that lead to it.
 	Uses uint32
 }
 
-// Observed is what the kernel holds of a Program in one family.
+// Observed is what the kernel has of a Program in one family.
 type Observed struct {
-	// Handle is that of the table. The kernel numbers tables upwards, so of two tables the younger has the larger
-	// handle.
+	// Handle is that of the table. The kernel numbers tables upwards, so of two tables the newer has the larger handle.
 	Handle     uint64
 	Base, Mark Chain
 }
 
-// Tables are what the kernel holds in one family. Ours is the handle of our own table, zero if there is none: our NAT
-// chains come with it and stay as long as it does. Held are the Programs', in their order.
+// Tables is what the kernel has in one family. OwnHandle is the handle of our own table, zero if there is none: our NAT
+// chains are created with it and stay as long as it does. Observed are the Programs', in their order.
 type Tables struct {
 	OwnHandle uint64
 	Observed  []Observed
@@ -87,14 +87,15 @@ type Tables struct {
 
 // Conflict is another service proxy that translates connections on this node.
 //
-// Its JSON names are an interface: `proxy status` prints them.
+// Its JSON names are an API: `proxy status` prints them.
 type Conflict struct {
 	Proxy  string   `json:"proxy"`  // Program.ID
 	Tables []string `json:"tables"` // as nft names them, such as "ip kube-proxy"
-	// Precedes: in some family it is known to come before our chains. If false it still may: if one of two base chains is in
-	// the older table, it is unknown which chain is the younger, because kube-proxy makes its own anew at each start.
+	// Precedes is set if the program's chains are known to precede ours in some family. If not they still may: if the
+	// program's table is the older one, it is unknown which base chain is newer, because kube-proxy recreates its own at
+	// each start.
 	Precedes bool   `json:"first"`
-	Message  string `json:"says"` // one sentence, for people
+	Message  string `json:"says"` // one sentence, for display
 	Remedy   string `json:"do"`   // what to do about it
 }
 
@@ -121,13 +122,13 @@ func Find(tables map[model.Family]Tables) []Conflict {
 	return findings
 }
 
-// translates reports whether connections for our chains may meet the program's rules first. A chain after ours gets
-// only what we do not serve, and flushed chains translate nothing.
+// translates reports whether connections for our chains may pass the program's rules first. A chain after ours gets
+// only connections that we do not serve, and flushed chains translate nothing.
 func (h *Observed) translates() bool {
 	return h.Base.Translates && h.Base.Priority <= ruleset.PriorityDNAT && h.Mark.Uses > 0
 }
 
-// precedesUs reports whether a program that translates is known to come before us.
+// precedesUs reports whether a program that translates is known to precede us.
 func (t *Tables) precedesUs(program int) bool {
 	held := &t.Observed[program]
 	return t.OwnHandle != 0 && (held.Base.Priority < ruleset.PriorityDNAT || held.Handle > t.OwnHandle)

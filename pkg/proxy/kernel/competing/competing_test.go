@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// The places of the programs in Programs.
+// The indexes of the programs in Programs.
 const (
 	nftables = iota
 	iptables
@@ -20,7 +20,7 @@ const ours = 5 // the handle of our table
 // translating is a base chain that leads to something.
 var translating = Chain{Translates: true, Priority: ruleset.PriorityDNAT, Uses: 1}
 
-// holding is a family in which one program holds something.
+// holding returns a family in which the kernel has tables of one program.
 func holding(ours uint64, program int, held Observed) Tables {
 	tables := Tables{OwnHandle: ours, Observed: make([]Observed, len(Programs))}
 	tables.Observed[program] = held
@@ -38,7 +38,7 @@ func TestFind(t *testing.T) {
 	empty := Chain{Translates: true, Priority: ruleset.PriorityDNAT}
 	for name, test := range map[string]struct {
 		tables map[model.Family]Tables
-		want   []Conflict // except for their words
+		want   []Conflict // except for their texts
 	}{
 		"nothing": {tables: map[model.Family]Tables{
 			model.IPv4: holding(ours, nftables, Observed{}), model.IPv6: holding(ours, nftables, Observed{}),
@@ -97,7 +97,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestTexts are those that people read in the log, in an Event and in `proxy status`.
+// TestTexts are those in the log, in an Event and in `proxy status`.
 func TestTexts(t *testing.T) {
 	both := func(held Observed) map[model.Family]Tables {
 		return map[model.Family]Tables{model.IPv4: holding(ours, nftables, held), model.IPv6: holding(ours, nftables, held)}

@@ -17,30 +17,31 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Table is a connection table: the kernel's (Conn), the kernel's through looks that are shared (Looks), or one of a test.
+// Table is a connection table: the kernel's (Conn), the kernel's with shared dumps (DumpScheduler), or one of a test.
 type Table interface {
-	// Dump passes the entries that a filter wants to each, until each returns false. Entries that come and go meanwhile
-	// may be among them or not. The entry is valid only until each returns. The error is ErrCutOff if each returned false,
-	// and ErrInterrupted if others may be missing too. Took is how long reading the table took, without any wait before.
+	// Dump passes the entries that match a filter to each, until each returns false. Entries that are added or removed
+	// meanwhile may be among them or not. The entry is valid only until each returns. The error is ErrTruncated if each
+	// returned false, and ErrInterrupted if others may be missing too. took is how long reading the table took, without
+	// any wait before.
 	Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error)
-	// Get reads an entry again. It reports false if the entry is gone, even if another one has taken its place.
+	// Get reads an entry again. isThere is false if the entry was removed, even if another one has replaced it.
 	Get(entry *Entry) (now Entry, isThere bool, err error)
-	// Delete deletes an entry, but never another one that has taken its place. It reports whether the entry was still
-	// there. The entry may have changed since it was read.
+	// Delete deletes an entry, but never another one that has replaced it. It reports whether the entry still existed. The
+	// entry may have changed since it was read.
 	Delete(entry *Entry) (deleted bool, err error)
-	// DeleteUnreplied deletes those of some translated entries of TCP and SCTP that are still unanswered, and returns
-	// them. The kernel itself tests that as it deletes each. The error is ErrUntested, and nothing was deleted, if the
-	// kernel cannot.
+	// DeleteUnreplied deletes those of some translated entries of TCP and SCTP that are still unreplied, and returns them.
+	// The kernel itself tests that as it deletes each. If the kernel cannot, the error is ErrUntested, and nothing was
+	// deleted.
 	DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error)
 }
 
-// What a dump may end with.
+// Errors of a dump.
 var (
 	ErrTruncated   = errors.New("not all entries were asked for")
 	ErrInterrupted = errors.New("the table changed too fast to be read")
 )
 
-// The sentences for what is missing. Each says what to do.
+// Errors for missing prerequisites. Each text includes the remedy.
 var (
 	errPrivilege   = errors.New("connection tracking needs root (CAP_NET_ADMIN): run as root")
 	errNoConntrack = errors.New("this kernel does not list its conntrack entries: load the module nf_conntrack_netlink, or use a kernel " +
@@ -62,11 +63,11 @@ type Conn struct {
 	tests ability // whether the kernel tests what it deletes
 }
 
-// replyTimeout is when an answer has been lost: the kernel answers before the sending call returns.
+// replyTimeout is how long a reply may take before it counts as lost: the kernel replies before the sending call
+// returns.
 const replyTimeout = 30 * time.Second
 
-// Dial connects to conntrack. If something is missing for that, the error is one sentence that says what, and what to
-// do.
+// Dial connects to conntrack. If a prerequisite is missing, the error names it, and the remedy, in one sentence.
 func Dial() (*Conn, error) {
 	where, err := openInCurrentNamespace()
 	if err != nil {
@@ -87,7 +88,7 @@ func Dial() (*Conn, error) {
 	return c, nil
 }
 
-// explainSetupError turns the kernel's error at first contact into a sentence that says what is missing.
+// explainSetupError turns the kernel's error at first contact into one that names the missing prerequisite.
 func explainSetupError(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
@@ -117,12 +118,12 @@ func message(kind int, flags netlink.HeaderFlags, family Families, attributes []
 	}
 }
 
-// execute has the kernel do something, and waits until it is done.
+// execute sends a request to the kernel, and waits until it is done.
 func (c *Conn) execute(kind int, family Families, attributes []byte) error {
 	return c.request(kind, family, attributes, func([]byte) error { return nil })
 }
 
-// request has the kernel do something, passes each message that it answers with, and waits until it is done.
+// request sends a request to the kernel, passes each message of the reply, and waits until it is done.
 func (c *Conn) request(kind int, family Families, attributes []byte, each func(message []byte) error) error {
 	c.deleting.Lock()
 	defer c.deleting.Unlock()
@@ -144,7 +145,7 @@ func (c *Conn) request(kind int, family Families, attributes []byte, each func(m
 	}
 }
 
-// Get is that of Table.
+// Get implements Table.
 func (c *Conn) Get(e *Entry) (now Entry, isThere bool, err error) {
 	key, err := e.key()
 	if err != nil {
@@ -157,7 +158,7 @@ func (c *Conn) Get(e *Entry) (now Entry, isThere bool, err error) {
 	return now, err == nil && now.ID == e.ID && now.Original == e.Original, err
 }
 
-// Delete is that of Table.
+// Delete implements Table.
 func (c *Conn) Delete(e *Entry) (deleted bool, err error) {
 	key, err := e.key()
 	if err != nil {
@@ -170,15 +171,15 @@ func (c *Conn) Delete(e *Entry) (deleted bool, err error) {
 	return err == nil, err
 }
 
-// MaxFilteredReplySrcs is the largest number of IPv4 addresses to ask for one by one: with more, a walk through the table for each
-// takes longer than copying the entries of other answerers too.
+// MaxFilteredReplySrcs is the largest number of IPv4 addresses for which the kernel should filter: with more, a walk
+// through the table for each takes longer than copying the entries with other reply sources too.
 const MaxFilteredReplySrcs = 4
 
-// Dump is that of Table. Entries of protocols other than TCP, UDP and SCTP are skipped. Each part of it has a socket to
-// itself: closing it is the only way to stop the kernel.
+// Dump implements Table. Entries of protocols other than TCP, UDP and SCTP are skipped. Each part of a dump has a
+// socket to itself: closing it is the only way to stop the kernel.
 func (c *Conn) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
 	began, isCutOff := time.Now(), false
-	filter.Status &= filter.Mask // the kernel would want the other bits, too
+	filter.Status &= filter.Mask // the kernel would require the other bits, too
 	wanted := func(e *Entry) bool {
 		if filter.Matches(e) {
 			isCutOff = !each(e)
@@ -196,7 +197,7 @@ func (c *Conn) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) 
 	return time.Since(began), nil
 }
 
-// part is what one request asks the kernel for.
+// part is the part of a filter that one request covers.
 type part struct {
 	family   Families
 	replySrc netip.Addr
@@ -215,7 +216,7 @@ func (f *Filter) parts() (parts []part) {
 	return []part{{family: f.Family}}
 }
 
-// dump asks for a part of the table.
+// dump reads a part of the table.
 func (c *Conn) dump(ctx context.Context, filter *Filter, asked part, each func(*Entry) bool) error {
 	attributes, err := filter.request(asked.replySrc)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// unreplied wants what is translated and was never answered.
+// unreplied selects translated entries without a reply.
 var unreplied = conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
 
 func TestWhatIsReadIsWhatIsThere(t *testing.T) {
@@ -149,7 +149,7 @@ func TestAnEntryIsDeletedAndNotItsSuccessor(t *testing.T) {
 	}
 }
 
-// byTuple returns connections that may take a connection's place in the table once it has ended.
+// byTuple returns connections that may replace a connection in the table once it has ended.
 func byTuple(c connections.Connection) map[string]connections.Connection {
 	elsewhere, plain, direct, reversed, through := c, c, c, c, c
 	elsewhere.ReplySrc = netip.AddrPortFrom(c.ReplySrc.Addr().Next(), c.ReplySrc.Port())
@@ -180,8 +180,8 @@ func TestCountersAreRead(t *testing.T) {
 	}
 }
 
-// TestDumpsShareASocket: closing one waits for the kernel's work after a change of nftables. After a dump that was cut
-// off the next one gets another socket, because the kernel would go on with the old dump.
+// TestDumpsShareASocket: closing one waits for the kernel's work after a change of nftables. After a truncated dump the
+// next one gets another socket, because the kernel would continue the old dump.
 func TestDumpsShareASocket(t *testing.T) {
 	k := newKernel(t)
 	for n := range 3000 {
@@ -292,8 +292,8 @@ func TestDestroyEventsAreDelivered(t *testing.T) {
 	}
 }
 
-// TestAReaderThatStandsStillKeepsNoEntry: ends that do not fit its buffer are lost and reported as lost, and the table
-// is empty.
+// TestAReaderThatStandsStillKeepsNoEntry: events that do not fit its buffer are lost and reported as lost, and the
+// table is empty.
 func TestAReaderThatStandsStillKeepsNoEntry(t *testing.T) {
 	k := newKernel(t)
 	ends, err := k.conn.Subscribe(4096)

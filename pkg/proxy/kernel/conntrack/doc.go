@@ -1,10 +1,11 @@
 //go:build linux
 
-// Package conntrack reads the kernel's connection table: all connections that this machine has translated or merely
-// seen, of TCP, UDP and SCTP, in both families.
+// Package conntrack reads the kernel's connection table: all TCP, UDP and SCTP connections that this machine tracks,
+// translated or not, in both families.
 //
-// It lists entries, and lets the kernel filter them where it can. It deletes an entry by its key, or only while
-// nobody has answered, and reports which ended. Looks has one goroutine make all the lists, within a share of a processor.
+// It lists entries, filtered by the kernel where possible. It deletes an entry by its key, or only while it is
+// unreplied (unreplied.go), and reports which entries end. DumpScheduler shares dumps among all users, within a share
+// of a processor (scheduler.go).
 //
-// It knows nothing of Services. Others decide what becomes of a connection: package conntrackgc ends those that lead nowhere.
+// It does not know Services: package conntrackgc decides which entries are stale.
 package conntrack

@@ -15,24 +15,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Entry is one connection in the table. What the kernel did not say is zero.
+// Entry is one connection in the table. What the kernel did not report is zero.
 type Entry struct {
 	Protocol model.Protocol
-	// Original is the direction of the first packet, from the client to what it dialled. Reply is the direction of the
-	// answers: its source is the endpoint, or what was dialled if nothing translated that.
+	// Original is the direction of the first packet, from the client to the address that it dialled. Reply is the
+	// direction of the replies: its source is the endpoint, or the dialled address if that was not translated.
 	Original, Reply Tuple
-	// Sent and Received are what went in each direction. IsCounted: the kernel counts it, because nf_conntrack_acct was on
-	// when the entry began.
+	// Sent and Received are the traffic in each direction. IsCounted is set if the kernel counts it, because
+	// nf_conntrack_acct was on when the entry was created.
 	Sent, Received Counter
 	IsCounted      bool
 	Status         Status
-	// State is a TCPState or an SCTPState, by the protocol.
+	// State is one of the TCP or SCTP states below, by the protocol.
 	State uint8
-	// ID stays the same as long as the entry lives.
+	// ID is constant for the lifetime of the entry.
 	ID uint32
 	// Zone is 0 unless another program keeps its connections in a zone of its own.
 	Zone uint16
-	// Labels are bits that rules have set. Reports of ends lack them.
+	// Labels are bits that rules have set. Destroy events lack them.
 	Labels [16]byte
 
 	zoneOf direction
@@ -41,10 +41,10 @@ type Entry struct {
 // Tuple is one direction of a connection.
 type Tuple struct{ Source, Destination netip.AddrPort }
 
-// Counter is what went in one direction, IP headers included.
+// Counter is the traffic in one direction, IP headers included.
 type Counter struct{ Packets, Bytes uint64 }
 
-// direction says which directions of an entry are in its zone.
+// direction is which directions of an entry are in its zone.
 type direction uint8
 
 const (
@@ -86,16 +86,16 @@ const attrSCTPState = 1
 // Family returns the family of the connection.
 func (e *Entry) Family() model.Family { return model.FamilyOf(e.Original.Source.Addr()) }
 
-// OrigSrc returns who sent the first packet.
+// OrigSrc returns the source of the first packet.
 func (e *Entry) OrigSrc() netip.AddrPort { return e.Original.Source }
 
-// OrigDst returns where the first packet was sent to, before any translation.
+// OrigDst returns the destination of the first packet, before any translation.
 func (e *Entry) OrigDst() netip.AddrPort { return e.Original.Destination }
 
-// ReplySrc returns the address whose answers belong to the connection.
+// ReplySrc returns the source of the connection's replies.
 func (e *Entry) ReplySrc() netip.AddrPort { return e.Reply.Source }
 
-// HasLabel reports whether a rule has set a label. The kernel keeps them as words of the machine.
+// HasLabel reports whether a rule has set a label. The kernel stores labels as words in host byte order.
 func (e *Entry) HasLabel(bit uint8) bool {
 	word := int(bit) / 64 * 8
 	return bit < 128 && binary.NativeEndian.Uint64(e.Labels[word:])&(1<<(bit%64)) != 0
@@ -152,7 +152,7 @@ func (e *Entry) parse(message []byte) error {
 	return nil
 }
 
-// parsedTuple is what the kernel says of a direction. Protocols without ports have zero for them.
+// parsedTuple is a direction as the kernel reports it. Protocols without ports have zero for them.
 type parsedTuple struct {
 	protocol                    model.Protocol
 	source, destination         netip.Addr
@@ -264,8 +264,7 @@ func attributes(b []byte) iter.Seq2[uint16, []byte] {
 	}
 }
 
-// nextAttribute takes the first of the consecutive netlink attributes in b. It reports false if no complete one is
-// left.
+// nextAttribute returns the first of the consecutive netlink attributes in b. more is false if no complete one is left.
 func nextAttribute(b []byte) (kind uint16, value, rest []byte, more bool) {
 	if len(b) < unix.SizeofNlAttr {
 		return 0, nil, nil, false

@@ -16,8 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// udpMessage is a message of a dump: nfgenmsg; both tuples; status, timeout, mark; the zone 7; the id; how often it is
-// used.
+// udpMessage is a message of a dump: nfgenmsg; both tuples; status, timeout, mark; the zone 7; the ID; the use count.
 var udpMessage = unhex(`
 	02000000
 	3400 0180
@@ -55,7 +54,7 @@ func TestAnEntryIsReadFromItsMessage(t *testing.T) {
 	if e != want {
 		t.Errorf("read %+v, want %+v", e, want)
 	}
-	// The reply tuple, the zone and the id are what the kernel looks for when it deletes.
+	// The kernel identifies the entry to delete by the reply tuple, the zone and the ID.
 	key, err := e.key()
 	wantKey := append(bytes.Clone(udpMessage[4+0x34:4+2*0x34]), unhex("0600120000070000 08000c001234abcd")...)
 	if !bytes.Equal(key, wantKey) || err != nil {

@@ -17,25 +17,25 @@ import (
 // groupDestroy is NFNLGRP_CONNTRACK_DESTROY.
 const groupDestroy = 3
 
-// EventBuffer holds the ends of 26,000 connections that arrive while we are not reading. The kernel looks for expired
-// entries only now and then, so ends arrive by the thousand. It doubles the size, and an end takes 1,280 bytes there:
-// 32 MiB at most. net.core.rmem_max does not bound it.
+// EventBuffer holds the destroy events of 26,000 connections that arrive while none is read. The kernel scans for
+// expired entries only now and then, so events arrive by the thousand. It doubles the size, and an event takes 1,280
+// bytes there: 32 MiB at most. net.core.rmem_max does not limit it.
 const EventBuffer = 16 << 20
 
-// DestroyEvents receives the kernel's reports of entries that end. It may report nothing about entries that began before anybody
-// listened.
+// DestroyEvents receives the kernel's events of entries that end. There may be none for entries that were created
+// before the first subscription.
 //
-// We never ask the kernel for reliable delivery: a reader that hangs would keep dead entries in the table until no
-// connection can begin. The kernel drops reports that do not fit, and says so.
+// Reliable delivery is never requested: a reader that hangs would keep dead entries in the table until no connection
+// can be created. The kernel drops events that do not fit, and reports that.
 type DestroyEvents struct {
 	socket *netlink.Conn
 	reader *reader
 }
 
-// ErrOverrun says that the kernel has dropped ends because they were not read in time. Lost says how many.
+// ErrOverrun means that the kernel dropped events because they were not read in time. Lost returns how many.
 var ErrOverrun = errors.New("ends of connections were not read in time")
 
-// Subscribe listens to the ends of entries, with a receive buffer of the given number of bytes.
+// Subscribe subscribes to the events of entries that end, with a receive buffer of the given number of bytes.
 func (c *Conn) Subscribe(buffer int) (*DestroyEvents, error) {
 	socket, err := c.open()
 	if err != nil {
@@ -65,14 +65,14 @@ func (s *DestroyEvents) Close() error {
 	return s.socket.Close()
 }
 
-// socketMemory are what SO_MEMINFO returns (enum of linux/sock_diag.h), of which we need the last.
+// socketMemory is what SO_MEMINFO returns (enum of linux/sock_diag.h), of which only the last value is used.
 type socketMemory struct {
 	_     [8]uint32
 	drops uint32 // SK_MEMINFO_DROPS
 }
 
-// Lost returns how many ends the kernel has dropped: each is a message, and has a message to itself. They are of all
-// connections of the node, to Services or not. It must not be called after Close.
+// Lost returns how many events the kernel dropped: each event is a message of its own. The events are of all
+// connections of the node, to Services or not. Lost must not be called after Close.
 func (s *DestroyEvents) Lost() (uint64, error) {
 	var statistics socketMemory
 	size := uint32(unsafe.Sizeof(statistics))
@@ -90,8 +90,8 @@ func (s *DestroyEvents) Lost() (uint64, error) {
 	return uint64(statistics.drops), nil
 }
 
-// Receive waits until entries have ended, and passes them to each. The entry is valid only until each returns. The
-// error is ErrOverrun if others were lost before, and Receive may be called again; any other error is final.
+// Receive waits until entries ended, and passes them to each. The entry is valid only until each returns. The error is
+// ErrOverrun if others were lost before, and Receive may be called again; any other error is final.
 func (s *DestroyEvents) Receive(ctx context.Context, each func(*Entry)) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -14,41 +14,41 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// What linux/netfilter/nfnetlink_conntrack.h and the kernel's nf_internals.h define and the library does not.
+// Constants of linux/netfilter/nfnetlink_conntrack.h and the kernel's nf_internals.h that the library lacks.
 const (
 	attrTupleZone     = 3      // CTA_TUPLE_ZONE
-	attrFilter        = 25     // CTA_FILTER, since Linux 5.8: a dump says which entries it wants
-	attrStatusMask    = 26     // CTA_STATUS_MASK, since Linux 5.16: which bits of CTA_STATUS count
-	attrOriginalFlags = 1      // CTA_FILTER_ORIG_FLAGS: what of CTA_TUPLE_ORIG they have in common
-	attrReplyFlags    = 2      // CTA_FILTER_REPLY_FLAGS: what of CTA_TUPLE_REPLY
+	attrFilter        = 25     // CTA_FILTER, since Linux 5.8: a dump selects entries
+	attrStatusMask    = 26     // CTA_STATUS_MASK, since Linux 5.16: which bits of CTA_STATUS are compared
+	attrOriginalFlags = 1      // CTA_FILTER_ORIG_FLAGS: what of CTA_TUPLE_ORIG is compared
+	attrReplyFlags    = 2      // CTA_FILTER_REPLY_FLAGS: what of CTA_TUPLE_REPLY is
 	flagSource        = 1 << 0 // CTA_FILTER_F_CTA_IP_SRC
 	flagProtocol      = 1 << 3 // CTA_FILTER_F_CTA_PROTO_NUM
 )
 
-// Filter says which entries are wanted. Its zero value wants all.
+// Filter selects entries. Its zero value selects all.
 type Filter struct {
 	// Family is one family, or both.
 	Family Families
 	// Protocol is 0 for all.
 	Protocol model.Protocol
-	// Mask are the bits of the status that must be as in Status. The others of Status do not count.
+	// Mask is the bits of the status that must be as in Status. Other bits of Status are ignored.
 	Status, Mask Status
-	// ReplySrcs are the addresses whose answers belong to the connection; empty for any. The kernel walks through the table
-	// for each. Those of IPv6 it compares the wrong way round (ctnetlink_filter_match_tuple, up to 6.18 at least).
+	// ReplySrcs are the addresses from which replies may come; empty for any. The kernel walks through the table for each.
+	// For IPv6 its comparison is inverted (ctnetlink_filter_match_tuple, up to 6.18 at least).
 	ReplySrcs []netip.Addr
 }
 
 // Families is a family, or both: the kernel's number (NFPROTO_*).
 type Families uint8
 
-// The choices.
+// The values of Families.
 const (
 	BothFamilies Families = unix.NFPROTO_UNSPEC
 	OnlyIPv4     Families = unix.NFPROTO_IPV4
 	OnlyIPv6     Families = unix.NFPROTO_IPV6
 )
 
-// Only returns a family alone.
+// Only returns the Families of one family.
 func Only(family model.Family) Families {
 	if family == model.IPv4 {
 		return OnlyIPv4
@@ -56,7 +56,7 @@ func Only(family model.Family) Families {
 	return OnlyIPv6
 }
 
-// Matches reports whether an entry is wanted.
+// Matches reports whether the filter selects an entry.
 func (f *Filter) Matches(e *Entry) bool {
 	return (f.Family == BothFamilies || f.Family == Only(e.Family())) &&
 		(f.Protocol == 0 || f.Protocol == e.Protocol) &&
@@ -64,7 +64,7 @@ func (f *Filter) Matches(e *Entry) bool {
 		(len(f.ReplySrcs) == 0 || slices.Contains(f.ReplySrcs, e.ReplySrc().Addr()))
 }
 
-// covers reports whether a filter wants every entry that another one wants.
+// covers reports whether a filter selects every entry that another one selects.
 func (f *Filter) covers(other *Filter) bool {
 	return (f.Family == BothFamilies || f.Family == other.Family) &&
 		(f.Protocol == 0 || f.Protocol == other.Protocol) &&
@@ -76,10 +76,10 @@ func containsAll(list, wanted []netip.Addr) bool {
 	return !slices.ContainsFunc(wanted, func(addr netip.Addr) bool { return !slices.Contains(list, addr) })
 }
 
-// request returns the attributes that make the kernel hand over what a filter wants, as far as it can filter. The
-// filter is for one family, or without protocol and answerer: the kernel compares only tuples of one family. Comparing
-// is faster than copying. A kernel ignores attributes that it does not know. No entry has a bit of the status that the
-// mask leaves out.
+// request returns the attributes that make the kernel dump what a filter selects, as far as it can filter. The filter
+// is for one family, or has neither protocol nor reply source: the kernel compares only tuples of one family. Comparing
+// is faster than copying. A kernel ignores attributes that it does not know. No entry matches a status with a bit that
+// the mask lacks.
 func (f *Filter) request(replySrc netip.Addr) ([]byte, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian
@@ -134,10 +134,10 @@ func destinationAttribute(addr netip.Addr) uint16 {
 	return nl.CTA_IP_V6_DST
 }
 
-// key returns the attributes by which the kernel finds this very entry: the tuple of its reply direction, its zone, and
-// its id. It looks the tuple up and compares the id, which is made of where the entry lies in memory and of its original
-// tuple (nf_ct_get_id). So all of both tuples counts. The original tuple would find an entry that took the place of
-// this one, even with the same id, while it leads to the right endpoint.
+// key returns the attributes by which the kernel finds exactly this entry: the tuple of its reply direction, its zone,
+// and its ID. The kernel looks the tuple up and compares the ID, which is derived from the entry's address in memory
+// and from its original tuple (nf_ct_get_id). So all of both tuples counts. The original tuple would find an entry that
+// replaced this one, even with the same ID, although that leads to the right endpoint.
 func (e *Entry) key() ([]byte, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian

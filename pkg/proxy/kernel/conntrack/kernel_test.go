@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// kernel is a namespace's connection table, as the package sees it and as a test fills it.
+// kernel is a namespace's connection table, as the package reads it and as a test fills it.
 type kernel struct {
 	t         *testing.T
 	namespace *netns.Namespace
@@ -38,7 +38,7 @@ func newKernel(t *testing.T) *kernel {
 	return k
 }
 
-// connection is one of many: of a client that dials a Service whose endpoint answers.
+// connection returns one of many: of a client that dials a Service whose endpoint replies.
 func connection(protocol model.Protocol, family model.Family, number int) connections.Connection {
 	client, service, endpoint := "10.244.1.9", "10.96.0.10", "10.244.2.1"
 	if family == model.IPv6 {
@@ -72,7 +72,7 @@ func errorOf(c connections.Connection) connections.Connection {
 	return c
 }
 
-// list returns the entries that a filter wants.
+// list returns the entries that a filter selects.
 func (k *kernel) list(filter conntrack.Filter) []conntrack.Entry {
 	k.t.Helper()
 	return list(k.t, k.conn, filter)

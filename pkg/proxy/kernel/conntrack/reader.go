@@ -18,7 +18,7 @@ type reader struct {
 	buffer *[bufferSize]byte
 }
 
-// bufferSize is more than the kernel puts into one datagram: 32 KiB, once it has seen that a reader has room for it.
+// bufferSize is more than the kernel puts into one datagram: 32 KiB, once a reader had room for that.
 const bufferSize = 64 << 10
 
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
@@ -50,7 +50,7 @@ func (r *reader) receive() ([]byte, error) {
 	return r.buffer[:n], nil
 }
 
-// read waits for a datagram and passes the payload of every message to each, until each wants no more. It reports
+// read waits for a datagram and passes the payload of every message to each, until each returns false. It reports
 // whether there are no more messages to read, for that or another reason.
 func (r *reader) read(each func(message []byte) (more bool, err error)) (isOver bool, err error) {
 	datagram, err := r.receive()
@@ -83,7 +83,7 @@ func eachMessage(datagram []byte, each func(message []byte) (more bool, err erro
 	return false, nil
 }
 
-// errorOf returns the error that a last message carries.
+// errorOf returns the error in the last message.
 func errorOf(body []byte) error {
 	if len(body) < 4 {
 		return nil

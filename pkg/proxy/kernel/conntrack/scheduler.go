@@ -14,55 +14,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long to rest after a look: 49 times the processor time that it took, so that all looks together take no more than a
-// fiftieth of a processor. Time that a look spent waiting for a busy processor does not count, or a busy node would
-// find out later that another node is dead. A short look is followed soon by the next: a UDP flow whose endpoint left
-// waits for it. And nobody waits longer than restAtMost, so where a look takes more than 41 ms, looks take more than a
-// fiftieth.
+// The cooldown after a dump: 49 times the CPU time that it took, so that all dumps together use at most 2 % of a core.
+// Time that a dump waits for a busy processor does not count, or a busy node would detect a dead node later. A short
+// dump is soon followed by the next: a UDP flow whose endpoint was removed waits for it. No user waits longer than
+// maxCooldown, so if a dump takes more than 41 ms, dumps use more than 2 %.
 const (
 	cooldownFactor = 49
 	maxCooldown    = 2 * time.Second
 )
 
-// DumpScheduler is a table for several users. Those who ask for a dump at the same time share one look, and after a look the next
-// ones wait until it has rested. Without a user it does nothing.
+// DumpScheduler is a table for several users. Concurrent queries share one dump, and the next ones wait for the
+// cooldown. Without a user it does nothing.
 //
-// A look asks the kernel once for each filter that no other one of the look covers: two short lists take less time than
-// one of everything.
+// A dump queries the kernel once for each filter that no other filter of the dump covers: two short lists take less
+// time than one of everything.
 type DumpScheduler struct {
-	Table // deletes
+	Table // for all but dumps
 
 	onDump  func(DumpStats)
-	cpuTime func() time.Duration // the processor time of this thread
-	// token is held by the user who looks, or rests before looking, on behalf of all who wait.
+	cpuTime func() time.Duration // the CPU time of this thread
+	// token is held by the user that dumps, or waits for the cooldown, on behalf of all waiting users.
 	token chan struct{}
-	next  time.Time // when to look again; the holder of turn's
+	next  time.Time // when to dump again; guarded by token
 
 	mutex   sync.Mutex
 	waiting []*waiter
 }
 
-// DumpStats is what one look did.
+// DumpStats describes one dump.
 type DumpStats struct {
 	Took      time.Duration
-	Truncated int // users who did not want all
+	Truncated int // queries that ended early
 }
 
-// NewDumpScheduler returns looks at a table. It calls looked after each, unless that is nil.
+// NewDumpScheduler returns a scheduler for a table. It calls looked after each dump, unless looked is nil.
 func NewDumpScheduler(table Table, looked func(DumpStats)) *DumpScheduler {
 	l := &DumpScheduler{Table: table, onDump: looked, cpuTime: processorTime, token: make(chan struct{}, 1)}
 	l.token <- struct{}{}
 	return l
 }
 
-// waiter waits for a look.
+// waiter is a user that waits for a dump.
 type waiter struct {
 	ctx     context.Context
 	queries func() []Query
 	results chan []Result
 }
 
-// Dump is that of Table. It waits for its turn: 2 s at most, and the looks of those who came before.
+// Dump implements Table. It waits for the cooldown, 2 s at most, and for the dumps of earlier users.
 func (l *DumpScheduler) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
 	results, err := l.Query(ctx, func() []Query { return []Query{{filter, each}} })
 	if err != nil {
@@ -71,20 +70,21 @@ func (l *DumpScheduler) Dump(ctx context.Context, filter Filter, each func(*Entr
 	return results[0].Took, results[0].Err
 }
 
-// Query is what a user asks the table for; see Table.Dump.
+// Query selects entries for a user; see Table.Dump.
 type Query struct {
 	Filter Filter
 	Each   func(*Entry) bool
 }
 
-// Result is how a question ended; see Table.Dump.
+// Result is the outcome of a query; see Table.Dump.
 type Result struct {
 	Took time.Duration
 	Err  error
 }
 
-// Query asks several questions in one look, and returns an answer to each. It calls questions once, when that look begins:
-// they may depend on what changes while it waits. The error is that of ctx if it ends before, and nothing was asked then.
+// Query runs several queries in one dump, and returns a result for each. It calls questions once, when that dump
+// starts: they may depend on what changes during the wait. The error is that of ctx if it ends before; then nothing was
+// queried.
 func (l *DumpScheduler) Query(ctx context.Context, questions func() []Query) ([]Result, error) {
 	u := &waiter{ctx, questions, make(chan []Result, 1)}
 	l.mutex.Lock()
@@ -106,10 +106,10 @@ func (l *DumpScheduler) Query(ctx context.Context, questions func() []Query) ([]
 	if l.cancel(u) {
 		return nil, ctx.Err()
 	}
-	return <-u.results, nil // a look has begun, and uses each
+	return <-u.results, nil // a dump has started, and uses each
 }
 
-// waitCooldown waits until the next look is due. The turn is held.
+// waitCooldown waits until the next dump is due. The caller holds the token.
 func (l *DumpScheduler) waitCooldown(ctx context.Context) {
 	due := time.NewTimer(time.Until(l.next))
 	defer due.Stop()
@@ -119,14 +119,14 @@ func (l *DumpScheduler) waitCooldown(ctx context.Context) {
 	}
 }
 
-// isStarted reports whether a look has begun to serve a user.
+// isStarted reports whether a dump for a user has started.
 func (l *DumpScheduler) isStarted(u *waiter) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return !slices.Contains(l.waiting, u)
 }
 
-// cancel takes a user out of those who wait. It reports false if a look has begun to serve it.
+// cancel removes a user from those that wait. It reports false if a dump for it has started.
 func (l *DumpScheduler) cancel(u *waiter) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -138,7 +138,7 @@ func (l *DumpScheduler) cancel(u *waiter) bool {
 	return true
 }
 
-// processorTime is how much processor time this thread has used.
+// processorTime returns the CPU time that this thread has used.
 func processorTime() time.Duration {
 	var used unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used); err != nil {
@@ -147,7 +147,7 @@ func processorTime() time.Duration {
 	return time.Duration(used.Nano())
 }
 
-// dump serves all who wait, even if the one who looks has stopped waiting.
+// dump serves all waiting users, even if the one that dumps has stopped waiting.
 func (l *DumpScheduler) dump(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -167,7 +167,7 @@ func (l *DumpScheduler) dump(ctx context.Context) {
 	for _, of := range groups {
 		took, err := l.Table.Dump(ctx, of.filter, of.dispatch)
 		if errors.Is(err, ErrTruncated) {
-			err = nil // each request notes by itself whether it was cut off
+			err = nil // each request records by itself whether it was truncated
 		}
 		for _, r := range of.requests {
 			if errors.Is(r.stop, ErrTruncated) {
@@ -190,15 +190,15 @@ func (l *DumpScheduler) dump(ctx context.Context) {
 	}
 }
 
-// request is a question and its answer.
+// request is a query and its result.
 type request struct {
 	Query
 	ctx    context.Context
-	stop   error // why it wants no more entries
+	stop   error // why it gets no more entries; nil if it does
 	result Result
 }
 
-// group are requests that one dump serves.
+// group is the requests that one dump serves.
 type group struct {
 	filter   Filter
 	requests []*request
@@ -225,7 +225,7 @@ func groupByFilter(requests []*request) []group {
 	return groups
 }
 
-// dispatch passes an entry to all who want it. It reports false once nobody wants any more entries.
+// dispatch passes an entry to all requests that select it. It reports false once no request needs more entries.
 func (g *group) dispatch(e *Entry) bool {
 	isWanted := false
 	for _, r := range g.requests {

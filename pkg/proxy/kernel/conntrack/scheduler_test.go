@@ -18,9 +18,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// remembered is a table that takes its time.
+// remembered is a table whose dumps take time.
 type remembered struct {
-	Table   // nobody deletes
+	Table   // no test deletes
 	entries []Entry
 	takes   time.Duration
 	// waits is the part of that time in which the reader waits for a processor.
@@ -40,14 +40,14 @@ func (r *remembered) Dump(_ context.Context, filter Filter, each func(*Entry) bo
 	return r.takes, r.fails
 }
 
-// dumpsOf are looks whose processor time is that of the table.
+// dumpsOf returns a scheduler whose CPU time is that of the table.
 func dumpsOf(table *remembered, looked func(DumpStats)) *DumpScheduler {
 	dumps := NewDumpScheduler(table, looked)
 	dumps.cpuTime = func() time.Duration { return time.Duration(len(table.dumps)) * (table.takes - table.waits) }
 	return dumps
 }
 
-// tableOf has entries of both families: of UDP, and of TCP, answered and unanswered.
+// tableOf returns a table with entries of both families: of UDP, and of TCP, replied and unreplied.
 func tableOf(takes time.Duration) *remembered {
 	r := &remembered{takes: takes}
 	for _, addr := range []string{"10.0.0.1", "fd00::1"} {
@@ -69,11 +69,11 @@ var (
 	byOne      = Filter{Status: DestinationNAT, Mask: DestinationNAT, ReplySrcs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 )
 
-// TestWaitersShareADump: others come while one user looks, and one dump then serves all that its filter covers.
+// TestWaitersShareADump: other users arrive while one dumps, and one dump then serves all that its filter covers.
 func TestWaitersShareADump(t *testing.T) {
 	for name, test := range map[string]struct {
 		wanted []Filter
-		dumps  []Filter // of the look that they share
+		dumps  []Filter // of the dump that they share
 		counts []int
 	}{
 		"the same":                      {[]Filter{udp, udp, udp}, []Filter{udp}, []int{4, 4, 4}},
@@ -117,7 +117,7 @@ func count(t *testing.T, table Table, filter Filter) (n int) {
 	return n
 }
 
-// TestDumpsCoolDown: whoever asks over and over gets a fiftieth of a processor, and nobody waits for longer than two seconds.
+// TestDumpsCoolDown: continuous queries use 2 % of a core, and no user waits for longer than two seconds.
 func TestDumpsCoolDown(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes, waits time.Duration
@@ -214,12 +214,12 @@ func TestSeveralQueriesAreOneDump(t *testing.T) {
 	})
 }
 
-// TestOneDumpServesAllWaiters, whoever of them makes it: nobody waits for a second rest. They say only then what
-// they want. For those who want nothing there is no look.
+// TestOneDumpServesAllWaiters, whichever user runs it: none waits for a second cooldown. They choose their queries only
+// then. Without queries there is no dump.
 func TestOneDumpServesAllWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0
-		table := tableOf(10 * time.Millisecond) // and rests for 490
+		table := tableOf(10 * time.Millisecond) // and a cooldown of 490
 		dumps := dumpsOf(table, func(DumpStats) { looked++ })
 		count(t, dumps, udp)
 		var wanted atomic.Pointer[[]Query]
@@ -248,11 +248,11 @@ func TestOneDumpServesAllWaiters(t *testing.T) {
 
 func TestACancelledWaiterStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := tableOf(10 * time.Millisecond) // and rests for 490
+		table := tableOf(10 * time.Millisecond) // and a cooldown of 490
 		dumps := dumpsOf(table, nil)
 		count(t, dumps, udp)
 		var users sync.WaitGroup
-		for range 2 { // the first one holds the turn, the second waits for it
+		for range 2 { // the first one holds the token, the second waits for it
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			users.Go(func() {

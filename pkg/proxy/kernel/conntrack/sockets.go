@@ -18,8 +18,8 @@ const threadNamespace = "/proc/thread-self/ns/net"
 // sockets opens sockets in one network namespace. It may be used by several goroutines.
 type sockets struct {
 	namespace *os.File
-	// idle holds a socket for the next dump. Closing a netfilter socket waits until the kernel has tidied up after the last
-	// change of nftables, some 10 ms, and no other change can begin meanwhile (nf_tables' rcv_nl_event).
+	// idle holds a socket for the next dump. Closing a netfilter socket waits until the kernel has cleaned up after the
+	// last change of nftables, some 10 ms, and no other change can start meanwhile (nf_tables' rcv_nl_event).
 	idle chan *netlink.Conn
 }
 
@@ -32,7 +32,7 @@ func openInCurrentNamespace() (*sockets, error) {
 	return &sockets{namespace: namespace, idle: make(chan *netlink.Conn, 1)}, nil
 }
 
-// open opens a socket of netfilter. Threads of a daemon are all in the same namespace. Entering a namespace takes a
+// open opens a netfilter socket. All threads of a daemon are in the same namespace. Entering a namespace takes a
 // privilege (CAP_SYS_ADMIN) that the daemon otherwise does not need.
 func (s *sockets) open() (*netlink.Conn, error) {
 	runtime.LockOSThread()
@@ -66,7 +66,7 @@ func (s *sockets) acquire() (*netlink.Conn, error) {
 	}
 }
 
-// release takes a socket whose dump is over. If the kernel may still send something to it, it is closed.
+// release takes back a socket whose dump is over. If the kernel may still send something to it, it is closed.
 func (s *sockets) release(socket *netlink.Conn, isSilent bool) {
 	if isSilent {
 		select {
@@ -78,7 +78,7 @@ func (s *sockets) release(socket *netlink.Conn, isSilent bool) {
 	_ = socket.Close()
 }
 
-// closeAll closes what is idle. No dump may be under way.
+// closeAll closes the namespace and the idle socket. No dump may be running.
 func (s *sockets) closeAll() {
 	_ = s.namespace.Close()
 	select {

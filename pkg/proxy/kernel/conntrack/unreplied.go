@@ -16,22 +16,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// ErrUntested says that the kernel cannot test the status of what it deletes: it is older than about Linux 6.12.
+// ErrUntested means that the kernel cannot test the status of what it deletes: it is older than about Linux 6.12.
 var ErrUntested = errors.New("this kernel does not test the status of the conntrack entries that it deletes")
 
-// How entries are deleted only while they are unanswered. The kernel has no request for "delete this entry if it is
-// unanswered". It has two others, and each of them tests the status:
+// How entries are deleted only while they are unreplied. The kernel has no request to delete an entry if it is
+// unreplied. It has two others, and each of them tests the status:
 //
-//   - An entry can be given a status, but not one without SeenReply if it has SeenReply: that is refused with EBUSY
+//   - An entry can be given a status, but not one without SeenReply if it has SeenReply: that fails with EBUSY
 //     (ctnetlink_change_status). So each entry is given Assured, which the kernel itself gives only to connections that
-//     were answered. If an answer comes afterwards, the connection gets it anyway, and goes on as if nothing had happened.
+//     have had a reply. A later reply still reaches the connection, which continues normally.
 //   - All entries of a protocol and family with a certain status can be deleted (ctnetlink_flush_conntrack): those that
-//     are translated and assured, and still unanswered. There are no others but those that we have just assured.
+//     are translated and assured, and still unreplied. Only the entries that were just assured are like that.
 //
 // The second request walks the whole table, so there is one for all entries of a protocol and family. It needs no
-// addresses, which the kernel compares the wrong way round in IPv6 (see partsByAnswerer). It carries the beginning of a
-// tuple, without addresses: a kernel that does not know CTA_FILTER for this request takes it for the name of an entry,
-// and refuses it as incomplete (EINVAL). Without a tuple, the oldest ones would delete everything.
+// addresses, whose comparison the kernel inverts for IPv6 (see Filter). It has the start of a tuple, without addresses:
+// a kernel that does not support CTA_FILTER for this request takes it for the key of an entry, and rejects it as
+// incomplete (EINVAL). Without a tuple, the oldest kernels would delete everything.
 const (
 	pickedStatus = Assured | DestinationNAT
 	pickedMask   = pickedStatus | SeenReply
@@ -40,13 +40,13 @@ const (
 // confirmed is the bit of all entries that are in the table.
 const confirmed Status = 1 << 3
 
-// ability says whether the kernel tests what it deletes, once that was found out.
+// ability is whether the kernel tests what it deletes, once that is known.
 type ability struct {
 	sync.Mutex
 	isProbed, can bool
 }
 
-// DeleteUnreplied is that of Table.
+// DeleteUnreplied implements Table.
 func (c *Conn) DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error) {
 	switch can, err := c.canTest(); {
 	case err != nil:
@@ -69,7 +69,7 @@ func (c *Conn) DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error) {
 			return deleted, fmt.Errorf("deleting unanswered entries: %w", err)
 		}
 		for _, e := range those {
-			_, isThere, err := c.Get(e) // those that were answered since they were picked are still there
+			_, isThere, err := c.Get(e) // entries that had a reply since they were picked still exist
 			if err != nil {
 				return deleted, fmt.Errorf("reading the entry %s again: %w", e, err)
 			}
@@ -81,20 +81,21 @@ func (c *Conn) DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error) {
 	return deleted, nil
 }
 
-// kind is what entries of one request have in common.
+// kind is the family and protocol of all entries of one request.
 type kind struct {
 	family   Families
 	protocol model.Protocol
 }
 
-// canTest finds out once whether the kernel tests what it deletes: it is asked for entries whose status is impossible.
+// canTest determines once whether the kernel tests what it deletes: it requests the deletion of entries with an
+// impossible status.
 func (c *Conn) canTest() (bool, error) {
 	c.tests.Lock()
 	defer c.tests.Unlock()
 	if c.tests.isProbed {
 		return c.tests.can, nil
 	}
-	err := c.flush(kind{OnlyIPv4, model.TCP}, SeenReply, Assured) // a bit of the status that the mask leaves out
+	err := c.flush(kind{OnlyIPv4, model.TCP}, SeenReply, Assured) // a bit of the status that the mask lacks
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) {
 		return false, fmt.Errorf("asking whether the kernel tests what it deletes: %w", err)
 	}
@@ -102,7 +103,7 @@ func (c *Conn) canTest() (bool, error) {
 	return c.tests.can, nil
 }
 
-// pick gives an entry the status Assured. It reports false if the entry was answered or is gone.
+// pick gives an entry the status Assured. It reports false if the entry had a reply or was removed.
 func (c *Conn) pick(e *Entry) (bool, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian
@@ -119,7 +120,7 @@ func (c *Conn) pick(e *Entry) (bool, error) {
 	return err == nil, err
 }
 
-// flush has the kernel delete the entries of a kind that have a certain status.
+// flush deletes the entries of a kind that have a certain status.
 func (c *Conn) flush(of kind, status, mask Status) error {
 	wanted := Filter{Protocol: of.protocol, Status: status, Mask: mask}
 	encoded, err := wanted.request(netip.Addr{})

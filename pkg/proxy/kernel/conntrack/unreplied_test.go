@@ -11,12 +11,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
 )
 
-// TestAnEntryRepliedInTheMeantimeIsNotDeleted: of each protocol and family some entries are answered after they were listed, some
-// are gone, and others are not listed at all.
+// TestAnEntryRepliedInTheMeantimeIsNotDeleted: of each protocol and family some entries have a reply after they were
+// listed, some no longer exist, and others are not listed at all.
 func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 	k := newKernel(t)
 
-	want := map[connections.Connection]bool{} // that stay
+	want := map[connections.Connection]bool{} // that remain
 	for _, family := range model.Families {
 		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 			for n := range 30 {
@@ -35,7 +35,7 @@ func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 			t.Fatalf("%s: %t, %v", e, deleted, err)
 		}
 		if e.OrigSrc().Port()%3 == 1 {
-			k.table.Insert(errorOf(c)) // the kernel reuses memory and ids, or not
+			k.table.Insert(errorOf(c)) // the kernel reuses memory and IDs, or not
 			want[errorOf(c)] = true
 		}
 	}
@@ -75,7 +75,7 @@ func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 	}
 }
 
-// TestAnEntryIsReadAgain as it is now, or not at all if another one has taken its place.
+// TestAnEntryIsReadAgain in its current state, or not at all if another one has replaced it.
 func TestAnEntryIsReadAgain(t *testing.T) {
 	k := newKernel(t)
 	for _, family := range model.Families {

@@ -118,7 +118,7 @@ func TestTheEndOfTheContextLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// breakForEver closes the socket of a watch, and refuses every other one that it may ask for in this test.
+// breakForEver closes the socket of a watch, and lets every later subscription of this test fail.
 func breakForEver(f flaky) {
 	for range cap(f.failures) {
 		f.failures <- unix.EMFILE

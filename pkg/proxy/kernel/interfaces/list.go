@@ -11,17 +11,17 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// listAttempts bounds how often the kernel is asked again because addresses changed while it listed them.
+// listAttempts limits how often the addresses are listed again because they changed meanwhile.
 const listAttempts = 10
 
 // list returns the addresses of all interfaces, of both families and any scope, loopback included, sorted, each once.
-// An IPv6 link-local address is without its interface. An empty list is not nil.
+// An IPv6 link-local address has no zone. An empty list is not nil.
 //
-// The state of an address does not matter, as in kube-proxy: not whether its interface is up, nor, with IPv6, whether
-// it is tentative or a duplicate. The kernel takes no packet for an address that it may not use, so naming it early
-// promises nothing, and a node port works as soon as the kernel takes the first one.
+// The state of an address does not matter, as in kube-proxy: neither whether its interface is up nor, with IPv6,
+// whether it is tentative or a duplicate. The kernel accepts no packet for an address that it may not use, so listing
+// it early does no harm, and a node port works as soon as the kernel accepts the first packet.
 //
-// Where addresses change without pause it returns what it saw: a later change is notified, and makes the watch list
+// If addresses keep changing, it returns those that it found: a notification of a later change makes the watch list
 // them again.
 func list(handle *netlink.Handle) ([]netip.Addr, error) {
 	return listFrom(func() ([]netlink.Addr, error) { return handle.AddrList(nil, netlink.FAMILY_ALL) })

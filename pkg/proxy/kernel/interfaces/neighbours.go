@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UnresolvedNeighbours returns the addresses of neighbours without a link-layer address (NUD_INCOMPLETE, NUD_FAILED). If
-// the kernel's list changes while it is read, some may be missing.
+// UnresolvedNeighbours returns the addresses of neighbours without a link-layer address (NUD_INCOMPLETE, NUD_FAILED).
+// If the kernel's list changes while it is read, some may be missing.
 func UnresolvedNeighbours() (map[netip.Addr]bool, error) {
 	neighbours, err := netlink.NeighList(0, 0)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {

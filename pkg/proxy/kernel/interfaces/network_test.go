@@ -21,7 +21,7 @@ import (
 // compareAddrs lets cmp compare addresses.
 var compareAddrs = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
-// loopback is what every test network has at first.
+// loopback returns the addresses that every test network has at first.
 func loopback(more ...string) []netip.Addr {
 	return with([]netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}, more...)
 }
@@ -42,8 +42,8 @@ type network struct {
 	t *testing.T
 }
 
-// newNetwork makes a namespace with the link "eth0", a bridge without ports that is up. No link gives itself a
-// link-local address.
+// newNetwork creates a namespace with the link "eth0", a bridge without ports that is up. No link gets a link-local
+// address.
 func newNetwork(t *testing.T) network {
 	t.Helper()
 	n := network{Namespace: netns.New(t), t: t}
@@ -78,7 +78,7 @@ func (n network) addLink(name string) {
 	})
 }
 
-// addCable makes two links that are up and the two ends of one cable.
+// addCable creates two links that are up and the two ends of one cable.
 func (n network) addCable(name, far string) {
 	n.t.Helper()
 	n.do(func() error {
@@ -182,7 +182,7 @@ func (w watched) stop() {
 	w.ended <- nil // for the next stop
 }
 
-// next asserts what the next delivery is.
+// next checks the next delivery.
 func (w watched) next(want []netip.Addr) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, wait.Receive(w.t, fmt.Sprintf("%v are delivered", want), w.deliveries), compareAddrs); diff != "" {
@@ -190,7 +190,7 @@ func (w watched) next(want []netip.Addr) {
 	}
 }
 
-// until waits for a delivery, whatever others come first.
+// until waits for a delivery, whatever others precede it.
 func (w watched) until(want []netip.Addr) {
 	w.t.Helper()
 	for what := fmt.Sprintf("%v are delivered", want); !slices.Equal(wait.Receive(w.t, what, w.deliveries), want); {

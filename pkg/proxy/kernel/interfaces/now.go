@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Now returns what Watch delivers first.
+// Now returns the first delivery of Watch.
 func Now(ctx context.Context, log *slog.Logger) (addrs []netip.Addr, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Routes asks the kernel about its routes, in the network namespace in which it was opened. It may be used by several
+// Routes queries the kernel's routes, in the network namespace in which it was opened. It may be used by several
 // goroutines.
 type Routes struct{ handle *netlink.Handle }
 
-// OpenRoutes opens a socket to ask on.
+// OpenRoutes opens a socket for queries.
 func OpenRoutes() (*Routes, error) {
 	handle, err := openHandle()
 	if err != nil {
@@ -27,26 +27,26 @@ func OpenRoutes() (*Routes, error) {
 // Close closes the socket.
 func (r *Routes) Close() { r.handle.Close() }
 
-// IsLocal reports whether the kernel takes an address for this machine's own, as `fib daddr type local` does in the
+// IsLocal reports whether the kernel treats an address as this machine's own, as `fib daddr type local` does in the
 // tables. No interface needs to have the address: a route of type local is enough, such as `ip route add local
-// 198.51.100.0/24 dev lo`, which agents of clouds add for their load balancers.
+// 198.51.100.0/24 dev lo`, which cloud agents add for their load balancers.
 func (r *Routes) IsLocal(addr netip.Addr) (bool, error) {
 	if addr.IsUnspecified() {
-		return false, nil // the kernel answers for loopback
+		return false, nil // the kernel would return the route to loopback
 	}
 	route, err := r.lookup(addr)
 	return route != nil && route.Type == unix.RTN_LOCAL, err
 }
 
-// IsOnNode reports whether the owner of an address is on this node, as far as the kernel's routes tell: the address is
-// the node's own, or its route leaves by a link without a gateway, as routes to a node's own pods do. Routes to
-// neighbours on the same link do so, too.
+// IsOnNode reports whether an address is on this node, according to the kernel's routes: the address is the node's own,
+// or its route has a link and no gateway, as routes to a node's own pods do. Routes to neighbours on the same link do
+// so, too.
 func (r *Routes) IsOnNode(addr netip.Addr) (bool, error) {
 	route, err := r.lookup(addr)
 	return route != nil && (route.Type == unix.RTN_LOCAL || hasNoGateway(route)), err
 }
 
-// lookup returns the route to an address; nil if none leads there.
+// lookup returns the route to an address; nil if there is none.
 func (r *Routes) lookup(addr netip.Addr) (*netlink.Route, error) {
 	routes, err := r.handle.RouteGet(addr.AsSlice())
 	switch {
@@ -64,8 +64,8 @@ func hasNoGateway(route *netlink.Route) bool {
 	return route.Type == unix.RTN_UNICAST && route.Gw == nil && route.Via == nil && len(route.MultiPath) == 0
 }
 
-// isUnreachableErr reports whether an error is the kernel's answer: it has no route, or one of type unreachable, prohibit
-// or blackhole.
+// isUnreachableErr reports whether an error means that the kernel has no route, or one of type unreachable, prohibit or
+// blackhole.
 func isUnreachableErr(err error) bool {
 	for _, reply := range []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL} {
 		if errors.Is(err, reply) {

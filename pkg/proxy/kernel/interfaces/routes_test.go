@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// routeProgram notes which destinations of UDP the tables take for local.
+// routeProgram records which destinations of UDP the tables take for local.
 const routeProgram = `
 table inet judge {
 	set ipv4 { type ipv4_addr; flags dynamic; size 1000; }
@@ -53,7 +53,7 @@ func (n network) localByTables(addrs []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addrs), func(addr netip.Addr) bool { return !slices.Contains(noted, addr.String()) })
 }
 
-// newAddressedNetwork has an address of each family, which count at once.
+// newAddressedNetwork returns a network with an address of each family, usable at once.
 func newAddressedNetwork(t *testing.T) network {
 	t.Helper()
 	n := newNetwork(t)
@@ -76,7 +76,7 @@ func TestAnAddressIsLocalWhereTheTablesTakeItForLocal(t *testing.T) {
 		"route add local 198.51.100.0/24 dev lo", "route add 203.0.113.0/24 dev eth0", "route add default via 192.0.2.254",
 		"route add unreachable 10.1.0.0/16", "route add blackhole 10.2.0.0/16", "route add prohibit 10.3.0.0/16",
 		"-6 route add local 2001:db8:1::/64 dev lo", "-6 route add 2001:db8:2::/64 dev eth0", "-6 route add unreachable 2001:db8:3::/64",
-		// As for a transparent proxy: what carries a mark is local.
+		// As for a transparent proxy: packets with a mark are local.
 		"rule add fwmark 1 lookup 100", "route add local 0.0.0.0/0 dev lo table 100",
 		"-6 rule add fwmark 1 lookup 100", "-6 route add local ::/0 dev lo table 100",
 	} {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The clock of these tests stands still while a goroutine can go on, so that it shows exactly what was waited for.
+// The clock of these tests stands still while any goroutine can run, so that it shows exactly the time waited.
 func TestABurstEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		interval time.Duration // between two notifications

@@ -16,28 +16,29 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 )
 
-// replyTimeout is how long the kernel may take to answer. It answers before the asking call returns, so an answer that
-// is missing has been lost.
+// replyTimeout is how long a reply may take before it counts as lost. The kernel replies before the sending call
+// returns.
 const replyTimeout = 10 * time.Second
 
 // subscription is a socket to which the kernel sends a notification for each change of an address, and another one to
-// ask for the addresses. Both stay in the network namespace in which they were opened.
+// list the addresses. Both stay in the network namespace in which they were opened.
 //
-// A notification only says that something changed; we always ask for the present state. So losing some does no harm, as
-// long as we learn that there was at least one. This is not netlink.AddrSubscribe, because that ends when the buffer
-// overflows, and leaves a goroutine behind if its reader goes away.
+// A notification only means that something changed; the addresses are always listed. So losing some does no harm if it
+// is known that there was at least one. This is not netlink.AddrSubscribe, because that ends when the buffer overflows,
+// and leaks a goroutine if its reader stops.
 type subscription struct {
 	handle *netlink.Handle
 	socket *nl.NetlinkSocket
 
 	changed notify.Signal // holds one, for any number of notifications
-	failed  chan error    // holds the error after which nothing more arrives
-	// overflowed: the kernel had no room for a notification.
+	failed  chan error    // holds the error after which no notification arrives
+	// overflowed is set if the kernel had no room for a notification.
 	overflowed atomic.Bool
 	reading    sync.WaitGroup
 }
 
-// subscribe opens both sockets in the network namespace of the calling thread. Notifications are kept from now on.
+// subscribe opens both sockets in the network namespace of the calling thread. The kernel queues notifications from
+// then on.
 func subscribe() (*subscription, error) {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
 	if err != nil {
@@ -63,14 +64,14 @@ func openHandle() (*netlink.Handle, error) {
 	return handle, nil
 }
 
-// recvLoop begins to read the notifications.
+// recvLoop starts to read the notifications.
 func (s *subscription) recvLoop() { s.reading.Go(s.read) }
 
-// read passes on that there were notifications, until the socket is closed or fails.
+// read signals that there were notifications, until the socket is closed or fails.
 //
-// The kernel drops what comes between an overflow and the moment when the buffer is empty, and says so only once.
-// Nothing is missed nonetheless: the buffer was not empty then, and whatever is read from it later is passed on as a
-// change.
+// The kernel drops notifications between an overflow and the moment when the buffer is empty, and reports that only
+// once. No change is missed: the buffer was not empty at the overflow, and whatever is read from it later is signalled
+// as a change.
 func (s *subscription) read() {
 	for {
 		switch _, _, err := s.socket.Receive(); {
@@ -86,7 +87,7 @@ func (s *subscription) read() {
 	}
 }
 
-// close ends everything. Nothing of the subscription runs afterwards.
+// close closes both sockets. Nothing of the subscription runs afterwards.
 func (s *subscription) close() {
 	s.socket.Close()
 	s.handle.Close()

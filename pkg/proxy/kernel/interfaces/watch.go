@@ -12,33 +12,33 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// A burst of changes ends when nothing happened for quietTime, and is cut off after burstTime so that addresses that
-// never rest are listed nonetheless.
+// A burst of changes ends after quietTime without a change, and is cut off after burstTime so that addresses that keep
+// changing are listed nonetheless.
 const (
 	quietTime = 5 * time.Millisecond
 	burstTime = 100 * time.Millisecond
 )
 
-// relistInterval is how long after the newest notification the addresses are listed once more. When an interface goes down
-// the kernel reports its IPv6 addresses before it takes them off the list (addrconf_ifdown), and since Linux 6.9 it
-// lists without waiting for that.
+// relistInterval is how long after the latest notification the addresses are listed once more. When an interface goes
+// down the kernel reports its IPv6 addresses before it removes them from the list (addrconf_ifdown), and since Linux
+// 6.9 it lists without waiting for that.
 const relistInterval = time.Second
 
-// What has failed is tried again after firstRetry, and then after twice as long each time, up to lastRetry.
+// Failures are retried after firstRetry, and then after twice as long each time, up to lastRetry.
 const (
 	firstRetry = 10 * time.Millisecond
 	lastRetry  = 10 * time.Second
 )
 
 // Watch delivers the addresses of all interfaces, of both families and any scope and state, loopback included, sorted,
-// each once; an IPv6 link-local address is without its interface. It delivers them at the start, and all of them again
-// whenever they have changed, until ctx ends; then it returns nil. A delivery is never nil, even if it is empty.
-// Addresses that change within a few milliseconds are delivered together. What was delivered must not be changed; the
-// next delivery waits until deliver returns, and then holds what is true by then.
+// each once; an IPv6 link-local address has no zone. It delivers them at the start, and all of them again whenever they
+// have changed, until ctx ends; then it returns nil. A delivery is never nil, even if it is empty. Addresses that
+// change within a few milliseconds are delivered together. A delivery must not be modified; the next one waits until
+// deliver returns, and then has the current addresses.
 //
-// The error says why the addresses could not be listed at the start. What fails later is logged and tried again.
+// The error is why the addresses could not be listed at the start. Later failures are logged and retried.
 //
-// The interfaces are those of the network namespace in which the calling thread is.
+// The interfaces are those of the calling thread's network namespace.
 func Watch(ctx context.Context, log *slog.Logger, deliver func([]netip.Addr)) error {
 	w := monitor{log: log, deliver: deliver, subscribe: subscribe, list: list}
 	return w.run(ctx)
@@ -49,7 +49,7 @@ type monitor struct {
 	deliver   func([]netip.Addr)
 	subscribe func() (*subscription, error)
 	list      func(*netlink.Handle) ([]netip.Addr, error)
-	// delivered is the newest delivery; nil before the first.
+	// delivered is the latest delivery; nil before the first.
 	delivered []netip.Addr
 }
 
@@ -81,8 +81,8 @@ func (w *monitor) runOnce(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	// The kernel keeps notifications since the subscription was opened: no change is lost between this look and the
-	// first notification.
+	// The kernel queues notifications since the subscription was opened: no change is lost between this list and the first
+	// notification.
 	if err := w.relist(s); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (w *monitor) runOnce(ctx context.Context) error {
 	}
 }
 
-// relist lists the addresses and delivers them unless they are as before.
+// relist lists the addresses and delivers them if they changed.
 func (w *monitor) relist(s *subscription) error {
 	addrs, err := w.list(s.handle)
 	if err != nil {

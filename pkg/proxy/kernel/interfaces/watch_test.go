@@ -216,7 +216,7 @@ func TestWhatChangesOnlyAfterItsNotificationIsNoticedToo(t *testing.T) {
 		},
 	})
 	w.next(loopback())
-	for range 2 { // the second comes without a notification
+	for range 2 { // the second one causes no notification
 		wait.Receive(t, "the addresses are looked at twice", looks)
 	}
 	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")

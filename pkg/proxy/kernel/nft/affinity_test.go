@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// clientStatements write a client into a map and delete it there.
+// clientStatements add a client to a map and delete it there.
 func clientStatements() []ruleset.Statement {
 	return []ruleset.Statement{
 		ruleset.UpdateAffinity{Map: affinity, Mask: stickyMask, Timeout: time.Hour}, ruleset.DeleteAffinity{Map: affinity, Mask: stickyMask},
@@ -27,7 +27,7 @@ func clientStatements() []ruleset.Statement {
 }
 
 // TestTheKeyOfAClientAndItsValueAreApart: a statement reads both from registers, and an IPv6 key takes five small ones.
-// When nft 1.0.6 itself loads the same text, it puts the value into the second large register. For IPv4 that is behind
+// When nft 1.0.6 itself loads the same text, it puts the value into the second large register. For IPv4 that is after
 // the key; for IPv6 it overlaps the end of the key, and a part of the address is lost. So other tests do not compare
 // registers with those that nft chooses (see bare), not even for IPv4, where ours differ too. This test checks them
 // instead.
@@ -61,7 +61,7 @@ func TestTheKeyOfAClientAndItsValueAreApart(t *testing.T) {
 	}
 }
 
-// dynset is a statement that changes a map, as nft shows what the kernel has.
+// dynset is a statement that changes a map, in nft's listing of the kernel's rules.
 var dynset = regexp.MustCompile(`\[ dynset (?:update|delete) reg_key (\d+) set affinity-7 .*sreg_data (\d+) `)
 
 // TestTheKernelReadsAClientsValueBehindItsKey: a dump of the kernel's rules shows it.
@@ -86,7 +86,7 @@ func TestTheKernelReadsAClientsValueBehindItsKey(t *testing.T) {
 	}
 }
 
-// small returns the number of a register of four bytes; the kernel calls every fourth by the number of a large one.
+// small returns the number of a register of four bytes; the kernel reports every fourth by the number of a large one.
 func small(t *testing.T, text string) uint32 {
 	t.Helper()
 	number, err := strconv.ParseUint(text, 10, 32)
@@ -99,8 +99,8 @@ func small(t *testing.T, text string) uint32 {
 	return uint32(number)
 }
 
-// TestAClientWhoseNumberLeadsNowhereIsForgotten, and then remembered with the endpoint that it gets instead. Just
-// writing another value would only renew the old one.
+// TestAClientWhoseNumberLeadsNowhereIsForgotten, and then stored with its new endpoint. Only writing another value
+// would renew the old one.
 func TestAClientWhoseNumberLeadsNowhereIsForgotten(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestAClientWhoseNumberLeadsNowhereIsForgotten(t *testing.T) {
 				t.Errorf("the clients after a connection (-want +got):\n%s", diff)
 			}
 
-			// Nothing is drawn any more.
+			// No slot is picked any more.
 			again := new(operations).do(ruleset.Flush, family, ruleset.SetObject{Set: affinity}).
 				do(ruleset.Flush, family, ruleset.SetObject{Set: ruleset.StickyEndpoints}).
 				do(ruleset.Flush, family, ruleset.SetObject{Set: ruleset.Endpoints})

@@ -12,14 +12,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// The oldest kernel whose nf_tables holds everything our tables use.
+// The oldest kernel whose nf_tables has everything that our tables use.
 const (
 	oldestMajor = 5
 	oldestMinor = 13
 )
 
-// openWriter opens the socket that batches are sent over, and tries it. As the first netlink socket of a process it
-// gets the process's id as its port id, and nft names the owner of a table by that.
+// openWriter opens the socket for batches, and tests it. As the first netlink socket of a process it gets the process's
+// ID as its port ID, by which nft names the owner of a table.
 func openWriter() (*socket, error) {
 	if err := checkKernel(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func checkRelease(release string) error {
 	return nil
 }
 
-// familiesOf asks which families the kernel has tables in. IPv4 was tried before.
+// familiesOf returns the families in which the kernel has tables. IPv4 was tested before.
 func familiesOf(writer *socket) ([]model.Family, error) {
 	err := probeTable(writer, model.IPv6, 0)
 	switch {
@@ -66,13 +66,13 @@ func familiesOf(writer *socket) ([]model.Family, error) {
 	return nil, fmt.Errorf("asking whether the kernel has IPv6 tables: %w", err)
 }
 
-// probeTable asks whether a table with these flags could be added.
+// probeTable tests whether a table with these flags could be added.
 func probeTable(s *socket, family model.Family, flags uint32) error {
 	return try(s, func(e *encoder, table string) { e.addTable(number(family), table, flags) })
 }
 
-// try asks whether some operations on a table that nobody has could be done, and leaves nothing behind: a batch without
-// an end is checked and thrown away, which is how `nft --check` works.
+// try tests whether some operations on a table that does not exist would succeed, and leaves nothing behind: a batch
+// without an end is checked and discarded, which is how `nft --check` works.
 func try(s *socket, write func(e *encoder, table string)) error {
 	e := &encoder{}
 	e.frame(unix.NFNL_MSG_BATCH_BEGIN)

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Cleanup deletes our tables, those that count too, and nothing else, and returns the families that had one. A table that
-// belongs to a living process stays, and the error says whose it is.
+// Cleanup deletes our tables, including those that count, and nothing else, and returns the families that had one. A
+// table that belongs to a living process stays, and the error names the owner.
 func Cleanup(ctx context.Context) (deleted []model.Family, err error) {
 	c, err := Dial(Options{})
 	if err != nil {
@@ -23,7 +23,7 @@ func Cleanup(ctx context.Context) (deleted []model.Family, err error) {
 	defer func() { err = errors.Join(err, c.Close()) }()
 	for range readAttempts {
 		deleted, err = c.deleteTables(ctx)
-		if !errors.Is(err, unix.ENOENT) { // another process was faster: look again
+		if !errors.Is(err, unix.ENOENT) { // another process was faster: read again
 			break
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// withoutComments returns a batch as written by a proxy from before there were comments.
+// withoutComments returns a batch as written by a proxy version without comments.
 func withoutComments(batch ruleset.Batch) ruleset.Batch {
 	bare := ruleset.Batch{Ops: slices.Clone(batch.Ops)}
 	for i, op := range bare.Ops {
@@ -92,7 +92,7 @@ func TestAnElementThatIsAddedAgainKeepsItsComment(t *testing.T) {
 }
 
 // TestNamesThatNoObjectMayHaveDoNoHarmInComments: they try to control a terminal, or to end the text for nft. The
-// longest names fit into what nft takes.
+// longest names fit into nft's limit.
 func TestNamesThatNoObjectMayHaveDoNoHarmInComments(t *testing.T) {
 	namespace, service := strings.Repeat("n", 63), strings.Repeat("s", 63)
 	for name, test := range map[string]struct {

@@ -13,14 +13,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// keptBuffer is how much of the memory of a batch is kept for the next one.
+// keptBuffer is the maximum size of a batch whose buffer is kept for the next one.
 const keptBuffer = 1 << 20
 
-// Commit puts a batch into the kernel in one transaction: whole, or if an error is returned, not at all. The exception
-// is ErrUnknownOutcome. An empty batch does nothing.
+// Commit commits a batch in one transaction: completely, or if an error is returned, not at all. The exception is
+// ErrUnknownOutcome. An empty batch does nothing.
 //
-// A refused batch gives a *ruleset.RefusedError that names each refused element, or an *OwnedError if a table belongs
-// to another process; errors.Is finds the kernel's unix.Errno in both.
+// The error of a rejected batch is a *ruleset.RejectedError that names each rejected element, or a *TableOwnedError if
+// a table belongs to another process; errors.Is finds the kernel's unix.Errno in both.
 func (c *Conn) Commit(ctx context.Context, batch ruleset.Batch) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -38,9 +38,9 @@ func (c *Conn) Commit(ctx context.Context, batch ruleset.Batch) error {
 	return err
 }
 
-// commitSingly sends a refused batch again, with one message for each element: the kernel names every message that it
-// refuses, but at most the first refused element of a message, and none before Linux 6.0. It costs a multiple of the
-// batch, but only after a refusal.
+// commitSingly sends a rejected batch again, with one message for each element: the kernel reports every message that
+// it rejects, but at most the first rejected element of a message, and none before Linux 6.0. It costs a multiple of
+// the batch, but only after a rejection.
 func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, first error) error {
 	encoded, err := c.encode(batch, nil, true)
 	if err != nil {
@@ -50,10 +50,10 @@ func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, first erro
 	if _, ok := errors.AsType[*ruleset.RejectedError](err); err == nil || ok {
 		return err
 	}
-	return first // so many were refused that there was no room for the answers
+	return first // so many were rejected that there was no room for the replies
 }
 
-// namesNoElement reports whether the kernel left open which elements it refused.
+// namesNoElement reports whether the kernel did not report which elements it rejected.
 func namesNoElement(rejected *ruleset.RejectedError) bool {
 	return slices.ContainsFunc(rejected.Rejections, func(rejection ruleset.Rejection) bool {
 		_, isElements := rejection.Op.Object.(ruleset.ElementsObject)
@@ -68,7 +68,7 @@ func (c *Conn) Encode(batch ruleset.Batch) (*Encoded, error) {
 	return c.encode(batch, nil, false)
 }
 
-// Send sends a batch that was encoded before. It does what Commit does.
+// Send sends a batch that was encoded before, as Commit does, but does not send a rejected one again.
 func (c *Conn) Send(ctx context.Context, encoded *Encoded) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -111,7 +111,7 @@ func (c *Conn) exchange(ctx context.Context, encoded *Encoded) error {
 	return c.rejection(ctx, encoded, failures)
 }
 
-// rejection makes an error of failures, which are in the order of their messages.
+// rejection returns the error for failures, which are in the order of their messages.
 func (c *Conn) rejection(ctx context.Context, encoded *Encoded, failures []failure) error {
 	rejected := &ruleset.RejectedError{Rejections: make([]ruleset.Rejection, len(failures))}
 	elements := encoded.elementsOf(failures)
@@ -134,7 +134,7 @@ func (c *Conn) rejection(ctx context.Context, encoded *Encoded, failures []failu
 	return rejected
 }
 
-// explain makes an error of a failure.
+// explain returns the error for a failure.
 func explain(operation string, failure failure) error {
 	switch {
 	case errors.Is(failure.errno, unix.EPERM):

@@ -127,7 +127,7 @@ func TestACancelledContextStopsABatchBeforeItIsSent(t *testing.T) {
 	}
 }
 
-// slot gives an element such as 10.96.0.1 . tcp . 80 . fd00:1.
+// slot returns an element such as 10.96.0.1 . tcp . 80 . fd00:1.
 func slot(number uint32, endpoint string) ruleset.Element {
 	at := addressesOf(model.IPv4)
 	return ruleset.Element{

@@ -10,10 +10,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Options say how to connect.
+// Options configures a connection.
 type Options struct {
-	// Owned asks for tables that no other process can change, where the kernel can keep such a table alive without its
-	// owner (6.9 and newer). See Conn.Owned.
+	// Owned requests tables that no other process can change, if the kernel can keep such a table without its owner (6.9
+	// and newer). See Conn.Owned.
 	Owned bool
 }
 
@@ -21,12 +21,12 @@ type Options struct {
 // goroutines.
 //
 // Its sockets stay open until Close: closing one after a transaction that deleted something waits for the kernel's
-// grace period, 13 to 16 ms. Reading, writing and watching have one socket each, as a shared one deadlocks.
+// grace period, 13 to 16 ms. Reading, writing and watching have one socket each, because a shared one deadlocks.
 type Conn struct {
 	*Reader  // nil until it is open
 	families []model.Family
 
-	writing  sync.Mutex // guards what follows
+	writing  sync.Mutex // guards the following fields
 	writer   *socket
 	sequence uint32 // of the next batch
 	buffer   []byte
@@ -34,10 +34,9 @@ type Conn struct {
 	watcher *watcher // nil if the tables are owned
 }
 
-// Dial connects to nf_tables. If something that it needs is missing, the error is one sentence that says what, and what
-// to do.
+// Dial connects to nf_tables. If a prerequisite is missing, the error names it, and the remedy, in one sentence.
 //
-// Unless the tables are owned, other processes' changes to them are noted from now on, for Watch to report.
+// Unless the tables are owned, the kernel queues other processes' changes to them from then on, for Watch to report.
 func Dial(options Options) (*Conn, error) {
 	writer, err := openWriter()
 	if err != nil {
@@ -68,8 +67,8 @@ func (c *Conn) open(options Options) (err error) {
 	return err
 }
 
-// Owned reports whether the tables that this connection adds belong to it: the kernel lets no other process change
-// them while the connection is open, and keeps them when it closes, for the next to adopt.
+// Owned reports whether the tables that this connection adds belong to it: the kernel lets no other process change them
+// while the connection is open, and keeps them when it closes, for the next one to adopt.
 func (c *Conn) Owned() bool { return c.owned }
 
 // Families returns the families in which this kernel has tables: IPv4, and IPv6 unless the kernel was built without

@@ -13,9 +13,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// CountBytes has conntrack count bytes from now on, in the network namespace of the calling thread, even where sysctls
-// are read-only: the kernel turns counting on for a rule that reads bytes, and leaves it on. The rule is only tried, so
-// that no trace of it is left.
+// CountBytes makes conntrack count bytes from now on, in the network namespace of the calling thread, even where
+// sysctls are read-only: the kernel enables counting for a rule that reads bytes, and keeps it enabled. The rule is
+// only tested, so that no trace of it is left.
 func CountBytes() (err error) {
 	s, err := openQuerySocket()
 	if err != nil {

@@ -17,7 +17,7 @@ func (e *encoder) counterOp(op ruleset.Op, name string) error {
 	switch op.Verb {
 	case ruleset.Add:
 		e.counter(unix.NFT_MSG_NEWOBJ, unix.NLM_F_CREATE, op.Family, name)
-		e.endNest(e.nest(unix.NFTA_OBJ_DATA)) // required for a counter; may be empty for one that begins at zero
+		e.endNest(e.nest(unix.NFTA_OBJ_DATA)) // required for a counter; may be empty for one that starts at zero
 		e.end()
 	case ruleset.Delete:
 		e.counter(unix.NFT_MSG_DELOBJ, 0, op.Family, name)

@@ -19,7 +19,7 @@ import (
 // verdicts is a map that leads an address to a chain.
 var verdicts = ruleset.Set{Name: "verdicts", Key: []ruleset.Type{ruleset.TypeAddr}, Value: []ruleset.Type{ruleset.TypeVerdict}}
 
-// datagram is what a datagram from the endpoint's address to the service's address runs into, and what its sender sees.
+// datagram is what a datagram from the endpoint's address to the service's address passes, and the sender's error.
 type datagram struct {
 	output, postrouting []ruleset.Rule
 	jumped              []ruleset.Rule // of the chain that the map verdicts leads to
@@ -69,7 +69,7 @@ func datagrams(at addresses) map[string]datagram {
 	return cases
 }
 
-// TestWhatALocalSenderLearnsOfItsDatagram: a drop gives it an error, in whichever hook it happens.
+// TestWhatALocalSenderLearnsOfItsDatagram: a drop causes an error for the sender, in whichever hook it happens.
 func TestWhatALocalSenderLearnsOfItsDatagram(t *testing.T) {
 	for _, family := range model.Families {
 		for name, test := range datagrams(addressesOf(family)) {
@@ -106,7 +106,7 @@ func (d datagram) batch(family model.Family) ruleset.Batch {
 	return o.Batch
 }
 
-// send sends one datagram and returns what the kernel says of it.
+// send sends one datagram and returns the kernel's error.
 func send(t *testing.T, namespace *netns.Namespace, from, to netip.Addr) (err error) {
 	t.Helper()
 	namespace.Do(func() {

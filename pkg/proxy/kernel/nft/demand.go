@@ -13,17 +13,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// ErrNoTable says that a table is not there.
+// ErrNoTable means that a table does not exist.
 var ErrNoTable = errors.New("the table is not there")
 
-// HasDemandTable reports whether a family has the table that counts what is asked, by one of ruleset.AskedTableNames.
+// HasDemandTable reports whether a family has the table that counts demand, by one of ruleset.AskedTableNames.
 func (r *Reader) HasDemandTable(ctx context.Context, family model.Family, name string) (bool, error) {
 	state, err := r.tableNamed(ctx, family, name)
 	return state.exists, err
 }
 
-// DemandCounts calls each with every frontend that is counted in a family, and with how often it was asked since its element
-// was added. A frontend may come twice, or be missing, if elements change meanwhile.
+// DemandCounts calls each with every frontend that is counted in a family, and with its number of new connections since
+// its element was added. A frontend may be passed twice, or be missing, if elements change meanwhile.
 func (r *Reader) DemandCounts(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error {
 	for _, set := range []ruleset.Set{ruleset.DemandSet, ruleset.DemandNodePortSet} {
 		_, err := retried(func() (struct{}, error) { return struct{}{}, r.demandElements(ctx, family, set, each) })

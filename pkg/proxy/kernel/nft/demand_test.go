@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// demandOf are a frontend with an address and a node port.
+// demandOf returns a frontend with an address and a node port.
 func demandOf(family model.Family) map[model.Frontend]bool {
 	return map[model.Frontend]bool{
 		{Addr: addressesOf(family).service, Protocol: model.TCP, Port: 80}: true,
@@ -24,7 +24,7 @@ func demandOf(family model.Family) map[model.Frontend]bool {
 	}
 }
 
-// counts reads what is counted.
+// counts returns the counts of all frontends.
 func counts(t *testing.T, c *Conn, family model.Family) map[model.Frontend]uint64 {
 	t.Helper()
 	found := map[model.Frontend]uint64{}

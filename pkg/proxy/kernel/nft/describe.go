@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// describe says what an operation does, in the words of an error: "adding map ip vicinity services".
+// describe returns what an operation does, for an error: "adding map ip vicinity services".
 func describe(op ruleset.Op) string {
 	verb := map[ruleset.Verb]string{ruleset.Add: "adding", ruleset.Delete: "deleting", ruleset.Flush: "flushing"}[op.Verb]
 	table := ruleset.Keyword(op.Family) + " " + cmp.Or(op.Table, ruleset.TableName)
@@ -31,7 +31,7 @@ func describe(op ruleset.Op) string {
 	return fmt.Sprintf("%s %T in table %s", verb, op.Object, table)
 }
 
-// describePart says what one message of an operation does: which rule or, if it is known, which element.
+// describePart returns what one message of an operation does: which rule or, if it is known, which element.
 func describePart(op ruleset.Op, position int, element *ruleset.Element) string {
 	text := describe(op)
 	switch object := op.Object.(type) {

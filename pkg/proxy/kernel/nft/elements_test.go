@@ -43,7 +43,7 @@ func TestElementsAreReadBackAsTheyWereWritten(t *testing.T) {
 			for _, filled := range append(everySet(family), shapes...) {
 				got := elementsOf(t, c, family, filled.set)
 				for i := range filled.elements {
-					filled.elements[i].Comment = "" // for people, and not read back
+					filled.elements[i].Comment = "" // for display, and not read back
 				}
 				sorted := func(a, b ruleset.Element) bool { return a.Key.Number < b.Key.Number }
 				if diff := cmp.Diff(filled.elements, got, comparable, cmpopts.SortSlices(sorted)); diff != "" {
@@ -136,8 +136,7 @@ func TestObjectsAreThoseOfOurTableAlone(t *testing.T) {
 	}
 }
 
-// TestObjectsAreFoundBesideABusyRuleset: another process changes another table all the time, which interrupts every
-// dump.
+// TestObjectsAreFoundBesideABusyRuleset: another process constantly changes another table, which interrupts every dump.
 func TestObjectsAreFoundBesideABusyRuleset(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Encoded is a batch as the bytes that go to the kernel. It may be sent more than once.
+// Encoded is a batch as the bytes that are sent to the kernel. It may be sent more than once.
 type Encoded struct {
 	ops    []ruleset.Op
 	starts []uint32 // for each operation the sequence number of its first message, or the next operation's if it has none
@@ -24,10 +24,10 @@ type Encoded struct {
 	elements int
 }
 
-// Size returns the number of bytes that go to the kernel; zero if the batch does nothing.
+// Size returns the number of bytes that are sent to the kernel; zero if the batch does nothing.
 func (e *Encoded) Size() int { return len(e.bytes) }
 
-// encoder turns operations into messages.
+// encoder converts operations into messages.
 type encoder struct {
 	messages
 	owned    bool   // whether tables are added with the flags of an owner
@@ -36,12 +36,12 @@ type encoder struct {
 	elements int
 }
 
-// weightSize is how many bytes a batch has for each unit of its weight: 22 with ClusterIPs alone, 24 in a mix, a few more
-// where names are long.
+// weightSize is how many bytes a batch has for each unit of its weight: 22 with ClusterIPs alone, 24 in a mix, a few
+// more if names are long.
 const weightSize = 26
 
-// encode turns a batch into messages: one frame, and in it the operations in their order, with as many elements in a
-// message as it takes or, singly, with one. The buffer is used up.
+// encode converts a batch into messages: one frame, and in it the operations in their order, with as many elements in a
+// message as fit or, singly, with one. It takes over the buffer.
 func encode(batch ruleset.Batch, owned bool, sequence uint32, buffer []byte, singly bool) (*Encoded, error) {
 	buffer = slices.Grow(buffer[:0], weightSize*batch.Weight)
 	e := &encoder{messages: messages{b: buffer, sequence: sequence}, owned: owned, singly: singly}
@@ -58,7 +58,7 @@ func encode(batch ruleset.Batch, owned bool, sequence uint32, buffer []byte, sin
 		return encoded, nil
 	}
 	// One acknowledgement for the whole batch, because one for each message would overflow the receive buffer. The last
-	// operation asks for it, as kernels before 6.10 do not acknowledge the end of a batch.
+	// operation requests it, because kernels before 6.10 do not acknowledge the end of a batch.
 	e.addFlags(unix.NLM_F_ACK)
 	e.frame(unix.NFNL_MSG_BATCH_END)
 	encoded.bytes, encoded.elements = e.b, e.elements

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// maxElementsMessage is the size from which a message takes no more elements. All elements of a message are one
+// maxElementsMessage is the size from which no more elements are added to a message. All elements of a message are one
 // attribute, whose length has 16 bits; the largest element, with two chain names of 255 bytes, still fits.
 const maxElementsMessage = 64000
 
@@ -108,7 +108,7 @@ func (w *elementWriter) value(element *ruleset.Element) error {
 	return w.verdict(element.Verdict)
 }
 
-// comment writes what nft lists behind the key of an element.
+// comment writes the comment that nft lists after the key of an element.
 func (w *elementWriter) comment(text string) {
 	length := byte(len(text) + 1)
 	w.attribute(unix.NFTA_SET_ELEM_USERDATA, 2+int(length))

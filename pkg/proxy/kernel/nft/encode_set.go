@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// nft's numbers of data types (enum datatypes of its datatype.h). The kernel only keeps them, for nft to read.
+// nft's numbers of data types (enum datatypes of its datatype.h). The kernel only stores them, for nft to read.
 const (
 	datatypeInteger  uint32 = 4
 	datatypeIPv4Addr uint32 = 7
@@ -20,7 +20,7 @@ const (
 	datatypeProto    uint32 = 12
 	datatypeService  uint32 = 13
 	datatypeClassID  uint32 = 23
-	// bitsPerType is the room of one field's number in the number of a concatenation.
+	// bitsPerType is the number of bits of one field's number in the number of a concatenation.
 	bitsPerType = 6
 	// setExpression is NFTA_SET_EXPR (5.7 and newer).
 	setExpression = 17
@@ -33,7 +33,7 @@ func (e *encoder) setOp(op ruleset.Op, set ruleset.Set) error {
 		return e.addSet(op.Family, set)
 	case ruleset.Delete:
 		e.naming(unix.NFT_MSG_DELSET, family, unix.NFTA_SET_NAME, set.Name)
-	case ruleset.Flush: // deleting elements without saying which means all of the set
+	case ruleset.Flush: // a deletion without elements deletes all of the set
 		e.naming(unix.NFT_MSG_DELSETELEM, family, unix.NFTA_SET_ELEM_LIST_SET, set.Name)
 	}
 	return nil
@@ -87,7 +87,8 @@ func setFlags(set ruleset.Set) uint32 {
 	return flags
 }
 
-// datatypes returns nft's number of a key or value: the numbers of its fields, the last one in the lowest bits.
+// datatypes returns nft's number of a key's or value's type: the numbers of its fields, the last one in the lowest
+// bits.
 func datatypes(family model.Family, types []ruleset.Type) uint32 {
 	var numbers uint32
 	for _, field := range types {
@@ -116,7 +117,7 @@ func datatype(family model.Family, field ruleset.Type) uint32 {
 
 var errSetTypes = errors.New("its types cannot be written")
 
-// checkTypes refuses what the kernel or nft could not hold.
+// checkTypes rejects types that the kernel or nft cannot represent.
 func checkTypes(types []ruleset.Type) error {
 	addrs := 0
 	for _, field := range types {

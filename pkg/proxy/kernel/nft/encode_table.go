@@ -26,8 +26,8 @@ func (e *encoder) tableOp(op ruleset.Op) error {
 	return nil
 }
 
-// naming appends a message about an object in our table that holds only its name. The attribute for the table is the
-// first one of every such message.
+// naming appends a message about an object in our table that has only the object's name. The attribute for the table is
+// the first one of every such message.
 func (m *messages) naming(kind uint16, family byte, object uint16, name string) {
 	m.table(kind, 0, family)
 	m.text(unix.NFTA_CHAIN_TABLE, m.inTable())
@@ -49,7 +49,7 @@ func (e *encoder) chainOp(op ruleset.Op, chain ruleset.Chain) error {
 		e.addChain(family, chain)
 	case ruleset.Delete:
 		e.naming(unix.NFT_MSG_DELCHAIN, family, unix.NFTA_CHAIN_NAME, chain.Name)
-	case ruleset.Flush: // deleting rules without saying which means all of the chain
+	case ruleset.Flush: // a deletion without rules deletes all of the chain
 		e.naming(unix.NFT_MSG_DELRULE, family, unix.NFTA_RULE_CHAIN, chain.Name)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// The sentences for what is missing. Each says what to do.
+// Errors for missing prerequisites. Each text includes the remedy.
 var (
 	errPrivilege  = errors.New("programming nftables needs root (CAP_NET_ADMIN): run as root")
 	errNoNFTables = errors.New("this kernel has no nf_tables: load the module nf_tables, or use a kernel built with CONFIG_NF_TABLES")
@@ -22,19 +22,20 @@ var (
 	errNoSuchOperation = errors.New("there is no such operation")
 )
 
-// ErrUnknownOutcome says that the kernel did not answer: the batch may or may not be in force.
+// ErrUnknownOutcome means that the kernel did not reply: the batch may or may not be applied.
 var ErrUnknownOutcome = errors.New("the kernel did not say whether it took the batch")
 
-// TableOwnedError says that a table belongs to another living process, and that the kernel lets only that process touch it.
+// TableOwnedError means that a table belongs to another living process, and that the kernel allows only that process to
+// change it.
 type TableOwnedError struct {
 	Family model.Family
-	// Port is the netlink port id of the owner. It usually is the process's id.
+	// Port is the netlink port ID of the owner. It usually is the process's ID.
 	Port uint32
-	// Process is the name of the process with that id; empty if there is none.
+	// Process is the name of the process with that ID; empty if there is none.
 	Process string
 }
 
-// Error names the owner and what that usually means.
+// Error names the owner and the likely cause.
 func (e *TableOwnedError) Error() string {
 	owner := fmt.Sprintf("netlink port id %d", e.Port)
 	if e.Process != "" {
@@ -47,7 +48,7 @@ func (e *TableOwnedError) Error() string {
 // Unwrap returns the kernel's own error.
 func (e *TableOwnedError) Unwrap() error { return unix.EPERM }
 
-// processName returns the name of a process, empty if there is none with that id.
+// processName returns the name of a process, empty if there is none with that ID.
 func processName(id uint32) string {
 	name, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(id), 10) + "/comm")
 	if err != nil {
@@ -56,7 +57,7 @@ func processName(id uint32) string {
 	return strings.TrimSpace(string(name))
 }
 
-// missing turns the kernel's error at first contact into a sentence that says what is missing.
+// missing turns the kernel's error at first contact into one that names the missing prerequisite.
 func missing(err error) error {
 	switch {
 	case err == nil:

@@ -82,7 +82,7 @@ func TestErrorsNameTheOperationAndItsObject(t *testing.T) {
 	}
 }
 
-// TestEachRejectedElementIsNamed, wherever it is in a message, and however many are refused.
+// TestEachRejectedElementIsNamed, wherever it is in a message, and however many are rejected.
 func TestEachRejectedElementIsNamed(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
@@ -130,7 +130,7 @@ func TestOfManyErrorsTheFirstFewAreListed(t *testing.T) {
 	if want := "80 . fd00:2 of map ip vicinity endpoints: no such file or directory; and 497 more"; !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want it to end in %q", err, want)
 	}
-	commit(t, c, emptyMaps(model.IPv6, ruleset.Endpoints)) // and the connection is good afterwards
+	commit(t, c, emptyMaps(model.IPv6, ruleset.Endpoints)) // and the connection works afterwards
 }
 
 func TestWhatCannotBeWrittenIsRejectedBeforeItIsSent(t *testing.T) {

@@ -24,14 +24,15 @@ const (
 	toItself  = "router to itself"
 )
 
-// fact says which connections a condition is true for at a hook.
+// fact is a condition, and the connections for which it is true at a hook.
 type fact struct {
 	hook      ruleset.Hook
 	condition ruleset.Statement
 	want      []string
 }
 
-// facts are what the layout rests on. A nat chain sees a connection of the router to itself only on its way out.
+// facts are the conditions on which the layout relies. A nat chain sees a connection of the router to itself only on
+// its way out.
 func facts() map[string]fact {
 	local := func(field ruleset.Field) ruleset.IsLocal { return ruleset.IsLocal{Field: field} }
 	notLocal := func(field ruleset.Field) ruleset.IsLocal { return ruleset.IsLocal{Field: field, Not: true} }
@@ -62,7 +63,7 @@ func facts() map[string]fact {
 	}
 }
 
-// TestWhatEachHookSeesOfAPacket lets rules note the connections that they see.
+// TestWhatEachHookSeesOfAPacket uses rules that record the connections that they see.
 func TestWhatEachHookSeesOfAPacket(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
@@ -125,7 +126,7 @@ func (n network) withRecorder(notes ruleset.Set, fact fact) ruleset.Chain {
 	return ruleset.Chain{Name: "of-" + notes.Name, Hook: fact.hook, Priority: priority, Rules: rules}
 }
 
-// connections names the connections that were noted.
+// connections returns the names of the recorded connections.
 func (n network) connections(noted []ruleset.Element) []string {
 	names := map[ruleset.Tuple]string{
 		{Addr: n.clientAddr, Number: toServer}:    forwarded,

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// number is the kernel's number of a family (NFPROTO_*).
+// number returns the kernel's number of a family (NFPROTO_*).
 func number(family model.Family) byte {
 	if family == model.IPv4 {
 		return unix.NFPROTO_IPV4
@@ -24,5 +24,5 @@ func addrSize(family model.Family) int {
 	return 16
 }
 
-// tableText names our table as nft does: ip vicinity.
+// tableText returns nft's name of our table: ip vicinity.
 func tableText(family model.Family) string { return ruleset.Keyword(family) + " " + ruleset.TableName }

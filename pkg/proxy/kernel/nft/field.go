@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// A rule has sixteen registers of four bytes. A key lies in as many in a row as it needs.
+// A rule has sixteen registers of four bytes. A key occupies as many consecutive ones as it needs.
 const (
 	firstRegister uint32 = unix.NFT_REG32_00
 	lastRegister  uint32 = unix.NFT_REG32_15
@@ -23,7 +23,7 @@ func registers(size int) uint32 { return uint32(align(size) / 4) }
 
 var errTooManyRegisters = errors.New("its keys and values need more registers than a rule has")
 
-// load puts fields into registers in a row, and returns the register that follows.
+// load loads fields into consecutive registers, and returns the register that follows.
 func load(family model.Family, fields []ruleset.Field, register uint32) (loads []expr.Any, next uint32, err error) {
 	for _, field := range fields {
 		size := 4
@@ -55,7 +55,7 @@ func loadField(family model.Family, field ruleset.Field, register uint32) (expr.
 		return &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register}, nil
 	case ruleset.Priority:
 		return &expr.Meta{Key: expr.MetaKeyPRIORITY, Register: register}, nil
-	case ruleset.DestinationPort: // the same place in TCP, UDP and SCTP
+	case ruleset.DestinationPort: // the same offset in TCP, UDP and SCTP
 		return &expr.Payload{
 			OperationType: expr.PayloadLoad, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2, DestRegister: register,
 		}, nil
@@ -79,7 +79,7 @@ func loadAddr(family model.Family, offset int, register uint32) expr.Any {
 	}
 }
 
-// sourceOffset is where the source address is in an IP header. The destination follows it.
+// sourceOffset returns the offset of the source address in an IP header. The destination follows it.
 func sourceOffset(family model.Family) int {
 	if family == model.IPv4 {
 		return 12

@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// form is a rule and what nft lists for it, with X for the family's keyword; empty if the test does not say it.
+// form is a rule and nft's listing of it, with X for the family's keyword; empty if the test does not specify it.
 type form struct {
 	text string
 	rule ruleset.Rule
@@ -44,7 +44,7 @@ func TestEveryFormOfAStatementIsListedAsIntended(t *testing.T) {
 	}
 }
 
-// inChains adds a table with every set, empty, and a chain for each form beside the one that verdicts lead to.
+// inChains adds a table with every set, empty, and a chain for each form in addition to the one that verdicts lead to.
 func inChains(family model.Family, forms []form) ruleset.Batch {
 	o := operations{emptyMaps(family, append(slices.Clone(ruleset.StaticSets), affinity)...)}
 	o.do(ruleset.Add, family, ruleset.CounterObject{Name: "counted"})
@@ -128,7 +128,7 @@ func linkForms() []form {
 	return forms
 }
 
-// prefixForms are the prefixes that end at a byte and those that do not, at each place where one is compared.
+// prefixForms are the prefixes that end at a byte and those that do not, for each field that is compared.
 func prefixForms(family model.Family) []form {
 	prefixes := []string{
 		"0.0.0.0/0", "128.0.0.0/1", "10.0.0.0/8", "10.240.0.0/12", "10.244.0.0/16", "10.1.2.0/24",
@@ -166,7 +166,7 @@ func rangeForms(family model.Family) []form {
 	}
 	var forms []form
 	for bits := range model.AnyAddr(family).BitLen() + 1 {
-		text := "" // it is compared with what is printed, and no more
+		text := "" // it is compared only with what is printed
 		if client, isWritten := texts[bits]; isWritten {
 			text = "meta priority . " + client + " @sources"
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// addresses are what the tests' rules and elements are made of.
+// addresses are used in the tests' rules and elements.
 type addresses struct {
 	service, balancer, endpoint, client, node netip.Addr
 	cluster, services, loopback, allowedRange netip.Prefix
@@ -44,8 +44,7 @@ func addressesOf(family model.Family) addresses {
 	}
 }
 
-// affinity is a map of clients that are remembered; stickyPort and stickyEndpoint are numbers of a Service port and of
-// its endpoint.
+// affinity is a map of clients; stickyPort and stickyEndpoint are numbers of a Service port and of its endpoint.
 var affinity = ruleset.Affinity(7)
 
 const (
@@ -71,7 +70,7 @@ func regular(name string, rules ...ruleset.Rule) ruleset.Chain {
 	return ruleset.Chain{Name: name, Hook: ruleset.NoHook, Rules: rules}
 }
 
-// everyChain holds every statement. Each chain comes after the chains that it leads to.
+// everyChain holds every statement. Each chain follows the chains that it leads to.
 func everyChain(family model.Family) []ruleset.Chain {
 	return slices.Concat(leafChains(family), translatingChains(family), []ruleset.Chain{
 		{Name: "nat-prerouting", Hook: ruleset.Prerouting, Priority: ruleset.PriorityDNAT, Rules: []ruleset.Rule{jump("services")}},
@@ -109,7 +108,7 @@ func leafChains(family model.Family) []ruleset.Chain {
 	}
 }
 
-// remembering is the chain that remembers clients for a while, and looks for those that it remembers.
+// remembering returns the chain that stores the endpoints of clients for a while, and finds those that it stored.
 func remembering(timeout time.Duration) ruleset.Chain {
 	isEndpoint := ruleset.PriorityBetween{First: 0xf2000000, Last: 0xf2ffffff}
 	remember := ruleset.Rule{isEndpoint, ruleset.UpdateAffinity{Map: affinity, Mask: stickyMask, Timeout: timeout}}

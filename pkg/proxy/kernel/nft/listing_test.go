@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// goldenOf is what nft lists for everything in a family's table. The file is for IPv4; the IPv6 table differs only in
-// keywords and addresses.
+// goldenOf returns nft's listing of everything in a family's table. The file is for IPv4; the IPv6 table differs only
+// in keywords and addresses.
 func goldenOf(t *testing.T, family model.Family) string {
 	t.Helper()
 	golden, err := os.ReadFile("testdata/everything.txt")

@@ -21,14 +21,14 @@ const (
 type messages struct {
 	b        []byte
 	sequence uint32 // of the next message
-	at       int    // where the newest message begins
-	in       string // the table that objects are in; empty: TableName
+	at       int    // where the latest message starts
+	in       string // the table that objects are in; empty means TableName
 }
 
-// inTable is the name of the table that objects are in.
+// inTable returns the name of the table that objects are in.
 func (m *messages) inTable() string { return cmp.Or(m.in, ruleset.TableName) }
 
-// begin starts a message. The resource id matters in the frame of a batch only.
+// begin starts a message. The resource ID matters in the frame of a batch only.
 func (m *messages) begin(kind, flags uint16, family byte, resource uint16) {
 	m.at = len(m.b)
 	m.b = append(m.b, 0, 0, 0, 0) // the length, written by end
@@ -46,18 +46,18 @@ func (m *messages) table(kind, flags uint16, family byte) {
 	m.begin(unix.NFNL_SUBSYS_NFTABLES<<8|kind, flags, family, 0)
 }
 
-// end closes the newest message.
+// end closes the latest message.
 func (m *messages) end() {
 	binary.NativeEndian.PutUint32(m.b[m.at:], uint32(len(m.b)-m.at))
 }
 
-// addFlags adds flags to the newest message.
+// addFlags adds flags to the latest message.
 func (m *messages) addFlags(flags uint16) {
 	at := m.b[m.at+6:]
 	binary.NativeEndian.PutUint16(at, binary.NativeEndian.Uint16(at)|flags)
 }
 
-// size returns the size of the newest message so far.
+// size returns the size of the latest message so far.
 func (m *messages) size() int { return len(m.b) - m.at }
 
 func (m *messages) attribute(kind uint16, size int) {

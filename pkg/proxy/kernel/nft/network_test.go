@@ -24,7 +24,7 @@ const (
 	serverSide = "server-side"
 )
 
-// network is a client, a router and a server in a row, each with the address that others dial.
+// network is a client, a router and a server in a row, each with the address that the others dial.
 type network struct {
 	client, router, server             *netns.Namespace
 	clientAddr, routerAddr, serverAddr netip.Addr

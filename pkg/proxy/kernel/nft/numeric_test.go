@@ -8,15 +8,16 @@ import (
 )
 
 // numerals are the words for which nft -n lists numbers: of protocols, of the kind of an address (RTN_LOCAL of
-// linux/rtnetlink.h) and of what conntrack says (IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h, and NFT_CT_STATE).
+// linux/rtnetlink.h) and of conntrack's states (IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h, and
+// NFT_CT_STATE).
 var numerals = strings.NewReplacer("tcp", "6", "udp", "17", "sctp", "132", "local", "2", "dnat", "0x20", "new", "0x8")
 
-// spelledOut finds such words where they stand for numbers: after what a rule compares, and as a field of an element,
-// before the port. In `reject with tcp reset`, in `dnat to` and in names they stay words.
+// spelledOut finds such words if they stand for numbers: after a field that a rule compares, and as a field of an
+// element, before the port. In `reject with tcp reset`, in `dnat to` and in names they remain words.
 var spelledOut = regexp.MustCompile(`\b(l4proto|type|type !=|status|state) (tcp|udp|sctp|local|dnat|new)\b|\b(tcp|udp|sctp) \. `)
 
-// inNumbers normalizes the lines of a listing, as inOneWay does, and turns words into numbers as nft -n does. Numbers
-// stay.
+// inNumbers normalizes the lines of a listing, as inOneWay does, and converts words into numbers as nft -n does.
+// Numbers are unchanged.
 func inNumbers(listing string) []string {
 	return inOneWay(spelledOut.ReplaceAllStringFunc(spellings.Replace(listing), numerals.Replace))
 }

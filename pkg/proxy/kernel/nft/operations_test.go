@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// operations gathers a batch.
+// operations collects a batch.
 type operations struct{ ruleset.Batch }
 
 func (o *operations) do(verb ruleset.Verb, family model.Family, object ruleset.Object) *operations {
@@ -60,7 +60,7 @@ func emptyMaps(family model.Family, sets ...ruleset.Set) ruleset.Batch {
 	return o.Batch
 }
 
-// slots gives the elements of a load-balancing table.
+// slots returns the elements of a load-balancing table.
 func slots(number int) iter.Seq[ruleset.Element] {
 	at := addressesOf(model.IPv4)
 	return func(yield func(ruleset.Element) bool) {

@@ -16,8 +16,8 @@ import (
 
 // OtherProxies returns the other service proxies that translate connections in this network namespace.
 //
-// The kernel is asked for a handful of tables and chains by name. Nothing is listed: a dump has all chains of all
-// tables, and kube-proxy makes several for each Service.
+// It queries a handful of tables and chains by name, without a dump: that would have all chains of all tables, and
+// kube-proxy creates several for each Service.
 func (r *Reader) OtherProxies(ctx context.Context) ([]competing.Conflict, error) {
 	tables := map[model.Family]competing.Tables{}
 	for _, family := range model.Families {
@@ -30,7 +30,7 @@ func (r *Reader) OtherProxies(ctx context.Context) ([]competing.Conflict, error)
 	return competing.Find(tables), nil
 }
 
-// HasChain reports whether a table has a chain that is in use: rules lead to it, or it has some.
+// HasChain reports whether a table has a chain that is in use: rules lead to it, or it has rules.
 func (r *Reader) HasChain(ctx context.Context, family model.Family, table, name string) (bool, error) {
 	chain, err := r.chain(ctx, family, table, name)
 	return chain.Uses > 0, err
@@ -65,7 +65,7 @@ func (r *Reader) observeProgram(ctx context.Context, family model.Family, by *co
 	return held, err
 }
 
-// chain asks for one chain of any table.
+// chain queries one chain of any table.
 func (r *Reader) chain(ctx context.Context, family model.Family, table, name string) (competing.Chain, error) {
 	var chain competing.Chain
 	err := r.query(ctx, func(m *messages) {

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// kubeProxyNFTables is the part of kube-proxy's rules in nftables mode that decides who translates: see setupNFTables
-// in its pkg/proxy/nftables/proxier.go. Each start makes the base chains anew.
+// kubeProxyNFTables is the part of kube-proxy's rules in nftables mode that determines which proxy translates: see
+// setupNFTables in its pkg/proxy/nftables/proxier.go. Each start recreates the base chains.
 const kubeProxyNFTables = `
 add table ip kube-proxy { comment "rules for kube-proxy"; }
 add chain ip kube-proxy nat-prerouting
@@ -81,13 +81,13 @@ add rule ip nat DOCKER tcp dport 8080 counter dnat to 172.17.0.2:80
 add chain ip nat KUBE-ROUTER-SERVICES
 add rule ip nat PREROUTING counter jump KUBE-ROUTER-SERVICES
 `
-	// administrator forwards a port, in a chain that comes before ours.
+	// administrator forwards a port, in a chain that precedes ours.
 	administrator = `
 add table ip forwarding
 add chain ip forwarding nat-prerouting { type nat hook prerouting priority dstnat - 1; }
 add rule ip forwarding nat-prerouting tcp dport 8443 dnat to 10.244.0.9:443
 `
-	// calicoPin keeps Calico in nftables mode after kube-proxy has gone.
+	// calicoPin keeps Calico in nftables mode after kube-proxy was removed.
 	calicoPin = `
 add table ip kube-proxy
 add chain ip kube-proxy pin
@@ -106,7 +106,7 @@ func loadAs(namespace *netns.Namespace, family model.Family, text string) {
 	namespace.Load(text)
 }
 
-// found returns which other proxies are found, and whether they are known to be asked first.
+// found returns which other proxies are found, and whether they are known to precede ours.
 func found(t *testing.T, c *Conn) map[string]bool {
 	t.Helper()
 	findings, err := c.OtherProxies(t.Context())
@@ -123,7 +123,7 @@ func found(t *testing.T, c *Conn) map[string]bool {
 func TestOtherProxiesAreDistinguishedFromOtherNeighbours(t *testing.T) {
 	for name, test := range map[string]struct {
 		text  string
-		proxy string // empty: it is no service proxy
+		proxy string // empty if it is no service proxy
 	}{
 		"kube-proxy in nftables mode":        {kubeProxyNFTables, "kube-proxy-nftables"},
 		"kube-proxy in iptables mode":        {kubeProxyIPTables, "kube-proxy-iptables"},
@@ -173,13 +173,13 @@ func TestOtherProxiesAreDistinguishedFromOtherNeighbours(t *testing.T) {
 	}
 }
 
-// TestWhichProgramComesFirst checks findings with packets: the chains that were added later translate. If they are in the
-// older table, the finding does not say who comes first.
+// TestWhichProgramComesFirst checks findings with packets: the chains that were added later translate. If they are in
+// the older table, the finding does not report which is first.
 func TestWhichProgramComesFirst(t *testing.T) {
 	const theirs, ours = "kube-proxy", "vicinity"
 	for name, test := range map[string]struct {
-		made  []string // whose tables, in the order in which they are made; a second time: only the chain is made again
-		first string   // who translates
+		made  []string // owners of the tables, in order of creation; the second time only the chain is recreated
+		first string   // the program that translates
 		known bool
 	}{
 		"ours came later":                   {[]string{theirs, ours}, ours, false},
@@ -213,7 +213,7 @@ add rule ip TABLE nat-prerouting counter dnat to `+n.serverAddr.String()+"\n", "
 	}
 }
 
-// BenchmarkOtherProxies looks for other proxies in an empty kernel, and in one where kube-proxy has chains for 10,000
+// BenchmarkOtherProxies detects other proxies in an empty kernel, and in one where kube-proxy has chains for 10,000
 // Services.
 func BenchmarkOtherProxies(b *testing.B) {
 	for _, services := range []int{0, 10_000} {

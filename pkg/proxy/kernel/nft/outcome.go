@@ -18,9 +18,9 @@ type failure struct {
 	text     string // the kernel's own explanation, rarely given
 }
 
-// outcome reads the kernel's answers to a batch whose last operation asked for an acknowledgement, and returns the
-// failures, in their order. The kernel has queued all answers already, the failures before the acknowledgement.
-// Answers to other batches are passed over.
+// outcome reads the kernel's replies to a batch whose last operation requested an acknowledgement, and returns the
+// failures, in their order. The kernel has queued all replies already, the failures before the acknowledgement. Replies
+// to other batches are skipped.
 func (s *socket) outcome(ctx context.Context, first, last uint32) ([]failure, error) {
 	var failures []failure
 	for {
@@ -49,7 +49,7 @@ func (s *socket) outcome(ctx context.Context, first, last uint32) ([]failure, er
 	}
 }
 
-// nextReply does not wait any more once something failed: a batch that fails as a whole is not acknowledged.
+// nextReply does not wait after a failure: a batch that fails as a whole is not acknowledged.
 func (s *socket) nextReply(ctx context.Context, failed bool) ([]byte, error) {
 	if failed {
 		return s.poll()
@@ -57,8 +57,8 @@ func (s *socket) nextReply(ctx context.Context, failed bool) ([]byte, error) {
 	return s.reply(ctx)
 }
 
-// parseFailure reads an NLMSG_ERROR: the negative errno, the header alone of the message that it is about (CapAcknowledge)
-// and, with NLM_F_ACK_TLVS, attributes.
+// parseFailure reads an NLMSG_ERROR: the negative errno, only the header of the failed message (CapAcknowledge) and,
+// with NLM_F_ACK_TLVS, attributes.
 func parseFailure(m message) failure {
 	parsed := failure{sequence: m.sequence}
 	if len(m.body) < 4+headerSize {

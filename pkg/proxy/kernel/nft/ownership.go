@@ -20,11 +20,11 @@ const (
 	tablePersist uint32 = 1 << 2
 
 	tableHandleAttribute = 4 // NFTA_TABLE_HANDLE
-	tableOwnerAttribute  = 7 // NFTA_TABLE_OWNER, the port id of the owner's socket
+	tableOwnerAttribute  = 7 // NFTA_TABLE_OWNER, the port ID of the owner's socket
 )
 
-// desiredFlags are the flags with which our tables are added: owner and persist together. With owner alone the table
-// would vanish when we exit.
+// desiredFlags returns the flags with which our tables are added: owner and persist together. With owner alone the
+// table would vanish when we exit.
 func desiredFlags(owned bool) uint32 {
 	if owned {
 		return tableOwner | tablePersist
@@ -32,7 +32,7 @@ func desiredFlags(owned bool) uint32 {
 	return 0
 }
 
-// canOwn asks whether this kernel knows both flags. Those before 6.9 refuse the second as unknown.
+// canOwn reports whether this kernel supports both flags. Kernels before 6.9 reject the second as unknown.
 func canOwn(writer *socket) (bool, error) {
 	err := probeTable(writer, model.IPv4, desiredFlags(true))
 	switch {
@@ -44,22 +44,22 @@ func canOwn(writer *socket) (bool, error) {
 	return false, fmt.Errorf("asking whether tables can be owned: %w", err)
 }
 
-// tableState is what there is of a table in a family.
+// tableState is the state of a table in a family.
 type tableState struct {
 	exists bool
 	flags  uint32
-	owner  uint32 // port id; zero without an owner
-	handle uint64 // in a namespace a younger table has a larger one
+	owner  uint32 // port ID; zero without an owner
+	handle uint64 // in a namespace a newer table has a larger one
 }
 
-// update reports whether adding the table with the wanted flags changes it to them. The kernel takes an owner only
+// update reports whether adding the table with the desired flags changes it to them. The kernel accepts an owner only
 // for a table that lost its last one, and never changes persist.
 func (s tableState) update(owned bool) bool {
-	flags := s.flags &^ unix.NFT_TABLE_F_DORMANT // the kernel just takes this one off
+	flags := s.flags &^ unix.NFT_TABLE_F_DORMANT // the kernel just clears this one
 	return flags == desiredFlags(owned) || owned && flags == tablePersist
 }
 
-// table asks for our table of a family.
+// table queries our table of a family.
 func (r *Reader) table(ctx context.Context, family model.Family) (tableState, error) {
 	return r.tableNamed(ctx, family, ruleset.TableName)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// serve makes the endpoint an address of the namespace's loopback, routes the service's address there, and listens on
-// the endpoint.
+// serve adds the endpoint to the addresses of the namespace's loopback, routes the service's address there, and listens
+// on the endpoint.
 func serve(t *testing.T, namespace *netns.Namespace, family model.Family) {
 	t.Helper()
 	at := addressesOf(family)
@@ -56,7 +56,7 @@ func connect(t *testing.T, namespace *netns.Namespace, family model.Family) {
 	})
 }
 
-// learning is everything, so that connections reach the endpoint and are remembered for the timeout.
+// learning returns everything, so that connections reach the endpoint and are stored for the timeout.
 func learning(family model.Family, timeout time.Duration) ruleset.Batch {
 	batch := operations{everything(family)}
 	frontend := ruleset.Tuple{Addr: addressesOf(family).service, Proto: model.TCP, Port: 80}
@@ -76,7 +76,7 @@ func learning(family model.Family, timeout time.Duration) ruleset.Batch {
 		do(ruleset.Flush, family, ruleset.SetObject{Set: affinity}).Batch
 }
 
-// learned is what a connection leaves in the affinity map.
+// learned returns the element that a connection leaves in the affinity map.
 func learned(family model.Family) ruleset.Element {
 	return ruleset.Element{
 		Key: ruleset.Tuple{Number: stickyPort, Addr: addressesOf(family).endpoint}, Value: ruleset.Tuple{Number: stickyEndpoint},

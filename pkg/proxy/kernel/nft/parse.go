@@ -33,7 +33,7 @@ func (m message) nftables() (kind uint16, ok bool) {
 
 var errTruncated = errors.New("the kernel's answer ends in the middle of a message")
 
-// parseMessages walks over the messages of one datagram.
+// parseMessages iterates over the messages of one datagram.
 func parseMessages(b []byte) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		for len(b) > 0 {
@@ -60,7 +60,7 @@ func parseMessages(b []byte) iter.Seq2[message, error] {
 	}
 }
 
-// attributes walks over netlink attributes. A malformed rest is ignored: the kernel does not send any.
+// attributes iterates over netlink attributes. A malformed rest is ignored: the kernel does not send any.
 func attributes(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for len(b) >= attributeSize {

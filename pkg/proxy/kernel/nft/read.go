@@ -18,16 +18,16 @@ import (
 )
 
 // Reader reads our tables in the network namespace in which it was opened, and changes nothing. It can read them
-// whichever process owns them. It may be used by several goroutines.
+// regardless of their owner. It may be used by several goroutines.
 type Reader struct {
-	owned bool // the tables should be, as those of the Conn that it is part of
+	owned bool // set if the tables should be owned, like those of the Conn that embeds the Reader
 
-	queryMutex sync.Mutex // guards what follows
+	queryMutex sync.Mutex // guards the following fields
 	socket     *socket
 	sequence   uint32
 }
 
-// OpenReader connects to nf_tables for reading alone. It needs CAP_NET_ADMIN, as writing does.
+// OpenReader connects to nf_tables only for reading. It needs CAP_NET_ADMIN, as writing does.
 func OpenReader() (*Reader, error) {
 	s, err := openQuerySocket()
 	if err != nil {
@@ -44,18 +44,18 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// errInterrupted says that a dump is useless, because what it dumped changed meanwhile.
+// errInterrupted means that a dump is useless, because what it dumped changed meanwhile.
 var errInterrupted = errors.New("it changed while it was being read")
 
-// reply is the part of the kernel's answer to one request that has been read so far.
+// reply is the part of the kernel's reply to one request that has been read so far.
 type reply struct {
 	each        func(message) error
 	failures    []error
 	interrupted bool
 }
 
-// err returns what went wrong with the reply. An interrupted reply may contradict itself, so an interruption hides any
-// other failure.
+// err returns the error of the reply. An interrupted reply may be inconsistent, so an interruption hides any other
+// failure.
 func (r *reply) err() error {
 	if r.interrupted {
 		return errInterrupted
@@ -80,7 +80,7 @@ func (r *reply) take(m message) (ended bool) {
 	return false
 }
 
-// query sends the one request that write appends, and passes every message of the answer to each.
+// query sends the one request that write appends, and passes every message of the reply to each.
 func (r *Reader) query(ctx context.Context, write func(*messages), each func(message) error) error {
 	r.queryMutex.Lock()
 	defer r.queryMutex.Unlock()
@@ -95,7 +95,7 @@ func (r *Reader) query(ctx context.Context, write func(*messages), each func(mes
 	}
 	got := reply{each: each}
 	for {
-		// The answer is read to its end whatever happens, so that the next question does not find its rest.
+		// The reply is always read to its end, so that the next query does not read its rest.
 		b, err := r.socket.reply(context.WithoutCancel(ctx))
 		if err != nil {
 			return err
@@ -111,7 +111,7 @@ func (r *Reader) query(ctx context.Context, write func(*messages), each func(mes
 	}
 }
 
-// errnoOf returns the error that ends an answer, nil if the answer ends without one.
+// errnoOf returns the error that ends a reply, nil if the reply ends without one.
 func errnoOf(m message) error {
 	if len(m.body) < 4 {
 		return nil
@@ -122,7 +122,7 @@ func errnoOf(m message) error {
 	return nil
 }
 
-// generation returns the number of the kernel's ruleset, which every transaction that changes something raises by one.
+// generation returns the number of the kernel's ruleset, which every transaction that changes something increments.
 func (r *Reader) generation(ctx context.Context) (generation uint32, err error) {
 	err = r.query(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, unix.AF_UNSPEC)
@@ -138,8 +138,8 @@ func (r *Reader) generation(ctx context.Context) (generation uint32, err error) 
 	return generation, nil
 }
 
-// Objects returns what our table of a family holds: the names of its chains, sets and counters, sorted, and what those
-// sets hold that ruleset.Recalled names.
+// Objects returns what our table of a family has: the names of its chains, sets and counters, sorted, and the elements
+// of those sets that ruleset.RestoredSet returns.
 func (r *Reader) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
 	state, err := r.table(ctx, family)
 	if err != nil || !state.exists {
@@ -165,9 +165,9 @@ func (r *Reader) Objects(ctx context.Context, family model.Family) (ruleset.Obje
 		}
 		elements, err := r.Elements(ctx, family, set)
 		if errors.Is(err, errUnreadable) {
-			continue // the kernel will refuse to turn it into ours, and then the table is made anew
+			continue // the kernel will reject its change into ours, and then the table is recreated
 		}
-		// If the ruleset never rests, we take what was seen last: it is nearly always everything.
+		// If the ruleset keeps changing, the last dump is used: it is nearly always complete.
 		if err != nil && !errors.Is(err, errInterrupted) {
 			return ruleset.Objects{}, err
 		}
@@ -176,12 +176,12 @@ func (r *Reader) Objects(ctx context.Context, family model.Family) (ruleset.Obje
 	return objects, nil
 }
 
-// names lists the objects of a kind in our table of a family. The kernel is asked for those alone; it filters sets, and
+// names lists the objects of a kind in our table of a family. It requests only those; the kernel filters sets, and
 // dumps the chains of all tables.
 //
-// Any transaction interrupts a dump, even one on another table. Beside a busy and large ruleset no dump ends
-// uninterrupted: then we merge what all attempts saw. Our own tables do not change meanwhile, so that is nearly always
-// everything; what it lacks stays in the kernel, and the next complete sync finds it.
+// Any transaction interrupts a dump, even one on another table. If a large ruleset is busy no dump ends uninterrupted:
+// then the results of all attempts are merged. Our own tables do not change meanwhile, so they are nearly always
+// complete; a missing object stays in the kernel, and the next full sync finds it.
 func (r *Reader) names(ctx context.Context, family model.Family, kind, table, name uint16) ([]string, error) {
 	var seen []string
 	names, err := retried(func() ([]string, error) {
@@ -208,10 +208,10 @@ func (r *Reader) names(ctx context.Context, family model.Family, kind, table, na
 	return slices.Compact(names), err
 }
 
-// isNamed leaves out what the kernel names itself: the sets and chains within a rule, which go with it.
+// isNamed excludes what the kernel names itself: the sets and chains within a rule, which are deleted with it.
 func isNamed(text string) bool { return text != "" && !strings.HasPrefix(text, "__") }
 
-// isOtherObject reports whether what was dumped is a quota or the like, which the kernel dumps with the counters.
+// isOtherObject reports whether a dumped object is a quota or the like, which the kernel dumps with the counters.
 func isOtherObject(kind uint16, body []byte) bool {
 	object, _ := numberOf(body, unix.NFTA_OBJ_TYPE)
 	return kind == unix.NFT_MSG_GETOBJ && object != unix.NFT_OBJECT_COUNTER

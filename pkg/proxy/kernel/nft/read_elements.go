@@ -17,13 +17,13 @@ import (
 const (
 	// setCount is NFTA_SET_COUNT, the number of elements that the kernel sends along with a set (6.16 and newer).
 	setCount = 20
-	// readAttempts is how often something that changes while it is being read is read again.
+	// readAttempts is the maximum number of attempts to read something that keeps changing.
 	readAttempts = 6
 	// readPause is the first pause between attempts, long enough for a table that is growing to finish.
 	readPause = 5 * time.Millisecond
 )
 
-// retried reads again, a limited number of times, while what it reads keeps changing.
+// retried repeats read, a limited number of times, while the data keeps changing.
 func retried[T any](read func() (T, error)) (value T, err error) {
 	pause := readPause
 	for range readAttempts {
@@ -48,9 +48,9 @@ func (r *Reader) Elements(ctx context.Context, family model.Family, set ruleset.
 	return elements, err
 }
 
-// elements reads a set once. The kernel does not say when a dump is inconsistent, and some are even without a writer,
-// while a hash table is growing: elements are then missing or there twice. So the number must be what the kernel says.
-// Where it does not say so, nothing at all may have changed meanwhile, in any table. A set that packets fill is different
+// elements reads a set once. The kernel does not report that a dump is inconsistent, and some are even without a
+// writer, while a hash table is growing: elements are then missing or duplicate. So the number must match the kernel's
+// count. Without a count, nothing at all may have changed meanwhile, in any table. A set that packets fill is different
 // a moment later anyway.
 func (r *Reader) elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
 	before, err := r.generation(ctx)
@@ -110,7 +110,7 @@ func (r *Reader) each(
 	})
 }
 
-// count returns how many elements the kernel says that a set has, and a negative number if it does not say.
+// count returns the kernel's count of a set's elements, and a negative number if it has none.
 func (r *Reader) count(ctx context.Context, family model.Family, set ruleset.Set) (count int, err error) {
 	count = -1
 	err = r.query(ctx, func(m *messages) {
@@ -128,7 +128,7 @@ func (r *Reader) count(ctx context.Context, family model.Family, set ruleset.Set
 	return count, err
 }
 
-// errUnreadable says that an element does not have its set's types: another process made a set of the same name.
+// errUnreadable means that an element does not have its set's types: another process created a set of the same name.
 var errUnreadable = errors.New("cannot be read")
 
 func parseElement(b []byte, family model.Family, set ruleset.Set) (element ruleset.Element, err error) {

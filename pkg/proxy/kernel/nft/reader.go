@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Table is what the kernel holds of our table of a family.
+// Table is our table of a family as the kernel has it.
 type Table struct {
 	// Found are its objects, with the contents of all sets.
 	Found ruleset.Objects
@@ -27,7 +27,7 @@ type Table struct {
 	rules  map[string][][]byte // by chain
 }
 
-// Table reads all of our table of a family, except for what packets put into it.
+// Table reads all of our table of a family, except for what packets add to it.
 func (r *Reader) Table(ctx context.Context, family model.Family) (*Table, error) {
 	found, err := r.Objects(ctx, family)
 	if err != nil || !found.Table {
@@ -55,7 +55,7 @@ func (r *Reader) Table(ctx context.Context, family model.Family) (*Table, error)
 	return t, err
 }
 
-// Differences compares the table with what it should hold: sets, elements, chains and rules.
+// Differences compares the table with the desired one: sets, elements, chains and rules.
 func (t *Table) Differences(wanted *ruleset.Tables) ([]ruleset.Difference, error) {
 	differences := wanted.Differences(t.family, t.Found)
 	if !t.Found.Table {
@@ -99,7 +99,7 @@ func (r *Reader) rules(ctx context.Context, family model.Family) (map[string][][
 	return rules, nil
 }
 
-// compareRules says what is different about the rules of a chain; nothing if nothing is.
+// compareRules describes what is different about the rules of a chain; empty if nothing is.
 func compareRules(family model.Family, chain ruleset.Chain, held [][]byte) (string, error) {
 	if len(held) != len(chain.Rules) {
 		return fmt.Sprintf("the number of rules, %d instead of %d,", len(held), len(chain.Rules)), nil
@@ -116,8 +116,8 @@ func compareRules(family model.Family, chain ruleset.Chain, held [][]byte) (stri
 	return "", nil
 }
 
-// equalExpr reports whether two lists have the same attributes in the same order, except for those that the kernel adds,
-// and those of ours that it only keeps during a transaction.
+// equalExpr reports whether two lists have the same attributes in the same order, except for those that the kernel
+// adds, and those of ours that it keeps only during a transaction.
 func equalExpr(ours, theirs []byte) bool {
 	type one struct {
 		kind  uint16
@@ -154,8 +154,8 @@ func equalExpr(ours, theirs []byte) bool {
 
 func isZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
-// isSameRegister reports whether two numbers may be the same register: the kernel dumps every fourth of those of 32 bits
-// as the register of 128 bits that begins there (nft_dump_register).
+// isSameRegister reports whether two numbers may be the same register: the kernel dumps every fourth 32-bit register as
+// the 128-bit register that starts there (nft_dump_register).
 func isSameRegister(ours, theirs []byte) bool {
 	if len(ours) != 4 || len(theirs) != 4 {
 		return false
@@ -165,7 +165,7 @@ func isSameRegister(ours, theirs []byte) bool {
 		large == unix.NFT_REG_1+(small-unix.NFT_REG32_00)/4
 }
 
-// isNested reports whether a value is made of attributes alone.
+// isNested reports whether a value consists of attributes alone.
 func isNested(b []byte) bool {
 	size := 0
 	for _, value := range attributes(b) {

@@ -24,7 +24,7 @@ func openedIn(t *testing.T, namespace *netns.Namespace) *Reader {
 	return r
 }
 
-// differencesIn compares what a batch should leave with what a namespace holds, as a line each.
+// differencesIn compares what a batch should leave with the content of a namespace, as a line each.
 func differencesIn(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, families ...model.Family) []string {
 	t.Helper()
 	var wanted ruleset.Tables

@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// layout is what the static chains depend on.
+// layout is the input of the static chains.
 type layout struct {
 	config ruleset.Config
 	around ruleset.NodeState
@@ -66,9 +66,9 @@ func everyLayout() map[string]layout {
 	}
 }
 
-// TestEveryRealLayoutIsWhatItsTextDescribes programs Services as the proxy does, and loads the text of the same tables with
-// nft: Services of every shape where nothing is chosen and where everything is, and elsewhere those whose chains
-// depend on it.
+// TestEveryRealLayoutIsWhatItsTextDescribes programs Services as the proxy does, and loads the text of the same tables
+// with nft: Services of every shape for the layouts without and with all settings, and for others those whose chains
+// depend on the layout.
 func TestEveryRealLayoutIsWhatItsTextDescribes(t *testing.T) {
 	for name, layout := range everyLayout() {
 		t.Run(name, func(t *testing.T) {
@@ -83,12 +83,12 @@ func TestEveryRealLayoutIsWhatItsTextDescribes(t *testing.T) {
 	}
 }
 
-// batch is what the proxy commits first, with a Service of every shape.
+// batch returns the proxy's first commit, with a Service of every shape.
 func (l layout) batch(found map[model.Family]ruleset.Objects) ruleset.Batch {
 	return l.batchOf(everyShape, found)
 }
 
-// batchOf is the same with Services of these shapes.
+// batchOf returns the same with Services of these shapes.
 func (l layout) batchOf(shapes func(model.Family) []shape, found map[model.Family]ruleset.Objects) ruleset.Batch {
 	config := l.config
 	config.Families = model.Families
@@ -99,7 +99,7 @@ func (l layout) batchOf(shapes func(model.Family) []shape, found map[model.Famil
 	return resync(config, services, l.around, found).Batch
 }
 
-// resync is the plan of a complete sync.
+// resync returns the plan of a full sync.
 func resync(
 	config ruleset.Config, services []ruleset.Service, around ruleset.NodeState, found map[model.Family]ruleset.Objects,
 ) *ruleset.Plan {
@@ -109,7 +109,7 @@ func resync(
 	return plan
 }
 
-// TestWritingTheSameAgainChangesNothing: a resync finds the tables as the one before left them.
+// TestWritingTheSameAgainChangesNothing: a full sync finds the tables as the previous one left them.
 func TestWritingTheSameAgainChangesNothing(t *testing.T) {
 	namespace := netns.New(t)
 	c := dialOwned(t, namespace)
@@ -145,7 +145,7 @@ func TestOneLayoutReplacesAnother(t *testing.T) {
 	}
 }
 
-// TestTheShapesNeedEveryKindOfChain, so that the tests above have seen them all: in every layout the chains that depend
+// TestTheShapesNeedEveryKindOfChain, so that the tests above cover all of them: in every layout the chains that depend
 // on it, and in the emptiest and the fullest layout all others too.
 func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
 	split := []string{
@@ -156,7 +156,7 @@ func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
 	checkChains(t, layout{}.batch(nil), append(split, others...))
 }
 
-// checkChains checks that a batch gives chains the wanted number of rules, in both families.
+// checkChains checks that a batch gives chains the right number of rules, in both families.
 func checkChains(t *testing.T, batch ruleset.Batch, want []string) {
 	t.Helper()
 	var chains []string

@@ -18,7 +18,7 @@ import (
 )
 
 // checkListed checks that nft lists what a batch left in the kernel as the tables in memory print it, that it can list
-// it in every form, and that the printed text makes nft itself leave the same in the kernel.
+// it in every form, and that nft itself, given the printed text, leaves the same in the kernel.
 func checkListed(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, families ...model.Family) {
 	t.Helper()
 	var tables ruleset.Tables
@@ -58,8 +58,7 @@ func checkSameRuleset(t *testing.T, theirs, ours *netns.Namespace, families ...m
 	}
 }
 
-// setsInKernel returns what the kernel keeps of each set of our table, by the set's name: its attributes, in
-// hexadecimal.
+// setsInKernel returns the kernel's attributes of each set of our table, by the set's name, in hexadecimal.
 func setsInKernel(t *testing.T, namespace *netns.Namespace, family model.Family) map[string]map[uint16]string {
 	t.Helper()
 	const setHandle = 16 // NFTA_SET_HANDLE, which counts up
@@ -120,8 +119,8 @@ func bare(listing string) []string {
 // without a start.
 var endOfNone = regexp.MustCompile(`^\s*element( 00000000)+\s+: 1 \[end\]`)
 
-// sortRuns sorts the lines of each run of lines that are wanted: the elements of a set, in the order of the kernel's
-// hash table.
+// sortRuns sorts the lines of each run of matching lines: the elements of a set, in the order of the kernel's hash
+// table.
 func sortRuns(lines []string, wanted func(string) bool) {
 	for from := 0; from < len(lines); from++ {
 		to := from
@@ -137,8 +136,8 @@ var (
 	elementsOfSet = regexp.MustCompile(`elements = \{[^}]*\}`)
 	portAfterMap  = regexp.MustCompile(`(map @\S+) : (\d+)`)
 	// spellings are pairs that mean the same to nft. The protocol that a reset needs and the family of a dnat follow from
-	// the rest; priorities have names in some hooks; the size is the kernel's own bound of a set that packets fill; no
-	// empty line stands between tables.
+	// the rest; priorities have names in some hooks; the size is the kernel's own limit of a set that packets fill; there
+	// is no empty line between tables.
 	spellings = strings.NewReplacer(
 		"meta l4proto tcp reject with tcp reset", "reject with tcp reset", "dnat ip to", "dnat to", "dnat ip6 to", "dnat to",
 		"priority dstnat;", "priority -100;", "priority srcnat - 1;", "priority 99;", "\t\tsize 65535\n", "",
@@ -147,7 +146,7 @@ var (
 )
 
 // inOneWay normalizes the spelling of a listing's lines, and sorts the elements of each set. Sets, chains and rules
-// stay where they are.
+// keep their order.
 func inOneWay(listing string) []string {
 	listing = elementsOfSet.ReplaceAllStringFunc(listing, func(block string) string {
 		list := strings.Split(strings.TrimSuffix(strings.TrimPrefix(block, "elements = {"), "}"), ",")

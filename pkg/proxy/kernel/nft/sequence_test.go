@@ -28,7 +28,7 @@ func TestTheGenerationAfterAnother(t *testing.T) {
 	}
 }
 
-// TestAnUnreadReplyIsNotTakenForTheNextBatchs: a commit that gave up waiting leaves its answer in the socket.
+// TestAnUnreadReplyIsNotTakenForTheNextBatchs: a commit that timed out leaves its reply in the socket.
 func TestAnUnreadReplyIsNotTakenForTheNextBatchs(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	refused, err := c.Encode(ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Delete, Family: model.IPv4, Object: ruleset.TableObject{}}}})
@@ -46,7 +46,8 @@ func TestAnUnreadReplyIsNotTakenForTheNextBatchs(t *testing.T) {
 	}
 }
 
-// TestNoTwoMessagesOfTwoBatchesHaveTheSameNumber, opening and end included, so that an answer names one message alone.
+// TestNoTwoMessagesOfTwoBatchesHaveTheSameNumber, opening and end included, so that a reply identifies a single
+// message.
 func TestNoTwoMessagesOfTwoBatchesHaveTheSameNumber(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	seen := map[uint32]bool{}

@@ -12,17 +12,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// shape is everything about a Service that decides which elements and chains it has.
+// shape is everything about a Service that determines its elements and chains.
 type shape struct {
 	name                         string
 	cluster, local               int // endpoints, of all nodes and of this one
 	internalLocal, externalLocal bool
 	affinity                     time.Duration
-	prefixes                     []netip.Prefix // who may dial the load balancer's address
+	prefixes                     []netip.Prefix // clients that may dial the load balancer's address
 }
 
-// everyShape returns the policies, each with and without endpoints and session affinity: all kinds of lb, sticky and
-// learn chains.
+// everyShape returns the policies, each with and without endpoints and session affinity: all kinds of lb and sticky
+// chains.
 func everyShape(family model.Family) []shape {
 	var shapes []shape
 	for _, affinity := range []time.Duration{0, 3 * time.Hour} {

@@ -16,7 +16,7 @@ type filled struct {
 	elements []ruleset.Element
 }
 
-// stickyClass is the class of a frontend whose clients are remembered.
+// stickyClass is the class of a frontend with affinity.
 const stickyClass uint32 = 0xf70e1007
 
 // everySet holds a set of every kind, each hash table with a single element so that there is one way to list it.

@@ -19,12 +19,12 @@ const (
 	receiveSize = 64 << 10
 	// sendLimit is the largest batch: about ten million elements. It is a limit only, and costs no memory.
 	sendLimit = 512 << 20
-	// replyTimeout is how long the kernel may take to answer. It answers before the sending call returns, so a missing
-	// answer has been lost.
+	// replyTimeout is how long a reply may take before it counts as lost. The kernel replies before the sending call
+	// returns.
 	replyTimeout = 30 * time.Second
 )
 
-// socket is a netlink socket of netfilter. It stays in the network namespace in which it was opened.
+// socket is a netfilter netlink socket. It stays in the network namespace in which it was opened.
 //
 // It bypasses mdlayher's receiving, which peeks at each datagram first, and its sending, which copies.
 type socket struct {
@@ -45,8 +45,8 @@ func openSocket() (*socket, error) {
 	return &socket{conn: conn, raw: raw, buffer: make([]byte, receiveSize)}, nil
 }
 
-// openQuerySocket opens a socket for requests. An error in an answer names the failing message without repeating it,
-// and points at what was wrong in it.
+// openQuerySocket opens a socket for requests. An error in a reply identifies the failing message without repeating it,
+// and points at the mistake in it.
 func openQuerySocket() (*socket, error) {
 	s, err := openSocket()
 	if err != nil {
@@ -64,7 +64,7 @@ func openQuerySocket() (*socket, error) {
 	return s, nil
 }
 
-// send hands messages to the kernel, which has processed them by the time send returns.
+// send passes messages to the kernel, which has processed them by the time send returns.
 func (s *socket) send(b []byte) error {
 	var failure error
 	err := s.raw.Control(func(fd uintptr) {
@@ -119,7 +119,7 @@ func (s *socket) received(n int, err error) ([]byte, error) {
 	return s.buffer[:n], nil
 }
 
-// reply returns the next datagram of an answer.
+// reply returns the next datagram of a reply.
 func (s *socket) reply(ctx context.Context) ([]byte, error) {
 	b, err := s.poll()
 	if !errors.Is(err, unix.EAGAIN) {

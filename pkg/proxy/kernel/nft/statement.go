@@ -16,10 +16,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// statusDNAT is the bit of `ct status` that says that the destination was translated (IPS_DST_NAT).
+// statusDNAT is the bit of `ct status` for a translated destination (IPS_DST_NAT).
 const statusDNAT uint32 = 1 << 5
 
-// expressionsOf returns the kernel's expressions for a statement, those that nft would make for its text.
+// expressionsOf returns the kernel's expressions for a statement, the same as nft's for its text.
 func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any, error) {
 	switch s := statement.(type) {
 	case ruleset.ProtocolIs:
@@ -88,14 +88,15 @@ func priorityOf(family model.Family, s ruleset.SetPriority) ([]expr.Any, error) 
 	return append(found, setPriority), err
 }
 
-// find looks a key up in a set or map.
+// find returns the lookup of a key in a set or map.
 func find(family model.Family, key []ruleset.Field, lookup expr.Lookup) ([]expr.Any, error) {
 	loads, _, err := load(family, key, firstRegister)
 	lookup.SourceRegister = firstRegister
 	return append(loads, &lookup), err
 }
 
-// compileStatement is a DNAT to what a map holds. The port is in the register after the address: the map puts it there.
+// compileStatement returns a DNAT to a map's value. The port is in the register after the address: the map puts it
+// there.
 func compileStatement(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
 	expressions, err := find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
 	return append(expressions, &expr.NAT{
@@ -109,9 +110,9 @@ func compileStatement(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
 // dynsetDelete is NFT_DYNSET_OP_DELETE (Linux 5.4).
 const dynsetDelete = 2
 
-// changeClient writes or deletes an element of a map of clients from the packet path. Its key is the number of the port,
-// which is what the mask leaves of the priority, and the client; its value is the whole priority. The kernel wants a
-// value of a map's element even to delete it.
+// changeClient adds or deletes an element of an affinity map from the packet path. Its key is the number of the port,
+// which is the masked priority, and the client; its value is the whole priority. The kernel requires a value of a map's
+// element even to delete it.
 func changeClient(family model.Family, clients ruleset.Set, mask uint32, operation uint32, timeout time.Duration) ([]expr.Any, error) {
 	key, next, err := load(family, []ruleset.Field{ruleset.Priority, ruleset.SourceAddr}, firstRegister)
 	if err != nil {
@@ -135,7 +136,7 @@ func changeClient(family model.Family, clients ruleset.Set, mask uint32, operati
 	}), nil
 }
 
-// fromRange makes the first and the last address of the client's range. A range that is one address needs no mask.
+// fromRange computes the first and the last address of the client's range. A range of one address needs no mask.
 func fromRange(family model.Family, s ruleset.FromRange) ([]expr.Any, error) {
 	key, _, err := load(family, []ruleset.Field{ruleset.Priority, ruleset.SourceAddr, ruleset.SourceAddr}, firstRegister)
 	if err != nil {
@@ -184,7 +185,7 @@ func inPrefix(family model.Family, s ruleset.InPrefix) ([]expr.Any, error) {
 	return append(expressions, &expr.Cmp{Op: equalUnless(s.Not), Register: firstRegister, Data: prefix[:size]}), nil
 }
 
-// loadAt loads the first bytes of a field. Only what is read from the packet itself can be loaded in part.
+// loadAt loads the first bytes of a field. Only fields of the packet itself can be loaded in part.
 func loadAt(family model.Family, field ruleset.Field, size int) ([]expr.Any, error) {
 	loads, _, err := load(family, []ruleset.Field{field}, firstRegister)
 	if err != nil {
@@ -222,7 +223,7 @@ func notFromInterface(s ruleset.NotFromInterface) ([]expr.Any, error) {
 	}, nil
 }
 
-// isLocal asks the routing tables what kind of address it is.
+// isLocal looks up the type of an address in the routing tables.
 func isLocal(s ruleset.IsLocal) ([]expr.Any, error) {
 	fib := &expr.Fib{Register: firstRegister, ResultADDRTYPE: true, FlagSADDR: true}
 	switch s.Field {
@@ -246,7 +247,7 @@ func priorityBetween(s ruleset.PriorityBetween) []expr.Any {
 	}
 }
 
-// hasBit tests one bit of what conntrack says of a connection.
+// hasBit tests one bit of a connection's state in conntrack.
 func hasBit(key expr.CtKey, bit []byte) []expr.Any {
 	size, zero := uint32(len(bit)), make([]byte, len(bit))
 	return []expr.Any{
@@ -256,7 +257,7 @@ func hasBit(key expr.CtKey, bit []byte) []expr.Any {
 	}
 }
 
-// label returns conntrack's labels with one bit set, as a machine holds them whose lowest byte comes first.
+// label returns conntrack's labels with one bit set, as a little-endian machine stores them.
 func label(bit uint8) []byte {
 	const size = 16 // NF_CT_LABELS_MAX_SIZE
 	labels := make([]byte, size)
@@ -264,7 +265,7 @@ func label(bit uint8) []byte {
 	return labels
 }
 
-// action is a statement that looks at nothing.
+// action returns the expression of a statement that reads no field.
 func action(family model.Family, statement ruleset.Statement) expr.Any {
 	switch s := statement.(type) {
 	case ruleset.Reject:
@@ -275,7 +276,7 @@ func action(family model.Family, statement ruleset.Statement) expr.Any {
 	return &expr.Masq{FullyRandom: true}
 }
 
-// reject answers with a reset or with the family's port unreachable: ICMP type 3 code 3, ICMPv6 type 1 code 4.
+// reject replies with a reset or with the family's port unreachable: ICMP type 3 code 3, ICMPv6 type 1 code 4.
 func reject(family model.Family, s ruleset.Reject) *expr.Reject {
 	switch {
 	case s.TCPReset:

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// transaction gathers the notifications of one transaction. The kernel sends one for each changed object, and at the
-// end the new generation with the process that made it.
+// transaction collects the notifications of one transaction. The kernel sends one for each changed object, and at the
+// end the new generation with the process that made the change.
 type transaction struct {
 	families []model.Family
 }
@@ -36,8 +36,8 @@ func (t *transaction) read(b []byte, changed func(ExternalChange)) {
 	}
 }
 
-// addTable notes a changed object. In a table, chain, set, counter, rule or list of elements alike the first attribute is
-// the table's name.
+// addTable records the table of a changed object. In a table, chain, set, counter, rule or list of elements alike the
+// first attribute is the table's name.
 func (t *transaction) addTable(m message) {
 	kernelFamily, body := m.family()
 	if textOf(body, unix.NFTA_TABLE_NAME) != ruleset.TableName {

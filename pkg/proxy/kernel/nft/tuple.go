@@ -16,7 +16,7 @@ import (
 // bytes wide, and the rest of its last register is zero. Addresses and ports are in network byte order, slots and
 // classes in the host's.
 
-// fieldSize is the size of a field on its own.
+// fieldSize returns the size of a field on its own.
 func fieldSize(family model.Family, field ruleset.Type) int {
 	switch field {
 	case ruleset.TypeAddr:
@@ -30,7 +30,7 @@ func fieldSize(family model.Family, field ruleset.Type) int {
 	return 4
 }
 
-// tupleSize is the size of a key or value.
+// tupleSize returns the size of a key or value.
 func tupleSize(family model.Family, types []ruleset.Type) int {
 	if len(types) == 1 {
 		return fieldSize(family, types[0])
@@ -73,7 +73,7 @@ func appendTuple(b []byte, family model.Family, types []ruleset.Type, tuple *rul
 // parseTuple reads what appendTuple wrote.
 func parseTuple(b []byte, family model.Family, types []ruleset.Type) (ruleset.Tuple, error) {
 	var tuple ruleset.Tuple
-	// The kernel gives a single field back in its own size or in whole registers, depending on its version.
+	// The kernel returns a single field in its own size or in whole registers, depending on its version.
 	if size := tupleSize(family, types); len(b) < size || len(b) > align(size) {
 		return tuple, fmt.Errorf("it has %d bytes instead of %d", len(b), size)
 	}

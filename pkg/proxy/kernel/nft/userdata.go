@@ -10,10 +10,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// The kernel keeps a few bytes of userdata with each set and element, which only nft reads. They are a list of entries, each a
-// byte of kind, a byte of length, and the value; numbers are in host byte order. Without the byte order of a map's
-// value nft lists classes byte-swapped. What is written here is what nft 1.0.6 itself writes for the same set, byte
-// for byte.
+// The kernel stores a few bytes of userdata with each set and element, which only nft reads. They are a list of
+// entries, each a byte of kind, a byte of length, and the value; numbers are in host byte order. Without the byte order
+// of a map's value nft lists classes byte-swapped. The userdata is the same that nft 1.0.6 writes for the same set,
+// byte for byte.
 
 // nft's enum byteorder.
 const (
@@ -22,8 +22,8 @@ const (
 	byteOrderBig
 )
 
-// The entries of a typeof: the kind of expression, and what that kind says about itself. For a concatenation nft writes
-// only that it is one, and takes its types from the set.
+// The entries of a typeof: the kind of expression, and its details. For a concatenation nft writes only that it is one,
+// and takes its types from the set.
 const (
 	entryExpression = 0
 	entryDetail     = 1
@@ -37,7 +37,7 @@ func appendNumber(data []byte, kind userdata.Type, value uint32) []byte {
 	return userdata.Append(data, kind, binary.NativeEndian.AppendUint32(nil, value))
 }
 
-// setUserdata returns what nft must know to list a set.
+// setUserdata returns the userdata that nft needs to list a set.
 func setUserdata(set ruleset.Set) ([]byte, error) {
 	for _, types := range [][]ruleset.Type{set.Key, set.Value} {
 		if err := checkTypes(types); err != nil {

@@ -18,33 +18,33 @@ import (
 )
 
 const (
-	// watchBuffer is how much the kernel keeps of what others change until we read it.
+	// watchBuffer is the size of the kernel's buffer for changes by other processes that are not read yet.
 	watchBuffer = 4 << 20
-	// quietElements is the size from which a batch is sent without listening. While any process listens, the kernel
-	// builds a notification for each element, even those that a filter drops: 255 ms instead of 62 for a hundred
+	// quietElements is the size from which a batch is sent without a subscription. While any process is subscribed, the
+	// kernel builds a notification for each element, even those that a filter drops: 255 ms instead of 62 for a hundred
 	// thousand.
 	quietElements = 1000
 )
 
-// ExternalChange is a transaction of another process that touched our tables.
+// ExternalChange is a transaction of another process that changed our tables.
 type ExternalChange struct {
-	// Families are the families whose table was touched. All of them if Lost is set.
+	// Families are the families whose table was changed; all of them if Overrun is set.
 	Families []model.Family
-	// PID and Process are the process that did it, as the kernel knows it; zero and empty if Lost is set.
+	// PID and Process are the process that made the change, according to the kernel; zero and empty if Overrun is set.
 	PID     uint32
 	Process string
-	// Overrun reports that something may have happened which the kernel could not report: assume that everything changed.
+	// Overrun is set if the kernel may have dropped notifications: assume that everything changed.
 	Overrun bool
 }
 
-// watcher listens to the kernel's notifications of changed rulesets.
+// watcher receives the kernel's notifications of changed rulesets.
 type watcher struct {
 	socket  *socket
-	overrun atomic.Bool           // something may have been missed
-	broken  atomic.Pointer[error] // why nothing can be heard any more
+	overrun atomic.Bool           // notifications may have been missed
+	broken  atomic.Pointer[error] // why no notification can arrive any more
 }
 
-// openWatcher listens to changes by every port but one.
+// openWatcher subscribes to the changes by every port but one.
 func openWatcher(ours uint32) (*watcher, error) {
 	s, err := openSocket()
 	if err != nil {
@@ -60,8 +60,8 @@ func openWatcher(ours uint32) (*watcher, error) {
 	return &watcher{socket: s}, nil
 }
 
-// withoutOwn lets a datagram pass unless its first message carries a port id. All messages of a datagram come from one
-// transaction. A filter reads numbers in network byte order, the header has the host's.
+// withoutOwn returns a filter that passes a datagram unless its first message has the port ID. All messages of a
+// datagram come from one transaction. A filter reads numbers in network byte order; the header is in host byte order.
 func withoutOwn(port uint32) []bpf.Instruction {
 	const portOffset = 12 // nlmsghdr.nlmsg_pid
 	raw := binary.NativeEndian.AppendUint32(nil, port)
@@ -73,9 +73,9 @@ func withoutOwn(port uint32) []bpf.Instruction {
 	}
 }
 
-// Watch calls changed for each transaction of others that touched our tables since Dial, until the context ends, and
-// then returns nil. An element that a packet adds, or that expires, is no such change. No other process can touch an
-// owned table: Watch then only waits.
+// Watch calls changed for each transaction of another process that changed our tables since Dial, until the context
+// ends, and then returns nil. An element that a packet adds, or that expires, does not count. No other process can
+// change an owned table: Watch then only waits.
 //
 // There may be one Watch at a time.
 func (c *Conn) Watch(ctx context.Context, changed func(ExternalChange)) error {
@@ -93,7 +93,7 @@ func (w *watcher) watch(ctx context.Context, changed func(ExternalChange)) error
 		b, err := w.socket.wait()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			_ = w.socket.conn.SetReadDeadline(time.Time{}) // before looking why, so that no later interruption is missed
+			_ = w.socket.conn.SetReadDeadline(time.Time{}) // before checking the cause, so that no later interruption is missed
 		case errors.Is(err, unix.ENOBUFS):
 			w.drain()
 			heard = transaction{}
@@ -116,8 +116,8 @@ func (w *watcher) watch(ctx context.Context, changed func(ExternalChange)) error
 	}
 }
 
-// drain throws away what is left in the buffer. Until it is empty the kernel drops everything new, without reporting
-// that again.
+// drain discards the rest of the buffer. Until it is empty the kernel drops everything new, without reporting that
+// again.
 func (w *watcher) drain() {
 	for {
 		if _, err := w.socket.poll(); err != nil && !errors.Is(err, unix.ENOBUFS) {
@@ -126,14 +126,14 @@ func (w *watcher) drain() {
 	}
 }
 
-// onOverrun makes Watch report that something may have been missed.
+// onOverrun makes Watch report that notifications may have been missed.
 func (w *watcher) onOverrun() {
 	w.overrun.Store(true)
 	w.socket.interrupt()
 }
 
-// sendIgnoringErrors sends a large batch without listening meanwhile. The generation shows whether another process changed
-// something in the gap: it must be one higher if the kernel took our batch, and else unchanged.
+// sendIgnoringErrors sends a large batch without a subscription. The generation shows whether another process changed
+// something meanwhile: it must be one higher if the kernel applied our batch, and otherwise unchanged.
 func (c *Conn) sendIgnoringErrors(ctx context.Context, send func() error) error {
 	before, err := c.generation(ctx)
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *Conn) sendIgnoringErrors(ctx context.Context, send func() error) error 
 	return outcome
 }
 
-// nextGeneration is the generation after one, with or without a transaction. Zero is never used.
+// nextGeneration returns the generation after one, with or without a transaction. Zero is never used.
 func nextGeneration(generation uint32, committed bool) uint32 {
 	if committed {
 		generation++

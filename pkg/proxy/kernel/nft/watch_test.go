@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// watched is what Watch reports, in its order.
+// watched is what Watch reports, in order.
 type watched struct {
 	t       *testing.T
 	changes chan ExternalChange
@@ -47,8 +47,8 @@ func (w watched) next() ExternalChange {
 	return wait.Receive(w.t, "a report of a change", w.changes)
 }
 
-// nothing asserts that there is no report. To know that everything was heard, it makes a foreign change and expects
-// only that one.
+// nothing checks that there is no report. To be sure that every notification was read, it makes a change as another
+// process and expects only that one.
 func (w watched) nothing(namespace *netns.Namespace) {
 	w.t.Helper()
 	namespace.NFT("add", "chain", "ip", "vicinity", fmt.Sprintf("marker-%d", time.Now().UnixNano()))

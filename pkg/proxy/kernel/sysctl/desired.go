@@ -14,64 +14,64 @@ const (
 	udpTimeoutStream      = "net.netfilter.nf_conntrack_udp_timeout_stream"
 )
 
-// maxEntries is what kube-proxy asks for at most, however many cores there are: each entry takes memory of the
-// kernel.
+// maxEntries is kube-proxy's maximum, however many cores there are: each entry takes memory of the kernel.
 const maxEntries = 1 << 20
 
-// entriesOfBucket is how many connections share a list of the kernel's hash table at most.
+// entriesOfBucket is the maximum number of connections that share a list of the kernel's hash table.
 const entriesOfBucket = 4
 
 // DesiredValue is a kernel setting and the value that it should have.
 type DesiredValue struct {
-	// Name is the setting's, with dots.
+	// Name is the name of the setting, with dots.
 	Name string
 	// Value is in the kernel's unit: seconds, for timeouts.
 	Value int64
-	// AtLeast: a larger value is right too.
+	// AtLeast is set if a larger value is right too.
 	AtLeast bool
-	// ZeroIsUnlimited: 0 is larger than any other value.
+	// ZeroIsUnlimited is set if 0 is larger than any other value.
 	ZeroIsUnlimited bool
 }
 
-// Forwarding is what a node needs to forward packets to pods on other nodes. It is checked and never written: more than
-// Services depends on it, firewalls above all, so it is up to the administrator.
+// What a node needs to forward packets to pods on other nodes. It is checked and never written: more than Services
+// depends on it, firewalls above all, so it is up to the administrator.
 var (
 	ForwardingIPv4 = DesiredValue{Name: "net.ipv4.ip_forward", Value: 1}
 	ForwardingIPv6 = DesiredValue{Name: "net.ipv6.conf.all.forwarding", Value: 1}
 )
 
-// What counting traffic needs: that conntrack counts bytes, which we set and never reset, because others may rely on
-// it; and that it reports connections that end, which is up to the administrator.
+// What counting traffic needs: conntrack counts bytes, which is set and never reset, because other programs may rely on
+// it; and conntrack reports connections that end, which is up to the administrator.
 var (
 	ConntrackBytes  = DesiredValue{Name: "net.netfilter.nf_conntrack_acct", Value: 1}
 	ConntrackEvents = DesiredValue{Name: "net.netfilter.nf_conntrack_events", Value: 1, AtLeast: true}
 )
 
-// LeftoverSettings is how the kernel's settings were before kube-proxy changed them: route_localnet in iptables mode, for node
-// ports on loopback, the others in IPVS mode with strictARP. They outlive it.
+// LeftoverSettings are the values that settings had before kube-proxy changed them: route_localnet in iptables mode,
+// for node ports on loopback, the others in IPVS mode with strictARP. The changes outlive kube-proxy.
 var LeftoverSettings = []DesiredValue{
 	{Name: "net.ipv4.conf.all.route_localnet"},
 	{Name: "net.ipv4.conf.all.arp_ignore"},
 	{Name: "net.ipv4.conf.all.arp_announce"},
 }
 
-// Conntrack is what is asked of the kernel's connection tracking: kube-proxy's section conntrack. A setting with the
-// value 0 is left as it is.
+// Conntrack is the desired connection tracking: kube-proxy's section conntrack. A setting with the value 0 remains
+// unchanged.
 type Conntrack struct {
-	// MaxPerCore is how many connections are tracked at most, for each core of the machine. If it is 0, so is Min.
+	// MaxPerCore is the maximum number of tracked connections, for each core of the machine. If it is 0, Min has no
+	// effect.
 	MaxPerCore int32
-	// Min is how many are tracked on a machine with few cores.
+	// Min is the lower limit of that maximum, for a machine with few cores.
 	Min int32
-	// TCPEstablishedTimeout and TCPCloseWaitTimeout are how long a TCP connection without packets is remembered.
+	// TCPEstablishedTimeout and TCPCloseWaitTimeout are how long a TCP connection without packets is tracked.
 	TCPEstablishedTimeout, TCPCloseWaitTimeout time.Duration
 	// TCPBeLiberal tracks TCP packets outside of the window as part of their connection.
 	TCPBeLiberal bool
-	// UDPTimeout and UDPStreamTimeout are how long a UDP flow without packets is remembered: before and after it had
-	// packets in both directions.
+	// UDPTimeout and UDPStreamTimeout are how long a UDP flow without packets is tracked: before and after it had packets
+	// in both directions.
 	UDPTimeout, UDPStreamTimeout time.Duration
 }
 
-// Settings returns the kernel settings for these, on a machine with the given number of cores.
+// Settings returns the kernel settings for the configuration, on a machine with the given number of cores.
 //
 // kube-proxy also lowers the number of connections to its own value. Here a larger one stays: it was raised for a
 // reason, and lowering it makes the kernel drop connections.
@@ -79,10 +79,10 @@ func (c Conntrack) Settings(cores int) []DesiredValue {
 	var wants []DesiredValue
 	if entries := c.entries(cores); entries > 0 {
 		wants = append(wants,
-			// Zero connections to track at most means any number of them (nf_conntrack_max in the kernel's nf_conntrack_core.c).
+			// A maximum of zero means no limit (nf_conntrack_max in the kernel's nf_conntrack_core.c).
 			DesiredValue{Name: conntrackMax, Value: entries, AtLeast: true, ZeroIsUnlimited: true},
-			// Lists of more than four entries make every look-up slow. kube-proxy writes the module's parameter
-			// hashsize, which is the same value.
+			// Lists of more than four entries make every lookup slow. kube-proxy writes the module's parameter hashsize, which
+			// is the same value.
 			DesiredValue{Name: conntrackBuckets, Value: entries / entriesOfBucket, AtLeast: true})
 	}
 	for _, timeout := range []struct {
@@ -104,7 +104,7 @@ func (c Conntrack) Settings(cores int) []DesiredValue {
 	return wants
 }
 
-// entries is how many connections the kernel should track; 0 leaves its number unchanged.
+// entries returns how many connections the kernel should track; 0 leaves its number unchanged.
 func (c Conntrack) entries(cores int) int64 {
 	if c.MaxPerCore <= 0 {
 		return 0
@@ -112,7 +112,7 @@ func (c Conntrack) entries(cores int) int64 {
 	return max(min(int64(c.MaxPerCore)*int64(cores), maxEntries), int64(c.Min))
 }
 
-// isSatisfied reports whether a value is what is wanted.
+// isSatisfied reports whether a value is right.
 func (w DesiredValue) isSatisfied(value int64) bool {
 	return value == w.Value || w.AtLeast && value > w.Value || w.ZeroIsUnlimited && value == 0
 }

@@ -1,6 +1,6 @@
-// Package sysctl compares kernel settings, the entries below /proc/sys, with what a service proxy needs, and changes
-// those that it is asked to.
+// Package sysctl compares kernel settings, the entries below /proc/sys, with what a service proxy needs (desired.go),
+// and writes those that are not only checked (enforcer.go; package daemon runs it in kernel_settings.go).
 //
-// What is needed is a function of values. What was found, written and refused is returned, and the caller logs it: a
-// container without privileges sees /proc/sys and may not write there, which is no failure.
+// The desired values are a pure function. What was found, written and not permitted is returned, and the caller logs
+// it: a container without privileges sees /proc/sys and may not write there, which is no failure.
 package sysctl

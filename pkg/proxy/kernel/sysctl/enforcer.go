@@ -2,49 +2,49 @@ package sysctl
 
 import "time"
 
-// Setting is a Want that has to stay met.
+// Setting is a DesiredValue that must stay met.
 type Setting struct {
 	DesiredValue
-	// Without says what does not work while the kernel has another value; empty if the name says enough.
+	// Without describes what does not work while the kernel has another value; empty if the name suffices.
 	Without string
-	// OnlyChecked: it is never written, because it is up to the administrator.
+	// OnlyChecked is set if the setting is never written, because it is up to the administrator.
 	OnlyChecked bool
-	// Optional: a kernel that lacks it does not need it.
+	// Optional is set if a kernel that lacks the setting does not need it.
 	Optional bool
-	// Otherwise gives the setting its value where the file may not be written; nil if nothing else does.
+	// Otherwise sets the value if the file may not be written; nil if there is no other way.
 	Otherwise func() error
 }
 
-// Enforcer are settings that are looked at again and again: sysctl --system of any other program sets them back.
+// Enforcer checks settings periodically, because sysctl --system of any other program resets them.
 //
-// What somebody changes is set again at each look. A program that insists on another value is not fought harder than
-// that, and is told of once in saidAgain.
+// A changed setting is written again at each check. A program that insists on another value meets no more resistance,
+// and is reported once per logInterval.
 type Enforcer struct {
 	root     string
 	settings []enforced
 }
 
-// enforced is a setting, and what became of it.
+// enforced is a setting, and its state.
 type enforced struct {
 	State
-	loggedAt time.Time // when it was last said that it was restored
+	loggedAt time.Time // when it was last reported as restored
 }
 
-// State is how a setting was at the last look.
+// State is a setting at the latest check.
 type State struct {
 	Setting Setting
 	Result  Result
-	// UnmetSince is since when the kernel has another value; zero if it does not.
+	// UnmetSince is since when the kernel has had another value; zero if it does not.
 	UnmetSince time.Time
-	// Restored is how often somebody changed it, and RestoredAt when it was last written again.
+	// Restored is how often another program changed it, and RestoredAt when it was last written again.
 	Restored   int
 	RestoredAt time.Time
 }
 
-// logInterval is how long it is not said again that a setting was restored.
+// logInterval is the minimum time between two reports that a setting was restored.
 const logInterval = time.Hour
 
-// NewEnforcer returns settings below a root, /proc/sys, that nobody has looked at yet.
+// NewEnforcer returns an enforcer of settings below a root, /proc/sys. None is checked yet.
 func NewEnforcer(root string, settings ...Setting) *Enforcer {
 	h := &Enforcer{root: root}
 	for _, setting := range settings {
@@ -53,8 +53,8 @@ func NewEnforcer(root string, settings ...Setting) *Enforcer {
 	return h
 }
 
-// Reconcile compares all settings with the kernel's, in their order, and writes those that differ. It returns those of which
-// there is something new, worth a line in a log.
+// Reconcile compares all settings with the kernel's, in their order, and writes those that differ. It returns those
+// whose news is worth a log line.
 func (h *Enforcer) Reconcile(now time.Time) []State {
 	var news []State
 	for i := range h.settings {
@@ -103,7 +103,7 @@ func (s *Setting) apply(root string) Result {
 	return result
 }
 
-// States returns all settings as they were at the last look.
+// States returns all settings at the latest check.
 func (h *Enforcer) States() []State {
 	states := make([]State, 0, len(h.settings))
 	for i := range h.settings {

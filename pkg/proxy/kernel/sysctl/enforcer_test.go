@@ -11,7 +11,7 @@ import (
 
 var monday = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 
-// apply looks at what is wanted once.
+// apply checks the desired values once.
 func apply(root string, wants ...DesiredValue) (results []Result) {
 	var settings []Setting
 	for _, want := range wants {
@@ -25,7 +25,7 @@ func apply(root string, wants ...DesiredValue) (results []Result) {
 	return results
 }
 
-// heldTree is one setting that is held in a tree that has it.
+// heldTree is an enforced setting in a tree that has it.
 type heldTree struct {
 	t    *testing.T
 	root string
@@ -42,7 +42,7 @@ func hold(t *testing.T, text string, edit func(*Setting)) *heldTree {
 	return &heldTree{t, root, NewEnforcer(root, held), monday}
 }
 
-// change has somebody give the setting a value.
+// change sets the value as another program would.
 func (h *heldTree) change(text string) {
 	h.t.Helper()
 	if err := os.WriteFile(path(h.root, setting), []byte(text), 0o600); err != nil {
@@ -50,7 +50,7 @@ func (h *heldTree) change(text string) {
 	}
 }
 
-// reconcile returns the outcome of a look, and whether there is something new.
+// reconcile returns the outcome of a check, and whether there is news.
 func (h *heldTree) reconcile(after time.Duration) (Outcome, bool) {
 	h.now = h.now.Add(after)
 	isNew := len(h.held.Reconcile(h.now)) > 0
@@ -64,7 +64,7 @@ func (h *heldTree) expect(what string, after time.Duration, outcome Outcome, isN
 	}
 }
 
-// TestASettingThatSomebodyChangesIsSetAgain at each look, and told of once an hour.
+// TestASettingThatSomebodyChangesIsSetAgain at each check, and is reported once an hour.
 func TestASettingThatSomebodyChangesIsSetAgain(t *testing.T) {
 	h := hold(t, "0", nil)
 	h.expect("at first", 0, Written, true)

@@ -10,37 +10,37 @@ import (
 	"strings"
 )
 
-// Root is where the kernel shows its settings. Those of a network namespace are the ones of the thread that opens the
-// file.
+// Root is the directory of the kernel's settings. Those of a network namespace are the ones of the thread that opens
+// the file.
 const Root = "/proc/sys"
 
-// Outcome is what happened to a Want.
+// Outcome is the outcome for a DesiredValue.
 type Outcome string
 
 // The outcomes.
 const (
-	// Met: the kernel had it already.
+	// Met means that the kernel had the value already.
 	Met Outcome = "met"
-	// Written: the kernel has it now.
+	// Written means that the kernel has the value now.
 	Written Outcome = "written"
-	// Unmet: the kernel has another value, and keeps it.
+	// Unmet means that the kernel has another value, and keeps it.
 	Unmet Outcome = "unmet"
-	// Missing: this kernel, or this network namespace, has no such setting.
+	// Missing means that this kernel, or this network namespace, has no such setting.
 	Missing Outcome = "missing"
 )
 
-// Result is what a kernel setting was, and what happened to it.
+// Result is the value of a kernel setting, and the outcome.
 type Result struct {
 	Desired DesiredValue
 	Outcome Outcome
 	// Before is the value that was found, in the kernel's unit; 0 if there was none.
 	Before int64
-	// Err says why a setting could not be read or written. A Result of Check has one only if it could not be read.
+	// Err is why a setting could not be read or written. A Result of Check has one only if it could not be read.
 	Err error
 }
 
-// Check compares the kernel's settings below a root, /proc/sys, with what is wanted, and changes nothing. A setting
-// that is wanted twice is looked at twice.
+// Check compares the kernel's settings below a root, /proc/sys, with the desired values, and changes nothing. A setting
+// that is listed twice is read twice.
 func Check(root string, wants ...DesiredValue) []Result {
 	results := make([]Result, 0, len(wants))
 	for _, want := range wants {
@@ -82,7 +82,7 @@ func (r *Result) write(root string) {
 	r.Outcome = Written
 }
 
-// Advice is how an administrator gives the setting the value that is wanted.
+// Advice returns how an administrator sets the desired value.
 func (w DesiredValue) Advice() string {
 	return fmt.Sprintf("on the node itself: sysctl -w %s=%d", w.Name, w.Value)
 }

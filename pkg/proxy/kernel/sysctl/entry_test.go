@@ -11,7 +11,7 @@ import (
 
 const setting = "net.netfilter.nf_conntrack_max"
 
-// tree is a folder in the place of /proc/sys that has one setting, if the text is not empty.
+// tree returns a directory in place of /proc/sys that has one setting, if the text is not empty.
 func tree(t *testing.T, text string) (root string) {
 	t.Helper()
 	root = t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// withConntrack is a namespace in which conntrack is active, so that its settings are there.
+// withConntrack returns a namespace in which conntrack is active, so that its settings exist.
 func withConntrack(t *testing.T) *netns.Namespace {
 	t.Helper()
 	namespace := netns.New(t)
@@ -93,7 +93,7 @@ func TestAReadOnlyTreeIsReportedAndStays(t *testing.T) {
 func withReadOnlyTree(f func()) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the runtime throws the thread away
+		runtime.LockOSThread() // and never unlocked: the runtime terminates the thread
 		done <- func() error {
 			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 				return err
@@ -124,7 +124,7 @@ func TestForwardingIsSeen(t *testing.T) {
 		})
 		return outcomes
 	}
-	// A new namespace may or may not have the values that the machine's had when it was made:
+	// A new namespace may or may not have the values that the machine's had when it was created:
 	// net.core.devconf_inherit_init_net.
 	off4, off6 := ForwardingIPv4, ForwardingIPv6
 	off4.Value, off6.Value = 0, 0
@@ -138,7 +138,7 @@ func TestForwardingIsSeen(t *testing.T) {
 	}
 }
 
-// TestWhereTheTreeIsReadOnlyTheOtherWayIsTaken, and it counts if the kernel has the value then.
+// TestWhereTheTreeIsReadOnlyTheOtherWayIsTaken, and succeeds if the kernel then has the value.
 func TestWhereTheTreeIsReadOnlyTheOtherWayIsTaken(t *testing.T) {
 	namespace := withConntrack(t)
 	asked, helps := 0, false

@@ -77,7 +77,7 @@ func TestNFTLoadsEveryStatement(t *testing.T) {
 			namespace.Load(printed)
 			listed := namespace.NFT("-T", "list", "ruleset")
 			namespace.NFT("delete", "table", ruleset.Keyword(family), ruleset.TableName)
-			if diff := cmp.Diff(sanitizeRune(triedRule(printed)), sanitizeRune(triedRule(listed))); diff != "" {
+			if diff := cmp.Diff(normalizeBlock(triedRule(printed)), normalizeBlock(triedRule(listed))); diff != "" {
 				t.Errorf("%s in %s (-printed +listed):\n%s", name, family, diff)
 			}
 		}
@@ -107,7 +107,7 @@ func blocks(listing string) []string {
 		family, objects, _ := strings.Cut(table, "{\n")
 		for block := range strings.SplitSeq(objects, "\n\t}") {
 			if block = strings.TrimSpace(block); block != "" && block != "}" {
-				list = append(list, family+sanitizeRune(block))
+				list = append(list, family+normalizeBlock(block))
 			}
 		}
 	}
@@ -125,8 +125,8 @@ var spellings = strings.NewReplacer(
 
 var portAfterMap = regexp.MustCompile(`(map @\S+) : (\d+)`)
 
-// sanitizeRune normalizes the spelling of a block, and sorts its elements.
-func sanitizeRune(block string) string {
+// normalizeBlock normalizes the spelling of a block, and sorts its elements.
+func normalizeBlock(block string) string {
 	before, elements, found := strings.Cut(block, "elements = {")
 	if !found {
 		return portAfterMap.ReplaceAllString(spellings.Replace(sentenceOf(block)), "$1:$2")

@@ -51,7 +51,7 @@ type tableState struct {
 	deferredDeletes map[objectKey]map[Tuple]Element
 }
 
-func newHoldings() tableState {
+func newTableState() tableState {
 	return tableState{
 		elements:        map[elementKey]owned[Verdict]{},
 		chains:          map[objectKey]owned[Chain]{},
@@ -101,7 +101,7 @@ func addOwner[K comparable, V any](plan, mirror map[K]owned[V], key K, value V, 
 // newMirror returns the mirror of a kernel without our tables.
 func newMirror(config Config) *Mirror {
 	return &Mirror{
-		tableState:       newHoldings(),
+		tableState:       newTableState(),
 		config:           config,
 		services:         map[model.ObjectName]Service{},
 		ports:            map[model.Family]int{},

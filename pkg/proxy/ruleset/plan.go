@@ -50,7 +50,7 @@ func (m *Mirror) Plan(wanted []Service, surroundings NodeState) *Plan {
 func (m *Mirror) draft() *planBuilder {
 	d := &planBuilder{
 		mirror:  m,
-		plan:    &Plan{config: m.config, tableState: newHoldings()},
+		plan:    &Plan{config: m.config, tableState: newTableState()},
 		deletes: map[elementsKey][]Element{},
 		adds:    map[elementsKey][]Element{},
 	}

@@ -62,13 +62,13 @@ func NextStep(have, want Service, limit int) (next Service, last bool) {
 func (p *Port) has(other Port) bool {
 	return p.sameWidth(&other) && slices.Equal(p.Cluster, other.Cluster) && slices.Equal(p.Local, other.Local) &&
 		slices.Equal(p.StickyOnly, other.StickyOnly) &&
-		len(p.containsEndpoint(other.Frontends)) == len(other.Frontends)
+		len(p.existingFrontends(other.Frontends)) == len(other.Frontends)
 }
 
 // step is NextStep for a port. It also returns the approximate number of elements that it changes.
 func (p *Port) step(want Port, limit int) (step Port, weight int) {
 	step = want
-	there, each := p.containsEndpoint(want.Frontends), perFrontend
+	there, each := p.existingFrontends(want.Frontends), perFrontend
 	if !want.needsDedicatedMap() {
 		each += len(p.Cluster) + len(p.Local)
 	}
@@ -150,13 +150,13 @@ func (p *Port) reclass() {
 
 // keeping returns the port with only those of its frontends that are among the given ones.
 func (p *Port) keeping(frontends []Frontend) Port {
-	wanted, kept := p.containsEndpoint(frontends), *p
+	wanted, kept := p.existingFrontends(frontends), *p
 	kept.Frontends = slices.DeleteFunc(slices.Clone(p.Frontends), func(frontend Frontend) bool { return !wanted[frontend.Frontend] })
 	return kept
 }
 
-// containsEndpoint returns those of some frontends that the port has.
-func (p *Port) containsEndpoint(frontends []Frontend) map[model.Frontend]bool {
+// existingFrontends returns those of some frontends that the port has.
+func (p *Port) existingFrontends(frontends []Frontend) map[model.Frontend]bool {
 	have := make(map[model.Frontend]bool, len(p.Frontends))
 	for i := range p.Frontends {
 		have[p.Frontends[i].Frontend] = true

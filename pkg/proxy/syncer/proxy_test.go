@@ -108,7 +108,7 @@ func TestAFailingCleanupKeepsServing(t *testing.T) {
 	p.Apply(manyServices(3, manyEndpoints+1))
 	mustSync(t, p)
 	p.Apply(manyServices(3, manyEndpoints)) // no Service needs lb-34 any more
-	for range 2 {                                  // a successful cleanup resets the count
+	for range 2 {                           // a successful cleanup resets the count
 		mustFailCleanup(t, p)
 	}
 	kernel.reject = nil

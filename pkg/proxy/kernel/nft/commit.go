@@ -92,7 +92,7 @@ func (c *Conn) send(ctx context.Context, encoded *Encoded) error {
 		return fmt.Errorf("committing a batch: %w", err)
 	}
 	if c.watcher != nil && encoded.elements > quietElements {
-		return c.sendIgnoringErrors(ctx, func() error { return c.exchange(ctx, encoded) })
+		return c.sendUnobserved(ctx, func() error { return c.exchange(ctx, encoded) })
 	}
 	return c.exchange(ctx, encoded)
 }

@@ -68,7 +68,7 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 	case ruleset.HasLabel:
 		return hasBit(expr.CtKeyLABELS, label(s.Bit)), nil
 	case ruleset.DNAT:
-		return compileStatement(family, s)
+		return compileDNAT(family, s)
 	case ruleset.UpdateAffinity:
 		return changeClient(family, s.Map, s.Mask, unix.NFT_DYNSET_OP_UPDATE, s.Timeout)
 	case ruleset.DeleteAffinity:
@@ -95,9 +95,9 @@ func find(family model.Family, key []ruleset.Field, lookup expr.Lookup) ([]expr.
 	return append(loads, &lookup), err
 }
 
-// compileStatement returns a DNAT to a map's value. The port is in the register after the address: the map puts it
+// compileDNAT returns a DNAT to a map's value. The port is in the register after the address: the map puts it
 // there.
-func compileStatement(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
+func compileDNAT(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
 	expressions, err := find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
 	return append(expressions, &expr.NAT{
 		Type:        expr.NATTypeDestNAT,

@@ -132,9 +132,9 @@ func (w *watcher) onOverrun() {
 	w.socket.interrupt()
 }
 
-// sendIgnoringErrors sends a large batch without a subscription. The generation shows whether another process changed
+// sendUnobserved sends a large batch without a subscription. The generation shows whether another process changed
 // something meanwhile: it must be one higher if the kernel applied our batch, and otherwise unchanged.
-func (c *Conn) sendIgnoringErrors(ctx context.Context, send func() error) error {
+func (c *Conn) sendUnobserved(ctx context.Context, send func() error) error {
 	before, err := c.generation(ctx)
 	if err != nil {
 		return fmt.Errorf("committing a batch: %w", err)

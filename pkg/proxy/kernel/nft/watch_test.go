@@ -153,12 +153,12 @@ func TestAForeignChangeDuringALargeBatchIsNotLost(t *testing.T) {
 				}
 				return outcome
 			}
-			if err := c.sendIgnoringErrors(t.Context(), own); !errors.Is(err, outcome) {
+			if err := c.sendUnobserved(t.Context(), own); !errors.Is(err, outcome) {
 				t.Fatalf("got %v, want %v", err, outcome)
 			}
 			w.nothing(namespace)
 
-			err := c.sendIgnoringErrors(t.Context(), func() error {
+			err := c.sendUnobserved(t.Context(), func() error {
 				namespace.NFT("flush", "chain", "ip", "vicinity", "services")
 				return refused
 			})

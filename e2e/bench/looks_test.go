@@ -25,8 +25,8 @@ type dumpRow struct {
 	floor []time.Duration
 }
 
-// maxDumpTime is how many unanswered entries a look reads.
-const maxDumpTime = 8192
+// maxEntries is how many unanswered entries a look reads.
+const maxEntries = 8192
 
 // BenchmarkDumps reads conntrack's table as the daemon does, with few entries and many. What a walk costs depends on the
 // buckets of the machine, which are the same in every namespace.
@@ -44,7 +44,7 @@ func BenchmarkDumps(b *testing.B) {
 			}
 			for b.Loop() {
 				t.dump(b, &floor, conntrack.Filter{Family: conntrack.OnlyIPv4, ReplySrcs: []netip.Addr{dumpEndpoint(250)}}, 0)
-				t.dump(b, &rows[0], unrepliedFilter, maxDumpTime)
+				t.dump(b, &rows[0], unrepliedFilter, maxEntries)
 				t.dump(b, &rows[1], conntrack.Filter{Family: conntrack.OnlyIPv4, ReplySrcs: []netip.Addr{dumpEndpoint(7)}}, 0)
 				t.dump(b, &rows[2], conntrack.Filter{Family: conntrack.OnlyIPv4, Protocol: model.UDP}, 0)
 				t.dump(b, &rows[3], conntrack.Filter{}, 0)
@@ -53,7 +53,7 @@ func BenchmarkDumps(b *testing.B) {
 				row.table, row.floor = name, floor.times
 				results.looks = append(results.looks, row)
 			}
-			if flood, all := rows[0], rows[3]; flood.read == maxDumpTime && slices.Min(flood.times) > slices.Min(all.times)/4 {
+			if flood, all := rows[0], rows[3]; flood.read == maxEntries && slices.Min(flood.times) > slices.Min(all.times)/4 {
 				b.Errorf("a look that is cut off takes %s, and to read everything %s", slices.Min(flood.times), slices.Min(all.times))
 			}
 		})

@@ -44,7 +44,7 @@ type Backlog struct {
 
 // fairQueue schedules writes. The zero value has written nothing.
 type fairQueue struct {
-	nextSlot    time.Time      // when the budget allows the next write
+	nextSlot    time.Time  // when the budget allows the next write
 	virtualTime fair.Queue // all Namespaces with changes get the same number of bytes
 	// written are the write times of the last hour, and queuedSince is when each change was first requested, by Service.
 	written     map[string][]time.Time

@@ -23,7 +23,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// busyTown is a node whose clients make short connections to another one, each of a server of its own.
+// busyTown is a node with clients that make short connections to another node, each to its own server.
 type busyTown struct {
 	*town
 	proxy    *site.Process
@@ -46,7 +46,7 @@ func newBusyTown(b *testing.B, crowds int, flags ...string) *busyTown {
 	return s
 }
 
-// dial has each crowd make so many connections; as fast as it can if perSecond is 0.
+// dial makes the given number of connections from each load generator, as fast as possible if perSecond is 0.
 func (s *busyTown) dial(each, perSecond int) {
 	began := time.Now()
 	var dialling sync.WaitGroup
@@ -57,12 +57,12 @@ func (s *busyTown) dial(each, perSecond int) {
 	s.dialling += time.Since(began)
 }
 
-// processorTime is what a program has used so far: utime and stime of proc(5), in hundredths of a second.
+// processorTime returns the CPU time that a program has used: utime and stime of proc(5), in hundredths of a second.
 func processorTime(b *testing.B, of *site.Process) time.Duration {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", of.PID()))
 	must.Succeed(b, err)
-	fields := strings.Fields(string(text[strings.LastIndex(string(text), ")")+1:])) // from the third one on
+	fields := strings.Fields(string(text[strings.LastIndex(string(text), ")")+1:])) // starting at the third field
 	var ticks int64
 	for _, field := range fields[11:13] {
 		number, err := strconv.ParseInt(field, 10, 64)
@@ -72,8 +72,8 @@ func processorTime(b *testing.B, of *site.Process) time.Duration {
 	return time.Duration(ticks) * time.Second / 100
 }
 
-// BenchmarkConnect compares connections on a node that counts with those on one that does not, in short turns side by side,
-// so that whatever else the machine does hits both alike.
+// BenchmarkConnect compares connections on a node that counts traffic with those on one that does not, in short
+// alternating rounds, so that other load on the machine affects both alike.
 func BenchmarkConnect(b *testing.B) {
 	const turns, inTurn = 60, 500
 	sides := [2]*busyTown{newBusyTown(b, 1), newBusyTown(b, 1, "--traffic-accounting", "services")}
@@ -100,7 +100,7 @@ func BenchmarkConnect(b *testing.B) {
 	b.ReportMetric(float64(len(with.took))/sides[1].dialling.Seconds(), "on/s")
 }
 
-// BenchmarkProcessor measures what the program that reads the ends of connections takes.
+// BenchmarkProcessor measures the CPU time of the program that reads the destroy events.
 func BenchmarkProcessor(b *testing.B) {
 	const seconds, crowds = 5, 2
 	for _, perSecond := range []int{1000, 10_000} {
@@ -119,7 +119,8 @@ func BenchmarkProcessor(b *testing.B) {
 				used += processorTime(b, s.proxy) - before
 				elapsed += s.dialling - dialled
 			}
-			// On a machine that is busy with others the reader may come too late. Then the rates below are those of what was read.
+			// On a busy machine the program may read too late and lose events. The rates below then cover only the events that
+			// it read.
 			b.ReportMetric(float64(lost), "lost-ends")
 			b.ReportMetric(float64(made)/elapsed.Seconds(), "connections/s")
 			b.ReportMetric(100*used.Seconds()/elapsed.Seconds(), "%-of-a-core")
@@ -128,7 +129,7 @@ func BenchmarkProcessor(b *testing.B) {
 	}
 }
 
-// BenchmarkKernel measures what the kernel takes for the end of a connection, with a listener and without.
+// BenchmarkKernel measures the kernel's time for deleting an entry, with a listener for destroy events and without.
 func BenchmarkKernel(b *testing.B) {
 	const number = 100_000
 	for _, flags := range [][]string{nil, {"--traffic-accounting", "services"}} {
@@ -148,8 +149,8 @@ func BenchmarkKernel(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory measures what the program takes while it follows 100,000 connections: those of another program, which
-// lack our label, so that none has to move anything.
+// BenchmarkMemory measures the program's memory while it tracks 100,000 connections of another program. They lack our
+// label and need no traffic.
 func BenchmarkMemory(b *testing.B) {
 	const number = 100_000
 	for b.Loop() {
@@ -178,7 +179,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkServices ends connections of 2,000 out of 40,000 Services, with places for 500.
+// BenchmarkServices ends connections of 2,000 out of 40,000 Services, with a limit of 500 named Services.
 func BenchmarkServices(b *testing.B) {
 	const services, named, used, each = 40_000, 500, 2000, 50
 	s := newTown(b)
@@ -226,14 +227,14 @@ func BenchmarkServices(b *testing.B) {
 	b.ReportMetric(float64(len(bySeries)), "series")
 }
 
-// manyAddr is the address of one of many Services.
+// manyAddr returns the address of one of many Services.
 func manyAddr(number int) netip.Addr {
 	addr := netip.MustParseAddr("fd00:96::2:0").As16()
 	binary.BigEndian.PutUint16(addr[14:], uint16(number))
 	return netip.AddrFrom16(addr)
 }
 
-// writeMany writes Services with keys of their tenants' own, all of which lead to one pod.
+// writeMany writes Services with topology keys of their own; all of them have the same pod as endpoint.
 func (s *town) writeMany(services int, server *fabric.Pod) {
 	s.t.Helper()
 	s.write()

@@ -22,12 +22,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestABurstIsCountedOrReportedLost: 300,000 connections end, half of them at a time, while the program reads and while it
-// stands still. It says what it loses, holds nobody else up, and does not grow.
+// TestABurstIsCountedOrReportedLost ends 300,000 connections in two halves, one while the program reads and one while
+// it is stopped. The program reports the number of lost events, delays nothing else, and its memory does not grow.
 func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	t.Parallel()
 	const burst, held = 150_000, 20_000 // by the socket, at least
-	const others = 1000                 // connections of the node end, too: at most
+	const others = 1000                 // upper bound of other connections of the node that end
 	s := newTown(t)
 	server := s.addPod(s.across, "server")
 	web := s.add("web", allKeys, endpoint{pod: server})
@@ -63,7 +63,7 @@ func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	wait.Until(t, "connections after the bursts", func() bool { return b.counted() >= inAll+made })
 }
 
-// bursts are connections of IPv6 that end at once, beside dials of IPv4.
+// bursts are IPv6 connections that end at once during IPv4 connection attempts.
 type bursts struct {
 	*town
 	to     *service
@@ -72,7 +72,7 @@ type bursts struct {
 	filled uint32
 }
 
-// fill makes connections to the Service, without packets.
+// fill inserts entries of connections to the Service, without packets.
 func (b *bursts) fill(number int) {
 	b.t.Helper()
 	for range number {
@@ -87,7 +87,7 @@ func (b *bursts) fill(number int) {
 	}
 }
 
-// flush has all of them end, and sees that nothing of them is left, and that dials beside them succeed.
+// flush deletes all of them, and checks that none remains and that connection attempts succeed at the same time.
 func (b *bursts) flush() {
 	b.t.Helper()
 	const dials = 50
@@ -122,7 +122,7 @@ func (b *bursts) lost() uint64 {
 	return b.numbers(b.local, "vicinity_accounting_not_counted_total")[`vicinity_accounting_not_counted_total{reason="lost_end"}`]
 }
 
-// settled waits until nothing more is counted, and returns how much is, and how much is said to be lost.
+// settled waits until the counts no longer change, and returns the counted connections and the reported lost events.
 func (b *bursts) settled() (counted, lost uint64) {
 	b.t.Helper()
 	const quiet = time.Second
@@ -135,7 +135,7 @@ func (b *bursts) settled() (counted, lost uint64) {
 	return counted, lost
 }
 
-// growsByLittle: 150,000 ends that were kept would take more.
+// growsByLittle checks that memory grows by less than 150,000 stored events would take.
 func growsByLittle(t *testing.T, what string, before, after int) {
 	t.Helper()
 	t.Logf("%s: %d MiB are resident before, %d MiB after", what, before>>20, after>>20)

@@ -24,7 +24,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// prometheus is a real Prometheus on a node, which scrapes the proxies on the others.
+// prometheus is a real Prometheus on a node that scrapes the proxies on the other nodes.
 type prometheus struct {
 	t  testing.TB
 	on *fabric.Node
@@ -32,8 +32,8 @@ type prometheus struct {
 
 const prometheusAddress = "127.0.0.1:9090"
 
-// scrapeConfig scrapes as our documents and the PodMonitor have it: the node is the instance, and the targets have a
-// label namespace that is not that of Services.
+// scrapeConfig scrapes as in our documents and the PodMonitor: the node is the instance, and the targets have a label
+// namespace that is not the namespace of Services.
 const scrapeConfig = `global: {scrape_interval: 1s, evaluation_interval: 1s}
 rule_files: [%q]
 scrape_configs:
@@ -61,10 +61,10 @@ func (s *town) startPrometheus(on *fabric.Node, watched monitoring.Files, target
 	return p
 }
 
-// query asks an instant query, and returns how many series it has and their sum.
+// query runs an instant query, and returns the number of series and their sum.
 func (p *prometheus) query(query string) (series int, sum float64) { return p.queryAt("", query) }
 
-// queryAt asks as of a time, in seconds; empty: now.
+// queryAt runs a query at a time in seconds; if when is empty, at the current time.
 func (p *prometheus) queryAt(when, query string) (series int, sum float64) {
 	p.t.Helper()
 	values := url.Values{"query": {query}}
@@ -85,7 +85,7 @@ func (p *prometheus) queryAt(when, query string) (series int, sum float64) {
 	return len(response.Data.Result), sum
 }
 
-// documented returns what the help of `proxy forecast` says to write, with this Prometheus and this cluster's manifests.
+// documented returns the commands from the help of `proxy forecast`, with this Prometheus and this cluster's manifests.
 func (s *town) documented() string {
 	s.t.Helper()
 	help, err := exec.Command(site.Program(s.t, "proxy"), "forecast", "--help").Output()
@@ -105,7 +105,7 @@ func (s *town) documented() string {
 		"proxy forecast", site.Program(s.t, "proxy")+" forecast -o json --manifests "+s.manifests).Replace(query)
 }
 
-// timeOf is when a query was answered.
+// timeOf returns the time of a query's result.
 func timeOf(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -115,7 +115,7 @@ func timeOf(t *testing.T, file string) string {
 	return fmt.Sprintf("%.3f", samples[0].Value[0])
 }
 
-// move moves megabytes from a client to a Service and as many back, and has the connection end.
+// move transfers megabytes from a client to a Service and as many back, and ends the connection.
 func (s *town) move(client *fabric.Pod, to *service, megabytes int) {
 	s.t.Helper()
 	wait.Success(s.t, "a transfer to "+to.name, func() error {
@@ -132,17 +132,16 @@ func (s *town) move(client *fabric.Pod, to *service, megabytes int) {
 	s.endIn(table, func(netip.AddrPort) bool { return true })
 }
 
-// needMore are the metrics that show something only with an API server, a load bound, node ports on loopback, or where something
-// is wrong.
+// needMore are the metrics that are empty without an API server, a load bound, node ports on loopback, or a failure.
 var needMore = []string{
 	"vicinity_watch_interrupted_timestamp_seconds", "rest_client_requests_total", "rest_client_request_duration_seconds",
 	"vicinity_expected_traffic_ratio", "kubeproxy_nftables_localhost_nodeport_rejected_packets_total",
 	"vicinity_findings", "vicinity_other_service_proxies", "vicinity_demand_last_renewed_timestamp_seconds",
 }
 
-// TestAForecastRestsOnWhatPrometheusHas: real transfers, counted by the proxies of two nodes in two zones, scraped by a real
-// Prometheus. The query that our documents name leads to a forecast that sends as much to other zones as was counted there, and
-// the dashboard's panels have series.
+// TestAForecastRestsOnWhatPrometheusHas makes real transfers, which the proxies of two nodes in two zones count and a
+// real Prometheus scrapes. With the documented query, the forecast has the same share of traffic to other zones as was
+// counted, and the dashboard's panels have series.
 func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)
@@ -154,7 +153,7 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 	for _, on := range []*fabric.Node{s.local, s.across} {
 		s.count(on, "--metrics-bind-address", "0.0.0.0:10249", "--xds-bind-address", "127.0.0.1:18000") // all panels have series
 	}
-	// A rate begins with the second value of a series. What is there when a proxy begins is not its own to count.
+	// A rate needs two values of a series. A proxy does not count connections from before its start.
 	for _, flow := range []struct {
 		client *fabric.Pod
 		to     *service
@@ -186,7 +185,7 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 		return after-before >= 2*(4+8+2)*1e6
 	})
 
-	// In the namespace of Prometheus, the lines of the document.
+	// The commands of the document run in Prometheus's namespace.
 	command := exec.Command("sh", "-ec", s.documented())
 	command.Dir = t.TempDir()
 	output, err := s.nowhere.Run(command)
@@ -229,7 +228,7 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 	if asked < 50 {
 		t.Errorf("the dashboard has %d queries", asked)
 	}
-	wait.Until(t, "the recorded near share of shop/far, 2 of 10", func() bool { // a rule is evaluated once a second
+	wait.Until(t, "the recorded near share of shop/far, 2 of 10", func() bool { // rules are evaluated once a second
 		_, share := p.query(`vicinity:service_in_zone_traffic:ratio_rate1h{namespace="shop", service="far"}`)
 		return share > 0.1 && share < 0.3
 	})

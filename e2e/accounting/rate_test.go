@@ -17,17 +17,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// loadPort is where a crowd's listener is.
+// loadPort is the port of a load generator's listener.
 const loadPort = 8082
 
-// loadGenerator makes short connections as fast as one thread can: it is their client and their server.
+// loadGenerator makes short connections as fast as one thread can. It is their client and their server.
 type loadGenerator struct {
 	t        testing.TB
 	client   *fabric.Pod
 	server   *fabric.Pod
 	listener int
 	opened   int
-	took     []time.Duration // connect(2) of each
+	took     []time.Duration // duration of each connect(2)
 }
 
 func newLoadGenerator(t testing.TB, client, server *fabric.Pod) *loadGenerator {
@@ -47,7 +47,7 @@ func socketAddr(addr netip.AddrPort) *unix.SockaddrInet4 {
 	return &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}
 }
 
-// dial makes so many connections, each of which ends with a reset, and returns how many it made a second.
+// dial makes the given number of connections, each of which ends with a reset, and returns the number per second.
 func (c *loadGenerator) dial(to netip.AddrPort, connections, perSecond int) (rate float64) {
 	c.t.Helper()
 	began := time.Now()
@@ -66,7 +66,7 @@ func (c *loadGenerator) dial(to netip.AddrPort, connections, perSecond int) (rat
 }
 
 func (c *loadGenerator) one(to netip.AddrPort) error {
-	// The next port is always another one: until it comes back, its connection is forgotten.
+	// Each connection uses the next port: when a port is reused, conntrack has deleted its last entry.
 	const first, count = 10_000, 50_000
 	from := netip.AddrPortFrom(c.client.IPv4, uint16(first+c.opened%count))
 	c.opened++
@@ -93,7 +93,7 @@ func (c *loadGenerator) one(to netip.AddrPort) error {
 	return unix.Close(accepted)
 }
 
-// TestAtFiveThousandASecondNoneIsLost: connections that end by themselves, a second after their reset.
+// TestAtFiveThousandASecondNoneIsLost has connections whose entries expire by themselves, a second after the reset.
 func TestAtFiveThousandASecondNoneIsLost(t *testing.T) {
 	t.Parallel()
 	const connections, perSecond = 15_000, 5000
@@ -116,8 +116,8 @@ func TestAtFiveThousandASecondNoneIsLost(t *testing.T) {
 	s.expectBytes(map[*service]expectedSeries{crowded: at}, s.verified(s.client.Namespace))
 }
 
-// TestARestartCountsNothingTwice: a later program does not count what an earlier one counted, and what neither saw end is
-// not lost with the first.
+// TestARestartCountsNothingTwice checks that a restarted program does not count connections that the previous one
+// counted, and that connections whose end neither has seen yet are not lost.
 func TestARestartCountsNothingTwice(t *testing.T) {
 	t.Parallel()
 	const times, megabyte = 5, 1_000_000
@@ -138,7 +138,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	s.endAllBut(long)
 	wait.Equal(t, "what the earlier program counted", map[string]uint64{ofSmall: made}, counted)
 
-	more := s.request(s.client.Namespace, small, 2*times)[server.Name] // they end when the later one listens
+	more := s.request(s.client.Namespace, small, 2*times)[server.Name] // they end while the restarted program listens
 	before := s.verified(s.client.Namespace)
 	must.Succeed(t, earlier.Stop(time.Minute))
 	s.waitForTracked(s.count(s.local), 1)
@@ -163,19 +163,21 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	}
 }
 
-// waitForTracked waits until the program follows so many connections that began before it: then it has read the table.
+// waitForTracked waits until the program tracks the given number of connections from before its start: then it has
+// dumped the table.
 func (s *town) waitForTracked(proxy *site.Process, connections int) {
 	s.t.Helper()
 	proxy.Log.WaitFor(s.t, fmt.Sprintf(`msg="connections are counted from now on" alreadyOpen=%d`, connections))
 }
 
-// endAllBut ends the connections that are over, except for those to one Service.
+// endAllBut ends the closed connections, except for those to one Service.
 func (s *town) endAllBut(spared *service) {
 	s.t.Helper()
 	s.endThose(func(dialled netip.AddrPort) bool { return dialled != spared.clusterIP(model.FamilyOf(dialled.Addr())) })
 }
 
-// TestALongConnectionShowsWhileItLasts: a gigabyte over a connection that does not end, within a bit more than a minute.
+// TestALongConnectionShowsWhileItLasts transfers a gigabyte over a connection that stays open, and expects its count
+// within a bit more than a minute.
 func TestALongConnectionShowsWhileItLasts(t *testing.T) {
 	t.Parallel()
 	const megabyte, gigabyte = 1_000_000, 1_000_000_000

@@ -19,12 +19,12 @@ const (
 	rackKey = "tenants.example/rack,*"
 )
 
-// expectedSeries is where and why a Service's connections are expected.
+// expectedSeries has the labels with which a Service's connections are expected.
 type expectedSeries struct{ locality, tier, zone string }
 
-// TestThreeZones: by each locality and reason, over TCP, UDP and SCTP, both families, ClusterIPs, node ports, and from a pod
-// to itself, connections are as many as the clients made, and bytes those that the clients' kernels counted. On the nodes
-// of the endpoints nothing is counted.
+// TestThreeZones covers each locality and tier, over TCP, UDP and SCTP, both families, ClusterIPs, node ports, and from
+// a pod to itself. The count of connections equals that of the clients, and the bytes equal those that the clients'
+// kernels counted. The nodes of the endpoints count nothing.
 func TestThreeZones(t *testing.T) {
 	t.Parallel()
 	const times, megabytes = 8, 10
@@ -94,7 +94,7 @@ func TestThreeZones(t *testing.T) {
 	s.expectBytes(series, s.verified(s.client.Namespace), s.verified(itself.Namespace))
 }
 
-// waitForTransfers waits until a Service's new port is in force. Each try is a connection.
+// waitForTransfers waits until a Service's new port is applied. Each attempt is a connection.
 func (s *town) waitForTransfers(client *fabric.Namespace, of *service, family model.Family, made map[*service]uint64) {
 	s.t.Helper()
 	wait.Success(s.t, "the port of transfers", func() error {
@@ -117,7 +117,8 @@ func inAll(at expectedSeries) string {
 	return fmt.Sprintf("vicinity_connections_total{locality=%q,outcome=\"replied\",tier=%q}", at.locality, at.tier)
 }
 
-// expectBytes compares what the proxy counted with what the clients' kernels did: of each Service, of all, and between zones.
+// expectBytes compares the proxy's byte counts with those of the clients' kernels: by Service, in total, and between
+// zones.
 func (s *town) expectBytes(series map[*service]expectedSeries, judges ...map[string]uint64) {
 	s.t.Helper()
 	want := map[string]uint64{}

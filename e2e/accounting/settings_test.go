@@ -17,7 +17,8 @@ import (
 
 var counters = []string{"vicinity_connections_total", "vicinity_service_connections_total"}
 
-// TestPacketsMeetTheSameRules whether or not anybody counts; and if nobody does, nobody listens and no setting changes.
+// TestPacketsMeetTheSameRules checks that rules are the same with and without counting. Without counting, there is no
+// listener and no setting changes.
 func TestPacketsMeetTheSameRules(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)
@@ -44,7 +45,7 @@ func TestPacketsMeetTheSameRules(t *testing.T) {
 	}
 }
 
-// countsBytes is nf_conntrack_acct on here.
+// countsBytes returns the value of nf_conntrack_acct on the first node.
 func (s *town) countsBytes() (value string) {
 	s.t.Helper()
 	must.Succeed(s.t, s.local.Do(func() error {
@@ -55,7 +56,7 @@ func (s *town) countsBytes() (value string) {
 	return value
 }
 
-// TestBytesAreCountedThoughSettingsCannotBeWritten, as in a container whose /proc/sys can be read only.
+// TestBytesAreCountedThoughSettingsCannotBeWritten covers a container with a read-only /proc/sys.
 func TestBytesAreCountedThoughSettingsCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)
@@ -78,8 +79,8 @@ func TestBytesAreCountedThoughSettingsCannotBeWritten(t *testing.T) {
 	s.expectBytes(map[*service]expectedSeries{web: at}, s.verified(s.client.Namespace))
 }
 
-// TestCountingContinuesThoughSomebodyDisablesIt: conntrack's counters are turned on again, the log says so, and connections that
-// began meanwhile are said to be without bytes.
+// TestCountingContinuesThoughSomebodyDisablesIt disables conntrack's counters. The proxy enables them again and logs
+// it, and reports the connections that started in between as connections without bytes.
 func TestCountingContinuesThoughSomebodyDisablesIt(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)
@@ -107,7 +108,7 @@ func TestCountingContinuesThoughSomebodyDisablesIt(t *testing.T) {
 	s.expectBytes(map[*service]expectedSeries{web: at}, s.verified(s.client.Namespace))
 }
 
-// TestARemovedEndpointIsCountedWhereItWas: its connections end later.
+// TestARemovedEndpointIsCountedWhereItWas ends connections after their endpoint was removed.
 func TestARemovedEndpointIsCountedWhereItWas(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)

@@ -1,5 +1,7 @@
-// Package accounting_test proves that the proxy counts what connections do: the real program on each node, real
-// connections, and what is on its page of metrics beside what the clients counted themselves. It needs root and nft.
+// Package accounting_test tests that the proxy counts connections and their bytes: it compares the metrics of the real
+// program on each node with the counts of real clients. It needs root and nft.
+//
+// To test another kind of traffic, see scene_test.go; town_test.go has the nodes and Services.
 package accounting_test
 
 import (
@@ -27,8 +29,8 @@ import (
 const (
 	metricsAddress = "127.0.0.1:10249"
 	servicePort    = 80
-	greetPort      = 8080 // of pods: a client is told which pod answers
-	transferPort   = 8081 // of pods: bytes are moved both ways
+	greetPort      = 8080 // of pods: the response names the pod
+	transferPort   = 8081 // of pods: transfers in both directions
 )
 
 // town is three zones and a node without one. Clients run on the first node, which is in zone-a.
@@ -40,13 +42,13 @@ type town struct {
 	client                         *fabric.Pod
 	manifests                      string
 	services                       []*service
-	table                          *conntrack.Conn // of here
+	table                          *conntrack.Conn // of local
 }
 
-// service is a Service whose endpoints are all at one place.
+// service is a Service whose endpoints are all in one location.
 type service struct {
 	name      string
-	number    byte // of its addresses, and of its node port
+	number    byte // of its addresses and of its node port
 	keys      string
 	endpoints []endpoint
 	port      int // of the endpoints
@@ -54,7 +56,7 @@ type service struct {
 
 type endpoint struct {
 	pod    *fabric.Pod
-	isLost bool // its slice does not say where it is
+	isLost bool // its EndpointSlice names no node
 }
 
 func (s *service) ipv4() netip.Addr { return netip.AddrFrom4([4]byte{10, 96, 1, s.number}) }
@@ -63,7 +65,7 @@ func (s *service) ipv6() netip.Addr {
 }
 func (s *service) nodePort() uint16 { return 30000 + uint16(s.number) }
 
-// clusterIP is where the Service is dialled in a family.
+// clusterIP returns the Service's ClusterIP and port in a family.
 func (s *service) clusterIP(family model.Family) netip.AddrPort {
 	if family == model.IPv4 {
 		return netip.AddrPortFrom(s.ipv4(), servicePort)
@@ -96,7 +98,7 @@ func (s *town) addPod(on *fabric.Node, name string) *fabric.Pod {
 	return pod
 }
 
-// add adds a Service; write has the proxies know it.
+// add adds a Service; write makes it known to the proxies.
 func (s *town) add(name, keys string, endpoints ...endpoint) *service {
 	added := &service{name: name, number: byte(len(s.services) + 1), keys: keys, endpoints: endpoints, port: greetPort}
 	s.services = append(s.services, added)
@@ -173,7 +175,7 @@ endpoints:
 `
 )
 
-// command is the proxy of a node, which counts if that is among the flags.
+// command returns the command of a node's proxy, which counts if the flags enable it.
 func (s *town) command(on *fabric.Node, flags ...string) *exec.Cmd {
 	s.t.Helper()
 	return exec.Command(site.Program(s.t, "proxy"), append([]string{
@@ -189,7 +191,7 @@ func (s *town) start(on *fabric.Node, command *exec.Cmd) *site.Process {
 	return proxy
 }
 
-// count starts a proxy that counts, and waits until it hears of ends.
+// count starts a proxy that counts, and waits until it receives destroy events.
 func (s *town) count(on *fabric.Node, flags ...string) *site.Process {
 	s.t.Helper()
 	proxy := s.start(on, s.command(on, append(flags, "--traffic-accounting", "services")...))
@@ -197,14 +199,14 @@ func (s *town) count(on *fabric.Node, flags ...string) *site.Process {
 	return proxy
 }
 
-// listens reports whether anybody on a node listens to the ends of connections.
+// listens reports whether a socket on a node listens for destroy events of conntrack.
 func (s *town) listens(on *fabric.Node) bool {
 	s.t.Helper()
 	var text []byte
 	must.Succeed(s.t, on.Do(func() (err error) { text, err = os.ReadFile("/proc/thread-self/net/netlink"); return err }))
 	for line := range strings.Lines(string(text)) {
 		const netfilter, destroyed = "12", 1 << 2
-		fields := strings.Fields(line) // socket, protocol, port, groups
+		fields := strings.Fields(line) // fields: socket, protocol, port, groups
 		if groups, err := strconv.ParseUint(fields[3], 16, 32); err == nil && fields[1] == netfilter && groups&destroyed != 0 {
 			return true
 		}
@@ -212,7 +214,7 @@ func (s *town) listens(on *fabric.Node) bool {
 	return false
 }
 
-// numbers are the series of some metrics on a proxy's page, without those that are 0.
+// numbers returns the series of some metrics of a proxy, without those that are 0.
 func (s *town) numbers(on *fabric.Node, names ...string) map[string]uint64 {
 	s.t.Helper()
 	page, err := site.Page(on.Namespace, metricsAddress, "/metrics")
@@ -234,7 +236,7 @@ func (s *town) numbers(on *fabric.Node, names ...string) map[string]uint64 {
 	return found
 }
 
-// number is the sum of all series of a metric.
+// number returns the sum of all series of a metric.
 func (s *town) number(on *fabric.Node, name string) (sum uint64) {
 	s.t.Helper()
 	for _, value := range s.numbers(on, name) {
@@ -243,7 +245,7 @@ func (s *town) number(on *fabric.Node, name string) (sum uint64) {
 	return sum
 }
 
-// translatedIn are the entries of a node's table that were translated.
+// translatedIn returns the entries of a table that have a translated destination.
 func (s *town) translatedIn(table *conntrack.Conn) (all []conntrack.Entry) {
 	s.t.Helper()
 	_, err := table.Dump(s.t.Context(), conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT},
@@ -254,11 +256,11 @@ func (s *town) translatedIn(table *conntrack.Conn) (all []conntrack.Entry) {
 	return all
 }
 
-// end ends all connections that are over for both their peers.
+// end ends all connections that both peers have closed.
 func (s *town) end() { s.endThose(func(netip.AddrPort) bool { return true }) }
 
-// endThose ends the connections to certain addresses. It waits for their last packets: one that comes later would be
-// another connection.
+// endThose ends the connections to certain addresses. It waits for their last packets, because a packet that arrives
+// later would start another entry.
 func (s *town) endThose(goes func(dialled netip.AddrPort) bool) { s.endIn(s.table, goes) }
 
 func (s *town) endIn(table *conntrack.Conn, goes func(dialled netip.AddrPort) bool) {

@@ -14,7 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// request asks a Service so many times by each of its frontends and protocols, and returns how often each pod answered.
+// request sends the given number of requests to each frontend of a Service over each protocol, and returns the number
+// of responses by pod.
 func (s *town) request(from *fabric.Namespace, of *service, times int) map[string]uint64 {
 	s.t.Helper()
 	answers := map[string]uint64{}
@@ -33,7 +34,7 @@ func (s *town) request(from *fabric.Namespace, of *service, times int) map[strin
 	return answers
 }
 
-// dial opens a connection for transfers, on which nothing is sent but these.
+// dial opens a connection that carries only transfers.
 func (s *town) dial(to *service, family model.Family) net.Conn {
 	s.t.Helper()
 	conn, err := s.client.Dial("tcp", to.clusterIP(family).String(), fabric.Timeout)
@@ -43,7 +44,7 @@ func (s *town) dial(to *service, family model.Family) net.Conn {
 	return conn
 }
 
-// verify has a client's own kernel count what it sends to each Service and receives from it, by rules of its own.
+// verify makes a client's kernel count the bytes to and from each Service by separate rules.
 func (s *town) verify(client *fabric.Namespace) {
 	s.t.Helper()
 	var rules strings.Builder
@@ -74,7 +75,7 @@ func (s *town) verify(client *fabric.Namespace) {
 
 var counter = regexp.MustCompile(`counter (sent|received)_(\d+) \{\s+packets \d+ bytes (\d+)`)
 
-// verified are the bytes that a client's own kernel has counted, by direction and Service.
+// verified returns the bytes that a client's kernel has counted, by direction and Service.
 func (s *town) verified(client *fabric.Namespace) map[string]uint64 {
 	s.t.Helper()
 	text, err := client.Run(exec.Command("nft", "list", "counters", "table", "inet", "judge"))

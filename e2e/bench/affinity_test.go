@@ -11,18 +11,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// manyClients is how many clients a map without a size of its own remembers at most, except for a few.
+// manyClients is slightly below the maximum number of clients in a map without a size of its own.
 const manyClients = 60_000
 
-// affinityRow is what one step took with Services that remember their clients, and with the same Services when they do
-// not.
+// affinityRow has the times of one step for Services with session affinity, and for the same Services without it.
 type affinityRow struct {
 	step          string
 	plain, sticky time.Duration
 }
 
-// BenchmarkAffinity measures what session affinity costs a sync: of a cluster in which every Service has it, beside the
-// same cluster without; and of one endpoint that leaves a crowd of clients.
+// BenchmarkAffinity measures the cost of session affinity for a sync: of a cluster in which every Service has it,
+// compared with the same cluster without it; and of the removal of one endpoint with many clients.
 func BenchmarkAffinity(b *testing.B) {
 	const plain, sticky, crowded = 0, 1, 2
 	var took [3]map[string][]time.Duration

@@ -1,9 +1,11 @@
-// Package bench measures the whole way from an event to the kernel, and what the tables then cost a connection, in
-// network namespaces of its own. It needs root.
+// Package bench measures the whole path from an event to the kernel, and then the cost of the tables for a connection,
+// in its own network namespaces. It needs root.
 //
-// Times of one machine say little about another, and less on a shared one. What compares is printed as a ratio: to the
-// floor, which is the time the kernel takes for the same bytes when they lie ready, or for the same connection without
-// a Service.
+// Times of one machine say little about another machine, and less on a shared one. Comparable results are printed as a
+// ratio to the floor: the time that the kernel needs for the same bytes if they are already encoded, or for the same
+// connection without a Service.
+//
+// To add an event, see events_test.go; the tables of results are in table_test.go.
 package bench_test
 
 import (
@@ -24,17 +26,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// config is what most clusters have: pods are known by their addresses, node ports are served on the node's own.
+// config is the most common configuration: pods are recognized by their addresses, and node ports are served on the
+// node's own addresses.
 var config = ruleset.Config{
 	Families:     model.Families,
 	LocalTraffic: ruleset.LocalTraffic{Prefixes: []netip.Prefix{fabric.PodsIPv4, fabric.PodsIPv6}},
 	NodePorts:    model.NodePortAddresses{Primary: true},
 }
 
-// ownNode is the name of the node whose proxy is measured.
+// ownNode is the name of the node on which the proxy is measured.
 const ownNode = "node"
 
-// machine is a node with its nftables and its conntrack.
+// machine is a node with its nftables tables and its conntrack table.
 type machine struct {
 	*fabric.Node
 	tables *nft.Conn
@@ -42,7 +45,7 @@ type machine struct {
 	routes *interfaces.Routes
 }
 
-// newMachine returns a node with empty tables in a network of its own.
+// newMachine returns a node with empty tables in its own network.
 func newMachine(b *testing.B) *machine {
 	b.Helper()
 	return addMachine(b, fabrictest.New(b), ownNode)
@@ -76,7 +79,7 @@ func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
 	return m
 }
 
-// proxyOf returns the machine's proxy, which knows its own node and the cluster, and has not synced yet.
+// proxyOf returns a proxy of the machine that has its own node and the cluster, and has not synced yet.
 func (m *machine) proxyOf(cluster model.Change, readers ...selection.Handler) *syncer.Proxy {
 	p := syncer.New(m.Name, config, m.tables, readers...)
 	p.Apply(cluster)
@@ -84,7 +87,7 @@ func (m *machine) proxyOf(cluster model.Change, readers ...selection.Handler) *s
 	return p
 }
 
-// object is the machine itself, as the cluster knows it.
+// object returns the change that adds the machine's Node.
 func (m *machine) object() model.Change {
 	ipv4, ipv6 := m.PodCIDRs()
 	addrs := []netip.Addr{m.IPv4, m.IPv6}
@@ -92,7 +95,7 @@ func (m *machine) object() model.Change {
 	return model.Change{Nodes: map[string]*model.Node{m.Name: node}, LocalAddrs: addrs}
 }
 
-// sync makes the kernel agree with the proxy, completely.
+// sync runs a full sync.
 func sync(b *testing.B, p *syncer.Proxy) syncer.Report {
 	b.Helper()
 	report, err := p.Sync(b.Context())

@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// besideEvents are those of BenchmarkOneChange, and one that adds a verdict and removes one, unless others have it: a
-// number of endpoints that not every table has a class for.
+// besideEvents are the events of BenchmarkOneChange, and one that adds a verdict and removes one unless other Services
+// use it: the number of endpoints changes to one that not every table has a class for.
 var besideEvents = append(slices.Clone(events), event{
 	name: "a number above 32", number: func(size, int) int { return 0 },
 	change: func(s size, number, round int) model.Change {
@@ -22,16 +22,16 @@ var besideEvents = append(slices.Clone(events), event{
 	},
 })
 
-// others are Services of strangers, each with something of its own in the tables.
+// others are other users' Services, each with something of its own in the tables.
 type others struct {
 	name   string
 	counts []int
-	// edit makes one of them: a Service with a ClusterIP and one endpoint.
+	// edit turns a Service with a ClusterIP and one endpoint into one of them.
 	edit func(service *model.Service, slice *model.EndpointSlice, number int)
 }
 
-// allOthers are lists of source ranges, as many as the mixes of BenchmarkOneChange have and more; and whatever else
-// brings chains and verdicts.
+// allOthers are lists of source ranges, as many as in the mixes of BenchmarkOneChange and more, and everything else
+// that adds chains and verdicts.
 var allOthers = []others{
 	{"ClusterIPs", []int{10_000}, func(*model.Service, *model.EndpointSlice, int) {}},
 	{"lists of source ranges", []int{500, 2206, 10_000}, func(service *model.Service, _ *model.EndpointSlice, number int) {
@@ -57,13 +57,13 @@ var allOthers = []others{
 	}},
 }
 
-// otherAddrs are so many addresses of one of the others, 64 at most.
+// otherAddrs returns count addresses, at most 64, of one of the others.
 func otherAddrs(number, count int) []netip.Addr {
 	first := netip.AddrFrom4([4]byte{11, byte(number >> 10), byte(number >> 2), byte(number << 6)})
 	return addressesFrom(first.String(), count)
 }
 
-// otherEndpoints are so many endpoints of one of the others, the first of them on this node.
+// otherEndpoints returns count endpoints of one of the others, the first of them on this node.
 func otherEndpoints(number, count, here int) []model.SliceEndpoint {
 	endpoints := make([]model.SliceEndpoint, count)
 	for i := range endpoints {
@@ -78,7 +78,7 @@ func otherEndpoints(number, count, here int) []model.SliceEndpoint {
 	return endpoints
 }
 
-// changing is the cluster that changes, with or without the others: a small one, and eight of its Services have a list.
+// changing is the cluster that changes, with or without the others. It is small, and eight of its Services have a list.
 var changing = size{160, 10, true}
 
 func (o others) cluster(count int) model.Change {
@@ -99,15 +99,15 @@ func (o others) cluster(count int) model.Change {
 	return change
 }
 
-// besideRow is what one event took beside so many others, and without them.
+// besideRow has the times of one event with a number of other Services, and without them.
 type besideRow struct {
 	event, others string
 	count         int
 	alone, beside []time.Duration
 }
 
-// BenchmarkWithOthers measures what others cost a change: each event happens in a small cluster, and in the same cluster
-// beside many Services of one kind, in turn.
+// BenchmarkWithOthers measures the cost of other Services for a change: each event happens alternately in a small
+// cluster, and in the same cluster with many Services of one kind.
 func BenchmarkWithOthers(b *testing.B) {
 	for _, kind := range allOthers {
 		for _, count := range kind.counts {

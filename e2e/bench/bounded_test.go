@@ -16,29 +16,29 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// The cluster in which loads are bounded.
+// These are the numbers of the cluster with load bounds.
 const (
 	boundedNodes, boundedZones = 5000, 10
-	// replanned lies between two times at which nodes that came or went concern all Services.
+	// replanned is the interval at which added or removed nodes lead to new plans for all Services.
 	replanned = 10 * time.Second
 )
 
-// boundedRow is what one step took with topology keys, and with the same keys and a bound.
+// boundedRow has the times of one step with topology keys, and with the same keys and a load bound.
 type boundedRow struct {
 	step           string
 	plain, bounded []time.Duration
-	written        int // elements, of the bounded ones, at most
+	written        int // elements with a bound, at most
 }
 
-// boundedState is what is there after the first sync.
+// boundedState is the state after the first sync.
 type boundedState struct {
 	elements int
-	rows     int    // how many numbers of slots there are: the chains that draw one
-	heap     uint64 // of the process, with all objects
+	rows     int    // chains that select a slot, one for each number of slots
+	heap     uint64 // in use by the process, with all objects
 }
 
-// BenchmarkBounded measures what a bound of the load costs: 10,000 Services of ten endpoints each on 5,000 nodes, beside
-// the same Services with the same topology keys alone.
+// BenchmarkBounded measures the cost of load bounds: 10,000 Services of ten endpoints each on 5,000 nodes, compared
+// with the same Services with only the same topology keys.
 func BenchmarkBounded(b *testing.B) {
 	rows := map[string]*boundedRow{}
 	steps := []string{"first sync", "an endpoint is replaced", "a node comes: processor time of all syncs"}
@@ -100,7 +100,7 @@ func measureBounded(b *testing.B, limit uint64, note func(step string, took time
 	return state
 }
 
-// rowsOf counts the chains that draw a slot.
+// rowsOf counts the chains that select a slot.
 func rowsOf(b *testing.B, m *machine) (rows int) {
 	b.Helper()
 	objects, err := m.tables.Objects(b.Context(), model.IPv4)
@@ -115,7 +115,7 @@ func rowsOf(b *testing.B, m *machine) (rows int) {
 	return rows
 }
 
-// heap is what the process has in use, without garbage.
+// heap returns the bytes of the heap in use, without garbage.
 func heap() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -123,7 +123,8 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// settle applies a change, and syncs until nothing waits for its turn.
+// settle applies a change, and syncs until no change is queued. It returns the CPU time and the number of written
+// elements.
 func settle(b *testing.B, p *syncer.Proxy, change model.Change) (took time.Duration, wrote int) {
 	b.Helper()
 	before := processorTime(b)
@@ -137,7 +138,7 @@ func settle(b *testing.B, p *syncer.Proxy, change model.Change) (took time.Durat
 	}
 }
 
-// processorTime is what this process has used so far, the kernel's work for it included.
+// processorTime returns the CPU time that this process has used, including the kernel's work for it.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage unix.Rusage
@@ -151,7 +152,7 @@ func boundedNode(name string, zone int) *model.Node {
 	return &model.Node{Name: name, Labels: map[string]string{string(policy.Zone): fmt.Sprintf("zone-%d", zone)}}
 }
 
-// boundedCluster spreads the endpoints over the nodes at random.
+// boundedCluster distributes the endpoints over the nodes at random.
 func boundedCluster(s size, limit uint64) model.Change {
 	random := rand.New(rand.NewPCG(1, 1))
 	cluster := s.cluster()

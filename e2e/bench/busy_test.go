@@ -15,21 +15,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// busyRow is what a restart took beside what other programs have and do in nftables.
+// busyRow has the times of restarts with one kind of foreign ruleset.
 type busyRow struct {
 	beside   string
 	restarts []time.Duration
 }
 
-// What others have and do: a dump of the ruleset takes longer than the time between two of their transactions, so that
-// none is ever whole.
+// A dump of the ruleset takes longer than the interval between two transactions of other programs, so that every dump
+// is interrupted.
 const (
 	foreignChains   = 40_000
 	foreignInterval = time.Second / 50
 )
 
-// BenchmarkBusyRuleset restarts a proxy with 10,000 Services: alone, beside a large ruleset of others, and beside one that
-// they change all the time.
+// BenchmarkBusyRuleset restarts a proxy with 10,000 Services: alone, with a large foreign ruleset, and with a foreign
+// ruleset that changes all the time.
 func BenchmarkBusyRuleset(b *testing.B) {
 	size := size{10_000, 10, false}
 	m := newMachine(b)
@@ -84,7 +84,7 @@ func (m *machine) nft(b *testing.B, text string) {
 	}
 }
 
-// disturb changes the ruleset all the time, in another table, until it is stopped.
+// disturb keeps changing the ruleset in another table until it is stopped.
 func (m *machine) disturb(b *testing.B) (stop func()) {
 	b.Helper()
 	var other *nft.Conn

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// size is the size of a cluster, and what its Services are: of type ClusterIP all of them, or a mix of the types.
+// size is the size of a cluster. Its Services are all of type ClusterIP, or a mix of types.
 type size struct {
 	services, endpoints int
 	mix                 bool
@@ -26,10 +26,10 @@ func (s size) String() string {
 // kubernetes/kubernetes#139513.
 var sizes = []size{{10_000, 10, false}, {44_125, 5, false}, {10_000, 10, true}, {44_125, 5, true}}
 
-// million asks for a cluster of a million endpoints too: twenty minutes and 3 GiB, for those who want to know.
+// million adds a cluster of a million endpoints. It takes twenty minutes and 3 GiB.
 var million = flag.Bool("million", false, "measure 20,000 Services of 50 endpoints, too")
 
-// requestedSizes returns the sizes that were asked for.
+// requestedSizes returns the sizes to measure.
 func requestedSizes() []size {
 	if *million {
 		return append(slices.Clone(sizes), size{20_000, 50, false})
@@ -41,7 +41,7 @@ func serviceName(number int) model.ObjectName {
 	return model.ObjectName{Namespace: "default", Name: fmt.Sprintf("service-%d", number)}
 }
 
-// cluster returns all Services and slices of a cluster.
+// cluster returns all Services and EndpointSlices of a cluster.
 func (s size) cluster() model.Change {
 	change := model.Change{
 		Services: make(map[model.ObjectName]*model.Service, s.services),
@@ -65,7 +65,7 @@ func (s size) service(number int) *model.Service {
 	return made
 }
 
-// The port that clients dial and the one on which pods serve.
+// servicePort is the port that clients dial, podPort the one on which pods serve.
 const (
 	servicePort = 80
 	podPort     = 8080
@@ -75,8 +75,8 @@ func clusterIP(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 96, byte(number >> 8), byte(number)})
 }
 
-// slice returns the slice of a Service, with so many ready endpoints. They are on other nodes, except for the first
-// endpoint of a Service that keeps its clients on the node.
+// slice returns the EndpointSlice of a Service, with the given number of ready endpoints. They are on other nodes,
+// except for the first endpoint of a Service with externalTrafficPolicy: Local.
 func (s size) slice(number, endpoints int) *model.EndpointSlice {
 	name := serviceName(number)
 	made := &model.EndpointSlice{

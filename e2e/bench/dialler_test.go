@@ -12,21 +12,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// dialler is a pod that dials, and the listening sockets of those who answer. One thread does both, one after the
-// other: a server that accepted at the same time would take the processor away from the connection that is measured.
+// dialler is a pod that dials, and the listening sockets of the servers. One thread does both, in sequence: a server
+// that accepts concurrently would take CPU time from the measured connection.
 type dialler struct {
 	pod       *fabric.Pod
 	listeners []unix.PollFd
 	opened    int
 }
 
-// The source ports, in turn. The next one is always fresh: until it comes back, conntrack has forgotten it.
+// The source ports are used in rotation. When a port is reused, conntrack has deleted its last entry.
 const (
 	lowestPort = 1024
 	portCount  = 1<<16 - lowestPort
 )
 
-// backlog is more than one because the pods of a Service are drawn at random; only one connection is open at a time.
+// backlog is more than one because a pod of the Service is picked at random. Only one connection is open at a time.
 const backlog = 16
 
 func newDialler(b *testing.B, pod *fabric.Pod, servers []*fabric.Pod) *dialler {
@@ -63,18 +63,18 @@ func socketAddr(addr netip.AddrPort) *unix.SockaddrInet4 {
 	return &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}
 }
 
-// connection is what one connection took.
+// connection has the measurements of one connection.
 type connection struct {
-	// connect is connect(2) alone: the client's SYN, the server's answer, the client's ACK on its way.
+	// connect is the time of connect(2) alone: the client's SYN, the server's reply, the client's ACK.
 	connect time.Duration
-	// whole is everything a client does: a socket, its port, connect(2), and in the end a reset.
+	// whole is the time of all steps of a client: creating a socket, binding its port, connect(2), and the final reset.
 	whole time.Duration
-	// server is who accepted, by number.
+	// server is the number of the server that accepted.
 	server int
 }
 
-// connect makes a connection from inside the pod's namespace, and breaks it off. A reset leaves nothing behind: no
-// port in TIME_WAIT, and in conntrack a flow that is closed.
+// connect makes a connection from inside the pod's namespace and resets it. A reset leaves no port in TIME_WAIT, and a
+// closed flow in conntrack.
 func (d *dialler) connect(to netip.AddrPort) (connection, error) {
 	from := netip.AddrPortFrom(d.pod.IPv4, uint16(lowestPort+d.opened%portCount))
 	d.opened++
@@ -102,7 +102,7 @@ func (d *dialler) connect(to netip.AddrPort) (connection, error) {
 	return connection{connect: connected.Sub(started), whole: connected.Sub(begun) + ended.Sub(ending), server: server}, nil
 }
 
-// open returns a client's socket that will be reset when it is closed.
+// open returns a client's socket that is reset when it is closed.
 func open(from netip.AddrPort) (client int, err error) {
 	client, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -117,10 +117,10 @@ func open(from netip.AddrPort) (client int, err error) {
 	return client, nil
 }
 
-// acceptRetries is how long, in milliseconds, a server has to see the connection that its client sees.
+// acceptRetries is the time in milliseconds until the server must see the client's connection.
 const acceptRetries = 1000
 
-// accept takes the only connection that there is, whichever server has it.
+// accept accepts the only open connection on whichever server has it.
 func (d *dialler) accept() (accepted, server int, err error) {
 	ready, err := unix.Poll(d.listeners, acceptRetries)
 	for errors.Is(err, unix.EINTR) {

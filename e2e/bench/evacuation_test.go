@@ -12,15 +12,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// evacuationRow is what one step took, from the change to the last commit.
+// evacuationRow has the times of one step, from the change to the last commit.
 type evacuationRow struct {
 	step    string
 	took    []time.Duration
 	written int // elements, at most
 }
 
-// BenchmarkEvacuation measures how long it takes until a node with a third of the endpoints of 10,000 Services of ten
-// each is evacuated, or back.
+// BenchmarkEvacuation measures the time to evacuate a node with a third of the endpoints of 10,000 Services of ten
+// each, and to restore it.
 func BenchmarkEvacuation(b *testing.B) {
 	rows := []evacuationRow{{step: "one of three nodes is evacuated"}, {step: "it comes back"}}
 	for b.Loop() {

@@ -7,15 +7,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// event is something small that happens to a cluster.
+// event is a small change of a cluster.
 type event struct {
 	name string
-	// number returns which Service the round is about, change what happens to it then.
+	// number returns the number of the Service that changes in this round, change the change of it.
 	number func(s size, round int) int
 	change func(s size, number, round int) model.Change
 	// needs is the type of Service that the event requires.
 	needs serviceType
-	// times is how often it is measured in each iteration of the benchmark.
+	// times is the number of measurements in each iteration of the benchmark.
 	times int
 }
 
@@ -25,7 +25,8 @@ var events = []event{
 	{name: "one source range replaced", number: size.loadBalancerPairwise, change: size.replaceRange, needs: loadBalancer, times: 200},
 }
 
-// scattered picks another Service each round, all over the cluster. Services of all types get their share.
+// scattered picks another Service each round, distributed over the whole cluster, so that all types of Services are
+// picked.
 func (s size) scattered(round int) int { return round * 7919 % s.services } // a prime
 
 // pairwise picks each Service twice, one after the other.
@@ -36,20 +37,20 @@ func (s size) loadBalancerPairwise(round int) int {
 	return round%balancers*mixOf + nodePortsOf
 }
 
-// replace returns the event that another pod takes the place of one endpoint of a Service.
+// replace returns the change that replaces one endpoint of a Service by another pod.
 func (s size) replace(number, round int) model.Change {
 	made := s.slice(number, s.endpoints)
 	made.Endpoints[round%s.endpoints].Addr = netip.AddrFrom4([4]byte{11, byte(round >> 16), byte(round >> 8), byte(round)})
 	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{made.Name: made}}
 }
 
-// resize returns the event that a Service loses its last endpoint, or gets it back.
+// resize returns the change that removes the last endpoint of a Service, or adds it again.
 func (s size) resize(number, round int) model.Change {
 	made := s.slice(number, s.endpoints-1+round%2)
 	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{made.Name: made}}
 }
 
-// replaceRange returns the event that a load balancer may be dialled by other clients than before.
+// replaceRange returns the change of a load balancer's source ranges.
 func (s size) replaceRange(number, round int) model.Change {
 	made := s.service(number)
 	made.SourceRanges = slices.Clone(made.SourceRanges)

@@ -13,15 +13,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// fairRow is how long others' changes took while one tenant did its worst.
+// fairRow has the latencies of other Services' changes under the worst load of one tenant.
 type fairRow struct {
 	name             string
 	changes, tenants int
 	p50, p99, max    time.Duration
 }
 
-// BenchmarkFairness measures how long other Services' changes take, from the object to the accepted commit, while one
-// tenant writes its worst objects, changes them, and takes them back, as fast as the proxy takes changes in.
+// BenchmarkFairness measures the latency of other Services' changes, from the object to the accepted commit. Meanwhile,
+// one tenant writes its worst objects, changes them, and deletes them, as fast as the proxy accepts changes.
 func BenchmarkFairness(b *testing.B) {
 	nobody := steep{name: "nobody"}
 	for _, tenant := range append([]steep{nobody}, steeps...) {
@@ -33,7 +33,7 @@ func BenchmarkFairness(b *testing.B) {
 	}
 }
 
-// followed is a reader that notes when Services' decisions are in force.
+// followed is a decision handler that records when the decisions of Services are applied.
 type followed struct {
 	mu    gosync.Mutex
 	since map[model.ObjectName]time.Time
@@ -95,7 +95,7 @@ func (s steep) beside(b *testing.B) fairRow {
 				return
 			}
 			row.tenants++
-			time.Sleep(50 * time.Millisecond) // what an API server lets one client write
+			time.Sleep(50 * time.Millisecond) // the write rate that an API server allows one client
 		}
 	})
 	all.Go(func() {
@@ -116,7 +116,7 @@ func (s steep) beside(b *testing.B) fairRow {
 		}
 	})
 	all.Wait()
-	// Those that wait at the end have waited for as long as this.
+	// Changes that are still queued at the end count with their current waiting time.
 	for since := range maps.Values(reader.since) {
 		reader.took = append(reader.took, time.Since(since))
 	}
@@ -126,7 +126,7 @@ func (s steep) beside(b *testing.B) fairRow {
 	return row
 }
 
-// unobserved is an observer that wants every sync to succeed.
+// unobserved is an observer that fails the benchmark if a sync fails.
 type unobserved struct{ b *testing.B }
 
 func (unobserved) Queued(syncer.Changes, time.Time) {}

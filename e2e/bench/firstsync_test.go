@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// recorder keeps the batches that are sent.
+// recorder keeps the sent batches.
 type recorder struct {
 	*nft.Conn
 	sent []ruleset.Batch
@@ -27,7 +27,7 @@ func (r *recorder) Commit(ctx context.Context, batch ruleset.Batch) error {
 	return r.Conn.Commit(ctx, batch)
 }
 
-// BenchmarkFirstSync takes a whole cluster in, from the objects to the accepted commit.
+// BenchmarkFirstSync measures the first sync of a whole cluster, from the objects to the accepted commit.
 func BenchmarkFirstSync(b *testing.B) {
 	for _, size := range requestedSizes() {
 		b.Run(size.String(), func(b *testing.B) {
@@ -66,7 +66,7 @@ func BenchmarkFirstSync(b *testing.B) {
 	}
 }
 
-// expectParts checks that nothing was written twice: chains come once, and last.
+// expectParts checks that chains are written only once, in the last batch.
 func expectParts(b *testing.B, batches []ruleset.Batch) {
 	b.Helper()
 	for i, batch := range batches {
@@ -83,7 +83,7 @@ func expectParts(b *testing.B, batches []ruleset.Batch) {
 	}
 }
 
-// together returns one batch that does what several do one after the other.
+// together returns one batch with the operations of several batches, in order.
 func together(batches []ruleset.Batch) ruleset.Batch {
 	var all ruleset.Batch
 	for _, batch := range batches {
@@ -92,7 +92,7 @@ func together(batches []ruleset.Batch) ruleset.Batch {
 	return all
 }
 
-// floor returns how long the kernel takes for some batches that were encoded beforehand.
+// floor returns the time that the kernel needs for batches that were encoded beforehand.
 func floor(b *testing.B, batches ...ruleset.Batch) time.Duration {
 	b.Helper()
 	conn := newMachine(b).tables

@@ -16,20 +16,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// dumpRow is what one way to read conntrack's table takes.
+// dumpRow has the times of one kind of dump of conntrack's table.
 type dumpRow struct {
 	table, query string
 	read         int
 	times        []time.Duration
-	// floor is a walk through the table that finds nothing, in the same run.
+	// floor are the times of a dump that matches nothing, in the same run.
 	floor []time.Duration
 }
 
-// maxEntries is how many unanswered entries a look reads.
+// maxEntries is the maximum number of unreplied entries that a dump reads.
 const maxEntries = 8192
 
-// BenchmarkDumps reads conntrack's table as the daemon does, with few entries and many. What a walk costs depends on the
-// buckets of the machine, which are the same in every namespace.
+// BenchmarkDumps dumps conntrack's table as the daemon does, with few entries and many. The cost of a dump depends on
+// the machine's hash buckets, which are the same in every namespace.
 func BenchmarkDumps(b *testing.B) {
 	for _, size := range []struct{ open, unanswered int }{{0, 0}, {10_000, 100}, {100_000, 200}, {0, 200_000}} {
 		name := fmt.Sprintf("%d open, %d unanswered", size.open, size.unanswered)
@@ -62,7 +62,7 @@ func BenchmarkDumps(b *testing.B) {
 
 var unrepliedFilter = conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
 
-// dumpBench is a namespace whose table is read.
+// dumpBench is a namespace with the dumped table.
 type dumpBench struct{ conn *conntrack.Conn }
 
 func dumpEndpoint(number int) netip.Addr {

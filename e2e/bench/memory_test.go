@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// memory returns a line of /proc/self/status, in bytes.
+// memory returns the value of a line of /proc/self/status, in bytes.
 func memory(b *testing.B, name string) int64 {
 	b.Helper()
 	file, err := os.Open("/proc/self/status")
@@ -34,7 +34,7 @@ func memory(b *testing.B, name string) int64 {
 func resetPeakMemory(b *testing.B) {
 	b.Helper()
 	debug.FreeOSMemory()
-	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // proc(5): makes VmHWM start anew
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // resets VmHWM (proc(5))
 		b.Fatal(err)
 	}
 }

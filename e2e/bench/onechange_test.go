@@ -10,13 +10,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// measured is how long events on Services of one type took, and how much the largest of them wrote.
+// measured has the times of events on Services of one type, and the largest number of written elements.
 type measured struct {
 	times   []time.Duration
 	written int
 }
 
-// BenchmarkOneChange follows single events, each from the object to the accepted commit and the sweep behind it.
+// BenchmarkOneChange measures single events, each from the object to the accepted commit and the cleanup after it.
 func BenchmarkOneChange(b *testing.B) {
 	for _, event := range events {
 		for _, size := range requestedSizes() {
@@ -42,7 +42,7 @@ func BenchmarkOneChange(b *testing.B) {
 	}
 }
 
-// measure lets the event happen once.
+// measure measures the event once.
 func (e event) measure(b *testing.B, p *syncer.Proxy, s size, round int, found map[serviceType]*measured) {
 	b.Helper()
 	number := e.number(s, round)
@@ -58,7 +58,7 @@ func (e event) measure(b *testing.B, p *syncer.Proxy, s size, round int, found m
 
 func written(report syncer.Report) int { return report.Added[model.IPv4] + report.Deleted[model.IPv4] }
 
-// recordChange notes what was found for the table: a line for all Services, and in a mix one for each type.
+// recordChange adds rows to the table: one for all Services, and in a mix one for each type.
 func recordChange(b *testing.B, e event, s size, found map[serviceType]*measured) {
 	b.Helper()
 	var all measured
@@ -81,7 +81,7 @@ func recordChange(b *testing.B, e event, s size, found map[serviceType]*measured
 	}
 }
 
-// checkShares fails unless the events hit Services of all types as often as there are such Services.
+// checkShares fails unless the share of events on each type equals the share of its Services.
 func checkShares(b *testing.B, found map[serviceType]*measured, all int) {
 	b.Helper()
 	for of, parts := range map[serviceType]int{onlyClusterIP: mixOf - exposedOf, nodePort: nodePortsOf, loadBalancer: 1} {

@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// siteSizes are the clusters in which connections are made.
+// siteSizes are the sizes of the clusters.
 var siteSizes = []size{{10, 5, true}, {10_000, 5, true}, {50_000, 5, true}}
 
-// Connections are made in short turns, each by one path in one cluster, so that whatever else the machine does hits
+// Connections are made in short rounds, each over one path in one cluster, so that other load on the machine affects
 // all alike.
 const (
 	roundsPerIteration  = 100
 	connectionsPerRound = 50
 )
 
-// connections are what the connections by a path took.
+// connections has the measurements of the connections over a path.
 type connections struct {
-	connects []time.Duration // in the order in which they were made
+	connects []time.Duration // in order of time
 	whole    time.Duration
-	accepted map[int]int // by server
+	accepted map[int]int // number of connections by server
 }
 
-// BenchmarkOneConnection measures connections from a pod to a pod on another node, of which only the first packets
-// meet our rules.
+// BenchmarkOneConnection measures connections from a pod to a pod on another node. Only their first packets pass our
+// rules.
 func BenchmarkOneConnection(b *testing.B) {
 	var sites []*site
 	for _, size := range siteSizes {
 		sites = append(sites, newSite(b, size))
 	}
-	alternate(b, sites, 0) // neighbours are found, caches are warm
+	alternate(b, sites, 0) // resolves neighbours and warms caches
 	for _, site := range sites {
 		for _, path := range site.paths {
 			path.taken = connections{accepted: map[int]int{}}
@@ -56,7 +56,7 @@ func BenchmarkOneConnection(b *testing.B) {
 	}
 }
 
-// alternate has every site make some connections by every path. Each turn begins with another site and path, so that
+// alternate makes some connections by every path in every site. Each round starts with another site and path, so that
 // no site always follows the same one.
 func alternate(b *testing.B, sites []*site, turn int) {
 	b.Helper()
@@ -70,7 +70,7 @@ func alternate(b *testing.B, sites []*site, turn int) {
 	}
 }
 
-// dial makes some connections by a path, one after the other.
+// dial makes some connections over a path, one after the other.
 func (s *site) dial(path *path) error {
 	return s.dialler.pod.Do(func() error {
 		for range connectionsPerRound {
@@ -86,7 +86,7 @@ func (s *site) dial(path *path) error {
 	})
 }
 
-// record puts what was found into the table, and checks that all the connections were made, and to all the endpoints.
+// record adds a row to the table, and checks the number of connections and that they reached all endpoints.
 func (s *site) record(b *testing.B, number, want int) {
 	b.Helper()
 	path, floor := s.paths[number], s.paths[0]

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// site is a standing network with a cluster of some size: two nodes with full tables, a pod on one that dials, and
-// pods on the other that are the endpoints of every Service.
+// site is a network with a cluster of some size: two nodes with full tables, a pod on one that dials, and pods on the
+// other that are the endpoints of every Service.
 type site struct {
 	size    size
 	near    *machine
@@ -20,12 +20,12 @@ type site struct {
 	paths   []*path
 }
 
-// path is a way to reach the endpoints, and what connections took that way.
+// path is a way to reach the endpoints, and the connections that were made over it.
 type path struct {
 	name string
-	// metric names it among the benchmark's metrics.
+	// metric is its name in the benchmark's metrics.
 	metric string
-	// targets are dialled in turn, and far from each other.
+	// targets are dialled in rotation, in an order that is scattered over the table.
 	targets []netip.AddrPort
 	dialled int
 	taken   connections
@@ -56,17 +56,17 @@ func newSite(b *testing.B, s size) *site {
 	built.dialler = newDialler(b, pod, servers)
 	built.paths = built.allPaths(servers)
 	for _, machine := range []*machine{near, far} {
-		// A connection that is closed is forgotten after a second and not after ten.
+		// The kernel deletes the entry of a closed connection after a second and not after ten.
 		if err := machine.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "1"); err != nil {
 			b.Fatal(err)
 		}
 		sync(b, machine.proxyOf(s.clusterOf(servers)))
 	}
-	runtime.GC() // the proxies are gone, and their tables stay
+	runtime.GC() // frees the proxies; their tables stay
 	return built
 }
 
-// clusterOf returns a cluster whose Services all lead to the same pods.
+// clusterOf returns a cluster in which all Services have the same pods as endpoints.
 func (s size) clusterOf(pods []*fabric.Pod) model.Change {
 	change := s.cluster()
 	for _, slice := range change.Slices {
@@ -78,13 +78,13 @@ func (s size) clusterOf(pods []*fabric.Pod) model.Change {
 	return change
 }
 
-// clusterIPsDialled is how many ClusterIPs are dialled in a cluster of any size: as many as the smallest has.
+// clusterIPsDialled is the number of ClusterIPs that are dialled in a cluster of any size: as many as the smallest has.
 const clusterIPsDialled = 10
 
-// allPaths returns the paths in the order of the table. The first is the floor. Those behind it have the same number
-// of targets of the same kinds in every cluster, spread over its table: what they cost more in a larger one is the
-// table's size. The last three dial everything that there is: in a large cluster a frontend has been forgotten by the
-// processor's caches until it is its turn again, in the smallest it never is.
+// allPaths returns the paths in the order of the table. The first one is the floor. The paths after it have the same
+// number of targets of the same kinds in every cluster, distributed over its table; their additional cost in a larger
+// cluster is the cost of the table's size. The last three paths dial every frontend: in a large cluster the CPU caches
+// have evicted a frontend before it is dialled again, in the smallest they never have.
 func (s *site) allPaths(servers []*fabric.Pod) []*path {
 	straight := newPath("straight to the endpoint", "straight")
 	for _, server := range servers {

@@ -9,18 +9,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// steep is the worst that somebody who may write Services and EndpointSlices in one namespace can ask of every node.
+// steep is the worst load on every node from a user with permission to write Services and EndpointSlices in one
+// namespace.
 type steep struct {
 	name string
-	// of is the tenant's objects, so many times as large; after changes one thing of them.
+	// of returns the tenant's objects, scaled by a factor; after changes one thing in them.
 	of, after func(times int) model.Change
 }
 
-// beside is the cluster that waits meanwhile.
+// beside is the cluster whose changes are delayed.
 var beside = size{1_000, 10, true}
 
-// steps are what is measured of one tenant's objects: that they appear, that one thing of them changes, that a proxy
-// starts beside them, and that they go.
+// steps are the measured steps of one tenant's objects: they are added, one thing in them changes, a proxy starts with
+// them, and they are deleted.
 var steps = []string{"appear", "one change", "restart", "go"}
 
 const tenant = "tenant"
@@ -59,7 +60,7 @@ var steeps = []steep{
 		func(times int) model.Change { return manyPorts(4000*times, 2) }},
 }
 
-// owned is the tenant's Service with a ClusterIP, edited, and its endpoints.
+// owned returns the tenant's Service with a ClusterIP, edited, and its endpoints.
 func owned(edit func(*model.Service), endpoints int) model.Change {
 	name := model.ObjectName{Namespace: tenant, Name: tenant}
 	service := &model.Service{
@@ -83,7 +84,7 @@ func owned(edit func(*model.Service), endpoints int) model.Change {
 	}
 }
 
-// localEndpoints has its endpoints on the node that is measured.
+// localEndpoints returns the tenant's Service with all endpoints on the measured node.
 func localEndpoints(endpoints int) model.Change {
 	change := owned(func(*model.Service) {}, endpoints)
 	for _, slice := range change.Slices {
@@ -101,7 +102,7 @@ func overUDP(addresses, endpoints int) model.Change {
 	}, endpoints)
 }
 
-// manyRestricted has many ports, and each has the same long list.
+// manyRestricted returns a Service with many ports that have the same long list of source ranges.
 func manyRestricted(ports, ranges, endpoints int) model.Change {
 	change := manyPorts(ports, endpoints)
 	for _, service := range change.Services {
@@ -111,7 +112,7 @@ func manyRestricted(ports, ranges, endpoints int) model.Change {
 	return change
 }
 
-// manyServices are as many Services of the tenant, each of which changes with all others.
+// manyServices returns many Services of the tenant that all change together.
 func manyServices(services, endpoints int) model.Change {
 	all := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for i, clusterIP := range addressesFrom("10.127.0.1", services) {
@@ -129,7 +130,7 @@ func manyServices(services, endpoints int) model.Change {
 	return all
 }
 
-// gone takes back everything that a change brought.
+// gone returns the change that deletes all objects of a change.
 func gone(change model.Change) model.Change {
 	back := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for name := range change.Services {
@@ -156,7 +157,7 @@ func addressesFrom(first string, count int) []netip.Addr {
 	return addrs
 }
 
-// prefixesFrom are prefixes that do not touch each other.
+// prefixesFrom returns prefixes that are not adjacent.
 func prefixesFrom(first string, count int) []netip.Prefix {
 	prefixes := make([]netip.Prefix, count)
 	for i, addr := range addressesFrom(first, 2*count) {
@@ -167,14 +168,14 @@ func prefixesFrom(first string, count int) []netip.Prefix {
 	return prefixes
 }
 
-// steepRow is what one step took with the tenant's objects, and with objects twice as large.
+// steepRow has the times of one step with the tenant's objects, and with twice as many.
 type steepRow struct {
 	name, step    string
 	single, twice time.Duration
 }
 
-// BenchmarkSteep measures whether what one tenant writes costs a sum or a product: twice as much of it should take
-// twice as long. Everybody's changes wait for as long as one takes.
+// BenchmarkSteep measures whether the cost of a tenant's objects is a sum or a product: twice the objects should take
+// twice the time. A slow change delays the changes of all other users.
 func BenchmarkSteep(b *testing.B) {
 	for _, c := range steeps {
 		b.Run(c.name, func(b *testing.B) {
@@ -189,7 +190,7 @@ func BenchmarkSteep(b *testing.B) {
 	}
 }
 
-// measure returns how long each step takes.
+// measure returns the time of each step.
 func (s steep) measure(b *testing.B, times int) []time.Duration {
 	b.Helper()
 	m := newMachine(b)

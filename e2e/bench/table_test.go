@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// results are what the benchmarks found, for the tables.
+// results are the results of the benchmarks, for the tables.
 var results struct {
 	first    []firstSync
 	changes  []oneChange
@@ -20,7 +20,7 @@ var results struct {
 	affinity []affinityRow
 	fair     []fairRow
 	bounded  []boundedRow
-	// boundedStates are those without a bound, and with it.
+	// boundedStates are the states without and with a load bound.
 	boundedStates [2]boundedState
 	busy          []busyRow
 
@@ -32,9 +32,9 @@ type firstSync struct {
 	size     size
 	elements int
 	sync     time.Duration
-	// floor is for all in one transaction, parts for the transactions that the first sync makes.
+	// floor is the time of one transaction with everything, parts the time of the first sync's transactions.
 	floor, parts time.Duration
-	// undisturbed is the ratio of the fastest sync to the fastest floor, which others on the machine disturb least.
+	// undisturbed is the ratio of the fastest sync to the fastest floor, which other load on the machine affects least.
 	undisturbed float64
 	peak        int64
 }
@@ -44,8 +44,8 @@ type oneChange struct {
 	measured
 }
 
-// connectRow is what connections by one path in one cluster took. Tenths are those of the run, by the clock: how far
-// their medians are apart is the noise.
+// connectRow has the times of connections by one path in one cluster. The tenths are parts of the run in order of time;
+// the spread of their medians is the noise.
 type connectRow struct {
 	path                       string
 	size                       size
@@ -193,7 +193,7 @@ func printFair(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// connectHeading says what exactly is measured.
+// connectHeading describes the measurement.
 const connectHeading = `
 One connection after the other, over IPv4 and TCP, from a pod to a pod on another node; both nodes have the tables
 p50, p99: connect() alone, which is SYN, SYN-ACK, and ACK on its way. connections/s: also the socket, its port, and a reset at the end
@@ -208,7 +208,7 @@ func printConnects(w io.Writer) {
 	fmt.Fprintln(w, "path\tServices\tconnections/s\tp50\ttenths\tp99\tp50/floor\tp50/smallest\tp99/smallest\t")
 	var smallest connectRow
 	for _, row := range results.connects {
-		if smallest.path != row.path { // the sizes of a path follow each other
+		if smallest.path != row.path { // the sizes of a path are consecutive
 			smallest = row
 		}
 		fmt.Fprintf(w, "%s\t%d\t%.0f\t%s\t%s to %s\t%s\t%.2f\t%.2f\t%.2f\t\n", row.path, row.size.services, row.perSecond,

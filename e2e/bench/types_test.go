@@ -19,21 +19,20 @@ const (
 
 var serviceTypes = []serviceType{onlyClusterIP, nodePort, loadBalancer}
 
-// Out of mixOf Services in a mix one is a load balancer (5 %) and three have only a node port (15 %). A mix so small
-// that it would have fewer than eight load balancers begins with eight instead: so many are dialled in a cluster of any
-// size.
+// One in mixOf Services of a mix is a load balancer (5 %), and three have only a node port (15 %). A mix with fewer
+// than eight load balancers starts with eight instead, because eight are dialled in a cluster of any size.
 const (
 	mixOf          = 20
 	nodePortsOf    = 3
 	exposedOf      = nodePortsOf + 1
-	firstNodePort  = 30_000 // and up: 20 % of 44,125 Services are more than 30000-32767 has
-	firstCheckPort = 50_000 // of the health checks
-	oneLocalOf     = 4      // one load balancer in so many has externalTrafficPolicy: Local
+	firstNodePort  = 30_000 // and up: 20 % of 44,125 Services do not fit into 30000-32767
+	firstCheckPort = 50_000 // of health checks
+	oneLocalOf     = 4      // one in four load balancers has externalTrafficPolicy: Local
 	sourceRanges   = 3
 	fewestExposed  = 8
 )
 
-// small reports whether the shares of a mix would leave too few load balancers.
+// small reports whether a mix would have too few load balancers.
 func (s size) small() bool { return s.services < fewestExposed*mixOf }
 
 func (s size) typeOf(number int) serviceType {
@@ -48,7 +47,7 @@ func (s size) typeOf(number int) serviceType {
 	return loadBalancer
 }
 
-// all returns the numbers of all Services of some types.
+// all returns the numbers of all Services of the given types.
 func (s size) all(wanted ...serviceType) []int {
 	var numbers []int
 	for number := range s.services {
@@ -59,7 +58,7 @@ func (s size) all(wanted ...serviceType) []int {
 	return numbers
 }
 
-// spread returns some of the numbers, evenly far apart, the first among them.
+// spread returns some of the numbers at equal distances, including the first.
 func spread(numbers []int, some int) []int {
 	var chosen []int
 	for i := range some {
@@ -68,7 +67,7 @@ func spread(numbers []int, some int) []int {
 	return chosen
 }
 
-// ordinal says which of the load balancers one is.
+// ordinal returns the index of a load balancer among the load balancers.
 func (s size) ordinal(number int) int {
 	if s.small() {
 		return number
@@ -79,7 +78,7 @@ func (s size) ordinal(number int) int {
 // isLocal reports whether a load balancer has externalTrafficPolicy: Local.
 func (s size) isLocal(number int) bool { return s.ordinal(number)%oneLocalOf == 0 }
 
-// expose gives a Service the frontends of its type, besides the ClusterIP that all have.
+// expose adds the frontends of its type to a Service, which already has a ClusterIP.
 func (s size) expose(service *model.Service, number int) {
 	kind := s.typeOf(number)
 	if kind == onlyClusterIP {
@@ -105,7 +104,7 @@ func loadBalancerIP(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{198, 18, byte(number >> 8), byte(number)})
 }
 
-// sourceRangesOf returns prefixes of several lengths. The pods are among them, so that they can dial.
+// sourceRangesOf returns prefixes of several lengths, including the pod range, so that pods can dial.
 func sourceRangesOf(number int) []netip.Prefix {
 	return []netip.Prefix{
 		fabric.PodsIPv4,

@@ -23,7 +23,8 @@ const (
 	dnsPort   = 53
 )
 
-// The one Service of UDP, and those who talk beside it. None of their addresses is a Service's.
+// These are the only UDP Service, its client, and the client and server of unrelated flows. No Service has one of these
+// addresses except dnsIP.
 var (
 	dns         = model.ObjectName{Namespace: "kube-system", Name: "dns"}
 	dnsIP       = netip.MustParseAddr("10.97.0.10")
@@ -32,8 +33,8 @@ var (
 	otherServer = netip.MustParseAddr("192.0.2.53")
 )
 
-// BenchmarkUDPChange follows the events after which conntrack is read. In each, an endpoint that answers one flow is
-// replaced, so that this flow has to be found among those of others, and ended.
+// BenchmarkUDPChange measures the events after which the proxy dumps conntrack. Each event replaces an endpoint with
+// one flow, so the proxy must find this flow among unrelated ones and delete it.
 func BenchmarkUDPChange(b *testing.B) {
 	size := size{services: 10_000, endpoints: 10, mix: true}
 	for _, others := range []int{0, 10_000} {
@@ -83,7 +84,7 @@ func (m *measured) measureOne(b *testing.B, p *syncer.Proxy, change model.Change
 	m.written = max(m.written, written(report))
 }
 
-// measureFlows ends the flows that are stale, the one whose endpoint was replaced.
+// measureFlows measures the deletion of the stale flow: the one whose endpoint was replaced.
 func (m *measured) measureFlows(b *testing.B, machine *machine, of *serviceindex.Index) {
 	b.Helper()
 	started := time.Now()
@@ -106,7 +107,7 @@ func dnsService() *model.Service {
 	}
 }
 
-// dnsEndpoints returns the endpoints after so many were replaced.
+// dnsEndpoints returns the endpoints after the given number of replacements.
 func dnsEndpoints(s size, round int) model.Change {
 	made := s.slice(0, s.endpoints)
 	made.Name, made.Service = dns, dns
@@ -121,7 +122,7 @@ func dnsEndpoint(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{11, byte(number >> 16), byte(number >> 8), byte(number)})
 }
 
-// entries writes and reads conntrack, independently of package conntrack.
+// entries reads and writes conntrack, independently of package conntrack.
 type entries struct {
 	b      *testing.B
 	handle *netlink.Handle
@@ -138,7 +139,7 @@ func openEntries(b *testing.B, m *machine) entries {
 	return opened
 }
 
-// begin enters a flow of UDP as packets would, so long-lived that it counts as established.
+// begin adds the entry of a UDP flow, with a timeout as of an established one.
 func (f entries) begin(client netip.AddrPort, dialled, replySrc netip.Addr) {
 	f.b.Helper()
 	to, back := netip.AddrPortFrom(dialled, dnsPort), netip.AddrPortFrom(replySrc, dnsPort)

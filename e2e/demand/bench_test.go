@@ -42,13 +42,14 @@ import (
 
 const (
 	measuredServices = 1000
-	// rounds are measured, after the first one, which hands out cursors.
+	// rounds is the number of measured rounds after the first one, which hands out cursors.
 	rounds = 2
-	// perSecond is how often a node asks each of its Services; those of zone b ask busier times as often.
+	// perSecond is the rate of a node's connections to each of its Services; it is busierZone times as high in zone b.
 	perSecond, busierZone = 0.2, 4
 )
 
-// proxiesOf is the environment variable that has the test program answer for proxies, each asked for so many Services.
+// proxiesOf is the environment variable that makes the test program respond for all proxies. Its value is the number of
+// Services that each node dials.
 const proxiesOf = "VICINITY_PROXIES_ASKED"
 
 func TestMain(m *testing.M) {
@@ -62,7 +63,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// measuredNodes may be given, for a quick look.
+// measuredNodes returns the number of nodes. VICINITY_NODES sets a smaller one for a short run.
 func measuredNodes(b *testing.B) int {
 	b.Helper()
 	count, err := strconv.Atoi(cmp.Or(os.Getenv("VICINITY_NODES"), "5000"))
@@ -70,16 +71,16 @@ func measuredNodes(b *testing.B) int {
 	return count
 }
 
-// zoneOf is the zone of a node: three of one size.
+// zoneOf returns the zone of a node: there are three of one size.
 func zoneOf(number int) string { return string(rune('a' + number%3)) }
 
-// serviceName is one of those that are asked. Namespaces have ten each.
+// serviceName returns the name of a dialled Service. Each Namespace has ten.
 func serviceName(number int) (namespace, name string) {
 	return fmt.Sprintf("shop-%02d", number/10), fmt.Sprintf("web-%d", number%10)
 }
 
-// BenchmarkFiveThousandProxies: what the leader needs for real pages, over TLS, and what a proxy receives of what it publishes.
-// The proxies are another process.
+// BenchmarkFiveThousandProxies measures the leader's cost for real pages over TLS, and the bytes of published demand
+// that a proxy receives. The proxies run in another process.
 func BenchmarkFiveThousandProxies(b *testing.B) {
 	nodes := measuredNodes(b)
 	zones := make([]string, nodes)
@@ -91,8 +92,8 @@ func BenchmarkFiveThousandProxies(b *testing.B) {
 	c.fill(b, zones)
 	for _, each := range []struct {
 		name  string
-		asked int  // Services by each node
-		isNew bool // nothing is published before
+		asked int  // Services dialled from each node
+		isNew bool // nothing was published before
 	}{
 		{"each asks 1000, at rest", 1000, false},
 		{"each asks 50, nothing is published yet", 50, true},
@@ -111,7 +112,7 @@ func BenchmarkFiveThousandProxies(b *testing.B) {
 	}
 }
 
-// fill writes Nodes, where their proxies are, and the Services, many at once.
+// fill writes Nodes, the proxies' endpoints and the Services concurrently.
 func (c *pretended) fill(b *testing.B, zones []string) {
 	b.Helper()
 	config := rest.CopyConfig(c.api.AdminConfig())
@@ -132,7 +133,7 @@ func (c *pretended) fill(b *testing.B, zones []string) {
 	many(b, len(all), func(number int) error { return writer.Create(b.Context(), all[number]) })
 }
 
-// many does something so many times, some at once.
+// many calls do count times, some of them concurrently.
 func many(b *testing.B, count int, do func(number int) error) {
 	b.Helper()
 	const atOnce = 16
@@ -153,7 +154,7 @@ func many(b *testing.B, count int, do func(number int) error) {
 	}
 }
 
-// withdraw deletes what is published.
+// withdraw deletes all published demand.
 func (c *pretended) withdraw(b *testing.B) {
 	b.Helper()
 	for number := range measuredServices / 10 {
@@ -162,7 +163,7 @@ func (c *pretended) withdraw(b *testing.B) {
 	}
 }
 
-// publishAll publishes what is asked, as a publisher before would have.
+// publishAll publishes the actual demand, as a previous leader would have.
 func (c *pretended) publishAll(b *testing.B) {
 	b.Helper()
 	c.withdraw(b)
@@ -188,7 +189,7 @@ func (c *pretended) publishAll(b *testing.B) {
 	})
 }
 
-// measure lets a leader work for some rounds.
+// measure runs a leader for some rounds.
 func (c *pretended) measure(b *testing.B, port uint16, nodes int) {
 	b.Helper()
 	var bytes received.Bytes
@@ -231,7 +232,7 @@ func total(counts map[string]int) (sum int) {
 	return sum
 }
 
-// countWatch follows ServiceDemands as a proxy does, and counts what comes.
+// countWatch watches ServiceDemands as a proxy does, and counts the received bytes.
 func (c *pretended) countWatch(b *testing.B, bytes *received.Bytes) (stop func()) {
 	b.Helper()
 	follower, err := client.NewWithWatch(bytes.Of(c.api.AdminConfig()), client.Options{Scheme: c.client.Scheme()})
@@ -258,7 +259,7 @@ func (c *pretended) countWatch(b *testing.B, bytes *received.Bytes) (stop func()
 	}
 }
 
-// processor is the processor time of this process until now.
+// processor returns the CPU time of this process.
 func processor(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
@@ -266,7 +267,7 @@ func processor(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// startProxies starts the process that answers for all proxies, and returns its port.
+// startProxies starts the process that responds for all proxies, and returns its port.
 func startProxies(b *testing.B, asked int) uint16 {
 	b.Helper()
 	command := exec.Command(os.Args[0])
@@ -288,7 +289,7 @@ func startProxies(b *testing.B, asked int) uint16 {
 	return uint16(port)
 }
 
-// serveForProxies answers until standard input ends. It prints the port.
+// serveForProxies prints its port, and serves until standard input ends.
 func serveForProxies(asked string) error {
 	count, err := strconv.Atoi(asked)
 	if err != nil {
@@ -309,14 +310,14 @@ func serveForProxies(asked string) error {
 	return err
 }
 
-// proxies is proxies whose clients ask by chance.
+// proxies are proxies with random demand.
 type proxies struct {
 	pulls    int
 	mutex    sync.Mutex
-	pulledAt map[int]time.Time // when a node was asked last
+	pulledAt map[int]time.Time // last pull by node
 }
 
-// ServeHTTP answers for the proxy at the address that was dialled.
+// ServeHTTP responds for the proxy at the dialled address.
 func (c *proxies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	local := netip.MustParseAddrPort(r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()).Addr().Unmap().As4()
 	number, now := int(local[2])<<8|int(local[3]), time.Now()
@@ -340,7 +341,8 @@ func (c *proxies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(page.Text())
 }
 
-// byChance is a number of connections with that mean: for more than a few, as good as Poisson's.
+// byChance returns a random number of connections with the given mean: for more than a few, as good as a Poisson
+// distribution.
 func byChance(mean float64) uint64 {
 	return uint64(max(0, math.Round(mean+math.Sqrt(mean)*rand.NormFloat64()))) //nolint:gosec // no secret
 }

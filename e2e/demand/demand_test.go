@@ -1,5 +1,7 @@
-// Package demand_test finds out where demand is not as assumed: real proxies count real connections, and the webhook's replicas
-// ask them with the rights that the manifests give. It needs root.
+// Package demand_test tests the measurement of demand: real proxies count real connections, and the webhook's replicas
+// pull the counts with the permissions of the manifests. It needs root.
+//
+// To test with real connections, see mended_test.go; with many nodes and given rates, publish_test.go.
 package demand_test
 
 import (
@@ -37,11 +39,11 @@ const (
 	system  = "vicinity-system"
 	account = "vicinity-demand-reader"
 	port    = 10449
-	// often is how often proxies are asked here.
+	// often is the interval between pulls.
 	often = time.Second
 )
 
-// town is three zones with as many nodes each, an endpoint on each node, and an API server beside them.
+// town is three zones with equally many nodes, an endpoint on each node, and an API server on a separate host.
 type town struct {
 	api     *site.Site
 	client  client.Client // for ServiceDemands
@@ -49,7 +51,7 @@ type town struct {
 	nodes   []*fabric.Node
 	pods    []*fabric.Pod
 	proxies []*site.Process
-	web     netip.AddrPort // the Service shop/web, with a bound
+	web     netip.AddrPort // the Service shop/web, which has a load bound
 }
 
 func newTown(t *testing.T) *town {
@@ -57,8 +59,8 @@ func newTown(t *testing.T) *town {
 	return newTownOf(t, "", "node-a", "node-b", "node-c")
 }
 
-// newTownOf has nodes, each in the zone of the letter after the first hyphen, and a Service with clients, none if that is
-// empty.
+// newTownOf returns a town with the named nodes, each in the zone of the letter after the first hyphen, and a Service
+// with the given clients; none if clients is empty.
 func newTownOf(t *testing.T, clients string, names ...string) *town {
 	t.Helper()
 	network := fabrictest.New(t)
@@ -97,10 +99,10 @@ func (c *town) startProxy(t *testing.T, node int) {
 	c.proxies[node].Log.WaitFor(t, "the first sync is in the kernel")
 }
 
-// metricsAddress is where each node's proxy says what it counts.
+// metricsAddress is the address of each proxy's metrics.
 const metricsAddress = "127.0.0.1:10249"
 
-// write writes Nodes, a Service with a bound, its endpoints, and where the proxies are.
+// write writes Nodes, a Service with a load bound, its endpoints, and the endpoints of the proxies.
 func (c *town) write(t *testing.T, clients string) {
 	t.Helper()
 	web := objects.Slice("shop", "web-1", "web")
@@ -125,17 +127,17 @@ func (c *town) write(t *testing.T, clients string) {
 	c.web = netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), objects.ServicePort)
 }
 
-// zoneNamed is the zone of a node: that of the letter after the first hyphen of its name.
+// zoneNamed returns the zone of a node: that of the letter after the first hyphen of its name.
 func zoneNamed(node string) string { return "zone-" + strings.TrimPrefix(node, "node-")[:1] }
 
-// replica is a replica of the webhook that measures demand, or waits to.
+// replica is a replica of the webhook that measures demand or waits to become the leader.
 type replica struct {
 	log    *logs.Log
 	end    func()
 	mutex  sync.Mutex
 	rounds []demand.Round
 	ended  int
-	// writes are what it sends, and told what it is said to have written.
+	// writes are the requests that it sends, reported the writes that it reports to its observer.
 	writes   *sent.Writes
 	reported map[string]int
 	failed   int
@@ -172,28 +174,28 @@ func (r *replica) Published(operation string) {
 	r.reported[operation]++
 }
 
-// reportedOf returns how many objects were created, updated and deleted, as the observer is told.
+// reportedOf returns the numbers of created, updated and deleted objects that were reported to the observer.
 func (r *replica) reportedOf() map[string]int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return maps.Clone(r.reported)
 }
 
-// waiting returns what waits to be published.
+// waiting returns the queued changes.
 func (r *replica) waiting() demand.Backlog {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.waits
 }
 
-// failures returns how often something failed.
+// failures returns the number of reported failures.
 func (r *replica) failures() int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.failed
 }
 
-// last returns the last round, and how many there were.
+// last returns the last round, and the number of rounds.
 func (r *replica) last() (round demand.Round, rounds int) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -203,7 +205,7 @@ func (r *replica) last() (round demand.Round, rounds int) {
 	return round, len(r.rounds)
 }
 
-// start starts a replica with the rights of the webhook's account.
+// start starts a replica with the permissions of the webhook's account.
 func (c *town) start(t *testing.T, identity string, tellAfter time.Duration) *replica {
 	t.Helper()
 	dial := site.Client(c.control.Namespace).Transport.(*http.Transport).DialContext
@@ -212,7 +214,8 @@ func (c *town) start(t *testing.T, identity string, tellAfter time.Duration) *re
 	})
 }
 
-// dial lets pods connect to the Service again and again, each so often in a turn, until the test ends.
+// dial connects from pods to the Service repeatedly until the test ends; each contains the number of connections of
+// each pod in a round.
 func (c *town) dial(t *testing.T, each ...int) {
 	t.Helper()
 	stop, ended := make(chan struct{}), make(chan struct{})
@@ -240,7 +243,7 @@ func (c *town) dial(t *testing.T, each ...int) {
 	})
 }
 
-// events returns those on the Service.
+// events returns the notes of the demand skew Events on the Service.
 func (c *town) events(t *testing.T) []string {
 	t.Helper()
 	list, err := c.api.Admin.EventsV1().Events("shop").List(t.Context(), metav1.ListOptions{})
@@ -254,8 +257,9 @@ func (c *town) events(t *testing.T) []string {
 	return notes
 }
 
-// TestWhereDemandIsNotAsAssumed: of 22 connections 20 come from one of three zones. One replica finds out, and tells the owner
-// once; the other one goes on when that one ends, and when a proxy ends its node counts as its zone.
+// TestWhereDemandIsNotAsAssumed has 22 connections, 20 of them from one of three zones. One replica detects the skew
+// and creates one Event. The other one takes over when the first ends. When a proxy ends, its node counts like its
+// zone.
 func TestWhereDemandIsNotAsAssumed(t *testing.T) {
 	c := newTown(t)
 	const tellAfter = 2 * time.Second
@@ -286,7 +290,8 @@ func TestWhereDemandIsNotAsAssumed(t *testing.T) {
 	}
 }
 
-// expectOff checks that zone-b asks what it does: 20 of 22, and 30 connections in thirds are added.
+// expectOff checks the skew of zone-b: it makes 20 of 22 connections, and the prior adds 30 connections in equal
+// shares.
 func expectOff(t *testing.T, r *replica) {
 	t.Helper()
 	round, _ := r.last()
@@ -297,8 +302,8 @@ func expectOff(t *testing.T, r *replica) {
 	}
 }
 
-// TestTheTokenIsGoodForOnePage: proxies see it, and so does whoever answers in their place. The webhook's own account may get it,
-// and may not read the page.
+// TestTheTokenIsGoodForOnePage checks the permissions of the token, because proxies see it, and so does any program in
+// their place. The webhook's own account may create the token but not read the page.
 func TestTheTokenIsGoodForOnePage(t *testing.T) {
 	c := newTown(t)
 	reader := c.api.Account(t, system, account).BearerToken
@@ -344,7 +349,7 @@ func TestTheTokenIsGoodForOnePage(t *testing.T) {
 	} {
 		arguments := append([]string{"auth", "can-i", "--as", "system:serviceaccount:" + system + ":vicinity-webhook", "-n", system},
 			strings.Fields(verb)...)
-		said, _ := c.api.TryKubectl(t.Context(), arguments...) // a no is an error, too
+		said, _ := c.api.TryKubectl(t.Context(), arguments...) // kubectl also fails if the result is no
 		if got, _, _ := strings.Cut(strings.TrimSpace(said), "\n"); got != want {
 			t.Errorf("may the webhook %s? %q, want %q", verb, said, want)
 		}
@@ -357,7 +362,7 @@ func TestTheTokenIsGoodForOnePage(t *testing.T) {
 	}
 }
 
-// isEverybodys reports whether a right is one that each account has.
+// isEverybodys reports whether every account has the permission.
 func isEverybodys(line string) bool {
 	for _, common := range []string{
 		"Resources", "selfsubject", "/api", "/healthz", "/livez", "/readyz", "/openapi", "/openid", "/version", "/.well-known",

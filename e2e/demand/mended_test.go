@@ -26,17 +26,17 @@ import (
 )
 
 const (
-	// perSecond200 is how many connections all clients make in a second, and crowded the zone that nine of ten come from.
+	// perSecond200 is the number of connections of all clients per second, busyZone the zone of nine in ten of them.
 	perSecond200 = 200
 	busyZone     = "zone-b"
-	// withinBound is what counted endpoints stay below, in times the mean, but for chance: the bound, plus the rounding to
-	// slots.
+	// withinBound is the maximum load of an endpoint, as a multiple of the mean, apart from chance: the bound plus the
+	// rounding to slots.
 	withinBound = 1.25
-	// observedRounds is how many connections are counted for that.
+	// observedRounds is the number of connections that are counted for a check of the bound.
 	observedRounds = 4000
 )
 
-// diallers are clients that make connections at a pace, nine of ten of them in one zone, until the test ends.
+// diallers are clients that make connections at a fixed rate, nine of ten of them in one zone, until the test ends.
 type diallers struct {
 	town   *town
 	failed atomic.Int64
@@ -70,8 +70,8 @@ func (c *town) gather(t *testing.T) *diallers {
 	return diallers
 }
 
-// request connects from a pod once in each pause, each connection beside the others. What a busy machine delays is made up for: the
-// zones' parts stay what they are.
+// request starts a connection from a pod once in each pause, without waiting for earlier ones. It catches up after
+// delays of a busy machine, so that the zones' shares stay the same.
 func (c *diallers) request(pod int, pause time.Duration, stop chan struct{}) {
 	var dialling sync.WaitGroup
 	defer dialling.Wait()
@@ -94,14 +94,14 @@ func (c *diallers) request(pod int, pause time.Duration, stop chan struct{}) {
 	}
 }
 
-// counted returns how many connections each pod has answered so far.
+// counted returns the number of responses of each pod so far.
 func (c *diallers) counted() map[string]int {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return maps.Clone(c.counts)
 }
 
-// busiest counts some connections from now on, and returns what the busiest pod got, in times the mean.
+// busiest counts a number of further connections, and returns the load of the busiest pod as a multiple of the mean.
 func (c *diallers) busiest(t *testing.T, connections int) float64 {
 	t.Helper()
 	before := c.counted()
@@ -116,8 +116,8 @@ func (c *diallers) busiest(t *testing.T, connections int) float64 {
 	return float64(most) / (float64(all) / float64(len(c.town.pods)))
 }
 
-// expectBound counts connections from now on, and expects no pod to get more than the bound, but for chance: three standard
-// deviations. Proxies may not have the newest plan yet: it holds in the third window at the latest.
+// expectBound counts further connections, and checks that no pod exceeds the bound by more than chance: three standard
+// deviations. Proxies may not have the newest plan yet, so the bound must hold in one of three windows.
 func (c *diallers) expectBound(t *testing.T, when string) {
 	t.Helper()
 	mean := float64(observedRounds) / float64(len(c.town.pods))
@@ -132,7 +132,7 @@ func (c *diallers) expectBound(t *testing.T, when string) {
 	t.Errorf("%s, the busiest endpoint gets %.2f times the mean, and may get %.2f", when, got, most)
 }
 
-// elements returns how many elements the proxies have written into the kernel so far.
+// elements returns the number of elements that each proxy has written into the kernel so far.
 func (c *town) elements(t *testing.T) map[string]float64 {
 	t.Helper()
 	written := map[string]float64{}
@@ -148,8 +148,8 @@ func (c *town) elements(t *testing.T) map[string]float64 {
 	return written
 }
 
-// settled waits until the proxies have written what is published: a few rounds of the leader long neither the object changes,
-// nor an element.
+// settled waits until the proxies have applied the published demand: neither the object nor the number of written
+// elements changes during some rounds of the leader.
 func (c *town) settled(t *testing.T, leader *replica) (object *servicedemand.ServiceDemand, elements map[string]float64) {
 	t.Helper()
 	wait.Until(t, "neither what is published changes nor what the proxies wrote", func() bool {
@@ -162,9 +162,9 @@ func (c *town) settled(t *testing.T, leader *replica) (object *servicedemand.Ser
 	return object, elements
 }
 
-// TestTheBoundHoldsForTheClientsThatAreThere: three zones with two nodes and endpoints each, 200 connections a second, nine of ten
-// from one zone. The bound is kept as soon as demand is measured, whoever leads, and while a third of the proxies is stopped; and
-// nobody writes while nothing changes.
+// TestTheBoundHoldsForTheClientsThatAreThere has three zones with two nodes and endpoints each, and 200 connections per
+// second, nine of ten from one zone. The bound holds once demand is measured, with any leader, and while a third of the
+// proxies is stopped. Nothing is written while nothing changes.
 func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	c := newTownOf(t, "measured", "node-a1", "node-a2", "node-b1", "node-b2", "node-c1", "node-c2")
 	diallers := c.gather(t)
@@ -184,7 +184,7 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 		}
 	}
 
-	// The leader goes. Its successor goes on from the object, and no slot moves.
+	// The leader ends. Its successor continues with the values of the object, and no slot moves.
 	two := c.start(t, "two", time.Hour)
 	before, elements := c.settled(t, one)
 	one.end()
@@ -196,7 +196,7 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 		t.Errorf("elements were written, %v after %v, and nothing was published", now, elements)
 	}
 
-	// A third of the proxies stops: their rules stay, and their nodes count as before.
+	// A third of the proxies stops. Their rules stay, and their nodes count as before.
 	for _, node := range []int{1, 3} {
 		must.Succeed(t, c.proxies[node].Stop(wait.Timeout))
 	}
@@ -211,7 +211,7 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 		c.startProxy(t, node)
 	}
 
-	// Nobody publishes for more than an hour: demand is assumed.
+	// No leader publishes for more than an hour, so proxies use the default demand.
 	two.end()
 	c.ageLease(t, 2*time.Hour)
 	wait.Until(t, "all six proxies plan with what is assumed", func() bool { return c.planned("labels") == len(c.nodes) })
@@ -223,8 +223,9 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	}
 }
 
-// TestANodeThatLies: whoever answers in the place of a node's proxy can undo the bound for the others, and not more: endpoints get
-// what the zone's preference alone would give them, other Services stay as they are, and it ends with the lie.
+// TestANodeThatLies checks that a program in place of a node's proxy can at most disable the bound: endpoints get the
+// load of the zone preference alone, other Services are not affected, and everything is as before when the program
+// ends.
 func TestANodeThatLies(t *testing.T) {
 	c := newTownOf(t, "measured", "node-a1", "node-a2", "node-b1", "node-b2", "node-c1", "node-c2")
 	diallers := c.gather(t)
@@ -234,7 +235,7 @@ func TestANodeThatLies(t *testing.T) {
 	must.Succeed(t, c.proxies[4].Stop(wait.Timeout))
 	lie := c.lie(t, 4)
 	wait.Until(t, "the lie is published", func() bool { return c.demandOf(t, "zone-c") > 900_000 })
-	// By the zone alone each of the two endpoints would get 0.45 of all, 2.7 times the mean.
+	// With the zone preference alone, each of the two endpoints would get 0.45 of all connections, 2.7 times the mean.
 	if got := diallers.busiest(t, observedRounds/2); got > 2.7*1.1+1./8 {
 		t.Errorf("the busiest endpoint gets %.2f times the mean, more than preference alone would give it", got)
 	}
@@ -250,13 +251,13 @@ func TestANodeThatLies(t *testing.T) {
 	}
 }
 
-// liar answers in the place of a node's proxy.
+// liar is a server in place of a node's proxy.
 type liar struct {
 	stop  func()
 	token atomic.Pointer[string]
 }
 
-// lie has a node say that it asks a million connections in each round, of a Service, and of Services that are not there.
+// lie reports a million connections of a node in each round, to a Service and to Services that do not exist.
 func (c *town) lie(t *testing.T, node int) *liar {
 	t.Helper()
 	l := &liar{}
@@ -279,7 +280,7 @@ func (c *town) lie(t *testing.T, node int) *liar {
 	return l
 }
 
-// planned returns how many proxies plan the Service with a demand from a source.
+// planned returns the number of proxies that plan the Service with demand from the given source.
 func (c *town) planned(source string) (proxies int) {
 	for _, proxy := range c.proxies {
 		ports, err := proxy.Metric(metricsAddress, "vicinity_load_bounded_service_ports", `demand_source="`+source+`"`)
@@ -290,7 +291,7 @@ func (c *town) planned(source string) (proxies int) {
 	return proxies
 }
 
-// demandOf returns what a zone asks, as published; 0 if nothing is.
+// demandOf returns the published demand of a zone; 0 if there is none.
 func (c *town) demandOf(t *testing.T, zone string) uint32 {
 	t.Helper()
 	if object := objectOf(t, c.client, "web"); object != nil {
@@ -299,7 +300,7 @@ func (c *town) demandOf(t *testing.T, zone string) uint32 {
 	return 0
 }
 
-// ageLease has the Lease say that it was renewed so long ago.
+// ageLease sets the renewal time of the Lease to the given time ago.
 func (c *town) ageLease(t *testing.T, ago time.Duration) {
 	t.Helper()
 	leases := c.api.Admin.CoordinationV1().Leases(system)
@@ -310,7 +311,7 @@ func (c *town) ageLease(t *testing.T, ago time.Duration) {
 	must.Succeed(t, err)
 }
 
-// explain is what the proxy's command says of the Service on a node.
+// explain returns the output of the proxy's explain command for the Service on a node.
 func (c *town) explain(t *testing.T, node int) string {
 	t.Helper()
 	kubeconfig := site.Kubeconfig(t, c.api.Account(t, "kube-system", "vicinity-proxy"))
@@ -321,7 +322,7 @@ func (c *town) explain(t *testing.T, node int) string {
 	return said
 }
 
-// may reports whether the holder of a token may do something.
+// may reports whether a token permits the request.
 func (c *town) may(t *testing.T, token, verb, resource string) bool {
 	t.Helper()
 	config := rest.AnonymousClientConfig(c.api.AdminConfig())

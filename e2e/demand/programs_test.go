@@ -35,7 +35,7 @@ func (c *town) deploy(t *testing.T) *deployed {
 	manifests, err := filepath.Abs("../../manifests/webhook")
 	must.Succeed(t, err)
 	folder := t.TempDir()
-	manifests, err = filepath.Rel(folder, manifests) // kustomize takes no absolute path
+	manifests, err = filepath.Rel(folder, manifests) // kustomize accepts no absolute path
 	must.Succeed(t, err)
 	must.Succeed(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), fmt.Appendf(nil, kustomization, manifests), 0o600))
 	c.api.Kubectl(t, "apply", "-k", folder)
@@ -53,7 +53,7 @@ func (c *town) deploy(t *testing.T) *deployed {
 	return d
 }
 
-// start starts the program in a pod of its own, whose name is its host name.
+// start starts the program in its own pod, whose name is its host name.
 func (d *deployed) start(t *testing.T, name string) *site.Process {
 	t.Helper()
 	pod, err := d.town.nodes[0].AddPod(name)
@@ -67,14 +67,14 @@ func (d *deployed) start(t *testing.T, name string) *site.Process {
 	return site.Start(t, pod.Namespace, command)
 }
 
-// TestALeaderThatWasStoppedLeadsNoMore: its process is stopped for longer than its term, and another replica is elected. When it goes
-// on it is at once in the middle of a round, and writes nothing any more.
+// TestALeaderThatWasStoppedLeadsNoMore stops the leader's process for longer than its term, and another replica is
+// elected. The first process then continues in the middle of a round, and must not write anything.
 func TestALeaderThatWasStoppedLeadsNoMore(t *testing.T) {
 	const elected, ended = "measuring demand: elected", "measuring demand: no longer the leader"
 	d := newTownOf(t, "measured", "node-a", "node-b", "node-c").deploy(t)
 	stopped := d.start(t, "stopped")
 	stopped.Log.WaitFor(t, elected)
-	must.Succeed(t, stopped.Signal(syscall.SIGSTOP)) // it asks the second proxy some seconds after the first one
+	must.Succeed(t, stopped.Signal(syscall.SIGSTOP)) // it pulls from the second proxy some seconds after the first one
 	other := d.start(t, "other")
 	other.Log.WaitFor(t, elected)
 	must.Succeed(t, stopped.Signal(syscall.SIGCONT))
@@ -89,7 +89,7 @@ func TestALeaderThatWasStoppedLeadsNoMore(t *testing.T) {
 		t.Errorf("who leads: %s, want the other one, which has led since", *lease.Spec.HolderIdentity)
 	}
 
-	// The API server goes: each says so once.
+	// The API server stops. Each replica logs that once.
 	d.town.api.KillAPIServer()
 	const away, back = "the Lease that says who leads cannot be used", "the Lease that says who leads can be used again"
 	replicas := []*site.Process{stopped, other}
@@ -103,7 +103,7 @@ func TestALeaderThatWasStoppedLeadsNoMore(t *testing.T) {
 	}
 	wait.Until(t, "one of them leads again", func() bool { return stopped.Log.Count(elected)+other.Log.Count(elected) == 3 })
 	for _, replica := range replicas {
-		if lines := replica.Log.Lines(away); len(lines) > 2 { // read, and written
+		if lines := replica.Log.Lines(away); len(lines) > 2 { // one for reads, and one for writes
 			t.Errorf("that its Lease cannot be used it says %d times: %q", len(lines), lines)
 		}
 	}

@@ -33,24 +33,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// pretended is a cluster of nodes whose proxies are one server on loopback: node number n is at 127.64.0.n. An API server takes no
-// such addresses of endpoints, so there it is 10.64.0.n.
+// pretended is a cluster of nodes with one server on loopback in place of their proxies: node number n is at
+// 127.64.0.n. An API server rejects loopback addresses of endpoints, so there it is 10.64.0.n.
 type pretended struct {
 	api    *site.Site
 	client client.Client
 	port   uint16
 
 	mutex    sync.Mutex
-	demand   map[string]map[string]float64 // connections a second by node, and by Service
-	pulledAt map[string]time.Time          // when a node was asked last
+	demand   map[string]map[string]float64 // connections per second by node and Service
+	pulledAt map[string]time.Time          // last pull by node
 }
 
-// at is the address of a node at the API server.
+// at returns the address of a node at the API server.
 func at(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 64, byte(number >> 8), byte(number)})
 }
 
-// nodeAt is the node at an address on loopback.
+// nodeAt returns the node at an address on loopback.
 func nodeAt(addr netip.Addr) string {
 	bytes := addr.Unmap().As4()
 	return nodeName(int(bytes[2])<<8 | int(bytes[3]))
@@ -58,12 +58,13 @@ func nodeAt(addr netip.Addr) string {
 
 func nodeName(number int) string { return fmt.Sprintf("node-%04d", number) }
 
-// onLoopback dials the pretended proxies.
+// onLoopback dials the server that stands for the proxies.
 func onLoopback(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, network, strings.Replace(address, "10.", "127.", 1))
 }
 
-// installPretended starts an API server with what the component has, writes Nodes, in a zone each, and starts their proxies.
+// installPretended starts an API server with the objects of the component, writes Nodes in the given zones, and starts
+// their proxies.
 func installPretended(t testing.TB, zones ...string) *pretended {
 	t.Helper()
 	c := &pretended{api: newSite(t), demand: map[string]map[string]float64{}, pulledAt: map[string]time.Time{}}
@@ -81,7 +82,7 @@ func installPretended(t testing.TB, zones ...string) *pretended {
 	return c
 }
 
-// install applies the component, and writes Nodes and where their proxies are.
+// install applies the component, and writes Nodes and the endpoints of their proxies.
 func (c *pretended) install(t testing.TB, zones []string) {
 	t.Helper()
 	c.client = installComponent(t, c.api)
@@ -109,9 +110,9 @@ func newSite(t testing.TB) *site.Site {
 	return site.New(t, site.Config{})
 }
 
-// nodesAndSlices returns Nodes, in a zone each, and where their proxies are.
+// nodesAndSlices returns Nodes in the given zones, and the EndpointSlices of their proxies.
 func nodesAndSlices(zones []string) []client.Object {
-	const perSlice = 1000 // as many as an EndpointSlice may have
+	const perSlice = 1000 // the limit of an EndpointSlice
 	var slice *discoveryv1.EndpointSlice
 	var all []client.Object
 	for number, zone := range zones {
@@ -132,7 +133,7 @@ func nodesAndSlices(zones []string) []client.Object {
 	return all
 }
 
-// serve is the page of the proxy at the address that was dialled.
+// serve responds with the demand page of the proxy at the dialled address.
 func (c *pretended) serve(w http.ResponseWriter, r *http.Request) {
 	local, err := netip.ParseAddrPort(r.Context().Value(http.LocalAddrContextKey).(net.Addr).String())
 	if err != nil {
@@ -158,7 +159,8 @@ func (c *pretended) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(page.Text())
 }
 
-// setDemand has nodes ask a Service so often in a second, from the first node on; others do not answer.
+// setDemand sets the connections per second of nodes to a Service, starting with the first node. Other nodes do not
+// respond.
 func (c *pretended) setDemand(service string, rates ...float64) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -170,7 +172,7 @@ func (c *pretended) setDemand(service string, rates ...float64) {
 	}
 }
 
-// start starts a replica with the rights of the webhook's account.
+// start starts a replica with the permissions of the webhook's account.
 func (c *pretended) start(t testing.TB, identity string, edits ...func(*demand.Options)) *replica {
 	t.Helper()
 	options := demand.Options{Puller: demand.NewPuller(c.port, onLoopback), Every: often}
@@ -180,7 +182,7 @@ func (c *pretended) start(t testing.TB, identity string, edits ...func(*demand.O
 	return startReplica(t, c.api, identity, options)
 }
 
-// startReplica starts one with the rights of the webhook's account.
+// startReplica starts a replica with the permissions of the webhook's account.
 func startReplica(t testing.TB, api *site.Site, identity string, options demand.Options) *replica {
 	t.Helper()
 	r := &replica{log: logs.New(t, identity), writes: sent.Of("servicedemands"), reported: map[string]int{}}
@@ -188,7 +190,7 @@ func startReplica(t testing.TB, api *site.Site, identity string, options demand.
 	options.Proxies = types.NamespacedName{Namespace: "kube-system", Name: "vicinity-proxy"}
 	options.Log, options.Observer = slog.New(slog.NewTextHandler(r.log, nil)), r
 	config := api.Account(t, system, "vicinity-webhook")
-	const protobuf = "application/vnd.kubernetes.protobuf" // as our programs have it
+	const protobuf = "application/vnd.kubernetes.protobuf" // as in our programs
 	config.ContentType, config.AcceptContentTypes = protobuf, protobuf+",application/json"
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -201,7 +203,8 @@ func startReplica(t testing.TB, api *site.Site, identity string, options demand.
 	return r
 }
 
-// withDemand are the annotations for a list of clients; "measured" at its end is the demand source. Empty: none.
+// withDemand returns the annotations for a list of clients. A last item "measured" is the demand source. An empty list
+// returns none.
 func withDemand(list string) (changes []func(*corev1.Service)) {
 	clients, isMeasured := strings.CutSuffix(list, policy.Measured)
 	if clients = strings.TrimSuffix(clients, ", "); clients != "" {
@@ -213,7 +216,7 @@ func withDemand(list string) (changes []func(*corev1.Service)) {
 	return changes
 }
 
-// service creates one whose load is bounded. Its demand is as withDemand has it.
+// service creates a Service with a load bound and the demand of withDemand.
 func (c *pretended) service(t testing.TB, namespace, name, clients string) *corev1.Service {
 	t.Helper()
 	changes := []func(*corev1.Service){
@@ -244,7 +247,7 @@ func objectOf(t testing.TB, from client.Reader, name string) *servicedemand.Serv
 	return &object
 }
 
-// waitFor waits until the ServiceDemand of shop/web is as it should be.
+// waitFor waits until isRight accepts the ServiceDemand of shop/web.
 func (c *pretended) waitFor(t testing.TB, isRight func(*servicedemand.ServiceDemand) bool) *servicedemand.ServiceDemand {
 	t.Helper()
 	var object *servicedemand.ServiceDemand
@@ -255,7 +258,7 @@ func (c *pretended) waitFor(t testing.TB, isRight func(*servicedemand.ServiceDem
 	return object
 }
 
-// zoneDemand returns what a zone asks.
+// zoneDemand returns the demand of a zone.
 func zoneDemand(object *servicedemand.ServiceDemand, zone string) uint32 {
 	for _, each := range object.Zones {
 		if each.Zone == zone {

@@ -24,7 +24,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// townOfEight is three nodes in each of two zones, and two without a zone.
+// townOfEight returns three nodes in each of two zones, and two nodes without a zone.
 func townOfEight(t *testing.T) *pretended {
 	t.Helper()
 	c := installPretended(t, "a", "a", "a", "b", "b", "b", "", "")
@@ -32,7 +32,8 @@ func townOfEight(t *testing.T) *pretended {
 	return c
 }
 
-// TestDemandIsPublishedWhereItsOwnerRequestsIt: created, left alone by a successor, updated, and deleted.
+// TestDemandIsPublishedWhereItsOwnerRequestsIt checks that demand is created, not changed by a successor, updated, and
+// deleted.
 func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
 	c := townOfEight(t)
 	web := c.service(t, "shop", "web", "ingress/nginx, measured")
@@ -92,10 +93,10 @@ func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
 	wait.Until(t, "the end of what nobody wants", func() bool { return c.object(t, "web") == nil })
 	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.DemandSourceAnnotation+"=measured")
 	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool { return zoneDemand(d, "b") > 900_000 })
-	// Nothing here collects what has lost its owner.
+	// This API server has no garbage collector for objects without an owner.
 	c.api.Kubectl(t, "delete", "service", "--namespace", "shop", "web")
 	wait.Until(t, "the end of what has no Service", func() bool { return c.object(t, "web") == nil })
-	// It is told only when the answer is back.
+	// The observer is notified only after the response.
 	wait.Until(t, "the successor is told that it created one object, updated the other one, and deleted both", func() bool {
 		got := two.reportedOf()
 		return got["create"] == 1 && got["delete"] == 2 && got["update"] > 0
@@ -105,13 +106,13 @@ func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
 	}
 }
 
-// TestOneRejectionStopsNobody: an object in a Namespace that ends is refused, one that somebody else wrote stays, and others are
-// written.
+// TestOneRejectionStopsNobody checks that an object in a terminating Namespace is rejected, an object of another author
+// stays, and all others are written.
 func TestOneRejectionStopsNobody(t *testing.T) {
 	c := townOfEight(t)
 	c.api.Create(t, objects.Namespace("ending", nil, nil))
 	c.service(t, "ending", "web", "measured")
-	c.api.Kubectl(t, "delete", "namespace", "ending", "--wait=false") // nothing here ends it
+	c.api.Kubectl(t, "delete", "namespace", "ending", "--wait=false") // this API server never ends it
 	c.service(t, "shop", "foreign", "measured")
 	foreign := demandOf("shop", "foreign", map[string]uint32{"elsewhere": 1_000_000})
 	must.Succeed(t, c.client.Create(t.Context(), foreign))
@@ -133,11 +134,11 @@ func TestOneRejectionStopsNobody(t *testing.T) {
 	}
 }
 
-// TestTheLeaseIsRenewedWhileNineOfTenNodesReport: otherwise what is published ends to count in an hour.
+// TestTheLeaseIsRenewedWhileNineOfTenNodesReport covers the quorum: below it, published demand expires in an hour.
 func TestTheLeaseIsRenewedWhileNineOfTenNodesReport(t *testing.T) {
 	c := townOfEight(t)
 	c.service(t, "shop", "web", "")
-	c.setDemand("shop/web", 100, 100, 100, 900, 900, 900, 100) // the last one does not answer
+	c.setDemand("shop/web", 100, 100, 100, 900, 900, 900, 100) // the last node does not respond
 	r := c.start(t, "one", func(o *demand.Options) { o.MeasuredByDefault = true })
 	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool {
 		return zoneDemand(d, "b") > 700_000 && d.NodesReporting == 7 && d.NodesTotal == 8
@@ -154,7 +155,7 @@ func TestTheLeaseIsRenewedWhileNineOfTenNodesReport(t *testing.T) {
 	})
 }
 
-// demandOf returns a ServiceDemand as somebody may try to write it.
+// demandOf returns a ServiceDemand with the given zones.
 func demandOf(namespace, name string, zones map[string]uint32) *servicedemand.ServiceDemand {
 	d := &servicedemand.ServiceDemand{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, ObservedAt: metav1.Now()}
 	for zone, asks := range zones {
@@ -163,7 +164,7 @@ func demandOf(namespace, name string, zones map[string]uint32) *servicedemand.Se
 	return d
 }
 
-// TestTheSchemaRejectsWhatCannotBe: whoever writes it.
+// TestTheSchemaRejectsWhatCannotBe checks invalid objects of any author.
 func TestTheSchemaRejectsWhatCannotBe(t *testing.T) {
 	c := townOfEight(t)
 	zones := func(count int) map[string]uint32 {
@@ -176,7 +177,7 @@ func TestTheSchemaRejectsWhatCannotBe(t *testing.T) {
 	for _, each := range []struct {
 		name  string
 		zones map[string]uint32
-		want  string // of the error; empty: it is taken
+		want  string // of the error; empty if the object is valid
 	}{
 		{"a million", map[string]uint32{"": 400_000, "b": 600_000}, ""},
 		{"more than a million", map[string]uint32{"a": 400_001, "b": 600_000}, "more than a million together"},
@@ -195,7 +196,8 @@ func TestTheSchemaRejectsWhatCannotBe(t *testing.T) {
 	}
 }
 
-// TestTheSchemaTakesWhatAWebhookOfAnotherVersionWrites, whole: while an update runs, proxies of that version read it.
+// TestTheSchemaTakesWhatAWebhookOfAnotherVersionWrites checks that nothing is pruned, because proxies of that version
+// read it during an update.
 func TestTheSchemaTakesWhatAWebhookOfAnotherVersionWrites(t *testing.T) {
 	c := townOfEight(t)
 	other := &unstructured.Unstructured{Object: map[string]any{
@@ -222,7 +224,7 @@ func TestTheSchemaTakesWhatAWebhookOfAnotherVersionWrites(t *testing.T) {
 	}
 }
 
-// TestNobodyElseMayWriteDemand: neither a proxy, nor an owner of a Namespace.
+// TestNobodyElseMayWriteDemand covers proxies and the owner of a Namespace.
 func TestNobodyElseMayWriteDemand(t *testing.T) {
 	c := townOfEight(t)
 	scheme := runtime.NewScheme()

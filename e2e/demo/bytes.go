@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// bytesConnections are made by each client, before the owner asks for the zone and after.
+	// bytesConnections is the number of connections of each client, with and without the annotation.
 	bytesConnections = 100
-	// countTimeout is how long the proxies may take to count what the kernel forgot.
+	// countTimeout bounds the time until the proxies have counted the entries that the kernel deleted.
 	countTimeout = time.Minute
-	// lastPackets is how long the last packets of a connection may take: one that comes when the kernel has forgotten the
-	// connection would be another one.
+	// lastPackets is the maximum delay of a connection's last packets. A packet that arrives after its entry was deleted
+	// would start another entry.
 	lastPackets = 500 * time.Millisecond
 )
 
-// traffic is what the proxies counted, in all and between zones.
+// traffic is the proxies' count of all traffic; crossing is the part between zones.
 type traffic struct{ connections, bytes, crossing float64 }
 
 func (t traffic) since(before traffic) traffic {
 	return traffic{t.connections - before.connections, t.bytes - before.bytes, t.crossing - before.crossing}
 }
 
-// playBytes is the last act: what the proxies count between zones, before the Service's owner asks for the zone and after. It
-// returns what it showed and what was wrong.
+// playBytes is the last act: the proxies' counts of traffic between zones without and with the annotation. It returns
+// the result and the mistakes.
 func (s *stage) playBytes(ctx context.Context, p *page) (shown string, wrong []string, err error) {
 	p.headline("7. The owner asks for the zone, and no byte crosses any more")
 	p.print("  The proxies run with --traffic-accounting=totals: they count what connections move, and between which zones, without " +
@@ -67,7 +67,7 @@ func (s *stage) playBytes(ctx context.Context, p *page) (shown string, wrong []s
 	return shown, wrong, nil
 }
 
-// bytesMistakes says what did not go as the annotation asks, in sentences.
+// bytesMistakes returns, as sentences, the counts that contradict the annotation.
 func bytesMistakes(anywhere, near traffic) []string {
 	var found []string
 	want := 1 - 1/float64(len(zoneLetters))
@@ -84,8 +84,8 @@ func bytesMistakes(anywhere, near traffic) []string {
 	return found
 }
 
-// countBytes writes the Service with some topology keys, waits until all connections go where they should, makes some more, and
-// returns what the proxies counted of those, and which failed.
+// countBytes writes the Service with some topology keys, waits until all connections go to the expected web pods, and
+// makes more connections. It returns the proxies' counts of those and the failures.
 func (s *stage) countBytes(ctx context.Context, keys string, wanted func(from location) []location) (traffic, []error, error) {
 	if err := s.writeServiceWith(keys, unbounded); err != nil {
 		return traffic{}, nil, err
@@ -109,8 +109,8 @@ func (s *stage) countBytes(ctx context.Context, keys string, wanted func(from lo
 	return after.since(before), failed, err
 }
 
-// settle has the kernels forget all connections, which they would do two minutes after their ends, and waits until the proxies
-// have counted them.
+// settle deletes all conntrack entries, which the kernel would delete two minutes after their ends, and waits until the
+// proxies have counted them.
 func (s *stage) settle(ctx context.Context) (traffic, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
@@ -139,7 +139,7 @@ func (s *stage) settle(ctx context.Context) (traffic, error) {
 	return traffic{}, err
 }
 
-// forget has a node's kernel forget all connections to the Service, and returns how many there were that had an answer.
+// forget deletes all conntrack entries of connections to the Service on a node, and returns the number of replied ones.
 func forget(ctx context.Context, on location) (answered int, err error) {
 	var table *conntrack.Conn
 	if err := on.node.Do(func() (err error) { table, err = conntrack.Dial(); return err }); err != nil {
@@ -168,7 +168,7 @@ func isFrontend(dialled netip.AddrPort) bool {
 	return dialled == frontends[0] || dialled == frontends[1]
 }
 
-// traffic is what all proxies have counted.
+// traffic returns the sum of all proxies' counts.
 func (s *stage) traffic(ctx context.Context) (sum traffic, err error) {
 	for _, proxy := range s.proxies {
 		text, err := proxy.page(ctx, metricsAddress, "/metrics")
@@ -187,7 +187,7 @@ func (s *stage) traffic(ctx context.Context) (sum traffic, err error) {
 	return sum, nil
 }
 
-// sumOfSeries adds up the series of a counter whose label has a value, or all if no label is named.
+// sumOfSeries returns the sum of a counter's series with a label value, or of all series if name is empty.
 func sumOfSeries(family *dto.MetricFamily, name, value string) (sum float64) {
 	for _, series := range family.GetMetric() {
 		isMeant := func(label *dto.LabelPair) bool { return label.GetName() == name && label.GetValue() == value }

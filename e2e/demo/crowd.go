@@ -7,23 +7,23 @@ import (
 
 const (
 	maxLoad = "120%"
-	bound   = 1.2 // the same, in times the mean
-	// loadConnections are made by each client, with and without the bound, in two seconds each. What a pod gets is
-	// usually within 0.05 times the mean of what it expects.
+	bound   = 1.2 // as a multiple of the mean
+	// loadConnections is the number of connections of each client, with and without the bound; they take two seconds each.
+	// The share of a pod is usually within 0.05 times the mean of its expected share.
 	loadConnections = 1000
 )
 
-// loadTopology is who asks and who answers in the fourth act.
+// loadTopology has the clients and the web pods of the fourth act.
 type loadTopology struct {
 	clients, webs []location
-	// busy is the zone from which nine of ten connections come; empty if each client makes as many.
+	// busy is the zone from which nine of ten connections come; empty if all clients make the same number.
 	busy string
 }
 
-// busyPart is what the clients of the busy zone ask of all.
+// busyPart is the share of the busy zone's clients in all connections.
 const busyPart = 0.9
 
-// times is how many connections a client of a zone makes.
+// times returns the number of connections of a client in a zone.
 func (c loadTopology) times(zone string) int {
 	if c.busy == "" {
 		return loadConnections
@@ -35,7 +35,7 @@ func (c loadTopology) times(zone string) int {
 	return int((1 - busyPart + 1e-9) * float64(all*loadConnections) / float64(all-busy))
 }
 
-// gather adds web pods to the first zone until it has six, and leaves one to each other zone.
+// gather adds web pods to the first zone until it has six, and keeps one in each other zone.
 func (s *stage) gather() (loadTopology, error) {
 	zone := s.locations[0].zone
 	webs := inZone(zone, s.locations)
@@ -62,7 +62,7 @@ func (c loadTopology) total() (sum int) {
 	return sum
 }
 
-// mean is what a web pod gets where all get as much.
+// mean returns the number of connections of a web pod if all get the same number.
 func (c loadTopology) mean() float64 { return float64(c.total()) / float64(len(c.webs)) }
 
 func (c loadTopology) demandIn(zone string) float64 {
@@ -73,8 +73,8 @@ func (c loadTopology) room(zone string, most float64) float64 {
 	return float64(len(inZone(zone, c.webs))) * most * c.mean()
 }
 
-// near returns which part of a zone's connections should stay there: all that its web pods may take, if none may get
-// more than so many times the mean. It is worked out here, from the annotation's meaning, and not by the proxy's code.
+// near returns the share of a zone's connections that should stay there: as much as its web pods may get if none
+// exceeds most times the mean. It is computed here from the meaning of the annotation, not by the proxy's code.
 func (c loadTopology) near(zone string, most float64) float64 {
 	return min(1, c.room(zone, most)/c.demandIn(zone))
 }

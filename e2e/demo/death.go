@@ -15,31 +15,35 @@ import (
 
 const (
 	deadNode = "node-b1"
-	// Each client connects so often. They dial over IPv4: where a cable is pulled, the kernel tells clients of IPv6 after three
-	// seconds that there is no neighbour, and nobody can take that back.
+	// deathEvery is the interval between the connections of each client. Clients dial over IPv4: after a cable is
+	// unplugged, the kernel fails IPv6 connections after three seconds because the neighbour is unreachable, which proxies
+	// cannot prevent.
 	deathEvery = 50 * time.Millisecond
-	// They go on for so many seconds, and where other programs keep the processors busy until a whole second has begun after
-	// every proxy knew.
+	// Clients dial for at least minSeconds. If other programs use the CPUs, they dial for at most maxSeconds, until a
+	// whole second has started after every proxy detected the failure.
 	minSeconds, maxSeconds = 8, 20
-	// deathTimeout is how long a client waits for its answer. The kernel dials again after one, three, seven and fifteen
-	// seconds, and needs one of these packets after the dial was drawn anew. With six proxies on two processors, which look
-	// through one conntrack table for all nodes, it takes up to seven seconds until the node is known and two looks have found the
-	// dial unanswered, and longer beside other programs.
+	// deathTimeout is the timeout of a client. The kernel retransmits the SYN after one, three, seven and fifteen seconds,
+	// and one of these packets must come after the stale entry was deleted. Six proxies on two CPUs scan one conntrack
+	// table for all nodes. It takes up to seven seconds until the failure is detected and two scans have found the
+	// connection unreplied, and longer if other programs run.
 	deathTimeout = 30 * time.Second
-	// waitedFor is a connection that lost its first packet: the kernel sends the next one after a second.
+	// waitedFor is the duration of a connection from which on its first SYN was lost: the kernel retransmits it after a
+	// second.
 	waitedFor = 500 * time.Millisecond
-	// statusTimeout is how long proxies may take to dial each other once, and to notice that a node is gone or back.
+	// statusTimeout bounds the time until proxies have probed each other once, and until they detect that a node is gone
+	// or back.
 	statusTimeout = time.Minute
 )
 
-// second is what became of the connections that began within one second.
+// second has the results of the connections that started within one second.
 type second struct {
 	made, waited, failed int
 	maxLatency           time.Duration
 	why                  error // of a failure
 }
 
-// playDeath is the sixth act: a node's cable is pulled while everybody connects. It returns what it showed and what was wrong.
+// playDeath is the sixth act: a node's cable is unplugged while all clients connect. It returns the result and the
+// mistakes.
 func (s *stage) playDeath(ctx context.Context, p *page) (shown string, wrong []string, err error) {
 	p.headline("6. The cable of " + deadNode + " is pulled")
 	if err := errors.Join(s.writeServiceWith("", unbounded), s.waitForUnreachable(ctx, 0)); err != nil {
@@ -84,7 +88,7 @@ func (s *stage) playDeath(ctx context.Context, p *page) (shown string, wrong []s
 	return shown, wrong, nil
 }
 
-// dialAll has every client connect until all wanted web pods have answered it.
+// dialAll connects from every client until all wanted web pods have responded to it.
 func (c loadTopology) dialAll(ctx context.Context, wanted []location) error {
 	errs := make([]error, len(c.clients))
 	var requests sync.WaitGroup
@@ -95,9 +99,9 @@ func (c loadTopology) dialAll(ctx context.Context, wanted []location) error {
 	return errors.Join(errs...)
 }
 
-// dialOn has every client begin connections at a steady pace, whether or not those before have an answer, until a second has
-// begun in which everybody knows. straight are connections to a pod that lives, past the Service and its proxies: where they
-// wait it is because of what else runs on the machine.
+// dialOn starts connections from every client at a steady rate, whether or not the earlier ones have a reply, until a
+// second has started after known was closed. straight are connections to a live pod that bypass the Service and its
+// proxies: if they wait, other load on the machine is the cause.
 func (c loadTopology) dialOn(ctx context.Context, known <-chan struct{}) (seconds []second, straight second) {
 	seconds = make([]second, maxSeconds)
 	var mutex sync.Mutex
@@ -113,7 +117,7 @@ func (c loadTopology) dialOn(ctx context.Context, known <-chan struct{}) (second
 	}
 	tick := time.NewTicker(deathEvery)
 	defer tick.Stop()
-	at, wasKnown := 0, false // when the second began
+	at, wasKnown := 0, false // at the start of the second
 	for ; at < maxSeconds && (at < minSeconds || !wasKnown) && ctx.Err() == nil; at++ {
 		wasKnown = isClosed(known)
 		for began := time.Now(); time.Since(began) < time.Second; <-tick.C {
@@ -158,7 +162,8 @@ func sumOf(seconds []second) second {
 	return sum
 }
 
-// waitForUnreachable waits until all proxies but that of the dead node know how each other one answers, and so many do not.
+// waitForUnreachable waits until each proxy, except that of the failed node, has a baseline or an ejection for all
+// other nodes, and has ejected the given number.
 func (s *stage) waitForUnreachable(ctx context.Context, unreachable int) error {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -172,13 +177,13 @@ func (s *stage) waitForUnreachable(ctx context.Context, unreachable int) error {
 				return fmt.Errorf("after %s the proxy on %s should know of %d nodes, of which %d do not answer: it knows %+v: %w",
 					statusTimeout, proxy.node.Name, len(s.locations)-1, unreachable, known, errors.Join(ctx.Err(), err))
 			}
-			time.Sleep(100 * time.Millisecond) // the processors are for the proxies
+			time.Sleep(100 * time.Millisecond) // leaves CPU time to the proxies
 		}
 	}
 	return nil
 }
 
-// explainOn runs `proxy explain` in the network of a node, where it asks the proxy which nodes do not answer.
+// explainOn runs `proxy explain` in the network of a node, where it gets the unreachable nodes from the proxy.
 func (s *stage) explainOn(ctx context.Context, on location) (string, error) {
 	return on.node.Run(exec.CommandContext(ctx, s.program, "explain", serviceName, "--manifests", s.manifests, "--node", on.node.Name))
 }
@@ -211,8 +216,8 @@ func printSeconds(p *page, seconds []second) {
 	p.print("")
 }
 
-// deathMistakes says what went wrong in the sixth act, in sentences; none if all is well. unknown is why not all proxies came
-// to know that the node is gone.
+// deathMistakes returns the mistakes of the sixth act as sentences; none if all is well. unknown is the reason why some
+// proxy did not detect the failure.
 func deathMistakes(seconds []second, straight second, unknown error) []string {
 	var found []string
 	total := sumOf(seconds)

@@ -11,14 +11,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// evacuation is the fifth act, while the label is there. Afterwards all is as in the first one.
+// evacuation is the fifth act, while the node has the label. Afterwards the state is that of the first act.
 var evacuation = act{
 	headline:  "5. zone-b is evacuated",
 	evacuated: "zone-b",
 	changed:   "zone-b",
 }
 
-// playEvacuation is the fifth act. It returns what it showed and what was wrong.
+// playEvacuation is the fifth act. It returns the result and the mistakes.
 func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wrong []string, err error) {
 	p.headline(evacuation.headline)
 	if err := s.restore(ctx); err != nil {
@@ -49,7 +49,7 @@ func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wron
 	p.print("  Where %d connections from each client went, a third of them over IPv6:\n", connections)
 	view := s.table(evacuation, away.rows)
 	view.print(p)
-	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // IPv6 has the same, as the comparison has shown
+	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // the comparison has shown that IPv6 is the same
 	p.quote("proxy explain "+serviceName+" --node "+explainedNode, ofIPv4)
 	if home.late == nil {
 		p.print("\n  The label goes. All of %s was home again after %s.", over.changed, short(home.took.all))
@@ -63,7 +63,7 @@ func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wron
 	return shown, wrong, nil
 }
 
-// restore brings back the first act's web pods, without a bound, and waits until all proxies have them.
+// restore restores the first act's web pods, without a bound, and waits until all proxies have them.
 func (s *stage) restore(ctx context.Context) error {
 	_, err := s.writeEndpoints(s.locations)
 	if err := errors.Join(err, s.writeService(unbounded)); err != nil {
@@ -79,7 +79,7 @@ func (s *stage) restore(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// evacuate writes the labels of the act, and observes what becomes of it.
+// evacuate writes the labels of the act, and observes the result.
 func (s *stage) evacuate(ctx context.Context, act act) (seen observation, explained string, err error) {
 	written, err := s.writeNodes(act.evacuated)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *stage) evacuate(ctx context.Context, act act) (seen observation, explai
 	return seen, explained, errors.Join(err, ctx.Err())
 }
 
-// busy is clients that go on connecting until they are stopped.
+// busy are clients that keep connecting until they are stopped.
 type busy struct {
 	ended      chan struct{}
 	connecting sync.WaitGroup
@@ -100,7 +100,7 @@ type busy struct {
 	failures []string
 }
 
-// keepBusy has every client connect, over both families in turn.
+// keepBusy connects from every client, alternating between the families.
 func (s *stage) keepBusy(ctx context.Context) *busy {
 	b := &busy{ended: make(chan struct{})}
 	for _, from := range s.locations {
@@ -114,7 +114,7 @@ func (s *stage) keepBusy(ctx context.Context) *busy {
 	return b
 }
 
-// goesOn waits a moment, because the processors are for the proxies too, and reports whether the clients go on.
+// goesOn waits a moment, to leave CPU time to the proxies, and reports whether the clients should continue.
 func (b *busy) goesOn(ctx context.Context) bool {
 	select {
 	case <-b.ended:
@@ -135,14 +135,14 @@ func (b *busy) record(from location, err error) {
 	}
 }
 
-// end stops the clients, and returns how many connections they tried and which failed, in sentences.
+// end stops the clients, and returns the number of attempted connections and, as sentences, the failures.
 func (b *busy) end() (made int, failures []string) {
 	close(b.ended)
 	b.connecting.Wait()
 	return b.made, b.failures
 }
 
-// openConnection is one that stays open, and who answered when it was new.
+// openConnection is an open connection and the web pod that responded first.
 type openConnection struct {
 	*fabric.Conversation
 	from location
@@ -151,7 +151,7 @@ type openConnection struct {
 
 type openConnections []openConnection
 
-// open makes a connection from every client over each family.
+// open opens a connection from every client over each family.
 func (s *stage) open() (openConnections, error) {
 	var all openConnections
 	for _, from := range s.locations {
@@ -170,7 +170,8 @@ func (s *stage) open() (openConnections, error) {
 	return all, nil
 }
 
-// moved asks once more over each connection, and says which are not answered as before, in sentences.
+// moved sends another request over each connection, and returns, as sentences, the connections that fail or have
+// another server.
 func (all openConnections) moved() []string {
 	var found []string
 	for _, c := range all {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// explanation is what the demo reads of an object that `proxy explain -o json` prints.
+// explanation is the part of the output of `proxy explain -o json` that the demo reads.
 type explanation struct {
 	Family  string `json:"family"`
 	Cluster struct {
@@ -24,13 +24,13 @@ type explanation struct {
 	Excluded []excluded `json:"excluded"`
 }
 
-// excluded is an endpoint that is left out, and why.
+// excluded is a skipped endpoint and the reason.
 type excluded struct {
 	Endpoint string `json:"endpoint"`
 	Reason   string `json:"reason"`
 }
 
-// share is which part of a node's connections a topology key gets.
+// share is the share of a node's connections that a topology key gets.
 type share struct {
 	Key   string  `json:"key"`
 	Share float64 `json:"share"`
@@ -49,7 +49,8 @@ func (s *stage) explain(ctx context.Context, node string, more ...string) (strin
 	return "", fmt.Errorf("running proxy explain for %s: %w", node, err)
 }
 
-// disagreements compares what explain says on every node with what the owner wants, in sentences.
+// disagreements returns, as sentences, the differences between explain's output for every node and the owner's
+// settings.
 func (s *stage) disagreements(ctx context.Context, act act) []string {
 	return s.compareExplanations(ctx, func(p location, explanations []explanation) []string {
 		return append(disagreement(p.node.Name, explanations, s.expected(p.zone, act.closed())),
@@ -57,7 +58,7 @@ func (s *stage) disagreements(ctx context.Context, act act) []string {
 	})
 }
 
-// compareExplanations asks explain about every node.
+// compareExplanations runs explain for every node.
 func (s *stage) compareExplanations(ctx context.Context, compare func(location, []explanation) []string) []string {
 	var found []string
 	for _, p := range s.locations {
@@ -76,7 +77,8 @@ func (s *stage) compareExplanations(ctx context.Context, compare func(location, 
 	return found
 }
 
-// shareDisagreement compares the explanations for one node under a bound with what the owner wants.
+// shareDisagreement compares the explanations for one node with a load bound with the expected endpoints and in-zone
+// share.
 func shareDisagreement(node string, explanations []explanation, wanted []location, near float64) []string {
 	found := disagreement(node, explanations, wanted)
 	for _, e := range explanations {
@@ -94,8 +96,8 @@ func shareDisagreement(node string, explanations []explanation, wanted []locatio
 	return found
 }
 
-// reasonDisagreement compares which endpoints the explanations for one node leave out because of an evacuation with
-// those that are being evacuated.
+// reasonDisagreement compares the endpoints that the explanations for one node skip because of an evacuation with those
+// that are being evacuated.
 func reasonDisagreement(node string, explanations []explanation, evacuated []location) []string {
 	var found []string
 	for _, e := range explanations {
@@ -114,7 +116,7 @@ func reasonDisagreement(node string, explanations []explanation, evacuated []loc
 	return found
 }
 
-// addrIn returns which address of a web pod a family's endpoint has.
+// addrIn returns a function that returns a web pod's endpoint address in a family.
 func addrIn(family string) func(location) netip.Addr {
 	if family == "IPv4" {
 		return func(p location) netip.Addr { return p.web.IPv4 }
@@ -122,7 +124,7 @@ func addrIn(family string) func(location) netip.Addr {
 	return func(p location) netip.Addr { return p.web.IPv6 }
 }
 
-// disagreement compares the explanations for one node, one of each family, with the wanted places.
+// disagreement compares the explanations for one node, one of each family, with the wanted web pods.
 func disagreement(node string, explanations []explanation, wanted []location) []string {
 	var found []string
 	families := map[string]func(location) netip.Addr{"IPv4": addrIn("IPv4"), "IPv6": addrIn("IPv6")}

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// load is what the web pods got.
+// load is the distribution of connections over the web pods.
 type load struct {
 	loadTopology
 	setting
@@ -22,12 +22,12 @@ type load struct {
 	failures []error
 }
 
-// setting is what the Service's owner says of its load.
+// setting is the owner's setting for the Service's load.
 type setting struct {
 	name       string
-	annotation string  // the bound; empty: none
-	maxLoad    float64 // what any web pod may expect, in times the mean; infinite without a bound
-	demand     string  // whose connections the bound is planned with; empty: those of all nodes, alike
+	annotation string  // the load bound; empty for none
+	maxLoad    float64 // bound of a web pod, as a multiple of the mean; infinite without a bound
+	demand     string  // demand source of the bound; empty if all nodes have equal demand
 }
 
 var (
@@ -36,7 +36,7 @@ var (
 	measured  = setting{"and with demand-source: measured", maxLoad, bound, policy.Measured}
 )
 
-// planned is the crowd as proxies plan with it.
+// planned returns the topology with the demand that proxies plan with.
 func (l load) planned() loadTopology {
 	planned := l.loadTopology
 	if l.demand == "" {
@@ -45,7 +45,7 @@ func (l load) planned() loadTopology {
 	return planned
 }
 
-// nearOfAll returns which part of all connections should stay in its zone.
+// nearOfAll returns the share of all connections that should stay in their zone.
 func (l load) nearOfAll() float64 {
 	sum, planned := 0.0, l.planned()
 	for _, from := range l.clients {
@@ -54,16 +54,17 @@ func (l load) nearOfAll() float64 {
 	return sum / float64(l.total())
 }
 
-// got returns what a web pod got, in times the mean.
+// got returns the load of a web pod, as a multiple of the mean.
 func (l load) got(web int) float64 { return float64(l.counts[web]) / l.mean() }
 
-// busiest returns the number of the web pod that got most.
+// busiest returns the index of the web pod with the most connections.
 func (l load) busiest() int { return slices.Index(l.counts, slices.Max(l.counts)) }
 
-// stayed returns which part of the connections stayed in its zone.
+// stayed returns the share of the connections that stayed in their zone.
 func (l load) stayed() float64 { return float64(l.near) / float64(l.total()) }
 
-// measureLoad gives the Service a setting, waits until that is in force everywhere, and counts who answers.
+// measureLoad sets a setting for the Service, waits until it is applied everywhere, and counts the connections by web
+// pod.
 func (s *stage) measureLoad(ctx context.Context, c loadTopology, of setting) (load, error) {
 	l := load{loadTopology: c, setting: of, counts: make([]int, len(c.webs))}
 	if err := s.writeService(of); err != nil {
@@ -88,7 +89,7 @@ func (s *stage) measureLoad(ctx context.Context, c loadTopology, of setting) (lo
 	return l, errors.Join(errs...)
 }
 
-// add counts what became of a client's connections.
+// add adds the results of a client.
 func (l *load) add(from location, counts []int, failures []error) {
 	for web, count := range counts {
 		l.counts[web] += count
@@ -99,7 +100,7 @@ func (l *load) add(from location, counts []int, failures []error) {
 	l.failures = append(l.failures, failures...)
 }
 
-// dial connects so often, to each address as often, and counts the answers by web pod.
+// dial connects the given number of times, alternating between the addresses, and counts the responses by web pod.
 func (c loadTopology) dial(ctx context.Context, from location, times int, to []netip.AddrPort) (counts []int, failures []error) {
 	counts = make([]int, len(c.webs))
 	for i := range times {
@@ -116,9 +117,9 @@ func (c loadTopology) dial(ctx context.Context, from location, times int, to []n
 	return counts, failures
 }
 
-// dialUntilAll connects over both families until a sample is answered by the wanted web pods, all of them and no other.
+// dialUntilAll connects over both families until exactly the wanted web pods respond to a sample.
 func (c loadTopology) dialUntilAll(ctx context.Context, from location, wanted []location) error {
-	const sample = 60 // chance overlooks one of six that get a twelfth each in one of thirty samples
+	const sample = 60 // by chance, one of six with a twelfth each is missed in one of thirty samples
 	ctx, cancel := context.WithTimeout(ctx, convergenceTimeout)
 	defer cancel()
 	for _, frontend := range frontends {
@@ -132,13 +133,13 @@ func (c loadTopology) dialUntilAll(ctx context.Context, from location, wanted []
 				return fmt.Errorf("after %s, connections from %s to %s are answered by %v, and should be by %v: %w",
 					convergenceTimeout, from.node.Name, frontend, answered, webNames(wanted), errors.Join(append(failures, ctx.Err())...))
 			}
-			time.Sleep(time.Millisecond) // a gentle pace; the answers end the waiting
+			time.Sleep(time.Millisecond) // limits the rate; a right sample ends the loop
 		}
 	}
 	return nil
 }
 
-// responding returns the names of the web pods that answered anything.
+// responding returns the names of the web pods with responses.
 func (c loadTopology) responding(counts []int) []string {
 	var found []string
 	for web, count := range counts {

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// paperLoad has two clients in each of three zones, and four web pods in zone-a, one in zone-b and one in zone-c.
+// paperLoad returns two clients in each of three zones, four web pods in zone-a, and one each in zone-b and zone-c.
 func paperLoad() loadTopology {
 	var c loadTopology
 	for _, zone := range []string{"zone-a", "zone-b", "zone-c"} {
@@ -24,7 +24,7 @@ func paperLoad() loadTopology {
 	return c
 }
 
-// paperLoads are what such a crowd gets without and with a bound, of 6000 connections.
+// paperLoads returns the loads of paperLoad without and with a bound, of 6000 connections.
 func paperLoads() (alone, balanced load) {
 	c := paperLoad()
 	return load{loadTopology: c, setting: unbounded, counts: []int{520, 500, 490, 490, 2000, 2000}, near: 6000},

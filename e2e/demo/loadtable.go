@@ -11,10 +11,10 @@ const (
 	zoneColumn = 8
 	webColumn  = 9
 	loadColumn = 42
-	barOfMean  = 10 // how long the bar of a mean is
+	barOfMean  = 10 // length of the bar of a mean
 )
 
-// printLoads draws what each web pod got under two settings, side by side.
+// printLoads draws the load of each web pod under two settings, side by side.
 func printLoads(p *page, before, after load) {
 	row := func(zone, name string, say func(*page, load) string) {
 		gap := loadColumn - utf8.RuneCountInString(say(&page{}, before)) // without colour
@@ -38,7 +38,7 @@ func printLoads(p *page, before, after load) {
 		zoneColumn+webColumn, "", after.mean(), bound)))
 }
 
-// bar draws what a web pod got.
+// bar draws the load of a web pod.
 func (l load) bar(p *page, web int) string {
 	length := int(math.Round(l.got(web) * barOfMean))
 	within := min(length, int(math.Round(bound*barOfMean)))

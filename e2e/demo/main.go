@@ -1,11 +1,12 @@
-// Command demo shows Vicinity at work: six nodes in three zones, a proxy on each, and a Service whose owner wants
-// connections to stay in their zone. It measures where they go while a zone loses its pods and gets them back, what
-// each pod gets where most of them are in one zone, without and with a bound, where they go while a zone is being
-// evacuated, what becomes of them when a node vanishes, and how many bytes cross zones before the owner asks for that and
-// after.
+// Command demo shows Vicinity at work: six nodes in three zones, a proxy on each, and a Service with a preference for
+// the client's zone. It measures the targets of connections while a zone loses its pods and gets them back; the load of
+// each pod, without and with a bound, when most pods are in one zone; the targets while a zone is being evacuated; the
+// connections when a node fails; and the bytes between zones without and with the preference.
 //
-// All of it lives in network namespaces of its own, which end with it. The exit status is 0 only if every connection
-// went where the Service's owner asked and `proxy explain` says the same; 130 after Ctrl-C.
+// The demo runs in its own network namespaces, which end with it. The exit status is 0 only if every connection went to
+// a wanted pod and `proxy explain` agrees; it is 130 after Ctrl-C.
+//
+// To add an act, write it like those in evacuate.go or death.go, and add it to play.
 package main
 
 import (
@@ -49,10 +50,10 @@ func run() int {
 	return conclude(ctx, page, err)
 }
 
-// errLeftovers means that the demo could not take everything down.
+// errLeftovers means that the demo could not remove everything.
 var errLeftovers = errors.New("something of the demo is left over")
 
-// conclude says how it ended.
+// conclude prints the reason of a failure, and returns the exit status.
 func conclude(ctx context.Context, page *page, err error) int {
 	switch {
 	case errors.Is(err, errLeftovers):
@@ -62,7 +63,7 @@ func conclude(ctx context.Context, page *page, err error) int {
 		page.print("\nInterrupted. The proxies, namespaces and files of the demo are gone.")
 		return exitInterrupted
 	case errors.Is(err, errWrong):
-		return exitWrong // the last page has said what
+		return exitWrong // the last page has the mistakes
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
 		return exitWrong
@@ -70,7 +71,7 @@ func conclude(ctx context.Context, page *page, err error) int {
 	return exitOK
 }
 
-// check says what is missing before anything is built.
+// check returns an error if a requirement of the demo is missing.
 func check(proxy string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("the demo makes network namespaces and needs root: run it with sudo")
@@ -82,7 +83,7 @@ func check(proxy string) error {
 	return err
 }
 
-// show builds the stage, plays all acts, and takes the stage down again, however it ends.
+// show builds the stage, plays all acts, and removes the stage in any case.
 func show(ctx context.Context, page *page, proxy string) (err error) {
 	program, err := filepath.Abs(proxy)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 )
 
-// roleVariable makes a stand-in for the proxy of this test binary.
+// roleVariable makes this test binary act as the proxy.
 const roleVariable = "DEMO_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	case "is never ready":
 		fmt.Println("thinking")
-		for { // and not select, which without cgo is a deadlock
+		for { // not select, which without cgo is a deadlock
 			time.Sleep(time.Hour)
 		}
 	}
@@ -36,7 +36,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// showWith plays the demo with a stand-in for the proxy, and returns the exit status, what was printed and the error.
+// showWith runs the demo with this test binary as the proxy, and returns the exit status, the output and the error.
 func showWith(ctx context.Context, t *testing.T, role string) (int, string, error) {
 	t.Helper()
 	temporary := t.TempDir()
@@ -56,7 +56,7 @@ func showWith(ctx context.Context, t *testing.T, role string) (int, string, erro
 	return status, printed.String(), err
 }
 
-// TestTheDemo plays it, as make demo does.
+// TestTheDemo runs the demo, like make demo.
 func TestTheDemo(t *testing.T) {
 	var printed strings.Builder
 	if err := show(t.Context(), &page{w: &printed}, site.Program(t, "proxy")); err != nil {

@@ -12,21 +12,21 @@ import (
 
 const (
 	connections         = 60 // from each client, every third of them over IPv6
-	failuresWorthTrying = 3  // a client that gets no answers would otherwise take minutes
-	// A second would do, if nothing else ran on the machine.
+	failuresWorthTrying = 3  // a client without responses would otherwise take minutes
+	// A second would be enough if no other programs ran on the machine.
 	connectionTimeout  = 10 * time.Second
 	convergenceTimeout = time.Minute
 )
 
-// row is where the connections of one client went.
+// row has the results of one client's connections.
 type row struct {
 	node, zone string
-	counts     []int // by place
-	expected   []int // the places where connections may go, in order
+	counts     []int // by location
+	expected   []int // the locations where connections may go, in order
 	failures   []error
 }
 
-// total is the number of connections that were answered.
+// total returns the number of connections with a response.
 func (r row) total() int {
 	sum := 0
 	for _, count := range r.counts {
@@ -35,7 +35,7 @@ func (r row) total() int {
 	return sum
 }
 
-// measure connects from every client to the Service and counts who answers.
+// measure connects from every client to the Service and counts the responses by location.
 func (s *stage) measure(ctx context.Context, emptied string) []row {
 	rows := make([]row, len(s.locations))
 	var measuring sync.WaitGroup
@@ -70,7 +70,7 @@ func frontendOf(i int) netip.AddrPort {
 	return frontends[0]
 }
 
-// connect makes one connection and returns which of the web pods' places answered.
+// connect makes one connection and returns the index of the web pod that responded.
 func connect(from location, frontend netip.AddrPort, webs []location) (int, error) {
 	reply, err := from.client.Request("tcp", frontend, connectionTimeout)
 	if err != nil {
@@ -91,12 +91,12 @@ func (s *stage) expectedIndexes(from location, emptied string) []int {
 	return indexes
 }
 
-// convergence is how long a change of the endpoints took to show in connections.
+// convergence is the time from a change of the endpoints until connections reach the right web pods.
 type convergence struct {
 	first, all time.Duration
 }
 
-// converge connects from each given place over both families until the answers are right.
+// converge connects from each given location over both families until the responses are right.
 func (s *stage) converge(ctx context.Context, locations []location, emptied string, written time.Time) (convergence, error) {
 	took := make([]time.Duration, len(locations))
 	errs := make([]error, len(locations))
@@ -125,7 +125,7 @@ func (s *stage) dialUntilExpected(ctx context.Context, from location, emptied st
 				return fmt.Errorf("after %s, connections from %s to %s do not go where they should: %w",
 					convergenceTimeout, from.node.Name, frontend, errors.Join(ctx.Err(), err))
 			}
-			time.Sleep(time.Millisecond) // a gentle pace; the answer ends the waiting
+			time.Sleep(time.Millisecond) // limits the rate; the right response ends the loop
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// page prints for a person: in colour on a terminal, plainly elsewhere.
+// page prints for a person, in colour if it is a terminal.
 type page struct {
 	w        io.Writer
 	coloured bool
@@ -46,7 +46,7 @@ func (p *page) headline(text string) {
 	p.print("\n%s\n", p.ink(cyan, "━━ "+text+" "+strings.Repeat("━", max(3, 76-len(text)))))
 }
 
-// quote prints the output of a program, with the command that made it.
+// quote prints the output of a program, with its command.
 func (p *page) quote(command, output string) {
 	p.print("  %s", p.ink(bold, "$ "+command))
 	for line := range strings.Lines(strings.TrimRight(output, "\n")) {

@@ -15,10 +15,10 @@ type act struct {
 	emptied  string // the zone without web pods
 	// evacuated is the zone that is being evacuated.
 	evacuated string
-	changed   string // the zone whose connections have to move; all if it is empty
+	changed   string // the zone of the clients that must move; empty for all
 }
 
-// closed is the zone to which no connection may go.
+// closed returns the zone to which no connection may go.
 func (a act) closed() string { return cmp.Or(a.emptied, a.evacuated) }
 
 var acts = []act{
@@ -42,17 +42,17 @@ var acts = []act{
 // explainedNode is the node whose explanation is shown in each act.
 const explainedNode = "node-b1"
 
-// errWrong means that connections or explanations were not as the owner asked.
+// errWrong means that connections or explanations contradict the owner's settings.
 var errWrong = errors.New("not every connection went where the Service's owner asked")
 
-// playing is how acts are played. It returns what they showed and what was wrong. An error ends the demo: the acts after
-// it would not find what they expect.
+// playing is a group of acts. play returns the result and the mistakes. An error ends the demo, because the acts after
+// it would not find the expected state.
 type playing struct {
 	acts string
 	play func(context.Context, *page) (shown string, wrong []string, err error)
 }
 
-// play starts the proxies, plays all acts and says what they showed.
+// play starts the proxies, plays all acts and prints the results.
 func play(ctx context.Context, p *page, s *stage) error {
 	if err := s.begin(ctx, p); err != nil {
 		return err
@@ -66,7 +66,7 @@ func play(ctx context.Context, p *page, s *stage) error {
 	return s.finish(p, shown, wrong)
 }
 
-// playAll plays acts until one of them cannot go on, and returns what was shown until then and what was wrong.
+// playAll plays acts until one of them cannot continue, and returns the results up to then and the mistakes.
 func playAll(ctx context.Context, p *page, all []playing) (shown, wrong []string) {
 	for _, of := range all {
 		sentence, found, err := of.play(ctx, p)
@@ -115,7 +115,7 @@ func (s *stage) begin(ctx context.Context, p *page) error {
 	return nil
 }
 
-// printLocations prints which pod is where, a line for each zone.
+// printLocations prints the pods of each zone on a line.
 func (s *stage) printLocations(p *page) {
 	for i, location := range s.locations {
 		if i%nodesPerZone == 0 {
@@ -129,7 +129,7 @@ func (s *stage) printLocations(p *page) {
 	p.print("")
 }
 
-// playAct brings the cluster into the act's state, measures, and returns what was wrong.
+// playAct brings the cluster into the act's state, measures, and returns the mistakes.
 func (s *stage) playAct(ctx context.Context, p *page, act act) ([]string, error) {
 	p.headline(act.headline)
 	p.print("  %s", act.story)
@@ -156,7 +156,7 @@ func (s *stage) playAct(ctx context.Context, p *page, act act) ([]string, error)
 	return wrongIn(act, seen, view), nil
 }
 
-// observation is what was seen of one state of the cluster.
+// observation has the measurements of one state of the cluster.
 type observation struct {
 	took          convergence
 	late          error // connections were not right in time
@@ -164,7 +164,7 @@ type observation struct {
 	disagreements []string
 }
 
-// observe waits until connections go where the act wants them, and measures.
+// observe waits until connections go to the wanted web pods, and measures.
 func (s *stage) observe(ctx context.Context, act act, written time.Time) observation {
 	var seen observation
 	seen.took, seen.late = s.converge(ctx, s.movers(act), act.closed(), written)
@@ -173,7 +173,7 @@ func (s *stage) observe(ctx context.Context, act act, written time.Time) observa
 	return seen
 }
 
-// printDuration says how long it took from writing something until connections were right.
+// printDuration prints the time from the write until connections were right.
 func (o observation) printDuration(p *page, act act, written string) {
 	if o.late == nil {
 		p.print("  First right connection %s after the %s written; all of %s was right after %s.",
@@ -181,7 +181,7 @@ func (o observation) printDuration(p *page, act act, written string) {
 	}
 }
 
-// movers are the places whose connections the act moves.
+// movers returns the locations of the clients that the act moves to other web pods.
 func (s *stage) movers(act act) []location {
 	var list []location
 	for _, location := range s.locations {
@@ -216,7 +216,7 @@ func wrongIn(act act, seen observation, view table) []string {
 	return found
 }
 
-// finish says what the acts have shown. When something went wrong, the proxies have the last word.
+// finish prints the results of the acts. If there were mistakes, it also prints them and the proxies' last output.
 func (s *stage) finish(p *page, shown, wrong []string) error {
 	p.print("")
 	for _, sentence := range shown {
@@ -235,7 +235,7 @@ func (s *stage) finish(p *page, shown, wrong []string) error {
 	return errWrong
 }
 
-// short rounds a duration to what a person reads.
+// short rounds a duration to a readable precision.
 func short(d time.Duration) time.Duration {
 	if d < 10*time.Millisecond {
 		return d.Round(100 * time.Microsecond)

@@ -13,7 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// TestAFailedActKeepsTheResultsBeforeIt: what the acts before it showed and found is printed, and its own findings.
+// TestAFailedActKeepsTheResultsBeforeIt checks that the results and mistakes of the earlier acts are printed, and the
+// mistakes of the failed act.
 func TestAFailedActKeepsTheResultsBeforeIt(t *testing.T) {
 	act := func(name, shown string, wrong []string, err error) playing {
 		return playing{name, func(context.Context, *page) (string, []string, error) { return shown, wrong, err }}
@@ -71,7 +72,7 @@ func TestABusyMachineIsNamedBesideWhatWentWrong(t *testing.T) {
 	}
 }
 
-// TestAProxyThatDoesNotRespondIsNamed, and so is the page.
+// TestAProxyThatDoesNotRespondIsNamed checks that the page is named, too.
 func TestAProxyThatDoesNotRespondIsNamed(t *testing.T) {
 	network, err := fabric.New()
 	must(t, err)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// playLoad is the fourth act: the same Service without and with a bound, and then with clients that all nodes' plans did not
-// assume. It returns what it showed and what was wrong.
+// playLoad is the fourth act: the same Service without and with a bound, and then with clients whose demand differs
+// from the default demand. It returns the result and the mistakes.
 func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []string, err error) {
 	p.headline("4. Nearly all web pods are in zone-a")
 	c, err := s.gather()
@@ -47,8 +47,8 @@ func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []st
 	return shown, slices.Concat(wrong, wrongToo), nil
 }
 
-// compareLoads shows what web pods get under two settings, the first of which overloads one, and what explain says under the
-// second.
+// compareLoads shows the load of the web pods under two settings, the first of which overloads one, and the output of
+// explain under the second.
 func (s *stage) compareLoads(
 	ctx context.Context, p *page, c loadTopology, first, second setting,
 ) (broken, mended load, wrong []string, err error) {
@@ -64,7 +64,7 @@ func (s *stage) compareLoads(
 	}
 	p.print("  Who answered %d connections, half of them over IPv6:\n", c.total())
 	printLoads(p, broken, mended)
-	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // IPv6 has the same, as the comparison has shown
+	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // the comparison has shown that IPv6 is the same
 	p.quote("proxy explain "+serviceName+" --node "+explainedNode, ofIPv4)
 	for _, err := range []error{late, lateToo} {
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 )
 
-// Each proxy has its node's network for itself, so that all of them can use the same addresses.
+// Each proxy runs in its node's network, so that all of them can use the same addresses.
 const (
 	healthAddress  = "127.0.0.1:10256"
 	metricsAddress = "127.0.0.1:10249"
@@ -26,13 +26,13 @@ const (
 
 const (
 	startTimeout = time.Minute
-	// pageTimeout is how long a page may take where other programs keep the processors busy.
+	// pageTimeout bounds the time of a page if other programs use the CPUs.
 	pageTimeout = 10 * time.Second
 	stopTimeout = 2 * time.Second
-	logLines    = 8 // shown of each proxy when something went wrong
+	logLines    = 8 // printed of each proxy after a failure
 )
 
-// proxy is one running `proxy run`.
+// proxy is a running `proxy run`.
 type proxy struct {
 	node    *fabric.Node
 	process *fabric.Process
@@ -44,7 +44,7 @@ func startProxy(program, manifests, logs string, node *fabric.Node) (*proxy, err
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of the proxy on %s: %w", node.Name, err)
 	}
-	defer log.Close() // the child has its own
+	defer log.Close() // the child has its own descriptor
 	cmd := exec.Command(program, "run", "--manifests", manifests, "--node", node.Name,
 		"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(),
 		"--unreachable-node-mode", "enforce", "--traffic-accounting", "totals",
@@ -57,7 +57,7 @@ func startProxy(program, manifests, logs string, node *fabric.Node) (*proxy, err
 	return &proxy{node: node, process: process, log: log.Name()}, nil
 }
 
-// waitReady asks /readyz until it says yes: from then on the rules are in the kernel.
+// waitReady polls /readyz until it succeeds: from then on the rules are in the kernel.
 func (p *proxy) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -68,7 +68,7 @@ func (p *proxy) waitReady(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // that the time is over says nothing
+			last = err // the error of the timeout itself has no cause
 		}
 		select {
 		case <-p.process.Done():
@@ -86,7 +86,7 @@ func (p *proxy) ready(ctx context.Context) error {
 	return err
 }
 
-// page asks the proxy for one of its pages.
+// page gets one of the proxy's pages.
 func (p *proxy) page(ctx context.Context, address, path string) ([]byte, error) {
 	dial := func(_ context.Context, network, addr string) (net.Conn, error) {
 		return p.node.Dial(network, addr, pageTimeout)
@@ -98,7 +98,7 @@ func (p *proxy) page(ctx context.Context, address, path string) ([]byte, error) 
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("asking the proxy on %s for a page: %w", p.node.Name, err) // the error has its address
+		return nil, fmt.Errorf("asking the proxy on %s for a page: %w", p.node.Name, err) // the error contains the address
 	}
 	text, err := io.ReadAll(response.Body)
 	if response.StatusCode != http.StatusOK {
@@ -110,7 +110,7 @@ func (p *proxy) page(ctx context.Context, address, path string) ([]byte, error) 
 	return text, nil
 }
 
-// reachability is what the proxy knows of which nodes answer its own.
+// reachability returns the proxy's view of the other nodes.
 func (p *proxy) reachability(ctx context.Context) (*status.Reachability, error) {
 	text, err := p.page(ctx, metricsAddress, "/summary")
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *proxy) reachability(ctx context.Context) (*status.Reachability, error) 
 }
 
 func (p *proxy) stop() {
-	_ = p.process.Stop(stopTimeout) // how it ends does not matter any more
+	_ = p.process.Stop(stopTimeout) // the result does not matter
 }
 
 // lastOutput returns the end of the proxy's log.

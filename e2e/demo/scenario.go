@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// The Service of the demo, as its owner wrote it.
+// These are the Service of the demo and its settings.
 const (
 	serviceName  = "default/web"
 	zoneKey      = "topology.kubernetes.io/zone"
@@ -35,7 +35,7 @@ var manifestsText string
 
 var manifestTemplate = template.Must(template.New("").Parse(manifestsText))
 
-// manifestLocation is what the templates see of a place.
+// manifestLocation is a location as the templates get it.
 type manifestLocation struct {
 	Node, Zone, Web    string
 	IPv4, IPv6         netip.Addr // of the web pod
@@ -43,7 +43,7 @@ type manifestLocation struct {
 	Evacuated          bool
 }
 
-// writeNodes writes the nodes, those of one zone as being evacuated, and returns when they took effect.
+// writeNodes writes the nodes, with those of one zone being evacuated, and returns the time of the write.
 func (s *stage) writeNodes(evacuated string) (time.Time, error) {
 	locations := manifestLocations(s.locations)
 	for i := range locations {
@@ -53,7 +53,7 @@ func (s *stage) writeNodes(evacuated string) (time.Time, error) {
 	return time.Now(), err
 }
 
-// writeService writes the Service with what its owner says of its load.
+// writeService writes the Service with the owner's setting for its load.
 func (s *stage) writeService(of setting) error { return s.writeServiceWith(topologyKeys, of) }
 
 func (s *stage) writeServiceWith(keys string, of setting) error {
@@ -63,9 +63,9 @@ func (s *stage) writeServiceWith(keys string, of setting) error {
 	})
 }
 
-// writeEndpoints writes the Service's EndpointSlices, a file for each zone, and returns when they took effect. The file of
-// a zone that has no web pods any more is deleted: proxies take that at once, while an endpoint that is missing from a file
-// stays for two seconds, because the file may be half written.
+// writeEndpoints writes the Service's EndpointSlices, a file for each zone, and returns the time of the write. It
+// deletes the file of a zone without web pods. Proxies apply a deletion at once, but keep an endpoint that is missing
+// from a file for two seconds, because the file may be incompletely written.
 func (s *stage) writeEndpoints(webs []location) (time.Time, error) {
 	for _, letter := range zoneLetters {
 		zone := "zone-" + letter
@@ -81,7 +81,7 @@ func (s *stage) writeEndpoints(webs []location) (time.Time, error) {
 	return time.Now(), nil
 }
 
-// writeDemand writes what was measured of the Service: which part of all connections the clients of each zone made.
+// writeDemand writes the measured demand of the Service: the share of each zone's clients in all connections.
 func (s *stage) writeDemand(c loadTopology) error {
 	var zones []servicedemand.Zone
 	for _, letter := range zoneLetters {
@@ -98,10 +98,10 @@ func (s *stage) write(name string, values map[string]any) error {
 	return s.writeFile(name, name, values)
 }
 
-// manifest is the file of a manifest.
+// manifest returns the path of a manifest.
 func (s *stage) manifest(name string) string { return filepath.Join(s.manifests, name+".yaml") }
 
-// writeFile replaces a file in one step, so that no proxy reads half of it.
+// writeFile replaces a file in one step, so that no proxy reads an incomplete file.
 func (s *stage) writeFile(name, template string, values map[string]any) error {
 	var text bytes.Buffer
 	if err := manifestTemplate.ExecuteTemplate(&text, template, values); err != nil {
@@ -125,14 +125,14 @@ func manifestLocations(locations []location) []manifestLocation {
 	return list
 }
 
-// without returns the places outside a zone.
+// without returns the locations outside a zone.
 func (s *stage) without(zone string) []location {
 	return slices.DeleteFunc(slices.Clone(s.locations), func(p location) bool { return p.zone == zone })
 }
 
-// expected returns where the Service's owner wants connections from a zone to go: the zone's own pods, or all pods if it
-// has none. A zone that is being evacuated is as good as an empty one. It is worked out here, from the annotation's
-// meaning, and not by the proxy's code.
+// expected returns the locations to which connections from a zone should go: the zone's own pods, or all pods if it has
+// none. A zone that is being evacuated counts as empty. It is computed here from the meaning of the annotation, not by
+// the proxy's code.
 func (s *stage) expected(zone, emptied string) []location {
 	all := s.without(emptied)
 	if own := inZone(zone, all); len(own) > 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
 )
 
-// paperStage is a stage without networks: two places in zone-a, one in zone-b.
+// paperStage returns a stage without networks: two locations in zone-a, one in zone-b.
 func paperStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{manifests: t.TempDir()}

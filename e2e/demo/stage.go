@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// location is a node with its zone and the two pods on it. The fourth act has places without a client.
+// location is a node with its zone and the two pods on it. The fourth act has locations without a client.
 type location struct {
 	node   *fabric.Node
 	zone   string
@@ -19,7 +19,7 @@ type location struct {
 	web    *fabric.Pod
 }
 
-// stage is everything that exists: nodes, pods, manifests and proxies.
+// stage has all nodes, pods, manifests and proxies.
 type stage struct {
 	fabric    *fabric.Fabric
 	locations []location
@@ -33,7 +33,7 @@ var zoneLetters = []string{"a", "b", "c"}
 
 const nodesPerZone = 2
 
-// newStage builds the nodes and pods. Proxies come with startProxies.
+// newStage creates the nodes and pods. startProxies starts the proxies.
 func newStage(program, folder string) (*stage, error) {
 	s := &stage{program: program, manifests: filepath.Join(folder, "manifests"), logs: filepath.Join(folder, "logs")}
 	for _, dir := range []string{s.manifests, s.logs} {
@@ -73,7 +73,7 @@ func (s *stage) addLocation(zone, suffix string) error {
 	return nil
 }
 
-// addWeb adds a web pod to a node. It becomes an endpoint of the Service with writeEndpoints.
+// addWeb adds a web pod to a node. writeEndpoints makes it an endpoint of the Service.
 func addWeb(node *fabric.Node, suffix string) (*fabric.Pod, error) {
 	web, err := node.AddPod("web-" + suffix)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *stage) startProxies(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// close ends the proxies, politely, and then all the rest.
+// close stops the proxies gracefully, and then removes everything else.
 func (s *stage) close() error {
 	var ending sync.WaitGroup
 	for _, proxy := range s.proxies {

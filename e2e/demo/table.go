@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// table is where the connections of all clients went: a row for each client, a column for each web pod.
+// table shows the connections of all clients: a row for each client, a column for each web pod.
 type table struct {
-	zones     []string // of each place
-	pods      []string // of each place
+	zones     []string // of each location
+	pods      []string // of each location
 	emptied   string
 	evacuated string
 	rows      []row
@@ -80,7 +80,7 @@ func (t table) cells(p *page, r row) string {
 	return line.String()
 }
 
-// outcome says in a few words where a client's connections went.
+// outcome returns a short description of where a client's connections went.
 func (t table) outcome(p *page, r row) string {
 	if len(r.mistakes(t.pods)) > 0 {
 		return p.ink(red, "✗ "+t.wentWrong(r))

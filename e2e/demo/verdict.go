@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// mistakes says which connections of one client went elsewhere than wanted, in sentences; none if all is well.
+// mistakes returns, as sentences, the connections of one client that went to unwanted web pods; none if all is well.
 //
-// With 60 connections, chance passes over a given one of four endpoints once in thirty million times. So an endpoint
-// that no connection reached counts as a mistake too.
+// With 60 connections, chance misses a given one of four endpoints once in thirty million times. So an endpoint without
+// connections counts as a mistake, too.
 func (r row) mistakes(pods []string) []string {
 	var found []string
 	for _, failure := range r.failures {
@@ -31,16 +31,16 @@ func (r row) mistakes(pods []string) []string {
 	return found
 }
 
-// Chance exceeds so many standard deviations once in a hundred thousand counts.
+// deviations is the number of standard deviations that chance exceeds once in a hundred thousand counts.
 const deviations = 4.4
 
-// maxByChance returns what the busiest web pod may get under the bound, in times the mean.
+// maxByChance returns the maximum load of the busiest web pod under the bound, as a multiple of the mean.
 func (l load) maxByChance() float64 {
 	const rounding = 0.03 // of slots, as the README states
 	return bound*(1+rounding) + deviations*math.Sqrt(bound/l.mean())
 }
 
-// byChance says why the busiest web pod got more than the bound, where chance does; else nothing.
+// byChance returns a remark if chance explains why the busiest web pod exceeds the bound; otherwise it is empty.
 func (l load) byChance() string {
 	if times := l.got(l.busiest()); times <= l.maxLoad || times > l.maxByChance() {
 		return ""
@@ -48,8 +48,8 @@ func (l load) byChance() string {
 	return fmt.Sprintf(" (%.2f, and chance)", l.maxLoad)
 }
 
-// loadMistakes says where the fourth act did not go as the annotations ask, in sentences; none if all is well: one setting
-// overloads a web pod, and the other one does not.
+// loadMistakes returns, as sentences, the results of the fourth act that contradict the annotations; none if all is
+// well. One setting overloads a web pod, and the other one does not.
 func loadMistakes(broken, mended load) []string {
 	var found []string
 	if times := broken.got(broken.busiest()); times <= broken.maxByChance() {
@@ -63,7 +63,7 @@ func loadMistakes(broken, mended load) []string {
 	return slices.Concat(found, broken.mistakes(), mended.mistakes())
 }
 
-// mistakes says what else went wrong under one setting.
+// mistakes returns the other mistakes under one setting.
 func (l load) mistakes() []string {
 	var found []string
 	for _, failure := range l.failures {

@@ -23,7 +23,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// BenchmarkAnswers: what an answer costs the proxy, and CoreDNS beside it with the same Service of ten endpoints.
+// BenchmarkAnswers measures the cost of a response of the proxy, and for comparison of CoreDNS with the same Service of
+// ten endpoints.
 func BenchmarkAnswers(b *testing.B) {
 	s := newTown(b)
 	h := headless{"ten", "*", []corev1.ServicePort{httpPort}, nil}
@@ -59,8 +60,9 @@ func BenchmarkAnswers(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkNamesOfOthers: what lookups of names that the proxy refuses cost all servers together, with the proxy as the
-// first that the node's cache asks and without it. In the worst case the cache knows none of them; as a rule it does.
+// BenchmarkNamesOfOthers measures the cost of lookups of names that the proxy refuses, for all servers together: with
+// the proxy as the first upstream of the node's cache and without it. In the worst case the cache has none of the
+// names; normally it does.
 func BenchmarkNamesOfOthers(b *testing.B) {
 	s := newTown(b)
 	h := headless{"keyless", "", []corev1.ServicePort{httpPort}, []string{"10.5.1.1 a"}}
@@ -87,7 +89,7 @@ func BenchmarkNamesOfOthers(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// costOfAll is the processor time in us that one of many lookups through the cache takes, of all servers.
+// costOfAll returns the CPU time in us that one of many lookups through the cache takes on all servers.
 func (s *town) costOfAll(b *testing.B, name string) float64 {
 	b.Helper()
 	sum := func() (sum time.Duration) {
@@ -109,8 +111,8 @@ const (
 	changeTries      = 100
 )
 
-// queryMany asks a server over UDP with several clients at once, each again when it has its answer, and returns the sorted
-// times.
+// queryMany queries a server over UDP from several clients at once, each again after its response, and returns the
+// sorted times.
 func (s *town) queryMany(b *testing.B, address, name string) []time.Duration {
 	b.Helper()
 	var mutex sync.Mutex
@@ -140,7 +142,7 @@ func (s *town) queryMany(b *testing.B, address, name string) []time.Duration {
 	return all
 }
 
-// processorTime is what a process has used.
+// processorTime returns the CPU time of a process.
 func processorTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -155,7 +157,8 @@ func processorTime(b *testing.B, pid int) time.Duration {
 	return time.Duration(sum) * clockTick
 }
 
-// BenchmarkManyServices: what 10,000 headless Services of ten endpoints take, and how soon a change is answered.
+// BenchmarkManyServices measures the cost of 10,000 headless Services of ten endpoints, and the time until a change is
+// served.
 func BenchmarkManyServices(b *testing.B) {
 	s := newTown(b)
 	before := residentMemory(b, s.proxy.PID())
@@ -164,7 +167,7 @@ func BenchmarkManyServices(b *testing.B) {
 		count, err := s.proxy.Metric(metricsAddress, "vicinity_dns_services")
 		return fmt.Sprint(count, err)[:len(fmt.Sprint(manyHead))]
 	})
-	time.Sleep(5 * time.Second) // it gives back what lists have used
+	time.Sleep(5 * time.Second) // until it frees the memory of the lists
 	b.Logf("%d Services of ten endpoints: %d MiB resident, %d before, %d at most",
 		manyHead, residentMemory(b, s.proxy.PID())>>20, before>>20, peakMemory(b, s.proxy.PID())>>20)
 	b.ResetTimer()
@@ -198,7 +201,7 @@ func (s *town) createMany(b *testing.B, count int) {
 	creating.Wait()
 }
 
-// manyOf is one of many Services, whose first endpoint differs from one version to the next.
+// manyOf returns one of many Services. Its first endpoint depends on the version.
 func manyOf(number, version int) headless {
 	h := headless{fmt.Sprintf("many-%d", number), "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort}, nil}
 	for i := range 10 {
@@ -211,7 +214,8 @@ func manyOf(number, version int) headless {
 	return h
 }
 
-// timeChange changes a slice, and returns how long after the API server has taken it the proxy answers it.
+// timeChange changes an EndpointSlice, and returns the time from the API server's response until the proxy serves the
+// change.
 func (s *town) timeChange(b *testing.B, version int) time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
@@ -244,7 +248,7 @@ func residentMemory(b *testing.B, pid int) int {
 	return pages * os.Getpagesize()
 }
 
-// peakMemory is the most that was ever resident.
+// peakMemory returns the maximum of the resident memory.
 func peakMemory(b *testing.B, pid int) int {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -19,11 +19,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// resolvConf is what the kubelet writes for pods of namespace default, where the node has a DNS cache.
+// resolvConf is the file that kubelet writes for pods of namespace default on a node with a DNS cache.
 const resolvConf = "search default.svc.cluster.local svc.cluster.local cluster.local\nnameserver 127.0.0.1\noptions ndots:5\n"
 
-// TestResolvers: glibc's, musl's and Go's find the endpoints of their own zone, every member by its own name, and all of
-// many: but musl's, which before its version 1.2.4 is content with those that UDP carries.
+// TestResolvers checks that the resolvers of glibc, musl and Go find the endpoints of their own zone, every member by
+// its own name, and all of many endpoints. Before version 1.2.4, musl finds only as many as fit into a UDP response.
 func TestResolvers(t *testing.T) {
 	s := newTown(t)
 	near := headless{
@@ -66,7 +66,7 @@ func TestResolvers(t *testing.T) {
 					t.Errorf("%s finds %s, which is not there", resolver, addr)
 				}
 			}
-			// Before version 1.2.4 musl does not ask again over TCP. 512 bytes hold so many.
+			// Before version 1.2.4 musl does not retry over TCP. 512 bytes hold at least 25 addresses.
 			if err == nil && len(addrs) != len(all) && (resolver != "musl" || len(addrs) < 25) {
 				err = fmt.Errorf("%d of %d addresses", len(addrs), len(all))
 			}
@@ -90,16 +90,16 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// byGlibc looks up as a program with glibc does.
+// byGlibc looks up a name by glibc.
 func (s *town) byGlibc(name string) ([]string, error) { return s.byProgram("getent", "ahostsv4", name) }
 
-// byMusl looks up as a program with musl does.
+// byMusl looks up a name by musl.
 func (s *town) byMusl(name string) ([]string, error) {
 	return s.byProgram(site.Program(s.t, "lookup-musl"), name)
 }
 
-// byProgram runs a program on the node with a file of its own in place of /etc/resolv.conf, and returns the first words
-// of the lines that it prints.
+// byProgram runs a program on the node with its own /etc/resolv.conf, and returns the first words of the lines that it
+// prints.
 func (s *town) byProgram(program ...string) ([]string, error) {
 	output, err := s.node.Run(s.withResolver(program...))
 	if err != nil {
@@ -110,10 +110,10 @@ func (s *town) byProgram(program ...string) ([]string, error) {
 		addrs = append(addrs, strings.Fields(line)[0])
 	}
 	slices.Sort(addrs)
-	return slices.Compact(addrs), nil // glibc's has one line for each type of socket
+	return slices.Compact(addrs), nil // glibc's program prints a line for each socket type
 }
 
-// withResolver is a command whose /etc/resolv.conf leads to the node's cache.
+// withResolver returns a command with an /etc/resolv.conf that names the node's cache.
 func (s *town) withResolver(program ...string) *exec.Cmd {
 	path := filepath.Join(s.t.TempDir(), "resolv.conf")
 	must.Succeed(s.t, os.WriteFile(path, []byte(resolvConf), 0o644))
@@ -121,7 +121,7 @@ func (s *town) withResolver(program ...string) *exec.Cmd {
 	return exec.Command("unshare", append([]string{"--mount", "sh", "-c", script, path}, program...)...)
 }
 
-// byGo looks up with Go's own resolver, and by the full name: Go would search as the machine's file says.
+// byGo looks up a full name by Go's own resolver. For other names Go would use the search list of the machine's file.
 func (s *town) byGo(name string) ([]string, error) {
 	resolver := net.Resolver{PreferGo: true, Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
 		return s.node.Dial(network, net.JoinHostPort("127.0.0.1", dnsPort), 5*time.Second)

@@ -21,7 +21,8 @@ var (
 	unnamed  = corev1.ServicePort{Protocol: corev1.ProtocolTCP, Port: 80}
 )
 
-// TestWithoutPreferenceTheAnswersAreCoreDNSs: the same objects, every endpoint allowed, and the same answers.
+// TestWithoutPreferenceTheAnswersAreCoreDNSs checks that the proxy gives CoreDNS's responses for the same objects if
+// every endpoint is allowed.
 func TestWithoutPreferenceTheAnswersAreCoreDNSs(t *testing.T) {
 	s := newTown(t)
 	all := []headless{
@@ -43,11 +44,11 @@ func TestWithoutPreferenceTheAnswersAreCoreDNSs(t *testing.T) {
 	byHand := headless{"by-hand", "*", []corev1.ServicePort{httpPort}, []string{"10.1.11.1 a name=one", "10.1.11.2 b"}}
 	s.api.Create(t, byHand.service())
 	for _, slice := range byHand.slices() {
-		delete(slice.Labels, corev1.IsHeadlessService) // which is optional
+		delete(slice.Labels, corev1.IsHeadlessService) // the label is optional
 		s.api.Create(t, slice)
 	}
 	all = append(all, byHand)
-	for _, h := range all { // both have heard of all
+	for _, h := range all { // wait until both serve all of them
 		if len(h.endpoints) == 0 || h.name == "nobody" {
 			continue
 		}
@@ -97,7 +98,7 @@ func hasAnswer(answer *miekg.Msg, err error) error {
 	return err
 }
 
-// namesOf are names about a Service: its own, those of its ports, and those of its endpoints.
+// namesOf returns names of a Service: its own, those of its ports, and those of its endpoints.
 func namesOf(h headless) []string {
 	names := []string{
 		h.full(), strings.ToUpper(h.full()), "_x._tcp." + h.full(), "x." + h.full(), "x." + h.name + ".default.pod.cluster.local.",
@@ -122,7 +123,7 @@ func namesOf(h headless) []string {
 	return names
 }
 
-// TestEndpointsMayBeCalledAsTheirPods: if the cluster's DNS does so, too.
+// TestEndpointsMayBeCalledAsTheirPods covers --dns-endpoint-pod-names and CoreDNS's endpoint_pod_names.
 func TestEndpointsMayBeCalledAsTheirPods(t *testing.T) {
 	s := newTown(t)
 	must.Succeed(t, s.clusterDNS.Stop(wait.Timeout))
@@ -140,7 +141,8 @@ func TestEndpointsMayBeCalledAsTheirPods(t *testing.T) {
 	s.waitFor("the target's address", "NOERROR, A 10.7.0.1", s.ofCache, "A", "one."+h.full())
 }
 
-// TestAClientGetsAddressesOfItsOwnZone, and of the next one when that is empty; members still find each other.
+// TestAClientGetsAddressesOfItsOwnZone also covers the next zone if the own zone has no endpoints. Members still find
+// each other.
 func TestAClientGetsAddressesOfItsOwnZone(t *testing.T) {
 	s := newTown(t)
 	soft := headless{
@@ -179,7 +181,7 @@ func TestAClientGetsAddressesOfItsOwnZone(t *testing.T) {
 	}
 }
 
-// TestACacheFollowsWithinTheTimeToLive: with the README's cache, too.
+// TestACacheFollowsWithinTheTimeToLive uses the cache of the README.
 func TestACacheFollowsWithinTheTimeToLive(t *testing.T) {
 	s := newTown(t)
 	must.Succeed(t, s.cache.Stop(wait.Timeout))

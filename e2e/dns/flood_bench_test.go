@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// BenchmarkChangesOfOtherServices: how soon changes of others are answered while somebody asks 200 times a second for the SRV
-// records of a Service with 8,192 ports, and while nobody does.
+// BenchmarkChangesOfOtherServices measures the time until changes of other Services are served, with and without 200
+// queries per second for the SRV records of a Service with 8,192 ports.
 func BenchmarkChangesOfOtherServices(b *testing.B) {
 	const ports, eachSecond, changes = 8192, 200, 400
 	s := newTown(b)

@@ -21,7 +21,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// grpcTarget makes this test's program a gRPC client of that target, and nothing else.
+// grpcTarget makes this test binary a gRPC client of the named target.
 const grpcTarget = "VICINITY_TEST_GRPC_TARGET"
 
 func TestMain(m *testing.M) {
@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 
 const calls = 60
 
-// callMany calls a server many times, in turn those that its name resolves to, and counts the calls by the server's
-// address. It begins to count when it is connected to all of them, as far as it can know: to so many in a row.
+// callMany calls the servers of a name in rotation, and counts the calls by server address. It starts to count after so
+// many calls that the client is most likely connected to all of them.
 func callMany(target string) (map[string]int, error) {
 	client, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`))
@@ -67,8 +67,8 @@ func callMany(target string) (map[string]int, error) {
 	return counts, nil
 }
 
-// TestGRPCBalancesOverTheZone: a client with the target dns:/// and the policy round_robin calls the servers of its own
-// zone, each as often, and those of another when its own has none.
+// TestGRPCBalancesOverTheZone checks that a client with the target dns:/// and the policy round_robin balances over the
+// servers of its own zone, and over those of another zone when its own has none.
 func TestGRPCBalancesOverTheZone(t *testing.T) {
 	s := newTown(t)
 	server := grpc.NewServer()
@@ -99,7 +99,7 @@ func TestGRPCBalancesOverTheZone(t *testing.T) {
 	})
 }
 
-// callsByGRPC runs a client on the node, with a resolver's file of its own.
+// callsByGRPC runs a client on the node, with its own resolver file.
 func (s *town) callsByGRPC(h headless) string {
 	self, err := os.Executable()
 	must.Succeed(s.t, err)

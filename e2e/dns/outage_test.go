@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// lookups are clients that ask the node's cache all the time, each again as soon as its pace says.
+// lookups are clients that keep querying the node's cache at a fixed rate.
 type lookups struct {
 	town    *town
 	clients sync.WaitGroup
@@ -36,7 +36,7 @@ const (
 	lookupPace    = 20 * time.Millisecond // a thousand a second
 )
 
-// startLookups asks for the addresses of Services, each of which has some.
+// startLookups queries the addresses of Services, each of which has some.
 func (s *town) startLookups(names ...string) *lookups {
 	s.t.Helper()
 	l := &lookups{town: s, ended: make(chan struct{})}
@@ -72,14 +72,14 @@ func (l *lookups) goOn(conn net.Conn, names []string) {
 	}
 }
 
-// count is how many lookups there were since the last report.
+// count returns the number of lookups since the last report.
 func (l *lookups) count() int {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return len(l.took)
 }
 
-// report says what became of the lookups since it was called last. It fails the test if one failed.
+// report logs the results of the lookups since its last call. It fails the test if one failed.
 func (l *lookups) report(when string) {
 	l.town.t.Helper()
 	l.mutex.Lock()
@@ -101,8 +101,8 @@ func (l *lookups) end() {
 	l.clients.Wait()
 }
 
-// TestNoLookupFailsWhateverHappensToTheProxy: whoever asks the node's cache is answered, by the cluster's DNS if not by
-// us.
+// TestNoLookupFailsWhateverHappensToTheProxy checks that clients of the node's cache always get a response, from the
+// cluster's DNS if not from the proxy.
 func TestNoLookupFailsWhateverHappensToTheProxy(t *testing.T) {
 	for name, cache := range map[string]binaries.Module{
 		"through the CoreDNS of NodeLocal DNSCache": binaries.NodeDNS, "through the newest CoreDNS": binaries.CoreDNS,
@@ -111,7 +111,7 @@ func TestNoLookupFailsWhateverHappensToTheProxy(t *testing.T) {
 	}
 }
 
-// apiOutage is how long the API server is away. A person may want to see more.
+// apiOutage returns the duration of the API server's outage; VICINITY_API_OUTAGE sets a longer one.
 func apiOutage(t *testing.T) time.Duration {
 	t.Helper()
 	outage, err := time.ParseDuration(cmp.Or(os.Getenv("VICINITY_API_OUTAGE"), "5s"))
@@ -131,7 +131,7 @@ func noLookupFails(t *testing.T, s *town) {
 	during := func(what string, step func()) {
 		t.Helper()
 		step()
-		// While the proxy hangs each lookup takes two seconds, until the cache has noticed.
+		// While the proxy hangs, each lookup takes two seconds, until the cache has detected it.
 		wait.Until(t, "some lookups: "+what, func() bool { return l.count() >= lookupClients/2 })
 		l.report(what)
 	}

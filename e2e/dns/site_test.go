@@ -1,6 +1,8 @@
-// Package dns_test asks the real proxy for names, by the way that the README describes: a DNS cache on the node asks the
-// proxy first and the cluster's DNS second. Both are CoreDNS, the cache an older one, which NodeLocal DNSCache has. All
-// follow a real API server.
+// Package dns_test queries the real proxy as the README describes: a DNS cache on the node queries the proxy first and
+// the cluster's DNS second. Both are CoreDNS; the cache is the older version that NodeLocal DNSCache contains. All of
+// them watch a real API server.
+//
+// To test another record, see dns_test.go; outage_test.go has the failures.
 package dns_test
 
 import (
@@ -30,14 +32,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// Where the proxy answers, and the metrics that say so; where the node's cache and the cluster's DNS do.
+// These are the addresses of the proxy's DNS and metrics, and the port of the node's cache and of the cluster's DNS.
 const (
 	proxyAddress   = "127.0.0.1:10053"
 	metricsAddress = "127.0.0.1:10249"
 	dnsPort        = "53"
 )
 
-// kubernetesCorefile is the cluster's DNS.
+// kubernetesCorefile configures the cluster's DNS.
 const kubernetesCorefile = `.:53 {
     errors
     kubernetes cluster.local in-addr.arpa ip6.arpa {
@@ -47,7 +49,7 @@ const kubernetesCorefile = `.:53 {
 }
 `
 
-// otherZones are the rest of the cache's Corefile.
+// otherZones is the rest of the cache's Corefile.
 const otherZones = `in-addr.arpa:53 ip6.arpa:53 {
     bind 127.0.0.1 ::1
     errors
@@ -57,7 +59,7 @@ const otherZones = `in-addr.arpa:53 ip6.arpa:53 {
 }
 `
 
-// cacheCorefile is the node's, with the lines that README.md of manifests/dns has.
+// cacheCorefile returns the Corefile of the node's cache, with the lines of the README.md of manifests/dns.
 func cacheCorefile(t testing.TB, clusterDNS netip.Addr) string {
 	t.Helper()
 	readme, err := os.ReadFile("../../manifests/dns/README.md")
@@ -73,7 +75,7 @@ func cacheCorefile(t testing.TB, clusterDNS netip.Addr) string {
 	).Replace(lines) + fmt.Sprintf(otherZones, clusterDNS)
 }
 
-// withoutCache drops the block of the cache: a test must see each answer.
+// withoutCache removes the block of the cache, so that a test sees each response.
 func withoutCache(corefile string) string {
 	before, block, _ := strings.Cut(corefile, "cache {")
 	_, after, _ := strings.Cut(block, "}")
@@ -95,13 +97,13 @@ type town struct {
 	clusterCorefile string
 }
 
-// newTown has the cache that NodeLocal DNSCache is made of.
+// newTown returns a town with the CoreDNS version of NodeLocal DNSCache.
 func newTown(t testing.TB) *town {
 	t.Helper()
 	return newTownWith(t, binaries.NodeDNS)
 }
 
-// newTownWith has another CoreDNS as the node's cache.
+// newTownWith returns a town with another CoreDNS as the node's cache.
 func newTownWith(t testing.TB, cache binaries.Module) *town {
 	t.Helper()
 	network := fabrictest.New(t)
@@ -150,7 +152,7 @@ func (s *town) startCoreDNS(module binaries.Module, on *fabric.Namespace, corefi
 	return process
 }
 
-// onlyProgram is the program of a module that has one.
+// onlyProgram returns the program of a module that has only one.
 func onlyProgram(t testing.TB, folder string) string {
 	t.Helper()
 	programs, err := filepath.Glob(filepath.Join(folder, "*"))
@@ -161,7 +163,7 @@ func onlyProgram(t testing.TB, folder string) string {
 	return programs[0]
 }
 
-// query asks a DNS server on a machine.
+// query queries a DNS server from a machine.
 func (s *town) query(on *fabric.Namespace, server, network, typ, name string) (*miekg.Msg, error) {
 	conn, err := on.Dial(network, server, 10*time.Second)
 	if err != nil {
@@ -188,7 +190,7 @@ func exchange(conn net.Conn, query *miekg.Msg) (*miekg.Msg, error) {
 	return answer, err
 }
 
-// The servers that a test asks.
+// ofProxy, ofCluster and ofCache query the servers of a test.
 func (s *town) ofProxy(typ, name string) (*miekg.Msg, error) {
 	return s.query(s.node.Namespace, proxyAddress, "tcp", typ, name)
 }
@@ -201,8 +203,8 @@ func (s *town) ofCache(typ, name string) (*miekg.Msg, error) {
 	return s.query(s.node.Namespace, net.JoinHostPort("127.0.0.1", dnsPort), "tcp", typ, name)
 }
 
-// headless is a Service of namespace default. Its endpoints are "ADDRESS ZONE", and what else is true of them:
-// "unready", "terminating", "name=HOSTNAME", "pod=NAME".
+// headless is a Service of namespace default. Each endpoint is "ADDRESS ZONE" and optional attributes: "unready",
+// "terminating", "name=HOSTNAME", "pod=NAME".
 type headless struct {
 	name      string
 	keys      string // empty for none
@@ -223,7 +225,7 @@ func (h headless) service() *corev1.Service {
 	return service
 }
 
-// slices are what the EndpointSlice controller would write: one for each family.
+// slices returns the EndpointSlices that the EndpointSlice controller would write: one for each family.
 func (h headless) slices() []*discoveryv1.EndpointSlice {
 	byFamily := map[discoveryv1.AddressType]*discoveryv1.EndpointSlice{}
 	for _, text := range h.endpoints {
@@ -304,8 +306,8 @@ func (s *town) point(h headless) {
 	}
 }
 
-// rest are an answer's code, and its records, sorted, without what each server chooses for itself: the time to live, and
-// the case of the domain.
+// rest returns a response's code and its sorted records, without the values that servers may choose: the time to live
+// and the case of the domain.
 func rest(answer *miekg.Msg) string {
 	words := []string{}
 	for _, record := range answer.Answer {
@@ -320,7 +322,7 @@ func recordText(record miekg.RR) string {
 	return miekg.TypeToString[record.Header().Rrtype] + " " + strings.ToLower(strings.ReplaceAll(text, "\t", " "))
 }
 
-// beside writes the addresses of targets that come with an answer, each with its name.
+// beside returns the additional records of a response: addresses of targets, each with its name.
 func beside(answer *miekg.Msg) string {
 	words := []string{}
 	for _, record := range answer.Extra {
@@ -332,7 +334,7 @@ func beside(answer *miekg.Msg) string {
 	return strings.Join(words, "")
 }
 
-// waitFor waits until a server answers something.
+// waitFor waits until a server returns the wanted response.
 func (s *town) waitFor(what, want string, ask func(typ, name string) (*miekg.Msg, error), typ, name string) {
 	s.t.Helper()
 	wait.Equal(s.t, what+": "+typ+" "+name, want, func() string {
@@ -344,7 +346,7 @@ func (s *town) waitFor(what, want string, ask func(typ, name string) (*miekg.Msg
 	})
 }
 
-// counted is how many queries the proxy has answered in some way.
+// counted returns the number of queries with the given result that the proxy has counted.
 func (s *town) counted(result string) float64 {
 	s.t.Helper()
 	count, err := s.proxy.Metric(metricsAddress, "vicinity_dns_requests_total", fmt.Sprintf("result=%q", result))

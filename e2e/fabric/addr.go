@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddAddr gives a machine one more address, as a person would with "ip address add". The others find it only if it is
-// inside the fabric's own prefix, or by a route of theirs.
+// AddAddr adds an address to a machine, as "ip address add" does. Other machines reach it only if it is inside the
+// fabric's own prefix, or if they have a route to it.
 //
-// It returns when packets to the address stay here. The kernel makes the route for that a moment after an IPv6
-// address, which sockets may use at once; conntrack would go on sending a flow of that moment elsewhere.
+// AddAddr returns when packets to the address stay on the machine. The kernel adds that route a moment after an IPv6
+// address, although sockets may use the address at once. Conntrack would keep sending a flow of that moment elsewhere.
 func (n *Namespace) AddAddr(addr netip.Addr) error {
 	if err := n.setUp(uplinkName, single(addr)); err != nil {
 		return err
@@ -29,13 +29,13 @@ func (n *Namespace) AddAddr(addr netip.Addr) error {
 	}
 }
 
-// addrTimeout is how long the kernel may take for the route of an IPv6 address. Mostly that is some milliseconds. But the
-// kernel makes it in one queue of work for all namespaces, and so it may come behind the end of many others.
+// addrTimeout bounds the wait for the route of an IPv6 address. It usually takes some milliseconds. The kernel uses one
+// work queue for all namespaces, so the route may wait until many other namespaces are torn down.
 const addrTimeout = time.Minute
 
 var errNotLocal = errors.New("the kernel has no route that keeps its packets here")
 
-// RemoveAddr removes an address that AddAddr gave.
+// RemoveAddr removes an address that AddAddr added.
 func (n *Namespace) RemoveAddr(addr netip.Addr) error {
 	link, err := n.link(uplinkName)
 	if err != nil {
@@ -47,8 +47,8 @@ func (n *Namespace) RemoveAddr(addr netip.Addr) error {
 	return nil
 }
 
-// RouteVia makes a machine send what is for a prefix to another machine of the fabric: a host reaches external IPs
-// through a node then, and a node answers a host through the other node that its question came by.
+// RouteVia routes a prefix through another machine of the fabric. With it, a host reaches external IPs through a node,
+// or a node replies to a host through the other node that forwarded its request.
 func (n *Namespace) RouteVia(to netip.Prefix, via *Namespace) error {
 	return n.addRoute(route{to: to, via: via.addrOf(to), link: uplinkName})
 }

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 )
 
-// The ranges of a fabric. Kubernetes would take them from --cluster-cidr and --service-cluster-ip-range.
+// These are the ranges of a fabric. In Kubernetes they are --cluster-cidr and --service-cluster-ip-range.
 var (
 	PodsIPv4    = netip.MustParsePrefix("10.244.0.0/16")
 	PodsIPv6    = netip.MustParsePrefix("fd00:244::/32")
@@ -15,8 +15,8 @@ var (
 	anyIPv6 = netip.MustParsePrefix("::/0")
 )
 
-// The numbers of the machines on the bridge; a machine's number is the last byte of its addresses. 254 is the
-// gateway's.
+// These are the numbers of the machines on the bridge. A machine's number is the last byte of its addresses; the
+// gateway has 254.
 const (
 	lastNode  = 199
 	firstHost = 201
@@ -46,5 +46,5 @@ func podIPv6(node, pod int) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xfd, 2: 0x02, 3: 0x44, 5: byte(node), 15: byte(pod)})
 }
 
-// single is the prefix that holds one address only.
+// single returns the prefix that contains only the given address.
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }

@@ -10,44 +10,44 @@ import (
 	"time"
 )
 
-// Reply is what a server of the fabric answers: who it is and whom it sees.
+// Reply is the response of a fabric server: its own identity and the client address that it sees.
 type Reply struct {
-	// Pod is the name of the namespace that answered, be it a pod's, a node's or a host's.
+	// Pod is the name of the namespace that responded: a pod's, a node's or a host's.
 	Pod string `json:"pod"`
-	// Node is the node it is on; empty for a host.
+	// Node is the node of that namespace; empty for a host.
 	Node string `json:"node"`
-	// Server is the address and port at which the question arrived.
+	// Server is the address and port that received the request.
 	Server netip.AddrPort `json:"server"`
-	// Client is the address and port from which the server saw the question come.
+	// Client is the client's address and port as the server sees them.
 	Client netip.AddrPort `json:"client"`
-	// Own is the address and port from which the client asked, as it knows them itself. It differs from Client if a
-	// machine on the way translated the source.
+	// Own is the client's address and port as the client sees them. It differs from Client if a machine on the path
+	// translated the source.
 	Own netip.AddrPort `json:"-"`
 }
 
-// Timeout is how long Get waits for a connection and its answer: far more than they take, for a machine may be busy with
-// other tests.
+// Timeout bounds how long Get waits for a connection and its response. It is far more than they take, because other
+// tests may load the machine.
 const Timeout = 30 * time.Second
 
-// The source ports that Ask uses, in turn. The kernel's own choice may come back to a port whose connection conntrack
-// still remembers, and with it to the same endpoint.
+// Requests use these source ports in rotation. A port that the kernel chooses may belong to a connection that conntrack
+// still tracks, which would lead to the same endpoint.
 const (
 	firstPort = 20000
 	portCount = 40000
 )
 
-// Get asks a server over TCP. The connection is a new one, from a port not used lately.
+// Get sends a request over TCP on a new connection, from a port that was not used recently.
 func (n *Namespace) Get(addr netip.AddrPort) (Reply, error) { return n.Request("tcp", addr, Timeout) }
 
-// Request asks a server over tcp, udp or sctp, waiting for the answer no longer than patience. The connection is a new
-// one, from a port not used lately. An error keeps what the kernel said, so that errors.Is finds syscall.ECONNREFUSED
-// or os.ErrDeadlineExceeded in it.
+// Request sends a request over tcp, udp or sctp and waits at most timeout for the response. The connection is new, from
+// a port that was not used recently. The error wraps the kernel's error, so that errors.Is finds syscall.ECONNREFUSED
+// or os.ErrDeadlineExceeded.
 func (n *Namespace) Request(network string, addr netip.AddrPort, timeout time.Duration) (Reply, error) {
 	return n.RequestFrom(network, netip.Addr{}, addr, timeout)
 }
 
-// RequestFrom is Ask from an address of the machine, such as one that AddAddr gave it. Without an address the kernel
-// chooses.
+// RequestFrom is Request from the given address of the machine, such as one that AddAddr added. If own is invalid, the
+// kernel chooses the address.
 func (n *Namespace) RequestFrom(network string, own netip.Addr, addr netip.AddrPort, timeout time.Duration) (Reply, error) {
 	deadline := time.Now().Add(timeout)
 	conversation, err := n.open(network, own, addr, deadline)
@@ -62,7 +62,7 @@ func (n *Namespace) RequestFrom(network string, own netip.Addr, addr netip.AddrP
 	return reply, err
 }
 
-// explainTimeout gives every timeout one name: that of a net.Dialer is not os.ErrDeadlineExceeded.
+// explainTimeout makes every timeout os.ErrDeadlineExceeded; the timeout error of net.Dialer is not.
 func explainTimeout(err error) error {
 	var network net.Error
 	if errors.As(err, &network) && network.Timeout() && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -71,7 +71,7 @@ func explainTimeout(err error) error {
 	return err
 }
 
-// dialFresh connects from a port not used lately.
+// dialFresh connects from a port that was not used recently.
 func (n *Namespace) dialFresh(network string, own netip.Addr, addr netip.AddrPort, deadline time.Time) (net.Conn, error) {
 	for {
 		dialer := &net.Dialer{LocalAddr: localEnd(network, netip.AddrPortFrom(own, n.freshPort())), Deadline: deadline}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Conversation is a connection that stays: every question goes from the same port to the same address. It is for one
-// goroutine.
+// Conversation is a long-lived connection: all requests use the same source port and the same destination. It must not
+// be used concurrently.
 type Conversation struct {
 	network string
 	addr    netip.AddrPort
@@ -20,16 +20,16 @@ type Conversation struct {
 	line    line
 }
 
-// line carries questions, one after the other.
+// line carries requests, one after the other.
 type line interface {
-	// exchange sends a question and waits for its answer until the deadline.
+	// exchange sends a request and waits for its response until the deadline.
 	exchange(deadline time.Time) ([]byte, error)
-	// own is the client's end.
+	// own returns the client's address and port.
 	own() netip.AddrPort
 	Close() error
 }
 
-// Open connects to a server over tcp, udp or sctp and keeps the connection. For UDP nothing is sent yet.
+// Open connects to a server over tcp, udp or sctp and keeps the connection. Over UDP it sends nothing yet.
 func (n *Namespace) Open(network string, addr netip.AddrPort) (*Conversation, error) {
 	conversation, err := n.open(network, netip.Addr{}, addr, time.Now().Add(Timeout))
 	if err != nil {
@@ -38,7 +38,7 @@ func (n *Namespace) Open(network string, addr netip.AddrPort) (*Conversation, er
 	return conversation, nil
 }
 
-// OpenFrom opens a conversation over UDP that has an address of the machine for its own end. No interface need have it.
+// OpenFrom opens a conversation over UDP from the given source address. The address need not be on an interface.
 func (n *Namespace) OpenFrom(own netip.Addr, addr netip.AddrPort) (*Conversation, error) {
 	dialer := &net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(own, n.freshPort()))}
 	conn, err := n.dial(dialer, "udp", addr.String())
@@ -70,7 +70,7 @@ func (n *Namespace) open(network string, own netip.Addr, addr netip.AddrPort, de
 	return conversation, nil
 }
 
-// Request asks once more, waiting for the answer no longer than patience. Errors are those of Namespace.Ask.
+// Request sends another request and waits at most timeout for the response. Its errors are those of Namespace.Request.
 func (c *Conversation) Request(timeout time.Duration) (Reply, error) {
 	return c.request(time.Now().Add(timeout))
 }
@@ -87,7 +87,7 @@ func (c *Conversation) request(deadline time.Time) (Reply, error) {
 	return reply, nil
 }
 
-// Close ends the connection. It may be called twice.
+// Close closes the connection. It may be called twice.
 func (c *Conversation) Close() error {
 	if err := c.line.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -95,7 +95,7 @@ func (c *Conversation) Close() error {
 	return nil
 }
 
-// messages is a line that carries a question and an answer in one message each.
+// messages is a line in which each request and each response is one message.
 type messages struct{ net.Conn }
 
 func (m messages) exchange(deadline time.Time) ([]byte, error) {
@@ -146,6 +146,6 @@ func (r *requests) exchange(deadline time.Time) ([]byte, error) {
 func (r *requests) own() netip.AddrPort { return ownEnd(r.Conn) }
 
 func ownEnd(conn net.Conn) netip.AddrPort {
-	own, _ := netip.ParseAddrPort(conn.LocalAddr().String()) // the kernel's own words
+	own, _ := netip.ParseAddrPort(conn.LocalAddr().String()) // the kernel always returns a valid address
 	return plain(own)
 }

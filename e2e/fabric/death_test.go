@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// roleVariable makes another program of this test binary.
+// roleVariable makes this test binary act as another program.
 const roleVariable = "FABRIC_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beParent starts a program in a fabric, says its process id, and waits to be killed.
+// beParent starts a program in a fabric, prints its process ID, and waits to be killed.
 func beParent() error {
 	f, err := New()
 	if err != nil {
@@ -46,7 +46,7 @@ func beParent() error {
 		return err
 	}
 	fmt.Println(process.PID())
-	for { // and not select, which without cgo is a deadlock
+	for { // not select, which without cgo is a deadlock
 		time.Sleep(time.Hour)
 	}
 }
@@ -73,7 +73,7 @@ func TestAKilledFabricTakesItsProcessesWithIt(t *testing.T) {
 	wait.Until(t, "the program in the fabric has ended", func() bool { return hasEnded(pid) })
 }
 
-// hasEnded also counts a process that its parent has not collected yet.
+// hasEnded also counts a zombie process, which its parent has not waited for yet, as ended.
 func hasEnded(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return errors.Is(err, os.ErrNotExist) || strings.Contains(string(status), ") Z ")

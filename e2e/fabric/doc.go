@@ -6,13 +6,16 @@
 //	  ├─ pod 10.244.1.1   ├─ pod 10.244.2.1
 //	  └─ pod 10.244.1.2   └─ pod 10.244.2.2
 //
-// Nodes forward and route to each other's pods; nothing in the fabric translates addresses. A pod hangs on its node by
-// a routed point-to-point link instead of a bridge, so that traffic between two pods of one node passes the node's
-// conntrack as well. The pods of a bridge node hang on one bridge instead, and still reach each other through their
-// node only. A host is a machine outside the cluster that reaches pods and ClusterIPs through a node of its choice,
-// and other addresses by routes.
+// Nodes forward and route to each other's pods; the fabric translates no addresses. Each pod has a routed
+// point-to-point link to its node and not a port of a bridge, so that traffic between two pods of one node passes the
+// node's conntrack as well. The pods of a bridge node are ports of one bridge, but still reach each other only through
+// their node. A host is a machine outside the cluster. It reaches pods and ClusterIPs through a given node, and other
+// addresses by routes.
 //
-// Every namespace is anonymous: it has no name in the file system and lives only as long as this process, even if that
-// is killed. Links are made inside the fabric's own namespaces, so the machine's own namespace is never touched. No
-// program is run. Root is needed.
+// Every namespace is anonymous: it has no name in the file system and ends with this process, even if the process is
+// killed. Links are created inside the fabric's own namespaces, so the machine's own namespace never changes. The
+// fabric runs no program. It needs root.
+//
+// To add a kind of machine or link, see node.go and links.go; a protocol of the servers and clients, server.go and
+// conversation.go.
 package fabric

@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// Fabric is a network of nodes, their pods, and hosts beside them.
+// Fabric is a network of nodes, their pods, and hosts outside the cluster.
 type Fabric struct {
 	bridge   *Namespace
 	nodes    []*Node
 	hosts    int
 	spawner  *spawner
-	services sync.WaitGroup // the goroutines of servers
+	services sync.WaitGroup // server goroutines
 
 	mu         sync.Mutex
 	namespaces []*Namespace
@@ -21,14 +21,14 @@ type Fabric struct {
 	servers    []*Server
 }
 
-// The gateway's addresses are those of the bridge. It forwards nothing: a packet for an address that no node
-// translates or routes ends there in silence.
+// The gateway's addresses are those of the bridge. The gateway does not forward: a packet to an address that no node
+// translates or routes is dropped there without a reply.
 var (
 	gatewayIPv4 = netip.MustParseAddr("172.30.0.254")
 	gatewayIPv6 = netip.MustParseAddr("fd00:30::fe")
 )
 
-// New returns a fabric without nodes. Close ends it.
+// New returns a fabric without nodes. Call Close to remove it.
 func New() (*Fabric, error) {
 	f := &Fabric{spawner: newSpawner()}
 	if err := f.addSwitch(); err != nil {
@@ -49,7 +49,7 @@ func (f *Fabric) addSwitch() error {
 	return ns.setUp(switchName, fabricPrefix(gatewayIPv4), fabricPrefix(gatewayIPv6))
 }
 
-// Close ends every process and server of the fabric, and with them its namespaces. It may be called twice.
+// Close ends all processes and servers of the fabric, and thereby its namespaces. It may be called twice.
 func (f *Fabric) Close() error {
 	f.mu.Lock()
 	processes, servers, namespaces := f.processes, f.servers, f.namespaces
@@ -93,7 +93,7 @@ func (f *Fabric) AddHost(name string, via *Node) (*Host, error) {
 	return &Host{Namespace: ns}, nil
 }
 
-// attach adds a machine on the bridge: a node or a host.
+// attach adds a machine, a node or a host, to the bridge.
 func (f *Fabric) attach(name string, number int, forwards bool) (*Namespace, error) {
 	ns, err := f.addNamespace(name, fabricIPv4(number), fabricIPv6(number))
 	if err != nil {
@@ -117,11 +117,11 @@ func (f *Fabric) attach(name string, number int, forwards bool) (*Namespace, err
 	return ns, f.addDefaultRoutes(ns)
 }
 
-// portOf is the end of a machine's cable in the switch.
+// portOf returns the name of the bridge port that a machine is connected to.
 func portOf(number int) string { return fmt.Sprintf("port%d", number) }
 
-// addDefaultRoutes lets a machine dial addresses that exist only in NAT rules: the kernel looks for a route before it
-// asks the output chain.
+// addDefaultRoutes lets a machine connect to addresses that exist only in NAT rules: the kernel looks up a route before
+// it runs the output chain.
 func (f *Fabric) addDefaultRoutes(ns *Namespace) error {
 	return errors.Join(
 		ns.addRoute(route{to: anyIPv4, via: gatewayIPv4, link: uplinkName}),

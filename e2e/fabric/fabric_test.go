@@ -19,7 +19,8 @@ import (
 
 const testPort = 8080
 
-// town is two nodes, three serving pods, a client pod on the first node and a host that goes through the second.
+// town is two nodes, three serving pods, a client pod on the first node, and a host that is routed through the second
+// node.
 type town struct {
 	fabric                           *Fabric
 	nodeA, nodeB                     *Node
@@ -121,7 +122,8 @@ func TestEveryConnectionComesFromAFreshPort(t *testing.T) {
 func TestAServerThatIsNotThereRefusesAtOnce(t *testing.T) {
 	town := newTown(t)
 	for _, addr := range []netip.Addr{town.unresponsive.IPv4, town.unresponsive.IPv6} {
-		// Without SCTP in the kernel the pod does not know the protocol: the refusals differ, the waiting is the same.
+		// If the kernel lacks SCTP, the pod does not support the protocol: the errors of refused connections differ, the
+		// timeouts are the same.
 		for network, want := range map[string][]error{
 			"tcp":  {syscall.ECONNREFUSED},
 			"udp":  {syscall.ECONNREFUSED},
@@ -222,8 +224,8 @@ func TestAConnectionCanBeKeptOpenAndReused(t *testing.T) {
 	}
 }
 
-// The kernel's SCTP sockets differ from its TCP sockets, as far as the fabric uses them, in the protocol number.
-// Kernels without SCTP are common; this proves the code on them.
+// For the fabric, the kernel's SCTP sockets differ from its TCP sockets only in the protocol number. Kernels without
+// SCTP are common; this test runs the same code on them.
 func TestStreamSocketsOfTheKernelCarryRequests(t *testing.T) {
 	town := newTown(t)
 	server := &Server{namespace: town.webB.Namespace}

@@ -14,8 +14,8 @@ const (
 	uplinkName = "eth0" // of nodes, hosts and pods
 )
 
-// addBridge adds a bridge without ports. Neighbour solicitations are multicast; without snooping the bridge floods
-// them at once.
+// addBridge adds a bridge without ports. Neighbour solicitations are multicast; without multicast snooping the bridge
+// floods them at once.
 func (n *Namespace) addBridge(name string) error {
 	snooping := false
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}, MulticastSnooping: &snooping}
@@ -25,8 +25,8 @@ func (n *Namespace) addBridge(name string) error {
 	return nil
 }
 
-// connect lays a cable: a link in each of the two namespaces. The far end is made in its namespace, so its name can
-// clash with nothing on the way.
+// connect adds a veth pair between two namespaces. It creates the far end in its own namespace, so that the name cannot
+// conflict with another link.
 func connect(near *Namespace, nearName string, far *Namespace, farName string) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = nearName
@@ -53,7 +53,7 @@ func (n *Namespace) join(bridgeName, port string) error {
 	return n.setUp(port)
 }
 
-// setUp gives a link its addresses and sets it up.
+// setUp adds addresses to a link and sets it up.
 func (n *Namespace) setUp(name string, addrs ...netip.Prefix) error {
 	link, err := n.link(name)
 	if err != nil {
@@ -76,17 +76,17 @@ func address(prefix netip.Prefix) *netlink.Addr {
 		addr.Flags = unix.IFA_F_NODAD
 	}
 	if prefix.Addr().IsLinkLocalUnicast() {
-		addr.Scope = unix.RT_SCOPE_LINK // never chosen as the source of a packet that leaves the link
+		addr.Scope = unix.RT_SCOPE_LINK // never selected as the source of a packet that leaves the link
 	}
 	return addr
 }
 
-// route says where packets for a prefix leave a namespace.
+// route is a route of a namespace.
 type route struct {
 	to   netip.Prefix
-	via  netip.Addr // unset: the destination is on the link
+	via  netip.Addr // if invalid, the destination is on the link
 	link string
-	from netip.Addr // unset: the kernel chooses the source address
+	from netip.Addr // if invalid, the kernel selects the source address
 }
 
 func (n *Namespace) addRoute(r route) error {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LongWay is a machine on the way between two nodes. All packets between them and their pods pass a program there, which
-// delays them and loses some: not every kernel has netem.
+// LongWay is a machine on the path between two nodes. All packets between them and their pods pass through a program
+// that can delay and drop packets, because not every kernel has netem.
 type LongWay struct {
 	packets *os.File
 
@@ -27,8 +27,8 @@ type LongWay struct {
 	drops int
 }
 
-// AddLongWay has packets between two nodes, and between their pods, take a long way. It is as good as any other until
-// Worsen is called. The fabric's Close ends it.
+// AddLongWay routes the packets between two nodes and between their pods through a LongWay. It neither delays nor drops
+// packets until Worsen is called. The fabric's Close ends it.
 func (f *Fabric) AddLongWay(name string, one, other *Node) (*LongWay, error) {
 	machine, err := f.AddNode(name)
 	if err != nil {
@@ -62,8 +62,8 @@ func (f *Fabric) AddLongWay(name string, one, other *Node) (*LongWay, error) {
 	return way, nil
 }
 
-// ownPrefixes are the addresses of a node and its pods, each half of a range of pods by itself: so these routes come
-// before that for the whole range.
+// ownPrefixes returns the addresses of a node and the range of its pods as two halves, so that these routes are more
+// specific than the route for the whole range.
 func (n *Node) ownPrefixes() []netip.Prefix {
 	prefixes := []netip.Prefix{single(n.IPv4), single(n.IPv6)}
 	ipv4, ipv6 := n.PodCIDRs()
@@ -76,8 +76,8 @@ func (n *Node) ownPrefixes() []netip.Prefix {
 	return prefixes
 }
 
-// open makes the device tun0 in the network of the calling thread. What is read from it are packets that are routed there,
-// and what is written to it comes from there.
+// open creates the device tun0 in the current thread's network namespace. Reads return the packets that are routed to
+// tun0; writes inject packets that arrive from it.
 func (w *LongWay) open() error {
 	const path = "/dev/net/tun"
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -96,21 +96,21 @@ func (w *LongWay) open() error {
 	return nil
 }
 
-// Worsen has each packet from now on take so much longer, and lost with a probability.
+// Worsen delays every packet from now on, and drops it with the given probability.
 func (w *LongWay) Worsen(delay time.Duration, loss float64) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.delay, w.loss = delay, loss
 }
 
-// Lost is how many packets were lost.
+// Lost returns the number of dropped packets.
 func (w *LongWay) Lost() int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.drops
 }
 
-// carry hands packets on until the device is closed.
+// carry forwards packets until the device is closed.
 func (w *LongWay) carry() {
 	for buffer := make([]byte, 1<<16); ; {
 		length, err := w.packets.Read(buffer)

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is the network of one machine or pod: a network namespace that only this process knows.
+// Namespace is the network of one machine or pod: a network namespace that only this process can access.
 type Namespace struct {
 	// Name is the name of the node, pod or host.
 	Name string
-	// IPv4 and IPv6 are its own addresses, the ones at which the others reach it.
+	// IPv4 and IPv6 are the addresses at which other machines reach it.
 	IPv4, IPv6 netip.Addr
 
 	fabric   *Fabric
@@ -28,7 +28,7 @@ type Namespace struct {
 	links    *netlink.Handle
 	lastPort atomic.Uint32
 
-	mu     sync.RWMutex // a thread must not enter what is being closed
+	mu     sync.RWMutex // a thread must not enter a namespace that is being closed
 	handle netns.NsHandle
 }
 
@@ -46,7 +46,7 @@ func newNamespace(f *Fabric, name string, ipv4, ipv6 netip.Addr) (*Namespace, er
 	return ns, nil
 }
 
-// unshare makes the namespace. It leaves the thread inside; onThread brings it back.
+// unshare creates the namespace. The thread stays inside until onThread moves it back.
 func (n *Namespace) unshare() error {
 	handle, err := netns.New()
 	if errors.Is(err, syscall.EPERM) {
@@ -63,7 +63,7 @@ func (n *Namespace) unshare() error {
 	return nil
 }
 
-// stay does nothing, for a thread that only has to return to where it came from.
+// stay does nothing. It is for a thread that only has to return to its original namespace.
 func stay() error { return nil }
 
 // enter moves the thread into the namespace.
@@ -86,10 +86,10 @@ func (n *Namespace) close() error {
 	return n.handle.Close()
 }
 
-// FD returns the namespace's file descriptor, for libraries that open their sockets by one. It stays the fabric's.
+// FD returns the namespace's file descriptor, for libraries that open their sockets by one. The fabric owns it.
 func (n *Namespace) FD() int { return int(n.handle) }
 
-// Do runs f on a thread inside the namespace. The goroutines that f starts are outside: only f itself is inside.
+// Do runs f on a thread inside the namespace. Goroutines that f starts run outside it.
 func (n *Namespace) Do(f func() error) error {
 	if err := onThread(n.enter, f); err != nil {
 		return fmt.Errorf("in the network of %s: %w", n.Name, err)
@@ -97,8 +97,8 @@ func (n *Namespace) Do(f func() error) error {
 	return nil
 }
 
-// Dial connects from inside the namespace, as net.DialTimeout does. The address must be a literal: names would be
-// resolved outside.
+// Dial connects from inside the namespace, like net.DialTimeout. The address must be a literal: a name would be
+// resolved outside the namespace.
 func (n *Namespace) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
 	return n.dial(&net.Dialer{Timeout: timeout}, network, addr)
 }
@@ -111,7 +111,7 @@ func (n *Namespace) dial(dialer *net.Dialer, network, addr string) (conn net.Con
 	return conn, err
 }
 
-// Listen listens inside the namespace, as net.Listen does.
+// Listen listens inside the namespace, like net.Listen.
 func (n *Namespace) Listen(network, addr string) (listener net.Listener, err error) {
 	err = n.Do(func() (err error) {
 		listener, err = net.Listen(network, addr)
@@ -120,7 +120,7 @@ func (n *Namespace) Listen(network, addr string) (listener net.Listener, err err
 	return listener, err
 }
 
-// ListenPacket receives datagrams inside the namespace, as net.ListenPacket does.
+// ListenPacket receives datagrams inside the namespace, like net.ListenPacket.
 func (n *Namespace) ListenPacket(network, addr string) (conn net.PacketConn, err error) {
 	err = n.Do(func() (err error) {
 		conn, err = net.ListenPacket(network, addr)
@@ -129,7 +129,7 @@ func (n *Namespace) ListenPacket(network, addr string) (conn net.PacketConn, err
 	return conn, err
 }
 
-// addrOf returns the namespace's address of the prefix's family.
+// addrOf returns the namespace's address of the prefix's address family.
 func (n *Namespace) addrOf(prefix netip.Prefix) netip.Addr {
 	if prefix.Addr().Is4() {
 		return n.IPv4
@@ -142,8 +142,8 @@ var (
 	errEndedEarly = errors.New("the function ended its goroutine instead of returning")
 )
 
-// onThread runs f on a thread of its own after enter has moved it, and brings the thread back to where it came from. A
-// thread that cannot be brought back ends with its goroutine.
+// onThread runs f on a locked thread after enter has moved the thread, and moves it back to its original namespace. If
+// that fails, the thread ends with its goroutine.
 func onThread(enter, f func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -173,7 +173,8 @@ func moved(enter, f func() error) (err error) {
 	return f()
 }
 
-// comeBack moves the thread to where it came from. One that never left, for want of privilege, is not asked to.
+// comeBack moves the thread to its original namespace. It does nothing if the thread never left it, for lack of
+// privilege.
 func comeBack(outside netns.NsHandle) error {
 	here, err := netns.Get()
 	if err != nil {

@@ -6,40 +6,40 @@ import (
 	"net/netip"
 )
 
-// Node is a machine that forwards packets between its pods and the others. A service proxy would run on it.
+// Node is a machine that forwards packets between its pods and other machines, and on which a service proxy runs.
 type Node struct {
 	*Namespace
 
 	number int
 	pods   int
-	bridge string // the pods' links are its ports; empty if each is a link of the node by itself
+	bridge string // the bridge that connects the pods' links; empty if each pod has a routed link
 }
 
-// Pod is a network on a node.
+// Pod is a pod's network on a node.
 type Pod struct {
 	*Namespace
 
-	// Node is where the pod runs.
+	// Node is the node on which the pod runs.
 	Node *Node
 
-	gateway string // the node's link by which it reaches the pod
+	gateway string // the node's link to the pod
 }
 
-// What the links of a node's pods are called.
+// These are the names of the links to a node's pods.
 const (
-	// PodLinkPrefix begins the name of the node's end of every pod's link.
+	// PodLinkPrefix starts the name of the node's end of every pod's link.
 	PodLinkPrefix = "pod"
 	// PodBridge is the bridge of a node added by AddBridgeNode.
 	PodBridge = "cbr0"
 )
 
-// The host end of every pod's link has these addresses; pods know no other neighbour.
+// The host end of every pod's link has these addresses; pods have no other neighbour.
 var (
 	podGatewayIPv4 = netip.MustParseAddr("169.254.1.1")
 	podGatewayIPv6 = netip.MustParseAddr("fe80::1")
 )
 
-// AddNode adds a node and routes between its pods and all others.
+// AddNode adds a node, and routes between its pods and all other pods.
 func (f *Fabric) AddNode(name string) (*Node, error) {
 	number := len(f.nodes) + 1
 	if number > lastNode {
@@ -60,9 +60,9 @@ func (f *Fabric) AddNode(name string) (*Node, error) {
 	return node, nil
 }
 
-// AddBridgeNode adds a node that sees its pods' packets come in by one bridge. The pods still send everything to the
-// node, also what they send each other: what one port of the bridge hands to another would pass no conntrack (unless
-// br_netfilter is there).
+// AddBridgeNode adds a node that receives its pods' packets from one bridge. Pods still send everything through the
+// node, also to each other: packets that the bridge forwards between its ports skip conntrack unless br_netfilter is
+// loaded.
 func (f *Fabric) AddBridgeNode(name string) (*Node, error) {
 	node, err := f.AddNode(name)
 	if err != nil {
@@ -75,7 +75,7 @@ func (f *Fabric) AddBridgeNode(name string) (*Node, error) {
 	return node, node.setUpGateway(PodBridge)
 }
 
-// setUpGateway makes a link the one at which pods find their gateway.
+// setUpGateway adds the pods' gateway addresses to a link.
 func (n *Namespace) setUpGateway(link string) error {
 	return n.setUp(link, single(podGatewayIPv4), netip.PrefixFrom(podGatewayIPv6, 64))
 }
@@ -112,7 +112,7 @@ func (n *Node) AddPod(name string) (*Pod, error) {
 	return pod, nil
 }
 
-// plugIn connects the pod with its node, by a routed point-to-point link or as a port of the node's bridge.
+// plugIn connects the pod to its node, by a routed point-to-point link or as a port of the node's bridge.
 func (p *Pod) plugIn(port string) error {
 	node, gateway := p.Node.Namespace, port
 	if err := connect(node, port, p.Namespace, uplinkName); err != nil {
@@ -131,7 +131,7 @@ func (p *Pod) plugIn(port string) error {
 	if err := p.setUp(uplinkName, single(p.IPv4), single(p.IPv6)); err != nil {
 		return err
 	}
-	// The node names the source address: it would take 169.254.1.1, the one on the link.
+	// The route names the source address, because the node would otherwise use 169.254.1.1, the one on the link.
 	p.gateway = gateway
 	return errors.Join(
 		node.addRoute(route{to: single(p.IPv4), link: gateway, from: node.IPv4}),
@@ -141,7 +141,7 @@ func (p *Pod) plugIn(port string) error {
 	)
 }
 
-// AddAddr gives the pod one more address, which its node routes to it. Other nodes need a route of their own.
+// AddAddr adds an address to the pod and routes it from its node. Other nodes need a route of their own.
 func (p *Pod) AddAddr(addr netip.Addr) error {
 	node := p.Node
 	return errors.Join(

@@ -13,21 +13,21 @@ import (
 	"golang.org/x/net/ipv6"
 )
 
-// Echo is what came back for an ICMP echo request.
+// Echo is the ICMP response to an echo request.
 type Echo struct {
 	From netip.Addr
-	// Type and Code are those of ICMP, or of ICMPv6 for an IPv6 address: an echo reply, or the error that a machine on
-	// the way sent for the request.
+	// Type and Code are those of ICMP, or of ICMPv6 for an IPv6 address: an echo reply, or the error that a machine on the
+	// path sent.
 	Type, Code int
 }
 
-// icmpFamily is what differs between ICMP and ICMPv6.
+// icmpFamily holds the differences between ICMP and ICMPv6.
 type icmpFamily struct {
 	protocol             int
 	network, unspecified string
 	request, reply       icmp.Type
-	header               int // length of the header of the packet that an error quotes
-	quotedType           int // of an echo request, as an error quotes it
+	header               int // header length of the packet that an error quotes
+	quotedType           int // type of an echo request in the quoted packet
 }
 
 var (
@@ -41,8 +41,8 @@ var (
 	}
 )
 
-// Ping sends one ICMP echo request and returns what comes back for it. An error keeps what the kernel said:
-// syscall.EPERM if the request was stopped before it left, os.ErrDeadlineExceeded if nothing came.
+// Ping sends one ICMP echo request and returns the response. The error wraps syscall.EPERM if the request was stopped
+// before it left, and os.ErrDeadlineExceeded if there was no response.
 func (n *Namespace) Ping(addr netip.Addr, timeout time.Duration) (Echo, error) {
 	echo, err := n.ping(addr, time.Now().Add(timeout))
 	if err != nil {
@@ -56,7 +56,7 @@ func (n *Namespace) ping(addr netip.Addr, deadline time.Time) (Echo, error) {
 	if addr.Is6() {
 		family = icmpIPv6
 	}
-	// Not connected: an error may come from any machine on the way.
+	// The socket is not connected, because an error may come from any machine on the path.
 	conn, err := n.ListenPacket(family.network, family.unspecified)
 	if err != nil {
 		return Echo{}, err
@@ -77,8 +77,8 @@ func (n *Namespace) ping(addr netip.Addr, deadline time.Time) (Echo, error) {
 	return family.waitForEcho(conn, uint16(id))
 }
 
-// waitForEcho reads packets until one is about the echo request with an identifier. A raw socket sees all ICMP of its
-// namespace.
+// waitForEcho reads packets until one belongs to the echo request with the given identifier. A raw socket receives all
+// ICMP packets of its namespace.
 func (family icmpFamily) waitForEcho(conn net.PacketConn, id uint16) (Echo, error) {
 	buffer := make([]byte, 2*maxMessage)
 	for {
@@ -90,7 +90,7 @@ func (family icmpFamily) waitForEcho(conn net.PacketConn, id uint16) (Echo, erro
 		if err != nil || !family.isAbout(message, id) {
 			continue
 		}
-		source, _ := netip.ParseAddr(from.String()) // the kernel's own words
+		source, _ := netip.ParseAddr(from.String()) // the kernel always returns a valid address
 		return Echo{From: source.Unmap().WithZone(""), Type: int(buffer[0]), Code: message.Code}, nil
 	}
 }

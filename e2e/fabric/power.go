@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PowerOff takes a node away as a loss of power does. First its cable carries nothing any more: no peer hears of the end
-// of its processes, which the given function brings about. Then its kernel forgets its nftables rules and connections,
-// and loses the links that others made, such as those of pods: a pod's network outlives its processes for as long as its
-// connections try to end, which takes minutes without a cable.
+// PowerOff simulates a loss of power. First it unplugs the node, so that no peer notices the end of the processes,
+// which the given function ends. Then the kernel loses its nftables rules and conntrack entries, and all links that
+// others created, such as those of pods. Without a cable, a pod's connections try to end for minutes, and its network
+// outlives its processes until then.
 func (n *Node) PowerOff(end func() error) error {
 	if err := n.Unplug(); err != nil {
 		return err
@@ -20,7 +20,7 @@ func (n *Node) PowerOff(end func() error) error {
 	return errors.Join(end(), n.loseLinks(), n.Do(forgetFlows))
 }
 
-// Unplug has a node's cable carry nothing any more. Everything else on the node goes on.
+// Unplug stops all packets on a node's cable. Everything else on the node continues.
 func (n *Node) Unplug() error {
 	port, err := n.fabric.bridge.link(portOf(n.number))
 	if err != nil {
@@ -42,7 +42,7 @@ func (n *Node) loseLinks() error {
 		if name := link.Attrs().Name; name == "lo" || name == uplinkName {
 			continue
 		}
-		// The kernel removes those of a pod whose network ends meanwhile.
+		// The kernel removes the link of a pod if the pod's network ends at the same time.
 		if err := n.links.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("removing link %s of node %s: %w", link.Attrs().Name, n.Name, err)
 		}
@@ -50,10 +50,10 @@ func (n *Node) loseLinks() error {
 	return nil
 }
 
-// PowerOn lets its cable carry packets again.
+// PowerOn makes the node's cable carry packets again.
 func (n *Node) PowerOn() error { return n.fabric.bridge.setUp(portOf(n.number)) }
 
-// forgetFlows empties what netfilter knows in the network namespace of this thread.
+// forgetFlows deletes all netfilter state in the network namespace of this thread.
 func forgetFlows() error {
 	conn, err := nftables.New()
 	if err != nil {

@@ -28,7 +28,8 @@ func TestANodeWithoutPowerIsUnreachableAndComesBackWithNothing(t *testing.T) {
 		}
 		return conn.Close()
 	}
-	// The first packet may be lost while a new link comes up, and its neighbour is asked for again after a second.
+	// The first packet may be lost while a new link comes up; the kernel repeats the neighbour solicitation after a
+	// second.
 	wait.Until(t, "the node answers", func() bool { return dial() == nil })
 	must(t, far.Do(func() error { return exec.Command("nft", "add table ip rules").Run() }))
 

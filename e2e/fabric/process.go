@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Process is a program that runs in a namespace. It ends with the fabric, and with this process even if that is
+// Process is a program that runs in a namespace. It ends with the fabric, and with this process even if this process is
 // killed.
 type Process struct {
 	cmd  *exec.Cmd
@@ -18,8 +18,8 @@ type Process struct {
 	err  error
 }
 
-// Start starts a program inside the namespace, in a process group of its own, so that a Ctrl-C at the terminal reaches
-// only us. The fabric waits for it: do not call cmd.Wait.
+// Start starts a program inside the namespace, in its own process group, so that Ctrl-C at the terminal reaches only
+// this process. The fabric waits for the program: do not call cmd.Wait.
 func (n *Namespace) Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -43,12 +43,12 @@ func (n *Namespace) Start(cmd *exec.Cmd) (*Process, error) {
 	return process, nil
 }
 
-// Run runs a program inside the namespace to its end, and returns what it prints on standard output. The error has
-// what it prints on standard error.
+// Run runs a program inside the namespace until it exits, and returns its standard output. The error contains its
+// standard error.
 func (n *Namespace) Run(cmd *exec.Cmd) (output string, err error) {
 	var printed, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &printed, &complaints
-	if cmd.WaitDelay == 0 { // on a busy machine what it printed comes late
+	if cmd.WaitDelay == 0 { // on a busy machine the output arrives late
 		cmd.WaitDelay = time.Minute
 	}
 	process, err := n.Start(cmd)
@@ -62,25 +62,25 @@ func (n *Namespace) Run(cmd *exec.Cmd) (output string, err error) {
 	return printed.String(), nil
 }
 
-// PID returns the process id.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for the end of the process and returns what exec.Cmd.Wait returned.
+// Wait waits for the end of the process and returns the result of exec.Cmd.Wait.
 func (p *Process) Wait() error {
 	<-p.done
 	return p.err
 }
 
-// State waits for the end of the process and says how it ended, such as "exit status 1" or "signal: killed".
+// State waits for the end of the process and returns how it ended, such as "exit status 1" or "signal: killed".
 func (p *Process) State() string {
 	<-p.done
 	return p.cmd.ProcessState.String()
 }
 
-// Signal sends a signal to the process and to those it started.
+// Signal sends a signal to the process group.
 func (p *Process) Signal(signal syscall.Signal) error {
 	select {
 	case <-p.done:
@@ -93,7 +93,7 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// Stop asks the process to end, and kills it when the time is over. It returns what exec.Cmd.Wait returned.
+// Stop sends SIGTERM, and kills the process after the timeout. It returns the result of exec.Cmd.Wait.
 func (p *Process) Stop(timeout time.Duration) error {
 	_ = p.Signal(syscall.SIGTERM) // it may have ended already
 	select {
@@ -104,8 +104,8 @@ func (p *Process) Stop(timeout time.Duration) error {
 	return p.Wait()
 }
 
-// Kill ends the process and those it started without a word, and waits for its end: until then the kernel keeps what is the
-// process's, such as tables that it owns. It is an error if the process has ended before.
+// Kill sends SIGKILL to the process group and waits for the end of the process. Until then the kernel keeps the
+// process's resources, such as nftables tables that it owns. Kill returns an error if the process has already ended.
 func (p *Process) Kill() error {
 	err := p.Signal(syscall.SIGKILL)
 	<-p.done
@@ -113,8 +113,8 @@ func (p *Process) Kill() error {
 }
 
 // spawner starts all child processes from one thread that lives as long as the fabric. The kernel sends the
-// parent-death signal when the *thread* that started a child ends (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as
-// it likes.
+// parent-death signal when the *thread* that started a child ends (prctl(2), PR_SET_PDEATHSIG), and the Go runtime may
+// end any thread.
 type spawner struct {
 	calls chan func()
 	ended chan struct{}
@@ -150,7 +150,7 @@ func (s *spawner) start(enter func() error, cmd *exec.Cmd) error {
 	}
 }
 
-// end may be called twice, not at the same time.
+// end may be called twice, but not concurrently.
 func (s *spawner) end() {
 	select {
 	case <-s.ended:

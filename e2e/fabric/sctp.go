@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// SCTP is spoken in one of two ways. Where the kernel has SCTP already, its sockets are used: it would answer our
-// packets with ABORT. Elsewhere the fabric speaks the few words of SCTP it needs itself, over raw sockets
-// (sctp_client.go, sctp_server.go): many kernels come without SCTP, and opening one such socket would load sctp.ko
-// into the whole machine, which a test must not do. These 420 lines are what such a machine costs: without
-// them all 124 tests of e2e/packets fail there, because each pod serves SCTP, too.
+// The fabric has two implementations of SCTP. If the kernel already has SCTP loaded, the fabric uses its sockets: the
+// kernel would answer raw packets with ABORT. Otherwise the fabric implements the small part of SCTP that it needs over
+// raw sockets (sctp_client.go, sctp_server.go): many kernels lack SCTP, and opening one such socket would load sctp.ko
+// into the whole machine, which a test must not do. These 420 lines are the price: without them all 124 tests of
+// e2e/packets fail on such a machine, because each pod serves SCTP, too.
 var kernelSpeaksSCTP = sync.OnceValue(func() bool {
 	protocols, err := os.Open("/proc/net/protocols")
 	if err != nil {
@@ -29,7 +29,7 @@ var kernelSpeaksSCTP = sync.OnceValue(func() bool {
 	return false
 })
 
-// openSCTP sets up an association.
+// openSCTP establishes an association.
 func (n *Namespace) openSCTP(own netip.Addr, addr netip.AddrPort, deadline time.Time) (line, error) {
 	if !kernelSpeaksSCTP() {
 		return n.associate(own, addr, deadline)

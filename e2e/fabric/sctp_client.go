@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rawSCTP is the network of a raw socket that carries SCTP, as package net names it.
+// rawSCTP returns the network of a raw socket for SCTP, as package net names it.
 func rawSCTP(addr netip.Addr) string {
 	if addr.Is4() {
 		return fmt.Sprintf("ip4:%d", unix.IPPROTO_SCTP)
@@ -21,23 +21,23 @@ func rawSCTP(addr netip.Addr) string {
 	return fmt.Sprintf("ip6:%d", unix.IPPROTO_SCTP)
 }
 
-// resendAfter is when a packet without an answer is sent again.
+// resendAfter is the retransmission timeout.
 const resendAfter = 200 * time.Millisecond
 
-// association is the client's side of an SCTP association. It has one question under way at a time.
+// association is the client's side of an SCTP association. It has at most one outstanding request.
 type association struct {
 	conn     *net.IPConn
 	from, to uint16
-	tag      uint32 // ours
+	tag      uint32 // the client's
 	peerTag  uint32
-	sequence uint32 // of the next question
+	sequence uint32 // of the next request
 	deadline time.Time
 }
 
 var errAborted = fmt.Errorf("the server aborted the association: %w", unix.ECONNREFUSED)
 
-// associate sets up an association over a raw socket. The socket is connected, so an ICMP error for its destination is
-// the error of the next read.
+// associate establishes an association over a raw socket. The socket is connected, so an ICMP error for its destination
+// becomes the error of the next read.
 func (n *Namespace) associate(own netip.Addr, addr netip.AddrPort, deadline time.Time) (*association, error) {
 	dialer := &net.Dialer{Deadline: deadline}
 	if own.IsValid() {
@@ -70,13 +70,13 @@ func (a *association) setUp() error {
 		return fmt.Errorf("INIT ACK: %w", errShort)
 	}
 	a.peerTag = binary.BigEndian.Uint32(initAck)
-	cookie := initAck[initLength+chunkHeader:] // our servers send no other parameter
+	cookie := initAck[initLength+chunkHeader:] // the fabric's servers send no other parameter
 	_, err = a.call(a.peerTag, sctpChunk{kind: chunkCookieEcho, value: cookie}, chunkCookieAck)
 	return err
 }
 
-// exchange sends a question and acknowledges its answer, which has the question's sequence number: a server that
-// starts with the client's first number, and answers each message by one, gives it that.
+// exchange sends a request and acknowledges its response. The response has the request's sequence number: a server
+// starts with the client's initial number and sends one response for each message.
 func (a *association) exchange(deadline time.Time) ([]byte, error) {
 	a.deadline = deadline
 	data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(a.sequence, []byte("?"))}
@@ -89,7 +89,7 @@ func (a *association) exchange(deadline time.Time) ([]byte, error) {
 			return nil, fmt.Errorf("DATA: %w", errShort)
 		}
 		if binary.BigEndian.Uint32(reply) != a.sequence {
-			continue // an earlier answer, sent again
+			continue // a retransmission of an earlier response
 		}
 		err = a.send(a.peerTag, sctpChunk{kind: chunkSack, value: sackValue(a.sequence)})
 		a.sequence++
@@ -98,12 +98,12 @@ func (a *association) exchange(deadline time.Time) ([]byte, error) {
 }
 
 func (a *association) own() netip.AddrPort {
-	addr, _ := netip.ParseAddr(a.conn.LocalAddr().String()) // the kernel's own words
+	addr, _ := netip.ParseAddr(a.conn.LocalAddr().String()) // the kernel always returns a valid address
 	return netip.AddrPortFrom(addr.Unmap(), a.from)
 }
 
-// Close ends the association, so that conntrack forgets it soon, and the socket. It does not matter if the server is
-// gone.
+// Close ends the association, so that conntrack soon deletes its entry, and closes the socket. It ignores whether the
+// server still exists.
 func (a *association) Close() error {
 	a.deadline = time.Now().Add(resendAfter)
 	last := binary.BigEndian.AppendUint32(nil, a.sequence-1)
@@ -113,7 +113,7 @@ func (a *association) Close() error {
 	return a.conn.Close()
 }
 
-// call sends a chunk, again and again, until a chunk of the wanted kind arrives, and returns that one's value.
+// call retransmits a chunk until a chunk of the wanted kind arrives, and returns the value of that chunk.
 func (a *association) call(tag uint32, chunk sctpChunk, want chunkKind) ([]byte, error) {
 	for time.Now().Before(a.deadline) {
 		if err := a.send(tag, chunk); err != nil {
@@ -146,7 +146,7 @@ func (a *association) waitForChunk(want chunkKind, until time.Time) ([]byte, err
 		}
 		packet, err := decodeSCTP(buffer[:size])
 		if err != nil || packet.from != a.to || packet.to != a.from || packet.tag != a.tag {
-			continue // a raw socket sees the packets of all associations
+			continue // a raw socket receives the packets of all associations
 		}
 		for _, chunk := range packet.chunks {
 			switch chunk.kind {

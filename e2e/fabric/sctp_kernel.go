@@ -13,8 +13,8 @@ import (
 
 const protocolSCTP = unix.IPPROTO_SCTP
 
-// dialStream connects a stream socket of any protocol, from a port not used lately. The net package knows the family
-// and the type of a socket and takes it for TCP; for what a net.Conn does, that is near enough.
+// dialStream connects a stream socket of any protocol, from a port that was not used recently. Package net knows only
+// the family and type of the socket and treats it as TCP, which works for all methods of net.Conn.
 func (n *Namespace) dialStream(protocol int, own netip.Addr, addr netip.AddrPort, deadline time.Time) (conn net.Conn, err error) {
 	err = n.Do(func() error {
 		fd, err := unix.Socket(domain(addr), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, protocol)
@@ -23,7 +23,7 @@ func (n *Namespace) dialStream(protocol int, own netip.Addr, addr netip.AddrPort
 		}
 		socket := os.NewFile(uintptr(fd), "stream "+addr.String())
 		defer socket.Close() // FileConn has a copy
-		// For connect, the send timeout is the limit (socket(7)); it then fails with EINPROGRESS.
+		// The send timeout limits connect (socket(7)), which then fails with EINPROGRESS.
 		timeout := unix.NsecToTimeval(max(time.Until(deadline), time.Millisecond).Nanoseconds())
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
 			return os.NewSyscallError("setsockopt", err)
@@ -65,7 +65,7 @@ func (n *Namespace) bindFresh(fd int, own netip.Addr, to netip.AddrPort) error {
 	return os.NewSyscallError("bind", unix.EADDRINUSE)
 }
 
-// listenStream answers every message that comes over a stream socket of any protocol.
+// listenStream responds to every message on a stream socket of any protocol.
 func (s *Server) listenStream(protocol int, addr netip.AddrPort) error {
 	var listener net.Listener
 	err := s.namespace.Do(func() error {
@@ -92,7 +92,7 @@ func (s *Server) listenStream(protocol int, addr netip.AddrPort) error {
 	return nil
 }
 
-// accept answers the questions of every association, until the listener is closed.
+// accept responds to the requests of every association until the listener is closed.
 func (s *Server) accept(listener net.Listener, own netip.AddrPort) {
 	for {
 		conn, err := listener.Accept()
@@ -103,7 +103,7 @@ func (s *Server) accept(listener net.Listener, own netip.AddrPort) {
 	}
 }
 
-// serveAll answers questions until the client ends the association, or says nothing for a while.
+// serveAll responds to requests until the client ends the association or is idle for too long.
 func (s *Server) serveAll(conn net.Conn, own netip.AddrPort) {
 	defer conn.Close()
 	client, err := netip.ParseAddrPort(conn.RemoteAddr().String())

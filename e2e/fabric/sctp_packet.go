@@ -45,7 +45,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encode writes the packet with its checksum, which conntrack verifies and NAT computes anew.
+// encode returns the packet with its checksum, which conntrack verifies and NAT recomputes.
 func (p sctpPacket) encode() []byte {
 	b := binary.BigEndian.AppendUint16(nil, p.from)
 	b = binary.BigEndian.AppendUint16(b, p.to)
@@ -90,11 +90,11 @@ func decodeSCTP(b []byte) (sctpPacket, error) {
 	return p, nil
 }
 
-// padding is what brings a length to a multiple of four.
+// padding returns the number of bytes that pad a length to a multiple of four.
 func padding(length int) int { return -length & 3 }
 
-// initValue is the value of INIT and INIT ACK: our tag, a receive window, one stream each way, our first sequence
-// number, and for INIT ACK the state cookie.
+// initValue returns the value of INIT and INIT ACK: the sender's tag, a receive window, one stream each way, the
+// initial sequence number, and for INIT ACK the state cookie.
 func initValue(tag, sequence uint32, cookie []byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, tag)
 	b = binary.BigEndian.AppendUint32(b, 1<<16)
@@ -112,7 +112,7 @@ func initValue(tag, sequence uint32, cookie []byte) []byte {
 
 const initLength = 16
 
-// dataValue is the value of a DATA chunk on stream 0.
+// dataValue returns the value of a DATA chunk on stream 0.
 func dataValue(sequence uint32, message []byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, sequence)
 	b = append(b, make([]byte, 8)...) // stream, number in the stream, payload protocol
@@ -121,7 +121,7 @@ func dataValue(sequence uint32, message []byte) []byte {
 
 const dataPrefix = 12
 
-// sackValue acknowledges everything up to a sequence number.
+// sackValue returns a SACK value that acknowledges everything up to a sequence number.
 func sackValue(sequence uint32) []byte {
 	b := binary.BigEndian.AppendUint32(nil, sequence)
 	b = binary.BigEndian.AppendUint32(b, 1<<16)

@@ -9,7 +9,7 @@ import (
 	"net/netip"
 )
 
-// rawServer is the servers' side of SCTP over a raw socket: it answers each message with one message.
+// rawServer is the server side of SCTP over a raw socket. It responds to each message with one message.
 type rawServer struct {
 	conn  net.PacketConn
 	own   netip.AddrPort
@@ -33,7 +33,7 @@ func (s *Server) listenRawSCTP(addr netip.AddrPort) error {
 	return nil
 }
 
-// serve answers packets until the socket is closed. It passes over packets that are for other ports, or malformed.
+// serve responds to packets until the socket is closed. It skips malformed packets and packets for other ports.
 func (s *rawServer) serve() {
 	buffer := make([]byte, 2*maxMessage)
 	for {
@@ -54,13 +54,13 @@ func (s *rawServer) serve() {
 				continue
 			}
 			reply := sctpPacket{from: s.own.Port(), to: packet.from, tag: tag, chunks: replies}
-			_, _ = s.conn.WriteTo(reply.encode(), source) // a client that is gone needs no answer
+			_, _ = s.conn.WriteTo(reply.encode(), source) // ignore the error if the client no longer exists
 		}
 	}
 }
 
-// react returns the chunks that answer one chunk, and the tag to send them with. A chunk that came before is answered
-// again: the answer was lost.
+// react returns the response to a chunk, and the tag to send it with. It responds to a repeated chunk again, because
+// the first response was lost.
 func (s *rawServer) react(client netip.AddrPort, tag uint32, chunk sctpChunk) (uint32, []sctpChunk) {
 	switch chunk.kind {
 	case chunkInit:
@@ -94,12 +94,12 @@ func (s *rawServer) react(client netip.AddrPort, tag uint32, chunk sctpChunk) (u
 	return 0, nil
 }
 
-// welcome answers INIT. All that is known of the client goes into the cookie that it sends back. The server's sequence
-// numbers are the client's, for there is one answer to each message: so an answer can be sent again without being
-// remembered.
+// welcome responds to INIT. The whole state of the association is in the cookie that the client sends back. The server
+// uses the client's sequence numbers, because there is one response for each message; so it can resend a response
+// without storing it.
 //
-// A repeated INIT gets the same tag again. Conntrack believes the newest INIT ACK and drops what carries the tag of an
-// older one.
+// A repeated INIT gets the same tag again, because conntrack uses the newest INIT ACK and drops packets with the tag of
+// an older one.
 func welcome(client netip.AddrPort, chunk sctpChunk) (uint32, []sctpChunk) {
 	if len(chunk.value) < initLength {
 		return 0, nil

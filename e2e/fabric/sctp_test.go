@@ -25,7 +25,7 @@ func TestAnSCTPPacketSurvivesEncoding(t *testing.T) {
 	}
 }
 
-// The bytes of a COOKIE ACK and the checksum that RFC 9260, appendix A, gives it by its bit-by-bit definition.
+// The test has the bytes of a COOKIE ACK and their checksum by the bit-by-bit definition of RFC 9260, appendix A.
 func TestAnSCTPPacketHasTheChecksumOfTheRFC(t *testing.T) {
 	encoded := sctpPacket{from: 1, to: 2, tag: 3, chunks: []sctpChunk{{kind: chunkCookieAck}}}.encode()
 	zeroed := append([]byte(nil), encoded...)
@@ -66,7 +66,7 @@ func TestABrokenSCTPPacketIsRejected(t *testing.T) {
 	}
 }
 
-// A lost answer is asked for again by sending the chunk again.
+// If a response is lost, the client requests it again by repeating the chunk.
 func TestAServerRepliesToARepeatedChunkAgain(t *testing.T) {
 	town := newTown(t)
 	server := &rawServer{reply: (&Server{namespace: town.webA.Namespace}).reply, peers: map[netip.AddrPort]peerTags{}}

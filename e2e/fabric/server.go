@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// maxMessage bounds a question or an answer over UDP and SCTP.
+// maxMessage bounds a request or a response over UDP and SCTP.
 const maxMessage = 1200
 
-// Server is what listens on one port of a namespace.
+// Server listens on one port of a namespace.
 type Server struct {
 	namespace *Namespace
 	close     sync.Once
@@ -23,8 +23,8 @@ type Server struct {
 	closers   []io.Closer
 }
 
-// Serve starts a server on the namespace's own addresses, or on the given ones of them. It answers every question over TCP
-// (HTTP), UDP and SCTP with a Reply in JSON. Close or the fabric's Close ends it.
+// Serve starts a server on the namespace's own addresses, or only on the given ones. It responds to every request over
+// TCP (HTTP), UDP and SCTP with a Reply in JSON. Close or the fabric's Close ends it.
 func (n *Namespace) Serve(port uint16, addrs ...netip.Addr) (*Server, error) {
 	return n.start(port, addrs, (*Server).listen)
 }
@@ -71,14 +71,14 @@ func (s *Server) listenTCP(addr netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	// Tests open thousands of connections before they use the first.
+	// The timeout is long because tests open thousands of connections before they use the first.
 	server := &http.Server{Handler: s.greet(addr), ReadHeaderTimeout: 5 * time.Minute}
 	s.closers = append(s.closers, server, listenerOnly{listener})
 	s.serve(func() { _ = server.Serve(listener) }) // it returns when the server is closed
 	return nil
 }
 
-// greet answers what arrives at an address with a Reply.
+// greet returns a handler that responds with a Reply for the given server address.
 func (s *Server) greet(own netip.AddrPort) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		client, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -87,7 +87,7 @@ func (s *Server) greet(own netip.AddrPort) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(s.reply(own, client)) // a client that is gone needs no answer
+		_, _ = w.Write(s.reply(own, client)) // ignore the error if the client no longer exists
 	}
 }
 
@@ -101,7 +101,7 @@ func (s *Server) listenUDP(addr netip.AddrPort) error {
 	return nil
 }
 
-// echo answers datagrams until the socket is closed. Other errors are those of single datagrams.
+// echo responds to datagrams until the socket is closed. It ignores other errors, which concern single datagrams.
 func (s *Server) echo(conn net.PacketConn, own netip.AddrPort) {
 	question := make([]byte, maxMessage)
 	for {
@@ -110,7 +110,7 @@ func (s *Server) echo(conn net.PacketConn, own netip.AddrPort) {
 			return
 		}
 		if client, ok := from.(*net.UDPAddr); ok {
-			_, _ = conn.WriteTo(s.reply(own, client.AddrPort()), client) // a client that is gone needs no answer
+			_, _ = conn.WriteTo(s.reply(own, client.AddrPort()), client) // ignore the error if the client no longer exists
 		}
 	}
 }
@@ -119,20 +119,20 @@ func (s *Server) serve(loop func()) { s.namespace.fabric.services.Go(loop) }
 
 func (s *Server) reply(own, client netip.AddrPort) []byte {
 	reply := Reply{Pod: s.namespace.Name, Node: s.namespace.nodeName, Server: own, Client: plain(client)}
-	// Strings and an address always marshal.
+	// Marshal cannot fail for strings and addresses.
 	text, _ := json.Marshal(reply)
 	return append(text, '\n')
 }
 
-// plain writes an IPv4 address as one, not as an IPv6 address that contains it.
+// plain returns an IPv4-mapped IPv6 address as an IPv4 address.
 func plain(addr netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 }
 
-// listenerOnly closes a listener that its server may have closed already, or may never have seen.
+// listenerOnly is a listener that its HTTP server may already have closed, or may never have registered.
 type listenerOnly struct{ net.Listener }
 
-// Close closes the listener.
+// Close closes the listener and ignores that it may already be closed.
 func (l listenerOnly) Close() error {
 	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err

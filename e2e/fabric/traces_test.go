@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// networks returns the network namespaces that this process holds: by its threads and by its open files.
+// networks returns the network namespaces that this process keeps alive by its threads and by its open files.
 func networks(t *testing.T) []string {
 	t.Helper()
 	var found []string

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// ServeTransfers starts the other end of transfers on the namespace's own addresses. Close or the fabric's Close ends it; a
-// connection goes on until its client closes it.
+// ServeTransfers starts the server side of transfers on the namespace's own addresses. Close or the fabric's Close ends
+// it; open connections continue until their client closes them.
 func (n *Namespace) ServeTransfers(port uint16) (*Server, error) {
 	return n.start(port, nil, func(s *Server, addr netip.AddrPort) error {
 		listener, err := n.Listen("tcp", addr.String())
@@ -25,7 +25,7 @@ func acceptTransfers(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
-			return // it is closed
+			return // the listener is closed
 		}
 		go func() {
 			defer conn.Close()
@@ -39,8 +39,8 @@ func acceptTransfers(listener net.Listener) {
 	}
 }
 
-// Transfer sends and receives so many bytes over a connection to what ServeTransfers serves. It returns when both ends have
-// read everything.
+// Transfer sends and receives the given numbers of bytes over a connection to ServeTransfers. It returns when both
+// sides have read everything.
 func Transfer(conn net.Conn, sent, received int) error {
 	header := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(sent)), uint64(received))
 	if _, err := conn.Write(header); err != nil {
@@ -49,7 +49,7 @@ func Transfer(conn net.Conn, sent, received int) error {
 	if err := exchange(conn, int64(sent), int64(received)); err != nil {
 		return err
 	}
-	_, err := io.ReadFull(conn, make([]byte, 1)) // the other end has read everything
+	_, err := io.ReadFull(conn, make([]byte, 1)) // the server has read everything
 	return err
 }
 
@@ -66,7 +66,7 @@ func serveTransfer(conn net.Conn) error {
 	return err
 }
 
-// exchange writes and reads at the same time. If reading fails the connection is closed, so that writing ends, too.
+// exchange writes and reads concurrently. If reading fails, it closes the connection, so that writing ends, too.
 func exchange(conn net.Conn, sent, received int64) error {
 	writing := make(chan error, 1)
 	go func() {
@@ -83,10 +83,10 @@ func exchange(conn net.Conn, sent, received int64) error {
 	return err
 }
 
-// Blackhole keeps one end of a connection from asking whether the other one is still there.
+// Blackhole disables keepalive, so that this end does not detect that the peer no longer exists.
 func Blackhole(conn net.Conn) error { return conn.(*net.TCPConn).SetKeepAlive(false) }
 
-// zeros are as many as anybody wants.
+// zeros is an endless stream of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -1,15 +1,18 @@
-// Package flows sends the packets of kube-proxy's own packet tables, as real connections through the tables that Vicinity
-// makes of the same Services. Nobody here chose them: they are what runPacketFlowTests is given in proxier_test.go of
-// kube-proxy's mode nftables (Kubernetes 1.37.2), where they are reckoned through a list of rules. It needs root.
+// Package flows sends the packets of kube-proxy's own packet tables, as real connections through the tables that
+// Vicinity writes for the same Services. The cases are not Vicinity's own: they are the input of runPacketFlowTests in
+// proxier_test.go of kube-proxy's nftables mode (Kubernetes 1.37.2), which evaluates them on a list of rules. It needs
+// root.
 //
-// A file of testdata is one network: objects, and the flows that they are to carry. Several tables of kube-proxy's are in
-// one file if they have the same objects under other settings, or the objects of a moment later. A flow is
+// A file of testdata is one network: objects, and the flows that they should carry. Several tables of kube-proxy share
+// a file if they have the same objects under other settings, or the objects of a later moment. A flow is
 //
-//	FROM PROTOCOL TO OUTCOME # what it is
+//	FROM PROTOCOL TO OUTCOME # description
 //
-// and an outcome the endpoints that answer, with "masquerade" if they see the node in place of the client; "reject";
-// "drop"; or "untouched", if it arrives where it was sent. TCP is rejected by a reset, and by ICMP in kube-proxy: to
-// whoever connects both are the same error.
+// The outcome is a list of endpoints that respond, with "masquerade" if they see the node in place of the client;
+// "reject"; "drop"; or "untouched", if the packet arrives at its original destination. Vicinity rejects TCP by a reset,
+// kube-proxy by ICMP: clients get the same error.
+//
+// To add cases, add a file to testdata.
 package flows_test
 
 import (
@@ -42,13 +45,13 @@ type flow struct {
 	from    netip.Addr
 	network string
 	to      netip.AddrPort
-	outcome string // "reject", "drop", "untouched", or empty: endpoints answer
-	// endpoints are all that answer.
+	outcome string // "reject", "drop", "untouched"; empty if endpoints respond
+	// endpoints are all endpoints that respond.
 	endpoints  []netip.AddrPort
 	masquerade bool
 }
 
-// section is a part of a file: objects that are there from now on, or flows under settings.
+// section is a part of a file: objects that exist from then on, or flows under settings.
 type section struct {
 	kind     string
 	settings []string
@@ -99,7 +102,7 @@ func hold(t *testing.T, sections []section) {
 	}
 }
 
-// load puts objects into the folder, in place of those before. None may be refused.
+// load replaces the objects in the folder. They must all be valid.
 func load(t *testing.T, manifests *manifests.Manifests, dir string, objects []byte) model.Change {
 	t.Helper()
 	text := bytes.Join([][]byte{[]byte(surroundings), objects}, []byte("---\n"))
@@ -125,7 +128,7 @@ metadata: {name: kubernetes}
 spec: {cidrs: [172.30.0.0/16, "fd00:10:96::/112"]}
 `
 
-// configOf returns a configuration with the settings of kube-proxy's tables, except for those that are named.
+// configOf returns a configuration with the defaults of kube-proxy's tables, changed by the given settings.
 func configOf(t *testing.T, settings []string) ruleset.Config {
 	t.Helper()
 	config := ruleset.Config{
@@ -210,15 +213,16 @@ func flowsOf(sections []section) []flow {
 }
 
 const (
-	// shortly is long enough for an answer to arrive, if there is one.
+	// shortly is long enough for a response to arrive, if there is one.
 	shortly = 250 * time.Millisecond
-	// Where several endpoints answer, all are seen within mostConnections; with three of them one is missed once in 10^17
-	// runs. fewestConnections find one that should not answer, or a port that masquerading left as it was.
+	// If several endpoints respond, maxConnections reach all of them; one of three is missed once in 10^17 runs.
+	// fewestConnections are enough to detect an endpoint that should not respond, or a port that masquerading did not
+	// change.
 	fewestConnections = 8
 	maxConnections    = 100
 )
 
-// holds sends a flow, again and again, and says what differs from its table.
+// holds sends a flow repeatedly and returns the difference from its table.
 func (n *network) holds(f flow) error {
 	client := n.machines[f.from]
 	switch f.outcome {
@@ -248,7 +252,7 @@ func (n *network) holds(f flow) error {
 	if len(seen) < len(f.endpoints) {
 		return fmt.Errorf("of %v only %v answered", f.endpoints, slices.Collect(maps.Keys(seen)))
 	}
-	// What the node sends has its address in any case. But masquerading draws another port.
+	// Packets of the node have its address in any case, but masquerading picks another port.
 	if f.masquerade && kept == number || !f.masquerade && kept < number {
 		return fmt.Errorf("%d of %d connections kept address and port, want masquerading: %t", kept, number, f.masquerade)
 	}
@@ -266,7 +270,7 @@ func (n *network) checkReply(f flow, reply fabric.Reply) error {
 	return nil
 }
 
-// failsWith sends a flow once and expects an error of it.
+// failsWith sends a flow once and expects the given error.
 func failsWith(want error, client *fabric.Namespace, f flow, timeout time.Duration) error {
 	switch reply, err := client.RequestFrom(f.network, f.from, f.to, timeout); {
 	case err == nil:

@@ -16,7 +16,7 @@ import (
 
 const nodeName = "test-node"
 
-// The addresses of kube-proxy's tables.
+// These are the addresses of kube-proxy's tables.
 var (
 	nodeAddrs = []netip.Addr{
 		netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("192.168.1.2"), netip.MustParseAddr("192.168.99.11"),
@@ -26,18 +26,18 @@ var (
 	outsidePrefixes = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2600:5200::/32")}
 )
 
-// network has the machines of one file's flows: the node with the proxy, another node, a pod for each address of one, and
-// machines outside. Whatever is dialled is served where it would arrive without a proxy: on the node, or on one machine
-// that has all other addresses. So nothing falls silent, or is refused, for want of a server.
+// network has the machines of one file's flows: the node with the proxy, another node, a pod for each pod address, and
+// machines outside the cluster. Each dialled address is served where a packet would arrive without a proxy: on the
+// node, or on one machine that has all other addresses. So no flow times out or is refused for lack of a server.
 //
-// The fabric's own addresses are inside the ServiceCIDR of kube-proxy's tables. Nobody dials them.
+// The fabric's own addresses are inside the ServiceCIDR of kube-proxy's tables. No flow dials them.
 type network struct {
 	fabric      *fabric.Fabric
 	node, other *fabric.Node
 	elsewhere   *fabric.Host
-	machines    map[netip.Addr]*fabric.Namespace // by an address
+	machines    map[netip.Addr]*fabric.Namespace // by address
 	served      map[netip.AddrPort]bool
-	local       []netip.Addr // of the node's interfaces
+	local       []netip.Addr // addresses of the node's interfaces
 	conn        *nft.Conn
 
 	everything model.Change
@@ -85,7 +85,7 @@ func (n *network) addNodes() (err error) {
 	return err
 }
 
-// own gives a machine an address that routes lead to already.
+// own adds an address to a machine. Routes to the address must already exist.
 func (n *network) own(addr netip.Addr, machine *fabric.Namespace) error {
 	n.machines[addr] = machine
 	return machine.AddAddr(addr)
@@ -106,7 +106,7 @@ func (n *network) addPod(addr netip.Addr, node *fabric.Node) error {
 	return n.node.RouteVia(single(addr), node.Namespace)
 }
 
-// addEndpoints adds the pods of EndpointSlices, each of which serves all ports of its slice.
+// addEndpoints adds the pods of EndpointSlices, each of which serves all ports of its EndpointSlice.
 func (n *network) addEndpoints(objects model.Change) error {
 	for _, slice := range objects.Slices {
 		for _, endpoint := range slice.Endpoints {
@@ -137,8 +137,8 @@ func (n *network) serve(at netip.AddrPort) error {
 	return err
 }
 
-// addClients adds those who dial, and leads answers to them through the node. A client that is neither a pod nor outside is
-// the node.
+// addClients adds the clients, and routes replies to them through the node. A client that is neither a pod nor outside
+// is the node.
 func (n *network) addClients(flows []flow) error {
 	answered := map[netip.Addr]bool{}
 	for _, f := range flows {
@@ -174,7 +174,7 @@ func (n *network) addOutside(addr netip.Addr) error {
 	return errors.Join(n.own(addr, host.Namespace), n.node.RouteVia(single(addr), host.Namespace))
 }
 
-// addServers serves what is dialled, and leads those outside to the node with it.
+// addServers serves the dialled addresses, and routes them through the node for clients outside the cluster.
 func (n *network) addServers(flows []flow) error {
 	led := map[[2]netip.Addr]bool{}
 	for _, f := range flows {
@@ -199,7 +199,7 @@ func (n *network) addServers(flows []flow) error {
 	return nil
 }
 
-// dial opens what the proxy writes to, and reads the node's addresses.
+// dial opens the proxy's nftables connection, and reads the node's addresses.
 func (n *network) dial() error {
 	return n.node.Do(func() (err error) {
 		if n.conn, err = nft.Dial(nft.Options{Owned: true}); err != nil {
@@ -214,7 +214,7 @@ func (n *network) dial() error {
 	})
 }
 
-// apply hands a change to the proxy, and waits until the kernel has it.
+// apply applies a change to the proxy, and waits until it is in the kernel.
 func (n *network) apply(t *testing.T, change model.Change) {
 	t.Helper()
 	n.everything = n.everything.Merge(change)
@@ -224,7 +224,7 @@ func (n *network) apply(t *testing.T, change model.Change) {
 	}
 }
 
-// configure puts another proxy on the node if the settings are others.
+// configure starts another proxy on the node if the settings differ.
 func (n *network) configure(t *testing.T, settings []string) {
 	t.Helper()
 	if n.proxy != nil && slices.Equal(settings, n.settings) {
@@ -248,5 +248,5 @@ func isIn(prefixes []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
 }
 
-// single is the prefix that holds one address only.
+// single returns the prefix that contains only the given address.
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }

@@ -12,13 +12,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// debian is a mount namespace for the programs that ./install unpacked, of one node. What they write goes with it.
+// debian is one node's mount namespace for the programs that ./install unpacked. Files that they write disappear with
+// it.
 type debian struct {
 	machine *machine
 	keeper  *site.Process
 }
 
-// newDebian makes the mount namespace of a node.
+// newDebian creates the mount namespace of a node.
 func newDebian(m *machine) *debian {
 	t := m.town.t
 	t.Helper()
@@ -40,7 +41,7 @@ func newDebian(m *machine) *debian {
 	return d
 }
 
-// inDebian returns where the node's programs of Debian packages run.
+// inDebian returns the mount namespace for the node's Debian programs, and creates it if necessary.
 func (m *machine) inDebian() *debian {
 	m.town.t.Helper()
 	if m.debian == nil {
@@ -49,13 +50,13 @@ func (m *machine) inDebian() *debian {
 	return m.debian
 }
 
-// command is a program in the mount namespace.
+// command returns a command that runs in the mount namespace.
 func (d *debian) command(name string, args ...string) *exec.Cmd {
 	inside := fmt.Sprintf("--mount=/proc/%d/ns/mnt", d.keeper.PID())
 	return exec.Command("nsenter", slices.Concat([]string{inside, name}, args)...)
 }
 
-// run runs a program to its end, and returns what it prints.
+// run runs a program until it exits, and returns its output.
 func (d *debian) run(name string, args ...string) string {
 	d.machine.town.t.Helper()
 	output, err := d.machine.Run(d.command(name, args...))
@@ -63,7 +64,7 @@ func (d *debian) run(name string, args ...string) string {
 	return output
 }
 
-// follow types in what the README of the manifests says for a program.
+// follow runs the commands that manifests/README.md has for a program.
 func (d *debian) follow(program string) {
 	d.machine.town.t.Helper()
 	for _, line := range documents.Lines(d.machine.town.t, "manifests/README.md", "Neighbours", program) {
@@ -71,7 +72,7 @@ func (d *debian) follow(program string) {
 	}
 }
 
-// start starts a program that goes on, and waits until a step succeeds.
+// start starts a daemon, and waits until a step succeeds.
 func (d *debian) start(what string, step func() error, name string, args ...string) *site.Process {
 	t := d.machine.town.t
 	t.Helper()

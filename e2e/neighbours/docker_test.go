@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// startDocker starts docker's daemon, and waits until it answers.
+// startDocker starts Docker's daemon, and waits until it responds.
 func (m *machine) startDocker() {
 	m.town.t.Helper()
 	d := m.inDebian()
@@ -22,15 +22,15 @@ func (m *machine) startDocker() {
 		"dockerd", "--storage-driver=vfs", "--log-level=warn")
 }
 
-// startDockerOnBoot starts it where the node does not forward yet. Then docker drops what is forwarded, and turns
-// forwarding on; where that is on already, docker drops nothing.
+// startDockerOnBoot starts Docker on a node that does not forward yet. Docker then enables forwarding and drops
+// forwarded packets; if forwarding is already enabled, it drops nothing.
 func (m *machine) startDockerOnBoot() {
 	m.town.t.Helper()
 	must.Succeed(m.town.t, m.SetSysctl("net.ipv4.ip_forward", "0"))
 	m.startDocker()
 }
 
-// TestDocker on a node that it makes forward, and with the pods' addresses in its chain for users.
+// TestDocker starts Docker on a node where it enables forwarding, with the pod ranges in its chain for users.
 func TestDocker(t *testing.T) {
 	t.Parallel()
 	beside(t, neighbour{
@@ -43,7 +43,7 @@ func TestDocker(t *testing.T) {
 	})
 }
 
-// TestDockerAsShipped: over IPv4 it drops what is forwarded, to pods too. It has no rules for IPv6.
+// TestDockerAsShipped checks that Docker drops forwarded packets over IPv4, also to pods. It has no rules for IPv6.
 func TestDockerAsShipped(t *testing.T) {
 	t.Parallel()
 	here := newTown(t)
@@ -57,7 +57,8 @@ func TestDockerAsShipped(t *testing.T) {
 	here.stopped("a pod directly", here.client.Namespace, at(podPort, here.near.IPv4)...)
 }
 
-// TestDockerOnANodeThatForwards, as nodes of Kubernetes do from the start: nothing has to be set.
+// TestDockerOnANodeThatForwards covers nodes that forward from the start, as Kubernetes nodes do: no configuration is
+// necessary.
 func TestDockerOnANodeThatForwards(t *testing.T) {
 	t.Parallel()
 	here := newTown(t)
@@ -66,10 +67,11 @@ func TestDockerOnANodeThatForwards(t *testing.T) {
 	here.holds("docker has found that the node forwards")
 }
 
-// contained is what a container runs: a server that is there anyway, and says over HTTP what it is.
+// contained is the program of a container: a static server that the tests already have, and that identifies itself over
+// HTTP.
 const contained = "etcd"
 
-// publish runs a container whose port docker publishes on the node, of an image that is one static program.
+// publish runs a container from an image with one static program, and publishes its port on the node.
 func (m *machine) publish(port uint16) {
 	m.town.t.Helper()
 	d := m.inDebian()
@@ -84,7 +86,7 @@ func (m *machine) publish(port uint16) {
 	m.waitForContainer(port)
 }
 
-// waitForContainer waits until a container answers on its own address, which it gets anew when docker starts.
+// waitForContainer waits until a container responds on its own address, which changes when Docker starts.
 func (m *machine) waitForContainer(port uint16) {
 	m.town.t.Helper()
 	wait.Success(m.town.t, "a container", func() error {
@@ -101,7 +103,7 @@ func (m *machine) waitForContainer(port uint16) {
 	})
 }
 
-// isContainer fails unless a container answers.
+// isContainer fails unless a container responds.
 func isContainer(from *fabric.Namespace, addr netip.AddrPort) error {
 	_, page, err := site.Get(from, addr.String(), "/version")
 	if err == nil && !strings.Contains(page, contained) {
@@ -110,12 +112,12 @@ func isContainer(from *fabric.Namespace, addr netip.AddrPort) error {
 	return err
 }
 
-// clients are where connections come from.
+// clients are the sources of connections.
 func (s *town) clients() []*fabric.Namespace {
 	return []*fabric.Namespace{s.client.Namespace, s.outside, s.nodes[0].Namespace}
 }
 
-// isPublished checks that the container answers on a port of the first node, over some families.
+// isPublished checks that the container responds on a port of the first node, at the given addresses.
 func (s *town) isPublished(when string, port uint16, addrs ...netip.Addr) {
 	s.t.Helper()
 	for _, to := range at(port, addrs...) {
@@ -127,7 +129,7 @@ func (s *town) isPublished(when string, port uint16, addrs ...netip.Addr) {
 	}
 }
 
-// TestDockerPublishesPorts, with the number of a ClusterIP's port, beside node ports on all addresses.
+// TestDockerPublishesPorts publishes the number of a ClusterIP's port, with node ports on all addresses.
 func TestDockerPublishesPorts(t *testing.T) {
 	t.Parallel()
 	beside(t, neighbour{
@@ -145,8 +147,8 @@ func TestDockerPublishesPorts(t *testing.T) {
 	})
 }
 
-// TestAPublishedPortThatIsANodePortToo: over IPv4 the one that came last answers, and over IPv6 the Service, because this
-// docker has no rules there, but a process that listens.
+// TestAPublishedPortThatIsANodePortToo checks that over IPv4 the program that started last serves the port. Over IPv6
+// the Service serves it, because this Docker has no rules there, only a listening process.
 func TestAPublishedPortThatIsANodePortToo(t *testing.T) {
 	t.Parallel()
 	port := nearApp.nodePort()

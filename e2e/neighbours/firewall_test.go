@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// isClosed checks that the firewall keeps a port of the node closed to clients outside.
+// isClosed checks that the firewall blocks a port of the node for clients outside the cluster.
 func (s *town) isClosed(port uint16) {
 	s.t.Helper()
 	first := s.nodes[0]
@@ -25,7 +25,7 @@ func (s *town) isClosed(port uint16) {
 	}
 }
 
-// isHealthy checks that clients outside learn that the node serves.
+// isHealthy checks that clients outside the cluster reach the node's health check.
 func (s *town) isHealthy() {
 	s.t.Helper()
 	for _, to := range at(healthPort, s.nodes[0].IPv4, s.nodes[0].IPv6) {
@@ -35,10 +35,10 @@ func (s *town) isHealthy() {
 	}
 }
 
-// shortly is long enough for an answer to arrive, if there is one.
+// shortly is long enough for a response to arrive, if there is one.
 const shortly = 500 * time.Millisecond
 
-// stopped checks that connections are stopped: they have no answer, or the one of a reject.
+// stopped checks that connections fail: they time out or are rejected.
 func (s *town) stopped(what string, from *fabric.Namespace, to ...netip.AddrPort) {
 	s.t.Helper()
 	for _, addr := range to {

@@ -10,11 +10,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// healthPort is where load balancers ask the proxy whether the node serves.
+// healthPort is the proxy's health check port for load balancers.
 const healthPort = 10256
 
-// cluster are the addresses that the firewalls of a cluster's nodes must trust: those of pods, for connections between
-// them, and of nodes, for those that another node has masqueraded.
+// cluster returns the addresses that the firewalls of a cluster's nodes must trust: those of pods, for connections
+// between them, and of nodes, for connections that another node has masqueraded.
 func (s *town) cluster() []string {
 	all := []string{fabric.PodsIPv4.String(), fabric.PodsIPv6.String()}
 	for _, node := range s.nodes {
@@ -37,13 +37,13 @@ func (m *machine) startFirewalld() {
 		"firewalld", "--nofork", "--nopid")
 }
 
-// stop ends the neighbour as a service manager does.
+// stop stops the neighbour as a service manager does.
 func (m *machine) stop() {
 	m.town.t.Helper()
 	must.Succeed(m.town.t, m.service.Stop(wait.Timeout))
 }
 
-// trustTheCluster are the lines of manifests/README.md, for a firewalld that does not run.
+// trustTheCluster runs the commands of manifests/README.md for a firewalld that does not run.
 func (m *machine) trustTheCluster() {
 	m.town.t.Helper()
 	arguments := []string{"--zone=trusted"}
@@ -54,7 +54,7 @@ func (m *machine) trustTheCluster() {
 	m.inDebian().run("firewall-offline-cmd", "--zone=public", fmt.Sprintf("--add-port=%d/tcp", healthPort))
 }
 
-// TestFirewalld with its default zone, and the pods' and nodes' addresses in the zone trusted.
+// TestFirewalld uses the default zone, and adds the addresses of pods and nodes to the trusted zone.
 func TestFirewalld(t *testing.T) {
 	t.Parallel()
 	beside(t, neighbour{
@@ -71,8 +71,8 @@ func TestFirewalld(t *testing.T) {
 	})
 }
 
-// TestFirewalldAsShipped: it lets through what the proxy translates on this node, and nothing else to pods. The lines of
-// manifests/README.md change that while it runs.
+// TestFirewalldAsShipped checks that firewalld accepts packets that the proxy translates on this node, and no other
+// packets to pods. The commands of manifests/README.md change that at run time.
 func TestFirewalldAsShipped(t *testing.T) {
 	t.Parallel()
 	here := newTown(t)
@@ -89,7 +89,7 @@ func TestFirewalldAsShipped(t *testing.T) {
 	here.isHealthy()
 }
 
-// TestFirewalldPanics: nothing passes, and then everything again.
+// TestFirewalldPanics checks that panic mode blocks everything, and that everything passes afterwards.
 func TestFirewalldPanics(t *testing.T) {
 	t.Parallel()
 	here := newTown(t)

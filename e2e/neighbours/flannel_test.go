@@ -20,27 +20,27 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// overlay is flannel's network of a town.
+// overlay is the flannel network of a town.
 type overlay struct {
 	files string
 	subnets
 }
 
-// subnets is where flannel keeps which node has which addresses for its pods.
+// subnets is flannel's store of the pod addresses of each node.
 type subnets interface {
-	// configure writes what all nodes' flannels read when they start.
+	// configure writes the configuration that the flannel of each node reads when it starts.
 	configure(here *town, config []byte)
-	// arguments are those of a node's flannel.
+	// arguments returns the arguments of a node's flannel.
 	arguments(m *machine) []string
 }
 
-// flannelReady is where flannel says whether its rules are there.
+// flannelReady is the address at which flannel reports whether its rules exist.
 const flannelReady = "127.0.0.1:8081"
 
-// inEtcd keeps them in etcd, at an address.
+// inEtcd stores them in etcd at an address.
 type inEtcd struct{ address string }
 
-// newEtcd starts etcd on a machine of its own.
+// newEtcd starts etcd on its own machine.
 func newEtcd(here *town) subnets {
 	t := here.t
 	t.Helper()
@@ -72,11 +72,11 @@ func (e inEtcd) configure(here *town, config []byte) {
 
 func (e inEtcd) arguments(*machine) []string { return []string{"--etcd-endpoints=http://" + e.address} }
 
-// inNodes keeps them in annotations of Nodes, as the manifests of flannel do. A Node's spec.podCIDRs say which
-// addresses it has.
+// inNodes stores them in annotations of Nodes, as the manifests of flannel do. The addresses of a Node are its
+// spec.podCIDRs.
 type inNodes struct{ kubeconfig, config string }
 
-// newNodes starts an API server on a machine of its own, which knows the town's nodes.
+// newNodes starts an API server with the town's nodes on its own machine.
 func newNodes(here *town) subnets {
 	t := here.t
 	t.Helper()
@@ -98,7 +98,7 @@ func (n inNodes) arguments(*machine) []string {
 	return []string{"--kube-subnet-mgr", "--kubeconfig-file=" + n.kubeconfig, "--net-config-path=" + n.config}
 }
 
-// masqueradeBy has flannel's masquerading made by iptables or by nftables from its next start on.
+// masqueradeBy sets whether flannel masquerades by iptables or by nftables after its next start.
 func (o *overlay) masqueradeBy(here *town, nftables bool) {
 	here.t.Helper()
 	config, err := json.Marshal(map[string]any{
@@ -109,7 +109,7 @@ func (o *overlay) masqueradeBy(here *town, nftables bool) {
 	o.configure(here, config)
 }
 
-// start starts flannel on a node, with the addresses that its pods have.
+// start starts flannel on a node, with the addresses of its pods.
 func (o *overlay) start(m *machine) {
 	t := m.town.t
 	t.Helper()
@@ -132,7 +132,7 @@ func (o *overlay) start(m *machine) {
 	m.service = m.inDebian().start("flannel", ready, "env", append(arguments, o.arguments(m)...)...)
 }
 
-// disablePodHandling takes away the fabric's own routes to the pods of other nodes: flannel makes its own.
+// disablePodHandling removes the fabric's own routes to the pods of other nodes, because flannel adds its own.
 func (m *machine) disablePodHandling() {
 	m.town.t.Helper()
 	must.Succeed(m.town.t, m.Do(func() error {
@@ -148,7 +148,7 @@ func (m *machine) disablePodHandling() {
 	}))
 }
 
-// TestFlannel with VXLAN, whose masquerading is made by iptables or by nftables. An update changes to the other one.
+// TestFlannel uses VXLAN, and masquerading by iptables or by nftables. The update switches to the other one.
 func TestFlannel(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -187,14 +187,14 @@ func TestFlannel(t *testing.T) {
 	}
 }
 
-// hasOverlay checks that pods of different nodes reach each other through flannel's link, and that what they send
-// elsewhere comes from their node.
+// hasOverlay checks that pods of different nodes reach each other through flannel's link, and that packets to other
+// destinations have their node's address.
 func (s *town) hasOverlay() {
 	s.t.Helper()
 	first := s.nodes[0]
 	for _, link := range []string{"flannel.1", "flannel-v6.1"} {
 		before := first.sent(link)
-		wait.Success(s.t, "packets pass "+link, func() error { // routes come a moment after the rules
+		wait.Success(s.t, "packets pass "+link, func() error { // routes are added shortly after the rules
 			for _, to := range at(podPort, s.far.IPv4, s.far.IPv6) {
 				if _, err := s.client.Get(to); err != nil {
 					return err
@@ -211,7 +211,7 @@ func (s *town) hasOverlay() {
 	}
 }
 
-// sent returns how many packets a link of the node has sent.
+// sent returns the number of packets that a link of the node has sent.
 func (m *machine) sent(link string) string {
 	m.town.t.Helper()
 	return strings.TrimSpace(m.inDebian().run("cat", "/sys/class/net/"+link+"/statistics/tx_packets"))

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// policies is an API server that knows the town's nodes and pods, and the policy that they have.
+// policies is an API server with the town's nodes and pods, and their NetworkPolicy.
 type policies struct {
 	api        *site.Site
 	kubeconfig string
@@ -27,8 +27,8 @@ type policies struct {
 
 const podLabel = "app"
 
-// newPolicies starts an API server on a machine of its own. Its one policy lets nobody dial near and far but the pod
-// client, the nodes, whose addresses masqueraded connections have, and the machine outside.
+// newPolicies starts an API server on its own machine. Its one policy allows connections to near and far only from the
+// pod client, the nodes, whose addresses masqueraded connections have, and the machine outside.
 func newPolicies(here *town) *policies {
 	t := here.t
 	t.Helper()
@@ -53,12 +53,12 @@ func newPolicies(here *town) *policies {
 	return p
 }
 
-// createNode has an API server know a node.
+// createNode creates a Node at an API server.
 func (s *town) createNode(api *site.Site, node *machine) {
 	s.t.Helper()
 	ipv4, ipv6 := node.PodCIDRs()
 	object := &corev1.Node{
-		// flannel takes it for granted that there are annotations: kubelet makes this one.
+		// flannel requires annotations; kubelet adds this one.
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name, Annotations: map[string]string{
 			"volumes.kubernetes.io/controller-managed-attach-detach": "true",
 		}},
@@ -90,7 +90,7 @@ func (p *policies) createPod(here *town, pod *fabric.Pod) {
 	must.Succeed(here.t, err)
 }
 
-// allow makes a policy that lets some dial the named pods, and nobody else.
+// allow creates a policy that allows only the given peers to dial the named pods.
 func (p *policies) allow(here *town, from []networkingv1.NetworkPolicyPeer, pods ...string) *networkingv1.NetworkPolicy {
 	here.t.Helper()
 	policy := &networkingv1.NetworkPolicy{
@@ -107,7 +107,7 @@ func (p *policies) allow(here *town, from []networkingv1.NetworkPolicyPeer, pods
 	return policy
 }
 
-// startKubeRouter starts it, and waits until the rules of the node's pods are there.
+// startKubeRouter starts kube-router, and waits until the rules of the node's pods exist.
 func (m *machine) startKubeRouter() {
 	m.town.t.Helper()
 	m.runKubeRouter()
@@ -119,7 +119,7 @@ func (m *machine) startKubeRouter() {
 	})
 }
 
-// runKubeRouter starts it.
+// runKubeRouter starts kube-router.
 func (m *machine) runKubeRouter(flags ...string) {
 	here := m.town
 	here.t.Helper()
@@ -134,7 +134,7 @@ func (m *machine) runKubeRouter(flags ...string) {
 
 var errNoRules = errors.New("iptables-save prints no rules of pods")
 
-// TestKubeRouter with policies alone: what they deny is denied through every frontend. This is IPv4: see
+// TestKubeRouter uses only kube-router's policies: denied connections fail through every frontend. It covers IPv4; see
 // TestKubeRouterOverIPv6.
 func TestKubeRouter(t *testing.T) {
 	t.Parallel()
@@ -148,7 +148,7 @@ func TestKubeRouter(t *testing.T) {
 			here.stopped("no policy allows it", stranger, (spec{app: nearApp, internal: true}).overIPv4(first)...)
 			here.stopped("no policy allows it", stranger, (spec{app: nearApp}).overIPv4(first)...)
 			here.stopped("no policy allows it", stranger, (spec{app: farApp, internal: true}).overIPv4(first)...)
-			// Here the policy's node sees the node that was dialled, which is allowed.
+			// Here the policy's node sees the address of the dialled node, which is allowed.
 			for _, to := range (spec{app: farApp}).overIPv4(first) {
 				here.expect("masqueraded on another node", check{stranger, to, cell{onlyFar, node}})
 			}
@@ -156,7 +156,7 @@ func TestKubeRouter(t *testing.T) {
 	})
 }
 
-// TestAChangeOfAPolicyHolds through a Service's ClusterIP, and leaves open connections to their end.
+// TestAChangeOfAPolicyHolds checks changes of a policy through a Service's ClusterIP. Open connections continue.
 func TestAChangeOfAPolicyHolds(t *testing.T) {
 	t.Parallel()
 	here := newTown(t)
@@ -185,8 +185,9 @@ func TestAChangeOfAPolicyHolds(t *testing.T) {
 	}
 }
 
-// TestKubeRouterOverIPv6: version 2.1.0 enforces no policy there, with a proxy or without. It makes no rules unless it is
-// told to, and ip6tables refuses those that it makes then: they name a set KUBE-SRC-…, and it is called inet6:KUBE-SRC-….
+// TestKubeRouterOverIPv6 shows that version 2.1.0 enforces no IPv6 policy, with a proxy or without. By default it adds
+// no IPv6 rules. If enabled, its rules are invalid for ip6tables: they name a set KUBE-SRC-…, and the set is named
+// inet6:KUBE-SRC-….
 func TestKubeRouterOverIPv6(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{

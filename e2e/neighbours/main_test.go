@@ -9,10 +9,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 )
 
-// programs are the neighbours that are Go modules, and what they need.
+// programs are the neighbours that are Go modules, and their dependencies.
 var programs binaries.Programs
 
-// TestMain builds them where they are not in the cache, even if no test is to run.
+// TestMain builds them if the cache lacks them, even if no test runs.
 func TestMain(m *testing.M) {
 	var err error
 	ctx := context.Background()

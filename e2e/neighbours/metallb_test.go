@@ -21,20 +21,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// balancers is an API server that knows the town's nodes and Services, and a machine on the nodes' link that takes the
-// addresses of load balancers to be on it, too: it learns from the link which node answers for one.
+// balancers is an API server with the town's nodes and Services, and a machine on the nodes' link with a link route to
+// the addresses of load balancers: it learns by ARP or neighbour discovery which node has one.
 type balancers struct {
 	api        *site.Site
 	kubeconfig string
 	lan        *fabric.Namespace
 }
 
-// balancerRanges are the addresses of load balancers.
+// balancerRanges contain the addresses of load balancers.
 var balancerRanges = served[2:]
 
 const metallbNamespace = "metallb-system"
 
-// newBalancers starts an API server on a machine of its own.
+// newBalancers starts an API server on its own machine.
 func newBalancers(here *town) *balancers {
 	t := here.t
 	t.Helper()
@@ -67,7 +67,7 @@ func newBalancers(here *town) *balancers {
 	return b
 }
 
-// metallbKinds are the kinds that a speaker follows. What may be in them is not checked.
+// metallbKinds returns the CRDs of the kinds that a speaker watches. Their content is not validated.
 func metallbKinds() string {
 	var text strings.Builder
 	for plural, name := range map[string]string{
@@ -123,7 +123,7 @@ func (b *balancers) apply(t *testing.T, text string) {
 	b.api.Kubectl(t, "apply", "-f", b.file(t, text))
 }
 
-// createSpeaker has the API server know the pod of a speaker: by it the speakers find each other.
+// createSpeaker creates the pod of a speaker, by which speakers discover each other.
 func (b *balancers) createSpeaker(t *testing.T, node *machine) {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -141,7 +141,7 @@ func (b *balancers) createSpeaker(t *testing.T, node *machine) {
 	must.Succeed(t, err)
 }
 
-// add has the API server know a Service as the proxies do, with its addresses of a load balancer.
+// add creates a Service at the API server as the proxies have it, with its load balancer addresses.
 func (b *balancers) add(here *town, a app) {
 	here.t.Helper()
 	b.api.Kubectl(here.t, "apply", "-f", filepath.Join(here.manifests, a.name+".yaml"))
@@ -150,7 +150,7 @@ func (b *balancers) add(here *town, a app) {
 		"--patch", fmt.Sprintf(statusPatch, addrs[0], addrs[1]))
 }
 
-// startSpeaker starts MetalLB's speaker, and waits until it follows the API server.
+// startSpeaker starts MetalLB's speaker, and waits until it watches the API server.
 func (m *machine) startSpeaker() {
 	here := m.town
 	here.t.Helper()
@@ -168,15 +168,15 @@ func (m *machine) startSpeaker() {
 		"--node-name="+m.Name, "--pod-name=speaker-"+m.Name, "--ml-bindaddr="+m.IPv4.String(), "--ml-labels=component=speaker")
 }
 
-// announced are the Services that have one kind of client each, and who answers for them.
+// announced are the Services, the pods that respond for each of them, and the client that these see.
 var announced = []struct {
 	app     app
 	answers []string
 	sees    source
 }{{nearApp, onlyNear, node}, {farApp, onlyFar, node}, {bothApp, both, node}, {localApp, both, client}}
 
-// balanced waits until the machine on the link reaches all Services at the addresses that speakers announce. The node that
-// announces one masquerades, and with externalTrafficPolicy Local it has the endpoint, which sees the client.
+// balanced waits until the machine on the link reaches all Services at the addresses that speakers announce. The
+// announcing node masquerades. With externalTrafficPolicy Local it has the endpoint, which sees the client.
 func (s *town) balanced(when string) {
 	s.t.Helper()
 	for _, one := range announced {
@@ -197,7 +197,7 @@ func (s *town) balanced(when string) {
 	}
 }
 
-// TestMetalLB: speakers in L2 mode.
+// TestMetalLB runs speakers in L2 mode.
 func TestMetalLB(t *testing.T) {
 	t.Parallel()
 	beside(t, neighbour{
@@ -210,7 +210,7 @@ func TestMetalLB(t *testing.T) {
 	})
 }
 
-// TestTheNodeThatAnnouncesLosesPower: another one announces its addresses, and serves them.
+// TestTheNodeThatAnnouncesLosesPower checks that another node announces the addresses, and serves them.
 func TestTheNodeThatAnnouncesLosesPower(t *testing.T) {
 	t.Parallel()
 	here := newTown(t)
@@ -235,8 +235,8 @@ func TestTheNodeThatAnnouncesLosesPower(t *testing.T) {
 	}
 }
 
-// TestMetalLBAndTheAnnotationsOfAService: the nodes that announce an address keep to spec.loadBalancerSourceRanges, and with
-// ipMode Proxy they announce what the proxy does not serve.
+// TestMetalLBAndTheAnnotationsOfAService checks that announcing nodes apply spec.loadBalancerSourceRanges, and that
+// with ipMode Proxy they announce addresses that the proxy does not serve.
 func TestMetalLBAndTheAnnotationsOfAService(t *testing.T) {
 	t.Parallel()
 	here := newTown(t)
@@ -284,7 +284,7 @@ func TestMetalLBAndTheAnnotationsOfAService(t *testing.T) {
 	}
 }
 
-// isAnnounced reports whether the machine on the link knows who has an address, after it has asked for it.
+// isAnnounced returns nil if the machine on the link can resolve an address.
 func (s *town) isAnnounced(addr netip.Addr) error {
 	_, _ = s.balancers.lan.Request("tcp", netip.AddrPortFrom(addr, servicePort), shortly)
 	known, err := s.balancers.lan.Run(exec.Command("ip", "neigh", "show", addr.String()))

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// nftablesConf is a file as Debian's /etc/nftables.conf, which begins with a flush. It forwards nothing but what the
+// nftablesConf is a file like Debian's /etc/nftables.conf, which begins with a flush. It forwards only packets that the
 // lines of manifests/README.md accept.
 const nftablesConf = `
 flush ruleset
@@ -26,7 +26,8 @@ table inet filter {
 }
 `
 
-// TestNFTablesService: systemd's service nftables loads a file at each reload, and flushes everything when it stops.
+// TestNFTablesService covers systemd's service nftables, which loads a file at each reload and flushes everything when
+// it stops.
 func TestNFTablesService(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "nftables.conf")

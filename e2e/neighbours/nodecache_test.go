@@ -14,17 +14,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// dnsApp is the Service of cluster DNS, on the port that all Services here have.
+// dnsApp is the Service of cluster DNS, on the port of all Services here.
 var dnsApp = app{"dns", 20, "Cluster", onlyNear}
 
-// nodeCacheLink has the addresses that the cache listens on.
+// nodeCacheLink has the addresses on which the cache listens.
 const nodeCacheLink = "nodelocaldns"
 
 // untracked are the protocols of DNS.
 var untracked = []string{"tcp", "udp"}
 
-// notrack are the rules of NodeLocal DNSCache for one address. The program itself cannot be had here: the rules are
-// those of its source (cmd/node-cache/app/cache_app.go in kubernetes/dns 1.26.7).
+// notrack returns the rules of NodeLocal DNSCache for one address. The program itself is not available here; the rules
+// are those of its source (cmd/node-cache/app/cache_app.go in kubernetes/dns 1.26.7).
 func notrack(addr netip.Addr, network string) [][]string {
 	to := []string{"-p", network, "-d", addr.String(), "--dport", fmt.Sprint(servicePort), "-j"}
 	from := []string{"-p", network, "-s", addr.String(), "--sport", fmt.Sprint(servicePort), "-j"}
@@ -53,12 +53,13 @@ func (m *machine) nodeCacheRules(operation string) {
 	}
 }
 
-// startNodeCache starts a cache that has the addresses of the Service on its node, as in clusters whose pods ask those.
+// startNodeCache starts a cache that has the addresses of the Service on its node, as in clusters in which pods query
+// those addresses.
 func (m *machine) startNodeCache() {
 	t := m.town.t
 	t.Helper()
 	must.Succeed(t, m.Do(func() error {
-		// The program makes a dummy link, which not every kernel has.
+		// The program adds a dummy link, which not every kernel has.
 		link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: nodeCacheLink}}
 		err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(link))
 		for _, addr := range dnsApp.clusterIPs() {
@@ -73,7 +74,7 @@ func (m *machine) startNodeCache() {
 	m.listener = server
 }
 
-// stopNodeCache takes all of it away.
+// stopNodeCache removes all of it.
 func (m *machine) stopNodeCache() {
 	t := m.town.t
 	t.Helper()
@@ -84,7 +85,7 @@ func (m *machine) stopNodeCache() {
 	}))
 }
 
-// toDNS returns connections of a pod and the node to cluster DNS.
+// toDNS returns checks of connections from a pod and the node to cluster DNS.
 func (s *town) toDNS(answers []string) []check {
 	var checks []check
 	for _, to := range at(servicePort, dnsApp.clusterIPs()...) {
@@ -94,7 +95,8 @@ func (s *town) toDNS(answers []string) []check {
 	return checks
 }
 
-// TestNodeLocalDNSCache: the cache answers at the ClusterIP, untracked, and the Service does where there is no cache.
+// TestNodeLocalDNSCache checks that the cache serves the ClusterIP, untracked, and the Service does where there is no
+// cache.
 func TestNodeLocalDNSCache(t *testing.T) {
 	t.Parallel()
 	beside(t, neighbour{
@@ -118,7 +120,7 @@ func TestNodeLocalDNSCache(t *testing.T) {
 	})
 }
 
-// TestANodeLocalDNSCacheThatGoes leaves cluster DNS to its Service, and takes it back.
+// TestANodeLocalDNSCacheThatGoes checks that the Service serves cluster DNS before the cache starts and after it stops.
 func TestANodeLocalDNSCacheThatGoes(t *testing.T) {
 	t.Parallel()
 	here := newTown(t)
@@ -131,7 +133,7 @@ func TestANodeLocalDNSCacheThatGoes(t *testing.T) {
 	here.expectOver(untracked, "after the cache", here.toDNS(onlyNear)...)
 }
 
-// tracked returns what conntrack knows of connections that some addresses themselves answer.
+// tracked returns the conntrack entries of connections to which the given addresses themselves reply.
 func (m *machine) tracked(addrs ...netip.Addr) (found []string) {
 	m.town.t.Helper()
 	must.Succeed(m.town.t, m.Do(func() error {

@@ -12,11 +12,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// portmap is the CNI plugin that makes host ports, with iptables or nftables.
+// portmap is the CNI plugin for host ports, with iptables or nftables.
 type portmap struct{ backend string }
 
-// call calls the plugin for a pod that serves on a port of its host, as a container runtime does after the plugin that
-// made the pod's link.
+// call calls the plugin for a pod that serves on a host port, as a container runtime does after the plugin that created
+// the pod's link.
 func (p portmap) call(m *machine, operation string, pod *fabric.Pod, port uint16) {
 	t := m.town.t
 	t.Helper()
@@ -38,7 +38,7 @@ func (p portmap) call(m *machine, operation string, pod *fabric.Pod, port uint16
 		}},
 	})
 	must.Succeed(t, err)
-	command := m.inDebian().command(programs.Path(binaries.CNI, "portmap")) // where iptables is
+	command := m.inDebian().command(programs.Path(binaries.CNI, "portmap")) // the mount namespace has iptables
 	command.Stdin = strings.NewReader(string(config))
 	command.Env = append(os.Environ(), "CNI_COMMAND="+operation, "CNI_CONTAINERID="+pod.Name, "CNI_IFNAME=eth0",
 		fmt.Sprintf("CNI_NETNS=/proc/%d/fd/%d", os.Getpid(), pod.FD()), "CNI_PATH=/nonexistent")
@@ -46,11 +46,11 @@ func (p portmap) call(m *machine, operation string, pod *fabric.Pod, port uint16
 	must.Succeed(t, err)
 }
 
-// backends are those of the plugin, and whom a host port's container sees when a pod of its node dials. With iptables the
-// plugin masquerades for all neighbours of the container, with nftables for itself alone.
+// backends are the plugin's backends, and the client that a host port's container sees for a pod of its node. With
+// iptables the plugin masquerades for all neighbours of the container, with nftables only for the container itself.
 var backends = map[string]source{"iptables": node, "nftables": client}
 
-// TestPortmap: host ports with the number of a ClusterIP's port, and node ports on all addresses.
+// TestPortmap covers host ports with the number of a ClusterIP's port, and node ports on all addresses.
 func TestPortmap(t *testing.T) {
 	t.Parallel()
 	for backend, sees := range backends {
@@ -76,7 +76,8 @@ func TestPortmap(t *testing.T) {
 	}
 }
 
-// toHostPort returns connections to a host port of the first node. A pod of the node is seen as given.
+// toHostPort returns checks of connections to a host port of the first node. pod is the source that the server sees for
+// a pod of the node.
 func (s *town) toHostPort(port uint16, answers string, pod source) []check {
 	var checks []check
 	for _, to := range at(port, s.nodes[0].IPv4, s.nodes[0].IPv6) {
@@ -86,8 +87,8 @@ func (s *town) toHostPort(port uint16, answers string, pod source) []check {
 	return checks
 }
 
-// TestAHostPortThatIsANodePortToo: the one that came last answers, and goes on to, whatever restarts. All other
-// frontends of the Service stay its own.
+// TestAHostPortThatIsANodePortToo checks that the program that started last serves the port, also after restarts. The
+// Service still serves all its other frontends.
 func TestAHostPortThatIsANodePortToo(t *testing.T) {
 	t.Parallel()
 	for backend, sees := range backends {

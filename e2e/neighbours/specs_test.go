@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// source is whom the server sees.
+// source is the client that the server sees.
 type source string
 
 const (
@@ -24,16 +24,16 @@ const (
 	node   source = "the node that the client dialled"
 )
 
-// cell is what becomes of connections from one place to one kind of frontend.
+// cell is the outcome of connections from one kind of client to one kind of frontend.
 type cell struct {
-	servers []string // one of these
+	servers []string // one of these responds
 	sees    source
 }
 
 // spec is a row of the packet matrix (e2e/packets/matrix_test.go): connections to frontends of a Service.
 type spec struct {
 	app                app
-	internal           bool // its ClusterIP; else all other frontends
+	internal           bool // its ClusterIP; otherwise all other frontends
 	pod, node, outside cell
 }
 
@@ -50,7 +50,7 @@ var (
 	}
 )
 
-// frontends are the addresses of the Service that a spec is about.
+// frontends returns the addresses of the spec's Service.
 func (s spec) frontends(on *machine) []netip.AddrPort {
 	if s.internal {
 		return at(servicePort, s.app.clusterIPs()...)
@@ -59,7 +59,7 @@ func (s spec) frontends(on *machine) []netip.AddrPort {
 		at(s.app.nodePort(), on.IPv4, on.IPv6))
 }
 
-// overIPv4 are those of them that are IPv4 addresses.
+// overIPv4 returns those of frontends that are IPv4 addresses.
 func (s spec) overIPv4(on *machine) []netip.AddrPort {
 	return slices.DeleteFunc(s.frontends(on), func(addr netip.AddrPort) bool { return addr.Addr().Is6() })
 }
@@ -72,7 +72,7 @@ func at(port uint16, addrs ...netip.Addr) []netip.AddrPort {
 	return all
 }
 
-// holds checks all that a neighbour must not change.
+// holds checks everything that a neighbour must not change.
 func (s *town) holds(why string) {
 	s.t.Helper()
 	first := s.nodes[0]
@@ -83,7 +83,7 @@ func (s *town) holds(why string) {
 				check{s.outside, to, spec.outside})
 		}
 	}
-	// A pod that dials itself through its Service would drop what comes with its own address.
+	// A pod that dials itself through its Service would drop packets with its own source address.
 	for _, internal := range []bool{true, false} {
 		for _, to := range (spec{app: nearApp, internal: internal}).frontends(first) {
 			checks = append(checks, check{s.near.Namespace, to, cell{onlyNear, node}})
@@ -98,7 +98,7 @@ func (s *town) holds(why string) {
 	s.expect(why, checks...)
 }
 
-// check is connections from a machine or pod to an address, over all protocols.
+// check describes connections from a machine or pod to an address, over all protocols.
 type check struct {
 	from *fabric.Namespace
 	to   netip.AddrPort
@@ -162,7 +162,7 @@ func (s *town) request(c check, network string) error {
 	return nil
 }
 
-// addrsOf returns the addresses of a machine's interfaces: flannel, docker and others add some.
+// addrsOf returns the addresses of a machine's interfaces: flannel, Docker and others add some.
 func addrsOf(n *fabric.Namespace) (addrs []netip.Addr, err error) {
 	err = n.Do(func() error {
 		all, err := net.InterfaceAddrs()
@@ -175,7 +175,7 @@ func addrsOf(n *fabric.Namespace) (addrs []netip.Addr, err error) {
 	return addrs, err
 }
 
-// evacuates checks that the endpoints of a node go when it is evacuated, and come back.
+// evacuates checks that the endpoints of a node are removed while it is evacuated.
 func (s *town) evacuates() {
 	s.t.Helper()
 	evacuated := func(names ...string) {
@@ -186,7 +186,7 @@ func (s *town) evacuates() {
 		})
 		wait.Success(s.t, fmt.Sprintf("only %v answer", answering), func() error {
 			seen := map[string]bool{}
-			for range 32 { // chance misses one of two once in 2^31 tries
+			for range 32 { // by chance, one of two is missed once in 2^31 runs
 				reply, err := s.outside.Get(at(bothApp.nodePort(), s.nodes[0].IPv4)[0])
 				if err != nil {
 					return err
@@ -203,14 +203,14 @@ func (s *town) evacuates() {
 	evacuated()
 }
 
-// during makes connections while something happens: new ones, and on some that stay. None may fail.
+// during makes connections while the given function runs: new ones, and on some that stay open. None may fail.
 func (s *town) during(what string, happens func()) {
 	s.t.Helper()
 	s.t.Logf("%s, under traffic", what)
 	ended := make(chan struct{})
 	var begun, clients sync.WaitGroup
 	defer clients.Wait()
-	defer close(ended) // whatever happens: a client that outlives the test would hide why the test ended
+	defer close(ended) // in any case: a client that outlives the test would hide why the test ended
 	for _, c := range []check{
 		{s.client.Namespace, at(servicePort, farApp.clusterIPs()...)[0], cell{}},
 		{s.client.Namespace, at(servicePort, nearApp.clusterIPs()...)[1], cell{}},
@@ -237,33 +237,33 @@ func (s *town) during(what string, happens func()) {
 					return
 				}
 				begins()
-				time.Sleep(5 * time.Millisecond) // else no port of the client is left after a while
+				time.Sleep(5 * time.Millisecond) // otherwise the client soon has no ports left
 			}
 		})
 	}
-	begun.Wait() // under load a client may take longer than what happens
+	begun.Wait() // under load a client may take longer than the given function
 	happens()
 }
 
-// slowest is how long a connection or answer may take. TCP sends again what a firewall drops while it reloads.
+// slowest bounds the time of a connection or response. TCP retransmits packets that a firewall drops while it reloads.
 const slowest = wait.Timeout / 6
 
 // neighbour is a program with rules of its own.
 type neighbour struct {
-	// flags are more of the proxy.
+	// flags are additional flags of the proxy.
 	flags []string
-	// start starts it on a node with its usual configuration, and with the lines that manifests/README.md has for it.
+	// start starts it on a node with its usual configuration and the lines for it in manifests/README.md.
 	start func(*machine)
-	// update has it write its rules anew, as after a change of its configuration.
+	// update makes it write its rules again, as after a change of its configuration.
 	update func(*machine)
-	// restart ends it and starts it.
+	// restart stops it and starts it.
 	restart func(*machine)
-	// promise checks what it is there for.
+	// promise checks the program's own function.
 	promise func(*town)
 }
 
-// beside runs the specs beside a neighbour that came before the proxy, and one that came after it: the kernel asks chains
-// of one priority in an order that depends on which came first.
+// beside runs the specs with a neighbour that starts before the proxy and with one that starts after it. The kernel
+// runs chains of one priority in an order that depends on the order of registration.
 func beside(t *testing.T, n neighbour) {
 	t.Helper()
 	t.Run("the neighbour came first", func(t *testing.T) {
@@ -282,17 +282,17 @@ func beside(t *testing.T, n neighbour) {
 	})
 }
 
-// lives runs the specs in the life of both.
+// lives runs the specs through updates and restarts of both programs.
 func (s *town) lives(n neighbour) {
 	s.t.Helper()
 	holds := func(when string) {
 		s.t.Helper()
 		if n.promise != nil {
-			n.promise(s) // first: it waits for what comes a moment after a start, such as flannel's routes, and UDP does not
+			n.promise(s) // first, because it waits for late effects of a start, such as flannel's routes; UDP does not
 		}
 		s.holds(when)
 		if s.t.Failed() {
-			s.t.FailNow() // what comes later would fail the same way
+			s.t.FailNow() // later steps would fail the same way
 		}
 	}
 	holds("at first")
@@ -311,7 +311,7 @@ func (s *town) lives(n neighbour) {
 	s.evacuates()
 }
 
-// each does something on all nodes.
+// each runs a function for every node.
 func (s *town) each(do func(*machine)) {
 	s.t.Helper()
 	for _, node := range s.nodes {

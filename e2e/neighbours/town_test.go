@@ -1,6 +1,8 @@
-// Package neighbours_test runs programs that have rules of their own on a node beside the real proxy, and sends real
-// connections: who answers, and whom the server sees. A neighbour is a file and its row there. It needs root, nft, and
-// what ./install unpacks.
+// Package neighbours_test runs programs with rules of their own together with the real proxy on a node, and checks real
+// connections: which server responds, and which client it sees. It needs root, nft, and the packages that ./install
+// unpacks.
+//
+// A neighbour is a file with its test here; specs_test.go has the checks that all neighbours share.
 package neighbours_test
 
 import (
@@ -22,7 +24,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// The port that clients dial and the one on which pods serve.
+// servicePort is the port that clients dial, podPort the one on which pods serve.
 const (
 	servicePort = 80
 	podPort     = 8080
@@ -38,11 +40,11 @@ type town struct {
 	outside           *fabric.Namespace
 	manifests         string
 	fabric            *fabric.Fabric
-	// overlay is the network of pods, where the fabric's own is not used.
+	// overlay is the network of pods; nil if the fabric's own is used.
 	overlay *overlay
-	// policies is where NetworkPolicies come from, if there are any.
+	// policies is the source of NetworkPolicies; nil if there are none.
 	policies *policies
-	// balancers is where MetalLB knows the Services from, if it runs.
+	// balancers is the source of MetalLB's Services; nil if MetalLB does not run.
 	balancers *balancers
 }
 
@@ -51,11 +53,11 @@ type machine struct {
 	*fabric.Node
 	town   *town
 	proxy  *site.Process
-	flags  []string // more of the proxy
+	flags  []string // additional flags of the proxy
 	debian *debian
 	// hosted is a pod with a host port.
 	hosted *fabric.Pod
-	// service is the neighbour, where it is a daemon.
+	// service is the neighbour's process, if it is a daemon.
 	service *site.Process
 	// listener serves on the node itself.
 	listener *fabric.Server
@@ -95,8 +97,9 @@ func (s *town) addServer(on *machine, name string) *fabric.Pod {
 	return pod
 }
 
-// startProxy starts the proxy on a node and waits for its first sync, and for the look at UDP flows that follows it. At a
-// start nobody knows who else answered a node port: that look ends a flow to its number that a neighbour translated, once.
+// startProxy starts the proxy on a node and waits for its first sync, and for the scan of UDP flows that follows it. At
+// a start the proxy cannot know which other program served a node port. So this scan ends, once, a flow to its number
+// that a neighbour translated.
 func (m *machine) startProxy() {
 	t := m.town.t
 	t.Helper()
@@ -123,14 +126,14 @@ func (m *machine) startProxy() {
 	})
 }
 
-// restartProxy ends the proxy as kubelet does, and starts it.
+// restartProxy stops the proxy as kubelet does, and starts it.
 func (m *machine) restartProxy() {
 	m.town.t.Helper()
 	must.Succeed(m.town.t, m.proxy.Stop(wait.Timeout))
 	m.startProxy()
 }
 
-// replace puts a file into the folder of manifests, in one step.
+// replace replaces a file in the folder of manifests in one step.
 func (s *town) replace(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.manifests, name)
@@ -138,7 +141,7 @@ func (s *town) replace(name, text string) {
 	must.Succeed(s.t, os.Rename(path+".new", path))
 }
 
-// writeNodes writes the Nodes; those named are being evacuated.
+// writeNodes writes the Nodes, with the named ones being evacuated.
 func (s *town) writeNodes(evacuated ...string) {
 	s.t.Helper()
 	var text strings.Builder
@@ -152,7 +155,7 @@ func (s *town) writeNodes(evacuated ...string) {
 	s.replace("nodes.yaml", text.String())
 }
 
-// app is a Service. Its number is the last byte of its addresses, and counts its node ports.
+// app is a Service. Its number is the last byte of its addresses, and determines its node port.
 type app struct {
 	name      string
 	number    int
@@ -160,7 +163,7 @@ type app struct {
 	endpoints []string
 }
 
-// The Services. Who answers is known where there is one endpoint.
+// These are the Services. Those with one endpoint have a known server.
 var (
 	nearApp  = app{"near", 10, "Cluster", []string{"near"}}
 	farApp   = app{"far", 11, "Cluster", []string{"far"}}
@@ -169,7 +172,7 @@ var (
 	apps     = []app{nearApp, farApp, bothApp, localApp, dnsApp}
 )
 
-// served are the addresses of external IPs and load balancers. The cluster IPs are inside the fabric's ranges.
+// served contain the addresses of external IPs and load balancers. The cluster IPs are inside the fabric's ranges.
 var served = []netip.Prefix{
 	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8:0:e::/64"),
 	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:0:b::/64"),
@@ -186,7 +189,7 @@ func (a app) clusterIPs() []netip.Addr  { return a.of("10.96.0", "fd00:96") }
 func (a app) externalIPs() []netip.Addr { return a.of("203.0.113", "2001:db8:0:e") }
 func (a app) balancer() []netip.Addr    { return a.of("198.51.100", "2001:db8:0:b") }
 
-// write writes a Service and its slices.
+// write writes a Service and its EndpointSlices.
 func (s *town) write(a app) {
 	s.t.Helper()
 	cluster, external, balancer := a.clusterIPs(), a.externalIPs(), a.balancer()

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// ufw runs it.
+// ufw runs ufw.
 func (m *machine) ufw(args ...string) {
 	m.town.t.Helper()
 	m.inDebian().run("ufw", args...)
 }
 
-// TestUFW with its default policies, and the pods' addresses and the health check allowed.
+// TestUFW uses ufw's default policies, and allows the pod ranges and the health check.
 func TestUFW(t *testing.T) {
 	t.Parallel()
 	beside(t, neighbour{
@@ -31,8 +31,8 @@ func TestUFW(t *testing.T) {
 	})
 }
 
-// TestUFWAsShipped: it lets nothing through to pods. A rule that denies the number of a node port does not close it,
-// because nothing on the node listens there.
+// TestUFWAsShipped checks that ufw blocks packets to pods. A rule that denies the number of a node port does not block
+// the node port, because nothing on the node listens there.
 func TestUFWAsShipped(t *testing.T) {
 	t.Parallel()
 	here := newTown(t)

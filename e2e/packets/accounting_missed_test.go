@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// entries are those of the client's node.
+// entries returns the conntrack entries of the client's node.
 func (c *counted) entries() (table *entries.Table) {
 	c.t.Helper()
 	must.Succeed(c.t, c.nodes[0].Do(func() (err error) { table, err = entries.OpenCurrent(c.t); return err }))
@@ -38,7 +38,7 @@ func clusterIP(family model.Family) netip.AddrPort {
 	return netip.AddrPortFrom(web.addr(model.ClusterIP, family), servicePort)
 }
 
-// newTransfers is a cluster that counts, with an endpoint for transfers on another node.
+// newTransfers returns a cluster that counts traffic, with an endpoint for transfers on another node.
 func newTransfers(t *testing.T) *counted {
 	t.Helper()
 	c := newCounted(t)
@@ -48,8 +48,8 @@ func newTransfers(t *testing.T) *counted {
 	return c
 }
 
-// TestADialIsRepliedRefusedOrUnreplied: three outcomes, over both families, ClusterIPs and node ports, of the node and of
-// the Service.
+// TestADialIsRepliedRefusedOrUnreplied checks the three outcomes of a connection attempt over both families, ClusterIPs
+// and node ports, in the counts of the node and of the Service.
 func TestADialIsRepliedRefusedOrUnreplied(t *testing.T) {
 	t.Parallel()
 	c := newCounted(t)
@@ -87,7 +87,8 @@ func TestADialIsRepliedRefusedOrUnreplied(t *testing.T) {
 	})
 }
 
-// TestCountersThatAreSetToZeroAreNoticed: bytes before and after count, once.
+// TestCountersThatAreSetToZeroAreNoticed checks that the bytes before and after a reset of conntrack's counters count
+// once.
 func TestCountersThatAreSetToZeroAreNoticed(t *testing.T) {
 	t.Parallel()
 	c := newTransfers(t)
@@ -103,8 +104,9 @@ func TestCountersThatAreSetToZeroAreNoticed(t *testing.T) {
 	c.expect("after", otherZone, about(2, 1, 12_000_000, 6_000_000))
 }
 
-// TestAnotherProgramsConnectionIsNotOurs, though it goes to the number of a node port, or to the address of a Service, and
-// to an endpoint of the Service: a look has seen that it lacks our label. What our tables translate beside it counts.
+// TestAnotherProgramsConnectionIsNotOurs sends another program's connections to the number of a node port, to the
+// address of a Service, and to an endpoint of the Service. They do not count once a dump has shown that they lack our
+// label. Connections that our tables translate at the same time count.
 func TestAnotherProgramsConnectionIsNotOurs(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]model.FrontendKind{"a ClusterIP": model.ClusterIP, "a node port": model.NodePort} {

@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// counted is a cluster of two nodes, each in a zone of its own, that count traffic by Service, and look each second.
+// counted is a cluster of two nodes in two zones that count traffic by Service and dump conntrack every second.
 type counted struct {
 	*cluster
 	client    *fabric.Pod
@@ -40,7 +40,7 @@ func newCounted(t *testing.T) *counted {
 	return c
 }
 
-// count has a node count until the test ends.
+// count makes a node count until the test ends.
 func (c *counted) count(n *node) *accounting.Accounting {
 	c.t.Helper()
 	if err := n.Do(nft.CountBytes); err != nil {
@@ -59,20 +59,20 @@ func (c *counted) count(n *node) *accounting.Accounting {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = accounts.Run(ctx) // it is always nil
+		_ = accounts.Run(ctx) // always nil
 	}()
 	c.t.Cleanup(func() { stop(); <-done })
 	return accounts
 }
 
-// waitForDumps waits for whole looks of the client's node from now on.
+// waitForDumps waits for the given number of further complete dumps on the client's node.
 func (c *counted) waitForDumps(more uint64) {
 	c.t.Helper()
 	wanted := c.accounts[0].Dumps() + more
 	wait.Until(c.t, "a look", func() bool { return c.accounts[0].Dumps() >= wanted })
 }
 
-// end has all connections end that are translated on the client's node.
+// end deletes all conntrack entries that the client's node translated.
 func (c *counted) end() {
 	c.t.Helper()
 	n := c.nodes[0]
@@ -89,15 +89,15 @@ func (c *counted) end() {
 	}
 }
 
-// sums are what a node counted, by locality and tier.
+// sums returns the counts of a node by locality and tier.
 func sums(accounts *accounting.Accounting) map[string]accounting.Count {
 	all := map[string]accounting.Count{}
 	accounts.Counters.Node(func(row accounting.Row) { all[row.Locality.String()+" "+row.Tier] = row.Count })
 	return all
 }
 
-// expect waits until the client's node has counted something at one place, and nothing elsewhere; and as much of the
-// Service. What is counted between two readings of it shows in one of them only.
+// expect waits until the client's node has counted something in one series and nothing in the others, and the Service
+// has the same counts. Traffic that is counted between two reads shows in only one of them.
 func (c *counted) expect(what string, where string, fits func(accounting.Count) error) {
 	c.t.Helper()
 	wait.Success(c.t, what, func() error {
@@ -136,7 +136,7 @@ const (
 	sameNode  = "same_node " + string(policy.Hostname)
 )
 
-// TestConnectionsAreCounted: over TCP, UDP and SCTP, both families, ClusterIPs and node ports.
+// TestConnectionsAreCounted covers TCP, UDP and SCTP, both families, ClusterIPs and node ports.
 func TestConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	c := newCounted(t)
@@ -151,7 +151,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	c.expect("to another zone", otherZone, connections(uint64(each*len(all))))
 }
 
-// transfersTo is the Service's port of transfers.
+// transfersTo returns the Service's port for transfers.
 func (c *counted) transfersTo(pods ...*pod) model.Change {
 	change := service(topologyKeys(policy.Hostname, policy.AnyNode)).Merge(endpoints(pods...))
 	for _, slice := range change.Slices {
@@ -162,7 +162,7 @@ func (c *counted) transfersTo(pods ...*pod) model.Change {
 	return change
 }
 
-// about fits bytes of TCP: what was sent, and headers, which are 72 bytes of each 1,500 at most.
+// about returns a check of TCP bytes: the payload plus headers, which are at most 72 bytes of each 1,500.
 func about(what uint64, connections, sent, received int) func(accounting.Count) error {
 	fits := func(got uint64, want int) bool {
 		return got >= uint64(want) && float64(got) <= float64(want)*1500/1428+2000
@@ -175,8 +175,8 @@ func about(what uint64, connections, sent, received int) func(accounting.Count) 
 	}
 }
 
-// TestBytesAreCounted: what a connection moves shows while it lasts, and to the end, both ways; and what it moved before
-// anybody counted does not.
+// TestBytesAreCounted checks that a connection's bytes count in both directions while it is open and when it ends.
+// Bytes from before the start of counting do not count.
 func TestBytesAreCounted(t *testing.T) {
 	t.Parallel()
 	for _, family := range model.Families {
@@ -216,7 +216,7 @@ func TestBytesAreCounted(t *testing.T) {
 	}
 }
 
-// TestBytesOfUDPAreExact: 28 of each datagram are headers.
+// TestBytesOfUDPAreExact checks the exact counts: each datagram has 28 bytes of headers.
 func TestBytesOfUDPAreExact(t *testing.T) {
 	t.Parallel()
 	c := newCounted(t)
@@ -251,7 +251,7 @@ func TestBytesOfUDPAreExact(t *testing.T) {
 	})
 }
 
-// TestAnUnrepliedDialIsNoConnection, and what other programs translate is not ours.
+// TestAnUnrepliedDialIsNoConnection also checks that connections that other programs translate do not count.
 func TestAnUnrepliedDialIsNoConnection(t *testing.T) {
 	t.Parallel()
 	c := newCounted(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// interfaceAddrs returns the addresses that a node's interfaces have.
+// interfaceAddrs returns the addresses of a node's interfaces.
 func (c *cluster) interfaceAddrs(n *node) []netip.Addr {
 	c.t.Helper()
 	var addrs []netip.Addr
@@ -27,7 +27,7 @@ func (c *cluster) interfaceAddrs(n *node) []netip.Addr {
 	return addrs
 }
 
-// reportAddrs reports to a node's proxy which addresses its interfaces have now.
+// reportAddrs reports the current addresses of a node's interfaces to its proxy.
 func (c *cluster) reportAddrs(n *node) {
 	c.t.Helper()
 	n.local = c.interfaceAddrs(n)
@@ -35,7 +35,7 @@ func (c *cluster) reportAddrs(n *node) {
 	c.sync(n)
 }
 
-// gain gives a node addresses, and reports them to no proxy.
+// gain adds addresses to a node without reporting them to its proxy.
 func (c *cluster) gain(n *node, addrs ...netip.Addr) {
 	c.t.Helper()
 	for _, addr := range addrs {
@@ -45,8 +45,8 @@ func (c *cluster) gain(n *node, addrs ...netip.Addr) {
 	}
 }
 
-// machineWith adds a machine that has, and serves on, addresses that the first node finds there. It answers through
-// that node.
+// machineWith adds a machine that has the addresses and serves on them. The first node reaches it there, and it replies
+// through that node.
 func (c *cluster) machineWith(name string, addrs ...netip.Addr) *fabric.Namespace {
 	c.t.Helper()
 	machine := c.addHost(name, c.nodes[0])

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestTrafficOnAConnectionDoesNotRenewAffinity: only new connections do. A client that talks for longer than the
-// timeout is forgotten while it talks.
+// TestTrafficOnAConnectionDoesNotRenewAffinity checks that only new connections renew affinity. The affinity of a
+// client that sends for longer than the timeout on one connection expires during that connection.
 func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
@@ -20,7 +20,7 @@ func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 			time.Sleep(timeout / 4)
 			expectGoesOn(t, "the client talks on", open)
 		}
-		// Chance gives all 18 the endpoint that they had once in 10^14 runs.
+		// By chance, all 18 get their previous endpoint once in 10^14 runs.
 		for _, talking := range open {
 			if mustRequest(t, talking.from, talking.to).Pod != talking.first.Pod {
 				return
@@ -30,8 +30,8 @@ func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 	t.Error("every client came back to its endpoint long after its last new connection")
 }
 
-// TestAffinityNeverOverridesReadinessOrTopology: a client that is remembered with an endpoint that may not serve it
-// any more gets one that may.
+// TestAffinityNeverOverridesReadinessOrTopology checks that a client with affinity to an endpoint that may no longer
+// serve it gets an allowed endpoint.
 func TestAffinityNeverOverridesReadinessOrTopology(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})
@@ -60,7 +60,7 @@ func TestAffinityNeverOverridesReadinessOrTopology(t *testing.T) {
 	}
 }
 
-// TestAffinityIsForgottenWhenItIsSwitchedOff, and does not come back with the next switch.
+// TestAffinityIsForgottenWhenItIsSwitchedOff also checks that enabling affinity again does not restore the old entries.
 func TestAffinityIsForgottenWhenItIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
@@ -79,7 +79,7 @@ func TestAffinityIsForgottenWhenItIsSwitchedOff(t *testing.T) {
 			}
 		}
 	}
-	if moved == 0 { // chance picks the old endpoint for all 18 once in 10^14 runs
+	if moved == 0 { // by chance, all 18 get the old endpoint once in 10^14 runs
 		t.Error("every client is with its old endpoint again")
 	}
 }

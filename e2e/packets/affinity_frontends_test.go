@@ -12,8 +12,8 @@ import (
 
 const anHour = time.Hour
 
-// byNetwork are the paths of one Service port, for each port of the Service in each family: the frontends of every
-// kind that share what is remembered of a client.
+// byNetwork groups paths by port of the Service and by family. The frontends of each group share the affinity of a
+// client.
 func byNetwork(all []path) map[string][]path {
 	shared := map[string][]path{}
 	for _, p := range all {
@@ -23,7 +23,7 @@ func byNetwork(all []path) map[string][]path {
 	return shared
 }
 
-// sticksTo expects the same server over all paths, some times each, and returns it.
+// sticksTo checks that the same server responds over all paths, several times each, and returns its name.
 func sticksTo(t *testing.T, why string, client *fabric.Namespace, to []path) string {
 	t.Helper()
 	const times = 4
@@ -43,7 +43,7 @@ func sticksTo(t *testing.T, why string, client *fabric.Namespace, to []path) str
 	return first
 }
 
-// newSixServers is a cluster of two nodes with three servers each, and every kind of client of the first node.
+// newSixServers returns a cluster of two nodes with three servers each, and every kind of client of the first node.
 func newSixServers(t *testing.T) (*cluster, []*pod, []*fabric.Namespace) {
 	t.Helper()
 	c := newCluster(t, 2)
@@ -55,8 +55,8 @@ func newSixServers(t *testing.T) (*cluster, []*pod, []*fabric.Namespace) {
 	return c, servers, []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
 }
 
-// TestAClientKeepsItsEndpointOnEveryFrontend: the frontends of a Service port share what they remember, over all that
-// happens to others.
+// TestAClientKeepsItsEndpointOnEveryFrontend checks that the frontends of a Service port share their affinity, whatever
+// happens to other Services.
 func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
@@ -104,7 +104,7 @@ func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 	check("everything was written again")
 }
 
-// TestEveryKindOfFrontendRemembersForTheOthers: it makes no difference by which of them a client comes first.
+// TestEveryKindOfFrontendRemembersForTheOthers checks that it does not matter which frontend a client uses first.
 func TestEveryKindOfFrontendRemembersForTheOthers(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
@@ -124,10 +124,12 @@ func TestEveryKindOfFrontendRemembersForTheOthers(t *testing.T) {
 	}
 }
 
-// manyClients is so many clients, or ports, that chance sends all of them to one of two endpoints once in 2^30 runs.
+// manyClients is the number of clients or ports at which chance sends all of them to one of two endpoints once in 2^30
+// runs.
 const manyClients = 31
 
-// TestEveryClientIsRememberedByItself, also those that the endpoints see as one because their node masquerades them.
+// TestEveryClientIsRememberedByItself includes clients that have the same address for the endpoints, because their node
+// masquerades them.
 func TestEveryClientIsRememberedByItself(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -144,7 +146,7 @@ func TestEveryClientIsRememberedByItself(t *testing.T) {
 	}
 }
 
-// TestThePortsOfAServiceRememberByThemselves.
+// TestThePortsOfAServiceRememberByThemselves checks that the ports of a Service have separate affinity.
 func TestThePortsOfAServiceRememberByThemselves(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -172,8 +174,8 @@ func TestThePortsOfAServiceRememberByThemselves(t *testing.T) {
 	}
 }
 
-// TestAffinityNeverOverridesAPolicy: a client that is remembered with an endpoint elsewhere stays on this node where a
-// policy says so.
+// TestAffinityNeverOverridesAPolicy checks that a client with affinity to an endpoint on another node stays on this
+// node where a policy requires it.
 func TestAffinityNeverOverridesAPolicy(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})
@@ -202,7 +204,8 @@ func TestAffinityNeverOverridesAPolicy(t *testing.T) {
 	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", here.host, internal, timesOut)
 }
 
-// TestANewTimeoutCountsFromTheNextConnection.
+// TestANewTimeoutCountsFromTheNextConnection checks that a changed affinity timeout applies from the client's next
+// connection.
 func TestANewTimeoutCountsFromTheNextConnection(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

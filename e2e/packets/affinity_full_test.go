@@ -12,11 +12,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// full is how many clients the kernel lets a map without a size of its own remember.
+// full is the kernel's limit for the clients in a map without a size of its own.
 const full = 65535
 
-// TestManyClientsDisturbNoOtherService: when as many clients are remembered as the kernel allows, the Service goes on
-// to balance new ones, only without affinity; and another Service remembers its clients as before.
+// TestManyClientsDisturbNoOtherService checks a Service with as many clients in its affinity map as the kernel allows:
+// it still balances new clients, but without affinity. The affinity of another Service is not affected.
 func TestManyClientsDisturbNoOtherService(t *testing.T) {
 	t.Parallel()
 	c := setUp(t, setup{nodes: 1, config: clusterCIDR(), notOwned: true})
@@ -47,8 +47,8 @@ func TestManyClientsDisturbNoOtherService(t *testing.T) {
 	}
 }
 
-// expectForgets expects that one port of a Service, in one family, balances a client's connections as if there were no
-// affinity, and that all its other ports remember the client.
+// expectForgets checks that one port of a Service, in one family, balances a client's connections without affinity, and
+// that all its other ports keep affinity.
 func expectForgets(t *testing.T, client *fabric.Namespace, crowded app, full path) {
 	t.Helper()
 	for _, to := range pathsTo(servicePort, crowded.addrs(model.ClusterIP)...) {
@@ -66,7 +66,7 @@ func expectForgets(t *testing.T, client *fabric.Namespace, crowded app, full pat
 	}
 }
 
-// fill fills the map in which a Service remembers the clients of one port in one family.
+// fill fills the affinity map of one port of a Service in one family.
 func fill(t *testing.T, n *node, crowded app, to path, endpoint *pod) {
 	t.Helper()
 	table, clientOf := "ip", "100.64.%d.%d"
@@ -90,10 +90,10 @@ func fill(t *testing.T, n *node, crowded app, to path, endpoint *pod) {
 	runNFT(t, n, elements.String(), "-f", "-")
 }
 
-// value is what a map says: a number, as nft writes those of packets' priorities.
+// value matches the value of a map element: a number, in nft's notation for packet priorities.
 var value = regexp.MustCompile(` : ([0-9a-f]+):([0-9a-f]+)`)
 
-// elementValue returns the number that a map has for a key.
+// elementValue returns the value of a key in a map.
 func elementValue(t *testing.T, n *node, table, name, key string) uint32 {
 	t.Helper()
 	listing := runNFT(t, n, "", "get", "element", table, "vicinity", name, "{ "+key+" }")
@@ -104,7 +104,7 @@ func elementValue(t *testing.T, n *node, table, name, key string) uint32 {
 	return parsed(t, found[0])
 }
 
-// numberOf returns the number that an endpoint of a port has.
+// numberOf returns the number of an endpoint of a port.
 func numberOf(t *testing.T, n *node, table string, port uint32, endpoint string) uint32 {
 	t.Helper()
 	listing := runNFT(t, n, "", "list", "map", table, "vicinity", "numbered") +

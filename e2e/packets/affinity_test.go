@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// sticks asks a number of times and returns the one pod that must always answer.
+// sticks sends a number of requests and returns the pod, which must be the same for all.
 func sticks(t *testing.T, client *fabric.Namespace, to path, times int) string {
 	t.Helper()
 	first := mustRequest(t, client, to).Pod
@@ -19,8 +19,9 @@ func sticks(t *testing.T, client *fabric.Namespace, to path, times int) string {
 	return first
 }
 
-// TestAClientKeepsItsEndpoint: across connections, other clients' connections, changes of other endpoints and a
-// restart of the proxy; and gets another one at once when its own leaves.
+// TestAClientKeepsItsEndpoint checks that a client keeps its endpoint across its own connections, other clients'
+// connections, changes of other endpoints and a restart of the proxy. It gets another endpoint at once when its own is
+// removed.
 func TestAClientKeepsItsEndpoint(t *testing.T) {
 	c := newCluster(t, 2)
 	servers := map[string]*pod{}
@@ -59,7 +60,7 @@ func TestAClientKeepsItsEndpoint(t *testing.T) {
 	}
 }
 
-// TestAffinityEndsAfterItsTimeout, counted from the newest connection.
+// TestAffinityEndsAfterItsTimeout checks that the timeout counts from the newest connection.
 func TestAffinityEndsAfterItsTimeout(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -77,8 +78,8 @@ func TestAffinityEndsAfterItsTimeout(t *testing.T) {
 	}
 }
 
-// staysWhileRenewed dials for longer than the timeout in all, and each time within it. Where the machine was too slow
-// for that, nothing is said.
+// staysWhileRenewed dials for longer than the timeout in total, with shorter pauses than the timeout. It checks nothing
+// if the machine was too slow for that.
 func staysWhileRenewed(t *testing.T, client *fabric.Namespace, to path, timeout time.Duration) {
 	t.Helper()
 	asked := time.Now()
@@ -95,11 +96,11 @@ func staysWhileRenewed(t *testing.T, client *fabric.Namespace, to path, timeout 
 	}
 }
 
-// endsByItself waits longer than the timeout until another endpoint answers.
+// endsByItself pauses for longer than the timeout between connections until another endpoint responds.
 func endsByItself(t *testing.T, client *fabric.Namespace, to path, timeout time.Duration) {
 	t.Helper()
 	first := mustRequest(t, client, to).Pod
-	for range 16 { // chance picks the same endpoint 16 times once in 40 million runs
+	for range 16 { // by chance, the same endpoint is picked 16 times once in 40 million runs
 		time.Sleep(timeout + timeout/5)
 		if mustRequest(t, client, to).Pod != first {
 			return
@@ -108,7 +109,7 @@ func endsByItself(t *testing.T, client *fabric.Namespace, to path, timeout time.
 	t.Errorf("%s still answers long after the timeout", first)
 }
 
-// TestAffinitySwitchesOffAndOn while the Service is in use.
+// TestAffinitySwitchesOffAndOn changes the affinity while the Service is in use.
 func TestAffinitySwitchesOffAndOn(t *testing.T) {
 	c := newCluster(t, 1)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b")}
@@ -121,7 +122,7 @@ func TestAffinitySwitchesOffAndOn(t *testing.T) {
 	c.apply(service())
 	for _, to := range []path{paths[0], paths[3]} {
 		seen := map[string]bool{}
-		for range 30 { // chance picks one endpoint 30 times once in 500 million runs
+		for range 30 { // by chance, one endpoint is picked 30 times once in 500 million runs
 			seen[mustRequest(t, client.Namespace, to).Pod] = true
 		}
 		if len(seen) != 2 {

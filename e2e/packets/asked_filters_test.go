@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// filtering loads a filter chain on a node, with one rule. It counts as the counter "dropped".
+// filtering loads a filter chain with one rule on a node. Its counter has the comment "dropped".
 func filtering(t *testing.T, n *node, hook string, priority int, match, verdict string) {
 	t.Helper()
 	runNFT(t, n, fmt.Sprintf(`table inet witness {
@@ -25,7 +25,7 @@ func filtering(t *testing.T, n *node, hook string, priority int, match, verdict 
 `, hook, priority, match, verdict), "-f", "-")
 }
 
-// waitForDrops waits until the filter has dropped so many packets.
+// waitForDrops waits until the filter has dropped at least the given number of packets.
 func waitForDrops(t *testing.T, n *node, atLeast int) {
 	t.Helper()
 	wait.Until(t, fmt.Sprintf("%d packets that the filter dropped", atLeast), func() bool {
@@ -34,9 +34,10 @@ func waitForDrops(t *testing.T, n *node, atLeast int) {
 	})
 }
 
-// TestWhatAFilterDropsIsNoDemand: 100 dials that a filter on the client's node drops count as none, however often their SYNs
-// are sent again, nor do those that it rejects. Network policies and firewalls have filters at these hooks and priorities.
-// Once the filter is gone, the dials connect and count once each, as do others.
+// TestWhatAFilterDropsIsNoDemand checks that 100 connection attempts do not count if a filter on the client's node
+// drops or rejects them, however often their SYNs are retransmitted. The hooks and priorities are those of network
+// policies and firewalls. Once the filter is removed, the connections are established and count once each, like new
+// ones.
 func TestWhatAFilterDropsIsNoDemand(t *testing.T) {
 	const many = 100
 	clusterIP := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
@@ -71,7 +72,7 @@ func TestWhatAFilterDropsIsNoDemand(t *testing.T) {
 			c.apply(web.service(web.withEverything, bounded).Merge(web.endpoints(server)))
 			a.read()
 			const dialled = "ct status dnat ct direction original"
-			if !test.byNode && test.hook != "postrouting" { // where nft refuses nothing
+			if !test.byNode && test.hook != "postrouting" { // nft has no reject in postrouting
 				filtering(t, n, test.hook, test.priority, dialled, "reject")
 				expect(t, "while a filter rejects it", []*fabric.Namespace{client}, web.paths(n, allKinds...), notServed)
 				runNFT(t, n, "", "delete", "table", "inet", "witness")
@@ -95,7 +96,7 @@ func TestWhatAFilterDropsIsNoDemand(t *testing.T) {
 	}
 }
 
-// TestASYNThatIsSentAgainCountsOnce: the server's own filter drops each dial's first SYNs.
+// TestASYNThatIsSentAgainCountsOnce drops the first SYNs of each connection attempt at the server.
 func TestASYNThatIsSentAgainCountsOnce(t *testing.T) {
 	t.Parallel()
 	const many = 100
@@ -115,8 +116,8 @@ func TestASYNThatIsSentAgainCountsOnce(t *testing.T) {
 	a.expect("after each SYN was sent three times", map[string]uint64{"default/web": many})
 }
 
-// TestANodePortIsCountedByItselfAlone: the table has no address for a node port, and must not take other frontends with its
-// number for it.
+// TestANodePortIsCountedByItselfAlone checks that other frontends with the number of a node port do not count as the
+// node port, although the table has no address for it.
 func TestANodePortIsCountedByItselfAlone(t *testing.T) {
 	t.Parallel()
 	for name, addresses := range map[string]model.NodePortAddresses{

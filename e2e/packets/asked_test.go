@@ -21,7 +21,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// demandCounting is a node that counts what is asked, and a reader of its page.
+// demandCounting is a node that counts demand, and a client of its demand page.
 type demandCounting struct {
 	t       *testing.T
 	node    *node
@@ -29,13 +29,13 @@ type demandCounting struct {
 	cursor  string
 }
 
-// bounded bounds the load of a Service.
+// bounded sets a load bound on a Service.
 func bounded(s *model.Service) {
 	topologyKeys(policy.Zone, policy.AnyNode)(s)
 	maxLoad(120)(s)
 }
 
-// countDemand restarts the proxy of a node with one that can count what is asked.
+// countDemand restarts the proxy of a node with a demand counter.
 func (c *cluster) countDemand(n *node) *demandCounting {
 	c.t.Helper()
 	reader := demandcounter.NewFrontends()
@@ -47,7 +47,7 @@ func (c *cluster) countDemand(n *node) *demandCounting {
 	return a
 }
 
-// read reads the page, and returns the counts since the last reading.
+// read reads the page and returns the counts since the last read.
 func (a *demandCounting) read() demandapi.Page {
 	a.t.Helper()
 	response := httptest.NewRecorder()
@@ -71,7 +71,7 @@ func (a *demandCounting) expect(why string, want map[string]uint64) {
 	}
 }
 
-// tables returns what nft lists of the tables that count.
+// tables returns the lines of "nft list tables" for the counting tables.
 func (a *demandCounting) tables() string {
 	a.t.Helper()
 	listed, err := a.node.Run(exec.Command("nft", "list", "tables"))
@@ -88,7 +88,7 @@ func (a *demandCounting) tables() string {
 	return strings.Join(found, "; ")
 }
 
-// runUntil runs the counter until something holds.
+// runUntil runs the counter until a condition holds.
 func (a *demandCounting) runUntil(holds func() bool) {
 	a.t.Helper()
 	ctx, stop := context.WithCancel(a.t.Context())
@@ -101,7 +101,7 @@ func (a *demandCounting) runUntil(holds func() bool) {
 	}
 }
 
-// dialEach dials each path from each client, so many times.
+// dialEach dials each path from each client the given number of times.
 func dialEach(t *testing.T, clients []*fabric.Namespace, to []path, times int, should expectation) uint64 {
 	t.Helper()
 	for range times {
@@ -112,8 +112,9 @@ func dialEach(t *testing.T, clients []*fabric.Namespace, to []path, times int, s
 
 var cart = app{name: "cart", number: 11}
 
-// TestDemandOfClientsCountsOnce: pods, the node and machines outside dial by every kind of frontend, protocol and family. What
-// each node counts is what was dialled there, wherever it went; what is refused because there is no endpoint counts nowhere.
+// TestDemandOfClientsCountsOnce dials from pods, the node and machines outside the cluster over every kind of frontend,
+// protocol and family. Each node counts the connections that were dialled there, wherever they went. Connections that
+// are refused for lack of endpoints do not count.
 func TestDemandOfClientsCountsOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -121,7 +122,7 @@ func TestDemandOfClientsCountsOnce(t *testing.T) {
 	host := c.addHost("host", c.nodes[0])
 	near, far := c.countDemand(c.nodes[0]), c.countDemand(c.nodes[1])
 	c.apply(web.service(web.withEverything, bounded).Merge(web.endpoints(server)))
-	c.apply(cart.service(cart.withEverything).Merge(cart.endpoints(server))) // nobody bounds its load
+	c.apply(cart.service(cart.withEverything).Merge(cart.endpoints(server))) // without a load bound
 	if page := near.read(); page.Took != 0 || len(page.Counts) != 0 {
 		t.Errorf("a first reader gets %+v, want a cursor and nothing else", page)
 	}
@@ -142,8 +143,8 @@ func TestDemandOfClientsCountsOnce(t *testing.T) {
 	near.expect("while there is no endpoint", map[string]uint64{})
 }
 
-// TestSyncsKeepWhatWasCounted: endpoints, other Services and complete syncs change the tables, not the counts; only what
-// begins or ceases to be counted changes these.
+// TestSyncsKeepWhatWasCounted checks that endpoints, other Services and full syncs change the tables but not the
+// counts. The counts change only when frontends start or cease to be counted.
 func TestSyncsKeepWhatWasCounted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -164,7 +165,7 @@ func TestSyncsKeepWhatWasCounted(t *testing.T) {
 	count += dialEach(t, clients, paths, 1, succeeds)
 	a.expect("after syncs, with session affinity", map[string]uint64{"default/web": count})
 
-	// The page of before had the second Service counted.
+	// The second Service was still counted when the previous page was read.
 	dialEach(t, clients, cart.paths(n, model.ClusterIP), 1, succeeds)
 	count = dialEach(t, clients, paths, 1, succeeds)
 	c.apply(cart.gone())
@@ -176,8 +177,8 @@ func TestSyncsKeepWhatWasCounted(t *testing.T) {
 	a.expect("without a bound", map[string]uint64{})
 }
 
-// TestNothingIsThereWhileNobodyReads: the table comes with the first reader, and goes with the process. One that was deleted
-// comes back, and what it had counted is lost, nothing else.
+// TestNothingIsThereWhileNobodyReads checks that the first request for the page creates the table and that the process
+// deletes it when it ends. A table that was deleted from outside is created again; only its counts are lost.
 func TestNothingIsThereWhileNobodyReads(t *testing.T) {
 	t.Parallel()
 	c := setUp(t, setup{nodes: 1, config: clusterCIDR(), notOwned: true})
@@ -202,7 +203,8 @@ func TestNothingIsThereWhileNobodyReads(t *testing.T) {
 	count := dialEach(t, clients, paths, 1, succeeds)
 	a.expect("after it came back", map[string]uint64{"default/web": count})
 
-	// The next process deletes what a killed one left, of an earlier version too, and when it ends, what it made itself.
+	// At its start, the next process deletes the tables of a killed one, also of an earlier version. At its end, it
+	// deletes its own.
 	if _, err := n.Run(exec.Command("nft", "add", "table", "ip", ruleset.AskedTableNames[1])); err != nil {
 		t.Fatal(err)
 	}

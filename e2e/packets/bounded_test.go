@@ -13,15 +13,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// maxLoad bounds the load of any endpoint, in percent of the mean.
+// maxLoad sets the load bound of every endpoint, in percent of the mean.
 func maxLoad(percent uint64) func(*model.Service) {
 	return func(s *model.Service) { s.Topology.MaxLoad = percent }
 }
 
-// load is what endpoints get of the connections that each node makes, as many as any other.
+// load is the distribution of connections over endpoints. Each node makes the same number.
 type load struct {
 	byPod map[string]int
-	// near counts those that stay in the node's zone; each node is a zone.
+	// near counts the connections that stay in the node's zone; each node is a zone.
 	near, all int
 }
 
@@ -46,7 +46,7 @@ func (c *cluster) measure(clients []*fabric.Pod, servers []*pod, each int) load 
 	return found
 }
 
-// busiest returns the most that an endpoint gets, beside the mean.
+// busiest returns the largest load of an endpoint, divided by the mean.
 func (l load) busiest(endpoints int) float64 {
 	return float64(slices.Max(slices.Collect(maps.Values(l.byPod)))) * float64(endpoints) / float64(l.all)
 }
@@ -55,9 +55,9 @@ func (l load) String() string {
 	return fmt.Sprintf("%.1f %% near, by pod %v", 100*float64(l.near)/float64(l.all), l.byPod)
 }
 
-// TestABoundKeepsNearWhatItMay: three zones of one node each, with six, one and one endpoints. The lone ones would get
-// 2.67 times the mean; with a bound of 120 % they get that, and the six take the rest. Chance exceeds a tolerance once
-// in a hundred thousand counts.
+// TestABoundKeepsNearWhatItMay has three zones of one node each, with six, one and one endpoints. Without a bound, the
+// two single endpoints would get 2.67 times the mean. With a bound of 120 % they get 1.2 times the mean, and the six
+// get the rest. By chance, a count exceeds the tolerance once in a hundred thousand counts.
 func TestABoundKeepsNearWhatItMay(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -80,8 +80,8 @@ func TestABoundKeepsNearWhatItMay(t *testing.T) {
 	t.Logf("without a bound: busiest %.2f, %s", without.busiest(len(servers)), without)
 	t.Logf("120 %%:           busiest %.2f, %s", with.busiest(len(servers)), with)
 
-	// Of 3600 connections the mean is 450: the lone ones get 540 each, the others 420. Near are all 1200 of the first node
-	// and 45 % of the others', 63.3 % together.
+	// The mean of 3600 connections is 450: the single endpoints get 540 each, the others 420. In-zone are all 1200
+	// connections of the first node and 45 % of those of the others, 63.3 % together.
 	want := map[string]float64{"server-1-0": 540, "server-2-0": 540}
 	for number := range 6 {
 		want[fmt.Sprintf("server-0-%d", number)] = 420
@@ -100,8 +100,8 @@ func TestABoundKeepsNearWhatItMay(t *testing.T) {
 	}
 }
 
-// TestARememberedClientStaysWhereNoSlotLeads: a plan that gives an endpoint's connections on this node to nearer ones
-// is no reason to move the clients that it has.
+// TestARememberedClientStaysWhereNoSlotLeads checks that clients keep their endpoint when a plan gives the endpoint's
+// connections from this node to nearer endpoints.
 func TestARememberedClientStaysWhereNoSlotLeads(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -128,9 +128,9 @@ func TestARememberedClientStaysWhereNoSlotLeads(t *testing.T) {
 	}
 }
 
-// TestARolloutOverloadsNobody: twelve pods are replaced one by one, and the new ones come where the scheduler finds
-// room, first all in one zone. At each moment every node dials as often; with the keys alone whoever is left in a zone
-// gets all of it.
+// TestARolloutOverloadsNobody replaces twelve pods one by one. The new pods start where the scheduler has room, first
+// all in one zone. Every node makes the same number of connections at each moment. With topology keys alone, the last
+// pods in a zone would get all connections of that zone.
 func TestARolloutOverloadsNobody(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

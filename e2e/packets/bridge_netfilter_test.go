@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// bridgedCounter counts packets of others that pass postrouting without the interface that they came by, as
-// br_netfilter leads them.
+// bridgedCounter counts forwarded packets that pass postrouting without an input interface, as they do with
+// br_netfilter.
 const bridgedCounter = `
 table inet witness {
 	chain leaving {
@@ -18,8 +18,8 @@ table inet witness {
 }
 `
 
-// withBridgeNetfilter runs a test with each detector that recognizes pods by their bridge, on a node where packets
-// pass netfilter on the bridge already, as most nodes with a bridge are set up. It needs the kernel's br_netfilter.
+// withBridgeNetfilter runs a test with each local traffic detector that recognizes pods by their bridge. On the node,
+// packets already pass netfilter on the bridge, as on most nodes with a bridge. It needs the kernel's br_netfilter.
 func withBridgeNetfilter(t *testing.T, test func(*testing.T, *town)) {
 	t.Helper()
 	for name, traffic := range map[string]ruleset.LocalTraffic{
@@ -46,8 +46,8 @@ func withBridgeNetfilter(t *testing.T, test func(*testing.T, *town)) {
 	}
 }
 
-// TestPodsOnOneBridgeAreNotMasqueraded where br_netfilter hides the bridge from postrouting. All other clients are:
-// the node, whose packets never come by an interface, and hosts.
+// TestPodsOnOneBridgeAreNotMasqueraded covers nodes on which br_netfilter hides the bridge from postrouting. All other
+// clients are masqueraded: the node, whose packets have no input interface, and hosts.
 func TestPodsOnOneBridgeAreNotMasqueraded(t *testing.T) {
 	t.Parallel()
 	withBridgeNetfilter(t, func(t *testing.T, here *town) {
@@ -61,8 +61,8 @@ func TestPodsOnOneBridgeAreNotMasqueraded(t *testing.T) {
 	})
 }
 
-// TestAPodKeepsAnEndpointOnItsBridge where br_netfilter hides the bridge from postrouting: it is remembered there as
-// the pod that it was when it dialled, and under externalTrafficPolicy Local not as a client from outside.
+// TestAPodKeepsAnEndpointOnItsBridge covers nodes on which br_netfilter hides the bridge from postrouting. The affinity
+// entry must be for the pod as a client and, under externalTrafficPolicy Local, not for an external client.
 func TestAPodKeepsAnEndpointOnItsBridge(t *testing.T) {
 	t.Parallel()
 	withBridgeNetfilter(t, func(t *testing.T, here *town) {

@@ -8,11 +8,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// cell is what the packet matrix says of connections from one place to one frontend: who answers, and whether the
-// server sees the client or the node that translated the connection.
+// cell is a cell of the packet matrix, for connections from one kind of client to one frontend: which endpoints
+// respond, and whether the server sees the client or the node that translated the connection.
 type cell string
 
-// The cells, in the words of the matrix. All: the endpoints of the whole cluster. Local: those on the node itself.
+// These are the cells of the matrix. All means the endpoints of the whole cluster, Local those on the node itself.
 const (
 	all       cell = "all"
 	allMasq   cell = "all, masq"
@@ -24,17 +24,17 @@ func (c cell) isLocal() bool { return strings.HasPrefix(string(c), "local") }
 
 func (c cell) isMasqueraded() bool { return strings.HasSuffix(string(c), "masq") }
 
-// How many connections a cell takes. With two endpoints, chance sends mostConnections of them to the same one once in
-// 2^31 runs. Where only one endpoint may answer, another one that may be drawn is missed once in 2^localConnections
-// runs for each path; with as many paths as a row of the matrix has, that is never.
+// These are the numbers of connections that test a cell. With two endpoints, chance sends maxConnections to the same
+// one once in 2^31 runs. Where only one endpoint may respond, chance hides a second one in one of 2^localConnections
+// runs for each path; with as many paths as a row of the matrix has, that never happens.
 const (
 	fewestConnections = 4
 	maxConnections    = 32
 	localConnections  = 8
 )
 
-// holds returns what expects a cell: near is the endpoint on the node through which all clients dial, far is the
-// other one.
+// holds returns the expectation for a cell. near is the endpoint on the node through which all clients dial, far is the
+// other endpoint.
 func (c cell) holds(node *node, near, far *pod) expectation {
 	return func(from *fabric.Namespace, to path) error {
 		seen := map[string]bool{}
@@ -65,7 +65,7 @@ func (c cell) holds(node *node, near, far *pod) expectation {
 	}
 }
 
-// checkSource checks the address that the server saw.
+// checkSource checks the client address that the server saw.
 func (c cell) checkSource(reply fabric.Reply, node netip.Addr, fromNode bool) error {
 	want := reply.Own.Addr()
 	if c.isMasqueraded() || fromNode {
@@ -77,9 +77,10 @@ func (c cell) checkSource(reply fabric.Reply, node netip.Addr, fromNode bool) er
 	return nil
 }
 
-// checkPorts distinguishes a masqueraded connection of the node itself from one that is not: both have the node's
-// address. Masquerading draws a port out of 64512 at random; without it a port changes only if conntrack has that
-// very connection already. So some port changes if they are masqueraded, and some port stays if they are not.
+// checkPorts distinguishes a masqueraded connection of the node itself from one that is not masqueraded: both have the
+// node's address. Masquerading picks one of 64512 ports at random; without it, a port changes only if conntrack already
+// has that very connection. So some port must change if the connections are masqueraded, and some port must stay if
+// they are not.
 func (c cell) checkPorts(kept, translated int) error {
 	if c.isMasqueraded() && translated == 0 {
 		return fmt.Errorf("all %d connections kept their source port, want them masqueraded", kept)

@@ -8,11 +8,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges: a packet reads its class, its slot and its endpoint one
-// after the other, and the tables may change between. What an earlier step led it to must still be there.
+// TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges covers packets during a change of the tables. A packet looks
+// up its class, its slot and its endpoint in sequence, and the result of an earlier lookup must still exist at the next
+// one.
 //
-// A reset or a silence is a failure. A SYN that had to be sent twice is no failure: that is what the drop behind the
-// dispatch is for.
+// A reset or a timeout is a failure. A SYN that was retransmitted once is not: the drop rule after the dispatch exists
+// for that.
 func TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges(t *testing.T) {
 	c := newCluster(t, 1)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b"), c.addServer(c.nodes[0], "c"), c.addServer(c.nodes[0], "d")}

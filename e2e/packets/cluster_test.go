@@ -1,5 +1,8 @@
-// Package packets proves with real connections what the tables do: small networks of namespaces, the proxy's own code
-// on every node, and servers that say whom they see. It needs root.
+// Package packets tests the tables with real connections: small networks of namespaces, the proxy's own code on every
+// node, and servers that report the client address that they see. It needs root.
+//
+// To test another kind of frontend or property, add a file; objects_test.go and paths_test.go have the Services and the
+// ways to dial them.
 package packets_test
 
 import (
@@ -34,13 +37,13 @@ type cluster struct {
 	everything model.Change
 }
 
-// setup is what a cluster is made with.
+// setup configures a new cluster.
 type setup struct {
 	nodes  int
 	config ruleset.Config
-	// bridged: every node sees its pods behind one bridge.
+	// If bridged is set, every node has its pods on one bridge.
 	bridged bool
-	// notOwned lets nft change the tables too.
+	// If notOwned is set, the proxy does not own its tables, so that nft can change them, too.
 	notOwned bool
 }
 
@@ -54,11 +57,11 @@ type node struct {
 	proxy  *syncer.Proxy
 	// local are the addresses of its interfaces, as last reported to its proxy.
 	local []netip.Addr
-	// readers are of its proxy, beside the one that ends flows.
+	// readers are the decision handlers of its proxy, in addition to the one that deletes stale flows.
 	readers []selection.Handler
 }
 
-// concurrentFlows ends flows of UDP before Synced returns, so that a test need not wait.
+// concurrentFlows deletes stale UDP flows before OnSynced returns, so that a test need not wait.
 type concurrentFlows struct {
 	*serviceindex.Index
 	t          *testing.T
@@ -72,21 +75,21 @@ func (f concurrentFlows) OnSynced(sync selection.SyncState) {
 	}
 }
 
-// onlyUDP is a table without the other protocols: tests that are about dials run a reconciler for them.
+// onlyUDP is a conntrack table without the other protocols. Tests of connection attempts run a reconciler for those.
 type onlyUDP struct{ conntrack.Table }
 
 func (o onlyUDP) Dump(ctx context.Context, filter conntrack.Filter, each func(*conntrack.Entry) bool) (time.Duration, error) {
 	return o.Table.Dump(ctx, filter, func(e *conntrack.Entry) bool { return e.Protocol != model.UDP || each(e) })
 }
 
-// pod is a serving pod, and the endpoint it is.
+// pod is a serving pod and its endpoint.
 type pod struct {
 	*fabric.Pod
 	zone string
 }
 
-// clusterCIDR is the configuration that most clusters have: pods are known by their addresses, node ports are served
-// on the node's own.
+// clusterCIDR returns the most common configuration: pods are recognized by their addresses, and node ports are served
+// on the node's own addresses.
 func clusterCIDR() ruleset.Config {
 	return ruleset.Config{
 		Families:     model.Families,
@@ -95,14 +98,14 @@ func clusterCIDR() ruleset.Config {
 	}
 }
 
-// withoutDetector is a configuration in which the proxy does not know which clients are pods.
+// withoutDetector returns a configuration without local traffic detection.
 func withoutDetector() ruleset.Config {
 	config := clusterCIDR()
 	config.LocalTraffic = ruleset.LocalTraffic{}
 	return config
 }
 
-// newCluster returns a cluster with nodes node-1, node-2, … Their pods' addresses are local traffic.
+// newCluster returns a cluster with nodes node-1, node-2, … The addresses of their pods are local traffic.
 func newCluster(t *testing.T, nodes int) *cluster {
 	t.Helper()
 	return setUp(t, setup{nodes: nodes, config: clusterCIDR()})
@@ -157,7 +160,7 @@ func (c *cluster) addNode(name string) *node {
 	return added
 }
 
-// object returns the Node object, as the cluster knows it.
+// object returns the node's Node object.
 func (n *node) object() *model.Node {
 	ipv4, ipv6 := n.PodCIDRs()
 	return &model.Node{
@@ -168,7 +171,7 @@ func (n *node) object() *model.Node {
 	}
 }
 
-// restart puts a new proxy on a node that knows nothing but the cluster and finds the kernel as it is.
+// restart starts a new proxy on a node. It has the cluster's objects, and the kernel's state stays as it is.
 func (c *cluster) restart(n *node) {
 	n.owners = serviceindex.New(conntrackgc.StaleDialWindow)
 	reconciler := conntrackgc.NewReconciler(conntrack.NewDumpScheduler(onlyUDP{n.flows}, nil), n.owners, n.routes.IsLocal)
@@ -177,7 +180,7 @@ func (c *cluster) restart(n *node) {
 	n.proxy.Apply(c.everything.Merge(model.Change{LocalAddrs: n.local}))
 }
 
-// apply applies a change to every proxy, and waits until all kernels have it.
+// apply applies a change to every proxy, and waits until it is in all kernels.
 func (c *cluster) apply(change model.Change) {
 	c.t.Helper()
 	c.everything = c.everything.Merge(change)
@@ -195,7 +198,7 @@ func (c *cluster) sync(n *node) {
 	}
 }
 
-// addPod adds a pod that only dials.
+// addPod adds a pod that does not serve.
 func (c *cluster) addPod(n *node, name string) *fabric.Pod {
 	c.t.Helper()
 	added, err := n.AddPod(name)
@@ -215,9 +218,8 @@ func (c *cluster) addServer(n *node, name string) *pod {
 	return &pod{Pod: added, zone: "zone-of-" + n.Name}
 }
 
-// addHost adds a machine outside the cluster that reaches everything the cluster serves through one node. The other
-// nodes answer it through that node too: without masquerading, an answer that went another way would reach the host
-// untranslated.
+// addHost adds a machine outside the cluster that reaches all Services through one node. The other nodes reply to it
+// through that node, too: without masquerading, a reply on another path would arrive untranslated.
 func (c *cluster) addHost(name string, via *node) *fabric.Namespace {
 	c.t.Helper()
 	host, err := c.fabric.AddHost(name, via.Node)
@@ -237,7 +239,7 @@ func (c *cluster) addHost(name string, via *node) *fabric.Namespace {
 	return host.Namespace
 }
 
-// serveOn starts a server of a node's own, such as a daemon in the host network.
+// serveOn starts a server in a node's own network, such as a daemon in the host network.
 func (c *cluster) serveOn(n *fabric.Namespace, port uint16, addrs ...netip.Addr) {
 	c.t.Helper()
 	if _, err := n.Serve(port, addrs...); err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// unallocated are addresses of the Services' ranges that no Service has.
+// unallocated are addresses in the ServiceCIDRs that no Service has.
 var unallocated = []netip.Addr{netip.MustParseAddr("10.96.7.7"), netip.MustParseAddr("fd00:96::77")}
 
-// newUnallocated is a cluster in which a machine elsewhere has the unallocated addresses, to see whether packets for
-// them leave.
+// newUnallocated returns a cluster in which another machine has the unallocated addresses, to detect whether packets to
+// them leave the node.
 func newUnallocated(t *testing.T) (*cluster, []*fabric.Namespace) {
 	t.Helper()
 	c := newCluster(t, 1)
@@ -26,8 +26,8 @@ func newUnallocated(t *testing.T) (*cluster, []*fabric.Namespace) {
 	return c, []*fabric.Namespace{client, c.nodes[0].Namespace, host}
 }
 
-// TestAnUnallocatedAddressOfAServiceCIDRIsDropped at once when the ServiceCIDR is there, and no longer when it is
-// gone.
+// TestAnUnallocatedAddressOfAServiceCIDRIsDropped checks that packets are dropped as soon as the ServiceCIDR exists,
+// and no longer when it is deleted.
 func TestAnUnallocatedAddressOfAServiceCIDRIsDropped(t *testing.T) {
 	t.Parallel()
 	c, clients := newUnallocated(t)
@@ -50,13 +50,13 @@ func TestAnUnallocatedAddressOfAServiceCIDRIsDropped(t *testing.T) {
 	expect(t, "the ServiceCIDR is gone", clients, to, servedBy("elsewhere"))
 }
 
-// serviceCIDR returns the change that gives the ServiceCIDR its ranges; it is gone without any.
+// serviceCIDR returns the change that sets the ranges of the ServiceCIDR; without prefixes it deletes the ServiceCIDR.
 func serviceCIDR(prefixes ...netip.Prefix) model.Change {
 	return model.Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes}}
 }
 
-// foreignProxy translates an unallocated address on its own, as the proxy of Services with the label
-// service.kubernetes.io/service-proxy-name would.
+// foreignProxy translates an unallocated address, as a proxy for Services with the label
+// service.kubernetes.io/service-proxy-name does.
 const foreignProxy = `
 table ip foreign {
 	chain prerouting { type nat hook prerouting priority -90; ip daddr 10.96.7.7 tcp dport 80 dnat to 10.244.1.1:8080; }
@@ -68,7 +68,8 @@ table ip6 foreign {
 }
 `
 
-// TestAnotherProxysServicesGoOn: their addresses are in the ServiceCIDR, and unallocated as far as we know.
+// TestAnotherProxysServicesGoOn checks that Services of another proxy keep working. Their addresses are in the
+// ServiceCIDR, and unallocated for this proxy.
 func TestAnotherProxysServicesGoOn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -84,8 +85,8 @@ func TestAnotherProxysServicesGoOn(t *testing.T) {
 	expect(t, "another proxy translates the address", clients, to, servedBy("server"))
 }
 
-// TestAClusterIPThatTheNodeHasItself, as some DNS caches want it: what comes in for a port that the Service does not
-// define is for the node's own sockets, wherever it comes from.
+// TestAClusterIPThatTheNodeHasItself covers a ClusterIP on an interface of the node, as some DNS caches need it.
+// Packets to a port that the Service does not define go to the node's own sockets, from any client.
 func TestAClusterIPThatTheNodeHasItself(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -99,8 +100,8 @@ func TestAClusterIPThatTheNodeHasItself(t *testing.T) {
 	expect(t, "inside a ServiceCIDR", r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), servedBy(r.node.Name))
 }
 
-// TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService: what comes in for a port of the Service is dropped and
-// refused as on any other ClusterIP, though a socket of the node would answer there.
+// TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService checks that packets to a port of the Service are dropped or
+// refused as on any other ClusterIP, although a socket of the node would respond.
 func TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)

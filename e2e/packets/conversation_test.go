@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// conversation is a connection that stays open, and what its first answer said.
+// conversation is an open connection and its first response.
 type conversation struct {
 	*fabric.Conversation
 	from  *fabric.Namespace
@@ -24,7 +24,7 @@ func converse(t *testing.T, clients []*fabric.Namespace, to []path) []*conversat
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = opened.Close() }) // the test has seen what it wanted to
+			t.Cleanup(func() { _ = opened.Close() }) // ignore the error: the test is over
 			c := &conversation{Conversation: opened, from: from, to: p}
 			if c.first, err = c.Request(fabric.Timeout); err != nil {
 				t.Fatal(err)
@@ -35,7 +35,8 @@ func converse(t *testing.T, clients []*fabric.Namespace, to []path) []*conversat
 	return all
 }
 
-// expectGoesOn asks once more over every connection: the same server must answer, and see the same client as at first.
+// expectGoesOn sends another request over every connection: the server must be the same, and must see the same client
+// as at first.
 func expectGoesOn(t *testing.T, why string, open []*conversation) {
 	t.Helper()
 	for _, c := range open {

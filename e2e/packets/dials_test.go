@@ -23,27 +23,27 @@ import (
 )
 
 const (
-	// dialTimeout is how long clients wait that reach an endpoint which takes over. Without one their dials hang for more
-	// than two minutes.
+	// dialTimeout is the timeout of clients that should reach the endpoint that takes over. Without cleanup, their
+	// connection attempts hang for more than two minutes.
 	dialTimeout = fabric.Timeout
-	// failingDialTimeout is how long those wait whose dials hang.
+	// failingDialTimeout is the timeout of clients with hanging connection attempts.
 	failingDialTimeout = 5 * time.Second
 )
 
-// cleaning counts what a node's dials do.
+// cleaning counts the stale entries that are deleted on a node.
 type cleaning struct {
 	t       *testing.T
 	mutex   sync.Mutex
 	deleted map[model.Protocol]int
 }
 
-// startCleaning has a node draw dials anew, as its daemon does, until the test ends.
+// startCleaning deletes stale entries of a node's connection attempts, as its daemon does, until the test ends.
 func startCleaning(t *testing.T, n *node) *cleaning {
 	t.Helper()
 	return startCleaningIn(t, n, n.flows)
 }
 
-// startCleaningIn is drawAnew with a table in place of the node's.
+// startCleaningIn is startCleaning with another table than the node's.
 func startCleaningIn(t *testing.T, n *node, table conntrack.Table) *cleaning {
 	t.Helper()
 	d := &cleaning{t: t, deleted: map[model.Protocol]int{}}
@@ -67,7 +67,8 @@ func (d *cleaning) record(done conntrackgc.CleanupResult, err error) {
 	}
 }
 
-// waitFor waits until so many dials are counted, or more: they are counted once a look is over, and connect before.
+// waitFor waits until at least the given number of entries is counted. They are counted after a cleanup, and their
+// clients connect earlier.
 func (d *cleaning) waitFor(protocol model.Protocol, dials int) {
 	d.t.Helper()
 	wait.Until(d.t, fmt.Sprintf("%d dials of %s that were drawn anew", dials, protocol), func() bool { return d.of(protocol) >= dials })
@@ -79,7 +80,7 @@ func (d *cleaning) of(protocol model.Protocol) int {
 	return d.deleted[protocol]
 }
 
-// blackhole has a pod answer nothing any more, and send nothing either: its connections end without a FIN.
+// blackhole makes a pod neither reply nor send: its connections end without a FIN.
 func blackhole(t *testing.T, p *pod) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "nft", "-f", "-")
@@ -93,7 +94,7 @@ func blackhole(t *testing.T, p *pod) {
 	}
 }
 
-// addUnresponsive adds a server that answers nothing.
+// addUnresponsive adds a server that never replies.
 func (c *cluster) addUnresponsive(n *node) *pod {
 	c.t.Helper()
 	added := c.addServer(n, "silent")
@@ -101,7 +102,7 @@ func (c *cluster) addUnresponsive(n *node) *pod {
 	return added
 }
 
-// waitForDials waits until conntrack has as many dials that nobody answered.
+// waitForDials waits until conntrack has the wanted number of unreplied entries.
 func waitForDials(t *testing.T, n *node, want int) {
 	t.Helper()
 	wait.Equal(t, "dials under way", want, func() (unanswered int) {
@@ -114,10 +115,10 @@ func waitForDials(t *testing.T, n *node, want int) {
 	})
 }
 
-// dials are connections of TCP under way.
+// dials are the sockets of pending TCP connections.
 type dials []int
 
-// dialMany begins to dial, many times at once.
+// dialMany starts many connection attempts at once.
 func dialMany(t *testing.T, from *fabric.Namespace, to netip.AddrPort, n int) dials {
 	t.Helper()
 	var fds dials
@@ -145,7 +146,7 @@ func dialMany(t *testing.T, from *fabric.Namespace, to netip.AddrPort, n int) di
 	return fds
 }
 
-// isReady waits until something happens to a socket. Go's own signals interrupt that.
+// isReady waits for events on a socket, and repeats the wait if a signal of the Go runtime interrupts it.
 func isReady(fd int, events int16, timeout time.Duration) bool {
 	for until := time.Now().Add(timeout); ; {
 		poll := []unix.PollFd{{Fd: int32(fd), Events: events}}
@@ -156,7 +157,7 @@ func isReady(fd int, events int16, timeout time.Duration) bool {
 	}
 }
 
-// connected waits, and returns how many are connected by then.
+// connected waits until the given time and returns the number of established connections.
 func (d dials) connected(until time.Time) (n int) {
 	for _, fd := range d {
 		if !isReady(fd, unix.POLLOUT, time.Until(until)) {
@@ -169,8 +170,8 @@ func (d dials) connected(until time.Time) (n int) {
 	return n
 }
 
-// TestDialsUnderWayReachTheEndpointThatTakesOver: a thousand dial an endpoint that says nothing, and it is replaced. Without
-// looks at conntrack they all hang.
+// TestDialsUnderWayReachTheEndpointThatTakesOver dials an endpoint that does not reply a thousand times, and replaces
+// the endpoint. Without scans of conntrack all attempts hang.
 func TestDialsUnderWayReachTheEndpointThatTakesOver(t *testing.T) {
 	const clients = 1000
 	for name, draws := range map[string]bool{"drawn anew": true, "left alone": false} {
@@ -201,8 +202,8 @@ func TestDialsUnderWayReachTheEndpointThatTakesOver(t *testing.T) {
 	}
 }
 
-// TestDialsOfEveryKindReachTheEndpointThatTakesOver: from a pod, the node and a machine outside, over every frontend, in both
-// families.
+// TestDialsOfEveryKindReachTheEndpointThatTakesOver dials from a pod, the node and a machine outside the cluster, over
+// every frontend, in both families.
 func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 	for name, edit := range map[string]func(*model.Service){
 		"anywhere":           func(*model.Service) {},
@@ -240,7 +241,7 @@ func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 	}
 }
 
-// TestDialsToTheLastEndpointAreRefused, when it leaves and none takes over.
+// TestDialsToTheLastEndpointAreRefused removes the last endpoint without a replacement.
 func TestDialsToTheLastEndpointAreRefused(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
@@ -259,7 +260,8 @@ func TestDialsToTheLastEndpointAreRefused(t *testing.T) {
 	}
 }
 
-// TestDialsThatAnotherProgramTranslatedStay: it led them to an endpoint of ours that left.
+// TestDialsThatAnotherProgramTranslatedStay covers another program that translates to one of our endpoints, which is
+// then removed.
 func TestDialsThatAnotherProgramTranslatedStay(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
@@ -282,7 +284,7 @@ func TestDialsThatAnotherProgramTranslatedStay(t *testing.T) {
 	}
 }
 
-// idsOf returns the entries of connections to an address.
+// idsOf returns the status of the entries of connections to an address, by ID.
 func idsOf(t *testing.T, n *node, dialled netip.Addr) map[uint32]conntrack.Status {
 	t.Helper()
 	ids := map[uint32]conntrack.Status{}
@@ -307,8 +309,8 @@ func sameIDs(before, after map[uint32]conntrack.Status) bool {
 	return len(before) > 0
 }
 
-// TestEstablishedConnectionsSurviveTheDeletionOfStaleDials: two thousand of them, whose endpoint leaves a hundred times, beside
-// as many that another endpoint serves.
+// TestEstablishedConnectionsSurviveTheDeletionOfStaleDials has two thousand connections to an endpoint that is removed
+// a hundred times, and as many to another endpoint.
 func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
@@ -350,8 +352,8 @@ func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 	}
 }
 
-// TestAPortOfAConnectionThatWasResetIsUsedAgain: its endpoint reset it and left, and says nothing. Conntrack leads the next
-// connection from that port there, too, until that of the first one is forgotten.
+// TestAPortOfAConnectionThatWasResetIsUsedAgain covers an endpoint that resets a connection, is removed, and then never
+// replies. Conntrack sends the next connection from the same port there, too, until the first entry is deleted.
 func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 	for name, draws := range map[string]bool{"forgotten": true, "left alone": false} {
 		t.Run(name, func(t *testing.T) {
@@ -367,7 +369,7 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			defer func() { _ = listener.Close() }()
 			to := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
 			c.apply(service().Merge(endpoints(leaving)))
-			// The kernel itself forgets a connection that was reset after ten seconds, which are too few to tell.
+			// The kernel itself deletes the entry of a reset connection after ten seconds, which is too short for this test.
 			must.Succeed(t, node.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "600"))
 			if draws {
 				node.owners.Snapshot().RemovedKnownSince = time.Now().Add(-conntrackgc.StaleDialWindow) // as long after the start
@@ -401,7 +403,7 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 	}
 }
 
-// dialFrom begins to dial from a port.
+// dialFrom starts a connection attempt from the given port.
 func dialFrom(t *testing.T, from *fabric.Namespace, port int, to netip.AddrPort) (fd int) {
 	t.Helper()
 	err := from.Do(func() (err error) {
@@ -422,8 +424,8 @@ func dialFrom(t *testing.T, from *fabric.Namespace, port int, to netip.AddrPort)
 	return fd
 }
 
-// TestARollingRestartOfUnresponsivePodsLosesNoDial: thirty pods go one after the other, each a while before its slice says
-// so, and another takes over.
+// TestARollingRestartOfUnresponsivePodsLosesNoDial replaces thirty pods one after the other. Each one ends a while
+// before its EndpointSlice is updated.
 func TestARollingRestartOfUnresponsivePodsLosesNoDial(t *testing.T) {
 	for name, draws := range map[string]bool{"drawn anew": true, "left alone": false} {
 		t.Run(name, func(t *testing.T) {
@@ -464,7 +466,7 @@ func TestARollingRestartOfUnresponsivePodsLosesNoDial(t *testing.T) {
 	}
 }
 
-// keepRequesting dials two hundred times a second, whatever becomes of it, and tells how many failed, of how many.
+// keepRequesting dials two hundred times a second until stopped, and returns the numbers of failures and attempts.
 func keepRequesting(from *fabric.Namespace, to netip.AddrPort, timeout time.Duration, stop <-chan struct{}) (failed, all <-chan int) {
 	failures, asked := make(chan int, 1), make(chan int, 1)
 	go func() {

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestEstablishedConnectionsAreNeverTouched: whatever changes, a connection that is open stays with its endpoint.
+// TestEstablishedConnectionsAreNeverTouched checks that an open connection keeps its endpoint, whatever changes.
 func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 	c := newCluster(t, 2)
 	node := c.nodes[0]
@@ -19,7 +19,7 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 		return service(append([]func(*model.Service){web.withEverything}, edit...)...)
 	}
 	c.apply(everything().Merge(endpoints(near)))
-	// A UDP flow does not know by itself when it should end; udp_flows_test.go says when it does.
+	// UDP flows have no end of their own; udp_flows_test.go tests when they end.
 	to := only(web.paths(node, allKinds...), "tcp", "sctp")
 	open := converse(t, clients, to)
 
@@ -65,8 +65,8 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 	expectGoesOn(t, "the node has lost its addresses, as far as the proxy knows", open)
 }
 
-// TestAnEstablishedFlowKeepsItsEndpoint over UDP too: as long as the socket asks from the same port, the same endpoint
-// answers, however many others come.
+// TestAnEstablishedFlowKeepsItsEndpoint covers UDP, too: the endpoint stays the same while a socket sends from the same
+// port, however many other flows start.
 func TestAnEstablishedFlowKeepsItsEndpoint(t *testing.T) {
 	c := newCluster(t, 2)
 	node := c.nodes[0]

@@ -13,11 +13,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// within is how soon after a change of a label new connections obey it.
+// within bounds the time from a change of a label until new connections follow it.
 const within = time.Second
 
-// TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne: a node is labelled and unlabelled again while 200 connections and
-// 200 UDP flows go on and every client makes new ones.
+// TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne labels and unlabels a node during 200 open connections and 200
+// UDP flows, while every client makes new ones.
 func TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne(t *testing.T) {
 	t.Parallel()
 	for name, edits := range map[string][]func(*model.Service){
@@ -29,7 +29,7 @@ func TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne(t *testing.T) {
 			c := newCluster(t, 3)
 			var leaving, staying []*pod
 			var clients []*fabric.Pod
-			// Of those that stay the last one is alone in its zone, so that a bound has something to do.
+			// The last of the remaining nodes is alone in its zone, so that the load bound has an effect.
 			for number, count := range []int{4, 2, 1} {
 				clients = append(clients, c.addPod(c.nodes[number], fmt.Sprint("client-", number)))
 				for range count {
@@ -55,7 +55,7 @@ func TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne(t *testing.T) {
 				t.Errorf("only %d of %d flows are with the endpoints to evacuate, so little is tested", toLeaving, len(flows))
 			}
 			going := startTraffic(clients, flows)
-			time.Sleep(within / 4) // the clients are at work
+			time.Sleep(within / 4) // let the clients make connections
 			labelled := label(&model.Demotion{})
 			const each = 500
 			shared := c.measure(clients, staying, each)
@@ -66,7 +66,8 @@ func TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne(t *testing.T) {
 
 			seen.expectNothingBroke(t, flows)
 			seen.expectMoved(t, labelled, unlabelled, leaving)
-			// The mean of those that stay is 300 connections; chance exceeds 4.4 standard deviations once in a hundred thousand.
+			// The mean of the remaining endpoints is 300 connections; chance exceeds 4.4 standard deviations once in a hundred
+			// thousand.
 			mean := float64(shared.all) / float64(len(staying))
 			const rounding = 0.026 // of slots, as package balance states
 			if busiest, most := shared.busiest(len(staying)), 1.3*(1+rounding)+4.4*math.Sqrt(1.3/mean); busiest > most {
@@ -78,7 +79,7 @@ func TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne(t *testing.T) {
 	}
 }
 
-// converseOften opens so many connections over one network, from the clients and over both families in turn.
+// converseOften opens the given number of connections over one network, alternating between clients and families.
 func converseOften(t *testing.T, clients []*fabric.Pod, network string, count int) []*conversation {
 	t.Helper()
 	to := only(paths, network)
@@ -91,7 +92,7 @@ func converseOften(t *testing.T, clients []*fabric.Pod, network string, count in
 	return all
 }
 
-// countTo counts the flows whose endpoint is one of those.
+// countTo counts the flows to the given servers.
 func countTo(flows []*conversation, servers []*pod) (count int) {
 	for _, flow := range flows {
 		if isOneOf(flow.first.Pod, servers) {
@@ -105,14 +106,14 @@ func isOneOf(name string, servers []*pod) bool {
 	return slices.ContainsFunc(servers, func(server *pod) bool { return server.Name == name })
 }
 
-// traffic is what clients do all the time: they ask over what is open, and make new connections.
+// traffic is the permanent load of clients: requests over open flows, and new connections.
 type traffic struct {
 	ended   chan struct{}
 	running sync.WaitGroup
 
 	mu       sync.Mutex
 	requests int // over flows
-	// broken is what became of flows that gave no answer, or another server's.
+	// broken are the errors of flows without a response, or with a response of another server.
 	broken map[*conversation]error
 	made   attempts
 }
@@ -137,7 +138,7 @@ func (all attempts) where(fits func(attempt) bool) (found attempts) {
 
 func startTraffic(clients []*fabric.Pod, flows []*conversation) *traffic {
 	going := &traffic{ended: make(chan struct{}), broken: map[*conversation]error{}}
-	const gently = 2 * time.Millisecond // so that the proxies have the processors too
+	const gently = 2 * time.Millisecond // leaves CPU time to the proxies
 	for _, client := range clients {
 		own := slices.DeleteFunc(slices.Clone(flows), func(flow *conversation) bool { return flow.from != client.Namespace })
 		going.running.Go(func() {
@@ -155,7 +156,7 @@ func startTraffic(clients []*fabric.Pod, flows []*conversation) *traffic {
 	return going
 }
 
-// goesOn waits a moment, and reports whether the clients go on.
+// goesOn waits a moment, and reports whether the clients should continue.
 func (tr *traffic) goesOn(moment time.Duration) bool {
 	select {
 	case <-tr.ended:
@@ -187,14 +188,14 @@ func (tr *traffic) connect(from *fabric.Namespace, to path) {
 	tr.made = append(tr.made, one)
 }
 
-// stop ends the traffic. Nothing changes any more.
+// stop ends the traffic. Afterwards the counts do not change.
 func (tr *traffic) stop() *traffic {
 	close(tr.ended)
 	tr.running.Wait()
 	return tr
 }
 
-// expectNothingBroke: each flow has been asked, and is asked once more; no new connection failed.
+// expectNothingBroke checks that each flow was used and still works, and that no new connection failed.
 func (tr *traffic) expectNothingBroke(t *testing.T, flows []*conversation) {
 	t.Helper()
 	for flow, err := range tr.broken {
@@ -215,7 +216,7 @@ func (tr *traffic) expectNothingBroke(t *testing.T, flows []*conversation) {
 		len(tr.broken), len(flows), tr.requests, failed, len(tr.made))
 }
 
-// expectMoved: the evacuated servers get new connections before the label and after it, and none while it is there,
+// expectMoved checks that the evacuated servers get new connections before the label and after it, and none in between,
 // except for a moment.
 func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, leaving []*pod) {
 	t.Helper()

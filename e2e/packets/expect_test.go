@@ -14,14 +14,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// expectation checks what happens to a connection.
+// expectation checks the outcome of a connection.
 type expectation func(from *fabric.Namespace, to path) error
 
-// underWay bounds the connections that wait at the same time.
+// underWay bounds the number of concurrent connection attempts.
 const underWay = 16
 
-// expect dials every path from every client, many at a time because most of them wait, and says why what should have
-// happened.
+// expect dials every path from every client, many at a time because most of them wait. why is the expected outcome, for
+// the failure message.
 func expect(t *testing.T, why string, clients []*fabric.Namespace, to []path, should expectation) {
 	t.Helper()
 	var mu sync.Mutex
@@ -49,13 +49,13 @@ func expect(t *testing.T, why string, clients []*fabric.Namespace, to []path, sh
 	}
 }
 
-// succeeds expects an answer, of any server.
+// succeeds expects a response from any server.
 func succeeds(from *fabric.Namespace, to path) error {
 	_, err := from.Request(to.network, to.addr, fabric.Timeout)
 	return err
 }
 
-// servedBy expects an answer of that server.
+// servedBy expects a response from the given server.
 func servedBy(name string) expectation {
 	return func(from *fabric.Namespace, to path) error {
 		reply, err := from.Request(to.network, to.addr, fabric.Timeout)
@@ -66,7 +66,7 @@ func servedBy(name string) expectation {
 	}
 }
 
-// seenAs expects that the server takes a certain machine for its client.
+// seenAs expects that the server sees the addresses of the given machine.
 func seenAs(client *fabric.Namespace) expectation {
 	return func(from *fabric.Namespace, to path) error {
 		reply, err := from.Request(to.network, to.addr, fabric.Timeout)
@@ -77,14 +77,14 @@ func seenAs(client *fabric.Namespace) expectation {
 	}
 }
 
-// atOnce is well below a second, after which TCP sends its next SYN and would be refused even if it overlooked the
-// first answer.
+// atOnce is well below a second, after which TCP retransmits its SYN. A client that missed the first reply would be
+// refused then.
 const atOnce = 500 * time.Millisecond
 
-// refused expects a refusal at once, of one connection out of four: a busy machine may be late, and what overlooks the
-// first packet overlooks that of each connection. A datagram socket on the node learns it from send itself, with EPERM, which the
-// kernel returns to every sender whose packet a reject stops on the way out. ECONNREFUSED is what the kernel makes of
-// a reset, and of ICMP port unreachable (type 3 code 3, or type 1 code 4 for IPv6) and no other ICMP message.
+// refused expects an immediate refusal of one connection out of four: a busy machine may be late, and a defect that
+// misses the first packet of a connection misses that of every connection. A datagram socket on the node gets EPERM
+// from send itself, which the kernel returns if a reject stops a packet on the way out. The kernel returns ECONNREFUSED
+// for a reset, and for ICMP port unreachable (type 3 code 3, or type 1 code 4 for IPv6) and no other ICMP message.
 func refused(from *fabric.Namespace, to path) (err error) {
 	for range 4 {
 		if err = refusedImmediately(from, to); err == nil {
@@ -105,11 +105,11 @@ func refusedImmediately(from *fabric.Namespace, to path) error {
 	return nil
 }
 
-// shortly is long enough for an answer to arrive, if there is one.
+// shortly is long enough for a response to arrive, if there is one.
 const shortly = 250 * time.Millisecond
 
-// timesOut expects no answer at all. What the node itself sends is stopped before it leaves, so that sending on
-// a datagram socket fails.
+// timesOut expects no response at all. A packet of the node itself is stopped before it leaves, so that sending on a
+// datagram socket fails.
 func timesOut(from *fabric.Namespace, to path) error {
 	started := time.Now()
 	_, err := from.Request(to.network, to.addr, shortly)
@@ -122,8 +122,8 @@ func timesOut(from *fabric.Namespace, to path) error {
 	return nil
 }
 
-// notServed expects that no endpoint answers: the packet goes where it would go without us, to a socket that is not
-// there or an address that no machine has.
+// notServed expects that no endpoint responds: the packet goes where it would go without the proxy, to a closed port or
+// to an address that no machine has.
 func notServed(from *fabric.Namespace, to path) error {
 	if reply, err := from.Request(to.network, to.addr, shortly); err == nil {
 		return fmt.Errorf("%s answered, want no answer", reply.Pod)

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// TestExplainReportsForEveryAddressAndPortWhatTheRulesDo: whatever a client dials, a frontend of a Service or something beside it,
-// `explain ADDRESS:PORT` foretells what becomes of it, over each protocol.
+// TestExplainReportsForEveryAddressAndPortWhatTheRulesDo checks that `explain ADDRESS:PORT` predicts the outcome for
+// frontends of Services and for other destinations, over each protocol.
 func TestExplainReportsForEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
 	t.Parallel()
 	for name, addresses := range map[string]model.NodePortAddresses{
@@ -23,7 +23,7 @@ func TestExplainReportsForEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
 			n := newNodePorts(t, addresses)
 			refuseWithoutLimit(t, n.node.Namespace)
 			meetNeighbours(t, []*fabric.Namespace{n.pod, n.node.Namespace}, n.near)
-			streams := app{"streams", 11} // over TCP alone, on a number of its own, and an external IP that is the node's address
+			streams := app{"streams", 11} // over TCP alone, on its own port, and with the node's address as an external IP
 			withNode := func(s *model.Service) {
 				streams.withEverything(s)
 				s.Ports = s.Ports[:1]
@@ -55,10 +55,10 @@ func TestExplainReportsForEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
 	}
 }
 
-// expectations are what a client sees of each outcome; none is what explain knows nothing of.
+// expectations are the client's view of each outcome; none means that explain has no result.
 var expectations = map[string]expectation{"balance": succeeds, "refuse": refused, "drop": timesOut, "none": notServed}
 
-// explained returns the outcome that explain says, of a pod's connection on the first node.
+// explained returns the outcome that explain predicts for a pod's connection on the first node.
 func (n *nodePorts) explained(p path) string {
 	n.t.Helper()
 	cluster := explain.ClusterView(n.everything, n.node.Name, n.setup.config.NodePorts)

@@ -9,15 +9,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// elder and younger are Services that may want the same address.
+// elder and younger are Services that may request the same address.
 var elder, younger = app{"z-elder", 31}, app{"a-younger", 32}
 
-// born says when a Service was made: the first of them wins, whatever their names are.
+// born sets the creation time of a Service: the oldest one wins, whatever the names are.
 func born(year int) func(*model.Service) {
 	return func(s *model.Service) { s.Created = time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
 }
 
-// TestTheOlderOfTwoServicesOwnsASharedAddress, on every node and after every restart, until it lets go.
+// TestTheOlderOfTwoServicesOwnsASharedAddress checks this on every node and after every restart, until the older
+// Service releases the address.
 func TestTheOlderOfTwoServicesOwnsASharedAddress(t *testing.T) {
 	t.Parallel()
 	for name, share := range map[string]func(*model.Service){
@@ -51,7 +52,7 @@ func TestTheOlderOfTwoServicesOwnsASharedAddress(t *testing.T) {
 	}
 }
 
-// expectOnEveryNode dials, on each node, every frontend that is shared.
+// expectOnEveryNode dials every shared frontend on each node.
 func expectOnEveryNode(t *testing.T, c *cluster, share func(*model.Service), why, want string) {
 	t.Helper()
 	probe := &model.Service{Ports: []model.ServicePort{{}}}
@@ -71,8 +72,8 @@ func expectOnEveryNode(t *testing.T, c *cluster, share func(*model.Service), why
 	}
 }
 
-// TestAClusterIPIsNeverTakenByAnExternalIP, however old its Service is: the API server gave it to one Service, while
-// any user may write any external IP.
+// TestAClusterIPIsNeverTakenByAnExternalIP holds for a Service of any age: the API server allocated the ClusterIP to
+// one Service, while any user may write any external IP.
 func TestAClusterIPIsNeverTakenByAnExternalIP(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -91,7 +92,7 @@ func TestAClusterIPIsNeverTakenByAnExternalIP(t *testing.T) {
 	expect(t, "a Service without endpoints has the ClusterIP", clients, only(paths, "tcp"), refused)
 }
 
-// TestTheSameExternalIPOnOtherPorts: two Services share an address without a conflict.
+// TestTheSameExternalIPOnOtherPorts has two Services that share an address without a conflict.
 func TestTheSameExternalIPOnOtherPorts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -110,7 +111,7 @@ func TestTheSameExternalIPOnOtherPorts(t *testing.T) {
 	expect(t, "another port", clients, pathsTo(81, web.addrs(model.ExternalIP)...), servedBy("second"))
 }
 
-// TestExternalAddressesOfAFamilyWithoutAClusterIPAreIgnored, as in kube-proxy.
+// TestExternalAddressesOfAFamilyWithoutAClusterIPAreIgnored checks the same behaviour as kube-proxy's.
 func TestExternalAddressesOfAFamilyWithoutAClusterIPAreIgnored(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -124,7 +125,8 @@ func TestExternalAddressesOfAFamilyWithoutAClusterIPAreIgnored(t *testing.T) {
 	}
 }
 
-// onNodePorts gives a Service, as external IPs, the addresses of a node, with the number of another one's node port.
+// onNodePorts sets the external IPs of a Service to the addresses of a node, with the number of another Service's node
+// port.
 func onNodePorts(of app, n *node) func(*model.Service) {
 	return func(s *model.Service) {
 		s.ExternalIPs = []netip.Addr{n.IPv4, n.IPv6}
@@ -134,13 +136,14 @@ func onNodePorts(of app, n *node) func(*model.Service) {
 	}
 }
 
-// onLoadBalancer gives a Service, as external IPs, the addresses of another one's load balancer.
+// onLoadBalancer sets the external IPs of a Service to the load balancer addresses of another Service.
 func onLoadBalancer(of app) func(*model.Service) {
 	return func(s *model.Service) { s.ExternalIPs = of.addrs(model.LoadBalancerIP) }
 }
 
-// TestAnOlderExternalIPTakesNothingThatTheClusterGave to another Service: neither a load balancer's address, nor a node
-// port on an address of the node. It gets what the other one lets go of.
+// TestAnOlderExternalIPTakesNothingThatTheClusterGave checks that an older external IP overrides neither the load
+// balancer address of another Service nor its node port on an address of the node. It gets them once the other Service
+// releases them.
 func TestAnOlderExternalIPTakesNothingThatTheClusterGave(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneServes: each has endpoints of its own.
+// TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneServes checks that each family has endpoints of its own.
 func TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneServes(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)

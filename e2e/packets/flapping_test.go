@@ -25,17 +25,18 @@ import (
 )
 
 const (
-	// dialsVariable is how many dials TestNoOpenConnectionEndsWhileEndpointsFlap makes in all. fewDials are those of every
-	// run of the tests.
+	// dialsVariable is the total number of connections of TestNoEstablishedConnectionEndsWhileEndpointsFlap. fewDials is
+	// the default.
 	dialsVariable = "FLAPPING_DIALS"
 	fewDials      = 9_000
-	// dialsPerSecond are those of each of its clusters.
+	// dialsPerSecond is the rate in each of its clusters.
 	dialsPerSecond = 200
 )
 
-// TestNoEstablishedConnectionEndsWhileEndpointsFlap: a Service's selector is switched between two sets of pods twice a second, and
-// one pod of each set is unready at a time. All pods serve on. Answers take a while, and some packets are lost, so dials are
-// answered while the proxy decides about them. The kernel's own reports of the entries that end are the judge.
+// TestNoEstablishedConnectionEndsWhileEndpointsFlap switches a Service's selector between two sets of pods twice a
+// second, and makes one pod of each set unready at a time. All pods keep serving. Replies are delayed and some packets
+// are lost, so replies arrive while the proxy decides about the connections. The kernel's destroy events show which
+// entries were deleted.
 func TestNoEstablishedConnectionEndsWhileEndpointsFlap(t *testing.T) {
 	all := fewDials
 	if text := os.Getenv(dialsVariable); text != "" {
@@ -57,17 +58,17 @@ func TestNoEstablishedConnectionEndsWhileEndpointsFlap(t *testing.T) {
 	}
 }
 
-// flapping is how endpoints flap.
+// flapping describes how endpoints flap.
 type flapping struct {
 	delay time.Duration // one way
 	pods  int           // of each set
-	// isUnsure: the proxy has just started, and does not know yet which endpoints left before.
+	// If isUnsure is set, the proxy has just started and does not know which endpoints were removed before.
 	isUnsure bool
-	// isOld: the kernel does not test what it deletes, so an answer may come between two requests.
+	// If isOld is set, the kernel deletes entries without a test, so a reply may arrive between two requests.
 	isOld bool
 }
 
-// oldKernel is a table as kernels before about Linux 6.12 have it.
+// oldKernel is a table as in kernels before about Linux 6.12.
 type oldKernel struct{ *conntrack.Conn }
 
 func (oldKernel) DeleteUnreplied([]*conntrack.Entry) ([]*conntrack.Entry, error) {
@@ -145,7 +146,7 @@ func (f flapping) run(t *testing.T, dials int) {
 	}
 }
 
-// echo has a machine answer each byte that it gets.
+// echo starts an echo server on a machine.
 func echo(t *testing.T, on *fabric.Namespace) {
 	t.Helper()
 	listener, err := on.Listen("tcp", fmt.Sprint(":", podPort))
@@ -166,7 +167,8 @@ func echo(t *testing.T, on *fabric.Namespace) {
 	})
 }
 
-// visits are clients that dial, say something, wait for the answer and reset the connection, so that its port is free again.
+// visits are clients that connect, send a byte, wait for the response and reset the connection, so that its port is
+// free again.
 type visits struct {
 	to      []netip.AddrPort
 	timeout time.Duration
@@ -177,7 +179,7 @@ type visits struct {
 	failure atomic.Value
 }
 
-// dial begins to dial, from the network of the calling thread.
+// dial makes the connections from the network of the calling thread.
 func (l *visits) dial(dials int) error {
 	next := time.NewTicker(time.Second / dialsPerSecond)
 	defer next.Stop()
@@ -192,7 +194,7 @@ func (l *visits) dial(dials int) error {
 	return nil
 }
 
-// beginToDial returns a socket that is on its way.
+// beginToDial returns a connecting socket.
 func beginToDial(to netip.AddrPort) (*os.File, error) {
 	family, addr := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: as4(to), Port: int(to.Port())})
 	if to.Addr().Is6() {
@@ -221,7 +223,7 @@ func (l *visits) converse(conn *os.File) {
 		l.failed.Add(1)
 		return
 	}
-	if _, err := conn.Write([]byte{'?'}); err != nil { // it waits until the connection is there
+	if _, err := conn.Write([]byte{'?'}); err != nil { // waits until the connection is established
 		l.failed.Add(1)
 		l.failure.Store(err.Error())
 		return
@@ -243,10 +245,10 @@ func (l *visits) converse(conn *os.File) {
 	}
 }
 
-// ends counts the connections of TCP that ended because somebody asked the kernel for it, by what they were.
+// ends counts the TCP connections that ended because a process requested it from the kernel, by their state.
 type ends struct{ unreplied, closed, open atomic.Int64 }
 
-// listenToEnds counts until the test ends. It reads the kernel's messages by itself, not with the code that it judges.
+// listenToEnds counts until the test ends. It parses the kernel's messages itself, not with the code under test.
 func listenToEnds(t *testing.T, on *fabric.Namespace) *ends {
 	t.Helper()
 	const groupDestroy = 3
@@ -267,7 +269,7 @@ func listenToEnds(t *testing.T, on *fabric.Namespace) *ends {
 				return
 			}
 			for _, message := range messages {
-				if message.Header.PID != 0 { // else it ended by itself
+				if message.Header.PID != 0 { // otherwise the entry ended by itself
 					counted.add(t, message.Data)
 				}
 			}
@@ -281,7 +283,7 @@ func listenToEnds(t *testing.T, on *fabric.Namespace) *ends {
 	return counted
 }
 
-// add counts an end, which a struct nfgenmsg and attributes describe.
+// add counts a destroy event: a struct nfgenmsg and attributes.
 func (n *ends) add(t *testing.T, message []byte) {
 	const sizeofHeader, attrStatus, attrProtocolInfo, attrTCP, attrState = 4, 3, 4, 1, 1
 	attributes, err := netlink.NewAttributeDecoder(message[sizeofHeader:])

@@ -8,8 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// TestAPodReachesItselfThroughEveryFrontend, and sees the connection come from its node: with its own source it would
-// drop the answer. Whether a detector works, or everything is masqueraded, makes no difference.
+// TestAPodReachesItselfThroughEveryFrontend also checks that the pod sees the connection come from its node, because it
+// would drop a packet with its own source address. That holds with and without a local traffic detector, and if
+// everything is masqueraded.
 func TestAPodReachesItselfThroughEveryFrontend(t *testing.T) {
 	bridge := clusterCIDR()
 	bridge.LocalTraffic = ruleset.LocalTraffic{Interface: fabric.PodBridge}
@@ -32,7 +33,7 @@ func TestAPodReachesItselfThroughEveryFrontend(t *testing.T) {
 				{web.withEverything, affinity(anHour)},
 			} {
 				c.apply(service(edits...).Merge(endpoints(server)))
-				// The second time it is remembered, if the Service has session affinity.
+				// The second connection uses the affinity entry, if the Service has session affinity.
 				for range 2 {
 					expect(t, "a pod dials itself", []*fabric.Namespace{server.Namespace}, everywhere, seenAs(c.nodes[0].Namespace))
 				}

@@ -14,8 +14,8 @@ func (c *cluster) inHostNetwork(n *node) *pod {
 	return &pod{Pod: &fabric.Pod{Namespace: n.Namespace, Node: n.Node}, zone: "zone-of-" + n.Name}
 }
 
-// TestAnEndpointInTheHostNetworkOfThisNode is reached over every frontend. What others send it goes nowhere from
-// there, so that the answer needs no masquerading to come back.
+// TestAnEndpointInTheHostNetworkOfThisNode is reached over every frontend. Packets from other clients are not forwarded
+// to it, so the reply returns without masquerading.
 func TestAnEndpointInTheHostNetworkOfThisNode(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})
@@ -28,7 +28,7 @@ func TestAnEndpointInTheHostNetworkOfThisNode(t *testing.T) {
 		"session affinity":      service(web.withEverything, affinity(anHour)),
 	} {
 		here.apply(change)
-		for range 2 { // the second time it is remembered, if the Service has session affinity
+		for range 2 { // the second connection uses the affinity entry, if any
 			expect(t, why, here.clients(), everywhere, servedBy(node.Name))
 			expect(t, why, here.pod, everywhere, seenAs(here.pod[0]))
 			expect(t, why, here.host, everywhere, seenAs(here.host[0]))
@@ -36,7 +36,8 @@ func TestAnEndpointInTheHostNetworkOfThisNode(t *testing.T) {
 	}
 }
 
-// TestAnEndpointInTheHostNetworkOfAnotherNode is reached over every frontend, by clients that may leave this node.
+// TestAnEndpointInTheHostNetworkOfAnotherNode is reached over every frontend by clients that may use endpoints on other
+// nodes.
 func TestAnEndpointInTheHostNetworkOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})
@@ -61,8 +62,8 @@ func TestAnEndpointInTheHostNetworkOfAnotherNode(t *testing.T) {
 	expect(t, "internalTrafficPolicy Local", here.clients(), clusterIPs, timesOut)
 }
 
-// TestAClientKeepsAnEndpointInAHostNetwork: connections to one on this node come in and never pass postrouting, where
-// all other clients are remembered.
+// TestAClientKeepsAnEndpointInAHostNetwork covers this node and another node. Connections to an endpoint on this node
+// pass input and never postrouting, where the affinity of all other clients is recorded.
 func TestAClientKeepsAnEndpointInAHostNetwork(t *testing.T) {
 	t.Parallel()
 	for number, whose := range []string{"this node", "another node"} {

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// clientRanges returns source ranges that hold single clients.
+// clientRanges sets source ranges that contain single clients.
 func clientRanges(clients ...*fabric.Namespace) func(*model.Service) {
 	return func(s *model.Service) {
 		for _, client := range clients {
@@ -17,8 +17,8 @@ func clientRanges(clients ...*fabric.Namespace) func(*model.Service) {
 	}
 }
 
-// TestSourceRangesRestrictWhoMayDialALoadBalancerIP: pods and the node like all other clients. They do not concern other
-// frontends.
+// TestSourceRangesRestrictWhoMayDialALoadBalancerIP checks that they apply to pods and the node like to all other
+// clients, and not to other frontends.
 func TestSourceRangesRestrictWhoMayDialALoadBalancerIP(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -48,7 +48,8 @@ func TestSourceRangesRestrictWhoMayDialALoadBalancerIP(t *testing.T) {
 	}
 }
 
-// TestSourceRangesDropBeforeAnythingElse: clients outside the ranges do not learn whether there are endpoints.
+// TestSourceRangesDropBeforeAnythingElse checks that clients outside the ranges cannot detect whether there are
+// endpoints.
 func TestSourceRangesDropBeforeAnythingElse(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -65,7 +66,7 @@ func TestSourceRangesDropBeforeAnythingElse(t *testing.T) {
 	expect(t, "remembered, and not in the ranges any more", []*fabric.Namespace{r.host}, balancer, timesOut)
 }
 
-// TestSourceRangesOfOneFamilyDoNotRestrictTheOther, as in kube-proxy.
+// TestSourceRangesOfOneFamilyDoNotRestrictTheOther checks the same behaviour as kube-proxy's.
 func TestSourceRangesOfOneFamilyDoNotRestrictTheOther(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -75,7 +76,7 @@ func TestSourceRangesOfOneFamilyDoNotRestrictTheOther(t *testing.T) {
 	expect(t, "IPv6, which has none", r.clients(), balancer[3:], servedBy("near"))
 }
 
-// TestSourceRangesConcernTheirOwnPortsOnly: another Service on the same address, on a port of its own, is open.
+// TestSourceRangesConcernTheirOwnPortsOnly checks that another Service on the same address, with its own port, is open.
 func TestSourceRangesConcernTheirOwnPortsOnly(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -93,7 +94,7 @@ func TestSourceRangesConcernTheirOwnPortsOnly(t *testing.T) {
 	expect(t, "the other Service's port", r.clients(), pathsTo(81, web.addrs(model.LoadBalancerIP)...), servedBy("far"))
 }
 
-// TestAnExternalIPThatIsALoadBalancerIPTooIsFiltered: the source ranges hold for the address.
+// TestAnExternalIPThatIsALoadBalancerIPTooIsFiltered checks that the source ranges apply to the address.
 func TestAnExternalIPThatIsALoadBalancerIPTooIsFiltered(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -104,8 +105,8 @@ func TestAnExternalIPThatIsALoadBalancerIPTooIsFiltered(t *testing.T) {
 	expect(t, "not in the ranges", []*fabric.Namespace{r.pod, r.node}, balancer, timesOut)
 }
 
-// TestANodeInTheRangesMaySendFromTheLoadBalancerIP: what it sends to an address of its own has that address as its
-// source.
+// TestANodeInTheRangesMaySendFromTheLoadBalancerIP covers packets of a node to an address of its own, which have that
+// address as their source.
 func TestANodeInTheRangesMaySendFromTheLoadBalancerIP(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -125,7 +126,8 @@ func TestANodeInTheRangesMaySendFromTheLoadBalancerIP(t *testing.T) {
 	expect(t, "the Node object names it again", node, balancer, servedBy("near"))
 }
 
-// TestPacketsToALoadBalancerIPNeverLeaveTheNode: those of its pods and its own are translated before they are routed.
+// TestPacketsToALoadBalancerIPNeverLeaveTheNode checks that packets of the node and of its pods are translated before
+// they are routed.
 func TestPacketsToALoadBalancerIPNeverLeaveTheNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestWhatIsNoneOfOursIsNotServed: every Service that another proxy or no proxy serves loses all its frontends, and has
-// them again when it is ours again.
+// TestWhatIsNoneOfOursIsNotServed checks that a Service loses all its frontends while it is for another proxy or for
+// none, and gets them back afterwards.
 func TestWhatIsNoneOfOursIsNotServed(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)
@@ -31,7 +31,8 @@ func TestWhatIsNoneOfOursIsNotServed(t *testing.T) {
 	expect(t, "everything again", m.clients(), everywhere, servedBy("near"))
 }
 
-// TestSlicesOfAHeadlessServiceAreNoEndpoints: the label of a slice says so, whatever the Service is.
+// TestSlicesOfAHeadlessServiceAreNoEndpoints checks that the label of the EndpointSlice decides, whatever the Service
+// is.
 func TestSlicesOfAHeadlessServiceAreNoEndpoints(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)
@@ -48,7 +49,7 @@ func TestSlicesOfAHeadlessServiceAreNoEndpoints(t *testing.T) {
 	expect(t, "no label again", m.clients(), everywhere, servedBy("near"))
 }
 
-// TestAServiceOfOneFamily has no frontend of any kind in the other one, though its manifest names addresses there.
+// TestAServiceOfOneFamily has no frontend of any kind in the other family, although its manifest has addresses there.
 func TestAServiceOfOneFamily(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)
@@ -65,8 +66,8 @@ func TestAServiceOfOneFamily(t *testing.T) {
 	}
 }
 
-// TestALoadBalancerInModeProxyGetsItsPackets: they go where its address is. In mode VIP, or without a mode, the node
-// takes them.
+// TestALoadBalancerInModeProxyGetsItsPackets checks that packets go to the machine that has the address. In mode VIP,
+// or without a mode, the node translates them.
 func TestALoadBalancerInModeProxyGetsItsPackets(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)
@@ -83,8 +84,8 @@ func TestALoadBalancerInModeProxyGetsItsPackets(t *testing.T) {
 	}
 }
 
-// TestSourceRangesAsTheirOwnersWriteThem: one around another one, and all addresses beside a few. The set in the
-// kernel must hold them merged, for it overlooks a range around another one.
+// TestSourceRangesAsTheirOwnersWriteThem has a range inside another one, and all addresses together with a few. The set
+// in the kernel must contain them merged, because it ignores a range that contains another one.
 func TestSourceRangesAsTheirOwnersWriteThem(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)

@@ -12,14 +12,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
 )
 
-// manifestDir is a cluster whose Services and EndpointSlices are read from a folder, as a proxy reads them.
+// manifestDir is a cluster that reads Services and EndpointSlices from a folder, like a proxy.
 type manifestDir struct {
 	*refusals
 	dir    string
 	folder *manifests.Manifests
 }
 
-// newManifests writes the slices of web, with one endpoint on the first node.
+// newManifests writes the EndpointSlices of web, with one endpoint on the first node.
 func newManifests(t *testing.T) *manifestDir {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,7 +28,7 @@ func newManifests(t *testing.T) *manifestDir {
 	return m
 }
 
-// write writes a file into the folder; what it says is in force with the next load.
+// write writes a file into the folder. The next load applies it.
 func (m *manifestDir) write(name, text string) {
 	m.t.Helper()
 	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), 0o600); err != nil {
@@ -36,7 +36,7 @@ func (m *manifestDir) write(name, text string) {
 	}
 }
 
-// load reads the folder and lets all proxies follow it. Nothing in it may be refused.
+// load reads the folder and applies it to all proxies. The folder must not contain invalid objects.
 func (m *manifestDir) load() {
 	m.t.Helper()
 	update, err := m.folder.Load()
@@ -46,7 +46,7 @@ func (m *manifestDir) load() {
 	m.apply(update.Change)
 }
 
-// slices are the EndpointSlices of web in both families, with one more label, if any.
+// slices returns the EndpointSlices of web in both families, with an additional label if label is not empty.
 func (m *manifestDir) slices(label string) string {
 	const slice = `---
 apiVersion: discovery.k8s.io/v1
@@ -60,12 +60,12 @@ endpoints: [{addresses: ["%s"], nodeName: %s, conditions: {ready: true}}]
 		fmt.Sprintf(slice, "ipv6", label, "IPv6", m.near.IPv6, m.nodes[0].Name)
 }
 
-// manifest is what the tests say of web; the rest is the same in all of them.
+// manifest is the part of web's Service in which the tests differ.
 type manifest struct {
 	label, spec, ingress string
 }
 
-// The fields that make a Service reachable, with the addresses of web.
+// These are the fields that make a Service reachable, with the addresses of web.
 const (
 	bothFamilies = `clusterIP: 10.96.0.10, clusterIPs: [10.96.0.10, "fd00:96::a"], ipFamilies: [IPv4, IPv6], ipFamilyPolicy: RequireDualStack`
 	onlyIPv4     = `clusterIP: 10.96.0.10, clusterIPs: [10.96.0.10], ipFamilies: [IPv4], ipFamilyPolicy: SingleStack`
@@ -93,7 +93,7 @@ status: {loadBalancer: {ingress: [%s]}}
 // everything is web with every kind of frontend in both families.
 var everything = manifest{spec: balanced + bothFamilies, ingress: vip}
 
-// is puts web's Service into the folder and loads it.
+// is writes web's Service into the folder and loads it.
 func (m *manifestDir) is(web manifest) {
 	m.t.Helper()
 	m.write("web.yaml", web.String())

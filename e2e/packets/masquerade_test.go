@@ -8,13 +8,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestWhomTheServerSees: a pod's connection to a ClusterIP keeps its source; that of any other client comes from the
-// node that translated it, so that the answers pass there again.
+// TestWhomTheServerSees checks the client address that the server sees. A pod's connection to a ClusterIP keeps its
+// source. The connection of any other client comes from the node that translated it, so that replies pass that node.
 func TestWhomTheServerSees(t *testing.T) {
 	c := newCluster(t, 2)
 	server := c.addServer(c.nodes[1], "server")
 	client := c.addPod(c.nodes[0], "client")
-	host, err := c.fabric.AddHost("outside", c.nodes[0].Node) // no other machine knows the way back through the node
+	host, err := c.fabric.AddHost("outside", c.nodes[0].Node) // other machines have no route back through the node
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +35,8 @@ func TestWhomTheServerSees(t *testing.T) {
 	}
 }
 
-// TestAnEndpointThatIsDialledItselfSeesItsClient: an external IP may be that of the endpoint, as where Pods with
-// hostNetwork serve on the addresses of their nodes. Nothing is translated then, and nothing is masqueraded.
+// TestAnEndpointThatIsDialledItselfSeesItsClient covers an external IP that is the address of the endpoint, as where
+// pods with hostNetwork serve on the addresses of their nodes. Nothing is translated or masqueraded then.
 func TestAnEndpointThatIsDialledItselfSeesItsClient(t *testing.T) {
 	c := newCluster(t, 2)
 	server, client := c.addServer(c.nodes[1], "server"), c.addPod(c.nodes[0], "client")
@@ -52,7 +52,7 @@ func TestAnEndpointThatIsDialledItselfSeesItsClient(t *testing.T) {
 	expect(t, "the ClusterIP", clients, pathsTo(podPort, web.addrs(model.ClusterIP)...), servedBy("server"))
 }
 
-// TestAFamilyWithoutAPrefixHasNoDetector, while the other one has.
+// TestAFamilyWithoutAPrefixHasNoDetector checks a local traffic detector with a prefix in one family only.
 func TestAFamilyWithoutAPrefixHasNoDetector(t *testing.T) {
 	config := clusterCIDR()
 	config.LocalTraffic.Prefixes = []netip.Prefix{fabric.PodsIPv4}

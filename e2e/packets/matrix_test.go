@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// row is one row of the packet matrix. The policy is the one that governs the row's frontends; the other one has no
-// say.
+// row is a row of the packet matrix. The policy is the one that governs the row's frontends; the other policy has no
+// effect.
 type row struct {
 	kinds           []model.FrontendKind
 	isLocal         bool // the policy is Local
@@ -26,8 +26,8 @@ func (r row) String() string {
 
 var clusterIPOnly = []model.FrontendKind{model.ClusterIP}
 
-// The packet matrix of kube-proxy and its overrides. Masquerade: the server sees the node that translated the
-// connection.
+// These are the packet matrix of kube-proxy and the rows that override it. Masquerade means that the server sees the
+// node that translated the connection.
 var (
 	withDetector = []row{
 		{kinds: clusterIPOnly, isLocal: false, pod: all, node: allMasq, host: allMasq},
@@ -35,7 +35,7 @@ var (
 		{kinds: externalKinds, isLocal: false, pod: allMasq, node: allMasq, host: allMasq},
 		{kinds: externalKinds, isLocal: true, pod: all, node: allMasq, host: local},
 	}
-	// The proxy does not know which clients are pods: no connection to a ClusterIP is masqueraded, and pods lose their
+	// noDetector is for a proxy that cannot recognize pods: no connection to a ClusterIP is masqueraded, and pods have no
 	// short circuit.
 	noDetector = []row{
 		{kinds: clusterIPOnly, isLocal: false, pod: all, node: all, host: all},
@@ -43,7 +43,7 @@ var (
 		{kinds: externalKinds, isLocal: false, pod: allMasq, node: allMasq, host: allMasq},
 		{kinds: externalKinds, isLocal: true, pod: local, node: allMasq, host: local},
 	}
-	// masqueradeAll is about ClusterIPs only; the detector goes on to drive the short circuit.
+	// masqueradeAll applies to ClusterIPs only; the detector still controls the short circuit.
 	masqueradeAll           = append(slices.Clone(masqueradedClusterIPs), withDetector[2:]...)
 	masqueradeAllNoDetector = append(slices.Clone(masqueradedClusterIPs), noDetector[2:]...)
 	masqueradedClusterIPs   = []row{
@@ -64,7 +64,7 @@ var policies = []struct {
 }
 
 // TestPacketMatrix dials every kind of frontend of Services with every pair of policies, from a pod, from the node and
-// from another host, over every protocol in both families, and checks who answers and whom the server sees.
+// from another host, over every protocol in both families. It checks which endpoints respond and which client they see.
 func TestPacketMatrix(t *testing.T) {
 	inMode := func(traffic ruleset.LocalTraffic) ruleset.Config {
 		config := clusterCIDR()
@@ -125,7 +125,7 @@ func holdMatrix(t *testing.T, c *cluster, rows []row) {
 	}
 }
 
-// TestAPodOfAnotherNodeIsOutsideInNodeCIDRMode: the only difference to ClusterCIDR.
+// TestAPodOfAnotherNodeIsOutsideInNodeCIDRMode checks the only difference to ClusterCIDR.
 func TestAPodOfAnotherNodeIsOutsideInNodeCIDRMode(t *testing.T) {
 	config := clusterCIDR()
 	config.LocalTraffic = ruleset.LocalTraffic{PodCIDRs: true}

@@ -8,9 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// cni is a chain with which a CNI masquerades, in one family: what pods send to addresses that are no pod's, and what
-// all others send to pods of other nodes, as Flannel's iptables rules do (pkg/trafficmngr/iptables there). The kernel
-// asks no chain any more once one has translated a connection's source (nf_nat_inet_fn).
+// cni is a CNI's masquerading chain of one family. It masquerades packets of pods to addresses outside the pod ranges,
+// and packets of other clients to pods of other nodes, as Flannel's iptables rules do (pkg/trafficmngr/iptables there).
+// Once a chain has translated a connection's source, the kernel runs no further chains (nf_nat_inet_fn).
 const cni = `
 table %[1]s cni {
 	chain masquerading {
@@ -24,7 +24,7 @@ table %[1]s cni {
 }
 `
 
-// newTownWithCNI is a town on whose first node a CNI and the proxy registered their chains in either order.
+// newTownWithCNI returns a town in which a CNI and the proxy on the first node registered their chains in either order.
 func newTownWithCNI(t *testing.T, cniFirst bool) *town {
 	t.Helper()
 	here := newTown(t, setup{config: clusterCIDR(), notOwned: true})
@@ -40,8 +40,8 @@ func newTownWithCNI(t *testing.T, cniFirst bool) *town {
 	return here
 }
 
-// eachOrder runs a test with a CNI that came before and one that came after the proxy. The kernel asks chains of one
-// priority in an order that depends on which came first.
+// eachOrder runs a test with a CNI that registers before the proxy and with one that registers after it. The kernel
+// runs chains of one priority in an order that depends on the order of registration.
 func eachOrder(t *testing.T, test func(*testing.T, *town)) {
 	t.Helper()
 	for name, cniFirst := range map[string]bool{"the CNI came first": true, "the proxy came first": false} {
@@ -52,8 +52,8 @@ func eachOrder(t *testing.T, test func(*testing.T, *town)) {
 	}
 }
 
-// TestClientsAreRememberedThoughACNIMasquerades: it does so with what the node and other hosts send to pods of other
-// nodes.
+// TestClientsAreRememberedThoughACNIMasquerades checks affinity where a CNI masquerades the connections of the node and
+// other hosts to pods of other nodes.
 func TestClientsAreRememberedThoughACNIMasquerades(t *testing.T) {
 	t.Parallel()
 	eachOrder(t, func(t *testing.T, here *town) {
@@ -71,8 +71,8 @@ func TestClientsAreRememberedThoughACNIMasquerades(t *testing.T) {
 	})
 }
 
-// TestUnallocatedAddressesAreDroppedThoughACNIMasquerades: it does so with what pods send to addresses that are no
-// pod's.
+// TestUnallocatedAddressesAreDroppedThoughACNIMasquerades checks this where a CNI masquerades packets of pods to
+// addresses outside the pod ranges.
 func TestUnallocatedAddressesAreDroppedThoughACNIMasquerades(t *testing.T) {
 	t.Parallel()
 	eachOrder(t, func(t *testing.T, here *town) {
@@ -84,7 +84,7 @@ func TestUnallocatedAddressesAreDroppedThoughACNIMasquerades(t *testing.T) {
 	})
 }
 
-// TestNoPriorityOfOursRemainsThoughACNIMasquerades.
+// TestNoPriorityOfOursRemainsThoughACNIMasquerades checks that packets leave without our priorities.
 func TestNoPriorityOfOursRemainsThoughACNIMasquerades(t *testing.T) {
 	t.Parallel()
 	eachOrder(t, func(t *testing.T, here *town) {

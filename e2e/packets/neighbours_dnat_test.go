@@ -11,9 +11,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// intruder is a table of one family that takes connections to some addresses and ports before the proxy sees them, as
-// a CNI's host ports or a person's port forwarding do. The lines of its rules come twice: for what others send, and
-// for what the node sends.
+// intruder is a table of one family that translates connections to some addresses and ports before the proxy does, like
+// a CNI's host ports or a manual port forwarding. Its rules occur twice: for packets from other machines and for
+// packets of the node.
 const intruder = `
 table %[1]s intruder {
 	chain others {
@@ -27,7 +27,7 @@ table %[1]s intruder {
 }
 `
 
-// intrude leads what is sent over some paths to a pod, until the function that it returns is called.
+// intrude translates connections over some paths to a pod, until the returned function is called.
 func intrude(t *testing.T, n *node, to []path, server *pod) func() {
 	t.Helper()
 	families := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}
@@ -50,8 +50,9 @@ func intrude(t *testing.T, n *node, to []path, server *pod) func() {
 	}
 }
 
-// TestForeignTranslationsAreNotRemembered: a connection that another table has led to a pod, over a frontend of a
-// Service with session affinity, says nothing about the Service's endpoints. The pod serves the port that they serve.
+// TestForeignTranslationsAreNotRemembered checks that a connection that another table translated to a pod, over a
+// frontend of a Service with session affinity, records no affinity. The pod serves on the port of the Service's
+// endpoints.
 func TestForeignTranslationsAreNotRemembered(t *testing.T) {
 	t.Parallel()
 	for name, addresses := range map[string]model.NodePortAddresses{
@@ -63,7 +64,7 @@ func TestForeignTranslationsAreNotRemembered(t *testing.T) {
 			n := newNodePorts(t, addresses)
 			foreign := n.addServer(n.node, "foreign")
 			for number, kind := range slices.Concat([]model.FrontendKind{model.NodePort}, allKinds) {
-				// Each has a Service of its own, for a client that is remembered already is not learned anew.
+				// Each path has its own Service, because existing affinity hides whether a connection records a new one.
 				own := app{fmt.Sprintf("own-%d", number), byte(61 + number)}
 				n.apply(own.service(own.withEverything, affinity(anHour)).Merge(own.endpoints(n.near, n.far)))
 				why, taken := "another address, with the node port's number", pathsTo(own.nodePort(), secondAddrs...)
@@ -81,8 +82,8 @@ func TestForeignTranslationsAreNotRemembered(t *testing.T) {
 	}
 }
 
-// TestForeignTranslationsAreNotMasqueraded: a connection that another table has led to a pod is that table's, whichever
-// frontend of ours was dialled, and even if the pod is an endpoint of the Service. The server sees the client.
+// TestForeignTranslationsAreNotMasqueraded checks that the server sees the client of a connection that another table
+// translated, whichever of our frontends was dialled, and even if the pod is an endpoint of the Service.
 func TestForeignTranslationsAreNotMasqueraded(t *testing.T) {
 	t.Parallel()
 	for name, addresses := range map[string]model.NodePortAddresses{
@@ -110,7 +111,7 @@ func TestForeignTranslationsAreNotMasqueraded(t *testing.T) {
 	}
 }
 
-// sourceKept expects that the server sees the address and the port that the client has.
+// sourceKept expects that the server sees the client's own address and port.
 func sourceKept(from *fabric.Namespace, to path) error {
 	reply, err := from.Request(to.network, to.addr, fabric.Timeout)
 	if err == nil && reply.Client != reply.Own {
@@ -119,7 +120,7 @@ func sourceKept(from *fabric.Namespace, to path) error {
 	return err
 }
 
-// servedByOneOf expects an answer of one of those servers.
+// servedByOneOf expects a response from one of the given servers.
 func servedByOneOf(names ...string) expectation {
 	return func(from *fabric.Namespace, to path) error {
 		reply, err := from.Request(to.network, to.addr, fabric.Timeout)

@@ -7,9 +7,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestAFrontendWithTheNumberOfANodePort: a node port's key has no address, so that other frontends with that port
-// number must not be taken for it, wherever the tables look it up: for the endpoint, for what is remembered of a
-// client, and for masquerading.
+// TestAFrontendWithTheNumberOfANodePort covers the keys of node ports, which have no address. The tables must not
+// confuse other frontends of that port number with the node port wherever they look it up: for the endpoint, for
+// affinity, and for masquerading.
 func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 	t.Parallel()
 	for name, addresses := range map[string]model.NodePortAddresses{
@@ -51,7 +51,8 @@ func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 	}
 }
 
-// TestAnExternalIPThatIsTheNodesOwnAddressDoesNotAffectANodePort that has the same number, and its sticky clients.
+// TestAnExternalIPThatIsTheNodesOwnAddressDoesNotAffectANodePort covers a node port with the same number, and its
+// clients with affinity.
 func TestAnExternalIPThatIsTheNodesOwnAddressDoesNotAffectANodePort(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})

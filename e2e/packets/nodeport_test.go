@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// secondAddrs are addresses that a node may have besides its own.
+// These are addresses that a node may have in addition to its own.
 var (
 	secondAddrs    = []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8:0:c::7")}
 	secondPrefixes = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8:0:c::/64")}
@@ -49,7 +49,8 @@ func (n *nodePorts) own() []path { return web.paths(n.node, model.NodePort) }
 
 var second = pathsTo(web.nodePort(), secondAddrs...)
 
-// TestNodePortsAreServedOnTheNodesOwnAddressesByDefault, and on no other address that it has or gets.
+// TestNodePortsAreServedOnTheNodesOwnAddressesByDefault checks that no other address serves them, also if it is added
+// later.
 func TestNodePortsAreServedOnTheNodesOwnAddressesByDefault(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
@@ -61,8 +62,8 @@ func TestNodePortsAreServedOnTheNodesOwnAddressesByDefault(t *testing.T) {
 	expect(t, "a socket on another address of the node", n.clients(), second, servedBy(n.node.Name))
 }
 
-// TestNodePortsFollowTheNodeObject: when it names other addresses, those serve; one that is on no interface serves
-// nothing.
+// TestNodePortsFollowTheNodeObject checks that node ports move to other addresses with the Node object. An address that
+// is on no interface serves nothing.
 func TestNodePortsFollowTheNodeObject(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
@@ -84,7 +85,7 @@ func TestNodePortsFollowTheNodeObject(t *testing.T) {
 	expect(t, "both families again", n.clients(), n.own(), servedBy("near"))
 }
 
-// TestNodePortAddressesAppearAndVanish inside the prefixes that were chosen.
+// TestNodePortAddressesAppearAndVanish adds and removes addresses inside the configured prefixes.
 func TestNodePortAddressesAppearAndVanish(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Prefixes: secondPrefixes})
@@ -108,7 +109,8 @@ func TestNodePortAddressesAppearAndVanish(t *testing.T) {
 	expect(t, "an address that is gone", n.clients(), second, notServed)
 }
 
-// TestNodePortsOnAllAddresses need no word of an address that comes up. Loopback serves none.
+// TestNodePortsOnAllAddresses checks that a new address serves node ports before it is reported to the proxy. Loopback
+// addresses do not serve them.
 func TestNodePortsOnAllAddresses(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{})
@@ -120,7 +122,7 @@ func TestNodePortsOnAllAddresses(t *testing.T) {
 	expectNotOnLoopback(t, n)
 }
 
-// TestLoopbackNeverServesNodePorts, even if it is inside the prefixes.
+// TestLoopbackNeverServesNodePorts checks this also for loopback addresses inside the prefixes.
 func TestLoopbackNeverServesNodePorts(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Prefixes: []netip.Prefix{
@@ -140,7 +142,7 @@ func expectNotOnLoopback(t *testing.T, n *nodePorts) {
 	expect(t, "a socket on loopback", node, pathsTo(web.nodePort(), loopback...), servedBy(n.node.Name))
 }
 
-// TestPrefixesOfOneFamilyKeepTheOtherOnAllAddresses, as in kube-proxy.
+// TestPrefixesOfOneFamilyKeepTheOtherOnAllAddresses checks the same behaviour as kube-proxy's.
 func TestPrefixesOfOneFamilyKeepTheOtherOnAllAddresses(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Prefixes: secondPrefixes[:1]})
@@ -148,8 +150,8 @@ func TestPrefixesOfOneFamilyKeepTheOtherOnAllAddresses(t *testing.T) {
 	expect(t, "IPv6, not narrowed", n.clients(), n.own()[3:], servedBy("near"))
 }
 
-// TestANodePortWinsOverALocalSocket, even if the Service cannot answer. It opens no socket itself: the local one could
-// be bound.
+// TestANodePortWinsOverALocalSocket checks this even for a Service without endpoints. The proxy opens no socket for the
+// node port, so the local one can be bound.
 func TestANodePortWinsOverALocalSocket(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
@@ -164,7 +166,8 @@ func TestANodePortWinsOverALocalSocket(t *testing.T) {
 	expect(t, "no node port any more", n.clients(), n.own(), servedBy(n.node.Name))
 }
 
-// TestANodePortIsForThisNodeOnly: what is for another node's address passes by, and that node's proxy serves it.
+// TestANodePortIsForThisNodeOnly checks that packets to another node's address are forwarded, and that the other node's
+// proxy serves them.
 func TestANodePortIsForThisNodeOnly(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
@@ -178,7 +181,7 @@ func TestANodePortIsForThisNodeOnly(t *testing.T) {
 	expect(t, "a node port of the other node, which has no endpoint", clients, to, timesOut)
 }
 
-// TestSourceRangesDoNotConcernNodePorts, nor external IPs.
+// TestSourceRangesDoNotConcernNodePorts covers external IPs, too.
 func TestSourceRangesDoNotConcernNodePorts(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
@@ -187,7 +190,7 @@ func TestSourceRangesDoNotConcernNodePorts(t *testing.T) {
 	expect(t, "load-balancer IPs", n.clients(), web.paths(n.node, model.LoadBalancerIP), timesOut)
 }
 
-// TestALoadBalancerWithoutNodePorts: allocateLoadBalancerNodePorts false.
+// TestALoadBalancerWithoutNodePorts covers a Service with allocateLoadBalancerNodePorts: false.
 func TestALoadBalancerWithoutNodePorts(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})

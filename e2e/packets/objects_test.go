@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// The port that clients dial and the one on which pods serve.
+// servicePort is the port that clients dial, podPort the one on which pods serve.
 const (
 	servicePort = 80
 	podPort     = 8080
@@ -23,13 +23,13 @@ type app struct {
 // web is the Service that most tests dial.
 var web = app{name: "web", number: 10}
 
-// Where the addresses of Services are. The cluster IPs are inside the fabric's ranges.
+// servedPrefixes contain the external addresses of Services. The cluster IPs are inside the fabric's ranges.
 var servedPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8:0:e::/64"), // external IPs
 	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:0:b::/64"), // load balancers
 }
 
-// addr returns where the Service is dialled; a node port has no address of its own.
+// addr returns the address of a frontend of the Service. A node port has no address of its own.
 func (a app) addr(kind model.FrontendKind, family model.Family) netip.Addr {
 	last := func(prefix string) netip.Addr {
 		bytes := netip.MustParseAddr(prefix).AsSlice()
@@ -61,8 +61,7 @@ func (a app) nodePort() uint16 { return 30000 + uint16(a.number) }
 
 func (a app) object() model.ObjectName { return model.ObjectName{Namespace: "default", Name: a.name} }
 
-// service returns the Service in both families, with all protocols on one port number. It has a ClusterIP and nothing
-// else.
+// service returns the Service in both families, with all protocols on one port number. It has only a ClusterIP.
 func (a app) service(edit ...func(*model.Service)) model.Change {
 	s := &model.Service{
 		Name:       a.object(),
@@ -79,7 +78,7 @@ func (a app) service(edit ...func(*model.Service)) model.Change {
 	return model.Change{Services: map[model.ObjectName]*model.Service{s.Name: s}}
 }
 
-// withNodePorts gives every port of the Service its node port; the protocols share the number.
+// withNodePorts sets the node port of every port of the Service; the protocols share the number.
 func (a app) withNodePorts(s *model.Service) {
 	for i := range s.Ports {
 		s.Ports[i].NodePort = a.nodePort()
@@ -90,7 +89,7 @@ func (a app) withExternalIPs(s *model.Service) { s.ExternalIPs = a.addrs(model.E
 
 func (a app) withLoadBalancer(s *model.Service) { s.LoadBalancerIPs = a.addrs(model.LoadBalancerIP) }
 
-// withEverything gives the Service a frontend of every kind.
+// withEverything adds a frontend of every kind to the Service.
 func (a app) withEverything(s *model.Service) {
 	a.withNodePorts(s)
 	a.withExternalIPs(s)
@@ -117,17 +116,17 @@ func sourceRanges(prefixes ...string) func(*model.Service) {
 	}
 }
 
-// gone returns the change that deletes the Service and leaves its slices.
+// gone returns the change that deletes the Service and keeps its EndpointSlices.
 func (a app) gone() model.Change {
 	return model.Change{Services: map[model.ObjectName]*model.Service{a.object(): nil}}
 }
 
-// endpoints returns the slices that make the pods, and only them, the Service's ready endpoints.
+// endpoints returns the EndpointSlices that make exactly the given pods the Service's ready endpoints.
 func (a app) endpoints(pods ...*pod) model.Change {
 	return a.slices(pods, model.Endpoint{Ready: true, Serving: true})
 }
 
-// slices returns the slices that make the pods the Service's endpoints, all in one condition.
+// slices returns the EndpointSlices with the pods as the Service's endpoints, all with the same conditions.
 func (a app) slices(pods []*pod, condition model.Endpoint) model.Change {
 	change := model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for _, family := range model.Families {
@@ -151,7 +150,7 @@ func (a app) slices(pods []*pod, condition model.Endpoint) model.Change {
 	return change
 }
 
-// service and endpoints are those of web.
+// service and endpoints return the objects of web.
 func service(edit ...func(*model.Service)) model.Change { return web.service(edit...) }
 
 func endpoints(pods ...*pod) model.Change { return web.endpoints(pods...) }

@@ -9,13 +9,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// networks are the protocols, as the fabric names them.
+// networks are the protocols, by the fabric's names.
 var networks = []string{"tcp", "udp", "sctp"}
 
 // externalKinds are the frontends that externalTrafficPolicy governs.
 var externalKinds = []model.FrontendKind{model.NodePort, model.ExternalIP, model.LoadBalancerIP}
 
-// allKinds are all of them.
+// allKinds are all kinds of frontends.
 var allKinds = append([]model.FrontendKind{model.ClusterIP}, externalKinds...)
 
 // path is a way to dial a Service.
@@ -26,7 +26,7 @@ type path struct {
 
 func (p path) String() string { return p.network + " " + p.addr.String() }
 
-// paths are all ways to dial web by its ClusterIPs: three protocols in two families.
+// paths are all ways to dial the ClusterIPs of web: three protocols in two families.
 var paths = pathsTo(servicePort, web.addrs(model.ClusterIP)...)
 
 // pathsTo returns the paths to one port of some addresses, over all protocols.
@@ -40,7 +40,7 @@ func pathsTo(port uint16, addrs ...netip.Addr) []path {
 	return all
 }
 
-// paths are the ways to dial the Service by frontends of some kinds; node ports on one node.
+// paths returns the ways to dial the Service by frontends of some kinds; it dials node ports on one node.
 func (a app) paths(on *node, kinds ...model.FrontendKind) []path {
 	var all []path
 	for _, kind := range kinds {
@@ -59,10 +59,10 @@ func (p path) family() model.Family { return model.FamilyOf(p.addr.Addr()) }
 // at returns the same path to another port.
 func (p path) at(port uint16) path { return path{p.network, netip.AddrPortFrom(p.addr.Addr(), port)} }
 
-// own returns the client's own address in the family of a path.
+// own returns the client's own address in the path's family.
 func (p path) own(client *fabric.Namespace) netip.Addr { return addrOf(client, p.family()) }
 
-// single is the prefix that holds one address only.
+// single returns the prefix that contains only the given address.
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
 func addrOf(n *fabric.Namespace, family model.Family) netip.Addr {
@@ -72,12 +72,12 @@ func addrOf(n *fabric.Namespace, family model.Family) netip.Addr {
 	return n.IPv6
 }
 
-// only returns the paths over some protocols.
+// only returns the paths over the given protocols.
 func only(all []path, networks ...string) []path {
 	return slices.DeleteFunc(slices.Clone(all), func(p path) bool { return !slices.Contains(networks, p.network) })
 }
 
-// mustRequest dials the Service and returns who answered.
+// mustRequest sends a request to the Service and returns the response.
 func mustRequest(t *testing.T, client *fabric.Namespace, to path) fabric.Reply {
 	t.Helper()
 	reply, err := client.Request(to.network, to.addr, fabric.Timeout)

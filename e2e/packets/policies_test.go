@@ -9,7 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// town is a node with an endpoint near, another one with an endpoint far, and every kind of client of the first node.
+// town is a node with the endpoint near, another node with the endpoint far, and every kind of client of the first
+// node.
 type town struct {
 	*cluster
 	near, far       *pod
@@ -32,8 +33,8 @@ func newTown(t *testing.T, config setup) *town {
 
 func (t *town) clients() []*fabric.Namespace { return slices.Concat(t.pod, t.node, t.host) }
 
-// TestExternalTrafficLocalWithoutALocalEndpoint: clients inside go on to the endpoints elsewhere, a pod with its own
-// address and the node masqueraded; all other clients meet silence. Without a detector a pod counts as outside.
+// TestExternalTrafficLocalWithoutALocalEndpoint checks that internal clients reach endpoints on other nodes, a pod with
+// its own address and the node masqueraded. All other clients time out. Without a detector a pod counts as external.
 func TestExternalTrafficLocalWithoutALocalEndpoint(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -53,7 +54,7 @@ func TestExternalTrafficLocalWithoutALocalEndpoint(t *testing.T) {
 	}
 }
 
-// TestTheShortCircuitHonoursTopology: clients inside get what any client of a ClusterIP gets.
+// TestTheShortCircuitHonoursTopology checks that internal clients get the same endpoints as from a ClusterIP.
 func TestTheShortCircuitHonoursTopology(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})
@@ -70,7 +71,8 @@ func TestTheShortCircuitHonoursTopology(t *testing.T) {
 	}
 }
 
-// TestTerminatingEndpointsServeEachPathByItself: the local endpoints and those of the cluster fall back independently.
+// TestTerminatingEndpointsServeEachPathByItself checks that local and cluster-wide endpoints fall back to terminating
+// ones independently.
 func TestTerminatingEndpointsServeEachPathByItself(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})
@@ -91,7 +93,7 @@ func TestTerminatingEndpointsServeEachPathByItself(t *testing.T) {
 	}
 }
 
-// TestTopologyKeysHoldForEveryFrontend.
+// TestTopologyKeysHoldForEveryFrontend checks that topology keys apply to every kind of frontend.
 func TestTopologyKeysHoldForEveryFrontend(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})
@@ -113,7 +115,7 @@ func TestTopologyKeysHoldForEveryFrontend(t *testing.T) {
 	}
 }
 
-// TestAPolicyChangesForNewConnectionsAtOnce, there and back.
+// TestAPolicyChangesForNewConnectionsAtOnce changes a policy and changes it back.
 func TestAPolicyChangesForNewConnectionsAtOnce(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// counters count packets that leave the node, behind every chain of ours: those with a priority of ours, those with 5,
-// and all.
+// counters counts packets that leave the node after all our chains: those with one of our priorities, those with
+// priority 5, and all.
 const counters = `
 table inet witness {
 	chain leaving {
@@ -26,9 +26,8 @@ table inet witness {
 }
 `
 
-// TestNoPacketLeavesWithAPriorityOfOurs: classes and slots travel in the first packet's priority, but only to the next
-// rule, whatever the frontend, the policies and the client are. A packet that is no Service's keeps the priority it
-// came with.
+// TestNoPacketLeavesWithAPriorityOfOurs covers every frontend, policy and client. The first packet's priority carries
+// classes and slots, but only to the next rule. A packet to no Service keeps its original priority.
 func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
 	here := newTown(t, setup{config: clusterCIDR()})
 	node := here.nodes[0]
@@ -82,7 +81,7 @@ func sendWithPriority(t *testing.T, from *fabric.Namespace, to *pod, priority in
 	}
 }
 
-// packets returns what a counter of the node counted.
+// packets returns the value of a counter of the node.
 func packets(t *testing.T, n *node, comment string) string {
 	t.Helper()
 	listing := runNFT(t, n, "", "list", "table", "inet", "witness")

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestADatagramSenderGetsTheICMPError: with ECONNREFUSED, the kernel's word for ICMP port unreachable, or with EPERM
-// on the node, where the datagram is stopped on its way out.
+// TestADatagramSenderGetsTheICMPError expects ECONNREFUSED, the kernel's error for ICMP port unreachable, or EPERM on
+// the node, where the datagram is stopped on its way out.
 func TestADatagramSenderGetsTheICMPError(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -33,7 +33,7 @@ func TestADatagramSenderGetsTheICMPError(t *testing.T) {
 	}
 }
 
-// TestPingToAClusterIPIsAnsweredWithPortUnreachable; on the node itself sending fails at once.
+// TestPingToAClusterIPGetsPortUnreachable also checks that on the node itself sending fails at once.
 func TestPingToAClusterIPGetsPortUnreachable(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -62,7 +62,8 @@ func pingIsRefused(from *fabric.Namespace, addr netip.Addr) error {
 	return nil
 }
 
-// TestPingToAnUnallocatedClusterIPIsDropped: it would be answered if it left. On the node itself sending fails.
+// TestPingToAnUnallocatedClusterIPIsDropped has a machine that would reply if the request left the node. On the node
+// itself sending fails.
 func TestPingToAnUnallocatedClusterIPIsDropped(t *testing.T) {
 	t.Parallel()
 	c, clients := newUnallocated(t)
@@ -71,7 +72,7 @@ func TestPingToAnUnallocatedClusterIPIsDropped(t *testing.T) {
 		for _, client := range clients {
 			for _, addr := range unallocated {
 				echo, err := client.Ping(addr, atOnce)
-				for range 3 { // a busy machine may answer late
+				for range 3 { // a busy machine may reply late
 					if !should(client, echo, err) {
 						echo, err = client.Ping(addr, atOnce)
 					}

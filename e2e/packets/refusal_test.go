@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// refusals is a cluster in which refusals are asked for: two nodes with an endpoint each, and every kind of client.
+// refusals is a cluster for tests of refused connections: two nodes with an endpoint each, and every kind of client.
 type refusals struct {
 	*cluster
 	near, far *pod
@@ -19,7 +19,7 @@ type refusals struct {
 	node      *fabric.Namespace
 }
 
-// newRefusals lets the kernel send as many ICMP errors as it is asked for; it would send six in a row to one receiver.
+// newRefusals lifts the kernel's limits on ICMP errors; by default it sends six in a row to one receiver.
 func newRefusals(t *testing.T) *refusals {
 	t.Helper()
 	c := newCluster(t, 2)
@@ -32,8 +32,8 @@ func newRefusals(t *testing.T) *refusals {
 	return r
 }
 
-// refuseWithoutLimit lifts the kernel's bounds on ICMP errors: for each receiver, and for all together. Before Linux
-// 6.11 a network namespace does not have the latter to itself and cannot lift it.
+// refuseWithoutLimit lifts the kernel's limits on ICMP errors: per receiver, and in total. Before Linux 6.11 the total
+// limit is not per network namespace and stays.
 func refuseWithoutLimit(t *testing.T, n *fabric.Namespace) {
 	t.Helper()
 	for name, value := range map[string]string{
@@ -48,8 +48,8 @@ func refuseWithoutLimit(t *testing.T, n *fabric.Namespace) {
 
 func (r *refusals) clients() []*fabric.Namespace { return []*fabric.Namespace{r.pod, r.node, r.host} }
 
-// meetNeighbours lets clients and nodes learn each other's link addresses in both families, for which a first packet
-// on a new link may have to wait.
+// meetNeighbours makes clients and nodes resolve each other's link addresses in both families. Otherwise the first
+// packet on a new link may be delayed.
 func meetNeighbours(t *testing.T, clients []*fabric.Namespace, servers ...*pod) {
 	t.Helper()
 	for _, client := range clients {
@@ -61,8 +61,8 @@ func meetNeighbours(t *testing.T, clients []*fabric.Namespace, servers ...*pod) 
 	}
 }
 
-// TestRefusalsDoNotRunOut: the kernel bounds ICMP errors to six in a row for each receiver, which would leave a client
-// that tries again and again waiting. TCP is refused by resets, which it does not bound.
+// TestRefusalsDoNotRunOut covers the kernel's limit of six ICMP errors in a row for each receiver. A client that
+// retries would time out beyond that. TCP is refused by resets, which have no limit.
 func TestRefusalsDoNotRunOut(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -75,8 +75,8 @@ func TestRefusalsDoNotRunOut(t *testing.T) {
 	}
 }
 
-// TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend, be it that there is no endpoint, none that is ready, or none
-// that topology keys allow.
+// TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend covers a port without endpoints, without ready ones, and without
+// endpoints that the topology keys allow.
 func TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -101,7 +101,8 @@ func TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend(t *testing.T) {
 	expect(t, "an endpoint at last", r.clients(), everywhere, servedBy("near"))
 }
 
-// TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself: such a packet would be delivered and not forwarded.
+// TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself covers packets that would be delivered locally and not
+// forwarded.
 func TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -117,7 +118,7 @@ func TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself(t *testing.T) {
 	expect(t, "an external address of the node itself", r.clients(), external, servedBy("near"))
 }
 
-// TestWhatAPolicyForbidsIsDroppedWithoutAReply: other endpoints could answer, so no client is refused.
+// TestWhatAPolicyForbidsIsDroppedWithoutAReply checks that no client is refused while the Service has other endpoints.
 func TestWhatAPolicyForbidsIsDroppedWithoutAReply(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -132,7 +133,8 @@ func TestWhatAPolicyForbidsIsDroppedWithoutAReply(t *testing.T) {
 	expect(t, "externalTrafficPolicy Local without any endpoint", r.clients(), external, refused)
 }
 
-// TestTopologyKeysThatMatchNothingRefuse, although endpoints exist elsewhere: the owner asked for no endpoint here.
+// TestTopologyKeysThatMatchNothingRefuse checks this although other nodes have endpoints: the keys allow none of them
+// from here.
 func TestTopologyKeysThatMatchNothingRefuse(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -143,7 +145,7 @@ func TestTopologyKeysThatMatchNothingRefuse(t *testing.T) {
 	expect(t, "a soft key", r.clients(), everywhere, servedBy("far"))
 }
 
-// TestUndefinedPortsOfAClusterIPAreRefused: ports and protocols that the Service does not define.
+// TestUndefinedPortsOfAClusterIPAreRefused covers ports and protocols that the Service does not define.
 func TestUndefinedPortsOfAClusterIPAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -162,8 +164,8 @@ func TestUndefinedPortsOfAClusterIPAreRefused(t *testing.T) {
 	}
 }
 
-// TestUndefinedPortsOfExternalAddressesAreUntouched: such an address belongs to a machine that may serve other things
-// there.
+// TestUndefinedPortsOfExternalAddressesAreUntouched checks that packets to them pass: the address belongs to a machine
+// that may serve other things on these ports.
 func TestUndefinedPortsOfExternalAddressesAreUntouched(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)

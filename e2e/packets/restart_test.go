@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// manyRanges returns so many source ranges with a gap behind each, and those of single clients.
+// manyRanges sets count source ranges with a gap after each, and the ranges of the given clients.
 func manyRanges(count int, clients ...*fabric.Namespace) func(*model.Service) {
 	return func(s *model.Service) {
 		for number := range count {
@@ -31,9 +31,9 @@ func manyRanges(count int, clients ...*fabric.Namespace) func(*model.Service) {
 	}
 }
 
-// TestARestartDropsNoConnectionThatSourceRangesAllow: a proxy that finds the tables of the one before it writes them
-// again, and clients that may dial can dial all the time. A client whose first packet was dropped sends it again, and
-// the kernel counts that.
+// TestARestartDropsNoConnectionThatSourceRangesAllow checks that allowed clients can connect at any time while a new
+// proxy rewrites the tables of the previous one. If the first packet of a client was dropped, the client retransmits
+// it, and the kernel counts that.
 func TestARestartDropsNoConnectionThatSourceRangesAllow(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
@@ -79,7 +79,7 @@ func dialUntil(t *testing.T, ended <-chan struct{}, client *fabric.Namespace, to
 			t.Errorf("%s: %v", to, err)
 			return
 		}
-		// A reset instead of a FIN keeps no port of the client busy.
+		// A reset instead of a FIN leaves no port of the client in TIME_WAIT.
 		if err := errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close()); err != nil {
 			t.Errorf("%s: %v", to, err)
 		}
@@ -87,7 +87,7 @@ func dialUntil(t *testing.T, ended <-chan struct{}, client *fabric.Namespace, to
 	}
 }
 
-// synRetransmissions returns how many SYNs a machine has sent more than once.
+// synRetransmissions returns the number of SYNs that a machine has retransmitted.
 func synRetransmissions(t *testing.T, n *fabric.Namespace) int {
 	t.Helper()
 	var text []byte
@@ -98,7 +98,7 @@ func synRetransmissions(t *testing.T, n *fabric.Namespace) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two lines of each kind, the names and then the numbers.
+	// Each kind has two lines, the names and then the numbers.
 	var names []string
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestTrafficNeverNoticesACompleteSync: one after the other, each of which empties and fills every map in one
-// transaction, while a pod dials all the time. Clients with session affinity keep their endpoint.
+// TestTrafficNeverNoticesACompleteSync runs full syncs one after the other while a pod dials all the time. Each of them
+// empties and fills every map in one transaction. Clients with session affinity keep their endpoint.
 func TestTrafficNeverNoticesACompleteSync(t *testing.T) {
 	for name, edit := range map[string]func(*model.Service){
 		"without session affinity": func(*model.Service) {},

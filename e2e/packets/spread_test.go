@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestConnectionsSpreadEvenly: over all endpoints, wherever they are, for every protocol and family and kind of
-// frontend, from a pod and from the node itself.
+// TestConnectionsSpreadEvenly covers all endpoints, wherever they are, for every protocol, family and kind of frontend,
+// from a pod and from the node itself.
 func TestConnectionsSpreadEvenly(t *testing.T) {
 	c := newCluster(t, 2)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[1], "b"), c.addServer(c.nodes[1], "c")}
@@ -21,8 +21,8 @@ func TestConnectionsSpreadEvenly(t *testing.T) {
 	spreadEvenly(t, c, client, len(servers), 24)
 }
 
-// TestConnectionsToAWidePortSpreadEvenly: to a port with so many addresses and endpoints that its endpoints are in a
-// map of their own.
+// TestConnectionsToAWidePortSpreadEvenly covers a port with so many addresses and endpoints that it has its own
+// endpoint map.
 func TestConnectionsToAWidePortSpreadEvenly(t *testing.T) {
 	c := newCluster(t, 2)
 	servers := c.addServers(12)
@@ -31,7 +31,7 @@ func TestConnectionsToAWidePortSpreadEvenly(t *testing.T) {
 	spreadEvenly(t, c, client, len(servers), 48)
 }
 
-// addServers adds pods to the nodes in turn.
+// addServers adds pods, alternating between the nodes.
 func (c *cluster) addServers(count int) []*pod {
 	var servers []*pod
 	for number := range count {
@@ -40,7 +40,7 @@ func (c *cluster) addServers(count int) []*pod {
 	return servers
 }
 
-// withManyAddresses gives a Service 200 more external IPs of each family.
+// withManyAddresses adds 200 external IPs of each family to a Service.
 func withManyAddresses(s *model.Service) {
 	for _, first := range []string{"198.19.0.0", "2001:db8:f::"} {
 		addr := netip.MustParseAddr(first)
@@ -51,8 +51,9 @@ func withManyAddresses(s *model.Service) {
 	}
 }
 
-// TestAWidePortObeysPoliciesAndChanges, as others do: a Local policy, by who the client is; an endpoint that leaves; and
-// the ways from a wide port to a narrow one and back, which no open connection notices.
+// TestAWidePortObeysPoliciesAndChanges checks that a port with its own map behaves like the others: with a Local
+// policy, depending on the client; when endpoints are removed; and when it switches to the shared map and back, which
+// no open connection notices.
 func TestAWidePortObeysPoliciesAndChanges(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -92,8 +93,8 @@ func TestAWidePortObeysPoliciesAndChanges(t *testing.T) {
 	expectGoesOn(t, "some endpoints left", open)
 }
 
-// spreadEvenly fails if connections from a pod and from the node prefer some of the endpoints. Chance makes chi-square
-// exceed the limit once in 100,000 runs.
+// spreadEvenly fails if connections from a pod and from the node prefer some endpoints. By chance, chi-square exceeds
+// the limit once in 100,000 runs.
 func spreadEvenly(t *testing.T, c *cluster, client *fabric.Pod, servers int, limit float64) {
 	t.Helper()
 	for _, to := range append(paths, only(web.paths(c.nodes[0], model.NodePort, model.LoadBalancerIP), "tcp")...) {
@@ -112,18 +113,18 @@ func spreadEvenly(t *testing.T, c *cluster, client *fabric.Pod, servers int, lim
 	}
 }
 
-// chiSquare compares counts with an even spread.
+// chiSquare compares counts with an even distribution.
 func chiSquare(counts map[string]int, endpoints, connections int) float64 {
 	expected := float64(connections) / float64(endpoints)
-	chi := expected * float64(endpoints-len(counts)) // those that no connection reached
+	chi := expected * float64(endpoints-len(counts)) // endpoints without connections
 	for _, count := range counts {
 		chi += (float64(count) - expected) * (float64(count) - expected) / expected
 	}
 	return chi
 }
 
-// TestEachNodeStaysInItsTier with real connections: by zone while there is an endpoint, everywhere when there is none,
-// and back. A connection that is open meanwhile goes on.
+// TestEachNodeStaysInItsTier uses real connections: in the zone while it has an endpoint, everywhere when it has none,
+// and back. An open connection keeps its endpoint.
 func TestEachNodeStaysInItsTier(t *testing.T) {
 	c := newCluster(t, 2)
 	near, far := c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")

@@ -11,17 +11,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// Settings of --nodeport-addresses.
+// These are values of --nodeport-addresses.
 var (
 	onPrimary = model.NodePortAddresses{Primary: true}
 	onSecond  = model.NodePortAddresses{Primary: true, Prefixes: secondPrefixes}
 	onAll     = model.NodePortAddresses{}
 )
 
-// secondUDP are the paths to the node port over UDP, at the second addresses of a node.
+// secondUDP are the UDP paths to the node port at the second addresses of a node.
 var secondUDP = only(second, "udp")
 
-// newSecondNodePorts returns a cluster whose first node has the second addresses.
+// newSecondNodePorts returns a cluster in which the first node has the second addresses.
 func newSecondNodePorts(t *testing.T, addresses model.NodePortAddresses) *nodePorts {
 	t.Helper()
 	n := newNodePorts(t, addresses)
@@ -31,7 +31,7 @@ func newSecondNodePorts(t *testing.T, addresses model.NodePortAddresses) *nodePo
 	return n
 }
 
-// restartWith puts a new proxy on the node that has another setting, and applies what changed meanwhile.
+// restartWith starts a new proxy with another setting on the node, and applies a change from the time without a proxy.
 func (n *nodePorts) restartWith(addresses model.NodePortAddresses, meanwhile model.Change) {
 	n.t.Helper()
 	n.setup.config.NodePorts = addresses
@@ -40,7 +40,7 @@ func (n *nodePorts) restartWith(addresses model.NodePortAddresses, meanwhile mod
 	n.sync(n.node)
 }
 
-// rename has the Node object name other addresses.
+// rename changes the addresses in the Node object.
 func (n *nodePorts) rename(addrs ...netip.Addr) {
 	n.t.Helper()
 	object := n.node.object()
@@ -48,7 +48,8 @@ func (n *nodePorts) rename(addrs ...netip.Addr) {
 	n.apply(model.Change{Nodes: map[string]*model.Node{n.node.Name: object}})
 }
 
-// TestAUDPFlowEndsWhenItsAddressServesNodePortsNoMore, at once. Where node ports are served as before, flows go on.
+// TestAUDPFlowEndsWhenItsAddressServesNodePortsNoMore checks that the flow ends at once. Flows to addresses that still
+// serve node ports continue.
 func TestAUDPFlowEndsWhenItsAddressServesNodePortsNoMore(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -76,7 +77,7 @@ func TestAUDPFlowEndsWhenItsAddressServesNodePortsNoMore(t *testing.T) {
 	}
 }
 
-// TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress, though the node keeps the old one.
+// TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress checks this although the old address stays on the node.
 func TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress(t *testing.T) {
 	t.Parallel()
 	n := newSecondNodePorts(t, onPrimary)
@@ -87,7 +88,7 @@ func TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress(t *testing.T) {
 	expectGoesOn(t, "IPv4, which has the same", going)
 }
 
-// TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore: all of that happened while no proxy ran.
+// TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore makes both changes while no proxy runs.
 func TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]model.Change{"the endpoint left": endpoints(), "the Service is gone": web.gone()} {
@@ -101,8 +102,8 @@ func TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore(t *test
 	}
 }
 
-// TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint: it served the node port at another address. As long as its
-// table is there, its clients are answered.
+// TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint covers another proxy that served the node port at another
+// address. Its clients get replies while its table exists.
 func TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(n *nodePorts){
@@ -129,8 +130,8 @@ func TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint(t *testing.T) {
 	}
 }
 
-// TestAFlowThatIsNoneOfTheServicesStays, though it was dialled at the number of a node port: another program's table
-// translated it to a pod that never was an endpoint, or a process of the node answers.
+// TestAFlowThatIsNoneOfTheServicesStays covers flows to the number of a node port that another program's table
+// translated to a pod that never was an endpoint, or that a process of the node serves.
 func TestAFlowThatIsNoneOfTheServicesStays(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -169,7 +170,7 @@ func TestAFlowThatIsNoneOfTheServicesStays(t *testing.T) {
 	}
 }
 
-// routeLocally makes all addresses inside some prefixes the node's own, by a route: no interface has them.
+// routeLocally makes all addresses inside some prefixes local to the node by a route; no interface has them.
 func routeLocally(t *testing.T, n *node, verb string) {
 	t.Helper()
 	for _, prefix := range secondPrefixes {
@@ -179,8 +180,8 @@ func routeLocally(t *testing.T, n *node, verb string) {
 	}
 }
 
-// TestAUDPFlowToAnAddressThatIsLocalByARoute goes on as long as its endpoint serves, where all addresses of the node
-// serve node ports. Then it moves.
+// TestAUDPFlowToAnAddressThatIsLocalByARoute checks that the flow stays while its endpoint serves, if all addresses of
+// the node serve node ports. Then it moves.
 func TestAUDPFlowToAnAddressThatIsLocalByARoute(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, onAll)
@@ -199,7 +200,8 @@ func TestAUDPFlowToAnAddressThatIsLocalByARoute(t *testing.T) {
 	expectNext(t, "its Service went", open, isUnreplied)
 }
 
-// TestAUDPFlowFromAnAddressThatIsLocalByARoute is the node's own: externalTrafficPolicy Local is about others.
+// TestAUDPFlowFromAnAddressThatIsLocalByARoute checks that the flow is the node's own: externalTrafficPolicy Local
+// applies only to external clients.
 func TestAUDPFlowFromAnAddressThatIsLocalByARoute(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]model.NodePortAddresses{"node ports on all": onAll, "on primary": onPrimary} {
@@ -207,14 +209,14 @@ func TestAUDPFlowFromAnAddressThatIsLocalByARoute(t *testing.T) {
 			t.Parallel()
 			n := newNodePorts(t, config)
 			routeLocally(t, n.node, "add")
-			must.Succeed(t, n.node.SetSysctl("net.ipv6.ip_nonlocal_bind", "1")) // IPv6 binds to no such address else
+			must.Succeed(t, n.node.SetSysctl("net.ipv6.ip_nonlocal_bind", "1")) // without it IPv6 cannot bind to such an address
 			n.apply(service(web.withEverything, externalLocal).Merge(endpoints(n.far)))
 			var open []*conversation
 			for _, to := range only(web.paths(n.node, externalKinds...), "udp") {
 				own := secondAddrs[to.family()]
 				opened, err := n.node.OpenFrom(own, to.addr)
 				must.Succeed(t, err)
-				t.Cleanup(func() { _ = opened.Close() }) // the test has seen what it wanted to
+				t.Cleanup(func() { _ = opened.Close() }) // ignore the error: the test is over
 				c := &conversation{Conversation: opened, from: n.node.Namespace, to: to}
 				if c.first, err = c.Request(fabric.Timeout); err != nil || c.first.Pod != "far" {
 					t.Fatalf("%s from %s: %+v, %v", to, own, c.first, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// udpFlows are sockets that go on asking from one port over every frontend of web, from every kind of client.
+// udpFlows are sockets that keep sending from one port over every frontend of web, from every kind of client.
 type udpFlows struct {
 	*town
 	inside, outside []*conversation
@@ -28,7 +28,7 @@ func (f *udpFlows) all() []*conversation {
 	return append(append([]*conversation{}, f.inside...), f.outside...)
 }
 
-// external are those of the flows that externalTrafficPolicy governs.
+// external returns the flows that externalTrafficPolicy governs; if wanted is false, the other flows.
 func external(open []*conversation, wanted bool) []*conversation {
 	var found []*conversation
 	for _, c := range open {
@@ -40,7 +40,7 @@ func external(open []*conversation, wanted bool) []*conversation {
 	return found
 }
 
-// expectNext asks once more over every flow, over all at the same time because some wait for nothing.
+// expectNext sends another request over every flow, concurrently because some of them time out.
 func expectNext(t *testing.T, why string, open []*conversation, should func(*conversation) error) {
 	t.Helper()
 	failures := make([]error, len(open))
@@ -85,7 +85,7 @@ func wantRefusal(err error) error {
 	return fmt.Errorf("%w, want a refusal", replyError(err))
 }
 
-// newFlowsTown is a town whose node sends as many refusals as it is asked for.
+// newFlowsTown returns a town with a node that sends ICMP errors without a limit.
 func newFlowsTown(t *testing.T) *town {
 	t.Helper()
 	here := newTown(t, setup{config: clusterCIDR()})
@@ -93,8 +93,8 @@ func newFlowsTown(t *testing.T) *town {
 	return here
 }
 
-// TestAUDPFlowMovesWhenItsEndpointIsRemoved, on every frontend, and is refused when the last one has left. One that
-// appears later answers the same socket.
+// TestAUDPFlowMovesWhenItsEndpointIsRemoved covers every frontend. The flow is refused when the last endpoint is
+// removed. An endpoint that is added later serves the same socket.
 func TestAUDPFlowMovesWhenItsEndpointIsRemoved(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
@@ -105,14 +105,14 @@ func TestAUDPFlowMovesWhenItsEndpointIsRemoved(t *testing.T) {
 	here.apply(endpoints(here.far))
 	expectNext(t, "the endpoint left", flows.all(), isServedBy("far"))
 	here.apply(endpoints())
-	for range 2 { // a socket on the node gets the error twice: by send, and by an ICMP error that the next send returns
+	for range 2 { // a socket on the node gets the error twice: from send, and as an ICMP error from the next send
 		expectNext(t, "the last endpoint left", flows.all(), isRefused)
 	}
 	here.apply(endpoints(here.near))
 	expectNext(t, "an endpoint came", flows.all(), isServedBy("near"))
 }
 
-// TestAUDPFlowEndsWithItsService, and with its port or address.
+// TestAUDPFlowEndsWithItsService checks that the flow also ends with the Service's port or address.
 func TestAUDPFlowEndsWithItsService(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -138,8 +138,8 @@ func TestAUDPFlowEndsWithItsService(t *testing.T) {
 	}
 }
 
-// TestAStaleUDPFlowEndsWhenAProxyStarts: its Service was deleted, or its endpoint left, while no proxy was
-// running.
+// TestAStaleUDPFlowEndsWhenAProxyStarts covers flows to a Service that was deleted, or to an endpoint that was removed,
+// while no proxy ran.
 func TestAStaleUDPFlowEndsWhenAProxyStarts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -161,7 +161,8 @@ func TestAStaleUDPFlowEndsWhenAProxyStarts(t *testing.T) {
 	}
 }
 
-// TestAUDPFlowThatBeganBeforeItsServiceFindsIt: until then its packets went into a black hole, untranslated.
+// TestAUDPFlowThatBeganBeforeItsServiceFindsIt covers a flow of packets that were dropped, untranslated, until the
+// Service existed.
 func TestAUDPFlowThatBeganBeforeItsServiceFindsIt(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
@@ -172,7 +173,7 @@ func TestAUDPFlowThatBeganBeforeItsServiceFindsIt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = opened.Close() }) // the test has seen what it wanted to
+			t.Cleanup(func() { _ = opened.Close() }) // ignore the error: the test is over
 			open = append(open, &conversation{Conversation: opened, from: from, to: to})
 		}
 	}
@@ -181,7 +182,7 @@ func TestAUDPFlowThatBeganBeforeItsServiceFindsIt(t *testing.T) {
 	expectNext(t, "the Service is there", open, isServedBy("near"))
 }
 
-// TestAUDPFlowFollowsThePolicies: a client that its endpoint may no longer answer is answered by another one.
+// TestAUDPFlowFollowsThePolicies checks that a client moves to another endpoint when its own may no longer serve it.
 func TestAUDPFlowFollowsThePolicies(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
@@ -200,7 +201,8 @@ func TestAUDPFlowFollowsThePolicies(t *testing.T) {
 	expectGoesOn(t, "internalTrafficPolicy Local has no say over external frontends", external(flows.inside, true))
 }
 
-// TestAUDPFlowFollowsTopologyKeysThatForbid, and no key that only prefers: a nearer tier that comes up breaks no flow.
+// TestAUDPFlowFollowsTopologyKeysThatForbid also checks that keys that only prefer do not end flows: a flow stays when
+// endpoints of a nearer tier are added.
 func TestAUDPFlowFollowsTopologyKeysThatForbid(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
@@ -212,7 +214,8 @@ func TestAUDPFlowFollowsTopologyKeysThatForbid(t *testing.T) {
 	expectNext(t, "a hard key that forbids the endpoint", flows.all(), isServedBy("near"))
 }
 
-// TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes.
+// TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes checks that a serving endpoint keeps its flows while it
+// terminates.
 func TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
@@ -234,7 +237,7 @@ func TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes(t *testing.T) {
 	expectNext(t, "the endpoint has ended", flows.all(), isServedBy("far"))
 }
 
-// TestOtherFlowsAreKept: those of other Services, and those that are not ours.
+// TestOtherFlowsAreKept covers flows of other Services, and flows that are not ours.
 func TestOtherFlowsAreKept(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
@@ -250,7 +253,7 @@ func TestOtherFlowsAreKept(t *testing.T) {
 	}
 }
 
-// TestTighterSourceRangesEndTheFlowsThatTheyNoLongerAllow, and no other.
+// TestTighterSourceRangesEndTheFlowsThatTheyNoLongerAllow checks that no other flow ends.
 func TestTighterSourceRangesEndTheFlowsThatTheyNoLongerAllow(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)

@@ -22,14 +22,15 @@ import (
 )
 
 const (
-	// idleServices have ten endpoints each, on idleNodes other nodes.
+	// idleServices is the number of Services, with ten endpoints each, on idleNodes other nodes.
 	idleServices, idleNodes = 10_000, 100
-	// quiet is after how long without an unanswered connection looks become rarer, and watched is how long is measured.
+	// quiet is the time without an unreplied connection after which scans become rarer, watched the duration of a
+	// measurement.
 	quiet, watched = 65 * time.Second, 30 * time.Second
 )
 
-// BenchmarkIdle measures what it costs an idle node to look for other nodes that do not answer: whole daemons on one processor,
-// one that looks and one that does not, side by side. Entries are connections that are open.
+// BenchmarkIdle measures the cost of failure detection on an idle node: whole daemons on one CPU, one with failure
+// detection and one without, at the same time. Entries are open connections.
 func BenchmarkIdle(b *testing.B) {
 	network := fabrictest.New(b)
 	manifests := b.TempDir()
@@ -70,7 +71,7 @@ func measureIdle(b *testing.B, daemons []*idleDaemon, more int, areAnswered bool
 	}
 }
 
-// idleDaemon is a proxy on a node of its own.
+// idleDaemon is a proxy on its own node.
 type idleDaemon struct {
 	mode     string
 	process  *site.Process
@@ -93,7 +94,7 @@ func newIdleDaemon(b *testing.B, network *fabric.Fabric, manifests, mode string)
 	return d
 }
 
-// insert puts connections into the node's table, to the first Service.
+// insert inserts connections to the first Service into the node's conntrack table.
 func (d *idleDaemon) insert(b *testing.B, count int, areAnswered bool) {
 	b.Helper()
 	for range count {
@@ -114,7 +115,7 @@ func (d *idleDaemon) insert(b *testing.B, count int, areAnswered bool) {
 func (d *idleDaemon) processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	text := d.proc(b, "stat", ") ")
-	fields := strings.Fields(text) // of proc(5), from the third one on
+	fields := strings.Fields(text) // of proc(5), starting at the third field
 	var ticks int64
 	for _, field := range fields[11:13] {
 		number, err := strconv.ParseInt(field, 10, 64)
@@ -124,7 +125,7 @@ func (d *idleDaemon) processorTime(b *testing.B) time.Duration {
 	return time.Duration(ticks) * time.Second / 100
 }
 
-// proc is what stands behind a mark in a file of proc(5), on its line.
+// proc returns the rest of the line after a mark in a file of proc(5).
 func (d *idleDaemon) proc(b *testing.B, file, mark string) string {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", d.process.PID(), file))
@@ -141,7 +142,7 @@ func idleAddr(second, number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(second), byte(number >> 8), byte(number)}).Next()
 }
 
-// writeIdle writes the Services, and Nodes that nobody can reach.
+// writeIdle writes the Services and unreachable Nodes.
 func writeIdle(b *testing.B, folder string) {
 	b.Helper()
 	var objects strings.Builder

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// takeLongWay has packets between node-1 and another node, and their pods, take the long way, which is as good as any other at
-// first.
+// takeLongWay routes packets between node-1 and another node, and between their pods, through a LongWay, which neither
+// delays nor drops packets at first.
 func (s *town) takeLongWay(number int) *fabric.LongWay {
 	s.t.Helper()
 	way, err := s.network.AddLongWay(fmt.Sprint("long-way-", number), s.nodes[0], s.nodes[number])

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestMain has more tests run at once than there are processors: each of them waits nearly all the time.
+// TestMain runs more tests in parallel than there are CPUs, because each of them waits nearly all the time.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "4"); err != nil {

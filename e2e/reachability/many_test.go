@@ -21,7 +21,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// Of many nodes half die at once. All of them are one machine, and each has two addresses of its own: its own and its endpoint's.
+// manyNodes is the number of nodes, of which half fail at once. One machine has the addresses of all nodes and of their
+// endpoints, two per node.
 const manyNodes = 600
 
 var (
@@ -29,7 +30,8 @@ var (
 	manyEndpointsAt = netip.MustParsePrefix("10.66.0.0/16")
 )
 
-// TestThreeHundredNodesDieAtOnce: each of them is judged by dials of its own, and none of the three hundred others is.
+// TestThreeHundredNodesDieAtOnce checks that each failed node is ejected because of its own unreplied connections, and
+// that none of the other three hundred is ejected.
 func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	t.Parallel()
 	s := &town{t: t, network: fabrictest.New(t), program: site.Program(t, "proxy"), manifests: t.TempDir()}
@@ -77,7 +79,7 @@ func manyAddr(of netip.Prefix, i int) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// addMany writes the Nodes and a Service with an endpoint on each, and adds the machine that all of them are.
+// addMany writes the Nodes and a Service with an endpoint on each, and adds the machine with all their addresses.
 func (s *town) addMany(node *fabric.Node) *fabric.Node {
 	s.t.Helper()
 	others, err := s.network.AddNode("others")
@@ -119,7 +121,7 @@ func acceptAll(listener net.Listener) {
 	}
 }
 
-// dialMany begins three hundred connections a second until it is done, and gives each of them three seconds.
+// dialMany starts three hundred connections a second until done is closed, with a timeout of three seconds each.
 func (s *town) dialMany(done <-chan struct{}) {
 	const perSecond, seconds = 300, 3
 	err := s.client.Do(func() error {

@@ -12,17 +12,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// probed are all ports at which nodes are probed.
+// probed matches all ports at which nodes are probed.
 const probed = "tcp dport { 9, 10250, 10256 }"
 
-// neighbourTimeout is how early a verdict has to come where nodes share a link and one has no cable. The kernel looks for a
-// neighbour of which it knows nothing for three seconds. Then it tells all clients of IPv6 that wait "no route to host", and
-// their dials end at once. They send a SYN each second: one of them has to come between the verdict and that moment.
+// neighbourTimeout is the time within which a node must be ejected if nodes share a link and the failed one has no
+// cable. The kernel tries to resolve an unknown neighbour for three seconds. Then all waiting IPv6 clients get "no
+// route to host", and their connection attempts end at once. They send a SYN each second: one of them must come between
+// the ejection and that moment.
 const neighbourTimeout = 1800 * time.Millisecond
 
-// TestNewConnectionsAvoidADeadNode: one of three nodes with endpoints is gone for a while, in silence or with its cable,
-// while a client dials a hundred times a second in either family. No client that waits long enough fails. Five seconds are
-// enough unless the machine stands still meanwhile, so the log says how many waited longer.
+// TestNewConnectionsAvoidADeadNode makes one of three nodes with endpoints fail for a while, by dropping its packets or
+// by unplugging its cable. A client dials a hundred times a second over either family, and no client with a long enough
+// timeout fails. Five seconds are enough unless the machine stalls, so the log has the number of clients that waited
+// longer.
 func TestNewConnectionsAvoidADeadNode(t *testing.T) {
 	t.Parallel()
 	for _, death := range []struct {
@@ -74,7 +76,7 @@ func TestNewConnectionsAvoidADeadNode(t *testing.T) {
 	}
 }
 
-// TestWithoutItConnectionsFail is the same without looks, and shows how many would fail.
+// TestWithoutItConnectionsFail is the same without failure detection, and shows how many connections would fail.
 func TestWithoutItConnectionsFail(t *testing.T) {
 	t.Parallel()
 	s := newTown(t, "off")
@@ -87,8 +89,8 @@ func TestWithoutItConnectionsFail(t *testing.T) {
 	}
 }
 
-// TestNoOtherNodeIsEjected: clients that are denied, a cut of this node's own network, and dials that are dropped on their way
-// are no deaths.
+// TestNoOtherNodeIsEjected checks that denied clients, an interruption of this node's own network, and connection
+// attempts that are dropped on their path eject no node.
 func TestNoOtherNodeIsEjected(t *testing.T) {
 	t.Parallel()
 	const period = 20 * time.Second
@@ -96,7 +98,7 @@ func TestNoOtherNodeIsEjected(t *testing.T) {
 	for _, scene := range []struct {
 		name  string
 		begin func() (end func())
-		sure  string // the suspicions that must have been there
+		sure  string // the expected outcome of suspicions
 	}{
 		{
 			name: "this node's network is gone for 8 s", sure: "isolated",
@@ -137,8 +139,8 @@ func TestNoOtherNodeIsEjected(t *testing.T) {
 	}
 }
 
-// TestUnrepliedConnectionsAreCounted: dials that a policy drops are in vicinity_conntrack_unreplied_entries, each of them and no other,
-// until they are answered.
+// TestUnrepliedConnectionsAreCounted checks that vicinity_conntrack_unreplied_entries counts exactly the connections
+// that a policy drops, until they get a reply.
 func TestUnrepliedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	const count = 30
@@ -146,7 +148,7 @@ func TestUnrepliedConnectionsAreCounted(t *testing.T) {
 	end := s.drop(s.nodes[1].Namespace, "tcp dport 8080 ip saddr "+s.client.IPv4.String())
 	var answered, failed atomic.Int32
 	var dialling sync.WaitGroup
-	for range count { // a third of them to the pod that does not hear them
+	for range count { // a third of them to the pod that drops them
 		dialling.Go(func() {
 			conn, err := s.client.Dial("tcp", web.String(), wait.Timeout)
 			if err != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestADeadNodeThatCannotBeDistinguishedFromALivingOneStays: where dials say nothing of a node, all is as without them, though nobody
-// answers on it any more.
+// TestADeadNodeThatCannotBeDistinguishedFromALivingOneStays checks that a node stays where probes cannot show that it
+// failed: everything is as without failure detection, although nothing replies on the node.
 func TestADeadNodeThatCannotBeDistinguishedFromALivingOneStays(t *testing.T) {
 	t.Parallel()
 	for name, scene := range map[string]struct {
 		prepare func(s *town)
-		outcome string // of the suspicions that must have been there
+		outcome string // the expected outcome of suspicions
 	}{
 		"a CNI drops probes of the node from the beginning": {prepare: func(s *town) {
 			s.drop(s.nodes[1].Namespace, probed)
@@ -57,8 +57,8 @@ func TestADeadNodeThatCannotBeDistinguishedFromALivingOneStays(t *testing.T) {
 	}
 }
 
-// TestANodeBehindAGateway is probed at the gateway's address, which hands its port of health checks over and drops what
-// goes to other ports. It is unreachable when it is dead, though the gateway lives, and not before.
+// TestANodeBehindAGateway probes a node at the gateway's address. The gateway forwards the node's health check port and
+// drops packets to other ports. The node is unreachable exactly while it fails, although the gateway is up.
 func TestANodeBehindAGateway(t *testing.T) {
 	t.Parallel()
 	var hidden *fabric.Node
@@ -72,7 +72,7 @@ func TestANodeBehindAGateway(t *testing.T) {
 			chain closed { type filter hook input priority filter; tcp dport { 9, 10250 } drop; }
 		}`, hidden.IPv4))
 		must.Succeed(t, s.nodes[0].RouteVia(single(s.pods[1].IPv4), gateway.Namespace))
-		s.drop(hidden.Namespace, "ip saddr "+s.nodes[0].IPv4.String()) // there is no other way to it
+		s.drop(hidden.Namespace, "ip saddr "+s.nodes[0].IPv4.String()) // there is no other path to it
 		s.overrides[1] = gateway.IPv4
 	})
 	s.drop(s.pods[1].Namespace, s.deniedClients())
@@ -86,8 +86,9 @@ func TestANodeBehindAGateway(t *testing.T) {
 
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
-// TestWaysThatAreNotTheSameThereAndBack: packets to a node go through another one, and answers come straight. Where that one
-// drops them, or says that there is no way, the node is unreachable from here, and from nowhere else.
+// TestWaysThatAreNotTheSameThereAndBack has packets to a node that go through another node, and replies that come
+// directly. If the other node drops these packets, or rejects them with an ICMP error, the node is unreachable from
+// here, and from no other node.
 func TestWaysThatAreNotTheSameThereAndBack(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]string{"in silence": "drop", "with an ICMP error": "reject with icmp type host-unreachable"} {
@@ -105,7 +106,7 @@ func TestWaysThatAreNotTheSameThereAndBack(t *testing.T) {
 			s.nft(s.nodes[2].Namespace, fmt.Sprintf(`table inet dark { chain passing { type filter hook forward priority -500;
 				ip daddr { %s, %s } %s; }; }`, s.nodes[1].IPv4, s.pods[1].IPv4, verdict))
 			all := s.load(web, 50, 6*time.Second, 3*patient)
-			// The kernel ends a dial whose SYN meets an ICMP error, and proxies cannot change that.
+			// The kernel fails a connection attempt if its SYN gets an ICMP error; proxies cannot prevent that.
 			if all.failed > all.errors[unix.EHOSTUNREACH.Error()] || all.failed == 0 && all.waited == 0 {
 				t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
 			}
@@ -117,8 +118,8 @@ func TestWaysThatAreNotTheSameThereAndBack(t *testing.T) {
 	}
 }
 
-// TestDelayAndLoss: packets to and from a node take 400 ms, and a fifth of them is lost, each way. That is no death, and hides
-// none.
+// TestDelayAndLoss delays packets to and from a node by 400 ms and drops a fifth of them, each way. That neither ejects
+// the node nor hides its failure.
 func TestDelayAndLoss(t *testing.T) {
 	t.Parallel()
 	for name, fromTheBeginning := range map[string]bool{"from the beginning": true, "all of a sudden": false} {
@@ -127,7 +128,7 @@ func TestDelayAndLoss(t *testing.T) {
 			var way *fabric.LongWay
 			s := newOddTown(t, "enforce", func(s *town) {
 				way = s.takeLongWay(1)
-				if fromTheBeginning { // without loss: a first dial that is lost is made again only a minute later
+				if fromTheBeginning { // no loss at first: a lost first probe would be repeated only a minute later
 					way.Worsen(400*time.Millisecond, 0)
 				}
 			})
@@ -144,7 +145,8 @@ func TestDelayAndLoss(t *testing.T) {
 	}
 }
 
-// TestANodeThatFlaps is judged a few times, only while it is dead, and is back once it has answered for a while.
+// TestANodeThatFlaps checks that the node is ejected a few times, only while it fails, and is restored once it has
+// replied for a while.
 func TestANodeThatFlaps(t *testing.T) {
 	t.Parallel()
 	s := newTown(t, "enforce")
@@ -167,8 +169,8 @@ func TestANodeThatFlaps(t *testing.T) {
 	}
 }
 
-// TestEstablishedConnectionsStay: connections that are open when their node is found to be unreachable go on when it is back, and so
-// do flows of UDP. Whoever sends the first datagram meanwhile is served by another node.
+// TestEstablishedConnectionsStay checks that open connections and UDP flows to an unreachable node work again when it
+// is back. A client that sends its first datagram in the meantime is served by another node.
 func TestEstablishedConnectionsStay(t *testing.T) {
 	t.Parallel()
 	udp := netip.MustParseAddrPort("10.96.0.11:80")
@@ -201,7 +203,7 @@ func TestEstablishedConnectionsStay(t *testing.T) {
 	}
 }
 
-// nodesOf asks in all conversations, and returns the nodes that answer.
+// nodesOf sends a request in all conversations, and returns the nodes that respond.
 func (s *town) nodesOf(all []*fabric.Conversation) (nodes []string) {
 	s.t.Helper()
 	for _, one := range all {
@@ -214,7 +216,7 @@ func (s *town) nodesOf(all []*fabric.Conversation) (nodes []string) {
 	return nodes
 }
 
-// open begins so many conversations, and has some of them lead to node-2.
+// open opens count conversations, some of them to node-2.
 func (s *town) open(network string, to netip.AddrPort, count int) []*fabric.Conversation {
 	s.t.Helper()
 	var all []*fabric.Conversation
@@ -258,9 +260,9 @@ endpoints:
 - {addresses: ["%[4]s"], nodeName: node-4}
 `
 
-// TestATenantWhoMeansHarm has Services and EndpointSlices in which nothing is true: endpoints that are holes, under the names of
-// nodes that live, of nobody, and of the client's own node, and a Service at a node's address and the port that is dialled there.
-// Nobody is judged for it, and it hides no death.
+// TestATenantWhoMeansHarm has a tenant with false Services and EndpointSlices: endpoints that do not exist, with the
+// names of live nodes, of an unknown node, and of the client's own node; and a Service at a node's address and the port
+// that is probed there. That neither ejects a node nor hides a failure.
 func TestATenantWhoMeansHarm(t *testing.T) {
 	t.Parallel()
 	traps := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.66:80")}
@@ -286,7 +288,7 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 	s.expectEjected(s.nodes[1], 1)
 }
 
-// trapManifests are what a tenant may write.
+// trapManifests are objects that a tenant may write.
 const trapManifests = `---
 apiVersion: v1
 kind: Service
@@ -315,12 +317,12 @@ endpoints:
 - {addresses: ["192.0.2.12"]}
 `
 
-// TestNothingElseProvesThatANodeLives: a node is dead, and still connections are answered that seem to lead there. What
-// one client is told is no proof, and neither is what was open before.
+// TestNothingElseProvesThatANodeLives has a failed node while other connections that seem to go there get replies.
+// Neither replies to one client nor connections from before are a proof that the node is up.
 func TestNothingElseProvesThatANodeLives(t *testing.T) {
 	t.Parallel()
 	busy := netip.MustParseAddrPort("10.96.0.13:80")
-	// deceive dials all the time from one client, in whose view the node answers.
+	// deceive keeps dialling from one client, for which the node seems to respond.
 	deceive := func(s *town, to netip.AddrPort) (stop func()) {
 		var isOver atomic.Bool
 		var dialling sync.WaitGroup
@@ -390,7 +392,7 @@ func TestNothingElseProvesThatANodeLives(t *testing.T) {
 	}
 }
 
-// oneEndpoint is a Service with one endpoint, which is said to be on node-2.
+// oneEndpoint returns a Service with one endpoint, which its EndpointSlice places on node-2.
 func (s *town) oneEndpoint(service, endpoint netip.Addr) string {
 	return fmt.Sprintf(oneEndpointManifests, service, endpoint)
 }
@@ -415,7 +417,8 @@ endpoints:
 - {addresses: ["%[2]s"], nodeName: node-2}
 `
 
-// TestAnOverloadedNodeThatDies: its endpoint drops six of ten SYNs for a while. That makes its death no less credible.
+// TestAnOverloadedNodeThatDies has an endpoint that drops six of ten SYNs for a while. A later failure of its node is
+// still detected.
 func TestAnOverloadedNodeThatDies(t *testing.T) {
 	t.Parallel()
 	s := newTown(t, "enforce")
@@ -431,7 +434,8 @@ func TestAnOverloadedNodeThatDies(t *testing.T) {
 	s.expectEjected(s.nodes[1], 1)
 }
 
-// TestOneFamilyOfANodeIsDead: dials of that family leave it, and those of the other one do not.
+// TestOneFamilyOfANodeIsDead checks that connections of that family go to other nodes, and those of the other family
+// stay.
 func TestOneFamilyOfANodeIsDead(t *testing.T) {
 	t.Parallel()
 	for name, scene := range map[string]struct {
@@ -471,8 +475,8 @@ func TestOneFamilyOfANodeIsDead(t *testing.T) {
 	}
 }
 
-// TestAFullAcceptQueueIsNoDeath: the node's proxy stands still, and somebody fills the queue of its port, while a policy
-// denies the clients.
+// TestAFullAcceptQueueIsNoDeath stops the node's proxy and fills the accept queue of its port, while a policy denies
+// the clients.
 func TestAFullAcceptQueueIsNoDeath(t *testing.T) {
 	t.Parallel()
 	s := newTown(t, "enforce")
@@ -491,13 +495,13 @@ func TestAFullAcceptQueueIsNoDeath(t *testing.T) {
 	s.expectOutcome("replied")
 }
 
-// TestRememberedClients of an endpoint on a node that is unreachable for a while: one that connects meanwhile gets
-// another endpoint, and stays with it. One that does not is still remembered.
+// TestRememberedClients covers clients with affinity to an endpoint on a node that is unreachable for a while. A client
+// that connects in that time gets another endpoint, and keeps it. The affinity of the others remains.
 func TestRememberedClients(t *testing.T) {
 	t.Parallel()
 	const ports = 16
 	var ofService, ofSlice strings.Builder
-	for port := range ports { // the clients of each are remembered on their own
+	for port := range ports { // each port has its own affinity
 		fmt.Fprintf(&ofService, "  - {name: p%d, protocol: TCP, port: %d, targetPort: 8080}\n", port, 100+port)
 		fmt.Fprintf(&ofSlice, "- {name: p%d, protocol: TCP, port: 8080}\n", port)
 	}

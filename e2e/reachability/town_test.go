@@ -1,5 +1,7 @@
-// Package reachability_test proves that new connections leave a node that does not answer, and no other one: the real
-// program on each node, a real kernel, real connections. It needs root and nft.
+// Package reachability_test tests that new connections avoid a node that does not reply, and no other node: with the
+// real program on each node, a real kernel and real connections. It needs root and nft.
+//
+// To add a failure, add a test to scenes_test.go; town_test.go has the nodes and the load.
 package reachability_test
 
 import (
@@ -28,9 +30,9 @@ import (
 const (
 	metricsAddress = "127.0.0.1:10249"
 	podPort        = 8080
-	// learnt is how long it may take until each node was dialled once.
+	// learnt bounds the time until each node was probed once.
 	learnt = time.Minute
-	// patient is how long most clients wait for an answer.
+	// patient is the timeout of most clients.
 	patient = 5 * time.Second
 )
 
@@ -39,33 +41,33 @@ var (
 	web6 = netip.MustParseAddrPort("[fd00:96::10]:80")
 )
 
-// town is node-1 with a client, and others, each in a zone of its own with an endpoint.
+// town is node-1 with a client, and other nodes, each in its own zone with an endpoint.
 type town struct {
 	t         *testing.T
 	network   *fabric.Fabric
 	nodes     []*fabric.Node
 	pods      []*fabric.Pod // one on each node
-	client    *fabric.Pod   // that of node-1
-	clients   []*fabric.Pod // it and another one there
+	client    *fabric.Pod   // on node-1
+	clients   []*fabric.Pod // client and another pod on node-1
 	program   string        // the proxy's
 	proxies   []*site.Process
 	proxy     *site.Process // of node-1
 	manifests string
-	// overrides are addresses that Nodes have in place of their own, by number.
+	// overrides are addresses that Nodes have in place of their own, by index.
 	overrides map[int]netip.Addr
-	// more are further objects.
+	// more are additional objects.
 	more string
-	// unresponsive is how many nodes never answer a probe.
+	// unresponsive is the number of nodes that never reply to a probe.
 	unresponsive int
 }
 
-// newTown starts a proxy on each node, and waits until that of node-1 knows how the others answer.
+// newTown starts a proxy on each node, and waits until the proxy of node-1 has a baseline of the other nodes.
 func newTown(t *testing.T, mode string) *town {
 	t.Helper()
 	return newOddTown(t, mode, func(*town) {})
 }
 
-// newOddTown is newTown with something about its nodes that is there before their proxies are.
+// newOddTown is newTown with a preparation before the proxies start.
 func newOddTown(t *testing.T, mode string, prepare func(*town)) *town {
 	t.Helper()
 	network := fabrictest.New(t)
@@ -95,7 +97,7 @@ func newOddTown(t *testing.T, mode string, prepare func(*town)) *town {
 	return s
 }
 
-// write writes the manifests, and has all pods but the client serve.
+// write writes the manifests, and makes all pods but the client serve.
 func (s *town) write() {
 	s.t.Helper()
 	for _, pod := range s.pods[1:] {
@@ -126,7 +128,7 @@ func (s *town) writeObjects() error {
 	return os.WriteFile(filepath.Join(s.manifests, "all.yaml"), []byte(objects.String()), 0o600)
 }
 
-// waitForBaselines waits until nodes have answered the proxy of node-1, so many in both families together.
+// waitForBaselines waits until the proxy of node-1 has count baselines, in both families together.
 func (s *town) waitForBaselines(count int) {
 	s.t.Helper()
 	reachable := func() float64 { return s.metric("vicinity_reachability_targets", `state="reachable"`) }
@@ -177,7 +179,7 @@ func (s *town) metric(name string, labels ...string) float64 {
 	return sum
 }
 
-// nft changes the rules of a machine, beside those of the proxy.
+// nft loads rules on a machine, in addition to those of the proxy.
 func (s *town) nft(machine *fabric.Namespace, rules string) {
 	s.t.Helper()
 	command := exec.Command("nft", "-f", "-")
@@ -186,8 +188,8 @@ func (s *town) nft(machine *fabric.Namespace, rules string) {
 	must.Succeed(s.t, err)
 }
 
-// drop has a machine drop in silence what comes from elsewhere and matches, before anything else sees it. It returns what
-// ends that.
+// drop makes a machine drop matching packets from other machines, before anything else processes them. The returned
+// function ends that.
 func (s *town) drop(machine *fabric.Namespace, matches ...string) (end func()) {
 	s.t.Helper()
 	rules := strings.Join(matches, " drop; ") + " drop;"
@@ -195,25 +197,26 @@ func (s *town) drop(machine *fabric.Namespace, matches ...string) (end func()) {
 	return func() { s.nft(machine, "delete table netdev dark") }
 }
 
-// What is dropped of a machine without power whose neighbours still find it, as behind a router; and of one without a cable.
+// These match the packets of a machine without power whose neighbours still resolve it, as behind a router; and of one
+// without a cable.
 var (
 	unresponsiveStates = []string{"meta protocol ip", "icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert }", "ip6 nexthdr != icmpv6"}
 	noCable            = []string{"meta protocol { ip, ip6, arp }"}
 )
 
-// dials are new connections at a rate.
+// dials has the results of new connections at a rate.
 type dials struct {
 	made, failed, waited int
 	maxDuration          time.Duration
 	errors               map[string]int
 }
 
-// deniedClients has a machine drop what the clients send to its pods.
+// deniedClients matches packets of the clients to a machine's pods.
 func (s *town) deniedClients() string {
 	return fmt.Sprintf("tcp dport %d ip saddr { %s, %s }", podPort, s.clients[0].IPv4, s.clients[1].IPv4)
 }
 
-// load dials from the clients in turn so many times a second, for a time.
+// load dials from the clients in rotation at a rate, for the given period.
 func (s *town) load(to netip.AddrPort, perSecond int, period, timeout time.Duration) *dials {
 	s.t.Helper()
 	return s.loadFrom(s.clients, to, perSecond, period, timeout)
@@ -255,7 +258,7 @@ func (s *town) loadFrom(clients []*fabric.Pod, to netip.AddrPort, perSecond int,
 	return &all
 }
 
-// waitForUnreachable waits until so many nodes are unreachable, and returns how long that took.
+// waitForUnreachable waits until count nodes are unreachable, and returns the time that it took.
 func (s *town) waitForUnreachable(count float64) time.Duration {
 	s.t.Helper()
 	began := time.Now()
@@ -268,7 +271,7 @@ func (s *town) waitForUnreachable(count float64) time.Duration {
 	return time.Since(began)
 }
 
-// waitForUnreplied waits until connections have no answer when they are looked at, or all have one.
+// waitForUnreplied waits until a scan finds unreplied connections, or finds none.
 func (s *town) waitForUnreplied(want bool) {
 	s.t.Helper()
 	wait.Until(s.t, fmt.Sprintf("connections without an answer: %v", want), func() bool {
@@ -276,7 +279,7 @@ func (s *town) waitForUnreplied(want bool) {
 	})
 }
 
-// expectExplained has explain say on node-1 why an endpoint on a node that does not answer is left out.
+// expectExplained checks that explain on node-1 names the reason why an endpoint on an unreachable node is skipped.
 func (s *town) expectExplained(on *fabric.Node, endpoint netip.Addr) {
 	s.t.Helper()
 	said, err := s.nodes[0].Run(exec.Command(s.program, "explain", "default/web", "--node", s.nodes[0].Name, "--manifests", s.manifests,
@@ -287,7 +290,7 @@ func (s *town) expectExplained(on *fabric.Node, endpoint netip.Addr) {
 	}
 }
 
-// expectNoEjection checks that a proxy has judged no node.
+// expectNoEjection checks that a proxy has ejected no node.
 func (s *town) expectNoEjection(of *site.Process) {
 	s.t.Helper()
 	if judged := ejectionLogs(of); len(judged) > 0 {
@@ -295,7 +298,8 @@ func (s *town) expectNoEjection(of *site.Process) {
 	}
 }
 
-// expectEjected waits until so many nodes are unreachable from node-1, and checks that its proxy has judged one node and no other.
+// expectEjected waits until the given number of nodes are unreachable from node-1, and checks that its proxy has
+// ejected only the given node.
 func (s *town) expectEjected(node *fabric.Node, unreachable float64) {
 	s.t.Helper()
 	s.waitForUnreachable(unreachable)
@@ -304,7 +308,7 @@ func (s *town) expectEjected(node *fabric.Node, unreachable float64) {
 	}
 }
 
-// expectOutcome checks that suspicions have ended in a way: else a scene shows nothing.
+// expectOutcome checks that some suspicion had one of the outcomes. Otherwise the test shows nothing.
 func (s *town) expectOutcome(outcomes ...string) {
 	s.t.Helper()
 	sum := 0.
@@ -318,7 +322,7 @@ func (s *town) expectOutcome(outcomes ...string) {
 
 var ejectionLine = regexp.MustCompile(`a node does not answer this one.* unreachableNode=(\S+)`)
 
-// ejectionLogs are the nodes that a proxy has judged, in that order.
+// ejectionLogs returns the nodes that a proxy has ejected, in that order.
 func ejectionLogs(of *site.Process) []string {
 	var names []string
 	for _, found := range ejectionLine.FindAllStringSubmatch(of.Log.String(), -1) {
@@ -327,7 +331,7 @@ func ejectionLogs(of *site.Process) []string {
 	return names
 }
 
-// kindOf says in few words why a dial failed.
+// kindOf returns a short name of a dial error.
 func kindOf(err error) string {
 	if number, is := errors.AsType[syscall.Errno](err); is {
 		return number.Error()

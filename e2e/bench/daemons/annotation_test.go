@@ -15,18 +15,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
-// annotationRow is what a proxy received while one user changed one annotation once a second.
+// annotationRow has the bytes that a proxy received while one user changed one annotation once a second.
 type annotationRow struct {
 	nodes, changes int
-	// first is what came from the first key for which Nodes are followed, then what came with all further changes, in
-	// bytes.
+	// first are the bytes received for the first key that requires Node labels, then the bytes for all further changes.
 	first, then int64
 }
 
 var annotations []annotationRow
 
-// BenchmarkAnnotation changes one Service's topology keys once a second, between two keys that Nodes must answer, and none.
-// The first key costs a list of all Nodes; another key, or the same one again, should cost none.
+// BenchmarkAnnotation changes one Service's topology keys once a second, between two keys that require Node labels, and
+// none. The first key costs a list of all Nodes. Another key, or the same one again, should cost none.
 func BenchmarkAnnotation(b *testing.B) {
 	const nodes, changes = 1000, 30
 	for b.Loop() {
@@ -46,7 +45,7 @@ func BenchmarkAnnotation(b *testing.B) {
 		time.Sleep(5 * time.Second)
 		row := annotationRow{nodes: nodes, changes: changes, first: d.received(b) - before}
 		for change := range changes {
-			s.annotate(b, keys[(change+1)%len(keys)]) // the first one is there
+			s.annotate(b, keys[(change+1)%len(keys)]) // keys[0] is already set
 			time.Sleep(time.Second)
 		}
 		row.then = d.received(b) - before - row.first
@@ -56,7 +55,7 @@ func BenchmarkAnnotation(b *testing.B) {
 	}
 }
 
-// annotate writes the topology keys of the Service that is dialled.
+// annotate writes the topology keys of the dialled Service.
 func (s *town) annotate(b *testing.B, keys string) {
 	b.Helper()
 	services := s.api.Admin.CoreV1().Services(namespace)
@@ -70,7 +69,7 @@ func (s *town) annotate(b *testing.B, keys string) {
 	must.Succeed(b, err)
 }
 
-// received returns how many bytes the daemon's node has received from other machines.
+// received returns the number of bytes that the daemon's node has received from other machines.
 func (d *daemon) received(b *testing.B) (bytes int64) {
 	b.Helper()
 	found := false

@@ -1,15 +1,15 @@
-// Package daemons measures whole service proxies against a real API server, each on a node of its own: from the write
-// of an EndpointSlice to the first packet on the new path, and what the daemon costs, idle and under a steady stream
-// of changes. The peer is kube-proxy in nftables mode, of the version that the lab builds, on the same cluster in the
-// same run.
+// Package daemons measures whole service proxies against a real API server, each on its own node: the time from the
+// write of an EndpointSlice to the first packet on the new path, and the cost of the daemon, idle and under a steady
+// stream of changes. It compares Vicinity with kube-proxy in nftables mode, of the version that the lab builds, on the
+// same cluster in the same run.
 //
 //	  etcd, kube-apiserver            vicinity            kube-proxy             far
 //	172.30.0.201 ───────── switch ──── node ─────────────── node ─────────────── node
 //	                                    └─ client            └─ client            ├─ old
 //	                                                                              └─ new
 //
-// Only one of the two proxies runs at a time: the machine is small. Times of one machine say little about another;
-// what compares is the ratio. It needs root, and nft for kube-proxy.
+// Only one of the two proxies runs at a time, because the machine is small. Times of one machine say little about
+// another machine; only the ratio is comparable. It needs root, and nft for kube-proxy.
 package daemons_test
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const endpointsPerService = 10
 
-// The load: so many endpoint changes a second, to Services in turn, for so long.
+// The load is a number of endpoint changes per second for some time, to one Service after the other.
 const (
 	changesPerSecond = 100
 	watched          = 20 * time.Second
@@ -41,7 +41,7 @@ func BenchmarkDaemons(b *testing.B) {
 	}
 }
 
-// rounds is how many changes are followed: a proxy that takes seconds for one would take all day for many.
+// rounds returns the number of measured changes. It is smaller for a proxy that takes seconds for one.
 func rounds(took time.Duration) int {
 	const budget = 30 * time.Second
 	return max(10, min(200, int(budget/(took+pauseBetween))))
@@ -61,7 +61,7 @@ func measure(b *testing.B, s *town, d *daemon, services int) {
 	}
 	row.rate = s.load(b, func() {
 		row.loaded = d.measure(b, watched)
-		anywhere := func() time.Duration { return rand.N(pauseBetween) } // and not always as long after a sync
+		anywhere := func() time.Duration { return rand.N(pauseBetween) } // avoids a fixed delay after a sync
 		for range rounds(s.follow(b, d, anywhere())) {
 			row.loadedPaths = append(row.loadedPaths, s.follow(b, d, anywhere()))
 		}

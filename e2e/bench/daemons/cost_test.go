@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// cost is what a daemon used while it was watched, with the programs that it ran and that have ended: kube-proxy runs
-// nft.
+// cost is the resource usage of a daemon during a measurement, including programs that it ran and that have ended:
+// kube-proxy runs nft.
 type cost struct {
 	processor time.Duration
 	over      time.Duration
 }
 
-// measure measures the daemon for a while.
+// measure measures the daemon for the given time.
 func (d *daemon) measure(b *testing.B, over time.Duration) cost {
 	b.Helper()
 	before, started := d.processorTime(b), time.Now()
@@ -25,14 +25,15 @@ func (d *daemon) measure(b *testing.B, over time.Duration) cost {
 	return cost{processor: d.processorTime(b) - before, over: time.Since(started)}
 }
 
-// ticksPerSecond is the unit of /proc/PID/stat: USER_HZ is 100 on all architectures that Go knows but Alpha (proc(5)).
+// ticksPerSecond is the unit of /proc/PID/stat. USER_HZ is 100 on all architectures that Go supports except Alpha
+// (proc(5)).
 const ticksPerSecond = 100
 
-// processorTime is utime, stime, cutime and cstime of /proc/PID/stat: fields 14 to 17.
+// processorTime returns the sum of utime, stime, cutime and cstime of /proc/PID/stat: fields 14 to 17.
 func (d *daemon) processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	text := d.proc(b, "stat")
-	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:]) // the name before it may hold anything
+	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:]) // the name before it may contain any character
 	var ticks int64
 	for _, field := range fields[14-3 : 17-3+1] {
 		number, err := strconv.ParseInt(field, 10, 64)
@@ -44,7 +45,7 @@ func (d *daemon) processorTime(b *testing.B) time.Duration {
 	return time.Duration(ticks) * time.Second / ticksPerSecond
 }
 
-// memory returns the daemon's resident memory now and at most, in bytes, without the programs that it runs.
+// memory returns the daemon's current and peak resident memory in bytes, without the programs that it runs.
 func (d *daemon) memory(b *testing.B) (now, peak int64) {
 	b.Helper()
 	for line := range strings.Lines(d.proc(b, "status")) {

@@ -14,23 +14,23 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// daemon is a proxy that runs on a node of its own.
+// daemon is a proxy on its own node.
 type daemon struct {
 	name    string
 	node    *fabric.Node
 	client  *fabric.Pod
 	process *fabric.Process
 	log     string
-	// ready is how long it took from its start to the first connection.
+	// ready is the time from its start to the first connection.
 	ready time.Duration
 }
 
 const (
 	healthAddress = "127.0.0.1:10256"
-	// waitTimeout is for a peer that takes half a minute for its first sync, on a busy machine.
+	// waitTimeout is long enough for kube-proxy, whose first sync takes half a minute on a busy machine.
 	waitTimeout = 5 * time.Minute
-	// dialTimeout is for one connection. A SYN that no socket took is sent again after a second; a new connection
-	// tries sooner.
+	// dialTimeout limits one connection attempt. A SYN without a reply is retransmitted after a second; a new connection
+	// is faster.
 	dialTimeout = 20 * time.Millisecond
 )
 
@@ -41,7 +41,7 @@ func startVicinity(b *testing.B, s *town) *daemon {
 	})
 }
 
-// kubeProxyConfig leaves the sysctls alone. Everything else is kube-proxy's default.
+// kubeProxyConfig disables changes of sysctls. Everything else is kube-proxy's default.
 const kubeProxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
@@ -62,8 +62,7 @@ func startKubeProxy(b *testing.B, s *town) *daemon {
 	})
 }
 
-// start starts a proxy on a node of its own, with the rights of one that may read everything, and waits until it
-// serves.
+// start starts a proxy on its own node, with permission to read everything, and waits until it serves.
 func (s *town) start(b *testing.B, name string, command func(kubeconfig string, node *fabric.Node) *exec.Cmd) *daemon {
 	b.Helper()
 	d := &daemon{name: name, log: filepath.Join(s.dir, name+".log")}
@@ -97,7 +96,7 @@ func (s *town) kubeconfig(b *testing.B, user string) string {
 	return site.Kubeconfig(b, config)
 }
 
-// waitFor dials until the pod answers, and returns when it did.
+// waitFor dials until the pod responds, and returns the time of the response.
 func (d *daemon) waitFor(b *testing.B, s *town, pod *fabric.Pod) time.Time {
 	b.Helper()
 	for deadline := time.Now().Add(waitTimeout); ; {
@@ -117,7 +116,7 @@ func (d *daemon) waitFor(b *testing.B, s *town, pod *fabric.Pod) time.Time {
 	}
 }
 
-// settle waits until the daemon is healthy and its processor time stands still, so that the work of its start is over.
+// settle waits until the daemon is healthy and uses no more CPU time, so that its start is complete.
 func (d *daemon) settle(b *testing.B) time.Duration {
 	b.Helper()
 	started := time.Now()
@@ -136,5 +135,5 @@ func (d *daemon) settle(b *testing.B) time.Duration {
 
 func (d *daemon) stop(b *testing.B) {
 	b.Helper()
-	_ = d.process.Stop(10 * time.Second) // kube-proxy ends by the signal itself, which counts as an error
+	_ = d.process.Stop(10 * time.Second) // kube-proxy is terminated by the signal itself, which is an error for Stop
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// pauseBetween lies between two changes that are followed: kube-proxy's default pause between two syncs is a second,
-// and a change that comes later is taken up at once.
+// pauseBetween is the pause between two measured changes. kube-proxy's default pause between two syncs is a second, and
+// it syncs a later change at once.
 const pauseBetween = 1200 * time.Millisecond
 
-// follow waits for a while, replaces the endpoint of the Service that is dialled, and returns how long it took from
-// the write to the first packet that reaches the new one: the request to the API server is part of it.
+// follow pauses, replaces the endpoint of the dialled Service, and returns the time from the write, including the
+// request to the API server, to the first packet that reaches the new endpoint.
 func (s *town) follow(b *testing.B, d *daemon, pause time.Duration) time.Duration {
 	b.Helper()
 	defer func() { s.old, s.new = s.new, s.old }()
@@ -26,8 +26,8 @@ func (s *town) follow(b *testing.B, d *daemon, pause time.Duration) time.Duratio
 	return answered.Sub(started)
 }
 
-// load changes endpoints at a steady rate meanwhile, and returns the rate that was reached: the API server may not
-// take more.
+// load changes endpoints at a steady rate while it runs the given function, and returns the actual rate, which the API
+// server may limit.
 func (s *town) load(b *testing.B, meanwhile func()) (rate float64) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())

@@ -26,7 +26,7 @@ func (s *town) createNode(b *testing.B, node *fabric.Node) {
 	s.api.Create(b, objects.Node(node.Name, zone, node.IPv4, node.IPv6))
 }
 
-// createProbe creates the Service that is dialled. Its only endpoint is the old pod.
+// createProbe creates the dialled Service. Its only endpoint is the old pod.
 func (s *town) createProbe(b *testing.B) {
 	b.Helper()
 	made, err := s.createService(b.Context(), "probe", s.old.IPv4)
@@ -36,7 +36,7 @@ func (s *town) createProbe(b *testing.B) {
 	s.probe = netip.AddrPortFrom(netip.MustParseAddr(made.Spec.ClusterIP), servicePort)
 }
 
-// createService creates a Service with a slice of its endpoints.
+// createService creates a Service and its EndpointSlice.
 func (s *town) createService(ctx context.Context, name string, endpoints ...netip.Addr) (*corev1.Service, error) {
 	service := objects.Service(namespace, name)
 	made, err := s.api.Admin.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{})
@@ -58,7 +58,7 @@ func (s *town) slice(service string, endpoints ...netip.Addr) *discoveryv1.Endpo
 	return made
 }
 
-// update writes a slice's endpoints.
+// update writes the endpoints of an EndpointSlice.
 func (s *town) update(ctx context.Context, service string, endpoints ...netip.Addr) error {
 	_, err := s.api.Admin.DiscoveryV1().EndpointSlices(namespace).Update(ctx, s.slice(service, endpoints...), metav1.UpdateOptions{})
 	return err
@@ -66,7 +66,7 @@ func (s *town) update(ctx context.Context, service string, endpoints ...netip.Ad
 
 func serviceName(number int) string { return fmt.Sprintf("service-%d", number) }
 
-// endpointsOf are addresses that no machine has. The generation changes one of them.
+// endpointsOf returns addresses that no machine has. The generation changes one of them.
 func (s *town) endpointsOf(number, generation int) []netip.Addr {
 	addrs := make([]netip.Addr, 0, s.endpoints)
 	for endpoint := range s.endpoints {
@@ -76,7 +76,7 @@ func (s *town) endpointsOf(number, generation int) []netip.Addr {
 	return addrs
 }
 
-// grow adds Services until there are so many, beside the one that is dialled.
+// grow adds Services up to the given number, not counting the dialled one.
 func (s *town) grow(b *testing.B, services int) {
 	b.Helper()
 	const writers = 8

@@ -17,14 +17,14 @@ type town struct {
 	api      *site.Site
 	network  *fabric.Fabric
 	far      *fabric.Node
-	lister   *fabric.Node // nil until something is listed there
+	lister   *fabric.Node // nil until list was called
 	old, new *fabric.Pod
 
-	endpoints int // of each Service that is added
-	services  int // that exist, beside the one that is dialled
-	started   int // how many proxies were
+	endpoints int // of each added Service
+	services  int // without the dialled one
+	started   int // number of started proxies
 	probe     netip.AddrPort
-	changes   atomic.Int64 // that were made under load so far
+	changes   atomic.Int64 // under load so far
 }
 
 func newTown(b *testing.B) *town {

@@ -15,21 +15,21 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// million asks for a cluster of a million endpoints too. To fill it takes minutes, and 4 GiB for the API server.
+// million adds a cluster of a million endpoints. To fill it takes minutes, and 4 GiB for the API server.
 var million = flag.Bool("million", false, "start with 20,000 Services of 50 endpoints, too")
 
-// startRow is what starts took in one cluster, from the start of a program.
+// startRow has the start times in one cluster, from the start of the program.
 type startRow struct {
 	services, endpoints int
-	// listed is until a client without anything else had listed all, connected until the first connection through a
-	// Service.
+	// listed is the time until a bare client has listed everything, connected the time until the first connection through
+	// a Service.
 	listed, connected []time.Duration
-	memory, peak      int64 // of the proxy at rest, and at most
+	memory, peak      int64 // of the idle proxy, and its maximum
 }
 
 var starts []startRow
 
-// BenchmarkStart starts the proxy beside a client that lists the same objects and throws them away.
+// BenchmarkStart starts the proxy, and for comparison a client that lists the same objects and discards them.
 func BenchmarkStart(b *testing.B) {
 	const rounds = 5
 	sizes := [][2]int{{10_000, 10}}
@@ -55,7 +55,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// list runs this program as a client on a node of its own, and returns how long it took.
+// list runs this program as a client on its own node, and returns its run time.
 func (s *town) list(b *testing.B) time.Duration {
 	b.Helper()
 	if s.lister == nil {
@@ -70,10 +70,10 @@ func (s *town) list(b *testing.B) time.Duration {
 	return time.Since(started)
 }
 
-// listKubeconfig makes this program nothing but a client of the API server that it names, which lists and ends.
+// listKubeconfig makes this program a client that lists the objects of the API server in the named kubeconfig and ends.
 const listKubeconfig = "VICINITY_BENCH_LIST"
 
-// listAll lists Services and EndpointSlices side by side, from the API server's memory, as controllers do.
+// listAll lists Services and EndpointSlices concurrently, from the API server's watch cache, as controllers do.
 func listAll(kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

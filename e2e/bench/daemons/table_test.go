@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// row is what was found of one proxy at one size of the cluster.
+// row has the results of one proxy at one size of the cluster.
 type row struct {
 	daemon   string
 	services int
-	// ready is from the start of the program to the first connection through a Service, quiet how long it worked on after
-	// that.
+	// ready is the time from the start of the program to the first connection through a Service, quiet the time that it
+	// was busy after that.
 	ready, quiet time.Duration
 	idleMemory   int64
 	idle, loaded cost
-	// paths are what changes took without others, loadedPaths under load.
+	// paths are the times of changes without other changes, loadedPaths those under load.
 	paths, loadedPaths []time.Duration
-	rate               float64 // of changes under load, a second
+	rate               float64 // changes per second under load
 	memory, peak       int64
 }
 
-// results are what the benchmark found, for the table.
+// results are the benchmark's results, for the table.
 var results []row
 
 const heading = `
@@ -36,7 +36,7 @@ programs that it ran included. memory: resident, of the daemon alone, after idli
 
 `
 
-// TestMain prints the tables after the benchmarks.
+// TestMain prints the tables after the benchmarks. With listKubeconfig set, the program is a client that lists objects.
 func TestMain(m *testing.M) {
 	if kubeconfig := os.Getenv(listKubeconfig); kubeconfig != "" {
 		if err := listAll(kubeconfig); err != nil {
@@ -88,7 +88,7 @@ func printStarts(rows []startRow) {
 	}
 }
 
-// cells are the p50 and the p99 of some times, and how many they are.
+// cells formats the p50 and the p99 of some times, and their number.
 func cells(times []time.Duration) string {
 	sorted := slices.Sorted(slices.Values(times))
 	return fmt.Sprintf("%s\t%s\t%d", millis(percentile(sorted, 50)), millis(percentile(sorted, 99)), len(sorted))

@@ -9,7 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// What is measured must be what it is called.
+// Each kind of review must have the outcome that its name promises.
 func TestEachKindOfReviewGetsTheResponseOfItsName(t *testing.T) {
 	s := newSetup(t)
 	for _, kind := range kinds(t) {
@@ -50,7 +50,7 @@ func (s *webhook) respond(t *testing.T, asked review) response {
 	return got
 }
 
-// ruleIn is the id of a rule at the end of a message, in brackets.
+// ruleIn returns the rule ID in brackets at the end of a message.
 func ruleIn(message string) string {
 	return strings.Trim(message[strings.LastIndex(message, "[")+1:], "]")
 }

@@ -1,13 +1,13 @@
-// Package webhook measures the whole webhook, as a process of its own, over TLS on loopback: what a review costs it,
-// how long reviews at a steady rate take, and what stays in its memory.
+// Package webhook measures the whole webhook, as a separate process, over TLS on loopback: the cost of a review, the
+// latency of reviews at a steady rate, and the memory that remains in use.
 //
 //	this process                          webhook run ── kube-apiserver ── etcd
 //	   connections that are kept ── TLS ──┤
 //	                                      floor: a server of net/http that reads each body and answers the same
 //
-// The floor is what TLS and HTTP cost in Go, whatever is answered. Both take turns in the same run, because times of
-// one machine say little about another, and little about the same one while it does something else. What a review
-// costs is the processor time of the server alone: the clients run beside it and have their own.
+// The floor is the cost of TLS and HTTP in Go, whatever the response. Webhook and floor alternate in the same run,
+// because times of one machine say little about another machine, and little about the same machine under other load.
+// The cost of a review is the CPU time of the server alone, without the clients' CPU time.
 package webhook_test
 
 import (
@@ -17,22 +17,22 @@ import (
 	"time"
 )
 
-// What is promised of a review in the mix.
+// These are the documented limits for a review in the mix.
 const (
-	wantPerCore = 3000                 // reviews for a second of processor time
+	wantPerCore = 3000                 // reviews per second of CPU time
 	wantP99     = 5 * time.Millisecond // at ratePerSecond
 )
 
 const (
-	// connections are as many as an API server's client keeps to a host that idles (MaxIdleConnsPerHost in
+	// connections is the number of connections that an API server's client keeps to an idle host (MaxIdleConnsPerHost in
 	// k8s.io/apiserver's webhook clients).
 	connections   = 25
 	ratePerSecond = 1000
 
-	warmUp    = 2000 // reviews of each server before anything is measured
+	warmUp    = 2000 // reviews of each server before the measurement
 	saturated = 3 * time.Second
-	// rounds are of each server in turn, at the steady rate: many and short, so that some of both are left alone by
-	// whatever else the machine does.
+	// rounds is the number of rounds of each server, alternating, at the steady rate. They are many and short, so that
+	// some of both servers' rounds are free of other load on the machine.
 	rounds     = 10
 	roundTakes = 3 * time.Second
 )
@@ -56,7 +56,7 @@ func BenchmarkWebhook(b *testing.B) {
 	}
 }
 
-// measureSteady lets the servers take turns at the steady rate.
+// measureSteady alternates between the servers at the steady rate.
 func measureSteady(b *testing.B, s *setup) {
 	b.Helper()
 	reviews := mix(b)

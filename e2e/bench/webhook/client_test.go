@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connection is one that is kept, and carries one review after the other.
+// connection is a persistent connection that carries one review after the other.
 type connection struct {
 	*tls.Conn
 	reader *bufio.Reader
@@ -31,7 +31,7 @@ func (s *webhook) dial(t testing.TB) *connection {
 	return &connection{made, bufio.NewReader(made)}
 }
 
-// review sends a review and reads its answer to the end.
+// review sends a review and reads its response to the end.
 func (c *connection) review(review review, into io.Writer) error {
 	if _, err := c.Write(review.request); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (c *connection) review(review review, into io.Writer) error {
 	return nil
 }
 
-// together runs work on each of that many connections, and waits. Each failure fails the test.
+// together runs work on count connections concurrently, and waits. Each error fails the test.
 func (s *webhook) together(t testing.TB, count int, work func(*connection) error) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -69,7 +69,7 @@ func (s *webhook) together(t testing.TB, count int, work func(*connection) error
 	}
 }
 
-// sendReviews sends that many reviews, as fast as it goes.
+// sendReviews sends the given number of reviews as fast as possible.
 func (s *webhook) sendReviews(t testing.TB, kind kind, reviews int) {
 	t.Helper()
 	var asked atomic.Int64
@@ -89,7 +89,7 @@ func (s *webhook) warmUp(t testing.TB) {
 	s.sendReviews(t, mix(t), warmUp)
 }
 
-// cost is what reviews cost a server.
+// cost is the cost of reviews for a server.
 type cost struct {
 	reviews         int
 	took, processor time.Duration
@@ -98,7 +98,7 @@ type cost struct {
 func (c cost) perSecond() float64 { return float64(c.reviews) / c.took.Seconds() }
 func (c cost) perCore() float64   { return float64(c.reviews) / c.processor.Seconds() }
 
-// saturate asks for a while, as fast as it goes: there are more reviews on their way than processors.
+// saturate sends reviews as fast as possible for a fixed time. More reviews are in flight than there are CPUs.
 func (s *webhook) saturate(t testing.TB, kind kind) cost {
 	t.Helper()
 	var asked atomic.Int64
@@ -116,20 +116,20 @@ func (s *webhook) saturate(t testing.TB, kind kind) cost {
 	return made
 }
 
-// steady is what reviews at a steady rate took.
+// steady has the measurements of reviews at a steady rate.
 type steady struct {
 	cost
-	// times are from the moment at which a review was due to its answer, whenever it was sent: if the server, or this
-	// process, held one up, those behind it have waited too. late is that part of them which is from due to sent.
+	// times are measured from the scheduled time of a review to its response. If the server or this process delays a
+	// review, the delay of the reviews after it counts, too. late is the part from the scheduled time to the actual start.
 	times, late []time.Duration
 }
 
-// steady asks at a rate that does not depend on the answers. A review that finds no connection idle waits for one.
+// steady sends reviews at a rate that does not depend on responses. A review waits if all connections are busy.
 func (s *webhook) steady(t testing.TB, kind kind, over time.Duration) steady {
 	t.Helper()
 	reviews := int(over.Seconds() * ratePerSecond)
 	measured := steady{times: make([]time.Duration, reviews), late: make([]time.Duration, reviews)}
-	due := make(chan due, reviews) // never full: the schedule waits for no client
+	due := make(chan due, reviews) // never full: the schedule does not wait for clients
 	began := time.Now()
 	before := s.processorTime(t)
 	go keepSchedule(began.Add(50*time.Millisecond), due)
@@ -148,14 +148,14 @@ func (s *webhook) steady(t testing.TB, kind kind, over time.Duration) steady {
 	return measured
 }
 
-// due is a review that is to be sent.
+// due is a scheduled review.
 type due struct {
 	number int
 	at     time.Time
 }
 
-// keepSchedule says of each review when it is due, and fills the channel. It has a thread of its own that the kernel
-// wakes: timers of Go may be late by a millisecond, which is as long as the network poller sleeps at least.
+// keepSchedule sends each review to the channel at its scheduled time. It has its own thread that the kernel wakes:
+// timers of Go may be late by a millisecond, the minimum sleep of the network poller.
 func keepSchedule(from time.Time, into chan<- due) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -164,7 +164,7 @@ func keepSchedule(from time.Time, into chan<- due) {
 		at := from.Add(time.Duration(number) * time.Second / ratePerSecond)
 		for wait := time.Until(at); wait > 0; wait = time.Until(at) {
 			span := unix.NsecToTimespec(wait.Nanoseconds())
-			_ = unix.Nanosleep(&span, nil) // a signal may end it early; then the rest is slept
+			_ = unix.Nanosleep(&span, nil) // a signal may end it early; the loop sleeps for the rest
 		}
 		into <- due{number, at}
 	}

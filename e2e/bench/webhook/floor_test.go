@@ -12,19 +12,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
-// In a process with asFloor in its environment the program is the floor, and listens on that address.
+// A process with asFloor in its environment is the floor server, and listens on that address.
 const (
 	asFloor          = "VICINITY_BENCH_FLOOR"
 	floorCertificate = "VICINITY_BENCH_FLOOR_CERTIFICATE"
 	floorKey         = "VICINITY_BENCH_FLOOR_KEY"
 )
 
-// constant is an answer of common size.
+// constant is a response of common size.
 const constant = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002",` +
 	`"allowed":true,"auditAnnotations":{"default":"none; source: service"}}}`
 
-// serveFloor answers every request with the same, with the webhook's settings of TLS and HTTP. It returns only if it
-// fails.
+// serveFloor sends the same response to every request, with the webhook's settings of TLS and HTTP. It returns only on
+// failure.
 func serveFloor(address, certificate, key string) error {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
@@ -33,7 +33,7 @@ func serveFloor(address, certificate, key string) error {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Length", strconv.Itoa(len(constant)))
-		_, _ = io.WriteString(w, constant) // only a client that has gone can make this fail
+		_, _ = io.WriteString(w, constant) // fails only if the client has disconnected
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)

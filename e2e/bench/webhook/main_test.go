@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestMain prints the tables after the benchmark. Asked to, the program is the floor instead.
+// TestMain prints the tables after the benchmark. With asFloor in the environment, the program is the floor server
+// instead.
 func TestMain(m *testing.M) {
 	if address := os.Getenv(asFloor); address != "" {
 		fmt.Fprintln(os.Stderr, serveFloor(address, os.Getenv(floorCertificate), os.Getenv(floorKey)))

@@ -15,12 +15,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
-// remembered is what a server holds after so many reviews, in bytes.
+// remembered is the memory of a server after a number of reviews, in bytes.
 type remembered struct {
 	reviews  int
 	resident int64
-	inUse    int64 // of the heap, garbage included
-	live     int64 // of the heap, when it was last collected
+	inUse    int64 // in use by the heap, garbage included
+	live     int64 // of the heap, at the last collection
 }
 
 func (s *webhook) remember(t testing.TB) remembered {
@@ -29,17 +29,17 @@ func (s *webhook) remember(t testing.TB) remembered {
 	return remembered{s.reviewed, s.resident(t), int64(values[0]), int64(values[1])}
 }
 
-// collections is how many are looked at to know what is live: one may be in the middle of a review.
+// collections is the number of garbage collections that measure the live heap: one may happen during a review.
 const collections = 5
 
-// live is how much of the heap is in use when nothing is asked: the least that some collections in a row have found.
-// Small reviews, one at a time, make them happen.
+// live returns the size of the live heap of an idle server: the minimum of several garbage collections in a row. Small
+// reviews, one at a time, trigger them.
 func (s *webhook) live(t testing.TB) (least int64) {
 	t.Helper()
 	c, small := s.dial(t), kinds(t)[0]
 	seen := 0
 	cycle := -1.0
-	for tries := 0; seen < collections+1; tries++ { // the first one may be older than the question
+	for tries := 0; seen < collections+1; tries++ { // the first one may be older than the call
 		if tries == 1000 {
 			t.Fatal("the heap is not collected")
 		}
@@ -62,9 +62,9 @@ func (s *webhook) live(t testing.TB) (least int64) {
 }
 
 func TestReviewsKeepNoMemory(t *testing.T) {
-	// A map with an entry for each review, or a list, would grow more than that: 13 bytes a review. Without a leak the
-	// heap differs by up to 0.7 MiB from one look to another (and after 200,000 reviews is 3.9 MB), and on a busy machine
-	// by 1.3. What leaks stays, so that a few more looks are fair.
+	// A map or list with an entry for each review would grow by more than mayGrow, which is 13 bytes a review. Without a
+	// leak, the heap differs by up to 0.7 MiB between two measurements (and after 200,000 reviews is 3.9 MB), and by 1.3
+	// on a busy machine. A leak is permanent, so further measurements do not hide it.
 	const first, last, mayGrow, looks = 20_000, 100_000, 1 << 20, 5
 	s := newCluster(t)
 	s.webhook = s.startWebhook(t)
@@ -83,14 +83,14 @@ func TestReviewsKeepNoMemory(t *testing.T) {
 	t.Logf("%d bytes are live after %d reviews, and %d after %d", before, first, after, last)
 }
 
-// The pod's memory, as manifests/webhook/base/deployment.yaml has it.
+// These are the pod's memory limits in manifests/webhook/base/deployment.yaml.
 const (
 	podLimit   = 256 << 20
 	podGarbage = "GOMEMLIMIT=200MiB"
 )
 
-// flood is a review of a Service with as many labels as have room in an object, and each of them is wrong; so are
-// others in the old one if it is an update.
+// flood returns a review of a Service with as many labels as fit into an object, all of them invalid. For an update,
+// the old object has as many other invalid labels.
 func flood(t testing.TB, operation admissionv1.Operation) review {
 	t.Helper()
 	var old []byte
@@ -100,7 +100,7 @@ func flood(t testing.TB, operation admissionv1.Operation) review {
 	return newReview(t, server.ValidateServicesPath, operation, flooded("x"), old, response{denied: "SVC009"})
 }
 
-// flooded is an object whose labels begin with that letter.
+// flooded returns an object whose label names start with the given letter.
 func flooded(letter string) []byte {
 	const objectBytes = 3<<20 - 1<<10
 	var labels strings.Builder
@@ -124,7 +124,8 @@ func TestLargeReviewsAtOnceFitIntoThePod(t *testing.T) {
 			for range c.atOnce {
 				connection := server.dial(t)
 				running.Go(func() {
-					// On a busy machine the last ones may wait for longer than the server writes; how long does not matter here.
+					// On a busy machine the last reviews may wait for longer than the server's write timeout; the time does not matter
+					// here.
 					_ = connection.SetDeadline(time.Now().Add(wait.Timeout))
 					if connection.review(review, io.Discard) == nil {
 						answered.Add(1)

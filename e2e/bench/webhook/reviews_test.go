@@ -20,10 +20,10 @@ import (
 
 const namespace = "shop"
 
-// reviewID is the uid of all of them.
+// reviewID is the UID of all reviews.
 const reviewID types.UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 
-// kind is a kind of review, or several in a fixed order.
+// kind is a kind of review, or several kinds in a fixed order.
 type kind struct {
 	name    string
 	reviews []review
@@ -31,7 +31,7 @@ type kind struct {
 
 func (k kind) review(number int) review { return k.reviews[number%len(k.reviews)] }
 
-// size is of a body on average, in bytes.
+// size returns the average size of a body, in bytes.
 func (k kind) size() int {
 	sum := 0
 	for _, review := range k.reviews {
@@ -40,26 +40,26 @@ func (k kind) size() int {
 	return sum / len(k.reviews)
 }
 
-// review is one as it goes over the wire.
+// review is a review in wire format.
 type review struct {
 	request  []byte
 	size     int // of the body
 	response response
 }
 
-// response is what is expected in an answer.
+// response is the expected response.
 type response struct {
-	denied, warned string // by a rule of that id
+	denied, warned string // ID of the rule
 	patched        bool
 }
 
-// few and many are how many ports a Service has: one of some 4 kB as they are everywhere, and one of some 100 kB.
+// few and many are numbers of ports: a typical Service of about 4 kB has few, one of about 100 kB has many.
 const few, many = 7, 270
 
-// firstPort is the number of the first of them.
+// firstPort is the number of the first port.
 const firstPort = 8000
 
-// kinds are the kinds of reviews.
+// kinds returns the kinds of reviews.
 func kinds(t testing.TB) []kind {
 	plain := service(t, few, nil)
 	right := service(t, few, map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone, *"})
@@ -79,11 +79,11 @@ func kinds(t testing.TB) []kind {
 	}
 }
 
-// shares are how many there are of each kind among twenty reviews. Large ones are measured by themselves: a Service of
-// 100 kB takes ten times as long as any other, and hardly any cluster has one.
+// shares are the numbers of reviews of each kind in a mix of twenty. Large reviews are measured separately: a Service
+// of 100 kB takes ten times as long as any other, and hardly any cluster has one.
 var shares = map[string]int{"default": 6, "allow": 4, "update": 6, "warn": 2, "deny": 2}
 
-// mix is of all kinds, one after the other as long as there are any left of a kind.
+// mix returns a mix of all kinds, alternating between the kinds that have reviews left.
 func mix(t testing.TB) kind {
 	mixed := kind{name: "mix"}
 	for turn := 0; len(mixed.reviews) < 20; turn++ {
@@ -120,8 +120,8 @@ func newReview(t testing.TB, path string, operation admissionv1.Operation, now, 
 	return review{request: append([]byte(head), body...), size: len(body), response: response}
 }
 
-// service is a Service that was applied with kubectl, as an API server hands it on: with its defaults, and its field
-// managers.
+// service returns a Service that was applied with kubectl, as an API server sends it: with its defaults and its managed
+// fields.
 func service(t testing.TB, ports int, annotations map[string]string) []byte {
 	t.Helper()
 	made := &corev1.Service{

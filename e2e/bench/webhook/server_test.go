@@ -17,24 +17,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// webhook is one that is measured.
+// webhook is a measured server.
 type webhook struct {
 	name     string
 	address  string
-	metrics  string // where its metrics are; empty if it has none
+	metrics  string // URL of its metrics; empty if it has none
 	process  *process.Process
 	tls      *tls.Config
 	reviewed int // reviews so far
 }
 
-// ticksPerSecond is the unit of /proc/PID/stat: USER_HZ is 100 on all architectures that Go knows but Alpha (proc(5)).
+// ticksPerSecond is the unit of /proc/PID/stat. USER_HZ is 100 on all architectures that Go supports except Alpha
+// (proc(5)).
 const ticksPerSecond = 100
 
-// processorTime is utime and stime of /proc/PID/stat: fields 14 and 15.
+// processorTime returns the sum of utime and stime of /proc/PID/stat: fields 14 and 15.
 func (s *webhook) processorTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := s.proc(t, "stat")
-	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:]) // the name before it may hold anything
+	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:]) // the name before it may contain any character
 	var ticks int64
 	for _, field := range fields[14-3 : 15-3+1] {
 		number, err := strconv.ParseInt(field, 10, 64)
@@ -46,19 +47,19 @@ func (s *webhook) processorTime(t testing.TB) time.Duration {
 	return time.Duration(ticks) * time.Second / ticksPerSecond
 }
 
-// resident is the server's memory, in bytes.
+// resident returns the server's resident memory, in bytes.
 func (s *webhook) resident(t testing.TB) int64 {
 	t.Helper()
 	return s.memory(t, "VmRSS")
 }
 
-// peak is the most that resident has ever been.
+// peak returns the maximum of the server's resident memory.
 func (s *webhook) peak(t testing.TB) int64 {
 	t.Helper()
 	return s.memory(t, "VmHWM")
 }
 
-// memory is a field of /proc/PID/status, in bytes.
+// memory returns a field of /proc/PID/status, in bytes.
 func (s *webhook) memory(t testing.TB, field string) int64 {
 	t.Helper()
 	for line := range strings.Lines(s.proc(t, "status")) {
@@ -93,7 +94,7 @@ func (s *webhook) metric(t testing.TB, names ...string) []float64 {
 	return values
 }
 
-// get reads what is at a URL, which must be well.
+// get returns the body at a URL, which must have status 200.
 func get(url string) (string, error) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	response, err := client.Get(url)
@@ -108,7 +109,7 @@ func get(url string) (string, error) {
 	return string(text), err
 }
 
-// load is how many processes want a processor of this machine, on average over a minute.
+// load returns the machine's load average over one minute.
 func load(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/loadavg")

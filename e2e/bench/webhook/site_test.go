@@ -20,10 +20,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// serverName is what the API server would ask for.
+// serverName is the server name that an API server would use.
 const serverName = "vicinity-webhook.vicinity-system.svc"
 
-// setup is a cluster of three Nodes in as many zones and a Namespace with a default, and the servers, all on loopback.
+// setup is a cluster of three Nodes in three zones and a Namespace with a default, and the servers, all on loopback.
 type setup struct {
 	dir              string
 	api              *site.Site
@@ -34,7 +34,7 @@ type setup struct {
 
 func (s *setup) servers() []*webhook { return []*webhook{s.floor, s.webhook} }
 
-// newSite returns when both servers serve.
+// newSetup returns a setup in which both servers serve.
 func newSetup(t testing.TB) *setup {
 	t.Helper()
 	s := newCluster(t)
@@ -42,11 +42,11 @@ func newSetup(t testing.TB) *setup {
 	return s
 }
 
-// newCluster has no server yet.
+// newCluster returns a setup without a server.
 func newCluster(t testing.TB) *setup {
 	t.Helper()
 	s := &setup{dir: t.TempDir(), api: site.New(t, site.Config{})}
-	// What reviews depend on.
+	// Reviews depend on these objects.
 	s.api.Create(t, objects.Namespace(namespace, nil, map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"}))
 	for _, zone := range []string{"a", "b", "c"} {
 		s.api.Create(t, objects.Node("node-"+zone, map[string]string{corev1.LabelTopologyZone: zone}))
@@ -55,7 +55,7 @@ func newCluster(t testing.TB) *setup {
 	return s
 }
 
-// certify makes the certificate of the servers, and the configuration of clients that trust it.
+// certify creates the certificate of the servers, and the configuration of clients that trust it.
 func (s *setup) certify(t testing.TB) {
 	t.Helper()
 	ca, err := authority.New("bench")
@@ -73,7 +73,7 @@ func (s *setup) certify(t testing.TB) {
 	s.tls = &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS13}
 }
 
-// startWebhook starts the webhook as it is shipped, with more variables of the environment if there are any.
+// startWebhook starts the shipped webhook, with additional environment variables.
 func (s *setup) startWebhook(t testing.TB, environment ...string) *webhook {
 	t.Helper()
 	webhook := &webhook{name: "webhook", address: reserve.OnLoopback(t).String(), metrics: reserve.OnLoopback(t).String()}
@@ -87,7 +87,7 @@ func (s *setup) startWebhook(t testing.TB, environment ...string) *webhook {
 	return webhook
 }
 
-// start starts a server and returns when it accepts connections. It ends with the test.
+// start starts a server and returns when it accepts connections. It is stopped at the end of the test.
 func (s *setup) start(t testing.TB, server *webhook, command *exec.Cmd) *webhook {
 	t.Helper()
 	var err error
@@ -110,7 +110,7 @@ func (s *setup) start(t testing.TB, server *webhook, command *exec.Cmd) *webhook
 	return server
 }
 
-// waitFor waits until nothing is wrong any more. The test ends if the server does.
+// waitFor waits until the condition returns nil. The test fails if the server exits.
 func (s *webhook) waitFor(t testing.TB, what string, condition func() error) {
 	t.Helper()
 	wait.Success(t, s.name+": "+what, func() error {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// found is what the benchmark found, for the tables.
+// found has the results of the benchmark, for the tables.
 type found struct {
 	loadBefore, loadAfter string
 	costs                 []costRow
@@ -18,13 +18,13 @@ type found struct {
 
 var results found
 
-// costRow is what reviews of one kind cost.
+// costRow has the costs of reviews of one kind.
 type costRow struct {
 	kind           kind
 	floor, webhook cost
 }
 
-// steadyRow is what a server's reviews took at the steady rate, in all rounds.
+// steadyRow has the measurements of a server's reviews at the steady rate, of all rounds.
 type steadyRow struct {
 	server      *webhook
 	times, late []time.Duration
@@ -106,7 +106,7 @@ func millis(t time.Duration) string { return fmt.Sprintf("%.2f ms", t.Seconds()*
 
 func mebibytes(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
 
-// percentile is the time that so many of a thousand do not exceed.
+// percentile returns the given permille of sorted times.
 func percentile(sorted []time.Duration, permille int) time.Duration {
 	return sorted[min(len(sorted)*permille/1000, len(sorted)-1)]
 }

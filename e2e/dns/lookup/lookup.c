@@ -1,4 +1,4 @@
-/* lookup prints the IPv4 addresses of a name, as a program finds them that is linked with this C library. */
+/* lookup prints the IPv4 addresses of a name, as the C library resolves it that this program is linked with. */
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Package fabrictest makes networks for tests.
+// Package fabrictest creates networks for tests.
 package fabrictest
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// New returns an empty network, which the end of the test takes down. It needs root.
+// New returns an empty network that is removed at the end of the test. It needs root.
 func New(t testing.TB) *fabric.Fabric {
 	t.Helper()
 	network, err := fabric.New()

@@ -1,4 +1,4 @@
-// Package layers_test holds the scripts that keep Debian packages in the cache folder to working wherever that is.
+// Package layers_test tests that the scripts for Debian packages work wherever the cache folder is.
 package layers_test
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// directories is where a cache folder may be: below everything that the scripts mount over, and elsewhere. Where tmpfs is
-// mounted, it stands for a disk of its own, as /var/lib often has, which a layer over the machine's folder does not show.
+// directories are possible parents of a cache folder: below everything that the scripts mount over, and elsewhere. A
+// tmpfs stands for a separate disk, as /var/lib often has, which a layer over the machine's folder does not show.
 const directories = `
 set -eu
 for place in /etc/opt /usr/local /var/opt /run /tmp /mnt; do
@@ -21,8 +21,8 @@ done
 exec "$@"
 `
 
-// keepAndUse writes a file in each layer, and reads it back with a program that is kept beside the layers. The network
-// is another one, as a node's is: its /sys shows other links.
+// keepAndUse writes a file in each layer, and reads it with a program next to the layers. It runs in another network
+// namespace, like a node: its /sys shows other links.
 const keepAndUse = `
 set -eu
 cache="$1/a space, a comma: and a colon" name=vicinity-test-of-layers
@@ -37,14 +37,14 @@ unshare --net ./over "$cache/layers" "$cache/read" /etc/$name /usr/$name /var/$n
 `
 
 func TestTheCacheFolderMayBeInAnyDirectory(t *testing.T) {
-	for _, script := range []string{"write", "over"} { // go test runs anew when one of them changes
+	for _, script := range []string{"write", "over"} { // makes go test run again when one of them changes
 		_, err := os.ReadFile(script)
 		must.Succeed(t, err)
 	}
 	for _, place := range []string{"/etc/opt", "/usr/local", "/var/opt", "/run", "/tmp", "/mnt"} {
 		expectKept(t, place, "unshare", "--mount", "sh", "-c", directories, "places")
 	}
-	// The file systems that the machine has there.
+	// These are file systems of the machine itself.
 	for _, place := range []string{"/etc", "/usr", "/var", "/run", "/tmp"} {
 		folder, err := os.MkdirTemp(place, "vicinity-test-") //nolint:usetesting // each place is one to be tested
 		must.Succeed(t, err)

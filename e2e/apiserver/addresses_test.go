@@ -21,14 +21,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// addressWatch is what a Watcher says of where the proxies on all nodes are.
+// addressWatch records the addresses of the proxies on all nodes that a Watcher reports.
 type addressWatch struct {
 	mutex      sync.Mutex
 	nodes      map[string]*model.Node
 	reportedAt []time.Time
 }
 
-// newAddressWatch follows the slices of a Service over proxies until the test ends.
+// newAddressWatch watches the slices of the proxies' Service until the test ends.
 func newAddressWatch(t *testing.T, proxies model.ObjectName) *addressWatch {
 	t.Helper()
 	p := &addressWatch{}
@@ -57,14 +57,14 @@ func (p *addressWatch) take(nodes map[string]*model.Node) {
 	p.nodes, p.reportedAt = maps.Clone(nodes), append(p.reportedAt, time.Now())
 }
 
-// count returns how often it was said.
+// count returns the number of reports.
 func (p *addressWatch) count() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return len(p.reportedAt)
 }
 
-// text are what was said last: a node, its zone and its address, each.
+// text returns the last report: each node with its zone and address.
 func (p *addressWatch) text() string {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -75,7 +75,7 @@ func (p *addressWatch) text() string {
 	return strings.Join(all, " ")
 }
 
-// proxyEndpoint is an endpoint of a proxy, as the EndpointSlice controller writes it.
+// proxyEndpoint returns an endpoint of a proxy, as the EndpointSlice controller writes it.
 func proxyEndpoint(address, node, zone string, isReady bool) string {
 	return fmt.Sprintf(`{"addresses":[%q],"nodeName":%q,"zone":%q,"conditions":{"ready":%t}}`, address, node, zone, isReady)
 }
@@ -84,8 +84,8 @@ func listed(endpoints ...string) string {
 	return `{"endpoints":[` + strings.Join(endpoints, ",") + `]}`
 }
 
-// TestWhereOtherNodesAreDialled: the slices of the proxies' own Service say where, ready or not, in either family; those
-// of other Services do not.
+// TestWhereOtherNodesAreDialled checks that the addresses come from the slices of the proxies' own Service, ready or
+// not and in either family, and not from slices of other Services.
 func TestWhereOtherNodesAreDialled(t *testing.T) {
 	w := newWriter(t)
 	w.slice("proxies-1", "proxies", "192.0.2.1")
@@ -117,7 +117,8 @@ func TestWhereOtherNodesAreDialled(t *testing.T) {
 	until("all went", "")
 }
 
-// TestARolloutOfProxiesIsReportedOnceASecond: each proxy that starts changes a slice.
+// TestARolloutOfProxiesIsReportedOnceASecond limits the reports during a rollout, in which each proxy that starts
+// changes a slice.
 func TestARolloutOfProxiesIsReportedOnceASecond(t *testing.T) {
 	w := newWriter(t)
 	w.slice("proxies-1", "proxies", "192.0.2.1")
@@ -130,7 +131,7 @@ func TestARolloutOfProxiesIsReportedOnceASecond(t *testing.T) {
 	wait.Equal(t, "the last state", "one/zone-a=192.0.2.1", p.text)
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	// The pause begins once the one before was taken, and ends before the next one is: a busy machine makes it longer.
+	// The minimum pause starts after the previous report was delivered, and a busy machine makes it longer.
 	for i := 1; i < len(p.reportedAt); i++ {
 		if pause := p.reportedAt[i].Sub(p.reportedAt[i-1]); pause < time.Second {
 			t.Errorf("told again after %v", pause)

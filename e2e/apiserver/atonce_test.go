@@ -38,10 +38,11 @@ func TestTheFirstUpdateIsTheCompleteState(t *testing.T) {
 	}
 }
 
-// lingering is how long a proxy goes on with a Service that has become another's.
+// lingering is how long a proxy keeps serving a Service that was handed over to another proxy.
 const lingering = 5 * time.Second
 
-// TestAServiceThatChangesItsProxyIsTakenAtOnceAndGivenUpLater, so that no moment is without a proxy.
+// TestAServiceThatChangesItsProxyIsTakenAtOnceAndGivenUpLater ensures that the Service is served by a proxy at every
+// moment.
 func TestAServiceThatChangesItsProxyIsTakenAtOnceAndGivenUpLater(t *testing.T) {
 	w := newWriter(t)
 	unnamed, named := follow(t, admin(), "none", "").started(), follow(t, admin(), "none", "vicinity").started()

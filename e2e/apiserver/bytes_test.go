@@ -21,17 +21,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// The cluster of the measurement, and twenty minutes of it. A kubelet writes its node's status every five minutes if
-// nothing changed (nodeStatusReportFrequency); no client here watches its leases.
+// The measured cluster, and twenty minutes of its traffic. A kubelet writes its node's status every five minutes if
+// nothing changed (nodeStatusReportFrequency). No client here watches the kubelets' Leases.
 const (
 	measuredNodes = 1000
-	heartbeats    = 4 // of each node
+	heartbeats    = 4 // per node
 	writers       = 16
 )
 
-// The bounds that are promised. What is measured is far better; package cluster documents it.
+// The documented bounds. The measured values are far better; package cluster documents them.
 const (
-	ownShareOfFull      = 300 // this node's heartbeats cost less than a 300th of all nodes'
+	ownShareOfFull      = 300 // this node's heartbeats cost less than 1/300 of all nodes'
 	metadataShareOfFull = 2
 )
 
@@ -67,7 +67,8 @@ func TestHeartbeatsCostNextToNothing(t *testing.T) {
 	sendHeartbeats(t, w, nodes)
 	wait.Until(t, "all heartbeats arrived", func() bool { return beats.Load() >= measuredNodes*heartbeats })
 	duration := time.Since(begin)
-	// The end of the stream of this node and of the others' metadata: a label that both followers deliver.
+	// The last event of both streams, that of this node and that of the others' metadata: a label that both followers
+	// receive.
 	w.label(names[0], zoneLabel, "end")
 	w.label(names[1], rackLabel, "end")
 	ownOnly.until("the own node's last change", labelsAre(names[0], "kubernetes.io/os=linux", zoneLabel+"=end"))
@@ -86,13 +87,13 @@ func TestHeartbeatsCostNextToNothing(t *testing.T) {
 	if ownBytes == 0 || metadataBytes < 100*ownBytes {
 		t.Errorf("metadata of %d nodes costs %d bytes and one full node %d: that cannot be", measuredNodes, metadataBytes, ownBytes)
 	}
-	// The two labels of the end, delivered to the follower of one node and to that of all.
+	// The two last labels, delivered to the follower of one node and to the follower of all nodes.
 	if got := ownOnly.count() + withRacks.count() - updates; got > 3 {
 		t.Errorf("%d updates were delivered, want those of the 2 labels alone", got)
 	}
 }
 
-// followFullNodes follows all nodes as most programs do, and counts their heartbeats.
+// followFullNodes watches complete Nodes, as most programs do, and counts heartbeats.
 func followFullNodes(t *testing.T, config *rest.Config) *atomic.Int64 {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
@@ -113,7 +114,7 @@ func followFullNodes(t *testing.T, config *rest.Config) *atomic.Int64 {
 	return &beats
 }
 
-// measuredCluster creates nodes as large as those of real clusters.
+// measuredCluster creates Nodes of the size in real clusters.
 func measuredCluster(w *writer) []*corev1.Node {
 	nodes := make([]*corev1.Node, measuredNodes)
 	w.t.Cleanup(func() {
@@ -137,7 +138,7 @@ func measuredCluster(w *writer) []*corev1.Node {
 	return nodes
 }
 
-// sendHeartbeats sends all nodes' heartbeats: the conditions' times change.
+// sendHeartbeats sends a heartbeat for every node, which changes the times of its conditions.
 func sendHeartbeats(t *testing.T, w *writer, nodes []*corev1.Node) {
 	t.Helper()
 	start := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
@@ -234,7 +235,7 @@ func statusOfNode(i int) corev1.NodeStatus {
 			KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
 		},
 	}
-	for n := range 50 { // the kubelet's nodeStatusMaxImages
+	for n := range 50 { // kubelet's nodeStatusMaxImages
 		status.Images = append(status.Images, corev1.ContainerImage{
 			Names: []string{
 				fmt.Sprintf("images.example.com/team-%d/service-%d@sha256:%064x", n%7, n, n),

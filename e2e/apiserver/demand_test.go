@@ -26,11 +26,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// publishers is the Namespace of the Lease.
+// publishers is the namespace of the Lease.
 const publishers = "vicinity-system"
 
-// demandsAsTheyCome has ServiceDemands with a schema that lets everything through, so that proxies can be sent impossible
-// ones.
+// demandsAsTheyCome defines ServiceDemands with a schema that accepts everything, so that tests can write invalid
+// objects.
 const demandsAsTheyCome = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -46,14 +46,14 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// publication is what a publisher of ServiceDemands has, and tests write in its place.
+// publication stands in for a publisher of ServiceDemands: tests write its objects.
 type publication struct {
 	*writer
 	traffic *traffic
 	proxy   *rest.Config
 }
 
-// newPublication makes the kind, the Lease, and an account that may read them as the manifests have it.
+// newPublication creates the CRD, the Lease, and an account with the proxy's rights from the manifests.
 func newPublication(t *testing.T) *publication {
 	t.Helper()
 	p := &publication{writer: newWriter(t), traffic: &traffic{}}
@@ -80,13 +80,13 @@ func (p *publication) define() {
 		kubectl wait --for condition=Established customresourcedefinition servicedemands.vicinity.dev`, "DEFINITION="+demandsAsTheyCome)
 }
 
-// undefine removes the kind, and all objects.
+// undefine deletes the CRD, and with it all objects.
 func (p *publication) undefine() {
 	p.t.Helper()
 	p.shell("kubectl delete customresourcedefinition servicedemands.vicinity.dev --ignore-not-found")
 }
 
-// measured makes a Service one that is planned with what was measured.
+// measured makes a Service use measured demand.
 func measured(service *corev1.Service) {
 	bounded(service)
 	objects.Annotated(policy.DemandSourceAnnotation, policy.Measured)(service)
@@ -97,7 +97,7 @@ func bounded(service *corev1.Service) {
 	objects.Annotated(policy.MaxLoadAnnotation, "120%")(service)
 }
 
-// lease has the Lease say that it was renewed at a time.
+// lease sets the time at which the Lease was renewed.
 func (p *publication) lease(renewed time.Time) {
 	p.t.Helper()
 	leases, ctx := api.Admin.CoordinationV1().Leases(publishers), context.WithoutCancel(p.t.Context())
@@ -118,7 +118,7 @@ func (p *publication) removeLease() {
 	p.shell("kubectl --namespace vicinity-system delete lease vicinity-demand --ignore-not-found")
 }
 
-// demand writes what was measured of a Service: zone-a asks so much, and zone-b the rest.
+// demand writes the measured demand of a Service: the given amount for zone-a, and the rest for zone-b.
 func (p *publication) demand(name string, asks uint32) {
 	p.t.Helper()
 	object := &servicedemand.ServiceDemand{
@@ -143,14 +143,14 @@ func (p *publication) removeDemand(name string) {
 	p.shell("kubectl --namespace " + p.namespace + " delete servicedemand " + name)
 }
 
-// follow follows as a proxy that may do what a configuration allows.
+// follow starts a follower with the rights of a configuration.
 func (p *publication) follow(config *rest.Config) *follower {
 	p.t.Helper()
 	where := func(options *apiserver.Options) { options.TopologyNamespace = publishers }
 	return follow(p.t, p.traffic.watched(config), p.namespace+"-self", "", where)
 }
 
-// requestCount counts the requests for ServiceDemands, and for the Lease.
+// requestCount counts the requests for ServiceDemands, and those for the Lease.
 func (p *publication) requestCount() (objects, lease int) {
 	p.traffic.mu.Lock()
 	defer p.traffic.mu.Unlock()
@@ -165,7 +165,7 @@ func (p *publication) requestCount() (objects, lease int) {
 	return objects, lease
 }
 
-// rejectedDemands are the problems of ServiceDemands.
+// rejectedDemands returns the findings about ServiceDemands.
 func (f *follower) rejectedDemands() (lines []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,7 +177,7 @@ func (f *follower) rejectedDemands() (lines []string) {
 	return lines
 }
 
-// hasDemand holds while zone-a asks so much of a Service, and that counts.
+// hasDemand is true while a Service's measured demand is active and has this value for zone-a.
 func hasDemand(service model.ObjectName, want uint32) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool {
 		demand := demandIn(state, service)
@@ -185,7 +185,8 @@ func hasDemand(service model.ObjectName, want uint32) func(*model.Cluster) bool 
 	}
 }
 
-// demandIn returns what a Service is planned with; nil if that is assumed, or there is no such Service.
+// demandIn returns the measured demand with which a Service is planned. It returns nil for the default demand, and if
+// there is no such Service.
 func demandIn(state *model.Cluster, name model.ObjectName) *model.Demand {
 	if service := state.Service(name); service != nil {
 		return state.MeasuredDemand(service)
@@ -201,12 +202,12 @@ func demandIsActive(change model.Change) bool {
 	return change.DemandState != nil && *change.DemandState == model.DemandActive
 }
 
-// maxBurst is how many requests follow a kind: a watch that lists, which an API server may refuse so that a list and a watch
-// come in its place.
+// maxBurst is the number of requests that start watching a resource: a watch that lists, which an API server may
+// reject, and then a list and a watch instead.
 const maxBurst = 3
 
-// TestWhatWasMeasuredIsFollowedAsTheManifestsAllow: objects that come, change, are impossible, and go; a Lease that is old,
-// new, and gone; and not one request unless a Service needs it.
+// TestWhatWasMeasuredIsFollowedAsTheManifestsAllow covers objects that are created, updated, invalid and deleted, and a
+// Lease that is expired, renewed and deleted. There must be no request unless a Service needs it.
 func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
 	p := newPublication(t)
 	web := p.name("web")
@@ -265,7 +266,8 @@ func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
 	}
 }
 
-// TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn, of 1,000 Services by no more than one list and one watch.
+// TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn does so for 1,000 Services, with at most one list
+// and one watch.
 func TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn(t *testing.T) {
 	p := newPublication(t)
 	const many = 1000
@@ -296,7 +298,7 @@ func TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn(t *testi
 	}
 }
 
-// TestWhatMayNotBeReadHoldsNothingUp: the Lease, the objects, or the kind.
+// TestWhatMayNotBeReadHoldsNothingUp covers a Lease, objects or a resource that the proxy cannot read.
 func TestWhatMayNotBeReadHoldsNothingUp(t *testing.T) {
 	p := newPublication(t)
 	p.demand("web", 100_000)
@@ -313,7 +315,7 @@ func TestWhatMayNotBeReadHoldsNothingUp(t *testing.T) {
 		name, user string
 		granted    []rbacv1.PolicyRule
 		before     func()
-		objects    bool // they are asked for
+		objects    bool // requests for objects are expected
 	}{
 		{"neither Lease nor objects", "without-demand", rules, func() {}, false},
 		{"no objects", "with-lease", append(rules, lease), func() {}, true},
@@ -341,7 +343,7 @@ func TestWhatMayNotBeReadHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// TestWhatWasMeasuredStaysDuringAnOutage, while it goes and somebody takes the Lease away.
+// TestWhatWasMeasuredStaysDuringAnOutage deletes the Lease during the outage.
 func TestWhatWasMeasuredStaysDuringAnOutage(t *testing.T) {
 	p := newPublication(t)
 	web := p.name("web")

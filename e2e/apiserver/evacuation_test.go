@@ -25,8 +25,8 @@ func staysWhole(nodes ...string) func(*model.Cluster) bool {
 	}
 }
 
-// TestALabelEvacuatesANode, this one or another, whether or not a Service needs the labels of nodes; and one that nobody
-// can read counts as absent.
+// TestALabelEvacuatesANode covers this node and another, whether or not a Service needs node labels. An invalid label
+// counts as absent.
 func TestALabelEvacuatesANode(t *testing.T) {
 	w := newWriter(t)
 	self, other := w.node("self"), w.node("other", evacuateLabel+"=true")
@@ -44,7 +44,7 @@ func TestALabelEvacuatesANode(t *testing.T) {
 	w.label(other, evacuateLabel, "yes")
 	w.label(self, evacuateLabel, "soon")
 	f.until("two labels are wrong", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 2 })
-	f.until("a label that nobody can read is as good as none", staysWhole(self, other)) // reported by another watch than the problem
+	f.until("a label that nobody can read is as good as none", staysWhole(self, other)) // another watch than the finding
 	w.label(other, evacuateLabel, "True")
 	f.until("it is put right", isEvacuated(other))
 	w.label(self, evacuateLabel, "TRUE")
@@ -54,7 +54,7 @@ func TestALabelEvacuatesANode(t *testing.T) {
 	f.until("nothing is refused any more", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 0 })
 }
 
-// rejectedCount counts the problems of some nodes. The follower holds its lock.
+// rejectedCount counts the findings about some nodes. The caller must hold the follower's lock.
 func rejectedCount(f *follower, nodes ...string) (count int) {
 	for problem := range f.problems {
 		if slices.Contains(nodes, problem.Name.Name) {
@@ -64,8 +64,9 @@ func rejectedCount(f *follower, nodes ...string) (count int) {
 	return count
 }
 
-// TestANodeThatGoesWhileItIsEvacuatedStaysAvoided for two minutes; to the watch by the label it looks like a label that is
-// taken away, after which a node is back.
+// TestANodeThatGoesWhileItIsEvacuatedStaysAvoided checks that a Node which is deleted while evacuated stays demoted,
+// for two minutes. In the watch with the label selector its deletion looks like a removed label, after which a node
+// would be used again.
 func TestANodeThatGoesWhileItIsEvacuatedStaysAvoided(t *testing.T) {
 	w := newWriter(t)
 	const hostname = "kubernetes.io/hostname="
@@ -75,7 +76,7 @@ func TestANodeThatGoesWhileItIsEvacuatedStaysAvoided(t *testing.T) {
 	w.deleteNode(gone)
 	w.unlabel(other, evacuateLabel)
 	f.until("the label that went", staysWhole(other))
-	time.Sleep(4 * time.Second) // longer than anybody is asked
+	time.Sleep(4 * time.Second) // longer than an existence check
 	if !f.holds(isEvacuated(gone)) {
 		t.Error("a node that went is not avoided any more, though slices may list endpoints there")
 	}

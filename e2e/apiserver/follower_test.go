@@ -22,22 +22,22 @@ type follower struct {
 	*apiserver.Watcher
 	t    *testing.T
 	log  *logs.Log
-	busy sync.Mutex // held, it keeps deliver from returning
+	busy sync.Mutex // deliver blocks while this is locked
 
 	mu       sync.Mutex
 	state    *model.Cluster
 	updates  []convert.Update
-	problems map[model.Finding]bool // those of now
-	outages  map[string]outage      // those of now, by resource
+	problems map[model.Finding]bool // the current ones
+	outages  map[string]outage      // the current ones, by resource
 }
 
-// outage is what was reported about one.
+// outage is a reported outage.
 type outage struct {
 	since time.Time
 	err   error
 }
 
-// follow starts following as a node with this name until the test ends.
+// follow starts a follower for a node with this name. It ends with the test.
 func follow(t *testing.T, config *rest.Config, node, proxyName string, edits ...func(*apiserver.Options)) *follower {
 	t.Helper()
 	f := &follower{
@@ -95,35 +95,35 @@ func (f *follower) resumed(resource string) {
 	delete(f.outages, resource)
 }
 
-// outagesNow returns the outages that last now, by resource.
+// outagesNow returns the current outages by resource.
 func (f *follower) outagesNow() map[string]outage {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.outages)
 }
 
-// started waits for the first update, and returns the follower.
+// started waits for the first update and returns the follower.
 func (f *follower) started() *follower {
 	f.t.Helper()
 	wait.Until(f.t, "the first update", func() bool { return f.count() > 0 })
 	return f
 }
 
-// count returns how many updates came.
+// count returns the number of updates.
 func (f *follower) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.updates)
 }
 
-// since returns the updates behind the first ones.
+// since returns the updates after the first count.
 func (f *follower) since(count int) []convert.Update {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]convert.Update{}, f.updates[count:]...)
 }
 
-// until waits until what was delivered makes a condition hold.
+// until waits until the delivered state fulfils a condition.
 func (f *follower) until(what string, condition func(state *model.Cluster) bool) {
 	f.t.Helper()
 	wait.Until(f.t, what, func() bool { return f.holds(condition) })
@@ -135,7 +135,7 @@ func (f *follower) holds(condition func(state *model.Cluster) bool) bool {
 	return condition(f.state)
 }
 
-// untilProblems waits until the problems of a namespace are these, each as a line.
+// untilProblems waits until the findings of a namespace are exactly these, one per line.
 func (f *follower) untilProblems(namespace string, want ...string) {
 	f.t.Helper()
 	wait.Equal(f.t, "the problems", want, func() (got []string) {

@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// person is somebody who may list what a forecast needs, with a kubeconfig.
+// person returns the kubeconfig of a user who may list what a forecast needs.
 func person(t *testing.T, name string) (kubeconfig string) {
 	t.Helper()
 	list := func(group string, resources ...string) rbacv1.PolicyRule {
@@ -26,7 +26,7 @@ func person(t *testing.T, name string) (kubeconfig string) {
 		list("networking.k8s.io", "servicecidrs"), list(servicedemand.Group.Group, servicedemand.Resource)))
 }
 
-// run runs a program for a person, and returns what it prints.
+// run runs a command with a user's kubeconfig and returns its output.
 func (p *publication) run(kubeconfig string, arguments ...string) (stdout, stderr string) {
 	p.t.Helper()
 	command := exec.CommandContext(p.t.Context(), site.Program(p.t, "proxy"), append(arguments, "--kubeconfig", kubeconfig)...)
@@ -38,8 +38,9 @@ func (p *publication) run(kubeconfig string, arguments ...string) (stdout, stder
 	return out.String(), told.String()
 }
 
-// TestPeopleGetTheResultsThatProxiesDecide: forecast, explain and render of a cluster plan with measured demand while the
-// Lease says that it counts. That takes the right to get that one Lease; without it they take it to count.
+// TestPeopleGetTheResultsThatProxiesDecide checks that forecast, explain and render of a cluster plan with measured
+// demand while the Lease is current. To check that, they need the right to get that one Lease; without it they assume
+// that it is current.
 func TestPeopleGetTheResultsThatProxiesDecide(t *testing.T) {
 	p := newPublication(t)
 	self := p.node("self", zoneLabel+"=zone-a")
@@ -57,8 +58,8 @@ func TestPeopleGetTheResultsThatProxiesDecide(t *testing.T) {
 		does       string
 		prepare    func()
 		kubeconfig string
-		want       string // where the demand is from
-		says       string // empty: nothing about the Lease
+		want       string // the source of the demand
+		says       string // empty: no text about the Lease
 	}{
 		{"it is published", func() {}, reader, "measured", ""},
 		{"by whoever may not read the Lease", func() {}, stranger, "measured", ""},

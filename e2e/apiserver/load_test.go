@@ -84,7 +84,8 @@ func TestLoadReportsWhatItMayNotList(t *testing.T) {
 	}
 }
 
-// TestALastKnownGoodVersionIsFetchedFromTheRunningProxy: an object is refused, and what was in force stays so.
+// TestALastKnownGoodVersionIsFetchedFromTheRunningProxy checks that an invalid object does not replace its last known
+// good version.
 func TestALastKnownGoodVersionIsFetchedFromTheRunningProxy(t *testing.T) {
 	w := newWriter(t)
 	self := w.node("self")
@@ -97,7 +98,7 @@ func TestALastKnownGoodVersionIsFetchedFromTheRunningProxy(t *testing.T) {
 	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 70000}]}`)
 	f.until("the slice is refused", func(*model.Cluster) bool { return rejectedCount(f, bad.Name, never.Name) == 2 })
 
-	text, err := json.Marshal(f.Rejections()) // as it is sent
+	text, err := json.Marshal(f.Rejections()) // as the proxy serves it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// others is what the URLs of requests for the other nodes contain, and of no others.
+// others is the part of the URL that only requests for the other nodes contain.
 const others = "/api/v1/nodes?allowWatchBookmarks=true&fieldSelector=metadata.name%21%3D"
 
 func TestThisNodeIsFollowedAtOnce(t *testing.T) {
@@ -58,7 +58,7 @@ func TestHeartbeatsAndUnusedLabelsAreNotDelivered(t *testing.T) {
 	}
 	w.label(self, "example.com/row", "row-2")
 	w.label(other, "example.com/row", "row-2")
-	// The first of the changes that matter shows that all of the others have been seen.
+	// When the first relevant change has arrived, all previous changes have been received.
 	w.label(other, rackLabel, "rack-2")
 	f.until("the other node's rack", labelsAre(other, rackLabel+"=rack-2"))
 	w.label(self, rackLabel, "rack-2")
@@ -68,8 +68,8 @@ func TestHeartbeatsAndUnusedLabelsAreNotDelivered(t *testing.T) {
 	}
 }
 
-// TestThisNodeIsNotEligibleWhileItsObjectSpecifiesIt, by the conditions of its status, which a watch of metadata alone would not have.
-// Kubelet's heartbeats meanwhile change nothing.
+// TestThisNodeIsNotEligibleWhileItsObjectSpecifiesIt uses the conditions in the Node's status, which a watch of
+// metadata alone would lack. Kubelet's heartbeats change nothing.
 func TestThisNodeIsNotEligibleWhileItsObjectSpecifiesIt(t *testing.T) {
 	w := newWriter(t)
 	self := w.node("self")
@@ -202,7 +202,7 @@ func TestServicesAreServedAfterAWhileWithoutTheRightToListNodes(t *testing.T) {
 	wait.Until(t, "the outage is over", func() bool { return len(f.outagesNow()) == 0 })
 }
 
-// grant lets a user list and watch a resource, or only the objects of these names.
+// grant lets a user list and watch a resource, or only the objects with these names.
 func (w *writer) grant(user, group, resource string, names ...string) {
 	w.t.Helper()
 	api.Grant(w.t, user, rbacv1.PolicyRule{
@@ -210,7 +210,7 @@ func (w *writer) grant(user, group, resource string, names ...string) {
 	})
 }
 
-// TestWhetherAnotherNodeIsReady: the watches have no conditions of other Nodes.
+// TestWhetherAnotherNodeIsReady needs a separate request, because the watches lack the conditions of other Nodes.
 func TestWhetherAnotherNodeIsReady(t *testing.T) {
 	w := newWriter(t)
 	self, other := w.node("self"), w.node("other")

@@ -28,7 +28,8 @@ const (
 	zoneLabel = "topology.kubernetes.io/zone"
 )
 
-// writer writes to the API server, in a namespace of its test. What it creates is deleted when the test ends.
+// writer writes to the API server, in a namespace for its test. The objects that it creates are deleted when the test
+// ends.
 type writer struct {
 	t         *testing.T
 	client    kubernetes.Interface
@@ -49,7 +50,7 @@ func newWriter(t *testing.T) *writer {
 	return w
 }
 
-// cleanUp deletes what is left in the namespace; no controller does it here.
+// cleanUp deletes the remaining objects in the namespace, because no controller does that here.
 func (w *writer) cleanUp() {
 	ctx := context.WithoutCancel(w.t.Context())
 	services, err := w.client.CoreV1().Services(w.namespace).List(ctx, metav1.ListOptions{})
@@ -64,7 +65,7 @@ func (w *writer) name(name string) model.ObjectName {
 	return model.ObjectName{Namespace: w.namespace, Name: name}
 }
 
-// service creates a Service with a port, after changes.
+// service creates a Service with a port, modified by changes.
 func (w *writer) service(name string, changes ...func(*corev1.Service)) *corev1.Service {
 	w.t.Helper()
 	service := objects.Service(w.namespace, name, changes...)
@@ -72,17 +73,17 @@ func (w *writer) service(name string, changes ...func(*corev1.Service)) *corev1.
 	return service
 }
 
-// keyed gives a Service topology keys.
+// keyed sets a Service's topology keys.
 func keyed(keys string) func(*corev1.Service) {
 	return objects.Annotated(policy.TopologyKeysAnnotation, keys)
 }
 
-// proxyLabel labels a Service for a proxy.
+// proxyLabel sets the label with the name of a Service's proxy.
 func proxyLabel(name string) func(*corev1.Service) {
 	return objects.Labelled(policy.ServiceProxyNameLabel, name)
 }
 
-// patchService merges JSON into a Service.
+// patchService applies a JSON merge patch to a Service.
 func (w *writer) patchService(name, patch string) {
 	w.t.Helper()
 	_, err := w.client.CoreV1().Services(w.namespace).Patch(w.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -94,7 +95,7 @@ func (w *writer) deleteService(name string) {
 	must.Succeed(w.t, w.client.CoreV1().Services(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// slice creates a slice of a Service with endpoints at these addresses.
+// slice creates an EndpointSlice of a Service with these endpoint addresses.
 func (w *writer) slice(name, service string, addresses ...string) {
 	w.t.Helper()
 	api.Create(w.t, objects.Slice(w.namespace, name, service, addresses...))
@@ -112,8 +113,8 @@ func (w *writer) deleteSlice(name string) {
 	must.Succeed(w.t, w.client.DiscoveryV1().EndpointSlices(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// node creates a node, whose name begins with the namespace, so that tests do not meet; labels are written
-// "key=value".
+// node creates a Node with labels of the form "key=value". Its name begins with the namespace, so that tests do not
+// interfere.
 func (w *writer) node(name string, labels ...string) string {
 	w.t.Helper()
 	name = w.namespace + "-" + name
@@ -135,7 +136,7 @@ func (w *writer) deleteNode(name string) {
 	must.Succeed(w.t, w.client.CoreV1().Nodes().Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// label gives a node a label.
+// label sets a label of a node.
 func (w *writer) label(node, key, value string) {
 	w.t.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{key: value}}})
@@ -152,7 +153,7 @@ func (w *writer) unlabel(node, key string) {
 	must.Succeed(w.t, err)
 }
 
-// condition writes a condition into a node's status.
+// condition sets a condition in a node's status.
 func (w *writer) condition(node, condition, status string) {
 	w.t.Helper()
 	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": %q, "status": %q}]}}`, condition, status)
@@ -161,7 +162,7 @@ func (w *writer) condition(node, condition, status string) {
 	must.Succeed(w.t, err)
 }
 
-// heartbeat writes a node's status, as its kubelet does from time to time.
+// heartbeat writes a node's status, as its kubelet does periodically.
 func (w *writer) heartbeat(node string) {
 	w.t.Helper()
 	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "beat %d"}]}}`, namespaces.Add(1))
@@ -170,17 +171,17 @@ func (w *writer) heartbeat(node string) {
 	must.Succeed(w.t, err)
 }
 
-// hasService holds while a Service is in force.
+// hasService is true while a Service is active.
 func hasService(name model.ObjectName) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool { return state.Service(name) != nil }
 }
 
-// hasNoService holds while a Service is not in force.
+// hasNoService is true while a Service is not active.
 func hasNoService(name model.ObjectName) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool { return state.Service(name) == nil }
 }
 
-// endpointsAre holds while the endpoints of a Service are at these addresses.
+// endpointsAre is true while a Service's endpoints have exactly these addresses.
 func endpointsAre(service model.ObjectName, want ...string) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool {
 		var got []string
@@ -194,7 +195,7 @@ func endpointsAre(service model.ObjectName, want ...string) func(*model.Cluster)
 	}
 }
 
-// labelsAre holds while exactly these labels of a node are known, written "key=value", sorted.
+// labelsAre is true while the known labels of a node are exactly these, of the form "key=value", sorted.
 func labelsAre(node string, want ...string) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool {
 		labels, known := state.NodeLabels(node)
@@ -206,12 +207,12 @@ func labelsAre(node string, want ...string) func(*model.Cluster) bool {
 	}
 }
 
-// isUnknown holds while a node is not known.
+// isUnknown is true while a node is not known.
 func isUnknown(node string) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool { _, known := state.NodeLabels(node); return !known }
 }
 
-// admin is the configuration of a client that may do everything, as a program would make it: with protobuf.
+// admin returns a client configuration with cluster-admin rights that uses protobuf, like our programs.
 func admin() *rest.Config {
 	config := api.AdminConfig()
 	config.ContentType = "application/vnd.kubernetes.protobuf"
@@ -219,8 +220,9 @@ func admin() *rest.Config {
 	return config
 }
 
-// TestAnAPIServerWithoutFieldSelectorsForServicesIsRequestedAll: before Kubernetes 1.31 no API server selects by one. Here it
-// refuses a field that no API server has, in its own words.
+// TestAnAPIServerWithoutFieldSelectorsForServicesIsRequestedAll simulates API servers before Kubernetes 1.31, which do
+// not support field selectors for Services. Here the API server rejects a field that no API server has, with its own
+// error.
 func TestAnAPIServerWithoutFieldSelectorsForServicesIsRequestedAll(t *testing.T) {
 	w := newWriter(t)
 	headless := func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }

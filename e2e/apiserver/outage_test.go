@@ -21,7 +21,8 @@ func TestWhatHappensDuringAnOutageIsMadeUpForBehindIt(t *testing.T) {
 	}
 }
 
-// surviveOutage cuts a follower off the API server, changes what it follows, and restarts the API server meanwhile.
+// surviveOutage disconnects a follower from the API server, changes the objects that it watches, and restarts the API
+// server during the outage.
 func surviveOutage(t *testing.T, isRefused bool) {
 	w := newWriter(t)
 	self, other := w.node("self", rackLabel+"=rack-1"), w.node("other", rackLabel+"=rack-1")
@@ -29,7 +30,7 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	wire, config := newWire(t, admin())
 	expired := countExpired(config)
 	f := follow(t, config, self, "").started()
-	// The watches have delivered something, so that clients go on from there instead of listing anew.
+	// The watches must have delivered something, so that clients resume from there instead of listing again.
 	for _, name := range []string{"gone", "stays", "moved"} {
 		w.service(name, keyed(rackLabel))
 		w.slice(name+"-1", name, "10.0.0.1")
@@ -52,8 +53,8 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	w.slice("stays-2", "stays", "10.0.0.2")
 	w.patchSlice("moved-1", `{"metadata": {"labels": {"kubernetes.io/service-name": "stays"}}}`)
 	w.label(self, zoneLabel, "zone-a")
-	// The new API server knows nothing of the versions before its start, and answers 410 to watches that go on from
-	// there.
+	// The new API server does not have the resource versions from before its start, and responds with 410 to watches that
+	// resume from there.
 	must.Succeed(w.t, api.StopAPIServer())
 	must.Succeed(w.t, api.StartAPIServer(t.Context()))
 	if got := f.count(); got != count || !f.holds(hasService(gone)) || !f.holds(endpointsAre(stays, "10.0.0.1")) {
@@ -75,7 +76,7 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	if expired.Load() == 0 {
 		t.Error("no watch expired, so this test has tried less than it should")
 	}
-	for _, each := range []string{"watch interrupted", "watch resumed"} { // the latter once it is told
+	for _, each := range []string{"watch interrupted", "watch resumed"} { // the latter once an update arrives
 		wait.Equal(t, each+", logged once for each resource", 6, func() int { return f.log.Count(each) })
 	}
 }
@@ -103,7 +104,7 @@ func TestAnAPIServerThatIsKilledAndComesBackIsFollowedOn(t *testing.T) {
 	}
 }
 
-// countExpired counts the answers of an API server that does not remember a version any more.
+// countExpired counts the API server's responses that a resource version is expired.
 func countExpired(config *rest.Config) *atomic.Int64 {
 	var count atomic.Int64
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -122,7 +123,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// expiredReader counts what it reads of expired versions. Such an answer is short and comes at once.
+// expiredReader counts expired versions in what it reads. Such a response is short and arrives in one read.
 type expiredReader struct {
 	io.ReadCloser
 	count *atomic.Int64
@@ -160,7 +161,7 @@ func TestChangesWhileTheProxyIsBusyComeTogetherBehindIt(t *testing.T) {
 	f.until("all changes", func(state *model.Cluster) bool {
 		return state.Service(w.name("a")) == nil && state.Service(w.name("e")) != nil && endpointsAre(w.name("e"), "10.0.0.1")(state)
 	})
-	// Two, where a change was on its way just then.
+	// There may be two updates if a change was just being delivered.
 	if got := f.count() - count; got > 3 {
 		t.Errorf("11 changes came in %d updates, want them together", got)
 	}

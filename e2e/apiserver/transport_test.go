@@ -10,18 +10,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// traffic sees the requests of a client on their way to the API server, and may stop them.
+// traffic records a client's requests to the API server, and may hold them back.
 type traffic struct {
 	mu   sync.Mutex
 	seen []*http.Request
-	// rejected are those of them with an answer other than 200.
+	// rejected are the requests with a response other than 200.
 	rejected []*http.Request
-	gates    map[string]chan struct{} // by what the URL contains: requests wait until it is closed
-	absent   string                   // requests whose path ends so are answered as by an API server that does not know the resource
-	field    string                   // requests that select by it are answered as by an API server that does not know the field
+	gates    map[string]chan struct{} // requests whose URL contains the key wait until the channel is closed
+	absent   string                   // requests whose path ends in this get a 404 for an unknown resource
+	field    string                   // requests that select by this field get the response of an API server without it
 }
 
-// watched returns the configuration with a traffic in its way.
+// watched makes the configuration's requests pass through tr.
 func (tr *traffic) watched(config *rest.Config) *rest.Config {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return through{tr, next} })
 	return config
@@ -69,7 +69,7 @@ func (r through) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// gate lets requests whose URL contains part wait until open is called.
+// gate makes requests whose URL contains part wait until open is called.
 func (tr *traffic) gate(t *testing.T, part string) (open func()) {
 	t.Helper()
 	gate := make(chan struct{})
@@ -84,8 +84,8 @@ func (tr *traffic) gate(t *testing.T, part string) (open func()) {
 	return open
 }
 
-// forOthers returns the requests for the other nodes, and the watches among them that go on. One whose context has ended
-// is over, and one that was refused never began: an older API server cannot list by watching.
+// forOthers returns the requests for the other nodes, and the running watches among them. A watch whose context has
+// ended is over. A rejected watch never started: an older API server cannot list by watching.
 func (tr *traffic) forOthers() (all, running []*http.Request) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

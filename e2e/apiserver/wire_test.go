@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
-// wire is the way of a client's bytes to the API server: a forwarder on loopback that a test can cut.
+// wire is the connection between a client and the API server: a forwarder on loopback that a test can cut.
 type wire struct {
 	t       *testing.T
 	address string
@@ -72,11 +72,11 @@ func (w *wire) forward(client net.Conn) {
 	if !w.add(client, server) {
 		return
 	}
-	w.serving.Go(func() { _, _ = io.Copy(server, client); server.Close() }) // that an end was cut off is what the test is about
+	w.serving.Go(func() { _, _ = io.Copy(server, client); server.Close() }) // tests cut connections, so errors are expected
 	_, _ = io.Copy(client, server)
 }
 
-// add takes in connections, unless the wire is cut.
+// add registers connections. It returns false while the wire is cut.
 func (w *wire) add(conns ...net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,8 +89,7 @@ func (w *wire) add(conns ...net.Conn) bool {
 	return true
 }
 
-// swallow ends all connections, and from now on each one that comes, as a load balancer without an API server behind it
-// does.
+// swallow closes all connections, and each new one, like a load balancer without an API server behind it.
 func (w *wire) swallow() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +100,7 @@ func (w *wire) swallow() {
 	clear(w.conns)
 }
 
-// rejectConnections ends all connections and refuses those that come, as a machine without a running API server does.
+// rejectConnections closes all connections and refuses new ones, like a machine without a running API server.
 func (w *wire) rejectConnections() {
 	w.listener.Close()
 	w.swallow()

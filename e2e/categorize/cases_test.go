@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testCase is one case, as the program reads it.
+// testCase is one case in the program's input format.
 type testCase struct {
 	Node    string                       `json:"node"`
 	Labels  map[string]string            `json:"labels"` // of the Node
@@ -18,7 +18,7 @@ type testCase struct {
 	Slices  []*discoveryv1.EndpointSlice `json:"slices"`
 }
 
-// randomCases returns the same cases each time.
+// randomCases returns random cases. They are the same each time.
 func randomCases(count int) []testCase {
 	cases := make([]testCase, count)
 	for i := range cases {
@@ -27,7 +27,7 @@ func randomCases(count int) []testCase {
 	return cases
 }
 
-// chance makes cases of few nodes, zones and addresses, so that they meet.
+// chance generates cases with few nodes, zones and addresses, so that they often coincide.
 type chance struct{ *rand.Rand }
 
 func (c chance) oneIn(n int) bool { return c.IntN(n) == 0 }
@@ -60,7 +60,7 @@ func (c chance) testCase() testCase {
 	return testCase
 }
 
-// service is reachable in both families, so that each case has an answer.
+// service returns a Service that is reachable in both families, so that each case has a result.
 func (c chance) service() *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
@@ -100,14 +100,14 @@ func (c chance) service() *corev1.Service {
 	return service
 }
 
-// kind is what most endpoints of a Service have in common.
+// kind has the properties that most endpoints of a Service have in common.
 type kind struct {
 	family                     corev1.IPFamily
-	withoutNodes, withoutZones int // in a hundred: those that have no hint for nodes, or for zones
-	ready                      int // in five: those that are plainly ready
+	withoutNodes, withoutZones int // percentages of endpoints without hints for nodes, or for zones
+	ready                      int // in fifths: endpoints with plain ready conditions
 }
 
-// slice is mostly one of the Service, and of the family that is asked for.
+// slice returns a slice, which usually belongs to the Service and has the family of kind.
 func (c chance) slice(number int, kind kind) *discoveryv1.EndpointSlice {
 	dns := pick(c, corev1.ProtocolUDP, corev1.ProtocolUDP, corev1.ProtocolTCP)
 	slice := &discoveryv1.EndpointSlice{
@@ -128,7 +128,7 @@ func (c chance) slice(number int, kind kind) *discoveryv1.EndpointSlice {
 		slice.Labels[discoveryv1.LabelServiceName] = pick(c, "other", "")
 	}
 	if c.oneIn(16) {
-		slice.Ports[0].Port = nil // every port; neither proxy serves that
+		slice.Ports[0].Port = nil // all ports; neither proxy supports that
 	}
 	for i := range c.IntN(6) {
 		address := fmt.Sprintf("10.244.%d.%d", number, i+1)
@@ -140,7 +140,7 @@ func (c chance) slice(number int, kind kind) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// endpoint has any conditions, whether they fit each other or not.
+// endpoint returns an endpoint with any conditions, whether they are consistent or not.
 func (c chance) endpoint(address string, kind kind) discoveryv1.Endpoint {
 	endpoint := discoveryv1.Endpoint{Addresses: []string{address}}
 	if !c.oneIn(8) {
@@ -166,7 +166,7 @@ func (c chance) endpoint(address string, kind kind) discoveryv1.Endpoint {
 		for range 1 + c.IntN(2) {
 			name := c.zone()
 			if c.oneIn(30) {
-				name = "" // the nodes without a zone; the API server accepts it
+				name = "" // nodes without a zone; the API server accepts it
 			}
 			hints.ForZones = append(hints.ForZones, discoveryv1.ForZone{Name: name})
 		}
@@ -177,8 +177,8 @@ func (c chance) endpoint(address string, kind kind) discoveryv1.Endpoint {
 	return endpoint
 }
 
-// reuse gives the addresses of some endpoints to terminating ones, too, as when a pod gets the address of its
-// predecessor. kube-proxy leaves it to chance which of several that do not terminate counts.
+// reuse adds terminating endpoints with the addresses of other endpoints, as when a pod gets the address of its
+// predecessor. If several endpoints with one address are not terminating, kube-proxy uses any of them.
 func (c chance) reuse(all []*discoveryv1.EndpointSlice) {
 	for _, slice := range all {
 		for _, endpoint := range slice.Endpoints {
@@ -198,7 +198,7 @@ func terminates(endpoint discoveryv1.Endpoint) bool {
 	return endpoint.Conditions.Terminating != nil && *endpoint.Conditions.Terminating
 }
 
-// hidden are the parts of a case that Vicinity does not see, by name.
+// hidden are changes that hide parts of a case from Vicinity, by name.
 var hidden = map[string]func(testCase) testCase{
 	"hints":       withEndpoints(func(endpoint *discoveryv1.Endpoint) { endpoint.Hints = nil }),
 	"node names":  withEndpoints(func(endpoint *discoveryv1.Endpoint) { endpoint.NodeName = nil }),

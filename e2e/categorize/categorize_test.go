@@ -1,5 +1,6 @@
 // Package categorize compares the endpoints that Vicinity chooses with those that kube-proxy's own code chooses, for
-// random Services that use no setting of Vicinity's own. The program is in e2e/lab/build/categorize.
+// random Services that use none of Vicinity's own settings. The program that runs kube-proxy's code is in
+// e2e/lab/build/categorize.
 package categorize
 
 import (
@@ -23,7 +24,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// categorized is what kube-proxy says of a port of a Service.
+// categorized is kube-proxy's result for a port of a Service.
 type categorized struct {
 	Cluster, Local, All          []string
 	HasAny                       bool
@@ -31,11 +32,12 @@ type categorized struct {
 	ExternallyAccessible         bool
 }
 
-// outcome is what becomes of connections to a port: to the ClusterIP; to other frontends, from outside the cluster and
-// from inside. Each is the endpoints, or else what is done without any. Reachable are all that may be asked at all.
+// outcome describes what happens to connections to a port: to the ClusterIP; to other frontends, from outside the
+// cluster and from inside. Each value lists the endpoints, or has the action if there are none. Reachable lists all
+// endpoints that may serve at all.
 type outcome struct{ Internal, External, ShortCircuit, Reachable string }
 
-// kubeProxy answers for each case and port, by the port's name.
+// kubeProxy returns kube-proxy's outcomes for each case, by the port's name.
 func kubeProxy(t *testing.T, cases []testCase) []map[string]outcome {
 	t.Helper()
 	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.Categorize)
@@ -63,7 +65,8 @@ func kubeProxy(t *testing.T, cases []testCase) []map[string]outcome {
 	return answers
 }
 
-// outcome reads what kube-proxy says as its modes do: syncProxyRules in pkg/proxy/nftables/proxier.go of Kubernetes.
+// outcome interprets kube-proxy's result as its modes do: syncProxyRules in pkg/proxy/nftables/proxier.go of
+// Kubernetes.
 func (c categorized) outcome() outcome {
 	serve := func(local bool) string {
 		endpoints := c.Cluster
@@ -85,8 +88,8 @@ func (c categorized) outcome() outcome {
 	return read
 }
 
-// vicinity answers likewise, by the way that objects go in the proxy: they are converted, applied and decided about. It
-// counts the reasons.
+// vicinity returns Vicinity's outcomes in the same form. Objects take the same path as in the proxy: they are
+// converted, applied and decided. It counts the reasons.
 func vicinity(testCase testCase, reasons map[selection.Code]int) map[string]outcome {
 	var change model.Change
 	apply(&change, convert.Services, testCase.Service)
@@ -123,7 +126,7 @@ func vicinity(testCase testCase, reasons map[selection.Code]int) map[string]outc
 	return answers
 }
 
-// apply puts an object into a change. One that is refused is not there, which shows in the answers.
+// apply adds an object to a change. An invalid object is missing, which shows in the outcome.
 func apply(change *model.Change, kind *convert.Kind, object convert.Object) {
 	value, _ := kind.Convert(object, convert.View{})
 	kind.Apply(change, model.ObjectName{Namespace: object.GetNamespace(), Name: object.GetName()}, value)
@@ -149,14 +152,14 @@ func texts(choice selection.Choice) []string {
 	return all
 }
 
-// difference is a port of which two answers differ.
+// difference is a port with two different outcomes.
 type difference struct {
 	testCase             testCase
 	port                 string
 	vicinity, kubeProxys outcome
 }
 
-// String is the objects as manifests, and what is said of them.
+// String returns the objects as manifests, and both outcomes.
 func (d difference) String() string {
 	manifest, err := yaml.Marshal(d.testCase)
 	if err != nil {
@@ -165,7 +168,8 @@ func (d difference) String() string {
 	return fmt.Sprintf("port %q:\n vicinity:   %+v\n kube-proxy: %+v\n%s", d.port, d.vicinity, d.kubeProxys, manifest)
 }
 
-// compare returns the differences, and how many ports were compared. Vicinity sees the cases as seen makes them.
+// compare returns the differences, and how many ports were compared. Vicinity gets the cases after seen has modified
+// them.
 func compare(
 	t *testing.T, cases []testCase, seen func(testCase) testCase, reasons map[selection.Code]int,
 ) (differences []difference, compared int) {
@@ -206,7 +210,7 @@ func TestChoicesAreThoseOfKubeProxy(t *testing.T) {
 	}
 }
 
-// everyReason is why endpoints are chosen without topology keys and evacuations.
+// everyReason are the reasons for choosing endpoints without topology keys and evacuations.
 var everyReason = []selection.Code{
 	selection.HintedForThisNode, selection.HintedForThisZone, selection.HintedForThisZoneNotNode,
 	selection.HintedForThisZoneNodeHintsIncomplete, selection.AllEndpoints, selection.HintsIncomplete,
@@ -215,7 +219,7 @@ var everyReason = []selection.Code{
 	selection.NoEndpoints, selection.NoUsableEndpoints, selection.ClusterChoiceUnused,
 }
 
-// TestTheComparisonNotices hides from Vicinity what decides, one thing after the other.
+// TestTheComparisonNotices hides one decisive property after the other from Vicinity, and expects differences.
 func TestTheComparisonNotices(t *testing.T) {
 	const count = 1_000
 	cases := randomCases(count)

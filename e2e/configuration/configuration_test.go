@@ -1,5 +1,6 @@
-// Package configuration compares which configuration files Vicinity starts with to those that kube-proxy itself starts
-// with: the program that the lab runs. Whoever replaces kube-proxy with Vicinity must not be left without a proxy.
+// Package configuration compares the configuration files with which Vicinity starts to those with which kube-proxy
+// itself starts, using the program that the lab runs. A node whose kube-proxy is replaced by Vicinity must not be left
+// without a proxy.
 package configuration
 
 import (
@@ -16,8 +17,8 @@ import (
 
 const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
-// odd are files that kube-proxy starts with, though with a line in its log, or a setting that does nothing. wrong is what
-// Vicinity says of those that it refuses; empty if it starts.
+// odd are files with which kube-proxy starts, though it logs a warning or ignores a setting. wrong is Vicinity's error
+// for files that it rejects; empty means that it starts.
 var odd = map[string]struct{ text, wrong string }{
 	"metadata":                        {"metadata: {name: config}\n", ""},
 	"another mode's setting":          {"mode: ipvs\nipvs: {masqueradeAll: true}\n", ""},
@@ -47,11 +48,11 @@ func TestWhatKubeProxyStartsWithVicinityDoes(t *testing.T) {
 	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.Kubernetes)
 	must.Succeed(t, err)
 	starts := func(t *testing.T, path string) bool {
-		// It reads and checks the file, writes what it made of it, and ends.
+		// kube-proxy reads and validates the file, writes the result, and exits.
 		output, err := exec.CommandContext(t.Context(), programs.Path(binaries.Kubernetes, "kube-proxy"),
 			"--config", path, "--write-config-to", filepath.Join(t.TempDir(), "out")).CombinedOutput()
 		t.Logf("kube-proxy: %s", output)
-		if isOld := filepath.Base(path) == "kubeadm-1.36-ipvs.yaml"; isOld { // 1.37 has no such gate any more
+		if isOld := filepath.Base(path) == "kubeadm-1.36-ipvs.yaml"; isOld { // 1.37 has no such feature gate
 			return strings.Contains(string(output), "unrecognized feature gate: SidecarContainers")
 		}
 		return err == nil

@@ -1,4 +1,4 @@
-// Package documents finds the commands that the documents show, for the tests that run them as they stand.
+// Package documents extracts the commands from the documents, for the tests that run them unchanged.
 package documents
 
 import (
@@ -15,9 +15,9 @@ import (
 
 // Command is one command of a document.
 type Command struct {
-	Chapter string // the heading of the second level that it is below; empty above the first
-	Text    string // all its lines, as they stand, without what indents its block
-	// Inline is whether it is in a sentence, and not in a block.
+	Chapter string // the level-2 heading above it; empty before the first
+	Text    string // all its lines, unchanged, without the block's indentation
+	// Inline reports whether the command is in a sentence, and not in a block.
 	Inline bool
 }
 
@@ -25,15 +25,16 @@ var (
 	fence   = regexp.MustCompile("^( *)```([a-z]*)$")
 	heading = regexp.MustCompile(`^## (.*)$`)
 	inline  = regexp.MustCompile("(?s)`([^`]+)`")
-	// program begins a command.
+	// program matches the beginning of a command.
 	program = regexp.MustCompile(`^(\$ )?(sudo )?(kubectl|make|proxy|webhook|bin/[a-z]+|nft|ufw|docker|curl) `)
-	// whole is a command in a sentence, or a flag with its value: two words such as "proxy explain" are a name.
+	// whole matches a command in a sentence, or a flag with its value. Two words such as "proxy explain" are only a name.
 	whole          = regexp.MustCompile(`^(make \S|--[a-z-]+ \S|(kubectl|proxy|webhook|nft|ufw|docker|curl|bin/[a-z]+) \S+ \S)`)
 	repositoryLink = regexp.MustCompile(`<<'?([A-Z]+)'?`)
 )
 
-// Commands returns the commands of a document, whose path is seen from the repository's top folder: those of its blocks of
-// shell commands, and those in its sentences. A block that shows commands and does not say so ends the test.
+// Commands returns the commands of a document: those in its blocks of shell commands, and those in its sentences. The
+// document's path is relative to the repository's root. A block with commands that is not marked as shell fails the
+// test.
 func Commands(t testing.TB, document string) []Command {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(top(t), document))
@@ -45,7 +46,7 @@ func Commands(t testing.TB, document string) []Command {
 	return all
 }
 
-// Script returns the commands in the blocks of a chapter, but for some, as one script.
+// Script returns the commands in the blocks of a chapter, without some of them, as one script.
 func Script(t testing.TB, document, chapter string, without ...string) string {
 	t.Helper()
 	var script []string
@@ -60,8 +61,8 @@ func Script(t testing.TB, document, chapter string, without ...string) string {
 	return strings.Join(script, "\n")
 }
 
-// Lines returns the lines of a chapter's block that follow a comment, which begins with a title, as far as the next empty
-// one: commands for one program, or lines of its file.
+// Lines returns the lines of a chapter's block from the comment that begins with title to the next empty line, without
+// the comment: commands for one program, or lines of its file.
 func Lines(t testing.TB, document, chapter, title string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(top(t), document))
@@ -69,7 +70,7 @@ func Lines(t testing.TB, document, chapter, title string) []string {
 	_, body, _ := strings.Cut(string(text), "\n## "+chapter+"\n")
 	body, _, _ = strings.Cut(body, "\n## ")
 	_, rest, found := strings.Cut(body, "\n# "+title)
-	_, rest, _ = strings.Cut(rest, "\n") // what else the comment says
+	_, rest, _ = strings.Cut(rest, "\n") // the rest of the comment's line
 	rest, _, _ = strings.Cut(rest, "\n\n")
 	rest, _, _ = strings.Cut(rest, "\n```")
 	if !found || rest == "" {

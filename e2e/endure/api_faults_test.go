@@ -9,8 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// fault is something that goes wrong. strike returns when nothing is in the way between the proxy and its API server
-// any more.
+// fault is a fault to inject. strike returns when the connection between the proxy and its API server works again.
 type fault struct {
 	name    string
 	strike  func(*storm)
@@ -30,13 +29,13 @@ var faults = []fault{
 	{"the tables are sabotaged", (*storm).sabotage, true},
 }
 
-// pause is a moment of at most so long.
+// pause sleeps for a random time of at most atMost.
 func (s *storm) pause(atMost time.Duration) {
 	time.Sleep(time.Duration(s.random.Int64N(int64(atMost))))
 }
 
-// lose takes the API server's address away, as if its machine were gone, or leaves the wire, which then ends each
-// connection.
+// lose either makes the API server's address refuse connections, as if its machine were off, or leaves the wire as it
+// is, which then closes each connection.
 func (s *storm) lose() {
 	if s.random.IntN(2) == 0 {
 		s.wire.rejectConnections()
@@ -56,9 +55,9 @@ func (s *storm) startAPIServer() {
 	must.Succeed(s.t, s.api.StartAPIServer(s.t.Context()))
 }
 
-// stopAPIServer ends the API server for ten seconds at least, and changes objects as soon as it is back.
+// stopAPIServer stops the API server for at least ten seconds, and changes objects as soon as it is back.
 func (s *storm) stopAPIServer() {
-	back := time.Now().Add(7 * time.Second) // and its start takes some
+	back := time.Now().Add(7 * time.Second) // the start takes some seconds, too
 	must.Succeed(s.t, s.api.StopAPIServer())
 	s.lose()
 	s.waitForInterruption(allFaults...)
@@ -70,10 +69,9 @@ func (s *storm) stopAPIServer() {
 	s.wire.heal()
 }
 
-// expire makes every watch one that goes on from a version that the API server does not know any more, until the
-// proxy has got the answer 410: an API server knows no version from before its start. Watches that had delivered
-// nothing when they ended are begun anew instead. The proxy is a fresh one, whose watches no storm has broken yet:
-// client-go's pauses after that are still short.
+// expire makes every watch resume from a version that the API server does not have, until the proxy gets a 410: an API
+// server has no version from before its start. Watches that had delivered nothing when they ended start again instead.
+// The proxy is a new process whose watches no storm has interrupted yet, so client-go's backoff is still short.
 func (s *storm) expire() {
 	s.t.Helper()
 	for range 5 {
@@ -95,12 +93,13 @@ func (s *storm) expire() {
 	s.t.Error("no watch expired")
 }
 
-// expired is how many watches have expired in this life of the proxy.
+// expired returns how many watches have expired since the proxy started.
 func (s *storm) expired() int {
 	return s.daemon.Log.Count("too old resource version")
 }
 
-// killProxy starts the proxy without an API server: it must be live and not ready, and leave everything as it is.
+// killProxy restarts the proxy without an API server. The proxy must be live and not ready, and keep everything as it
+// is.
 func (s *storm) killProxy() {
 	s.wire.rejectConnections()
 	s.change()
@@ -123,8 +122,9 @@ func (s *storm) cut() {
 	}
 }
 
-// blackHole carries nothing for some seconds. After that what has waited arrives, or all connections end. Meanwhile a
-// client cannot know why the API server is silent: client-go checks a connection after half a minute of silence.
+// blackHole drops all traffic for some seconds. After that, either the delayed data arrives or all connections are
+// closed. Until then a client cannot know why the API server does not respond: client-go checks a connection after half
+// a minute without data.
 func (s *storm) blackHole() {
 	s.wire.freeze()
 	s.change()
@@ -160,7 +160,7 @@ func (s *storm) replaceUnheard() {
 	s.wire.heal()
 }
 
-// acts are changes of the tables by others that clients do not notice before they are repaired.
+// acts are external modifications of the tables that clients do not notice before they are repaired.
 var acts = []sabotage{
 	{"an added frontend", "add element ip vicinity services { 10.96.0.99 . tcp . 80 : fe00:2 }", ipv4},
 	{"a rule behind ours", "add rule ip vicinity nat-postrouting counter", ipv4},
@@ -168,7 +168,7 @@ var acts = []sabotage{
 	{"a flushed map", "flush map ip6 vicinity nodeports", []string{"IPv6"}},
 }
 
-// sabotage changes the tables. Owned ones cannot be changed.
+// sabotage modifies the tables. Owned tables cannot be modified.
 func (s *storm) sabotage() {
 	s.waitForRepair()
 	for _, act := range acts {
@@ -185,8 +185,8 @@ func (s *storm) sabotage() {
 	}
 }
 
-// waitForRepair waits until nothing is left of an earlier sabotage. To flush what is empty or to add what is there
-// changes nothing, so that there would be nothing to count; and repairs lie half a second apart.
+// waitForRepair waits until an earlier sabotage is completely repaired. Flushing an empty set or adding an existing
+// element changes nothing, so it would not be counted. Repairs are half a second apart.
 func (s *storm) waitForRepair() {
 	s.t.Helper()
 	wait.Until(s.t, "an earlier sabotage is repaired", func() bool {

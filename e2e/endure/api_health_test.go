@@ -16,16 +16,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// healthAddress is where the proxy serves its health unless a flag names another.
+// healthAddress is the proxy's default address for health checks.
 const healthAddress = "127.0.0.1:10256"
 
-// recovery is how long something may take that waits for client-go. An API server that does not answer is asked again
-// within seconds. But a storm also cuts watches as soon as they begin, and after many of these client-go lets a minute
-// pass before it tries again (tools/cache/reflector.go, v0.37). Then it hears everything at once, unless the machine
-// is slow.
+// recovery is the timeout for anything that waits for client-go. It retries an API server that does not respond within
+// seconds. But a storm also cuts watches as soon as they start, and after many of these client-go waits a minute before
+// it tries again (tools/cache/reflector.go, v0.37). Then it receives everything at once, unless the machine is slow.
 const recovery = time.Minute + waitTimeout
 
-// mustRespond checks the status of a page.
+// mustRespond checks the status code of a page, and returns its body.
 func (s *town) mustRespond(path string, want int) (body string) {
 	s.t.Helper()
 	code, body, err := site.Get(s.node.Namespace, healthAddress, path)
@@ -36,13 +35,13 @@ func (s *town) mustRespond(path string, want int) (body string) {
 	return body
 }
 
-// deaf are the resources whose watch the proxy reports as interrupted.
+// deaf has the resources whose watch the proxy reports as interrupted.
 type deaf struct{ Healthz, Metrics []string }
 
 var interruptedSeries = regexp.MustCompile(`(?m)^vicinity_watch_interrupted_timestamp_seconds\{resource="([^"]+)"\} `)
 
-// deaf asks the page of health and the metrics. The page must call the proxy healthy; load balancers may be sent
-// elsewhere, because of the Node.
+// deaf reads /healthz and the metrics. /healthz must report the proxy as healthy; its status code may differ, because
+// it depends on the Node, too.
 func (s *town) deaf() (now deaf) {
 	s.t.Helper()
 	var page struct {
@@ -70,7 +69,7 @@ func (s *town) deaf() (now deaf) {
 	return now
 }
 
-// waitForInterruption waits until health and metrics name these resources and no others.
+// waitForInterruption waits until health and metrics report exactly these resources as interrupted.
 func (s *town) waitForInterruption(resources ...string) {
 	s.t.Helper()
 	want := deaf{resources, resources}
@@ -86,7 +85,7 @@ func (s *town) waitForInterruption(resources ...string) {
 	})
 }
 
-// live is a step of traffic: a proxy that runs must say that it is live, whatever happens.
+// live is a step of traffic: a running proxy must always report that it is live.
 func (s *apiSite) live() error {
 	s.running.RLock()
 	code, body, err := site.Get(s.node.Namespace, healthAddress, "/livez")

@@ -23,7 +23,7 @@ import (
 
 const rackLabel = "example.com/rack"
 
-// nodeOf is on which node each endpoint says that it is. All of them are on one machine.
+// nodeOf maps each endpoint to the node in its EndpointSlice. In fact all of them are on one machine.
 var nodeOf = map[string]string{"a": "node-1", "b": "node-1", "c": "node-2", "d": "node-3"}
 
 var (
@@ -32,19 +32,19 @@ var (
 	racks = map[string]string{"rack-2": "c", "rack-3": "d"}
 )
 
-// objects writes to the API server. Its methods return when that has taken what they write.
+// objects writes to the API server. Its methods return when the API server has accepted the write.
 type objects struct {
 	*town
 	client kubernetes.Interface
 	random *rand.Rand
-	made   int             // changes
+	made   int             // the number of changes
 	exists map[string]bool // Services that no client dials, and ServiceCIDRs
 	reborn app
-	rack   string // this node's
+	rack   string // of this node
 }
 
-// retry repeats a request until the API server does it. One that has just come up refuses some, and one that is slow may
-// have done what it says it did not.
+// retry repeats a request until it succeeds. An API server that has just started rejects some requests, and a slow one
+// may have executed a request for which it returned an error.
 func (o *objects) retry(what string, request func(context.Context) error) {
 	o.t.Helper()
 	var err error
@@ -58,7 +58,7 @@ func (o *objects) retry(what string, request func(context.Context) error) {
 	o.t.Fatalf("%s: %v", what, err)
 }
 
-// create creates a Service with slices of both families.
+// create creates a Service with EndpointSlices of both families.
 func (o *objects) create(a app, endpoints ...string) {
 	o.t.Helper()
 	number := int32(30000 + a.number)
@@ -97,7 +97,7 @@ func (o *objects) point(a app, endpoints ...string) {
 	}
 }
 
-// slices returns a slice for each family.
+// slices returns an EndpointSlice for each family.
 func (o *objects) slices(a app, endpoints []string) []*discoveryv1.EndpointSlice {
 	var slices []*discoveryv1.EndpointSlice
 	for _, family := range model.Families {
@@ -138,7 +138,7 @@ func (o *objects) delete(a app) {
 	})
 }
 
-// annotate gives a Service topology keys.
+// annotate sets a Service's topology keys.
 func (o *objects) annotate(a app, keys string) {
 	o.t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, policy.TopologyKeysAnnotation, keys)
@@ -149,7 +149,7 @@ func (o *objects) annotate(a app, keys string) {
 	})
 }
 
-// createNode creates a Node in a rack as its kubelet does, with the addresses of the node that there is.
+// createNode creates a Node in a rack as its kubelet does, with the addresses of the existing node.
 func (o *objects) createNode(name, rack string) {
 	o.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{rackLabel: rack}}}
@@ -169,7 +169,7 @@ func (o *objects) deleteNode(name string) {
 	})
 }
 
-// beat writes a label that no topology key names to another Node, as kubelets write to theirs.
+// beat writes a label that is no topology key to another Node, as kubelets write to theirs.
 func (o *objects) beat(node string) {
 	o.t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"labels": {"example.com/beat": "%d"}}}`, o.made)
@@ -199,13 +199,13 @@ func (o *objects) toggleServiceCIDR() {
 	})
 }
 
-// toggle notes that something is created or deleted, and returns which of them.
+// toggle records that an object is created or deleted, and returns which of them.
 func (o *objects) toggle(name string) (isCreated bool) {
 	o.exists[name] = !o.exists[name]
 	return o.exists[name]
 }
 
-// someEndpoints always have a and b, which serve those who dial all the time.
+// someEndpoints returns endpoints that always include a and b, which serve the clients that dial all the time.
 func (o *objects) someEndpoints() []string {
 	endpoints := []string{"a", "b", "c", "d"}[:2+o.random.IntN(3)]
 	if o.random.IntN(2) == 0 {
@@ -242,7 +242,7 @@ func (o *objects) change() {
 	}
 }
 
-// changeAll changes an object of each kind that is watched.
+// changeAll changes an object of each watched kind.
 func (o *objects) changeAll() {
 	o.t.Helper()
 	o.made++
@@ -253,7 +253,7 @@ func (o *objects) changeAll() {
 	o.replaceService()
 }
 
-// replaceService deletes a Service and creates another one of that name, with other addresses.
+// replaceService deletes a Service and creates another one with the same name and other addresses.
 func (o *objects) replaceService() {
 	o.t.Helper()
 	if o.reborn != (app{}) {

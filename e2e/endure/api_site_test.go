@@ -18,23 +18,23 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// apiSite is a site whose proxy follows a real API server, which runs outside and is reached by a wire. Clients 0 and
-// 1 dial; 2 is a network in which tables are only looked at.
+// apiSite is a site whose proxy watches a real API server, which runs outside and is reached through a wire. Clients 0
+// and 1 dial; client 2 is a network namespace in which tables are only compared.
 type apiSite struct {
 	*objects
 	api        *site.Site
 	wire       *wire
 	kubeconfig string // of the proxy
 
-	// running is held for writing while the proxy does not run.
+	// running is locked for writing while the proxy does not run.
 	running sync.RWMutex
-	alive   atomic.Int64 // how often it has said so
+	alive   atomic.Int64 // the number of successful liveness checks
 }
 
 func newAPISite(t *testing.T) *apiSite {
 	t.Helper()
 	s := &apiSite{objects: &objects{town: newTown(t), random: seeded(t), exists: map[string]bool{}, rack: "rack-2"}}
-	// The addresses of the apps are in these.
+	// These ranges contain the addresses of the apps.
 	flags := []string{"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112"}
 	s.api = site.New(t, site.Config{On: s.outside, Flags: flags})
 	s.client = s.api.Admin
@@ -49,7 +49,7 @@ func newAPISite(t *testing.T) *apiSite {
 	return s
 }
 
-// populate creates what is there before any storm.
+// populate creates the objects that exist before any storm.
 func (s *apiSite) populate() {
 	s.t.Helper()
 	s.createNode(s.node.Name, s.rack)
@@ -62,7 +62,7 @@ func (s *apiSite) populate() {
 	s.replaceService()
 }
 
-// clusterState is the arguments that say from what the tables are made.
+// clusterState returns the arguments for the source of the tables.
 func (s *apiSite) clusterState(kubeconfig string) []string {
 	return []string{
 		"--node", s.node.Name, "--kubeconfig", kubeconfig,
@@ -70,7 +70,7 @@ func (s *apiSite) clusterState(kubeconfig string) []string {
 	}
 }
 
-// follow starts the proxy and does not wait for anything.
+// follow starts the proxy without waiting.
 func (s *apiSite) follow(args ...string) *daemon {
 	s.t.Helper()
 	began := time.Now()
@@ -78,8 +78,8 @@ func (s *apiSite) follow(args ...string) *daemon {
 	return &daemon{site.Start(s.t, s.node.Namespace, command), s.town, began}
 }
 
-// clusterTables returns the tables that `proxy render` prints for the cluster as it is now, as nft lists them once it
-// has loaded them, or why the API server did not return the cluster.
+// clusterTables returns the tables that `proxy render` prints for the current cluster, as nft lists them after loading
+// them. It returns an error if the API server did not return the cluster's objects.
 func (s *apiSite) clusterTables() ([]string, error) {
 	s.t.Helper()
 	text, err := s.outside.Run(exec.Command(s.program, append([]string{"render"}, s.clusterState(s.api.AdminKubeconfig())...)...))
@@ -98,9 +98,9 @@ func (s *apiSite) clusterTables() ([]string, error) {
 	return blocksOf(listing), nil
 }
 
-// waitForClusterTables waits until the tables are those of the cluster. The API server itself also writes to it: the
-// endpoints of the Service kubernetes. And it may refuse to list it when it has just started or is busy, which
-// `proxy render` does not wait for.
+// waitForClusterTables waits until the tables are those of the cluster. The API server itself also writes objects: the
+// endpoints of the Service kubernetes. It may reject a list when it has just started or is busy, and `proxy render`
+// does not retry.
 func (s *apiSite) waitForClusterTables() {
 	s.t.Helper()
 	for deadline := time.Now().Add(recovery); ; {
@@ -117,7 +117,7 @@ func (s *apiSite) waitForClusterTables() {
 	}
 }
 
-// visit makes new connections from a client to an address, at a pace that leaves a small machine time for the rest.
+// visit makes new connections from a client to an address, at a rate that leaves a small machine time for the rest.
 func (f *traffic) visit(client *fabric.Namespace, a app) {
 	for _, to := range []netip.AddrPort{a.ipv4(), a.ipv6()} {
 		f.goOn(func() error {

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// The resources about which the proxy hears from the API server: those that it starts with, and all.
+// The resources that the proxy watches: those that it starts with, and all.
 var (
 	firstFaults = []string{"endpointslices", "nodes/evacuated", "nodes/node-1", "servicecidrs", "services"}
 	allFaults   = []string{
@@ -19,21 +19,21 @@ var (
 	}
 )
 
-// storm is faults between a proxy and its API server, one after the other, while clients dial.
+// storm injects faults between a proxy and its API server, one after the other, while clients dial.
 type storm struct {
 	*apiSite
 	daemon *daemon
 	args   []string // of the proxy
-	// isOwned: no other process can change the tables.
+	// isOwned is set if no other process can modify the tables.
 	isOwned  bool
 	happened map[string]int
 }
 
-// TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster and until then every client is served with what was
-// known, and health reports what is missing. Each storm has every kind of fault, and some of them again, in an order
-// of its own.
+// TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster also checks that during the storm every client is served
+// with the last known state, and that health reports the interrupted watches. Each storm has every kind of fault, and
+// some of them again, in random order.
 func TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster(t *testing.T) {
-	t.Parallel() // each of the two long ones has a machine of its own, and mostly waits
+	t.Parallel() // the two long tests have separate networks, and mostly wait
 	s := newAPISite(t)
 	happened := map[string]int{}
 	for _, run := range []struct {
@@ -48,7 +48,7 @@ func TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster(t *testing.T) {
 			storm.rage()
 		})
 		if !isOver {
-			return // whose proxy may still be there
+			return // its proxy may still be running
 		}
 	}
 	s.t = t
@@ -59,7 +59,7 @@ func TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster(t *testing.T) {
 	}
 }
 
-// rage is the storm from its beginning to its end.
+// rage runs the storm from its beginning to its end.
 func (s *storm) rage() {
 	t := s.t
 	s.point(web, "a", "b")
@@ -107,7 +107,7 @@ func (s *storm) begin(f *traffic) {
 	f.goOn(s.live)
 }
 
-// order is every kind of fault and some again, of those that are quick.
+// order returns every kind of fault, and the quick ones again, in random order.
 func (s *storm) order() []fault {
 	order := append([]fault{}, faults...)
 	for _, kind := range faults {
@@ -119,8 +119,7 @@ func (s *storm) order() []fault {
 	return order
 }
 
-// followsRack checks that a Service for clients in the same rack leads to the endpoint in the rack in which this node
-// is now.
+// followsRack checks that a Service for clients in the same rack leads to the endpoint in this node's current rack.
 func (s *storm) followsRack() {
 	s.t.Helper()
 	reply, err := s.clients[0].Request("tcp", keyed.ipv4(), slowest)
@@ -129,7 +128,7 @@ func (s *storm) followsRack() {
 	}
 }
 
-// restart kills the proxy and starts it.
+// restart kills the proxy and starts it again.
 func (s *storm) restart() {
 	s.t.Helper()
 	s.running.Lock()
@@ -142,10 +141,9 @@ func (s *storm) restart() {
 	})
 }
 
-// stop kills the proxy. Its kernel was well, so that no sync may have failed, with one exception: a change of the
-// cluster may come before a sabotage is noticed or repaired, and delete what another process has just deleted. The
-// sync after that one is complete and repairs all that was done until then, so that each such failure has a foreign
-// change of its own.
+// stop kills the proxy. Its kernel worked, so no sync may have failed, with one exception: a sync may come before a
+// sabotage is detected or repaired, and delete what another process has just deleted. The next sync is a full sync and
+// repairs everything up to then, so each such failure has an external modification of its own.
 func (s *storm) stop() {
 	s.t.Helper()
 	failed, foreign := s.daemon.failedSyncs(), s.daemon.Log.Count("another process changed our tables")

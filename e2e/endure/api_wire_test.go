@@ -9,22 +9,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// wire is the proxy's way to the API server: a forwarder on the node's loopback that a test can cut, stop up and take
-// away.
+// wire is the proxy's connection to the API server: a forwarder on the node's loopback that a test can cut, block and
+// remove.
 type wire struct {
 	t       *testing.T
 	node    *fabric.Namespace
-	target  string // the API server
+	target  string // the API server's address
 	serving sync.WaitGroup
 
 	mu       sync.Mutex
 	listener net.Listener // nil while connections are refused
 	conns    map[net.Conn]bool
-	flows    chan struct{} // closed while bytes are let through
+	flows    chan struct{} // closed while data is forwarded
 }
 
-// wireAddress lies below the ports that the kernel gives to clients: a client that dials it again and again while no
-// program listens could be given that very port and connect to itself.
+// wireAddress is below the kernel's ephemeral ports. Otherwise a client that dials it repeatedly while no program
+// listens could get that port as its own and connect to itself.
 const wireAddress = "127.0.0.1:6443"
 
 func newWire(t *testing.T, node *fabric.Namespace, target string) *wire {
@@ -40,7 +40,7 @@ func newWire(t *testing.T, node *fabric.Namespace, target string) *wire {
 	return w
 }
 
-// heal lets connections through again, whatever was in their way.
+// heal forwards connections again, whatever the fault was.
 func (w *wire) heal() {
 	w.t.Helper()
 	w.thaw()
@@ -59,14 +59,13 @@ func (w *wire) accept(listener net.Listener) {
 	for {
 		client, err := listener.Accept()
 		if err != nil {
-			return // it was closed
+			return // the listener was closed
 		}
 		w.serving.Go(func() { w.forward(client) })
 	}
 }
 
-// forward connects a client with the API server. While that does not run, the client's connection ends without an
-// answer.
+// forward connects a client with the API server. While that does not run, it closes the client's connection.
 func (w *wire) forward(client net.Conn) {
 	defer client.Close()
 	w.waitFor()
@@ -82,7 +81,7 @@ func (w *wire) forward(client net.Conn) {
 	w.copy(client, server)
 }
 
-// add takes in the two ends of a connection, unless none is let through any more.
+// add registers both ends of a connection. It returns false while connections are refused.
 func (w *wire) add(client, server net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +92,7 @@ func (w *wire) add(client, server net.Conn) bool {
 	return true
 }
 
-// copy carries bytes from one end to the other, and closes both when one is closed.
+// copy copies data from one end to the other, and closes both when one is closed.
 func (w *wire) copy(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
@@ -109,7 +108,7 @@ func (w *wire) copy(to, from net.Conn) {
 	}
 }
 
-// waitFor returns when bytes are let through.
+// waitFor returns when data is forwarded.
 func (w *wire) waitFor() {
 	w.mu.Lock()
 	flows := w.flows
@@ -117,7 +116,7 @@ func (w *wire) waitFor() {
 	<-flows
 }
 
-// cut ends all connections. Those that come are let through.
+// cut closes all connections. New ones are forwarded.
 func (w *wire) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,7 +126,7 @@ func (w *wire) cut() {
 	clear(w.conns)
 }
 
-// rejectConnections ends all connections and refuses those that come, as a machine does on which no API server runs.
+// rejectConnections closes all connections and refuses new ones, like a machine without a running API server.
 func (w *wire) rejectConnections() {
 	w.mu.Lock()
 	if w.listener != nil {
@@ -138,14 +137,14 @@ func (w *wire) rejectConnections() {
 	w.cut()
 }
 
-// freeze accepts everything from now on and carries nothing, as a network that loses packets does.
+// freeze accepts connections and data from now on but forwards nothing, like a network that loses packets.
 func (w *wire) freeze() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flows = make(chan struct{})
 }
 
-// thaw carries on, with what has waited.
+// thaw forwards again, including the delayed data.
 func (w *wire) thaw() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

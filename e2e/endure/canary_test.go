@@ -27,8 +27,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// canaryName is that of Vicinity beside kube-proxy, as in manifests/beside-kube-proxy, canaryRuns is how often a
-// Service changes to it and back, and one of perLost connections may be lost on the way there.
+// canaryName is Vicinity's service proxy name next to kube-proxy, as in manifests/beside-kube-proxy. canaryRuns is how
+// often a Service changes to Vicinity and back. One of perLost connections may be lost when it changes to Vicinity.
 const (
 	canaryName = "vicinity"
 	canaryRuns = 10
@@ -43,7 +43,7 @@ type canary struct {
 	lost    []lostConnection
 }
 
-// lostConnection was refused, or no packet came back for it, or its packets had to be sent again.
+// lostConnection is a connection that was refused, got no packet back, or needed retransmissions.
 type lostConnection struct {
 	begun  time.Time
 	client string
@@ -51,15 +51,15 @@ type lostConnection struct {
 	err    error
 }
 
-// TestACanaryLosesNoConnection: a Service changes from kube-proxy to Vicinity and back, ten times, while clients dial
-// it. kube-proxy is Kubernetes' own, with its defaults. On the way there both proxies act on the label at once. Where
-// kube-proxy is the first, connections that begin before Vicinity serves the Service are lost, and nothing can keep
-// them. That is rare, and no other connection is lost.
+// TestACanaryLosesNoConnection moves a Service from kube-proxy to Vicinity and back, ten times, while clients dial it.
+// kube-proxy is Kubernetes' own, with its defaults. Both proxies react to the label at the same time. If kube-proxy is
+// faster, connections that start before Vicinity serves the Service are lost, which cannot be avoided. That is rare,
+// and no other connection is lost.
 func TestACanaryLosesNoConnection(t *testing.T) {
-	t.Parallel() // beside the storms
+	t.Parallel() // with the storms
 	s := &canary{apiSite: newAPISite(t), traffic: newTraffic(t)}
 	s.startKubeProxy()
-	// The ports are those of manifests/beside-kube-proxy: kube-proxy has the others.
+	// The ports are those of manifests/beside-kube-proxy, because kube-proxy uses the default ones.
 	daemon := s.follow("--service-proxy-name", canaryName,
 		"--healthz-bind-address", "127.0.0.1:10356", "--metrics-bind-address", "127.0.0.1:10349")
 	daemon.waitForSync()
@@ -97,15 +97,15 @@ func TestACanaryLosesNoConnection(t *testing.T) {
 	}
 }
 
-// span is the time from a change of the label until the proxy that it names alone serves the Service.
+// span is the time from a change of the label until only the proxy in the label serves the Service.
 type span struct{ begun, ended time.Time }
 
 func (s span) contains(moment time.Time) bool {
 	return !moment.Before(s.begun) && moment.Before(s.ended)
 }
 
-// change gives the Service to another proxy by its label, written as JSON, as users do. Its slices get the label after
-// it, which the EndpointSlice controller does. It returns when connections have come about through that proxy alone.
+// change moves the Service to another proxy by its label, in JSON, as users do. Its slices get the label later, which
+// is the EndpointSlice controller's task. It returns when connections succeed through that proxy alone.
 func (s *canary) change(label, to, from string) span {
 	s.t.Helper()
 	begun := time.Now()
@@ -129,8 +129,8 @@ func (s *canary) change(label, to, from string) span {
 	return span{begun, ended}
 }
 
-// dial makes new connections, one after the other, at a pace that leaves a small machine time for the rest. A lost one
-// is noted, and the client goes on.
+// dial makes new connections, one after the other, at a rate that leaves a small machine time for the rest. A lost one
+// is recorded, and the client continues.
 func (s *canary) dial(client *fabric.Namespace, to netip.AddrPort) {
 	s.traffic.goOn(func() error {
 		begun := time.Now()
@@ -145,10 +145,10 @@ func (s *canary) dial(client *fabric.Namespace, to netip.AddrPort) {
 	})
 }
 
-// errSentAgain is why a connection counts as lost that came about all the same.
+// errSentAgain is the error of a connection that succeeded but counts as lost.
 var errSentAgain = errors.New("packets had to be sent again")
 
-// dialOnce connects. The kernel sends again what is lost on the way, so that a client would only notice a pause.
+// dialOnce connects. The kernel retransmits lost packets, so that a client would only notice a delay.
 func dialOnce(client *fabric.Namespace, to netip.AddrPort) error {
 	conn, err := client.Dial("tcp", to.String(), slowest)
 	if err != nil {
@@ -169,7 +169,7 @@ func dialOnce(client *fabric.Namespace, to netip.AddrPort) error {
 	if info.Total_retrans > 0 {
 		return errSentAgain
 	}
-	return connection.SetLinger(0) // a reset instead of a FIN keeps no port of the client busy
+	return connection.SetLinger(0) // a reset instead of a FIN leaves no client port in TIME_WAIT
 }
 
 // kubeProxyConfig leaves the machine's own settings alone. Everything else is kube-proxy's default.
@@ -182,7 +182,7 @@ clientConnection: {kubeconfig: %s}
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 `
 
-// startKubeProxy starts it beside Vicinity, until the test ends.
+// startKubeProxy runs kube-proxy next to Vicinity until the test ends.
 func (s *canary) startKubeProxy() *site.Process {
 	s.t.Helper()
 	client, err := s.api.ClientConfig("kube-proxy", "system:masters")
@@ -193,17 +193,17 @@ func (s *canary) startKubeProxy() *site.Process {
 	return site.Start(s.t, s.node.Namespace, exec.Command(s.kubeProxy(), "--config", path))
 }
 
-// kubeProxy is the program.
+// kubeProxy returns the path of the program.
 func (s *canary) kubeProxy() string { return s.api.Programs.Path(binaries.Kubernetes, "kube-proxy") }
 
-// frontends is the map in which each proxy has the frontends that it serves.
+// frontends are the maps in which each proxy has the frontends that it serves.
 var frontends = map[string]string{"vicinity": "services", "kube-proxy": "service-ips"}
 
-// waitForServed waits until one proxy serves the Service in both families, and another one does not.
+// waitForServed waits until one proxy serves the Service in both families, and the other one does not.
 func (s *canary) waitForServed(by, notBy string) {
 	s.t.Helper()
 	serves := func(proxy, family string, addr netip.Addr) bool {
-		// The table is missing until its proxy has made it.
+		// The table is missing until its proxy has created it.
 		output, err := s.run("nft", "list", "map", family, proxy, frontends[proxy])
 		return err == nil && strings.Contains(output, addr.String()+" . tcp . ")
 	}

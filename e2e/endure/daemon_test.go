@@ -10,17 +10,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// metricsAddress is where the proxy serves its metrics unless a flag names another.
+// metricsAddress is the proxy's default address for metrics.
 const metricsAddress = "127.0.0.1:10249"
 
-// daemon is one life of `proxy run` on the node.
+// daemon is one process of `proxy run` on the node.
 type daemon struct {
 	*site.Process
 	town  *town
 	began time.Time
 }
 
-// start starts the proxy and does not wait for anything.
+// start starts the proxy without waiting.
 func (s *town) start(args ...string) *daemon {
 	s.t.Helper()
 	began := time.Now()
@@ -31,7 +31,7 @@ func (s *town) start(args ...string) *daemon {
 // synced reports whether the first sync is in the kernel.
 func (d *daemon) synced() bool { return d.Log.Has("the first sync is in the kernel: ") }
 
-// waitForSync waits for the first sync and returns how long after the start it came.
+// waitForSync waits for the first sync and returns how long it took from the start.
 func (d *daemon) waitForSync() time.Duration {
 	d.town.t.Helper()
 	d.WaitFor(d.town.t, "the first sync", func() error {
@@ -43,7 +43,7 @@ func (d *daemon) waitForSync() time.Duration {
 	return time.Since(d.began)
 }
 
-// kill ends the proxy without a warning.
+// kill kills the proxy.
 func (d *daemon) kill() {
 	d.town.t.Helper()
 	if err := d.Kill(); err != nil {
@@ -54,7 +54,7 @@ func (d *daemon) kill() {
 	}
 }
 
-// failedSyncs returns the lines of the log that report failures.
+// failedSyncs returns the error lines of the log.
 func (d *daemon) failedSyncs() []string { return d.Log.Lines("level=ERROR") }
 
 // metric returns the sum of the series of a metric with all of the given labels, such as operation="add".

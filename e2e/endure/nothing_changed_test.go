@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// transactions returns how many transactions have changed nftables on the node so far, without those that it makes
-// itself to learn it: the kernel numbers them, and reports the number to listeners.
+// transactions returns how many transactions have changed nftables on the node so far, without its own: the kernel
+// numbers them and reports the number to listeners, so transactions makes one to learn it.
 func (s *town) transactions() int {
 	s.t.Helper()
 	listening := site.Start(s.t, s.node.Namespace, exec.Command("nft", "monitor"))
@@ -38,7 +38,7 @@ func (s *town) transactions() int {
 	return number - s.own
 }
 
-// written is how much the proxy has written since it started.
+// written counts the elements that the proxy has written since it started.
 type written struct{ Added, Deleted int }
 
 func (d *daemon) written() written {
@@ -46,9 +46,9 @@ func (d *daemon) written() written {
 	return written{d.metric(elements, `operation="add"`), d.metric(elements, `operation="delete"`)}
 }
 
-// TestARestartWithNothingChangedIsOneTransaction that writes each element once and takes none away: the sets are
-// emptied and filled again at one moment. To look at what is there instead would take longer, as the kernel's time for
-// it grows with the square of the number.
+// TestARestartWithNothingChangedIsOneTransaction also checks that the transaction writes each element once and deletes
+// none: it flushes the sets and fills them again atomically. Comparing with the existing elements would take longer,
+// because the kernel's time for that grows with the square of their number.
 func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
 	for name, args := range map[string][]string{"owned tables": nil, "tables that any process may change": {"--own-tables", "never"}} {
 		t.Run(name, func(t *testing.T) {
@@ -81,8 +81,8 @@ func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
 	}
 }
 
-// TestUnchangedManifestsWriteNothing: one Service more costs the same whether others were written again
-// beside it or not.
+// TestUnchangedManifestsWriteNothing checks that a new Service costs the same whether the manifests of other Services
+// were written again or not.
 func TestUnchangedManifestsWriteNothing(t *testing.T) {
 	s := newTown(t)
 	s.write(web, "a", "b", "c")
@@ -115,7 +115,7 @@ func TestUnchangedManifestsWriteNothing(t *testing.T) {
 func (s *town) waitForService(a app) {
 	s.t.Helper()
 	wait.Until(s.t, a.name+" is served", func() bool {
-		_, err := s.clients[0].Request("tcp", a.ipv4(), time.Second) // an untranslated packet is lost in silence
+		_, err := s.clients[0].Request("tcp", a.ipv4(), time.Second) // an untranslated packet is dropped silently
 		return err == nil
 	})
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// otherProxyMessage is what the log says of another service proxy.
+// otherProxyMessage is the log message about another service proxy.
 const otherProxyMessage = "another service proxy is on this node"
 
-// TestAKubeProxyThatComesBackIsReported: kube-proxy, Kubernetes' own, starts on a node that Vicinity has for itself, as
-// after an upgrade by kubeadm. Its rules come last, so they answer first. They stay when it ends, until they are
-// cleaned up as the warning says.
+// TestAKubeProxyThatComesBackIsReported starts Kubernetes' own kube-proxy on a node with Vicinity, as an upgrade by
+// kubeadm does. Its rules are added last, so they take precedence. They remain when it ends, until they are cleaned up
+// as described in the warning.
 func TestAKubeProxyThatComesBackIsReported(t *testing.T) {
-	t.Parallel() // beside the storms
+	t.Parallel() // with the storms
 	s := &canary{apiSite: newAPISite(t)}
-	// kube-proxy has the usual ports.
+	// kube-proxy uses the default ports.
 	const metrics = "127.0.0.1:10349"
 	daemon := s.follow("--healthz-bind-address", "0.0.0.0:10356", "--metrics-bind-address", metrics)
 	daemon.waitForSync()
@@ -63,7 +63,7 @@ func TestAKubeProxyThatComesBackIsReported(t *testing.T) {
 	if agrees, problem := s.rollcall(); agrees || !strings.Contains(problem, "answers new connections before") {
 		t.Errorf("status --all-nodes says %q, and that the node agrees: %v", problem, agrees)
 	}
-	_ = kubeProxy.Stop(10 * time.Second) // it ends by the signal itself, which counts as an error
+	_ = kubeProxy.Stop(10 * time.Second) // the signal terminates it, which counts as an error
 	if others, err := s.others(metrics); err == nil || len(others) != 1 || !others[0].First {
 		t.Errorf("with the rules that kube-proxy left behind status says %+v (%v), and exits with 0", others, err)
 	}
@@ -74,7 +74,7 @@ func TestAKubeProxyThatComesBackIsReported(t *testing.T) {
 	}
 }
 
-// others returns what `proxy status` finds of other service proxies. The error is its exit status.
+// others returns the other service proxies that `proxy status` finds. The error is its exit status.
 func (s *canary) others(metrics string) ([]otherProxy, error) {
 	s.t.Helper()
 	output, err := s.run(s.program, "status", "--metrics-bind-address", metrics, "-o", "json")
@@ -87,7 +87,7 @@ func (s *canary) others(metrics string) ([]otherProxy, error) {
 	return said.Kernel.OtherProxies, err
 }
 
-// otherProxy is what is read of one.
+// otherProxy has the fields of one that the test reads.
 type otherProxy struct {
 	Proxy string
 	First bool
@@ -95,7 +95,7 @@ type otherProxy struct {
 
 const appLabel = "app.kubernetes.io/name"
 
-// createPodOfProxy tells the API server of a pod in which the proxy runs. The API server asks it at the node's address.
+// createPodOfProxy creates the Pod in which the proxy runs. The API server reaches it at the node's address.
 func (s *canary) createPodOfProxy() {
 	s.t.Helper()
 	const namespace = metav1.NamespaceSystem
@@ -120,7 +120,7 @@ func (s *canary) createPodOfProxy() {
 	})
 }
 
-// rollcall returns what `proxy status --all-nodes` says of the node. No proxies run on the others.
+// rollcall returns the node's result in `proxy status --all-nodes`. No proxies run on the other nodes.
 func (s *canary) rollcall() (agrees bool, problem string) {
 	s.t.Helper()
 	output, err := s.outside.Run(exec.Command(s.program, "status", "--all-nodes", "-o", "json",

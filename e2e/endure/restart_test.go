@@ -10,16 +10,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// changes makes changes that no connection may notice: endpoints leave Services and go on serving, and Services that
-// no client dials come and go. a and b always stay, c and d do not.
+// changes makes changes that no connection may notice: endpoints are removed from Services and keep serving, and
+// Services without clients are created and deleted. a and b are always endpoints, c and d are not.
 type changes struct {
 	town    *town
 	random  *rand.Rand
-	present map[string]bool // Services that no client dials
+	present map[string]bool // Services without clients
 	made    int
 }
 
-// seeded returns random numbers, and logs how to get the same ones again.
+// seeded returns a random number generator, and logs the seed to reproduce it.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()
@@ -27,7 +27,7 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// one makes one of them.
+// one makes one change.
 func (c *changes) one() {
 	c.made++
 	endpoints := []string{"a", "b", "c", "d"}[:2+c.random.IntN(3)]
@@ -76,7 +76,7 @@ func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
 	d := s.start()
-	ready := d.waitForSync() // and how long that takes
+	ready := d.waitForSync() // also measures how long that takes
 	f := newTraffic(t)
 	s.begin(f)
 	stop := onceAtEnd(t, f.end)
@@ -85,7 +85,7 @@ func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 	for number := range kills {
 		upTo := func(most time.Duration) { time.Sleep(time.Duration(changing.random.Int64N(int64(most)))) }
 		switch number % 4 {
-		case 0: // before or amid the first sync
+		case 0: // before or during the first sync
 			upTo(ready)
 		case 1: // while a change is being written
 			d.waitForSync()
@@ -107,7 +107,7 @@ func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 			t.Errorf("before kill %d: %q", number+1, lines)
 		}
 		if number%4 == 3 {
-			changing.one() // while none runs
+			changing.one() // while no proxy runs
 		}
 		d = s.start()
 	}
@@ -124,7 +124,7 @@ func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 	s.likeAFreshStart()
 }
 
-// onceAtEnd returns a function that calls f, which the end of the test does unless the test did before.
+// onceAtEnd returns a function that calls f once. It is called at the end of the test unless the test called it before.
 func onceAtEnd(t *testing.T, f func()) func() {
 	done := false
 	once := func() {

@@ -22,7 +22,7 @@ import (
 // sabotage is an input of nft. The parts of the tables that it names exist while the Services web and sticky do.
 type sabotage struct {
 	name, text string
-	// families whose table it touches.
+	// families are those whose table it modifies.
 	families []string
 }
 
@@ -59,10 +59,10 @@ var sabotages = []sabotage{
 	{"a table put to sleep", "add table ip vicinity { flags dormant; }", ipv4},
 }
 
-// itsHandle stands for the handle of our first rule in nat-postrouting, which the kernel gives anew with every repair.
+// itsHandle is a placeholder for the handle of our first rule in nat-postrouting, which changes with every repair.
 const itsHandle = "HANDLE"
 
-// order returns the input of nft for a sabotage of the tables as they are now.
+// order returns the input of nft for a sabotage of the current tables.
 func (s *town) order(act sabotage) string {
 	s.t.Helper()
 	listing, err := s.run("nft", "-a", "list", "chain", "ip", "vicinity", "nat-postrouting")
@@ -74,15 +74,15 @@ func (s *town) order(act sabotage) string {
 	return strings.ReplaceAll(act.text, itsHandle, handles[1][1])
 }
 
-// openConnection is a connection that stays, and who answers it.
+// openConnection is an open connection, and the endpoint that replies on it.
 type openConnection struct {
 	conversation *fabric.Conversation
 	pod          string
 }
 
-// openSome opens connections over TCP that are silent until the tables are right again. While a namespace has no NAT
-// chain at all, as after a flush, the kernel does not translate the packets of open connections either, and one that
-// speaks then may be reset. Only owned tables prevent that.
+// openSome opens TCP connections that send nothing until the tables are repaired. While a namespace has no NAT chain at
+// all, as after a flush, the kernel does not translate the packets of open connections either, and one that sends data
+// then may be reset. Only owned tables prevent that.
 func (s *town) openSome() []openConnection {
 	s.t.Helper()
 	var all []openConnection
@@ -95,7 +95,7 @@ func (s *town) openSome() []openConnection {
 	return all
 }
 
-// goOn checks that connections are alive that were open before, and that new ones work.
+// goOn checks that connections which were opened before are alive, and that new ones work.
 func (s *town) goOn(all []openConnection) {
 	s.t.Helper()
 	for _, one := range all {
@@ -112,7 +112,7 @@ func (s *town) goOn(all []openConnection) {
 	}
 }
 
-// TestForeignChangesAreRepairedAndTheirCulpritNamed. The promise is a second.
+// TestForeignChangesAreRepairedAndTheirCulpritNamed requires the documented time: one second.
 func TestForeignChangesAreRepairedAndTheirCulpritNamed(t *testing.T) {
 	s := newTown(t)
 	s.write(web, "a", "b")
@@ -144,7 +144,7 @@ func TestForeignChangesAreRepairedAndTheirCulpritNamed(t *testing.T) {
 	s.likeAFreshStart("--own-tables", "never")
 }
 
-// foreignChanges is how many changes by others are counted, by family.
+// foreignChanges returns the counters of external modifications, by family.
 func (d *daemon) foreignChanges() map[string]int {
 	counts := map[string]int{}
 	for _, family := range both {
@@ -153,7 +153,7 @@ func (d *daemon) foreignChanges() map[string]int {
 	return counts
 }
 
-// waitForExternalChange waits until a sabotage is counted, once for each family that it touched.
+// waitForExternalChange waits until a sabotage is counted, once for each family that it modified.
 func (d *daemon) waitForExternalChange(act sabotage, before map[string]int) {
 	d.town.t.Helper()
 	for _, family := range act.families {
@@ -169,7 +169,8 @@ func (d *daemon) waitForExternalChange(act sabotage, before map[string]int) {
 	}
 }
 
-// TestChangesOfOthersToOwnedTablesAreRejected by the kernel, so that there is nothing to repair or to report.
+// TestChangesOfOthersToOwnedTablesAreRejected checks that the kernel rejects them, so that there is nothing to repair
+// or to report.
 func TestChangesOfOthersToOwnedTablesAreRejected(t *testing.T) {
 	s := newTown(t)
 	s.write(web, "a", "b")
@@ -202,8 +203,8 @@ func TestChangesOfOthersToOwnedTablesAreRejected(t *testing.T) {
 	d.kill()
 }
 
-// TestChangesWhoseNotificationsWereLostAreRepaired: while the proxy is stopped, others change so much that the kernel
-// drops notifications. It does report that it dropped some.
+// TestChangesWhoseNotificationsWereLostAreRepaired makes so many external modifications while the proxy is stopped that
+// the kernel drops notifications. The kernel does report that it dropped some.
 func TestChangesWhoseNotificationsWereLostAreRepaired(t *testing.T) {
 	s := newTown(t)
 	s.write(web, "a", "b")
@@ -224,7 +225,7 @@ func TestChangesWhoseNotificationsWereLostAreRepaired(t *testing.T) {
 	d.kill()
 }
 
-// manyAddresses is a foreign table with a set of so many elements.
+// manyAddresses returns a foreign table with a set of number elements.
 func manyAddresses(number int) string {
 	var text strings.Builder
 	text.WriteString("table ip crowd {\n\tset addresses {\n\t\ttype ipv4_addr\n\t\telements = { ")

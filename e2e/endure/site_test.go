@@ -1,6 +1,6 @@
-// Package endure_test proves that the proxy keeps forwarding when it is killed, when another process changes its tables
-// and when a Service changes between it and kube-proxy: the real program, a real kernel, real connections. It needs
-// root, nft and Go.
+// Package endure_test verifies that the proxy keeps forwarding when it is killed, when another process modifies its
+// tables, and when a Service moves between it and kube-proxy: the real program, a real kernel, real connections. It
+// needs root, nft and Go.
 package endure_test
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// The port that clients dial and the one on which pods serve.
+// The port that clients dial, and the port on which pods serve.
 const (
 	servicePort = 80
 	podPort     = 8080
 )
 
-// waitTimeout is how long something may take that happens at once on an idle machine.
+// waitTimeout is the timeout of anything that is immediate on an idle machine.
 const waitTimeout = 30 * time.Second
 
 // town is a node with pods, a machine outside, and the manifests that the proxy on the node reads.
@@ -37,7 +37,7 @@ type town struct {
 	clients   []*fabric.Namespace    // pods
 	outside   *fabric.Namespace
 	manifests string
-	program   string // the proxy
+	program   string // the proxy's path
 	// own counts the transactions of the test itself.
 	own int
 }
@@ -72,12 +72,12 @@ func (s *town) run(name string, args ...string) (output string, err error) {
 	return s.node.Run(exec.Command(name, args...))
 }
 
-// state is the arguments that say from what the tables are made.
+// state returns the arguments for the source of the tables.
 func (s *town) state() []string {
 	return []string{"--manifests", s.manifests, "--cluster-cidr", fabric.PodsIPv4.String() + "," + fabric.PodsIPv6.String()}
 }
 
-// replace puts a file into the folder of manifests, in one step.
+// replace writes a file into the folder of manifests, atomically.
 func (s *town) replace(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.manifests, name)
@@ -90,7 +90,7 @@ func (s *town) remove(name string) {
 	must.Succeed(s.t, os.Remove(filepath.Join(s.manifests, name)))
 }
 
-// app is a Service. Its number is the last byte of its addresses, and counts its node ports.
+// app is a Service. Its number is the last byte of its addresses, and the offset of its node ports.
 type app struct {
 	name     string
 	number   int

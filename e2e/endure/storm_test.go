@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// TestAStormOfForeignChangesEndsInTheRightTables: a hundred, one after the other, while Services change and the proxy
-// is killed. Connections may fail meanwhile.
+// TestAStormOfForeignChangesEndsInTheRightTables makes a hundred external modifications, one after the other, while
+// Services change and the proxy is killed. Connections may fail during that time.
 func TestAStormOfForeignChangesEndsInTheRightTables(t *testing.T) {
 	for name, acts := range map[string][]sabotage{
-		"flushes": sabotages[:1], // each of which works, whatever is there
+		"flushes": sabotages[:1], // each of them works in any state
 		"changes": sabotages,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestAStormOfForeignChangesEndsInTheRightTables(t *testing.T) {
 			for tries := 0; done < 100 && tries < 1000; tries++ {
 				act := acts[changing.random.IntN(len(acts))]
 				order := strings.ReplaceAll(act.text, itsHandle, strconv.Itoa(changing.random.IntN(100)))
-				if _, err := s.run("nft", order); err == nil { // what it is about may not be there at the moment
+				if _, err := s.run("nft", order); err == nil { // its object may not exist at the moment
 					done++
 				}
 				if changing.random.IntN(3) == 0 {

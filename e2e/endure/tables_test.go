@@ -15,9 +15,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// tables returns our tables as nft lists them, a block for each set and chain, without what history leaves: the order
-// of sets, chains, elements and slots, the clients that are remembered, the numbers by which they are, and who the
-// tables' owner is.
+// tables returns our tables as nft lists them, a block for each set and chain, without the parts that depend on
+// history: the order of sets, chains, elements and slots, the clients with affinity, the numbers in their keys, and the
+// owner of the tables.
 func (s *town) tables() []string {
 	s.t.Helper()
 	listing, err := s.run("nft", "-n", "list", "ruleset")
@@ -25,8 +25,8 @@ func (s *town) tables() []string {
 	return blocksOf(listing)
 }
 
-// rendered returns the tables that `proxy render` prints for the manifests, as nft lists them once it has loaded them
-// elsewhere.
+// rendered returns the tables that `proxy render` prints for the manifests, as nft lists them after loading them in
+// another namespace.
 func (s *town) rendered() []string {
 	s.t.Helper()
 	text, err := exec.Command(s.program, append([]string{"render", "--node", s.node.Name}, s.state()...)...).Output()
@@ -55,29 +55,30 @@ func blocksOf(listing string) []string {
 		}
 	}
 	slices.Sort(blocks)
-	return slices.Compact(blocks) // how many ports share a shard is history, too
+	return slices.Compact(blocks) // the number of ports in a shard depends on history, too
 }
 
 var (
-	// ownership is the line that says who may change a table. nft 1.0.6 has no word for a table that outlives its owner.
+	// ownership matches the line with the owner flag. nft 1.0.6 has no keyword for a table that outlives its owner.
 	ownership = regexp.MustCompile(`(?m)^\tflags ?(owner)?\n`)
-	// slot is the last part of the key of an endpoint.
+	// slot matches the last part of an endpoint's key.
 	slot = regexp.MustCompile(` \. fd00:[0-9a-f]+ : `)
-	// own are the maps of which only the declaration is compared: those that packets fill, and those of the endpoints'
-	// numbers, whose endpoints are compared by themselves.
+	// own matches the maps of which only the declaration is compared: those that packets fill, and those of the endpoints'
+	// numbers, whose endpoints are compared separately.
 	own = regexp.MustCompile(`^\s*map (affinity|numbered|numbered-collided) {`)
-	// shard is what follows the name of a map that packets fill, and of the chains that look into it. Which one a Service
-	// port has depends on those before it.
+	// shard matches the suffix in the names of a map that packets fill, and of the chains that look up in it. The shard of
+	// a Service port depends on the ports before it.
 	shard = regexp.MustCompile(`\b(affinity|(?:nodeport-)?sticky-[0-9]+)-[0-9]+\b`)
-	// numbers stand for a port whose clients are remembered, for one of its endpoints, and for the chain that remembers them.
+	// numbers matches the number of a port with affinity, of one of its endpoints, or of the chain that updates the
+	// affinity.
 	numbers = regexp.MustCompile(`\bf([027])([0-9a-f]{2}):([0-9a-f]+)\b`)
-	// numberedPort is an element of the map that says which number a frontend's port has.
+	// numberedPort matches an element of the map from a frontend's port to its number.
 	numberedPort = regexp.MustCompile(`\S+ \. [0-9]+ \. [0-9]+ : f0[0-9a-f]{2}:[0-9a-f]+\b`)
-	// numbered is an element of the map that says which endpoint a number stands for.
+	// numbered matches an element of the map from a number to its endpoint.
 	numbered = regexp.MustCompile(`\b([0-9]+) \. (f2[0-9a-f]{2}:[0-9a-f]+) : (\S+ \. [0-9]+)`)
 )
 
-// numbers returns all numbers by which clients are remembered, and what they stand for.
+// numbers returns all numbers that are used for affinity, with the ports and endpoints that they stand for.
 func (s *town) numbers() []string {
 	s.t.Helper()
 	listing, err := s.run("nft", "-n", "list", "ruleset")
@@ -88,7 +89,7 @@ func (s *town) numbers() []string {
 	return all
 }
 
-// endpointsIn returns for which endpoint each number stands, and all numbered endpoints, sorted.
+// endpointsIn returns the endpoint of each number, and all numbered endpoints, sorted.
 func endpointsIn(table string) (endpoints map[string]string, all []string) {
 	endpoints = map[string]string{}
 	for _, found := range numbered.FindAllStringSubmatch(table, -1) {
@@ -99,7 +100,7 @@ func endpointsIn(table string) (endpoints map[string]string, all []string) {
 	return endpoints, all
 }
 
-// normalized is a listed set or chain, without what history leaves in it.
+// normalized returns a listed set or chain without the parts that depend on history.
 func normalized(block string, endpoints map[string]string) string {
 	head, elements, found := strings.Cut(strings.TrimRight(block, "\n"), "elements = { ")
 	head = shard.ReplaceAllString(head, "$1")
@@ -116,11 +117,11 @@ func normalized(block string, endpoints map[string]string) string {
 		list[i] = strings.TrimSpace(list[i])
 	}
 	slices.Sort(list)
-	list = slices.CompactFunc(list, func(a, b string) bool { return a == b && strings.HasPrefix(a, "class f7") }) // likewise
+	list = slices.CompactFunc(list, func(a, b string) bool { return a == b && strings.HasPrefix(a, "class f7") }) // as above
 	return strings.TrimSpace(head) + "\n" + strings.Join(list, "\n") + rest
 }
 
-// elementText is what a number stands for, without the shard.
+// elementText returns the port, endpoint or chain of a number, without the shard.
 func elementText(number string, endpoints map[string]string) string {
 	switch parts := numbers.FindStringSubmatch(number); parts[1] {
 	case "0":
@@ -128,12 +129,12 @@ func elementText(number string, endpoints map[string]string) string {
 	case "2":
 		return "endpoint " + endpoints[number]
 	default:
-		low, _ := strconv.ParseUint(parts[3], 16, 16) // the expression lets nothing else through
+		low, _ := strconv.ParseUint(parts[3], 16, 16) // the expression matches only hexadecimal digits
 		return fmt.Sprintf("class f7%s:%x", parts[2], low&^0x3e)
 	}
 }
 
-// waitForTables waits until the tables are right.
+// waitForTables waits until the tables are as wanted.
 func (s *town) waitForTables(want []string, atMost time.Duration) {
 	s.t.Helper()
 	for began := time.Now(); ; {
@@ -147,7 +148,7 @@ func (s *town) waitForTables(want []string, atMost time.Duration) {
 	}
 }
 
-// likeAFreshStart checks that the tables are those that a proxy writes when it finds none.
+// likeAFreshStart checks that the tables are the same as those that a proxy writes when it finds none.
 func (s *town) likeAFreshStart(args ...string) {
 	s.t.Helper()
 	got := s.tables()

@@ -15,23 +15,23 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// slowest is how long one connection or answer may take, so that a machine that does much else loses none.
+// slowest is the timeout of one connection or reply. It is long, so that a busy machine loses none.
 const slowest = 20 * time.Second
 
-// traffic is clients that go on until it ends. Whatever fails for them fails the test.
+// traffic runs clients that continue until it ends. Each failure of a client fails the test.
 type traffic struct {
 	t       *testing.T
 	ended   chan struct{}
 	clients sync.WaitGroup
 
-	// dials are new connections, sticky those of clients with session affinity, answers what came on connections that
-	// stay, datagrams what was answered over UDP, sentAgain what was not at first.
+	// dials counts new connections, sticky those of clients with session affinity, replies those on open connections,
+	// datagrams those over UDP, and sentAgain datagrams that got a reply only after a retransmission.
 	dials, replies, sticky, datagrams, sentAgain atomic.Int64
 }
 
 func newTraffic(t *testing.T) *traffic { return &traffic{t: t, ended: make(chan struct{})} }
 
-// end ends it and waits until all clients have.
+// end stops the clients and waits until all have ended.
 func (f *traffic) end() {
 	close(f.ended)
 	f.clients.Wait()
@@ -54,7 +54,7 @@ func (f *traffic) goOn(step func() error) {
 	})
 }
 
-// dial makes new TCP connections, one after the other, as fast as it goes.
+// dial makes new TCP connections, one after the other, as fast as possible.
 func (f *traffic) dial(client *fabric.Namespace, to netip.AddrPort) {
 	f.goOn(func() error {
 		conn, err := client.Dial("tcp", to.String(), slowest)
@@ -62,13 +62,13 @@ func (f *traffic) dial(client *fabric.Namespace, to netip.AddrPort) {
 			return err
 		}
 		f.dials.Add(1)
-		// A reset instead of a FIN keeps no port of the client busy.
+		// A reset instead of a FIN leaves no client port in TIME_WAIT.
 		return errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close())
 	})
 }
 
-// openTo opens a connection that stays until the test ends. It tries again where the machine was too slow for the
-// fabric's patience.
+// openTo opens a connection that stays open until the test ends. It retries if the machine was too slow for the
+// fabric's timeout.
 func openTo(t *testing.T, client *fabric.Namespace, network string, to netip.AddrPort) *fabric.Conversation {
 	t.Helper()
 	for deadline := time.Now().Add(slowest); ; {
@@ -83,7 +83,7 @@ func openTo(t *testing.T, client *fabric.Namespace, network string, to netip.Add
 	}
 }
 
-// converse asks over one connection that stays, which must stay with its endpoint.
+// converse sends requests over one open connection, which must stay with its endpoint.
 func (f *traffic) converse(client *fabric.Namespace, network string, to netip.AddrPort) {
 	f.t.Helper()
 	conversation := openTo(f.t, client, network, to)
@@ -122,8 +122,8 @@ func (f *traffic) stick(client *fabric.Namespace, to netip.AddrPort) {
 	})
 }
 
-// query asks over UDP, each time from another port. A datagram may be lost on its way to or from an endpoint that
-// leaves, as over any network; the one that is sent again must be answered.
+// query sends requests over UDP, each from another port. A datagram to or from an endpoint that is removed may be lost,
+// as in any network; the retransmission must get a reply.
 func (f *traffic) query(client *fabric.Namespace, to netip.AddrPort) {
 	f.goOn(func() error {
 		_, err := client.Request("udp", to, time.Second)

@@ -14,10 +14,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// account is how the API server knows the proxy.
+// account is the proxy's user name at the API server.
 const account = "system:serviceaccount:" + accountNamespace + ":" + accountName
 
-// auditOfTheProxy has the API server write down each request of the proxy, and how it was answered.
+// auditOfTheProxy makes the API server log each request of the proxy, and the response status.
 const auditOfTheProxy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -26,7 +26,8 @@ rules:
 - {level: None}
 `
 
-// permission is what RBAC is asked for a request: "watch /services". What is not a resource is named by its path.
+// permission returns the permission that RBAC checks for a request: "watch /services". For a non-resource request it
+// contains the path.
 func permission(r site.Request) string {
 	if r.ObjectRef == nil {
 		return r.Verb + " " + r.RequestURI
@@ -38,11 +39,11 @@ func permission(r site.Request) string {
 	return r.Verb + " " + r.ObjectRef.APIGroup + "/" + resource
 }
 
-// mayDoAllItDid compares what the audit log says that the proxy did with its ClusterRole.
+// mayDoAllItDid compares the proxy's requests in the audit log with its ClusterRole.
 func (n *node) mayDoAllItDid() {
 	n.t.Helper()
 	granted := n.granted()
-	// So that all lines are there, to their ends.
+	// Stop the proxy first, so that all lines are complete.
 	must.Succeed(n.t, n.proxy.Stop(time.Minute))
 	must.Succeed(n.t, n.api.StopAPIServer())
 	used := map[string]bool{}
@@ -61,8 +62,8 @@ func (n *node) mayDoAllItDid() {
 	if len(beyond) > 0 {
 		n.t.Errorf("beyond its ClusterRole it did %q", beyond)
 	}
-	// So that this looks at the right lines. The proxy lists only at an API server that cannot begin a watch with what
-	// there is, which 1.36 can.
+	// This ensures that the audit log is the right one. The proxy lists only if the API server cannot start a watch with
+	// the existing objects, which 1.36 can.
 	isList := func(permission string, _ bool) bool { return strings.HasPrefix(permission, "list ") }
 	maps.DeleteFunc(granted, isList)
 	maps.DeleteFunc(used, isList)
@@ -71,7 +72,7 @@ func (n *node) mayDoAllItDid() {
 	}
 }
 
-// granted returns what the ClusterRole of the proxy allows, as the API server has it.
+// granted returns the permissions in the proxy's ClusterRole, as the API server has it.
 func (n *node) granted() map[string]bool {
 	n.t.Helper()
 	role, err := n.api.Admin.RbacV1().ClusterRoles().Get(n.t.Context(), accountName, metav1.GetOptions{})

@@ -34,7 +34,7 @@ func (c *cluster) eventCreator() *rest.Config {
 	})
 }
 
-// createAll creates what the Events are about: the Service shop/web, a slice, a ServiceCIDR, and three Nodes.
+// createAll creates the objects of the Events: the Service shop/web, a slice, a ServiceCIDR, and three Nodes.
 func (c *cluster) createAll() (service, slice, cidr events.Reference) {
 	c.t.Helper()
 	web := objects.Service("shop", "web")
@@ -50,7 +50,7 @@ func (c *cluster) createAll() (service, slice, cidr events.Reference) {
 		events.Reference{Kind: "ServiceCIDR", Name: "all", UID: string(all.UID)}
 }
 
-// eventsWhere returns the proxies' Events for which a condition holds.
+// eventsWhere returns the proxies' Events that fulfil a condition.
 func (c *cluster) eventsWhere(holds func(eventsv1.Event) bool) []eventsv1.Event {
 	c.t.Helper()
 	list, err := c.Admin.EventsV1().Events("").List(c.t.Context(), metav1.ListOptions{})
@@ -64,7 +64,7 @@ func (c *cluster) eventsWhere(holds func(eventsv1.Event) bool) []eventsv1.Event 
 	return found
 }
 
-// count returns how many Events there are, by namespace, object and reason.
+// count returns the number of Events by namespace, object and reason.
 func (c *cluster) count() map[string]int {
 	c.t.Helper()
 	counts := map[string]int{}

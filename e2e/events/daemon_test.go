@@ -17,11 +17,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// takenPort is the healthCheckNodePort of a Service on which another program listens on the node. An API server takes the
-// first 86 of its node ports for what it allocates itself only when all others are taken (KEP-3668).
+// takenPort is the healthCheckNodePort of a Service. On the node another program listens on it. An API server allocates
+// the first 86 of its node ports automatically only when all others are in use (KEP-3668).
 const takenPort = 30001
 
-// expectedEvent is what a user finds when asking for the Events of one object, with one reason.
+// expectedEvent is the Event that a user finds for one object with one reason.
 type expectedEvent struct {
 	about  corev1.ObjectReference
 	reason string
@@ -29,11 +29,11 @@ type expectedEvent struct {
 	texts  []string
 }
 
-// TestTheDaemonReports is about the real program on a node, with what manifests/access.yaml allows and nothing else.
-// Each sentence that it has for users has its cause here.
+// TestTheDaemonReports runs the real program on a node, with exactly the rights in manifests/access.yaml. It causes
+// each of the program's Events.
 func TestTheDaemonReports(t *testing.T) {
 	n := newNode(t)
-	object := corev1.ObjectReference{Kind: "Node", Name: nodeName, UID: nodeName} // as kubectl describe asks for it
+	object := corev1.ObjectReference{Kind: "Node", Name: nodeName, UID: nodeName} // as in the query of kubectl describe
 	wants := map[string]expectedEvent{
 		"on the Node that it starts": {
 			object, "Starting", corev1.EventTypeNormal, []string{"Vicinity ", " starts to program this node's Services"},
@@ -102,8 +102,8 @@ func TestTheDaemonReports(t *testing.T) {
 	})
 }
 
-// twoWithOneAddress creates two Services with one external IP and port, and returns the one that must not get them:
-// the younger one, or that with the greater name.
+// twoWithOneAddress creates two Services with one external IP and port. It returns the one that must not get them: the
+// younger one, or the one with the greater name.
 func (n *node) twoWithOneAddress() corev1.ObjectReference {
 	n.t.Helper()
 	wanting := func(service *corev1.Service) { service.Spec.ExternalIPs = []string{"192.0.2.77"} }
@@ -111,7 +111,7 @@ func (n *node) twoWithOneAddress() corev1.ObjectReference {
 	return n.service("second", wanting)
 }
 
-// apiServer is where the API server is reached.
+// apiServer returns the API server's address.
 func (n *node) apiServer() netip.AddrPort {
 	return netip.MustParseAddrPort(strings.TrimPrefix(n.api.URL(), "https://"))
 }
@@ -125,8 +125,8 @@ func (n *node) onTheAPIServer() corev1.ObjectReference {
 	})
 }
 
-// TestAServiceWithTheAPIServersAddressLocksNoProxyOut: what another process on the node dials reaches the API server,
-// and so does a proxy that starts again.
+// TestAServiceWithTheAPIServersAddressLocksNoProxyOut checks that another process on the node reaches the API server,
+// and so does a proxy that restarts.
 func TestAServiceWithTheAPIServersAddressLocksNoProxyOut(t *testing.T) {
 	n := newNode(t)
 	n.onTheAPIServer()
@@ -140,7 +140,7 @@ func TestAServiceWithTheAPIServersAddressLocksNoProxyOut(t *testing.T) {
 	}
 }
 
-// checkedOnATakenPort creates a Service whose health check's port another program on the node has.
+// checkedOnATakenPort creates a Service with a health check node port that another program on the node uses.
 func (n *node) checkedOnATakenPort() corev1.ObjectReference {
 	n.t.Helper()
 	listener, err := n.Listen("tcp", net.JoinHostPort(n.IPv4.String(), fmt.Sprint(takenPort)))
@@ -153,7 +153,7 @@ func (n *node) checkedOnATakenPort() corev1.ObjectReference {
 	})
 }
 
-// sabotage deletes a table as a program that calls itself saboteur, and returns its process ID.
+// sabotage deletes a table as a program named saboteur, and returns its process ID.
 func (n *node) sabotage() int {
 	n.t.Helper()
 	process, err := n.Start(exec.Command(site.Saboteur(n.t), "delete table ip vicinity"))
@@ -162,8 +162,8 @@ func (n *node) sabotage() int {
 	return process.PID()
 }
 
-// events returns the Events that a person finds with field selectors. kubectl describe asks for an object's Events in
-// this way.
+// events returns the Events that a user finds with field selectors. kubectl describe queries an object's Events in this
+// way.
 func (n *node) events(want expectedEvent) []corev1.Event {
 	n.t.Helper()
 	selectors := []string{

@@ -1,5 +1,5 @@
-// Package events_test asks a real API server, and kubectl, what becomes of the Events that package events creates,
-// and which of them the whole program creates on a node. It needs root, nft and Go.
+// Package events_test checks, with a real API server and kubectl, the Events that package events creates, and those
+// that the whole program creates on a node. It needs root, nft and Go.
 package events_test
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// recorder starts a recorder for a node, which ends with the test.
+// recorder starts a recorder for a node. It ends with the test.
 func recorder(t *testing.T, config *rest.Config, node string) *events.Recorder {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
@@ -42,7 +42,7 @@ func recorder(t *testing.T, config *rest.Config, node string) *events.Recorder {
 	return r
 }
 
-// found are the Events about one finding of a node.
+// found returns the Events about one finding of a node.
 func found(object events.Reference, node string, code model.FindingCode, reason string) []events.Event {
 	local := code == model.HealthCheckListenFailed
 	return events.Findings(object, node, []model.Finding{{Code: code, Reason: reason, Local: local}})

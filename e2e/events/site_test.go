@@ -19,14 +19,14 @@ import (
 const (
 	nodeName  = "node-1"
 	namespace = "shop"
-	// The proxy's ServiceAccount, as manifests/access.yaml has it.
+	// The proxy's ServiceAccount in manifests/access.yaml.
 	accountNamespace, accountName = "kube-system", "vicinity-proxy"
 )
 
-// node is a node for a proxy, and a control plane on another machine that writes down who asked what of it.
+// node is a node for a proxy, and a control plane on another machine that audits the proxy's requests.
 type node struct {
 	*fabric.Node
-	t     *testing.T // a subtest puts itself here
+	t     *testing.T // a subtest replaces it
 	api   *site.Site
 	proxy *site.Process
 }
@@ -44,7 +44,7 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// service creates a Service with one port, and whatever else is to be in it.
+// service creates a Service with one port, modified by change.
 func (n *node) service(name string, change func(*corev1.Service)) corev1.ObjectReference {
 	n.t.Helper()
 	service := objects.Service(namespace, name, change)
@@ -52,8 +52,8 @@ func (n *node) service(name string, change func(*corev1.Service)) corev1.ObjectR
 	return corev1.ObjectReference{Kind: "Service", Namespace: namespace, Name: name, UID: service.UID}
 }
 
-// slice creates an EndpointSlice with some ports, as a user may who writes it by hand: the API server does not check
-// its port numbers.
+// slice creates an EndpointSlice with some ports, like one written by hand: the API server does not validate its port
+// numbers.
 func (n *node) slice(name string, ports ...int32) corev1.ObjectReference {
 	n.t.Helper()
 	slice := objects.Slice(namespace, name, "keyed", "10.244.0.10")
@@ -66,7 +66,7 @@ func (n *node) slice(name string, ports ...int32) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "EndpointSlice", Namespace: namespace, Name: name, UID: slice.UID}
 }
 
-// startProxy starts the proxy on the node, as the ServiceAccount that it has in a cluster.
+// startProxy starts the proxy on the node, with the ServiceAccount that it has in a cluster.
 func (n *node) startProxy() {
 	n.t.Helper()
 	kubeconfig := site.Kubeconfig(n.t, n.api.Account(n.t, accountNamespace, accountName))

@@ -1,4 +1,4 @@
-// Package forecast opens the page of `proxy forecast -o html` in a real Chromium, and uses it as a person does.
+// Package forecast opens the page of `proxy forecast -o html` in a real Chromium, and uses it like a user.
 package forecast
 
 import (
@@ -30,17 +30,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
-// picture is what README.md shows.
+// picture is the image in README.md.
 const picture = "forecast.png"
 
-// browser is a page in a Chromium, and what went wrong in it.
+// browser is a page in a Chromium, with its errors.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
 
 	mutex    sync.Mutex
 	faults   []string
-	requests []string // addresses
+	requests []string // their addresses
 }
 
 // open writes a forecast of some objects as a page, and opens it in a window of some width, in pixels.
@@ -61,7 +61,7 @@ func openReport(t *testing.T, report *forecast.Report, width int64) *browser {
 	file := filepath.Join(t.TempDir(), "forecast.html")
 	must.Succeed(t, os.WriteFile(file, text.Bytes(), 0o600))
 
-	// Root may not use Chromium's own sandbox; the page is ours.
+	// Root cannot use Chromium's own sandbox; the page is ours.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -90,7 +90,7 @@ func openReport(t *testing.T, report *forecast.Report, width int64) *browser {
 	return b
 }
 
-// onEvent takes down what the page complains of, and what it asks for.
+// onEvent records the page's errors and its requests.
 func (b *browser) onEvent(event any) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -128,7 +128,7 @@ func (b *browser) want(what, expression string, want any) {
 	}
 }
 
-// press presses keys where the focus is.
+// press presses keys in the focused element.
 func (b *browser) press(keys ...string) {
 	b.t.Helper()
 	for _, key := range keys {
@@ -168,7 +168,7 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	b.want("one to which a setting means nothing", `[...`+rows+`]`+
 		`.find((row) => row.cells[0].textContent === "ops/metrics").cells[6].textContent`, "=")
 
-	// From the heading of the first column: sort, go to the first row, choose it, and look at another setting.
+	// From the heading of the first column: sort, move to the first row, select it, and view another setting.
 	b.do("focus", chromedp.Focus(`#services thead button`))
 	b.press(kb.Enter)
 	b.want("sorted by name", `document.querySelector("#services th[aria-sort=ascending]").textContent`, "Service ▲")
@@ -245,7 +245,7 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 		cell.getBoundingClientRect().right > innerWidth || getComputedStyle(cell.closest(".scroll")).overflowX !== "visible").length`, 0)
 }
 
-// wantOpened opens the row that has the focus. The panel has it then, and is in sight.
+// wantOpened opens the focused row. Then the panel must have the focus and be visible.
 func (b *browser) wantOpened(service, key string) {
 	b.t.Helper()
 	b.want("the row", `document.activeElement.getAttribute("aria-expanded")`, "false")
@@ -257,12 +257,13 @@ func (b *browser) wantOpened(service, key string) {
 	b.want("its row", `document.querySelector("#services [aria-expanded=true]").textContent`, service)
 }
 
-// TestThePageShowsWhatOtherZonesCost, in a wide window and a narrow one; and nothing of that where there is no price.
+// TestThePageShowsWhatOtherZonesCost uses a wide window and a narrow one. Without a price the page must not show any
+// costs.
 func TestThePageShowsWhatOtherZonesCost(t *testing.T) {
 	cluster := forecast.NewCluster(town(10, 3), convert.View{})
 	options := forecast.Options{Now: time.Now(), Bounds: []uint64{policy.DefaultLoadBound}}
 	report, _ := forecast.Compute(cluster, options)
-	report.EstimateCost(forecast.Traffic{"": 1e9 / (30 * 24 * 3600)}, 2) // 1 GB a month
+	report.EstimateCost(forecast.Traffic{"": 1e9 / (30 * 24 * 3600)}, 2) // 1 GB per month
 	for _, width := range []int64{1280, 390} {
 		b := openReport(t, &report, width)
 		for i, total := range report.Settings {
@@ -283,8 +284,9 @@ func TestThePageShowsWhatOtherZonesCost(t *testing.T) {
 	b.want("the price", `document.getElementById("price").offsetHeight`, 0)
 }
 
-// TestThePageFitsIntoEveryWindow: nothing is cut, but in a box that says so; of each Service its name and what is better are
-// in sight, wherever the box is scrolled to; and of many zones it says which are shown.
+// TestThePageFitsIntoEveryWindow checks that nothing is cut off outside of a scrollable box, that each Service's name
+// and improvement are visible wherever the box is scrolled to, and that the page reports which zones it shows if there
+// are many.
 func TestThePageFitsIntoEveryWindow(t *testing.T) {
 	long := town(60, 40)
 	for i := range long.Services {
@@ -329,7 +331,7 @@ func TestThePageFitsIntoEveryWindow(t *testing.T) {
 	}
 }
 
-// TestThePageShowsWhyConnectionsAreRefused, and what no label says is no number.
+// TestThePageShowsWhyConnectionsAreRefused also checks that a missing label is not shown as a number.
 func TestThePageShowsWhyConnectionsAreRefused(t *testing.T) {
 	shop, _, err := manifests.Objects("shop")
 	must.Succeed(t, err)
@@ -347,7 +349,7 @@ func TestThePageShowsWhyConnectionsAreRefused(t *testing.T) {
 	b.want("the bar of its connections", `document.querySelector("#detail .bar").lastChild.style.background`, "var(--over)")
 }
 
-// town is a cluster of many Services, each with ten endpoints.
+// town returns a cluster of many Services, each with ten endpoints.
 func town(services, zones int) convert.Objects {
 	var state convert.Objects
 	zoneOf := func(node int) string { return fmt.Sprintf("zone-%02d", node%zones) }

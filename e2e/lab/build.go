@@ -33,7 +33,7 @@ the headers of libseccomp (on Debian: gcc, libc6-dev and libseccomp-dev).`,
 // own are this repository's programs that run in the cluster.
 var own = []string{"./e2e/lab/image/pause", "./e2e/lab/node/init", "./e2e/lab/node/mount", "./e2e/probe"}
 
-// buildOwn builds them, statically: where they run there is nothing else.
+// buildOwn builds them statically, because the nodes have no shared libraries.
 func buildOwn(ctx context.Context, folder cluster.Folder) error {
 	if err := os.MkdirAll(folder.Own(), 0o755); err != nil {
 		return fmt.Errorf("making a folder: %w", err)

@@ -36,7 +36,7 @@ func newDown() *cobra.Command {
 }
 
 const (
-	// downTimeout is what a keeper gets to end everything in order.
+	// downTimeout is the time that a keeper has to shut down in order.
 	downTimeout  = 15 * time.Second
 	pollInterval = 20 * time.Millisecond
 )
@@ -52,13 +52,14 @@ func down(folder cluster.Folder) error {
 		return fmt.Errorf("removing what the lab left: %w", err)
 	}
 	err := os.Remove(string(folder))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) { // the folder may have been there before
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) { // the folder may predate the lab
 		return fmt.Errorf("removing the lab's folder: %w", err)
 	}
 	return nil
 }
 
-// endKeeper sends the lab's keeper signals, one after the other, until it has ended. With it ends all that it started.
+// endKeeper sends signals to the lab's keeper, one after the other, until it has ended. All processes that it started
+// end with it.
 func endKeeper(folder cluster.Folder, signals ...unix.Signal) error {
 	for _, signal := range signals {
 		keeper, err := keeperOf(folder)
@@ -77,8 +78,8 @@ func endKeeper(folder cluster.Folder, signals ...unix.Signal) error {
 	return fmt.Errorf("the lab in %s does not end", folder)
 }
 
-// cleanUp removes what a lab leaves in the file systems of the machine, except for what should be kept. Its mounts,
-// networks and processes ended with its keeper.
+// cleanUp removes a lab's files from the machine, except for those in keep. The lab's mounts, networks and processes
+// ended with its keeper.
 func cleanUp(folder cluster.Folder, keep ...string) error {
 	groups, err := os.ReadFile(folder.Groups())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

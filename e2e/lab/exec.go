@@ -42,7 +42,7 @@ A node has no programs of its own to look at it with, and needs none.`,
 			return runIn(filepath.Join("/proc", pid, "ns/net"), program)
 		},
 	}
-	cmd.Flags().SetInterspersed(false) // flags behind the node are the program's
+	cmd.Flags().SetInterspersed(false) // flags after the node are the program's
 	addDir(cmd, &dir)
 	return cmd
 }
@@ -66,11 +66,11 @@ func firstProcess(folder cluster.Folder, node string) (pid string, err error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// runIn runs a program in a network namespace. Its exit status is in the error.
+// runIn runs a program in a network namespace. The error contains its exit status.
 func runIn(namespace string, program *exec.Cmd) error {
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		handle, err := os.Open(namespace)
 		if err != nil {
 			result <- fmt.Errorf("the node is gone: %w", err)

@@ -22,15 +22,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
 )
 
-// The keeper is this program once more, in the background: it starts the cluster and is the parent of everything in
-// it. It runs in a session and a mount namespace of its own.
+// The keeper is this program once more, in the background: it starts the cluster and is the parent of all its
+// processes. It runs in a session and a mount namespace of its own.
 
-// report is the file descriptor on which the keeper reports to its starter what happens, a JSON object a line.
+// report is the file descriptor on which the keeper reports progress to its starter, one JSON object per line.
 const report = 3
 
 // message is one line of the report.
 type message struct {
-	Step  string `json:"step,omitempty"` // what was done
+	Step  string `json:"step,omitempty"` // a completed step
 	Ready bool   `json:"ready,omitempty"`
 	Error string `json:"error,omitempty"`
 }
@@ -54,7 +54,7 @@ func startKeeper(ctx context.Context, progress io.Writer, options cluster.Option
 		return fmt.Errorf("making a pipe for the keeper's report: %w", err)
 	}
 	defer from.Close()
-	cmd := exec.Command("/proc/self/exe", "keeper", string(text)) // `go run` deletes the file while we run
+	cmd := exec.Command("/proc/self/exe", "keeper", string(text)) // `go run` deletes the executable while it runs
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{to}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: unix.CLONE_NEWNS}
@@ -91,7 +91,7 @@ func follow(from io.Reader, progress io.Writer) (ready bool) {
 func newKeeper() *cobra.Command {
 	return &cobra.Command{
 		Use:    "keeper OPTIONS",
-		Hidden: true, // up calls it
+		Hidden: true, // called by up
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var options cluster.Options
@@ -99,9 +99,9 @@ func newKeeper() *cobra.Command {
 				return fmt.Errorf("reading the lab's options: %w", err)
 			}
 			starter := json.NewEncoder(os.NewFile(report, "report"))
-			send := func(m message) { _ = starter.Encode(m) } // a starter that is gone needs no report
+			send := func(m message) { _ = starter.Encode(m) } // if the starter has ended, no report is needed
 			err := keep(cmd.Context(), send, options)
-			if err != nil && cmd.Context().Err() == nil { // the user who interrupted us knows why
+			if err != nil && cmd.Context().Err() == nil { // a user who interrupted us needs no error
 				send(message{Error: err.Error()})
 			}
 			return err
@@ -129,11 +129,11 @@ func keep(ctx context.Context, send func(message), options cluster.Options) erro
 		return err
 	}
 	send(message{Ready: true})
-	running.Run(ctx, os.Stderr) // its log
+	running.Run(ctx, os.Stderr) // stderr is the keeper's log
 	return running.Close()
 }
 
-// groupsOf names the cgroups of a lab after its folder.
+// groupsOf returns the name of a lab's cgroups, which it derives from the lab's folder.
 func groupsOf(folder cluster.Folder) string {
 	sum := sha256.Sum256([]byte(folder))
 	return "vicinity-lab-" + hex.EncodeToString(sum[:4])

@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// machine is what a lab must not touch.
+// machine is the state of the machine that a lab must not change.
 type machine struct {
 	Links, Mounts, Ruleset string
 	Sysctls                map[string]string
@@ -39,7 +39,7 @@ func inspect(t *testing.T) machine {
 	}
 	var links []string
 	for line := range strings.Lines(read("/proc/thread-self/net/dev")) {
-		if name, _, ok := strings.Cut(line, ":"); ok { // not the packets: they come and go
+		if name, _, ok := strings.Cut(line, ":"); ok { // not the packet counters, which change all the time
 			links = append(links, strings.TrimSpace(name))
 		}
 	}
@@ -48,8 +48,8 @@ func inspect(t *testing.T) machine {
 	}
 }
 
-// mountsOfLabs are those that a lab could have made or covered. Others come and go with the machine's other programs:
-// somebody's `ip netns add` makes one.
+// mountsOfLabs returns the mounts that a lab could have created or covered. Other mounts change with the machine's
+// other programs: `ip netns add` creates one.
 func mountsOfLabs(mounts string) string {
 	var found strings.Builder
 	for line := range strings.Lines(mounts) {
@@ -66,7 +66,7 @@ func mountsOfLabs(mounts string) string {
 	return found.String()
 }
 
-// sysctls are the settings that kubelet and CNI plugins write, and all of the network's.
+// sysctls returns the settings that kubelet and CNI plugins write, and all network settings.
 func sysctls(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -76,7 +76,7 @@ func sysctls(t *testing.T) map[string]string {
 			if err != nil || entry.IsDir() {
 				return err
 			}
-			// Some can only be written, and some are not ours to read.
+			// Some are write-only, and some are not readable for us.
 			if value, err := os.ReadFile(path); err == nil {
 				found[path] = string(value)
 			}
@@ -157,7 +157,7 @@ func TestALabEndsWithItsKeeper(t *testing.T) {
 	}
 	wait.Until(t, "the first process of node-1 ("+node+") has ended with the keeper", func() bool {
 		status, err := os.ReadFile(filepath.Join("/proc", node, "stat"))
-		return err != nil || strings.Contains(string(status), ") Z ") // a zombie, if no process waits for orphans here
+		return err != nil || strings.Contains(string(status), ") Z ") // a zombie, if no process reaps orphans here
 	})
 	var out, problems bytes.Buffer
 	if code := run(t.Context(), []string{"status", "--dir", string(folder)}, &out, &problems); code != exitFailure {

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
 )
 
-// A lab's keeper holds a lock on a file in its folder as long as it lives. The kernel lets go of it however the keeper
-// ends, and says who holds it: a number in a file could be that of another process by now.
+// A lab's keeper holds a lock on a file in its folder while it lives. The kernel releases the lock however the keeper
+// ends, and reports its holder. A process id in a file could belong to another process by now.
 
 func lockFile(folder cluster.Folder) string { return filepath.Join(string(folder), "lock") }
 
@@ -22,8 +22,8 @@ var wholeFile = unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
 
 var errRuns = errors.New("a lab runs already")
 
-// hold takes the lock for the rest of this process's life. The file must not be opened again: closing it would let go
-// (fcntl(2)).
+// hold takes the lock for the rest of this process's life. The file must not be opened again, because closing it would
+// release the lock (fcntl(2)).
 func hold(folder cluster.Folder) error {
 	file, err := unix.Open(lockFile(folder), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
 	if err != nil {
@@ -40,7 +40,7 @@ func hold(folder cluster.Folder) error {
 	return nil
 }
 
-// keeperOf returns the process that keeps the lab of a folder, or 0 if none runs.
+// keeperOf returns the process id of the keeper of a folder's lab, or 0 if none runs.
 func keeperOf(folder cluster.Folder) (pid int, err error) {
 	file, err := os.Open(lockFile(folder))
 	if errors.Is(err, fs.ErrNotExist) {

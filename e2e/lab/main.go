@@ -15,14 +15,14 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 const (
 	exitOK          = 0
 	exitFailure     = 1
-	exitInterrupted = 130 // 128 + SIGINT, as a shell reports it
+	exitInterrupted = 130 // 128 + SIGINT, as shells report it
 )
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -76,7 +76,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// addDir adds the flag that names the lab.
+// addDir adds the flag for the lab's folder.
 func addDir(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "dir", "bin/cluster", "the `FOLDER` of the lab; several labs may run in several folders")
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
 )
 
-// asKeeper makes the test binary what a keeper is: a process that holds the lock of a folder, until it is killed.
+// asKeeper makes the test binary act as a keeper: a process that holds the lock of a folder until it is killed.
 const asKeeper = "VICINITY_TEST_KEEPER"
 
 func TestMain(m *testing.M) {
@@ -23,11 +23,11 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		fmt.Println("held")
-		for { // and not select, which without cgo is a deadlock
+		for { // select would be a deadlock without cgo
 			time.Sleep(time.Hour)
 		}
 	}
-	if len(os.Args) > 1 && os.Args[1] == "keeper" { // `up` starts a keeper as this program
+	if len(os.Args) > 1 && os.Args[1] == "keeper" { // `up` starts this program as its keeper
 		main()
 	}
 	os.Exit(m.Run())

@@ -47,7 +47,7 @@ ready.`,
 	}, func(running bool) bool { return running })
 }
 
-// newPower completes a command that asks for something of each node, and waits until it is so.
+// newPower completes a command that requests something for each node and waits until it is done.
 func newPower(cmd *cobra.Command, ask func(cluster.Folder, string) error, done func(running bool) bool) *cobra.Command {
 	var dir string
 	cmd.Args = cobra.MinimumNArgs(1)
@@ -80,7 +80,7 @@ func newPower(cmd *cobra.Command, ask func(cluster.Folder, string) error, done f
 	return cmd
 }
 
-// checkNode fails for a node that the lab does not have. Each has its folder of logs.
+// checkNode returns an error for a node that is not in the lab. Each node has a folder of logs.
 func checkNode(folder cluster.Folder, node string) error {
 	if _, err := os.Stat(filepath.Join(folder.Logs(), filepath.Base(node))); err != nil || node != filepath.Base(node) {
 		return fmt.Errorf("there is no node %q: `lab status` lists them", node)
@@ -88,7 +88,7 @@ func checkNode(folder cluster.Folder, node string) error {
 	return nil
 }
 
-// powerTimeout is more than the keeper itself waits for a node.
+// powerTimeout is longer than the keeper's own timeout for a node.
 const powerTimeout = 4 * time.Minute
 
 func waitForPower(ctx context.Context, folder cluster.Folder, nodes []string, done func(running bool) bool) error {

@@ -64,7 +64,7 @@ folder logs of --dir. After a failure they are still there, and nothing else is.
 	return cmd
 }
 
-// complete makes paths absolute, and reports what is impossible before anything is started.
+// complete makes paths absolute, and returns an error for invalid options before anything is started.
 func complete(options cluster.Options, dir string) (cluster.Options, error) {
 	if os.Geteuid() != 0 {
 		return options, errors.New("the lab makes namespaces and needs root: run it with sudo")
@@ -98,8 +98,8 @@ func complete(options cluster.Options, dir string) (cluster.Options, error) {
 	return options, err
 }
 
-// part makes the paths of a part of Vicinity absolute. If it is not to be installed its manifests are empty, and its
-// image is there if the program is.
+// part makes the paths of a component of Vicinity absolute. If the component is not to be installed, the manifests are
+// empty, and the image is still built if the program exists.
 func part(installFlag, manifests, programFlag, program string) (folder, file string, err error) {
 	if manifests != nothing {
 		if folder, err = existing(installFlag, manifests); err != nil {
@@ -113,7 +113,7 @@ func part(installFlag, manifests, programFlag, program string) (folder, file str
 	return folder, file, nil
 }
 
-// absolute resolves symbolic links in what exists of a path, so that a lab has one name.
+// absolute resolves symbolic links in the existing part of a path, so that a lab has exactly one name.
 func absolute(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -141,7 +141,7 @@ func up(ctx context.Context, stdout, stderr io.Writer, options cluster.Options) 
 	if err := vacant(options.Folder); err != nil {
 		return err
 	}
-	if err := cleanUp(options.Folder); err != nil { // what a killed lab left behind
+	if err := cleanUp(options.Folder); err != nil { // leftovers of a killed lab
 		return err
 	}
 	if err := launch(ctx, stderr, options); err != nil {
@@ -152,7 +152,7 @@ func up(ctx context.Context, stdout, stderr io.Writer, options cluster.Options) 
 	return nil
 }
 
-// vacant fails if a lab runs in the folder.
+// vacant returns an error if a lab runs in the folder.
 func vacant(folder cluster.Folder) error {
 	keeper, err := keeperOf(folder)
 	if err != nil {
@@ -174,8 +174,8 @@ func launch(ctx context.Context, stderr io.Writer, options cluster.Options) erro
 	return startKeeper(ctx, stderr, options)
 }
 
-// retreat removes what a lab that failed to start left behind. It keeps the logs, unless the user interrupted the lab.
-// It removes nothing if another lab was faster.
+// retreat removes what a lab that failed to start left behind. It keeps the logs, unless the user interrupted the
+// start. It removes nothing if another lab has started in the folder by then.
 func retreat(ctx context.Context, folder cluster.Folder) error {
 	if err := vacant(folder); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// allowed is all that the proxy does at the API server.
+// allowed are all requests that the proxy makes to the API server.
 var allowed = []string{
 	"create events.k8s.io/events",
 	"list /nodes",
@@ -47,7 +47,7 @@ func TestTheRoleIsWhatTheProxyDoes(t *testing.T) {
 	}
 }
 
-// permissions is what RBAC makes of a rule: every verb on every resource in every group.
+// permissions returns the permissions of an RBAC rule: every verb on every resource in every group.
 func permissions(verbs, groups, resources []string) []string {
 	var all []string
 	for _, verb := range verbs {
@@ -61,7 +61,7 @@ func permissions(verbs, groups, resources []string) []string {
 }
 
 func TestARealAPIServerTakesTheManifests(t *testing.T) {
-	// As kubeadm has it. Ours needs no such pod, but removing what kube-proxy left behind does.
+	// As with kubeadm. Our pods do not need it, but the pods that clean up after kube-proxy do.
 	api := site.New(t, site.Config{Flags: []string{"--allow-privileged"}})
 
 	t.Run("kubectl apply -f makes all objects, and apply -k the same", func(t *testing.T) {
@@ -101,7 +101,7 @@ func outcomes(output string) map[string]int {
 	return counts
 }
 
-// testServiceAccount compares what the API server lets the proxy do with what it lets any ServiceAccount do.
+// testServiceAccount compares the rights of the proxy at the API server with those of any ServiceAccount.
 func testServiceAccount(t *testing.T, api *site.Site) {
 	api.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "without-rights"}})
 	got := rights(t, api, "vicinity-proxy")
@@ -113,7 +113,7 @@ func testServiceAccount(t *testing.T, api *site.Site) {
 	}
 }
 
-// rights asks the API server what a ServiceAccount may do in its own namespace.
+// rights returns the rights of a ServiceAccount in its own namespace, according to the API server.
 func rights(t *testing.T, api *site.Site, name string) map[string]bool {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(api.Account(t, "kube-system", name))
@@ -133,7 +133,8 @@ func rights(t *testing.T, api *site.Site, name string) map[string]bool {
 	return rights
 }
 
-// TestTheWebhooksComponentLetsProxiesReadWhatWasMeasured, and the one Lease that says whether it counts.
+// TestTheWebhooksComponentLetsProxiesReadWhatWasMeasured also covers the one Lease that shows whether the demand is
+// current.
 func TestTheWebhooksComponentLetsProxiesReadWhatWasMeasured(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(folder, "webhook", "components", "demand", "proxies.yaml"))
 	must.Succeed(t, err)

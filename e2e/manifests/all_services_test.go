@@ -14,7 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestEachNewServiceIsGivenToVicinity where an owner asks for that, as far as it has a proxy and names none.
+// TestEachNewServiceIsGivenToVicinity applies all-services. It must not change Services that need no proxy, and those
+// that opt out or already have a proxy's name.
 func TestEachNewServiceIsGivenToVicinity(t *testing.T) {
 	api := site.New(t, site.Config{})
 	api.Kubectl(t, "apply", "-k", filepath.Join(beside, "all-services"))

@@ -16,10 +16,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
-// loops are the shell loops of the README that go over all nodes.
+// loops matches the README's shell loops over all nodes.
 var loops = regexp.MustCompile(`(?ms)^ *for node in .*?^ *done$`)
 
-// testCleanup runs the loops of the README as its reader would, and looks for the Jobs.
+// testCleanup runs the README's loops like a user, and looks for the Jobs.
 func testCleanup(t *testing.T, api *site.Site) {
 	api.Create(t, objects.Node("node-1", nil), objects.Node("node-2.example", nil))
 	text, err := os.ReadFile(filepath.Join(folder, "README.md"))

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// mark is a word by which a component or an overlay shows, and how often it is there without it and with it.
+// mark is a word that identifies a component or an overlay, with its number of occurrences without it and with it.
 type mark struct {
 	text          string
 	without, with int
@@ -28,15 +28,15 @@ var marks = map[string]mark{
 	"demand":            {"- --measure-demand\n", 0, 1},
 }
 
-// overlays are what a kustomization may have below its components, with their marks.
+// overlays are the possible bases of a kustomization with components, with their marks.
 var overlays = map[string]mark{
 	".":                 {},
 	"enforce":           {"failurePolicy: Fail\n", 0, 2},
 	"default-on-update": {"- UPDATE\n", 2, 3},
 }
 
-// TestTheWebhooksComponentsGoTogether makes a kustomization of each overlay and choice of components, as the README has
-// one, and of enforce with the README's patch for both overlays.
+// TestTheWebhooksComponentsGoTogether builds a kustomization of each overlay and selection of components, as in the
+// README, and of enforce with the README's patch for both overlays.
 func TestTheWebhooksComponentsGoTogether(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(folder, "webhook", "components"))
 	if err != nil {
@@ -64,7 +64,7 @@ func TestTheWebhooksComponentsGoTogether(t *testing.T) {
 	checkMarks(t, kubectl(t, "kustomize", kustomization(t, "enforce", nil, both)), overlays, []string{"enforce", "default-on-update"})
 }
 
-// checkMarks checks that a text has the marks of those that were chosen, and of no others.
+// checkMarks checks that a text has the marks of the selected components, and of no others.
 func checkMarks(t *testing.T, text string, marks map[string]mark, chosen []string) {
 	t.Helper()
 	for name, mark := range marks {
@@ -78,8 +78,8 @@ func checkMarks(t *testing.T, text string, marks map[string]mark, chosen []strin
 	}
 }
 
-// kustomization is a folder with one that adds components and more lines to an overlay of the webhook. kustomize wants
-// relative paths.
+// kustomization returns a folder with a kustomization that adds components and more lines to an overlay of the webhook.
+// kustomize requires relative paths.
 func kustomization(t *testing.T, overlay string, components []string, more string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -102,8 +102,8 @@ func kustomization(t *testing.T, overlay string, components []string, more strin
 	return dir
 }
 
-// TestTheNetworkPolicyNamesThePortsOfTheDeployment: a name that no container has allows nothing, and API servers would
-// be kept out.
+// TestTheNetworkPolicyNamesThePortsOfTheDeployment is necessary because a port name that no container has allows
+// nothing, and API servers would be blocked.
 func TestTheNetworkPolicyNamesThePortsOfTheDeployment(t *testing.T) {
 	var policy networkingv1.NetworkPolicy
 	var deployed appsv1.Deployment
@@ -113,7 +113,7 @@ func TestTheNetworkPolicyNamesThePortsOfTheDeployment(t *testing.T) {
 	named := map[string]bool{}
 	for _, rule := range policy.Spec.Ingress {
 		for _, port := range rule.Ports {
-			named[port.Port.StrVal] = len(rule.From) == 0 // for all clients
+			named[port.Port.StrVal] = len(rule.From) == 0 // true if open to all clients
 		}
 	}
 	want := map[string]bool{}
@@ -134,7 +134,7 @@ func TestTheNetworkPolicyNamesThePortsOfTheDeployment(t *testing.T) {
 	}
 }
 
-// theOnly reads the one object of a kind, strictly.
+// theOnly parses the only object of a kind, strictly.
 func theOnly(t *testing.T, text, kind string, into any) {
 	t.Helper()
 	found := 0
@@ -156,7 +156,7 @@ func theOnly(t *testing.T, text, kind string, into any) {
 	}
 }
 
-// TestAComponentOfTheProxyAddsItsLinesAndNoOthers: whoever chooses one gets what README.md says of it.
+// TestAComponentOfTheProxyAddsItsLinesAndNoOthers checks that a component has the effect that README.md describes.
 func TestAComponentOfTheProxyAddsItsLinesAndNoOthers(t *testing.T) {
 	dir := t.TempDir()
 	absolute, err := filepath.Abs(folder)

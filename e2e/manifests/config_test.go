@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// settings reads the config.conf of a ConfigMap as the proxy does. A setting without meaning fails the test.
+// settings reads the config.conf of a ConfigMap as the proxy does. An unknown or ineffective setting fails the test.
 func settings(t *testing.T, configMap *corev1.ConfigMap) config.Settings {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), configFile)
@@ -54,7 +54,8 @@ func TestTheConfiguration(t *testing.T) {
 		"full": {
 			plain(t, folder), "/var/lib/vicinity/kubeconfig.conf", "0.0.0.0:10256", "127.0.0.1:10249",
 		},
-		// Not kube-proxy's 10256 and 10249, and the API server through the Service that kube-proxy serves.
+		// The ports differ from kube-proxy's 10256 and 10249, and the API server is reached through the Service that
+		// kube-proxy serves.
 		"beside kube-proxy": {kustomized(t, beside), "", "0.0.0.0:10456", "127.0.0.1:10349"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,8 +72,9 @@ func TestTheConfiguration(t *testing.T) {
 	}
 }
 
-// testNoOwnSettings: what a document of our own sets, an earlier version may not know, and would not start with it: no update
-// could be taken back, and a proxy that restarts before its node's turn would stay away.
+// testNoOwnSettings checks that the manifests contain no document of our own. An earlier version may not know its
+// settings and would not start: an update could not be rolled back, and a proxy that restarts before its node is
+// updated would fail.
 func testNoOwnSettings(t *testing.T, file string) {
 	t.Helper()
 	want := map[string]any{"apiVersion": config.OwnAPIVersion, "kind": config.OwnKind}
@@ -87,7 +89,7 @@ func testNoOwnSettings(t *testing.T, file string) {
 	}
 }
 
-// testMount checks that the files that are named are where the ConfigMap is mounted.
+// testMount checks that the named files are where the ConfigMap is mounted.
 func testMount(t *testing.T, pod corev1.PodSpec, configMap *corev1.ConfigMap, kubeconfig string) {
 	t.Helper()
 	volume := corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{

@@ -21,12 +21,12 @@ var images = map[string]struct {
 	dockerfile, user string
 	pods             func(*testing.T) map[string]corev1.PodSpec
 }{
-	// Root, for its one capability, which Kubernetes gives to no other user.
+	// Root, for its one capability, which Kubernetes grants to no other user.
 	"proxy":   {"Dockerfile.proxy", "0:0", ourPods},
 	"webhook": {"Dockerfile.webhook", "65532:65532", webhookPods},
 }
 
-// webhookPods are the pods that run the webhook's image, by where they are written.
+// webhookPods returns the pods that run the webhook's image, by the file that defines them.
 func webhookPods(t *testing.T) map[string]corev1.PodSpec {
 	t.Helper()
 	pods := map[string]corev1.PodSpec{}
@@ -38,7 +38,7 @@ func webhookPods(t *testing.T) map[string]corev1.PodSpec {
 	return pods
 }
 
-// instructions returns a Dockerfile's lines without comments, each whole, by instruction.
+// instructions returns a Dockerfile's lines by instruction, without comments and with continuation lines joined.
 func instructions(t *testing.T, dockerfile string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, dockerfile))
@@ -94,7 +94,7 @@ func TestTheGoOfTheImagesIsTheOneOfTheModule(t *testing.T) {
 	}
 }
 
-// The command of a Dockerfile is run on the files that it copies, and on none that .dockerignore keeps from it.
+// The Dockerfile's command runs on the files that the Dockerfile copies, without those that .dockerignore excludes.
 func TestADockerfileBuildsAStaticBinaryThatTakesTheManifestsArguments(t *testing.T) {
 	for name, image := range images {
 		t.Run(name, func(t *testing.T) {
@@ -120,8 +120,8 @@ func TestADockerfileBuildsAStaticBinaryThatTakesTheManifestsArguments(t *testing
 	}
 }
 
-// expectUnderstood has a program read its arguments: with --help a command does nothing but that, and an unknown one
-// is an error.
+// expectUnderstood makes a program parse its arguments: with --help a command does nothing else, and an unknown
+// argument is an error.
 func expectUnderstood(t *testing.T, program, where string, arguments []string) {
 	t.Helper()
 	output(t, program, append(slices.Clone(arguments), "--help")...)
@@ -131,8 +131,8 @@ func expectUnderstood(t *testing.T, program, where string, arguments []string) {
 	}
 }
 
-// expectStatic looks for what a program must not ask for in an image without files, and for what -s and -w must have
-// left: the table from which Go makes stack traces and profiles.
+// expectStatic checks that a program needs nothing that an image without files lacks. It also checks that -s and -w
+// have kept the table from which Go creates stack traces and profiles.
 func expectStatic(t *testing.T, program string) {
 	t.Helper()
 	file, err := elf.Open(program)
@@ -148,7 +148,7 @@ func expectStatic(t *testing.T, program string) {
 	}
 }
 
-// expectBuiltWith looks at the settings that Go notes in a program.
+// expectBuiltWith checks the build settings that Go records in a program.
 func expectBuiltWith(t *testing.T, program string, wants ...string) {
 	t.Helper()
 	noted, err := buildinfo.ReadFile(program)
@@ -174,7 +174,7 @@ func build(t *testing.T, runs []string, source, version string) {
 	}
 	var words []string
 	for word := range strings.FieldsSeq(runs[0]) {
-		if !strings.HasPrefix(word, "--mount=type=cache,") { // where this machine keeps its caches is known to go
+		if !strings.HasPrefix(word, "--mount=type=cache,") { // go finds this machine's caches itself
 			words = append(words, word)
 		}
 	}
@@ -186,8 +186,8 @@ func build(t *testing.T, runs []string, source, version string) {
 	}
 }
 
-// copyWithoutIgnored copies a file or folder of the repository as a build's context has it: .dockerignore names what
-// there is, and then, with **/ before it, what of it is not needed.
+// copyWithoutIgnored copies a file or folder of the repository as a build's context contains it. .dockerignore lists
+// the existing files, and then, with **/ before them, those that are not needed.
 func copyWithoutIgnored(t *testing.T, name, to string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, ".dockerignore"))
@@ -231,7 +231,7 @@ func matchesSubstring(line, name string) bool {
 	return anywhere && matches && err == nil
 }
 
-// output returns what a program prints on standard output.
+// output returns a program's standard output.
 func output(t *testing.T, program string, arguments ...string) string {
 	t.Helper()
 	got, err := exec.CommandContext(t.Context(), program, arguments...).CombinedOutput()

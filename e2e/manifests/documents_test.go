@@ -21,19 +21,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// The documents whose every command is run by a test, as it stands.
+// The documents in which a test runs every command, unchanged.
 const (
 	topReadme       = "README.md"
 	manifestsReadme = "manifests/README.md"
 )
 
-// commandRunner is where a command is run, or why it is not.
+// commandRunner is the test that runs a command, or the reason why there is none.
 type commandRunner struct {
 	by  runner
 	why string
 }
 
-// runner is a test that runs commands.
+// runner is the name of a test that runs commands.
 type runner string
 
 const (
@@ -43,7 +43,7 @@ const (
 	onNeighbours runner = "the tests of e2e/neighbours"
 )
 
-// chapters say where the commands in the blocks of each chapter are run, all of them in their order.
+// chapters map each chapter to the test that runs the commands in its blocks, all of them in their order.
 var chapters = map[string]commandRunner{
 	topReadme + ": Install":                                        {by: onNode},
 	manifestsReadme + ": Before you install":                       {by: inLab},
@@ -59,10 +59,10 @@ var chapters = map[string]commandRunner{
 	manifestsReadme + ": Upgrade":                                  {by: inLab},
 }
 
-// kubectlGet writes the files of a cluster that other commands read.
+// kubectlGet writes a cluster's files, which other commands read.
 const kubectlGet = "mkdir -p state && kubectl get services,endpointslices,nodes -A -o yaml > state/cluster.yaml      # any folder will do"
 
-// apart are the commands that are not run with their chapter, and those in sentences.
+// apart are the commands in sentences, and those that are not run with their chapter.
 var apart = map[string]commandRunner{
 	"make demo    # watch it: six nodes in three zones, on this machine, nothing installed": {why: "TestTheDemo of e2e/demo plays it"},
 
@@ -116,7 +116,8 @@ var apart = map[string]commandRunner{
 	"docker buildx build": {why: "the document says that it was not tried"},
 }
 
-// TestEveryCommandHasARunner: a command that no test runs must be in the list, with the reason, and the list has no other.
+// TestEveryCommandHasARunner checks that each command which no test runs is in the list with a reason, and that the
+// list has no other.
 func TestEveryCommandHasARunner(t *testing.T) {
 	unused, empty := map[string]bool{}, map[string]bool{}
 	for text := range apart {
@@ -146,7 +147,7 @@ func TestEveryCommandHasARunner(t *testing.T) {
 	}
 }
 
-// script returns the commands that a test runs in a chapter, as one script, and those that it runs apart.
+// script returns the commands of a chapter as one script, without those that a test runs separately.
 func script(t *testing.T, document, chapter string) string {
 	t.Helper()
 	var without []string
@@ -156,7 +157,7 @@ func script(t *testing.T, document, chapter string) string {
 	return shown.Script(t, document, chapter, without...)
 }
 
-// alone are the commands that a test runs one by one.
+// alone returns the commands that a test runs one by one.
 func alone(by runner) []string {
 	var all []string
 	for text, runner := range apart {
@@ -168,13 +169,13 @@ func alone(by runner) []string {
 	return all
 }
 
-// reader follows a document in a folder that looks like the repository's top.
+// reader runs a document's commands in a folder that looks like the repository's root.
 type reader struct {
 	dir string
 	env []string
 }
 
-// newReader makes the folder. Programs are those that were built.
+// newReader creates the folder, with the programs that were built.
 func newReader(t *testing.T, env ...string) *reader {
 	t.Helper()
 	r := &reader{dir: t.TempDir(), env: append(os.Environ(), env...)}
@@ -190,20 +191,20 @@ func newReader(t *testing.T, env ...string) *reader {
 	return r
 }
 
-// newClient is a reader with the lab's kubectl, who may do everything in a cluster.
+// newClient returns a reader with the lab's kubectl and cluster-admin rights.
 func newClient(t *testing.T, kubeconfig string) *reader {
 	t.Helper()
 	return newReader(t, "KUBECONFIG="+kubeconfig, "PATH="+programs(t).Folder(binaries.Kubernetes)+":"+os.Getenv("PATH"))
 }
 
-// command is what the reader types in. It is typed as root, where sudo changes nothing and may be missing.
+// command returns a command of a document. It runs as root, so sudo does nothing and may be missing.
 func (r *reader) command(text string) *exec.Cmd {
 	command := exec.Command("sh", "-euc", `sudo() { "$@"; }; `+text)
 	command.Dir, command.Env = r.dir, r.env
 	return command
 }
 
-// types runs what the reader types in, which ends with a status, and returns what is printed.
+// types runs a command that must end with this exit status, and returns its output.
 func (r *reader) types(t *testing.T, text string, status int) (stdout, stderr string) {
 	t.Helper()
 	command := r.command(text)
@@ -221,7 +222,8 @@ func (r *reader) types(t *testing.T, text string, status int) (stdout, stderr st
 	return out.String(), complaints.String()
 }
 
-// TestCommandsAboutFiles runs those that need no cluster. What may be added to a forecast is added to that of the sample.
+// TestCommandsAboutFiles runs the commands that need no cluster. Additional flags of a forecast are added to the
+// forecast of the sample.
 func TestCommandsAboutFiles(t *testing.T) {
 	r := newReader(t)
 	const forecast = "bin/proxy forecast --manifests e2e/forecast/shop "
@@ -239,7 +241,7 @@ func TestCommandsAboutFiles(t *testing.T) {
 	}
 }
 
-// TestTheReadmesExampleOfAMistakeIsTheWebhooksMessage: the session in which it checks a folder.
+// TestTheReadmesExampleOfAMistakeIsTheWebhooksMessage runs the README's session that checks a folder.
 func TestTheReadmesExampleOfAMistakeIsTheWebhooksMessage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, topReadme))
 	must.Succeed(t, err)
@@ -267,8 +269,8 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 	}
 }
 
-// The objects that the commands name, as kubectl takes and writes them: those of shopCluster are all that is read of a
-// cluster.
+// The objects that the commands name, in kubectl's input and output format. A cluster consists of those in shopCluster
+// only.
 const (
 	shopNamespace = `
 apiVersion: v1
@@ -298,7 +300,8 @@ endpoints:
 	shopCluster = shopNodes + shopWeb
 )
 
-// TestCommandsAboutAFolderOfManifests: first what is typed in on any machine, then what needs root, on a node.
+// TestCommandsAboutAFolderOfManifests first runs the commands for any machine, and then, on a node, those that need
+// root.
 func TestCommandsAboutAFolderOfManifests(t *testing.T) {
 	r := newReader(t)
 	must.Succeed(t, os.Mkdir(filepath.Join(r.dir, "state"), 0o755))
@@ -338,7 +341,7 @@ func TestCommandsAboutAFolderOfManifests(t *testing.T) {
 			t.Errorf("%s\nsays nothing of shop/web:\n%s", text, printed)
 		}
 	}
-	must.Succeed(t, proxy.Stop(wait.Timeout)) // as Ctrl-C would: it would restore its tables
+	must.Succeed(t, proxy.Stop(wait.Timeout)) // like Ctrl-C: a running proxy would restore its tables
 	for _, line := range lines[cleanup:] {
 		types(line)
 	}

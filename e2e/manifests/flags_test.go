@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 )
 
-// flagsOfOthers are the flags of other programs that our texts name, by program.
+// flagsOfOthers are the flags of other programs that our texts contain, by program.
 var flagsOfOthers = map[string]string{
 	"az":             "labels zones",
 	"docker build":   "build-arg platform push tag",
@@ -46,8 +46,8 @@ var (
 	helpLine    = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`)
 )
 
-// TestEachFlagThatATextNamesExists: in the help, log lines and errors of both programs, in the documents and in the
-// manifests. CHANGELOG.md is about what was.
+// TestEachFlagThatATextNamesExists checks the help, log messages and errors of both programs, the documents and the
+// manifests. CHANGELOG.md is excluded, because it describes the past.
 func TestEachFlagThatATextNamesExists(t *testing.T) {
 	exists, named := map[string]bool{}, map[string][]string{}
 	for _, program := range []string{"proxy", "webhook"} {
@@ -115,7 +115,8 @@ func ourFlags(t *testing.T, program string) []string {
 	return flags
 }
 
-// kubeProxysFlags returns those that the proxy takes and does not show: a test of cmd/proxy holds the tables to them.
+// kubeProxysFlags returns kube-proxy's flags that the proxy accepts and hides. A test of cmd/proxy compares them with
+// the tables.
 func kubeProxysFlags(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(root + "/cmd/proxy/README.md")

@@ -19,7 +19,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
-// kubeadm is a cluster of two control plane nodes as kubeadm sees it: what it reads at the API server, and its files.
+// kubeadm is a cluster of two control plane nodes as kubeadm sees it: the objects that it reads at the API server, and
+// its files.
 type kubeadm struct {
 	t                *testing.T
 	api              *site.Site
@@ -28,8 +29,9 @@ type kubeadm struct {
 
 const beforeTheUpgrade = "v1.30.0"
 
-// TestKubeadmUpgradesObeyTheSwitch: `kubeadm upgrade node` of the last of two control plane nodes installs kube-proxy,
-// unless manifests/distributions.md has been followed. The variable KUBEADM names a kubeadm of another release.
+// TestKubeadmUpgradesObeyTheSwitch checks that `kubeadm upgrade node` on the last of two control plane nodes installs
+// kube-proxy unless the steps in manifests/distributions.md were followed. The variable KUBEADM names a kubeadm of
+// another release.
 func TestKubeadmUpgradesObeyTheSwitch(t *testing.T) {
 	for _, test := range []struct {
 		name, setting string
@@ -96,7 +98,7 @@ func newKubeadm(t *testing.T, setting string) *kubeadm {
 
 func image(version string) string { return "registry.k8s.io/kube-apiserver:" + version }
 
-// upgrade marks the API server of a node as the new one, as kubelet does once it has started it.
+// upgrade marks the API server of a node as upgraded, as kubelet does once it has started it.
 func (k *kubeadm) upgrade(node string) {
 	k.t.Helper()
 	pods := k.api.Admin.CoreV1().Pods(metav1.NamespaceSystem)
@@ -107,15 +109,15 @@ func (k *kubeadm) upgrade(node string) {
 	must.Succeed(k.t, err)
 }
 
-// upgradeAddon runs the part of `kubeadm upgrade node` that is about kube-proxy, on a node whose files are in a folder,
-// and returns what it prints.
+// upgradeAddon runs the part of `kubeadm upgrade node` that installs kube-proxy, on a node with its files in a folder,
+// and returns the output.
 func (k *kubeadm) upgradeAddon(node string) string {
 	k.t.Helper()
 	root := k.t.TempDir()
 	folder := filepath.Join(root, "etc", "kubernetes")
 	must.Succeed(k.t, os.MkdirAll(filepath.Join(folder, "manifests"), 0o755))
 	must.Succeed(k.t, os.MkdirAll(filepath.Join(root, "tmp"), 0o755))
-	must.Succeed(k.t, os.WriteFile(filepath.Join(folder, "manifests", "kube-apiserver.yaml"), nil, 0o600)) // a control plane node
+	must.Succeed(k.t, os.WriteFile(filepath.Join(folder, "manifests", "kube-apiserver.yaml"), nil, 0o600)) // marks a control plane node
 	kubelet, err := k.api.ClientConfig("system:node:" + node)
 	must.Succeed(k.t, err)
 	must.Succeed(k.t, controlplane.WriteKubeconfig(filepath.Join(folder, "kubelet.conf"), kubelet))

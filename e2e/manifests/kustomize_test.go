@@ -13,7 +13,7 @@ func TestPlainAndKustomizedAreTheSame(t *testing.T) {
 	}
 }
 
-// The overlay says what differs beside kube-proxy, and nothing else may.
+// The overlay contains the differences that are necessary next to kube-proxy, and no others.
 func TestBesideKubeProxyDiffersInAFewFields(t *testing.T) {
 	full, overlaid := kustomized(t, folder), kustomized(t, beside)
 	want := only(t, full.DaemonSets).DeepCopy()
@@ -22,7 +22,7 @@ func TestBesideKubeProxyDiffersInAFewFields(t *testing.T) {
 	container.ReadinessProbe.HTTPGet.Port.IntVal = 10456
 	container.LivenessProbe.HTTPGet.Port.IntVal = 10456
 	full.DaemonSets = map[string]*appsv1.DaemonSet{want.Name: want}
-	full.ConfigMaps, overlaid.ConfigMaps = nil, nil // config_test.go looks at them
+	full.ConfigMaps, overlaid.ConfigMaps = nil, nil // config_test.go compares them
 	if diff := cmp.Diff(full, overlaid); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kustomizations are all folders that `kubectl apply -k` takes, but components, which are parts of others.
+// kustomizations returns all folders that `kubectl apply -k` accepts, without components, which are parts of others.
 func kustomizations(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -32,7 +32,8 @@ func kustomizations(t *testing.T) []string {
 	return found
 }
 
-// TestEveryObjectHasTheRecommendedLabels and no pod gets a variable for each Service of its namespace.
+// TestEveryObjectHasTheRecommendedLabels also checks that no pod gets environment variables for the Services of its
+// namespace.
 func TestEveryObjectHasTheRecommendedLabels(t *testing.T) {
 	for _, way := range kustomizations(t) {
 		for text := range strings.SplitSeq(kubectl(t, "kustomize", way), "\n---\n") {
@@ -41,7 +42,7 @@ func TestEveryObjectHasTheRecommendedLabels(t *testing.T) {
 				t.Fatal(err)
 			}
 			if object.Object == nil {
-				continue // a component that only changes what others bring
+				continue // a component that only changes other objects
 			}
 			what := way + ": " + object.GetKind() + " " + object.GetName()
 			checkLabels(t, what, &object)

@@ -1,5 +1,5 @@
-// Package manifests_test holds the manifests and the Dockerfile to what they promise: what kubectl makes of them, what
-// they allow, and that all of them mean the same program.
+// Package manifests_test checks that the manifests and the Dockerfiles do what they document: what kubectl builds from
+// them, what they allow, and that all of them are consistent with the program.
 package manifests_test
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 )
 
-// The folders, seen from this package.
+// The folders, relative to this package.
 const (
 	root       = "../.."
 	folder     = root + "/manifests"
@@ -34,7 +34,7 @@ const (
 	configFile = "config.conf"
 )
 
-// documents are those of some manifests, by kind and name.
+// documents are the objects in some manifests, by kind and name.
 type documents struct {
 	ServiceAccounts     map[string]*corev1.ServiceAccount
 	ClusterRoles        map[string]*rbacv1.ClusterRole
@@ -45,7 +45,7 @@ type documents struct {
 	Services            map[string]*corev1.Service
 }
 
-// parse reads each document strictly into its type: a field that Kubernetes does not know fails the test.
+// parse parses each document strictly into its type: an unknown field fails the test.
 func parse(t *testing.T, text []byte) documents {
 	t.Helper()
 	all := documents{
@@ -103,7 +103,7 @@ func put[T any, P interface {
 	into[name] = object
 }
 
-// only returns the one value of a map.
+// only returns the only value of a map.
 func only[T any](t *testing.T, of map[string]T) T {
 	t.Helper()
 	if len(of) != 1 {
@@ -115,7 +115,7 @@ func only[T any](t *testing.T, of map[string]T) T {
 	panic("unreachable")
 }
 
-// plain returns what `kubectl apply -f` reads of a folder: its .yaml files, and nothing below.
+// plain returns what `kubectl apply -f` reads from a folder: its .yaml files, without subfolders.
 func plain(t *testing.T, folder string) documents {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
@@ -133,13 +133,13 @@ func plain(t *testing.T, folder string) documents {
 	return parse(t, bytes.Join(texts, []byte("---\n")))
 }
 
-// kustomized returns what `kubectl apply -k` makes of a folder.
+// kustomized returns what `kubectl apply -k` builds from a folder.
 func kustomized(t *testing.T, folder string) documents {
 	t.Helper()
 	return parse(t, []byte(kubectl(t, "kustomize", folder)))
 }
 
-// programs are those of a control plane, with kubectl among them.
+// programs returns the programs of a control plane, including kubectl.
 func programs(t *testing.T) binaries.Programs {
 	t.Helper()
 	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.Etcd, binaries.Kubernetes)
@@ -149,7 +149,7 @@ func programs(t *testing.T) binaries.Programs {
 	return programs
 }
 
-// kubectl returns what kubectl prints on standard output.
+// kubectl returns kubectl's standard output.
 func kubectl(t *testing.T, arguments ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), programs(t).Path(binaries.Kubernetes, "kubectl"), arguments...)

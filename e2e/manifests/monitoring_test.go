@@ -12,13 +12,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// watched are the programs, and the folders that they are installed from.
+// watched are the monitored programs, and the folders that they are installed from.
 var watched = map[string]struct{ name, namespace, folder string }{
 	"proxy":   {"vicinity-proxy", "kube-system", folder},
 	"webhook": {"vicinity-webhook", "vicinity-system", folder + "/webhook"},
 }
 
-// prometheusRule is an object for the Prometheus operator with the rules of a file for Prometheus itself.
+// prometheusRule returns an object for the Prometheus operator with the rules of a file for Prometheus itself.
 func prometheusRule(name, namespace, rules string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `# Made from prometheus-rules.yaml: go test ./e2e/manifests -run PrometheusRule -update
@@ -54,7 +54,7 @@ func TestAPrometheusRuleHasTheRulesOfTheFileForPrometheus(t *testing.T) {
 	}
 }
 
-// TestMonitoringIsAComponent: the Prometheus operator's own types read what it adds, strictly.
+// TestMonitoringIsAComponent parses the added objects strictly with the Prometheus operator's own types.
 func TestMonitoringIsAComponent(t *testing.T) {
 	for part, of := range watched {
 		text := kubectl(t, "kustomize", withComponent(t, of.folder, filepath.Join(folder, "monitoring", part)))
@@ -88,7 +88,7 @@ func TestMonitoringIsAComponent(t *testing.T) {
 	}
 }
 
-// withComponent is a folder with a kustomization of manifests and a component.
+// withComponent returns a folder with a kustomization of manifests and a component.
 func withComponent(t *testing.T, resource, component string) string {
 	t.Helper()
 	dir := t.TempDir()

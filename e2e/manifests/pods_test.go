@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ourPods are the pods that run our image, by where they are written.
+// ourPods returns the pods that run our image, by the file that defines them.
 func ourPods(t *testing.T) map[string]corev1.PodSpec {
 	t.Helper()
 	return map[string]corev1.PodSpec{
@@ -82,7 +82,7 @@ func TestTheImageIsNamedOnceForAll(t *testing.T) {
 	}
 }
 
-// kubectl describe must show the reason, so that the user need not look for the log of a container that has ended.
+// kubectl describe must show the reason, so that users need not search the log of a container that has ended.
 func TestDescribingAPodShowsWhyItDidNotStart(t *testing.T) {
 	pods := ourPods(t)
 	for _, name := range []string{"full", "beside kube-proxy"} {
@@ -92,7 +92,7 @@ func TestDescribingAPodShowsWhyItDidNotStart(t *testing.T) {
 	}
 }
 
-// TestTheServiceIsOverTheProxiesAlone, as --proxy-service names it, and nobody can dial it.
+// TestTheServiceIsOverTheProxiesAlone checks that --proxy-service matches its name, and that clients cannot dial it.
 func TestTheServiceIsOverTheProxiesAlone(t *testing.T) {
 	for name, all := range map[string]documents{"plain": plain(t, folder), "beside kube-proxy": kustomized(t, beside)} {
 		service, proxies := only(t, all.Services), only(t, all.DaemonSets)

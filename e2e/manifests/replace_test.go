@@ -18,17 +18,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// realCluster is a lab, and a user who follows the documents.
+// realCluster is a lab with a user who follows the documents.
 type realCluster struct {
 	*reader
-	lab    string // the program
+	lab    string // the program's path
 	labDir string
 }
 
 // realNodes are the nodes of the lab.
 var realNodes = []string{"node-1", "node-2"}
 
-// startCluster starts a lab with kube-proxy on all nodes. Vicinity's image is there, and no pod uses it yet.
+// startCluster starts a lab with kube-proxy on all nodes. Vicinity's image is present, and no pod uses it yet.
 func startCluster(t *testing.T) *realCluster {
 	t.Helper()
 	lab := filepath.Join(t.TempDir(), "lab")
@@ -38,7 +38,7 @@ func startCluster(t *testing.T) *realCluster {
 		labDir: lab,
 	}
 	t.Cleanup(func() {
-		// t.Context is over by now.
+		// t.Context has ended by now.
 		if output, err := exec.CommandContext(context.WithoutCancel(t.Context()), c.lab, "down", "--dir", lab).CombinedOutput(); err != nil {
 			t.Errorf("lab down: %v\n%s", err, output)
 		}
@@ -53,10 +53,11 @@ func startCluster(t *testing.T) *realCluster {
 	return c
 }
 
-// run returns what a command prints.
+// run returns the output of a command.
 func (c *realCluster) run(t *testing.T, dir, name string, arguments ...string) string {
 	t.Helper()
-	// The program env finds another by the user's PATH, which begins with the lab's kubectl. It runs also when the test has ended.
+	// env finds the program in the user's PATH, which begins with the lab's kubectl. It also runs after the test has
+	// ended.
 	command := exec.Command("env", append([]string{name}, arguments...)...)
 	command.Dir, command.Env = dir, c.env
 	output, err := command.CombinedOutput()
@@ -66,14 +67,14 @@ func (c *realCluster) run(t *testing.T, dir, name string, arguments ...string) s
 	return string(output)
 }
 
-// follow types in what a chapter of manifests/README.md shows, stops at the first command that fails, and returns what is
-// printed.
+// follow runs the commands of a chapter of manifests/README.md. It stops at the first command that fails, and returns
+// the output.
 func (c *realCluster) follow(t *testing.T, chapter string) string {
 	t.Helper()
 	return c.run(t, c.dir, "sh", "-euxc", script(t, manifestsReadme, chapter))
 }
 
-// edit replaces texts in a file of my-cluster, each with the one behind it.
+// edit replaces texts in a file of my-cluster. texts are pairs of an old and a new text.
 func (c *realCluster) edit(t *testing.T, file string, texts ...string) {
 	t.Helper()
 	path := filepath.Join(c.dir, "my-cluster", file)
@@ -88,7 +89,7 @@ func (c *realCluster) edit(t *testing.T, file string, texts ...string) {
 	must.Succeed(t, os.WriteFile(path, text, 0o600))
 }
 
-// prepare makes my-cluster, with the values that are this cluster's.
+// prepare creates my-cluster with this cluster's values.
 func (c *realCluster) prepare(t *testing.T) {
 	t.Helper()
 	c.follow(t, "Before you install")
@@ -103,7 +104,7 @@ func (c *realCluster) kubeProxys(t *testing.T, word string) string {
 	return line(t, c.run(t, c.dir, "kubectl", "-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "yaml"), word)
 }
 
-// line returns the first line that begins with a word, without what indents it.
+// line returns the first line that begins with a word, without its indentation.
 func line(t *testing.T, text, word string) string {
 	t.Helper()
 	for candidate := range strings.Lines(text) {
@@ -115,7 +116,7 @@ func line(t *testing.T, text, word string) string {
 	return ""
 }
 
-// expectServedBy looks at the tables of every node, and dials a Service from there.
+// expectServedBy checks the tables of every node, and dials a Service from there.
 func (c *realCluster) expectServedBy(t *testing.T, ours, others string) {
 	t.Helper()
 	for _, node := range realNodes {
@@ -128,13 +129,13 @@ func (c *realCluster) expectServedBy(t *testing.T, ours, others string) {
 	}
 }
 
-// exec runs a program of this machine in the network of a node.
+// exec runs a program of this machine in the network namespace of a node.
 func (c *realCluster) exec(t *testing.T, node string, program ...string) string {
 	t.Helper()
 	return c.run(t, c.dir, c.lab, append([]string{"exec", "--dir", c.labDir, node}, program...)...)
 }
 
-// readinessRules is the type NodeReadinessRule, of which only the name is here.
+// readinessRules defines the type NodeReadinessRule, without its schema.
 const readinessRules = `---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -152,7 +153,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// apply has kubectl apply a text.
+// apply applies a text with kubectl.
 func (c *realCluster) apply(t *testing.T, text string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "objects.yaml")
@@ -160,9 +161,9 @@ func (c *realCluster) apply(t *testing.T, text string) {
 	c.run(t, c.dir, "kubectl", "apply", "-f", path)
 }
 
-// TestTheReadmeReplacesKubeProxy goes by the documents on real nodes: before the installation, beside kube-proxy, to Vicinity
-// and back, with kube-proxy as kubeadm deploys it and the Jobs as they are. (Its name is short, because sockets of the lab are
-// in a folder of this name.)
+// TestTheReadmeReplacesKubeProxy follows the documents on real nodes: before the installation, next to kube-proxy, to
+// Vicinity and back, with kube-proxy as kubeadm deploys it and the Jobs unchanged. (Its name is short, because the
+// paths of the lab's sockets contain it.)
 func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 	c := startCluster(t)
 	c.expectServedBy(t, "kube-proxy", "vicinity")
@@ -204,7 +205,7 @@ func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 	}
 }
 
-// readsTheCluster has commands read it, and the files that kubectl writes of it.
+// readsTheCluster runs the commands that read the cluster, and those that read the files which kubectl writes of it.
 func (r *reader) readsTheCluster(t *testing.T) {
 	t.Helper()
 	r.types(t, script(t, topReadme, "Forecast the effect"), 0)
@@ -219,7 +220,7 @@ func (r *reader) readsTheCluster(t *testing.T) {
 	}
 }
 
-// besideKubeProxy has Vicinity run beside it, and takes Services from it and back.
+// besideKubeProxy runs Vicinity next to kube-proxy, and moves Services from kube-proxy to Vicinity.
 func (c *realCluster) besideKubeProxy(t *testing.T) {
 	t.Helper()
 	c.edit(t, "kustomization.yaml", "- ../manifests ", "- ../manifests/beside-kube-proxy ")
@@ -237,7 +238,7 @@ func (c *realCluster) besideKubeProxy(t *testing.T) {
 	c.run(t, c.dir, "kubectl", "delete", "-k", "manifests/beside-kube-proxy/all-services")
 }
 
-// waitForServices adds the component by which pods wait, and takes it out again.
+// waitForServices adds the component that makes pods wait for Services, and removes it again.
 func (c *realCluster) waitForServices(t *testing.T) {
 	t.Helper()
 	path := filepath.Join(c.dir, "my-cluster", "kustomization.yaml")
@@ -256,7 +257,7 @@ func (c *realCluster) waitForServices(t *testing.T) {
 	}
 }
 
-// yamlIn returns the block of a document below manifests that has a line.
+// yamlIn returns the YAML block of a document below manifests that contains a line.
 func yamlIn(t *testing.T, document, line string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, document))
@@ -270,19 +271,18 @@ func yamlIn(t *testing.T, document, line string) string {
 	return ""
 }
 
-// kubeletTimeout is for a kubelet that brings new texts every minute or two.
+// kubeletTimeout allows for kubelet's updates of mounted files, which take a minute or two.
 const kubeletTimeout = 3 * time.Minute
 
-// changeKubeconfig gives the proxies a kubeconfig that is wrong, which they must not mind, and then one that is right
-// and new.
+// changeKubeconfig gives the proxies an invalid kubeconfig, which they must ignore, and then a new valid one.
 func (c *realCluster) changeKubeconfig(t *testing.T) {
 	t.Helper()
 	change := func(old, new string) {
 		t.Helper()
 		c.edit(t, "configmap.yaml", old, new)
 		c.follow(t, "Change the configuration")
-		// kubelet brings a new text when it next looks after the pod, within a minute or two. A pod that changes makes it
-		// look now.
+		// kubelet updates a mounted file when it next syncs the pod, within a minute or two. A change of the pod makes it
+		// sync now.
 		c.run(t, c.dir, "kubectl", "-n", "kube-system", "annotate", "pod", "-l", "app.kubernetes.io/name=vicinity-proxy", "--overwrite",
 			"looked-at="+time.Now().Format(time.RFC3339Nano))
 	}
@@ -299,14 +299,14 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 	c.run(t, c.dir, "kubectl", "-n", "kube-system", "rollout", "status", "daemonset", "vicinity-proxy", "--timeout=2m")
 }
 
-// restarts returns a number for each proxy, such as "0 0": how often its container was started anew.
+// restarts returns the restart count of each proxy's container, such as "0 0".
 func (c *realCluster) restarts(t *testing.T) string {
 	t.Helper()
 	return c.run(t, c.dir, "kubectl", "-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=vicinity-proxy",
 		"-o", "jsonpath={.items[*].status.containerStatuses[0].restartCount}")
 }
 
-// logs are what all proxies said.
+// logs returns the logs of all proxies.
 func (c *realCluster) logs(t *testing.T) string {
 	t.Helper()
 	return c.run(t, c.dir, "kubectl", "-n", "kube-system", "logs", "daemonset/vicinity-proxy", "--all-pods", "--prefix")

@@ -23,14 +23,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// requests collects what is asked of the API server, in RBAC's words, and what was forbidden.
+// requests collects the requests to the API server, as RBAC permissions, and those that were forbidden.
 type requests struct {
 	mutex     sync.Mutex
 	requested map[string]bool
 	forbidden []string
 }
 
-// transport is one client's way to the API server.
+// transport is the transport of one client.
 type transport struct {
 	*requests
 	next http.RoundTripper
@@ -54,8 +54,8 @@ func (r *requests) all() []string {
 	return slices.Sorted(maps.Keys(r.requested))
 }
 
-// permissionOf returns what RBAC is asked for a request to a whole resource: "watch /services". Anything else is
-// returned as it is, and belongs to no role of ours.
+// permissionOf returns the permission that RBAC checks for a request to a whole resource: "watch /services". Any other
+// request is returned as it is; none of our roles allows it.
 func permissionOf(request *http.Request) string {
 	path := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
 	group := ""
@@ -78,10 +78,10 @@ func permissionOf(request *http.Request) string {
 	return verb + " " + group + "/" + path[0]
 }
 
-// testRequests lets the parts of the proxy that speak with the API server do all they can, as the manifests'
-// ServiceAccount. They must use every permission of the role, and need no other.
+// testRequests makes the proxy's clients of the API server do everything they can, as the manifests' ServiceAccount.
+// They must use every permission of the role, and need no other.
 func testRequests(t *testing.T, api *site.Site) {
-	// Its topology key is answered by the labels of other nodes alone.
+	// Its topology key needs the labels of other nodes.
 	api.Create(t, objects.Service("default", "web", objects.Annotated(policy.TopologyKeysAnnotation, "example.com/rack, *")))
 	config := api.Account(t, "kube-system", "vicinity-proxy")
 	seen := &requests{requested: map[string]bool{}}
@@ -91,7 +91,7 @@ func testRequests(t *testing.T, api *site.Site) {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	followed, err := apiserver.New(config, apiserver.Options{View: convert.View{Node: "node-1"}, Log: log})
 	must.Succeed(t, err)
-	// Run watches, and lists only at an API server that cannot begin a watch with what there is. Load lists.
+	// Run watches. It lists only if the API server cannot start a watch with the existing objects. Load lists.
 	if _, err := followed.Load(t.Context(), apiserver.AllNodes); err != nil {
 		t.Errorf("reading the cluster once: %v", err)
 	}
@@ -114,7 +114,7 @@ func testRequests(t *testing.T, api *site.Site) {
 	wait.Equal(t, "all permissions are in use", allowed, seen.all)
 	cancel()
 	running.Wait()
-	// What was asked until the end.
+	// All requests until the end.
 	if diff := cmp.Diff(allowed, seen.all()); diff != "" {
 		t.Errorf("permissions in use (-granted +asked for):\n%s", diff)
 	}

@@ -22,11 +22,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// networking is the group and version that ServiceCIDRs are of.
+// networking is the group and version of ServiceCIDRs.
 const networking = "/apis/networking.k8s.io/v1"
 
-// withoutServiceCIDRs serves what a real API server does, but for the type that came with Kubernetes 1.33: 1.37 does not get
-// ready without it. Discovery is by group, as servers did it before 1.26 and clients still take it.
+// withoutServiceCIDRs proxies a real API server, without the type that was added in Kubernetes 1.33: 1.37 does not
+// become ready without it. Discovery is by group, as in servers before 1.26, which clients still support.
 func withoutServiceCIDRs(t *testing.T, config *rest.Config) *httptest.Server {
 	t.Helper()
 	transport, err := rest.TransportFor(config)
@@ -71,7 +71,7 @@ func withoutServiceCIDRs(t *testing.T, config *rest.Config) *httptest.Server {
 	return server
 }
 
-// TestTheReadmesCommandsNeedNoServiceCIDRs: Kubernetes 1.30 to 1.32 have no such type.
+// TestTheReadmesCommandsNeedNoServiceCIDRs covers Kubernetes 1.30 to 1.32, which do not have the type.
 func TestTheReadmesCommandsNeedNoServiceCIDRs(t *testing.T) {
 	api := site.New(t, site.Config{})
 	old := withoutServiceCIDRs(t, api.AdminConfig())

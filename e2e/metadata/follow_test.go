@@ -28,7 +28,7 @@ func namespace(t *testing.T, name string, annotations map[string]string) {
 	api.Create(t, objects.Namespace(name, map[string]string{policy.AdmissionLabel: "disabled"}, annotations))
 }
 
-// node makes a Node, and removes it when the test ends.
+// node creates a Node, and deletes it when the test ends.
 func node(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	api.Create(t, objects.Node(name, labels))
@@ -53,7 +53,7 @@ func reader(t *testing.T, user string) *rest.Config {
 	})
 }
 
-// requests are those for Namespaces and Nodes: what they accept as an answer.
+// requests records the Accept headers of requests for Namespaces and Nodes.
 type requests struct {
 	http.RoundTripper
 	mu       sync.Mutex
@@ -69,7 +69,7 @@ func (r *requests) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.RoundTripper.RoundTrip(request)
 }
 
-// follow follows the cluster. The cache runs once start is called, until the test ends.
+// follow returns a cache of the cluster's objects. It runs once start is called, until the test ends.
 func follow(t *testing.T, config *rest.Config) (c *cache.Cache, start func()) {
 	t.Helper()
 	objects, err := ctrlcache.New(config, ctrlcache.Options{ByObject: cache.ByObject()})
@@ -146,7 +146,7 @@ func TestHeartbeatsMakeNothingNew(t *testing.T) {
 	for beat := range 20 {
 		patchNode(t, "beating", fmt.Sprintf(`{"status": {"nodeInfo": {"bootID": "%d"}}}`, beat), "status")
 	}
-	// What comes last shows that everything before it has been seen.
+	// When the last change has arrived, all previous changes have been received.
 	patchNode(t, "beating", `{"metadata": {"labels": {"example.com/last": "x"}}}`)
 	wait.Until(t, "the label is known", func() bool { return c.Nodes().HasKey("example.com/last") })
 	stop()
@@ -158,7 +158,7 @@ func TestHeartbeatsMakeNothingNew(t *testing.T) {
 	}
 }
 
-// watchNodes counts the different values that are handed out, until stop is called.
+// watchNodes counts the different values that the cache returns, until stop is called.
 func watchNodes(c *cache.Cache) (different <-chan int, stop func()) {
 	done, counted := make(chan struct{}), make(chan int, 1)
 	go func() {
@@ -190,7 +190,7 @@ func TestANamespaceIsCachedAtOnce(t *testing.T) {
 		}
 		wait.Until(t, "a new Namespace is known", func() bool { return c.Namespace(name).IsLoaded })
 	}
-	// On a machine that has too much to do an event may take longer than the test waits for it.
+	// On an overloaded machine an event may take longer than the test waits for it.
 	if atOnce < all/2 {
 		t.Errorf("%d of %d new Namespaces were known at once", atOnce, all)
 	}

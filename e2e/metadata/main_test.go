@@ -14,6 +14,6 @@ import (
 var api *site.Site
 
 func TestMain(m *testing.M) {
-	ctrllog.SetLogger(logr.FromSlogHandler(slog.DiscardHandler)) // it would complain of being given none
+	ctrllog.SetLogger(logr.FromSlogHandler(slog.DiscardHandler)) // without a logger it prints a warning
 	site.Main(m, &api)
 }

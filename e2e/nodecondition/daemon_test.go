@@ -28,10 +28,10 @@ import (
 
 const nodeName = "node-1"
 
-// pending is the taint of a Node whose Services do not work.
+// pending is the taint of a Node on which Services do not work yet.
 var pending = corev1.Taint{Key: "readiness.k8s.io/vicinity-services", Effect: corev1.TaintEffectNoSchedule}
 
-// auditOfTheProxy has the API server write down what the proxy does with Nodes.
+// auditOfTheProxy makes the API server log the proxy's requests for Nodes.
 const auditOfTheProxy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -47,24 +47,24 @@ type node struct {
 	api   *site.Site
 	token *rest.Config
 	proxy *site.Process
-	// program is what startProxy starts: until the upgrade the file that UPGRADE_FROM names, if it is set.
+	// program is the proxy that startProxy starts. Until the upgrade it is the file in UPGRADE_FROM, if that is set.
 	program string
 
-	created map[string]string // the versions of pods before they were bound
+	created map[string]string // the resource versions of pods before they were bound
 
 	mutex   sync.Mutex
 	history []change // of the condition
 }
 
-// change is one of what the Node says of its Services, and in which version of the cluster.
+// change is a change of the Node's condition, with the resource version.
 type change struct {
 	status  corev1.ConditionStatus
 	version string
 }
 
-// TestAPodStartsAfterTheServicesWork is the life of a node: new, with proxies that restart, and after a boot. A
-// controller that stands in for the Node Readiness Controller taints the Node while it does not say that its Services
-// work, and the real scheduler binds pods.
+// TestAPodStartsAfterTheServicesWork covers the life of a node: new, with restarts of the proxy, and after a boot. A
+// stand-in for the Node Readiness Controller taints the Node while the condition is not true, and the real scheduler
+// binds pods.
 func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 	n := newNode(t)
 	n.step("a new node", func() {
@@ -100,7 +100,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.pod("upgraded")
 		n.waitForBound("upgraded")
 		n.waitForHistory("False", "True")
-		n.waitForPatches(2) // the new proxy makes none: its words alone are others
+		n.waitForPatches(2) // none from the new proxy: only its message differs
 	})
 	n.step("a loss of power", func() {
 		must.Succeed(n.t, n.PowerOff(n.proxy.Kill))
@@ -126,7 +126,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		must.Succeed(n.t, n.PowerOn())
 		must.Succeed(n.t, n.api.Admin.CoreV1().Nodes().Delete(n.t.Context(), nodeName, metav1.DeleteOptions{}))
 		n.register()
-		n.startProxy(n.api.Account(n.t, namespace, account)) // the token of no pod
+		n.startProxy(n.api.Account(n.t, namespace, account)) // a token without a pod
 		n.proxy.Log.WaitFor(n.t, "the first sync is in the kernel")
 		n.proxy.Log.WaitFor(n.t, "the component manifests/node-condition gives the right")
 		patches := n.requests("patch")
@@ -137,7 +137,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.unwritten(1)
 		n.waitForHistory("False", "True", "False", "True", "True")
 		must.Succeed(n.t, n.api.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(
-			n.t.Context(), "node-condition.proxy.vicinity.dev", metav1.DeleteOptions{})) // as if the right had come
+			n.t.Context(), "node-condition.proxy.vicinity.dev", metav1.DeleteOptions{})) // as if the right had been granted
 		n.waitForHistory("False", "True", "False", "True", "True", "True")
 		n.unwritten(0)
 	})
@@ -162,7 +162,7 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// step is a part of the story; its failures name it.
+// step runs a part of the scenario; its failures have the name.
 func (n *node) step(name string, step func()) {
 	whole := n.t
 	defer func() { n.t = whole }()
@@ -174,14 +174,14 @@ func (n *node) step(name string, step func()) {
 	}
 }
 
-// waitForPatches waits until the audit log has one patch for each change of what the Node says. It is written after whoever
-// watches has seen the change.
+// waitForPatches waits until the audit log has one patch for each change of the condition. The log is written after
+// watches have delivered the change.
 func (n *node) waitForPatches(want int) {
 	n.t.Helper()
 	wait.Equal(n.t, "patches, one for each change", want, func() int { return n.requests("patch") })
 }
 
-// register creates the Node as a kubelet that knows of the taint does.
+// register creates the Node like a kubelet that is configured with the taint.
 func (n *node) register() {
 	n.t.Helper()
 	object := objects.Node(nodeName, nil, n.IPv4, n.IPv6)
@@ -199,7 +199,7 @@ func (n *node) startProxy(token *rest.Config) {
 		"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String()))
 }
 
-// changeMessage has the Node say the same of its Services as another version of the proxy would.
+// changeMessage changes the condition's reason and message, like another version of the proxy.
 func (n *node) changeMessage() {
 	n.t.Helper()
 	patch := `{"status": {"conditions": [{"type": "vicinity.dev/ServicesReady", "reason": "Other", "message": "In other words"}]}}`
@@ -208,7 +208,7 @@ func (n *node) changeMessage() {
 	must.Succeed(n.t, err)
 }
 
-// addRules has nft load something on the node.
+// addRules loads a ruleset on the node with nft.
 func (n *node) addRules(text string) {
 	n.t.Helper()
 	must.Succeed(n.t, n.Do(func() error {
@@ -218,7 +218,7 @@ func (n *node) addRules(text string) {
 	}))
 }
 
-// unwritten waits until the metric has a value.
+// unwritten waits until the metric of a stale condition has a value.
 func (n *node) unwritten(want float64) {
 	n.t.Helper()
 	wait.Equal(n.t, "the metric of a condition that cannot be written", want, func() float64 {
@@ -228,7 +228,8 @@ func (n *node) unwritten(want float64) {
 	})
 }
 
-// withholdSlices lets the proxies read no EndpointSlices, or lets them again: without these there is no first sync.
+// withholdSlices revokes the proxies' right to read EndpointSlices, or grants it again. Without EndpointSlices there is
+// no first sync.
 func (n *node) withholdSlices(withheld bool) {
 	n.t.Helper()
 	name := "discovery.k8s.io"
@@ -240,7 +241,7 @@ func (n *node) withholdSlices(withheld bool) {
 	must.Succeed(n.t, err)
 }
 
-// controlTaint writes down what the Node says, and has the Node carry the taint unless its Services work.
+// controlTaint records the Node's condition, and taints the Node unless the condition is true.
 func (n *node) controlTaint() {
 	n.t.Helper()
 	nodes := n.api.Admin.CoreV1().Nodes()
@@ -272,7 +273,7 @@ func (n *node) controlTaint() {
 	})
 }
 
-// taintUnlessReady is what the Node Readiness Controller does where its rule is enforced continuously.
+// taintUnlessReady does what the Node Readiness Controller does if its rule is enforced continuously.
 func (n *node) taintUnlessReady(ctx context.Context, whole *testing.T, object *corev1.Node) {
 	ready := conditionStatus(object) == corev1.ConditionTrue
 	if ready != isTainted(object) {
@@ -285,7 +286,7 @@ func (n *node) taintUnlessReady(ctx context.Context, whole *testing.T, object *c
 		wanted.Spec.Taints = append(wanted.Spec.Taints, pending)
 	}
 	_, err := n.api.Admin.CoreV1().Nodes().Update(ctx, wanted, metav1.UpdateOptions{})
-	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil { // whoever was first causes another event
+	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil { // a conflict means another event
 		whole.Errorf("changing the taint: %v", err)
 	}
 }
@@ -300,7 +301,7 @@ func (n *node) record(one change) {
 	n.history = append(n.history, one)
 }
 
-// waitForHistory waits until the Node has said this, one after the other, and nothing else.
+// waitForHistory waits until the condition has had exactly these values, in this order.
 func (n *node) waitForHistory(want ...string) {
 	n.t.Helper()
 	wait.Equal(n.t, "what the Node says of its Services", want, func() []string {
@@ -319,7 +320,7 @@ func (n *node) waitForTaint(want bool) {
 	wait.Equal(n.t, "the Node is tainted", want, func() bool { return isTainted(nodeOf(n.t, n.api, nodeName)) })
 }
 
-// pod creates a pod that any node may have whose Services work. It has no kubelet, which makes the Node NotReady.
+// pod creates a pod that may run on any node where Services work. No kubelet runs, which makes the Node NotReady.
 func (n *node) pod(name string) {
 	n.t.Helper()
 	tolerated := []corev1.Toleration{
@@ -330,7 +331,7 @@ func (n *node) pod(name string) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
 		Spec:       corev1.PodSpec{Tolerations: tolerated, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
-	wait.Success(n.t, "creating a pod", func() error { // the controllers make its ServiceAccount
+	wait.Success(n.t, "creating a pod", func() error { // the controllers create its ServiceAccount
 		_, err := n.api.Admin.CoreV1().Pods(pod.Namespace).Create(n.t.Context(), pod, metav1.CreateOptions{})
 		return err
 	})
@@ -354,8 +355,8 @@ func (n *node) waitForBound(pod string) {
 	wait.Equal(n.t, "the node of pod "+pod, nodeName, func() string { return n.get(pod).Spec.NodeName })
 }
 
-// isBoundAfter waits until a pod is bound, and compares that moment with the one at which the Node said one thing of
-// its history.
+// isBoundAfter waits until a pod is bound, and checks that this happened after the change with this index in the
+// condition's history.
 func (n *node) isBoundAfter(pod string, index int) {
 	n.t.Helper()
 	n.waitForBound(pod)
@@ -386,7 +387,7 @@ func number(t *testing.T, version string) uint64 {
 	return number
 }
 
-// requests counts what the proxies asked of Nodes by a verb, as far as it is written down.
+// requests counts the proxies' audited requests for Nodes with a verb.
 func (n *node) requests(verb string) (count int) {
 	n.t.Helper()
 	all, err := n.api.Audited()

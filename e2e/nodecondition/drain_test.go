@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestLoadBalancersLearnThatANodeIsDrainedOrShutDown while the Node says so: by each condition of Kubernetes 1.37, and by the
-// words with which kubelet begins a graceful shutdown. The proxy itself stays well, and its probes pass.
+// TestLoadBalancersLearnThatANodeIsDrainedOrShutDown covers each condition of Kubernetes 1.37, and the message with
+// which kubelet begins a graceful shutdown. The proxy itself stays healthy, and its probes pass.
 func TestLoadBalancersLearnThatANodeIsDrainedOrShutDown(t *testing.T) {
 	n := newNode(t)
 	n.startProxy(n.token)
@@ -52,7 +52,8 @@ func (n *node) setCondition(condition string) {
 	must.Succeed(n.t, err)
 }
 
-// waitForHealthz waits until load balancers are told that the node is to be spared, and why; empty: that it is not.
+// waitForHealthz waits until /healthz tells load balancers to avoid the node for this reason. Empty means that the node
+// is eligible.
 func (n *node) waitForHealthz(why string) {
 	n.t.Helper()
 	code := http.StatusOK

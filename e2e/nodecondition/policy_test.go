@@ -22,7 +22,7 @@ const (
 	same = `{"type": "vicinity.dev/ServicesReady", "status": "False", "reason": "NoRules"}`
 )
 
-// outcome is what the API server makes of a patch.
+// outcome is the API server's reaction to a patch.
 type outcome string
 
 const (
@@ -31,7 +31,7 @@ const (
 	denied  outcome = "denied"
 )
 
-// TestTheRightIsBoundToOneConditionOfOneNode tries what somebody who has stolen a proxy's token could.
+// TestTheRightIsBoundToOneConditionOfOneNode tries what is possible with a stolen token of a proxy.
 func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 	api := site.New(t, site.Config{})
 	apply(t, api)
@@ -91,7 +91,7 @@ func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 	})
 }
 
-// tryPatch tries a patch of a Node's status, and looks at what became of the Node.
+// tryPatch tries a patch of a Node's status, and checks its effect on the Node.
 func tryPatch(t *testing.T, api *site.Site, config *rest.Config, name, patch string) (outcome, error) {
 	t.Helper()
 	before := nodeOf(t, api, name)

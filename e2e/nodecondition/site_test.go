@@ -1,5 +1,5 @@
-// Package nodecondition_test runs the proxy with the component manifests/node-condition against a real API server: what
-// its right is bounded to, and when the Node says that its Services work.
+// Package nodecondition_test runs the proxy with the component manifests/node-condition against a real API server. It
+// tests the limits of the component's right, and when the Node's condition reports that Services work.
 package nodecondition_test
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// The proxy's ServiceAccount, as the manifests have it.
+// The proxy's ServiceAccount in the manifests.
 const namespace, account = "kube-system", "vicinity-proxy"
 
 // apply applies the manifests with the component.
@@ -35,7 +35,7 @@ func apply(t *testing.T, api *site.Site) {
 	api.Kubectl(t, "apply", "-k", dir)
 }
 
-// onNode returns the configuration of a client that has the token of a proxy's pod on a node.
+// onNode returns the configuration of a client with the token of a proxy's pod on a node.
 func onNode(t *testing.T, api *site.Site, node string) *rest.Config {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -55,7 +55,7 @@ func onNode(t *testing.T, api *site.Site, node string) *rest.Config {
 	return config
 }
 
-// conditionStatus returns what a Node says of its Services; empty if nothing.
+// conditionStatus returns the status of a Node's condition for Services; empty if it has none.
 func conditionStatus(node *corev1.Node) corev1.ConditionStatus {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == condition.Type {

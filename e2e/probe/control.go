@@ -9,12 +9,12 @@ import (
 	"sync/atomic"
 )
 
-// newControl takes orders:
+// newControl returns the handler of the probe's control API:
 //
 //	GET    /healthz                   200 while ready, else 503
-//	POST   /ready?value=BOOL          says whether it is
+//	POST   /ready?value=BOOL          sets readiness
 //	GET    /dial?network=tcp|udp&address=HOST:PORT&count=N&timeout=2s&interval=0s&source_port=N&overlap=BOOL
-//	POST   /hold?address=HOST:PORT    opens a connection and keeps talking on it: {"id"}
+//	POST   /hold?address=HOST:PORT    opens a connection and keeps sending on it: {"id"}
 //	GET    /hold/ID                   {"alive", "echoes", "error"}
 //	DELETE /hold/ID                   closes it
 //	GET    /resolve?host=NAME         {"addresses"}
@@ -58,10 +58,10 @@ func resolve(w http.ResponseWriter, r *http.Request) {
 // respond writes a value as JSON.
 func respond(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // the client is gone
+	_ = json.NewEncoder(w).Encode(value) // fails only if the client closed the connection
 }
 
-// respondError is for requests that make no sense.
+// respondError responds to invalid requests.
 func respondError(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusBadRequest)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// server greets on loopback, over TCP and UDP, under a name.
+// server listens on loopback over TCP and UDP, and sends its name in greetings.
 type server struct{ tcp, udp string }
 
 func newServer(t *testing.T, name string) server {
@@ -34,11 +34,11 @@ func newServer(t *testing.T, name string) server {
 	}
 	t.Cleanup(func() { packets.Close() })
 	go func() { _ = greetConnections(listener, name) }() // until it is closed
-	go func() { _ = greetPackets(packets, name) }()      // likewise
+	go func() { _ = greetPackets(packets, name) }()      // until it is closed
 	return server{tcp: listener.Addr().String(), udp: packets.LocalAddr().String()}
 }
 
-// control is a probe that takes orders.
+// control is a client of a probe's control API.
 type control struct {
 	t   *testing.T
 	url string
@@ -51,7 +51,7 @@ func newTestControl(t *testing.T) control {
 	return control{t: t, url: web.URL}
 }
 
-// request sends an order and reads the answer, if there is to be one.
+// request sends a request and decodes the response into into, unless that is nil.
 func (c control) request(method, path string, query url.Values, into any) (status int) {
 	c.t.Helper()
 	request, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path+"?"+query.Encode(), nil)
@@ -95,7 +95,7 @@ func TestDiallingCountsWhoRepliedAndTheClientAddressTheySaw(t *testing.T) {
 func TestDiallingDistinguishesARefusalFromATimeout(t *testing.T) {
 	c := newTestControl(t)
 	closed := reserve.OnLoopback(t).String()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and no program answers
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and no program replies
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestDiallingDistinguishesARefusalFromATimeout(t *testing.T) {
 
 func TestConnectionsThatOverlapDoNotWaitForEachOther(t *testing.T) {
 	c := newTestControl(t)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and no program answers
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and no program replies
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestConnectionsThatOverlapDoNotWaitForEachOther(t *testing.T) {
 
 func TestDiallingFromAFixedPortWorksAgainAtOnce(t *testing.T) {
 	s, c := newServer(t, "web-1"), newTestControl(t)
-	const sourcePort = 9871 // below what the kernel gives to clients
+	const sourcePort = 9871 // below the kernel's ephemeral ports
 	for network, address := range map[string]string{"tcp": s.tcp, "udp": s.udp} {
 		query := url.Values{
 			"network": {network}, "address": {address}, "count": {"3"}, "timeout": {"1m"},
@@ -221,7 +221,7 @@ func TestAConnectionIsHeldUntilTheServerIsGone(t *testing.T) {
 	}
 }
 
-// remembering is a listener whose connections can be had.
+// remembering is a listener that passes on its accepted connections.
 type remembering struct {
 	net.Listener
 	connections chan net.Conn

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// results are what became of connections. Each is in answers or in errors, once.
+// results counts the outcomes of connections. Each connection counts either in Servers or in Errors, once.
 type results struct {
 	Servers   map[string]int `json:"answers"` // by the server's name
-	Clients   map[string]int `json:"clients"` // by our address as the servers saw it
+	Clients   map[string]int `json:"clients"` // by the client's address, as servers see it
 	Errors    map[string]int `json:"errors"`
-	SlowestMS float64        `json:"slowest_ms"` // of those that were answered
+	SlowestMS float64        `json:"slowest_ms"` // of successful connections
 }
 
 func serveDial(w http.ResponseWriter, r *http.Request) {
@@ -30,7 +30,8 @@ func serveDial(w http.ResponseWriter, r *http.Request) {
 	respond(w, order.dial(r.Context()))
 }
 
-// dial connects as often as the order says: one connection after the other, or each at its time.
+// dial connects as often as the order requires: one connection after the other, or at fixed intervals if they may
+// overlap.
 func (o order) dial(ctx context.Context) results {
 	a := results{Servers: map[string]int{}, Clients: map[string]int{}, Errors: map[string]int{}}
 	var mutex sync.Mutex
@@ -85,7 +86,7 @@ func (o order) connect(ctx context.Context) (server, client string, err error) {
 		return "", "", err
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok && o.sourcePort != 0 {
-		// A connection that is reset leaves no TIME_WAIT behind, in which the port could not be used again.
+		// A reset connection leaves no TIME_WAIT, which would block the source port.
 		if err := tcp.SetLinger(0); err != nil {
 			return "", "", err
 		}
@@ -111,7 +112,7 @@ func greet(conn net.Conn, network string) (server, client string, err error) {
 	return server, address, err
 }
 
-// source is the local address of a connection from a fixed port.
+// source returns the local address of a connection from a fixed port.
 func (o order) source() net.Addr {
 	if o.network == "udp" {
 		return &net.UDPAddr{Port: o.sourcePort}
@@ -127,7 +128,7 @@ func reuseAddress(_, _ string, socket syscall.RawConn) error {
 	return errors.Join(err, failed)
 }
 
-// plain leaves addresses and ports out of an error, so that equal ones count together.
+// plain removes addresses and ports from an error, so that equal errors count together.
 func plain(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Op + ": " + op.Err.Error()

@@ -6,13 +6,13 @@ import (
 	"net"
 )
 
-// greeting is what a server says first: its name, and the client's address as it sees it.
+// greeting returns the first data that a server sends: its name, and the client's address as the server sees it.
 func greeting(name string, client net.Addr) []byte {
 	return fmt.Appendf(nil, "%s %s\n", name, client)
 }
 
-// greetConnections greets every client that connects, and then sends back what it sends, until it closes. It returns
-// when the listener fails.
+// greetConnections greets every client that connects, and then echoes its data until the client closes. It returns when
+// the listener fails.
 func greetConnections(listener net.Listener, name string) error {
 	for {
 		conn, err := listener.Accept()
@@ -22,14 +22,14 @@ func greetConnections(listener net.Listener, name string) error {
 		go func() {
 			defer conn.Close()
 			if _, err := conn.Write(greeting(name, conn.RemoteAddr())); err != nil {
-				return // the client is gone
+				return // the client closed the connection
 			}
-			_, _ = io.Copy(conn, conn) // likewise
+			_, _ = io.Copy(conn, conn) // until the client closes
 		}()
 	}
 }
 
-// greetPackets answers every datagram with the greeting. It returns when the socket fails.
+// greetPackets replies to every datagram with the greeting. It returns when the socket fails.
 func greetPackets(packets net.PacketConn, name string) error {
 	buffer := make([]byte, 1500)
 	for {
@@ -37,6 +37,6 @@ func greetPackets(packets net.PacketConn, name string) error {
 		if err != nil {
 			return fmt.Errorf("receiving datagrams: %w", err)
 		}
-		_, _ = packets.WriteTo(greeting(name, client), client) // a client that gets no answer asks again
+		_, _ = packets.WriteTo(greeting(name, client), client) // a client without a reply retries
 	}
 }

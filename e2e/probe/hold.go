@@ -12,28 +12,28 @@ import (
 )
 
 const (
-	// echoInterval is short, so that a connection that broke is noticed soon.
+	// echoInterval is short, so that a broken connection is noticed soon.
 	echoInterval = 50 * time.Millisecond
-	// echoTimeout is how long a line may take to come back: TCP sends again for a while, and a machine may be slow.
+	// echoTimeout is the deadline for an echo: TCP retransmits for a while, and the machine may be slow.
 	echoTimeout = 15 * time.Second
 	dialTimeout = 10 * time.Second
 )
 
-// holds are the connections that are kept open, by id.
+// holds are the open connections, by id.
 type holds struct {
 	mu   sync.Mutex
 	last int
 	byID map[string]*held
 }
 
-// held is a connection on which we send lines that should come back.
+// held is a connection on which we send lines that the server echoes.
 type held struct {
 	conn net.Conn
 
 	mu     sync.Mutex
-	server string // by its greeting
+	server string // from its greeting
 	echoes int
-	err    error // why there are no more
+	err    error // why it ended
 }
 
 func newHolds() *holds { return &holds{byID: map[string]*held{}} }
@@ -87,7 +87,7 @@ func (h *holds) end(w http.ResponseWriter, r *http.Request) {
 	respond(w, c.state())
 }
 
-// state is how a connection fares.
+// state is the state of a connection.
 type state struct {
 	Alive  bool   `json:"alive"`
 	Server string `json:"server,omitempty"`
@@ -105,7 +105,7 @@ func (c *held) state() state {
 	return s
 }
 
-// talk reads the greeting, and then sends line after line and waits for each to come back, until one does not.
+// talk reads the greeting, and then sends lines, one after each echo, until the connection fails.
 func (c *held) talk() {
 	defer c.conn.Close()
 	err := c.converse()

@@ -1,5 +1,5 @@
-// Command probe is what the pods of the end-to-end suites run. `probe serve` is a server that says who it is and whom
-// it sees, and a client that dials on request. `probe sabotage` changes Vicinity's tables behind its back.
+// Command probe runs in the pods of the end-to-end suites. `probe serve` is a server that replies with its name and the
+// client's address, and a client that dials on request. `probe sabotage` changes Vicinity's tables externally.
 package main
 
 import (

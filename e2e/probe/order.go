@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// order says what to dial, and how.
+// order is a request to dial.
 type order struct {
 	network    string // tcp or udp
 	address    string
 	count      int
 	timeout    time.Duration // of each connection
-	interval   time.Duration // between two of them
-	sourcePort int           // 0: any
-	overlap    bool          // none waits for the end of those before it
+	interval   time.Duration // between the starts of two connections
+	sourcePort int           // 0 means any
+	overlap    bool          // connections do not wait for earlier ones
 }
 
 const (
@@ -29,7 +29,7 @@ var (
 	errNetwork   = errors.New("network: want tcp or udp")
 )
 
-// readOrder reads the query of a request. All but the address may be left out.
+// readOrder parses the query of a request. Only the address is required.
 func readOrder(r *http.Request) (o order, err error) {
 	o = order{network: "tcp", address: r.FormValue("address"), count: 1, timeout: defaultTimeout}
 	if network := r.FormValue("network"); network != "" {

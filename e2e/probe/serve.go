@@ -16,8 +16,8 @@ const (
 	controlPort = ":8081"
 )
 
-// serve runs the servers until the context ends, and for $GRACE longer: it goes on as if nothing had happened, ready
-// and serving, as a pod does that has open connections to finish. Its endpoint is terminating then, and serving.
+// serve runs the servers until the context ends, and for $GRACE longer. During that time it stays ready and keeps
+// serving, like a pod with open connections to finish, so its endpoint is terminating and serving.
 func serve(ctx context.Context, out io.Writer) error {
 	name, err := identity()
 	if err != nil {

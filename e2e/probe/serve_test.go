@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// asProbe makes the test binary a probe.
+// asProbe makes the test binary act as a probe.
 const asProbe = "VICINITY_TEST_PROBE"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// startProbe starts a probe in a pod's network, where its ports are free.
+// startProbe starts a probe in a pod's network namespace, where its ports are free.
 func startProbe(t *testing.T, environment ...string) (*fabric.Pod, *fabric.Process, *logs.Log) {
 	t.Helper()
 	node, err := fabrictest.New(t).AddNode("node-1")
@@ -44,7 +44,7 @@ func startProbe(t *testing.T, environment ...string) (*fabric.Pod, *fabric.Proce
 	return pod, process, said
 }
 
-// resultsIn asks the probe of a pod who it is.
+// resultsIn returns the name with which the probe of a pod replies.
 func resultsIn(t *testing.T, pod *fabric.Pod) string {
 	t.Helper()
 	conn, err := pod.Node.Dial("tcp", net.JoinHostPort(pod.IPv4.String(), "8080"), time.Minute)

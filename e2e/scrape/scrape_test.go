@@ -1,4 +1,4 @@
-// Package scrape_test reads a proxy's metrics as Prometheus does, with what manifests/monitoring/proxy allows.
+// Package scrape_test reads a proxy's metrics as Prometheus does, with the rights in manifests/monitoring/proxy.
 package scrape_test
 
 import (
@@ -26,7 +26,7 @@ const (
 	port     = "10449"
 )
 
-// scraper is a client in the network of another machine.
+// scraper is a client in the network namespace of another machine.
 type scraper struct {
 	client *http.Client
 	server string
@@ -54,15 +54,15 @@ func (s scraper) get(t *testing.T, path, token string) (status int, body string,
 	return response.StatusCode, string(text), err
 }
 
-// tokenOf returns a token of an account. That of the component's Secret is written by a controller, which does not run
-// here.
+// tokenOf returns a token of a ServiceAccount. The token in the component's Secret would be written by a controller,
+// which does not run here.
 func tokenOf(t *testing.T, api *site.Site, account string, arguments ...string) string {
 	t.Helper()
 	return strings.TrimSpace(api.Kubectl(t, append([]string{"-n", "kube-system", "create", "token", account}, arguments...)...))
 }
 
-// TestOnlyWhomTheAPIServerAllowsReadsTheMetrics of a real proxy, with the objects of the component, by tokens of a real
-// API server; also while that is away.
+// TestOnlyWhomTheAPIServerAllowsReadsTheMetrics uses a real proxy, the component's objects, and tokens of a real API
+// server. It also covers an outage of the API server.
 func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
 	network := fabrictest.New(t)
 	machine, err := network.AddNode(nodeName)
@@ -126,7 +126,7 @@ func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
 	}
 }
 
-// tryTokens tries unknown tokens until the proxy has enough of it.
+// tryTokens tries unknown tokens until the proxy limits their rate.
 func tryTokens(t *testing.T, stranger scraper) {
 	t.Helper()
 	for number := range 1000 {
@@ -140,7 +140,7 @@ func tryTokens(t *testing.T, stranger scraper) {
 	t.Error("a stranger may try 1,000 tokens")
 }
 
-// flagOfTheComponent returns the address that the component gives the proxies.
+// flagOfTheComponent returns the address that the component sets for the proxies.
 func flagOfTheComponent(t *testing.T, manifests string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(manifests, "monitoring", "proxy", "kustomization.yaml"))

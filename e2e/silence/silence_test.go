@@ -28,13 +28,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// peer accepts connections at all addresses of loopback, reads what it is sent, and never answers.
+// peer accepts connections at all loopback addresses, reads their data, and never responds.
 type peer struct {
 	addr           netip.AddrPort
-	open, accepted atomic.Int64 // connections
+	open, accepted atomic.Int64 // numbers of connections
 }
 
-// newPeer returns a peer that is silent at once, or only after the TLS handshake, in which it offers these protocols.
+// newPeer returns a peer that never sends, or only completes the TLS handshake, in which it offers these protocols.
 func newPeer(t *testing.T, shakesHands bool, protocols ...string) *peer {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "0.0.0.0:0")
@@ -66,8 +66,8 @@ func newPeer(t *testing.T, shakesHands bool, protocols ...string) *peer {
 	return p
 }
 
-// api is how our programs reach the API server, as a command or a daemon does. A daemon's requests have no time limit,
-// because watches have none.
+// api returns a configuration with which our programs connect to the API server, as a command or a daemon. A daemon's
+// requests have no timeout, because watches have none.
 func (p *peer) api(t *testing.T, timeout time.Duration) *rest.Config {
 	t.Helper()
 	config, err := kube.Connection{Server: "https://" + p.addr.String(), Timeout: timeout}.Config()
@@ -76,16 +76,16 @@ func (p *peer) api(t *testing.T, timeout time.Duration) *rest.Config {
 	return config
 }
 
-// client asks a peer, once a round.
+// client sends requests to a peer, once per round.
 type client struct {
 	newRound func(t *testing.T, p *peer) (round func(ctx context.Context) error)
-	// onlyPlain: it knows no TLS, so that there is no handshake.
+	// onlyPlain is set if the client does not use TLS, so that there is no handshake.
 	onlyPlain bool
-	// isServed: to have connected is an answer.
+	// isServed is set if the client needs only the connection, and no response.
 	isServed bool
 }
 
-// clients are all that our programs have.
+// clients returns all clients that our programs have.
 func clients() map[string]client {
 	return map[string]client{
 		"the webhook asks proxies for demand": {newRound: func(_ *testing.T, p *peer) func(context.Context) error {
@@ -115,7 +115,7 @@ func clients() map[string]client {
 			clients, err := kubernetes.NewForConfig(p.api(t, 0))
 			must.Succeed(t, err)
 			return func(ctx context.Context) error {
-				ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // it would try again for longer
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // it would retry for longer
 				defer cancel()
 				_, err := clients.CoreV1().Services("").List(ctx, metav1.ListOptions{})
 				return err
@@ -132,10 +132,10 @@ func clients() map[string]client {
 	}
 }
 
-// TestAnUnresponsivePeerHoldsNothing: each client of ours gives up on a peer that accepts connections and then says nothing, and
-// keeps neither connections nor goroutines, however often it asks.
+// TestAnUnresponsivePeerHoldsNothing checks that each of our clients times out at a peer that accepts connections and
+// sends nothing, and leaks neither connections nor goroutines, however many requests it sends.
 func TestAnUnresponsivePeerHoldsNothing(t *testing.T) {
-	// client-go finds out by pings of HTTP/2 whether a server is there, by default after 45 s.
+	// client-go sends HTTP/2 pings to detect whether a server responds, by default after 45 s.
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	before := runtime.NumGoroutine()

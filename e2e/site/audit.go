@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// Request is one that the API server wrote down (k8s.io/apiserver/pkg/apis/audit/v1), as far as it matters to tests.
+// Request is a request in the audit log (k8s.io/apiserver/pkg/apis/audit/v1), with the fields that tests need.
 type Request struct {
 	Verb           string
 	RequestURI     string
@@ -18,7 +18,7 @@ type Request struct {
 	Annotations    map[string]string
 }
 
-// Audited returns the requests that were written down so far. The last one may be missing: it may be being written.
+// Audited returns the requests in the audit log so far. The last one may be missing, because it may be being written.
 func (s *Site) Audited() ([]Request, error) {
 	file, err := os.Open(s.auditLog())
 	if err != nil {

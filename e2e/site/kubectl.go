@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// Kubectl runs kubectl as an administrator, which must succeed, and returns what it prints on standard output.
+// Kubectl runs kubectl with cluster-admin rights, and returns its standard output. It fails the test if kubectl fails.
 func (s *Site) Kubectl(t testing.TB, arguments ...string) string {
 	t.Helper()
 	printed, err := s.TryKubectl(t.Context(), arguments...)
@@ -22,16 +22,16 @@ func (s *Site) Kubectl(t testing.TB, arguments ...string) string {
 	return printed
 }
 
-// TryKubectl runs kubectl as an administrator, and returns what it prints on standard output. The error has what it
-// complains of.
+// TryKubectl runs kubectl with cluster-admin rights, and returns its standard output. The error contains its standard
+// error.
 func (s *Site) TryKubectl(ctx context.Context, arguments ...string) (string, error) {
 	program := s.Programs.Path(binaries.Kubernetes, "kubectl")
 	return s.run(exec.CommandContext(ctx, program, append([]string{"--kubeconfig", s.AdminKubeconfig()}, arguments...)...))
 }
 
-// Shell runs shell commands of a README as its reader would: in the top folder of the repository, with kubectl as an
-// administrator. It stops at the first one that fails. Variables of the environment are written NAME=VALUE. It returns
-// what is printed on standard output.
+// Shell runs shell commands of a README like a user: in the root folder of the repository, with cluster-admin rights
+// for kubectl. It stops at the first command that fails. Environment variables have the form NAME=VALUE. It returns the
+// standard output.
 func (s *Site) Shell(ctx context.Context, commands string, variables ...string) (string, error) {
 	shell := exec.CommandContext(ctx, "sh", "-euc", commands)
 	var err error

@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// Process is a program that runs on a machine, and all that it has printed.
+// Process is a program that runs on a machine, with its output.
 type Process struct {
 	*fabric.Process
 	Log *logs.Log
@@ -28,7 +28,7 @@ type Process struct {
 	machine *fabric.Namespace
 }
 
-// Start starts a program on a machine. A test that fails shows what it printed.
+// Start starts a program on a machine. If the test fails, its output is logged.
 func Start(t testing.TB, machine *fabric.Namespace, command *exec.Cmd) *Process {
 	t.Helper()
 	log := logs.New(t, filepath.Base(command.Path)+" on "+machine.Name)
@@ -48,7 +48,7 @@ func (p *Process) HasEnded() bool {
 	}
 }
 
-// WaitFor waits until a step succeeds. The test ends if the program does.
+// WaitFor waits until a step succeeds. It fails the test if the program ends.
 func (p *Process) WaitFor(t testing.TB, what string, step func() error) {
 	t.Helper()
 	wait.Success(t, what, func() error {
@@ -59,8 +59,8 @@ func (p *Process) WaitFor(t testing.TB, what string, step func() error) {
 	})
 }
 
-// Metric asks for the metrics at an address of the machine, and sums up those of one name with some labels, such as
-// a="b".
+// Metric reads the metrics at an address of the machine, and returns the sum of those with a name and some labels, such
+// as a="b".
 func (p *Process) Metric(address, name string, labels ...string) (float64, error) {
 	text, err := Page(p.machine, address, "/metrics")
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *Process) Metric(address, name string, labels ...string) (float64, error
 	return Metric(text, name, labels...)
 }
 
-// Metric sums up the metrics of a page that have one name and some labels, such as a="b".
+// Metric returns the sum of the metrics in a page that have a name and some labels, such as a="b".
 func Metric(page, name string, labels ...string) (sum float64, err error) {
 	found := false
 	for lines := bufio.NewScanner(strings.NewReader(page)); lines.Scan(); {
@@ -98,7 +98,7 @@ func hasAll(text string, parts []string) bool {
 	return true
 }
 
-// Page returns a page of a server that a machine reaches. Any answer but 200 is an error.
+// Page returns a page of a server, requested from a machine. Any status but 200 is an error.
 func Page(from *fabric.Namespace, address, path string) (string, error) {
 	code, body, err := Get(from, address, path)
 	if err == nil && code != http.StatusOK {
@@ -107,7 +107,7 @@ func Page(from *fabric.Namespace, address, path string) (string, error) {
 	return body, err
 }
 
-// Get asks a server that a machine reaches for a page.
+// Get requests a page of a server from a machine.
 func Get(from *fabric.Namespace, address, path string) (code int, body string, err error) {
 	response, err := Client(from).Get("http://" + address + path)
 	if err != nil {
@@ -118,7 +118,7 @@ func Get(from *fabric.Namespace, address, path string) (code int, body string, e
 	return response.StatusCode, string(text), err
 }
 
-// Client returns a client that connects from a machine, anew for each request.
+// Client returns a client that connects from a machine, with a new connection for each request.
 func Client(from *fabric.Namespace) *http.Client {
 	const patience = 30 * time.Second
 	return &http.Client{Timeout: patience, Transport: &http.Transport{

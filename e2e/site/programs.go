@@ -16,11 +16,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// Program returns the file of one of our programs, as `make programs` builds it: nothing is compiled inside a test.
-// The test ends if a file that the program is built from has changed since.
+// Program returns the path of one of our programs, as `make programs` builds it: tests compile nothing. It fails the
+// test if a file that the program is built from has changed since.
 //
-// Reading these files also shows `go test` when an old result is out of date: it does not see what other processes
-// read.
+// Reading these files also shows `go test` when a cached result is out of date: it does not see the files that other
+// processes read.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := program(name)
@@ -34,7 +34,7 @@ func program(name string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(root, "bin", name)
-	var built unix.Stat_t // not by package os, which `go test` watches: each build makes another file
+	var built unix.Stat_t // not with package os, which `go test` tracks: each build changes the file
 	if err := unix.Stat(path, &built); err != nil {
 		return "", fmt.Errorf("looking for %s: %w; run make programs", path, err)
 	}
@@ -50,13 +50,13 @@ func program(name string) (string, error) {
 	return path, nil
 }
 
-// builtFrom is what each program is built from, besides other people's modules.
+// builtFrom lists the sources of each program, without third-party modules.
 var builtFrom = map[string][]string{
 	"proxy":   {"cmd/proxy", "pkg"},
 	"webhook": {"cmd/webhook", "pkg"},
 	"lab":     {"e2e/lab", "e2e/fabric"},
 	"pause":   {"e2e/lab/image/pause"},
-	// Not of this repository: what the modules of our tools have.
+	// These programs come from the modules of our tools, and not from this repository.
 	"prometheus": {".lint/go.mod"}, "promtool": {".lint/go.mod"},
 }
 
@@ -65,7 +65,7 @@ type source struct {
 	changed time.Time
 }
 
-// newestSource looks at all that a program could be built from.
+// newestSource returns the newest file that a program could be built from.
 func newestSource(root string) (newest source, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -88,7 +88,7 @@ func newestSource(root string) (newest source, err error) {
 	return newest, nil
 }
 
-// Saboteur returns nft under another name: the one that must be reported.
+// Saboteur returns nft under another name, which must be reported.
 func Saboteur(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("nft")
@@ -100,7 +100,7 @@ func Saboteur(t testing.TB) string {
 	return copied
 }
 
-// repository returns its top folder.
+// repository returns the root folder of the repository.
 func repository() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {

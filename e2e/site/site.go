@@ -1,7 +1,7 @@
-// Package site is where tests run our programs against a real API server: a control plane with kubectl and clients,
-// and on its machines our programs with their logs, as users that may do what the manifests say.
+// Package site lets tests run our programs against a real API server: a control plane with kubectl and clients. Our
+// programs run on its machines, as users with the rights in the manifests, and their logs are kept.
 //
-// A test that needs an API server of its own starts one with New. Tests that can share one have Main start it:
+// A test that needs an API server of its own starts one with New. Tests that can share one start it with Main:
 //
 //	var api *site.Site
 //
@@ -29,30 +29,30 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// Config says what to start, and where.
+// Config configures a site.
 type Config struct {
-	// On is the machine of the control plane. Nil is this one: then it listens on loopback.
+	// On is the machine of the control plane. nil means this machine, where it listens on loopback.
 	On *fabric.Namespace
-	// Controllers are those of Kubernetes. Without them nothing but the API works.
+	// Controllers starts Kubernetes' controllers. Without them only the API works.
 	Controllers bool
-	// Audit is a policy in YAML that says which requests Audited returns. Empty, there are none.
+	// Audit is an audit policy in YAML for the requests that Audited returns. If empty, nothing is audited.
 	Audit string
 	// Flags are appended to those of kube-apiserver.
 	Flags []string
 }
 
-// Site is a control plane, and its administrator.
+// Site is a control plane with a client for its administrator.
 type Site struct {
 	*controlplane.ControlPlane
-	// Admin may do everything. It keeps quiet about warnings.
+	// Admin has cluster-admin rights and ignores warnings.
 	Admin *kubernetes.Clientset
-	// Programs are Kubernetes' own.
+	// Programs are Kubernetes' own programs.
 	Programs binaries.Programs
 
 	config  Config
 	dir     string
 	objects client.Client
-	// newcomers are how many users have waited for their roles.
+	// newcomers is the number of users that have waited for their roles.
 	newcomers atomic.Int64
 }
 
@@ -69,7 +69,7 @@ func New(t testing.TB, config Config) *Site {
 	return s
 }
 
-// Main runs the tests of a package, and ends the process. Until then they share a control plane on loopback.
+// Main runs the tests of a package and ends the process. The tests share a control plane on loopback.
 func Main(m *testing.M, shared **Site) {
 	code, err := runTests(m, shared)
 	if err != nil {
@@ -89,7 +89,7 @@ func runTests(m *testing.M, shared **Site) (code int, err error) {
 	return m.Run(), nil
 }
 
-// Open starts a control plane. It is the caller's to close.
+// Open starts a control plane. The caller must close it.
 func Open(ctx context.Context, config Config) (s *Site, err error) {
 	s = &Site{config: config}
 	if s.Programs, err = binaries.Build(ctx, os.Stderr, binaries.Etcd, binaries.Kubernetes); err != nil {
@@ -122,16 +122,16 @@ func (s *Site) start(ctx context.Context) (err error) {
 		return err
 	}
 	admin := s.AdminConfig()
-	admin.WarningHandler = rest.NoWarnings{} // whoever is interested reads them from the answers
+	admin.WarningHandler = rest.NoWarnings{} // tests read warnings from responses
 	if s.Admin, err = kubernetes.NewForConfig(admin); err != nil {
 		return err
 	}
-	log.SetLogger(logr.Discard()) // else it prints where it was first used
+	log.SetLogger(logr.Discard()) // otherwise it prints where it was first used
 	s.objects, err = client.New(admin, client.Options{})
 	return err
 }
 
-// Close ends the control plane and removes its files.
+// Close stops the control plane and removes its files.
 func (s *Site) Close() error {
 	if s.ControlPlane != nil {
 		s.Stop()

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// Create creates objects, and fills in what the API server makes of them.
+// Create creates objects, and updates them with the API server's response.
 func (s *Site) Create(t testing.TB, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
@@ -25,7 +25,8 @@ func (s *Site) Create(t testing.TB, objects ...client.Object) {
 	}
 }
 
-// Account returns the configuration of a client that is a ServiceAccount. It may do what the applied manifests say.
+// Account returns the configuration of a client that authenticates as a ServiceAccount, with the rights in the applied
+// manifests.
 func (s *Site) Account(t testing.TB, namespace, name string) *rest.Config {
 	t.Helper()
 	s.waitForRoles(t)
@@ -34,7 +35,7 @@ func (s *Site) Account(t testing.TB, namespace, name string) *rest.Config {
 	return config
 }
 
-// User returns the configuration of a client that may do what is in these rules, everywhere, and nothing else.
+// User returns the configuration of a client that may do what these rules allow, in all namespaces, and nothing else.
 func (s *Site) User(t testing.TB, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	if len(rules) > 0 {
@@ -45,7 +46,7 @@ func (s *Site) User(t testing.TB, name string, rules ...rbacv1.PolicyRule) *rest
 	return config
 }
 
-// Grant lets a user do what is in these rules, everywhere.
+// Grant lets a user do what these rules allow, in all namespaces.
 func (s *Site) Grant(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	meta := metav1.ObjectMeta{GenerateName: user + "-"}
@@ -59,8 +60,8 @@ func (s *Site) Grant(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 	s.waitForRoles(t)
 }
 
-// waitForRoles waits until all roles and their bindings that were written are in force. The API server's authorizer hears of
-// them by four watches, each in the order of the writes: what is written last shows that it has heard of the others.
+// waitForRoles waits until all written roles and bindings are effective. The API server's authorizer receives them from
+// four watches, each in the order of the writes: when it has the last ones, it has all others.
 func (s *Site) waitForRoles(t testing.TB) {
 	t.Helper()
 	const namespace, everywhere, there = metav1.NamespaceDefault, "everywhere.example", "there.example"
@@ -80,7 +81,7 @@ func (s *Site) waitForRoles(t testing.TB) {
 		&rbacv1.Role{ObjectMeta: inNamespace, Rules: rules(there)},
 		&rbacv1.RoleBinding{ObjectMeta: inNamespace, RoleRef: ref("Role"), Subjects: subjects},
 	}
-	for _, each := range newcomers { // an API server makes its first namespaces once it is ready
+	for _, each := range newcomers { // an API server creates its first namespaces after it is ready
 		wait.Success(t, "a role that is written", func() error { return s.objects.Create(t.Context(), each) })
 	}
 	for _, group := range []string{everywhere, there} {
@@ -102,7 +103,7 @@ func (s *Site) waitForRoles(t testing.TB) {
 	}
 }
 
-// Kubeconfig writes the configuration of a client as the file of a program, and returns its path.
+// Kubeconfig writes the configuration of a client as a kubeconfig file, and returns its path.
 func Kubeconfig(t testing.TB, config *rest.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// outcomeOfCreate is whether the webhook was asked about a new Service, which the answer shows.
+// outcomeOfCreate reports whether the API server called the webhook for a new Service, which the response shows.
 type outcomeOfCreate string
 
 const (
@@ -24,7 +24,7 @@ const (
 	passed   outcomeOfCreate = "passed without the webhook"
 )
 
-// creates is clients that go on making Services, of which none is kept, until they are stopped.
+// creates runs clients that keep creating Services in dry runs, until they are stopped.
 type creates struct {
 	stop   chan struct{}
 	making sync.WaitGroup
@@ -32,15 +32,17 @@ type creates struct {
 	mu     sync.Mutex
 	counts map[outcomeOfCreate]int
 	failed []error
-	// missed is how long each request that passed without the webhook took: its timeout, or less if nobody was there.
+	// missed are the durations of requests that passed without the webhook: its timeout, or less if no replica accepted
+	// the call.
 	missed []time.Duration
 }
 
-// betweenCreates is how long each of the two clients waits between its requests.
+// betweenCreates is the delay between the requests of each of the two clients.
 const betweenCreates = 20 * time.Millisecond
 
-// startCreates has one client make Services that get a default, and one that makes Services that are denied. It
-// returns when both have been judged: whatever is not judged afterwards was missed.
+// startCreates starts one client that creates Services which get a default, and one that creates Services which are
+// denied. It returns when the webhook has reviewed a Service of each kind: any later Service that is not reviewed was
+// missed.
 func startCreates(ctx context.Context) *creates {
 	GinkgoHelper()
 	namespace := newNamespace(ctx, func(namespace *corev1.Namespace) {
@@ -57,8 +59,8 @@ func startCreates(ctx context.Context) *creates {
 	return c
 }
 
-// createDry makes a Service and keeps nothing of it. An answer that is neither the webhook's nor that of an API server
-// that goes on without it is an error.
+// createDry creates a Service in a dry run. It returns an error if the response is neither the webhook's nor that of an
+// API server that failed open.
 func createDry(ctx context.Context, namespace string, service *corev1.Service) (outcomeOfCreate, error) {
 	made, err := kube.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
@@ -72,7 +74,7 @@ func createDry(ctx context.Context, namespace string, service *corev1.Service) (
 	return passed, nil
 }
 
-// isDenial distinguishes the webhook's denial of mistakenKeys from all other errors.
+// isDenial reports whether an error is the webhook's denial of mistakenKeys.
 func isDenial(err error) bool {
 	return apierrors.IsInvalid(err) && strings.HasSuffix(err.Error(), "[SVC005]")
 }
@@ -107,14 +109,14 @@ func (c *creates) count(outcome outcomeOfCreate) int {
 	return c.counts[outcome]
 }
 
-// expectMore waits until more Services have this outcome than had it before.
+// expectMore waits until more Services have this outcome than before.
 func (c *creates) expectMore(ctx context.Context, why string, outcome outcomeOfCreate) {
 	GinkgoHelper()
 	before := c.count(outcome)
 	Eventually(func() int { return c.count(outcome) }).WithContext(ctx).Should(BeNumerically(">", before), "%s: Services %s", why, outcome)
 }
 
-// end stops the clients and reports what became of all Services.
+// end stops the clients and reports the outcomes of all Services.
 func (c *creates) end() *creates {
 	close(c.stop)
 	c.making.Wait()

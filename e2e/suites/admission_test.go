@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What users write for the webhook.
+// The annotations for the webhook.
 const (
 	admissionLabel        = "vicinity.dev/admission"
 	defaultModeAnnotation = "vicinity.dev/default-topology-mode"
@@ -20,8 +20,7 @@ const (
 	defaultDistribution   = "vicinity.dev/default-traffic-distribution"
 )
 
-// zoneFirst is a list of keys without a mistake, and mistakenKeys one with its entries in an order that rule SVC005
-// denies.
+// zoneFirst is a valid list of keys. mistakenKeys has its entries in an order that rule SVC005 denies.
 const (
 	zoneFirst    = corev1.LabelTopologyZone + ", *"
 	mistakenKeys = "*, " + corev1.LabelTopologyZone
@@ -69,7 +68,7 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 			namespace := newNamespace(ctx)
 			older := newService(ctx, namespace, named("older"))
 			Expect(annotateNamespace(ctx, namespace, inherited.annotation, inherited.value)).To(Succeed())
-			// Long enough for both replicas to hear of the annotation.
+			// Starting pods takes long enough for both replicas to receive the annotation.
 			servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 
 			service, out := newService(ctx, namespace), newService(ctx, namespace, named("out"), optedOut)
@@ -123,7 +122,7 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 	})
 })
 
-// expectDenial looks for what a user is to read of mistakenKeys, and a program.
+// expectDenial expects the parts of mistakenKeys' denial that users and programs read.
 func expectDenial(err error) {
 	GinkgoHelper()
 	Expect(isDenial(err)).To(BeTrue(), "the answer is %v", err)
@@ -136,7 +135,7 @@ func expectDenial(err error) {
 	Expect(cause.Field).To(Equal("metadata.annotations[" + keysAnnotation + "]"))
 }
 
-// settings is what a Service says of topology, in one of two ways.
+// settings returns the topology settings of a Service, which has them in one of two forms.
 func settings(service *corev1.Service) string {
 	if service.Spec.TrafficDistribution != nil {
 		return *service.Spec.TrafficDistribution
@@ -148,7 +147,7 @@ func optedOut(service *corev1.Service) { optOut(&service.ObjectMeta) }
 
 func optOut(object *metav1.ObjectMeta) { metav1.SetMetaDataLabel(object, admissionLabel, "disabled") }
 
-// annotateNamespace gives a namespace one annotation more.
+// annotateNamespace adds an annotation to a namespace.
 func annotateNamespace(ctx context.Context, name, key, value string) error {
 	GinkgoHelper()
 	namespace, err := kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})

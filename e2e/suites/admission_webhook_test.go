@@ -19,16 +19,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Where manifests/webhook puts the webhook.
+// The names in manifests/webhook.
 const (
 	webhookNamespace = "vicinity-system"
 	webhookName      = "vicinity-webhook"
 )
 
-// needsWebhook labels the specs that need the webhook, as manifests/webhook installs it.
+// needsWebhook labels the specs that need the webhook, installed from manifests/webhook.
 const needsWebhook = "webhook"
 
-// webhookPods returns the pods of the webhook, also those that are about to end.
+// webhookPods returns the pods of the webhook, including terminating ones.
 func webhookPods(ctx context.Context) []corev1.Pod {
 	GinkgoHelper()
 	found, err := kube.AppsV1().Deployments(webhookNamespace).Get(ctx, webhookName, metav1.GetOptions{})
@@ -39,7 +39,7 @@ func webhookPods(ctx context.Context) []corev1.Pod {
 	return list.Items
 }
 
-// restartWebhook does what `kubectl rollout restart` does.
+// restartWebhook does the same as `kubectl rollout restart`.
 func restartWebhook(ctx context.Context) {
 	GinkgoHelper()
 	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`,
@@ -49,7 +49,7 @@ func restartWebhook(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// replicas is how many pods of the webhook manifests/webhook has.
+// replicas is the number of webhook pods in manifests/webhook.
 const replicas = 2
 
 // expectGone waits until pods have ended.
@@ -65,18 +65,19 @@ func expectGone(ctx context.Context, pods []corev1.Pod) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// ourWebhooks are the names in the two configurations.
+// ourWebhooks are the names of the webhooks in the two configurations.
 var ourWebhooks = map[string]bool{
 	"default.services.vicinity.dev": true, "validate.services.vicinity.dev": true, "validate.namespaces.vicinity.dev": true,
 }
 
-// failedOpen is how many calls to the webhook failed, after which the API server went on without it, as failurePolicy
-// Ignore says. It has counted them since it began. Of several API servers it is the one that answers.
+// failedOpen returns how many calls to the webhook failed, so that the API server ignored the webhook (failurePolicy
+// Ignore). The counter starts with the API server. If there are several API servers, it is the counter of the one that
+// replies.
 func (c cluster) failedOpen(ctx context.Context) float64 {
 	GinkgoHelper()
 	text, err := c.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	// Nothing is counted as failed before the first failure; calls are, since the first call.
+	// The counter of failures does not exist before the first failure. The counter of calls exists since the first call.
 	Expect(string(text)).To(ContainSubstring("\napiserver_admission_webhook_request_total{"), "the API server's metrics")
 	total := 0.0
 	for _, found := range failOpenLine.FindAllStringSubmatch(string(text), -1) {
@@ -89,10 +90,10 @@ func (c cluster) failedOpen(ctx context.Context) float64 {
 	return total
 }
 
-// failOpenLine is what the API server's metrics have for each webhook that it went on without.
+// failOpenLine matches the API server's counter for each webhook that it ignored.
 var failOpenLine = regexp.MustCompile(`(?m)^apiserver_admission_webhook_fail_open_count\{name="([^"]*)",type="[^"]*"\} (\S+)$`)
 
-// warnings keeps what a client is warned of.
+// warnings collects the warnings that a client receives.
 type warnings struct {
 	mu    sync.Mutex
 	texts []string
@@ -104,7 +105,7 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.texts = append(w.texts, text)
 }
 
-// withWarnings returns another client, and a function that returns the warnings in its answers.
+// withWarnings returns another client, and a function that returns the warnings in its responses.
 func (c cluster) withWarnings() (client kubernetes.Interface, heard func() []string) {
 	GinkgoHelper()
 	config, kept := rest.CopyConfig(c.config), &warnings{}

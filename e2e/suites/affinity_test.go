@@ -47,7 +47,7 @@ var _ = Describe("Session affinity", func() {
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, affinity(3600))
 		to := clusterIPs(service)[0]
-		// Each endpoint in turn: in the end the client has left every one that it was kept with.
+		// Remove the endpoints one by one: in the end the client has moved away from every endpoint that it had affinity to.
 		for range servers {
 			kept := expectOneServer(ctx, "kept", podClients[0], to)
 			server := servers.where(func(p probe) bool { return p.name == kept })
@@ -67,9 +67,9 @@ var _ = Describe("Session affinity", func() {
 		const timeout = 1 // second
 		service := newService(ctx, namespace, affinity(timeout))
 		to := clusterIPs(service)[0]
-		// Affinity is asked about within one burst of connections, which is over long before the timeout is.
+		// Affinity is checked within one burst of connections, which is much shorter than the timeout.
 		kept := expectOneServer(ctx, "kept", podClients[0], to)
-		// Chance may give the client the same endpoint again, but not time after time.
+		// The client may get the same endpoint again by chance, but not every time.
 		Eventually(func(g Gomega) {
 			got, err := podClients[0].dial(ctx, to, dialling{count: 1, timeout: patient})
 			g.Expect(err).NotTo(HaveOccurred())
@@ -79,7 +79,7 @@ var _ = Describe("Session affinity", func() {
 	})
 })
 
-// expectOneServer waits until a whole sample of connections is answered by one server, and returns its name.
+// expectOneServer waits until one server replies to a whole sample of connections, and returns its name.
 func expectOneServer(ctx context.Context, why string, client probe, to target) string {
 	GinkgoHelper()
 	var name string

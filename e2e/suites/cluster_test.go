@@ -18,29 +18,30 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// cluster is where the kubeconfig leads to.
+// cluster is a client of the cluster in the kubeconfig.
 type cluster struct {
 	kubernetes.Interface
 	config *rest.Config
 	nodes  []node
 }
 
-// node is a node that takes pods.
+// node is a schedulable node.
 type node struct {
 	name, zone string
 	addresses  []string // its InternalIPs, one for each family
 }
 
-// connect reads $KUBECONFIG and the nodes. A cluster too small for the suites fails here, by name of what is missing.
+// connect reads $KUBECONFIG and the nodes. It fails if the cluster is too small for the suites, and names what is
+// missing.
 func connect(ctx context.Context) cluster {
 	GinkgoHelper()
 	path := os.Getenv("KUBECONFIG")
 	Expect(path).NotTo(BeEmpty(), "KUBECONFIG is not set; it must name the kubeconfig of the cluster under test")
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	Expect(err).NotTo(HaveOccurred(), "reading the kubeconfig %s", path)
-	// The suites wait for the cluster, and never for the client's own limits.
+	// The suites must wait for the cluster only, and never for the client's own rate limits.
 	config.QPS, config.Burst = 200, 400
-	// Many specs ask for what users are warned of. It is worth reading where a spec fails.
+	// Many specs trigger warnings on purpose. Warnings are shown only if a spec fails.
 	config.WarningHandler = rest.NewWarningWriter(GinkgoWriter, rest.WarningWriterOptions{})
 	client, err := kubernetes.NewForConfig(config)
 	Expect(err).NotTo(HaveOccurred())
@@ -51,7 +52,7 @@ func connect(ctx context.Context) cluster {
 	return connected
 }
 
-// readNodes returns the nodes that are ready and take pods, by name.
+// readNodes returns the nodes that are ready and schedulable, sorted by name.
 func (c cluster) readNodes(ctx context.Context) []node {
 	GinkgoHelper()
 	list, err := c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -115,7 +116,8 @@ func (c cluster) oneOfEachZone() []node {
 	return first
 }
 
-// twoOfEachZone returns two nodes of every zone. A cluster without them fails: it should not have been asked.
+// twoOfEachZone returns two nodes of every zone. It fails the spec if the cluster does not have them: such specs must
+// be filtered out.
 func (c cluster) twoOfEachZone() []node {
 	GinkgoHelper()
 	var both []node

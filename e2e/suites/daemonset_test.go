@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// Where manifests/ puts Vicinity.
+// proxyNamespace is Vicinity's namespace in manifests/.
 const proxyNamespace = "kube-system"
 
 func proxyDaemonSet() string { return cmp.Or(os.Getenv("PROXY_DAEMONSET"), "vicinity-proxy") }
@@ -28,7 +28,7 @@ func (c cluster) expectVicinity(ctx context.Context) {
 	Expect(c.proxyPods(ctx)).NotTo(BeEmpty())
 }
 
-// expectRolledOut waits until every pod of the DaemonSet is of its newest version and ready.
+// expectRolledOut waits until every pod of the DaemonSet is up to date and ready.
 func (c cluster) expectRolledOut(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -62,7 +62,8 @@ func (c cluster) findProxyPods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// restartProxies ends every proxy at once, with a grace period or without, and waits until others are ready.
+// restartProxies deletes all proxy pods at once, with or without a grace period, and waits until their replacements are
+// ready.
 func (c cluster) restartProxies(ctx context.Context, options metav1.DeleteOptions) {
 	GinkgoHelper()
 	before := c.proxyPods(ctx)
@@ -81,7 +82,7 @@ func (c cluster) restartProxies(ctx context.Context, options metav1.DeleteOption
 	c.expectRolledOut(ctx)
 }
 
-// withProxyFlags gives every proxy more flags, all at once, for the rest of a spec, which must be Serial.
+// withProxyFlags adds flags to every proxy, all at once, for the rest of a spec, which must be Serial.
 func (c cluster) withProxyFlags(ctx context.Context, flags ...string) {
 	GinkgoHelper()
 	var before appsv1.DaemonSetSpec
@@ -99,7 +100,7 @@ func (c cluster) withProxyFlags(ctx context.Context, flags ...string) {
 	c.expectRolledOut(ctx)
 }
 
-// allTogether is for specs that wait for every node anyway.
+// allTogether returns the strategy for specs that wait for every node anyway.
 func allTogether() appsv1.DaemonSetUpdateStrategy {
 	return appsv1.DaemonSetUpdateStrategy{
 		Type:          appsv1.RollingUpdateDaemonSetStrategyType,

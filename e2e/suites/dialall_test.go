@@ -11,27 +11,27 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// outcome is what became of one client's connections to one target.
+// outcome is the result of one client's connections to one target.
 type outcome struct {
 	results
-	err    error // the client could not be asked
+	err    error // the client could not be controlled
 	client probe
 	to     target
 }
 
 func (o outcome) String() string { return fmt.Sprintf("%s to %s: %s", o.client, o.to, o.results) }
 
-// atOnce is how many clients are asked at a time. Most of them wait.
+// atOnce is the number of clients that dial at the same time. Most of them wait.
 const atOnce = 8
 
-// dialAll has every client dial every target.
+// dialAll makes every client dial every target.
 func dialAll(ctx context.Context, clients probes, targets []target, how dialling) []outcome {
 	GinkgoHelper()
 	return dialSome(ctx, clients, targets, how, atOnce)
 }
 
-// dialTogether has every client dial every target, all at the same time: while something changes, each then sees as
-// much of it as any other.
+// dialTogether makes every client dial every target, all at the same time, so that all of them see a concurrent change
+// to the same extent.
 func dialTogether(ctx context.Context, clients probes, targets []target, how dialling) []outcome {
 	GinkgoHelper()
 	return dialSome(ctx, clients, targets, how, len(clients)*len(targets))

@@ -49,7 +49,7 @@ var _ = Describe("Changes of the tables by others", Serial, func() {
 	})
 })
 
-// expectOutcome looks at what became of a deed: the same for every table that there is.
+// expectOutcome checks the outcome of a deed, which must be the same for every table.
 func expectOutcome(said, outcome string) {
 	GinkgoHelper()
 	Expect(said).To(ContainSubstring(outcome), "what the saboteur says")
@@ -58,8 +58,8 @@ func expectOutcome(said, outcome string) {
 	}
 }
 
-// sabotageOn runs the saboteur on a node, as a pod in the node's network with the right to change its tables, and
-// returns what it says.
+// sabotageOn runs `probe sabotage` in a pod with the node's network namespace and the right to change its tables. It
+// returns the output.
 func sabotageOn(ctx context.Context, namespace string, on node, deed string) string {
 	GinkgoHelper()
 	pod := newPod("saboteur-"+deed, on, inNodeNetwork, func(pod *corev1.Pod) {
@@ -87,7 +87,7 @@ func sabotageOn(ctx context.Context, namespace string, on node, deed string) str
 	return string(said)
 }
 
-// restartsOn returns how often the proxy on a node began anew, by pod.
+// restartsOn returns the restart counts of the proxy on a node, by pod.
 func restartsOn(ctx context.Context, on node) map[string]int32 {
 	GinkgoHelper()
 	restarts := map[string]int32{}

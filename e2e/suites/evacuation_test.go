@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// evacuateLabel takes a node's endpoints out of new connections.
+	// evacuateLabel excludes a node's endpoints from new connections.
 	evacuateLabel = "vicinity.dev/evacuate"
-	// evacuatedWithin is how soon after the last node's label new connections obey it.
+	// evacuatedWithin is the deadline for new connections to avoid the nodes, after the last node is labelled.
 	evacuatedWithin = time.Second
 )
 
 var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
 	It("moves new connections within a second, and loses none though the zone's nodes go for good and others come", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		// Those that stay are uneven, so that a bound has something to do when the zone has left.
+		// The remaining servers are unevenly distributed, so that the bound has an effect after the zone is evacuated.
 		crowded, leaving, lone := kube.zones()[0], kube.zones()[1], kube.zones()[2]
 		staying := kube.startPods(ctx, namespace, append(serversIn(crowded, "web", 5), serversIn(lone, "web", 1)...)...)
 		evacuated := kube.startPods(ctx, namespace, serversIn(leaving, "web", 2)...)
@@ -34,7 +34,8 @@ var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
 		anywhere := clusterIPs(newService(ctx, namespace, named("anywhere")))
 		expectServers(ctx, "before", nodeClients.notInZone(leaving), anywhere, slices.Concat(staying, evacuated))
 		services.measure(ctx, "before", slices.Concat(staying, evacuated))
-		// So many that some go to the zone which leaves: that none does is less likely than 1 to 500,000.
+		// There are enough connections for some to go to the leaving zone: the probability that none does is below 1 in
+		// 500,000.
 		open := hold(ctx, nodeClients.notInZone(leaving), slices.Concat(slices.Repeat(anywhere, 6), services.targets()))
 		expectAlive(ctx, "before", open)
 		toEvacuated, others := byServer(ctx, open, evacuated)
@@ -51,7 +52,8 @@ var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
 
 		kube.takeAway(ctx, kube.inZone(leaving))
 		services.expectNone(ctx, "when the zone's nodes went without a word", podClients.notInZone(leaving), evacuated)
-		// Its label goes with a Node, and slices list its pods for a while: what is dead stays the last choice all the same.
+		// A Node's label is deleted with it, and slices list its pods for a while. Its dead endpoints must remain the last
+		// choice.
 		kube.forgetNodes(ctx, kube.inZone(leaving))
 		services.expectNone(ctx, "after the zone's Nodes were deleted, and before its pods", podClients.notInZone(leaving), evacuated)
 		kube.forgetPods(ctx, kube.inZone(leaving))
@@ -76,7 +78,7 @@ var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
 	})
 })
 
-// serversIn makes so many servers in a zone, on its nodes in turn.
+// serversIn returns count servers in a zone, on its nodes round-robin.
 func serversIn(zone, prefix string, count int) []*corev1.Pod {
 	var pods []*corev1.Pod
 	nodes := kube.inZone(zone)
@@ -86,14 +88,14 @@ func serversIn(zone, prefix string, count int) []*corev1.Pod {
 	return pods
 }
 
-// unevenServices have the same servers, of which some would be overloaded by zone preference alone.
+// unevenServices have the same servers, some of which zone preference alone would overload.
 type unevenServices struct{ preferring, bounded *corev1.Service }
 
 func (s unevenServices) targets() []target {
 	return append(clusterIPs(s.preferring), clusterIPs(s.bounded)...)
 }
 
-// measure waits until the bound is in force among the servers, and reports what each of them gets, with and without it.
+// measure waits until the bound is applied to the servers, and reports the load of each, with and without the bound.
 func (s unevenServices) measure(ctx context.Context, when string, servers probes) {
 	GinkgoHelper()
 	expectEachInItsZone(ctx, when, clusterIPs(s.preferring), servers)
@@ -105,7 +107,7 @@ func (s unevenServices) measure(ctx context.Context, when string, servers probes
 	Expect(got.busiest()).To(BeNumerically("<=", bound+got.noise()), "%s: the busiest server of %s", when, got)
 }
 
-// expectNone has clients connect to both Services now, and sees none of some servers.
+// expectNone makes clients connect to both Services and expects no replies from some servers.
 func (s unevenServices) expectNone(ctx context.Context, why string, from, of probes) {
 	GinkgoHelper()
 	connections := 0
@@ -120,7 +122,7 @@ func (s unevenServices) expectNone(ctx context.Context, why string, from, of pro
 	AddReportEntry(why, fmt.Sprintf("none of %d new connections goes to %v", connections, of.names()))
 }
 
-// byServer divides open connections into those with some servers, and others.
+// byServer splits open connections into those to some servers, and others.
 func byServer(ctx context.Context, all []held, servers probes) (with, others []held) {
 	GinkgoHelper()
 	for _, h := range all {
@@ -135,7 +137,7 @@ func byServer(ctx context.Context, all []held, servers probes) (with, others []h
 	return with, others
 }
 
-// expectEnded waits until no connection is open any more.
+// expectEnded waits until all connections are closed.
 func expectEnded(ctx context.Context, why string, all []held) {
 	GinkgoHelper()
 	for _, h := range all {

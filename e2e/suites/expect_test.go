@@ -10,26 +10,25 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A statement about connections holds for all of a sample, never for most of it.
+// An expectation about connections must hold for all of a sample, never for most of it.
 const (
-	// sample is how many connections a client makes for one statement. Chance overlooks one of six endpoints once in
-	// 10,000 samples. Where each must be used, the statement is then looked at again.
+	// sample is the number of connections that a client makes for one expectation. The probability that it misses one of
+	// six endpoints is 1 in 10,000. Where each endpoint must be used, the expectation is then checked again.
 	sample = 60
-	// timedOut is how many it makes where none is to be answered, for each takes its time.
+	// timedOut is the number of connections where none should succeed, because each of them waits for its timeout.
 	timedOut = 2
-	// patient is how long a connection waits where an answer is expected. Where silence is expected it waits only a
-	// moment.
+	// patient is the timeout of a connection that should succeed. Where it should not, the timeout is only a moment.
 	patient = 10 * time.Second
 	moment  = 2 * time.Second
 )
 
-// expectServers waits until every client's whole sample to every target is answered, by these servers, and each of
-// them is used.
+// expectServers waits until every client's whole sample to every target gets replies from these servers only, and each
+// of them is used.
 func expectServers(ctx context.Context, why string, clients probes, targets []target, servers probes) {
 	GinkgoHelper()
 	Expect(servers).NotTo(BeEmpty(), "servers: %s", why)
 	Eventually(func(g Gomega) {
-		// A first look keeps a client from a whole sample of timeouts while nothing is right yet.
+		// A single connection first: otherwise clients would wait for a whole sample of timeouts before anything works.
 		for _, how := range []dialling{{count: 1, timeout: moment}, {count: sample, timeout: patient}} {
 			for _, got := range dialAll(ctx, clients, targets, how) {
 				g.Expect(got.err).NotTo(HaveOccurred())
@@ -43,7 +42,7 @@ func expectServers(ctx context.Context, why string, clients probes, targets []ta
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectRefusal waits until every client is refused at every target, all of a sample, at once.
+// expectRefusal waits until all connections of a sample, from every client to every target, are refused immediately.
 func expectRefusal(ctx context.Context, why string, clients probes, targets []target) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -56,7 +55,7 @@ func expectRefusal(ctx context.Context, why string, clients probes, targets []ta
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectTimeout waits until no client gets any answer.
+// expectTimeout waits until no client gets any reply.
 func expectTimeout(ctx context.Context, why string, clients probes, targets []target) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -67,7 +66,7 @@ func expectTimeout(ctx context.Context, why string, clients probes, targets []ta
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectClients looks once more who the servers see behind the connections of a client.
+// expectClients checks once which client addresses the servers see for the connections of a client.
 func expectClients(ctx context.Context, why string, client probe, to target, expected ...string) {
 	GinkgoHelper()
 	got, err := client.dial(ctx, to, dialling{count: sample, timeout: patient})

@@ -16,16 +16,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// After a failure, before anything is cleaned up: what the API server holds of the spec, and what Vicinity makes of it
-// on each node. What every probe saw is in the spec's output before that.
+// After a failure and before cleanup, this logs the spec's objects in the API server, and the proxies' view of them on
+// each node. The results of every probe are already in the spec's output.
 var _ = JustAfterEach(func(ctx SpecContext) {
 	if CurrentSpecReport().Failed() && current != "" {
 		describe(ctx, GinkgoWriter, current)
 	}
 })
 
-// describe writes everything that explains who answers in a namespace. It says what cannot be had, and goes on with the
-// rest.
+// describe writes everything that explains which servers reply in a namespace. It writes errors instead of parts that
+// it cannot get, and continues.
 func describe(ctx context.Context, to io.Writer, namespace string) {
 	services, err := kube.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
 	for i := range services.Items {
@@ -63,7 +63,7 @@ func describeObjects[Object any](to io.Writer, kind string, objects []Object, er
 	fmt.Fprintf(to, "\n%s (%v, %v):\n%s", kind, err, broken, text)
 }
 
-// describeProxy writes what a proxy says of the Services on its node, and the end of its log.
+// describeProxy writes how a proxy explains the Services on its node, and the end of its log.
 func describeProxy(ctx context.Context, to io.Writer, proxy *corev1.Pod, services []corev1.Service) {
 	for _, service := range services {
 		said, err := kube.explain(ctx, proxy, service.Namespace+"/"+service.Name)

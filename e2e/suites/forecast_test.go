@@ -26,14 +26,14 @@ var _ = Describe("A forecast", func() {
 		expectForecast(ctx, unevenServers())
 	})
 
-	// The controller gives hints if each zone can have its share of the CPUs in endpoints.
+	// The controller sets hints only if each zone can have endpoints in proportion to its CPUs.
 	It("says beforehand what each setting makes of a Service on every node", long, func(ctx SpecContext) {
 		expectForecast(ctx, serversOn(kube.nodes))
 	})
 })
 
-// expectForecast forecasts a Service under all settings, gives it one after the other, and compares: what the real
-// controllers write, by another forecast, and what real connections do.
+// expectForecast forecasts a Service under all settings. Then it applies them one by one and compares the forecast with
+// another forecast of what the real controllers write, and with real connections.
 func expectForecast(ctx context.Context, pods []*corev1.Pod) {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
@@ -63,7 +63,7 @@ func expectForecast(ctx context.Context, pods []*corev1.Pod) {
 			g.Expect(got.Busiest.Load).To(BeNumerically("~", wanted.Busiest.Load, 1e-6), "the busiest with %s", setting.name)
 		}).WithContext(ctx).Should(Succeed())
 		var measured load
-		Eventually(func(g Gomega) { // a proxy may not have heard of it yet
+		Eventually(func(g Gomega) { // a proxy may not have received it yet
 			measured = loadOf(ctx, service, servers)
 			expectLoads(ctx, g, service, measured, beforehand, setting.name)
 		}).WithContext(ctx).Should(Succeed())
@@ -71,8 +71,8 @@ func expectForecast(ctx context.Context, pods []*corev1.Pod) {
 	}
 }
 
-// expectLoads compares what servers got with what they were forecast to get, in times the mean. The forecast is of the
-// first family; the connections are of both, which are alike.
+// expectLoads compares the servers' measured loads with the forecast, as multiples of the mean. The forecast is for the
+// first family; the connections are in both, which behave alike.
 func expectLoads(ctx context.Context, g Gomega, service *corev1.Service, measured load, beforehand forecast.Service, setting string) {
 	GinkgoHelper()
 	wanted := map[string]float64{}
@@ -89,7 +89,7 @@ func expectLoads(ctx context.Context, g Gomega, service *corev1.Service, measure
 	}
 }
 
-// forecastOf forecasts a Service as the API server has it.
+// forecastOf forecasts a Service with the objects in the API server.
 func forecastOf(ctx context.Context, service *corev1.Service) forecast.Service {
 	GinkgoHelper()
 	objects, err := apiserver.Objects(ctx, kube.config, "vicinity-system")
@@ -103,7 +103,7 @@ func forecastOf(ctx context.Context, service *corev1.Service) forecast.Service {
 	return report.Services[0]
 }
 
-// projectionOf is what a forecast says of a setting.
+// projectionOf returns the forecast for a setting.
 func projectionOf(service forecast.Service, setting string) forecast.Projection {
 	GinkgoHelper()
 	at := slices.IndexFunc(service.Outlooks, func(o forecast.Projection) bool { return o.Setting == setting })

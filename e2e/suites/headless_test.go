@@ -15,7 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodeDNS labels the specs in whose cluster each node has a DNS cache that asks the proxy first, as manifests/dns says.
+// nodeDNS labels the specs for clusters in which each node has a DNS cache that queries the proxy first, as in
+// manifests/dns.
 const nodeDNS = "node-dns"
 
 var _ = Describe("A headless Service with topology keys", Label(nodeDNS), func() {
@@ -70,15 +71,15 @@ var _ = Describe("A headless Service with topology keys", Label(nodeDNS), func()
 
 func headless(service *corev1.Service) { service.Spec.ClusterIP = corev1.ClusterIPNone }
 
-// publishNotReady is for members that find each other before they are ready.
+// publishNotReady is for members that discover each other before they are ready.
 func publishNotReady(service *corev1.Service) { service.Spec.PublishNotReadyAddresses = true }
 
 func hostOf(service *corev1.Service) string {
 	return service.Name + "." + service.Namespace + ".svc.cluster.local"
 }
 
-// startStatefulSet makes one whose members find each other by a Service, one member in each zone, and waits until all are
-// ready.
+// startStatefulSet creates a StatefulSet whose members discover each other through a Service, one member in each zone,
+// and waits until all are ready.
 func (c cluster) startStatefulSet(ctx context.Context, namespace, service string) probes {
 	GinkgoHelper()
 	labels := map[string]string{app: "web"}
@@ -110,7 +111,7 @@ func (c cluster) startStatefulSet(ctx context.Context, namespace, service string
 	return members
 }
 
-// expectAddresses waits until every client finds the addresses of these servers, and no others.
+// expectAddresses waits until every client resolves the host to the addresses of these servers, and no others.
 func expectAddresses(ctx context.Context, why string, clients probes, host string, servers probes) {
 	GinkgoHelper()
 	var want []string
@@ -127,7 +128,7 @@ func expectAddresses(ctx context.Context, why string, clients probes, host strin
 	}
 }
 
-// expectAddressesByZone waits until the clients in every zone that has servers find those, and no others.
+// expectAddressesByZone waits until the clients in every zone that has servers resolve to those, and no others.
 func expectAddressesByZone(ctx context.Context, why string, service *corev1.Service, servers probes) {
 	GinkgoHelper()
 	for _, zone := range kube.zones() {
@@ -137,7 +138,7 @@ func expectAddressesByZone(ctx context.Context, why string, service *corev1.Serv
 	}
 }
 
-// expectMembers looks each member up by its own name, from everywhere.
+// expectMembers resolves each member's own name from every client.
 func expectMembers(ctx context.Context, clients probes, service *corev1.Service, members probes) {
 	GinkgoHelper()
 	for _, member := range members {
@@ -145,7 +146,7 @@ func expectMembers(ctx context.Context, clients probes, service *corev1.Service,
 	}
 }
 
-// expectNoAddress waits until every client is told that there is none, which is no time-out.
+// expectNoAddress waits until every client's lookup finds no address, which is different from a timeout.
 func expectNoAddress(ctx context.Context, why string, clients probes, host string) {
 	GinkgoHelper()
 	for _, client := range clients {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// labelNode gives a node a label, or takes it away for nil. Afterwards the node has what it had.
+// labelNode sets a label on a node, or removes it if value is nil. After the spec it restores the previous value.
 func labelNode(ctx context.Context, on node, key string, value *string) {
 	GinkgoHelper()
 	found, err := kube.CoreV1().Nodes().Get(ctx, on.name, metav1.GetOptions{})

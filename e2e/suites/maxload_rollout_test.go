@@ -17,8 +17,8 @@ import (
 )
 
 var _ = Describe("A rollout under load", func() {
-	// The new version may not run in the first zone, whose old pods therefore become few before they are none. The lab
-	// bears 30 pods on two cores, and the old ones that terminate beside them.
+	// The new version must not run in the first zone, so the zone's old pods decrease gradually to none. On two cores the
+	// lab can run 30 pods together with the old ones that terminate.
 	It("overloads no pod of 30 with a bound of 120 %, beside PreferSameZone, which does", longestFirst, func(ctx SpecContext) {
 		const replicas, surge = 30, 3
 		namespace := newNamespace(ctx)
@@ -40,7 +40,7 @@ var _ = Describe("A rollout under load", func() {
 				Expect(got.Errors).To(BeEmpty(), "connections to the Service %s that failed: %s", name, got)
 			}
 			got := w[bounded.Name]
-			mean := float64(got.replies()) / replicas // at least so many are ready at any time
+			mean := float64(got.replies()) / replicas // at least this number is ready at any time
 			for server, count := range got.Servers {
 				Expect(float64(count)).To(BeNumerically("<=", bound*mean*(1+rounding)+deviations*math.Sqrt(bound*mean)),
 					"connections to %s, of %d in a window: %s", server, got.replies(), got)
@@ -49,16 +49,16 @@ var _ = Describe("A rollout under load", func() {
 	})
 })
 
-// notInZone is a patch of a Deployment's template that keeps its pods out of a zone.
+// notInZone returns a patch of a Deployment's template that keeps its pods out of a zone.
 func notInZone(zone string) string {
 	return fmt.Sprintf(`{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{`+
 		`"nodeSelectorTerms":[{"matchExpressions":[{"key":%q,"operator":"NotIn","values":[%q]}]}]}}}}}`, corev1.LabelTopologyZone, zone)
 }
 
-// window is what became of connections to Services, by their names, in a few seconds.
+// window has the results of connections in a few seconds, by Service name.
 type window map[string]results
 
-// watchRollout counts connections from every node, in one window after the other, until all pods are new.
+// watchRollout counts connections from every node, in consecutive windows, until all pods are new.
 func watchRollout(ctx context.Context, namespace string, services ...*corev1.Service) []window {
 	GinkgoHelper()
 	nameOf := map[target]string{}
@@ -85,7 +85,7 @@ func watchRollout(ctx context.Context, namespace string, services ...*corev1.Ser
 	return windows
 }
 
-// worst describes what the busiest pod of all windows got.
+// worst describes the load of the busiest pod in any window.
 func worst(windows []window, service *corev1.Service, pods int) string {
 	times, in := 0.0, results{}
 	for _, w := range windows {

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// maxLoadAnnotation bounds what any endpoint may expect, in percent of the mean.
+	// maxLoadAnnotation bounds the expected load of every endpoint, in percent of the mean.
 	maxLoadAnnotation = "vicinity.dev/max-load"
-	// balanced is the topology mode that does so without more words.
+	// balanced is the topology mode with a default load bound.
 	balanced = "vicinity.dev/balanced"
-	// bound is the mode's, and that of these specs, in times the mean.
+	// bound is the mode's default, and the bound of these specs, as a multiple of the mean.
 	bound = 1.2
 )
 
 var _ = Describe("A bound of 120 %", func() {
-	// A node that takes no pods would count for the bound, and dials nothing here.
+	// An unschedulable node would count for the bound, but has no clients here.
 	It("keeps as much in the zone as overloads nobody, beside PreferSameZone, which does", long, func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, unevenServers()...)
@@ -54,7 +54,7 @@ var _ = Describe("A bound of 120 %", func() {
 	})
 })
 
-// unevenServers are six in the zone with the fewest nodes and one in each other.
+// unevenServers returns six servers in the zone with the fewest nodes and one in each other zone.
 func unevenServers() []*corev1.Pod {
 	var pods []*corev1.Pod
 	crowded := slices.MinFunc(kube.zones(), func(a, b string) int { return cmp.Compare(len(kube.inZone(a)), len(kube.inZone(b))) })
@@ -79,8 +79,8 @@ func withinBound(service *corev1.Service) {
 	metav1.SetMetaDataAnnotation(&service.ObjectMeta, maxLoadAnnotation, fmt.Sprintf("%g%%", 100*bound))
 }
 
-// expectBound waits until the bound is in force on every node: connections leave the zones that have not enough room
-// for theirs, and no others.
+// expectBound waits until the bound is applied on every node: connections leave the zones without enough capacity for
+// them, and no others.
 func expectBound(ctx context.Context, service *corev1.Service, wanted load) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -93,18 +93,18 @@ func expectBound(ctx context.Context, service *corev1.Service, wanted load) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// load is what each of a Service's servers got of connections of which each node made as many.
+// load counts the connections that each server of a Service got, where each node made the same number.
 type load struct {
 	service string
 	servers probes
 	from    map[string]results // by the clients' zone
 }
 
-// loadOf has a pod on every node connect to all ClusterIPs of a Service.
+// loadOf makes a pod on every node connect to all ClusterIPs of a Service.
 func loadOf(ctx context.Context, service *corev1.Service, servers probes) load {
 	GinkgoHelper()
 	const each = 300 // to each family
-	// What is measured is where connections go, and not how long they take on a busy machine.
+	// The measurement is about where connections go, and not about latency on a busy machine.
 	const longest = time.Minute
 	measured := load{service: service.Name, servers: servers, from: map[string]results{}}
 	for _, got := range dialAll(ctx, podClients, clusterIPs(service), dialling{count: each, timeout: longest}) {
@@ -129,7 +129,7 @@ func (l load) String() string {
 	return strings.TrimSuffix(text.String(), ";")
 }
 
-// mean is what a server would get if all got as much.
+// mean returns the mean load of the servers.
 func (l load) mean() float64 {
 	total := 0
 	for _, got := range l.from {
@@ -138,7 +138,7 @@ func (l load) mean() float64 {
 	return float64(total) / float64(len(l.servers))
 }
 
-// times is what a server got, in times the mean.
+// times returns a server's load as a multiple of the mean.
 func (l load) times(server probe) float64 {
 	count := 0
 	for _, got := range l.from {
@@ -147,7 +147,7 @@ func (l load) times(server probe) float64 {
 	return float64(count) / l.mean()
 }
 
-// busiest is the most that a server got, in times the mean.
+// busiest returns the highest load as a multiple of the mean.
 func (l load) busiest() float64 {
 	most := 0.0
 	for _, server := range l.servers {
@@ -156,7 +156,7 @@ func (l load) busiest() float64 {
 	return most
 }
 
-// stayed is which part of a zone's connections stayed there.
+// stayed returns the in-zone share of a zone's connections.
 func (l load) stayed(zone string) float64 {
 	near := 0
 	for _, server := range l.servers.inZone(zone) {
@@ -165,28 +165,27 @@ func (l load) stayed(zone string) float64 {
 	return float64(near) / float64(l.from[zone].replies())
 }
 
-// room is how many connections a zone's servers may get.
+// room returns how many connections a zone's servers may get.
 func (l load) room(zone string) float64 {
 	return bound * l.mean() * float64(len(l.servers.inZone(zone)))
 }
 
-// mayStay is which part of a zone's connections there is room for in the zone.
+// mayStay returns the share of a zone's connections that the zone's servers may get.
 func (l load) mayStay(zone string) float64 {
 	return min(1, l.room(zone)/float64(l.from[zone].replies()))
 }
 
 const (
-	// deviations is by how many standard deviations a count may be off. Chance exceeds that once in three million
-	// counts.
+	// deviations is the tolerance of a count in standard deviations. Chance exceeds it once in three million counts.
 	deviations = 5
-	// rounding is by which part of itself what an endpoint expects may be off, because shares become whole slots.
+	// rounding is the relative tolerance of an endpoint's expected load, because shares are rounded to slots.
 	rounding = 0.03
 )
 
-// noise is by how much a server may exceed the bound, in times the mean.
+// noise returns by how much a server may exceed the bound, as a multiple of the mean.
 func (l load) noise() float64 { return bound*rounding + deviations*math.Sqrt(bound/l.mean()) }
 
-// noiseOfStayed is by how much the part that stays may be off; nothing where all may stay.
+// noiseOfStayed returns the tolerance of the in-zone share; it is zero where all connections may stay.
 func (l load) noiseOfStayed(zone string) float64 {
 	leaves := 1 - l.mayStay(zone)
 	return leaves*rounding + deviations*math.Sqrt(l.mayStay(zone)*leaves/float64(l.from[zone].replies()))

@@ -38,14 +38,14 @@ var _ = Describe("A bound that is planned for measured demand", Label(measuredDe
 	})
 })
 
-// loadGenerator is clients of a Service with a bound. Nine of ten connections come from one zone.
+// loadGenerator makes connections to a Service with a load bound. Nine of ten connections come from one zone.
 type loadGenerator struct {
 	service *corev1.Service
 	servers probes
 	zone    string
 }
 
-// startLoad has a crowd overload the servers in its zone, and then has demand measured.
+// startLoad makes a crowd of clients overload the servers in its zone, and then enables measured demand.
 func startLoad(ctx context.Context) *loadGenerator {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
@@ -60,10 +60,11 @@ func startLoad(ctx context.Context) *loadGenerator {
 	return c
 }
 
-// dial makes some hundred connections in some seconds, and reports who got them. All must be answered.
+// dial makes some hundred connections in some seconds, and returns the load of each server. All connections must
+// succeed.
 func (c *loadGenerator) dial(ctx context.Context) load {
 	GinkgoHelper()
-	const takes, each = 4 * time.Second, 10 // connections of a client outside of the zone
+	const takes, each = 4 * time.Second, 10 // connections of a client in another zone
 	near, far := podClients.inZone(c.zone), podClients.notInZone(c.zone)
 	counts := map[int]probes{each: far, 9 * each * len(far) / len(near): near}
 	got := load{service: c.service.Name, servers: c.servers, from: map[string]results{}}
@@ -86,7 +87,7 @@ func (c *loadGenerator) dial(ctx context.Context) load {
 	return got
 }
 
-// expectBound dials until no server gets more than the bound, in some thousand connections that were made last.
+// expectBound dials until no server exceeds the bound in the most recent connections, about a thousand.
 func (c *loadGenerator) expectBound(ctx context.Context, why string) {
 	GinkgoHelper()
 	const enough = 5
@@ -135,7 +136,7 @@ func (d publishedDemand) demandOf(zone string) int {
 	return 0
 }
 
-// holderOf is who holds a Lease of the webhook.
+// holderOf returns the holder of one of the webhook's Leases.
 func holderOf(ctx context.Context, lease string) string {
 	GinkgoHelper()
 	found, err := kube.CoordinationV1().Leases(webhookNamespace).Get(ctx, lease, metav1.GetOptions{})

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// current is the namespace of the spec that runs in this process; a failure is described from it.
+// current is the namespace of the spec that runs in this process. It is described if the spec fails.
 var current string
 
-// newNamespace makes the namespace of a spec, which goes with it.
+// newNamespace creates a namespace for a spec and deletes it with the spec.
 func newNamespace(ctx context.Context, options ...namespaceOption) string {
 	GinkgoHelper()
 	current = kube.makeNamespace(ctx, "vicinity-spec-", options...)
@@ -29,7 +29,7 @@ func (c cluster) makeNamespace(ctx context.Context, prefix string, options ...na
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: prefix,
-		// Clients in a node's network, and one that may change its tables, need the widest Pod Security level.
+		// Clients with host networking, and a pod that may change the node's tables, need the privileged Pod Security level.
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"},
 	}}
 	for _, option := range options {
@@ -40,8 +40,8 @@ func (c cluster) makeNamespace(ctx context.Context, prefix string, options ...na
 	return made.Name
 }
 
-// deleteNamespace ends its pods at once, whatever grace they have, and lets go of the namespace. It does not wait for
-// its end: names are never used twice.
+// deleteNamespace deletes the namespace and, without a grace period, its pods. It does not wait for the deletion,
+// because names are never reused.
 func (c cluster) deleteNamespace(ctx SpecContext, name string) {
 	GinkgoHelper()
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}

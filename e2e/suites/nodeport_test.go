@@ -56,7 +56,7 @@ var _ = Describe("An address from outside the cluster", func() {
 	It("is answered wherever it is dialled, though no node has it", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
-		// From the ranges for documentation (RFC 5737): no router knows them.
+		// Documentation addresses (RFC 5737), to which no router has a route.
 		external, ingress := "203.0.113.80", "203.0.113.81"
 		service := newService(ctx, namespace, loadBalancer, func(service *corev1.Service) {
 			service.Spec.ExternalIPs = []string{external}

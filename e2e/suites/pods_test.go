@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// dataPort is where a probe answers with its name, over TCP and UDP.
+	// dataPort is the port on which a probe replies with its name, over TCP and UDP.
 	dataPort = 8080
-	// controlPort is where a probe takes orders to dial.
+	// controlPort is the port of a probe's control API.
 	controlPort = 8081
 	// app labels the pods that the spec's Services select.
 	app = "app"
@@ -31,7 +31,7 @@ func probeImage() string { return cmp.Or(os.Getenv("PROBE_IMAGE"), "vicinity-pro
 
 type podOption func(*corev1.Pod)
 
-// newPod makes a probe for a node: the scheduler is not asked, because each spec says which node has what.
+// newPod returns a probe on a node. It bypasses the scheduler, because each spec determines the nodes of its pods.
 func newPod(name string, on node, options ...podOption) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
@@ -47,7 +47,7 @@ func newPod(name string, on node, options ...podOption) *corev1.Pod {
 func podSpec() corev1.PodSpec {
 	return corev1.PodSpec{
 		AutomountServiceAccountToken: new(false),
-		// The end of a pod holds up only the specs about it.
+		// Only the specs about termination should wait for pods to end.
 		TerminationGracePeriodSeconds: new(int64(1)),
 		Containers: []corev1.Container{{
 			Name:            "probe",
@@ -67,17 +67,17 @@ func podSpec() corev1.PodSpec {
 	}
 }
 
-// selected puts a pod behind the Services of newService.
+// selected makes a pod an endpoint of the Services of newService.
 func selected(pod *corev1.Pod) { pod.Labels[app] = "web" }
 
-// inNodeNetwork gives a pod no network of its own.
+// inNodeNetwork makes a pod use host networking.
 func inNodeNetwork(pod *corev1.Pod) {
 	pod.Spec.HostNetwork = true
 	pod.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
 }
 
-// afterSIGTERM lets a pod go on serving and stay ready for so long after SIGTERM. So its endpoint is terminating and
-// serving, and not ready, until then.
+// afterSIGTERM lets a pod keep serving for this long after SIGTERM. Until then its readiness probe succeeds, and its
+// endpoint is terminating and serving, and not ready.
 func afterSIGTERM(grace time.Duration) podOption {
 	return func(pod *corev1.Pod) { serveAfterSIGTERM(&pod.Spec, grace) }
 }
@@ -88,7 +88,7 @@ func serveAfterSIGTERM(spec *corev1.PodSpec, grace time.Duration) {
 	spec.Containers[0].Env = append(spec.Containers[0].Env, corev1.EnvVar{Name: "GRACE", Value: strconv.FormatInt(seconds, 10) + "s"})
 }
 
-// serversOn makes a server for each node, named after it.
+// serversOn returns a server for each node, named after it.
 func serversOn(nodes []node, options ...podOption) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, on := range nodes {
@@ -97,7 +97,7 @@ func serversOn(nodes []node, options ...podOption) []*corev1.Pod {
 	return pods
 }
 
-// startPods makes pods and waits until all are ready. The probes are in the order of the pods.
+// startPods creates pods and waits until all are ready. The probes are in the order of the pods.
 func (c cluster) startPods(ctx context.Context, namespace string, pods ...*corev1.Pod) probes {
 	GinkgoHelper()
 	for _, pod := range pods {
@@ -125,7 +125,7 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// deletePods ends pods, and does not wait.
+// deletePods deletes pods without waiting.
 func (c cluster) deletePods(ctx context.Context, pods ...probe) {
 	GinkgoHelper()
 	for _, pod := range pods {
@@ -133,7 +133,7 @@ func (c cluster) deletePods(ctx context.Context, pods ...probe) {
 	}
 }
 
-// startClients makes the clients that all specs share.
+// startClients starts the clients that all specs share.
 func (c cluster) startClients(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	c.startPods(ctx, namespace, clientPods(c.nodes)...)
@@ -149,7 +149,7 @@ func clientPods(nodes []node) []*corev1.Pod {
 
 func clientName(kind string, on node) string { return fmt.Sprintf("%s-client-%s", kind, on.name) }
 
-// clients finds what startClients made.
+// clients finds the clients that startClients started.
 func (c cluster) clients(ctx context.Context, namespace string) (inPods, inNodes probes) {
 	GinkgoHelper()
 	find := func(kind string, on node) probe {

@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// nodePower labels the specs that stop nodes and start them. Kubernetes cannot: $STOP_NODES and $START_NODES are the
-// commands that do, to which the names of nodes are added.
+// nodePower labels the specs that stop and start nodes. Kubernetes cannot do that: $STOP_NODES and $START_NODES are the
+// commands for it, to which the names of nodes are appended.
 const nodePower = "node-power"
 
-// power runs one of the two.
+// power runs one of the two commands.
 func power(ctx context.Context, variable string, nodes []node) {
 	GinkgoHelper()
 	words := strings.Fields(os.Getenv(variable))
@@ -32,7 +32,7 @@ func power(ctx context.Context, variable string, nodes []node) {
 	Expect(err).NotTo(HaveOccurred(), "%s: %s", strings.Join(words, " "), output)
 }
 
-// takeAway stops nodes. They are back when the spec ends, at the latest.
+// takeAway stops nodes. They are started again at the end of the spec at the latest.
 func (c cluster) takeAway(ctx context.Context, nodes []node) {
 	GinkgoHelper()
 	DeferCleanup(func(ctx SpecContext) { c.bringBack(ctx, nodes) })
@@ -40,7 +40,7 @@ func (c cluster) takeAway(ctx context.Context, nodes []node) {
 	power(ctx, "STOP_NODES", nodes)
 }
 
-// forgetNodes deletes the Nodes of machines that are gone, as the cloud's controller does after a while.
+// forgetNodes deletes the Nodes of stopped machines, as the cloud controller manager does after a while.
 func (c cluster) forgetNodes(ctx context.Context, nodes []node) {
 	GinkgoHelper()
 	for _, on := range nodes {
@@ -48,7 +48,7 @@ func (c cluster) forgetNodes(ctx context.Context, nodes []node) {
 	}
 }
 
-// forgetPods deletes the pods of machines that are gone, as the garbage collector does after a while.
+// forgetPods deletes the pods of stopped machines, as the pod garbage collector does after a while.
 func (c cluster) forgetPods(ctx context.Context, nodes []node) {
 	GinkgoHelper()
 	for _, on := range nodes {
@@ -61,7 +61,7 @@ func (c cluster) forgetPods(ctx context.Context, nodes []node) {
 	}
 }
 
-// withoutGrace deletes a pod though no kubelet may be there to end it.
+// withoutGrace deletes a pod immediately, because no kubelet may be running to end it.
 func withoutGrace() metav1.DeleteOptions {
 	return metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
 }
@@ -75,7 +75,8 @@ func (c cluster) podsOn(ctx context.Context, on node) []corev1.Pod {
 	return list.Items
 }
 
-// bringBack starts nodes, and waits until they take pods and Vicinity serves there. Then they have clients again.
+// bringBack starts nodes and waits until they are schedulable and Vicinity runs on them. It also starts their clients
+// again.
 func (c cluster) bringBack(ctx context.Context, nodes []node) {
 	GinkgoHelper()
 	power(ctx, "START_NODES", nodes)

@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// Each client dials so often for so long, from the moment at which nodes lose their power. Kubernetes does not know yet
-	// when that is over.
+	// Each client dials every dialEvery for dialFor, from the moment at which nodes lose power. Kubernetes has not
+	// detected the loss by the end of that time.
 	dialEvery   = 40 * time.Millisecond
 	dialFor     = 12 * time.Second
 	dialedTimes = int(dialFor / dialEvery)
 )
 
-// unreachable is the flag that says what proxies do about nodes that do not answer.
+// unreachable is the flag that determines how proxies handle unreachable nodes.
 const unreachable = "--unreachable-node-mode="
 
-// "make e2e-power-loss" runs what is labelled powerLossLabel, with kube-proxy beside Vicinity. "make e2e" leaves out what is
-// thorough: each of these specs takes most of a minute, and they count single connections. With other tests beside them, at a
-// load of 38, two of 1,200 waited longer than ten seconds.
+// "make e2e-power-loss" runs the specs labelled powerLossLabel, with kube-proxy running next to Vicinity. "make e2e"
+// excludes those labelled thorough: each of these specs takes most of a minute, and they count single connections.
+// While other tests ran, at a load of 38, two of 1,200 connections waited longer than ten seconds.
 const (
 	powerLossLabel = "power-loss"
 	thorough       = "thorough"
@@ -56,12 +56,12 @@ var _ = Describe("A loss of power", Serial, Label(nodePower, powerLossLabel, tho
 	})
 })
 
-// powerLoss is what became of the connections that were begun while nodes lost their power, by the proxy that served them.
+// powerLoss has the results of connections that were started while nodes lost power, by the proxy that served them.
 type powerLoss struct{ ours, theirs results }
 
-// losePower stops nodes while clients on all others dial Services whose endpoints are on all nodes. Beside another proxy one
-// of the Services is that one's. IPv6 is not dialled: on one link the kernel tells its clients after three seconds that there
-// is no neighbour, and nobody can take that back.
+// losePower stops nodes while clients on all other nodes dial Services with endpoints on all nodes. If another proxy
+// runs, it serves one of the Services. IPv6 is not dialled: if all nodes are on one link, neighbour discovery in the
+// kernel fails after three seconds, and the client gets an error that no proxy can prevent.
 func losePower(ctx context.Context, do string, nodes []node) powerLoss {
 	GinkgoHelper()
 	kube.withProxyFlags(ctx, unreachable+do)
@@ -124,12 +124,12 @@ func (l powerLoss) expectNoneFailed() {
 	}
 }
 
-// loseMany is more than an eighth: the dead nodes have a sixth of the endpoints, or more.
+// loseMany matches a loss of more than an eighth: the dead nodes have at least a sixth of the endpoints.
 func loseMany() types.GomegaMatcher {
 	return WithTransform(func(of results) int { return of.failed()*8 - of.failed() - of.replies() }, BeNumerically(">", 0))
 }
 
-// expectAllBaselines waits until each proxy knows how every other node answers.
+// expectAllBaselines waits until each proxy has a baseline for every other node.
 func (c cluster) expectAllBaselines(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -141,9 +141,9 @@ func (c cluster) expectAllBaselines(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// reachability is what a proxy says of which nodes answer its own.
+// reachability returns the reachability of other nodes in a proxy's status.
 func (c cluster) reachability(ctx context.Context, g Gomega, proxy *corev1.Pod) *status.Reachability {
-	said, _ := c.exec(ctx, proxy, "/proxy", "status", "--output=json") // it ends with 1 while anything does not agree
+	said, _ := c.exec(ctx, proxy, "/proxy", "status", "--output=json") // it exits with 1 while something disagrees
 	var page struct {
 		Proxy *status.Summary `json:"proxy"`
 	}
@@ -152,7 +152,7 @@ func (c cluster) reachability(ctx context.Context, g Gomega, proxy *corev1.Pod) 
 	return page.Proxy.Reachability
 }
 
-// proxyName is the name of Vicinity where it serves the Services that carry it, and no others.
+// proxyName returns the service proxy name of Vicinity, if it serves only the Services with that label value.
 func (c cluster) proxyName(ctx context.Context) (name string, isNamed bool) {
 	GinkgoHelper()
 	found, err := c.AppsV1().DaemonSets(proxyNamespace).Get(ctx, proxyDaemonSet(), metav1.GetOptions{})

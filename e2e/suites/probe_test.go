@@ -17,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// probe is a running pod of e2e/probe. It is driven through the API server, so that the machine that runs the suites
-// needs no way to the pods.
+// probe is a running pod of e2e/probe. It is controlled through the API server's proxy, so that the machine that runs
+// the suites needs no route to the pods.
 type probe struct {
 	namespace, name string
 	node            node
@@ -57,7 +57,7 @@ func (all probes) on(nodes ...node) probes {
 	return all.where(func(p probe) bool { return slices.ContainsFunc(nodes, p.isOn) })
 }
 
-// notOn returns the others.
+// notOn returns the probes that do not run on these nodes.
 func (all probes) notOn(nodes ...node) probes {
 	return all.where(func(p probe) bool { return !slices.ContainsFunc(nodes, p.isOn) })
 }
@@ -67,7 +67,7 @@ func (all probes) inZone(zone string) probes {
 	return all.where(func(p probe) bool { return p.node.zone == zone })
 }
 
-// notInZone returns the others.
+// notInZone returns the probes that do not run in a zone.
 func (all probes) notInZone(zone string) probes {
 	return all.where(func(p probe) bool { return p.node.zone != zone })
 }
@@ -84,10 +84,10 @@ func (all probes) where(belongs func(probe) bool) probes {
 
 func (p probe) isOn(on node) bool { return p.node.name == on.name }
 
-// results is what a probe says of its connections.
+// results counts the outcomes of a probe's connections.
 type results struct {
 	Servers   map[string]int `json:"answers"` // by the server's name
-	Clients   map[string]int `json:"clients"` // by the client's address as the servers saw it
+	Clients   map[string]int `json:"clients"` // by the client's address, as servers see it
 	Errors    map[string]int `json:"errors"`
 	SlowestMS float64        `json:"slowest_ms"`
 }
@@ -96,7 +96,7 @@ func (a results) String() string {
 	return fmt.Sprintf("answers %v, errors %v, clients %v, the slowest after %.1f ms", a.Servers, a.Errors, a.Clients, a.SlowestMS)
 }
 
-// servers returns who answered, sorted.
+// servers returns the names of the servers that replied, sorted.
 func (a results) servers() []string {
 	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(a.Servers))))
 }
@@ -108,7 +108,7 @@ func (a results) failed() int { return sum(a.Errors) }
 // refused counts the connections that were refused.
 func (a results) refused() int { return a.failedWith("connection refused") }
 
-// timeouts counts the connections that were not answered in time.
+// timeouts counts the connections that timed out.
 func (a results) timeouts() int { return a.failedWith("timeout") + a.failedWith("deadline exceeded") }
 
 func (a results) failedWith(words string) int {
@@ -121,7 +121,7 @@ func (a results) failedWith(words string) int {
 	return count
 }
 
-// plus adds up two reports.
+// plus returns the sum of two results.
 func (a results) plus(b results) results {
 	return results{
 		Servers: added(a.Servers, b.Servers), Clients: added(a.Clients, b.Clients), Errors: added(a.Errors, b.Errors),
@@ -147,16 +147,16 @@ func sum(counts map[string]int) int {
 	return total
 }
 
-// dialling is how a probe connects to a target.
+// dialling configures how a probe connects to a target.
 type dialling struct {
 	count      int
 	timeout    time.Duration // of each connection
-	interval   time.Duration // between two of them
-	sourcePort int           // 0: any
-	overlap    bool          // none waits for the end of those before it
+	interval   time.Duration // between the starts of two connections
+	sourcePort int           // 0 means any
+	overlap    bool          // connections do not wait for earlier ones
 }
 
-// dial has a probe connect, and reports every answer in the spec's output.
+// dial makes a probe connect, and logs every result in the spec's output.
 func (p probe) dial(ctx context.Context, to target, how dialling) (results, error) {
 	query := map[string]string{
 		"network": to.network, "address": to.address, "count": strconv.Itoa(how.count), "timeout": how.timeout.String(),
@@ -181,7 +181,7 @@ func (p probe) dial(ctx context.Context, to target, how dialling) (results, erro
 	return got, nil
 }
 
-// resolve returns the addresses that a probe finds for a host name.
+// resolve returns the addresses to which a probe resolves a host name.
 func (p probe) resolve(ctx context.Context, host string) ([]string, error) {
 	var got struct {
 		Addresses []string `json:"addresses"`
@@ -196,7 +196,7 @@ func (p probe) setReady(ctx context.Context, ready bool) {
 	Expect(p.request(ctx, "POST", "ready", map[string]string{"value": strconv.FormatBool(ready)}, nil)).To(Succeed())
 }
 
-// request sends a request to a probe's control port, through the API server, and reads the JSON of the answer.
+// request sends a request to a probe's control port, through the API server's proxy, and decodes the JSON response.
 func (p probe) request(ctx context.Context, verb, path string, query map[string]string, into any) error {
 	request := kube.CoreV1().RESTClient().Verb(verb).Namespace(p.namespace).Resource("pods").
 		Name(fmt.Sprintf("http:%s:%d", p.name, controlPort)).SubResource("proxy").Suffix(path)

@@ -31,7 +31,7 @@ var _ = Describe("A restart of the proxy on every node", Serial, func() {
 			kube.restartProxies(ctx, how.options)
 			expectAlive(ctx, "after the restart", open)
 			Expect(keptServers(ctx, sticky)).To(Equal(kept), "the server that each client is kept with")
-			// A change shows that those who began anew are at work.
+			// A change shows that the restarted proxies are working.
 			servers[0].setReady(ctx, false)
 			expectServers(ctx, "a change after the restart", podClients, targets, servers[1:])
 			clients.expectNoneLost("during the restart")
@@ -40,7 +40,7 @@ var _ = Describe("A restart of the proxy on every node", Serial, func() {
 	}
 })
 
-// keptServers returns the server that each client is kept with, by the client's name, at the first of a Service's
+// keptServers returns the server that each client has affinity to, by the client's name, at the first of a Service's
 // ClusterIPs.
 func keptServers(ctx context.Context, service *corev1.Service) map[string]string {
 	GinkgoHelper()

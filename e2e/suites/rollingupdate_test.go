@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// lingering is how long a server goes on after SIGTERM. Meanwhile the change has to reach every node.
+// lingering is how long a server keeps serving after SIGTERM. The change must reach every node within that time.
 const lingering = 15 * time.Second
 
 var _ = Describe("A rolling update", func() {
@@ -36,8 +36,8 @@ var _ = Describe("A rolling update", func() {
 	})
 })
 
-// makeDeployment makes servers wherever the scheduler likes, of which so many are ready at any time; an update makes
-// some more first.
+// makeDeployment creates a Deployment that the scheduler places freely. All of its replicas stay available during an
+// update, which first creates surge more.
 func makeDeployment(ctx context.Context, namespace string, replicas, surge int32) {
 	GinkgoHelper()
 	labels := map[string]string{app: "web"}
@@ -60,7 +60,7 @@ func makeDeployment(ctx context.Context, namespace string, replicas, surge int32
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// updateDeployment changes the template of the pods, by a patch of it.
+// updateDeployment patches the Deployment's pod template.
 func updateDeployment(ctx context.Context, namespace, template string) {
 	GinkgoHelper()
 	_, err := kube.AppsV1().Deployments(namespace).Patch(ctx, "web", types.StrategicMergePatchType,
@@ -68,8 +68,7 @@ func updateDeployment(ctx context.Context, namespace, template string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// expectRolledOut waits until all pods of the Deployment are of its newest version, and returns those that are not
-// terminating.
+// expectRolledOut waits until all pods of the Deployment are up to date, and returns those that are not terminating.
 func expectRolledOut(ctx context.Context, namespace string) probes {
 	GinkgoHelper()
 	expectDeployment(ctx, namespace, "web")
@@ -84,7 +83,7 @@ func expectRolledOut(ctx context.Context, namespace string) probes {
 	return running
 }
 
-// expectDeployment waits until all pods of a Deployment are of its newest version and ready.
+// expectDeployment waits until all pods of a Deployment are up to date and ready.
 func expectDeployment(ctx context.Context, namespace, name string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

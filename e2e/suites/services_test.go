@@ -15,15 +15,15 @@ import (
 
 const (
 	servicePort = 80
-	// keysAnnotation says in which order nodes are preferred.
+	// keysAnnotation is the annotation with the order in which nodes are preferred.
 	keysAnnotation = "vicinity.dev/topology-keys"
-	// proxyNameLabel names the proxy that is to serve a Service.
+	// proxyNameLabel is the label with the name of the proxy that should serve a Service.
 	proxyNameLabel = "service.kubernetes.io/service-proxy-name"
 )
 
 type serviceOption func(*corev1.Service)
 
-// newService makes such a Service.
+// newService creates a webService.
 func newService(ctx context.Context, namespace string, options ...serviceOption) *corev1.Service {
 	GinkgoHelper()
 	made, err := kube.CoreV1().Services(namespace).Create(ctx, webService(options...), metav1.CreateOptions{})
@@ -31,8 +31,7 @@ func newService(ctx context.Context, namespace string, options ...serviceOption)
 	return made
 }
 
-// webService is a Service in front of the pods that are selected: over TCP and UDP, and in both families where the
-// cluster has both.
+// webService returns a Service for the selected pods, over TCP and UDP, and in both families if the cluster has both.
 func webService(options ...serviceOption) *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -51,7 +50,7 @@ func webService(options ...serviceOption) *corev1.Service {
 	return service
 }
 
-// changeService changes a Service that exists.
+// changeService updates an existing Service.
 func changeService(ctx context.Context, service *corev1.Service, options ...serviceOption) *corev1.Service {
 	GinkgoHelper()
 	services := kube.CoreV1().Services(service.Namespace)
@@ -78,13 +77,13 @@ func topologyKeys(keys string) serviceOption {
 	return func(service *corev1.Service) { metav1.SetMetaDataAnnotation(&service.ObjectMeta, keysAnnotation, keys) }
 }
 
-// nodePort makes the Service one of type NodePort, with the same number over TCP and UDP, whichever the API server
-// draws.
+// nodePort makes the Service one of type NodePort, with the same port number over TCP and UDP, which the API server
+// allocates.
 func nodePort(service *corev1.Service) { service.Spec.Type = corev1.ServiceTypeNodePort }
 
 func loadBalancer(service *corev1.Service) { service.Spec.Type = corev1.ServiceTypeLoadBalancer }
 
-// affinity keeps clients with their endpoints for so many seconds after their newest connection.
+// affinity enables ClientIP affinity with this timeout, which starts again with each new connection.
 func affinity(seconds int32) serviceOption {
 	return func(service *corev1.Service) {
 		service.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
@@ -109,7 +108,7 @@ func externalLocal(service *corev1.Service) {
 	service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// proxyName says whose Service it is.
+// proxyName sets the name of the proxy that should serve the Service.
 func proxyName(name string) serviceOption {
 	return func(service *corev1.Service) { metav1.SetMetaDataLabel(&service.ObjectMeta, proxyNameLabel, name) }
 }

@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	// soakLabel is what "make e2e-soak" runs.
+	// soakLabel labels the specs of "make e2e-soak".
 	soakLabel = "soak"
-	// soakCuts is how often a node loses its power. In each round clients dial for soakBefore, and for soakAfter from then
-	// on.
+	// soakCuts is the number of power cuts. In each round clients dial for soakBefore before the cut, and for soakAfter
+	// after it.
 	soakCuts              = 14
 	soakBefore, soakAfter = 36 * time.Second, 72 * time.Second
-	// plainEvery and soakEvery are how often a client on each node dials the Service whose endpoints are on all nodes, and
-	// each of the others; soakPatience is how long it waits. All dial some 250,000 times together.
+	// plainEvery is the interval at which a client on each node dials the Service with endpoints on all nodes, and
+	// soakEvery the interval for each of the other Services. soakTimeout is the timeout of a connection. All clients
+	// together dial some 250,000 times.
 	plainEvery, soakEvery, soakTimeout = 60 * time.Millisecond, 200 * time.Millisecond, 8 * time.Second
-	// ejectedWithin is how soon every proxy has to know, once its clients dial there. Nearly always they do so within the
-	// first second: of seventeen dials in a second a sixth goes there.
+	// ejectedWithin is the deadline for every proxy to eject the node, once its clients dial there. Nearly always they do
+	// so within the first second: a sixth of seventeen dials per second goes there.
 	ejectedWithin = 3500*time.Millisecond + time.Second
 
 	preferZone = "topology.kubernetes.io/zone, *"
@@ -85,7 +86,7 @@ var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLab
 	})
 })
 
-// dialFrom has clients dial all Services at a steady pace for a while.
+// dialFrom makes clients dial all Services at a constant rate for a while.
 func dialFrom(ctx context.Context, from probes, services []*corev1.Service, period time.Duration) (all results) {
 	GinkgoHelper()
 	var mutex sync.Mutex
@@ -113,7 +114,7 @@ func dialFrom(ctx context.Context, from probes, services []*corev1.Service, peri
 	return all
 }
 
-// about returns when proxies first found that a node does not answer, from a moment on.
+// about returns when each proxy first found a node unreachable after a point in time.
 func (v *ejectionLog) about(node string, from time.Time) map[string]time.Time {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()

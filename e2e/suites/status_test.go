@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("The status of a node", func() {
-	// Alone, so that no other spec's change is on its way at both looks.
+	// Serial, so that no change of another spec is in progress during both comparisons.
 	It("compares its kernel, whatever Services have come and gone, and that of all nodes is a line each", Serial, func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
@@ -27,7 +27,7 @@ var _ = Describe("The status of a node", func() {
 		} {
 			newService(ctx, namespace, named(name), option)
 		}
-		for _, ready := range []bool{false, true} { // slots in another order than at first
+		for _, ready := range []bool{false, true} { // changes the order of slots
 			servers[0].setReady(ctx, ready)
 		}
 		Expect(kube.CoreV1().Services(namespace).Delete(ctx, "local", metav1.DeleteOptions{})).To(Succeed())
@@ -82,7 +82,7 @@ var _ = Describe("The status of a node", func() {
 	})
 })
 
-// hasKubeconfig reports whether a proxy reaches the API server by a kubeconfig in its ConfigMap.
+// hasKubeconfig reports whether a proxy uses a kubeconfig in its ConfigMap to reach the API server.
 func (c cluster) hasKubeconfig(ctx context.Context, proxy *corev1.Pod) bool {
 	GinkgoHelper()
 	found, err := c.CoreV1().ConfigMaps(proxyNamespace).Get(ctx, configVolume(proxy).ConfigMap.Name, metav1.GetOptions{})
@@ -97,9 +97,9 @@ func configVolume(proxy *corev1.Pod) corev1.Volume {
 	return proxy.Spec.Volumes[at]
 }
 
-// runOnNode runs a command of the proxy's program beside the proxy, in the node's network, with the files of its ConfigMap
-// in another place. It waits until the command ends with a status, however often it ends with another one before, and
-// returns what it printed.
+// runOnNode runs a command of the proxy's program in another pod on the proxy's node, with host networking and with the
+// files of its ConfigMap at another path. It retries until the command ends with the wanted exit status, and returns
+// its output.
 func (c cluster) runOnNode(ctx context.Context, proxy *corev1.Pod, name string, want int32, args ...string) string {
 	GinkgoHelper()
 	container := proxy.Spec.Containers[0]

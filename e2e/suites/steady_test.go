@@ -12,17 +12,17 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// steady is clients that go on connecting until they are stopped.
+// steady runs clients that keep connecting until they are stopped.
 type steady struct {
 	stop    chan struct{}
 	dialing sync.WaitGroup
 
 	mu     sync.Mutex
 	total  results
-	broken []error // a client could not be asked, so that nothing is known of its connections
+	broken []error // clients that could not be controlled: their results are unknown
 }
 
-// startSteady has each client dial each target up to 50 times a second, until stopped.
+// startSteady makes each client dial each target up to 50 times per second, until stopped.
 func startSteady(ctx context.Context, clients probes, targets []target) *steady {
 	s := &steady{stop: make(chan struct{})}
 	for _, client := range clients {
@@ -53,14 +53,14 @@ func (s *steady) dial(ctx context.Context, client probe, to target) {
 	}
 }
 
-// end stops the clients, and returns what became of all connections.
+// end stops the clients and returns the results of all connections.
 func (s *steady) end() (results, []error) {
 	close(s.stop)
 	s.dialing.Wait()
 	return s.total, s.broken
 }
 
-// expectNoneLost stops the clients and reports every connection that was not answered.
+// expectNoneLost stops the clients and reports every connection that got no reply.
 func (s *steady) expectNoneLost(why string) results {
 	GinkgoHelper()
 	total, broken := s.end()
@@ -70,7 +70,7 @@ func (s *steady) expectNoneLost(why string) results {
 	return total
 }
 
-// held is a connection that stays open, on which the client goes on asking.
+// held is an open connection on which the client keeps sending.
 type held struct {
 	client probe
 	id     string
@@ -96,7 +96,7 @@ func hold(ctx context.Context, clients probes, targets []target) []held {
 	return all
 }
 
-// heldState is how a connection fares.
+// heldState is the state of a held connection.
 type heldState struct {
 	Alive  bool   `json:"alive"`
 	Server string `json:"server"`
@@ -109,7 +109,7 @@ func (h held) state(ctx context.Context) (heldState, error) {
 	return got, err
 }
 
-// echoes is how many of its questions were answered, and an error if the connection is no more.
+// echoes returns the number of echoes that the connection got, and an error if it is closed.
 func (h held) echoes(ctx context.Context) (int, error) {
 	got, err := h.state(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (h held) echoes(ctx context.Context) (int, error) {
 	return got.Echoes, nil
 }
 
-// expectAlive waits until every connection has answered anew.
+// expectAlive waits until every connection has received another echo.
 func expectAlive(ctx context.Context, why string, all []held) {
 	GinkgoHelper()
 	before := make([]int, len(all))

@@ -1,18 +1,23 @@
 //go:build e2e
 
-// Package suites proves Vicinity's promises in a running cluster, one file for each. All it is given is a kubeconfig:
-// it starts probe pods, has them dial Services, and asks who answered. So it runs in the lab, in kind, and in a
-// cluster of yours.
+// Package suites verifies Vicinity's guarantees in a running cluster, one file for each. Its only input is a
+// kubeconfig: it starts probe pods, makes them dial Services, and checks which servers reply. So it runs in the lab, in
+// kind, and in any other cluster.
 //
-// The script run beside this file starts them. They need three zones with a node each, one IP family or both, DNS, and
-// a Vicinity that serves Services without a service-proxy-name label. Specs labelled six-nodes need two nodes in each
-// zone; leave them out with LABEL_FILTER='!six-nodes' where there are fewer. Specs labelled webhook need the admission
-// webhook, as manifests/webhook installs it; '!webhook' leaves them out. Specs labelled node-power need commands that stop
-// nodes and start them. Specs labelled thorough take long, and "make e2e" leaves them out. Specs labelled node-dns need a
-// DNS cache on each node that asks the proxy first, those labelled topology-slices a webhook that publishes
-// TopologySlices, and those labelled measured-demand one that measures demand. Specs that disturb others, because they
-// restart the proxy or the webhook, label a node's zone anew or evacuate a zone, are Serial. After the last spec no proxy
-// may have taken a node for dead that no spec had stopped.
+// The script next to this file starts the suites. They need three zones with a node each, one IP family or both, DNS,
+// and a Vicinity that serves Services without a service-proxy-name label. Some specs need more, and have a label by
+// which LABEL_FILTER can exclude them, such as LABEL_FILTER='!six-nodes':
+//
+//   - six-nodes: two nodes in each zone;
+//   - webhook: the admission webhook, installed from manifests/webhook;
+//   - node-power: commands that stop and start nodes;
+//   - thorough: much time, so "make e2e" excludes these specs;
+//   - node-dns: a DNS cache on each node that queries the proxy first;
+//   - topology-slices: a webhook that publishes TopologySlices;
+//   - measured-demand: a webhook that measures demand.
+//
+// Specs that disturb others are Serial: they restart the proxy or the webhook, change the zone label of a node or
+// evacuate a zone. After the last spec, no proxy may have ejected a node as dead that no spec had stopped.
 package suites
 
 import (
@@ -25,13 +30,13 @@ import (
 )
 
 const (
-	// waitTimeout is how long anything may take to come true. It only decides how late a failure is reported.
+	// waitTimeout is the timeout of an expectation. It only determines how late a failure is reported.
 	waitTimeout = 2 * time.Minute
-	// glance is the time between two checks whether it did.
+	// glance is the polling interval of an expectation.
 	glance = 200 * time.Millisecond
 )
 
-// Specs that take a minute or more run before others, so that none of them is alone at the end.
+// Specs that take a minute or more run before others, so that none of them runs alone at the end.
 const (
 	long         = SpecPriority(1)
 	longestFirst = SpecPriority(2)
@@ -45,18 +50,19 @@ func TestVicinityInACluster(t *testing.T) {
 	RunSpecs(t, "Vicinity in a cluster")
 }
 
-// What all specs share. It does not change after the suite has begun.
+// The state that all specs share. It does not change after the suite has started, except for the clients on restarted
+// nodes.
 var (
 	kube cluster
-	// podClients and nodeClients are one probe on each node, in the order of kube.nodes: a pod, and one in the node's own
-	// network.
+	// podClients and nodeClients are one probe on each node, in the order of kube.nodes: a pod, and one with host
+	// networking.
 	podClients, nodeClients probes
 )
 
-// everyClient is all of both.
+// everyClient returns podClients and nodeClients.
 func everyClient() probes { return slices.Concat(podClients, nodeClients) }
 
-// The clients are made once, by the first process, for all processes.
+// The first process creates the clients once, for all processes.
 var _ = SynchronizedBeforeSuite(func(ctx SpecContext) []byte {
 	kube = connect(ctx)
 	kube.expectVicinity(ctx)
@@ -70,5 +76,5 @@ var _ = SynchronizedBeforeSuite(func(ctx SpecContext) []byte {
 	podClients, nodeClients = kube.clients(ctx, string(namespace))
 })
 
-// The first process is the last one, too.
+// The first process is also the last one to finish.
 var _ = SynchronizedAfterSuite(func() {}, expectOnlyDeadNodesEjected)

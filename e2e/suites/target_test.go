@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// target is what a client dials.
+// target is an address that a client dials.
 type target struct {
 	network string // tcp or udp
 	address string // host:port
@@ -20,7 +20,7 @@ type target struct {
 
 func (t target) String() string { return t.network + " " + t.address }
 
-// isIPv6 says whether an address, with or without a port, is one of IPv6.
+// isIPv6 reports whether an address, with or without a port, is an IPv6 address.
 func isIPv6(address string) bool {
 	if parsed, err := netip.ParseAddr(address); err == nil {
 		return parsed.Is6()
@@ -29,15 +29,15 @@ func isIPv6(address string) bool {
 	return err == nil && parsed.Addr().Is6()
 }
 
-// overTCP is an address at a port.
+// overTCP returns the target of an address and port.
 func overTCP(address string, port int32) target {
 	return target{network: "tcp", address: net.JoinHostPort(address, strconv.Itoa(int(port)))}
 }
 
-// overUDP is the same over UDP.
+// overUDP returns the same target over UDP.
 func (t target) overUDP() target { return target{network: "udp", address: t.address} }
 
-// clusterIPs are a Service's ClusterIPs at its port, one for each family that it has.
+// clusterIPs returns a Service's ClusterIPs with its port, one for each of its families.
 func clusterIPs(service *corev1.Service) []target {
 	var all []target
 	for _, address := range service.Spec.ClusterIPs {
@@ -46,7 +46,7 @@ func clusterIPs(service *corev1.Service) []target {
 	return all
 }
 
-// nodePorts are a node's addresses at a Service's node port, one for each family that both have.
+// nodePorts returns a node's addresses with a Service's node port, one for each family that both have.
 func nodePorts(service *corev1.Service, on node) []target {
 	var all []target
 	for _, address := range on.addresses {
@@ -66,9 +66,9 @@ func hasFamilyOf(service *corev1.Service, address string) bool {
 	return false
 }
 
-// bothProtocols are targets over TCP, and the same over UDP. It is for a Service that has not changed yet: of many
-// datagrams one is sent from a port that another was sent from a minute ago, and that flow may stay with an endpoint
-// that serves, though new ones may not go there any more. What becomes of flows is in udp_test.go.
+// bothProtocols returns targets over TCP, and the same over UDP. It is for a Service that has not changed yet: among
+// many datagrams, some reuse a source port of a minute ago, and that flow may stay with an endpoint that is serving but
+// no longer allowed for new flows. udp_test.go tests flows.
 func bothProtocols(tcp []target) []target {
 	all := append([]target{}, tcp...)
 	for _, t := range tcp {
@@ -77,12 +77,12 @@ func bothProtocols(tcp []target) []target {
 	return all
 }
 
-// hostName is a Service's name as pods dial it.
+// hostName returns the name by which pods dial a Service.
 func hostName(service *corev1.Service) string {
 	return strings.Join([]string{service.Name, service.Namespace, "svc", "cluster.local"}, ".")
 }
 
-// addressOf is a probe's address in the family of a target.
+// addressOf returns a probe's address in the family of a target.
 func (p probe) addressOf(to target) string {
 	for _, address := range p.addresses {
 		if isIPv6(address) == isIPv6(to.address) {

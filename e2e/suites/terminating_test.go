@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// dying is how long a server goes on after SIGTERM: as long as the spec may take to look at it.
+// dying is how long a server keeps serving after SIGTERM: as long as the spec may need it.
 const dying = 5 * time.Minute
 
 var _ = Describe("Terminating endpoints", func() {
@@ -65,7 +65,7 @@ var _ = Describe("Terminating endpoints", func() {
 	})
 })
 
-// expectTerminating waits until the slices say of every server that it terminates and serves.
+// expectTerminating waits until the slices list every server as terminating and serving.
 func expectTerminating(ctx context.Context, service *corev1.Service, servers probes) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -63,7 +63,7 @@ var _ = Describe("Topology keys", func() {
 	It("know any label of nodes, and follow it when it changes", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		nodes := kube.oneOfEachZone()
-		rack := "racks.vicinity.dev/" + namespace // a key of this spec's own, so that it disturbs no other spec
+		rack := "racks.vicinity.dev/" + namespace // unique to this spec, so that it affects no other
 		one, other := nodes[0], nodes[1]
 		servers := kube.startPods(ctx, namespace, serversOn(nodes[:2])...)
 		service := newService(ctx, namespace, topologyKeys(rack))

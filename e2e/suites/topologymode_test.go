@@ -17,7 +17,8 @@ import (
 var _ = Describe("topology-mode Auto", func() {
 	It("sends each zone to the endpoints that the hints give it", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		// The controller gives hints if each zone can have its share of the CPUs in endpoints: one on every node.
+		// The controller sets hints only if each zone can have endpoints in proportion to its CPUs: one endpoint on every
+		// node.
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
 		service := newService(ctx, namespace, topologyMode("Auto"))
 		for _, to := range clusterIPs(service) {
@@ -26,7 +27,7 @@ var _ = Describe("topology-mode Auto", func() {
 				expectServers(ctx, "the hints for "+zone, podClients.inZone(zone), bothProtocols([]target{to}), hinted[zone])
 			}
 		}
-		// With one endpoint, the controller takes all hints back.
+		// With one endpoint, the controller removes all hints.
 		for _, server := range servers[1:] {
 			server.setReady(ctx, false)
 		}
@@ -41,8 +42,8 @@ func topologyMode(value string) serviceOption {
 	}
 }
 
-// expectZoneHints waits until the controller has given every server a zone in the slice of a family, and returns the
-// servers by the zone that they are for, which need not be their own.
+// expectZoneHints waits until the controller has set a zone hint for every server in the slice of a family. It returns
+// the servers by the zone of the hint, which may differ from the server's own.
 func expectZoneHints(ctx context.Context, service *corev1.Service, ipv6 bool, servers probes) map[string]probes {
 	GinkgoHelper()
 	hinted := map[string]probes{}
@@ -62,7 +63,7 @@ func expectZoneHints(ctx context.Context, service *corev1.Service, ipv6 bool, se
 	return hinted
 }
 
-// endpointsOf returns what a Service's EndpointSlices of a family hold.
+// endpointsOf returns the endpoints in a Service's EndpointSlices of a family.
 func endpointsOf(ctx context.Context, service *corev1.Service, ipv6 bool) []discoveryv1.Endpoint {
 	GinkgoHelper()
 	list, err := kube.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{

@@ -19,7 +19,7 @@ const topologySlices = "topology-slices"
 var _ = Describe("TopologySlices", Label(topologySlices), func() {
 	It("describe every node with the labels that Services name", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		row := "rows.vicinity.dev/" + namespace // a key of this spec's own
+		row := "rows.vicinity.dev/" + namespace // a key that only this spec uses
 		labelled := kube.nodes[0]
 		labelNode(ctx, labelled, row, new("one"))
 		newService(ctx, namespace, topologyKeys(row+", *"))
@@ -57,7 +57,7 @@ var _ = Describe("TopologySlices", Label(topologySlices), func() {
 		service := newService(ctx, namespace, topologyKeys(row+", *"))
 		client, to := podClients.on(here), clusterIPs(service)[:1]
 		labelNode(ctx, here, row, new("one"))
-		labelNode(ctx, there, row, nil) // which takes it away at the end
+		labelNode(ctx, there, row, nil) // removed after the spec
 		expectServers(ctx, "no other node of the row", client, to, servers)
 		var took []time.Duration
 		for range 10 {

@@ -79,8 +79,8 @@ var _ = Describe("externalTrafficPolicy", func() {
 	})
 })
 
-// expectHealthCheck waits until a node answers with a status on the Service's health check node port. The API server
-// asks it.
+// expectHealthCheck waits until a node responds with a status on the Service's health check node port. The request goes
+// through the API server's proxy.
 func expectHealthCheck(ctx context.Context, service *corev1.Service, on node, status int) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// clientPort is that of a client that always sends from one port. It is one flow to conntrack, which would stay with
-// its first endpoint for as long as it sends. Each process of the suites has its own, below those that the kernel
-// gives to others.
+// clientPort returns the source port of a client that always sends from one port. Conntrack sees one flow, which would
+// stay with its first endpoint while the client keeps sending. Each process of the suites has its own port, below the
+// kernel's ephemeral ports.
 func clientPort() int { return 20_000 + GinkgoParallelProcess() }
 
 var _ = Describe("A UDP client that always sends from one port", func() {
@@ -86,12 +86,12 @@ func overUDP(tcp []target) []target {
 	return all
 }
 
-// expectFlows waits until the datagrams that clients send from their one port are all answered by one server.
+// expectFlows waits until one server replies to all datagrams that clients send from their one port.
 func expectFlows(ctx context.Context, why string, clients probes, targets []target, server probes) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		for _, count := range []int{1, 10} {
-			// One target at a time: a port is one socket's.
+			// One target at a time, because only one socket can bind the port.
 			for _, to := range targets {
 				for _, got := range dialAll(ctx, clients, []target{to}, dialling{count: count, timeout: moment, sourcePort: clientPort()}) {
 					g.Expect(got.err).NotTo(HaveOccurred())

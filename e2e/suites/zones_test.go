@@ -8,8 +8,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 )
 
-// expectEachInItsZone waits until the pods in every zone that has servers are answered by all of those, and by no
-// others.
+// expectEachInItsZone waits until the pods in every zone that has servers get replies from all of those servers, and
+// from no others.
 func expectEachInItsZone(ctx context.Context, why string, targets []target, servers probes) {
 	GinkgoHelper()
 	for _, zone := range kube.zones() {

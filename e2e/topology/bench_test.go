@@ -29,18 +29,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// The cluster of the measurement, and its hours. A kubelet writes its node's status every five minutes if nothing changed
+// The measured cluster and its hours. A kubelet writes its node's status every five minutes if nothing changed
 // (nodeStatusReportFrequency).
 const (
 	beatsAnHour = 12
-	comeAndGo   = 100 // nodes an hour
+	comeAndGo   = 100 // nodes per hour
 	labelTries  = 40
-	manyNodes   = 200 // proxies at once
-	// apart is how far from each other nodes come and go: each change is published by itself, as in a real hour.
+	manyNodes   = 200 // concurrent proxies
+	// apart is the time between additions and removals of nodes: each change is published separately, as in a real hour.
 	apart = 1200 * time.Millisecond
 )
 
-// measuredNodes may be given, for a quick look.
+// measuredNodes returns the number of nodes, which $VICINITY_NODES may reduce for a quick run.
 func measuredNodes(b *testing.B) int {
 	b.Helper()
 	count, err := strconv.Atoi(cmp.Or(os.Getenv("VICINITY_NODES"), "5000"))
@@ -55,7 +55,7 @@ type town struct {
 	nodes []*corev1.Node
 }
 
-// view is one proxy's.
+// view is one proxy's view of the cluster.
 type view struct {
 	received received.Bytes
 	from     apiserver.NodeTopology
@@ -64,7 +64,7 @@ type view struct {
 	end      func()
 }
 
-// newView follows as a proxy does.
+// newView watches the cluster as a proxy does.
 func (s *town) newView(from apiserver.NodeTopology) *view {
 	s.b.Helper()
 	v := &view{from: from}
@@ -100,7 +100,7 @@ func (v *view) count() int {
 	return count
 }
 
-// all calls do for the nodes of some numbers, several at a time.
+// all calls do for the nodes in a range of numbers, several at a time.
 func (s *town) all(from, to int, do func(ctx context.Context, i int) error) {
 	s.b.Helper()
 	var running sync.WaitGroup
@@ -138,7 +138,7 @@ func (s *town) create(from, to int) {
 	})
 }
 
-// beat has every kubelet write its node's status once.
+// beat makes every kubelet write its node's status once.
 func (s *town) beat(number, nodes int) {
 	s.b.Helper()
 	s.all(0, nodes, func(ctx context.Context, i int) (err error) {
@@ -157,7 +157,7 @@ func (s *town) label(i int, key, value string) {
 	must.Succeed(s.b, err)
 }
 
-// apiServerTime is the processor time that the API server has used.
+// apiServerTime returns the CPU time that the API server has used, in seconds.
 func (s *town) apiServerTime() float64 {
 	s.b.Helper()
 	page, err := s.admin.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(s.b.Context())
@@ -167,14 +167,15 @@ func (s *town) apiServerTime() float64 {
 	return seconds
 }
 
-// BenchmarkAnHour: what one proxy receives in an hour, by Nodes and by TopologySlices, and how soon it knows.
+// BenchmarkAnHour measures what one proxy receives in an hour, from Nodes and from TopologySlices, and the delay of a
+// change.
 func BenchmarkAnHour(b *testing.B) {
 	s, count := newTown(b), measuredNodes(b)
 	views := s.both(count)
 	quiet := s.hour(views, "quiet", count, func(int) {})
 	number := count
 	busy := s.hour(views, "busy", count, func(beat int) {
-		// Nodes come and go all the time, and once in that hour a third of all get another zone.
+		// Nodes are added and removed all the time, and once in that hour a third of all nodes get another zone.
 		for range comeAndGo / beatsAnHour {
 			s.create(number, number+1)
 			time.Sleep(apart)
@@ -194,7 +195,7 @@ func BenchmarkAnHour(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// newTown has the nodes, and a publisher that has published them.
+// newTown returns a town with these nodes and a publisher that has published them.
 func newTown(b *testing.B) *town {
 	b.Helper()
 	config := install(b)
@@ -214,7 +215,7 @@ func newTown(b *testing.B) *town {
 	return s
 }
 
-// both follow by Nodes, and by slices.
+// both returns two views: one from Nodes, and one from slices.
 func (s *town) both(count int) []*view {
 	s.b.Helper()
 	var views []*view
@@ -228,7 +229,7 @@ func (s *town) both(count int) []*view {
 	return views
 }
 
-// hour lets an hour pass, and returns how many times the bytes of slices Nodes cost.
+// hour simulates an hour, and returns the ratio of the bytes received from Nodes to those from slices.
 func (s *town) hour(views []*view, name string, count int, meanwhile func(beat int)) float64 {
 	s.b.Helper()
 	var before [2][2]int64
@@ -240,12 +241,12 @@ func (s *town) hour(views []*view, name string, count int, meanwhile func(beat i
 		s.beat(beat+1, count)
 		meanwhile(beat)
 	}
-	time.Sleep(3 * time.Second) // what was written last arrives
+	time.Sleep(3 * time.Second) // the last writes arrive
 	passed := time.Since(began)
 	var bytes [2]float64
 	for i, v := range views {
 		bytes[i] = float64(v.received.Load() - before[i][0])
-		// The Lease is read as often as time passes: an hour has more of it than this benchmark.
+		// The Lease is read at fixed intervals, so a real hour has more reads than this benchmark.
 		if v.from == apiserver.AutoTopology {
 			const every = 22.5 // seconds, on average
 			bytes[i] += s.leaseBytes() * (time.Hour - passed).Seconds() / every
@@ -256,7 +257,7 @@ func (s *town) hour(views []*view, name string, count int, meanwhile func(beat i
 	return bytes[0] / bytes[1]
 }
 
-// leaseBytes is what one look at the publisher's Lease costs.
+// leaseBytes returns the cost of one read of the publisher's Lease.
 func (s *town) leaseBytes() float64 {
 	s.b.Helper()
 	var gotten received.Bytes
@@ -266,17 +267,17 @@ func (s *town) leaseBytes() float64 {
 		_, err := client.CoordinationV1().Leases(namespace).Get(s.b.Context(), "vicinity-topology", metav1.GetOptions{})
 		must.Succeed(s.b, err)
 	}
-	read() // connects
+	read() // connects first
 	before := gotten.Load()
 	const times = 20
 	for range times {
 		read()
-		time.Sleep(50 * time.Millisecond) // below the client's own limit
+		time.Sleep(50 * time.Millisecond) // below the client's own rate limit
 	}
 	return float64(gotten.Load()-before) / times
 }
 
-// lag measures from a label's change until a proxy knows.
+// lag measures the time from a label's change until a proxy has it.
 func (s *town) lag(views []*view) {
 	s.b.Helper()
 	for _, v := range views {
@@ -299,10 +300,10 @@ func (s *town) lag(views []*view) {
 	}
 }
 
-// BenchmarkManyProxies: what heartbeats cost the API server with many proxies at once.
+// BenchmarkManyProxies measures what heartbeats cost the API server with many concurrent proxies.
 func BenchmarkManyProxies(b *testing.B) {
 	s, count := newTown(b), measuredNodes(b)
-	s.beat(99, count) // what is made for the first time
+	s.beat(99, count) // allocations for the first time
 	var cost []float64
 	for i, from := range []apiserver.NodeTopology{"", apiserver.NodesTopology, apiserver.SlicesTopology} {
 		var views []*view
@@ -316,8 +317,8 @@ func BenchmarkManyProxies(b *testing.B) {
 		}
 		time.Sleep(2 * time.Second)
 		before := s.apiServerTime()
-		s.beat(100+i, count)                                // another time each, or nothing would change
-		for last := before; s.apiServerTime()-last > 0.5; { // until all is sent, and it idles
+		s.beat(100+i, count)                                // a new time each, or nothing would change
+		for last := before; s.apiServerTime()-last > 0.5; { // until everything is sent and it is idle
 			last = s.apiServerTime()
 			time.Sleep(2 * time.Second)
 		}
@@ -341,7 +342,7 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// largeNode has as many labels as nodes of real clusters.
+// largeNode returns a Node with as many labels as in real clusters.
 func largeNode(i int) *corev1.Node {
 	node := nodeOf(fmt.Sprintf("node-%04d", i), "zone-"+string(rune('a'+i%3)), map[string]string{
 		rack:                               fmt.Sprint("rack-", i/20),

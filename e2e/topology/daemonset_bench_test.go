@@ -14,9 +14,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// BenchmarkADaemonSetsSlices: what EndpointSlices over the proxies' own pods would cost, which name each node and its
-// zone without a publisher: by the real EndpointSlice controller, while the DaemonSet is rolled out. The pods are objects
-// alone.
+// BenchmarkADaemonSetsSlices measures the cost of EndpointSlices for the proxies' own pods, which contain each node and
+// its zone without a publisher. The real EndpointSlice controller writes them while the DaemonSet is rolled out. The
+// pods are only objects.
 func BenchmarkADaemonSetsSlices(b *testing.B) {
 	s, count := newTown(b), measuredNodes(b)
 	installProxyService(b)
@@ -27,7 +27,7 @@ func BenchmarkADaemonSetsSlices(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// waitForEndpoints waits until the EndpointSlices have that many ready endpoints.
+// waitForEndpoints waits until the EndpointSlices have count ready endpoints.
 func (s *town) waitForEndpoints(count int) {
 	s.b.Helper()
 	wait.Until(s.b, "every pod is an endpoint", func() bool {
@@ -36,8 +36,8 @@ func (s *town) waitForEndpoints(count int) {
 	})
 }
 
-// rollOut replaces all pods by those of a generation, some percent at once, and returns how many MB a watch of the slices
-// has received.
+// rollOut replaces all pods by those of a generation, some percent at a time. It returns how many MB a watch of the
+// slices received.
 func (s *town) rollOut(count, percent, generation int) float64 {
 	s.b.Helper()
 	var bytes received.Bytes
@@ -66,7 +66,7 @@ func (s *town) rollOut(count, percent, generation int) float64 {
 			at := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 			return s.admin.CoreV1().Pods(metav1.NamespaceSystem).Delete(ctx, proxyPod(i, generation-1), at)
 		})
-		time.Sleep(time.Second) // the node pulls the image
+		time.Sleep(time.Second) // time to pull the image
 		s.all(first, last, func(ctx context.Context, i int) error { return runProxy(ctx, s.admin, i, generation) })
 		time.Sleep(time.Second)
 	}

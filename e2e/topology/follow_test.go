@@ -23,7 +23,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// fewNodes are those of these tests.
+// fewNodes is the number of nodes in these tests.
 const fewNodes = 30
 
 // follower is a proxy's view of the cluster, with the rights of the proxy's manifests.
@@ -34,9 +34,9 @@ type follower struct {
 	mutex    sync.Mutex
 	nodes    map[string]*model.Node
 	services map[string]bool
-	// lost are nodes that were taken away, in the order of the updates.
+	// lost are nodes that an update removed, in the order of the updates.
 	lost []string
-	// from is the resource that it follows.
+	// from is the resource that the proxy watches.
 	from string
 }
 
@@ -81,14 +81,14 @@ func (f *follower) takeSource(resource string) {
 	f.from = resource
 }
 
-// source is the resource that it follows.
+// source returns the resource that the proxy watches.
 func (f *follower) source() string {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	return f.from
 }
 
-// racks are the racks of the other nodes.
+// racks returns the racks of the other nodes.
 func (f *follower) racks() string {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -101,7 +101,7 @@ func (f *follower) racks() string {
 	return strings.Join(all, " ")
 }
 
-// lostNodes returns the nodes that were taken away since the last call.
+// lostNodes returns the nodes that updates removed since the last call.
 func (f *follower) lostNodes() []string {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -110,7 +110,7 @@ func (f *follower) lostNodes() []string {
 	return lost
 }
 
-// racksOfAll are the racks of all nodes but this one.
+// racksOfAll returns the racks of all nodes but this one.
 func racksOfAll() map[string]string {
 	racks := map[string]string{}
 	for i := 1; i < fewNodes; i++ {
@@ -135,8 +135,8 @@ func createRacked(t testing.TB, name, keys string) {
 	})
 }
 
-// TestAProxyChangesOverBetweenNodesAndSlices: when a publisher comes, and when it is gone while nodes change; and loses
-// no node meanwhile.
+// TestAProxyChangesOverBetweenNodesAndSlices adds a publisher, and later removes it while nodes change. The proxy must
+// not lose a node during either change.
 func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
 	config := install(t)
 	proxy := asProxy(t)
@@ -156,19 +156,19 @@ func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
 		t.Errorf("nodes are lost: %q", lost)
 	}
 
-	// Without a publisher the slices stay in force, until nodes come.
+	// Without a publisher the slices stay active until nodes are added.
 	one.end()
 	expire(t)
 	createNodes(t, fewNodes, fewNodes+1)
 	want["0030"] = "rack-3"
 	wait.Equal(t, "a node that came while nobody publishes", racksText(want), f.racks)
-	f.log.WaitFor(t, "before=topologyslices") // it follows Nodes again
+	f.log.WaitFor(t, "before=topologyslices") // it watches Nodes again
 	if lost := f.lostNodes(); len(lost) > 0 {
 		t.Errorf("nodes are lost: %q", lost)
 	}
 }
 
-// TestTheResourceMayBeRemoved: with all slices, while proxies follow them.
+// TestTheResourceMayBeRemoved deletes the CRD with all slices while proxies watch them.
 func TestTheResourceMayBeRemoved(t *testing.T) {
 	config := install(t)
 	proxy := asProxy(t)
@@ -179,7 +179,7 @@ func TestTheResourceMayBeRemoved(t *testing.T) {
 	wait.Until(t, "it follows slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
 	wait.Equal(t, "racks, by slices", racksText(racksOfAll()), f.racks)
 	api.Kubectl(t, "delete", "customresourcedefinition", "topologyslices.vicinity.dev")
-	t.Cleanup(func() { apply(t) }) // before the clean-up of all
+	t.Cleanup(func() { apply(t) }) // runs before the general cleanup
 	expire(t)
 	wait.Until(t, "it follows Nodes", func() bool { return strings.Contains(f.log.String(), "before=topologyslices") })
 	wait.Equal(t, "racks, by Nodes", racksText(racksOfAll()), f.racks)
@@ -189,7 +189,8 @@ func TestTheResourceMayBeRemoved(t *testing.T) {
 	one.end()
 }
 
-// TestAServiceWaitsForItsLabel, and the others do not.
+// TestAServiceWaitsForItsLabel checks that a Service is not served before its label is published. Other Services do not
+// wait.
 func TestAServiceWaitsForItsLabel(t *testing.T) {
 	config := install(t)
 	proxy := asProxy(t)
@@ -215,7 +216,7 @@ func (f *follower) serves(name string) bool {
 	return f.services[name]
 }
 
-// asProxy is the configuration of a proxy, as its manifests and the component's allow.
+// asProxy returns the configuration of a proxy with the rights in its manifests and in the component.
 func asProxy(t testing.TB) *rest.Config {
 	t.Helper()
 	_, err := api.Shell(t.Context(), "kubectl apply -f manifests/access.yaml")
@@ -223,7 +224,7 @@ func asProxy(t testing.TB) *rest.Config {
 	return asProgram(api.Account(t, "kube-system", "vicinity-proxy"))
 }
 
-// expire makes the Lease one that ended long ago, so that nobody has to wait for that.
+// expire makes the Lease expire immediately, so that the test need not wait.
 func expire(t testing.TB) {
 	t.Helper()
 	api.Kubectl(t, "--namespace", namespace, "patch", "lease", "vicinity-topology", "--type", "merge",

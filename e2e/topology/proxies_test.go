@@ -25,18 +25,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// proxyService is the Service over the proxies, as the manifests have it.
+// proxyService is the Service of the proxies in the manifests.
 var proxyService = model.ObjectName{Namespace: metav1.NamespaceSystem, Name: "vicinity-proxy"}
 
-// proxySlices are its EndpointSlices.
+// proxySlices selects its EndpointSlices.
 var proxySlices = metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + proxyService.Name}
 
-// installProxyService applies the Service, and runs the real EndpointSlice controller. Pods are objects alone.
+// installProxyService applies the Service, and runs the real EndpointSlice controller. Pods are only objects.
 func installProxyService(t testing.TB) {
 	t.Helper()
 	_, err := api.Shell(t.Context(), "kubectl apply -f manifests/service.yaml")
 	must.Succeed(t, err)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}} // which another controller would make
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}} // another controller would create it
 	_, err = api.Admin.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(t.Context(), account, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		must.Succeed(t, err)
@@ -56,7 +56,7 @@ func installProxyService(t testing.TB) {
 	})
 }
 
-// proxyPod is the name of a proxy's pod.
+// proxyPod returns the name of a proxy's pod.
 func proxyPod(node, generation int) string {
 	return fmt.Sprintf("vicinity-proxy-%04d-%d", node, generation)
 }
@@ -84,7 +84,7 @@ func runProxy(ctx context.Context, admin kubernetes.Interface, node, generation 
 	return err
 }
 
-// proxied are the nodes on which the EndpointSlices say that a ready proxy is.
+// proxied returns the nodes that have a ready proxy according to the EndpointSlices.
 func proxied(t testing.TB) map[string]bool {
 	t.Helper()
 	list, err := api.Admin.DiscoveryV1().EndpointSlices(proxyService.Namespace).List(t.Context(), proxySlices)
@@ -100,7 +100,7 @@ func proxied(t testing.TB) map[string]bool {
 	return nodes
 }
 
-// labels are what a proxy knows of the other nodes, in words.
+// labels returns the other nodes' labels that a proxy knows, as text.
 func (f *follower) labels() string {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -113,7 +113,8 @@ func (f *follower) labels() string {
 	return strings.Join(all, "\n")
 }
 
-// inZones are the labels that createNodes gives the other nodes of fewNodes, as far as a bound by zones needs them.
+// inZones returns the labels that createNodes sets on the other nodes of fewNodes, restricted to those that a load
+// bound by zone needs.
 func inZones() map[string]map[string]string {
 	nodes := map[string]map[string]string{}
 	for i := 1; i < fewNodes; i++ {
@@ -140,8 +141,8 @@ func createBounded(t testing.TB) {
 	})
 }
 
-// TestTheProxiesThemselvesReportInWhichZonesNodesAre: while no Service asks for more, and without a publisher. What nodes ask
-// is the same as by Nodes.
+// TestTheProxiesThemselvesReportInWhichZonesNodesAre covers clusters without a publisher in which no Service needs more
+// than zones. The nodes' demand is the same as with Nodes as the source.
 func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	install(t)
 	proxy := asProxy(t)
@@ -160,9 +161,9 @@ func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	if got := f.labels(); got != topologyText(want) {
 		t.Errorf("when it is served, the nodes are:\n%s\nwant\n%s", got, topologyText(want))
 	}
-	wait.Equal(t, "what it follows", model.TopologyFromProxies, f.source) // it says so once it does
+	wait.Equal(t, "what it follows", model.TopologyFromProxies, f.source) // it reports the source once it uses it
 
-	// What a node asks, from one moment to the next.
+	// The demand of a node changes.
 	api.Kubectl(t, "label", "node", "node-0005", policy.DemandLabel+"=7")
 	want["node-0005"][policy.DemandLabel] = "7"
 	wait.Equal(t, "a node with a demand", topologyText(want), f.labels)
@@ -170,12 +171,12 @@ func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	delete(want["node-0005"], policy.DemandLabel)
 	wait.Equal(t, "one without again", topologyText(want), f.labels)
 
-	// A rollout: pods go, and others come. No node is lost meanwhile.
+	// A rollout deletes pods and creates others. No node is lost during that time.
 	for i := 1; i < 4; i++ {
 		api.Kubectl(t, "--namespace", "kube-system", "delete", "pod", proxyPod(i, 0), "--force", "--grace-period=0")
 	}
 	wait.Until(t, "three proxies less", func() bool { return len(proxied(t)) == fewNodes-3 })
-	// The controller writes another zone of a node with the next change of any proxy's pod.
+	// The controller updates a node's zone with the next change of any proxy's pod.
 	api.Kubectl(t, "label", "node", "node-0006", string(policy.Zone)+"=zone-z", "--overwrite")
 	want["node-0006"][string(policy.Zone)] = "zone-z"
 	createNodes(t, fewNodes, fewNodes+1)
@@ -187,7 +188,8 @@ func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	}
 	wait.Until(t, "as many proxies as nodes", func() bool { return len(proxied(t)) == fewNodes+1 })
 
-	// A Service asks for racks, which the proxies do not know: it waits until Nodes are listed, and nobody else does.
+	// A Service needs racks, which the proxies' slices do not have. It waits until Nodes are listed; other Services do not
+	// wait.
 	createRacked(t, "racked", rack+", *")
 	wait.Until(t, "the Service with racks", func() bool {
 		isServed, racks := f.serves("racked"), f.racks()
@@ -207,7 +209,7 @@ func withOneMore(racks map[string]string) map[string]string {
 	return racks
 }
 
-// TestTooFewProxiesReportNothing: where many nodes have none, Nodes are followed.
+// TestTooFewProxiesReportNothing checks that Nodes are watched if many nodes have no proxy.
 func TestTooFewProxiesReportNothing(t *testing.T) {
 	install(t)
 	proxy := asProxy(t)

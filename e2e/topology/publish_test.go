@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// TestAllNodesArePublishedAndWhatChangesIsWrittenOnce: and no more than that.
+// TestAllNodesArePublishedAndWhatChangesIsWrittenOnce also checks that nothing else is written.
 func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	config := install(t)
 	want := createNodes(t, 0, 250)
@@ -50,7 +50,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 		t.Errorf("for two nodes more, and one less: %s", got)
 	}
 
-	// A Service that names a label has it published, of all nodes.
+	// If a Service uses a label, it is published for all nodes.
 	createRacked(t, "racked", rack+", *")
 	for name := range want {
 		var number int
@@ -63,7 +63,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 		t.Errorf("for another key: %s", got)
 	}
 
-	// What somebody deletes comes back.
+	// A deleted slice is created again.
 	_, versions := published(t)
 	for name := range versions {
 		api.Kubectl(t, "delete", "topologyslice", name)
@@ -71,7 +71,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	}
 	waitForNodes(t, "after a slice was deleted by hand", want)
 
-	// Another one takes over, and writes nothing, for nothing changed.
+	// Another publisher takes over. It writes nothing, because nothing changed.
 	second := start(t, config, "two")
 	_, before := published(t)
 	first.end()
@@ -94,11 +94,11 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestTheAdministratorsKeysAreAlwaysPublished: where tenants have taken all places with keys that nodes carry, one that comes late
-// waits, and one that the webhook's own Namespace names does not.
+// TestTheAdministratorsKeysAreAlwaysPublished exhausts all slots with tenants' keys that nodes have. A further key
+// waits, unless the webhook's own Namespace lists it.
 func TestTheAdministratorsKeysAreAlwaysPublished(t *testing.T) {
 	config := install(t)
-	const tenants = topologyslice.MaxKeys // some places are taken always
+	const tenants = topologyslice.MaxKeys // some slots are always taken
 	labels := map[string]string{rack: "rack-1"}
 	name := func(tenant int) string { return fmt.Sprintf("tenant-%02d", tenant) }
 	for i := range tenants {
@@ -106,7 +106,7 @@ func TestTheAdministratorsKeysAreAlwaysPublished(t *testing.T) {
 	}
 	_, err := api.Admin.CoreV1().Nodes().Create(t.Context(), nodeOf("node-0000", "zone-a", labels), metav1.CreateOptions{})
 	must.Succeed(t, err)
-	t.Cleanup(func() { // nothing here ends a Namespace that is deleted
+	t.Cleanup(func() { // no controller finalizes deleted Namespaces here
 		_, err := api.Shell(context.WithoutCancel(t.Context()), "kubectl annotate namespaces --all "+policy.DefaultTopologyKeysAnnotation+"-")
 		must.Succeed(t, err)
 	})

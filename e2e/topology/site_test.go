@@ -1,5 +1,5 @@
-// Package topology_test publishes where nodes are, and reads it, through a real API server and with the rights that the
-// manifests give.
+// Package topology_test publishes the topology of nodes and reads it, through a real API server and with the rights in
+// the manifests.
 package topology_test
 
 import (
@@ -54,17 +54,17 @@ func install(t testing.TB) *rest.Config {
 	return asProgram(api.Account(t, namespace, "vicinity-webhook"))
 }
 
-// asAdmin is a configuration that may do anything, with what our programs send.
+// asAdmin returns a configuration with cluster-admin rights that encodes objects like our programs.
 func asAdmin() *rest.Config { return asProgram(rest.CopyConfig(api.AdminConfig())) }
 
-// asProgram has objects sent as our programs have it (pkg/kube).
+// asProgram sets the encoding that our programs use (pkg/kube).
 func asProgram(config *rest.Config) *rest.Config {
 	const protobuf = "application/vnd.kubernetes.protobuf"
 	config.ContentType, config.AcceptContentTypes = protobuf, protobuf+",application/json"
 	return config
 }
 
-// apply applies what the component has.
+// apply applies the component's manifests.
 func apply(t testing.TB) {
 	t.Helper()
 	_, err := api.Shell(context.WithoutCancel(t.Context()), `
@@ -75,7 +75,7 @@ func apply(t testing.TB) {
 	must.Succeed(t, err)
 }
 
-// publisher is a running one.
+// publisher is a running publisher.
 type publisher struct {
 	end    func()
 	seen   *counts
@@ -83,7 +83,7 @@ type publisher struct {
 	log    *logs.Log
 }
 
-// counts is what a publisher tells its observer.
+// counts is a publisher's observer that counts.
 type counts struct {
 	mutex                  sync.Mutex
 	notified               map[string]int
@@ -111,14 +111,14 @@ func (c *counts) PublishFailed() {
 	c.failures++
 }
 
-// failed returns how many rounds failed.
+// failed returns the number of failed rounds.
 func (c *counts) failed() int {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.failures
 }
 
-// notifiedText returns the writes that the observer was told of.
+// notifiedText returns the writes that the observer was notified of.
 func (c *counts) notifiedText() string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -149,7 +149,7 @@ func nodeOf(name, zone string, labels map[string]string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all}}
 }
 
-// createNodes makes many, and returns what is to be published of them.
+// createNodes creates Nodes, and returns what should be published for them.
 func createNodes(t testing.TB, from, to int) map[string]string {
 	t.Helper()
 	config := rest.CopyConfig(api.AdminConfig())
@@ -193,7 +193,7 @@ func published(t testing.TB) (nodes, versions map[string]string) {
 	return nodes, versions
 }
 
-// waitForNodes waits until all is published.
+// waitForNodes waits until exactly these nodes are published.
 func waitForNodes(t testing.TB, what string, want map[string]string) {
 	t.Helper()
 	wait.Equal(t, what, fmt.Sprint(want), func() string {

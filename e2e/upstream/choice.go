@@ -14,7 +14,7 @@ import (
 //go:embed left-out.yaml
 var skippedText []byte
 
-// reason says why some specs do not run.
+// reason describes why some specs do not run.
 type reason struct {
 	Reason string   `json:"reason"`
 	Specs  []string `json:"specs"` // regular expressions for a spec's whole text
@@ -23,27 +23,27 @@ type reason struct {
 // spec is one of Kubernetes' specs.
 type spec struct {
 	text string
-	// alone says that it runs in the second part, with those that take long or disturb others.
+	// alone is set if the spec runs in the second part, with those that take long or disturb others.
 	alone bool
-	// lab is the kind of lab that it runs in.
+	// lab is the kind of lab in which the spec runs.
 	lab labKind
 }
 
-// labKind says what a lab has that not every lab has.
+// labKind is the kind of a lab, by a feature that not every lab has.
 type labKind string
 
 const (
 	plain labKind = "plain"
 	// localhost is a lab whose proxy serves node ports on loopback, by a feature gate.
 	localhost labKind = "localhost"
-	// policed is a lab in which kube-router enforces NetworkPolicies beside the service proxy.
+	// policed is a lab in which kube-router enforces NetworkPolicies next to the service proxy.
 	policed labKind = "policed"
 )
 
 // labKinds are all kinds, in the order in which they run.
 var labKinds = []labKind{plain, localhost, policed}
 
-// labOf returns the kind of lab that a spec needs, by its text.
+// labOf returns the kind of lab that a spec needs, according to its text.
 func labOf(text string) labKind {
 	switch {
 	case strings.Contains(text, "[Feature:LocalhostNodePorts]"):
@@ -55,14 +55,14 @@ func labOf(text string) labKind {
 	}
 }
 
-// choice is what becomes of all specs of the group.
+// choice has the chosen specs of the group and the skipped ones.
 type choice struct {
 	specs []spec
-	// skipped counts the specs left out, in the order of the reasons.
+	// skipped counts the skipped specs, in the order of the reasons.
 	skipped []int
 }
 
-// choose leaves specs out by reasons. Each pattern has to match at least one.
+// choose skips specs for reasons. Each pattern must match at least one spec.
 func choose(reports []types.SpecReport, reasons []reason) (choice, error) {
 	patterns, err := compile(reasons)
 	if err != nil {
@@ -83,10 +83,10 @@ func choose(reports []types.SpecReport, reasons []reason) (choice, error) {
 	return chosen, patterns.check()
 }
 
-// pattern is one of a reason's.
+// pattern is one of a reason's patterns.
 type pattern struct {
 	*regexp.Regexp
-	reason  int // its place in the list
+	reason  int // its index in the list
 	matched bool
 }
 
@@ -106,8 +106,8 @@ func compile(reasons []reason) (patterns, error) {
 	return all, nil
 }
 
-// match returns the first reason that leaves a spec out. All patterns are asked, so that check knows of each whether it
-// matches anything.
+// match returns the first reason for skipping a spec. It evaluates all patterns, so that check can report those that
+// match nothing.
 func (p patterns) match(text string) (reason int, out bool) {
 	for _, pattern := range p {
 		if !pattern.MatchString(text) {
@@ -130,14 +130,14 @@ func (p patterns) check() error {
 	return nil
 }
 
-// runsAlone says whether Kubernetes' own jobs run a spec apart from the others.
+// runsAlone reports whether Kubernetes' own jobs run a spec separately from the others.
 func runsAlone(report types.SpecReport) bool {
 	return slices.ContainsFunc(report.Labels(), func(label string) bool {
 		return label == "Serial" || label == "Slow" || label == "Disruptive"
 	})
 }
 
-// readReasons returns why specs are left out, as left-out.yaml says it.
+// readReasons returns the reasons for skipping specs in left-out.yaml.
 func readReasons() ([]reason, error) {
 	var reasons []reason
 	if err := yaml.UnmarshalStrict(skippedText, &reasons); err != nil {
@@ -158,19 +158,19 @@ func (c choice) texts(alone bool) []string {
 	return texts
 }
 
-// matching returns the choice with only those specs that a regular expression matches.
+// matching returns the choice with only the specs that a regular expression matches.
 func (c choice) matching(focus *regexp.Regexp) choice {
 	c.specs = slices.DeleteFunc(slices.Clone(c.specs), func(s spec) bool { return !focus.MatchString(s.text) })
 	return c
 }
 
-// inLab returns the choice with only those specs that run in a kind of lab.
+// inLab returns the choice with only the specs that run in a kind of lab.
 func (c choice) inLab(kind labKind) choice {
 	c.specs = slices.DeleteFunc(slices.Clone(c.specs), func(s spec) bool { return s.lab != kind })
 	return c
 }
 
-// total counts the specs left out.
+// total returns the number of skipped specs.
 func (c choice) total() int {
 	sum := 0
 	for _, count := range c.skipped {

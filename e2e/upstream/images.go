@@ -13,20 +13,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
 )
 
-// registry is where Kubernetes' test images are. The images here have their names and are made on this machine: of the
-// programs of Kubernetes' own agnhost, and of this machine's tools in place of the distribution's that the real ones
-// are based on.
+// registry is the registry of Kubernetes' test images. The images here have the same names and are built on this
+// machine: from the programs of Kubernetes' own agnhost, and from this machine's tools instead of those of the
+// distribution that the real images are based on.
 const registry = "registry.k8s.io/e2e-test-images/"
 
-// tools are what specs run in their pods besides agnhost. The script install has those that not every machine has.
+// tools are the programs that specs run in their pods in addition to agnhost. The script install provides those that
+// not every machine has.
 var tools = []string{
 	"awk", "bash", "cat", "conntrack", "curl", "cut", "date", "dig", "echo", "env", "expr", "false", "getent", "grep", "head",
 	"hostname", "id", "ip", "ls", "mkdir", "nc", "nslookup", "ping", "printf", "rm", "sed", "seq", "sh", "sleep", "sort", "ss",
 	"tail", "tee", "test", "timeout", "touch", "tr", "true", "uname", "wc", "wget", "xargs",
 }
 
-// images are those that the specs of Kubernetes v1.37 name (test/utils/image/manifest.go). Some of their files are
-// written into a folder first.
+// images returns the images that the specs of Kubernetes v1.37 use (test/utils/image/manifest.go). It first writes some
+// of their files into a folder.
 func images(ctx context.Context, programs binaries.Programs, folder string) ([]image.Image, error) {
 	files, err := image.Tools(tools...)
 	if err != nil {
@@ -62,7 +63,7 @@ func images(ctx context.Context, programs binaries.Programs, folder string) ([]i
 	}}, nil
 }
 
-// registryOf returns the files from which agnhost's fake registry serves an image, where its own image has them.
+// registryOf returns the files from which agnhost's fake registry serves an image, at the paths in agnhost's own image.
 func registryOf(folder string, served image.Image) (map[string]string, error) {
 	if err := image.WriteRegistry(folder, served); err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func registryOf(folder string, served image.Image) (map[string]string, error) {
 	return files, nil
 }
 
-// certificates returns the files with which agnhost serves HTTPS, as its image has them.
+// certificates returns the files with which agnhost serves HTTPS, at the paths in its image.
 func certificates(ctx context.Context) (map[string]string, error) {
 	download := exec.CommandContext(ctx, "go", "-C", "e2e/lab/build/upstream", "mod", "download", "-json", "k8s.io/kubernetes")
 	output, err := download.Output()

@@ -14,14 +14,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
 )
 
-// kubeRouterManifests are kube-router on every node, with its policies alone. IMAGE and CLUSTER_IPS are the lab's own.
+// kubeRouterManifests deploy kube-router on every node, only for NetworkPolicies. IMAGE and CLUSTER_IPS are replaced.
 //
 //go:embed kube-router.yaml
 var kubeRouterManifests string
 
 const kubeRouterImage = "kube-router:lab"
 
-// imageOfKubeRouter holds kube-router, and this machine's iptables and ipset, which it runs for every change.
+// imageOfKubeRouter returns an image with kube-router, and with this machine's iptables and ipset, which it runs for
+// every change.
 func imageOfKubeRouter(programs binaries.Programs) (image.Image, error) {
 	files, err := image.Tools("ipset", "iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore")
 	if err != nil {
@@ -38,7 +39,7 @@ func imageOfKubeRouter(programs binaries.Programs) (image.Image, error) {
 	return image.Image{Name: kubeRouterImage, Program: programs.Path(binaries.KubeRouter, "kube-router"), Files: files}, nil
 }
 
-// installKubeRouter runs it on every node, and waits until each has synced.
+// installKubeRouter deploys kube-router on every node, and waits until each has synced.
 func (r runner) installKubeRouter(ctx context.Context, kubeconfig string) error {
 	file := filepath.Join(r.folder, "kube-router.yaml")
 	text := strings.NewReplacer("IMAGE", kubeRouterImage, "CLUSTER_IPS", fabric.ClusterIPv4.String()).Replace(kubeRouterManifests)

@@ -1,5 +1,5 @@
-// Command upstream runs Kubernetes' own [sig-network] specs in a lab, with Vicinity, with kube-proxy, or with no
-// service proxy at all, and writes the table of their results.
+// Command upstream runs Kubernetes' own [sig-network] specs in a lab, with Vicinity, with kube-proxy, or without a
+// service proxy, and writes the table of their results.
 package main
 
 import (
@@ -121,7 +121,7 @@ func newImages() *cobra.Command {
 	}
 }
 
-// before returns the results that a run adds to: those of earlier runs, if it is about some specs only.
+// before returns the results to which a run adds: those of earlier runs, if it runs only some specs.
 func (r runner) before(focus *regexp.Regexp) (results, error) {
 	if focus.String() == "" {
 		return results{}, nil
@@ -176,7 +176,7 @@ func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 	return nil
 }
 
-// choose returns the specs that run.
+// choose returns the specs to run.
 func (r runner) choose(ctx context.Context, focus *regexp.Regexp) (choice, error) {
 	reasons, err := readReasons()
 	if err != nil {
@@ -199,7 +199,7 @@ func (r runner) choose(ctx context.Context, focus *regexp.Regexp) (choice, error
 	return chosen, nil
 }
 
-// runParts adds what becomes of the chosen specs to the results.
+// runParts adds the results of the chosen specs to found.
 func (r runner) runParts(ctx context.Context, kubeconfig string, chosen choice, found results) error {
 	for _, part := range []struct {
 		name  string

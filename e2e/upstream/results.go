@@ -9,13 +9,13 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// results are what became of specs, by their texts.
+// results are the results of specs, by their texts.
 type results map[string]string
 
 const passed = "passed"
 
-// resultsOf returns the results of the specs that were to run. One that the report does not know was never begun, which
-// is a failure too.
+// resultsOf returns the results of the specs that should run. A spec that is missing in the report was never started,
+// which is a failure, too.
 func resultsOf(texts []string, reports []types.SpecReport) results {
 	found := results{}
 	for _, text := range texts {
@@ -30,7 +30,7 @@ func resultsOf(texts []string, reports []types.SpecReport) results {
 		case report.State.Is(types.SpecStatePassed):
 			found[text] = passed
 		case report.State.Is(types.SpecStateSkipped):
-			if why := report.FailureMessage(); why != "" { // without one it was left out, and should not have been
+			if why := report.FailureMessage(); why != "" { // without one it was skipped, and should not have been
 				found[text] = "skipped itself: " + firstLine(why)
 			}
 		default:
@@ -45,7 +45,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// summary counts the results, and names those that did not pass.
+// summary returns the counts of results, and the specs that did not pass.
 func (r results) summary() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d of %d specs passed\n", r.passed(), len(r))
@@ -68,7 +68,7 @@ func (r results) passed() int {
 	return count
 }
 
-// good says whether nothing failed. A spec that skips itself says why, and is no failure.
+// good reports whether nothing failed. A spec that skips itself gives a reason, and is no failure.
 func (r results) good() bool {
 	for _, result := range r {
 		if result != passed && !strings.HasPrefix(result, "skipped itself") {

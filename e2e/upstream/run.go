@@ -30,16 +30,16 @@ const (
 // runner runs specs in a lab of its own.
 type runner struct {
 	programs binaries.Programs
-	lab      string // the program
-	folder   string // for everything that this run writes
+	lab      string // the program's path
+	folder   string // for all files of this run
 	proxy    string
 	nodes    int
 	output   io.Writer
-	// kubeconfig is that of a cluster which is there; empty for a lab.
+	// kubeconfig is the kubeconfig of an existing cluster; empty for a lab.
 	kubeconfig string
 }
 
-// list asks the test binary for all specs of the group.
+// list returns all specs of the group, from the test binary.
 func (r runner) list(ctx context.Context) ([]types.SpecReport, error) {
 	report := filepath.Join(r.folder, "all.json")
 	cmd := exec.CommandContext(ctx, r.programs.Path(binaries.Upstream, "e2e.test"),
@@ -67,7 +67,7 @@ func readReport(file string) ([]types.SpecReport, error) {
 	return specs, nil
 }
 
-// inCluster does something in the cluster that is there, or in a lab of a kind.
+// inCluster calls do with the existing cluster, or with a lab of a kind.
 func (r runner) inCluster(ctx context.Context, kind labKind, do func(kubeconfig string) error) error {
 	if r.kubeconfig != "" {
 		return do(r.kubeconfig)
@@ -75,7 +75,7 @@ func (r runner) inCluster(ctx context.Context, kind labKind, do func(kubeconfig 
 	return r.inLab(ctx, kind, do)
 }
 
-// inLab starts a lab, does something in it, and ends it.
+// inLab starts a lab, calls do with it, and ends it.
 func (r runner) inLab(ctx context.Context, kind labKind, do func(kubeconfig string) error) (err error) {
 	archive := filepath.Join(r.folder, "images.tar")
 	all, err := images(ctx, r.programs, filepath.Join(r.folder, "registry"))
@@ -117,7 +117,7 @@ func (r runner) inLab(ctx context.Context, kind labKind, do func(kubeconfig stri
 	return do(kubeconfig)
 }
 
-// prepare makes a new lab ready for specs.
+// prepare prepares a new lab for specs.
 func (r runner) prepare(ctx context.Context, kind labKind, kubeconfig string) error {
 	if r.proxy == noProxy {
 		// The specs wait for all pods of kube-system, and cluster DNS needs a proxy.
@@ -132,7 +132,7 @@ func (r runner) prepare(ctx context.Context, kind labKind, kubeconfig string) er
 	return nil
 }
 
-// kubectl runs it in the namespace of the cluster's own parts.
+// kubectl runs kubectl in the namespace of the cluster's own components.
 func (r runner) kubectl(ctx context.Context, kubeconfig string, args ...string) error {
 	before := []string{"--kubeconfig", kubeconfig, "--namespace", "kube-system"}
 	return r.run(ctx, r.programs.Path(binaries.Kubernetes, "kubectl"), append(before, args...)...)
@@ -150,13 +150,13 @@ func (r runner) run(ctx context.Context, program string, args ...string) error {
 }
 
 const (
-	// procs is how many specs run at once: most of a spec is waiting.
+	// procs is the number of specs that run at the same time: most of a spec is waiting.
 	procs = 8
-	// specTimeout is for a whole part. It only decides how late a part that hangs is reported.
+	// specTimeout is the timeout of a whole part. It only determines how late a part that hangs is reported.
 	specTimeout = 90 * time.Minute
 )
 
-// part runs some specs, and returns what became of each. Specs that fail are no error.
+// part runs some specs and returns the result of each. Specs that fail are not an error.
 func (r runner) part(ctx context.Context, name, kubeconfig string, texts []string) ([]types.SpecReport, error) {
 	report := name + ".json"
 	quoted := make([]string, len(texts))

@@ -41,7 +41,7 @@ func newTable() *cobra.Command {
 // proxies are the columns of the table.
 var proxies = []string{kubeProxy, vicinity, noProxy}
 
-// readResults returns the results by proxy. At least one proxy has to have some.
+// readResults returns the results by proxy. At least one proxy must have some.
 func readResults(folder string) (map[string]results, error) {
 	all := map[string]results{}
 	for _, proxy := range proxies {
@@ -91,7 +91,7 @@ func writeTable(readme string, all map[string]results) error {
 	return nil
 }
 
-// table has a row for each spec that ran with any proxy.
+// table returns a table with a row for each spec that ran with any proxy.
 func table(all map[string]results) string {
 	var specs []string
 	for _, found := range all {

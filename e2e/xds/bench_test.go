@@ -21,8 +21,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// The load: so many streams of so many names each, of so many Services, each with so many endpoints; and so many changes
-// a second, for so long.
+// The load: the number of streams, names per stream, Services, and endpoints per Service; the rate of changes and the
+// duration.
 const (
 	manyStreams      = 1000
 	manyConnections  = 100
@@ -33,7 +33,7 @@ const (
 	loadTime         = 10 * time.Second
 )
 
-// ourServer makes this test's program a server, which is fed as go-control-plane's is.
+// ourServer makes this test binary act as a server with the same input as go-control-plane's.
 const ourServer = "VICINITY_TEST_XDS_SERVER"
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// update is that of e2e/lab/build/xds/cache.go.
+// update has the format of update in e2e/lab/build/xds/cache.go.
 type update struct {
 	Name   string   `json:"name,omitempty"`
 	Addrs  []string `json:"addrs,omitempty"`
@@ -54,7 +54,7 @@ type update struct {
 	Listen string   `json:"listen,omitempty"`
 }
 
-// serveUpdates is a table and a server, with all that a proxy decides before it.
+// serveUpdates runs a table and a server, including all decisions that a proxy makes before.
 func serveUpdates(input io.Reader) error {
 	var s *stage
 	decoder := json.NewDecoder(input)
@@ -95,7 +95,7 @@ func serveUpdates(input io.Reader) error {
 	}
 }
 
-// BenchmarkManyStreams has a crowd follow changes, of our server and of go-control-plane's.
+// BenchmarkManyStreams makes many streams receive changes, from our server and from go-control-plane's.
 func BenchmarkManyStreams(b *testing.B) {
 	built, err := programs()
 	must.Succeed(b, err)
@@ -109,7 +109,7 @@ func BenchmarkManyStreams(b *testing.B) {
 	}
 }
 
-// ours is our server, as a process of its own.
+// ours starts our server as a process of its own.
 func ours(t testing.TB) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -177,7 +177,7 @@ func updateOf(i int, name string, port uint32) update {
 	return next
 }
 
-// arrivals returns how long each change took until the last stream knew it.
+// arrivals returns how long each change took to reach the last stream.
 func arrivals(b *testing.B, decoder *json.Decoder, sent map[uint32]time.Time) []time.Duration {
 	b.Helper()
 	var delays []time.Duration
@@ -209,8 +209,8 @@ func startPiped(b testing.TB, cmd *exec.Cmd) (io.WriteCloser, io.Reader) {
 	must.Succeed(b, err)
 	must.Succeed(b, cmd.Start())
 	b.Cleanup(func() {
-		_ = input.Close() // mostly it is closed
-		_ = cmd.Wait()    // what it could not do the benchmark has missed
+		_ = input.Close() // usually it is already closed
+		_ = cmd.Wait()    // the benchmark has already noticed failures
 	})
 	return input, output
 }
@@ -219,7 +219,7 @@ func waitForSocket(b testing.TB, path string) {
 	b.Helper()
 	for range 1000 {
 		if _, err := os.Stat(path); err == nil {
-			time.Sleep(time.Second) // what the start left is collected
+			time.Sleep(time.Second) // garbage of the start is collected
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -227,7 +227,7 @@ func waitForSocket(b testing.TB, path string) {
 	b.Fatal("the server does not listen")
 }
 
-// memoryOf is what a process has resident, in MiB.
+// memoryOf returns the resident memory of a process in MiB.
 func memoryOf(b testing.TB, pid int) float64 {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -238,7 +238,7 @@ func memoryOf(b testing.TB, pid int) float64 {
 	return float64(kilobytes) / 1024
 }
 
-// cpuOf is the processor time that a process has used.
+// cpuOf returns the CPU time that a process has used.
 func cpuOf(b testing.TB, pid int) time.Duration {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

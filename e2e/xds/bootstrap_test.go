@@ -14,7 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// envoyConfig takes the ports of the administration and of the listener, and the path of the socket.
+// envoyConfig is a format string with the ports of the administration interface and of the listener, and the path of
+// the socket.
 const envoyConfig = `
 node: {id: envoy, cluster: test}
 admin: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}
@@ -52,7 +53,7 @@ static_resources:
     load_assignment: {cluster_name: xds, endpoints: [{lb_endpoints: [{endpoint: {address: {pipe: {path: %s}}}}]}]}
 `
 
-// checkBootstrap checks the bootstrap of an Envoy, as YAML, against Envoy's types.
+// checkBootstrap validates an Envoy bootstrap configuration in YAML with Envoy's types.
 func checkBootstrap(t *testing.T, text string) error {
 	t.Helper()
 	built, err := programs()
@@ -67,8 +68,8 @@ func checkBootstrap(t *testing.T, text string) error {
 	return nil
 }
 
-// TestEnvoysTypesTakeTheConfiguration with which `make xds-envoy` starts an Envoy, and the clusters that the README shows. It
-// says nothing of what an Envoy does with them.
+// TestEnvoysTypesTakeTheConfiguration validates the configuration with which `make xds-envoy` starts an Envoy, and the
+// clusters in the README. It does not test how Envoy uses them.
 func TestEnvoysTypesTakeTheConfiguration(t *testing.T) {
 	whole := fmt.Sprintf(envoyConfig, 9901, 10000, "/run/vicinity/xds.sock")
 	readme, err := os.ReadFile("../../manifests/xds/README.md")

@@ -19,7 +19,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// What manifests/xds/README.md says that all clients of a node can cost together, in MiB, and what each of them may have.
+// The documented bounds in manifests/xds/README.md: the memory for all clients of a node in MiB, and the limits of each
+// client.
 const (
 	worstMemory     = 1024
 	worstClients    = 64
@@ -27,9 +28,9 @@ const (
 	namesOfClient   = 3000
 )
 
-// TestAllClientsTogetherHaveABound: clients at 64 addresses take all streams that there are, each on a connection of its
-// own. Each stream asks for as many names as its client may, reads no response, and begins a request of the largest size
-// without ending it.
+// TestAllClientsTogetherHaveABound opens all streams that are possible, from clients at 64 addresses, each on a
+// connection of its own. Each stream subscribes to as many names as its client may, reads no response, and starts a
+// request of the maximum size without ending it.
 func TestAllClientsTogetherHaveABound(t *testing.T) {
 	server := ours(t)
 	updates, _ := startPiped(t, server)
@@ -39,7 +40,7 @@ func TestAllClientsTogetherHaveABound(t *testing.T) {
 	nameOf := func(i int) string { return fmt.Sprintf("web-%d", i) }
 	for i := range services {
 		one := updateOf(i, nameOf(i)+".shop:80", 80)
-		for e := range 240 { // so many that a response of some 60 kB has few Services
+		for e := range 240 { // so that a response of some 60 kB has few Services
 			one.Addrs = append(one.Addrs, fmt.Sprintf("10.%d.%d.%d", 11+e, i>>8, i&255))
 		}
 		must.Succeed(t, encoder.Encode(one))
@@ -85,7 +86,7 @@ func TestAllClientsTogetherHaveABound(t *testing.T) {
 	}
 }
 
-// greedy opens a stream by hand, on a connection of its own that stays until the test ends, and reads nothing.
+// greedy opens a stream by hand, on a connection of its own that stays open until the test ends, and reads nothing.
 func greedy(t *testing.T, server string, from netip.Addr, names []string) error {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
 	conn, err := dialer.Dial("tcp", server)

@@ -15,12 +15,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// TestAHundredChannelsOnThreeNodes, each with a stream of its own to the daemon of its node, call the servers that plain
-// connections from the same pod reach, in the same shares: evenly. Zones have five, three and one servers.
+// TestAHundredChannelsOnThreeNodes opens channels with a stream of its own each to the daemon of its node. They call
+// the same servers as plain connections from the same pod, in the same shares: evenly. Zones have five, three and one
+// servers.
 func TestAHundredChannelsOnThreeNodes(t *testing.T) {
 	s := newTownOf(t, 3, 0, 0, 0, 0, 0, 1, 1, 1, 2)
 	kinds := []string{"kubernetes.io/hostname, *", "topology.kubernetes.io/zone", ""}
-	const channels = 102 // 34 on each node
+	const channels = 102 // 34 per node
 	s.serveAlike(channels/len(s.nodes), kinds)
 	answered := 0
 	for i, node := range s.nodes {
@@ -63,7 +64,7 @@ func TestAHundredChannelsOnThreeNodes(t *testing.T) {
 
 func clusterIP(number int) string { return fmt.Sprintf("10.96.1.%d", 1+number) }
 
-// serveAlike has so many Services with all servers behind them. Their keys alternate.
+// serveAlike creates the given number of Services with all servers as endpoints. Their keys alternate.
 func (s *town) serveAlike(services int, keys []string) {
 	var objects []runtime.Object
 	for i := range s.nodes {
@@ -93,7 +94,7 @@ func (s *town) serveAlike(services int, keys []string) {
 	s.write("node", objects...)
 }
 
-// connections counts who answers so many plain connections to an address.
+// connections makes count plain connections to an address, and counts the servers that reply.
 func (s *town) connections(c *client, clusterIP string, count int) map[string]int {
 	answers := map[string]int{}
 	for range count {
@@ -105,8 +106,8 @@ func (s *town) connections(c *client, clusterIP string, count int) map[string]in
 	return answers
 }
 
-// checkEven wants exactly some servers to have answered, each as often as a fair draw lets it: the sum of squares exceeds
-// the bound less than once in a million draws among nine.
+// checkEven expects replies from exactly some servers, each with a count that is plausible for uniform random
+// selection: the sum of squares exceeds the bound less than once in a million draws among nine.
 func checkEven(t *testing.T, what string, want []string, answers map[string]int) {
 	t.Helper()
 	want = slices.Sorted(slices.Values(want))

@@ -28,7 +28,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// Where the daemon answers, and the ClusterIPs: of what the manifests have for it, and of a Service.
+// The daemon's addresses, and the ClusterIPs of its Service in the manifests and of another Service.
 const (
 	xdsPort     = 18000
 	metricsAt   = "127.0.0.1:10249"
@@ -37,7 +37,7 @@ const (
 	serverPort  = 8080
 )
 
-// town is nodes with servers, of which node-1 and others have the daemon, and clients.
+// town is a set of nodes with servers and clients; node-1 and others run the daemon.
 type town struct {
 	t         *testing.T
 	manifests string
@@ -48,14 +48,14 @@ type town struct {
 	socket    string
 }
 
-// server is a pod that answers, on a node in a zone. It says who it is.
+// server is a pod on a node in a zone that replies with its name.
 type server struct {
 	pod  *fabric.Pod
 	node int
 	name string
 }
 
-// endpointsOf are some of the servers.
+// endpointsOf returns the endpoints of some servers.
 func (s *town) endpointsOf(which ...int) []endpoint {
 	var all []endpoint
 	for _, i := range which {
@@ -64,13 +64,13 @@ func (s *town) endpointsOf(which ...int) []endpoint {
 	return all
 }
 
-// newTown has two nodes, and every other server on node-1.
+// newTown returns a town with two nodes, and every other server on node-1.
 func newTown(t *testing.T) *town {
 	t.Helper()
 	return newTownOf(t, 2, 0, 1, 0, 1)
 }
 
-// newTownOf has so many nodes, and a server on each node that is listed.
+// newTownOf returns a town with this number of nodes, and a server on each node that is listed.
 func newTownOf(t *testing.T, nodes int, servers ...int) *town {
 	t.Helper()
 	network := fabrictest.New(t)
@@ -131,7 +131,7 @@ func (s *town) node(name, zone, evacuate string) runtime.Object {
 	return node
 }
 
-// itself is the Service by which clients reach the daemon: as in manifests/xds, with an address that is known.
+// itself returns the Service through which clients reach the daemon, as in manifests/xds, with a fixed address.
 func (s *town) itself() []runtime.Object {
 	text, err := os.ReadFile("../../manifests/xds/service.yaml")
 	must.Succeed(s.t, err)
@@ -163,12 +163,12 @@ func (s *town) slice(service, namespace string, addr netip.Addr, port string, nu
 	}
 }
 
-// state is what may change of the Service web: its keys, and for each server whether it is ready, and in which zone.
+// state is the variable part of the Service web: its keys, and for each server whether it is ready, and its zone.
 type state struct {
 	keys      string
 	ready     []bool
 	zones     []string
-	zone      string // of node-1
+	zone      string // node-1's zone
 	evacuated [2]bool
 }
 
@@ -207,7 +207,7 @@ func (s *town) apply(now state) {
 	s.write("all", objects...)
 }
 
-// write puts a file in place at once.
+// write replaces a file atomically.
 func (s *town) write(name string, objects ...runtime.Object) {
 	s.t.Helper()
 	var text []byte
@@ -221,7 +221,7 @@ func (s *town) write(name string, objects ...runtime.Object) {
 	must.Succeed(s.t, os.Rename(hidden, filepath.Join(s.manifests, name+".yaml")))
 }
 
-// wants is what a client on node-1 is to reach: the plainest way to say it.
+// wants returns the servers that a client on node-1 should reach. It is the simplest possible specification.
 func (s *town) wants(now state) []string {
 	var usable, staying []int
 	for i, one := range s.servers {
@@ -247,7 +247,7 @@ func (s *town) nearest(now state, among []int) []string {
 		var matching []string
 		for _, i := range among {
 			zone := now.zones[i]
-			if zone == "" { // the slice does not say it, and the Node does
+			if zone == "" { // the slice lacks it, so the Node's applies
 				zone = []string{now.zone, "b"}[s.servers[i].node]
 			}
 			if key == "*" || key == string(policy.Hostname) && s.servers[i].node == 0 || key == string(policy.Zone) && zone == now.zone {
@@ -262,7 +262,7 @@ func (s *town) nearest(now state, among []int) []string {
 	return nil
 }
 
-// byKernel is who answers plain clients on the node, in so many connections.
+// byKernel returns the servers that reply to plain clients on the node, in this number of connections.
 func (s *town) byKernel(c *client, connections int) []string {
 	seen := map[string]bool{}
 	for range connections {
@@ -274,12 +274,12 @@ func (s *town) byKernel(c *client, connections int) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// draws is how many connections show all of so many servers: with four of equal shares one is missed once in 10^16, with two
-// once in 10^10.
+// draws returns how many connections reach all of this number of servers: with four equal shares one is missed once in
+// 10^16 tries, with two once in 10^10.
 func draws(servers int) int { return 4 + 8*servers*servers }
 
-// byXDS is who answers a client that asks by xDS, in so many calls. That may be fewer than it is told of: gRPC calls those to
-// which it is connected, and connects to the others meanwhile.
+// byXDS returns the servers that reply to a client which uses xDS, in this number of calls. They may be fewer than the
+// endpoints that it receives: gRPC calls those to which it is connected, while it connects to the others.
 func (s *town) byXDS(c *client, calls int) []string {
 	return slices.Sorted(maps.Keys(c.do(command{Calls: calls, Timeout: 2000}).Answers))
 }
@@ -294,7 +294,8 @@ func (s *town) allReady() state {
 	return now
 }
 
-// TestClientsOfTheNodeReachTheDaemon through the Service in manifests/xds, and by its socket; those of other nodes do not.
+// TestClientsOfTheNodeReachTheDaemon covers the Service in manifests/xds and the socket. Clients on other nodes must
+// not reach the daemon.
 func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
 	s := newTown(t)
 	s.apply(s.allReady())
@@ -337,8 +338,8 @@ func (s *town) wantsMetric(name string, atLeast float64, labels ...string) {
 
 const changes = 1000
 
-// TestXDSFollowsTheKernel: after each of many random changes a client that asks by xDS reaches whom a plain client on the
-// node reaches, and that is who it is to be.
+// TestXDSFollowsTheKernel checks, after each of many random changes, that a client which uses xDS reaches the same
+// servers as a plain client on the node, and that these are the expected ones.
 func TestXDSFollowsTheKernel(t *testing.T) {
 	s := newTown(t)
 	now := s.allReady()
@@ -364,7 +365,7 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 		s.apply(now)
 		want := s.wants(now)
 		what := fmt.Sprintf("change %d (%+v): %v answer by ", i, now, want)
-		// A file that has lost objects is believed after two seconds, so the kernel comes first.
+		// A file with fewer objects is applied only after two seconds, so the kernel comes first.
 		wait.Until(t, what+"the kernel", func() bool { return slices.Equal(s.byKernel(c, draws(len(want))), want) })
 		began := time.Now()
 		wait.Until(t, what+"xDS", func() bool { return slices.Equal(s.byXDS(c, draws(len(want))), want) })
@@ -379,7 +380,7 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 	s.wantsMetric("vicinity_xds_responses_total", 0, `result="nacked"`)
 }
 
-// TestAKilledDaemonFailsNoCall: channels that exist keep what they know, and follow the next daemon.
+// TestAKilledDaemonFailsNoCall checks that existing channels keep their endpoints, and use the next daemon.
 func TestAKilledDaemonFailsNoCall(t *testing.T) {
 	s := newTown(t)
 	now := s.allReady()
@@ -404,7 +405,8 @@ func TestAKilledDaemonFailsNoCall(t *testing.T) {
 	wait.Equal(t, "who answers after the last start", s.servers[2].name, func() string { return strings.Join(s.byXDS(c, 20), " ") })
 }
 
-// TestATierThatSwallowsPackets is left after the ten seconds that gRPC waits, and a call that waits so long does not fail.
+// TestATierThatSwallowsPackets checks that gRPC leaves the tier after its own timeout of ten seconds, and that a call
+// which waits that long does not fail.
 func TestATierThatSwallowsPackets(t *testing.T) {
 	s := newTown(t)
 	s.apply(s.allReady())

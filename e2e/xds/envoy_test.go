@@ -20,7 +20,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestEnvoy takes its endpoints from here, in their priorities, and goes on to the next one by outlier detection.
+// TestEnvoy checks that Envoy gets its endpoints from our server, with their priorities, and fails over to the next
+// priority by outlier detection.
 func TestEnvoy(t *testing.T) {
 	program := os.Getenv("ENVOY")
 	if program == "" {
@@ -40,7 +41,7 @@ func TestEnvoy(t *testing.T) {
 	must.Succeed(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()         // killed is no success
+		_ = cmd.Wait()         // the status of a killed process is an error
 	})
 	page := func(path string) string {
 		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", admin, path))

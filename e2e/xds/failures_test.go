@@ -8,13 +8,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// soon is how many milliseconds may pass until clients act on what they were told, or on a refused connection. It takes them
-// 2 to 37 on an idle machine. What they do by a timer of their own takes 10 or 15 seconds.
+// soon is the time in milliseconds within which clients must react to a response or to a refused connection. They take
+// 2 to 37 on an idle machine. Where they use a timer of their own, it takes 10 or 15 seconds.
 const soon = 3000
 
 var zoneThenAll = []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
 
-// TestAClientGoesOnByItself: to the next tier when its own fails, and back when it recovers; without anybody telling it.
+// TestAClientGoesOnByItself checks that a client fails over to the next tier, and back when its own recovers, without a
+// response from the server.
 func TestAClientGoesOnByItself(t *testing.T) {
 	s := newStage(t)
 	here, zone, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
@@ -23,7 +24,7 @@ func TestAClientGoesOnByItself(t *testing.T) {
 	c := s.client()
 	c.reaches("the first tier", 0, here)
 	s.fail(here)
-	c.reachesAfter("the second tier", 1, soon, zone) // a call that was on its way may fail
+	c.reachesAfter("the second tier", 1, soon, zone) // a call in flight may fail
 	s.fail(zone)
 	c.reachesAfter("the third tier", 1, soon, far)
 	s.recover(here)
@@ -33,7 +34,7 @@ func TestAClientGoesOnByItself(t *testing.T) {
 	}
 }
 
-// TestAClientFollowsChanges without an error.
+// TestAClientFollowsChanges allows no error.
 func TestAClientFollowsChanges(t *testing.T) {
 	s := newStage(t)
 	here, far := s.backend("node-1", "a"), s.backend("node-3", "b")
@@ -49,7 +50,7 @@ func TestAClientFollowsChanges(t *testing.T) {
 	}
 }
 
-// TestAHardKeyFailsAtOnce, as connections do in the kernel.
+// TestAHardKeyFailsAtOnce checks that calls fail immediately, like connections in the kernel.
 func TestAHardKeyFailsAtOnce(t *testing.T) {
 	s := newStage(t)
 	far := s.backend("node-3", "b")
@@ -61,7 +62,7 @@ func TestAHardKeyFailsAtOnce(t *testing.T) {
 	}
 }
 
-// TestNobodyGetsAResponseTooEarly: a client that comes before the first sync waits for it.
+// TestNobodyGetsAResponseTooEarly checks that a client which connects before the first sync waits for it.
 func TestNobodyGetsAResponseTooEarly(t *testing.T) {
 	s := newStage(t)
 	here := s.backend("node-1", "a")
@@ -74,7 +75,7 @@ func TestNobodyGetsAResponseTooEarly(t *testing.T) {
 	c.reaches("after it", 0, here)
 }
 
-// TestAnIdleChannelIsUsedAgain: it has unsubscribed from everything, and subscribes again.
+// TestAnIdleChannelIsUsedAgain covers a channel that has unsubscribed from everything, and subscribes again.
 func TestAnIdleChannelIsUsedAgain(t *testing.T) {
 	s := newStage(t)
 	here, far := s.backend("node-1", "a"), s.backend("node-3", "b")
@@ -89,7 +90,7 @@ func TestAnIdleChannelIsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestARestartUnderLoad: channels that exist keep what they know, and follow the new server.
+// TestARestartUnderLoad checks that existing channels keep their endpoints, and use the new server.
 func TestARestartUnderLoad(t *testing.T) {
 	s := newStage(t)
 	here, zone := s.backend("node-1", "a"), s.backend("node-2", "a")
@@ -118,7 +119,7 @@ func TestARestartUnderLoad(t *testing.T) {
 	c.reaches("the server is back with other endpoints", 5000, zone)
 }
 
-// TestEveryChannelHasAStream: grpc-go opens one for each target, and none may push out another.
+// TestEveryChannelHasAStream checks that no stream evicts another: grpc-go opens one for each target.
 func TestEveryChannelHasAStream(t *testing.T) {
 	s := newStage(t)
 	here := s.backend("node-1", "a")
@@ -141,7 +142,7 @@ func TestEveryChannelHasAStream(t *testing.T) {
 	wait.Equal(t, "streams and names", [2]int{channels, 3 * channels}, s.counts.clients)
 }
 
-// TestHalfOfATierIsAway: gRPC goes on with the other half, and does not leave the tier.
+// TestHalfOfATierIsAway checks that gRPC uses the other half, and does not leave the tier.
 func TestHalfOfATierIsAway(t *testing.T) {
 	s := newStage(t)
 	here, other, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
@@ -153,7 +154,7 @@ func TestHalfOfATierIsAway(t *testing.T) {
 	c.reachesAfter("the other one", 1, soon, other)
 }
 
-// TestANewChannelWithoutTheServer fails at once, and works when the server is back.
+// TestANewChannelWithoutTheServer checks that a new channel fails immediately, and works when the server is back.
 func TestANewChannelWithoutTheServer(t *testing.T) {
 	s := newStage(t)
 	here := s.backend("node-1", "a")
@@ -165,10 +166,11 @@ func TestANewChannelWithoutTheServer(t *testing.T) {
 	}
 	s.start()
 	s.open()
-	c.reachesAfter("the server is back", 1, 5000, here) // gRPC may fail a call between its error and the first answer
+	c.reachesAfter("the server is back", 1, 5000, here) // gRPC may fail a call between its error and the first response
 }
 
-// TestAnUnknownNameCostsFifteenSeconds, which is gRPC's own wait, and the name is counted; a channel beside it is answered.
+// TestAnUnknownNameCostsFifteenSeconds checks that gRPC's own timeout applies, that the name is counted, and that
+// another channel gets its response.
 func TestAnUnknownNameCostsFifteenSeconds(t *testing.T) {
 	s := newStage(t)
 	here := s.backend("node-1", "a")

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// byGRPCJS makes calls with grpc-js, once so many servers have answered. `make xds-grpc-js` installs it.
+// byGRPCJS makes calls with grpc-js, once this number of servers have replied. `make xds-grpc-js` installs it.
 func (s *stage) byGRPCJS(calls, servers int) results {
 	s.t.Helper()
 	cmd := exec.Command("node", "client.js", webTarget, fmt.Sprint(calls), fmt.Sprint(servers))
@@ -28,7 +28,8 @@ func (s *stage) byGRPCJS(calls, servers int) results {
 	return got
 }
 
-// TestGRPCJSReachesTheFirstTier, evenly, and the next one where the first refuses.
+// TestGRPCJSReachesTheFirstTier checks that calls are spread evenly over the first tier, and go to the next tier when
+// the first refuses connections.
 func TestGRPCJSReachesTheFirstTier(t *testing.T) {
 	s := newStage(t)
 	here, zone, other, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "a"), s.backend("node-4", "b")

@@ -29,7 +29,7 @@ const (
 	listenerType   = "type.googleapis.com/envoy.config.listener.v3.Listener"
 )
 
-// classify checks responses against Envoy's types.
+// classify validates responses with Envoy's types.
 func classify(t *testing.T, responses [][]byte) []classified {
 	t.Helper()
 	built, err := programs()
@@ -41,7 +41,7 @@ func classify(t *testing.T, responses [][]byte) []classified {
 	must.Succeed(t, err)
 	must.Succeed(t, cmd.Start())
 	go func() {
-		defer func() { _ = input.Close() }() // the reader sees that lines are missing
+		defer func() { _ = input.Close() }() // missing lines show at the reader
 		for _, response := range responses {
 			_, _ = fmt.Fprintln(input, base64.StdEncoding.EncodeToString(response))
 		}
@@ -75,7 +75,7 @@ func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (bytesCodec) Name() string { return "proto" }
 
-// adsMethod and edsMethod are what clients call.
+// adsMethod and edsMethod are the methods that clients call.
 const (
 	adsMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 	edsMethod = "/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints"
@@ -100,7 +100,7 @@ func (p *plain) open(method string) {
 	p.stream = stream
 }
 
-// requestOf writes a DiscoveryRequest.
+// requestOf encodes a DiscoveryRequest.
 func requestOf(typeURL, nonce string, names ...string) []byte {
 	var m []byte
 	for _, name := range names {
@@ -122,7 +122,7 @@ func (p *plain) receive() []byte {
 	return message
 }
 
-// assignmentJSON is what protojson makes of a ClusterLoadAssignment.
+// assignmentJSON has the format that protojson writes for a ClusterLoadAssignment.
 type assignmentJSON struct {
 	ClusterName string
 	Endpoints   []struct {
@@ -143,9 +143,9 @@ type assignmentJSON struct {
 	}
 }
 
-// TestEnvoysTypesTakeEveryResponse: of random Services, with clusters and listeners; and the rules hold that clients
-// enforce (gRPC's unmarshal_eds.go): priorities without a gap, no locality twice in one, no address twice at all, no
-// weight of 0.
+// TestEnvoysTypesTakeEveryResponse validates responses for random Services, with clusters and listeners. It also checks
+// the rules that clients enforce (gRPC's unmarshal_eds.go): priorities without a gap, no locality twice in one
+// priority, no address twice at all, no weight of 0.
 func TestEnvoysTypesTakeEveryResponse(t *testing.T) {
 	s := newStage(t)
 	random := rand.New(rand.NewPCG(36, 36))
@@ -183,8 +183,8 @@ func TestEnvoysTypesTakeEveryResponse(t *testing.T) {
 	}
 }
 
-// TestGRPCTakesEveryResponse: a real client dials random Services, and refuses nothing that it is told of them. Nobody answers
-// its calls.
+// TestGRPCTakesEveryResponse checks that a real client for random Services rejects no response. Its calls get no
+// replies.
 func TestGRPCTakesEveryResponse(t *testing.T) {
 	s := newStage(t)
 	random := rand.New(rand.NewPCG(36, 2))
@@ -264,7 +264,7 @@ func checkAssignment(t *testing.T, text []byte) {
 	}
 }
 
-// TestEndpointsAloneHaveAStreamOfTheirOwn, which need not say its type.
+// TestEndpointsAloneHaveAStreamOfTheirOwn covers the EDS stream, on which requests need not contain the type.
 func TestEndpointsAloneHaveAStreamOfTheirOwn(t *testing.T) {
 	s := newStage(t)
 	s.serve(zoneThenAll, endpoint{netip.MustParseAddrPort("10.1.0.1:8080"), "node-1", "a"})

@@ -18,15 +18,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// Where the lab is, from this package and from the top of the repository.
+// The lab's folder, relative to this package and to the root of the repository.
 const (
 	top       = "../.."
 	labFolder = "bin/xds-lab"
 	podImage  = "vicinity-xds-client:lab"
 )
 
-// TestClientsInALab: manifests/xds is added to the manifests as its README says, pods have the bootstrap that it shows, and
-// on each of three nodes they reach by it whom their plain connections reach: 34 channels on each.
+// TestClientsInALab adds manifests/xds to the manifests as described in its README. Pods have the bootstrap in the
+// README, and on each of three nodes they reach the same servers as with plain connections: 34 channels on each.
 func TestClientsInALab(t *testing.T) {
 	l := newLab(t)
 	const services = 34
@@ -94,7 +94,8 @@ func TestClientsInALab(t *testing.T) {
 	}
 }
 
-// podYAML takes a name, an app, a node's number, an image, an argument and more environment.
+// podYAML is a format string with a name, an app, a node's number, an image, an argument and more environment
+// variables.
 const podYAML = `---
 apiVersion: v1
 kind: Pod
@@ -112,7 +113,7 @@ spec:
       valueFrom: {fieldRef: {fieldPath: metadata.name}}
 %s`
 
-// bootstrapOf returns the environment that the README has pods set, but for POD_NAME, which all pods have.
+// bootstrapOf returns the environment variables for pods in the README, except for POD_NAME, which all pods have.
 func bootstrapOf(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(top, "manifests/xds/README.md"))

@@ -6,8 +6,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestCallsAreSpreadAsConnectionsAre: evenly over endpoints, and not over zones, of which one has five, one three and one
-// one.
+// TestCallsAreSpreadAsConnectionsAre checks that calls are spread evenly over endpoints, and not over zones, which have
+// five, three and one of them.
 func TestCallsAreSpreadAsConnectionsAre(t *testing.T) {
 	s := newStage(t)
 	var endpoints []endpoint
@@ -22,8 +22,8 @@ func TestCallsAreSpreadAsConnectionsAre(t *testing.T) {
 	c.reaches("all", 1000, endpoints...)
 	const calls = 9000
 	got := c.do(command{Calls: calls})
-	// The weights are drawn in turn, so the sum of squares is far below that of a fair draw: 26.1 with 8 degrees of freedom
-	// once in a thousand times.
+	// The client uses weighted round-robin, so the sum of squares is far below that of random selection: 26.1 with 8
+	// degrees of freedom once in a thousand times.
 	chi, expected := 0.0, float64(calls)/float64(len(endpoints))
 	for _, endpoint := range endpoints {
 		difference := float64(got.Answers[endpoint.addr.String()]) - expected

@@ -32,20 +32,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// stage is a cluster as node-1 in zone a sees it, a server that tells of it, and servers that answer calls. Everything is on
-// loopback addresses: the endpoints are real, and kernel and network have no part in it.
+// stage is a cluster as seen by node-1 in zone a, an xDS server for it, and servers that respond to calls. Everything
+// is on loopback addresses: the endpoints are real, and neither kernel rules nor a network are involved.
 type stage struct {
 	t        *testing.T
 	cluster  *model.Cluster
 	planner  *selection.Planner
 	table    *xds.Table
-	address  string // of the server
+	address  string // the xDS server's
 	counts   counts
 	stop     func()
 	backends map[netip.AddrPort]*grpc.Server
 }
 
-// newStage is in the state before the first sync.
+// newStage returns a stage in the state before the first sync.
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := newCluster()
@@ -55,7 +55,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// newCluster is a cluster of which nobody is told yet.
+// newCluster returns a cluster without an xDS server.
 func newCluster() *stage {
 	cluster := model.NewCluster("node-1")
 	s := &stage{cluster: cluster, planner: selection.NewPlanner(cluster), backends: map[netip.AddrPort]*grpc.Server{}}
@@ -67,7 +67,7 @@ func node(name, zone string) *model.Node {
 	return &model.Node{Name: name, Labels: map[string]string{string(policy.Zone): zone}}
 }
 
-// start starts a server with a table of its own, as a proxy that starts does.
+// start starts a server with a new table, like a proxy that starts.
 func (s *stage) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.table = xds.NewTable("cluster.local")
@@ -76,14 +76,14 @@ func (s *stage) start() {
 	}
 	s.counts = counts{server}
 	var running sync.WaitGroup
-	running.Go(func() { _ = server.Run(ctx, []string{s.address}) }) // it never fails
+	running.Go(func() { _ = server.Run(ctx, []string{s.address}) }) // always returns nil
 	s.stop = func() { cancel(); running.Wait() }
 	for _, name := range s.cluster.ServiceNames() {
 		s.accept(name)
 	}
 }
 
-// open says that the first sync is over.
+// open completes the first sync.
 func (s *stage) open() { s.table.OnSynced(selection.SyncState{}) }
 
 func (s *stage) apply(change model.Change) {
@@ -105,7 +105,7 @@ func (s *stage) accept(name model.ObjectName) {
 	s.table.OnApplied(name, digest)
 }
 
-// endpoint is an endpoint: an address, which answers or not, on a node.
+// endpoint is an endpoint on a node: an address with or without a running server.
 type endpoint struct {
 	addr       netip.AddrPort
 	node, zone string
@@ -115,14 +115,14 @@ var web = model.ObjectName{Namespace: "shop", Name: "web"}
 
 const webTarget = "xds:///web.shop.svc.cluster.local:80"
 
-// serve has the Service web have topology keys and endpoints.
+// serve sets the topology keys and endpoints of the Service web.
 func (s *stage) serve(keys []policy.Key, endpoints ...endpoint) {
 	service := webService()
 	service.Topology.Keys = keys
 	s.serveAs(service, endpoints...)
 }
 
-// serveAs is serve for a Service with other settings. Endpoints have ports of their own, so each has its own slice.
+// serveAs is like serve, for a Service with other settings. Endpoints have different ports, so each has its own slice.
 func (s *stage) serveAs(service *model.Service, endpoints ...endpoint) {
 	change := model.Change{
 		Services: map[model.ObjectName]*model.Service{service.Name: service}, Slices: map[model.ObjectName]*model.EndpointSlice{},
@@ -143,7 +143,7 @@ func (s *stage) serveAs(service *model.Service, endpoints ...endpoint) {
 	s.apply(change)
 }
 
-// backend makes a server that answers calls, on an address of its own.
+// backend starts a server that responds to calls on an address of its own.
 func (s *stage) backend(node, zone string) endpoint {
 	s.t.Helper()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", 2+len(s.backends)))
@@ -160,7 +160,7 @@ func (s *stage) serveEndpoint(addr netip.AddrPort, listener net.Listener) {
 	s.t.Cleanup(server.Stop)
 }
 
-// greeterServer answers calls, and says who it is.
+// greeterServer returns a server that responds to calls with its name in a header.
 func greeterServer(name string) *grpc.Server {
 	server := grpc.NewServer(grpc.UnaryInterceptor(
 		func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
@@ -173,10 +173,10 @@ func greeterServer(name string) *grpc.Server {
 	return server
 }
 
-// fail has a backend refuse connections, and end those that it has.
+// fail makes a backend refuse connections, and closes those that it has.
 func (s *stage) fail(p endpoint) { s.backends[p.addr].Stop() }
 
-// recover has it answer again.
+// recover starts the backend again.
 func (s *stage) recover(p endpoint) {
 	s.t.Helper()
 	listener, err := net.Listen("tcp", p.addr.String())
@@ -184,7 +184,7 @@ func (s *stage) recover(p endpoint) {
 	s.serveEndpoint(p.addr, listener)
 }
 
-// counts are those of a server.
+// counts reads the counters of a server.
 type counts struct{ server *xds.Server }
 
 // get returns how often something happened: "answered EDS", "rejected EDS", or a reason.
@@ -201,7 +201,7 @@ func (c counts) get(what string) int {
 	return now.Rejected[xds.RejectReason(what)]
 }
 
-// clients returns how many streams and names there are.
+// clients returns the numbers of streams and names.
 func (c counts) clients() [2]int {
 	now := c.server.Counts()
 	return [2]int{now.Streams, now.Names}
@@ -212,7 +212,7 @@ var programs = sync.OnceValues(func() (binaries.Programs, error) {
 	return binaries.Build(context.Background(), os.Stderr, binaries.XDS)
 })
 
-// client is a process with applications that dial by xDS: one for each name of a channel.
+// client is a process with clients that use xDS: one for each name of a channel.
 type client struct {
 	t       *testing.T
 	input   io.Writer
@@ -220,7 +220,7 @@ type client struct {
 	decoder *json.Decoder
 }
 
-// command and answer are those of e2e/lab/build/xds/client.
+// command and answer have the formats in e2e/lab/build/xds/client.go.
 type command struct {
 	Channel   string   `json:"channel"`
 	Target    string   `json:"target"`
@@ -245,7 +245,7 @@ func (s *stage) client() *client {
 	return startClient(s.t, s.address)
 }
 
-// startClient starts a process of clients of a server: on a machine, if one is given.
+// startClient starts a process with clients of a server, in a network namespace if one is given.
 func startClient(t *testing.T, server string, on ...*fabric.Namespace) *client {
 	t.Helper()
 	built, err := programs()
@@ -265,7 +265,7 @@ func startClient(t *testing.T, server string, on ...*fabric.Namespace) *client {
 	}
 	must.Succeed(t, start())
 	t.Cleanup(func() {
-		_ = input.Close() // it ends then
+		_ = input.Close() // its end terminates the program
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("the client: %v", err)
 		}
@@ -287,13 +287,14 @@ func (c *client) do(next command) results {
 	return got
 }
 
-// reaches wants some servers to answer within so many milliseconds, and nobody else after that; and no errors.
+// reaches expects replies from some servers within this number of milliseconds, from no other server after that, and no
+// errors.
 func (c *client) reaches(why string, within int64, want ...endpoint) {
 	c.t.Helper()
 	c.reachesAfter(why, 0, within, want...)
 }
 
-// reachesAfter is reaches after so many errors at most.
+// reachesAfter is like reaches, but allows this number of errors.
 func (c *client) reachesAfter(why string, errors int, within int64, want ...endpoint) {
 	c.t.Helper()
 	got := c.do(command{Until: addrs(want), Calls: 20 * len(want), Timeout: 60_000, Wait: true})
@@ -317,14 +318,14 @@ func addrs(endpoints []endpoint) []string {
 	return all
 }
 
-// classified is what Envoy's types see in a response.
+// classified describes a response according to Envoy's types.
 type classified struct {
 	Wrong                string
 	Version, Nonce, Type string
 	Resources            []json.RawMessage
 }
 
-// inShort writes counts in order.
+// inShort formats counts in order.
 func inShort(counts map[string]int) string {
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(counts)) {

@@ -1,5 +1,5 @@
-// Package authority issues the certificates of a cluster: a certificate authority, servers, and clients by user and
-// groups.
+// Package authority issues the certificates of a cluster: a certificate authority, server certificates, and client
+// certificates by user and groups.
 package authority
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// lifetime is longer than any lab's. A clock that is a little behind is no reason to refuse.
+// lifetime is longer than that of any lab. A clock that is slightly behind must not invalidate a certificate.
 const (
 	lifetime  = 30 * 24 * time.Hour
 	clockSkew = time.Hour
@@ -28,10 +28,10 @@ type Authority struct {
 	pem         []byte
 }
 
-// Pair is a certificate and its key, as PEM.
+// Pair is a certificate and its private key, both in PEM.
 type Pair struct{ Certificate, Key []byte }
 
-// New makes an authority with a new key.
+// New returns an authority with a new key.
 func New(name string) (*Authority, error) {
 	key, err := NewKey()
 	if err != nil {
@@ -55,10 +55,10 @@ func New(name string) (*Authority, error) {
 	return &Authority{certificate: certificate, key: key, pem: encode("CERTIFICATE", der)}, nil
 }
 
-// Certificate returns the authority's own certificate, as PEM.
+// Certificate returns the authority's own certificate in PEM.
 func (a *Authority) Certificate() []byte { return a.pem }
 
-// Client issues a certificate that Kubernetes reads as a user in groups.
+// Client issues a certificate that authenticates a user who is a member of groups.
 func (a *Authority) Client(user string, groups ...string) (Pair, error) {
 	template, err := template(pkix.Name{CommonName: user, Organization: groups})
 	if err != nil {
@@ -68,7 +68,8 @@ func (a *Authority) Client(user string, groups ...string) (Pair, error) {
 	return a.sign(template)
 }
 
-// Server issues a certificate for a server with these names and addresses. etcd uses its own as a client, too.
+// Server issues a certificate for a server with these names and addresses. It is also valid for clients, because etcd
+// uses it as one.
 func (a *Authority) Server(name string, names []string, addrs []net.IP) (Pair, error) {
 	template, err := template(pkix.Name{CommonName: name})
 	if err != nil {
@@ -110,7 +111,7 @@ func template(subject pkix.Name) (*x509.Certificate, error) {
 	}, nil
 }
 
-// NewKey makes a key. The signing key of ServiceAccount tokens is one without a certificate.
+// NewKey generates a private key. ServiceAccount tokens are signed with such a key, which has no certificate.
 func NewKey() (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -119,7 +120,7 @@ func NewKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// EncodeKey returns a key as PEM.
+// EncodeKey returns a key in PEM.
 func EncodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {

@@ -24,7 +24,7 @@ func newAuthority(t *testing.T) (*authority.Authority, *x509.CertPool) {
 	return a, pool
 }
 
-// parse reads a pair; it fails if the key is not that of the certificate.
+// parse parses a pair. It fails the test if the key does not belong to the certificate.
 func parse(t *testing.T, pair authority.Pair) *x509.Certificate {
 	t.Helper()
 	read, err := tls.X509KeyPair(pair.Certificate, pair.Key)

@@ -14,12 +14,13 @@ import (
 	"time"
 )
 
-// OfYours is the environment variable with a folder of Kubernetes' programs that are used instead of those that would
-// be built, such as those of another release. Their names are Kubernetes' own: kube-apiserver, kubectl and so on.
+// OfYours is the environment variable with a folder of Kubernetes programs to use instead of building them, such as
+// those of another release. The files have Kubernetes' own names: kube-apiserver, kubectl and so on.
 const OfYours = "KUBERNETES_PROGRAMS"
 
-// Build returns the programs of the modules. What is not in the cache is built first, which takes minutes; progress
-// says so. It may run any number of times at once: each module is built by one of them, and the others wait.
+// Build returns the programs of the modules. Modules that are not in the cache are built first, which takes minutes and
+// is reported to progress. Concurrent calls are safe, also from several processes: one of them builds a module, and the
+// others wait.
 func Build(ctx context.Context, progress io.Writer, modules ...Module) (Programs, error) {
 	root, err := Root(ctx)
 	if err != nil {
@@ -51,8 +52,8 @@ func Build(ctx context.Context, progress io.Writer, modules ...Module) (Programs
 	return programs, nil
 }
 
-// Root returns the folder of the repository that the caller's working folder is in. Modules inside a module cannot be
-// embedded, so their sources have to be found.
+// Root returns the root folder of the repository that contains the caller's working folder. Modules inside a module
+// cannot be embedded, so their sources are read from there.
 func Root(ctx context.Context) (string, error) {
 	file, err := run(ctx, "", nil, "env", "GOMOD")
 	if err != nil {
@@ -76,7 +77,7 @@ type builder struct {
 	progress io.Writer
 }
 
-// build returns the folder of the module's programs.
+// build returns the folder of the module's programs. It builds them first if necessary.
 func (b builder) build(ctx context.Context) (string, error) {
 	version, err := b.version(ctx)
 	if err != nil {
@@ -104,10 +105,10 @@ func (b builder) build(ctx context.Context) (string, error) {
 	return folder, b.buildInto(ctx, folder, version)
 }
 
-// buildInto builds beside the folder and renames, so that a build that was cut short leaves no folder behind.
+// buildInto builds into a temporary folder and renames it, so that an interrupted build leaves no incomplete folder.
 func (b builder) buildInto(ctx context.Context, folder, version string) error {
 	partial := filepath.Join(b.cache, b.module.name+".partial")
-	if err := os.RemoveAll(partial); err != nil { // of a build that was killed: we hold the lock
+	if err := os.RemoveAll(partial); err != nil { // left by a killed build, as we hold the lock
 		return fmt.Errorf("removing what another build left behind: %w", err)
 	}
 	if err := os.MkdirAll(partial, 0o755); err != nil {
@@ -125,7 +126,7 @@ func (b builder) buildInto(ctx context.Context, folder, version string) error {
 	return nil
 }
 
-// compile puts the module's programs into a folder.
+// compile builds the module's programs into a folder.
 func (b builder) compile(ctx context.Context, folder, version string) error {
 	output := filepath.Join(folder, b.module.program)
 	if b.module.program == "" {
@@ -144,12 +145,12 @@ func (b builder) compile(ctx context.Context, folder, version string) error {
 	return nil
 }
 
-// into adds the place of the result to the arguments of the go command.
+// into adds the output path to the arguments of the go command.
 func into(output string, arguments []string) []string {
 	return append([]string{arguments[0], "-o", output}, arguments[1:]...)
 }
 
-// version returns the version of the module that the programs come from, as go.mod names it.
+// version returns the version of the upstream module that the programs come from, as go.mod states it.
 func (b builder) version(ctx context.Context) (string, error) {
 	if b.module.of == "" {
 		return "", nil
@@ -162,7 +163,7 @@ func present(folder string) bool {
 	return err == nil
 }
 
-// run runs the go command and returns what it printed. An error carries what it complained about.
+// run runs the go command and returns its standard output. An error contains its standard error.
 func run(ctx context.Context, folder string, environment []string, arguments ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", arguments...)
 	cmd.Dir = folder

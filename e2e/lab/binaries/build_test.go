@@ -83,7 +83,7 @@ func TestAModuleIsRebuiltWhenAnyFileOfItChanges(t *testing.T) {
 	}
 }
 
-// progress is a writer for several builds at once.
+// progress is a writer that several builds may use at the same time.
 type progress struct {
 	mu    sync.Mutex
 	lines []string

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// key is a short name for everything that the programs depend on: the files of the module, which pin all other modules
-// by their hashes, the Go version, the machine's kind and the way of building.
+// key returns a short hash of everything that the programs depend on: the files of the module, which pin all other
+// modules by their hashes, the Go version, the machine's architecture, and the build flags.
 func (b builder) key(ctx context.Context, version string) (string, error) {
 	toolchain, err := run(ctx, b.source, b.module.environment(), "env", "GOVERSION", "GOOS", "GOARCH")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock waits until no other build of the module runs, in this process or another. The kernel lets go of the lock of a
+// lock waits until no other build of the module runs, in this process or another. The kernel releases the lock of a
 // process that is killed.
 func lock(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -23,7 +23,7 @@ func lock(path string) (unlock func(), err error) {
 		switch err {
 		case nil:
 			return func() { file.Close() }, nil
-		case unix.EINTR: // Go's own signals
+		case unix.EINTR: // Go's own preemption signals
 		default:
 			file.Close()
 			return nil, fmt.Errorf("locking %s: %w", path, err)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// missing says what the machine needs before the module can be built. The linker's own words about a missing library
-// would come after minutes, and name no package.
+// missing returns an error that names the packages that the machine lacks for building the module. The linker would
+// report a missing library only after minutes, and without the package's name.
 func (m Module) missing(ctx context.Context) error {
 	if m.library == nil {
 		return nil
@@ -25,7 +25,7 @@ func (m Module) missing(ctx context.Context) error {
 	return m.library.missing(ctx, program)
 }
 
-// missing builds a small program with the library, as it will be used: linked in.
+// missing links a small program with the library, in the same way as the module will be linked.
 func (l library) missing(ctx context.Context, compiler string) error {
 	cmd := exec.CommandContext(ctx, compiler, "-x", "c", "-o", os.DevNull, "-", "-static", "-l"+l.name)
 	cmd.Stdin = strings.NewReader("#include <" + l.header + ">\nint main(void) { return 0; }\n")

@@ -8,28 +8,28 @@ import (
 // Module is a folder in e2e/lab/build: a Go module that is built as a whole.
 type Module struct {
 	name string
-	// of is the module that the programs come from. Its version is shown, and linked in where the programs ask for it.
+	// of is the upstream module that the programs come from. Its version is printed, and linked into programs that have a
+	// stamp.
 	of string
-	// packages are what is built: the module's tools, or its own program.
+	// packages are the packages to build: tools of the module, or its own program.
 	packages []string
-	// test is a package whose tests are built too, into a program with this package's name and ".test".
+	// test is a package whose tests are also built, into a program with this package's name and the suffix ".test".
 	test string
-	// program is the name of the only program, where the last part of its package's path is not a good one.
+	// program is the name of the only program, if the last element of its package's path is not a suitable one.
 	program string
-	// library is the C library that a program needs besides the C compiler's own. It is linked in: where programs run
-	// there are no libraries.
+	// library is the C library that a program needs in addition to libc. It is linked statically, because nodes have no
+	// shared libraries.
 	library *library
 	tags    string
-	// stamp returns what the linker writes into the programs so that they know their version.
+	// stamp returns the linker flags that set the programs' version.
 	stamp func(version string) []string
-	// timeout says how long a first build takes on two cores.
+	// timeout is how long a first build takes on two cores.
 	timeout string
 }
 
-// library is a C library: its name, a header of its, and the Debian package that has both.
+// library is a C library: its name, one of its headers, and the Debian package that has both.
 type library struct{ name, header, debian string }
 
-// The modules of the lab.
 var (
 	Kubernetes = Module{
 		name: "kubernetes",
@@ -65,7 +65,7 @@ var (
 		},
 		timeout: "2 minutes",
 	}
-	// Runc enters namespaces in C, before Go starts threads, and filters system calls with libseccomp.
+	// Runc joins namespaces in C, before Go starts threads, and filters system calls with libseccomp.
 	Runc = Module{
 		name:     "runc",
 		of:       "github.com/opencontainers/runc",
@@ -85,7 +85,7 @@ var (
 		},
 		timeout: "30 seconds",
 	}
-	// Flannel is a network for pods. One of its backends is written in C.
+	// Flannel is a pod network. One of its backends is written in C.
 	Flannel = Module{
 		name:     "flannel",
 		of:       "github.com/flannel-io/flannel",
@@ -98,7 +98,7 @@ var (
 		},
 		timeout: "1 minute",
 	}
-	// KubeRouter enforces NetworkPolicies; what else it could do is not used.
+	// KubeRouter enforces NetworkPolicies. Its other functions are not used.
 	KubeRouter = Module{
 		name:     "kuberouter",
 		of:       "github.com/cloudnativelabs/kube-router/v2",
@@ -108,14 +108,14 @@ var (
 		},
 		timeout: "1 minute",
 	}
-	// MetalLB announces the addresses of load balancers on the link of the nodes.
+	// MetalLB announces load balancer addresses on the nodes' link.
 	MetalLB = Module{
 		name:     "metallb",
 		of:       "go.universe.tf/metallb",
 		packages: []string{"go.universe.tf/metallb/speaker"},
 		timeout:  "2 minutes",
 	}
-	// Kubeadm makes a cluster of kind's nodes.
+	// Kubeadm turns kind's nodes into a cluster.
 	Kubeadm = Module{
 		name:     "kubeadm",
 		of:       "k8s.io/kubernetes",
@@ -123,7 +123,7 @@ var (
 		stamp:    stampKubernetes,
 		timeout:  "1 minute",
 	}
-	// Upstream is Kubernetes' own end-to-end tests, what runs them, and the program of most of their images.
+	// Upstream has Kubernetes' own end-to-end tests, their runner, and the program in most of their images.
 	Upstream = Module{
 		name: "upstream",
 		of:   "k8s.io/kubernetes",
@@ -136,28 +136,29 @@ var (
 		stamp:   stampKubernetes,
 		timeout: "5 minutes",
 	}
-	// CoreDNS is a program of ours: CoreDNS' own has all its plugins.
+	// CoreDNS is our own build of CoreDNS: the upstream program has all plugins.
 	CoreDNS = Module{
 		name:     "coredns",
 		of:       "github.com/coredns/coredns",
 		packages: []string{"."},
 		timeout:  "1 minute",
 	}
-	// NodeDNS is the DNS cache of a node: an older CoreDNS, the one that NodeLocal DNSCache has.
+	// NodeDNS is the DNS cache of a node. It is an older CoreDNS, the version that NodeLocal DNSCache uses.
 	NodeDNS = Module{
 		name:     "nodedns",
 		of:       "github.com/coredns/coredns",
 		packages: []string{"."},
 		timeout:  "1 minute",
 	}
-	// Categorize is a program of ours, which says which endpoints kube-proxy's own code chooses.
+	// Categorize is our own program. It prints which endpoints kube-proxy's own code chooses.
 	Categorize = Module{
 		name:     "categorize",
 		of:       "k8s.io/kubernetes",
 		packages: []string{"."},
 		timeout:  "2 minutes",
 	}
-	// XDS are programs of ours: Envoy's own types, and clients that dial by xDS with grpc-go.
+	// XDS has our own programs: one validates messages with Envoy's own types, and clients connect through xDS with
+	// grpc-go.
 	XDS = Module{
 		name:     "xds",
 		of:       "google.golang.org/grpc",
@@ -166,11 +167,12 @@ var (
 	}
 )
 
-// All are the modules of a whole cluster, without tests, the quick ones first: what is wrong with the machine shows soon.
+// All are the modules of a whole cluster, without tests. The quick ones are first, so that problems with the machine
+// show early.
 var All = []Module{Runc, CNI, Etcd, Containerd, NodeDNS, CoreDNS, Kubernetes}
 
-// stampKubernetes makes programs say their version, as Kubernetes' own build does (hack/lib/version.sh). Without it
-// they are v0.0.0, and clients that compare versions with the API server's complain.
+// stampKubernetes sets the version of the programs, as Kubernetes' own build does (hack/lib/version.sh). Without it
+// they report v0.0.0, and clients that compare their version with the API server's warn.
 func stampKubernetes(version string) []string {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -186,12 +188,12 @@ func stampKubernetes(version string) []string {
 	return stamps
 }
 
-// arguments are those of `go build`, without the place of the result.
+// arguments returns the arguments of `go build`, without the output path.
 func (m Module) arguments(version string) []string {
 	return append(append([]string{"build"}, m.flags(version)...), m.packages...)
 }
 
-// testArguments are those of `go test`, likewise.
+// testArguments returns the arguments of `go test`, without the output path.
 func (m Module) testArguments(version string) []string {
 	return append(append([]string{"test", "-c"}, m.flags(version)...), m.test)
 }
@@ -206,7 +208,7 @@ func (m Module) flags(version string) []string {
 	if m.library != nil {
 		linker = append(linker, "-linkmode", "external", "-extldflags", "-static")
 	}
-	// The lab needs no version control: the version is in go.mod.
+	// Builds must not need version control: the version is in go.mod.
 	flags := []string{"-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", strings.Join(linker, " ")}
 	if m.tags != "" {
 		flags = append(flags, "-tags", m.tags)
@@ -214,8 +216,8 @@ func (m Module) flags(version string) []string {
 	return flags
 }
 
-// environment is what a build adds to ours. A workspace or flags of the person who calls must not change what is
-// built.
+// environment returns the environment variables that a build adds to ours. A go.work file or GOFLAGS of the calling
+// user must not affect the result.
 func (m Module) environment() []string {
 	cgo := "0"
 	if m.library != nil {

@@ -2,13 +2,13 @@ package binaries
 
 import "path/filepath"
 
-// Programs knows where the built programs are.
+// Programs locates the programs that were built.
 type Programs struct {
 	folders map[string]string // by module
 }
 
-// Path returns the file of a program of a module. It panics if that module was not among those that were built: a
-// mistake in the lab's code.
+// Path returns the path of a module's program. It panics if the module was not passed to Build, which is a bug in the
+// lab's code.
 func (p Programs) Path(module Module, program string) string {
 	folder, ok := p.folders[module.name]
 	if !ok {
@@ -17,5 +17,5 @@ func (p Programs) Path(module Module, program string) string {
 	return filepath.Join(folder, program)
 }
 
-// Folder returns the folder of a module's programs. It panics as Path does.
+// Folder returns the folder of a module's programs. It panics in the same case as Path.
 func (p Programs) Folder(module Module) string { return p.Path(module, "") }

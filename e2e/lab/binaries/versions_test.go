@@ -8,7 +8,7 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// versionsIn returns the versions that a go.mod names, with those that replace them.
+// versionsIn returns the module versions in a go.mod, with replacements applied.
 func versionsIn(t *testing.T, file string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -29,7 +29,8 @@ func versionsIn(t *testing.T, file string) map[string]string {
 	return versions
 }
 
-// TestWhatProgramsShareWithOursIsCompiledOnce: Go keeps what it compiled by the versions of all that is imported.
+// TestWhatProgramsShareWithOursIsCompiledOnce compares the versions of shared dependencies. Go's build cache is keyed
+// by the versions of all imports, so a different version means that a package is compiled twice.
 func TestWhatProgramsShareWithOursIsCompiledOnce(t *testing.T) {
 	ours := versionsIn(t, "../../../go.mod")
 	for _, module := range []Module{Kubernetes, Etcd, CoreDNS, Categorize, XDS, Flannel, KubeRouter} {

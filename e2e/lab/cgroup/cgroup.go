@@ -1,5 +1,5 @@
-// Package cgroup makes the control groups of the lab's nodes beside those that the machine has, and removes them
-// again. It never mounts anything and never changes a group that it did not make.
+// Package cgroup creates the control groups of the lab's nodes next to the machine's own, and removes them again. It
+// never mounts anything and never changes a group that it did not create.
 package cgroup
 
 import (
@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Groups are the groups of a lab: one in each hierarchy, below which each node has its own.
+// Groups are the control groups of a lab: one in each hierarchy, with the nodes' groups below it.
 type Groups struct {
 	hierarchies []hierarchy
 	name        string
 }
 
-// Find finds the machine's hierarchies. The name is that of the lab's groups, in each of them.
+// Find finds the machine's hierarchies. name is the name of the lab's group in each of them.
 func Find(name string) (*Groups, error) {
 	membership, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -35,20 +35,20 @@ func Find(name string) (*Groups, error) {
 	return &Groups{hierarchies: hierarchies, name: name}, nil
 }
 
-// Node is the groups of one node.
+// Node has the groups of one node.
 type Node struct {
 	// Folders are the node's group in each hierarchy.
 	Folders []string
-	// Leaf is a group below the node's for its first process, with cgroup v2 only.
+	// Leaf is a group below the node's for its first process. It is empty with cgroup v1.
 	Leaf string
-	// Mounts say how the node sees its groups: the type, the options, and where, below /sys/fs/cgroup.
+	// Mounts are the mounts by which the node sees its groups: type, options, and target below /sys/fs/cgroup.
 	Mounts []Mount
 }
 
-// Mount is a hierarchy as a node sees it.
+// Mount is the mount of a hierarchy on a node.
 type Mount struct{ Type, Options, Target string }
 
-// AddNode makes the groups of a node.
+// AddNode creates the groups of a node.
 func (g *Groups) AddNode(node string) (Node, error) {
 	var n Node
 	for _, h := range g.hierarchies {
@@ -71,7 +71,7 @@ func (g *Groups) AddNode(node string) (Node, error) {
 	return n, nil
 }
 
-// add makes a group and those above it, and prepares them for processes.
+// add creates a group and its ancestors, and prepares them for processes.
 func (h hierarchy) add(path string) error {
 	folder := h.folder
 	for name := range strings.SplitSeq(path, string(filepath.Separator)) {
@@ -86,7 +86,7 @@ func (h hierarchy) add(path string) error {
 		if !h.has("cpuset") {
 			continue
 		}
-		// A cpuset without processors and memory takes no process, and new ones have none (cgroup-v1/cpusets.rst).
+		// A cpuset without CPUs and memory nodes accepts no process, and new ones have none (cgroup-v1/cpusets.rst).
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if err := inherit(parent, folder, file); err != nil {
 				return err
@@ -96,8 +96,8 @@ func (h hierarchy) add(path string) error {
 	return nil
 }
 
-// handDown lets the groups below have the controllers that the node needs. Which of them there are is for kubelet to
-// say.
+// handDown enables the controllers that the node needs for the groups below. A missing controller is not an error here;
+// kubelet reports it.
 func handDown(folder string) {
 	for _, controller := range []string{"cpu", "cpuset", "io", "memory", "pids"} {
 		_ = os.WriteFile(filepath.Join(folder, "cgroup.subtree_control"), []byte("+"+controller), 0)
@@ -115,7 +115,7 @@ func inherit(parent, folder, file string) error {
 	return nil
 }
 
-// Folders are the lab's groups, below which everything is the lab's.
+// Folders returns the lab's groups. Everything below them belongs to the lab.
 func (g *Groups) Folders() []string {
 	var folders []string
 	for _, h := range g.hierarchies {
@@ -124,7 +124,7 @@ func (g *Groups) Folders() []string {
 	return folders
 }
 
-// Remove removes groups with all groups below. A process that was killed stays in its groups for a moment; Remove
+// Remove removes groups with all groups below them. A process that was killed stays in its groups for a moment; Remove
 // waits for it.
 func Remove(folders []string, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
@@ -143,7 +143,7 @@ func Remove(folders []string, timeout time.Duration) error {
 	return nil
 }
 
-// removeTree removes a group and those below. Only folders are removed: the files of a group go with it.
+// removeTree removes a group and those below. It removes only folders: the files of a group disappear with it.
 func removeTree(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {

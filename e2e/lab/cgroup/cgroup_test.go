@@ -46,7 +46,7 @@ func TestANodesGroupsTakeProcessesAndGoAway(t *testing.T) {
 		}
 	}
 
-	// A killed process leaves its groups a moment later, and Remove waits for that.
+	// Remove must wait: a killed process leaves its groups a moment later.
 	if err := sleeper.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,10 @@ import (
 
 // hierarchy is a tree of groups.
 type hierarchy struct {
-	// controllers are those of a cgroup v1 hierarchy, as /proc/PID/cgroup writes them, such as "cpu,cpuacct" or
-	// "name=systemd". Empty is cgroup v2, which has one hierarchy for all.
+	// controllers are the controllers of a cgroup v1 hierarchy, in the format of /proc/PID/cgroup, such as "cpu,cpuacct"
+	// or "name=systemd". It is empty for cgroup v2, which has one hierarchy for all.
 	controllers string
-	// folder is where new groups may be made.
+	// folder is the group in which new groups may be created.
 	folder string
 }
 
@@ -22,13 +22,13 @@ func (h hierarchy) has(controller string) bool {
 
 var errNoCgroups = errors.New("no cgroups are mounted below /sys/fs/cgroup: kubelet cannot run on this machine")
 
-// unified is where cgroup v2 is mounted on a machine that uses nothing else.
+// unified is the mount point of cgroup v2 on a machine that uses nothing else.
 const unified = "/sys/fs/cgroup"
 
 // parse finds the hierarchies from /proc/self/cgroup and /proc/self/mountinfo.
 //
-// With cgroup v1 the lab's groups are below the one that this process is in, and so have no more memory than it. With
-// cgroup v2 they are beside it: a group with processes cannot have groups with controllers below it.
+// With cgroup v1 the lab's groups are below this process's group, and so are limited to its memory. With cgroup v2 they
+// are its siblings: a group with processes cannot have groups with controllers below it.
 func parse(membership, mountinfo string) ([]hierarchy, error) {
 	mounts := parseMounts(mountinfo)
 	for _, m := range mounts {
@@ -60,10 +60,10 @@ func parse(membership, mountinfo string) ([]hierarchy, error) {
 type mount struct {
 	root, point string
 	kind        string
-	options     []string // of the file system, which name the controllers
+	options     []string // of the file system; they include the controllers
 }
 
-// holds says whether it is the mount of a hierarchy.
+// holds reports whether this is the mount of the hierarchy with these controllers.
 func (m mount) holds(controllers string) bool {
 	for controller := range strings.SplitSeq(controllers, ",") {
 		if !slices.Contains(m.options, controller) {

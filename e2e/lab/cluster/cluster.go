@@ -27,22 +27,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
 )
 
-// Cluster is a cluster that runs.
+// Cluster is a running cluster.
 type Cluster struct {
 	config       Config
 	network      *fabric.Fabric
-	host         *fabric.Host // where the control plane is
+	host         *fabric.Host // of the control plane
 	controlPlane *controlplane.ControlPlane
 	forwarder    *forwarder
-	client       kubernetes.Interface // of its administrator, from this process
+	client       kubernetes.Interface // with cluster-admin rights, from this process
 	groups       *cgroup.Groups
 	nodes        []*machine
 }
 
-// Start starts a cluster and returns when everything in it is ready. On error nothing but logs is left.
+// Start starts a cluster and returns when everything in it is ready. If it fails, it leaves nothing but logs.
 //
-// It must run in a mount namespace of its own, because it mounts a tmpfs for everything that the lab writes:
-// containers cannot be unpacked on every file system, and what is in memory is gone with the namespace.
+// It must run in a mount namespace of its own, because it mounts a tmpfs for everything that the lab writes: containers
+// cannot be unpacked on every file system, and a tmpfs disappears with the namespace.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{config: config}
 	if err := c.start(ctx); err != nil {
@@ -61,7 +61,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		images <- result{root, err}
 	}()
 	err := c.startControlPlane(ctx)
-	imported := <-images // it uses what Close takes away
+	imported := <-images // it uses resources that Close removes
 	if err := errors.Join(err, imported.err); err != nil {
 		return err
 	}
@@ -71,13 +71,13 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.fill(ctx)
 }
 
-// result is what importing images came to.
+// result is the result of importing images.
 type result struct {
 	root string
 	err  error
 }
 
-// prepare makes folders, networks and cgroups.
+// prepare creates folders, networks and cgroups.
 func (c *Cluster) prepare() error {
 	for _, folder := range []string{c.config.Folder.Run(), c.config.Folder.Logs(), c.config.Folder.off(), c.config.Folder.pids()} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -98,7 +98,7 @@ func (c *Cluster) prepare() error {
 	return c.makeNetworks()
 }
 
-// startControlPlane starts the control plane, and what leads to it from the machine.
+// startControlPlane starts the control plane and the forwarder from the machine to it.
 func (c *Cluster) startControlPlane(ctx context.Context) error {
 	folder := filepath.Join(c.config.Folder.Run(), "control-plane")
 	if err := os.Mkdir(folder, 0o700); err != nil {
@@ -112,8 +112,8 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		Address:     c.host.IPv4,
 		Controllers: true,
 		// The API server calls webhooks. It dials the ClusterIPs of their Services, unless this flag makes it look up the
-		// endpoints itself, as in clusters whose control plane has no service proxy. Here it has routes to pods, and no
-		// service proxy.
+		// endpoints itself, as in clusters without a service proxy on the control plane. Here the control plane has routes to
+		// pods, and no service proxy.
 		APIServerFlags: []string{"--enable-aggregator-routing"},
 	})
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	return nil
 }
 
-// openDoor makes the API server reachable from the machine, and leaves a kubeconfig behind.
+// openDoor makes the API server reachable from the machine, and writes a kubeconfig.
 func (c *Cluster) openDoor() (err error) {
 	admin := c.controlPlane.AdminConfig()
 	if c.forwarder, err = newForwarder(c.host, strings.TrimPrefix(admin.Host, "https://")); err != nil {
@@ -140,14 +140,14 @@ func (c *Cluster) openDoor() (err error) {
 	return controlplane.WriteKubeconfig(c.config.Folder.Kubeconfig(), admin)
 }
 
-// groupTimeout is how long processes that were killed may take to leave their cgroups.
+// groupTimeout is how long killed processes may take to leave their cgroups.
 const groupTimeout = 10 * time.Second
 
-// Close ends everything. Logs stay.
+// Close ends everything. Logs are kept.
 func (c *Cluster) Close() error {
 	for _, node := range c.nodes {
 		if node.process != nil {
-			_ = node.process.Kill() // we started it, so we may
+			_ = node.process.Kill() // we started it, so this cannot fail
 		}
 	}
 	if c.forwarder != nil {

@@ -4,51 +4,53 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 )
 
-// Options are what a lab's owner chooses.
+// Options are the choices of the lab's user.
 type Options struct {
-	// Folder is where the lab is.
+	// Folder is the folder of the lab.
 	Folder Folder
-	// Nodes is how many there are.
+	// Nodes is the number of nodes.
 	Nodes int
-	// Manifests is the folder, or the file of a release, that the proxy is installed from. Empty: it is not installed.
+	// Manifests is the folder, or the file of a release, that the proxy is installed from. If empty, the proxy is not
+	// installed.
 	Manifests string
-	// Settings are those of our own document (VicinityProxyConfiguration) that the proxy is installed with.
+	// Settings are the fields of our own document (VicinityProxyConfiguration) that the proxy is installed with.
 	Settings map[string]string
-	// Proxy is the proxy's program, for the image that it is installed with.
+	// Proxy is the proxy's program, from which its image is built.
 	Proxy string
-	// WebhookManifests is the folder or file that the admission webhook is installed from. Empty: it is not installed.
+	// WebhookManifests is the folder or file that the admission webhook is installed from. If empty, it is not installed.
 	WebhookManifests string
-	// WebhookComponents are folders with components that the webhook is installed with.
+	// WebhookComponents are folders with components to install the webhook with.
 	WebhookComponents []string
-	// Webhook is the webhook's program, for the image that it is installed with.
+	// Webhook is the webhook's program, from which its image is built.
 	Webhook string
-	// Archives are files with more images for all nodes, as `docker save` makes them.
+	// Archives are files with more images for all nodes, in the format of `docker save`.
 	Archives []string
 	// KubeProxy also runs Kubernetes' own service proxy on every node.
 	KubeProxy bool
-	// NodeDNS runs a DNS cache on every node, which pods ask. It asks the node's proxy first, which then answers DNS.
+	// NodeDNS runs a DNS cache on every node, which pods query. It queries the node's proxy first, so the proxy's DNS
+	// server is enabled.
 	NodeDNS bool
-	// Localhost has the service proxy serve node ports on loopback, too.
+	// Localhost makes the service proxy serve node ports on loopback, too.
 	Localhost bool
 }
 
-// served says whether a proxy serves Services. Cluster DNS needs one.
+// served reports whether a service proxy is installed. Cluster DNS needs one.
 func (o Options) served() bool { return o.Manifests != "" || o.KubeProxy }
 
-// Config is everything that a cluster is made of.
+// Config is the complete configuration of a cluster.
 type Config struct {
 	Options
-	// Programs have all modules.
+	// Programs has all modules.
 	Programs binaries.Programs
-	// Groups is what the lab's cgroups are called. No two labs on a machine may share it.
+	// Groups is the name of the lab's cgroups. It must be unique on the machine.
 	Groups string
-	// Step reports what was done, in the past tense.
+	// Step reports a completed step, in the past tense.
 	Step func(format string, args ...any)
 }
 
-// The images that nodes have. Pods must not ask for them to be pulled.
+// The images on the nodes. Pods must not require them to be pulled.
 const (
-	pauseImage   = "vicinity.dev/lab-pause:lab" // with a domain, so that containerd completes nothing
+	pauseImage   = "vicinity.dev/lab-pause:lab" // has a domain, so that containerd adds none
 	corednsImage = "vicinity-lab-coredns:lab"
 	probeImage   = "vicinity-probe:lab"
 	proxyName    = "vicinity-proxy"

@@ -11,17 +11,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// imageRecipe is what the last stage of a Dockerfile makes an image of.
+// imageRecipe describes the image that the last stage of a Dockerfile builds.
 type imageRecipe struct {
-	// Base is the image that it begins with; scratch is the empty one.
+	// Base is the base image; scratch is the empty one.
 	Base string
-	// Files are those that are copied: where they are in the image, and where they come from.
+	// Files are the copied files: by path in the image, with their source.
 	Files      map[string]string
 	User       string
 	Entrypoint []string
 }
 
-// instruction is a line of a Dockerfile, with those that continue it.
+// instruction is a line of a Dockerfile, including its continuation lines.
 type instruction struct{ name, arguments string }
 
 // instructionsOf returns a Dockerfile's instructions, without comments.
@@ -29,7 +29,7 @@ func instructionsOf(text string) []instruction {
 	var all []instruction
 	var lines []string
 	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(strings.TrimSpace(line), "#") { // comments may stand between lines that belong together
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") { // comments may stand between continuation lines
 			lines = append(lines, strings.TrimRight(line, " \t\r\n"))
 		}
 	}
@@ -42,7 +42,8 @@ func instructionsOf(text string) []instruction {
 	return all
 }
 
-// recipeOf reads the last stage of a Dockerfile. What it does not know is an error: it may add something to the image.
+// recipeOf parses the last stage of a Dockerfile. An unknown instruction is an error, because it may add something to
+// the image.
 func recipeOf(text string) (imageRecipe, error) {
 	arguments := map[string]string{}
 	var stage []instruction
@@ -83,7 +84,7 @@ func (r *imageRecipe) add(next instruction, arguments map[string]string) error {
 	return fmt.Errorf("unknown instruction")
 }
 
-// setBase takes an image without options, which may be named by an argument.
+// setBase accepts an image without options. An argument may name it.
 func (r *imageRecipe) setBase(image string, arguments map[string]string) error {
 	r.Base = os.Expand(image, func(name string) string { return arguments[name] })
 	if r.Base == "" || strings.ContainsAny(r.Base, " \t") {
@@ -92,7 +93,7 @@ func (r *imageRecipe) setBase(image string, arguments map[string]string) error {
 	return nil
 }
 
-// copy takes one file from another stage to an absolute path.
+// copy accepts one file from another stage to an absolute path.
 func (r *imageRecipe) copy(words []string) error {
 	if len(words) != 3 || !strings.HasPrefix(words[0], "--from=") || !path.IsAbs(words[2]) || strings.HasSuffix(words[2], "/") {
 		return fmt.Errorf("want --from=STAGE FILE /FILE")

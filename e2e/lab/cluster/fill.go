@@ -14,18 +14,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 )
 
-// dnsManifests are CoreDNS, as kubeadm deploys it.
+// dnsManifests deploy CoreDNS in the same way as kubeadm.
 //
 //go:embed dns.yaml
 var dnsManifests []byte
 
-// system is the namespace of what belongs to the cluster itself.
+// system is the namespace of the cluster's own components.
 const system = "kube-system"
 
-// webhookNamespace is where manifests/webhook puts it.
+// webhookNamespace is the namespace in manifests/webhook.
 const webhookNamespace = "vicinity-system"
 
-// fill gives the cluster DNS, a service proxy and the admission webhook, and waits until all of it works.
+// fill installs DNS, a service proxy and the admission webhook in the cluster, and waits until all of them work.
 func (c *Cluster) fill(ctx context.Context) error {
 	dns := filepath.Join(c.config.Folder.Run(), "dns.yaml")
 	if err := os.WriteFile(dns, dnsManifests, 0o644); err != nil {
@@ -56,13 +56,13 @@ func (c *Cluster) fill(ctx context.Context) error {
 	return nil
 }
 
-// content is something that runs in the cluster.
+// content is a component that runs in the cluster.
 type content struct {
 	install, waitReady func(context.Context) error
-	step               string // what is true afterwards
+	step               string // the message once it works
 }
 
-// contents is what was asked for. All of it is installed before anything is waited for.
+// contents returns the requested components. All of them are installed before any is waited for.
 func (c *Cluster) contents() []content {
 	var all []content
 	if c.config.KubeProxy {
@@ -126,7 +126,7 @@ func (c *Cluster) waitForDeployment(ctx context.Context, namespace, name string)
 	})
 }
 
-// kubectl runs kubectl as the cluster's administrator, from the machine, as its owner would.
+// kubectl runs kubectl with cluster-admin rights from the machine, like the lab's user.
 func (c *Cluster) kubectl(ctx context.Context, args ...string) error {
 	_, err := c.kubectlOutput(ctx, args...)
 	return err

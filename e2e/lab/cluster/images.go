@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
 )
 
-// importImages makes the images and returns the root folder of a containerd that has them. There is no registry, and
-// kubelet backs off once it has asked for an image in vain: a node has all its images before kubelet starts.
+// importImages builds the images and returns the root folder of a containerd that has them. There is no registry, and
+// kubelet backs off after it failed to pull an image. So a node must have all images before kubelet starts.
 func (c *Cluster) importImages(ctx context.Context) (root string, err error) {
 	file := filepath.Join(c.config.Folder.Run(), "images.tar")
 	images, err := c.images()

@@ -22,10 +22,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// root is the repository's top folder, seen from this package.
+// root is the repository's root folder, relative to this package.
 const root = "../../.."
 
-// anyProgram returns a small static program that stands for one of ours with that name.
+// anyProgram returns a small static program that stands in for one of ours with that name.
 func anyProgram(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(site.Program(t, "pause"))
@@ -35,7 +35,7 @@ func anyProgram(t *testing.T, name string) string {
 	return path
 }
 
-// assembled is an image, read back from what containerd takes in.
+// assembled returns an image, read back from the file that containerd imports.
 func assembled(t *testing.T, recipe image.Image) v1.Image {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "images.tar")
@@ -53,8 +53,8 @@ func assembled(t *testing.T, recipe image.Image) v1.Image {
 	return read
 }
 
-// filesOf returns what all layers of an image hold. Anything but a file of root that all users may run fails the
-// test.
+// filesOf returns the contents of all layers of an image. It fails the test for anything but a file of root that all
+// users may execute.
 func filesOf(t *testing.T, image v1.Image) map[string][]byte {
 	t.Helper()
 	layers, err := image.Layers()
@@ -87,7 +87,7 @@ func filesOf(t *testing.T, image v1.Image) map[string][]byte {
 	return files
 }
 
-// ours are the programs of which the lab makes an image as a Dockerfile does.
+// ours are the programs whose images the lab builds as a Dockerfile does.
 var ours = map[string]struct {
 	dockerfile string
 	image      func(program string) image.Image
@@ -96,7 +96,7 @@ var ours = map[string]struct {
 	"webhook": {"Dockerfile.webhook", func(program string) image.Image { return image.Webhook(webhookName+":"+ownTag, program) }},
 }
 
-// dockerfile returns the text of one of the repository's.
+// dockerfile returns the text of one of the repository's Dockerfiles.
 func dockerfile(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, name))
@@ -106,7 +106,7 @@ func dockerfile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestTheLabsImagesAreThoseOfTheDockerfiles: what the suites prove in the lab is proved for the images that users
+// TestTheLabsImagesAreThoseOfTheDockerfiles ensures that the suites' results in the lab hold for the images that users
 // build.
 func TestTheLabsImagesAreThoseOfTheDockerfiles(t *testing.T) {
 	for name, our := range ours {
@@ -121,7 +121,7 @@ func TestTheLabsImagesAreThoseOfTheDockerfiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A base image would bring files of its own.
+			// A base image would add files of its own.
 			if want.Base != "scratch" {
 				t.Errorf("the Dockerfile begins with %s, and the lab with nothing", want.Base)
 			}
@@ -144,7 +144,7 @@ func TestTheLabsImagesAreThoseOfTheDockerfiles(t *testing.T) {
 	}
 }
 
-// buildCommand returns the line with which a command would build a program of bin, if make were to run what it says.
+// buildCommand returns the command line that builds a program of bin, as printed by a dry run of make.
 func buildCommand(t *testing.T, program, name string, arguments ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, arguments...)
@@ -166,8 +166,8 @@ func buildCommand(t *testing.T, program, name string, arguments ...string) strin
 	return lines[0]
 }
 
-// TestTheLabsProgramsAreBuiltAsTheDockerfilesAre: package manifests runs the Dockerfiles' commands, and looks at the
-// binaries.
+// TestTheLabsProgramsAreBuiltAsTheDockerfilesAre compares the build commands. Package manifests runs the Dockerfiles'
+// commands and checks the binaries.
 func TestTheLabsProgramsAreBuiltAsTheDockerfilesAre(t *testing.T) {
 	for name, our := range ours {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// installProxy installs the proxy as README.md of the manifests says: the image and two settings are the cluster's
-// own.
+// installProxy installs the proxy as described in manifests/README.md. Only the image and two settings are specific to
+// the cluster.
 func (c *Cluster) installProxy(ctx context.Context) error {
 	rendered, err := c.render(ctx, c.config.Manifests)
 	if err != nil {
@@ -26,7 +26,7 @@ func (c *Cluster) installProxy(ctx context.Context) error {
 	return c.install(ctx, proxyName, c.config.Manifests, nil, patch)
 }
 
-// installWebhook installs the admission webhook. Only the image is the cluster's own.
+// installWebhook installs the admission webhook. Only the image is specific to the cluster.
 func (c *Cluster) installWebhook(ctx context.Context) error {
 	return c.install(ctx, webhookName, c.config.WebhookManifests, c.config.WebhookComponents)
 }
@@ -48,8 +48,9 @@ func isFile(path string) bool {
 	return err == nil && status.Mode().IsRegular()
 }
 
-// install applies a folder of manifests, or a file, by a kustomization of the lab's own, with folders of components and
-// patches. It says which image the manifests of a folder mean; a file, as a release has it, names its own.
+// install applies a folder of manifests, or a file, through a kustomization of the lab, with folders of components and
+// patches. The kustomization sets the image for the manifests of a folder; a file, as in a release, names its own
+// image.
 func (c *Cluster) install(ctx context.Context, name, manifests string, components []string, patches ...[]byte) error {
 	folder := filepath.Join(c.config.Folder.Install(), name)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -77,8 +78,8 @@ func (c *Cluster) install(ctx context.Context, name, manifests string, component
 	return c.kubectl(ctx, "apply", "-k", folder)
 }
 
-// baseOf returns what a kustomization in a folder calls the manifests. kustomize takes no absolute path, and no file from
-// above.
+// baseOf returns the path by which a kustomization in a folder refers to the manifests. kustomize accepts no absolute
+// path, and no file of a parent folder.
 func baseOf(folder, manifests string) (string, error) {
 	if !isFile(manifests) {
 		base, err := filepath.Rel(folder, manifests)
@@ -98,7 +99,8 @@ func baseOf(folder, manifests string) (string, error) {
 	return name, nil
 }
 
-// kustomizationOf is the manifests in a folder with the lab's image of that name, and with components and patches.
+// kustomizationOf returns a kustomization of the manifests in a folder with the lab's image of that name, components
+// and patches.
 func kustomizationOf(image, base string, components []string, patches ...[]byte) ([]byte, error) {
 	content := map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -139,7 +141,8 @@ type configMap struct {
 	Data       map[string]string `json:"data"`
 }
 
-// proxySettings are those of a service proxy that are the cluster's own, by their names in kube-proxy's configuration.
+// proxySettings returns the settings of a service proxy that are specific to the cluster, by their names in
+// kube-proxy's configuration.
 func (c *Cluster) proxySettings() map[string]any {
 	own := map[string]any{"clusterCIDR": clusterCIDR()}
 	if c.config.Localhost {
@@ -149,7 +152,7 @@ func (c *Cluster) proxySettings() map[string]any {
 	return own
 }
 
-// vicinitysSettings are those of the proxy that kube-proxy does not have.
+// vicinitysSettings returns the proxy's settings that kube-proxy does not have.
 func (c *Cluster) vicinitysSettings() map[string]string {
 	vicinitys := maps.Clone(c.config.Settings)
 	if c.config.NodeDNS {
@@ -161,13 +164,14 @@ func (c *Cluster) vicinitysSettings() map[string]string {
 	return vicinitys
 }
 
-// settings returns a patch that gives the ConfigMap of a service proxy, found among its manifests, the API server's
-// address, settings of its own in kube-proxy's document, and, if there are any, those of Vicinity's in one beside it.
+// settings returns a patch for the ConfigMap of a service proxy, which it finds in its manifests. The patch sets the
+// API server's address, the given settings in kube-proxy's document, and those of Vicinity, if any, in a second
+// document.
 func settings(manifests []byte, server string, own map[string]any, vicinitys map[string]string) ([]byte, error) {
 	for document := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
 		var object configMap
 		if err := yaml.Unmarshal(document, &object); err != nil || object.Kind != "ConfigMap" || object.Data[configFile] == "" {
-			continue // other kinds do not matter here
+			continue // other kinds are not needed
 		}
 		err := errors.Join(
 			edit(object.Data, configFile, func(file map[string]any) { maps.Copy(file, own) }),
@@ -186,7 +190,7 @@ func settings(manifests []byte, server string, own map[string]any, vicinitys map
 	return nil, errNoConfigMap
 }
 
-// edit changes a file in a ConfigMap, if it is there: in a cluster with another service proxy no kubeconfig is needed.
+// edit changes a file in a ConfigMap, if the file exists: a cluster with another service proxy needs no kubeconfig.
 func edit(data map[string]string, name string, change func(file map[string]any)) error {
 	if data[name] == "" {
 		return nil
@@ -204,7 +208,7 @@ func edit(data map[string]string, name string, change func(file map[string]any))
 	return nil
 }
 
-// addDocument adds a document with settings of Vicinity's to its configuration.
+// addDocument adds a document with Vicinity's settings to the proxy's configuration.
 func addDocument(data map[string]string, settings map[string]string) error {
 	if len(settings) == 0 {
 		return nil
@@ -219,7 +223,7 @@ func addDocument(data map[string]string, settings map[string]string) error {
 	return nil
 }
 
-// setServer changes the address in every cluster of a kubeconfig.
+// setServer sets the address of every cluster in a kubeconfig.
 func setServer(kubeconfig map[string]any, server string) {
 	clusters, _ := kubeconfig["clusters"].([]any)
 	for _, entry := range clusters {

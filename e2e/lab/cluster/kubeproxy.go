@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
 )
 
-// kubeProxyManifests are kube-proxy, as kubeadm deploys it. IMAGE, SERVER and SETTINGS are the cluster's own.
+// kubeProxyManifests deploy kube-proxy in the same way as kubeadm. IMAGE, SERVER and SETTINGS are replaced.
 //
 //go:embed kube-proxy.yaml
 var kubeProxyManifests string
@@ -36,7 +36,7 @@ func (c *Cluster) deployKubeProxy(ctx context.Context) error {
 	return c.kubectl(ctx, "apply", "-f", path)
 }
 
-// kubeProxyText is its manifests, with the API server's address and the cluster's own settings.
+// kubeProxyText returns the manifests with the API server's address and the cluster's settings.
 func kubeProxyText(server string, own map[string]any) (string, error) {
 	settings, err := yaml.Marshal(own)
 	if err != nil {
@@ -46,8 +46,8 @@ func kubeProxyText(server string, own map[string]any) (string, error) {
 	return strings.NewReplacer("IMAGE", kubeProxyImage, "SERVER", server, "SETTINGS", inConfigMap).Replace(kubeProxyManifests), nil
 }
 
-// imageOfKubeProxy holds kube-proxy where its official image has it, and the machine's nft, which it runs for every
-// change.
+// imageOfKubeProxy returns an image with kube-proxy at the path of its official image, and with the machine's nft,
+// which kube-proxy runs for every change.
 func (c *Cluster) imageOfKubeProxy() (image.Image, error) {
 	nft, err := exec.LookPath("nft")
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Cluster) imageOfKubeProxy() (image.Image, error) {
 	}, nil
 }
 
-// libraries reads what ldd prints: the files that a program is linked with, and the linker that loads them.
+// libraries parses the output of ldd: the shared libraries of a program, and the dynamic linker.
 func libraries(ldd string) []string {
 	var files []string
 	for word := range strings.FieldsSeq(ldd) {
@@ -80,5 +80,5 @@ func libraries(ldd string) []string {
 	return files
 }
 
-// clusterCIDR holds the addresses of all pods, as kube-proxy's configuration writes them.
+// clusterCIDR returns the ranges of all pods in the format of kube-proxy's configuration.
 func clusterCIDR() string { return fabric.PodsIPv4.String() + "," + fabric.PodsIPv6.String() }

@@ -13,13 +13,13 @@ import (
 
 const dialTimeout = 10 * time.Second
 
-// nodeSysctls are what the owner of a node should set, by manifests/README.md.
+// nodeSysctls are the settings that manifests/README.md recommends for nodes.
 var nodeSysctls = map[string]string{
 	"net.netfilter.nf_conntrack_tcp_timeout_established": "86400",
 	"net.netfilter.nf_conntrack_tcp_timeout_close_wait":  "3600",
 }
 
-// makeNetworks makes the networks of all nodes and that of the control plane, from which pods are reached through
+// makeNetworks creates the networks of all nodes and of the control plane. The control plane has routes to pods through
 // their nodes: the API server dials pods for its clients, and webhooks for itself.
 func (c *Cluster) makeNetworks() (err error) {
 	if c.network, err = fabric.New(); err != nil {
@@ -56,8 +56,8 @@ func (c *Cluster) makeNetworks() (err error) {
 	return nil
 }
 
-// forwarder accepts connections on the machine's loopback and leads them to one address inside a network namespace.
-// Clients still have to prove who they are: what passes is TLS.
+// forwarder accepts connections on the machine's loopback and forwards them to one address inside a network namespace.
+// Clients still have to authenticate: the connections carry TLS.
 type forwarder struct {
 	listener net.Listener
 	from     *fabric.Host
@@ -90,7 +90,7 @@ func (f *forwarder) accept() {
 	}
 }
 
-// serve passes on what both sides say until one of them is gone.
+// serve copies data in both directions until either side closes.
 func (f *forwarder) serve(client net.Conn) {
 	defer f.forget(client)
 	if !f.remember(client) {
@@ -98,7 +98,7 @@ func (f *forwarder) serve(client net.Conn) {
 	}
 	server, err := f.from.Dial("tcp", f.to, dialTimeout)
 	if err != nil {
-		return // the client sees a connection that ends
+		return // the client's connection is closed
 	}
 	defer f.forget(server)
 	if !f.remember(server) {
@@ -107,7 +107,7 @@ func (f *forwarder) serve(client net.Conn) {
 	done := make(chan struct{}, 2)
 	for _, pair := range [][2]net.Conn{{client, server}, {server, client}} {
 		go func() {
-			_, _ = io.Copy(pair[0], pair[1]) // a side that goes away says so to the other by being closed
+			_, _ = io.Copy(pair[0], pair[1]) // closing the pair ends the other direction
 			done <- struct{}{}
 		}()
 	}

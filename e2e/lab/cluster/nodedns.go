@@ -12,20 +12,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
 )
 
-// nodeDNSManifests are the DNS cache of every node. UPSTREAM is the cluster's own.
+// nodeDNSManifests deploy the DNS cache of every node. UPSTREAM is replaced.
 //
 //go:embed node-dns.yaml
 var nodeDNSManifests string
 
 const nodeDNSName = "node-local-dns"
 
-// nodeDNS is where a node's pods find its cache: the same address on every node, as NodeLocal DNSCache has it.
+// nodeDNS is the cache's address for a node's pods. It is the same on every node, as with NodeLocal DNSCache.
 var nodeDNS = netip.MustParseAddr("169.254.20.10")
 
-// proxyDNS is where the proxies answer the cache, as manifests/dns says.
+// proxyDNS is the address at which the proxies answer the cache's queries, as in manifests/dns.
 const proxyDNS = "127.0.0.1:10053"
 
-// deployNodeDNS runs the cache on every node.
+// deployNodeDNS deploys the cache on every node.
 func (c *Cluster) deployNodeDNS(ctx context.Context) error {
 	path := filepath.Join(c.config.Folder.Run(), "node-dns.yaml")
 	if err := os.WriteFile(path, []byte(nodeDNSText()), 0o644); err != nil {
@@ -34,12 +34,12 @@ func (c *Cluster) deployNodeDNS(ctx context.Context) error {
 	return c.kubectl(ctx, "apply", "-f", path)
 }
 
-// nodeDNSText is its manifests, with the address of cluster DNS.
+// nodeDNSText returns the manifests with the address of cluster DNS.
 func nodeDNSText() string {
 	return strings.ReplaceAll(nodeDNSManifests, " UPSTREAM ", " "+controlplane.DNS.String()+" ")
 }
 
-// dns is where kubelets send pods that look something up.
+// dns returns the DNS server that kubelets configure for pods.
 func (c *Cluster) dns() netip.Addr {
 	if c.config.NodeDNS {
 		return nodeDNS

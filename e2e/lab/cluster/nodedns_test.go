@@ -8,7 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestTheNodesCacheIsConfiguredAsTheREADMEDescribes: what the lab tries is what users are told.
+// TestTheNodesCacheIsConfiguredAsTheREADMEDescribes ensures that the lab tests the configuration that users are told to
+// apply.
 func TestTheNodesCacheIsConfiguredAsTheREADMEDescribes(t *testing.T) {
 	readme, err := os.ReadFile("../../../manifests/dns/README.md")
 	if err != nil {
@@ -21,7 +22,7 @@ func TestTheNodesCacheIsConfiguredAsTheREADMEDescribes(t *testing.T) {
 	}
 	told = strings.NewReplacer(
 		"__PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__", "169.254.20.10",
-		"__PILLAR__LOCAL__DNS__:8080", "169.254.20.10:18080", // pods in nodes' networks have 8080
+		"__PILLAR__LOCAL__DNS__:8080", "169.254.20.10:18080", // pods with host networking use 8080
 		"__PILLAR__CLUSTER__DNS__", "10.96.0.10",
 	).Replace(told)
 	config, _, _ := strings.Cut(nodeDNSText(), "\n---\n")

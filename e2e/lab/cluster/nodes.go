@@ -17,7 +17,7 @@ import (
 type machine struct {
 	network *fabric.Node
 	config  node.Config
-	process *process.Process // its first; nil while it is off
+	process *process.Process // the node's first process; nil while it is off
 }
 
 // startNodes starts all nodes, with the images of a containerd's root folder.

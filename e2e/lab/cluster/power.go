@@ -13,10 +13,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
 )
 
-// Run turns nodes off and on as the files of Folder.Off say, until the context ends. What fails goes to the log, and is
-// tried again when the file changes.
+// Run turns nodes off and on according to the files of Folder.Off, until the context ends. Failures are logged, and
+// retried when the file changes.
 func (c *Cluster) Run(ctx context.Context, log io.Writer) {
-	failed := map[string]bool{} // by name: what was tried last, and failed
+	failed := map[string]bool{} // by name, whether the last attempt failed
 	for {
 		for _, m := range c.nodes {
 			_, err := os.Stat(c.config.Folder.Off(m.config.Name))
@@ -53,7 +53,7 @@ func (c *Cluster) setPower(ctx context.Context, m *machine, off bool) error {
 
 func (m *machine) off() bool { return m.process == nil }
 
-// ended is closed when the node has ended by itself. It is nil, and blocks, while the node is off.
+// ended is closed when the node has ended without powerOff. It is nil, and so blocks, while the node is off.
 func (m *machine) ended() <-chan struct{} {
 	if m.off() {
 		return nil
@@ -61,7 +61,7 @@ func (m *machine) ended() <-chan struct{} {
 	return m.process.Done()
 }
 
-// powerOff takes a node away. Its disk goes too: what comes back is a new machine with the old name.
+// powerOff kills a node and removes its disk: when turned on again, it is a new machine with the old name.
 func (c *Cluster) powerOff(m *machine) error {
 	if err := m.network.PowerOff(m.process.Kill); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (c *Cluster) powerOff(m *machine) error {
 	return errors.Join(os.RemoveAll(m.config.Root), os.RemoveAll(c.config.Folder.PID(m.config.Name)))
 }
 
-// powerOn starts it anew, and waits until it is ready.
+// powerOn starts the node again and waits until it is ready.
 func (c *Cluster) powerOn(ctx context.Context, m *machine) (err error) {
 	start := time.Now()
 	if err := m.network.PowerOn(); err != nil {

@@ -21,13 +21,13 @@ const (
 	pollInterval = 100 * time.Millisecond
 )
 
-// waitForNodes waits until every node is ready, and writes its pods' addresses into the Node as soon as there is one.
+// waitForNodes waits until every node is ready. It sets the pod CIDRs of each Node as soon as the Node exists.
 func (c *Cluster) waitForNodes(ctx context.Context) error {
 	return c.waitForSome(ctx, c.network.Nodes(), time.Time{})
 }
 
-// waitForSome does it for some nodes. Those that were there before count once their kubelet has spoken since then: the
-// API server remembers what it last said.
+// waitForSome does the same for some nodes. A Node that existed before counts as ready only once its kubelet has
+// reported since then, because the API server keeps the last report.
 func (c *Cluster) waitForSome(ctx context.Context, nodes []*fabric.Node, since time.Time) error {
 	assigned := map[string]bool{}
 	return c.poll(ctx, func(ctx context.Context) (waitingFor string, err error) {
@@ -51,7 +51,8 @@ func (c *Cluster) waitForSome(ctx context.Context, nodes []*fabric.Node, since t
 	})
 }
 
-// assignPodCIDRs does what the kube-controller-manager does with --allocate-node-cidrs, which would choose for itself.
+// assignPodCIDRs does what kube-controller-manager does with --allocate-node-cidrs, which would choose the ranges
+// itself.
 func (c *Cluster) assignPodCIDRs(ctx context.Context, network *fabric.Node) error {
 	ipv4, ipv6 := network.PodCIDRs()
 	patch, err := json.Marshal(map[string]any{
@@ -67,7 +68,8 @@ func (c *Cluster) assignPodCIDRs(ctx context.Context, network *fabric.Node) erro
 	return nil
 }
 
-// ready says whether a node is, by what its kubelet said since then. The API server keeps whole seconds.
+// ready reports whether a node is ready according to what its kubelet reported since then. The API server stores times
+// in whole seconds.
 func ready(node *corev1.Node, since time.Time) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
@@ -77,7 +79,7 @@ func ready(node *corev1.Node, since time.Time) bool {
 	return false
 }
 
-// poll asks until there is nothing left to wait for. A node that ends will never be ready.
+// poll calls ask until waitingFor is empty. It fails if a node ends, because that node will never be ready.
 func (c *Cluster) poll(ctx context.Context, ask func(context.Context) (waitingFor string, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

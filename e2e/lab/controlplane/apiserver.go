@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// readyTimeout is for a machine that is busy with other tests, where 90 s were too few; alone, the API server takes a
-	// few seconds.
+	// readyTimeout allows for a machine that is busy with other tests, where 90 s were too short. On an idle machine the
+	// API server takes a few seconds.
 	readyTimeout = 5 * time.Minute
-	// stopTimeout is what an API server gets to end its watches.
+	// stopTimeout is the time that an API server has to end its watches.
 	stopTimeout  = 10 * time.Second
 	pollInterval = 50 * time.Millisecond
 )
 
 var errRuns = errors.New("the API server runs already")
 
-// StartAPIServer starts the API server after StopAPIServer or KillAPIServer, at the same address and with the same
-// data, and returns when it is ready. Flags are appended to those it always has, for this run only.
+// StartAPIServer starts the API server after StopAPIServer or KillAPIServer, with the same address and data, and
+// returns when it is ready. Flags are appended to the usual ones, for this run only.
 func (c *ControlPlane) StartAPIServer(ctx context.Context, flags ...string) error {
 	if c.apiServer != nil {
 		return errRuns
@@ -38,7 +38,8 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context, flags ...string) erro
 	return c.waitReady(ctx)
 }
 
-// StopAPIServer asks the API server to end, as an upgrade would, and waits until it has. Everything else goes on.
+// StopAPIServer terminates the API server gracefully, as an upgrade does, and waits for its end. Everything else keeps
+// running.
 func (c *ControlPlane) StopAPIServer() error {
 	if c.apiServer == nil {
 		return nil
@@ -48,7 +49,7 @@ func (c *ControlPlane) StopAPIServer() error {
 	return err
 }
 
-// KillAPIServer ends the API server at once. Everything else goes on.
+// KillAPIServer kills the API server. Everything else keeps running.
 func (c *ControlPlane) KillAPIServer() {
 	if c.apiServer != nil {
 		kill(c.apiServer)
@@ -56,10 +57,10 @@ func (c *ControlPlane) KillAPIServer() {
 	c.apiServer = nil
 }
 
-// kill ends a process. What we started ourselves we may kill, so there is no error to act on.
+// kill kills a process. We may kill our own children, so there is no error to handle.
 func kill(p *process.Process) { _ = p.Kill() }
 
-// waitReady asks /readyz until it says yes.
+// waitReady polls /readyz until the API server is ready.
 func (c *ControlPlane) waitReady(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
@@ -74,7 +75,7 @@ func (c *ControlPlane) waitReady(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // it names the checks that fail; that the time is over says nothing
+			last = err // names the failed checks, unlike the error of the context
 		}
 		select {
 		case <-c.apiServer.Done():

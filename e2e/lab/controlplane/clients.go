@@ -16,11 +16,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
 )
 
-// AdminConfig returns a client configuration that may do everything. It is the caller's to change.
+// AdminConfig returns a client configuration with cluster-admin rights. It is a copy that the caller may change.
 func (c *ControlPlane) AdminConfig() *rest.Config { return rest.CopyConfig(c.admin) }
 
-// ClientConfig returns the configuration of a client that is a user in groups, by a certificate. What it may do is up
-// to RBAC.
+// ClientConfig returns the configuration of a client that authenticates as a user in groups with a certificate. RBAC
+// determines its rights.
 func (c *ControlPlane) ClientConfig(user string, groups ...string) (*rest.Config, error) {
 	pair, err := c.authority.Client(user, groups...)
 	if err != nil {
@@ -31,8 +31,8 @@ func (c *ControlPlane) ClientConfig(user string, groups ...string) (*rest.Config
 	return config, nil
 }
 
-// ServiceAccountConfig returns the configuration of a client that is a ServiceAccount, which must exist, by a token of
-// an hour.
+// ServiceAccountConfig returns the configuration of a client that authenticates as a ServiceAccount, which must exist,
+// with a token that is valid for one hour.
 func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
@@ -48,22 +48,22 @@ func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name
 	return config, nil
 }
 
-// anonymous is a client that says nothing about itself.
+// anonymous returns the configuration of a client without credentials.
 func (c *ControlPlane) anonymous() *rest.Config {
 	return &rest.Config{
 		Host:            c.URL(),
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.Certificate()},
 		Dial:            c.dialer(),
-		// The default of 5 requests a second is for programs that share an API server with others.
+		// The default of 5 requests per second is for programs that share an API server with others.
 		QPS: -1,
 	}
 }
 
-// dialTimeout is for a connection to the API server from a client of this process.
+// dialTimeout bounds connecting to the API server from a client of this process.
 const dialTimeout = 10 * time.Second
 
-// dialer returns how clients of this process connect: from the place of the API server, by addresses and not by
-// names. If that is here it is nil, for the default.
+// dialer returns how clients of this process connect: from the API server's network namespace, by addresses and not by
+// names. It returns nil, the default, if that is the caller's namespace.
 func (c *ControlPlane) dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	if c.config.Netns == (process.CurrentNamespace{}) {
 		return nil
@@ -77,8 +77,8 @@ func (c *ControlPlane) dialer() func(ctx context.Context, network, address strin
 	}
 }
 
-// WriteKubeconfig writes a client configuration as a kubeconfig file that only its owner may read. How the client
-// dials is not part of it.
+// WriteKubeconfig writes a client configuration as a kubeconfig file that only the file's owner may read. It does not
+// contain how the client dials.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "lab"
 	kubeconfig := clientcmdapi.Config{

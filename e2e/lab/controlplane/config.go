@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
 )
 
-// The ranges of Services, and what Kubernetes makes of their first addresses.
+// The Service ranges, and the well-known ClusterIPs in them.
 var (
 	ServicesIPv4 = netip.MustParsePrefix("10.96.0.0/16")
 	ServicesIPv6 = netip.MustParsePrefix("fd00:10:96::/112")
@@ -17,22 +17,22 @@ var (
 	DNS = netip.MustParseAddr("10.96.0.10")
 )
 
-// Config says what to start, and where.
+// Config configures a control plane.
 type Config struct {
-	// Dir is the folder of certificates and data. It must exist. A tmpfs makes etcd fast.
+	// Dir is the folder of certificates and data. It must exist. etcd is fast on a tmpfs.
 	Dir string
-	// Logs is the folder of the programs' logs. Empty, it is the folder logs in Dir.
+	// Logs is the folder of the programs' logs. It defaults to the folder logs in Dir.
 	Logs string
-	// Programs have the modules Etcd and Kubernetes.
+	// Programs has the modules Etcd and Kubernetes.
 	Programs binaries.Programs
 
-	// Netns is where the programs run. Nil is the network namespace of the caller.
+	// Netns is the network namespace of the programs. nil means the namespace of the caller.
 	Netns process.NetworkNamespace
-	// Address is what the API server listens on and says of itself to pods. Unset, it is 127.0.0.1, which pods cannot
-	// use.
+	// Address is the address that the API server listens on and advertises to pods. It defaults to 127.0.0.1, which pods
+	// cannot use.
 	Address netip.Addr
-	// Controllers also starts kube-controller-manager and kube-scheduler, without which nothing but the API works: no
-	// EndpointSlices of Services, no Pods of Deployments.
+	// Controllers also starts kube-controller-manager and kube-scheduler. Without them only the API works: Services get no
+	// EndpointSlices, and Deployments no Pods.
 	Controllers bool
 	// APIServerFlags are appended to those of kube-apiserver.
 	APIServerFlags []string
@@ -40,7 +40,7 @@ type Config struct {
 
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// complete fills in what was left out.
+// complete returns the configuration with defaults applied.
 func (c Config) complete() (Config, error) {
 	if c.Dir == "" {
 		return c, errors.New("no folder is given for the control plane")

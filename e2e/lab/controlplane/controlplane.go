@@ -1,4 +1,4 @@
-// Package controlplane runs a Kubernetes control plane as child processes: etcd, kube-apiserver and, if asked, the
+// Package controlplane runs a Kubernetes control plane as child processes: etcd, kube-apiserver and, if configured, the
 // kube-controller-manager and kube-scheduler, with certificates, RBAC and Node authorization as in any cluster.
 //
 // A test that needs nothing but the API starts one on loopback, in the machine's own network namespace:
@@ -28,13 +28,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
 )
 
-// The users that the controllers are.
+// The users as which the controllers authenticate.
 const (
 	controllerManager = "kube-controller-manager"
 	scheduler         = "kube-scheduler"
 )
 
-// ControlPlane is a control plane that runs. Its methods are for one goroutine at a time.
+// ControlPlane is a running control plane. Its methods must not be called concurrently.
 type ControlPlane struct {
 	config    Config
 	files     files
@@ -46,7 +46,7 @@ type ControlPlane struct {
 	apiServer *process.Process   // nil while it is stopped
 }
 
-// Start starts a control plane and returns when its API server is ready. On error nothing is left running.
+// Start starts a control plane and returns when its API server is ready. If it fails, it leaves nothing running.
 func Start(ctx context.Context, config Config) (*ControlPlane, error) {
 	config, err := config.complete()
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	return nil
 }
 
-// startController starts a program that is a client of the API server, as the user that Kubernetes has rules for.
+// startController starts a program that is a client of the API server, as the user for which Kubernetes has RBAC rules.
 func (c *ControlPlane) startController(name string, flags []string) error {
 	config, err := c.ClientConfig("system:" + name)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *ControlPlane) launch(name, program string, flags []string) (*process.Pr
 	return process.Start(c.config.Netns, c.config.Logs, name, exec.Command(program, flags...))
 }
 
-// Stop ends everything at once. It may be called twice. Files stay.
+// Stop ends everything at once. It may be called twice. Files are kept.
 func (c *ControlPlane) Stop() {
 	c.KillAPIServer()
 	for _, other := range c.others {
@@ -136,16 +136,16 @@ func (c *ControlPlane) Stop() {
 	c.ports.release()
 }
 
-// URL is where the API server is, for those in its network.
+// URL returns the API server's URL in its network.
 func (c *ControlPlane) URL() string {
 	return "https://" + net.JoinHostPort(c.config.Address.String(), strconv.Itoa(int(c.ports.apiServer)))
 }
 
-// Logs is the folder of the programs' logs.
+// Logs returns the folder of the programs' logs.
 func (c *ControlPlane) Logs() string { return c.config.Logs }
 
-// AdminKubeconfig is the file of a kubeconfig that may do everything, for those in the API server's network.
+// AdminKubeconfig returns the path of a kubeconfig with cluster-admin rights, for clients in the API server's network.
 func (c *ControlPlane) AdminKubeconfig() string { return c.files.kubeconfig("admin") }
 
-// Authority signs what the API server trusts: certificates of clients and of kubelets.
+// Authority returns the authority that the API server trusts for certificates of clients and of kubelets.
 func (c *ControlPlane) Authority() *authority.Authority { return c.authority }

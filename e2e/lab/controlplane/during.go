@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 )
 
-// During runs etcd and a kube-apiserver on loopback for as long as use takes, and removes all of it. What is built
-// first is reported to progress.
+// During runs etcd and a kube-apiserver on loopback while use runs, and removes all of it afterwards. Builds that are
+// necessary first are reported to progress.
 func During(ctx context.Context, progress io.Writer, use func(*ControlPlane) error) (err error) {
 	programs, err := binaries.Build(ctx, progress, binaries.Etcd, binaries.Kubernetes)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/authority"
 )
 
-// files are in the control plane's folder.
+// files locates the files in the control plane's folder.
 type files struct{ dir string }
 
 func (f files) path(name string) string { return filepath.Join(f.dir, name) }
@@ -22,7 +22,7 @@ func (f files) certificate(owner string) string {
 func (f files) key(owner string) string        { return f.path(owner + ".key") }
 func (f files) kubeconfig(owner string) string { return f.path(owner + ".kubeconfig") }
 
-// What certificates are for.
+// The certificates and keys.
 const (
 	etcdServer    = "etcd"
 	apiServer     = "kube-apiserver"
@@ -30,10 +30,10 @@ const (
 	tokens        = "service-accounts" // signs their tokens; it has a key only
 )
 
-// masters may do everything; Kubernetes has no way to take that away.
+// masters is a group with all rights; Kubernetes has no way to revoke them.
 const masters = "system:masters"
 
-// makeCertificates makes everything that the programs identify themselves with.
+// makeCertificates creates the certificates and keys of all programs.
 func (f files) makeCertificates(ca *authority.Authority, address netip.Addr) error {
 	if err := os.WriteFile(f.ca(), ca.Certificate(), 0o644); err != nil {
 		return fmt.Errorf("writing the authority's certificate: %w", err)
@@ -58,13 +58,13 @@ func (f files) makeCertificates(ca *authority.Authority, address netip.Addr) err
 	return f.makeTokenKey()
 }
 
-// apiServerNames are how pods call the API server.
+// apiServerNames are the names by which pods reach the API server.
 var apiServerNames = []string{
 	"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 }
 
-// apiServerAddrs are where the API server is found: its own address, loopback, where a forwarder may listen for it,
-// and the ClusterIP of the Service kubernetes, which is the first of its range.
+// apiServerAddrs returns the addresses of the API server: its own, loopback, where a forwarder may listen for it, and
+// the ClusterIP of the Service kubernetes, which is the first of its range.
 func apiServerAddrs(address netip.Addr) []net.IP {
 	var addrs []net.IP
 	for _, addr := range []netip.Addr{address, loopback, netip.IPv6Loopback(), ServicesIPv4.Addr().Next(), ServicesIPv6.Addr().Next()} {

@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// The flags of the programs. Only what differs from their defaults is here.
+// The flags of the programs: only those that differ from their defaults.
 
 func local(port uint16) string { return net.JoinHostPort(loopback.String(), strconv.Itoa(int(port))) }
 
-// etcdFlags run an etcd of one member that never waits for a disk: nothing in it outlives the lab.
+// etcdFlags configure an etcd of one member that never waits for a disk: none of its data outlives the lab.
 func (c *ControlPlane) etcdFlags() []string {
 	client, peer := "https://"+local(c.ports.etcd), "https://"+local(c.ports.etcdPeer)
 	return []string{
@@ -45,7 +45,7 @@ func (c *ControlPlane) apiServerFlags() []string {
 		"--tls-private-key-file=" + c.files.key(apiServer),
 		"--client-ca-file=" + c.files.ca(),
 		"--authorization-mode=Node,RBAC",
-		"--allow-privileged", // as kubeadm has it: kube-proxy's pods are
+		"--allow-privileged", // as with kubeadm: kube-proxy's pods are privileged
 		"--enable-admission-plugins=NodeRestriction",
 		"--service-cluster-ip-range=" + ServicesIPv4.String() + "," + ServicesIPv6.String(),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
@@ -54,17 +54,18 @@ func (c *ControlPlane) apiServerFlags() []string {
 		"--kubelet-certificate-authority=" + c.files.ca(),
 		"--kubelet-client-certificate=" + c.files.certificate(kubeletClient),
 		"--kubelet-client-key=" + c.files.key(kubeletClient),
-		// No name server resolves the names of nodes.
+		// No DNS server resolves the names of nodes.
 		"--kubelet-preferred-address-types=InternalIP",
 	}
 	if c.config.Address.IsLoopback() {
-		// No EndpointSlice may have such an address, and since 1.37 the API server does not start if it should write one.
+		// EndpointSlices must not contain such an address, and since 1.37 the API server does not start if it would write
+		// one.
 		flags = append(flags, "--endpoint-reconciler-type=none")
 	}
 	return append(flags, c.config.APIServerFlags...)
 }
 
-// controllerManagerFlags leave the choice of each node's pod addresses to the code that makes the node's network.
+// controllerManagerFlags leave the choice of each node's pod addresses to the code that creates the node's network.
 func (c *ControlPlane) controllerManagerFlags() []string {
 	kubeconfig := c.files.kubeconfig(controllerManager)
 	return []string{
@@ -73,7 +74,7 @@ func (c *ControlPlane) controllerManagerFlags() []string {
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=" + loopback.String(),
 		fmt.Sprintf("--secure-port=%d", c.ports.controllerManager),
-		"--leader-elect=false", // there is one
+		"--leader-elect=false", // there is only one
 		"--use-service-account-credentials",
 		"--root-ca-file=" + c.files.ca(),
 		"--service-account-private-key-file=" + c.files.key(tokens),
@@ -88,6 +89,6 @@ func (c *ControlPlane) schedulerFlags() []string {
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=" + loopback.String(),
 		fmt.Sprintf("--secure-port=%d", c.ports.scheduler),
-		"--leader-elect=false", // there is one
+		"--leader-elect=false", // there is only one
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/port"
 )
 
-// ports are where the programs listen. They are reserved on all addresses until the control plane stops, for others may run
-// beside this one, and clients dial an API server that is stopped for a while.
+// ports are the programs' ports. They are reserved on all addresses until the control plane stops, because other
+// control planes may run on the machine, and clients keep dialling an API server that is stopped for a while.
 type ports struct {
 	etcd, etcdPeer, apiServer, controllerManager, scheduler uint16
 
@@ -29,7 +29,7 @@ func (p *ports) reserve(netns process.NetworkNamespace) error {
 	})
 }
 
-// release gives all back.
+// release releases all ports.
 func (p *ports) release() {
 	for _, reserved := range p.reserved {
 		reserved.Close()

@@ -19,9 +19,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// WriteArchive writes an image into a file for others: an OCI image layout, as `ctr image import` and newer docker
-// engines read it, with the manifest.json by which `docker load` and `crane push` find the same blobs. The same image
-// makes the same bytes.
+// WriteArchive writes an image into a file for other tools: an OCI image layout, which `ctr image import` and newer
+// docker engines read, with the manifest.json by which `docker load` and `crane push` find the same blobs. The output
+// is reproducible.
 func WriteArchive(file string, image Image) error {
 	tag, err := name.NewTag(image.Name)
 	if err != nil {
@@ -46,7 +46,7 @@ func WriteArchive(file string, image Image) error {
 	return nil
 }
 
-// writeLayout writes an OCI image layout. The annotations are where containerd and docker look for the name.
+// writeLayout writes an OCI image layout. containerd and docker read the name from the annotations.
 func writeLayout(folder string, tag name.Tag, image v1.Image) error {
 	path, err := layout.Write(folder, empty.Index)
 	if err != nil {
@@ -62,7 +62,7 @@ func writeLayout(folder string, tag name.Tag, image v1.Image) error {
 	}))
 }
 
-// writeManifest adds docker's own index, as `docker save` writes it beside an OCI image layout.
+// writeManifest adds docker's own index, which `docker save` also writes into an OCI image layout.
 func writeManifest(folder string, tag name.Tag, image v1.Image) error {
 	config, err := image.ConfigName()
 	if err != nil {
@@ -91,8 +91,9 @@ func writeManifest(folder string, tag name.Tag, image v1.Image) error {
 	return os.WriteFile(filepath.Join(folder, "manifest.json"), text, 0o644)
 }
 
-// nodeName is what container runtimes call an image. They say docker.io where the registry's library says index.docker.io
-// (github.com/distribution/reference, splitDockerDomain), and a kubelet looks an image up by that name.
+// nodeName returns the name by which container runtimes know an image. They use docker.io where the registry's library
+// uses index.docker.io (github.com/distribution/reference, splitDockerDomain), and kubelet looks an image up by that
+// name.
 func nodeName(tag name.Tag) string {
 	if rest, ok := strings.CutPrefix(tag.Name(), name.DefaultRegistry+"/"); ok {
 		return "docker.io/" + rest
@@ -102,7 +103,7 @@ func nodeName(tag name.Tag) string {
 
 func blob(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }
 
-// pack writes the files of a folder into an archive, in the order of their names.
+// pack writes the files of a folder into an archive, sorted by name.
 func pack(file, folder string) error {
 	target, err := os.Create(file)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// released is an image as a release makes it, of any static program.
+// released returns the image of any static program as a release builds it.
 func released(t *testing.T, name string) Image {
 	t.Helper()
 	return Image{
@@ -36,7 +36,7 @@ func TestAnArchiveCanBePushed(t *testing.T) {
 	if err := WriteArchive(file, released(t, reference)); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := crane.Load(file) // as `crane push` does
+	loaded, err := crane.Load(file) // as `crane push` loads it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,8 @@ func TestAnImageWithoutAGoodNameOrProgramIsAnError(t *testing.T) {
 	}
 }
 
-// TestAnArchiveNamesItsImageAsNodesDo: a pod whose image was loaded by another name fails with ErrImageNeverPull.
+// TestAnArchiveNamesItsImageAsNodesDo compares names because a pod whose image was loaded by another name fails with
+// ErrImageNeverPull.
 func TestAnArchiveNamesItsImageAsNodesDo(t *testing.T) {
 	for given, want := range map[string]string{
 		"pause:v1":                "docker.io/library/pause:v1",

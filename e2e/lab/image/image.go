@@ -23,35 +23,34 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image is an image of one layer that holds one program, as `FROM scratch`, COPY and ENTRYPOINT make it, and what that
-// runs.
+// Image is an image of one layer with one program, as FROM scratch, COPY and ENTRYPOINT build it.
 type Image struct {
-	// Name is what pods call it, such as "vicinity-proxy:lab".
+	// Name is the name that pods use, such as "vicinity-proxy:lab".
 	Name string
 	// OtherNames are more names of the same image.
 	OtherNames []string
-	// Program is the file on this machine, a static one. In the image it is in Folder, by default the root, under its own
-	// name, and is the entry point.
+	// Program is a static program on this machine. In the image it has the same name, is in Folder, which defaults to the
+	// root, and is the entry point.
 	Program string
 	Folder  string
-	// Arguments are the entry point's where a pod names none, as CMD writes them.
+	// Arguments are the entry point's arguments if a pod specifies none, like CMD.
 	Arguments []string
-	// Files are more files: where they are in the image, and where on this machine.
+	// Files are more files: by path in the image, with the path on this machine.
 	Files map[string]string
-	// User is who runs it, as USER writes it. Empty is root.
+	// User is the user that runs the program, like USER. Empty means root.
 	User string
 
-	// Architecture is the program's, as Go calls it. Empty: this machine's.
+	// Architecture is the program's GOARCH. It defaults to this machine's.
 	Architecture string
-	// Created is when the image was made, and Labels are what it says of itself. Both may be empty.
+	// Created is the image's creation time, and Labels are its labels. Both may be empty.
 	Created time.Time
 	Labels  map[string]string
 }
 
-// Proxy is the image that Dockerfile.proxy makes, of a program that is there already.
+// Proxy returns the image that Dockerfile.proxy builds, for an existing program.
 func Proxy(name, program string) Image { return Image{Name: name, Program: program, User: "0:0"} }
 
-// Webhook is the image that Dockerfile.webhook makes, likewise.
+// Webhook returns the image that Dockerfile.webhook builds, for an existing program.
 func Webhook(name, program string) Image {
 	return Image{Name: name, Program: program, User: "65532:65532"}
 }
@@ -60,7 +59,7 @@ func Webhook(name, program string) Image {
 func Write(file string, images ...Image) error {
 	all := map[name.Tag]v1.Image{}
 	for _, image := range images {
-		// Compressing takes longer than copying ever will: images go from this machine to this machine.
+		// Images are only copied within this machine, so compressing would take longer than copying.
 		assembled, err := image.assemble(compression.None, types.DockerUncompressedLayer)
 		if err != nil {
 			return fmt.Errorf("assembling image %s: %w", image.Name, err)
@@ -128,7 +127,8 @@ func (i Image) layer() ([]byte, error) {
 	return content.Bytes(), nil
 }
 
-// addFile writes a file into an archive. It has no time and no owner but root: the same files make the same image.
+// addFile writes a file into an archive, without a time and with root as its owner, so that the same files result in
+// the same image.
 func addFile(archive *tar.Writer, target, source string, mode int64) error {
 	content, err := os.ReadFile(source)
 	if err != nil {

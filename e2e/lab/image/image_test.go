@@ -64,7 +64,7 @@ func TestAnImageIsOneProgram(t *testing.T) {
 }
 
 func TestAProgramThatIsNotStaticIsRejected(t *testing.T) {
-	shell, err := exec.LookPath("sh") // dynamic on every system that has packages
+	shell, err := exec.LookPath("sh") // dynamic on every distribution
 	if err != nil {
 		t.Fatal(err)
 	}

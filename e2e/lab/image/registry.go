@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// WriteRegistry writes an image into a folder from which the fake registry of Kubernetes' agnhost serves it, as agnhost's
+// WriteRegistry writes an image into a folder for the fake registry of Kubernetes' agnhost, as agnhost's
 // prepare_registry.sh does.
 func WriteRegistry(folder string, image Image) error {
 	tag, err := name.NewTag(image.Name)
@@ -39,7 +39,7 @@ func WriteRegistry(folder string, image Image) error {
 	return nil
 }
 
-// registryFiles returns the manifest, the tag that leads to it, and the blobs that it names, by their files.
+// registryFiles returns the manifest, the tag that refers to it, and the blobs that it names, by path.
 func registryFiles(tag string, image v1.Image) (map[string][]byte, error) {
 	manifest, err := image.RawManifest()
 	if err != nil {
@@ -87,7 +87,7 @@ func readLayer(layer v1.Layer) ([]byte, error) {
 	return io.ReadAll(compressed)
 }
 
-// fileOfDigest is where a registry keeps what has a digest.
+// fileOfDigest returns the path of a blob or manifest in a registry.
 func fileOfDigest(digest v1.Hash) string {
 	return filepath.Join(digest.Algorithm, digest.Hex[:2], digest.Hex, "data")
 }

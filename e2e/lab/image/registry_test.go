@@ -10,7 +10,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// TestARegistryHasWhatItsManifestNames: the tag leads to a manifest, and each digest is that of its file.
+// TestARegistryHasWhatItsManifestNames checks that the tag refers to a manifest, and that each digest matches its file.
 func TestARegistryHasWhatItsManifestNames(t *testing.T) {
 	folder := t.TempDir()
 	if err := WriteRegistry(folder, released(t, "pause:testing")); err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// checkStatic says why a program cannot run where there is no file but itself.
+// checkStatic returns an error if a program cannot run in an image without other files.
 func checkStatic(program string) error {
 	file, err := elf.Open(program)
 	if err != nil {

@@ -21,24 +21,24 @@ const (
 	pollInterval = 20 * time.Millisecond
 )
 
-// Store is a containerd that runs just long enough to take images in.
+// Store runs a containerd for as long as it takes to import images.
 type Store struct {
-	// Programs have the module Containerd.
+	// Programs has the module Containerd.
 	Programs binaries.Programs
-	// Netns is a network namespace: containerd needs none, and should have none of the machine's.
+	// Netns is a network namespace: containerd needs no network, and must not use the machine's.
 	Netns process.NetworkNamespace
-	// Dir is a folder for it, on a file system where overlays can be made. Logs is a folder for its log.
+	// Dir is containerd's folder, on a file system that supports overlays. Logs is the folder for its log.
 	Dir, Logs string
 }
 
-// root is containerd's folder of images, after Import.
+// root returns containerd's folder of images, which exists after Import.
 func (s Store) root() string { return filepath.Join(s.Dir, "root") }
 
-// Import takes the images of files in, as Write and `docker save` make them, and returns a containerd's root folder that holds them.
-// That containerd has ended by then.
+// Import imports the images of files that Write or `docker save` wrote, and returns the root folder of a containerd
+// that has them. That containerd has ended when Import returns.
 func (s Store) Import(ctx context.Context, files ...string) (root string, err error) {
 	config, socket := filepath.Join(s.Dir, "config.toml"), filepath.Join(s.Dir, "containerd.sock")
-	// It starts no container, so any name will do for the image of a pod's first process.
+	// It starts no container, so the pause image may have any name.
 	text := node.ContainerdConfig(s.root(), filepath.Join(s.Dir, "state"), socket, "none")
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return "", fmt.Errorf("making a folder for images: %w", err)
@@ -69,7 +69,7 @@ func (s Store) load(ctx context.Context, containerd *process.Process, socket str
 	return nil
 }
 
-// waitReady waits until containerd answers.
+// waitReady waits until containerd accepts connections.
 func waitReady(ctx context.Context, containerd *process.Process, socket string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

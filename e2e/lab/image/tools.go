@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Tools returns programs of this machine and the libraries that they are linked with, as an Image's Files: by where they
-// are in the image. The error names all programs that are missing.
+// Tools returns programs of this machine and the shared libraries that they need, for an Image's Files, by path in the
+// image. The error names all programs that are missing.
 func Tools(names ...string) (map[string]string, error) {
 	files := map[string]string{}
 	var missing []string
@@ -38,7 +38,7 @@ func Tools(names ...string) (map[string]string, error) {
 	return files, nil
 }
 
-// librariesOf returns the files that a program is linked with: none for a static one.
+// librariesOf returns the shared libraries of a program: none for a static one.
 func librariesOf(program string) ([]string, error) {
 	output, err := exec.Command("ldd", program).Output()
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok && strings.Contains(string(ended.Stderr), "not a dynamic executable") {

@@ -6,9 +6,9 @@ import (
 	"net/netip"
 )
 
-// cniNetworks returns the CNI configuration of a node whose pods get addresses of the ranges. Each pod hangs on the
-// node by a link of its own (ptp), so that the node routes, and netfilter sees, also what pods of one node say to each
-// other; with a bridge that would depend on br_netfilter.
+// cniNetworks returns the CNI configuration of a node with these pod address ranges. Each pod has a link of its own to
+// the node (ptp), so that traffic between pods of one node is also routed and passes netfilter. With a bridge that
+// would depend on br_netfilter.
 func cniNetworks(pods ...netip.Prefix) (string, error) {
 	type subnet struct {
 		Subnet netip.Prefix `json:"subnet"`

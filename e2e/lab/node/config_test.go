@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cgroup"
 )
 
-// object reads JSON.
+// object parses JSON.
 func object(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var read map[string]any

@@ -2,7 +2,7 @@ package node
 
 import "fmt"
 
-// Where things are in a node.
+// The paths in a node.
 const (
 	containerdSocket = "/run/containerd/containerd.sock"
 	containerdConfig = "/etc/containerd/config.toml"
@@ -11,11 +11,11 @@ const (
 	cniConfig        = "/etc/cni/net.d"
 )
 
-// ContainerdConfig returns the configuration file of a containerd with its images and containers in root, what runs in
-// state, and its socket. pause is the image of the process that holds a pod's namespaces.
+// ContainerdConfig returns the configuration file of a containerd with its images and containers in root, its runtime
+// state in state, and its socket. pause is the image of the process that holds a pod's namespaces.
 //
-// Containers do not ask for less risk than containerd itself has of being killed when memory is short: lowering the
-// score needs CAP_SYS_RESOURCE, which the machine may lack.
+// Containers have at least containerd's own oom_score_adj: lowering it needs CAP_SYS_RESOURCE, which the machine may
+// lack.
 func ContainerdConfig(root, state, socket, pause string) string {
 	return fmt.Sprintf(`version = 3
 root = %q

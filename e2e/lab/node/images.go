@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 )
 
-// cloneImages gives a node the images of a containerd that has ended. No program writes to what an image was unpacked
-// to, so the files are shared; the databases are copied, because each containerd goes on with its own. Importing the
-// images anew would take seconds on every node.
+// cloneImages copies the images of a containerd that has ended to a node. No program writes to unpacked images, so the
+// files are shared. The databases are copied, because each containerd changes its own. Importing the images again would
+// take seconds on every node.
 func cloneImages(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -41,7 +41,7 @@ func cloneFolder(entry fs.DirEntry, target string) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return fmt.Errorf("making a folder for images: %w", err)
 	}
-	if err := os.Chmod(target, status.Mode()); err != nil { // the umask has no say
+	if err := os.Chmod(target, status.Mode()); err != nil { // overrides the umask
 		return fmt.Errorf("making a folder for images: %w", err)
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Where kubelet's files are in a node.
+// The paths of kubelet's files in a node.
 const (
 	kubeletConfig     = "/etc/kubernetes/kubelet.json"
 	kubeletKubeconfig = "/etc/kubernetes/kubelet.kubeconfig"
@@ -19,8 +19,8 @@ const (
 	resolvConf        = "/etc/resolv.conf"
 )
 
-// kubeletConfiguration returns the file of kubelet's --config (kubelet.config.k8s.io/v1beta1), as JSON. Only what
-// differs from the defaults is in it.
+// kubeletConfiguration returns kubelet's configuration file (kubelet.config.k8s.io/v1beta1) as JSON. It contains only
+// what differs from the defaults.
 func kubeletConfiguration(dns netip.Addr) (string, error) {
 	config := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -32,18 +32,18 @@ func kubeletConfiguration(dns netip.Addr) (string, error) {
 
 		"containerRuntimeEndpoint": "unix://" + containerdSocket,
 		"cgroupDriver":             "cgroupfs",
-		"failCgroupV1":             false, // some machines still have it
-		"failSwapOn":               false, // the machine's owner decides about swap
+		"failCgroupV1":             false, // some machines still have cgroup v1
+		"failSwapOn":               false, // swap is up to the machine's administrator
 		"enforceNodeAllocatable":   []string{},
 
 		"clusterDomain": "cluster.local",
 		"clusterDNS":    []netip.Addr{dns},
 		"resolvConf":    resolvConf,
 
-		// iptables rules of kubelet's own would stand in a ruleset that should be the service proxy's alone.
+		// kubelet's own iptables rules would be in a ruleset that should be the service proxy's alone.
 		"makeIPTablesUtilChains": false,
 
-		// How full the machine's disk is, is not the lab's concern, and its images come from nowhere once they are deleted.
+		// The disk usage of the machine must not cause evictions, and deleted images could not be pulled again.
 		"evictionHard": map[string]string{
 			"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
 			"imagefs.available": "0%", "imagefs.inodesFree": "0%",
@@ -58,7 +58,7 @@ func kubeletConfiguration(dns netip.Addr) (string, error) {
 	return string(text), nil
 }
 
-// kubeletFlags are what the file has no field for.
+// kubeletFlags returns the settings that the file has no field for.
 func kubeletFlags(name string, addrs []netip.Addr, labels map[string]string) []string {
 	var pairs, ips []string
 	for _, key := range slices.Sorted(maps.Keys(labels)) {

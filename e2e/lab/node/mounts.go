@@ -17,11 +17,11 @@ const (
 // bind is the type of a mount that shows a folder or file of the machine.
 const bind = "bind"
 
-// devices are what programs and containers expect; runc makes those of containers itself. kubelet reads the kernel's
-// log to see which processes were killed for want of memory.
+// devices are those that programs and containers need; runc creates those of containers itself. kubelet reads the
+// kernel log to detect processes that were killed for lack of memory.
 var devices = []string{"full", "kmsg", "null", "random", "tty", "urandom", "zero"}
 
-// systemMounts are the kernel's own file systems, seen from the node's namespaces.
+// systemMounts returns the mounts of the kernel's own file systems, in the node's namespaces.
 func systemMounts() []Mount {
 	mounts := []Mount{
 		{Source: "proc", Target: "/proc", Type: "proc", Flags: harmless},
@@ -41,7 +41,7 @@ func systemMounts() []Mount {
 	return mounts
 }
 
-// cgroupMounts show the node its own groups as if there were no others.
+// cgroupMounts returns mounts that show the node its own groups only.
 func cgroupMounts(groups cgroup.Node) []Mount {
 	const folder = "/sys/fs/cgroup"
 	var mounts []Mount
@@ -57,7 +57,7 @@ func cgroupMounts(groups cgroup.Node) []Mount {
 }
 
 // machineSysctls are settings of the whole machine that kubelet writes (pkg/kubelet/cm/container_manager_linux.go,
-// setupKernelTunables). The node sees files with the values that kubelet wants instead, so that it finds nothing to
+// setupKernelTunables). The node has files with the values that kubelet requires instead, so that kubelet does not
 // write.
 var machineSysctls = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
@@ -71,7 +71,7 @@ var machineSysctls = map[string]string{
 // standIns is the folder of those files in the node's root.
 const standIns = "/etc/lab/sysctl"
 
-// sysctlMounts put the stand-ins where kubelet looks.
+// sysctlMounts returns the bind mounts of the stand-ins at kubelet's paths.
 func sysctlMounts(root string) []Mount {
 	var mounts []Mount
 	for name := range machineSysctls {

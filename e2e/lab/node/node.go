@@ -1,8 +1,8 @@
 // Package node runs Kubernetes nodes in namespaces: kubelet, containerd, runc and CNI plugins, each node with mounts,
 // host name, processes, cgroups and network of its own.
 //
-// A node's root is a folder with little in it but our own small programs: no shell, no package of a distribution, and
-// above all no iptables, so that its nftables ruleset is what the service proxy made of it.
+// A node's root contains little but our own small programs. It has no shell, no package of a distribution, and above
+// all no iptables, so that only the service proxy creates its nftables ruleset.
 package node
 
 import (
@@ -20,11 +20,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
 )
 
-// Config says what a node is.
+// Config configures a node.
 type Config struct {
 	Name   string
 	Labels map[string]string
-	// Addrs are the node's own, IPv4 first. Pods are the ranges of its pods' addresses.
+	// Addrs are the node's own addresses, IPv4 first. Pods are the ranges of its pods' addresses.
 	Addrs []netip.Addr
 	Pods  []netip.Prefix
 	// DNS is the ClusterIP of cluster DNS.
@@ -33,11 +33,11 @@ type Config struct {
 	// Netns is the node's network namespace.
 	Netns process.NetworkNamespace
 	// Root is a folder for the node's files, on a file system that is no overlay: containers are overlays, and the kernel
-	// does not stack their upper folders. Logs is a folder for the logs of its programs and pods.
+	// does not support overlays as their upper folders. Logs is a folder for the logs of its programs and pods.
 	Root, Logs string
 	Groups     cgroup.Node
 
-	// Programs have the modules Kubernetes, Containerd, Runc and CNI; Own is the folder of this repository's programs.
+	// Programs has the modules Kubernetes, Containerd, Runc and CNI; Own is the folder of this repository's programs.
 	Programs binaries.Programs
 	Own      string
 	// Images is a containerd's root folder with images. The node gets a copy.
@@ -45,12 +45,12 @@ type Config struct {
 	// Pause is the image of the process that holds a pod's namespaces.
 	Pause string
 
-	// Authority signs kubelet's certificate. Kubeconfig is what kubelet reaches the API server with.
+	// Authority signs kubelet's certificate. Kubeconfig is kubelet's kubeconfig for the API server.
 	Authority  *authority.Authority
 	Kubeconfig string
 }
 
-// Start starts a node. The process it returns is the node's first; when it ends, everything on the node has.
+// Start starts a node and returns its first process. When that process has ended, all processes of the node have ended.
 func Start(config Config) (*process.Process, error) {
 	if err := config.prepareRoot(); err != nil {
 		return nil, fmt.Errorf("preparing the root of %s: %w", config.Name, err)
@@ -70,13 +70,13 @@ func Start(config Config) (*process.Process, error) {
 	return process.Start(config.Netns, config.Logs, "init", cmd)
 }
 
-// Where programs are in a node.
+// programs is the folder of programs in a node.
 const programs = "/opt/lab"
 
 // ProgramPath is the PATH of a node's programs.
 const ProgramPath = programs + "/containerd:" + programs + "/runc:" + programs + "/kubernetes:/bin:/usr/sbin"
 
-// plan is what the node's first process does.
+// plan returns the plan for the node's first process.
 func (c Config) plan() Plan {
 	return Plan{
 		Hostname: c.Name,

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// own are the programs of this repository that a node has, and where.
+// own maps paths in a node to this repository's programs.
 var own = map[string]string{"/bin/mount": "mount", "/bin/umount": "mount"}
 
 // file is a file of a node's root.
@@ -43,7 +43,7 @@ func (c Config) prepareRoot() error {
 	return cloneImages(c.Images, filepath.Join(c.Root, containerdRoot))
 }
 
-// files are the node's configuration and credentials.
+// files returns the node's configuration and credentials.
 func (c Config) files() (map[string]file, error) {
 	kubelet, err := kubeletConfiguration(c.DNS)
 	if err != nil {
@@ -77,7 +77,8 @@ func (c Config) files() (map[string]file, error) {
 	return files, nil
 }
 
-// machineID is what systemd would give a machine, and kubelet reports: 32 hexadecimal digits that no other node has.
+// machineID returns the node's machine ID, which systemd sets on real machines and kubelet reports: 32 hexadecimal
+// digits, unique to the node.
 func machineID(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:16]) + "\n"
@@ -101,7 +102,7 @@ func write(path string, file file) error {
 	return nil
 }
 
-// link gives a file a second name, or copies it to another file system.
+// link hard-links a file, or copies it to another file system.
 func link(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return fmt.Errorf("making a folder: %w", err)

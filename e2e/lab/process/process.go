@@ -1,4 +1,4 @@
-// Package process runs the lab's programs so that they never outlive it.
+// Package process runs the lab's programs so that they never outlive the lab.
 package process
 
 import (
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// NetworkNamespace is where a program runs: Do calls a function on a thread that is in a network namespace for as long as the
-// function takes. A fabric.Namespace is one.
+// NetworkNamespace is a network namespace to run programs in. Do calls f on a thread that is in the namespace until f
+// returns. fabric.Namespace implements it.
 type NetworkNamespace interface {
 	Do(f func() error) error
 }
@@ -33,7 +33,7 @@ func (CurrentNamespace) Do(f func() error) error {
 	return <-result
 }
 
-// Process is a program that runs. It is killed when this process ends, however that happens.
+// Process is a running program. It is killed when this process ends, however that happens.
 type Process struct {
 	// Log is the file that the program writes to.
 	Log string
@@ -43,11 +43,11 @@ type Process struct {
 	done chan struct{}
 }
 
-// Start starts a program in a place, with its output appended to NAME.log in the folder logs. It gets a process group
-// of its own, so that a Ctrl-C at the terminal reaches only us.
+// Start starts a program in a network namespace and appends its output to NAME.log in the folder logs. The program gets
+// a process group of its own, so that Ctrl-C at the terminal reaches only us.
 //
 // One thread starts the program and waits for it: the kernel sends the parent-death signal when the *thread* that
-// started a child ends (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as it likes.
+// started a child ends (prctl(2), PR_SET_PDEATHSIG), and Go may end any other thread.
 func Start(netns NetworkNamespace, logs, name string, cmd *exec.Cmd) (*Process, error) {
 	log, err := os.OpenFile(filepath.Join(logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -68,7 +68,7 @@ func Start(netns NetworkNamespace, logs, name string, cmd *exec.Cmd) (*Process, 
 				return err
 			}
 			started <- nil
-			_ = cmd.Wait() // how it ended is in cmd.ProcessState
+			_ = cmd.Wait() // the exit status is in cmd.ProcessState
 			return nil
 		})
 		started <- err // read only if the program did not start
@@ -86,7 +86,8 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Stop asks the process and those it started to end, and kills them when the time is over. It may have ended already.
+// Stop terminates the process and its descendants, and kills them after the timeout. The process may have ended
+// already.
 func (p *Process) Stop(timeout time.Duration) error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
@@ -99,7 +100,7 @@ func (p *Process) Stop(timeout time.Duration) error {
 	}
 }
 
-// Kill kills the process and those it started, and waits for its end. It may have ended already.
+// Kill kills the process and its descendants, and waits for its end. The process may have ended already.
 func (p *Process) Kill() error {
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
@@ -120,10 +121,10 @@ func (p *Process) signal(signal syscall.Signal) error {
 	return nil
 }
 
-// lastLines is how much of a log an error carries.
+// lastLines is the number of log lines in an error.
 const lastLines = 8
 
-// Ended says how the process ended, and its last words. It waits for the end.
+// Ended waits for the end of the process, and returns how it ended with its last output.
 func (p *Process) Ended() error {
 	<-p.done
 	return fmt.Errorf("%s ended (%s); the end of %s:\n%s", p.name, p.cmd.ProcessState, p.Log, p.LastOutput())

@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// asStarter makes the test binary start a program, say its process id, and wait to be killed.
+// asStarter makes the test binary start a program, print its process id, and wait to be killed.
 const asStarter = "VICINITY_TEST_STARTER"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// gone says whether a process has ended. It remains as a zombie until its parent waits for it.
+// gone reports whether a process has ended. It is a zombie until its parent waits for it.
 func gone(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(status), ") Z ")

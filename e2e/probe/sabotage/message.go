@@ -15,7 +15,7 @@ const (
 	replySize    = 1 << 16
 )
 
-// send has the kernel do a deed in a transaction of its own, and returns the kernel's errno if it did not.
+// send executes a deed in a transaction of its own. It returns the kernel's errno if the kernel rejects it.
 func send(d deed, family byte) error {
 	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -36,8 +36,8 @@ func send(d deed, family byte) error {
 	return errnoOf(reply[:read])
 }
 
-// transaction is the bytes of a deed between the messages that begin and end a batch. Only the deed asks for an
-// answer.
+// transaction returns the bytes of a deed between the messages that begin and end a batch. Only the deed requests an
+// acknowledgement.
 func transaction(d deed, family byte) []byte {
 	var names []byte
 	for i, name := range d.names {
@@ -48,20 +48,20 @@ func transaction(d deed, family byte) []byte {
 	return append(batch, message(unix.NFNL_MSG_BATCH_END, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)...)
 }
 
-// message is a nlmsghdr and a nfgenmsg of linux/netlink.h and linux/netfilter/nfnetlink.h, and attributes.
+// message returns a nlmsghdr and a nfgenmsg (linux/netlink.h, linux/netfilter/nfnetlink.h) with attributes.
 func message(kind, flags uint16, family byte, resource uint16, attributes []byte) []byte {
 	const header, generic = 16, 4
 	bytes := binary.NativeEndian.AppendUint32(nil, uint32(header+generic+len(attributes)))
 	bytes = binary.NativeEndian.AppendUint16(bytes, kind)
 	bytes = binary.NativeEndian.AppendUint16(bytes, unix.NLM_F_REQUEST|flags)
 	bytes = binary.NativeEndian.AppendUint32(bytes, 0) // sequence
-	bytes = binary.NativeEndian.AppendUint32(bytes, 0) // port: the kernel's
+	bytes = binary.NativeEndian.AppendUint32(bytes, 0) // port ID 0: the kernel
 	bytes = append(bytes, family, unix.NFNETLINK_V0)
 	bytes = binary.BigEndian.AppendUint16(bytes, resource)
 	return append(bytes, attributes...)
 }
 
-// attribute is a nlattr with a string that ends in a zero, filled up to four bytes.
+// attribute returns a nlattr with a NUL-terminated string, padded to four bytes.
 func attribute(kind uint16, text string) []byte {
 	const header, alignment = 4, 4
 	bytes := binary.NativeEndian.AppendUint16(nil, uint16(header+len(text)+1))
@@ -73,7 +73,7 @@ func attribute(kind uint16, text string) []byte {
 	return bytes
 }
 
-// errnoOf reads the kernel's answer: a nlmsghdr of type NLMSG_ERROR, and a negative errno or 0.
+// errnoOf decodes the kernel's reply: a nlmsghdr of type NLMSG_ERROR, and a negative errno or 0.
 func errnoOf(reply []byte) error {
 	const header, errno = 16, 4
 	if len(reply) < header+errno {

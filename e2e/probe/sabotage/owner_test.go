@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// ownTable makes our IPv4 table with an owner, which keeps it until the test ends.
+// ownTable creates our IPv4 table with the owner flag and keeps it until the test ends.
 func ownTable(t *testing.T, namespace *netns.Namespace) {
 	t.Helper()
 	var owner *nft.Conn

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package sabotage changes Vicinity's tables behind its back, as other programs do by accident, so that tests can see
-// what comes of it. It speaks to the kernel in its own few bytes: a node has no nft, and nothing of Vicinity's own is
-// used to harm it.
+// Package sabotage modifies Vicinity's tables externally, as other programs do by accident, so that tests can see the
+// consequences. It writes its own netlink messages: a node has no nft, and the sabotage must not depend on Vicinity's
+// own code.
 package sabotage
 
 import (
@@ -16,25 +16,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// table is what Vicinity's tables are called, in both families.
+// table is the name of Vicinity's tables in both families.
 const table = "vicinity"
 
-// What became of a deed, as Run writes it.
+// The outcomes of a deed, as Run writes them.
 const (
-	Done     = "done"    // the kernel did it
+	Done     = "done"    // the kernel applied it
 	Rejected = "refused" // the table belongs to another process (kernel 6.9 and newer)
 	Missing  = "missing" // there is no such table
 )
 
-// deeds are the messages of package unix by what `nft` would call them, and what they name besides the table.
+// deeds maps what `nft` would call them to the messages of package unix, with the names that they contain in addition
+// to the table.
 var deeds = map[string]deed{
 	"delete-table":   {message: unix.NFT_MSG_DELTABLE, names: []string{table}},
 	"flush-table":    {message: unix.NFT_MSG_DELRULE, names: []string{table}},                // every rule of every chain
 	"flush-services": {message: unix.NFT_MSG_DELSETELEM, names: []string{table, "services"}}, // every element of the map
 }
 
-// deed is a message whose first attributes are names. The kernel numbers them from 1 in all of these messages:
-// NFTA_TABLE_NAME, NFTA_RULE_TABLE, NFTA_SET_ELEM_LIST_TABLE and NFTA_SET_ELEM_LIST_SET.
+// deed is a message whose first attributes are names. All of these messages number them from 1: NFTA_TABLE_NAME,
+// NFTA_RULE_TABLE, NFTA_SET_ELEM_LIST_TABLE and NFTA_SET_ELEM_LIST_SET.
 type deed struct {
 	message uint16
 	names   []string
@@ -42,8 +43,8 @@ type deed struct {
 
 var families = map[string]byte{"ip": unix.NFPROTO_IPV4, "ip6": unix.NFPROTO_IPV6}
 
-// Run does a deed to the tables of both families, in the network namespace of the caller, and writes a line for each:
-// the table, and Done, Refused or Missing. It fails for an unknown deed, and where the kernel says anything else.
+// Run applies a deed to the tables of both families, in the caller's network namespace, and writes a line for each: the
+// table, and Done, Rejected or Missing. It returns an error for an unknown deed, and for any other error of the kernel.
 func Run(name string, out io.Writer) error {
 	chosen, ok := deeds[name]
 	if !ok {
@@ -59,8 +60,8 @@ func Run(name string, out io.Writer) error {
 	return nil
 }
 
-// outcomeOf says what the kernel's answer means. Without the capability to change any table at all it answers as for
-// one that belongs to another process; so the caller has to have it.
+// outcomeOf maps the kernel's error to an outcome. Without CAP_NET_ADMIN the kernel returns the same error as for a
+// table with another owner, so the caller must have the capability.
 func outcomeOf(err error) (string, error) {
 	switch {
 	case err == nil:

@@ -18,13 +18,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
 )
 
-// settled is for tests in which nothing is renewed by the passing of time.
+// settled is for tests in which nothing is due for renewal.
 var settled = certs.Settings{CA: certs.DefaultCA, Leaf: certs.DefaultLeaf, TrustDelay: time.Second}
 
-// shortLived certificates are renewed while a test waits. A busy machine may be twenty seconds late with what is due.
+// shortLived certificates are renewed while a test waits. On a busy machine a renewal may be twenty seconds late.
 var shortLived = certs.Settings{CA: 180 * time.Second, Leaf: time.Minute, TrustDelay: time.Second}
 
-// age makes the Secret as it is when half a CA's life is over, so that a rotation is due in half a minute. It returns
+// age creates the Secret as it is after half of a CA's lifetime, so that a rotation is due in half a minute. It returns
 // the CA.
 func (s *installation) age() *x509.Certificate {
 	s.t.Helper()
@@ -48,7 +48,7 @@ func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {
 	s.agreed()
 	s.underTraffic(func() {
 		wait.Within(t, shortLived.CA+wait.Timeout, "another CA", func() bool {
-			// A replica that comes, and is killed in the middle of its work. It answers no request.
+			// A replica that starts, and is killed in the middle of its work. It serves no request.
 			other := s.launch(shortLived)
 			time.Sleep(time.Second)
 			other.stop()
@@ -89,7 +89,7 @@ func TestAResetCaBundleIsRepaired(t *testing.T) {
 	})
 }
 
-// spoil makes the Secret say something else under a key.
+// spoil returns a function that overwrites a key of the Secret.
 func (s *installation) spoil(key string, text []byte) func() error {
 	return func() error {
 		found, err := s.secret()
@@ -102,7 +102,8 @@ func (s *installation) spoil(key string, text []byte) func() error {
 	}
 }
 
-// renewed does something to the Secret, and waits until all replicas serve a certificate that it did not have before.
+// renewed calls do to modify the Secret, and waits until all replicas serve a certificate that they did not have
+// before.
 func (s *installation) renewed(what string, do func() error) {
 	s.t.Helper()
 	before, err := s.secret()
@@ -145,7 +146,8 @@ func TestASecretThatHasLostAKeyOrItsCertificateFailsNoHandshake(t *testing.T) {
 	}
 }
 
-// TestASecretWhoseCAIsGoneIsRecreated: then nothing trusts the old CA any more, whose key may have leaked.
+// TestASecretWhoseCAIsGoneIsRecreated ensures that nothing trusts the old CA afterwards, because its key may have
+// leaked.
 func TestASecretWhoseCAIsGoneIsRecreated(t *testing.T) {
 	s := install(t)
 	for range 2 {
@@ -188,7 +190,7 @@ func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 	return all, nil
 }
 
-// foreignCA is the certificate of a CA that has nothing to do with the webhook: that of the control plane.
+// foreignCA returns the certificate of a CA that is unrelated to the webhook: that of the control plane.
 func foreignCA(t *testing.T) []byte {
 	t.Helper()
 	return api.Authority().Certificate()

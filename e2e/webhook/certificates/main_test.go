@@ -1,4 +1,4 @@
-// Package certificates_test has replicas that make, renew and serve their certificate with package certs, and a real
+// Package certificates_test runs replicas that create, renew and serve their certificate with package certs, and a real
 // API server that calls them.
 package certificates_test
 

@@ -42,8 +42,8 @@ const (
 	accountName       = "vicinity-webhook"
 )
 
-// installation is an installation of the webhook, as far as certificates are concerned, in a namespace of its own. The
-// replicas may do there what manifests/webhook permits, and nothing else.
+// installation has the certificate-related parts of a webhook installation, in a namespace of its own. The replicas
+// have exactly the permissions in manifests/webhook.
 type installation struct {
 	t         *testing.T
 	client    kubernetes.Interface
@@ -58,7 +58,7 @@ func install(t *testing.T) *installation {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "certificates-"}}
 	api.Create(t, namespace)
 	s := &installation{t: t, client: api.Admin, namespace: namespace.Name}
-	// API servers of a cluster ask a Service; the one here asks a URL.
+	// The API servers of a cluster call a Service; the one here calls a URL.
 	s.names = append(certs.ServiceNames(accountName, s.namespace), "localhost")
 	s.permit()
 	t.Cleanup(func() {
@@ -70,7 +70,7 @@ func install(t *testing.T) *installation {
 	return s
 }
 
-// permit gives the ServiceAccount the permissions in manifests/webhook, word for word.
+// permit grants the ServiceAccount exactly the permissions in manifests/webhook.
 func (s *installation) permit() {
 	s.t.Helper()
 	role, clusterRole := shippedRoles(s.t)
@@ -110,7 +110,7 @@ func shippedRoles(t *testing.T) (role rbacv1.Role, clusterRole rbacv1.ClusterRol
 	return role, clusterRole
 }
 
-// waitForPermission waits until the API server has heard of the rules.
+// waitForPermission waits until the API server applies the rules.
 func (s *installation) waitForPermission() {
 	s.t.Helper()
 	client, err := kubernetes.NewForConfig(s.accountConfig())
@@ -132,20 +132,20 @@ func (s *installation) accountConfig() *rest.Config {
 	return api.Account(s.t, s.namespace, accountName)
 }
 
-// replica is the certificate of one replica, and a webhook that serves it and allows everything.
+// replica has the certificate of one replica, and a webhook that serves it and allows everything.
 type replica struct {
 	*certs.SelfSigned
 	address string
 	stop    func()
 }
 
-// start starts a replica that the configurations name, with these durations.
+// start starts a replica with these durations that the configurations refer to.
 func (s *installation) start(settings certs.Settings) {
 	s.t.Helper()
 	s.replicas = append(s.replicas, s.launch(settings))
 }
 
-// launch starts a replica that no client knows yet.
+// launch starts a replica that no client refers to yet.
 func (s *installation) launch(settings certs.Settings) *replica {
 	s.t.Helper()
 	config := s.accountConfig()
@@ -184,7 +184,7 @@ func (s *installation) launch(settings certs.Settings) *replica {
 	return r
 }
 
-// serve answers reviews. Every connection is a handshake of its own.
+// serve responds to reviews. Every connection has a handshake of its own.
 func (r *replica) serve(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -211,8 +211,8 @@ func allow(w http.ResponseWriter, request *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// configure makes both configurations, with a webhook for each replica that started. Nothing in the namespace can be
-// made without them.
+// configure creates both configurations, with a webhook for each started replica. Without these webhooks nothing can be
+// created in the namespace.
 func (s *installation) configure() {
 	s.t.Helper()
 	meta := metav1.ObjectMeta{Name: configurationName}
@@ -277,7 +277,7 @@ func (s *installation) bundles() ([][]byte, error) {
 	return all, nil
 }
 
-// shake makes a handshake with a replica as an API server with this caBundle would.
+// shake makes a handshake with a replica, as an API server with this caBundle would.
 func (s *installation) shake(replica *replica, bundle []byte) error {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(bundle) {
@@ -291,7 +291,7 @@ func (s *installation) shake(replica *replica, bundle []byte) error {
 	return connection.Close()
 }
 
-// shakeAll makes a handshake with every replica for every caBundle that differs from the others.
+// shakeAll makes a handshake with every replica for every distinct caBundle.
 func (s *installation) shakeAll() error {
 	bundles, err := s.bundles()
 	if err != nil {
@@ -316,14 +316,14 @@ func (s *installation) review() error {
 	return err
 }
 
-// agreed waits until every replica is trusted, by whom we read and by the API server.
+// agreed waits until every replica is trusted, by our handshakes and by the API server.
 func (s *installation) agreed() {
 	s.t.Helper()
 	wait.Success(s.t, "handshakes with all replicas", s.shakeAll)
 	wait.Success(s.t, "the API server calls all replicas", s.review)
 }
 
-// underTraffic makes handshakes and reviews, with hardly a break, while something is done, and fails for each that fails.
+// underTraffic makes handshakes and reviews almost continuously while do runs. Each failure fails the test.
 func (s *installation) underTraffic(do func()) {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(s.t.Context())
@@ -380,7 +380,7 @@ func (f *forbiddenSpy) RoundTrip(request *http.Request) (*http.Response, error) 
 	return response, err
 }
 
-// The replica is the Observer of its certificate.
+// The replica implements the Observer of its certificate.
 
 func (*replica) CertificateExpires(time.Time)             {}
 func (*replica) AuthorityExpires(time.Time)               {}

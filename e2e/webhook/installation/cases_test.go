@@ -28,13 +28,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// TestEveryCaseThroughAnAPIServer runs the corpus. What a case has as the old object was stored before the webhook
-// judged it.
+// TestEveryCaseThroughAnAPIServer runs the corpus. A case's old object is stored before the webhook is installed.
 func TestEveryCaseThroughAnAPIServer(t *testing.T) {
 	c := newCorpus(t)
 	c.store()
 	c.in = apply(t, manifests)
-	c.in.publishDemand() // before the webhook looks for it
+	c.in.publishDemand() // before the webhook reads it
 	c.in.start(1)
 	for _, group := range c.groups() {
 		c.prepare(group)
@@ -44,7 +43,7 @@ func TestEveryCaseThroughAnAPIServer(t *testing.T) {
 	}
 }
 
-// corpus is the cases, and the cluster in which each has a Namespace.
+// corpus has the cases, and the cluster in which each has a namespace.
 type corpus struct {
 	*town
 	t      *testing.T
@@ -52,22 +51,22 @@ type corpus struct {
 	cases  []locatedCase
 	server release.Release
 
-	configs int                 // how many there were
-	marks   int                 // how often there were other Nodes
-	mark    string              // a label of one of the present ones
-	nodes   []map[string]string // of the group
+	configs int                 // the number of configurations so far
+	marks   int                 // the number of times that Nodes were replaced
+	mark    string              // a label of one of the current Nodes
+	nodes   []map[string]string // the labels of the group's Nodes
 }
 
-// locatedCase is a case, and its Namespace; or what a Namespace that is the object is called.
+// locatedCase is a case with its namespace, or with the name of the Namespace that is the object.
 type locatedCase struct {
 	rulecases.Case
 	namespace string
 }
 
-// group is cases that need the same settings and Nodes.
+// group has cases that need the same settings and Nodes.
 type group struct {
 	settings *rulecases.Settings
-	nodes    []map[string]string // nil: nothing that a case asks for is missing
+	nodes    []map[string]string // nil: no key of a case is missing
 	cases    []locatedCase
 }
 
@@ -75,14 +74,14 @@ func newCorpus(t *testing.T) *corpus {
 	t.Helper()
 	c := &corpus{town: shared, t: t, server: release.Of(t, shared.Site)}
 	for i, one := range c.server.Cases(t) {
-		if kind := one.Kind(); kind == "Service" || kind == "Namespace" { // other kinds are for the policies alone
+		if kind := one.Kind(); kind == "Service" || kind == "Namespace" { // only the policies review other kinds
 			c.cases = append(c.cases, locatedCase{one, fmt.Sprintf("case-%03d", i)})
 		}
 	}
 	return c
 }
 
-// object is an object of a case in its place.
+// object returns an object of a case in the case's namespace.
 func (p locatedCase) object(t *testing.T, from map[string]any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(from)
@@ -99,7 +98,7 @@ func (p locatedCase) object(t *testing.T, from map[string]any) map[string]any {
 	return object
 }
 
-// request creates the object, or replaces one.
+// request returns the request that creates the object, or replaces one.
 func (c *corpus) request(p locatedCase, isUpdate bool) *rest.Request {
 	client := c.Admin.CoreV1().RESTClient()
 	request := client.Post()
@@ -121,7 +120,7 @@ func (c *corpus) request(p locatedCase, isUpdate bool) *rest.Request {
 	return request
 }
 
-// store makes the Namespaces and the old objects while there is no webhook.
+// store creates the Namespaces and the old objects while no webhook is installed.
 func (c *corpus) store() {
 	c.t.Helper()
 	for _, one := range c.cases {
@@ -140,8 +139,8 @@ func (c *corpus) store() {
 	}
 }
 
-// groups sorts the cases so that little is changed between them. Those that need another webhook configuration come
-// last.
+// groups sorts the cases so that few changes are necessary between them. Those that need another webhook configuration
+// are last.
 func (c *corpus) groups() []*group {
 	byNeed := map[string]*group{}
 	for _, one := range c.cases {
@@ -164,7 +163,7 @@ func (c *corpus) groups() []*group {
 
 func needsUpdates(settings *rulecases.Settings) bool { return settings != nil && settings.OnUpdate }
 
-// prepare gives the webhook the settings and the Nodes of a group. Which Nodes it knows shows without settings only.
+// prepare applies the settings and the Nodes of a group. Only without settings can be seen which Nodes the webhook has.
 func (c *corpus) prepare(g *group) {
 	c.t.Helper()
 	nodes := slices.Clone(g.nodes)
@@ -189,7 +188,7 @@ func (c *corpus) configure(settings *rulecases.Settings) {
 	c.in.configure(configOf(c.t, settings, c.configs))
 }
 
-// configOf is the file that says what the settings of a case say. The number makes it another one than the last.
+// configOf returns the configuration file for the settings of a case. The number makes it differ from the last one.
 func configOf(t *testing.T, settings *rulecases.Settings, number int) string {
 	t.Helper()
 	file := map[string]any{"apiVersion": "vicinity.dev/v1alpha1", "kind": "TopologyAdmissionConfiguration"}
@@ -209,8 +208,8 @@ func configOf(t *testing.T, settings *rulecases.Settings, number int) string {
 	return fmt.Sprintf("# %d\n%s", number, text)
 }
 
-// everyKey is the labels of a Node that has every topology key of the cases that know nothing of Nodes: the rules
-// treat a key whose absence is unknown like one that is there. It is in one zone.
+// everyKey returns the labels of a Node that has every topology key of the cases without Nodes: the rules treat a key
+// like a present one if its absence is unknown. The Node is in one zone.
 func (c *corpus) everyKey() map[string]string {
 	labels := map[string]string{}
 	for _, one := range c.cases {
@@ -225,8 +224,8 @@ func (c *corpus) everyKey() map[string]string {
 	return labels
 }
 
-// replaceNodes makes the Nodes those of a group, and waits until the webhook knows. A label on the first of them
-// shows that.
+// replaceNodes replaces the Nodes by those of a group, and waits until the webhook has them, which a label on the first
+// Node shows.
 func (c *corpus) replaceNodes(labels []map[string]string) {
 	c.t.Helper()
 	nodes := c.Admin.CoreV1().Nodes()
@@ -242,7 +241,7 @@ func (c *corpus) replaceNodes(labels []map[string]string) {
 		c.Create(c.t, node)
 	}
 	wait.Success(c.t, "the webhook knows the Nodes", func() error {
-		// Without Nodes no key is held to be missing.
+		// Without Nodes no key is reported as missing.
 		if !c.misses(c.mark) && (len(labels) == 0 || c.misses(before)) {
 			return nil
 		}
@@ -250,7 +249,7 @@ func (c *corpus) replaceNodes(labels []map[string]string) {
 	})
 }
 
-// misses says whether the webhook thinks that no Node has a label.
+// misses reports whether, according to the webhook, no Node has a label.
 func (c *corpus) misses(key string) bool {
 	c.t.Helper()
 	request := c.Admin.CoreV1().RESTClient().Post().Namespace(probedNamespace).Resource("services").Param("dryRun", "All")
@@ -263,7 +262,7 @@ func (c *corpus) misses(key string) bool {
 	return slices.ContainsFunc(got.found, func(want rulecases.Want) bool { return want.Rule == "SVC030" })
 }
 
-// run makes the request of a case and compares what comes of it.
+// run makes the request of a case and compares the response.
 func (c *corpus) run(t *testing.T, one locatedCase) {
 	if one.APIServer != "" {
 		c.runAPIServer(t, one)
@@ -291,7 +290,7 @@ func byRuleAndPath(a, b rulecases.Want) bool {
 	return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Path, b.Path)) < 0
 }
 
-// checkStored compares the topology settings of what is stored with those that were asked for and the default.
+// checkStored compares the stored topology settings with those in the request and the default.
 func (c *corpus) checkStored(t *testing.T, one locatedCase, stored map[string]any) {
 	t.Helper()
 	want := c.server.Stored(settingsOf(one.Object))
@@ -309,7 +308,7 @@ func (c *corpus) checkStored(t *testing.T, one locatedCase, stored map[string]an
 	}
 }
 
-// settingsOf are the topology settings of a Service.
+// settingsOf returns the topology settings of a Service.
 func settingsOf(service map[string]any) map[rules.Setting]string {
 	settings := map[rules.Setting]string{}
 	annotations := annotationsOf(service)
@@ -336,8 +335,8 @@ func annotationsOf(object map[string]any) map[string]string {
 	return texts
 }
 
-// checkAudit looks for the decision about the default in the API server's audit log. There is no decision where the
-// match conditions and selectors keep the API server from asking.
+// checkAudit looks for the decision about the default in the API server's audit log. There is no decision if the match
+// conditions and selectors exclude the object.
 func (c *corpus) checkAudit(t *testing.T, one locatedCase) {
 	t.Helper()
 	verb := "create"
@@ -361,7 +360,7 @@ func (c *corpus) checkAudit(t *testing.T, one locatedCase) {
 	}
 }
 
-// isSkipped says whether the mutating configuration leaves a case out.
+// isSkipped reports whether the mutating configuration excludes a case.
 func isSkipped(one locatedCase) bool {
 	switch {
 	case one.Default.Source == rules.FromService, one.Default.Source == rules.FromOptOut:
@@ -372,7 +371,7 @@ func isSkipped(one locatedCase) bool {
 	return one.Default.Reason == "ExternalName" || one.Default.Reason == "headless"
 }
 
-// runAPIServer shows what there is to show of a case about which a real API server does not ask.
+// runAPIServer checks what is possible for a case for which a real API server does not call the webhook.
 func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
 	got := func() response { return send(t.Context(), t, c.request(one, false), one.object(t, one.Object)) }
 	switch reason := one.APIServer; {
@@ -391,9 +390,9 @@ func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
 		c.checkStored(t, one, got.object)
 		must.Succeed(t, c.Admin.CoreV1().Services("kube-system").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	case strings.HasPrefix(reason, "nobody can write a deletionTimestamp"): // TestDeletingIsAlwaysAllowed
-	case strings.HasPrefix(reason, "demand is published in that cluster"): // TestAnOwnerIsToldThatNobodyPublishesDemand
+	case strings.HasPrefix(reason, "demand is published in that cluster"): // TestAnOwnerIsNotifiedThatNobodyPublishesDemand
 	case strings.HasPrefix(reason, "the webhook knows no Services"),
-		strings.HasPrefix(reason, "the webhook knows no EndpointSlices"): // only 'webhook check' does, of those in its files
+		strings.HasPrefix(reason, "the webhook knows no EndpointSlices"): // only 'webhook check' does, from its files
 		if got := got(); got.err != nil || len(got.found) > 0 {
 			t.Errorf("it must be admitted without a word of ours: %s", got)
 		}
@@ -403,7 +402,7 @@ func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
 	}
 }
 
-// waitForUpdatePermission waits until updates are given defaults too.
+// waitForUpdatePermission waits until defaults are applied on updates, too.
 func (in *installation) waitForUpdatePermission() {
 	in.t.Helper()
 	services := in.Admin.CoreV1().Services(probedNamespace)

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// reviewCounts is how often each webhook is asked.
+// reviewCounts has the number of reviews by each webhook.
 type reviewCounts struct{ defaults, services, namespaces float64 }
 
 func (in *installation) reviewCounts() reviewCounts {
@@ -20,7 +20,7 @@ func (in *installation) reviewCounts() reviewCounts {
 	return reviewCounts{in.reviews("/default-services"), in.reviews("/validate-services"), in.reviews("/validate-namespaces")}
 }
 
-// reviewsSince counts again, once there are as many as there should be: a review is counted after it was answered.
+// reviewsSince counts again until the counts are as expected, because a review is counted after its response was sent.
 func (in *installation) reviewsSince(before, want reviewCounts) (got reviewCounts) {
 	in.t.Helper()
 	wait.Success(in.t, "the reviews are counted", func() error {
@@ -34,12 +34,12 @@ func (in *installation) reviewsSince(before, want reviewCounts) (got reviewCount
 	return got
 }
 
-// TestTheAPIServerCallsTheWebhookOnlyWhereNeeded counts calls. A client waits for each of them.
+// TestTheAPIServerCallsTheWebhookOnlyWhereNeeded counts calls, because a client waits for each of them.
 func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 	in := install(t, manifests, 1)
 	in.namespace("asking", nil, nil)
 	in.namespace("silent", map[string]string{"vicinity.dev/admission": "disabled"}, nil)
-	wrong := map[string]string{keysAnnotation: "topology.kubernetes.io/zone"} // which is warned of
+	wrong := map[string]string{keysAnnotation: "topology.kubernetes.io/zone"} // triggers a warning
 	services := in.Admin.CoreV1().Services("asking")
 	create := func(namespace string, service *corev1.Service) error {
 		_, err := in.Admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
@@ -84,7 +84,7 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 		{"its deletion, with a finalizer", func() error { return services.Delete(t.Context(), "keyed", metav1.DeleteOptions{}) }, reviewCounts{}},
 		{"the end of its deletion", func() error { return patch("keyed", `{"metadata": {"finalizers": null}}`) }, reviewCounts{}},
 		{"a Service that opts out", func() error { return create("asking", labelled) }, reviewCounts{}},
-		// The answer to a user who takes the label away reports what it has hidden.
+		// When a user removes the label, the response reports what it has hidden.
 		{"one that opts in again", func() error {
 			return patch("labelled", `{"metadata": {"labels": {"vicinity.dev/admission": null}}}`)
 		}, reviewCounts{services: 1}},

@@ -43,7 +43,7 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 			return nil
 		})
 	}
-	// Every replica is asked some time.
+	// Every replica gets some of the requests.
 	denied := func(want ...string) {
 		t.Helper()
 		services := in.Admin.CoreV1().Services(probedNamespace)

@@ -17,15 +17,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
-// What is given to whom is in the corpus. Here is how it goes together with the ways in which objects are written.
+// The corpus tests which defaults apply to which object. These tests cover the ways in which objects are written.
 
-// givingNamespace has a default that needs no zones.
+// givingNamespace creates a Namespace with a default that needs no zones.
 func givingNamespace(in *installation, name string) {
 	in.namespace(name, nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
 }
 
 func TestAFreshInstallationChangesNothing(t *testing.T) {
-	// Stored once before there is a webhook, and once after.
+	// Stored once before the webhook is installed, and once after.
 	var stored [2][]corev1.Service
 	store := func(i int, namespace string) {
 		shared.Create(t, objects.Namespace(namespace, nil, nil))
@@ -36,7 +36,7 @@ func TestAFreshInstallationChangesNothing(t *testing.T) {
 			"mode":     func(service *corev1.Service) { service.Annotations = map[string]string{modeAnnotation: "Auto"} },
 			"keys":     func(service *corev1.Service) { service.Annotations = map[string]string{keysAnnotation: "*"} },
 			"distribution": func(service *corev1.Service) {
-				service.Spec.TrafficDistribution = new(corev1.ServiceTrafficDistributionPreferClose) // which all releases know
+				service.Spec.TrafficDistribution = new(corev1.ServiceTrafficDistributionPreferClose) // all releases support it
 			},
 		} {
 			service := serviceOf(name, nil)

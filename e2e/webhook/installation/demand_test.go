@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestAnOwnerIsNotifiedThatNobodyPublishesDemand, as long as that is so.
+// TestAnOwnerIsNotifiedThatNobodyPublishesDemand checks that the warning appears only while there is no publisher.
 func TestAnOwnerIsNotifiedThatNobodyPublishesDemand(t *testing.T) {
 	in := install(t, manifests, 1)
 	isTold := func() bool {

@@ -20,9 +20,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestCertificateFilesThatOthersRenewAreServed is about the overlay certificate-files. The test does what
-// cert-manager does: it issues certificates, keeps them in the Secret, and writes their authority into the
-// configurations.
+// TestCertificateFilesThatOthersRenewAreServed covers the overlay certificate-files. The test stands in for
+// cert-manager: it issues certificates, keeps them in the Secret, and writes their CA into the configurations.
 func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 	in := apply(t, certificateFiles)
 	issuer, err := authority.New("another issuer")
@@ -37,7 +36,7 @@ func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 	in.wantUntouched(trusted)
 	pids := in.pids()
 
-	// From here on a call that fails is a request that fails.
+	// From here on, a failed call to the webhook fails the request.
 	in.failUnserved()
 	load := in.startLoad(20)
 	load.goOn(t)
@@ -59,7 +58,7 @@ func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 	}
 	in.wantServed(r, second)
 	must.Succeed(t, r.isReady())
-	// API servers have a client for each caBundle (k8s.io/apiserver/pkg/util/webhook), so this one connects anew.
+	// API servers have a client for each caBundle (k8s.io/apiserver/pkg/util/webhook), so this one opens a new connection.
 	trusted = slices.Concat(trusted, in.Authority().Certificate())
 	in.trust(trusted)
 	load.goOn(t)
@@ -77,7 +76,7 @@ func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 	in.wantNoCertificateRequests()
 }
 
-// serverPair is a certificate for the webhook.
+// serverPair issues a certificate for the webhook.
 func serverPair(t *testing.T, issuer *authority.Authority) authority.Pair {
 	t.Helper()
 	pair, err := issuer.Server(installedName, []string{installedName + "." + installedNamespace + ".svc"}, nil)
@@ -107,7 +106,7 @@ func (in *installation) keep(pair authority.Pair) {
 	in.t.Fatalf("no volume of the Deployment is the Secret %s", stored.Name)
 }
 
-// trust writes a caBundle into both configurations as cert-manager's cainjector does.
+// trust writes a caBundle into both configurations, as cert-manager's cainjector does.
 func (in *installation) trust(bundle []byte) {
 	in.t.Helper()
 	registration, ctx := in.Admin.AdmissionregistrationV1(), in.t.Context()
@@ -127,7 +126,7 @@ func (in *installation) trust(bundle []byte) {
 	must.Succeed(in.t, err)
 }
 
-// wantUntouched fails if a caBundle differs from the one that was written.
+// wantUntouched fails the test if a caBundle differs from the one that the test wrote.
 func (in *installation) wantUntouched(bundle []byte) {
 	in.t.Helper()
 	bundles := in.bundles()
@@ -141,8 +140,7 @@ func (in *installation) wantUntouched(bundle []byte) {
 	}
 }
 
-// failUnserved changes failurePolicy, which the overlay leaves at Ignore, so that a call that fails is reported to
-// clients.
+// failUnserved changes failurePolicy, which is Ignore in the overlay, so that clients get an error if a call fails.
 func (in *installation) failUnserved() {
 	in.t.Helper()
 	in.beGenerous()
@@ -163,7 +161,7 @@ func (l *load) goOn(t *testing.T) {
 	})
 }
 
-// isServed makes a handshake, which must not fail, and says whether a pair's certificate is the one that is shown.
+// isServed makes a handshake, which must succeed, and reports whether the replica serves a pair's certificate.
 func (in *installation) isServed(r *replica, bundle []byte, pair authority.Pair) bool {
 	in.t.Helper()
 	state, err := in.shake(r, bundle, &tls.Config{MinVersion: tls.VersionTLS13})
@@ -182,7 +180,7 @@ func (in *installation) waitForServed(r *replica, bundle []byte, pair authority.
 	})
 }
 
-// wantServed fails unless a pair is served, and a mistake is denied.
+// wantServed fails the test unless a pair is served and an invalid object is denied.
 func (in *installation) wantServed(r *replica, pair authority.Pair) {
 	in.t.Helper()
 	if !in.isServed(r, in.bundles()[0], pair) {
@@ -200,7 +198,7 @@ func (in *installation) wantDenial() {
 	}
 }
 
-// failedReads is how often the files could not be used.
+// failedReads returns how often the files could not be used.
 func (in *installation) failedReads(r *replica) float64 {
 	in.t.Helper()
 	count, err := r.metric("vicinity_webhook_internal_errors_total", `reason="certificate_read_files"`)
@@ -208,7 +206,8 @@ func (in *installation) failedReads(r *replica) float64 {
 	return count
 }
 
-// wantNoRights fails if the ServiceAccount may do what only a webhook that makes its certificate needs.
+// wantNoRights fails the test if the ServiceAccount has rights that only a webhook with a self-issued certificate
+// needs.
 func (in *installation) wantNoRights() {
 	in.t.Helper()
 	if !in.may(authorizationv1.ResourceAttributes{Verb: "list", Resource: "nodes"}) {
@@ -232,7 +231,7 @@ func (in *installation) wantNoRights() {
 	}
 }
 
-// may asks the API server what the ServiceAccount may do.
+// may reports whether the ServiceAccount has a right, according to the API server.
 func (in *installation) may(right authorizationv1.ResourceAttributes) bool {
 	in.t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -244,7 +243,7 @@ func (in *installation) may(right authorizationv1.ResourceAttributes) bool {
 	return response.Status.Allowed
 }
 
-// wantNoCertificateRequests fails if the webhook asked for a Secret or a configuration, whatever it was answered.
+// wantNoCertificateRequests fails the test if the webhook requested a Secret or a configuration, whatever the response.
 func (in *installation) wantNoCertificateRequests() {
 	in.t.Helper()
 	all, err := in.Audited()

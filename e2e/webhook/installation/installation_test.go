@@ -36,25 +36,24 @@ const (
 	accountUser        = "system:serviceaccount:" + installedNamespace + ":" + installedName
 )
 
-// installation is the webhook as the manifests have it, with some replicas.
+// installation is the webhook as in the manifests, with some replicas.
 type installation struct {
 	*town
-	t    *testing.T // a subtest puts itself here
-	dir  string     // for the volumes; it is there for longer than the replicas
+	t    *testing.T // a subtest replaces it
+	dir  string     // for the volumes; it outlives the replicas
 	from podOf
-	// audited is how much there was in the audit log before. Once the roles are removed, there is nothing to check any
-	// more.
+	// audited is the previous length of the audit log. Once the roles are deleted, there is nothing to check any more.
 	audited         int
 	areRolesRemoved bool
 
 	mutex    sync.Mutex
 	replicas []*replica
 	written  []string // the addresses in the EndpointSlice
-	pause    func()   // ends kubelet, until it is resumed
+	pause    func()   // stops kubelet until it is resumed
 }
 
-// install applies the manifests in a folder and starts replicas, and returns when all of them are ready and the API
-// server asks them.
+// install applies the manifests in a folder and starts replicas. It returns when all of them are ready and the API
+// server calls them.
 func install(t *testing.T, folder string, replicas int) *installation {
 	t.Helper()
 	in := apply(t, folder)
@@ -62,7 +61,7 @@ func install(t *testing.T, folder string, replicas int) *installation {
 	return in
 }
 
-// start starts replicas, and returns when all of them are ready and the API server asks them.
+// start starts replicas, and returns when all of them are ready and the API server calls them.
 func (in *installation) start(replicas int) {
 	in.t.Helper()
 	for range replicas {
@@ -72,7 +71,7 @@ func (in *installation) start(replicas int) {
 	in.waitForReviews()
 }
 
-// apply applies the manifests in a folder, and starts nothing but kubelet.
+// apply applies the manifests in a folder, and starts only kubelet.
 func apply(t *testing.T, folder string) *installation {
 	t.Helper()
 	in := &installation{town: shared, t: t, dir: t.TempDir()}
@@ -87,8 +86,8 @@ func apply(t *testing.T, folder string) *installation {
 	return in
 }
 
-// prepare does what is done in a cluster before a pod starts: its Deployment is read, its ConfigMap mounted, its token
-// made.
+// prepare does what a cluster does before a pod starts: it reads the Deployment, mounts the ConfigMap and creates the
+// token.
 func (in *installation) prepare() {
 	in.t.Helper()
 	deployment, err := in.Admin.AppsV1().Deployments(installedNamespace).Get(in.t.Context(), installedName, metav1.GetOptions{})
@@ -105,7 +104,7 @@ func (in *installation) prepare() {
 	in.waitForPermission()
 }
 
-// checkPorts compares the ports that the tests speak to with those of the Deployment.
+// checkPorts compares the ports that the tests use with those of the Deployment.
 func checkPorts(t *testing.T, deployment *appsv1.Deployment) {
 	t.Helper()
 	want := map[string]int32{"webhook": webhookPort, "health": healthPort, "metrics": metricsPort}
@@ -116,8 +115,8 @@ func checkPorts(t *testing.T, deployment *appsv1.Deployment) {
 	}
 }
 
-// waitForPermission waits until the API server has heard of the roles that were just applied. A pod takes longer to
-// start.
+// waitForPermission waits until the API server applies the new roles, which takes less time than the start of a pod in
+// a cluster.
 func (in *installation) waitForPermission() {
 	in.t.Helper()
 	client, err := kubernetes.NewForConfig(in.Account(in.t, installedNamespace, installedName))
@@ -143,12 +142,12 @@ func (in *installation) waitForPermission() {
 	}
 }
 
-// servesFiles says whether the Deployment leaves it to another program to make the certificate.
+// servesFiles reports whether another program issues the certificate, according to the Deployment.
 func (in *installation) servesFiles() bool {
 	return slices.Contains(in.from.deployment.Spec.Template.Spec.Containers[0].Args, "--cert-source=files")
 }
 
-// startReplica starts one more. It is not ready yet.
+// startReplica starts another replica, which is not ready yet.
 func (in *installation) startReplica() *replica {
 	in.t.Helper()
 	in.mutex.Lock()
@@ -158,14 +157,14 @@ func (in *installation) startReplica() *replica {
 	return r
 }
 
-// running are the replicas that have not ended.
+// running returns the replicas that have not ended.
 func (in *installation) running() []*replica {
 	in.mutex.Lock()
 	defer in.mutex.Unlock()
 	return slices.DeleteFunc(slices.Clone(in.replicas), (*replica).HasEnded)
 }
 
-// waitReady waits for every replica, and until the EndpointSlice says so.
+// waitReady waits until every replica is ready, also in the EndpointSlice.
 func (in *installation) waitReady() {
 	in.t.Helper()
 	wait.Success(in.t, "all replicas are ready", func() error {
@@ -186,7 +185,7 @@ func (in *installation) waitReady() {
 	})
 }
 
-// resumeKubelet probes the replicas and writes the EndpointSlice, until pauseKubelet or the end of the test.
+// resumeKubelet probes the replicas and writes the EndpointSlice, until in.pause or the end of the test.
 func (in *installation) resumeKubelet() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loop sync.WaitGroup
@@ -216,7 +215,7 @@ func (in *installation) probeAll() {
 	probes.Wait()
 }
 
-// writeSlice does the work of the EndpointSlice controller.
+// writeSlice stands in for the EndpointSlice controller.
 func (in *installation) writeSlice(ctx context.Context) error {
 	var ready []string
 	for _, r := range in.running() {
@@ -256,7 +255,7 @@ func (in *installation) putSlice(ctx context.Context, addresses []string) error 
 	return in.putEndpoints(ctx, addresses)
 }
 
-// end removes what would be in the way of the next test, and looks at what the webhook was not allowed to do.
+// end removes what would disturb the next test, and checks which requests of the webhook were forbidden.
 func (in *installation) end() {
 	if in.pause != nil {
 		in.pause()
@@ -279,7 +278,7 @@ func (in *installation) end() {
 	in.checkForbidden()
 }
 
-// removeConfigurations makes the API server ask no webhook, and waits until it does.
+// removeConfigurations deletes the configurations, and waits until the API server calls no webhook.
 func (in *installation) removeConfigurations() {
 	in.t.Helper()
 	ctx := context.Background()
@@ -294,7 +293,7 @@ func (in *installation) removeConfigurations() {
 	in.waitForNoReviews()
 }
 
-// configure changes the ConfigMap to a text, mounts it, and waits until every replica has taken it over.
+// configure changes the text in the ConfigMap, mounts it, and waits until every replica has loaded it.
 func (in *installation) configure(text string) {
 	in.t.Helper()
 	before := in.configured()
@@ -307,7 +306,7 @@ func (in *installation) configure(text string) {
 	})
 }
 
-// mount changes the ConfigMap, and the files that kubelet keeps of it.
+// mount changes the ConfigMap, and the files that kubelet keeps for it.
 func (in *installation) mount(text string) {
 	in.t.Helper()
 	configs := in.Admin.CoreV1().ConfigMaps(installedNamespace)
@@ -319,7 +318,7 @@ func (in *installation) mount(text string) {
 	in.from.volumes[configVolume].Write(in.t, filesOf(config))
 }
 
-// configured is when each replica last took over a configuration.
+// configured returns when each replica last loaded a configuration.
 func (in *installation) configured() []float64 {
 	in.t.Helper()
 	var times []float64
@@ -331,7 +330,7 @@ func (in *installation) configured() []float64 {
 	return times
 }
 
-// reviews is how many reviews of a path all running replicas have answered.
+// reviews returns the number of reviews of a path by all running replicas.
 func (in *installation) reviews(path string) float64 {
 	in.t.Helper()
 	var sum float64
@@ -346,7 +345,7 @@ func (in *installation) reviews(path string) float64 {
 	return sum
 }
 
-// probedNamespace is for requests that show whether the webhook is asked. It has a default that needs no zones.
+// probedNamespace is for requests that show whether the webhook is called. It has a default that needs no zones.
 const probedNamespace = "probed"
 
 func (in *installation) makeProbed() {
@@ -354,7 +353,7 @@ func (in *installation) makeProbed() {
 	in.namespace(probedNamespace, nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
 }
 
-// namespace makes a Namespace, unless it is there already.
+// namespace creates a Namespace unless it exists.
 func (in *installation) namespace(name string, labels, annotations map[string]string) {
 	in.t.Helper()
 	made := objects.Namespace(name, labels, annotations)
@@ -364,7 +363,7 @@ func (in *installation) namespace(name string, labels, annotations map[string]st
 	}
 }
 
-// isReviewing says whether a mistake is denied, and defaults whether a default is given.
+// isReviewing reports whether an invalid object is denied (judges), and whether a default is applied (defaults).
 func (in *installation) isReviewing(ctx context.Context) (judges, defaults bool, err error) {
 	services := in.Admin.CoreV1().Services(probedNamespace)
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -380,7 +379,7 @@ func (in *installation) isReviewing(ctx context.Context) (judges, defaults bool,
 	return judges, made.Annotations[modeAnnotation] == "Disabled", nil
 }
 
-// waitForReviews waits until the API server knows the configurations and where to call.
+// waitForReviews waits until the API server has the configurations and the webhook's endpoints.
 func (in *installation) waitForReviews() {
 	in.t.Helper()
 	wait.Success(in.t, "both webhooks are asked", func() error {
@@ -411,7 +410,7 @@ func (in *installation) file(name, text string) string {
 	return path
 }
 
-// finalize does what the Namespace controller does last.
+// finalize does the last step of the Namespace controller.
 func (s *town) finalize(ctx context.Context, name string) error {
 	namespace, err := s.Admin.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -20,15 +20,15 @@ import (
 // timeout is timeoutSeconds in the manifests.
 const timeout = 2 * time.Second
 
-// outages are the ways in which no replica answers. Each begins with a replica that works, while kubelet reports
-// nothing new.
+// outages are the ways in which no replica responds. Each begins with a replica that works, while kubelet reports no
+// change.
 var outages = map[string]func(t *testing.T, in *installation){
 	"the processes are gone": func(_ *testing.T, in *installation) {
 		for _, r := range in.running() {
 			r.kill()
 		}
 	},
-	// As long as a connection is open, an API server goes on using it.
+	// An API server keeps using a connection while it is open.
 	"there are no endpoints": func(t *testing.T, in *installation) {
 		must.Succeed(t, in.putSlice(t.Context(), nil))
 		for _, r := range in.running() {
@@ -42,7 +42,7 @@ var outages = map[string]func(t *testing.T, in *installation){
 	},
 }
 
-// breakDown begins an outage, and waits until the API server has noticed.
+// breakDown starts an outage, and waits until the API server notices it.
 func (in *installation) breakDown(t *testing.T, begin func(t *testing.T, in *installation)) {
 	t.Helper()
 	in.pause()
@@ -52,14 +52,14 @@ func (in *installation) breakDown(t *testing.T, begin func(t *testing.T, in *ins
 		if err == nil && (judges || defaults) {
 			err = errors.New("a replica answers")
 		}
-		if apierrors.IsInternalError(err) { // as the overlay enforce wants it
+		if apierrors.IsInternalError(err) { // with the overlay enforce
 			return nil
 		}
 		return err
 	})
 }
 
-// TestRequestsDoNotWaitLongForAWebhookThatIsAway is about failurePolicy: Ignore, as shipped.
+// TestRequestsDoNotWaitLongForAWebhookThatIsAway covers failurePolicy Ignore, as shipped.
 func TestRequestsDoNotWaitLongForAWebhookThatIsAway(t *testing.T) {
 	for name, begin := range outages {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestRequestsDoNotWaitLongForAWebhookThatIsAway(t *testing.T) {
 				must.Succeed(t, err)
 				must.Succeed(t, services.Delete(t.Context(), made.Name, metav1.DeleteOptions{}))
 				t.Logf("a create of a %s Service took %s", name, took)
-				// One webhook is asked about each. What the machine itself needs is added to the time.
+				// Each request calls one webhook. The time that the machine itself needs is added.
 				if hangs && took < timeout/2 || took > timeout+5*time.Second {
 					t.Errorf("a create of a %s Service took %s; the webhook's timeout is %s", name, took, timeout)
 				}
@@ -85,7 +85,8 @@ func TestRequestsDoNotWaitLongForAWebhookThatIsAway(t *testing.T) {
 	}
 }
 
-// TestWhatIsCheckedIsRejectedWhileNoReplicaRespondsIfEnforced is about the overlay. Nothing else is held up.
+// TestWhatIsCheckedIsRejectedWhileNoReplicaRespondsIfEnforced covers the overlay enforce. Other requests are not
+// affected.
 func TestWhatIsCheckedIsRejectedWhileNoReplicaRespondsIfEnforced(t *testing.T) {
 	in := install(t, enforce, 1)
 	ctx, services := t.Context(), in.Admin.CoreV1().Services(probedNamespace)
@@ -135,7 +136,7 @@ func TestWhatIsCheckedIsRejectedWhileNoReplicaRespondsIfEnforced(t *testing.T) {
 	must.Succeed(t, services.Delete(ctx, "right", metav1.DeleteOptions{}))
 }
 
-// emergencyCommand is the one that the README has for emergencies.
+// emergencyCommand returns the command that the README has for emergencies.
 func emergencyCommand(t *testing.T) []string {
 	t.Helper()
 	readme, err := os.ReadFile(manifests + "/README.md")
@@ -166,7 +167,7 @@ func TestAnUninstallationLeavesNothingBehind(t *testing.T) {
 	in.waitForNoReviews()
 }
 
-// uninstall deletes what the manifests made, and does the work of the Namespace controller, on which kubectl waits.
+// uninstall deletes the manifests' objects. It stands in for the Namespace controller, for which kubectl waits.
 func (in *installation) uninstall() {
 	in.t.Helper()
 	ctx := in.t.Context()

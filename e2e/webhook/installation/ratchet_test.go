@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
-// storeBefore stores Services with two mistakes while there is no webhook, and then installs it.
+// storeBefore stores Services with two mistakes before it installs the webhook.
 func storeBefore(t *testing.T, namespace string, names ...string) *installation {
 	t.Helper()
 	shared.Create(t, objects.Namespace(namespace, nil, nil))
@@ -36,7 +36,7 @@ func TestDeletingIsAlwaysAllowed(t *testing.T) {
 			t.Fatalf("%s is not being deleted", name)
 		}
 	}
-	// Whatever happens to what is being deleted, a new mistake too.
+	// An object that is being deleted may change in any way, even get a new mistake.
 	_, err := services.Patch(t.Context(), "patched", types.MergePatchType,
 		[]byte(`{"metadata": {"annotations": {"vicinity.dev/topology-keys": "c d"}}}`), metav1.PatchOptions{})
 	must.Succeed(t, err)
@@ -51,7 +51,7 @@ func TestDeletingIsAlwaysAllowed(t *testing.T) {
 		t.Errorf("%v reviews were asked for", after-before)
 	}
 
-	// So with a Namespace.
+	// The same holds for a Namespace.
 	in.namespace("deleting-whole", nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
 	namespaces := in.Admin.CoreV1().Namespaces()
 	must.Succeed(t, namespaces.Delete(t.Context(), "deleting-whole", metav1.DeleteOptions{}))

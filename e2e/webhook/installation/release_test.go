@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/webhook/release"
 )
 
-// An API server of a release knows the distributions that the tests expect of that release.
+// An API server of a release supports the distributions that the tests expect of that release.
 func TestTheAPIServerAcceptsTheDistributionsOfItsVersion(t *testing.T) {
 	in := install(t, manifests, 1)
 	server := release.Of(t, in.Site)
@@ -39,7 +39,7 @@ func TestTheAPIServerAcceptsTheDistributionsOfItsVersion(t *testing.T) {
 	}
 }
 
-// putEndpoints does the work of the Endpoints controller.
+// putEndpoints stands in for the Endpoints controller.
 //
 //nolint:staticcheck // Endpoints are deprecated, and all that such API servers read
 func (in *installation) putEndpoints(ctx context.Context, addresses []string) error {

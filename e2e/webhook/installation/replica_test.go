@@ -19,25 +19,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/volume"
 )
 
-// replica is a pod of the Deployment: the real program with the arguments of the manifest, in a network of its own,
-// known to the API server by the ServiceAccount's token.
+// replica is a pod of the Deployment: the real program with the arguments in the manifest, in a network namespace of
+// its own. It authenticates with the ServiceAccount's token.
 type replica struct {
 	*site.Process
 	pod *fabric.Pod
 
 	mutex sync.Mutex
-	ready bool // as kubelet found it last
+	ready bool // kubelet's last result
 }
 
-// podOf is what a replica is made from.
+// podOf has the parts of a replica's pod.
 type podOf struct {
 	deployment *appsv1.Deployment
-	volumes    map[string]*volume.Volume // of the Deployment, by their names
+	volumes    map[string]*volume.Volume // the Deployment's volumes by name
 	kubeconfig string
 }
 
-// command is the container's. A process in a network namespace sees the files of this machine, so paths of mounts are
-// put in their place, and a kubeconfig stands for the token that every pod has mounted.
+// command returns the container's command. A process in a network namespace has the file system of this machine, so the
+// paths of mounts are replaced, and a kubeconfig replaces the token that every pod has mounted.
 func (p podOf) command(program string) *exec.Cmd {
 	container := p.deployment.Spec.Template.Spec.Containers[0]
 	places := []string{"$(POD_NAMESPACE)", p.deployment.Namespace}
@@ -59,7 +59,7 @@ func (p podOf) command(program string) *exec.Cmd {
 	return command
 }
 
-// run starts a replica in a pod that has none.
+// run starts a replica in a new pod.
 func (in *installation) run(from podOf) *replica {
 	in.t.Helper()
 	pod, err := in.freePod()
@@ -67,7 +67,7 @@ func (in *installation) run(from podOf) *replica {
 	return &replica{Process: site.Start(in.t, pod.Namespace, from.command(site.Program(in.t, "webhook"))), pod: pod}
 }
 
-// freePod returns a pod of its own address. Each is used once: an address that comes back would be another story.
+// freePod returns a pod with an address of its own. No address is reused, because reuse would be another scenario.
 func (s *town) freePod() (*fabric.Pod, error) {
 	pod, err := s.node.AddPod(fmt.Sprintf("webhook-%d", len(s.pods)+1))
 	if err == nil {
@@ -103,7 +103,7 @@ func (r *replica) isReady() error {
 	return nil
 }
 
-// probe asks what the manifest's readinessProbe asks.
+// probe sends the request of the manifest's readinessProbe.
 func (r *replica) probe() {
 	_, err := site.Page(r.pod.Node.Namespace, r.address(healthPort), "/readyz")
 	r.mutex.Lock()
@@ -111,13 +111,13 @@ func (r *replica) probe() {
 	r.ready = err == nil
 }
 
-// kill ends a replica at once. It may have ended.
+// kill kills a replica. It may have ended.
 func (r *replica) kill() {
-	_ = r.Signal(syscall.SIGKILL) // nothing to do if it has ended
+	_ = r.Signal(syscall.SIGKILL) // fails if it has ended
 	_ = r.Wait()                  // it was killed
 }
 
-// filesOf are the files of a mounted ConfigMap.
+// filesOf returns the files of a mounted ConfigMap.
 func filesOf(config *corev1.ConfigMap) map[string][]byte {
 	files := map[string][]byte{}
 	for name, text := range config.Data {
@@ -126,5 +126,5 @@ func filesOf(config *corev1.ConfigMap) map[string][]byte {
 	return files
 }
 
-// probeInterval is how often kubelet asks: more often than the manifest says, so that tests are short.
+// probeInterval is the interval of readiness probes. It is shorter than in the manifest, so that tests are short.
 const probeInterval = time.Second

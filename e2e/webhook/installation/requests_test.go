@@ -30,19 +30,19 @@ const (
 	modeAnnotation = "service.kubernetes.io/topology-mode"
 )
 
-// serviceOf is an ordinary Service of whichever Namespace it is created in.
+// serviceOf returns an ordinary Service without a namespace.
 func serviceOf(name string, annotations map[string]string) *corev1.Service {
 	return objects.Service("", name, func(service *corev1.Service) { maps.Copy(service.Annotations, annotations) })
 }
 
-// response is what a client gets.
+// response is the response to a client.
 type response struct {
-	object map[string]any // what is stored
+	object map[string]any // the stored object
 	err    error
-	found  []rulecases.Want // what the webhook says, as a case writes it
+	found  []rulecases.Want // the webhook's messages in the format of a case
 }
 
-// send makes a request as kubectl does, and reads the answer.
+// send makes a request as kubectl does, and reads the response.
 func send(ctx context.Context, t *testing.T, request *rest.Request, object map[string]any) response {
 	t.Helper()
 	body, err := json.Marshal(object)
@@ -63,10 +63,10 @@ func send(ctx context.Context, t *testing.T, request *rest.Request, object map[s
 	return got
 }
 
-// ruleID is how a message of ours ends. Other warnings of API servers do not matter here.
+// ruleID matches the end of our messages. Other warnings of API servers are ignored.
 var ruleID = regexp.MustCompile(`\[((?:SVC|NS)\d{3})\]$`)
 
-// warnedOf reads a warning: `<path>: ... [SVC006]`.
+// warnedOf parses a warning: `<path>: ... [SVC006]`.
 func warnedOf(text string, action rules.Action) (want rulecases.Want, ours bool) {
 	rule := ruleID.FindStringSubmatch(text)
 	if rule == nil {
@@ -76,7 +76,7 @@ func warnedOf(text string, action rules.Action) (want rulecases.Want, ours bool)
 	return rulecases.Want{Rule: rules.ID(rule[1]), Action: action, Path: path}, true
 }
 
-// deniedBy reads the causes of a refusal.
+// deniedBy parses the causes of a denial.
 func deniedBy(err error) []rulecases.Want {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details == nil {
@@ -91,7 +91,8 @@ func deniedBy(err error) []rulecases.Want {
 	return found
 }
 
-// isDenied says whether a request was refused as the API server refuses what is invalid, and by which of our rules.
+// isDenied returns which of our rules denied a request. The error must have the form in which the API server rejects
+// invalid objects.
 func isDenied(err error) []string {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Code != http.StatusUnprocessableEntity || status.ErrStatus.Reason != metav1.StatusReasonInvalid {
@@ -104,7 +105,7 @@ func isDenied(err error) []string {
 	return rules
 }
 
-// auditOf returns what the audit log says of the last request of a verb for a Service of a Namespace.
+// auditOf returns the last entry in the audit log for a request with this verb for a Service of a Namespace.
 func (s *town) auditOf(t *testing.T, verb, namespace string) site.Request {
 	t.Helper()
 	var found site.Request
@@ -124,7 +125,7 @@ func (s *town) auditOf(t *testing.T, verb, namespace string) site.Request {
 	return found
 }
 
-// checkForbidden fails if the webhook was denied anything.
+// checkForbidden fails the test if a request of the webhook was forbidden.
 func (in *installation) checkForbidden() {
 	in.t.Helper()
 	if in.areRolesRemoved {
@@ -149,7 +150,7 @@ func (in *installation) checkForbidden() {
 	}
 }
 
-// givenBy is what the audit log says of a default.
+// givenBy returns the source of a default according to the audit log.
 func givenBy(line site.Request) string {
 	return line.Annotations["default.services.vicinity.dev/default"]
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestARollingRestartFailsNoRequest replaces two replicas as the Deployment says: a new one is ready before an old one
-// is asked to end. What is asked of them meanwhile is enforced, so that a call that fails is a request that fails.
+// TestARollingRestartFailsNoRequest replaces two replicas as the Deployment does: a new one is ready before an old one
+// is terminated. Reviews are enforced during that time, so that a failed call fails the request.
 func TestARollingRestartFailsNoRequest(t *testing.T) {
 	in := install(t, enforce, 2)
 	in.beGenerous()
@@ -51,8 +51,8 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 	}
 }
 
-// beGenerous raises timeoutSeconds: the machine of a test may be slower than a cluster. A call without an answer
-// fails all the same.
+// beGenerous raises timeoutSeconds, because the machine of a test may be slower than a cluster. A call without a
+// response still fails.
 func (in *installation) beGenerous() {
 	in.t.Helper()
 	in.Kubectl(in.t, "patch", "validatingwebhookconfiguration", installedName, "--type=json", "-p", `[
@@ -60,7 +60,7 @@ func (in *installation) beGenerous() {
 		{"op": "replace", "path": "/webhooks/1/timeoutSeconds", "value": 20}]`)
 }
 
-// load is a steady stream of requests about each of which the API server asks.
+// load is a constant rate of requests for each of which the API server calls the webhook.
 type load struct {
 	began   time.Time
 	served  atomic.Int64
@@ -71,7 +71,7 @@ type load struct {
 	failed []error
 }
 
-// startLoad begins so many requests a second, creates and updates in turn, as far as the machine keeps up.
+// startLoad starts perSecond requests per second, alternating creates and updates. A slow machine may make fewer.
 func (in *installation) startLoad(perSecond int) *load {
 	in.t.Helper()
 	const stored = "loaded"
@@ -128,7 +128,7 @@ func (l *load) fail(err error) {
 	l.failed = append(l.failed, err)
 }
 
-// end ends the requests and fails for each that failed.
+// end stops the requests. Each failed request fails the test.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	l.stop()

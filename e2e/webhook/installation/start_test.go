@@ -52,7 +52,7 @@ func TestReplicasThatStartAtOnceAgree(t *testing.T) {
 	}
 }
 
-// bundles are the caBundles of all webhooks.
+// bundles returns the caBundles of all webhooks.
 func (in *installation) bundles() [][]byte {
 	in.t.Helper()
 	registration := in.Admin.AdmissionregistrationV1()
@@ -70,7 +70,7 @@ func (in *installation) bundles() [][]byte {
 	return all
 }
 
-// shake makes a handshake with a replica as an API server with this caBundle does.
+// shake makes a handshake with a replica, as an API server with this caBundle does.
 func (in *installation) shake(r *replica, bundle []byte, config *tls.Config) (tls.ConnectionState, error) {
 	config.RootCAs = x509.NewCertPool()
 	if !config.RootCAs.AppendCertsFromPEM(bundle) {
@@ -89,8 +89,8 @@ func (in *installation) shake(r *replica, bundle []byte, config *tls.Config) (tl
 	return connection.ConnectionState(), nil
 }
 
-// callEveryReplica makes requests at once until the API server has asked each replica: it opens a connection to any
-// of them when all it has are in use. With failurePolicy: Fail a call that fails would be reported.
+// callEveryReplica makes concurrent requests until the API server has called each replica: when all its connections are
+// in use, it opens one to any replica. With failurePolicy Fail a failed call fails the request.
 func (in *installation) callEveryReplica() {
 	in.t.Helper()
 	services := in.Admin.CoreV1().Services(probedNamespace)

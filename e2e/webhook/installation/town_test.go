@@ -1,5 +1,5 @@
-// Package installation_test has the webhook as its manifests install it, called by a real API server: every case of
-// the rules, the ways to write an object, files that change, outages and restarts under load. It needs root.
+// Package installation_test runs the webhook as its manifests install it, called by a real API server. It covers every
+// case of the rules, the ways to write an object, changes of files, outages, and restarts under load. It needs root.
 package installation_test
 
 import (
@@ -21,10 +21,10 @@ const (
 	certificateFiles = manifests + "/certificate-files"
 )
 
-// town is a cluster for the webhook: a control plane on a node, and pods there for replicas. All tests share it, one
-// after the other: a webhook configuration is about the whole cluster.
+// town is a cluster for the webhook: a control plane on a node, with pods for replicas. All tests share it, one after
+// the other, because a webhook configuration affects the whole cluster.
 //
-// No controllers run in it. What they and kubelet would do for the webhook, installation does.
+// No controllers run in it; installation does what they and kubelet would do for the webhook.
 type town struct {
 	*site.Site
 	network *fabric.Fabric
@@ -54,7 +54,7 @@ func runTests(m *testing.M) (code int, err error) {
 	}
 	shared.Site, err = site.Open(context.Background(), site.Config{
 		On: shared.node.Namespace, Audit: auditPolicy,
-		// Where the API server calls a Service is for its EndpointSlices to say: there is no service proxy here.
+		// The API server uses the EndpointSlices to call a Service, because there is no service proxy here.
 		Flags: []string{"--enable-aggregator-routing"},
 	})
 	if err != nil {
@@ -64,7 +64,7 @@ func runTests(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// auditPolicy has the API server write down what the webhook asks for, and what becomes of Services and Namespaces.
+// auditPolicy makes the API server log the webhook's requests, and requests for Services and Namespaces.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]

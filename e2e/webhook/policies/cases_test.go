@@ -18,13 +18,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// locatedCase is a case with a Namespace of its own, or the name of one or of a Node if that is the object.
+// locatedCase is a case with a namespace of its own, or with the name of the object if that is a Namespace or a Node.
 type locatedCase struct {
 	rulecases.Case
 	location string
 }
 
-// locate gives each case that reaches an API server its place.
+// locate assigns a namespace or name to each case that reaches an API server.
 func (w *twin) locate() []locatedCase {
 	var cases []locatedCase
 	for i, c := range w.Cases(w.t) {
@@ -35,10 +35,10 @@ func (w *twin) locate() []locatedCase {
 	return cases
 }
 
-// isPlain: the case is about the policies as they are shipped.
+// isPlain reports whether the case is about the policies as shipped.
 func (c locatedCase) isPlain() bool { return c.Settings == nil }
 
-// put is an object of the case at its place.
+// put returns an object of the case in the case's namespace.
 func (c locatedCase) put(t *testing.T, object map[string]any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(object)
@@ -56,7 +56,7 @@ func (c locatedCase) put(t *testing.T, object map[string]any) map[string]any {
 	return put
 }
 
-// storeOld makes the Namespaces and the old objects while no policy judges them.
+// storeOld creates the Namespaces and the old objects before any policy is active.
 func (w *twin) storeOld(cases []locatedCase) {
 	for _, c := range cases {
 		if c.Kind() == "Service" || c.Kind() == "EndpointSlice" {
@@ -83,7 +83,7 @@ func (w *twin) testCases(t *testing.T, cases []locatedCase) {
 	}
 }
 
-// testCase makes the request of a case. A case that CEL cannot express is admitted without a word.
+// testCase makes the request of a case. A case that CEL cannot express is admitted without a warning.
 func (w *twin) testCase(t *testing.T, c locatedCase) {
 	response := w.request(t, c)
 	checkViolations(t, c.wantViolations(), response)
@@ -102,7 +102,7 @@ func (w *twin) request(t *testing.T, c locatedCase, parameters ...string) respon
 	return w.replace(t, c.put(t, c.Object), parameters...)
 }
 
-// wantViolations are what the policies say.
+// wantViolations returns the violations that the policies should report.
 func (c locatedCase) wantViolations() []rulecases.Want {
 	if c.Twin != "" {
 		return nil
@@ -110,8 +110,8 @@ func (c locatedCase) wantViolations() []rulecases.Want {
 	return c.Want
 }
 
-// checkViolations compares what an answer says with what a case wants: the same rules, the same actions, and each path in
-// its text.
+// checkViolations compares the violations in a response with those of a case: the same rules, the same actions, and
+// each path in the text.
 func checkViolations(t *testing.T, want []rulecases.Want, response response) {
 	t.Helper()
 	wanted, said := map[string]bool{}, map[string]bool{}
@@ -134,13 +134,13 @@ func checkViolations(t *testing.T, want []rulecases.Want, response response) {
 	}
 }
 
-// wantSettings are the topology settings of the object of a case once it is stored.
+// wantSettings returns the topology settings that the stored object of a case should have.
 func (w *twin) wantSettings(t *testing.T, c locatedCase) map[rules.Setting]string {
 	t.Helper()
 	settings := w.Stored(settingsOf(t, c.Object))
 	switch {
 	case c.Default == nil || !w.IsAtLeast(release.HasMutatingPolicies):
-	case c.Twin != "": // then what the Namespace says is given whatever the Nodes are
+	case c.Twin != "": // the Namespace's default applies regardless of the Nodes
 		for setting, key := range defaultAnnotations {
 			if value, says := c.Namespace.Annotations[key]; says {
 				settings[setting] = value
@@ -158,7 +158,7 @@ var defaultAnnotations = map[rules.Setting]string{
 	rules.TrafficDistribution: policy.DefaultTrafficDistributionAnnotation,
 }
 
-// settingsOf are the topology settings of a Service.
+// settingsOf returns the topology settings of a Service.
 func settingsOf(t *testing.T, object map[string]any) map[rules.Setting]string {
 	t.Helper()
 	service := rulecases.Service(t, object)

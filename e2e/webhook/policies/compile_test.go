@@ -21,8 +21,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// The first Kubernetes with ValidatingAdmissionPolicies in v1. Its API server refuses a policy that uses what later
-// ones can do in CEL.
+// oldest is the first Kubernetes with ValidatingAdmissionPolicies in v1. Its API server rejects a policy that uses
+// newer CEL features.
 var oldest = version.MajorMinor(1, 30)
 
 func TestTheTwinIsUnderstoodByKubernetes130(t *testing.T) {
@@ -56,7 +56,7 @@ func TestTheTwinIsUnderstoodByKubernetes130(t *testing.T) {
 	}
 }
 
-// Several policies are about Services. What they call the same is the same.
+// Several policies are about Services. A variable with the same name must be the same in all of them.
 func TestTheTwinsPoliciesMeanTheSameByAVariable(t *testing.T) {
 	type definition struct{ expression, policy string }
 	kinds := map[string]map[string]definition{}
@@ -75,7 +75,7 @@ func TestTheTwinsPoliciesMeanTheSameByAVariable(t *testing.T) {
 	}
 }
 
-// shipped are the ValidatingAdmissionPolicies as shipped. A field that Kubernetes does not know fails the test.
+// shipped returns the ValidatingAdmissionPolicies as shipped. An unknown field fails the test.
 func shipped(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
@@ -102,7 +102,7 @@ func shipped(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy 
 	return policies
 }
 
-// policyIn reads a policy; nil if the document is something else.
+// policyIn parses a policy. It returns nil if the document is something else.
 func policyIn(t *testing.T, document []byte) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}

@@ -1,5 +1,5 @@
-// Package policies_test applies the policies in CEL that stand for the webhook, as they are shipped, to a real API
-// server, and asks it what the webhook is asked.
+// Package policies_test applies the CEL policies that can replace the webhook, as shipped, to a real API server, and
+// makes the same requests as the webhook's tests.
 package policies_test
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// The twin: policies that the API server itself evaluates, in place of the webhook.
+// The twin consists of policies that the API server itself evaluates instead of calling the webhook.
 const (
 	folder   = "../../../manifests/webhook-cel"
 	strict   = folder + "/strict"
@@ -32,7 +32,8 @@ const (
 )
 
 // TestTheTwin applies the policies as shipped to a control plane of its own, with controllers: one of them checks the
-// types in policies, and others write EndpointSlices. What the parts do to the policies, they do in this order.
+// types in policies, and others write EndpointSlices. The order of the subtests matters, because they change the
+// policies.
 func TestTheTwin(t *testing.T) {
 	w := newTwin(t)
 	cases := w.locate()
@@ -55,7 +56,7 @@ func TestTheTwin(t *testing.T) {
 	t.Run("removal", w.testRemoval)
 }
 
-// twin is a control plane that has the policies.
+// twin is a control plane with the policies.
 type twin struct {
 	*site.Site
 	release.Release
@@ -69,7 +70,7 @@ func newTwin(t *testing.T) *twin {
 	return w
 }
 
-// do does what the README says: the commands of its block that has a text, after changes. It returns what they print.
+// do runs the commands of the README's block that contains a text, after changes. It returns their output.
 func (w *twin) do(t *testing.T, text string, changes ...string) (string, error) {
 	t.Helper()
 	readme, err := os.ReadFile(filepath.Join(folder, "README.md"))
@@ -83,7 +84,7 @@ func (w *twin) do(t *testing.T, text string, changes ...string) (string, error) 
 	return "", nil
 }
 
-// dropLaterCommands leaves out the commands of the README that say for which release they are, where that is a later one.
+// dropLaterCommands removes the README's commands that are for a later release.
 func (w *twin) dropLaterCommands(commands string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(commands) {
@@ -94,10 +95,10 @@ func (w *twin) dropLaterCommands(commands string) string {
 	return kept.String()
 }
 
-// shellBlock is commands in a README.
+// shellBlock matches commands in a README.
 var shellBlock = regexp.MustCompile("(?s)\n *```sh\n(.*?)\n *```")
 
-// mustDo does what the README says, and that must succeed.
+// mustDo is like do, but fails the test if a command fails.
 func (w *twin) mustDo(t *testing.T, text string, changes ...string) string {
 	t.Helper()
 	output, err := w.do(t, text, changes...)
@@ -105,14 +106,14 @@ func (w *twin) mustDo(t *testing.T, text string, changes ...string) string {
 	return output
 }
 
-// response is what becomes of a request.
+// response is the result of a request.
 type response struct {
 	err        error
-	stored     map[string]any // what is stored, or would be
+	stored     map[string]any // the object as stored, or as it would be
 	violations []violation
 }
 
-// violation is a rule in an answer, with the text around it.
+// violation is a rule in a response, with the text around it.
 type violation struct {
 	rule   rules.ID
 	action rules.Action
@@ -147,7 +148,7 @@ var resources = map[string]string{
 	"Service": "services", "Namespace": "namespaces", "Node": "nodes", "EndpointSlice": "endpointslices",
 }
 
-// rest is the client for a kind of objects.
+// rest returns the client for a kind of object.
 func (w *twin) rest(kind any) rest.Interface {
 	if kind == "EndpointSlice" {
 		return w.Admin.DiscoveryV1().RESTClient()
@@ -165,7 +166,7 @@ func (w *twin) replace(t *testing.T, object map[string]any, parameters ...string
 	return w.send(t, w.rest(object["kind"]), http.MethodPut, object, parameters...)
 }
 
-// apply applies on the server's side.
+// apply makes a server-side apply.
 func (w *twin) apply(t *testing.T, object map[string]any, parameters ...string) response {
 	t.Helper()
 	return w.send(t, w.rest(object["kind"]), http.MethodPatch, object, append(parameters, "fieldManager=twin")...)
@@ -192,7 +193,7 @@ func readResponse(t *testing.T, result rest.Result) response {
 	return response
 }
 
-// mark is how the text of each rule ends.
+// mark matches the end of each rule's text.
 var mark = regexp.MustCompile(`\[([A-Z]+\d{3})\]`)
 
 func violationsIn(text string, action rules.Action) []violation {
@@ -203,7 +204,7 @@ func violationsIn(text string, action rules.Action) []violation {
 	return words
 }
 
-// reports reports whether an answer has a rule.
+// reports reports whether a response contains a rule.
 func (a response) reports(rule rules.ID) bool {
 	for _, word := range a.violations {
 		if word.rule == rule {
@@ -221,7 +222,7 @@ func (a response) String() string {
 	return fmt.Sprintf("error: %v\n%s", a.err, strings.Join(said, "\n"))
 }
 
-// serviceOf is an ordinary Service, after changes.
+// serviceOf returns an ordinary Service, modified by changes.
 func serviceOf(namespace, name string, changes ...func(metadata, spec map[string]any)) map[string]any {
 	metadata := map[string]any{"namespace": namespace, "name": name}
 	spec := map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}}
@@ -231,7 +232,7 @@ func serviceOf(namespace, name string, changes ...func(metadata, spec map[string
 	return map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 }
 
-// annotated annotates a Service.
+// annotated adds an annotation to a Service.
 func annotated(key, value string) func(metadata, spec map[string]any) {
 	return func(metadata, _ map[string]any) {
 		annotations, _ := metadata["annotations"].(map[string]any)
@@ -243,7 +244,7 @@ func annotated(key, value string) func(metadata, spec map[string]any) {
 	}
 }
 
-// namespace makes one with a case's labels and annotations.
+// namespace creates a Namespace with a case's labels and annotations.
 func (w *twin) namespace(t *testing.T, name string, content *rulecases.Namespace) {
 	t.Helper()
 	metadata := map[string]any{"name": name}

@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// The table of rules in the README is what the cases and the policies say.
+// The README's table of rules must match the cases and the policies.
 func TestTheTwinsReadmeDescribesThePolicies(t *testing.T) {
 	policies := map[rules.ID]string{}
 	for _, policy := range shipped(t) {
@@ -47,7 +47,7 @@ func isRule(id string) bool {
 	return isRule
 }
 
-// row is the line of a rule. A rule that is in no policy must have a reason in every case that breaks it.
+// row returns the table row of a rule. A rule without a policy must have a reason in every case that breaks it.
 func row(rule rules.Rule, policy string, reasons []string) string {
 	what := "`" + policy + "`"
 	if policy == "" {
@@ -56,7 +56,7 @@ func row(rule rules.Rule, policy string, reasons []string) string {
 	return fmt.Sprintf("| %s | %s | %s | %s |", rule.ID, rule.Default, what, rule.Summary)
 }
 
-// reasonsOf are why CEL cannot express a rule, in the cases that break it.
+// reasonsOf returns why CEL cannot express a rule, according to the cases that break it.
 func reasonsOf(t *testing.T, rule rules.ID) []string {
 	t.Helper()
 	var reasons []string

@@ -22,7 +22,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// auto is what a Service is given where the default is Auto.
+// auto returns the settings that a Service gets if the default is Auto.
 func (w *twin) auto() map[rules.Setting]string {
 	if !w.IsAtLeast(release.HasMutatingPolicies) {
 		return map[rules.Setting]string{}
@@ -38,7 +38,7 @@ func checkSettings(t *testing.T, what string, want map[rules.Setting]string, res
 	}
 }
 
-// testWriting: whichever way a Service is written, it is given its default when it is new, and then never again.
+// testWriting checks that a new Service gets its default however it is written, and never again later.
 func (w *twin) testWriting(t *testing.T) {
 	w.namespaceWith(t, "writing", policy.DefaultTopologyModeAnnotation, "Auto")
 	none := map[rules.Setting]string{}
@@ -67,7 +67,7 @@ func (w *twin) testWriting(t *testing.T) {
 	w.testClientSideApply(t)
 }
 
-// testClientSideApply: kubectl's apply is denied with our words, and repeated it changes nothing.
+// testClientSideApply checks that kubectl's apply is denied with our messages, and that repeating it changes nothing.
 func (w *twin) testClientSideApply(t *testing.T) {
 	t.Helper()
 	file := t.TempDir() + "/service.json"
@@ -88,7 +88,7 @@ func versionOf(response response) any {
 	return response.stored["metadata"].(map[string]any)["resourceVersion"]
 }
 
-// testDeletion: an object that is wrong, and being deleted, may lose its finalizer, and even be made worse.
+// testDeletion checks that an invalid object which is being deleted may lose its finalizer, and even get worse.
 func (w *twin) testDeletion(t *testing.T) {
 	w.namespace(t, "deletion", nil)
 	held := func(metadata, _ map[string]any) { metadata["finalizers"] = []any{"example.com/wait"} }
@@ -106,8 +106,8 @@ func (w *twin) testDeletion(t *testing.T) {
 	}
 }
 
-// testOptingOut: what runs the cluster is not judged, nor is a Namespace that does not want to be. Services that opt
-// out are among the cases.
+// testOptingOut checks that the cluster's own objects are not reviewed, and neither are Namespaces that opt out.
+// Services that opt out are among the cases.
 func (w *twin) testOptingOut(t *testing.T) {
 	w.namespace(t, "opted-out", &rulecases.Namespace{
 		Labels:      map[string]string{policy.AdmissionLabel: policy.AdmissionDisabled},
@@ -124,7 +124,7 @@ func (w *twin) testOptingOut(t *testing.T) {
 	checkSettings(t, "a Service in a Namespace that opts out", none, w.create(t, serviceOf("opted-out", "web")))
 }
 
-// testControllers: a slice that a controller of Kubernetes writes is not judged, whatever is in it.
+// testControllers checks that slices written by a controller of Kubernetes are not reviewed, whatever they contain.
 func (w *twin) testControllers(t *testing.T) {
 	w.namespace(t, "controllers", nil)
 	slice := objects.Slice("controllers", "web-1", "", "10.0.0.1")
@@ -133,7 +133,7 @@ func (w *twin) testControllers(t *testing.T) {
 	if _, err := w.Admin.DiscoveryV1().EndpointSlices("controllers").Create(t.Context(), slice, metav1.CreateOptions{}); err == nil {
 		t.Error("an administrator may write a zone that is none")
 	}
-	// Written by a ServiceAccount of kube-system, as the controllers' are.
+	// The slice is written by a ServiceAccount of kube-system, like those of the controllers.
 	config, err := w.ClientConfig("system:serviceaccount:kube-system:endpointslice-controller",
 		"system:serviceaccounts:kube-system", "system:masters")
 	must.Succeed(t, err)
@@ -144,7 +144,7 @@ func (w *twin) testControllers(t *testing.T) {
 	w.testRealController(t)
 }
 
-// testRealController: the controllers that run write the slices of Services.
+// testRealController checks that the running controllers write the slices of Services.
 func (w *twin) testRealController(t *testing.T) {
 	t.Helper()
 	must.Succeed(t, w.create(t, serviceOf("controllers", "web")).err)
@@ -158,8 +158,8 @@ func (w *twin) testRealController(t *testing.T) {
 	})
 }
 
-// testLargeObjects: as many bytes of annotations as an object may have are judged, or let through if that costs too
-// much; the request never fails for it.
+// testLargeObjects checks that annotations of the maximum size are reviewed, or admitted if the CEL cost is too high.
+// The request never fails because of their size.
 func (w *twin) testLargeObjects(t *testing.T) {
 	w.namespaceWith(t, "large", policy.DefaultTopologyModeAnnotation, "Auto")
 	const most = 256<<10 - 1000
@@ -176,7 +176,7 @@ func (w *twin) testLargeObjects(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(metadata, spec map[string]any)
-		denies rules.ID // which must be found all the same
+		denies rules.ID // must be found in spite of the size
 	}{
 		"a long value": {annotated("example.com/long", strings.Repeat("x", most)), ""},
 		"commas":       {annotated(policy.TopologyKeysAnnotation, strings.Repeat(",", most)), "SVC002"},
@@ -197,7 +197,7 @@ func (w *twin) testLargeObjects(t *testing.T) {
 	}
 }
 
-// testLargeSlice: a wrong zone is found in an EndpointSlice with as many endpoints as it may have.
+// testLargeSlice checks that a wrong zone is found in an EndpointSlice with the maximum number of endpoints.
 func (w *twin) testLargeSlice(t *testing.T) {
 	const most = 1000
 	endpoints := make([]any, most)
@@ -218,7 +218,7 @@ func (w *twin) testLargeSlice(t *testing.T) {
 	}
 }
 
-// testClusterDefaults gives the policy each default of the cluster that the cases have, as the README says.
+// testClusterDefaults configures each cluster-wide default in the cases, as described in the README.
 func (w *twin) testClusterDefaults(t *testing.T, cases []locatedCase) {
 	w.Needs(t, release.HasMutatingPolicies, "a policy that gives defaults")
 	byDefault := map[rulecases.Setting][]locatedCase{}

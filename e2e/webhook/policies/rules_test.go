@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// testApply applies the plain files, and then what kustomize makes of the folders, which changes nothing.
+// testApply applies the plain files, and then the output of kustomize for the folders, which changes nothing.
 func (w *twin) testApply(t *testing.T) {
 	first := w.Kubectl(t, "apply", "-f", folder)
 	if w.IsAtLeast(release.HasMutatingPolicies) {
@@ -31,7 +31,7 @@ func (w *twin) testApply(t *testing.T) {
 	if strings.Count(again, " unchanged\n") != strings.Count(first, "\n") || strings.Count(again, "\n") != strings.Count(first, "\n") {
 		t.Errorf("apply -k:\n%s", again)
 	}
-	// They say themselves whether they work.
+	// The policies themselves show whether they work.
 	wait.Success(t, "what the README says is refused", func() error {
 		if output, err := w.do(t, "kubectl create --dry-run=server"); err == nil || !strings.Contains(err.Error(), "[NS001]") {
 			return fmt.Errorf("kubectl says: %s: %w", output, err)
@@ -43,10 +43,10 @@ func (w *twin) testApply(t *testing.T) {
 // installCommand is in the README's commands that install everything.
 const installCommand = "kubectl apply -k manifests/webhook-cel "
 
-// probed is where policies are asked whether they work.
+// probed is the namespace of requests that show whether policies work.
 const probed = "probed"
 
-// waitForAll waits until each policy does what it is for.
+// waitForAll waits until each policy is active.
 func (w *twin) waitForAll() {
 	w.namespaceWith(w.t, probed, policy.DefaultTopologyModeAnnotation, "Auto")
 	for rule, object := range w.badExamples() {
@@ -83,7 +83,7 @@ func (w *twin) namespaceWith(t *testing.T, name, annotation, value string) {
 	must.Succeed(t, response.err)
 }
 
-// badExamples has an object for each policy.
+// badExamples returns an invalid object for each policy.
 func (w *twin) badExamples() map[rules.ID]map[string]any {
 	slice := func(endpoints ...any) map[string]any {
 		return map[string]any{
@@ -107,7 +107,8 @@ func (w *twin) badExamples() map[rules.ID]map[string]any {
 	}
 }
 
-// testTypes: kube-controller-manager checks each expression against the schema of what it is about.
+// testTypes reads the results of kube-controller-manager, which checks each expression against the schema of its
+// objects.
 func (w *twin) testTypes(t *testing.T) {
 	policies := w.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	var list *admissionregistrationv1.ValidatingAdmissionPolicyList
@@ -132,8 +133,8 @@ func (w *twin) testTypes(t *testing.T) {
 	}
 }
 
-// testNoExpressionFails: one that fails lets the object pass, so only the API server's metrics show it. They count no
-// object that passes for another reason.
+// testNoExpressionFails reads the API server's metrics, because an expression that fails admits the object. They count
+// no object that is admitted for another reason.
 func (w *twin) testNoExpressionFails(t *testing.T) {
 	metrics, err := w.Admin.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	must.Succeed(t, err)
@@ -153,10 +154,10 @@ func (w *twin) testNoExpressionFails(t *testing.T) {
 	}
 }
 
-// checkCounts are the metrics that count what policies did.
+// checkCounts matches the metrics that count the policies' results.
 var checkCounts = regexp.MustCompile(`^apiserver_(validating|mutating)_admission_policy_check_total\{`)
 
-// testRuleOff turns a rule off as the README says, and on again.
+// testRuleOff disables a rule as described in the README, and enables it again.
 func (w *twin) testRuleOff(t *testing.T) {
 	w.mustDo(t, "name: SVC027")
 	w.waitForAcceptance(t, "SVC027", w.badExamples()["SVC027"])
@@ -174,7 +175,7 @@ func (w *twin) waitForAcceptance(t *testing.T, rule rules.ID, object map[string]
 	})
 }
 
-// testNamedProxy gives the proxy a name as the README says, and takes it away.
+// testNamedProxy sets the proxy's name as described in the README, and removes it.
 func (w *twin) testNamedProxy(t *testing.T, cases []locatedCase) {
 	w.mustDo(t, "name: proxyName")
 	if w.IsAtLeast(release.HasMutatingPolicies) {
@@ -202,10 +203,10 @@ func (w *twin) testNamedProxy(t *testing.T, cases []locatedCase) {
 	w.waitForAcceptance(t, "SVC035", foreign)
 }
 
-// label is what all the policies have, and with which they are removed.
+// label is the label of all the policies, by which they are removed.
 const label = "app.kubernetes.io/name=vicinity-webhook-cel"
 
-// testStrict: the overlay denies what it says, and nothing else changes.
+// testStrict checks that the overlay denies what it documents, and changes nothing else.
 func (w *twin) testStrict(t *testing.T, cases []locatedCase) {
 	w.Kubectl(t, "apply", "-k", strict)
 	wait.Success(t, "an unknown mode is denied", func() error {
@@ -221,7 +222,7 @@ func (w *twin) testStrict(t *testing.T, cases []locatedCase) {
 		}
 		count++
 		t.Run(c.Name, func(t *testing.T) {
-			// Whether the policy is in force with its new variable: a rule that is no new mistake is not denied.
+			// The policy is active with its new variable once exactly the cases that should be denied are denied.
 			wait.Success(t, "the overlay is in force", func() error {
 				response := w.request(t, c, "dryRun=All")
 				if (response.err != nil) != denies(c) {
@@ -246,7 +247,7 @@ func denies(c locatedCase) bool {
 	return false
 }
 
-// testRemoval removes all policies as the README says.
+// testRemoval removes all policies as described in the README.
 func (w *twin) testRemoval(t *testing.T) {
 	w.mustDo(t, "kubectl delete validatingadmissionpolicies")
 	for rule, object := range w.badExamples() {
@@ -262,7 +263,8 @@ func (w *twin) testRemoval(t *testing.T) {
 	})
 }
 
-// testDefaultsAreRejected: before there are MutatingAdmissionPolicies, API servers refuse the file, as it says itself.
+// testDefaultsAreRejected checks that API servers without MutatingAdmissionPolicies reject the file, as the file
+// documents.
 func (w *twin) testDefaultsAreRejected(t *testing.T) {
 	t.Helper()
 	_, err := w.TryKubectl(t.Context(), "apply", "-f", defaults)

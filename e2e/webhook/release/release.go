@@ -1,4 +1,4 @@
-// Package release says where API servers of earlier Kubernetes releases differ from what the webhook's cases expect.
+// Package release defines how API servers of earlier Kubernetes releases differ from what the webhook's cases expect.
 // With binaries.OfYours the tests run against such servers.
 package release
 
@@ -19,19 +19,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// The minor releases of Kubernetes since which something is as the cases have it, without a feature gate.
+// The minor releases of Kubernetes from which on a feature works as in the cases, without a feature gate.
 const (
-	KeepsDistribution   = 31 // spec.trafficDistribution; API servers before drop it (KEP-4444)
-	ReadsEndpointSlices = 34 // to find what they call, with --enable-aggregator-routing; API servers before read Endpoints
-	TakesPreferSame     = 34 // PreferSameZone and PreferSameNode; API servers before refuse them (KEP-3015)
+	KeepsDistribution   = 31 // spec.trafficDistribution; earlier API servers drop it (KEP-4444)
+	ReadsEndpointSlices = 34 // for webhook calls, with --enable-aggregator-routing; earlier API servers read Endpoints
+	TakesPreferSame     = 34 // PreferSameZone and PreferSameNode; earlier API servers reject them (KEP-3015)
 	HasMutatingPolicies = 36 // MutatingAdmissionPolicies in v1 (KEP-3962)
-	hasEverything       = 36 // from here on no test may be left out
+	hasEverything       = 36 // from this release on no test may be skipped
 )
 
-// Release is that of an API server.
+// Release is the release of an API server.
 type Release struct{ version *version.Version }
 
-// Of asks an API server for its release. Those that the lab builds are never old.
+// Of returns the release of an API server. Those that the lab builds are never old.
 func Of(t testing.TB, api *site.Site) Release {
 	t.Helper()
 	response, err := api.Admin.Discovery().ServerVersion()
@@ -45,8 +45,8 @@ func Of(t testing.TB, api *site.Site) Release {
 	return r
 }
 
-// IsAtLeast reports whether it is a minor release or a later one. From hasEverything on it always is, so that no test
-// can do less there.
+// IsAtLeast reports whether the release is this minor release or a later one. From hasEverything on it is always true,
+// so that no test can check less there.
 func (r Release) IsAtLeast(minor uint) bool {
 	if minor > hasEverything {
 		panic(fmt.Sprintf("a test wants Kubernetes 1.%d, and with 1.%d no test may do less than it can", minor, hasEverything))
@@ -54,7 +54,7 @@ func (r Release) IsAtLeast(minor uint) bool {
 	return r.version.AtLeast(version.MajorMinor(1, minor))
 }
 
-// Needs leaves a test out before a minor release.
+// Needs skips a test before a minor release.
 func (r Release) Needs(t *testing.T, minor uint, what string) {
 	t.Helper()
 	if !r.IsAtLeast(minor) {
@@ -62,7 +62,7 @@ func (r Release) Needs(t *testing.T, minor uint, what string) {
 	}
 }
 
-// Cases are the webhook's cases as they can be put to the API server.
+// Cases returns the webhook's cases, adapted to the API server.
 func (r Release) Cases(t *testing.T) []rulecases.Case {
 	t.Helper()
 	cases := rulecases.Cases(t)
@@ -79,7 +79,7 @@ func (r Release) Cases(t *testing.T) []rulecases.Case {
 	return cases
 }
 
-// Stored are the settings of an object that the API server keeps.
+// Stored returns the settings of an object that the API server keeps.
 func (r Release) Stored(settings map[rules.Setting]string) map[rules.Setting]string {
 	if !r.IsAtLeast(KeepsDistribution) {
 		delete(settings, rules.TrafficDistribution)
@@ -87,7 +87,7 @@ func (r Release) Stored(settings map[rules.Setting]string) map[rules.Setting]str
 	return settings
 }
 
-// respell says PreferClose for what came later. All rules treat the three alike.
+// respell replaces later values by PreferClose. All rules treat the three alike.
 func respell(object map[string]any) {
 	spec, _ := object["spec"].(map[string]any)
 	switch spec["trafficDistribution"] {
@@ -96,8 +96,8 @@ func respell(object map[string]any) {
 	}
 }
 
-// giveNoDistribution: as a default it would be why a Service is refused. That comes before the question in how many
-// zones the Nodes are.
+// giveNoDistribution expects no default if it is a distribution, because the API server would reject the Service with
+// it. The webhook checks that before the number of zones.
 func giveNoDistribution(c *rulecases.Case) {
 	given := c.Default
 	if given == nil {
@@ -109,8 +109,9 @@ func giveNoDistribution(c *rulecases.Case) {
 	}
 }
 
-// expectNoDistribution: the API server asks about no field that it has dropped. It is the only setting of Services
-// without annotations, and there is nothing to say of Services without settings.
+// expectNoDistribution removes the expectation about a field that the API server drops and does not pass to the
+// webhook. It is the only setting of Services without annotations, and there are no messages about Services without
+// settings.
 func expectNoDistribution(c *rulecases.Case) {
 	spec, _ := c.Object["spec"].(map[string]any)
 	metadata, _ := c.Object["metadata"].(map[string]any)

@@ -1,6 +1,6 @@
-// An application that dials by xDS with grpc-js: it makes so many calls to a target, and prints who answered, as JSON. Calls
-// count once so many servers have answered: until all are connected, those that are get every call.
-// It reads from GRPC_XDS_BOOTSTRAP_CONFIG where the control plane is.
+// A client that connects through xDS with grpc-js: it makes a number of calls to a target, and prints the servers that
+// replied, as JSON. Calls count once a number of servers have replied: until all are connected, the connected ones get
+// every call. It finds the control plane in GRPC_XDS_BOOTSTRAP_CONFIG.
 'use strict';
 
 const grpc = require('@grpc/grpc-js');

@@ -1,5 +1,5 @@
-// Command programs puts what is built of a node of kind into the node's root folder: the programs of Kubernetes,
-// containerd and the CNI plugins, and the images that kubeadm asks for, assembled from the same programs.
+// Command programs copies what this repository builds for a node of kind into the node's root folder: the programs of
+// Kubernetes, containerd and the CNI plugins, and the images that kubeadm needs, assembled from the same programs.
 package main
 
 import (
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string) error {
 	return writeImages(root, pause, strings.Fields(names), programs)
 }
 
-// writeImages writes two archives: what every node runs, and what the control plane runs besides.
+// writeImages writes two archives: the images for every node, and the additional ones for the control plane.
 func writeImages(root, pause string, names []string, programs binaries.Programs) error {
 	var every, controlPlane []image.Image
 	for _, name := range names {
@@ -112,8 +112,8 @@ func writeImages(root, pause string, names []string, programs binaries.Programs)
 	return nil
 }
 
-// kubeProxyTools are what kube-proxy calls: nft, and iptables to remove what it may have left there. This kernel may lack
-// the legacy iptables, so it is the iptables that speaks nftables.
+// kubeProxyTools returns the programs that kube-proxy calls: nft, and iptables to remove its old rules. This kernel may
+// lack the legacy iptables, so it is the nftables variant.
 func kubeProxyTools() (map[string]string, error) {
 	files, err := image.Tools("nft", "conntrack", "iptables-nft")
 	if err != nil {
@@ -121,7 +121,7 @@ func kubeProxyTools() (map[string]string, error) {
 	}
 	for _, family := range []string{"iptables", "ip6tables"} {
 		for _, name := range []string{family, family + "-save", family + "-restore"} {
-			files["/bin/"+name] = files["/bin/iptables-nft"] // one program, which does what its name says
+			files["/bin/"+name] = files["/bin/iptables-nft"] // one program that behaves according to its name
 		}
 	}
 	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")

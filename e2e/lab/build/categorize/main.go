@@ -1,6 +1,6 @@
-// Command categorize says which endpoints kube-proxy chooses. It reads cases from standard input, one JSON object each:
-// a Node, a Service, its EndpointSlices and a family. For each it writes what CategorizeEndpoints says of every port of
-// the Service, likewise as JSON. The objects go through kube-proxy's own change trackers.
+// Command categorize prints which endpoints kube-proxy chooses. It reads cases from standard input, one JSON object
+// each, with a Node, a Service, its EndpointSlices and an IP family. For each case it writes the result of
+// CategorizeEndpoints for every port of the Service as JSON. The objects go through kube-proxy's own change trackers.
 package main
 
 import (
@@ -25,7 +25,7 @@ type question struct {
 	Slices  []*discoveryv1.EndpointSlice `json:"slices"`
 }
 
-// answer is what a port of the Service gets: endpoints as address and port, sorted.
+// answer is the result for a port of the Service: endpoints as address and port, sorted.
 type answer struct {
 	Cluster              []string `json:"cluster"`
 	Local                []string `json:"local"`

@@ -1,6 +1,6 @@
-// Command coredns is CoreDNS with the plugins that the lab's Corefile names, those of kubeadm's and of NodeLocal DNSCache's
-// (bind), and those that Kubernetes' own tests of DNS use (hosts, log). CoreDNS' own program has all its plugins, and with them the clients of
-// every cloud.
+// Command coredns is CoreDNS with the plugins that the lab's Corefile uses: those of kubeadm's Corefile and of
+// NodeLocal DNSCache's (bind), and those that Kubernetes' own tests of DNS use (hosts, log). The upstream program has
+// all plugins, and with them the client libraries of every cloud provider.
 package main
 
 import (

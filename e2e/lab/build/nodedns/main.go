@@ -1,6 +1,6 @@
-// Command nodedns is the CoreDNS that NodeLocal DNSCache 1.26.6 and 1.26.7 embed, with the plugins of its own that its
-// Corefile names, and health. NodeLocal DNSCache itself adds an interface and NOTRACK rules, and cannot be had as a Go
-// module.
+// Command nodedns is the CoreDNS that NodeLocal DNSCache 1.26.6 and 1.26.7 embed, with the built-in plugins that its
+// Corefile uses, and health. NodeLocal DNSCache itself adds an interface and NOTRACK rules, and is not available as a
+// Go module.
 package main
 
 import (

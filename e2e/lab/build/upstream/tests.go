@@ -1,7 +1,7 @@
 //go:build tests
 
-// Package upstream lets go.mod know what Kubernetes' tests import: they are built as a test binary, which no tool
-// directive can name.
+// Package upstream makes go.mod list what Kubernetes' tests import: they are built as a test binary, which a tool
+// directive cannot name.
 package upstream
 
 import _ "k8s.io/kubernetes/test/e2e"

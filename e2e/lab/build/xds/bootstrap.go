@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// judgeBootstrap reads an Envoy's bootstrap as JSON. It takes everything apart, refuses fields that the types do not have,
-// and validates all of it, as an Envoy does before it starts.
+// judgeBootstrap validates an Envoy bootstrap configuration in JSON. It unpacks all messages, rejects fields that the
+// types do not have, and validates everything, as Envoy does before it starts.
 func judgeBootstrap(input io.Reader, _ io.Writer) error {
 	text, err := io.ReadAll(input)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// update is a name's new endpoints: address by address, each with a port. An update without a name says on which socket to
-// listen, once what came before it is known.
+// update has a name's new endpoints: addresses, each with a port. An update without a name has the socket to listen on,
+// once all updates before it are applied.
 type update struct {
 	Name   string   `json:"name"`
 	Addrs  []string `json:"addrs"`
@@ -27,8 +27,8 @@ type update struct {
 	Listen string   `json:"listen"`
 }
 
-// serveCache is go-control-plane's own server, with a linear cache: the one that tells each stream only of what it
-// asked for.
+// serveCache is go-control-plane's own server with a linear cache, which sends each stream only the resources that it
+// subscribed to.
 func serveCache(input io.Reader, _ io.Writer) error {
 	linear := cache.NewLinearCache(assignmentType)
 	decoder := json.NewDecoder(input)

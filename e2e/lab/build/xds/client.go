@@ -19,31 +19,32 @@ import (
 	_ "google.golang.org/grpc/xds"
 )
 
-// command is what to do with the channel of a name. It is dialled by the first.
+// command controls the channel to a name. The first command creates the channel.
 type command struct {
 	Channel string `json:"channel"`
 	Target  string `json:"target"`
-	// IdleAfter is after how many milliseconds without a call the channel is idle.
+	// IdleAfter is the time without a call after which the channel becomes idle, in milliseconds.
 	IdleAfter int `json:"idleAfter"`
-	// Calls is how many calls to make, one after the other; Timeout bounds each, in milliseconds.
+	// Calls is the number of sequential calls; Timeout bounds each, in milliseconds.
 	Calls   int  `json:"calls"`
 	Timeout int  `json:"timeout"`
 	Wait    bool `json:"wait"` // for a ready server
-	// Load begins to call so many times a second, until Stop.
+	// Load starts this number of calls per second, until Stop.
 	Load int  `json:"load"`
 	Stop bool `json:"stop"`
-	// Until makes calls until each of these has answered, and nobody else for Calls calls; the answer says after how long.
+	// Until makes calls until each of these servers has replied, and no other server for Calls calls. The answer has the
+	// time that it took.
 	Until []string `json:"until"`
 	Close bool     `json:"close"`
 }
 
-// answer counts calls by who answered, and errors.
+// answer counts calls by the server that replied, and errors.
 type answer struct {
 	Wrong   string         `json:"wrong,omitempty"`
 	Answers map[string]int `json:"answers"`
 	Errors  map[string]int `json:"errors"`
-	// Took is how long everything took, Longest the longest call, and Last when the last call with another answer than
-	// the ones in Until ended; in microseconds.
+	// Took is the total time, Longest the longest call, and Last the time when the last call to a server that is not in
+	// Until ended; in microseconds.
 	Took    int64 `json:"took"`
 	Longest int64 `json:"longest"`
 	Last    int64 `json:"last"`
@@ -58,9 +59,9 @@ type channel struct {
 	result answer
 }
 
-// dialAll is applications that dial by xDS. It reads commands, one JSON object each, and answers each with one. It reads
-// from GRPC_XDS_BOOTSTRAP_CONFIG where the control plane is, as any application does. What it calls are health checks,
-// and what it counts is who answered: by the header "server", or by the address.
+// dialAll runs clients that connect through xDS. It reads commands, one JSON object each, and writes an answer for
+// each. Like any application, it finds the control plane in GRPC_XDS_BOOTSTRAP_CONFIG. Its calls are health checks. It
+// counts them by server, which it identifies by the header "server" or by the address.
 func dialAll(input io.Reader, output io.Writer) error {
 	decoder, encoder := json.NewDecoder(input), json.NewEncoder(output)
 	channels := map[string]*channel{}
@@ -128,7 +129,7 @@ func (c *channel) reset() {
 	c.result = answer{Answers: map[string]int{}, Errors: map[string]int{}}
 }
 
-// call makes one call, and returns who answered.
+// call makes one call and returns the server that replied.
 func (c *channel) call(next command) string {
 	timeout := time.Duration(next.Timeout) * time.Millisecond
 	if timeout == 0 {
@@ -149,14 +150,14 @@ func (c *channel) call(next command) string {
 		return ""
 	}
 	name := server.Addr.String()
-	if says := header.Get("server"); len(says) > 0 { // behind an address that is translated
+	if says := header.Get("server"); len(says) > 0 { // behind a translated address
 		name = says[0]
 	}
 	c.result.Answers[name]++
 	return name
 }
 
-// callAll calls at a steady pace, whatever the calls take.
+// callAll starts calls at a constant rate, however long they take.
 func (c *channel) callAll(ctx context.Context, next command) {
 	pace := time.NewTicker(time.Second / time.Duration(next.Load))
 	defer pace.Stop()
@@ -172,7 +173,7 @@ func (c *channel) callAll(ctx context.Context, next command) {
 	}
 }
 
-// callUntil calls until the right ones, and only those, have answered for a while.
+// callUntil makes calls until the expected servers, and no others, have replied for a while.
 func (c *channel) callUntil(next command, started time.Time) {
 	right := map[string]bool{}
 	for _, server := range next.Until {

@@ -15,15 +15,15 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// crowd is streams that ask one server for endpoints. It is the first line of the input.
+// crowd is a set of streams that subscribe to endpoints at one server. It is the first line of the input.
 type crowd struct {
 	Server      string     `json:"server"`
 	Connections int        `json:"connections"`
-	Streams     [][]string `json:"streams"` // the names that each asks for
+	Streams     [][]string `json:"streams"` // the names that each subscribes to
 }
 
-// arrival is when a change was known to so many streams, the last of them at a time in nanoseconds. A change is known by
-// the port of the first endpoint.
+// arrival records when a number of streams had received a change, the last of them at a time in nanoseconds. A change
+// is identified by the port of the first endpoint.
 type arrival struct {
 	Port    uint32 `json:"port"`
 	Streams int    `json:"streams"`
@@ -32,7 +32,8 @@ type arrival struct {
 
 const assignmentType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 
-// watchAll opens the streams, writes a line once all names are known to all, and at the end of the input the arrivals.
+// watchAll opens the streams, writes a line once all of them have received all names, and writes the arrivals at the
+// end of the input.
 func watchAll(input io.Reader, output io.Writer) error {
 	decoder, encoder := json.NewDecoder(input), json.NewEncoder(output)
 	var c crowd

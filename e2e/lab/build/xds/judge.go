@@ -29,9 +29,9 @@ type verdict struct {
 	Resources []json.RawMessage `json:"resources"`
 }
 
-// judgeAll reads discovery responses, each a line of base64, and checks them against Envoy's own types: it takes all
-// messages apart, refuses fields that the types do not have, and validates them. For each it writes a line of JSON: what
-// is in it, or what is wrong with it.
+// judgeAll reads discovery responses, each a line of base64, and validates them with Envoy's own types: it unpacks all
+// messages, rejects fields that the types do not have, and validates the values. For each response it writes a line of
+// JSON with the contents or with the error.
 func judgeAll(input io.Reader, output io.Writer) error {
 	lines := bufio.NewScanner(input)
 	lines.Buffer(nil, 64<<20)
@@ -81,7 +81,7 @@ func judge(message []byte) (verdict, error) {
 	return result, nil
 }
 
-// isWhole wants a message without unknown fields, which is valid, with all that is packed into it.
+// isWhole returns an error if the message, or a message packed into it, has unknown fields or is invalid.
 func isWhole(message proto.Message) error {
 	if valid, ok := message.(interface{ ValidateAll() error }); ok {
 		if err := valid.ValidateAll(); err != nil {

@@ -1,7 +1,7 @@
-// Command xds is what others wrote for xDS, as judges of what the proxy serves. `xds judge` checks responses against Envoy's
-// own types, `xds bootstrap` an Envoy's configuration, and `xds client` is applications that dial with grpc-go. For
-// benchmarks `xds crowd` is many streams, and `xds cache` is go-control-plane's own server. In pods `xds serve` answers
-// calls, and `xds call` makes them.
+// Command xds has independent implementations of xDS that check what the proxy serves. `xds judge` validates responses
+// with Envoy's own types, `xds bootstrap` validates an Envoy configuration, and `xds client` runs clients that connect
+// with grpc-go. For benchmarks `xds crowd` opens many streams, and `xds cache` is go-control-plane's own server. In
+// pods `xds serve` answers calls, and `xds call` makes them.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// roles are what the program can be. Each reads standard input to its end.
+// roles are the program's subcommands. Each reads standard input to its end.
 var roles = map[string]func(io.Reader, io.Writer) error{
 	"judge": judgeAll, "client": dialAll, "crowd": watchAll, "cache": serveCache, "serve": serveCalls, "call": callAgain,
 	"bootstrap": judgeBootstrap,

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// serveCalls answers calls in a pod, and says which one it is.
+// serveCalls answers calls in a pod, with the pod's name in a header.
 func serveCalls(io.Reader, io.Writer) error {
 	name := os.Getenv("POD_NAME")
 	listener, err := net.Listen("tcp", ":8080")
@@ -36,9 +36,9 @@ func serveCalls(io.Reader, io.Writer) error {
 
 const callsOfRound = 60
 
-// callAgain is an application in a pod. It has a channel to each of the words in TARGETS, and makes calls on all of them,
-// round by round. After each it writes a line: by target, who answered and which errors there were. A target that does not
-// begin with xds: is dialled anew for each call.
+// callAgain is a client in a pod. It has a channel to each target in TARGETS and makes calls on all of them, round by
+// round. After each round it writes a line that counts replies by target and server, and errors. For a target that does
+// not begin with xds: it creates a new channel for each call.
 func callAgain(_ io.Reader, output io.Writer) error {
 	encoder := json.NewEncoder(output)
 	channels := map[string]*channel{}

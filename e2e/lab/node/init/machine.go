@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
 )
 
-// join moves the process to the node's cgroups, makes these the roots of a new cgroup namespace, and executes the next
-// stage. It returns only on error.
+// join moves the process to the node's cgroups, makes them the roots of a new cgroup namespace, and executes the next
+// stage. It returns only if it fails.
 func join(plan node.Plan, next []string) error {
 	for _, group := range plan.Groups {
 		if err := enter(group); err != nil {
@@ -46,7 +46,7 @@ func become(plan node.Plan) error {
 	if err := unix.Sethostname([]byte(plan.Hostname)); err != nil {
 		return fmt.Errorf("setting the host name: %w", err)
 	}
-	// Nothing that is mounted from here on may reach the machine.
+	// The mounts below must not propagate to the machine.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("separating the node's mounts from the machine's: %w", err)
 	}
@@ -64,7 +64,7 @@ func become(plan node.Plan) error {
 	return pivot(plan.Root)
 }
 
-// apply makes the target, if it is missing, and mounts.
+// apply creates the target, if it is missing, and mounts.
 func apply(root string, mount node.Mount) error {
 	target := filepath.Join(root, mount.Target)
 	if err := touch(target, mount.File); err != nil {
@@ -79,7 +79,7 @@ func apply(root string, mount node.Mount) error {
 	if mount.Flags == 0 {
 		return nil
 	}
-	// The kernel takes the flags of a bind mount only afterwards.
+	// The kernel applies flags to a bind mount only when it is remounted.
 	return unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|mount.Flags, "")
 }
 
@@ -97,12 +97,12 @@ func touch(target string, file bool) error {
 	return created.Close()
 }
 
-// pivot moves to the new root and lets go of the old one, and with it of everything else of the machine's files.
+// pivot moves to the new root and detaches the old one, and with it the rest of the machine's files.
 func pivot(root string) error {
 	if err := os.Chdir(root); err != nil {
 		return fmt.Errorf("entering %s: %w", root, err)
 	}
-	// The old root comes to lie over the new one, from where it is detached (pivot_root(2), "pivot_root . .").
+	// The old root is stacked over the new one, from where it is detached (pivot_root(2), "pivot_root . .").
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("making %s the root: %w", root, err)
 	}
@@ -112,7 +112,7 @@ func pivot(root string) error {
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("entering the new root: %w", err)
 	}
-	// kubelet mounts volumes where containers that run already should see them.
+	// Volumes that kubelet mounts must propagate to containers that already run.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("sharing the node's mounts with its containers: %w", err)
 	}

@@ -1,7 +1,7 @@
 // Command init is the first process of a node. It runs in new mount, UTS, IPC and PID namespaces and in the node's
-// network namespace, makes a machine of them as a plan says, starts the node's programs and collects the orphans.
+// network namespace. It sets them up according to a plan, starts the node's programs, and reaps orphans.
 //
-// When it is killed, the kernel kills everything on the node, and its mounts are gone.
+// When it is killed, the kernel kills all processes of the node and removes its mounts.
 package main
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
 )
 
-// The stages: a process sees the cgroup namespace that it made only after it was executed anew, because the kernel
+// The stages. A process that unshares its cgroup namespace is in the new one only after an exec, because the kernel
 // moves one thread and not the process.
 const (
 	stageJoin = "join"
 	stageRun  = "run"
 )
 
-// The main goroutine stays on the process's first thread. The signal that ends a node with its keeper is that thread's
-// alone, and the thread that calls execve(2) is the one that goes on (prctl(2), PR_SET_PDEATHSIG).
+// The main goroutine stays on the process's first thread. The signal that ends a node together with its keeper is bound
+// to that thread, and execve(2) keeps the thread that calls it (prctl(2), PR_SET_PDEATHSIG).
 func init() { runtime.LockOSThread() } //nolint:gochecknoinits // only here it is the first thread for sure
 
 func main() {

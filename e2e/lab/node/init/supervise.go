@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
 )
 
-// logs is where the programs' logs are; a test has others.
+// logs is the folder of the programs' logs. Tests change it.
 var logs = "/var/log"
 
 const (
@@ -23,7 +23,7 @@ const (
 	pollInterval  = 20 * time.Millisecond
 )
 
-// environment is all that the node's programs know of the machine they are on.
+// environment is the complete environment of the node's programs.
 var environment = []string{
 	"HOME=/root",
 	"PATH=" + node.ProgramPath,
@@ -61,11 +61,12 @@ func supervise(programs []node.Program) error {
 	return errors.New("there are no processes left")
 }
 
-// shouldRestart says whether the end of a process is the end of the node, and what it logged last: the logs go with the lab.
+// shouldRestart returns an error if the end of the process ends the node. The error contains the process's last log
+// lines, because the logs are removed with the lab.
 func shouldRestart(running map[int]string, child ended) error {
 	name, ours := running[child.pid]
 	if !ours {
-		return nil // of some container
+		return nil // a container's process
 	}
 	how := fmt.Sprintf("exit status %d", child.status.ExitStatus())
 	if child.status.Signaled() {
@@ -83,7 +84,7 @@ func lastLines(path string) []byte {
 	return bytes.TrimSpace(text[max(0, len(text)-2048):])
 }
 
-// reap collects all processes that end: ours, and those whose parents are gone.
+// reap reaps all processes that end: ours, and orphans.
 func reap(orphans chan<- ended) {
 	defer close(orphans)
 	for {

@@ -1,5 +1,5 @@
-// Command mount is what kubelet calls to mount and unmount volumes: mount(8) and umount(8), by the name it is called
-// with, with the options that kubelet uses. A node needs no other program of a Linux distribution.
+// Command mount is called by kubelet to mount and unmount volumes. It is mount(8) and umount(8), depending on its name,
+// with the options that kubelet uses. A node needs no other program of a Linux distribution.
 package main
 
 import (
@@ -42,7 +42,7 @@ func unmount(args []string) error {
 	}
 	err := unix.Unmount(args[0], flags)
 	if errors.Is(err, unix.EINVAL) {
-		// kubelet looks for these words (k8s.io/mount-utils, errNotMounted).
+		// kubelet searches for this text (k8s.io/mount-utils, errNotMounted).
 		return fmt.Errorf("umount: %s: not mounted", args[0])
 	}
 	if err != nil {

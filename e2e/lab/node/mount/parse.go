@@ -14,7 +14,7 @@ type request struct {
 	data                 string
 }
 
-// options are those that mount(2) takes as flags. All others are for the file system.
+// options are those that are flags of mount(2). All others are passed to the file system.
 var options = map[string]uintptr{
 	"bind":     unix.MS_BIND,
 	"rbind":    unix.MS_BIND | unix.MS_REC,
@@ -28,7 +28,7 @@ var options = map[string]uintptr{
 	"defaults": 0,
 }
 
-// parse reads "[--no-canonicalize] [-t TYPE] [-o OPTIONS] SOURCE TARGET".
+// parse parses "[--no-canonicalize] [-t TYPE] [-o OPTIONS] SOURCE TARGET".
 func parse(args []string) (request, error) {
 	var r request
 	var data, paths []string

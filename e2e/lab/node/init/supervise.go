@@ -54,16 +54,16 @@ func supervise(programs []node.Program) error {
 		}
 	}
 	for child := range orphans {
-		if err := shouldRestart(running, child); err != nil {
+		if err := fatalExit(running, child); err != nil {
 			return err
 		}
 	}
 	return errors.New("there are no processes left")
 }
 
-// shouldRestart returns an error if the end of the process ends the node. The error contains the process's last log
+// fatalExit returns an error if the end of the process ends the node. The error contains the process's last log
 // lines, because the logs are removed with the lab.
-func shouldRestart(running map[int]string, child ended) error {
+func fatalExit(running map[int]string, child ended) error {
 	name, ours := running[child.pid]
 	if !ours {
 		return nil // a container's process
@@ -136,7 +136,7 @@ func waitForSocket(program node.Program, running map[int]string, orphans <-chan 
 		}
 		select {
 		case child := <-orphans:
-			if err := shouldRestart(running, child); err != nil {
+			if err := fatalExit(running, child); err != nil {
 				return err
 			}
 		case <-deadline:

@@ -27,7 +27,7 @@ func TestTheEndOfAProgramIsTheEndOfTheNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if err := shouldRestart(running, test.child); err != nil {
+			if err := fatalExit(running, test.child); err != nil {
 				got = err.Error()
 			}
 			if got != test.want {

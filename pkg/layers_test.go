@@ -25,15 +25,15 @@ var rules = []rule{
 			"pkg/proxy/serve/...", "pkg/proxy/report/...", "pkg/proxy/syncer", "pkg/proxy/analysis/...", "pkg/proxy/daemon",
 			"pkg/testkit/...", "e2e/...", "cmd/...",
 		},
-		why: "what a package is made of is below it",
+		why: "a package imports only lower layers",
 	},
 	{
 		who: []string{"pkg/proxy/..."}, never: []string{"pkg/webhook/..."},
-		why: "two programs; what both need is beside them",
+		why: "two programs; what both need is outside of them",
 	},
 	{
 		who: []string{"pkg/webhook/..."}, never: []string{"pkg/model", "pkg/selection/..."},
-		why: "of what the proxy decides, the webhook knows the words that users write: `policy`",
+		why: "the webhook needs the settings that users write, `policy`, and no decision of the proxy",
 	},
 	{
 		who: []string{
@@ -50,12 +50,12 @@ var rules = []rule{
 			"pkg/servicedemand",
 		},
 		pure: true,
-		why:  "a decision depends on nothing but what it is given",
+		why:  "a decision depends only on its input",
 	},
 	{
 		who:   []string{"pkg/proxy/syncer"},
 		never: []string{"pkg/..."}, only: []string{"pkg/fair", "pkg/model", "pkg/selection", "pkg/proxy/ruleset"},
-		why: "the sentence reaches the kernel through the interface that it declares, so that one in memory can stand in",
+		why: "it declares an interface to the kernel, so that tests can use one in memory",
 	},
 	{
 		who: []string{"..."},
@@ -63,17 +63,17 @@ var rules = []rule{
 		never: []string{
 			"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 		},
-		why: "only the kernel's packages speak netlink; all others ask them",
+		why: "all netlink is in `kernel`",
 	},
 	{
 		who:   []string{"..."},
 		but:   []string{"pkg/testkit/...", "e2e/documents", "e2e/fabric/fabrictest", "e2e/site", "e2e/webhook/release"},
 		never: []string{"pkg/testkit/..."}, only: []string{"pkg/testkit/port"},
-		why: "only tests import it; no program has it",
+		why: "only tests import it; no program contains it",
 	},
 	{
 		who: []string{"e2e/lab/...", "e2e/probe/..."}, never: []string{"pkg/..."}, only: []string{"pkg/testkit/port"},
-		why: "they build a cluster around Vicinity, and know nothing of its inside",
+		why: "they build a cluster around Vicinity, and do not depend on its internals",
 	},
 }
 

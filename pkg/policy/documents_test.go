@@ -77,7 +77,7 @@ func TestTheAPIServerCallsTheWebhookAboutEachAnnotation(t *testing.T) {
 		}
 		isNear := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(annotation.Name, word) })
 		if isNear == annotation.IsGenericName {
-			t.Errorf("%s: the webhook is asked about it with another domain: %v, though IsCommon is %v",
+			t.Errorf("%s: the webhook is asked about it with another domain: %v, though IsGenericName is %v",
 				annotation.Name, isNear, annotation.IsGenericName)
 		}
 	}

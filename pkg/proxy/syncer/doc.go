@@ -11,5 +11,5 @@
 // handles the Services that the kernel rejects. handlers.go passes decisions to the handlers.
 //
 // FuzzObjectToElement goes from the bytes of a manifest to the elements (-fuzzminimizetime 5x). The scenarios in
-// pkg/proxy/testdata/scenarios are rewritten by `go test ./pkg/proxy/syncer -update`.
+// pkg/proxy/syncer/testdata/scenarios are rewritten by `go test ./pkg/proxy/syncer -update`.
 package syncer

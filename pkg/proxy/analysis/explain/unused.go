@@ -27,7 +27,7 @@ const (
 type serviceSlices struct {
 	families []string
 	slices   []sliceEntry
-	// skipped is the number of endpoints beyond the maximum of a Service.
+	// skipped is the number of EndpointSlices beyond the maximum of a Service.
 	skipped int
 }
 

@@ -36,7 +36,7 @@ const (
 // change within a few milliseconds are delivered together. A delivery must not be modified; the next one waits until
 // deliver returns, and then has the current addresses.
 //
-// The error is why the addresses could not be listed at the start. Later failures are logged and retried.
+// Watch returns an error only if the addresses could not be listed at the start. Later failures are logged and retried.
 //
 // The interfaces are those of the calling thread's network namespace.
 func Watch(ctx context.Context, log *slog.Logger, deliver func([]netip.Addr)) error {

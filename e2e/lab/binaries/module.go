@@ -30,6 +30,7 @@ type Module struct {
 // library is a C library: its name, one of its headers, and the Debian package that has both.
 type library struct{ name, header, debian string }
 
+// The modules of the lab.
 var (
 	Kubernetes = Module{
 		name: "kubernetes",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -204,7 +205,7 @@ var movedElsewhere = map[string]string{
 	"vicinity_other_service_proxies":                       "TestOtherProxiesAreReportedOnce, with what is found",
 	"vicinity_reachability_suspicions_total":               "TestANodeIsEjected in traffic/reachability/probe and e2e/reachability, with nodes",
 	"vicinity_conntrack_unreplied_entries":                 "TestUnrepliedConnectionsAreCounted in e2e/reachability",
-	"vicinity_reachability_targets":                        "e2e/reachability, likewise",
+	"vicinity_reachability_targets":                        "TestUnrepliedConnectionsAreCounted, likewise",
 	"vicinity_sync_queue_depth":                            "TestQueuedServicesAreInTheMetrics, with a kernel that is slow",
 	"vicinity_localhost_nodeport_connections_total":        "TestNodePortsOnLoopback in cmd/proxy, with a daemon that listens",
 	"kubeproxy_nftables_localhost_nodeport_listeners":      "TestNodePortsOnLoopback, likewise",
@@ -249,6 +250,32 @@ func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
 	for _, row := range rows {
 		if name := row[1]; moves[name] == (movedElsewhere[name] != "") {
 			t.Errorf("%s: moved here %v, moved elsewhere %q", name, moves[name], movedElsewhere[name])
+		}
+	}
+}
+
+// TestTheTestsThatMoveMetricsElsewhereExist checks that a test of a renamed or removed name is no excuse.
+func TestTheTestsThatMoveMetricsElsewhereExist(t *testing.T) {
+	declared := map[string]bool{}
+	declaration := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	for _, folder := range []string{"cmd", "e2e", "pkg"} {
+		err := filepath.WalkDir(filepath.Join("..", "..", "..", folder), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, found := range declaration.FindAllSubmatch(text, -1) {
+				declared[string(found[1])] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for metric, by := range movedElsewhere {
+		if name := regexp.MustCompile(`^\w+`).FindString(by); !declared[name] {
+			t.Errorf("%s: there is no test %q", metric, name)
 		}
 	}
 }

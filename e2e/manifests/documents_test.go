@@ -82,7 +82,6 @@ var apart = map[string]commandRunner{
 	"--annotate 'shop/cart vicinity.dev/max-load=120%'": {by: onFiles},
 	"--max-load 150% --min-in-zone 80% --max-refused 0": {by: onFiles},
 	"--without-nodes SELECTOR":                          {why: "SELECTOR is for the reader to say"},
-	"--demand FILE":                                     {why: "FILE is the reader's; the tests of cmd/proxy read such files"},
 	"--own-tables never":                                {why: "a flag of proxy run, with which the tests of cmd/proxy run it"},
 	"kubectl vicinity forecast":                         {why: "TestThePluginFindsTheClusterAsKubectlDoes of cmd/proxy"},
 	"proxy run --check --config FILE":                   {why: "FILE is the reader's; the tests of cmd/proxy check such files"},

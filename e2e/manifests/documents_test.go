@@ -25,6 +25,8 @@ import (
 const (
 	topReadme       = "README.md"
 	manifestsReadme = "manifests/README.md"
+	coexistence     = "manifests/coexistence.md"
+	nodeCondition   = "manifests/node-condition/README.md"
 )
 
 // commandRunner is the test that runs a command, or the reason why there is none.
@@ -49,12 +51,12 @@ var chapters = map[string]commandRunner{
 	manifestsReadme + ": Before you install":                       {by: inLab},
 	manifestsReadme + ": Replace kube-proxy":                       {by: inLab},
 	manifestsReadme + ": Go back to kube-proxy":                    {by: inLab},
-	manifestsReadme + ": Neighbours":                               {by: onNeighbours},
+	coexistence + ": Other programs":                               {by: onNeighbours},
 	topReadme + ": Forecast the effect":                            {by: inLab},
 	manifestsReadme + ": Change the configuration":                 {by: inLab},
 	manifestsReadme + ": Install on a cluster without kube-proxy":  {by: inLab},
-	manifestsReadme + ": Pods that wait until Services work":       {by: inLab},
-	manifestsReadme + ": Why did this connection go there?":        {by: inLab},
+	nodeCondition + ": Remove it":                                  {by: inLab},
+	manifestsReadme + ": Explaining a decision":                    {by: inLab},
 	manifestsReadme + ": Beside kube-proxy, one Service at a time": {by: inLab},
 	manifestsReadme + ": Upgrade":                                  {by: inLab},
 }
@@ -125,7 +127,7 @@ func TestEveryCommandHasARunner(t *testing.T) {
 	for chapter := range chapters {
 		empty[chapter] = true
 	}
-	for _, document := range []string{topReadme, manifestsReadme} {
+	for _, document := range []string{topReadme, manifestsReadme, coexistence, nodeCondition} {
 		for _, command := range shown.Commands(t, document) {
 			chapter := document + ": " + command.Chapter
 			_, isApart := apart[command.Text]

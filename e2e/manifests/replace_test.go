@@ -179,7 +179,7 @@ func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 	for _, text := range alone(inLab) {
 		c.types(t, text, 0)
 	}
-	if explained := c.follow(t, "Why did this connection go there?"); !strings.Contains(explained, "10.244.1.7:8080") {
+	if explained := c.follow(t, "Explaining a decision"); !strings.Contains(explained, "10.244.1.7:8080") {
 		t.Errorf("explain does not name the endpoint of shop/web:\n%s", explained)
 	}
 
@@ -244,14 +244,14 @@ func (c *realCluster) waitForServices(t *testing.T) {
 	path := filepath.Join(c.dir, "my-cluster", "kustomization.yaml")
 	without, err := os.ReadFile(path)
 	must.Succeed(t, err)
-	must.Succeed(t, os.WriteFile(path, []byte(string(without)+yamlIn(t, "README.md", "- ../manifests/node-condition")), 0o600))
+	must.Succeed(t, os.WriteFile(path, []byte(string(without)+yamlIn(t, "node-condition/README.md", "- ../manifests/node-condition")), 0o600))
 	c.run(t, c.dir, "kubectl", "apply", "-k", "my-cluster")
-	c.apply(t, yamlIn(t, "README.md", "kind: NodeReadinessRule"))
+	c.apply(t, yamlIn(t, "node-condition/README.md", "kind: NodeReadinessRule"))
 	for _, node := range realNodes {
 		c.run(t, c.dir, "kubectl", "wait", "--for=condition=vicinity.dev/ServicesReady", "--timeout=3m", "node/"+node)
 	}
 	must.Succeed(t, os.WriteFile(path, without, 0o600))
-	c.follow(t, "Pods that wait until Services work")
+	c.run(t, c.dir, "sh", "-euxc", script(t, nodeCondition, "Remove it"))
 	if left := c.run(t, c.dir, "kubectl", "get", "nodes,validatingadmissionpolicies", "-o", "yaml"); strings.Contains(left, "ServicesReady") {
 		t.Errorf("the condition is still there:\n%s", left)
 	}

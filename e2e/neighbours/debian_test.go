@@ -64,10 +64,10 @@ func (d *debian) run(name string, args ...string) string {
 	return output
 }
 
-// follow runs the commands that manifests/README.md has for a program.
+// follow runs the commands that manifests/coexistence.md has for a program.
 func (d *debian) follow(program string) {
 	d.machine.town.t.Helper()
-	for _, line := range documents.Lines(d.machine.town.t, "manifests/README.md", "Neighbours", program) {
+	for _, line := range documents.Lines(d.machine.town.t, "manifests/coexistence.md", "Other programs", program) {
 		d.run("sh", "-euc", line)
 	}
 }

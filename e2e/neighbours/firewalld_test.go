@@ -43,7 +43,7 @@ func (m *machine) stop() {
 	must.Succeed(m.town.t, m.service.Stop(wait.Timeout))
 }
 
-// trustTheCluster runs the commands of manifests/README.md for a firewalld that does not run.
+// trustTheCluster runs the commands of manifests/coexistence.md for a firewalld that does not run.
 func (m *machine) trustTheCluster() {
 	m.town.t.Helper()
 	arguments := []string{"--zone=trusted"}
@@ -72,7 +72,7 @@ func TestFirewalld(t *testing.T) {
 }
 
 // TestFirewalldAsShipped checks that firewalld accepts packets that the proxy translates on this node, and no other
-// packets to pods. The commands of manifests/README.md change that at run time.
+// packets to pods. The commands of manifests/coexistence.md change that at run time.
 func TestFirewalldAsShipped(t *testing.T) {
 	t.Parallel()
 	here := newTown(t)

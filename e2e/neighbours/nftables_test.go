@@ -13,7 +13,7 @@ import (
 )
 
 // nftablesConf is a file like Debian's /etc/nftables.conf, which begins with a flush. It forwards only packets that the
-// lines of manifests/README.md accept.
+// lines of manifests/coexistence.md accept.
 const nftablesConf = `
 flush ruleset
 table inet filter {
@@ -31,7 +31,7 @@ table inet filter {
 func TestNFTablesService(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "nftables.conf")
-	lines := strings.Join(documents.Lines(t, "manifests/README.md", "Neighbours", "the chain forward"), "\n\t\t")
+	lines := strings.Join(documents.Lines(t, "manifests/coexistence.md", "Other programs", "the chain forward"), "\n\t\t")
 	must.Succeed(t, os.WriteFile(file, fmt.Appendf(nil, nftablesConf, lines), 0o600))
 	start := func(m *machine) { m.inDebian().run("nft", "-f", file) }
 	t.Run("a flush while no proxy runs takes its rules, until one does", func(t *testing.T) {

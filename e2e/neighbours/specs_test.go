@@ -252,7 +252,7 @@ const slowest = wait.Timeout / 6
 type neighbour struct {
 	// flags are additional flags of the proxy.
 	flags []string
-	// start starts it on a node with its usual configuration and the lines for it in manifests/README.md.
+	// start starts it on a node with its usual configuration and the lines for it in manifests/coexistence.md.
 	start func(*machine)
 	// update makes it write its rules again, as after a change of its configuration.
 	update func(*machine)

@@ -98,7 +98,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 		node, exit := nodeStatusIn(t, namespace, at)
 		var lists []string
 		for _, invalid := range node.Invalid {
-			if lists = append(lists, invalid.Object); !invalid.ProxyReason || !invalid.HasLastKnownGood {
+			if lists = append(lists, invalid.Object); !invalid.ReportedByProxy || !invalid.HasLastKnownGood {
 				t.Errorf("%s: %+v; want one that the proxy refuses, too, with a version in force", step.title, invalid)
 			}
 		}
@@ -117,7 +117,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	write("refused.yaml", string(never))
 	refuses("Service refused")
 	node, exit := nodeStatusIn(t, namespace, at)
-	if exit != exitUnread || !node.InSync || len(node.Invalid) != 1 || !node.Invalid[0].ProxyReason || node.Invalid[0].HasLastKnownGood {
+	if exit != exitUnread || !node.InSync || len(node.Invalid) != 1 || !node.Invalid[0].ReportedByProxy || node.Invalid[0].HasLastKnownGood {
 		t.Errorf("an object that never was good: exit status %d, %+v; want %d", exit, node, exitUnread)
 	}
 	remove("refused.yaml")
@@ -125,7 +125,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	refuses("Service web")
 	daemon.end(t)
 	alone := append([]string{"--node", "node-a"}, args...)
-	if node, exit := nodeStatusIn(t, namespace, alone...); exit != 1 || len(node.Kernel.Differences) == 0 || node.Invalid[0].ProxyReason {
+	if node, exit := nodeStatusIn(t, namespace, alone...); exit != 1 || len(node.Kernel.Differences) == 0 || node.Invalid[0].ReportedByProxy {
 		t.Errorf("without a proxy nobody knows the last good version: exit status %d, %+v", exit, node)
 	}
 }

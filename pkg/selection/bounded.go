@@ -194,10 +194,10 @@ func (p Fraction) String() string {
 
 // codes maps outcomes to reason codes.
 var codes = map[balance.Outcome]Code{
-	balance.WithinLoadBound: WithinLoadBound,
-	balance.SpilledOverLoad: Spillover,
-	balance.NoNearEndpoints: NoNearEndpoints,
-	balance.OverLoad:        LoadBoundExceeded,
+	balance.WithinLoadBound:   WithinLoadBound,
+	balance.Spillover:         Spillover,
+	balance.NoNearEndpoints:   NoNearEndpoints,
+	balance.LoadBoundExceeded: LoadBoundExceeded,
 }
 
 func reasonOf(share *balance.Share, limit uint64) Reason {

@@ -49,8 +49,8 @@ type MaybeAppliedHandler interface {
 	OnMaybeApplied(service model.ObjectName, digest any)
 }
 
-// FrontendReader is a Handler that keeps state of each frontend.
-type FrontendReader interface {
+// FrontendHandler is a Handler that keeps state of each frontend.
+type FrontendHandler interface {
 	Handler
 	// OnFrontendsLost removes frontends from a Service. All its other state stays as applied: the Service is queued, is
 	// written in steps, or the kernel rejected its newest version, and another Service may own the frontends by now.

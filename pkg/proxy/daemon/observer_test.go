@@ -203,7 +203,7 @@ var movedElsewhere = map[string]string{
 	"vicinity_dns_services":                                "TestAClientGetsAddressesOfItsOwnZone, likewise",
 	"vicinity_events_dropped_total":                        "TestDroppedEventsAreInTheMetrics, with a recorder of Events",
 	"vicinity_other_service_proxies":                       "TestOtherProxiesAreReportedOnce, with what is found",
-	"vicinity_reachability_suspicions_total":               "TestANodeIsEjected in traffic/reachability/probe and e2e/reachability, with nodes",
+	"vicinity_reachability_suspicions_total":               "TestANodeIsEjected in traffic/reachability/probe, with nodes",
 	"vicinity_conntrack_unreplied_entries":                 "TestUnrepliedConnectionsAreCounted in e2e/reachability",
 	"vicinity_reachability_targets":                        "TestUnrepliedConnectionsAreCounted, likewise",
 	"vicinity_sync_queue_depth":                            "TestQueuedServicesAreInTheMetrics, with a kernel that is slow",

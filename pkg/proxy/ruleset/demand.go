@@ -11,9 +11,9 @@ import (
 // of the Services, so that no sync touches the counts, and nothing remains once counting is disabled.
 const DemandTableName = "vicinity-demand"
 
-// AskedTableNames are DemandTableName and the name that the table had in earlier versions. To delete the table, delete
+// DemandTableNames are DemandTableName and the name that the table had in earlier versions. To delete the table, delete
 // both.
-var AskedTableNames = [...]string{DemandTableName, "vicinity-asked"}
+var DemandTableNames = [...]string{DemandTableName, "vicinity-asked"}
 
 // PriorityDemand precedes all chains that translate the source: after a translation the kernel runs no further chain.
 const PriorityDemand = PrioritySNAT - 9
@@ -70,7 +70,7 @@ func AddDemandTable(family model.Family) Batch {
 	return batch.inTable(DemandTableName)
 }
 
-// DeleteDemandTable returns the batch that deletes the table of a family, and its counts, by one of AskedTableNames.
+// DeleteDemandTable returns the batch that deletes the table of a family, and its counts, by one of DemandTableNames.
 func DeleteDemandTable(family model.Family, name string) Batch {
 	var batch Batch
 	batch.add(Delete, family, TableObject{})

@@ -60,7 +60,7 @@ func (r handlers) onMaybeApplied(decided decisions) {
 func (p *Proxy) notifyHandlers(decided decisions) {
 	for _, name := range slices.SortedFunc(maps.Keys(decided.lostFrontends), model.ObjectName.Compare) {
 		for _, reader := range p.handlers {
-			if keeper, ok := reader.(selection.FrontendReader); ok {
+			if keeper, ok := reader.(selection.FrontendHandler); ok {
 				keeper.OnFrontendsLost(name, decided.lostFrontends[name])
 			}
 		}

@@ -126,7 +126,7 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap flo
 			t.Errorf("%s expects %d per mille at the busiest endpoint, it is %f", name, rows[name].Busiest, got.busiest)
 		}
 	}
-	overloaded := slices.ContainsFunc(p.nodes, func(name string) bool { return rows[name].Outcome == balance.OverLoad })
+	overloaded := slices.ContainsFunc(p.nodes, func(name string) bool { return rows[name].Outcome == balance.LoadBoundExceeded })
 	if p.nested && overloaded || overloaded && got.busiest <= limit {
 		t.Errorf("a bound of %f is said to be impossible, nested %t, busiest %f", limit, p.nested, got.busiest)
 	}

@@ -71,7 +71,7 @@ func TestTheExampleOfThePage(t *testing.T) {
 	}
 	got := rows["b-000"].Share
 	want := balance.Share{
-		Outcome: balance.SpilledOverLoad, Near: 0, Next: 1, Endpoints: 8, Demand: 9, Busiest: 1200,
+		Outcome: balance.Spillover, Near: 0, Next: 1, Endpoints: 8, Demand: 9, Busiest: 1200,
 		KeyResults: []balance.KeyResult{
 			{Key: policy.Zone, Value: "b", IsKnown: true, Part: got.KeyResults[0].Part, Endpoints: 1, Demand: 3, Unbounded: 2667, Busiest: 1200},
 			{Key: policy.AnyNode, IsKnown: true, Part: balance.One - got.KeyResults[0].Part, Endpoints: 8, Demand: 9,
@@ -116,10 +116,10 @@ func TestOutcomes(t *testing.T) {
 		"nobody on the node is no matter": {shape([]int{2, 2}, []int{1, 1}, host, zone, any), "a-001", balance.WithinLoadBound, 1, 1},
 		"nobody near at two keys":         {shape([]int{2, 2}, []int{2, 0}, host, zone, any), "b-001", balance.NoNearEndpoints, 1, 2},
 		"some goes on": {
-			shape([]int{2, 2}, []int{3, 1}, zone, any), "b-000", balance.SpilledOverLoad, 0, 1,
+			shape([]int{2, 2}, []int{3, 1}, zone, any), "b-000", balance.Spillover, 0, 1,
 		},
 		"some goes on past a key that is full": {
-			withDemand(shape([]int{4, 4}, []int{7, 1}, host, zone, any), "b-000", "2"), "b-000", balance.SpilledOverLoad, 0, 2,
+			withDemand(shape([]int{4, 4}, []int{7, 1}, host, zone, any), "b-000", "2"), "b-000", balance.Spillover, 0, 2,
 		},
 		"only any node":           {shape([]int{2}, []int{2}, any), "a-000", balance.WithinLoadBound, 0, 0},
 		"hard keys, all in zone":  {shape([]int{2, 2}, []int{1, 5}, zone), "a-000", balance.WithinLoadBound, 0, 0},
@@ -131,7 +131,7 @@ func TestOutcomes(t *testing.T) {
 		"hard keys that cannot keep the bound": {
 			// Zone a is full, and its nodes have no region to go on to.
 			withRegion(shape([]int{4, 4}, []int{1, 3}, zone, region), "a-000", "b-000", "b-001", "b-002", "b-003"),
-			"a-001", balance.OverLoad, 0, 0,
+			"a-001", balance.LoadBoundExceeded, 0, 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,12 +65,12 @@ const (
 	NoEndpoint Outcome = iota
 	// WithinLoadBound means that all connections stay at the first key that has endpoints.
 	WithinLoadBound
-	// SpilledOverLoad means that only some connections stay there.
-	SpilledOverLoad
+	// Spillover means that only some connections stay there.
+	Spillover
 	// NoNearEndpoints means that only the last key has endpoints. Near is the key before it.
 	NoNearEndpoints
-	// OverLoad means that the endpoints that the keys allow exceed the bound. Near is the key where they do.
-	OverLoad
+	// LoadBoundExceeded means that the endpoints that the keys allow exceed the bound. Near is the key where they do.
+	LoadBoundExceeded
 )
 
 // Share returns a node's part of the plan. labels must have the node's values of all keys but the hostname. A node that
@@ -236,13 +236,13 @@ func (h *Share) setOutcome(s *rankPlan, groups []int32) {
 	h.Near, h.Next = first, first
 	switch {
 	case s.isConstrained(groups[last]) && s.groups[groups[last]].busiest > c.full:
-		h.Outcome, h.Near, h.Next = OverLoad, last, last
+		h.Outcome, h.Near, h.Next = LoadBoundExceeded, last, last
 	case h.KeyResults[first].Part == One && first > 0 && first == len(h.KeyResults)-1:
 		h.Outcome, h.Near = NoNearEndpoints, first-1
 	case h.KeyResults[first].Part == One:
 		h.Outcome = WithinLoadBound
 	default:
-		h.Outcome = SpilledOverLoad
+		h.Outcome = Spillover
 		h.Next = first + 1
 		for k := first + 2; k <= last; k++ {
 			if h.KeyResults[k].Part > h.KeyResults[h.Next].Part {

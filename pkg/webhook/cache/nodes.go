@@ -27,7 +27,7 @@ func (n *nodes) put(now *metav1.PartialObjectMetadata) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.counted.Put(now.Name, now.Labels) {
-		n.isChanged()
+		n.updateSnapshot()
 	}
 }
 
@@ -35,11 +35,11 @@ func (n *nodes) delete(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.counted.Delete(name)
-	n.isChanged()
+	n.updateSnapshot()
 }
 
-// isChanged updates the snapshot, if there is one. The caller must hold mu.
-func (n *nodes) isChanged() {
+// updateSnapshot updates the snapshot, if there is one. The caller must hold mu.
+func (n *nodes) updateSnapshot() {
 	if n.copied.Load() != nil {
 		n.copied.Store(n.counted.Snapshot())
 	}

@@ -72,7 +72,7 @@ func TestANodeAgreesIfEverythingDoes(t *testing.T) {
 	now := time.Unix(1, 0)
 	good := func() Node {
 		return Node{Proxy: &status.Summary{InSyncSince: &now}, Kernel: Kernel{InSync: true},
-			Invalid: []InvalidObject{{ProxyReason: true, HasLastKnownGood: true}}}
+			Invalid: []InvalidObject{{ReportedByProxy: true, HasLastKnownGood: true}}}
 	}
 	for what, test := range map[string]struct {
 		spoil           func(*Node)
@@ -80,7 +80,7 @@ func TestANodeAgreesIfEverythingDoes(t *testing.T) {
 	}{
 		"nothing is wrong":           {func(*Node) {}, true, true},
 		"nothing of it is in force":  {func(n *Node) { n.Invalid[0].HasLastKnownGood = false }, true, false},
-		"the proxy knows no refusal": {func(n *Node) { n.Invalid[0].ProxyReason = false }, false, true},
+		"the proxy knows no refusal": {func(n *Node) { n.Invalid[0].ReportedByProxy = false }, false, true},
 		"another proxy":              {func(n *Node) { n.Kernel.OtherProxies = []competing.Conflict{{}} }, false, true},
 		"the kernel differs":         {func(n *Node) { n.Kernel.InSync = false }, false, true},
 		"no proxy answers":           {func(n *Node) { n.Proxy = nil }, false, true},
@@ -101,8 +101,8 @@ func TestInvalidObjectsAreThoseOfTheProxy(t *testing.T) {
 	ignored := model.Finding{Kind: "Service", Name: web.Name, Code: model.ValueIgnored}
 	rejections := []convert.Rejection{{Kind: "Service", Name: web.Name}}
 	got := InvalidObjects([]model.Finding{web, file, ignored}, rejections)
-	if len(got) != 2 || got[0].Object != "Service shop/web" || !got[0].ProxyReason || got[0].HasLastKnownGood ||
-		got[1].Object != "a.yaml" || got[1].ProxyReason {
+	if len(got) != 2 || got[0].Object != "Service shop/web" || !got[0].ReportedByProxy || got[0].HasLastKnownGood ||
+		got[1].Object != "a.yaml" || got[1].ReportedByProxy {
 		t.Errorf("%+v", got)
 	}
 }

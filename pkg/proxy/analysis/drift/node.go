@@ -28,11 +28,11 @@ type Node struct {
 
 // Compare sets InSync, and reports whether every invalid object has an active version.
 func (n *Node) Compare() (isInForce bool) {
-	isSaid, isInForce := true, true
+	isReported, isInForce := true, true
 	for _, one := range n.Invalid {
-		isSaid, isInForce = isSaid && one.ProxyReason, isInForce && one.HasLastKnownGood
+		isReported, isInForce = isReported && one.ReportedByProxy, isInForce && one.HasLastKnownGood
 	}
-	n.InSync = n.Kernel.InSync && len(n.Kernel.OtherProxies) == 0 && isSaid &&
+	n.InSync = n.Kernel.InSync && len(n.Kernel.OtherProxies) == 0 && isReported &&
 		n.Proxy != nil && n.Proxy.InSyncSince != nil && n.Proxy.LastError == ""
 	return isInForce
 }
@@ -43,16 +43,16 @@ func (n *Node) Compare() (isInForce bool) {
 type InvalidObject struct {
 	Object  string `json:"object"` // "Service shop/web"; the name of a file
 	Problem string `json:"problem"`
-	// ProxyReason reports whether the proxy rejects it, too. HasLastKnownGood reports whether its last known good version
+	// ReportedByProxy reports whether the proxy rejects it, too. HasLastKnownGood reports whether its last known good version
 	// is active there; for a file, that of an object that was in the file.
-	ProxyReason      bool `json:"reported"`
+	ReportedByProxy  bool `json:"reported"`
 	HasLastKnownGood bool `json:"applied"`
 }
 
 // sentence describes the object for people.
 func (r *InvalidObject) sentence() string {
 	switch {
-	case !r.ProxyReason:
+	case !r.ReportedByProxy:
 		return r.Problem + "; the proxy does not say that it refuses it"
 	case !r.HasLastKnownGood:
 		return r.Problem + "; nothing of it is in force"
@@ -62,9 +62,9 @@ func (r *InvalidObject) sentence() string {
 
 // InvalidObjects compares the objects that this program rejects with those that the proxy reports as rejected.
 func InvalidObjects(found []model.Finding, rejections []convert.Rejection) []InvalidObject {
-	isSaid, filesInForce := map[model.Subject]bool{}, map[string]bool{}
+	isReported, filesInForce := map[model.Subject]bool{}, map[string]bool{}
 	for i := range rejections {
-		isSaid[rejections[i].Subject()] = true
+		isReported[rejections[i].Subject()] = true
 		filesInForce[rejections[i].File] = filesInForce[rejections[i].File] || rejections[i].Applied != nil
 	}
 	inForce := convert.LastKnownGoodValues(rejections)
@@ -78,7 +78,7 @@ func InvalidObjects(found []model.Finding, rejections []convert.Rejection) []Inv
 		_, isInForce := inForce[subject]
 		invalid = append(invalid, InvalidObject{
 			Object: cmp.Or(finding.Object(), finding.File), Problem: finding.String(),
-			ProxyReason: isSaid[subject], HasLastKnownGood: isInForce || finding.Kind == "" && filesInForce[finding.File],
+			ReportedByProxy: isReported[subject], HasLastKnownGood: isInForce || finding.Kind == "" && filesInForce[finding.File],
 		})
 	}
 	return invalid

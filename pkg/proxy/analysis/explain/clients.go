@@ -37,7 +37,7 @@ func (c Clients) portsOf(
 		return nil
 	}
 	var ports []PortReport
-	names, written := newNames(decisions), newSlicesOf(cluster, decisions[0].Service)
+	names, written := newNames(decisions), newServiceSlices(cluster, decisions[0].Service)
 	for _, decision := range decisions {
 		if !query.matchesPort(decision, dialled) || names.hasNoFamily(decision) {
 			continue

@@ -37,7 +37,7 @@ type sliceEntry struct {
 	serves bool
 }
 
-func newSlicesOf(cluster *model.Cluster, service *model.Service) serviceSlices {
+func newServiceSlices(cluster *model.Cluster, service *model.Service) serviceSlices {
 	all := cluster.SlicesOf(service.Name)
 	taken, _ := model.TakeUpTo(all)
 	s := serviceSlices{families: familiesOf(service), skipped: len(all) - len(taken)}

@@ -23,7 +23,7 @@ func (w *whyQuery) unused(decision selection.Decision, target string) []Endpoint
 		why := explain.WhyUnused(slice, decision)
 		for i := range object.Endpoints {
 			endpoint := &object.Endpoints[i]
-			at := w.isWritten(endpoint, target)
+			at := w.addressIndex(endpoint, target)
 			if why == (explain.UnusedSlice{}) || at < 0 || at == 0 && why.Reason == explain.LaterAddresses {
 				continue
 			}
@@ -37,9 +37,9 @@ func (w *whyQuery) unused(decision selection.Decision, target string) []Endpoint
 	return explanations
 }
 
-// isWritten returns the index of the target address in an entry of a slice, or 0 if the target is the entry's pod or
+// addressIndex returns the index of the target address in an entry of a slice, or 0 if the target is the entry's pod or
 // node; -1 if it is neither.
-func (w *whyQuery) isWritten(endpoint *discoveryv1.Endpoint, target string) int {
+func (w *whyQuery) addressIndex(endpoint *discoveryv1.Endpoint, target string) int {
 	if len(endpoint.Addresses) > 0 && target != "" && (target == podOf(endpoint) || target == ptr.Deref(endpoint.NodeName, "")) {
 		return 0
 	}

@@ -45,7 +45,7 @@ func (c *Conn) deleteTables(ctx context.Context) ([]model.Family, error) {
 		if state.exists {
 			batch.Ops = append(batch.Ops, ruleset.Op{Verb: ruleset.Delete, Family: family, Object: ruleset.TableObject{}})
 		}
-		for _, name := range ruleset.AskedTableNames {
+		for _, name := range ruleset.DemandTableNames {
 			counts, err := c.HasDemandTable(ctx, family, name)
 			if err != nil {
 				return nil, err

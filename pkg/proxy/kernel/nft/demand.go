@@ -16,7 +16,7 @@ import (
 // ErrNoTable means that a table does not exist.
 var ErrNoTable = errors.New("the table is not there")
 
-// HasDemandTable reports whether a family has the table that counts demand, by one of ruleset.AskedTableNames.
+// HasDemandTable reports whether a family has the table that counts demand, by one of ruleset.DemandTableNames.
 func (r *Reader) HasDemandTable(ctx context.Context, family model.Family, name string) (bool, error) {
 	state, err := r.tableNamed(ctx, family, name)
 	return state.exists, err

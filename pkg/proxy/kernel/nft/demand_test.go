@@ -122,7 +122,7 @@ func TestConnectionsAreCountedAndChangesKeepTheCounts(t *testing.T) {
 				t.Errorf("counted are %v, want three frontends, and four connections to %v", found, dialled)
 			}
 
-			former := ruleset.AskedTableNames[1]
+			former := ruleset.DemandTableNames[1]
 			namespace.NFT("add", "table", ruleset.Keyword(family), former)
 			if has, err := c.HasDemandTable(t.Context(), family, former); !has || err != nil {
 				t.Errorf("the table of an earlier version is there: %v, error %v", has, err)

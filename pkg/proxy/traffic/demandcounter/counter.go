@@ -108,7 +108,7 @@ func (c *Counter) deleteIfIdle(ctx context.Context, unlessWithin time.Duration) 
 func (c *Counter) deleteTables(ctx context.Context) error {
 	c.isCounting, c.owners, c.lastCounts, c.totals, c.cursors = false, nil, nil, nil, nil
 	for _, family := range c.families {
-		for _, table := range ruleset.AskedTableNames {
+		for _, table := range ruleset.DemandTableNames {
 			has, err := c.kernel.HasDemandTable(ctx, family, table)
 			if err != nil {
 				return err

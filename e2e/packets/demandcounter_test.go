@@ -81,7 +81,7 @@ func (a *demandCounting) tables() string {
 	var found []string
 	for line := range strings.Lines(listed) {
 		isIt := func(name string) bool { return strings.Contains(line, name) }
-		if slices.ContainsFunc(ruleset.AskedTableNames[:], isIt) {
+		if slices.ContainsFunc(ruleset.DemandTableNames[:], isIt) {
 			found = append(found, strings.TrimSpace(line))
 		}
 	}
@@ -205,7 +205,7 @@ func TestNothingIsThereWhileNobodyReads(t *testing.T) {
 
 	// At its start, the next process deletes the tables of a killed one, also of an earlier version. At its end, it
 	// deletes its own.
-	if _, err := n.Run(exec.Command("nft", "add", "table", "ip", ruleset.AskedTableNames[1])); err != nil {
+	if _, err := n.Run(exec.Command("nft", "add", "table", "ip", ruleset.DemandTableNames[1])); err != nil {
 		t.Fatal(err)
 	}
 	next := c.countDemand(n)

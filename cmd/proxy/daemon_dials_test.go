@@ -59,7 +59,7 @@ func TestTheDaemonDeletesStaleDials(t *testing.T) {
 			!strings.Contains(metrics, `vicinity_conntrack_dump_duration_seconds_count{result="complete"} 0`+"\n")
 	})
 	ended := d.end(t)
-	if ended.status != 0 || !strings.Contains(ended.stderr, "unanswered dials go to other endpoints now") {
+	if ended.status != 0 || !strings.Contains(ended.stderr, "deleted stale conntrack entries of unreplied connections") {
 		t.Errorf("the daemon ended with %+v, want 0, and a line about it", ended)
 	}
 }

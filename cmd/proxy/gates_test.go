@@ -88,7 +88,7 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 	}
 	wait.Until(t, "the flows to the external IP have ended", func() bool { return d.flowsFrom(t, externalIP) == 0 })
 	ended := d.end(t)
-	if ended.status != 0 || strings.Count(ended.stderr, notServed) != 2 || strings.Contains(ended.stderr, "has no meaning here") {
+	if ended.status != 0 || strings.Count(ended.stderr, notServed) != 2 || strings.Contains(ended.stderr, "has no effect here") {
 		t.Errorf("want a line in the log for each address, and no word of a setting without meaning: %+v", ended)
 	}
 }

@@ -42,11 +42,11 @@ func TestKernelSettingsAreHeld(t *testing.T) {
 	wait.Until(t, "forwarding that is on again", func() bool { return unmet("0") })
 	ended := daemon.end(t)
 	const (
-		again = `msg="another program changed a kernel setting; it is set again" sysctl=net.netfilter.nf_conntrack_udp_timeout value=5 ` +
-			`wanted=77`
+		again = `msg="another program changed a kernel setting; restored it" sysctl=net.netfilter.nf_conntrack_udp_timeout value=5 ` +
+			`desired=77`
 		without = `msg="this node does not forward IPv4 packets, so connections to Services do not reach pods on other nodes" ` +
 			`sysctl=net.ipv4.ip_forward`
-		wanted = `msg="a kernel setting is as wanted again" sysctl=net.ipv4.ip_forward`
+		wanted = `msg="a kernel setting has its desired value again" sysctl=net.ipv4.ip_forward`
 	)
 	for line, want := range map[string]int{again: 1, without: 2, wanted: 2} {
 		if got := strings.Count(ended.stderr, line); got != want { // forwarding is off in a new namespace

@@ -22,7 +22,7 @@ func TestInitOnlyWritesKernelSettingsAndEnds(t *testing.T) {
 		t.Errorf("got %+v, want status 0", got)
 	}
 	const want = `msg="changed a kernel setting" sysctl=net.netfilter.nf_conntrack_udp_timeout`
-	if !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "wanted=77\n") {
+	if !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "desired=77\n") {
 		t.Errorf("the log lacks %s:\n%s", want, got.stderr)
 	}
 	if value := namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"); value != "77\n" {
@@ -72,9 +72,9 @@ func TestWhatMayNotBeWrittenIsLoggedWithHowToSetIt(t *testing.T) {
 		t.Errorf("got %+v, want status 0", got)
 	}
 	for _, part := range []string{
-		`level=WARN msg="a kernel setting is not as wanted, and cannot be changed from here" ` +
+		`level=WARN msg="failed to set a kernel setting" ` +
 			`sysctl=net.netfilter.nf_conntrack_max value=`,
-		`wanted=2000000000 fix="on the node itself: sysctl -w net.netfilter.nf_conntrack_max=2000000000" error=`,
+		`desired=2000000000 fix="on the node itself: sysctl -w net.netfilter.nf_conntrack_max=2000000000" error=`,
 		`sysctl=net.ipv4.ip_forward value=0 fix="on the node itself: sysctl -w net.ipv4.ip_forward=1"`,
 		`sysctl=net.ipv6.conf.all.forwarding value=0`,
 	} {

@@ -89,7 +89,7 @@ func TestCountingContinuesThoughSomebodyDisablesIt(t *testing.T) {
 	proxy := s.count(s.local)
 	must.Succeed(t, s.local.SetSysctl("net.netfilter.nf_conntrack_acct", "0"))
 	made := s.request(s.client.Namespace, web, 1)["server"]
-	proxy.Log.WaitFor(t, `msg="another program changed a kernel setting; it is set again" sysctl=net.netfilter.nf_conntrack_acct`)
+	proxy.Log.WaitFor(t, `msg="another program changed a kernel setting; restored it" sysctl=net.netfilter.nf_conntrack_acct`)
 	if value := s.countsBytes(); value != "1" {
 		t.Errorf("nf_conntrack_acct is %s", value)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 )
 
-// newAccounting returns the part that counts traffic; it is empty if accounting is off.
+// newAccounting returns the component that counts traffic; it is empty if accounting is off.
 func newAccounting(c *common, table *conntrack.Conn, looks conntrack.Table, of *serviceindex.Index) part {
 	if c.options.Account == nil {
 		return part{}
@@ -42,7 +42,7 @@ func registerAccounting(recorder *metrics.Recorder, accounts *accounting.Account
 		counters.Services(func(row accounting.Row) {
 			labels := slices.Clip(serviceLabels(row))
 			add(float64(row.Connections), append(labels, metrics.OutcomeReplied)...)
-			if row.Refused > 0 { // most Services never have any: their series exists once they do
+			if row.Refused > 0 { // most Services never have any; the series is created with the first
 				add(float64(row.Refused), append(labels, metrics.OutcomeRefused)...)
 			}
 			if row.Unreplied > 0 {

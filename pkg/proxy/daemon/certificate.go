@@ -15,11 +15,11 @@ const certificateAge = 10 * 365 * 24 * time.Hour
 func selfSigned(host string) (tls.Certificate, error) {
 	text, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: host, MaxAge: certificateAge})
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("making a certificate for %q: %w", host, err)
+		return tls.Certificate{}, fmt.Errorf("create certificate for %q: %w", host, err)
 	}
 	pair, err := tls.X509KeyPair(text, key)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("reading the certificate made for %q: %w", host, err)
+		return tls.Certificate{}, fmt.Errorf("parse generated certificate for %q: %w", host, err)
 	}
 	return pair, nil
 }

@@ -61,7 +61,7 @@ func (c *Checked) tables(ctx context.Context, ownTables bool) {
 	}
 	defer func() { _ = conn.Close() }()
 	c.Families = conn.Families()
-	owned := "other programs may change our tables, which are repaired then"
+	owned := "other programs can change our tables, which the proxy then repairs"
 	if conn.Owned() {
 		owned = "no other program can change our tables"
 	}
@@ -69,7 +69,7 @@ func (c *Checked) tables(ctx context.Context, ownTables bool) {
 	for _, family := range c.Families {
 		families = append(families, family.String())
 	}
-	c.add("nf_tables", strings.Join(families, ", "), config.Same, "has what is needed; "+owned, "")
+	c.add("nf_tables", strings.Join(families, ", "), config.Same, "all required features are available; "+owned, "")
 	others, err := conn.OtherProxies(ctx)
 	if err != nil {
 		c.add("other service proxies", "", config.Unknown, err.Error(), "")
@@ -97,7 +97,7 @@ func (c *Checked) chains(ctx context.Context, conn *nft.Conn) {
 	}
 	if len(found) > 0 {
 		c.add("kube-proxy's chains", strings.Join(found, ", "), config.Leftover,
-			"packets still pass kube-proxy's chains of iptables or IPVS mode; nothing here needs them", cleanUp)
+			"packets still traverse the chains of kube-proxy's iptables or IPVS mode, which this proxy does not need", cleanUp)
 	}
 }
 
@@ -112,7 +112,7 @@ func (c *Checked) conntrack(settings *config.Settings) {
 	}
 	_ = flows.Close()
 	for _, result := range sysctl.Check(sysctl.Root, settings.Conntrack.Settings(runtime.NumCPU())...) {
-		c.sysctl(result, fmt.Sprintf("is set to %d, where the proxy may write it", result.Desired.Value), result.Desired.Advice())
+		c.sysctl(result, fmt.Sprintf("is set to %d if the proxy may write it", result.Desired.Value), result.Desired.Advice())
 	}
 	forwards := map[model.Family]sysctl.DesiredValue{model.IPv4: sysctl.ForwardingIPv4, model.IPv6: sysctl.ForwardingIPv6}
 	for _, family := range c.Families {
@@ -123,7 +123,7 @@ func (c *Checked) conntrack(settings *config.Settings) {
 	for _, result := range sysctl.Check(sysctl.Root, sysctl.LeftoverSettings...) {
 		if result.Outcome == sysctl.Unmet {
 			c.add(result.Desired.Name, fmt.Sprint(result.Before), config.Leftover,
-				"kube-proxy's iptables or IPVS mode may have set it; nothing here needs it", "unless another program needs it, "+
+				"kube-proxy's iptables or IPVS mode may have set it; this proxy does not need it", "unless another program needs it, "+
 					result.Desired.Advice())
 		}
 	}
@@ -152,13 +152,13 @@ func (c *Checked) links(ctx context.Context) {
 	}
 	if ofServices != nil {
 		c.add(ipvsLink, fmt.Sprintf("addresses: %d", len(ofServices)), config.Leftover,
-			"the node takes the addresses of Services for its own: it answers pings to them, and what listens on all addresses answers there",
+			"the node treats Service addresses as its own: it replies to pings, and programs that listen on all addresses also accept there",
 			"once this proxy runs: kube-proxy --cleanup, or ip link delete "+ipvsLink)
 	}
 	c.Addresses = slices.DeleteFunc(addrs, func(addr netip.Addr) bool { return slices.Contains(ofServices, addr) })
 }
 
-// legacyTables looks for the tables of legacy iptables, which nf_tables does not list.
+// legacyTables looks for tables of legacy iptables, which nf_tables does not list.
 func (c *Checked) legacyTables(paths ...string) {
 	var found []string
 	for _, path := range paths {
@@ -171,6 +171,6 @@ func (c *Checked) legacyTables(paths ...string) {
 	if len(found) > 0 {
 		slices.Sort(found)
 		c.add("legacy iptables", strings.Join(slices.Compact(found), ", "), config.Leftover,
-			"it has tables; whether kube-proxy's chains are in them cannot be seen from here", "iptables-legacy-save | grep KUBE-")
+			"it has tables, which may contain kube-proxy's chains", "iptables-legacy-save | grep KUBE-")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// newFlows returns the handler that knows the Service of each connection, and the part that deletes stale conntrack
-// entries after changes.
+// newFlows returns the handler that knows the Service of each connection, and the component that deletes stale
+// conntrack entries after changes.
 func newFlows(c *common, dumps *conntrack.DumpScheduler, isLocal selection.IsLocal) (*serviceindex.Index, part) {
 	reader := serviceindex.New(conntrackgc.StaleDialWindow)
 	reconciler := conntrackgc.NewReconciler(dumps, reader, isLocal)
@@ -31,7 +31,7 @@ func (c *common) onConntrackDump(stats conntrack.DumpStats) {
 	c.recorder.Observe(metrics.ConntrackDumps, stats.Took, result)
 }
 
-// onConntrackCleanup is called after each conntrack cleanup; err is why stale entries may be left.
+// onConntrackCleanup is called after each conntrack cleanup; err is set if stale entries may remain.
 func (c *common) onConntrackCleanup(done conntrackgc.CleanupResult, err error) {
 	for family, pass := range done.Flows {
 		c.recorder.Add(metrics.FlowsEnded, pass.Deleted, family.String())
@@ -46,13 +46,13 @@ func (c *common) onConntrackCleanup(done conntrackgc.CleanupResult, err error) {
 		c.recorder.Add(metrics.StaleEntriesDeleted, n, protocol.String(), metrics.FlowClosed)
 	}
 	if len(done.Unreplied) > 0 {
-		c.log.Info("unanswered dials go to other endpoints now, because theirs left",
+		c.log.Info("deleted stale conntrack entries of unreplied connections",
 			"tcp", done.Unreplied[model.TCP], "sctp", done.Unreplied[model.SCTP])
 	}
 	if len(done.Closed) > 0 {
-		c.log.Debug("closed connections to endpoints that left were forgotten", "tcp", done.Closed[model.TCP], "sctp", done.Closed[model.SCTP])
+		c.log.Debug("deleted stale conntrack entries of closed connections", "tcp", done.Closed[model.TCP], "sctp", done.Closed[model.SCTP])
 	}
 	if err != nil {
-		c.log.Warn("some UDP flows or dials may go on to endpoints that are gone; trying again", "error", err)
+		c.log.Warn("failed to delete stale conntrack entries; retrying", "error", err)
 	}
 }

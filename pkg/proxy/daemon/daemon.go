@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// newParts returns the parts of a daemon. The constructor of a part takes what it needs of other parts.
+// newComponents returns the components of a daemon. A component's constructor takes the other components that it uses.
 func newParts(ctx context.Context, c *common, table *conntrack.Conn, isLocal selection.IsLocal, stdout io.Writer) (parts, error) {
 	files, err := newFiles(c)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 )
 
-// newDNS returns the part that serves DNS for headless Services; it is empty if no address is set.
+// newDNS returns the component that serves DNS for headless Services; it is empty if no address is set.
 func newDNS(c *common) part {
 	if !c.options.DNSAddress.IsValid() {
 		return part{}

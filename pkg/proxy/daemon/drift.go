@@ -11,11 +11,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/events"
 )
 
-// newDisturbances returns the part that triggers a full sync after another process modified our tables, and the channel
-// of these repairs. Repairs are rate-limited: the next repair covers all disturbances before it.
+// newDriftDetector returns the component that triggers a full sync after another process modified our tables, and the
+// channel of these repairs. Repairs are rate-limited: the next one covers all modifications before it.
 //
 // While another process keeps changing other tables, the kernel may be unable to report every change during a full
-// sync. It then reports an overrun: changes may have been missed. So overruns alone cause only one full sync in a sync
+// sync. It then reports an overrun: changes may have been missed. So overruns alone cause only one full sync per sync
 // period.
 func newDisturbances(c *common, reporter eventReporter) (part, <-chan struct{}) {
 	disturbed, suspected, repairs := notify.NewSignal(), notify.NewSignal(), make(chan struct{})

@@ -17,7 +17,7 @@ type eventReporter struct {
 	cluster  *apiserver.Watcher
 }
 
-// newEvents returns the part that sends the Events, the first of them for the start.
+// newEvents returns the component that sends the Events. The first Event reports the start.
 func newEvents(c *common, reporter eventReporter) part {
 	if reporter.recorder == nil {
 		return part{}
@@ -34,8 +34,7 @@ func (r eventReporter) report(event events.Event) {
 	}
 }
 
-// reportFindings reports findings about objects. Each proxy reports only its own node: all others also observe the
-// rest.
+// reportFindings reports findings about objects, but not those about other Nodes: their own proxies report them.
 func (r eventReporter) reportFindings(found []model.Finding) {
 	if r.recorder == nil {
 		return

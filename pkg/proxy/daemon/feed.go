@@ -19,7 +19,7 @@ type feed struct {
 	// condition is nil if the Node's condition is not written.
 	condition *condition.Writer
 
-	started   bool // the objects have been delivered once
+	started   bool // objects have been delivered
 	localNode localNodeState
 }
 
@@ -33,7 +33,8 @@ func (f *feed) deliver(ctx context.Context, update convert.Update) {
 	f.complete.send(ctx, fromObjects, update.Change)
 }
 
-// warn logs probable mistakes in the settings, once, and in this Node; at the start also that the Node does not exist.
+// warn logs probable mistakes in the settings, once, and in this Node. It also logs if the Node is missing at the
+// start, or was deleted.
 func (f *feed) warn(change model.Change) {
 	if !f.started {
 		for _, sentence := range config.NftWarnings(f.config) {
@@ -80,7 +81,7 @@ func (f *feed) updateEligibility(change model.Change) {
 	}
 }
 
-// reportEvacuation logs that the evacuation of this node started, ended, or has another end.
+// reportEvacuation reports that the evacuation of this node started or ended, or that its deadline changed.
 func (f *feed) reportEvacuation(now *model.Demotion) {
 	before := f.localNode.evacuation
 	switch {
@@ -88,12 +89,12 @@ func (f *feed) reportEvacuation(now *model.Demotion) {
 		f.log.Info("this node is being evacuated: its endpoints get no new connections where others may serve", "until", now.EndText())
 		f.reporter.report(events.Evacuated(f.options.Node, now))
 	case before != nil && now == nil:
-		f.log.Info("the evacuation of this node is over")
+		f.log.Info("the evacuation of this node ended")
 		f.reporter.report(events.Evacuated(f.options.Node, nil))
 	}
 }
 
-// eligibility returns whether load balancers may send new connections through the node, and if not, why.
+// eligibility reports whether load balancers may send new connections through the node; if not, reason is set.
 func (n localNodeState) eligibility() (eligible bool, why string) {
 	switch {
 	case n.node == nil:

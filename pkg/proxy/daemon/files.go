@@ -34,8 +34,8 @@ func (o *Options) configurationFiles(log *slog.Logger) ([]filewatch.File, error)
 	return append(files, kubeconfig), nil
 }
 
-// newFiles returns the part that ends the daemon when one of its configuration files changes, so that its supervisor
-// restarts it. The rules stay.
+// newFiles returns the component that ends the daemon when one of its configuration files changes, so that its
+// supervisor restarts it. The rules stay.
 func newFiles(c *common) (part, error) {
 	files, err := c.options.configurationFiles(c.log)
 	if err != nil {

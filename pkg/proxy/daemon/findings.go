@@ -67,7 +67,8 @@ func (f *findings) change(found, over []model.Finding) {
 	f.reporter.reportFindings(found)
 }
 
-// maxLoggedAtOnce is for how many Services replace logs findings. The page /findings has all of them.
+// maxLoggedAtOnce is the maximum number of Services whose findings one call of replace logs. The page /findings has all
+// of them.
 const maxLoggedAtOnce = 100
 
 // replace sets all findings of a source about some Services. A finding that persists is reported as an Event again: the
@@ -143,8 +144,8 @@ func (f *findings) onRejectedByKernel(report syncer.Report) {
 	f.replace(kernel, all...)
 }
 
-// report adds and removes findings, and logs and counts them. If a fault persists for another reason, it is not
-// reported as over.
+// report adds and removes findings, and logs and counts them. If a fault persists for another reason, its end is
+// not logged.
 func (f *findings) report(found, over []model.Finding, log *slog.Logger) {
 	goesOn := map[fault]bool{}
 	for _, finding := range found {
@@ -173,7 +174,7 @@ func (f *findings) report(found, over []model.Finding, log *slog.Logger) {
 	}
 }
 
-// fault identifies the part of an object that does not work, and how.
+// fault identifies a faulty field of an object, and the kind of its fault.
 type fault struct {
 	subject model.Subject
 	code    model.FindingCode
@@ -182,7 +183,7 @@ type fault struct {
 
 func faultOf(f model.Finding) fault { return fault{f.Subject(), f.Code, f.Field} }
 
-// count adds by, 1 or -1, to the counts of a finding.
+// count adds delta, 1 or -1, to the counts of a finding.
 func (f *findings) count(finding model.Finding, by int) {
 	f.byCode[finding.Code] += by
 	f.recorder.Set(metrics.Findings, f.byCode[finding.Code], string(finding.Code))
@@ -241,8 +242,8 @@ func subtract(findings, others []model.Finding) []model.Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f model.Finding) bool { return slices.Contains(others, f) })
 }
 
-// Everyone with write access to an object can make the proxies of all nodes log lines about it, by changing it again
-// and again.
+// By changing an object repeatedly, anyone with write access to it can make the proxies of all nodes log lines about
+// it.
 const (
 	linesPerObject = 32
 	logPeriod      = time.Minute
@@ -254,8 +255,8 @@ type logBudget struct {
 	lines map[model.Subject]int
 }
 
-// allows reports whether one more line about an object may be logged now. It logs itself that further lines are
-// omitted.
+// allows reports whether one more line about an object may be logged now. When the limit is
+// reached, it logs that further lines are suppressed.
 func (b *logBudget) allows(log *slog.Logger, object model.Subject) bool {
 	if now := time.Now(); b.lines == nil || now.Sub(b.began) >= logPeriod {
 		b.began, b.lines = now, map[model.Subject]int{}

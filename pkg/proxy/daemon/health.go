@@ -8,14 +8,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/healthcheck"
 )
 
-// newHealth returns the part that serves the proxy's own health.
+// newHealth returns the component that serves the proxy's own health.
 func newHealth(c *common) part {
 	return part{run: func(ctx context.Context) error {
 		return c.listenAndServe(ctx, "--healthz-bind-address", c.options.Settings.HealthzBindAddress, nil, c.status.Handler(time.Now))
 	}}
 }
 
-// newHealthChecks returns the part that serves the health check node ports of Services. It never delays a sync.
+// newHealthChecks returns the component that serves the health check node ports of Services. It never delays a sync.
 func newHealthChecks(c *common, findings *findings) part {
 	checks := healthcheck.NewHandler()
 	isHealthy := func() bool { return c.status.Health(time.Now()).Healthy }

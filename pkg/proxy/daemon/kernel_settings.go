@@ -18,7 +18,7 @@ import (
 // checkInterval is how often kernel settings are checked.
 const checkInterval = 10 * time.Second
 
-// newSettings checks the kernel settings at once, and returns the part that checks them periodically.
+// newSettings checks the kernel settings at once, and returns the component that checks them periodically.
 func newSettings(c *common) part {
 	k := newKernelSettings(c.log, &c.options.Settings, c.options.Account != nil, c.conn.Families())
 	k.check()
@@ -35,8 +35,8 @@ type kernelSettings struct {
 	settings *sysctl.Enforcer
 }
 
-// newKernelSettings returns the settings that the configuration requires, those for accounting if it is on, and whether
-// the kernel forwards packets of the families. Conntrack must have been opened: before that the kernel lacks its
+// newKernelSettings returns the settings that the configuration requires, those for accounting if it is on, and packet
+// forwarding for the families. Conntrack must have been opened: before that the kernel lacks its
 // settings.
 func newKernelSettings(log *slog.Logger, settings *config.Settings, counts bool, families []model.Family) *kernelSettings {
 	var wanted []sysctl.Setting
@@ -49,7 +49,7 @@ func newKernelSettings(log *slog.Logger, settings *config.Settings, counts bool,
 		wanted = append(wanted,
 			sysctl.Setting{
 				DesiredValue: sysctl.ConntrackBytes, Otherwise: nft.CountBytes,
-				Without: "connections that begin meanwhile are counted without their bytes",
+				Without: "connections that start now are counted without their bytes",
 			},
 			sysctl.Setting{
 				DesiredValue: sysctl.ConntrackEvents, OnlyChecked: true,
@@ -66,7 +66,7 @@ func newKernelSettings(log *slog.Logger, settings *config.Settings, counts bool,
 	return &kernelSettings{log: log, settings: sysctl.NewEnforcer(sysctl.Root, wanted...)}
 }
 
-// hold checks the settings periodically until ctx ends.
+// run checks the settings periodically until ctx ends.
 func (k *kernelSettings) hold(ctx context.Context) error {
 	again := time.NewTicker(checkInterval)
 	defer again.Stop()
@@ -120,10 +120,10 @@ func (k *kernelSettings) summary() []status.KernelSetting {
 // logSetting logs the result for a kernel setting in one line.
 func logSetting(log *slog.Logger, news *sysctl.State) {
 	setting, result := &news.Setting, &news.Result
-	attributes := []any{"sysctl", setting.Name, "value", result.Before, "wanted", setting.Value}
+	attributes := []any{"sysctl", setting.Name, "value", result.Before, "desired", setting.Value}
 	switch result.Outcome {
 	case sysctl.Met:
-		log.Info("a kernel setting is as wanted again", attributes...)
+		log.Info("a kernel setting has its desired value again", attributes...)
 		return
 	case sysctl.Written:
 		if news.Restored == 0 {
@@ -134,11 +134,11 @@ func logSetting(log *slog.Logger, news *sysctl.State) {
 		if setting.Without != "" {
 			attributes = append(attributes, "meanwhile", setting.Without)
 		}
-		log.Warn("another program changed a kernel setting; it is set again", attributes...)
+		log.Warn("another program changed a kernel setting; restored it", attributes...)
 		return
 	case sysctl.Missing, sysctl.Unmet:
 	}
-	message := "a kernel setting is not as wanted, and cannot be changed from here"
+	message := "failed to set a kernel setting"
 	switch {
 	case setting.OnlyChecked:
 		message, attributes = setting.Without, attributes[:4]

@@ -22,9 +22,9 @@ func loopbackOf(config ruleset.Config) map[model.Family]netip.Addr {
 	return addrs
 }
 
-// newLocalhost returns the part that serves node ports on loopback, if that is enabled. It logs if the descriptor limit
-// allows fewer connections than the default. The kernel may reject packets there in either case, so these are always
-// counted.
+// newLocalhost returns the component that serves node ports on loopback, if that is enabled. It logs if the descriptor
+// limit allows fewer connections than the default. The kernel may reject packets there in either case, so these are
+// always counted.
 func newLocalhost(ctx context.Context, c *common, findings *findings) part {
 	c.countRejected(ctx)
 	addrs := loopbackOf(c.config)
@@ -33,8 +33,8 @@ func newLocalhost(ctx context.Context, c *common, findings *findings) part {
 	}
 	server := localhost.NewServer(addrs, localhostObserver{c.recorder, findings})
 	if most := server.MaxConnections(); most < localhost.MaxConnections {
-		c.log.Warn("node ports on loopback serve fewer connections at once: the process may open few files",
-			"connections", most, "elsewhere", localhost.MaxConnections, "do", "raise the hard limit of open files (ulimit -Hn) to 49152")
+		c.log.Warn("the limit of open files reduces the number of connections to node ports on loopback",
+			"maxConnections", most, "default", localhost.MaxConnections, "fix", "raise the hard limit of open files (ulimit -Hn) to 49152")
 	}
 	return part{reader: server, run: server.Run}
 }
@@ -47,7 +47,7 @@ func (c *common) countRejected(ctx context.Context) {
 			for _, protocol := range ruleset.RejectedOnLocalhost(family, c.config) {
 				packets, isThere, err := c.conn.Packets(ctx, family, ruleset.RejectedCounter(protocol))
 				if err != nil {
-					c.log.Warn("a metric is left out", "error", err)
+					c.log.Warn("failed to read a metric; omitting it", "error", err)
 				}
 				if isThere { // it exists after the first sync
 					add(float64(packets), family.String(), protocol.String())

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// newNodePorts returns the part that logs where node ports are served.
+// newNodePorts returns the component that logs where node ports are served.
 func newNodePorts(c *common) part {
 	loopback := slices.SortedFunc(maps.Values(loopbackOf(c.config)), netip.Addr.Compare)
 	return part{reader: &nodePortLogger{log: c.log, families: c.config.Families, loopback: loopback}}

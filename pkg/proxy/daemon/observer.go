@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// newSync returns the part that syncs changes and repairs.
+// newSync returns the component that syncs changes and repairs.
 func newSync(c *common, readers []selection.Handler, changes <-chan model.Change, repairs <-chan struct{}, o *observer) part {
 	return part{run: unfailing(func(ctx context.Context) {
 		p := syncer.New(c.options.Node, c.config, c.conn, readers...)
@@ -56,10 +56,10 @@ func (o *observer) Synced(report syncer.Report, started, ended time.Time) {
 	}
 	o.status.SyncDone(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Full}, numbers)
 	o.reportFound(report)
-	o.log.Debug("synced", "complete", report.Full, "services", report.Services, "total", report.Total, "took", took)
+	o.log.Debug("synced", "full", report.Full, "services", report.Services, "total", report.Total, "took", took)
 	if report.CleanupErr != nil {
 		o.recorder.CleanupFailed()
-		o.log.Warn("unused entries are still in the kernel; trying again", "error", report.CleanupErr)
+		o.log.Warn("failed to delete unused entries from the kernel; retrying", "error", report.CleanupErr)
 	}
 	if !o.synced {
 		o.synced = true
@@ -75,21 +75,21 @@ func (o *observer) Synced(report syncer.Report, started, ended time.Time) {
 func (o *observer) Failed(err error, report syncer.Report, started, ended time.Time, retryIn time.Duration) {
 	o.status.SyncFailed(ended, err)
 	o.recorder.ObserveSync(report.Full, ended.Sub(started), err)
-	o.log.Error("could not update the kernel; the previous rules stay in force", "error", err, "retryIn", retryIn)
+	o.log.Error("failed to update the kernel; the previous rules stay active", "error", err, "retryIn", retryIn)
 }
 
-// reportFound reports the Services that the kernel rejects, and those without session affinity.
+// reportFindings reports the Services that the kernel rejects, and those without session affinity.
 func (o *observer) reportFound(report syncer.Report) {
 	o.findings.onRejectedByKernel(report)
 	o.findings.replace(tables, o.affinityUnavailable(report)...)
 }
 
-// affinityUnavailable is the reason of the finding about a port without session affinity.
-const affinityUnavailable = "This Service is served without session affinity: too many Services have it and more than 256 endpoints each " +
-	"(4,096 Services up to 4,096 endpoints, 256 beyond)"
+// affinityUnavailableReason is the reason of the finding about a port without session affinity.
+const affinityUnavailable = "This Service is served without session affinity: too many Services with session affinity " +
+	"have more than 256 endpoints each (limits: 4,096 Services with up to 4,096 endpoints, and 256 with more)"
 
-// affinityUnavailable returns the Services that lack session affinity, at most MaxFound of them, and those that lack it
-// no longer.
+// affinityUnavailable returns the Services that lack session affinity, at most MaxFound of them, and those that no
+// longer lack it.
 func (o *observer) affinityUnavailable(report syncer.Report) []servicefindings.ServiceFindings {
 	now := map[model.ObjectName]bool{}
 	if report.Full {
@@ -115,7 +115,7 @@ func (o *observer) affinityUnavailable(report syncer.Report) []servicefindings.S
 	return list
 }
 
-// began is when this process started. Changes that were caused before that waited for a process, not for a sync.
+// processStart is when this process started. Changes that were caused earlier waited for the process, not for a sync.
 var began = time.Now()
 
 // count exports a report as metrics.

@@ -33,7 +33,7 @@ type Options struct {
 	ConfigzData   map[string]any
 	// ConfigFile is the file from which the configuration was read; nil means that there is none.
 	ConfigFile *config.File
-	// IgnoredSettings has a line for each setting without meaning here, and for each document of another program.
+	// IgnoredSettings has a line for each setting without effect here, and for each document of another program.
 	IgnoredSettings []string
 	// Flags are the values of all flags, as /flagz shows them.
 	Flags map[string]string
@@ -53,7 +53,7 @@ type Options struct {
 	NodeTopology      apiserver.NodeTopology
 	TopologyNamespace string
 	ProxyService      model.ObjectName
-	// UnreachableNodes selects what is done about nodes that do not answer this one.
+	// UnreachableNodes selects how nodes that do not answer this one are treated.
 	UnreachableNodes UnreachableNodes
 	// NodeCondition enables the condition on the Node that reports whether its Services work.
 	NodeCondition bool
@@ -68,7 +68,7 @@ type Options struct {
 // configurationFile returns the path of the configuration file, for messages.
 func (o *Options) configurationFile() string {
 	if o.ConfigFile == nil {
-		return "none but flags"
+		return "flags only"
 	}
 	return o.ConfigFile.Path
 }

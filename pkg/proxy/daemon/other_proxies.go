@@ -27,8 +27,8 @@ type otherProxies struct {
 	failed   bool // the last check
 }
 
-// newOtherProxies returns the part that checks for them, unless two proxies are intended: with --service-proxy-name
-// each has its own Services.
+// newOtherProxies returns the component that checks for them, unless two proxies are intended: with
+// --service-proxy-name each has its own Services.
 func newOtherProxies(c *common, reporter eventReporter) part {
 	if c.options.View.ServiceProxyName != "" {
 		return part{}
@@ -46,7 +46,7 @@ func (o *otherProxies) run(ctx context.Context) {
 		case err == nil:
 			o.report(found)
 		case !o.failed:
-			o.log.Warn("could not look for other service proxies; trying again", "error", err)
+			o.log.Warn("failed to check for other service proxies; retrying", "error", err)
 		}
 		o.failed = err != nil
 		select {
@@ -66,13 +66,13 @@ func (o *otherProxies) report(found []competing.Conflict) {
 		if before == nil || finding.Precedes && !before.Precedes {
 			o.log.Warn("another service proxy is on this node",
 				"proxy", finding.Proxy, "tables", strings.Join(finding.Tables, ", "), "first", finding.Precedes,
-				"meaning", finding.Message, "what-to-do", finding.Remedy)
+				"meaning", finding.Message, "fix", finding.Remedy)
 			o.reporter.report(events.OtherProxy(o.options.Node, finding.Message, finding.Remedy))
 		}
 	}
 	for _, before := range o.reported {
 		if findingOf(found, before.Proxy) == nil {
-			o.log.Info("another service proxy has left this node", "proxy", before.Proxy)
+			o.log.Info("another service proxy was removed from this node", "proxy", before.Proxy)
 		}
 	}
 	o.reported = found

@@ -57,8 +57,8 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 		}()
 		const (
 			warned = "another service proxy is on this node"
-			gone   = "another service proxy has left this node"
-			blind  = "could not look for other service proxies"
+			gone   = "another service proxy was removed from this node"
+			blind  = "failed to check for other service proxies"
 			series = "\nvicinity_other_service_proxies{proxy=\"kube-proxy-nftables\"} "
 		)
 		expect := func(when string, value string, words, lines map[string]int) {

@@ -15,8 +15,8 @@ import (
 )
 
 // listenAndServe serves HTTP at the address that a flag names, until ctx ends; over TLS if secure is not nil. If the
-// address is in use it retries, unless the configuration wants the proxy to end then: serving Services matters more
-// than serving pages about them.
+// address is in use it retries, because serving Services matters more than serving pages about them; with
+// bindAddressHardFail it fails.
 func (c *common) listenAndServe(ctx context.Context, flag, address string, secure *tls.Config, handler http.Handler) error {
 	serve := func() error {
 		var config net.ListenConfig
@@ -36,7 +36,8 @@ func (c *common) listenAndServe(ctx context.Context, flag, address string, secur
 	return nil
 }
 
-// newPages returns the part that serves the pages at the address of metrics. One page has the summaries of all parts.
+// newPages returns the component that serves the pages at the metrics address. One page has the summaries of all
+// components.
 func newPages(c *common, summarize func(*status.Summary), from objects, findings *findings) part {
 	pages := status.Pages{
 		Metrics: c.recorder.Handler(),

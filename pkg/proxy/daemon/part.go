@@ -12,18 +12,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// part is one task of a daemon. Any field may be nil; all fields of a part that is not enabled are. The constructor of
-// a part registers its metrics.
+// component is one task of a daemon. Any field may be nil; in a component that is not enabled, all are. A component's
+// constructor registers its metrics.
 type part struct {
-	// reader is its handler of the applied decisions.
+	// handler receives the applied decisions.
 	reader selection.Handler
-	// run works until ctx ends. If it fails, all parts end; if it returns nil before ctx ends, the others continue.
+	// run works until ctx ends. If it fails, all components end; if it returns nil before ctx ends, the others continue.
 	run func(ctx context.Context) error
-	// summary adds the state of the part to the page /summary.
+	// summary adds the state of the component to the page /summary.
 	summary func(*status.Summary)
 }
 
-// parts are the parts of a daemon. Handlers are called in this order.
+// components are the components of a daemon. Handlers are called in this order.
 type parts []part
 
 func (p parts) handlers() []selection.Handler {
@@ -36,7 +36,7 @@ func (p parts) handlers() []selection.Handler {
 	return all
 }
 
-// run runs the parts concurrently until ctx ends or one of them fails.
+// run runs the components concurrently until ctx ends or one of them fails.
 func (p parts) run(ctx context.Context) error {
 	var all []func(context.Context) error
 	for _, one := range p {
@@ -55,7 +55,7 @@ func (p parts) summarize(summary *status.Summary) {
 	}
 }
 
-// unfailing returns the run function of a part that cannot fail.
+// unfailing returns the run function of a component that cannot fail.
 func unfailing(run func(context.Context)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		run(ctx)
@@ -63,7 +63,7 @@ func unfailing(run func(context.Context)) func(context.Context) error {
 	}
 }
 
-// common is used by most parts.
+// common is used by most components.
 type common struct {
 	options  *Options
 	config   ruleset.Config // settings of the tables

@@ -30,7 +30,7 @@ type partitionReporter struct {
 	checked map[string]time.Time // for each node that was read: since when it had been unreachable
 }
 
-// newPartitionReporter returns the part that reports them, if nodes are probed and Events are sent.
+// newPartitionReporter returns the component that reports them, if nodes are probed and Events are sent.
 func newPartitionReporter(c *common, reporter eventReporter, monitor *reachabilityMonitor) part {
 	if monitor == nil || reporter.recorder == nil {
 		return part{}
@@ -78,7 +78,7 @@ func (p *partitionReporter) checkNext(ctx context.Context, now time.Time) {
 	chosen := due[rand.N(len(due))]
 	isReady, err := p.isReady(ctx, chosen.Node)
 	if err != nil {
-		p.log.Debug("could not ask whether a node that does not answer is Ready; trying again", "unreachableNode", chosen.Node, "error", err)
+		p.log.Debug("failed to check whether an unreachable node is Ready; retrying", "unreachableNode", chosen.Node, "error", err)
 		return
 	}
 	p.checked[chosen.Node] = chosen.Since

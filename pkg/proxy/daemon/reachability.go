@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// UnreachableNodes is what is done about nodes that do not answer this one.
+// UnreachableNodes selects how nodes that do not answer this one are treated.
 type UnreachableNodes string
 
 // The zero value is IgnoreUnreachable. The flag's default is DemoteUnreachable: in an hour of the suites with
@@ -30,7 +30,7 @@ const (
 	IgnoreUnreachable UnreachableNodes = "off"     // no node is probed
 )
 
-// noSessionSurvives is how long UDP flows to an unreachable node are kept. The kernel itself, and every NAT on the
+// udpFlowRetention is how long UDP flows to an unreachable node are kept. The kernel itself, and every NAT on the
 // path, drops a flow after two minutes without a packet (nf_conntrack_udp_timeout_stream).
 const noSessionSurvives = 2 * time.Minute
 
@@ -48,11 +48,12 @@ type reachabilityMonitor struct {
 	waiting          model.Change  // changes that are not delivered to the proxy yet
 	addressesChanged notify.Signal // holds a signal while waiting is not empty
 	nodes            map[string]*model.Node
-	// avoided holds the demotions that the proxy has, or soon will have. Only the prober's goroutine uses it.
+	// demotions are those that the proxy has, or soon will have. Only the prober's goroutine uses it.
 	avoided map[model.DemotionKey]*model.Demotion
 }
 
-// newReachabilityMonitor returns the monitor and its part; nil and an empty part if the options do not enable it.
+// newReachabilityMonitor returns the monitor and its component; nil and an empty component if the options do not enable
+// it.
 func newReachabilityMonitor(c *common, shared, table conntrack.Table, of *serviceindex.Index, isLocal selection.IsLocal,
 	to *startupBarrier) (*reachabilityMonitor, part) {
 	if !c.options.UnreachableNodes.probesNodes() {
@@ -63,7 +64,7 @@ func newReachabilityMonitor(c *common, shared, table conntrack.Table, of *servic
 	}
 	if c.options.Manifests == "" && c.options.ProxyService.Name == "" {
 		w.avoid = false
-		c.log.Warn("nodes that stop answering go unnoticed: without --proxy-service their addresses are unknown")
+		c.log.Warn("cannot detect unreachable nodes: without --proxy-service their addresses are unknown")
 	}
 	if healthz, err := netip.ParseAddrPort(c.options.Settings.HealthzBindAddress); err == nil {
 		w.port = healthz.Port()
@@ -96,7 +97,7 @@ func (w *reachabilityMonitor) run(ctx context.Context, to *startupBarrier) {
 	}
 }
 
-// proxiesAt receives the nodes on which proxies run.
+// setProxyNodes receives the nodes on which proxies run.
 func (w *reachabilityMonitor) proxiesAt(nodes map[string]*model.Node) {
 	if w.port == 0 {
 		return
@@ -142,7 +143,7 @@ func (w *reachabilityMonitor) nodesChanged(changed map[string]*model.Node) {
 func (w *reachabilityMonitor) OnScan(scan probe.Scan, err error) {
 	w.recorder.Set(metrics.UnrepliedFlows, scan.Unreplied)
 	if err != nil {
-		w.log.Warn("could not list unanswered connections; trying again", "error", err)
+		w.log.Warn("failed to list unreplied connections; retrying", "error", err)
 	}
 }
 
@@ -152,21 +153,21 @@ func (w *reachabilityMonitor) OnActions(family model.Family, actions *reachabili
 		w.recorder.Add(metrics.NodeSuspicions, 1, family.String(), string(outcome))
 	}
 	for _, node := range actions.Ejected {
-		w.log.Warn("a node does not answer this one", "unreachableNode", node, "family", family, "avoided", w.avoid)
+		w.log.Warn("a node does not answer this one", "unreachableNode", node, "family", family, "demoted", w.avoid)
 	}
 	for _, back := range actions.Restored {
 		if back.Removed {
-			w.log.Info("a node that did not answer is not probed any more", "unreachableNode", back.Node, "family", family)
+			w.log.Info("stopped probing an unreachable node, which was removed or has a new address", "unreachableNode", back.Node, "family", family)
 			continue
 		}
 		w.log.Info("a node answers again", "unreachableNode", back.Node, "family", family,
 			"after", time.Since(back.Since).Round(time.Millisecond))
 	}
 	if actions.Isolated {
-		w.log.Warn("no other node answers this one: none is taken to be unreachable", "family", family)
+		w.log.Warn("this node is isolated: no other node answers it; none is considered unreachable", "family", family)
 	}
 	if actions.IsolationEnded {
-		w.log.Info("other nodes answer this one again", "family", family)
+		w.log.Info("this node is no longer isolated: other nodes answer it again", "family", family)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // TestWithoutTheProxiesServiceNodesAreWatchedAtMost, with a log line: their addresses are unknown.
 func TestWithoutTheProxiesServiceNodesAreWatchedAtMost(t *testing.T) {
-	const told = "nodes that stop answering go unnoticed: without --proxy-service"
+	const told = "cannot detect unreachable nodes: without --proxy-service"
 	for name, test := range map[string]struct {
 		options Options
 		avoids  bool

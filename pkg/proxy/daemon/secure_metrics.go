@@ -13,18 +13,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/demandcounter"
 )
 
-// How long an authorization by the API server is cached: kubelets cache theirs as long, or longer. One client requests
-// the demand page of every proxy twice a minute, permanently: at 5,000 nodes this causes eight requests a second to the
-// API server instead of 42.
+// How long an authorization by the API server is cached; kubelets cache theirs as long, or longer. One client requests
+// the demand page of every proxy twice a minute. At 5,000 nodes this causes eight requests a second to the API server
+// instead of 42.
 const (
 	metricsAllowedFor = 2 * time.Minute
 	demandAuthTTL     = 10 * time.Minute
 )
 
-// newSecureMetrics returns the part that serves the metrics and the demand page over TLS to clients that the API server
-// authorizes; it is empty if no address is set. Clients need not trust the certificate: it protects the client's token,
-// and a scraper's token only permits reading metrics. While the page is being read, connections to Services with a load
-// bound are counted for it.
+// newSecureMetrics returns the component that serves the metrics and the demand page over TLS to clients that the API
+// server authorizes; it is empty if no address is set. Clients need not trust the certificate: it protects the client's
+// token, and a scraper's token only permits reading metrics. While the page is being read, connections to Services with
+// a load bound are counted for it.
 func newSecureMetrics(c *common, ask authorization.Reviewer) part {
 	if c.options.SecureMetricsAddress == "" {
 		return part{}

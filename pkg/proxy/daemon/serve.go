@@ -38,9 +38,9 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 	}
 	defer routes.Close()
 	log.Info("starting", "version", options.Build.Version, "node", options.Node,
-		"objects", cmp.Or(options.Manifests, "the cluster"), "owned-tables", conn.Owned(), "configuration", options.configurationFile())
+		"objects", cmp.Or(options.Manifests, "the cluster"), "ownedTables", conn.Owned(), "configuration", options.configurationFile())
 	for _, note := range options.IgnoredSettings {
-		log.Info("a setting has no meaning here", "setting", note)
+		log.Info("a setting has no effect here", "setting", note)
 	}
 	setOOMScore(log, options.Settings.OOMScoreAdj)
 	all, err := newParts(ctx, newCommon(options, conn, log), table, routes.IsLocal, stdout)
@@ -52,8 +52,8 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 	return err
 }
 
-// gcPercent is how much the heap may grow before a collection, in percent of live memory. Go's own 100 would keep
-// memory for a second cluster in a program that hardly allocates: a change creates a few kilobytes of garbage.
+// gcPercent is how much the heap may grow before a collection, in percent of live memory. Go's default of 100
+// would double the memory of a program that hardly allocates: a change creates a few kilobytes of garbage.
 const gcPercent = 50
 
 // memoryBallast is never touched and so takes no memory, but the collector counts it as live: any heap may grow by half

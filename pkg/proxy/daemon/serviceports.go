@@ -7,12 +7,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// newCounts returns the part that counts Service ports.
+// newPortCounts returns the component that counts Service ports.
 func newCounts(c *common) part {
 	return part{reader: metrics.NewPortCounter(func(now metrics.PortCounts) { setCounts(c.recorder, now) })}
 }
 
-// setCounts exports the counts of Service ports as metrics. All series of one metric change at once.
+// setPortCounts exports the counts of Service ports as metrics. All series of one metric change at once.
 func setCounts(recorder *metrics.Recorder, now metrics.PortCounts) {
 	recorder.CollectFrom(metrics.ServicePortsByReason, func(add metrics.Add) {
 		for reason, ports := range now.Reasons {

@@ -109,7 +109,7 @@ func (o *Options) connect(options apiserver.Options) (connection, error) {
 	return c, nil
 }
 
-// newObjects returns the part that delivers the objects. A directory also has the node addresses that the monitor
+// newObjects returns the component that delivers the objects. A directory also has the node addresses that the monitor
 // needs.
 func newObjects(c *common, from *source, feed *feed, monitor *reachabilityMonitor) part {
 	isFolder := c.options.Manifests != ""
@@ -127,15 +127,15 @@ func newObjects(c *common, from *source, feed *feed, monitor *reachabilityMonito
 	}}
 }
 
-// newInterfaces returns the part that delivers the addresses of this machine's interfaces.
+// newInterfaces returns the component that delivers the addresses of this machine's interfaces.
 func newInterfaces(c *common, to *startupBarrier) part {
 	return part{run: func(ctx context.Context) error {
 		return interfaces.Watch(ctx, c.log, func(addrs []netip.Addr) { to.deliverAddrs(ctx, addrs) })
 	}}
 }
 
-// newAPIServers returns the part that delivers the address at which the API server is reached, if there is one, and
-// again whenever it changes.
+// newAPIServers returns the component that delivers the address at which the API server is reached, if there is one,
+// and again whenever it changes.
 func newAPIServers(from *source, to *startupBarrier, monitor *reachabilityMonitor) part {
 	if from.dialled == nil {
 		return part{}

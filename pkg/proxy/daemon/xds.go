@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/xds"
 )
 
-// newXDSServer returns the part that serves xDS to clients that choose endpoints themselves; it is empty if no address
-// is set.
+// newXDSServer returns the component that serves xDS to clients that choose endpoints themselves; it is empty if no
+// address is set.
 func newXDSServer(c *common) (part, error) {
 	addresses := c.options.XDSAddresses
 	if len(addresses) == 0 {
@@ -66,8 +66,8 @@ func canDistinguishClients(routes *interfaces.Routes, addresses []string) error 
 			return fmt.Errorf("--xds-bind-address: %w", err)
 		}
 		if everybody {
-			return errors.New("--xds-bind-address: this node's default route has no gateway, so nothing distinguishes clients on the node " +
-				"from all others; give the path of a socket alone, as in unix:///run/vicinity/xds.sock")
+			return errors.New("--xds-bind-address: this node's default route has no gateway, so clients on the node cannot be " +
+				"distinguished from others; use only a Unix socket, such as unix:///run/vicinity/xds.sock")
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ func TestTheCertificateOutlivesTheProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if leaf := pair.Leaf; leaf.NotBefore.After(time.Now()) || time.Until(leaf.NotAfter) < certificateAge-24*time.Hour {
-		t.Errorf("it is valid from %s to %s", leaf.NotBefore, leaf.NotAfter)
+		t.Errorf("the certificate is valid from %s to %s", leaf.NotBefore, leaf.NotAfter)
 	}
 	if err := pair.Leaf.VerifyHostname("node-1"); err != nil {
 		t.Error(err)

@@ -14,14 +14,14 @@ func TestDisturbancesThatComeThickAndFastAreRepairedTogether(t *testing.T) {
 		want    int
 	}{
 		"a single one is repaired":                              {1, 0, 1},
-		"one in a long while is repaired each time":             {4, time.Minute, 4},
+		"rare ones are repaired one by one":                     {4, time.Minute, 4},
 		"a flood is repaired twice a second, and once after it": {200, 10 * time.Millisecond, 5},
-		"two at once are repaired, the second one too":          {2, time.Millisecond, 2},
+		"two in quick succession cause two repairs":             {2, time.Millisecond, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				if got := countPaced(t, test.signals, test.every); got != test.want {
-					t.Errorf("%d disturbances led to %d repairs, want %d", test.signals, got, test.want)
+					t.Errorf("%d modifications led to %d repairs, want %d", test.signals, got, test.want)
 				}
 			})
 		})

@@ -13,8 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// TestHealthReportsTheEvacuationOfThisNode, and its end; it does not mention other nodes, or other reasons to demote
-// this one.
+// TestHealthReportsTheEvacuationOfThisNode and its end, but neither other nodes nor other demotions of this node.
 func TestHealthReportsTheEvacuationOfThisNode(t *testing.T) {
 	changes, health := make(chan model.Change, 10), &status.Status{}
 	f := aFeed(changes, slog.New(slog.DiscardHandler), health)
@@ -29,11 +28,11 @@ func TestHealthReportsTheEvacuationOfThisNode(t *testing.T) {
 		want   string // in the page; with "no" before it: not in the page
 	}{
 		{"at the start", nodeChange(&model.Node{Name: "node-a"}), "no evacuated"},
-		{"another one is", held("node-b", model.Evacuated, &model.Demotion{}), "no evacuated"},
-		{"this one is", held("node-a", model.Evacuated, &model.Demotion{}), "until the label"},
-		{"it gets an end", held("node-a", model.Evacuated, &model.Demotion{Until: &end}), "until 2026-11-22 18:00 UTC"},
-		{"it is avoided for another reason", held("node-a", model.Unreachable, &model.Demotion{}), "until 2026"},
-		{"it ends", held("node-a", model.Evacuated, nil), "no evacuated"},
+		{"another node is evacuated", held("node-b", model.Evacuated, &model.Demotion{}), "no evacuated"},
+		{"this node is evacuated", held("node-a", model.Evacuated, &model.Demotion{}), "until the label"},
+		{"it gets a deadline", held("node-a", model.Evacuated, &model.Demotion{Until: &end}), "until 2026-11-22 18:00 UTC"},
+		{"it is demoted for another reason", held("node-a", model.Unreachable, &model.Demotion{}), "until 2026"},
+		{"its evacuation ends", held("node-a", model.Evacuated, nil), "no evacuated"},
 	} {
 		f.deliver(t.Context(), convert.Update{Change: step.change})
 		response := httptest.NewRecorder()

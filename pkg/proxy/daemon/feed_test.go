@@ -79,13 +79,13 @@ func TestSettingsThatDoWhatNoUserMeansAreLogged(t *testing.T) {
 		want    []string
 	}{
 		"CIDRs of one family only, logged at the start":      {ipv4, []model.Change{bare, other, full}, []string{open}},
-		"CIDRs of the only family there is":                  {onlyIPv4, []model.Change{bare}, nil},
+		"CIDRs of the only family":                           {onlyIPv4, []model.Change{bare}, nil},
 		"primary, and the Node has an address":               {primary, []model.Change{full}, nil},
 		"primary, and the Node has none":                     {primary, []model.Change{bare, other}, []string{noPort}},
 		"primary, and the Node loses its address":            {primary, []model.Change{full, bare}, []string{noPort}},
-		"primary beside a CIDR, and the Node has none":       {primaryAnd("192.0.2.0/24"), []model.Change{bare}, nil},
-		"primary beside loopback":                            {primaryAnd("127.0.0.0/8"), []model.Change{full}, []string{loopback}},
-		"primary beside loopback, and the Node has none":     {primaryAnd("::1/128"), []model.Change{bare}, []string{loopback, noPort}},
+		"primary and a CIDR, and the Node has none":          {primaryAnd("192.0.2.0/24"), []model.Change{bare}, nil},
+		"primary and loopback":                               {primaryAnd("127.0.0.0/8"), []model.Change{full}, []string{loopback}},
+		"primary and loopback, and the Node has none":        {primaryAnd("::1/128"), []model.Change{bare}, []string{loopback, noPort}},
 		"NodeCIDR, and the Node has a podCIDR":               {nodeCIDR, []model.Change{full}, nil},
 		"NodeCIDR, and the Node has none, until it gets one": {nodeCIDR, []model.Change{bare, full}, []string{noPods}},
 	} {
@@ -107,15 +107,15 @@ func TestTheNodeIsEligibleAsItsObjectSpecifies(t *testing.T) {
 		why    string
 	}{
 		{"unknown", model.Change{}, none},
-		{"there", nodeChange(&model.Node{Name: "node-a"}), ""},
-		{"something else changes", model.Change{}, ""},
-		{"leaving", nodeChange(&model.Node{Name: "node-a", NotEligible: leaving}), leaving},
-		{"gone", nodeChange(nil), none},
+		{"exists", nodeChange(&model.Node{Name: "node-a"}), ""},
+		{"another object changes", model.Change{}, ""},
+		{"being deleted", nodeChange(&model.Node{Name: "node-a", NotEligible: leaving}), leaving},
+		{"deleted", nodeChange(nil), none},
 	} {
 		feed.deliver(t.Context(), convert.Update{Change: step.change})
 		health := status.Health(time.Now())
 		if health.NodeEligible != (step.why == "") || health.NotEligible != step.why {
-			t.Errorf("%s: eligible %v because of %q, want %q", step.title, health.NodeEligible, health.NotEligible, step.why)
+			t.Errorf("%s: eligible %v, reason %q, want reason %q", step.title, health.NodeEligible, health.NotEligible, step.why)
 		}
 	}
 }
@@ -156,12 +156,12 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 		calls []func(*feed)
 		want  []model.Change
 	}{
-		"manifests alone are not complete":      {[]func(*feed){manifests(node), manifests(gone)}, nil},
-		"interfaces alone are not complete":     {[]func(*feed){interfaces(here), interfaces()}, nil},
-		"manifests first":                       {[]func(*feed){manifests(node), interfaces(here)}, []model.Change{both}},
-		"interfaces first":                      {[]func(*feed){interfaces(here), manifests(node)}, []model.Change{both}},
-		"the newest counts while the one waits": {[]func(*feed){manifests(gone), manifests(node), interfaces(here)}, []model.Change{both}},
-		"nothing at all is a complete state": {
+		"manifests alone are not complete":  {[]func(*feed){manifests(node), manifests(gone)}, nil},
+		"interfaces alone are not complete": {[]func(*feed){interfaces(here), interfaces()}, nil},
+		"manifests first":                   {[]func(*feed){manifests(node), interfaces(here)}, []model.Change{both}},
+		"interfaces first":                  {[]func(*feed){interfaces(here), manifests(node)}, []model.Change{both}},
+		"only the newest manifests count":   {[]func(*feed){manifests(gone), manifests(node), interfaces(here)}, []model.Change{both}},
+		"an empty cluster is a complete state": {
 			[]func(*feed){manifests(model.Change{}), interfaces()}, []model.Change{{}},
 		},
 		"later changes come one by one, and only if there are any": {
@@ -206,7 +206,7 @@ func TestBothDeliveriesEndWithTheProgram(t *testing.T) {
 		select {
 		case <-delivered:
 		case <-time.After(waitTimeout):
-			t.Fatal("a delivery goes on waiting")
+			t.Fatal("a delivery still blocks")
 		}
 	}
 }

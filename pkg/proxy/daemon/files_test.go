@@ -44,11 +44,11 @@ func TestTheFilesThatAreWatchedAreThoseThatAreUsed(t *testing.T) {
 		options Options
 		want    []string
 	}{
-		"nothing is named":     {Options{}, nil},
+		"no file":              {Options{}, nil},
 		"a configuration file": {Options{ConfigFile: file}, []string{path}},
 		"a kubeconfig alone":   {Options{Connection: connection}, []string{kubeconfig}},
 		"both":                 {Options{ConfigFile: file, Connection: connection}, []string{path, kubeconfig}},
-		"a kubeconfig that a folder of manifests makes unused": {
+		"a kubeconfig that is unused because of manifests": {
 			Options{ConfigFile: file, Connection: connection, Manifests: "x"}, []string{path},
 		},
 	} {

@@ -36,7 +36,7 @@ func of(name string, code model.FindingCode, reason string) model.Finding {
 	return model.Finding{Code: code, Reason: reason}.WithObject("Service", named(name))
 }
 
-// TestAFindingIsReportedWhenItIsNewAndWhenItIsOver, whatever other findings there are in between, with any code.
+// TestAFindingIsReportedWhenItIsNewAndWhenItIsOver, for each code, and whatever other findings are reported in between.
 func TestAFindingIsReportedWhenItIsNewAndWhenItIsOver(t *testing.T) {
 	for _, code := range model.FindingCodes {
 		all, log, health := newTestFindings()
@@ -56,17 +56,17 @@ func TestAFindingIsReportedWhenItIsNewAndWhenItIsOver(t *testing.T) {
 			log.Reset()
 			all.change(step.found, step.over)
 			if got := linesOf(log.String()); got != step.want {
-				t.Errorf("%s, step %d: the log says %q, want %q:\n%s", code, i, got, step.want, log)
+				t.Errorf("%s, step %d: the log has %q, want %q:\n%s", code, i, got, step.want, log)
 			}
 			wantRefused := 0
 			if code == model.Invalid {
 				wantRefused = step.standing
 			}
 			if got, refused := len(all.active()), health.Health(time.Now()).InvalidObjects; got != step.standing || refused != wantRefused {
-				t.Errorf("%s, step %d: %d stand and %d are refused, want %d and %d", code, i, got, refused, step.standing, wantRefused)
+				t.Errorf("%s, step %d: %d active findings and %d invalid objects, want %d and %d", code, i, got, refused, step.standing, wantRefused)
 			}
 			if of := len(all.active(string(code))); of != step.standing {
-				t.Errorf("%s, step %d: %d of this code stand, want %d", code, i, of, step.standing)
+				t.Errorf("%s, step %d: %d active findings with this code, want %d", code, i, of, step.standing)
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
 			sentences = append(sentences, standing.Sentence)
 		}
 		if got := strings.Join(sentences, ", "); got != step.standing || strings.Count(log.String(), "\n") != step.lines {
-			t.Errorf("step %d: standing are %s, want %s, and %d lines:\n%s", i, got, step.standing, step.lines, log)
+			t.Errorf("step %d: active findings %s, want %s and %d log lines:\n%s", i, got, step.standing, step.lines, log)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestWhatAFinderNoLongerNamesIsOver(t *testing.T) {
 	}{{both, 3}, {both[1:], 2}, {nil, 1}, {both, 3}} {
 		all.replaceAll(healthCheckServers, step.found)
 		if got := count(); got != step.want {
-			t.Errorf("step %d: %d stand, want %d", i, got, step.want)
+			t.Errorf("step %d: %d active findings, want %d", i, got, step.want)
 		}
 	}
 }
@@ -169,16 +169,16 @@ func TestAnInvalidObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
 		t.Errorf("%d objects, want 5", len(all.byObject))
 	}
 	if refused, others := all.active("Invalid"), all.active("ValueIgnored"); len(refused) != len(found) || len(others) > 0 {
-		t.Errorf("refused are %v, and others %v", refused, others)
+		t.Errorf("invalid objects are %v, ignored values %v", refused, others)
 	}
 	for number, finding := range append(found, found...) {
 		all.change(nil, []model.Finding{finding})
 		if number == 0 && len(all.byObject) != 5 {
-			t.Errorf("%d objects are left when one of the two reasons of the first is gone", len(all.byObject))
+			t.Errorf("%d objects remain after one of the first one's two reasons ended, want 5", len(all.byObject))
 		}
 	}
 	if len(all.byObject)+len(all.active()) > 0 {
-		t.Errorf("%d objects are left", len(all.byObject))
+		t.Errorf("%d objects remain, want none", len(all.byObject))
 	}
 }
 
@@ -199,7 +199,7 @@ func TestWhatIsLoggedOfAnObjectIsBounded(t *testing.T) {
 			change("web", number)
 		}
 		if got := lines("shop/web"); got != linesPerObject+1 {
-			t.Errorf("%d lines are about the object that changes, want %d and one that says so", got, linesPerObject)
+			t.Errorf("%d lines are about the object that changes, want %d and one about the suppression", got, linesPerObject)
 		}
 		change("db", 1)
 		if got := lines("shop/db"); got != 32 {
@@ -228,12 +228,12 @@ func TestARejectedServiceIsLoggedOnceForEachReason(t *testing.T) {
 		report syncer.Report
 		want   int // lines
 	}{
-		{"refused", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too long", 1), rejectedService(2, "in use", 1)}}, 2},
-		{"again", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too long", 2)}}, 0},
+		{"rejected", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too long", 1), rejectedService(2, "in use", 1)}}, 2},
+		{"retried", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too long", 2)}}, 0},
 		{"for another reason", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too many", 3)}}, 1},
-		{"taken", syncer.Report{NoLongerRejected: []model.ObjectName{named("web-1")}}, 1},
+		{"accepted", syncer.Report{NoLongerRejected: []model.ObjectName{named("web-1")}}, 1},
 		{"nothing", syncer.Report{}, 0},
-		{"refused anew", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too many", 1)}}, 1},
+		{"rejected again", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too many", 1)}}, 1},
 	} {
 		log.Reset()
 		o.reportFound(step.report)

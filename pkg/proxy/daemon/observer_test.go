@@ -53,7 +53,7 @@ func (k *kernelInMemory) Commit(_ context.Context, batch ruleset.Batch) error {
 	return k.Apply(batch)
 }
 
-// refusing returns an error that names the first element of a batch with an address, as package nft does.
+// rejectionOf returns an error that names the first element of a batch with an address, as package nft does.
 func refusing(batch ruleset.Batch, addr netip.Addr) error {
 	for _, op := range batch.Ops {
 		object, isElements := op.Object.(ruleset.ElementsObject)
@@ -75,7 +75,7 @@ func (k *kernelInMemory) Objects(_ context.Context, family model.Family) (rulese
 
 func everyBatch(ruleset.Batch) bool { return true }
 
-// sweeps selects the batches that delete chains.
+// deletesChains selects the batches that delete chains.
 func sweeps(batch ruleset.Batch) bool {
 	for _, op := range batch.Ops {
 		if _, isChain := op.Object.(ruleset.ChainObject); isChain && op.Verb == ruleset.Delete {
@@ -184,19 +184,20 @@ func changed(service *model.Service, slice *model.EndpointSlice) model.Change {
 	return change
 }
 
-// moved is an event, with the lines that /metrics has only afterwards: regular expressions for the start of the lines.
+// metricStep is an event, with the lines that /metrics has only afterwards: regular expressions for the start of the
+// lines.
 type moved struct {
 	title string
 	do    func(o *observed)
 	texts []string
 }
 
-// movedElsewhere are the metrics that need more than a proxy, with the test that changes them.
+// testedElsewhere are the metrics that need more than a proxy, with the test that changes them.
 var movedElsewhere = map[string]string{
 	"kubeproxy_conntrack_reconciler_deleted_entries_total": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	"kubeproxy_conntrack_reconciler_sync_duration_seconds": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	"vicinity_conntrack_stale_entries_deleted_total":       "TestTheDaemonDeletesStaleDials in cmd/proxy, with packets",
-	"vicinity_conntrack_dump_duration_seconds":             "TestTheDaemonDeletesStaleDials, likewise",
+	"vicinity_conntrack_dump_duration_seconds":             "TestTheDaemonDeletesStaleDials",
 	"rest_client_requests_total":                           "TestRequestsOfClientGoAreCounted in pkg/proxy/report/metrics",
 	"rest_client_request_duration_seconds":                 "TestRequestsOfClientGoAreCounted in pkg/proxy/report/metrics",
 	"vicinity_dns_requests_total":                          "TestAClientGetsAddressesOfItsOwnZone in e2e/dns, with a daemon that answers",
@@ -236,25 +237,25 @@ func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
 		for _, says := range step.texts {
 			line := regexp.MustCompile("(?m)^" + says)
 			if line.MatchString(before) {
-				t.Errorf("%s: /metrics said %q before it happened", step.title, says)
+				t.Errorf("%s: /metrics had %q before the event", step.title, says)
 			}
-			wait.Until(t, step.title+": /metrics says "+says, func() bool { return line.MatchString(o.page()) })
+			wait.Until(t, step.title+": /metrics has "+says, func() bool { return line.MatchString(o.page()) })
 			name := regexp.MustCompile(`^[a-z_]+`).FindString(says)
 			moves[name], moves[strings.TrimSuffix(name, "_count")] = true, true
 		}
 	}
 	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(ours, -1)
 	if len(rows) < 25 {
-		t.Fatalf("only %d metrics are documented: is the README's table read rightly?", len(rows))
+		t.Fatalf("found only %d documented metrics; check the regular expression for the README's table", len(rows))
 	}
 	for _, row := range rows {
 		if name := row[1]; moves[name] == (movedElsewhere[name] != "") {
-			t.Errorf("%s: moved here %v, moved elsewhere %q", name, moves[name], movedElsewhere[name])
+			t.Errorf("%s: changed here %v, changed elsewhere by %q", name, moves[name], movedElsewhere[name])
 		}
 	}
 }
 
-// TestTheTestsThatMoveMetricsElsewhereExist checks that a test of a renamed or removed name is no excuse.
+// TestTheTestsThatMoveMetricsElsewhereExist, so that a renamed or removed test is noticed.
 func TestTheTestsThatMoveMetricsElsewhereExist(t *testing.T) {
 	declared := map[string]bool{}
 	declaration := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -280,9 +281,9 @@ func TestTheTestsThatMoveMetricsElsewhereExist(t *testing.T) {
 	}
 }
 
-// clientsOfXDS is the report of an xDS server; TestClientsOfTheNodeReachTheDaemon in e2e/xds has a real one in a
+// xdsClients is the report of an xDS server; TestClientsOfTheNodeReachTheDaemon in e2e/xds has a real one in a
 // daemon.
-var clientsOfXDS = moved{"clients of xDS", func(o *observed) {
+var clientsOfXDS = moved{"xDS clients", func(o *observed) {
 	counts := xds.Counts{Streams: 2, Names: 6, Rejected: map[xds.RejectReason]int{xds.UnknownName: 1, xds.RemoteClient: 1}}
 	counts.Sent[0], counts.NACKed[1] = 1, 1
 	exposeXDS(o.recorder, func() xds.Counts { return counts })
@@ -313,7 +314,7 @@ func stepsThatMove() []moved {
 			"vicinity_nft_elements_written_total" + tcp + `"add"} 7`,
 			`vicinity_service_port_decisions{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 10` + "\n",
 		}},
-		{"an EndpointSlice changes, of which its controller knows why", func(o *observed) {
+		{"an EndpointSlice with a trigger time changes", func(o *observed) {
 			o.changes <- changed(service(3, 3, time.Now()))
 		}, []string{
 			"kubeproxy_sync_partial_proxy_rules_duration_seconds_count" + v4 + " 1\n",
@@ -328,7 +329,7 @@ func stepsThatMove() []moved {
 			`vicinity_service_port_decisions{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 9` + "\n",
 			`vicinity_service_port_decisions{ip_family="IPv4",reason="NoneOnThisNode",traffic_policy="internal"} 1` + "\n",
 		}},
-		{"a bound that sends half of the connections on", func(o *observed) {
+		{"a load bound that moves half of the connections to other nodes", func(o *observed) {
 			// Two nodes and four endpoints, one of them here: half of this node's demand stays here.
 			bounded, slice := service(8, 4, time.Time{})
 			bounded.Topology = policy.Topology{Keys: []policy.Key{policy.Hostname, policy.AnyNode}, MaxLoad: 100}
@@ -348,25 +349,25 @@ func stepsThatMove() []moved {
 			`vicinity_evacuated_nodes{end="none"} 1` + "\n", `vicinity_evacuated_nodes{end="time"} 1` + "\n",
 			`vicinity_service_port_decisions{ip_family="IPv4",reason="OnlyEvacuated",traffic_policy="internal"} [1-9]`,
 		}},
-		{"both come back", func(o *observed) {
+		{"both evacuations end", func(o *observed) {
 			o.changes <- model.Change{Demotions: map[model.DemotionKey]*model.Demotion{{Node: "node-b"}: nil, {Node: "node-c"}: nil}}
 		}, []string{`vicinity_evacuated_nodes{end="none"} 0` + "\n"}},
-		{"two Services want one address", func(o *observed) {
+		{"two Services claim one address", func(o *observed) {
 			greedy, _ := service(5, 2, time.Time{})
 			greedy.ExternalIPs = []netip.Addr{netip.MustParseAddr("10.96.0.6")}
 			o.changes <- changed(greedy, nil)
 		}, []string{`vicinity_findings{reason="FrontendConflict"} 1` + "\n"}},
-		{"the kernel takes nothing", func(o *observed) {
+		{"the kernel rejects everything", func(o *observed) {
 			o.reject(everyBatch)
 			o.changes <- changed(service(6, 3, time.Time{}))
 		}, []string{
 			"kubeproxy_sync_proxy_rules_nftables_sync_failures_total" + v4 + " [1-9]",
 			"kubeproxy_sync_proxy_rules_endpoint_changes_pending 1\n", "kubeproxy_sync_proxy_rules_service_changes_pending 1\n",
 		}},
-		{"it takes everything again", func(o *observed) { o.reject(nil) }, []string{
+		{"it accepts everything again", func(o *observed) { o.reject(nil) }, []string{
 			"kubeproxy_sync_proxy_rules_endpoint_changes_pending 0\n", "kubeproxy_sync_proxy_rules_service_changes_pending 0\n",
 		}},
-		{"the kernel does not let go of a chain", func(o *observed) {
+		{"the kernel does not delete a chain", func(o *observed) {
 			o.reject(sweeps)
 			all := model.Change{}
 			for number := range 10 {
@@ -382,40 +383,40 @@ func stepsThatMove() []moved {
 			`vicinity_nft_external_changes_total{ip_family="IPv4",stage="detected"} 1` + "\n",
 			`vicinity_nft_external_changes_total{ip_family="IPv4",stage="repaired"} 1` + "\n",
 		}},
-		{"the kernel refuses a Service", func(o *observed) {
+		{"the kernel rejects a Service", func(o *observed) {
 			balancer := netip.MustParseAddr("203.0.113.7")
 			o.kernel.rejectAddr.Store(&balancer)
 			refused, _ := service(7, 2, time.Time{})
 			refused.LoadBalancerIPs = []netip.Addr{balancer}
 			o.changes <- changed(refused, nil)
 		}, []string{`vicinity_findings{reason="FailedToProgram"} 1` + "\n"}},
-		{"its owner mends it", func(o *observed) {
+		{"the Service is corrected", func(o *observed) {
 			o.changes <- changed(service(7, 2, time.Time{}))
 		}, []string{`vicinity_findings{reason="FailedToProgram"} 0` + "\n"}},
-		{"load balancers and the kubelet ask", func(o *observed) {
+		{"load balancers and the kubelet check health", func(o *observed) {
 			o.feed.updateEligibility(nodeChange(&model.Node{Name: "node-a"}))
 			o.get("/healthz", http.StatusOK)
 			o.get("/livez", http.StatusOK)
 		}, []string{`kubeproxy_proxy_healthz_total{code="200"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 1` + "\n"}},
-		{"the node is to be taken away", func(o *observed) {
+		{"the node is being deleted", func(o *observed) {
 			o.feed.updateEligibility(nodeChange(&model.Node{Name: "node-a", NotEligible: "it is being deleted"}))
 			o.get("/healthz", http.StatusServiceUnavailable)
 			o.get("/livez", http.StatusOK)
 		}, []string{`kubeproxy_proxy_healthz_total{code="503"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 2` + "\n"}},
-		{"a health check's port is taken", takeHealthCheckPort, []string{`vicinity_findings{reason="FailedToStartServiceHealthcheck"} 1` + "\n"}},
+		{"a health check port is in use", takeHealthCheckPort, []string{`vicinity_findings{reason="FailedToStartServiceHealthcheck"} 1` + "\n"}},
 		{"a manifest does not parse", func(o *observed) { o.feed.findings.change(problemsOf(o.t, "{broken"), nil) }, []string{
 			`vicinity_findings{reason="Invalid"} 1` + "\n",
 		}},
-		{"where nodes are is read from slices", func(o *observed) { o.recorder.TopologyFrom("topologyslices") }, []string{
+		{"topology is read from TopologySlices", func(o *observed) { o.recorder.TopologyFrom("topologyslices") }, []string{
 			`vicinity_node_topology_source{source="topologyslices"} 1` + "\n",
 		}},
-		{"and from Nodes", func(o *observed) { o.recorder.TopologyFrom("nodes") }, []string{
+		{"topology is read from Nodes", func(o *observed) { o.recorder.TopologyFrom("nodes") }, []string{
 			`vicinity_node_topology_source{source="topologyslices"} 0` + "\n", `vicinity_node_topology_source{source="nodes"} 1` + "\n",
 		}},
-		{"what was measured was published in 2023", func(o *observed) { o.recorder.DemandRenewed(time.Unix(1700000000, 0)) }, []string{
+		{"measured demand was published in 2023", func(o *observed) { o.recorder.DemandRenewed(time.Unix(1700000000, 0)) }, []string{
 			`vicinity_demand_last_renewed_timestamp_seconds 1.7e\+09` + "\n",
 		}},
-		{"the API server falls silent", func(o *observed) { o.recorder.WatchInterrupted("services", time.Unix(1700000000, 0)) }, []string{
+		{"the API server stops responding", func(o *observed) { o.recorder.WatchInterrupted("services", time.Unix(1700000000, 0)) }, []string{
 			`vicinity_watch_interrupted_timestamp_seconds{resource="services"} 1.7e\+09` + "\n",
 		}},
 	}
@@ -453,7 +454,7 @@ func TestOnlyCausesSinceTheProcessBeganAreMeasured(t *testing.T) {
 	o := observing(t)
 	o.changes <- changed(service(1, 1, began.Add(-time.Nanosecond)))
 	o.changes <- changed(service(2, 1, began.Add(time.Nanosecond)))
-	wait.Until(t, "both are in force", func() bool { return strings.Contains(o.page(), "vicinity_services 2\n") })
+	wait.Until(t, "both are applied", func() bool { return strings.Contains(o.page(), "vicinity_services 2\n") })
 	if want := `kubeproxy_network_programming_duration_seconds_count{ip_family="IPv4"} 1` + "\n"; !strings.Contains(o.page(), want) {
 		t.Errorf("/metrics lacks %q", want)
 	}
@@ -466,13 +467,13 @@ func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 		why      string
 	}{
 		"unknown": {localNodeState{}, false, "there is no Node object of this name"},
-		"there":   {localNodeState{node: &model.Node{Name: "node-a"}}, true, ""},
-		"leaving": {localNodeState{node: &model.Node{Name: "node-a", NotEligible: "it is being deleted"}}, false, "it is being deleted"},
+		"exists":  {localNodeState{node: &model.Node{Name: "node-a"}}, true, ""},
+		"deleted": {localNodeState{node: &model.Node{Name: "node-a", NotEligible: "it is being deleted"}}, false, "it is being deleted"},
 		"evacuated": {
 			localNodeState{node: &model.Node{Name: "node-a"}, evacuation: &model.Demotion{}}, false,
 			"it is being evacuated until the label vicinity.dev/evacuate goes",
 		},
-		"evacuated for a while": {
+		"evacuated until a deadline": {
 			localNodeState{
 				node: &model.Node{Name: "node-a"}, evacuation: &model.Demotion{Until: new(time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC))},
 			}, false,
@@ -485,7 +486,7 @@ func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 	}
 }
 
-// TestQueuedServicesAreInTheMetrics: a large one is counted until its last step, and not afterwards.
+// TestQueuedServicesAreInTheMetrics: a large one is counted until its last step is applied.
 func TestQueuedServicesAreInTheMetrics(t *testing.T) {
 	o := observing(t)
 	o.changes <- changed(service(1, 2, time.Time{}))
@@ -507,7 +508,7 @@ func TestQueuedServicesAreInTheMetrics(t *testing.T) {
 		})
 	}
 	o.changes <- changed(large, slice)
-	wait.Until(t, "a Service waits for its turn", func() bool { return strings.Contains(o.page(), "vicinity_sync_queue_depth 1\n") })
+	wait.Until(t, "a Service is queued", func() bool { return strings.Contains(o.page(), "vicinity_sync_queue_depth 1\n") })
 	close(goOn)
-	wait.Until(t, "none waits", func() bool { return strings.Contains(o.page(), "vicinity_sync_queue_depth 0\n") })
+	wait.Until(t, "none is queued", func() bool { return strings.Contains(o.page(), "vicinity_sync_queue_depth 0\n") })
 }

@@ -67,7 +67,7 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 			synctest.Wait()
 			for text, want := range lines {
 				if got := log.Count(text); got != want {
-					t.Errorf("%s: the log says %q %d times, want %d", when, text, got, want)
+					t.Errorf("%s: the log has %q %d times, want %d", when, text, got, want)
 				}
 			}
 			page := httptest.NewRecorder()
@@ -79,7 +79,7 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 			o.status.Handler(time.Now).ServeHTTP(live, httptest.NewRequest(http.MethodGet, "/livez", nil))
 			for text, want := range words {
 				if got := strings.Count(live.Body.String(), text); got != want {
-					t.Errorf("%s: /livez says %q %d times, want %d:\n%s", when, text, got, want, live.Body)
+					t.Errorf("%s: /livez has %q %d times, want %d:\n%s", when, text, got, want, live.Body)
 				}
 			}
 		}
@@ -91,17 +91,17 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 		second := competing.Conflict{Proxy: "kube-proxy-nftables", Message: "kube-proxy is second", Remedy: "remove it"}
 		first := competing.Conflict{Proxy: "kube-proxy-nftables", Message: "kube-proxy is first", Precedes: true}
 		kernel.Store(&response{found: []competing.Conflict{second}})
-		expect("one comes", "1", says("kube-proxy is second"), map[string]int{warned: 1, "remove it": 1, gone: 0})
+		expect("another proxy appears", "1", says("kube-proxy is second"), map[string]int{warned: 1, "remove it": 1, gone: 0})
 		kernel.Store(&response{found: []competing.Conflict{first}})
-		expect("it starts anew", "1", says("kube-proxy is first"), map[string]int{warned: 2, gone: 0})
-		kernel.Store(&response{err: errors.New("no answer")})
-		expect("the kernel does not answer", "1", says("kube-proxy is first"), map[string]int{warned: 2, gone: 0, blind: 1})
+		expect("its chains come first", "1", says("kube-proxy is first"), map[string]int{warned: 2, gone: 0})
+		kernel.Store(&response{err: errors.New("no response")})
+		expect("the kernel does not respond", "1", says("kube-proxy is first"), map[string]int{warned: 2, gone: 0, blind: 1})
 		kernel.Store(&response{found: []competing.Conflict{second}})
-		expect("ours are made anew", "1", says("kube-proxy is second"), map[string]int{warned: 2, gone: 0, blind: 1})
+		expect("our tables are recreated", "1", says("kube-proxy is second"), map[string]int{warned: 2, gone: 0, blind: 1})
 		kernel.Store(&response{})
-		expect("it has gone", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 2, gone: 1, blind: 1})
+		expect("it disappears", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 2, gone: 1, blind: 1})
 		if want := 61; looks != want {
-			t.Errorf("%d looks in an hour, want %d", looks, want)
+			t.Errorf("%d checks in an hour, want %d", looks, want)
 		}
 		cancel()
 		<-ended

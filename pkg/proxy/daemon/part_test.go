@@ -6,18 +6,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// TestDisabledPartsCostNothing: they have no handler, goroutine or callback, and nothing is allocated or opened. With
+// TestDisabledPartsCostNothing: they have no handler, goroutine or callback, and they allocate and open nothing. With
 // --service-proxy-name two proxies are intended, and there is no check for others.
 func TestDisabledPartsCostNothing(t *testing.T) {
 	c := &common{options: &Options{View: convert.View{ServiceProxyName: "vicinity"}}}
 	from, none := &source{}, eventReporter{}
 	for name, made := range map[string]func() part{
-		"nodes are not dialled": func() part {
+		"reachability": func() part {
 			_, made := newReachabilityMonitor(c, nil, nil, nil, nil, nil)
 			return made
 		},
-		"nodes are not asked for": func() part { return newPartitionReporter(c, none, nil) },
-		"DNS":                     func() part { return newDNS(c) },
+		"partitions": func() part { return newPartitionReporter(c, none, nil) },
+		"DNS":        func() part { return newDNS(c) },
 		"xDS": func() part {
 			made, err := newXDSServer(c)
 			if err != nil {
@@ -25,8 +25,8 @@ func TestDisabledPartsCostNothing(t *testing.T) {
 			}
 			return made
 		},
-		"the page of demand": func() part { return newSecureMetrics(c, nil) },
-		"accounting":         func() part { return newAccounting(c, nil, nil, nil) },
+		"the demand page": func() part { return newSecureMetrics(c, nil) },
+		"accounting":      func() part { return newAccounting(c, nil, nil, nil) },
 		"the condition": func() part {
 			made, err := newCondition(t.Context(), c, nil)
 			if err != nil {
@@ -40,7 +40,7 @@ func TestDisabledPartsCostNothing(t *testing.T) {
 	} {
 		allocated := testing.AllocsPerRun(10, func() {
 			if one := made(); one.reader != nil || one.run != nil || one.summary != nil {
-				t.Errorf("%s: there is a part", name)
+				t.Errorf("%s: the component is not empty", name)
 			}
 		})
 		if allocated != 0 {

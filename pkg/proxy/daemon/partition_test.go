@@ -24,7 +24,7 @@ func TestUsersAreNotifiedOfReadyNodesThatAreUnreachable(t *testing.T) {
 		isReady: func(_ context.Context, node string) (bool, error) {
 			asked = append(asked, node)
 			if isAway {
-				return false, errors.New("the API server is away")
+				return false, errors.New("the API server does not respond")
 			}
 			return node != "dead", nil
 		},
@@ -36,23 +36,23 @@ func TestUsersAreNotifiedOfReadyNodesThatAreUnreachable(t *testing.T) {
 		asked, told = nil, nil
 		p.checkNext(t.Context(), start.Add(after))
 		if len(asked) != wantAsked || !slices.Equal(told, wantTold) {
-			t.Errorf("%s: asked for %q and told of %q, want %d and %q", what, asked, told, wantAsked, wantTold)
+			t.Errorf("%s: read %q and reported %q, want %d and %q", what, asked, told, wantAsked, wantTold)
 		}
 	}
-	round("nobody is silent", 0, 0)
+	round("no node is unreachable", 0, 0)
 	out = []probe.Ejected{ejectedNode("parted", start)}
-	round("not for a minute", 59*time.Second, 0)
+	round("unreachable for less than a minute", 59*time.Second, 0)
 	isAway = true
-	round("the API server is away", 60*time.Second, 1)
+	round("the API server does not respond", 60*time.Second, 1)
 	isAway = false
-	round("for a minute", 90*time.Second, 1, "parted")
-	round("it is told", 120*time.Second, 0)
+	round("unreachable for a minute", 90*time.Second, 1, "parted")
+	round("already reported", 120*time.Second, 0)
 	out = append(out, ejectedNode("dead", start))
 	round("one that is not Ready", 150*time.Second, 1)
-	round("it was asked for", 180*time.Second, 0)
+	round("already read", 180*time.Second, 0)
 	out = []probe.Ejected{ejectedNode("parted", start.Add(200*time.Second))}
-	round("it fell again", 230*time.Second, 0)
-	round("for a minute again", 260*time.Second, 1, "parted")
+	round("unreachable again", 230*time.Second, 0)
+	round("unreachable again for a minute", 260*time.Second, 1, "parted")
 	out = nil
 	for _, node := range []string{"a", "b", "c"} {
 		out = append(out, ejectedNode(node, start))
@@ -62,12 +62,12 @@ func TestUsersAreNotifiedOfReadyNodesThatAreUnreachable(t *testing.T) {
 		asked, told = nil, nil
 		p.checkNext(t.Context(), start.Add(300*time.Second+time.Duration(i)*partitionInterval))
 		if len(asked) != 1 {
-			t.Errorf("%d nodes were asked for at once", len(asked))
+			t.Errorf("%d nodes were read at once", len(asked))
 		}
 		all = append(all, told...)
 	}
 	if slices.Sort(all); !slices.Equal(all, []string{"a", "b", "c"}) {
-		t.Errorf("told of %q", all)
+		t.Errorf("reported %q", all)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
-// TestWithoutTheProxiesServiceNodesAreWatchedAtMost, with a log line: their addresses are unknown.
+// TestWithoutTheProxiesServiceNodesAreWatchedAtMost: their addresses are unknown, and that is logged.
 func TestWithoutTheProxiesServiceNodesAreWatchedAtMost(t *testing.T) {
 	const told = "cannot detect unreachable nodes: without --proxy-service"
 	for name, test := range map[string]struct {
@@ -17,9 +17,9 @@ func TestWithoutTheProxiesServiceNodesAreWatchedAtMost(t *testing.T) {
 		avoids  bool
 		warns   bool
 	}{
-		"a Service over the proxies": {Options{ProxyService: model.ObjectName{Namespace: "kube-system", Name: "proxies"}}, true, false},
-		"none":                       {Options{}, false, true},
-		"a folder, which has Nodes":  {Options{Manifests: "state"}, true, false},
+		"a Service of the proxies":  {Options{ProxyService: model.ObjectName{Namespace: "kube-system", Name: "proxies"}}, true, false},
+		"none":                      {Options{}, false, true},
+		"a folder, which has Nodes": {Options{Manifests: "state"}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := logs.New(t, "the daemon")
@@ -29,7 +29,7 @@ func TestWithoutTheProxiesServiceNodesAreWatchedAtMost(t *testing.T) {
 			var page status.Summary
 			made.summary(&page)
 			if w.avoid != test.avoids || page.Reachability.Demotes != test.avoids {
-				t.Errorf("avoids: %v, want %v", w.avoid, test.avoids)
+				t.Errorf("demotes: %v, want %v", w.avoid, test.avoids)
 			}
 			if warned := log.Has(told); warned != test.warns {
 				t.Errorf("warned: %v, want %v:\n%s", warned, test.warns, log)

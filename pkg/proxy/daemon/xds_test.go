@@ -16,10 +16,10 @@ func TestWhereClientsCannotBeDistinguishedAnAddressIsRejected(t *testing.T) {
 		routes []string
 		refuse bool
 	}{
-		"no default route":            {},
-		"a gateway":                   {routes: []string{"route add default via 172.31.0.254", "-6 route add default via 2001:db8:1::fe"}},
-		"a link alone":                {routes: []string{"route add default dev eth0"}, refuse: true},
-		"a link alone, of one family": {routes: []string{"route add default via 172.31.0.254", "-6 route add default dev eth0"}, refuse: true},
+		"no default route":         {},
+		"a gateway":                {routes: []string{"route add default via 172.31.0.254", "-6 route add default via 2001:db8:1::fe"}},
+		"no gateway":               {routes: []string{"route add default dev eth0"}, refuse: true},
+		"no gateway in one family": {routes: []string{"route add default via 172.31.0.254", "-6 route add default dev eth0"}, refuse: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := netns.New(t)

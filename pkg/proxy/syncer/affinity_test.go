@@ -39,7 +39,7 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 	p.Apply(resized(1))
 	over := map[model.ObjectName]bool{first: false}
 	if report := mustSync(t, p); !maps.Equal(report.WithoutAffinity, over) || report.Full {
-		t.Errorf("a change of one Service reports %+v, want it with a number", report)
+		t.Errorf("after a change of one Service the report is %+v, want that it has a number", report)
 	}
 	for _, maps := range balancingIn(t, &kernel.memoryKernel, model.IPv4)[:1] {
 		sticky := 0
@@ -49,7 +49,7 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 			}
 		}
 		if sticky != 1 {
-			t.Errorf("%d frontends remember their clients, want that one alone", sticky)
+			t.Errorf("%d frontends have session affinity, want only that one", sticky)
 		}
 	}
 }
@@ -66,11 +66,11 @@ func TestAProxyThatStartsReadsNoMapOfClients(t *testing.T) {
 	}
 	isOfClients := func(name string) bool { return strings.HasPrefix(name, "affinity-") || name == ruleset.Numbered.Name }
 	if !slices.ContainsFunc(held.Sets, isOfClients) || len(held.Contents) == 0 {
-		t.Errorf("there are the sets %v, and the contents of %d: the test shows nothing", held.Sets, len(held.Contents))
+		t.Errorf("there are the sets %v and the contents of %d, so nothing is tested", held.Sets, len(held.Contents))
 	}
 	for name := range held.Contents {
 		if isOfClients(name) {
-			t.Errorf("the contents of %s are asked for", name)
+			t.Errorf("the contents of %s are read", name)
 		}
 	}
 }

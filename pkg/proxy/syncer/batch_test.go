@@ -32,27 +32,27 @@ func TestPickBatch(t *testing.T) {
 		allowLarge bool
 		want       []string
 	}{
-		"all, if that is little": {waiting: []syncer.Waiting{waits(2, "b", "x", 10), waits(1, "a", "y", 10)}, want: []string{"a/y", "b/x"}},
-		"none waits":             {},
-		"as many of a crowd as one sync may do, the oldest first": {waiting: crowd, want: names[:101]},
-		"somebody who comes last, before a crowd": {
+		"all, if they fit": {waiting: []syncer.Waiting{waits(2, "b", "x", 10), waits(1, "a", "y", 10)}, want: []string{"a/y", "b/x"}},
+		"none waits":       {},
+		"as many as fit into one sync, oldest first": {waiting: crowd, want: names[:101]},
+		"the newest, if its namespace has no other": {
 			waiting: append(slices.Clone(crowd), waits(1000, "other", "one", 12)), want: append(slices.Clone(names[:100]), "other/one"),
 		},
-		"a large one beside small ones": {
+		"a large one together with small ones": {
 			waiting:    []syncer.Waiting{waits(1, "a", "huge", large), waits(2, "a", "small", 1)},
 			allowLarge: true, want: []string{"a/huge", "a/small"},
 		},
-		"no large one before it may": {
+		"no large one unless allowed": {
 			waiting: []syncer.Waiting{waits(1, "a", "huge", large), waits(2, "a", "small", 1)}, want: []string{"a/small"},
 		},
 		"one large one, of two": {
 			waiting: []syncer.Waiting{waits(2, "a", "second", large), waits(1, "a", "first", large)}, allowLarge: true, want: []string{"a/first"},
 		},
-		"the large one of the namespace that had a turn longest ago": {
+		"the large one of the namespace that was synced longest ago": {
 			waiting:   []syncer.Waiting{waits(1, "a", "first", large), waits(2, "b", "second", large)},
 			lastLarge: map[string]uint64{"a": 7, "b": 3}, allowLarge: true, want: []string{"b/second"},
 		},
-		"one of a namespace with heavy Services, and as much of another one with light ones": {
+		"one heavy Service of a namespace, and light ones of the same weight of another": {
 			waiting: slices.Concat([]syncer.Waiting{waits(1, "heavy", "1", all/2), waits(2, "heavy", "2", all/2)}, []syncer.Waiting{
 				waits(3, "light", "1", all/8), waits(4, "light", "2", all/8), waits(5, "light", "3", all/8), waits(6, "light", "4", all/8),
 			}),
@@ -68,11 +68,11 @@ func TestPickBatch(t *testing.T) {
 				t.Errorf("taken (-want +got):\n%s", diff)
 			}
 			if len(taken)+len(rest) != len(test.waiting) {
-				t.Errorf("%d are taken and %d wait on, of %d", len(taken), len(rest), len(test.waiting))
+				t.Errorf("%d are taken and %d still wait, of %d", len(taken), len(rest), len(test.waiting))
 			}
 			for _, name := range rest {
 				if slices.Contains(taken, name) {
-					t.Errorf("%s is taken and waits on", name)
+					t.Errorf("%s is taken and still waits", name)
 				}
 			}
 		})
@@ -103,7 +103,7 @@ func TestEveryServiceIsPicked(t *testing.T) {
 		waiting = slices.DeleteFunc(waiting, func(one syncer.Waiting) bool { return !slices.Contains(rest, one.Name()) })
 		add("greedy", syncer.MaxBatchWeight*3)
 		if turn == 2 {
-			t.Errorf("%s has had no turn in three", victim)
+			t.Errorf("%s was in none of three batches", victim)
 		}
 	}
 }

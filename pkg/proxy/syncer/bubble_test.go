@@ -51,7 +51,7 @@ func (r *recorder) Synced(report syncer.Report, started, ended time.Time) {
 
 func (r *recorder) Failed(err error, report syncer.Report, started, ended time.Time, retryIn time.Duration) {
 	if err == nil || retryIn <= 0 {
-		r.t.Errorf("notified of a failure with error %v, to be tried again in %s", err, retryIn)
+		r.t.Errorf("notified of a failure with error %v, to be retried in %s", err, retryIn)
 	}
 	r.record(started, ended, attempt{Complete: report.Full, RetryIn: retryIn})
 }
@@ -119,7 +119,7 @@ func running(t *testing.T, test func(t *testing.T, r *run)) {
 		cancel()
 		synctest.Wait()
 		if !r.ended {
-			t.Error("the proxy still runs though its context has ended")
+			t.Error("the proxy still runs after its context ended")
 		}
 	})
 }

@@ -30,7 +30,7 @@ func checkNames(t testing.TB, objects ruleset.Objects) {
 	t.Helper()
 	for _, name := range slices.Concat(objects.Chains, objects.Sets) {
 		if !nftName.MatchString(name) {
-			t.Errorf("%q (%d bytes) is no name of an object", name, len(name))
+			t.Errorf("%q (%d bytes) is not a valid object name", name, len(name))
 		}
 	}
 }
@@ -54,7 +54,7 @@ func checkClasses(t testing.TB, maps balancing) {
 			wanted = append(wanted, ruleset.BalanceClass(inside))
 		}
 		if !slices.Contains(wanted, frontend.class) || !frontend.dispatched {
-			t.Errorf("%s %+v: class %x with %d slots, and %d for those outside; dispatched: %v",
+			t.Errorf("%s %+v: class %x with %d slots, and %d for external clients; dispatched: %v",
 				maps.set, frontend.key, frontend.class, inside, outside, frontend.dispatched)
 		}
 		if frontend.remembered == nil {
@@ -66,16 +66,16 @@ func checkClasses(t testing.TB, maps balancing) {
 		}
 		for endpoint := range frontend.remembered {
 			if !drawn[endpoint.String()] {
-				t.Errorf("%s %+v: clients may be remembered with %s, which is never drawn", maps.set, frontend.key, endpoint)
+				t.Errorf("%s %+v: affinity entries may have %s, which no slot leads to", maps.set, frontend.key, endpoint)
 			}
 		}
 		if len(drawn) != len(frontend.remembered) {
-			t.Errorf("%s %+v: %d endpoints are drawn, and with %d clients are remembered",
+			t.Errorf("%s %+v: slots lead to %d endpoints, and affinity entries to %d",
 				maps.set, frontend.key, len(drawn), len(frontend.remembered))
 		}
 	}
 	if used != len(slots) || len(maps.others) > 0 {
-		t.Errorf("%s leads to %d tables of slots, and there are %d, and %d slots in maps that are not used",
+		t.Errorf("%s leads to %d load-balancing tables, but there are %d, and %d slots in unused maps",
 			maps.set, used, len(slots), len(maps.others))
 	}
 }

@@ -46,8 +46,8 @@ func (p *Proxy) decideMore(all *decisions, names []model.ObjectName) {
 	slices.SortFunc(all.owned[before:], func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
 }
 
-// minParallelServices is the number of Services from which all processors decide: fewer are decided before the other
-// goroutines have started.
+// minParallelServices is the number of Services from which all processors decide: fewer are decided before other
+// goroutines would have started.
 const minParallelServices = 256
 
 // decideIncludingRejected adds decisions about the named Services, whether they are rejected or not.

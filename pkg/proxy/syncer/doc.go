@@ -3,7 +3,7 @@
 //	change → model.Cluster → selection → ruleset.Plan → kernel → mirror → handlers → cleanup
 //
 // It knows the kernel only as two methods (Kernel), the users of its decisions only as selection.Handler, and its
-// observer only by events (Observer). It logs nothing and knows no metric.
+// observer only by events (Observer). It does not log and exports no metrics.
 //
 // Where to make a change: run.go gathers changes and schedules retries, proxy.go runs a sync and cleans up, and
 // backlog.go keeps the pending work of each Service. batch.go decides which changes come first, how much one sync does,

@@ -81,7 +81,7 @@ func (r *targetsRead) batches(t *testing.T, p *syncer.Proxy) (targets []int) {
 	t.Helper()
 	for len(targets) == 0 || p.Waits() {
 		if len(targets) > 1000 {
-			t.Fatal("something waits for ever")
+			t.Fatal("something waits forever")
 		}
 		r.lastSync, r.services = 0, 0
 		p.AllowLarge()
@@ -123,13 +123,13 @@ func TestALargeHeadlessServiceWaitsForItsBatch(t *testing.T) {
 			p.Apply(resized(7))
 			report := mustSync(t, p)
 			if diff := cmp.Diff(before, read.all); diff != "" || report.Services != 1 || kernel.serves(t, "10.96.0.0") != 7 {
-				t.Errorf("beside large ones that wait: %+v, targets (-want +got):\n%s", report, diff)
+				t.Errorf("while large ones wait: %+v, targets (-want +got):\n%s", report, diff)
 			}
 			if !p.Waits() {
 				t.Error("nothing waits")
 			}
 			if syncs := read.batches(t, p); len(syncs) < 3 {
-				t.Errorf("three large ones were decided in %d syncs, of %d targets", len(syncs), syncs)
+				t.Errorf("three large ones were decided in %d syncs with %d targets, want at least three syncs", len(syncs), syncs)
 			}
 		})
 	}
@@ -156,6 +156,6 @@ func TestManyHeadlessServicesThatChangeTogetherAreBatched(t *testing.T) {
 		t.Errorf("syncs decided about %d targets, want several of at most %d", all, syncer.MaxBatchWeight)
 	}
 	if len(read.all) != count {
-		t.Errorf("%d Services were handed over, want %d", len(read.all), count)
+		t.Errorf("%d Services were passed to the handler, want %d", len(read.all), count)
 	}
 }

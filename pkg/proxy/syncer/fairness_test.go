@@ -68,7 +68,7 @@ func syncAllBatches(t *testing.T, p *syncer.Proxy) int {
 			return syncs
 		}
 		if syncs > 1000 {
-			t.Fatal("something waits for ever")
+			t.Fatal("something waits forever")
 		}
 		p.AllowLarge()
 	}
@@ -126,7 +126,7 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 	ip := netip.MustParseAddr("10.96.200.1")
 	large, small := model.ObjectName{Namespace: "tenant", Name: "large"}, model.ObjectName{Namespace: "tenant", Name: "small"}
-	for title, refuses := range map[string]bool{"at once": false, "after it was refused": true} {
+	for title, refuses := range map[string]bool{"at once": false, "after it was rejected": true} {
 		t.Run(title, func(t *testing.T) {
 			kernel, read := &pickyKernel{rejected: map[thing]bool{}}, newHandlerModel(t)
 			p := starting(kernel, read)
@@ -139,7 +139,7 @@ func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 					model.IPv4, ruleset.Services.Name, ruleset.Tuple{Addr: netip.MustParseAddr("10.96.200.9"), Proto: model.TCP, Port: 80},
 				}] = true
 				if report := mustSync(t, p); report.RejectedTotal != 1 {
-					t.Fatalf("report %+v, want one Service refused", report)
+					t.Fatalf("report %+v, want one Service rejected", report)
 				}
 				clear(kernel.rejected)
 			}
@@ -148,7 +148,7 @@ func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 			p.ForbidLarge()
 			mustSync(t, p)
 			if got := kernel.serves(t, ip.String()); read.byFrontend[frontend] != small || got != 3 || !p.Waits() {
-				t.Errorf("%s is of %v, with %d endpoints; want it of %s with 3, while the other one waits", ip, read.byFrontend[frontend], got, small)
+				t.Errorf("%s belongs to %v, with %d endpoints; want %s with 3, while the other one waits", ip, read.byFrontend[frontend], got, small)
 			}
 			read.agree(&kernel.memoryKernel, true)
 		})

@@ -61,7 +61,7 @@ func (w *healthModel) check(now time.Time) (healthy bool) {
 	got := w.status.Health(now)
 	healthy = w.pending.IsZero() || now.Sub(w.pending) < status.DefaultPendingTimeout
 	if got.Healthy != healthy || got.Ready != w.synced || got.LastError != w.lastError || !got.PendingSince.Equal(w.pending) {
-		w.t.Errorf("the verdict is %+v; in truth something waits since %s, the newest failure is %q, and a sync ever succeeded: %v",
+		w.t.Errorf("health is %+v, but changes have waited since %s, the last error is %q, and any sync succeeded: %v",
 			got, w.pending, w.lastError, w.synced)
 	}
 	return healthy
@@ -104,7 +104,7 @@ func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 				likeFreshStart(t, kernel, everything)
 			}
 			if verdicts[false] == 0 || verdicts[true] == 0 || seen.failures == 0 {
-				t.Errorf("seed %d: the verdicts were %v after %d failures, so that little was tested", seed, verdicts, seen.failures)
+				t.Errorf("seed %d: health was %v after %d failures, so little was tested", seed, verdicts, seen.failures)
 			}
 			end()
 			running.Wait()

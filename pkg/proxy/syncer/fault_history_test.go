@@ -53,8 +53,8 @@ func TestARealCommitThatFailsChangesNothing(t *testing.T) {
 		closed  bool
 		because string
 	}{
-		"the time is over":      {over, false, context.DeadlineExceeded.Error()},
-		"the socket was closed": {t.Context(), true, "use of closed file"},
+		"the deadline is exceeded": {over, false, context.DeadlineExceeded.Error()},
+		"the socket was closed":    {t.Context(), true, "use of closed file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace, everything := netns.New(t), manyServices(3, 2).Merge(resized(1))
@@ -104,14 +104,14 @@ func TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt(t *testing.T) {
 	p.Apply(model.Change{})
 	mustSync(t, p)
 	if now := elementsOf(t, kernel, model.IPv4, ruleset.Endpoints); len(elements) == 0 || len(now) > 0 {
-		t.Errorf("there are %d endpoints, want none, as no notification came; there were %d", len(now), len(elements))
+		t.Errorf("there are %d endpoints, want none, because no notification arrived; there were %d before", len(now), len(elements))
 	}
 	p.Apply(resized(1))
 	if _, err := p.Sync(t.Context()); !errors.Is(err, ruleset.ErrNotExist) {
 		t.Fatalf("got error %v, want %v", err, ruleset.ErrNotExist)
 	}
 	if report := mustSync(t, p); !report.Full {
-		t.Errorf("the next sync reports %+v, want it complete", report)
+		t.Errorf("the next sync reports %+v, want a full one", report)
 	}
 	likeFreshStart(t, kernel, manyServices(3, 2).Merge(resized(1)))
 }

@@ -27,7 +27,7 @@ type fault struct {
 
 // rejection returns the error of package nft for a kernel error about an operation of a batch.
 func rejection(errno syscall.Errno) error {
-	return &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Err: fmt.Errorf("adding element: %w", errno)}}}
+	return &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Err: fmt.Errorf("add element: %w", errno)}}}
 }
 
 // unknown returns the error of package nft for a response that is missing or unreadable.
@@ -38,36 +38,36 @@ func unknown(err error) error {
 // commitFaults are the failures of a commit.
 var commitFaults = []fault{
 	{"an object is in use", rejection(unix.EBUSY), false},
-	{"an object is not there", rejection(unix.ENOENT), false},
-	{"an element is there with another value", rejection(unix.EEXIST), false},
+	{"an object is missing", rejection(unix.ENOENT), false},
+	{"an element exists with another value", rejection(unix.EEXIST), false},
 	{"a set is full", rejection(unix.ENFILE), false},
 	{"an interval set is full", rejection(unix.ENOSPC), false},
 	{"the kernel has no memory", rejection(unix.ENOMEM), false},
 	{"the table belongs to another process", &nft.TableOwnedError{Family: model.IPv6, Port: 4711, Process: "other"}, false},
-	{"privilege is gone", rejection(unix.EPERM), false},
-	{"another transaction came between", rejection(unix.ERESTART), false},
+	{"permission is missing", rejection(unix.EPERM), false},
+	{"another transaction interfered", rejection(unix.ERESTART), false},
 	{"the batch is larger than the socket's buffer", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EMSGSIZE), false},
 	{"the socket's buffer is full", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.ENOBUFS), false},
-	{"a signal comes while it is sent", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EINTR), false},
+	{"a signal interrupts sending", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EINTR), false},
 	{"the socket is closed", fmt.Errorf("sending 4711 bytes over netlink: %w", os.ErrClosed), false},
-	{"the time is over before it is sent", fmt.Errorf("committing a batch: %w", context.DeadlineExceeded), false},
-	{"the answer is lost, and it was refused", unknown(unix.ENOBUFS), false},
-	{"the answer is lost, and it was done", unknown(unix.ENOBUFS), true},
-	{"the answer does not come in time", unknown(os.ErrDeadlineExceeded), true},
-	{"a signal comes while the answer is awaited", unknown(unix.EINTR), true},
-	{"the answer makes no sense", unknown(unix.EBADMSG), true},
-	{"the socket is closed before the answer comes", unknown(os.ErrClosed), true},
+	{"the deadline is exceeded before it is sent", fmt.Errorf("committing a batch: %w", context.DeadlineExceeded), false},
+	{"the response is lost, and it was rejected", unknown(unix.ENOBUFS), false},
+	{"the response is lost, and it was applied", unknown(unix.ENOBUFS), true},
+	{"the response is late", unknown(os.ErrDeadlineExceeded), true},
+	{"a signal interrupts receiving", unknown(unix.EINTR), true},
+	{"the response is malformed", unknown(unix.EBADMSG), true},
+	{"the socket is closed before the response arrives", unknown(os.ErrClosed), true},
 }
 
 // readFaults are the failures of a read.
 var readFaults = []fault{
-	{name: "what is read changes meanwhile, again and again", err: errors.New("it changed while it was being read")},
-	{name: "a signal comes while it is read", err: unix.EINTR},
-	{name: "the answer is too much for the socket", err: unix.ENOBUFS},
-	{name: "the set is not there", err: unix.ENOENT},
+	{name: "the table changes during every read", err: errors.New("table changed while it was read")},
+	{name: "a signal interrupts reading", err: unix.EINTR},
+	{name: "the response exceeds the socket buffer", err: unix.ENOBUFS},
+	{name: "the set is missing", err: unix.ENOENT},
 	{name: "reading is forbidden", err: unix.EPERM},
-	{name: "the socket is closed before it is asked", err: os.ErrClosed},
-	{name: "there is no answer in time", err: os.ErrDeadlineExceeded},
+	{name: "the socket is closed before the request", err: os.ErrClosed},
+	{name: "the response times out", err: os.ErrDeadlineExceeded},
 }
 
 // faultInjector is a kernel with random netlink failures.
@@ -118,7 +118,7 @@ func (f *faultInjector) Commit(ctx context.Context, batch ruleset.Batch) error {
 }
 
 // rejectedService is the name of the fault that the kernel rejects elements of a Service.
-const rejectedService = "a Service is refused"
+const rejectedService = "a Service is rejected"
 
 // reject returns an error that names some of the frontends in a batch; nil means none.
 func (f *faultInjector) reject(batch ruleset.Batch) error {

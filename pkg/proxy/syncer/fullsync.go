@@ -35,7 +35,7 @@ func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, er
 	decided, early, err := p.decideAll(ctx, complete, p.parts(names, bare))
 	if err != nil { // one transaction, from the start, shows which Services the kernel rejects
 		if undone := p.kernel.Commit(ctx, complete.Rollback()); undone != nil {
-			return Report{Full: true}, fmt.Errorf("fill new tables: %w; remove them again: %w", err, undone)
+			return Report{Full: true}, fmt.Errorf("fill new tables: %w; roll back: %w", err, undone)
 		}
 		complete, early = ruleset.NewFullSync(config, found), nil
 		complete.Add(decided.owned)
@@ -62,7 +62,7 @@ func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, er
 	return p.finish(ctx, report)
 }
 
-// acceptFull is accept for all Services. It discards everything that was known of them, except rejections.
+// acceptFull is accept for all Services. It discards all earlier state of them, except rejections.
 func (p *Proxy) acceptFull(mirror *ruleset.Mirror, decided decisions) {
 	left := map[model.ObjectName]*pending{}
 	var gone []model.ObjectName
@@ -142,7 +142,7 @@ func (p *Proxy) readKernelObjects(ctx context.Context) (map[model.Family]ruleset
 	for _, family := range p.config.Families {
 		objects, err := p.kernel.Objects(ctx, family)
 		if err != nil {
-			return nil, fmt.Errorf("read what the %s table holds: %w", family, err)
+			return nil, fmt.Errorf("read %s table: %w", family, err)
 		}
 		if p.failures >= recreateTablesAfter {
 			objects.NeedsRecreate = true

@@ -32,7 +32,7 @@ func atOnce(t *testing.T, everything model.Change) (kernel *memoryKernel, writte
 	p.Apply(everything)
 	report := mustSync(t, p)
 	if len(kernel.batches) != 1 {
-		t.Fatalf("over a table %d batches were written, want 1", len(kernel.batches))
+		t.Fatalf("with an existing table %d batches were written, want 1", len(kernel.batches))
 	}
 	return kernel, report.Added
 }
@@ -65,17 +65,17 @@ func TestAFirstSyncWritesChainsLast(t *testing.T) {
 	p.Apply(everything)
 	report := mustSync(t, p)
 	if got := kernel.text(t); got != want.text(t) {
-		t.Error("the tables are other ones than those that one transaction makes")
+		t.Error("the tables differ from those of a single transaction")
 	}
 	if fmt.Sprint(report.Added) != fmt.Sprint(written) {
-		t.Errorf("the report says that %v elements were added, want %v", report.Added, written)
+		t.Errorf("the report has %v added elements, want %v", report.Added, written)
 	}
 	last := len(kernel.batches) - 1
 	if last < 2 {
 		t.Fatalf("%d batches were written, want two or more before that with the chains", last+1)
 	}
 	if diff := cmp.Diff(ruleset.StaticSets, setsOf(kernel.batches[0], model.IPv4), cmp.Comparer(sameName)); diff != "" {
-		t.Errorf("sets are made in another order (-want +got):\n%s", diff)
+		t.Errorf("sets are created in another order (-want +got):\n%s", diff)
 	}
 	ahead, behind := 0, 0
 	for i, batch := range kernel.batches {
@@ -95,13 +95,13 @@ func TestAFirstSyncWritesChainsLast(t *testing.T) {
 	}
 }
 
-// TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce, in the same sync.
+// TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce: the same sync writes everything in one transaction.
 func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 	everything := many()
 	want, written := atOnce(t, everything)
 	for _, done := range []bool{false, true} {
 		for failing := range 2 {
-			t.Run(fmt.Sprintf("part %d, done %v", failing+1, done), func(t *testing.T) {
+			t.Run(fmt.Sprintf("part %d, applied %v", failing+1, done), func(t *testing.T) {
 				commits := 0
 				kernel := &faultyKernel{memoryKernel: &memoryKernel{}, fails: func() (before, after bool) {
 					commits++
@@ -111,14 +111,14 @@ func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 				p.Apply(everything)
 				report := mustSync(t, p)
 				if got := kernel.text(t); got != want.text(t) {
-					t.Error("the tables are other ones than those that one transaction makes")
+					t.Error("the tables differ from those of a single transaction")
 				}
 				// Then all of it is deleted; and of the two batches of a full sync the first one is empty.
 				if want := failing + 1 + 3; commits != want {
 					t.Errorf("%d commits, want %d: no other part is written after a failure", commits, want)
 				}
 				if fmt.Sprint(report.Added) != fmt.Sprint(written) {
-					t.Errorf("the report says that %v elements were added, want %v", report.Added, written)
+					t.Errorf("the report has %v added elements, want %v", report.Added, written)
 				}
 			})
 		}
@@ -133,10 +133,10 @@ func TestACancelledFirstSyncLeavesNoChains(t *testing.T) {
 	p := starting(kernel)
 	p.Apply(many())
 	if _, err := p.Sync(ctx); err == nil {
-		t.Fatal("Sync succeeds, though its context has ended")
+		t.Fatal("Sync succeeds after its context ended")
 	}
 	if objects := kernel.Tables.Objects(model.IPv4); !objects.Table || len(objects.Chains) > 0 {
-		t.Errorf("the table is there: %v, with the chains %v; want it without any", objects.Table, objects.Chains)
+		t.Errorf("the table exists: %v, with the chains %v; want it without chains", objects.Table, objects.Chains)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestAKernelRejectionInAPartExcludesItsOwnService(t *testing.T) {
 	everything := many()
 	names := []model.ObjectName{{Namespace: "default", Name: "service-7"}, {Namespace: "default", Name: "service-998"}}
 	for _, isShort := range []bool{false, true} {
-		t.Run(fmt.Sprintf("short of memory %v", isShort), func(t *testing.T) {
+		t.Run(fmt.Sprintf("no memory %v", isShort), func(t *testing.T) {
 			kernel := &scriptedKernel{}
 			p := starting(kernel)
 			p.Apply(everything)
@@ -188,7 +188,7 @@ func TestAKernelRejectionInAPartExcludesItsOwnService(t *testing.T) {
 			kernel.reject = refusingServices(everything, names...)
 			report := mustSync(t, p)
 			if refused := namesOf(report.Rejected); !slices.Equal(refused, names) {
-				t.Errorf("refused are %v, want %v", refused, names)
+				t.Errorf("rejected Services %v, want %v", refused, names)
 			}
 			// The first attempt leaves numbers of session affinity, which stay.
 			want := &memoryKernel{numbers: numbersIn(&kernel.memoryKernel)}
@@ -196,7 +196,7 @@ func TestAKernelRejectionInAPartExcludesItsOwnService(t *testing.T) {
 			others.Apply(withoutServices(everything, names))
 			mustSync(t, others)
 			if got := kernel.text(t); got != want.text(t) {
-				t.Error("the tables are other ones than those of all other Services")
+				t.Error("the tables differ from those of all other Services")
 			}
 		})
 	}

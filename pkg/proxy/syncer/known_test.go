@@ -98,7 +98,7 @@ func (k *handlerModel) OnSynced(sync selection.SyncState) {
 	for service, frontends := range k.byService {
 		for frontend := range frontends {
 			if other, two := all[frontend]; two {
-				k.t.Errorf("%s is of %s and of %s", frontend, service, other)
+				k.t.Errorf("%s belongs to %s and to %s", frontend, service, other)
 			}
 			all[frontend] = service
 		}
@@ -144,6 +144,6 @@ func (k *handlerModel) agree(kernel *memoryKernel, mayHaveMore bool) {
 		}
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
-		k.t.Errorf("owners (-tables +reader):\n%s", diff)
+		k.t.Errorf("owners (-tables +handler):\n%s", diff)
 	}
 }

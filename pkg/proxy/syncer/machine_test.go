@@ -186,7 +186,7 @@ func (m *machine) cleanSync() syncer.Report {
 	}
 	isKnown := m.switches == (switches{}) && len(before) > 0
 	if report.Full != !slices.Equal(ranges, m.ranges) && isKnown {
-		m.t.Errorf("complete: %v, and the pods' ranges were %v and are %v", report.Full, m.ranges, ranges)
+		m.t.Errorf("full: %v, but the pod CIDRs were %v and are %v", report.Full, m.ranges, ranges)
 	}
 	for frontend, owner := range m.model.byFrontend {
 		if was, isThere := owners[frontend]; isThere && was != owner { // its slots are deleted and added, even if unchanged
@@ -215,7 +215,7 @@ func (m *machine) wroteTheDifference(before map[thing]ruleset.Element, report sy
 	}
 	gotAdded, gotDeleted := report.Added[model.IPv4]+report.Added[model.IPv6], report.Deleted[model.IPv4]+report.Deleted[model.IPv6]
 	if gotAdded != added || gotDeleted != deleted {
-		m.t.Errorf("%d elements are written and %d deleted, and %d and %d differ", gotAdded, gotDeleted, added, deleted)
+		m.t.Errorf("%d elements were added and %d deleted, want %d and %d", gotAdded, gotDeleted, added, deleted)
 	}
 }
 
@@ -262,7 +262,7 @@ func (m *machine) committed(batch ruleset.Batch) {
 			checkBacked(m.t, maps)
 			for offer := range maps.offers() {
 				if !m.versions[offer] {
-					m.t.Errorf("%+v is in force, which no version of the cluster allowed", offer)
+					m.t.Errorf("%+v is active, which no version of the cluster allowed", offer)
 				}
 			}
 		}
@@ -272,7 +272,7 @@ func (m *machine) committed(batch ruleset.Batch) {
 			for endpoint, number := range numbers[clients] {
 				was := before[endpoint]
 				if was != nil && !slices.ContainsFunc(was, func(n uint32) bool { return slices.Contains(number, n) }) {
-					m.t.Errorf("%+v: the clients of %s, remembered with %x, are now with %x", clients, endpoint, was, number)
+					m.t.Errorf("%+v: the clients of %s had the numbers %x and now have %x", clients, endpoint, was, number)
 				}
 			}
 		}
@@ -292,7 +292,7 @@ func (m *machine) smallOnesAreServed(made fresh) {
 		return all
 	}
 	if diff := cmp.Diff(of(made.model), of(m.model), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
-		m.t.Errorf("beside large Services that may wait (-fresh start +after the history):\n%s", diff)
+		m.t.Errorf("while large Services may wait (-fresh start +after the history):\n%s", diff)
 	}
 }
 
@@ -306,10 +306,10 @@ func (m *machine) converged(report syncer.Report) {
 		cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(selection.SyncState{}, "Full"),
 	}
 	if diff := cmp.Diff(made.model.all(), m.model.all(), opts); diff != "" {
-		m.t.Fatalf("what readers know (-fresh start +after the history):\n%s", diff)
+		m.t.Fatalf("handler state (-fresh start +after the history):\n%s", diff)
 	}
 	if report.Total != made.report.Total || report.Contested != made.report.Contested || report.Waiting > 0 {
-		m.t.Errorf("%d Services, %d contested frontends, and %d wait; a fresh start reports %+v",
+		m.t.Errorf("%d Services, %d contested frontends, %d waiting; a fresh start reports %+v",
 			report.Total, report.Contested, report.Waiting, made.report)
 	}
 	m.lost += m.model.lost
@@ -372,9 +372,9 @@ func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 		seeds uint64
 		steps int
 	}{
-		{"nothing goes wrong", switches{}, 12, 20},
+		{"no faults", switches{}, 12, 20},
 		{"netlink fails", switches{faults: true}, 12, 10},
-		{"netlink fails and another process takes things away", switches{faults: true, sabotage: true}, 12, 10},
+		{"netlink fails and another process deletes objects", switches{faults: true, sabotage: true}, 12, 10},
 		{"large Services wait", switches{large: true}, 4, 6},
 	} {
 		for seed := range test.seeds {
@@ -396,11 +396,11 @@ func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 	}
 	for _, fault := range slices.Concat(commitFaults, readFaults) {
 		if counts[fault.name] == 0 {
-			t.Errorf("%s: that never happened, so it was not tested", fault.name)
+			t.Errorf("%s: never happened, so it was not tested", fault.name)
 		}
 	}
 	if lost == 0 || counts[rejectedService] == 0 {
-		t.Errorf("Services lost %d frontends and stayed, and %d elements were refused: that was not tested", lost, counts[rejectedService])
+		t.Errorf("existing Services lost %d frontends, and %d elements were rejected; want some of each", lost, counts[rejectedService])
 	}
 }
 

@@ -100,7 +100,7 @@ func TestEveryOddObjectReachesTheKernel(t *testing.T) {
 				p.Apply(file.load([]byte(text)))
 				report := mustSync(t, p) // the other one has no IPv6
 				if slices.Contains(config.Families, model.IPv4) && report.Total < 2 {
-					t.Errorf("%s: %d Services are in force, want the other one too", name, report.Total)
+					t.Errorf("%s: %d Services are applied, want the other one too", name, report.Total)
 				}
 				checkTables(t, &kernel.model, config)
 				checkBystander(t, &kernel.model, config)

@@ -220,7 +220,7 @@ func (p *Proxy) cleanUp(ctx context.Context, report *Report) error {
 			} else if errors.Is(err, fs.ErrNotExist) {
 				p.dropMirror()
 			}
-			return fmt.Errorf("sweep: %w", err)
+			return fmt.Errorf("clean up tables: %w", err)
 		}
 		room -= report.count(batch)
 		p.mirror.CleanupDone()

@@ -26,7 +26,7 @@ func synced(t testing.TB, kernel syncer.Kernel) *syncer.Proxy {
 	p := starting(kernel)
 	p.Apply(manyServices(3, 2))
 	if report := mustSync(t, p); !report.Full || report.Services != 3 || report.Total != 3 {
-		t.Fatalf("the first sync reports %+v, want it complete with 3 Services", report)
+		t.Fatalf("the first sync reports %+v, want a full one with 3 Services", report)
 	}
 	return p
 }
@@ -36,18 +36,18 @@ func TestTablesAreRecreatedAfterTwoFailedFullSyncs(t *testing.T) {
 		fail    func(*scriptedKernel)
 		rebuilt bool
 	}{
-		"the kernel refuses the batches": {func(k *scriptedKernel) { k.reject = rejectAll }, true},
+		"the kernel rejects the batches": {func(k *scriptedKernel) { k.reject = rejectAll }, true},
 		// The existing tables cannot be the cause if no batch was sent.
-		"the kernel cannot be asked at all": {func(k *scriptedKernel) { k.blind = errInjected }, false},
+		"the kernel cannot be read": {func(k *scriptedKernel) { k.blind = errInjected }, false},
 		// Nor if there was no memory for it.
-		"the kernel has no room for the batches": {func(k *scriptedKernel) {
+		"the kernel has no memory for the batches": {func(k *scriptedKernel) {
 			k.reject = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENOBUFS) }
 		}, false},
 		// Nor while they belong to a predecessor that has not ended yet.
 		"another process owns the tables": {func(k *scriptedKernel) {
 			k.reject = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.EPERM) }
 		}, false},
-		"another transaction came between": {func(k *scriptedKernel) {
+		"another transaction interfered": {func(k *scriptedKernel) {
 			k.reject = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ERESTART) }
 		}, false},
 		// A set that is full may be one that another program created too small.
@@ -69,7 +69,7 @@ func TestTablesAreRecreatedAfterTwoFailedFullSyncs(t *testing.T) {
 				kernel.reject, kernel.blind, kernel.batches = nil, nil, nil
 				mustSync(t, p)
 				if got, want := slices.ContainsFunc(kernel.batches, rebuilds), test.rebuilt && failures >= 2; got != want {
-					t.Errorf("after %d failures the tables were made anew: %v, want %v", failures, got, want)
+					t.Errorf("after %d failures the tables were recreated: %v, want %v", failures, got, want)
 				}
 			}
 		})
@@ -91,7 +91,7 @@ func TestMapsOfOtherTypesAreOvercomeInTheKernel(t *testing.T) {
 			p.Apply(everything)
 			for range 2 {
 				if _, err := p.Sync(t.Context()); err == nil {
-					t.Error("a sync succeeds though a map is in the way")
+					t.Error("a sync succeeds despite a conflicting map")
 				}
 			}
 			mustSync(t, p)
@@ -120,24 +120,24 @@ func TestAFailingCleanupKeepsServing(t *testing.T) {
 	for try := range 3 {
 		report, err := p.Sync(t.Context())
 		if err != nil {
-			t.Fatalf("try %d: a sweep that fails makes the sync fail: %v", try+1, err)
+			t.Fatalf("try %d: a failed cleanup makes the sync fail: %v", try+1, err)
 		}
 		if !errors.Is(report.CleanupErr, errInjected) {
-			t.Errorf("try %d: unswept because of %v, want the injected error", try+1, report.CleanupErr)
+			t.Errorf("try %d: cleanup error %v, want the injected one", try+1, report.CleanupErr)
 		}
 		if report.Full {
-			t.Errorf("try %d: complete, want only what changed", try+1)
+			t.Errorf("try %d: full sync, want a partial one", try+1)
 		}
 		if chains := kernel.Tables.Objects(model.IPv4).Chains; !slices.Contains(chains, "lb-33") || !slices.Contains(chains, "lb-34") {
-			t.Errorf("try %d: chains %v, want what is needed and what could not be swept", try+1, chains)
+			t.Errorf("try %d: chains %v, want those in use and those that could not be deleted", try+1, chains)
 		}
 	}
 	// Three consecutive failures: the tables are recreated, and nothing is left to clean up.
 	if report := mustSync(t, p); !report.Full {
-		t.Errorf("the sync after three failed sweeps reports %+v, want a complete one", report)
+		t.Errorf("the sync after three failed cleanups reports %+v, want a full one", report)
 	}
 	if chains := kernel.Tables.Objects(model.IPv4).Chains; slices.Contains(chains, "lb-34") {
-		t.Errorf("chains %v, want lb-34 swept", chains)
+		t.Errorf("chains %v, want lb-34 deleted", chains)
 	}
 	likeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
 }
@@ -145,7 +145,7 @@ func TestAFailingCleanupKeepsServing(t *testing.T) {
 func mustFailCleanup(t *testing.T, p *syncer.Proxy) {
 	t.Helper()
 	if report, err := p.Sync(t.Context()); err != nil || report.CleanupErr == nil || report.Full {
-		t.Errorf("report %+v and error %v, want something unswept", report, err)
+		t.Errorf("report %+v and error %v, want a failed cleanup", report, err)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestAFailedCleanupDoesNotRecreateTheTables(t *testing.T) {
 	for name, test := range map[string]struct {
 		isDone bool
 		syncs  int
-	}{"no room": {false, 5}, "done": {true, 2}} {
+	}{"no memory": {false, 5}, "applied": {true, 2}} {
 		t.Run(name, func(t *testing.T) {
 			kernel := &scriptedKernel{}
 			p := synced(t, kernel)
@@ -177,7 +177,7 @@ func TestAFailedCleanupDoesNotRecreateTheTables(t *testing.T) {
 			}
 			kernel.reject, kernel.batches = nil, nil
 			if report := mustSync(t, p); report.Full != test.isDone || slices.ContainsFunc(kernel.batches, rebuilds) {
-				t.Errorf("the next sync reports %+v, and the tables must not be made anew", report)
+				t.Errorf("the next sync reports %+v, and the tables must not be recreated", report)
 			}
 			likeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
 		})

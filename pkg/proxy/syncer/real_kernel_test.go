@@ -48,7 +48,7 @@ func (k *realKernel) dial() {
 func (k *realKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 	realErr, memoryErr := k.conn.Commit(ctx, batch), k.model.Commit(ctx, batch)
 	if (realErr == nil) != (memoryErr == nil) {
-		k.t.Errorf("the kernel says %v to a batch, the kernel in memory says %v", realErr, memoryErr)
+		k.t.Errorf("the kernel returns %v for a batch, the kernel in memory %v", realErr, memoryErr)
 	}
 	return realErr
 }
@@ -136,7 +136,7 @@ func TestAProxyTakesOverTheTablesOfAPredecessorThatIsLate(t *testing.T) {
 	for range 5 {
 		_, err := p.Sync(t.Context())
 		if _, owned := errors.AsType[*nft.TableOwnedError](err); !owned {
-			t.Fatalf("while the predecessor owns the tables, a sync says %v", err)
+			t.Fatalf("while the predecessor owns the tables, a sync returns %v", err)
 		}
 	}
 	must.Succeed(t, predecessor.Close())

@@ -32,9 +32,9 @@ type Rejected struct {
 
 // Finding returns the finding that the kernel rejects the Service.
 func (r Rejected) Finding() model.Finding {
-	reason := "Connections to this Service fail, because the kernel refuses it; it is tried again: "
+	reason := "The kernel rejects this Service, so connections to it fail; retrying: "
 	if r.HasApplied {
-		reason = "An earlier version of this Service is in force, because the kernel refuses this one; it is tried again: "
+		reason = "The kernel rejects this version of the Service, so an earlier one stays active; retrying: "
 	}
 	return model.Finding{Code: model.FailedToProgram, Reason: reason + r.Err.Error(), Local: true}.WithObject("Service", r.Service)
 }
@@ -196,7 +196,7 @@ func (p *Proxy) retryRejected(ctx context.Context, report *Report) error {
 		if err != nil {
 			p.dropMirror()
 			p.handlers.onMaybeApplied(decided)
-			return fmt.Errorf("commit Service %s, which was refused before: %w", name, err)
+			return fmt.Errorf("commit previously rejected Service %s: %w", name, err)
 		}
 	}
 	return nil

@@ -44,7 +44,7 @@ func (k *pickyKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 	for _, op := range batch.Ops {
 		eachThing(op, func(this thing, element *ruleset.Element) {
 			if k.rejected[this] && op.Verb == ruleset.Add {
-				err := fmt.Errorf("adding %+v: %w", this, syscall.EINVAL)
+				err := fmt.Errorf("add %+v: %w", this, syscall.EINVAL)
 				rejections = append(rejections, ruleset.Rejection{Op: op, Element: element, Err: err})
 			}
 		})
@@ -227,7 +227,7 @@ func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) 
 	}
 	for _, set := range ruleset.StaticSets {
 		if _, ok := picked[set.Name]; !ok && set.Name != ruleset.NodePortIPs.Name { // which belongs to no Service
-			t.Errorf("no Service has anything in %s, so that is not tested", set.Name)
+			t.Errorf("no Service has elements in %s, so it is not tested", set.Name)
 		}
 	}
 	return picked
@@ -290,7 +290,7 @@ func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 				p.Apply(everything)
 				report := mustSync(t, p)
 				if diff := cmp.Diff(want, namesOf(report.Rejected)); diff != "" || report.RejectedTotal != len(want) {
-					t.Fatalf("with %+v refused these Services are out (-want +got):\n%s", things, diff)
+					t.Fatalf("with %+v rejected, these Services are rejected (-want +got):\n%s", things, diff)
 				}
 				asIf := func(there model.Change) {
 					fresh := &memoryKernel{numbers: numbersIn(&kernel.memoryKernel)}
@@ -298,7 +298,7 @@ func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 					p.Apply(there)
 					mustSync(t, p)
 					if got, want := held(&kernel.memoryKernel), held(fresh); !maps.Equal(got, want) {
-						t.Errorf("the tables hold %d things, want %d, and the same", len(got), len(want))
+						t.Errorf("the tables have %d items, want the same as %d of a fresh start", len(got), len(want))
 					}
 				}
 				asIf(withoutServices(everything, want))
@@ -310,7 +310,7 @@ func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 				}
 				slices.SortFunc(taken, model.ObjectName.Compare)
 				if diff := cmp.Diff(want, taken); diff != "" {
-					t.Errorf("served again (-want +got):\n%s", diff)
+					t.Errorf("no longer rejected (-want +got):\n%s", diff)
 				}
 				asIf(everything)
 			})
@@ -338,10 +338,10 @@ func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 		endpoints int // of the rejected version: as many as another Service has, or a new number
 		complete  bool
 	}{
-		"a change":                             {endpoints: 3},
-		"a change that needs a new chain":      {endpoints: 50},
-		"a change that comes with distrust":    {endpoints: 3, complete: true},
-		"a change that needs both, a complete": {endpoints: 50, complete: true},
+		"a change":                                        {endpoints: 3},
+		"a change that needs a new chain":                 {endpoints: 50},
+		"a change in a full sync":                         {endpoints: 3, complete: true},
+		"a change that needs a new chain, in a full sync": {endpoints: 50, complete: true},
 	} {
 		t.Run(title, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -359,7 +359,7 @@ func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 				}
 				report := mustSync(t, p)
 				if len(report.Rejected) != 1 || report.Rejected[0].Service != name || !report.Rejected[0].HasApplied {
-					t.Fatalf("refused: %+v, want %s with its last version in force", report.Rejected, name)
+					t.Fatalf("rejected: %+v, want %s with its last version active", report.Rejected, name)
 				}
 				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(other))
 
@@ -373,7 +373,7 @@ func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 				taken := model.Change{Services: map[model.ObjectName]*model.Service{thief.Name: &thief}}
 				p.Apply(taken)
 				if report := mustSync(t, p); len(report.NoLongerRejected) > 0 {
-					t.Errorf("no longer refused: %v, want none", report.NoLongerRejected)
+					t.Errorf("no longer rejected: %v, want none", report.NoLongerRejected)
 				}
 				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(other).Merge(taken))
 
@@ -381,7 +381,7 @@ func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 				gone := model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}
 				p.Apply(gone)
 				if report := mustSync(t, p); !slices.Equal(report.NoLongerRejected, []model.ObjectName{name}) || report.RejectedTotal != 0 {
-					t.Errorf("a refused Service that is deleted is reported as %+v", report)
+					t.Errorf("a rejected Service that is deleted is reported as %+v", report)
 				}
 				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(bad).Merge(other).Merge(taken).Merge(gone))
 			})
@@ -417,11 +417,11 @@ func TestARejectedServiceIsRetriedWithBackoff(t *testing.T) {
 		at, pause := time.Duration(0), 100*time.Millisecond
 		for try := int64(1); try < 14; try++ {
 			if n := tries.Load(); n != try {
-				t.Fatalf("after %s it was tried %d times, want %d", at, n, try)
+				t.Fatalf("after %s: %d attempts, want %d", at, n, try)
 			}
 			r.later(pause - time.Nanosecond)
 			if tries.Load() != try {
-				t.Fatalf("it was tried before its pause of %s was over", pause)
+				t.Fatalf("it was retried before its pause of %s ended", pause)
 			}
 			r.later(time.Nanosecond)
 			at, pause = at+pause, min(2*pause, syncer.DefaultRetryMax)
@@ -432,7 +432,7 @@ func TestARejectedServiceIsRetriedWithBackoff(t *testing.T) {
 		r.changes <- sliceChange(endpointsOf(name, model.IPv6, 3, 1))
 		r.later(syncer.SyncInterval)
 		if n := tries.Load() - before; n != 1 {
-			t.Errorf("when it changed it was tried %d times, want once", n)
+			t.Errorf("%d attempts after it changed, want one", n)
 		}
 		tries.Store(0)
 		others.Store(0)
@@ -441,11 +441,11 @@ func TestARejectedServiceIsRetriedWithBackoff(t *testing.T) {
 			r.later(syncer.SyncInterval)
 		}
 		if tries, others := tries.Load(), others.Load(); tries != 0 || others < 10 {
-			t.Errorf("while another Service changed 10 times, it was tried %d times, and %d other batches were written", tries, others)
+			t.Errorf("while another Service changed 10 times: %d attempts and %d other batches, want none and at least 10", tries, others)
 		}
 		for _, sync := range r.take() {
 			if sync.RetryIn > 0 || sync.Complete {
-				t.Errorf("a sync failed or was complete: %+v", sync)
+				t.Errorf("a sync failed or was a full one: %+v", sync)
 			}
 		}
 	})
@@ -455,7 +455,7 @@ func TestARejectedServiceIsRetriedWithBackoff(t *testing.T) {
 // rejects rules of Services that it accepted before.
 func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 	everything := motley(20)
-	for title, restarted := range map[string]bool{"while the proxy runs": false, "while none runs": true} {
+	for title, restarted := range map[string]bool{"while the proxy runs": false, "while no proxy runs": true} {
 		t.Run(title, func(t *testing.T) {
 			kernel := &pickyKernel{rejected: map[thing]bool{}}
 			p := starting(kernel)
@@ -469,13 +469,13 @@ func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 			p.ForceFullSync()
 			for range 2 {
 				if _, err := p.Sync(t.Context()); err == nil {
-					t.Fatal("a sync succeeds though a chain is in the way")
+					t.Fatal("a sync succeeds despite a conflicting chain")
 				}
 			}
 			clear(kernel.rejected) // the cause ends when the tables are recreated
 			kernel.batches = nil
 			if report := mustSync(t, p); report.RejectedTotal != 0 || !slices.ContainsFunc(kernel.batches, rebuilds) {
-				t.Errorf("%d Services are refused, want none, and the tables made anew", report.RejectedTotal)
+				t.Errorf("%d Services are rejected, want none, and recreated tables", report.RejectedTotal)
 			}
 		})
 	}
@@ -493,12 +493,12 @@ func TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst(t *testing.T) {
 	p.Apply(everything)
 	for range 3 { // twice with the existing tables, then recreated
 		if _, err := p.Sync(t.Context()); err == nil {
-			t.Fatal("a sync in which every Service is refused succeeds, want the tables to be made anew first")
+			t.Fatal("a sync in which every Service is rejected succeeds, want the tables to be recreated first")
 		}
 	}
 	report := mustSync(t, p)
 	if report.RejectedTotal < 250 {
-		t.Errorf("%d Services are refused, want nearly all", report.RejectedTotal)
+		t.Errorf("%d Services are rejected, want nearly all", report.RejectedTotal)
 	}
 	likeFreshStart(t, &kernel.memoryKernel, withoutServices(everything, namesOf(report.Rejected)))
 }
@@ -538,7 +538,7 @@ func TestTheRealKernelRejectsOneServiceAndNoOther(t *testing.T) {
 			p.Apply(bad)
 			report, err := p.Sync(t.Context())
 			if diff := cmp.Diff(want, namesOf(report.Rejected)); err != nil || diff != "" {
-				t.Fatalf("error %v, and these are refused (-want +got):\n%s", err, diff)
+				t.Fatalf("error %v, and these are rejected (-want +got):\n%s", err, diff)
 			}
 			for _, rejected := range report.Rejected {
 				t.Log(rejected.Err)

@@ -51,7 +51,7 @@ func TestNodesThatComeAreGathered(t *testing.T) {
 		r.expect("the first change", attempt{Complete: true, Services: 5})
 		r.later(time.Minute)
 		send(nodesIn("zone-b", "new-0"))
-		r.expect("a node comes", attempt{At: time.Minute, Services: 4})
+		r.expect("a node is added", attempt{At: time.Minute, Services: 4})
 		likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
 		for n := range 10 {
 			r.later(100 * time.Millisecond)
@@ -61,13 +61,13 @@ func TestNodesThatComeAreGathered(t *testing.T) {
 		for i, sync := range r.take() {
 			if sync.Services > 0 {
 				t := time.Minute + time.Duration(i+1)*100*time.Millisecond
-				r.t.Errorf("at %s, %d Services are planned anew", t, sync.Services)
+				r.t.Errorf("at %s, %d Services are replanned", t, sync.Services)
 			}
 		}
 		send(resized(3))
-		r.expect("endpoints change meanwhile", attempt{At: time.Minute + time.Second, Services: 1})
+		r.expect("endpoints change in between", attempt{At: time.Minute + time.Second, Services: 1})
 		r.later(syncer.ReplanInterval)
-		r.expect("a while later", attempt{At: time.Minute + syncer.ReplanInterval, Services: 4})
+		r.expect("after the interval", attempt{At: time.Minute + syncer.ReplanInterval, Services: 4})
 		likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
 		r.later(time.Hour)
 		r.expect("after that")
@@ -114,11 +114,11 @@ func TestALargeServiceIsReplannedInSteps(t *testing.T) {
 			break
 		}
 		if syncs > 100 {
-			t.Fatal("the large Service waits for ever beside others that change")
+			t.Fatal("the large Service waits forever while others change")
 		}
 	}
 	if largest := kernel.largestBatch(); largest > 2*syncer.MaxBatchWeight || syncs < 2 {
-		t.Errorf("it is written in %d syncs, the largest of %d elements", syncs+1, largest)
+		t.Errorf("it was written in %d syncs, the largest of %d elements", syncs+1, largest)
 	}
 	likeFreshStart(t, kernel, everything.Merge(node))
 }
@@ -148,7 +148,7 @@ func TestEndpointsChangeBeforeSharesDo(t *testing.T) {
 		}
 	}
 	if syncs < 3 {
-		t.Errorf("all Services were planned anew in %d syncs, want them in turns", syncs+1)
+		t.Errorf("all Services were replanned in %d syncs, want several batches", syncs+1)
 	}
 	likeFreshStart(t, kernel, everything.Merge(node))
 }

@@ -40,16 +40,16 @@ func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T)
 		fails   bool
 		want    []time.Time
 	}{
-		{"no slice says when", nil, false, nil},
+		{"no slice has a trigger time", nil, false, nil},
 		{"two slices change", []model.Change{stamped("service-0", 1, 1), stamped("service-1", 1, 2)}, false, []time.Time{moment(1), moment(2)}},
-		{"the same versions come again", []model.Change{stamped("service-0", 1, 1), stamped("service-1", 1, 2)}, false, nil},
-		{"a slice changes twice before the sync: the older cause", []model.Change{
+		{"the same versions arrive again", []model.Change{stamped("service-0", 1, 1), stamped("service-1", 1, 2)}, false, nil},
+		{"a slice changes twice before the sync: the older time counts", []model.Change{
 			stamped("service-0", 2, 3), stamped("service-0", 3, 4),
 		}, false, []time.Time{moment(3)}},
-		{"the kernel refuses a change", []model.Change{stamped("service-0", 4, 5)}, true, nil},
-		{"it waited, whatever else happens to it", []model.Change{stamped("service-0", 5, 6)}, false, []time.Time{moment(5)}},
-		{"a slice changes and goes", []model.Change{stamped("service-1", 2, 7), gone}, false, nil},
-		{"it comes back without a stamp", []model.Change{stamped("service-1", 2, 0)}, false, nil},
+		{"the kernel rejects a change", []model.Change{stamped("service-0", 4, 5)}, true, nil},
+		{"it waited, even if it changes again", []model.Change{stamped("service-0", 5, 6)}, false, []time.Time{moment(5)}},
+		{"a slice changes and is deleted", []model.Change{stamped("service-1", 2, 7), gone}, false, nil},
+		{"it is added again without a trigger time", []model.Change{stamped("service-1", 2, 0)}, false, nil},
 	} {
 		for _, change := range step.changes {
 			p.Apply(change)
@@ -105,14 +105,14 @@ func TestServicesThatLoseAFrontendAreReportedWithTheOwner(t *testing.T) {
 		want   []servicefindings.ServiceFindings
 	}{
 		{"the first sync", model.Change{}, want},
-		{"the owner lets go", manyServices(2, 1), []servicefindings.ServiceFindings{{Service: greedy}}},
+		{"the owner releases the frontends", manyServices(2, 1), []servicefindings.ServiceFindings{{Service: greedy}}},
 		{"another Service changes", resized(1), nil},
-		{"the greedy one wants them again", greedyServices(1, 2), want},
-		{"the owner goes", model.Change{Services: map[model.ObjectName]*model.Service{owner: nil}},
+		{"both claim them again", greedyServices(1, 2), want},
+		{"the owner is deleted", model.Change{Services: map[model.ObjectName]*model.Service{owner: nil}},
 			[]servicefindings.ServiceFindings{{Service: greedy}}},
-		{"it is decided again", greedyServices(1, 2), want},
+		{"it is added again", greedyServices(1, 2), want},
 		{
-			"the greedy one goes", model.Change{Services: map[model.ObjectName]*model.Service{greedy: nil}},
+			"the greedy one is deleted", model.Change{Services: map[model.ObjectName]*model.Service{greedy: nil}},
 			[]servicefindings.ServiceFindings{{Service: greedy}},
 		},
 	} {
@@ -148,11 +148,11 @@ func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
 	p.Apply(gone)
 	over := mustSync(t, p)
 	if len(told) != servicefindings.MaxFound || !over.Full {
-		t.Errorf("of %d Services something is said when all are gone, complete %v; want %d", len(told), over.Full, servicefindings.MaxFound)
+		t.Errorf("%d Services reported after all were deleted, full %v; want %d", len(told), over.Full, servicefindings.MaxFound)
 	}
 	for _, one := range told {
 		if len(one.Findings) > 0 {
-			t.Errorf("%s is gone, and something is found of it: %v", one.Service, one.Findings)
+			t.Errorf("%s is deleted, but has findings: %v", one.Service, one.Findings)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
 	for _, want := range []syncer.Report{{}, {Full: true}, {Full: true}} {
 		report, err := p.Sync(t.Context())
 		if err == nil {
-			t.Fatal("the kernel took it")
+			t.Fatal("the sync succeeded")
 		}
 		if diff := cmp.Diff(want, report, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 			t.Errorf("report (-want +got):\n%s", diff)

@@ -36,11 +36,11 @@ const (
 	syncInterval = 40 * time.Millisecond
 )
 
-// Run syncs whenever the cluster changes or the tables were modified externally (disturbed), until ctx ends. Changes
-// that arrive together, during a sync, or in the pause after it are synced together. The first sync waits for the first
-// change, which must be the complete state.
+// Run syncs whenever the cluster changes or the tables were modified externally (driftDetected), until ctx ends.
+// Changes that arrive together, during a sync, or in the pause after it are synced together. The first sync waits for
+// the first change, which must be the complete state.
 //
-// A failed sync is retried after growing pauses, or when the tables are disturbed; changes that arrive before the retry
+// A failed sync is retried after growing pauses, or when drift is detected; changes that arrive before the retry
 // wait for it. A Service that the kernel rejects is retried in the same way, but nothing waits for it. Neither channel
 // may be closed.
 func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, observer Observer) {
@@ -65,7 +65,7 @@ type nextSync struct {
 	after time.Duration
 	// earliest is the earliest time of a sync for changes.
 	earliest time.Time
-	// failed is set if the last sync failed: changes then wait until after has passed or the tables are disturbed.
+	// failed is set if the last sync failed: changes then wait until after has passed or drift is detected.
 	failed bool
 }
 
@@ -100,8 +100,8 @@ func (p *Proxy) syncOnce(ctx context.Context, last nextSync, observer Observer) 
 
 func (p *Proxy) retryMax() time.Duration { return cmp.Or(p.RetryMax, DefaultRetryMax) }
 
-// wait returns true when the next sync is due, and false when ctx has ended. A disturbance does not wait: it may have
-// removed the cause of the last failure.
+// wait returns true when the next sync is due, and false when ctx has ended. An external modification does not wait:
+// it may have removed the cause of the last failure.
 func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, next nextSync) bool {
 	var again <-chan time.Time
 	var at time.Time

@@ -34,10 +34,10 @@ func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
 			r.changes <- change
 			r.later(time.Millisecond)
 		}
-		r.expect("while a sync is under way")
+		r.expect("during a sync")
 		r.later(time.Minute)
 		// The first of them needs lb-33, and so a batch for that before the one with its elements.
-		r.expect("what arrived meanwhile is one sync",
+		r.expect("changes during a sync are synced together",
 			attempt{At: syncer.SyncInterval, Services: 1}, attempt{At: syncer.SyncInterval + 2*time.Second, Services: 2})
 		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Merge(resized(5)).Merge(stickyService(1, 2)))
 	})
@@ -50,9 +50,9 @@ func TestRunTriesAFailedSyncAgainLaterEachTime(t *testing.T) {
 		var at, pause time.Duration
 		pause = 100 * time.Millisecond
 		for range 12 {
-			r.expect("a sync that fails", attempt{At: at, Complete: true, RetryIn: pause})
+			r.expect("a failed sync", attempt{At: at, Complete: true, RetryIn: pause})
 			r.later(pause - time.Nanosecond)
-			r.expect("before the pause is over")
+			r.expect("before the pause ends")
 			r.later(time.Nanosecond)
 			at, pause = at+pause, min(2*pause, 30*time.Second)
 		}
@@ -60,14 +60,14 @@ func TestRunTriesAFailedSyncAgainLaterEachTime(t *testing.T) {
 		r.reject(nil)
 		r.later(30 * time.Second)
 		at += 30 * time.Second
-		r.expect("the kernel takes it at last", attempt{At: at, Complete: true, Services: 3})
+		r.expect("the kernel accepts it", attempt{At: at, Complete: true, Services: 3})
 		r.later(time.Hour)
 		at += time.Hour
 		r.expect("after the success")
 
 		r.reject(rejectAll)
 		r.changes <- resized(1)
-		r.expect("the next failure waits as short as the first", attempt{At: at, RetryIn: 100 * time.Millisecond})
+		r.expect("the first retry after a success has the shortest pause", attempt{At: at, RetryIn: 100 * time.Millisecond})
 	})
 }
 
@@ -78,7 +78,7 @@ func TestWhatCouldNotBeCleanedUpDoesNotKeepChangesWaiting(t *testing.T) {
 		r.later(time.Second)
 		r.reject(rejectCleanups)
 		r.changes <- manyServices(3, manyEndpoints)
-		r.expect("a change whose sweep fails", attempt{At: time.Second, Services: 3, CleanupFailed: true})
+		r.expect("a change whose cleanup fails", attempt{At: time.Second, Services: 3, CleanupFailed: true})
 		r.later(300 * time.Millisecond)
 		r.changes <- stickyService(1)
 		r.expect("a change soon after", attempt{At: 1300 * time.Millisecond, Services: 1, CleanupFailed: true})
@@ -86,7 +86,7 @@ func TestWhatCouldNotBeCleanedUpDoesNotKeepChangesWaiting(t *testing.T) {
 		r.later(time.Second)
 		r.expect("a second later", attempt{At: 2300 * time.Millisecond})
 		r.later(time.Hour)
-		r.expect("after the sweep")
+		r.expect("after the cleanup")
 	})
 }
 
@@ -94,7 +94,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	for name, prepare := range map[string]func(r *run){
 		"before the first change": func(*run) {},
 		"while nothing happens":   func(r *run) { r.changes <- manyServices(3, 2) },
-		"before a sync is tried again": func(r *run) {
+		"before a sync is retried": func(r *run) {
 			r.reject(rejectAll)
 			r.changes <- manyServices(3, 2)
 		},
@@ -129,14 +129,14 @@ func TestChangesWaitForAFailedSync(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		r.reject(rejectAll)
 		r.changes <- manyServices(3, 2)
-		r.expect("a sync that fails", attempt{Complete: true, RetryIn: 100 * time.Millisecond})
+		r.expect("a failed sync", attempt{Complete: true, RetryIn: 100 * time.Millisecond})
 		r.changes <- resized(1)
 		r.changes <- stickyService(1)
 		r.later(99 * time.Millisecond)
-		r.expect("changes before the pause is over")
+		r.expect("changes before the pause ends")
 		r.reject(nil)
 		r.later(time.Millisecond)
-		r.expect("all of it together", attempt{At: 100 * time.Millisecond, Complete: true, Services: 4})
+		r.expect("everything together", attempt{At: 100 * time.Millisecond, Complete: true, Services: 4})
 		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Merge(resized(1)).Merge(stickyService(1)))
 	})
 }

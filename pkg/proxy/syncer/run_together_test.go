@@ -39,7 +39,7 @@ func TestASteadyStreamOfChangesTakesATenthOfTheTime(t *testing.T) {
 				}
 				r.later(test.pause)
 				want = append(want, attempt{At: 5 * test.pause, Services: 1}) // those since the last sync started
-				r.expect("changes all the time", want...)
+				r.expect("continuous changes", want...)
 				likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
 				r.later(time.Hour)
 				r.expect("after the stream")
@@ -59,7 +59,7 @@ func TestADisturbanceIsRepairedAtOnceAndTakesChangesAlong(t *testing.T) {
 		r.expect("a change soon after")
 		r.disturbed <- struct{}{}
 		r.later(took)
-		r.expect("a disturbance before the change is synced", attempt{At: took, Complete: true, Services: 4})
+		r.expect("an external modification before the change is synced", attempt{At: took, Complete: true, Services: 4})
 		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Merge(stickyService(1)))
 		r.changes <- resized(1)
 		r.later(syncer.SyncInterval - took - 1)
@@ -85,7 +85,7 @@ func TestAChangeAndADisturbanceThatArriveTogetherAreOneCompleteSync(t *testing.T
 			r.later(time.Minute)
 			syncs := r.take()
 			if len(syncs) != 2 || syncs[0].Complete || !syncs[1].Complete {
-				t.Fatalf("round %d: got %+v, want a sync of the first change and then one complete sync", round, syncs)
+				t.Fatalf("round %d: got %+v, want a partial sync and then a full one", round, syncs)
 			}
 		}
 	})

@@ -36,7 +36,7 @@ func (s *scenario) cmdDetector(ts *testscript.TestScript, args []string) {
 	case how == "none" && len(rest) == 0:
 		s.config.LocalTraffic = ruleset.LocalTraffic{}
 	default:
-		ts.Fatalf("there is no such detector: %v", args)
+		ts.Fatalf("unknown detector: %v", args)
 	}
 	s.restart()
 }

@@ -26,9 +26,9 @@ func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
 	ts.Check(report.CleanupErr)
 	for _, problem := range loaded.Rejected {
 		if !problem.Code.IsInvalidInput() {
-			continue // printSkipped prints those of objects that were read
+			continue // printSkipped prints findings about objects that were read
 		}
-		fmt.Fprintf(ts.Stdout(), "refused: %s\n", problem)
+		fmt.Fprintf(ts.Stdout(), "rejected: %s\n", problem)
 	}
 	printSkipped(ts.Stdout(), loaded.Change)
 	printReport(ts.Stdout(), report)
@@ -42,7 +42,7 @@ func printSkipped(w io.Writer, change model.Change) {
 		if service := change.Services[name]; service != nil {
 			for _, finding := range service.Findings {
 				if finding.Code == model.PartiallyIgnored {
-					fmt.Fprintf(w, "left out of Service %s: %s\n", name, finding.Sentence())
+					fmt.Fprintf(w, "skipped in Service %s: %s\n", name, finding.Sentence())
 				}
 			}
 		}
@@ -50,7 +50,7 @@ func printSkipped(w io.Writer, change model.Change) {
 	for _, name := range slices.SortedFunc(maps.Keys(change.Slices), model.ObjectName.Compare) {
 		if slice := change.Slices[name]; slice != nil {
 			for _, finding := range slice.Findings {
-				fmt.Fprintf(w, "left out of EndpointSlice %s: %s\n", name, finding.Sentence())
+				fmt.Fprintf(w, "skipped in EndpointSlice %s: %s\n", name, finding.Sentence())
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func printReport(w io.Writer, report syncer.Report) {
 	fmt.Fprintf(w, "%s %d of %d Services: %d elements added, %d deleted\n", what, report.Services, report.Total,
 		report.Added[model.IPv4]+report.Added[model.IPv6], report.Deleted[model.IPv4]+report.Deleted[model.IPv6])
 	if report.Contested > 0 {
-		fmt.Fprintf(w, "frontends that several Services want: %d\n", report.Contested)
+		fmt.Fprintf(w, "contested frontends: %d\n", report.Contested)
 	}
 }
 
@@ -100,7 +100,7 @@ func (s *scenario) cmdTables(ts *testscript.TestScript, args []string) {
 func (s *scenario) cmdElements(ts *testscript.TestScript, args []string) {
 	for _, name := range args {
 		if !slices.ContainsFunc(ruleset.StaticSets, func(set ruleset.Set) bool { return set.Name == name }) {
-			ts.Fatalf("there is no set %q", name)
+			ts.Fatalf("unknown set %q", name)
 		}
 	}
 	kernel := &memoryKernel{}
@@ -147,7 +147,7 @@ func (s *scenario) cmdChain(ts *testscript.TestScript, args []string) {
 		}
 	})
 	if printed < len(args) {
-		ts.Fatalf("%d chains of %v are there", printed, args)
+		ts.Fatalf("found %d chains of %v", printed, args)
 	}
 }
 

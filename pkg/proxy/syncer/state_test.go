@@ -129,7 +129,7 @@ func sameTables(t testing.TB, config ruleset.Config, fresh, kernel *memoryKernel
 			t.Fatalf("%s table (-fresh start +after the history):\n%s", family, diff)
 		}
 		if differences := fresh.Differences(family, heldIn(t, kernel, family)); len(differences) > 0 {
-			t.Fatalf("what `proxy status` would say after the history: %v", differences)
+			t.Fatalf("`proxy status` would report these differences after the history: %v", differences)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func mustSync(t testing.TB, p *syncer.Proxy) syncer.Report {
 		t.Fatalf("sync: %v", err)
 	}
 	if report.CleanupErr != nil {
-		t.Fatalf("sync left something over: %v", report.CleanupErr)
+		t.Fatalf("cleanup: %v", report.CleanupErr)
 	}
 	return report
 }

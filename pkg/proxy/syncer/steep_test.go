@@ -104,7 +104,7 @@ func TestWhatOneTenantWritesCostsASum(t *testing.T) {
 					return
 				}
 				if try == 5 {
-					t.Fatalf("%d times as much takes %s of processor time instead of %s: %.1f times as long",
+					t.Fatalf("%d times as much takes %s of CPU time instead of %s: %.1f times as long",
 						times, many, once, float64(many)/float64(once))
 				}
 			}
@@ -172,7 +172,7 @@ func TestAPortWithAMapOfItsOwnIsListed(t *testing.T) {
 		p.Apply(change)
 		mustSync(t, p)
 		if got := len(wideMaps(kernel.model.Tables.Objects(model.IPv4))); got != step.maps {
-			t.Errorf("%+v: %d ports have a map of their own", step, got)
+			t.Errorf("%+v: %d ports have a dedicated map", step, got)
 		}
 		likeFreshStart(t, &kernel.model, change)
 		kernel.agree(t)

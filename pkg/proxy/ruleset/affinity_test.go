@@ -36,7 +36,7 @@ type stickyViews struct{ clusterIP, clusterIPOutside, others, othersOutside stri
 
 // The values of a view: all endpoints, or the one on this node, or none; or there is no affinity.
 const (
-	both, localOnly, there, nobody, withoutAffinity = "both", "here", "there", "nobody", "unremembered"
+	both, localOnly, there, nobody, withoutAffinity = "both", "local", "remote", "none", "no affinity"
 )
 
 // stickyViewsOf reads the views from the tables, as a packet does.
@@ -92,27 +92,27 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 		"one view for all frontends": {
 			pods: slices.Concat(on1(1), on2(2)), want: stickyViews{both, both, both, both}, ports: 1,
 		},
-		"two views, and a choice between them": {
+		"two views, selected by the client's origin": {
 			externalLocal: true, pods: slices.Concat(on1(1), on2(2)), want: stickyViews{both, both, both, localOnly}, ports: 2,
 		},
-		"clients outside have no endpoint on this node": {
+		"external clients have no endpoint on this node": {
 			externalLocal: true, pods: on2(2), want: stickyViews{there, there, there, nobody}, ports: 1,
 		},
-		"keys leave no endpoint for clients inside": {
+		"topology keys leave no endpoint for internal clients": {
 			externalLocal: true, pods: on1(1), change: func(s *model.Service) { s.Topology.Keys = noKeys },
 			want: stickyViews{withoutAffinity, withoutAffinity, nobody, localOnly}, ports: 1,
 		},
-		"the ClusterIP has the local view alone": {
+		"the ClusterIP has only the local view": {
 			internalLocal: true, pods: slices.Concat(on1(1), on2(2)), want: stickyViews{localOnly, localOnly, both, both}, ports: 2,
 		},
-		"the ClusterIP and clients outside share the local view": {
+		"the ClusterIP and external clients share the local view": {
 			internalLocal: true, externalLocal: true, pods: slices.Concat(on1(1), on2(2)),
 			want: stickyViews{localOnly, localOnly, both, localOnly}, ports: 2,
 		},
-		"the ClusterIP has no endpoint here": {
+		"the ClusterIP has no endpoint on this node": {
 			internalLocal: true, pods: on2(2), want: stickyViews{withoutAffinity, withoutAffinity, there, there}, ports: 1,
 		},
-		"a ClusterIP alone, kept on this node, needs no view of others": {
+		"only a ClusterIP with a Local policy: no cluster view": {
 			internalLocal: true, pods: slices.Concat(on1(1), on2(2)),
 			change: func(s *model.Service) { s.LoadBalancerIPs, s.ExternalIPs, s.Ports[0].NodePort = nil, nil, 0 },
 			want:   stickyViews{clusterIP: localOnly, clusterIPOutside: localOnly}, ports: 1,
@@ -150,7 +150,7 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 					}
 				}
 				if test.ports == 0 && len(clients) > 0 {
-					t.Errorf("nobody is remembered in %s, by the chains %q", port.ID.Family, clients)
+					t.Errorf("there are no numbers in %s, but affinity chains %q", port.ID.Family, clients)
 				}
 			}
 			checkNumbers(t, r)
@@ -176,7 +176,7 @@ func TestAChoiceOfNumbersMatchesTheRandomSlotChain(t *testing.T) {
 				}
 				asking[chain.Name] = true
 				if !strings.Contains("\n"+got, "\n"+detector.outside+"meta priority set ") {
-					t.Errorf("chain %s is\n%s\nand does not ask %q", chain.Name, got, detector.outside)
+					t.Errorf("chain %s is\n%s\nand does not match %q", chain.Name, got, detector.outside)
 				}
 			}
 			want := map[string]bool{
@@ -272,7 +272,7 @@ func TestNamesNeverCollide(t *testing.T) {
 	owner := map[string]string{}
 	claim := func(name, by string) {
 		if other, taken := owner[name]; taken && other != by {
-			t.Errorf("%s is the name of an object of %s and of %s", name, other, by)
+			t.Errorf("the name %s is used for both %s and %s", name, other, by)
 		}
 		owner[name] = by
 	}
@@ -306,7 +306,7 @@ func TestNamesNeverCollide(t *testing.T) {
 						}
 						claim("set "+set.Name, by)
 						if got := ruleset.SetOf(set.Name); !slices.Equal(got.Key, set.Key) || !slices.Equal(got.Value, set.Value) {
-							t.Errorf("%s is taken for a set of %v and %v by its name, and is one of %v and %v",
+							t.Errorf("the name %s implies a set of %v and %v, but it is one of %v and %v",
 								set.Name, got.Key, got.Value, set.Key, set.Value)
 						}
 					}

@@ -77,16 +77,16 @@ func TestNewPort(t *testing.T) {
 			want: sticky(portOf("web", "10.96.0.1", first), 3*time.Hour),
 		},
 		// It has no endpoint to send a client to a second time.
-		"without endpoints it refuses, and remembers no client": {
+		"without endpoints it refuses, and no client has affinity": {
 			service: model.Service{AffinityTimeout: 3 * time.Hour},
 			want:    sticky(portOf("web", "10.96.0.1"), 3*time.Hour),
 		},
-		"with endpoints elsewhere only, an internal policy drops and remembers no client": {
+		"with endpoints only on other nodes, an internal policy drops, and no client has affinity": {
 			service:   model.Service{AffinityTimeout: 3 * time.Hour, InternalTrafficLocal: true},
 			endpoints: []model.SliceEndpoint{ready("10.244.2.2", "node-2")},
 			want:      sticky(keptLocal(portOf("web", "10.96.0.1")), 3*time.Hour),
 		},
-		"an internal policy keeps what is on this node": {
+		"an internal policy keeps the endpoints on this node": {
 			service:   model.Service{InternalTrafficLocal: true},
 			endpoints: []model.SliceEndpoint{ready("10.244.1.1", "node-1"), ready("10.244.2.2", "node-2")},
 			want:      keptLocal(portOf("web", "10.96.0.1", first)),
@@ -101,7 +101,7 @@ func TestNewPort(t *testing.T) {
 			planned := prepared(t, serviceOf(got)).Ports[0]
 			chains, sets := planned.Chains(bothFamilies), planned.Sets()
 			if !got.Frontends[0].Class.IsBalanced() && (len(chains)+len(sets) > 0 || planned.AffinityOf() != nil) {
-				t.Errorf("a port that does not balance has chains %v and sets %v, and remembers clients by %+v", chains, sets, planned.AffinityOf())
+				t.Errorf("a port that does not balance has the chains %v, the sets %v and the affinity %+v", chains, sets, planned.AffinityOf())
 			}
 		})
 	}

@@ -38,13 +38,13 @@ func TestWhichSlotAnEndpointHasIsNoDifferenceAndHowManyIs(t *testing.T) {
 	}{
 		"the same":       {elements, nil},
 		"in other slots": {[]ruleset.Element{endpointIn(2, "10.0.0.1:80"), endpointIn(0, "10.0.0.2:80"), endpointIn(1, "10.0.0.2:80")}, nil},
-		"another number": {elements[:2], []string{at + "10.0.0.2 . 80 is missing"}},
-		"another one": {
+		"a missing slot": {elements[:2], []string{at + "10.0.0.2 . 80 is missing"}},
+		"another endpoint": {
 			append(slices.Clone(elements[:2]), endpointIn(2, "10.0.0.3:80")),
 			[]string{at + "10.0.0.2 . 80 is missing", at + "10.0.0.3 . 80 is stray"},
 		},
-		"nothing at all":  {nil, []string{at + "10.0.0.1 . 80 is missing", at + "10.0.0.2 . 80, in 2 slots, is missing"}},
-		"one more of one": {append(slices.Clone(elements), endpointIn(3, "10.0.0.1:80")), []string{at + "10.0.0.1 . 80 is stray"}},
+		"no elements":   {nil, []string{at + "10.0.0.1 . 80 is missing", at + "10.0.0.2 . 80, in 2 slots, is missing"}},
+		"an extra slot": {append(slices.Clone(elements), endpointIn(3, "10.0.0.1:80")), []string{at + "10.0.0.1 . 80 is stray"}},
 	} {
 		var got []string
 		for _, difference := range wanted.Differences(model.IPv4, ruleset.Objects{

@@ -35,13 +35,13 @@ func TestTheChainsThatDrawASlot(t *testing.T) {
 		}{
 			"all endpoints for all clients": {ruleset.BalanceClass(3), "lb-3", []string{draw3}},
 			"split":                         {ruleset.SplitClass(2, 3), "lb-3-local-2", []string{by.outside + drawLocal2 + " return", draw3}},
-			"split, and no local slot: silence outside": {
+			"split, no local slot: external clients are dropped": {
 				ruleset.SplitClass(0, 3), "lb-3-local-0", []string{by.outside + "drop", draw3},
 			},
-			"split, and no slot but local ones: refused inside": {
+			"split, only local slots: internal clients are refused": {
 				ruleset.SplitClass(2, 0), "lb-0-local-2", []string{by.outside + drawLocal2 + " return", "goto refuse"},
 			},
-			"split, and no slot: silence outside, refused inside": {
+			"split, no slots: external clients are dropped, internal ones refused": {
 				ruleset.SplitClass(0, 0), "lb-0-local-0", []string{by.outside + "drop", "goto refuse"},
 			},
 		} {
@@ -73,7 +73,7 @@ func TestWhatIsDispatchedWithoutAChainOfItsOwn(t *testing.T) {
 			}
 			port := withClass(portOf("web", "10.96.0.1"), test.class)
 			if chains := port.Chains(bothFamilies); chains != nil {
-				t.Errorf("its port has chains: %v", chains)
+				t.Errorf("the port has chains: %v", chains)
 			}
 		})
 	}
@@ -93,14 +93,14 @@ func TestACommonNumberOfEndpointsAddsNoVerdict(t *testing.T) {
 			return strings.Contains(line, "dispatch") || strings.Contains(line, "chain")
 		})
 		if verdicts != (count == beyond || before == beyond) {
-			t.Errorf("from %d endpoints to %d a verdict comes or goes: %v, by %q", before, count, verdicts, lines)
+			t.Errorf("from %d to %d endpoints a verdict is added or deleted: %v, by %q", before, count, verdicts, lines)
 		}
 		before = count
 	}
 	kept := withClass(portOf("web", "10.96.0.1"), ruleset.DropClass)
 	for _, service := range []ruleset.Service{serviceOf(kept), nothing("web")} {
 		if lines := append(planned(r.change(t, service)), r.cleanUp(t)...); strings.Contains(strings.Join(lines, "\n"), "dispatch") {
-			t.Errorf("a Service that drops, or leaves, brings or takes a verdict: %q", lines)
+			t.Errorf("a Service that drops or is deleted changes a verdict: %q", lines)
 		}
 	}
 }

@@ -1,9 +1,9 @@
-// Package ruleset defines what the nftables tables should hold: the static chains and sets, the elements that each
-// Service owns, and the batch of operations that leads from what the kernel holds to what is desired.
+// Package ruleset defines the desired content of the nftables tables: the static chains and sets, the elements that
+// each Service owns, and the batch of operations that leads from the current content to the desired one.
 //
-// Everything here is a value or a function of values. The package knows how nft would write each thing (text.go), and
-// nothing of netlink, Kubernetes, clocks or logs. Package nft writes a Batch to the kernel; Tables applies it in
-// memory.
+// Everything here is a value or a function of values. The package can print everything in nft's syntax (text.go). It
+// does not depend on netlink, Kubernetes, clocks or logs. Package nft writes a Batch to the kernel; Tables applies it
+// in memory.
 //
 // Where to make a change: a rule, a chain or a set is in layout.go, dispatch.go, affinity.go and set.go; a statement
 // of a rule is in statement.go, and for the kernel in statement.go of package nft; the elements of a Service are in
@@ -56,12 +56,12 @@
 // Big maps hold data, and no verdicts. The kernel validates the whole table for each verdict that is added.
 //
 // A port may have a dedicated map: if it has more than 256 frontends, or if its frontends times its slots are more
-// than 1,024 and more than eight times their sum. In the map of all endpoints it would cost the product. In its own it
-// costs the sum, and another endpoint changes none of its frontends.
+// than 1,024 and more than eight times their sum. In the map of all endpoints it would cost the product. In a dedicated
+// map it costs the sum, and another endpoint changes none of its frontends.
 //
 // A list of source ranges is elements, with no set, chain or verdict of its own. It has a number, and exists once for
 // all frontends that use it. So a change costs its own list, a hundred frontends with one list cost as much as one,
-// and changes take as long beside 10,000 lists as beside none. The set is a hash: in one interval set for all lists
+// and changes take as long with 10,000 lists as without. The set is a hash: in one interval set for all lists
 // the kernel would take the square of their ranges. A packet takes one lookup for each prefix length in use, even
 // lengths first. A prefix of an odd length is stored as its two halves, so there are at most 16 lookups over IPv4 and
 // 64 over IPv6, of some 0.1 µs.
@@ -69,11 +69,11 @@
 // An ordinary change adds no verdict, because the kernel visits all verdicts of a table when one is added: 0.5 µs for
 // each pair of local and all endpoints (externalTrafficPolicy: Local), dedicated map, and timeout of session affinity.
 // So the classes of 1 to 32 endpoints, reject and drop are always in the table, with their chains. A changed number of
-// endpoints takes 1.3 times as long beside 2,206 dedicated maps or pairs as alone; it was 7 to 9 times. Beside 500
+// endpoints takes 1.3 times as long with 2,206 dedicated maps or pairs as without; it was 7 to 9 times. With 500
 // timeouts of session affinity it takes 1.0 times as long; it was 2.5. A first sync pays 34 elements and 32 chains per
 // family, some 0.35 ms. The first Service with a number of endpoints above 32, a pair of such numbers, a dedicated
-// map, or a number of endpoints with session affinity still adds one: 0.2 to 0.3 ms alone, 0.5 ms beside 500 of them,
-// 1.3 to 1.5 ms beside 2,206.
+// map, or a number of endpoints with session affinity still adds one: 0.2 to 0.3 ms alone, 0.5 ms with 500 of them, 1.3
+// to 1.5 ms with 2,206.
 //
 // The packet's priority carries the class, and then the slot, from one rule to the next: 'nft list' aborts on a map
 // lookup that feeds another one in the same rule. No qdisc uses these values (e000: and above), and nat-postrouting
@@ -86,11 +86,11 @@
 // detector and by 'fib saddr type local'. The packet carries nothing for it: postrouting matches again.
 //
 // Conntrack decides about masquerading, from the original tuple, in the order in which a frontend is found: ClusterIP,
-// external addresses, node ports. So a connection to another frontend on a port with a node port's number is not taken
-// for a connection to that node port. What another program translated is never masqueraded, whichever frontend it
-// dialled: what we translate has the conntrack label 86. The label needs no set and no element, and only first packets
-// meet it. A priority would be lost in ip_forward, and a set of endpoints could not tell which program translated a
-// connection.
+// external addresses, node ports. So a connection to another frontend on a port with a node port's number is not
+// mistaken for a connection to that node port. What another program translated is never masqueraded, whichever frontend
+// it dialled: what we translate has the conntrack label 86. The label needs no set and no element, and only first
+// packets meet it. A priority would be lost in ip_forward, and a set of endpoints could not show which program
+// translated a connection.
 //
 // After routing our chains come before those of others, at srcnat - 1. Once a NAT chain has translated the source, the
 // kernel calls no further one, and a CNI that masquerades would hide the connection from ours.
@@ -108,7 +108,7 @@
 // Numbers survive a restart. Those of ports are read back from sticky-ports. Those of endpoints are hashes of their
 // addresses, and are read back, from numbered-collided, only where two of a port collide: the kernel's time to dump a
 // map grows with the square of its size. A port that outgrows 256 or 4,096 endpoints gets numbers of another size, and
-// its clients lose their entries once. A port that never had more than that never moves.
+// its clients lose their entries once. A port that never exceeds 256 endpoints keeps its numbers.
 //
 // There are 18 affinity maps: 16 for ports with up to 256 endpoints, each port in the one that the fewest use, and one
 // for each larger size. The kernel bounds each to 65,535 clients. There are two chains for each map and timeout in
@@ -123,7 +123,7 @@
 // original tuple: neither a packet that a network policy drops nor a retransmitted SYN counts. Its chains translate
 // nothing, and come before those that translate the source. No sync changes the counts, and while nobody reads /demand
 // there is no table. A connection that is not counted costs one lookup in a hash, or two if it dialled a node port:
-// the conntrack label 87 tells those apart.
+// the conntrack label 87 distinguishes those.
 //
 // Counters have names, so full syncs leave them as they are: counters in rules would start at zero again.
 //

@@ -77,7 +77,8 @@ func (v Verdict) target() string {
 //	│   0xff   │ 1 refuse, 2 drop        │
 //	└──────────┴─────────────────────────┘
 //
-// Real priorities are 0 to 15, or a tc handle, whose major number an administrator chose. e000: and above are unlikely.
+// Real priorities are 0 to 15, or a tc handle, whose major number an administrator chooses. e000: and above are
+// unlikely.
 type Class uint32
 
 // The classes without slots.

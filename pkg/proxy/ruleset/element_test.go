@@ -22,7 +22,7 @@ func TestTheBitsOfAClass(t *testing.T) {
 		"as many slots as there can be":        {ruleset.BalanceClass(most), 0xfe00ffff, false, most, 0},
 		"split, with slots on both sides":      {ruleset.SplitClass(1, 3), 0xe0010003, true, 3, 1},
 		"split, without local slots":           {ruleset.SplitClass(0, 3), 0xe0000003, true, 3, 0},
-		"split, with local slots alone":        {ruleset.SplitClass(2, 0), 0xe0020000, true, 0, 2},
+		"split, with only local slots":         {ruleset.SplitClass(2, 0), 0xe0020000, true, 0, 2},
 		"split, without any slot":              {ruleset.SplitClass(0, 0), 0xe0000000, true, 0, 0},
 		"split, as many slots as there can be": {ruleset.SplitClass(mostLocal, most), 0xefffffff, true, most, mostLocal},
 	} {
@@ -31,11 +31,11 @@ func TestTheBitsOfAClass(t *testing.T) {
 				t.Errorf("the class is %#x, want %#x", uint32(test.class), test.number)
 			}
 			if got := test.class.Slots(); got != test.slots || !test.class.IsBalanced() || test.class.IsSplit() != test.split {
-				t.Errorf("it has %d slots, balanced: %v, split: %v; want %d, true and %v",
+				t.Errorf("the class has %d slots, balanced: %v, split: %v; want %d, true and %v",
 					got, test.class.IsBalanced(), test.class.IsSplit(), test.slots, test.split)
 			}
 			if got := test.class.LocalSlots(); test.split && got != test.local {
-				t.Errorf("it has %d local slots, want %d", got, test.local)
+				t.Errorf("the class has %d local slots, want %d", got, test.local)
 			}
 		})
 	}
@@ -63,8 +63,8 @@ func TestTheRangesOfClassesAndSlotsAreApart(t *testing.T) {
 		{"ports with most endpoints", 0xf4000000, 0xf4ff0000, false},
 		{"lists of source ranges", 0xf5000000, 0xf5ffffff, false},
 		{"endpoints of ports with most", 0xf6000000, 0xf6ffffff, false},
-		{"classes that remember clients", sticky(time.Second, 0, false), sticky(24*time.Hour, lastShard, true), false},
-		{"wide ports", 0xfa000000, 0xfaffffff, false},
+		{"classes with session affinity", sticky(time.Second, 0, false), sticky(24*time.Hour, lastShard, true), false},
+		{"ports with a dedicated map", 0xfa000000, 0xfaffffff, false},
 		{"local slots", ruleset.LocalSlot, ruleset.LocalSlot + mostLocal, true},
 		{"slots", ruleset.ClusterSlot, ruleset.ClusterSlot + most, true},
 		{"classes that balance", uint32(ruleset.BalanceClass(1)), uint32(ruleset.BalanceClass(most)), false},
@@ -72,10 +72,10 @@ func TestTheRangesOfClassesAndSlotsAreApart(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.first <= below || test.first > test.last {
-				t.Errorf("%#x to %#x does not lie above %#x, where %s end", test.first, test.last, below, name)
+				t.Errorf("%#x to %#x is not above %#x, where %s end", test.first, test.last, below, name)
 			}
 			if test.first < ruleset.FirstClass || test.last > ruleset.LastClass {
-				t.Errorf("%#x to %#x is not inside what the rules call ours, %#x to %#x",
+				t.Errorf("%#x to %#x is not within our range in the rules, %#x to %#x",
 					test.first, test.last, ruleset.FirstClass, ruleset.LastClass)
 			}
 			if got := test.first >= ruleset.LocalSlot && test.last <= ruleset.LastSlot; got != test.slot {
@@ -99,7 +99,7 @@ func TestAClassEncodesTheTimeoutTheShardAndTheKind(t *testing.T) {
 				class := ruleset.StickyClass(time.Duration(seconds)*time.Second, shard, nodePorts)
 				what := fmt.Sprintf("%d seconds, shard %d, node ports: %v", seconds, shard, nodePorts)
 				if other, taken := seen[class]; taken || class.IsBalanced() || class>>24 != 0xf7 {
-					t.Errorf("%#x is the class of %s, and of %s", class, what, other)
+					t.Errorf("%#x is the class of %s and of %s", class, what, other)
 				}
 				seen[class] = what
 			}
@@ -115,40 +115,40 @@ func TestTheNumbersOfATier(t *testing.T) {
 		for _, number := range []uint32{test.lastPort, test.endpoint} {
 			got, isEndpoint, ok := ruleset.NumberKind(number)
 			if !ok || got != tier || isEndpoint != (number == test.endpoint) {
-				t.Errorf("%#x is called a number of tier %d, of an endpoint: %v", number, got, isEndpoint)
+				t.Errorf("%#x has size class %d, is an endpoint's: %v", number, got, isEndpoint)
 			}
 		}
 		if got := ruleset.PortOf(test.endpoint); got != test.lastPort {
-			t.Errorf("%#x is an endpoint of the port %#x, want %#x", test.endpoint, got, test.lastPort)
+			t.Errorf("%#x belongs to the port %#x, want %#x", test.endpoint, got, test.lastPort)
 		}
 		if got := uint32(ruleset.Shards()[tier]); got != test.shards {
-			t.Errorf("tier %d has %d shards, want %d", tier, got, test.shards)
+			t.Errorf("size class %d has %d shards, want %d", tier, got, test.shards)
 		}
 	}
 	for _, number := range []uint32{0, ruleset.NoPort, 0xe0000001, 0xf5000000, 0xf7000000, 0xfa000000, 0xfe000001, 0xff000001} {
 		if _, _, ok := ruleset.NumberKind(number); ok {
-			t.Errorf("%#x is called a number of session affinity", number)
+			t.Errorf("%#x is treated as a number of session affinity", number)
 		}
 	}
 }
 
 func TestOnlyAClassThatBalancesIsCalledSo(t *testing.T) {
 	for name, number := range map[string]uint32{
-		"refuse":                   uint32(ruleset.RefuseClass),
-		"drop":                     uint32(ruleset.DropClass),
-		"no class":                 0,
-		"a slot":                   ruleset.ClusterSlot + 7,
-		"a local slot":             ruleset.LocalSlot + 7,
-		"the last of all slots":    ruleset.LastSlot,
-		"a tc handle":              0x00010002,
-		"a number below all ours":  ruleset.FirstClass - 1,
-		"a number above all ours":  ruleset.LastClass + 1,
-		"what no number may be":    0xffffffff,
-		"the number of a port":     0xf0000000,
-		"that of an endpoint":      0xf2000001,
-		"a class that remembers":   0xf7000000 | 3600<<6,
-		"the number before slots":  ruleset.LocalSlot - 1,
-		"the number before refuse": uint32(ruleset.RefuseClass) - 1,
+		"refuse":                    uint32(ruleset.RefuseClass),
+		"drop":                      uint32(ruleset.DropClass),
+		"no class":                  0,
+		"a slot":                    ruleset.ClusterSlot + 7,
+		"a local slot":              ruleset.LocalSlot + 7,
+		"the last of all slots":     ruleset.LastSlot,
+		"a tc handle":               0x00010002,
+		"a number below our range":  ruleset.FirstClass - 1,
+		"a number above our range":  ruleset.LastClass + 1,
+		"the highest number":        0xffffffff,
+		"the number of a port":      0xf0000000,
+		"the number of an endpoint": 0xf2000001,
+		"a class with affinity":     0xf7000000 | 3600<<6,
+		"the number before slots":   ruleset.LocalSlot - 1,
+		"the number before refuse":  uint32(ruleset.RefuseClass) - 1,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if class := ruleset.Class(number); class.IsBalanced() || class.IsSplit() {

@@ -138,7 +138,7 @@ func numberInShort(number uint32) string {
 	case number>>24 == 0xf7:
 		return fmt.Sprintf("%ssticky/%d-%d", []string{"", "nodeport-"}[number&1], number>>6&0x1ffff, number>>1&0x1f)
 	case number>>24 == 0xfa:
-		return "wide"
+		return "dedicated"
 	case isNumber && isEndpoint:
 		return fmt.Sprintf("endpoint/%d", number&uint32(ruleset.Tiers()[tier]-1))
 	case isNumber:

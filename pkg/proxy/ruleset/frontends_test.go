@@ -149,7 +149,7 @@ func TestAFrontendIsReadBackFromItsElement(t *testing.T) {
 			}
 		}
 		if len(want) != 4 || !slices.Equal(want, got) {
-			t.Errorf("the frontends %v are read back as %v", want, got)
+			t.Errorf("frontends %v are read back as %v", want, got)
 		}
 	}
 }

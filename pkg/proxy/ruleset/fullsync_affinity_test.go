@@ -58,30 +58,30 @@ func TestResyncAndTheClientsThatAreRemembered(t *testing.T) {
 		change     func(*ruleset.Objects)
 		remembered []string
 	}{
-		"they are kept": {services(web(first, second)), asFound, []string{client}},
-		"those of an endpoint that leaves are not": {services(web(second)), asFound, nil},
-		"those of one that stays are":              {services(web(first, third)), asFound, []string{client}},
-		"a Service that comes first takes nothing from them": {
+		"clients keep their endpoints":         {services(web(first, second)), asFound, []string{client}},
+		"clients of a removed endpoint do not": {services(web(second)), asFound, nil},
+		"clients of a remaining endpoint do":   {services(web(first, third)), asFound, []string{client}},
+		"even if another Service is added first": {
 			services(serviceOf(sticky(portOf("aaa", "10.96.0.9", third), time.Hour)), web(first)), asFound, []string{client},
 		},
-		"another timeout changes nothing for them": {
+		"even with another timeout": {
 			services(serviceOf(sticky(portOf("web", "10.96.0.1", first), time.Minute))), asFound, []string{client},
 		},
-		"nor does another address of the Service beside the one it has": {
+		"even if the Service gets another frontend": {
 			services(serviceOf(withNodePort(sticky(portOf("web", "10.96.0.1", first), time.Hour)))), asFound, []string{client},
 		},
-		"the Service is found again by any of its frontends": {services(serviceOf(withoutFirst(withNodePort(
+		"even if the Service loses a frontend": {services(serviceOf(withoutFirst(withNodePort(
 			sticky(portOf("web", "10.96.0.1", first), time.Hour))))), asFound, []string{client}},
-		"a table that is made anew remembers no client":                {services(web(first, second)), rebuild, nil},
-		"without affinity their map is swept":                          {services(serviceOf(portOf("web", "10.96.0.1", first))), asFound, nil},
-		"a name alone gives the number, if the contents are not known": {services(web(first, second)), unknown, []string{client}},
+		"but not if the table is recreated":                          {services(web(first, second)), rebuild, nil},
+		"nor if affinity is disabled":                                {services(serviceOf(portOf("web", "10.96.0.1", first))), asFound, nil},
+		"the name determines the number if the contents are unknown": {services(web(first, second)), unknown, []string{client}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			r := start(t, serviceOf(withNodePort(web(first, second).Ports[0])))
 			learnt(t, r, web(first).Ports[0].ID, "192.0.2.7", first)
 			r.restart(t, test.change, test.wanted...)
 			if diff := cmp.Diff(test.remembered, remembered(t, &r.Tables)); diff != "" {
-				t.Errorf("remembered (-want +got):\n%s", diff)
+				t.Errorf("stored clients (-want +got):\n%s", diff)
 			}
 			checkNumbers(t, r)
 		})
@@ -106,7 +106,7 @@ func TestEachFamilyHasNumbersOfItsOwn(t *testing.T) {
 		mirror, _ := ruleset.Resync(bothFamilies, services(db, web), home, found) // in reverse order: shards change
 		for id, memory := range numbersOf(mirror) {
 			if same := memory.Views[0].Port == before[id].Views[0].Port; same != (id.Family == kept) {
-				t.Errorf("with the %s table alone to be found, %v keeps its number: %v", kept, id, same)
+				t.Errorf("with only the %s table found, %v keeps its number: %v", kept, id, same)
 			}
 		}
 	}
@@ -122,16 +122,16 @@ func TestCleanupAfterResyncRemovesExactlyTheLeftovers(t *testing.T) {
 	sets := append(slices.Clone(flushed), "- set affinity-0")
 	chains := append(slices.Clone(flushed), "- chain lb-33", "- chain sticky-3600-0")
 	for _, want := range [][]string{sets, chains} {
-		for _, try := range []string{"first", "after a sweep that failed"} {
+		for _, try := range []string{"first", "after a failed cleanup"} {
 			if diff := cmp.Diff(want, operations(mirror.Cleanup(1<<20))); diff != "" {
-				t.Errorf("%s: sweep (-want +got):\n%s", try, diff)
+				t.Errorf("%s: cleanup (-want +got):\n%s", try, diff)
 			}
 		}
 		mustApply(t, &r.Tables, mirror.Cleanup(1<<20))
 		mirror.CleanupDone()
 	}
 	if again := operations(mirror.Cleanup(1 << 20)); again != nil {
-		t.Errorf("what was swept is swept again: %v", again)
+		t.Errorf("deleted objects are deleted again: %v", again)
 	}
 }
 
@@ -178,7 +178,7 @@ var damages = map[string]damage{
 			}
 		}
 	},
-	"numbers of other shards and tiers": func(random *rand.Rand, contents map[string][]ruleset.Element) {
+	"numbers of other shards and size classes": func(random *rand.Rand, contents map[string][]ruleset.Element) {
 		for _, name := range portMaps {
 			for i := range contents[name] {
 				prefix := []uint32{0xf0000000, 0xf1000000, 0xf4000000}[random.IntN(3)]

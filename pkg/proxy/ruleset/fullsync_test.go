@@ -72,8 +72,8 @@ func TestResyncMakesAnyTablesTheSame(t *testing.T) {
 		"over the same tables":          {someServices(), asFound},
 		"over tables of other Services": {others, asFound},
 		"over tables without Services":  {nil, asFound},
-		"anew over the same tables":     {someServices(), rebuild},
-		"anew over other tables":        {others, rebuild},
+		"recreating the same tables":    {someServices(), rebuild},
+		"recreating other tables":       {others, rebuild},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, test.before...)
@@ -130,28 +130,28 @@ func TestResyncRepairsWhatOthersDid(t *testing.T) {
 	}
 	counting := ruleset.Chain{Name: "counting", Hook: ruleset.NoHook, Rules: []ruleset.Rule{{ruleset.Count{Counter: "theirs"}}}}
 	for name, ops := range map[string][]ruleset.Op{
-		"they deleted the table": {{Verb: ruleset.Delete, Object: ruleset.TableObject{}}},
-		"they emptied a map":     {{Verb: ruleset.Flush, Object: ruleset.SetObject{Set: ruleset.Services}}},
-		"they emptied a chain":   {{Verb: ruleset.Flush, Object: ruleset.ChainObject{Chain: ruleset.Chain{Name: "services"}}}},
-		"they added a rule":      {{Verb: ruleset.Add, Object: ruleset.RulesObject{Chain: dropping("lb-3")}}},
-		"they deleted an element": {
+		"the table is deleted": {{Verb: ruleset.Delete, Object: ruleset.TableObject{}}},
+		"a map is flushed":     {{Verb: ruleset.Flush, Object: ruleset.SetObject{Set: ruleset.Services}}},
+		"a chain is flushed":   {{Verb: ruleset.Flush, Object: ruleset.ChainObject{Chain: ruleset.Chain{Name: "services"}}}},
+		"a rule is added":      {{Verb: ruleset.Add, Object: ruleset.RulesObject{Chain: dropping("lb-3")}}},
+		"an element is deleted": {
 			{Verb: ruleset.Delete, Object: elements(ruleset.Dispatch, ruleset.Element{Key: ruleset.Tuple{Number: class}})},
 		},
-		"they changed an element": {
+		"an element is changed": {
 			{Verb: ruleset.Delete, Object: elements(ruleset.Dispatch, ruleset.Element{Key: ruleset.Tuple{Number: class}})},
 			{Verb: ruleset.Add, Object: elements(ruleset.Dispatch, ruleset.Element{
 				Key: ruleset.Tuple{Number: class}, Verdict: ruleset.Verdict{Kind: ruleset.Drop},
 			})},
 		},
-		"they added an element": {{Verb: ruleset.Add, Object: elements(ruleset.ClusterIPs, ruleset.Element{
+		"an element is added": {{Verb: ruleset.Add, Object: elements(ruleset.ClusterIPs, ruleset.Element{
 			Key: ruleset.Tuple{Addr: netip.MustParseAddr("192.0.2.9")},
 		})}},
-		"they added a chain and a map": {
+		"a chain and a map are added": {
 			{Verb: ruleset.Add, Object: ruleset.ChainObject{Chain: dropping("theirs")}},
 			{Verb: ruleset.Add, Object: ruleset.RulesObject{Chain: dropping("theirs")}},
 			{Verb: ruleset.Add, Object: ruleset.SetObject{Set: ruleset.Set{Name: "theirs-too", Key: []ruleset.Type{ruleset.TypeAddr}}}},
 		},
-		"they added a counter, and a chain that raises it": {
+		"a counter and a chain that increments it are added": {
 			{Verb: ruleset.Add, Object: ruleset.CounterObject{Name: "theirs"}},
 			{Verb: ruleset.Add, Object: ruleset.ChainObject{Chain: counting}},
 			{Verb: ruleset.Add, Object: ruleset.RulesObject{Chain: counting}},
@@ -162,7 +162,7 @@ func TestResyncRepairsWhatOthersDid(t *testing.T) {
 			want := text(t, &r.Tables)
 			mustApply(t, &r.Tables, ruleset.Batch{Ops: ops})
 			if text(t, &r.Tables) == want {
-				t.Fatal("nothing was disturbed, so nothing can be repaired")
+				t.Fatal("the tables did not change, so nothing is tested")
 			}
 			resync(t, &r.Tables, someServices(), asFound)
 			if diff := cmp.Diff(want, text(t, &r.Tables)); diff != "" {
@@ -182,7 +182,7 @@ func TestPlansAndResyncLeadToTheSameMirror(t *testing.T) {
 	together.change(t, someServices()...)
 	for name, r := range map[string]*running{"one Service after another": oneByOne, "all in one plan": together} {
 		if cleaned := r.cleanUp(t); cleaned != nil {
-			t.Errorf("%s: leaves over %v", name, cleaned)
+			t.Errorf("%s: cleanup deletes %v, want nothing", name, cleaned)
 		}
 		if !r.mirror.Equal(atOnce.mirror) {
 			t.Errorf("%s: the mirror differs from that of Resync", name)
@@ -196,20 +196,20 @@ func TestPlansAndResyncLeadToTheSameMirror(t *testing.T) {
 func TestMirrorsThatDifferAreNotEqual(t *testing.T) {
 	base := start(t, someServices()...).mirror
 	for name, change := range map[string]ruleset.Service{
-		"a Service less":            nothing("db"),
-		"a Service more":            serviceOf(portOf("new", "10.96.0.8")),
-		"another endpoint":          serviceOf(local(portOf("db", "10.96.0.2", first, second, third), 1), portOf("db", "fd00:96::2")),
-		"an endpoint not local":     serviceOf(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), portOf("db", "fd00:96::2")),
-		"a family less":             serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1)),
-		"a chain that is not swept": nothing("web"),
-		"another timeout":           someServicesWith(func(port *ruleset.Port) { port.Affinity *= 2 }),
-		"no affinity":               someServicesWith(func(port *ruleset.Port) { port.Affinity = 0 }),
+		"a missing Service":     nothing("db"),
+		"an extra Service":      serviceOf(portOf("new", "10.96.0.8")),
+		"another endpoint":      serviceOf(local(portOf("db", "10.96.0.2", first, second, third), 1), portOf("db", "fd00:96::2")),
+		"an endpoint not local": serviceOf(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), portOf("db", "fd00:96::2")),
+		"a missing family":      serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1)),
+		"a leftover chain":      nothing("web"),
+		"another timeout":       someServicesWith(func(port *ruleset.Port) { port.Affinity *= 2 }),
+		"no affinity":           someServicesWith(func(port *ruleset.Port) { port.Affinity = 0 }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, someServices()...)
 			r.change(t, change)
 			if r.mirror.Equal(base) || base.Equal(r.mirror) {
-				t.Error("the mirrors are called equal")
+				t.Error("the mirrors compare as equal")
 			}
 		})
 	}
@@ -219,10 +219,10 @@ func TestMirrorsThatDifferAreNotEqual(t *testing.T) {
 	moved.change(t, serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1), portOf("db", "fd00:96::2")))
 	moved.cleanUp(t)
 	if !moved.mirror.Equal(base) {
-		t.Error("mirrors that differ only in the order of slots are not called equal")
+		t.Error("mirrors that differ only in the order of slots do not compare as equal")
 	}
 	others := start(t, slices.Collect(reversed(someServices()))...)
 	if cmp.Equal(numbersOf(others.mirror), numbersOf(base), compareAddrPorts) || !others.mirror.Equal(base) {
-		t.Error("mirrors that differ only in the numbers of session affinity are not called equal, or do not differ")
+		t.Error("mirrors that differ only in affinity numbers do not compare as equal, or do not differ")
 	}
 }

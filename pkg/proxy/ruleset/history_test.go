@@ -146,13 +146,13 @@ func (h *history) step(t *testing.T) {
 		checkWrites(t, before, cellsOf(t, &h.Tables), plan)
 	}
 	if again := planned(h.plan(wanted...)); again != nil {
-		t.Errorf("the same plan once more is not empty: %v", again)
+		t.Errorf("a second plan is not empty: %v", again)
 	}
 	if h.oneIn(3) {
 		for _, line := range h.cleanUp(t) {
 			set, _, isElements := strings.Cut(line, ":")
 			if isElements && !isLate(set) {
-				t.Errorf("an element outlives its plan: %s", line)
+				t.Errorf("an element is deleted only by the cleanup: %s", line)
 			}
 		}
 	}
@@ -207,23 +207,23 @@ func checkWrites(t *testing.T, before, after map[cell]bool, plan *ruleset.Plan) 
 	for number, op := range slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops) {
 		object, isElements := op.Object.(ruleset.ElementsObject)
 		if isPrepared := number < len(plan.Prerequisites.Ops); isElements && op.Verb == ruleset.Add && isAhead(object.Set.Name) != isPrepared {
-			t.Errorf("elements of %s are prepared: %t", object.Set.Name, isPrepared)
+			t.Errorf("elements of %s are in the prerequisites: %t", object.Set.Name, isPrepared)
 		}
 		if !isElements {
 			name := objectInShort(op.Object)
 			isOnePorts := strings.Contains(name, "/") // such a chain changes with the number of slots
 			if op.Verb == ruleset.Add && !isOnePorts && before[cell{family: op.Family, set: name}] {
-				t.Errorf("%s was there before", name)
+				t.Errorf("%s existed before", name)
 			}
 			continue
 		}
 		for element := range object.Elements {
 			written := cell{op.Family, object.Set.Name, element}
 			if isNeeded := before[written] != after[written] && after[written] == (op.Verb == ruleset.Add); !isNeeded {
-				t.Errorf("%s: there before: %t, afterwards: %t", operations(ruleset.Batch{Ops: []ruleset.Op{op}}), before[written], after[written])
+				t.Errorf("%s: existed before: %t, afterwards: %t", operations(ruleset.Batch{Ops: []ruleset.Op{op}}), before[written], after[written])
 			}
 			if isLate(object.Set.Name) && op.Verb == ruleset.Delete && !isReplaced(after, written) {
-				t.Errorf("%s is deleted before the sweep", operations(ruleset.Batch{Ops: []ruleset.Op{op}}))
+				t.Errorf("%s is deleted before the cleanup", operations(ruleset.Batch{Ops: []ruleset.Op{op}}))
 			}
 		}
 	}
@@ -261,7 +261,7 @@ func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 		for range 60 {
 			h.step(t)
 			if t.Failed() {
-				t.Fatalf("that was seed %d", seed)
+				t.Fatalf("failed with seed %d", seed)
 			}
 			collided += len(mapsIn(t, &h.Tables, model.IPv4).collided)
 		}
@@ -269,7 +269,7 @@ func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 		wanted := h.servicesOf(h.cluster.ServiceNames())
 		fresh, _ := ruleset.Resync(bothFamilies, wanted, h.around, nil)
 		if !h.mirror.Equal(fresh) {
-			t.Errorf("seed %d: the mirror differs from that of a resync", seed)
+			t.Errorf("seed %d: the mirror differs from that of a full sync", seed)
 		}
 		var sameSlots []ruleset.Service // the order of slots depends on history
 		for _, service := range wanted {
@@ -285,11 +285,11 @@ func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 		_, plan := ruleset.Resync(bothFamilies, sameSlots, h.around, numbersInUse(&h.Tables))
 		mustApply(t, &tables, plan.Batch)
 		if diff := cmp.Diff(text(t, &tables), text(t, &h.Tables)); diff != "" {
-			t.Fatalf("seed %d: tables (-resync +history):\n%s", seed, diff)
+			t.Fatalf("seed %d: tables (-full sync +history):\n%s", seed, diff)
 		}
 	}
 	if wide == sticky || sticky == 0 || collided == 0 {
-		t.Errorf("histories end with %d wide ports, %d of them sticky, and %d numbers collided on the way; want some of each",
+		t.Errorf("the histories had %d dedicated maps, %d of them with affinity, and %d collided numbers; want some of each",
 			wide, sticky, collided)
 	}
 }

@@ -76,7 +76,7 @@ func TestAConfigurationWithOneFamilyMakesOneTable(t *testing.T) {
 		mustApply(t, &tables, plan.Batch)
 		for _, other := range model.Families {
 			if got := tables.Objects(other).Table; got != (other == family) {
-				t.Errorf("configured for %s, there is a table of %s: %v", family, other, got)
+				t.Errorf("configured for %s, a table of %s exists: %v", family, other, got)
 			}
 		}
 		if mirror.Ports(family) != 1 {
@@ -102,17 +102,17 @@ func TestSurroundingsOfANode(t *testing.T) {
 			model.NodePortAddresses{Prefixes: prefixes("192.168.0.0/24", "fd00:168::/64")}, model.Families,
 			[]netip.Addr{present[2], present[1], present[0]},
 		},
-		"none of a family in which all serve":    {model.NodePortAddresses{Prefixes: prefixes("192.168.0.2/32")}, model.Families, present[1:2]},
-		"none where all serve":                   {model.NodePortAddresses{}, model.Families, nil},
-		"none of a family that is not there":     {model.NodePortAddresses{Primary: true}, []model.Family{model.IPv6}, nil},
-		"loopback never, even if a prefix names": {model.NodePortAddresses{Prefixes: prefixes("127.0.0.0/8")}, model.Families, nil},
+		"none of a family in which all serve":     {model.NodePortAddresses{Prefixes: prefixes("192.168.0.2/32")}, model.Families, present[1:2]},
+		"none if all addresses serve":             {model.NodePortAddresses{}, model.Families, nil},
+		"none of a family that is not configured": {model.NodePortAddresses{Primary: true}, []model.Family{model.IPv6}, nil},
+		"no loopback, even inside a prefix":       {model.NodePortAddresses{Prefixes: prefixes("127.0.0.0/8")}, model.Families, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := ruleset.Config{Families: test.families, NodePorts: test.nodePorts}
 			got := ruleset.NewSurroundings(config, node, present, home.ServiceCIDRs)
 			want := ruleset.NodeState{NodePortAddrs: test.want, ServiceCIDRs: home.ServiceCIDRs}
 			if diff := cmp.Diff(want, got, comparePorts); diff != "" {
-				t.Errorf("surroundings (-want +got):\n%s", diff)
+				t.Errorf("node state (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -49,7 +49,7 @@ func TestNFTLoadsTheTablesOfEveryConfiguration(t *testing.T) {
 			}
 			services := append(someServices(), stickyBroad(), serviceOf(plain))
 			for at, endpoints := range [][]netip.AddrPort{colliding(t, 2), endpoints(numbersUpTo(257)...), endpoints(numbersUpTo(4097)...)} {
-				port := sticky(portWith(fmt.Sprint("tier-", at), endpoints), time.Hour)
+				port := sticky(portWith(fmt.Sprint("size-", at), endpoints), time.Hour)
 				port.Frontends[0].Addr = netip.AddrFrom4([4]byte{10, 97, 0, byte(at)})
 				services = append(services, serviceOf(port))
 			}
@@ -93,7 +93,7 @@ func TestAnyNumberOfSlotsLoads(t *testing.T) {
 			namespace.Load(text(t, tablesWith(t, model.IPv4, rule)))
 			want := fmt.Sprintf("numgen random mod %d offset %d", slots, ruleset.ClusterSlot)
 			if got := triedRule(namespace.NFT("-T", "list", "ruleset")); !strings.Contains(got, want) {
-				t.Errorf("listed %q, want %q in it", got, want)
+				t.Errorf("listed %q, want it to contain %q", got, want)
 			}
 		})
 	}

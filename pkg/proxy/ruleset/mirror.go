@@ -9,10 +9,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Mirror is what the kernel holds according to the accepted commits. Accept changes it, after the kernel accepted the
-// batch of a Plan; a plan that failed leaves it unchanged.
+// Mirror is the content of the kernel's tables according to the accepted commits. Accept changes it, after the kernel
+// accepted the batch of a Plan; a plan that failed leaves it unchanged.
 //
-// A Service is what it owned in the latest accepted plan. Objects that several Services share (an lb-N chain, a
+// Each Service has the version of the latest accepted plan. Objects that several Services share (an lb-N chain, a
 // ClusterIP of several ports, a hairpin endpoint of two Services) exist as long as they have an owner, so owners are
 // counted.
 type Mirror struct {
@@ -30,8 +30,8 @@ type Mirror struct {
 	cleaning cleanupBatch
 }
 
-// tableState is what the kernel holds apart from what each Service owns. A Mirror has all of it, and a Plan the entries
-// that it changes, with their new values.
+// tableState is the content of the tables apart from what each Service owns. A Mirror has all of it, and a Plan the
+// entries that it changes, with their new values.
 type tableState struct {
 	surroundings NodeState
 	// elements are those of the shared sets. Their only value is a verdict, which the key determines.

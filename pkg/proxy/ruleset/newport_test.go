@@ -45,24 +45,24 @@ func TestTheClassOfEveryFrontend(t *testing.T) {
 		pods                         []pod
 		want                         classes
 	}{
-		"Cluster and Cluster: all endpoints":           {false, false, nil, everywhere, external("class/3", "class/3")},
-		"Cluster and Cluster, none here":               {false, false, nil, elsewhere, external("class/2", "class/2")},
-		"Cluster and Cluster, none at all":             {false, false, nil, nowhere, external("refuse", "refuse")},
-		"Cluster and Cluster, none that keys allow":    {false, false, noKeys, everywhere, external("refuse", "refuse")},
-		"Local and Cluster: inside here, outside all":  {true, false, nil, everywhere, external("class/1", "class/3")},
-		"Local and Cluster, none here":                 {true, false, nil, elsewhere, external("drop", "class/2")},
-		"Local and Cluster, none at all":               {true, false, nil, nowhere, external("refuse", "refuse")},
-		"Local and Cluster, none that keys allow":      {true, false, noKeys, everywhere, external("class/1", "refuse")},
-		"Cluster and Local: outside depends":           {false, true, nil, everywhere, external("class/3", "class/3-local/1")},
-		"Cluster and Local, none elsewhere":            {false, true, nil, here, external("class/1", "class/1-local/1")},
-		"Cluster and Local, none here":                 {false, true, nil, elsewhere, external("class/2", "class/2-local/0")},
-		"Cluster and Local, none at all":               {false, true, nil, nowhere, external("refuse", "refuse")},
-		"Cluster and Local, none that keys allow":      {false, true, noKeys, everywhere, external("refuse", "class/0-local/1")},
-		"Cluster and Local, none here nor by keys":     {false, true, noKeys, elsewhere, external("refuse", "class/0-local/0")},
-		"Local and Local: the node's pods go anywhere": {true, true, nil, everywhere, external("class/1", "class/3-local/1")},
-		"Local and Local, none here":                   {true, true, nil, elsewhere, external("drop", "class/2-local/0")},
-		"Local and Local, none at all":                 {true, true, nil, nowhere, external("refuse", "refuse")},
-		"Local and Local, none here nor by keys":       {true, true, noKeys, elsewhere, external("drop", "class/0-local/0")},
+		"Cluster and Cluster: all endpoints":               {false, false, nil, everywhere, external("class/3", "class/3")},
+		"Cluster and Cluster, none on this node":           {false, false, nil, elsewhere, external("class/2", "class/2")},
+		"Cluster and Cluster, none at all":                 {false, false, nil, nowhere, external("refuse", "refuse")},
+		"Cluster and Cluster, none allowed by keys":        {false, false, noKeys, everywhere, external("refuse", "refuse")},
+		"Local and Cluster: ClusterIP local, others all":   {true, false, nil, everywhere, external("class/1", "class/3")},
+		"Local and Cluster, none on this node":             {true, false, nil, elsewhere, external("drop", "class/2")},
+		"Local and Cluster, none at all":                   {true, false, nil, nowhere, external("refuse", "refuse")},
+		"Local and Cluster, none allowed by keys":          {true, false, noKeys, everywhere, external("class/1", "refuse")},
+		"Cluster and Local: others are split":              {false, true, nil, everywhere, external("class/3", "class/3-local/1")},
+		"Cluster and Local, none on other nodes":           {false, true, nil, here, external("class/1", "class/1-local/1")},
+		"Cluster and Local, none on this node":             {false, true, nil, elsewhere, external("class/2", "class/2-local/0")},
+		"Cluster and Local, none at all":                   {false, true, nil, nowhere, external("refuse", "refuse")},
+		"Cluster and Local, none allowed by keys":          {false, true, noKeys, everywhere, external("refuse", "class/0-local/1")},
+		"Cluster and Local, none local or allowed by keys": {false, true, noKeys, elsewhere, external("refuse", "class/0-local/0")},
+		"Local and Local: internal clients use all":        {true, true, nil, everywhere, external("class/1", "class/3-local/1")},
+		"Local and Local, none on this node":               {true, true, nil, elsewhere, external("drop", "class/2-local/0")},
+		"Local and Local, none at all":                     {true, true, nil, nowhere, external("refuse", "refuse")},
+		"Local and Local, none local or allowed by keys":   {true, true, noKeys, elsewhere, external("drop", "class/0-local/0")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := everyKind("web", 1)
@@ -91,7 +91,7 @@ func TestAnExternalPolicyMeansNothingToAServiceWithoutExternalFrontends(t *testi
 			t.Errorf("classes in %s (-want +got):\n%s", port.ID.Family, diff)
 		}
 		if len(port.Local) > 0 {
-			t.Errorf("it keeps %v for clients outside", port.Local)
+			t.Errorf("the port has the local endpoints %v, want none", port.Local)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestWhichEndpointsAPortRemembersAsLocal(t *testing.T) {
 		"with an external policy":          {func(s *model.Service) { s.ExternalTrafficLocal = true }, []int{1, 2, 3}, []int{1, 2}, []int{1, 2}},
 		"with an internal policy":          {func(s *model.Service) { s.InternalTrafficLocal = true }, []int{1, 2, 3}, []int{1, 2}, []int{1, 2}},
 		"with keys that allow no endpoint": {func(s *model.Service) { s.Topology.Keys = noKeys }, nil, nil, nil},
-		"with such keys and a policy, which does not ask them": {func(s *model.Service) {
+		"with such keys and a policy that ignores them": {func(s *model.Service) {
 			s.Topology.Keys, s.ExternalTrafficLocal = noKeys, true
 		}, nil, []int{1, 2}, []int{1, 2}},
 		"with an internal policy and no external frontend": {func(s *model.Service) {
@@ -188,18 +188,18 @@ func TestWhoMayDialALoadBalancersAddress(t *testing.T) {
 		restricted []string
 		sources    []string
 	}{
-		"the ranges":       {node1, func(*model.Service) {}, []string{"203.0.113.1:80"}, ranges},
-		"a node elsewhere": {at("192.0.2.199"), func(*model.Service) {}, []string{"203.0.113.1:80"}, ranges},
-		"a node in a range may send as the address itself": {
+		"the ranges":                {node1, func(*model.Service) {}, []string{"203.0.113.1:80"}, ranges},
+		"a node outside the ranges": {at("192.0.2.199"), func(*model.Service) {}, []string{"203.0.113.1:80"}, ranges},
+		"a node in a range may use the address as its source": {
 			at("192.0.2.99"), func(*model.Service) {}, []string{"203.0.113.1:80"}, append(ranges[:2:2], "203.0.113.1/32"),
 		},
 		"a node in a range that contains the address adds nothing": {at("203.0.113.99"), func(s *model.Service) {
 			s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
 		}, []string{"203.0.113.1:80"}, []string{"203.0.113.0/24"}},
-		"without a range of the family all clients": {node1, func(s *model.Service) { s.SourceRanges = s.SourceRanges[2:] }, nil, nil},
-		"without ranges all clients":                {node1, func(s *model.Service) { s.SourceRanges = nil }, nil, nil},
-		"without an address no client is asked":     {node1, func(s *model.Service) { s.LoadBalancerIPs = nil }, nil, nil},
-		"an external IP that the load balancer has too": {node1, func(s *model.Service) {
+		"without a range of the family: all clients": {node1, func(s *model.Service) { s.SourceRanges = s.SourceRanges[2:] }, nil, nil},
+		"without ranges: all clients":                {node1, func(s *model.Service) { s.SourceRanges = nil }, nil, nil},
+		"without an address: no restriction":         {node1, func(s *model.Service) { s.LoadBalancerIPs = nil }, nil, nil},
+		"an external IP that is also a load balancer IP": {node1, func(s *model.Service) {
 			s.ExternalIPs = s.LoadBalancerIPs
 		}, []string{"203.0.113.1:80"}, ranges},
 	} {
@@ -222,7 +222,7 @@ func TestWhoMayDialALoadBalancersAddress(t *testing.T) {
 				t.Errorf("restricted (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(test.sources, sources); restricted != nil && diff != "" {
-				t.Errorf("who may dial (-want +got):\n%s", diff)
+				t.Errorf("sources (-want +got):\n%s", diff)
 			}
 		})
 	}

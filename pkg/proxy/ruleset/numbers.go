@@ -39,7 +39,7 @@ func (n numbering) find(endpoint netip.AddrPort) (place int, found bool) {
 func (n numbering) eachSlot(key Tuple, first uint32, slots []netip.AddrPort, yield func(Element) bool) bool {
 	element := Element{Key: key}
 	for slot, endpoint := range slots {
-		place := slot // right while slots are in the order of addresses, as they are initially
+		place := slot // correct while slots are in the order of addresses, as initially
 		if place >= len(n.endpoints) || n.endpoints[place].addr != endpoint {
 			place, _ = n.find(endpoint)
 		}

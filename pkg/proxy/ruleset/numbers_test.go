@@ -59,7 +59,7 @@ func checkKept(t testing.TB, before, after map[model.PortID]*ruleset.AffinitySta
 		had := before[id]
 		if had == nil || had.Tier != now.Tier {
 			if had != nil && had.Tier > now.Tier {
-				t.Errorf("%v moves down from tier %d to %d", id, had.Tier, now.Tier)
+				t.Errorf("%v moves down from size class %d to %d", id, had.Tier, now.Tier)
 			}
 			continue
 		}
@@ -78,7 +78,7 @@ func checkViewKept(t testing.TB, id model.PortID, had, now ruleset.Numbering) {
 		return
 	}
 	if had.Port != now.Port {
-		t.Errorf("%v had the number %x and has %x", id, had.Port, now.Port)
+		t.Errorf("%v had the number %x and now has %x", id, had.Port, now.Port)
 	}
 	taken := map[uint32]netip.AddrPort{}
 	for endpoint, number := range had.Endpoints {
@@ -86,10 +86,10 @@ func checkViewKept(t testing.TB, id model.PortID, had, now ruleset.Numbering) {
 	}
 	for endpoint, number := range now.Endpoints {
 		if before, stays := had.Endpoints[endpoint]; stays && before != number {
-			t.Errorf("%v: %s had the number %x and has %x", id, endpoint, before, number)
+			t.Errorf("%v: %s had the number %x and now has %x", id, endpoint, before, number)
 		}
 		if other, isTaken := taken[number]; isTaken && other != endpoint {
-			t.Errorf("%v: %s has the number %x, with which %s was before", id, endpoint, number, other)
+			t.Errorf("%v: %s has the number %x, which %s had before", id, endpoint, number, other)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func colliding(t testing.TB, count int) []netip.AddrPort {
 			return byNumber[number]
 		}
 	}
-	t.Fatalf("no %d endpoints collide", count)
+	t.Fatalf("found no %d endpoints that collide", count)
 	return nil
 }
 
@@ -167,11 +167,11 @@ func TestAnEndpointKeepsItsNumberAsLongAsItStays(t *testing.T) {
 			}
 		}
 		if t.Failed() {
-			t.Fatalf("that was with %v", want)
+			t.Fatalf("failed with %v", want)
 		}
 	}
 	if collided == 0 {
-		t.Error("no two endpoints wanted the same number, so that was not tested")
+		t.Error("no two endpoints collided, so collisions were not tested")
 	}
 }
 
@@ -186,11 +186,11 @@ func TestTheReplacementOfAnEndpointHasAnotherNumber(t *testing.T) {
 	before := number(r, same[0])
 	r.numbered(t, stickyWeb(same[1]))
 	if after := number(r, same[1]); after == before || after == 0 {
-		t.Errorf("%s has the number %x, with which %s was before: %x", same[1], after, same[0], before)
+		t.Errorf("%s has the number %x; %s had %x before", same[1], after, same[0], before)
 	}
 	r.numbered(t, stickyWeb(same...))
 	if again := number(r, same[0]); again != before {
-		t.Errorf("%s comes back with the number %x, and had %x", same[0], again, before)
+		t.Errorf("%s is added again with the number %x, and had %x", same[0], again, before)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 		}
 	}
 	if ports == 0 || collided == 0 {
-		t.Fatalf("%d ports and %d endpoints have another number than the first that they would have, so that is not tested", ports, collided)
+		t.Fatalf("%d ports and %d endpoints have a number other than their first choice, want some of each", ports, collided)
 	}
 	for range 3 {
 		random.Shuffle(len(services), func(i, j int) { services[i], services[j] = services[j], services[i] })
@@ -236,12 +236,12 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 		name   string
 		forget func(*ruleset.Objects)
 	}{
-		{"it is made anew", rebuild},
-		{"its contents are not known", func(objects *ruleset.Objects) { objects.Contents = nil }},
+		{"recreated", rebuild},
+		{"with unknown contents", func(objects *ruleset.Objects) { objects.Contents = nil }},
 	} {
 		r.restart(t, table.forget, services...)
 		if diff := diffNumbers(fresh, numbersOf(r.mirror)); diff != "" {
-			t.Errorf("of a table, %s: numbers (-start from nothing +restart):\n%s", table.name, diff)
+			t.Errorf("table %s: numbers (-start with empty tables +restart):\n%s", table.name, diff)
 		}
 		checkNumbers(t, r)
 	}
@@ -257,12 +257,12 @@ func TestWhatIsHeldHasNoNumbersWithoutFrontends(t *testing.T) {
 	before := numbersOf(r.mirror)
 	r.numbered(t, held)
 	if diff := diffNumbers(before, numbersOf(r.mirror)); diff != "" {
-		t.Errorf("numbers (-before +with a node port alone):\n%s", diff)
+		t.Errorf("numbers (-before +with only a node port):\n%s", diff)
 	}
 	held.Ports[0] = withoutFrontends(held.Ports[0])
 	r.numbered(t, held)
 	if numbers := numbersOf(r.mirror); len(numbers) > 0 {
-		t.Errorf("a port without frontends has the numbers %+v", numbers)
+		t.Errorf("the port without frontends has the numbers %+v", numbers)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestFewMapsAndChainsServeAnyNumberOfServices(t *testing.T) {
 	}
 	for shard, ports := range shards {
 		if ports > len(services)/len(shards)+1 {
-			t.Errorf("%d of %d ports have the shard %d, which is one of %d", ports, len(services), shard, len(shards))
+			t.Errorf("%d of %d ports have shard %d of %d", ports, len(services), shard, len(shards))
 		}
 	}
 	wide, wider := prepared(t, stickyWeb(endpoints(numbersUpTo(300)...)...)), prepared(t, stickyWeb(endpoints(numbersUpTo(5000)...)...))
@@ -350,7 +350,7 @@ func TestTheFirstPortsShareNoMap(t *testing.T) {
 		taken := map[model.Family]map[int]model.PortID{model.IPv4: {}, model.IPv6: {}}
 		for id, memory := range numbersOf(r.mirror) {
 			if other, isTaken := taken[id.Family][memory.Shard]; isTaken {
-				t.Errorf("%s: %v and %v have the shard %d", name, id, other, memory.Shard)
+				t.Errorf("%s: both %v and %v have shard %d", name, id, other, memory.Shard)
 			}
 			taken[id.Family][memory.Shard] = id
 		}
@@ -364,7 +364,7 @@ func TestTheFirstPortsShareNoMap(t *testing.T) {
 func TestAPortWithManyEndpointsMovesToALargerTier(t *testing.T) {
 	rooms := ruleset.Tiers()
 	if want := []int{256, 4096, 65536}; !slices.Equal(rooms, want) {
-		t.Fatalf("the tiers have room for %v endpoints, want %v", rooms, want)
+		t.Fatalf("the size classes have room for %v endpoints, want %v", rooms, want)
 	}
 	r := start(t, stickyWeb(endpoints(1)...))
 	for _, step := range []struct{ endpoints, tier int }{
@@ -372,7 +372,7 @@ func TestAPortWithManyEndpointsMovesToALargerTier(t *testing.T) {
 	} {
 		r.numbered(t, stickyWeb(endpoints(numbersUpTo(step.endpoints)...)...))
 		if got := r.mirror.Service(named("web")).Ports[0].AffinityOf(); got.Tier != step.tier || len(got.Views[0].Endpoints) != step.endpoints {
-			t.Errorf("%d endpoints of %d have numbers of tier %d, want all of tier %d",
+			t.Errorf("%d of %d endpoints have numbers of size class %d, want all of size class %d",
 				len(got.Views[0].Endpoints), step.endpoints, got.Tier, step.tier)
 		}
 		before := numbersOf(r.mirror)
@@ -383,13 +383,13 @@ func TestAPortWithManyEndpointsMovesToALargerTier(t *testing.T) {
 	}
 	for _, count := range rooms[:2] {
 		if got := prepared(t, stickyWeb(endpoints(numbersUpTo(count)...)...)).Ports[0].AffinityOf(); ruleset.Tiers()[got.Tier] != count {
-			t.Errorf("%d endpoints have numbers of tier %d, which has room for %d", count, got.Tier, rooms[got.Tier])
+			t.Errorf("%d endpoints have numbers of size class %d, which has room for %d", count, got.Tier, rooms[got.Tier])
 		}
 	}
 	r.change(t, nothing("web"))
 	r.numbered(t, stickyWeb(endpoints(1)...))
 	if got := r.mirror.Service(named("web")).Ports[0].AffinityOf().Tier; got != 0 {
-		t.Errorf("a Service that comes again has numbers of tier %d, want those for few endpoints", got)
+		t.Errorf("a Service that is added again has numbers of size class %d, want 0", got)
 	}
 }
 
@@ -418,7 +418,7 @@ func TestRemovedEndpointsNeedRoomNextToAddedOnes(t *testing.T) {
 		id := stickyWeb(all[0]).Ports[0].ID
 		had, now := before[id], numbersOf(r.mirror)[id]
 		if same := had.Views[0].Port == now.Views[0].Port; now.Tier != test.tier || same != test.same {
-			t.Errorf("%d endpoints after %d others have numbers of tier %d, want %d; the port keeps its own: %v, want %v",
+			t.Errorf("%d endpoints that replace %d have numbers of size class %d, want %d; the port keeps its number: %v, want %v",
 				len(test.want), len(test.have), now.Tier, test.tier, same, test.same)
 		}
 	}
@@ -437,7 +437,7 @@ func (r *running) numberedOnce(t testing.TB, service ruleset.Service) {
 	for _, memory := range numbersOf(r.mirror) {
 		for endpoint, number := range memory.Views[0].Endpoints {
 			if other, taken := had[number]; taken && other != endpoint {
-				t.Errorf("%s has the number %x, with which %s was before", endpoint, number, other)
+				t.Errorf("%s has the number %x, which %s had before", endpoint, number, other)
 			}
 		}
 	}
@@ -475,17 +475,17 @@ func TestAPortWithoutANumberBalances(t *testing.T) {
 			expectWithoutAffinity(t, mirror, plan, test.port)
 			// In one plan it would inherit the clients of the removed one.
 			if got := mirror.Plan(services(late, another), home).WithoutAffinity; len(got) != 1 || got[0] != test.port.ID {
-				t.Errorf("beside one that leaves, %v are not remembered, want %v", got, test.port.ID)
+				t.Errorf("while another is removed, %v lack affinity, want %v", got, test.port.ID)
 			}
 			mirror.Accept(mirror.Plan(services(another), home))
 			plan = mirror.Plan(services(late), home)
 			if len(plan.WithoutAffinity) > 0 {
-				t.Errorf("when another has left, %v are still not remembered", plan.WithoutAffinity)
+				t.Errorf("after another was removed, %v still lack affinity", plan.WithoutAffinity)
 			}
 			mirror.Accept(plan)
 			memory := numbersOf(mirror)[test.port.ID]
 			if memory == nil || len(memory.Views[0].Endpoints) != len(one.Cluster) || (memory.Views[1].Port != 0) != (test.left > 0) {
-				t.Errorf("when another has left, it has the numbers %+v", memory)
+				t.Errorf("after another was removed, it has the numbers %+v", memory)
 			}
 			checkDistinct(t, mirror)
 		})
@@ -510,11 +510,11 @@ func checkDistinct(t *testing.T, mirror *ruleset.Mirror) {
 func expectWithoutAffinity(t *testing.T, mirror *ruleset.Mirror, plan *ruleset.Plan, port ruleset.Port) {
 	t.Helper()
 	if got := plan.WithoutAffinity; len(got) != 1 || got[0] != port.ID {
-		t.Errorf("the plan names %v as not remembered, want %v", got, port.ID)
+		t.Errorf("the plan lists %v as lacking affinity, want %v", got, port.ID)
 	}
 	planned := mirror.Service(port.ID.Service).Ports[0]
 	if planned.AffinityOf() != nil {
-		t.Errorf("it has the numbers %+v", planned.AffinityOf())
+		t.Errorf("the port has the numbers %+v", planned.AffinityOf())
 	}
 	if got, want := len(numbersOf(mirror)), mirror.Services()-1; got != want {
 		t.Errorf("%d others have numbers, want %d", got, want)
@@ -523,7 +523,7 @@ func expectWithoutAffinity(t *testing.T, mirror *ruleset.Mirror, plan *ruleset.P
 	plain := port
 	plain.Affinity = 0
 	if diff := cmp.Diff(propertyOf(plain), propertyOf(planned)); diff != "" {
-		t.Errorf("it owns (-without affinity +without a number):\n%s", diff)
+		t.Errorf("owned objects (-without affinity +without a number):\n%s", diff)
 	}
 }
 
@@ -557,7 +557,7 @@ func TestTheNextTimeoutIsTheNextLonger(t *testing.T) {
 	} {
 		r.numbered(t, ofTimeout(step.number, step.wanted))
 		if got := timeoutsOf(r.mirror, fmt.Sprint("of-", step.number)); got[0] != step.got {
-			t.Errorf("a Service that wants %d seconds has %d, want %d", step.wanted, got[0], step.got)
+			t.Errorf("a Service with %d seconds gets %d, want %d", step.wanted, got[0], step.got)
 		}
 		used := map[time.Duration]bool{}
 		for _, memory := range numbersOf(r.mirror) {

@@ -81,7 +81,7 @@ func (d *planBuilder) addObjects(batch *Batch) {
 			continue
 		}
 		batch.add(Add, key.family, SetObject{want.value})
-		batch.add(Flush, key.family, SetObject{want.value}) // it may be a leftover that still has old elements
+		batch.add(Flush, key.family, SetObject{want.value}) // it may be a leftover with old elements
 		d.plan.recreated = append(d.plan.recreated, key)
 	}
 	for _, wide := range d.fill {

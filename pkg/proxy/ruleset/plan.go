@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Plan is the change from what a Mirror holds to what some Services should own.
+// Plan is the change from the content of a Mirror to what some Services should own.
 type Plan struct {
 	// Prerequisites is the batch that the kernel must accept first: the objects to which elements of Batch may lead a
 	// packet. It is often empty. It is a separate batch because a packet in flight sees the rules of the moment when it

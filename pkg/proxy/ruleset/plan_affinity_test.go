@@ -26,14 +26,14 @@ func TestANumberIsThereBeforeAnythingLeadsToIt(t *testing.T) {
 		prepared := mapsIn(t, &r.Tables, model.IPv4).numbered
 		for key, endpoint := range before {
 			if prepared[key] != endpoint {
-				t.Errorf("the number %x led to %s, and in between leads to %s", key.Number, endpoint, prepared[key])
+				t.Errorf("the number %x led to %s before and leads to %s after the prerequisites", key.Number, endpoint, prepared[key])
 			}
 		}
 		mustApply(t, &r.Tables, plan.Batch)
 		r.mirror.Accept(plan)
 		for key, endpoint := range mapsIn(t, &r.Tables, model.IPv4).numbered {
 			if prepared[key] != endpoint {
-				t.Errorf("the number %x leads to %s, for which it was not prepared", key.Number, endpoint)
+				t.Errorf("the number %x leads to %s, but did not after the prerequisites", key.Number, endpoint)
 			}
 		}
 		checkNumbers(t, r)
@@ -63,10 +63,10 @@ func TestARemovedEndpointIsOneDeletion(t *testing.T) {
 		"in one of two views": {
 			everyKindWith(slices.Concat(on1(1), on2(2)), affinity, externalLocal), everyKindWith(on1(1), affinity, externalLocal), 1,
 		},
-		"with several slots": {services(stickyWeb(endpoints(1, 2, 2, 2)...)), services(stickyWeb(endpoints(1)...)), 1},
-		"and another comes":  {services(stickyWeb(endpoints(1, 2)...)), services(stickyWeb(endpoints(1, 3)...)), 1},
-		"and would collide":  {services(stickyWeb(colliding(t, 2)...)), services(stickyWeb(colliding(t, 2)[:1]...)), 1},
-		"none, of its slots": {services(stickyWeb(endpoints(1, 2, 2)...)), services(stickyWeb(endpoints(1, 2)...)), 0},
+		"with several slots":   {services(stickyWeb(endpoints(1, 2, 2, 2)...)), services(stickyWeb(endpoints(1)...)), 1},
+		"and another is added": {services(stickyWeb(endpoints(1, 2)...)), services(stickyWeb(endpoints(1, 3)...)), 1},
+		"and would collide":    {services(stickyWeb(colliding(t, 2)...)), services(stickyWeb(colliding(t, 2)[:1]...)), 1},
+		"none, of its slots":   {services(stickyWeb(endpoints(1, 2, 2)...)), services(stickyWeb(endpoints(1, 2)...)), 0},
 		"none, for a timeout": {
 			services(stickyWeb(endpoints(1, 2)...)), services(serviceOf(sticky(portWith("web", endpoints(1, 2)), time.Minute))), 0,
 		},
@@ -105,7 +105,7 @@ func TestASlotThatComesBackBeforeTheCleanupIsReplaced(t *testing.T) {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 	if cleaned := r.cleanUp(t); cleaned != nil {
-		t.Errorf("the sweep removes %v", cleaned)
+		t.Errorf("the cleanup deletes %v", cleaned)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestALeftoverIsTakenUpAgain(t *testing.T) {
 		t.Errorf("first operations (-want +got):\n%s", diff)
 	}
 	if cleaned := r.cleanUp(t); cleaned != nil { // all is in use again
-		t.Errorf("the sweep removes %v", cleaned)
+		t.Errorf("the cleanup deletes %v", cleaned)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestASlotThatComesBackWithAnotherNumberIsReplaced(t *testing.T) {
 	const slot = "sticky-endpoints: 10.96.0.1 80 slot/1 => "
 	for _, want := range []string{"- " + slot + endpointInShort(second), "+ " + slot + endpointInShort(third)} {
 		if !slices.Contains(planned(plan), want) {
-			t.Errorf("the plan does not say %q: %q", want, planned(plan))
+			t.Errorf("the plan lacks %q: %q", want, planned(plan))
 		}
 	}
 	r.cleanUp(t)

@@ -27,22 +27,22 @@ func TestPlansOfSurroundings(t *testing.T) {
 		plan   []string
 	}{
 		"nothing changes": {surroundings(atHome, home.ServiceCIDRs), nil},
-		"an address appears: its element": {
+		"an address is added: its element": {
 			surroundings([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, home.ServiceCIDRs), []string{"+ nodeport-ips: 192.168.0.2"},
 		},
-		"an address goes: its element": {
+		"an address is removed: its element": {
 			surroundings(atHome[:1], home.ServiceCIDRs), []string{"ip6 - nodeport-ips: fd00:168::1"},
 		},
 		"addresses change in both families": {surroundings([]string{"192.168.0.9", "fd00:168::9"}, home.ServiceCIDRs), []string{
 			"- nodeport-ips: 192.168.0.1", "ip6 - nodeport-ips: fd00:168::1", "+ nodeport-ips: 192.168.0.9", "ip6 + nodeport-ips: fd00:168::9",
 		}},
-		"all addresses go": {surroundings(nil, home.ServiceCIDRs), []string{
+		"all addresses are removed": {surroundings(nil, home.ServiceCIDRs), []string{
 			"- nodeport-ips: 192.168.0.1", "ip6 - nodeport-ips: fd00:168::1",
 		}},
-		"a ServiceCIDR comes: one chain of its family": {
+		"a ServiceCIDR is added: one chain of its family": {
 			surroundings(atHome, wider), []string{"ip6 0 chain nat-postrouting", "ip6 + rules of nat-postrouting"},
 		},
-		"the ServiceCIDRs go: that chain of both families": {surroundings(atHome, nil), []string{
+		"the ServiceCIDRs are removed: that chain in both families": {surroundings(atHome, nil), []string{
 			"0 chain nat-postrouting", "+ rules of nat-postrouting", "ip6 0 chain nat-postrouting", "ip6 + rules of nat-postrouting",
 		}},
 		"addresses and ServiceCIDRs change": {surroundings(atHome[1:], home.ServiceCIDRs[1:]), []string{
@@ -56,31 +56,31 @@ func TestPlansOfSurroundings(t *testing.T) {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(test.around, r.mirror.Surroundings(), comparePorts); diff != "" {
-				t.Errorf("the mirror's surroundings (-want +got):\n%s", diff)
+				t.Errorf("the mirror's node state (-want +got):\n%s", diff)
 			}
 			if again := planned(r.plan()); again != nil {
-				t.Errorf("the same plan once more is not empty: %v", again)
+				t.Errorf("a second plan is not empty: %v", again)
 			}
 			var fresh ruleset.Tables
 			_, resynced := ruleset.Resync(bothFamilies, someServices(), test.around, nil)
 			mustApply(t, &fresh, resynced.Batch)
 			if diff := cmp.Diff(text(t, &fresh), text(t, &r.Tables)); diff != "" {
-				t.Errorf("tables (-resync +plan):\n%s", diff)
+				t.Errorf("tables (-full sync +plan):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestSurroundingsOfAPlanThatIsNotAccepted: they are planned again.
+// TestSurroundingsOfAPlanThatIsNotAccepted are planned again.
 func TestSurroundingsOfAPlanThatIsNotAccepted(t *testing.T) {
 	r := start(t)
 	elsewhere := surroundings([]string{"192.168.0.9"}, prefixes("10.97.0.0/16"))
 	once := planned(r.mirror.Plan(nil, elsewhere))
 	if again := planned(r.mirror.Plan(nil, elsewhere)); len(once) == 0 || cmp.Diff(once, again) != "" {
-		t.Errorf("planned %v, and then %v", once, again)
+		t.Errorf("first plan %v, second plan %v", once, again)
 	}
 	if diff := cmp.Diff(home, r.mirror.Surroundings(), comparePorts); diff != "" {
-		t.Errorf("the mirror's surroundings (-want +got):\n%s", diff)
+		t.Errorf("the mirror's node state (-want +got):\n%s", diff)
 	}
 }
 

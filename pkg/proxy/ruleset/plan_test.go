@@ -28,10 +28,10 @@ func checkPlans(t *testing.T, tests map[string]planCase) {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(test.cleanup, r.cleanUp(t)); diff != "" {
-				t.Errorf("sweep (-want +got):\n%s", diff)
+				t.Errorf("cleanup (-want +got):\n%s", diff)
 			}
 			if again := planned(r.plan(test.want...)); again != nil {
-				t.Errorf("the same plan once more is not empty: %v", again)
+				t.Errorf("a second plan is not empty: %v", again)
 			}
 		})
 	}
@@ -71,12 +71,12 @@ func TestPlansOfEndpoints(t *testing.T) {
 	}
 	checkPlans(t, map[string]planCase{
 		"nothing changes": {have: services(web(first)), want: services(web(first))},
-		"a new Service: its elements alone": {want: services(web(first, second)), plan: []string{
+		"a new Service: only its elements": {want: services(web(first, second)), plan: []string{
 			"+ services: " + dialled + " => class/2",
 			"+ endpoints: " + dialled + " slot/0 => 10.244.1.1 8080, " + dialled + " slot/1 => 10.244.2.2 8080",
 			"+ cluster-ips: 10.96.0.1",
 		}},
-		"a new Service of a size that no table has: its chain before the dispatch entry that leads there": {
+		"a new Service of a new size: its chain before its dispatch entry": {
 			want: services(web(many(most + 1)...)), plan: []string{
 				"+ chain lb-33", "0 chain lb-33", "+ rules of lb-33",
 				"+ dispatch: class/33 => jump lb-33",
@@ -85,31 +85,31 @@ func TestPlansOfEndpoints(t *testing.T) {
 				"+ cluster-ips: 10.96.0.1",
 			},
 		},
-		"a new Service of a size that exists needs neither chain nor dispatch entry": {
+		"a new Service of an existing size: neither chain nor dispatch entry": {
 			have: services(db(many(most + 1)...)), want: services(web(many(most + 1)...)), plan: []string{
 				"+ services: " + dialled + " => class/33",
 				"+ endpoints: " + strings.Join(sorted(slots...), ", "),
 				"+ cluster-ips: 10.96.0.1",
 			},
 		},
-		"an endpoint is replaced: its slot alone": {have: services(web(first, second)), want: services(web(third, second)), plan: []string{
+		"an endpoint is replaced: only its slot": {have: services(web(first, second)), want: services(web(third, second)), plan: []string{
 			"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080",
 			"+ endpoints: " + dialled + " slot/0 => 10.244.3.3 9090",
 		}},
-		"the port has another name: its comment alone": {
+		"the port has another name: only its comment": {
 			have: services(web(first)), want: services(serviceOf(called(portOf("web", "10.96.0.1", first), "https"))), plan: []string{
 				"- services: " + dialled + " => class/1", "+ services: " + dialled + " => class/1",
 			},
 		},
 		"endpoints in another order": {have: services(web(first, second)), want: services(web(second, first))},
-		"one endpoint more: another class, which is there": {
+		"one endpoint more: another class, which exists": {
 			have: services(web(first)), want: services(web(first, second)), plan: []string{
 				"- services: " + dialled + " => class/1",
 				"+ services: " + dialled + " => class/2",
 				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
 			},
 		},
-		"one endpoint more than every table has a class for": {
+		"one endpoint more than preallocated: a new class": {
 			have: services(web(many(most)...)), want: services(web(many(most + 1)...)), plan: []string{
 				"+ chain lb-33", "0 chain lb-33", "+ rules of lb-33",
 				"+ dispatch: class/33 => jump lb-33",
@@ -118,7 +118,7 @@ func TestPlansOfEndpoints(t *testing.T) {
 				"+ endpoints: " + slot(most),
 			},
 		},
-		"one endpoint more again: the last user of the old chain leaves it to the sweep": {
+		"another endpoint more: the cleanup deletes the unused chain": {
 			have: services(web(many(most + 1)...)), want: services(web(many(most + 2)...)), plan: []string{
 				"+ chain lb-34", "0 chain lb-34", "+ rules of lb-34",
 				"+ dispatch: class/34 => jump lb-34",
@@ -128,7 +128,7 @@ func TestPlansOfEndpoints(t *testing.T) {
 			},
 			cleanup: []string{"- dispatch: class/33 => jump lb-33", "0 chain lb-33", "- chain lb-33"},
 		},
-		"one endpoint more again, and another Service keeps the old chain in use": {
+		"another endpoint more, while another Service uses the old chain": {
 			have: services(web(many(most+1)...), db(many(most+1)...)), want: services(web(many(most + 2)...)), plan: []string{
 				"+ chain lb-34", "0 chain lb-34", "+ rules of lb-34",
 				"+ dispatch: class/34 => jump lb-34",
@@ -137,7 +137,7 @@ func TestPlansOfEndpoints(t *testing.T) {
 				"+ endpoints: " + slot(most+1),
 			},
 		},
-		"one Service leaves a class and another enters it in the same plan": {
+		"two Services swap classes in one plan": {
 			have: services(web(first), db(third, second)), want: services(web(first, second), db(third)),
 			plan: []string{
 				"- services: " + dialled + " => class/1, " + other + " => class/2",
@@ -146,15 +146,15 @@ func TestPlansOfEndpoints(t *testing.T) {
 			},
 			cleanup: []string{"- endpoints: " + other + " slot/1 => 10.244.2.2 8080"},
 		},
-		"the last endpoint leaves: connections are refused": {have: services(web(first)), want: services(web()), plan: []string{
+		"the last endpoint is removed: connections are refused": {have: services(web(first)), want: services(web()), plan: []string{
 			"- services: " + dialled + " => class/1",
 			"+ services: " + dialled + " => refuse",
 		}, cleanup: []string{"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080"}},
-		"the Service leaves: all that it owns": {have: services(web(first), db()), want: services(nothing("web")), plan: []string{
+		"the Service is deleted: everything that it owns": {have: services(web(first), db()), want: services(nothing("web")), plan: []string{
 			"- services: " + dialled + " => class/1",
 			"- cluster-ips: 10.96.0.1",
 		}, cleanup: []string{"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080"}},
-		"a Service that never was leaves": {have: services(web(first)), want: services(nothing("ghost"))},
+		"an unknown Service is deleted": {have: services(web(first)), want: services(nothing("ghost"))},
 		"both families, IPv4 first": {have: services(serviceOf(portOf("web", "10.96.0.1"), portOf("web", "fd00:96::1"))),
 			want: services(nothing("web")), plan: []string{
 				"- services: " + dialled + " => refuse", "- cluster-ips: 10.96.0.1",
@@ -170,12 +170,12 @@ func TestAPlanThatIsNotAcceptedChangesNothing(t *testing.T) {
 		serviceOf(portOf("db", "10.96.0.2", third)),
 	)
 	for name, want := range map[string][]ruleset.Service{
-		"Services leave": services(nothing("web"), nothing("db")),
+		"Services are deleted": services(nothing("web"), nothing("db")),
 		"endpoints, affinity and families": services(
 			serviceOf(portOf("web", "10.96.0.1", second)), serviceOf(portOf("db", "fd00:96::2", "[fd00:244::3]:9090"))),
-		"Services swap what they own": services(
+		"Services swap frontends": services(
 			serviceOf(portOf("web", "10.96.0.2", third)), serviceOf(portOf("db", "10.96.0.1", first, second))),
-		"a Service comes": services(serviceOf(sticky(portOf("new", "10.96.0.9", first), time.Hour))),
+		"a Service is added": services(serviceOf(sticky(portOf("new", "10.96.0.9", first), time.Hour))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			untouched, ready := start(t, have...), start(t, have...)
@@ -188,7 +188,7 @@ func TestAPlanThatIsNotAcceptedChangesNothing(t *testing.T) {
 			}
 			ready.change(t, want...)
 			if ready.mirror.Equal(untouched.mirror) {
-				t.Error("the mirror is the same though the plan was accepted")
+				t.Error("the mirror did not change after the plan was accepted")
 			}
 		})
 	}
@@ -200,10 +200,10 @@ func TestAPlanWritesToNothingItWasGiven(t *testing.T) {
 	r, wanted := start(t, serviceOf(portOf("web", "10.96.0.1", first, second))), given()
 	plan := r.change(t, wanted...)
 	if diff := cmp.Diff(given(), wanted, comparePorts); diff != "" {
-		t.Errorf("what was given (-before +after):\n%s", diff)
+		t.Errorf("the argument changed (-before +after):\n%s", diff)
 	}
 	if got := r.mirror.Service(named("web")).Ports[0].Cluster; got[0].String() != first || plan.Services() != 1 {
-		t.Errorf("a plan of %d Services dealt out the slots %v, want one whose first slot stays", plan.Services(), got)
+		t.Errorf("a plan of %d Services assigned the slots %v, want one Service whose first slot stays", plan.Services(), got)
 	}
 }
 
@@ -219,14 +219,14 @@ func TestTheMirrorCountsWhatIsApplied(t *testing.T) {
 	}
 	check("at the start", 2, 2, 1)
 	r.change(t, serviceOf(portOf("web", "10.96.0.1")))
-	check("after a port left", 2, 2, 0)
+	check("after a port was removed", 2, 2, 0)
 	r.change(t, nothing("db"))
-	check("after a Service left", 1, 1, 0)
+	check("after a Service was deleted", 1, 1, 0)
 	if got := r.mirror.Service(named("db")); len(got.Ports) > 0 {
-		t.Errorf("a Service that left owns %+v", got)
+		t.Errorf("the deleted Service owns %+v", got)
 	}
 	if got := r.mirror.Service(named("web")); len(got.Ports) != 1 || got.Ports[0].Frontends[0].Class != ruleset.RefuseClass {
-		t.Errorf("a Service that changed owns %+v", got)
+		t.Errorf("the changed Service owns %+v", got)
 	}
 }
 
@@ -238,6 +238,6 @@ func TestNothingThatComesBackIsLeftToTheCleanup(t *testing.T) {
 	r.change(t, web(first, second))
 	r.change(t, web(first, second, third))
 	if !r.mirror.Equal(start(t, web(first, second, third)).mirror) {
-		t.Error("something is left to the sweep")
+		t.Error("something is left to clean up")
 	}
 }

@@ -113,7 +113,7 @@ func TestWhatAPortOwns(t *testing.T) {
 			},
 			Chains: []string{"lb-2"},
 		}},
-		"a sticky port, one of whose endpoints owns three slots: it has one number": {
+		"a sticky port with an endpoint in three slots: one number": {
 			sticky(portOf("web", "10.96.0.1", second, first, second, second), time.Hour), property{
 				Elements: map[string][]string{
 					"services":        {dialled + " => sticky/3600-0"},
@@ -137,7 +137,7 @@ func TestWhatAPortOwns(t *testing.T) {
 				"services": {dialled + " => refuse"}, "dispatch": {"refuse => goto refuse"}, "cluster-ips": clusterIP,
 			},
 		}},
-		"a sticky port kept on this node for clients outside: numbers of two views": {
+		"a sticky port with externalTrafficPolicy Local: numbers of two views": {
 			splitPort(sticky(portOf("web", "10.96.0.1", first, second), time.Hour)), property{
 				Elements: map[string][]string{
 					"services":        {dialled + " => sticky/3600-0"},
@@ -159,7 +159,7 @@ func TestWhatAPortOwns(t *testing.T) {
 				Sets:   []string{"affinity-0"},
 			},
 		},
-		"a sticky port two of whose endpoints want one number": {
+		"a sticky port with two endpoints that collide": {
 			collidingPort(t), property{
 				Elements: map[string][]string{
 					"services":        {dialled + " => sticky/3600-0"},
@@ -179,7 +179,7 @@ func TestWhatAPortOwns(t *testing.T) {
 				Sets:   []string{"affinity-0"},
 			},
 		},
-		"a port whose frontends all belong to others leads nowhere": {
+		"a port without frontends has only its ClusterIP": {
 			withoutFrontends(sticky(portOf("web", "10.96.0.1", first), time.Hour)),
 			property{Elements: map[string][]string{"cluster-ips": clusterIP}},
 		},
@@ -247,7 +247,7 @@ func TestWalkingAPortsElementsCanEnd(t *testing.T) {
 				}
 			}
 			if (given == 0) != (set.Name == ruleset.NodePortIPs.Name) || given > 4 {
-				t.Errorf("%d elements of four ports were given before the walks ended, want one of each that has some", given)
+				t.Errorf("%d elements of four ports were yielded, want one for each port that has some", given)
 			}
 		})
 	}
@@ -274,7 +274,7 @@ func TestNamesOfKernelObjectsFitAndDiffer(t *testing.T) {
 			change(&port.ID)
 			for _, name := range namesOf(prepared(t, serviceOf(port)).Ports[0]) {
 				if other, taken := names[name]; taken {
-					t.Errorf("the port %s and the one %s have %s in common", title, other, name)
+					t.Errorf("the port %s and the port %s share %s", title, other, name)
 				}
 				names[name] = title
 				// NFT_NAME_MAXLEN counts the terminating zero.

@@ -41,7 +41,7 @@ func TestPrintDoesNotDependOnHistory(t *testing.T) {
 		r.change(t, service)
 	}
 	if diff := cmp.Diff(text(t, freshTables(t, &r.Tables, someServices())), text(t, &r.Tables)); diff != "" {
-		t.Errorf("the same tables, made in another order (-at once +in steps):\n%s", diff)
+		t.Errorf("the same tables, created in another order (-at once +in steps):\n%s", diff)
 	}
 }
 

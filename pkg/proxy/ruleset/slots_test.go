@@ -27,21 +27,21 @@ var compareAddrPorts = cmpopts.EquateComparable(netip.AddrPort{})
 
 func TestReslot(t *testing.T) {
 	for name, tt := range map[string]struct{ have, want, slots []int }{
-		"a new Service takes its endpoints in order":                    {nil, []int{1, 2, 3}, []int{1, 2, 3}},
-		"an endpoint that arrives takes a slot at the end":              {[]int{2, 3}, []int{1, 2, 3}, []int{2, 3, 1}},
-		"the last endpoint moves into the hole that another leaves":     {[]int{1, 2, 3, 4}, []int{1, 3, 4}, []int{1, 4, 3}},
-		"the last endpoint that leaves moves none":                      {[]int{1, 2, 3}, []int{1, 2}, []int{1, 2}},
-		"a replacement takes the slot of the one it replaces":           {[]int{1, 2, 3}, []int{1, 9, 3}, []int{1, 9, 3}},
-		"the same endpoints in another order stay where they are":       {[]int{3, 1, 2}, []int{1, 2, 3}, []int{3, 1, 2}},
-		"a Service that loses all its endpoints has no slots":           {[]int{1, 2}, nil, nil},
-		"two leave and one arrives: the newcomer fills, the last moves": {[]int{1, 2, 3, 4}, []int{3, 4, 5}, []int{4, 5, 3}},
-		"newcomers come in the order of their addresses":                {[]int{1, 2}, []int{5, 4, 3}, []int{3, 4, 5}},
-		"an endpoint that owns several slots keeps them":                {[]int{1, 2, 1}, []int{1, 1, 2}, []int{1, 2, 1}},
-		"it gets one more":                                  {[]int{1, 2, 1}, []int{1, 1, 1, 2}, []int{1, 2, 1, 1}},
-		"it gives its last one to another":                  {[]int{1, 2, 1, 1}, []int{1, 1, 2, 2}, []int{1, 2, 1, 2}},
-		"it gives one up, and the last moves into the hole": {[]int{1, 1, 2, 3}, []int{1, 2, 3}, []int{1, 3, 2}},
-		"its own last one would move: nothing does":         {[]int{1, 2, 1}, []int{1, 2}, []int{1, 2}},
-		"it moves into as many holes as it is wanted for":   {[]int{1, 2, 3, 4, 4}, []int{3, 4, 4}, []int{4, 4, 3}},
+		"a new Service takes its endpoints in order":              {nil, []int{1, 2, 3}, []int{1, 2, 3}},
+		"an added endpoint takes a slot at the end":               {[]int{2, 3}, []int{1, 2, 3}, []int{2, 3, 1}},
+		"the last endpoint moves into the hole of a removed one":  {[]int{1, 2, 3, 4}, []int{1, 3, 4}, []int{1, 4, 3}},
+		"removing the last endpoint moves none":                   {[]int{1, 2, 3}, []int{1, 2}, []int{1, 2}},
+		"a replacement takes the slot of the one it replaces":     {[]int{1, 2, 3}, []int{1, 9, 3}, []int{1, 9, 3}},
+		"the same endpoints in another order stay where they are": {[]int{3, 1, 2}, []int{1, 2, 3}, []int{3, 1, 2}},
+		"a Service that loses all its endpoints has no slots":     {[]int{1, 2}, nil, nil},
+		"two removed, one added: it fills a hole, the last moves": {[]int{1, 2, 3, 4}, []int{3, 4, 5}, []int{4, 5, 3}},
+		"new endpoints are in the order of their addresses":       {[]int{1, 2}, []int{5, 4, 3}, []int{3, 4, 5}},
+		"an endpoint that owns several slots keeps them":          {[]int{1, 2, 1}, []int{1, 1, 2}, []int{1, 2, 1}},
+		"an endpoint gets one more slot":                          {[]int{1, 2, 1}, []int{1, 1, 1, 2}, []int{1, 2, 1, 1}},
+		"an endpoint gives its last slot to another":              {[]int{1, 2, 1, 1}, []int{1, 1, 2, 2}, []int{1, 2, 1, 2}},
+		"an endpoint loses a slot, the last moves into the hole":  {[]int{1, 1, 2, 3}, []int{1, 2, 3}, []int{1, 3, 2}},
+		"an endpoint loses its last slot: nothing moves":          {[]int{1, 2, 1}, []int{1, 2}, []int{1, 2}},
+		"an endpoint moves into all its holes":                    {[]int{1, 2, 3, 4, 4}, []int{3, 4, 4}, []int{4, 4, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ruleset.StableSlots(endpoints(tt.have...), endpoints(tt.want...))
@@ -98,10 +98,10 @@ func TestReslotChangesAsLittleAsPossible(t *testing.T) {
 		want := multiset(random)
 		got := ruleset.StableSlots(have, want)
 		if !maps.Equal(countEach(want), countEach(got)) {
-			t.Fatalf("%v became %v: these are not exactly %v", have, got, want)
+			t.Fatalf("%v became %v, want exactly the endpoints %v", have, got, want)
 		}
 		if least := fewestChanges(have, want); changes(have, got) != least {
-			t.Fatalf("%v became %v: %d slots changed, and %d are enough", have, got, changes(have, got), least)
+			t.Fatalf("%v became %v: %d slots changed, want %d", have, got, changes(have, got), least)
 		}
 		shuffled := func(list []netip.AddrPort) []netip.AddrPort {
 			list = slices.Clone(list)
@@ -109,10 +109,10 @@ func TestReslotChangesAsLittleAsPossible(t *testing.T) {
 			return list
 		}
 		if again := ruleset.StableSlots(have, shuffled(want)); !slices.Equal(got, again) {
-			t.Fatalf("%v became %v, and in another order of what is wanted %v", have, got, again)
+			t.Fatalf("%v became %v, but %v with the same endpoints in another order", have, got, again)
 		}
 		if again := ruleset.StableSlots(got, shuffled(got)); !slices.Equal(got, again) {
-			t.Fatalf("%v became %v, though nothing changed", got, again)
+			t.Fatalf("%v became %v without a change", got, again)
 		}
 		have = got
 	}
@@ -129,7 +129,7 @@ func TestNoArrangementChangesFewerSlots(t *testing.T) {
 			least = min(least, changes(have, order))
 		}
 		if got := fewestChanges(have, want); got != least {
-			t.Fatalf("from %v to %v: %d changes are said to be the fewest, and %d are enough", have, want, got, least)
+			t.Fatalf("from %v to %v: the minimum is %d changes, but %d suffice", have, want, got, least)
 		}
 	}
 }

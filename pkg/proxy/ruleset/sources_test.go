@@ -69,19 +69,19 @@ func TestAListOfRangesIsThereOnceForAllThatHaveIt(t *testing.T) {
 	}
 	cleanUpAll(t, &r.Tables, r.mirror)
 	if got := len(sourcesIn(t, r, model.IPv4)); got != ranges {
-		t.Errorf("two Services with the same %d ranges have %d", ranges, got)
+		t.Errorf("two Services with the same %d ranges have %d elements", ranges, got)
 	}
 	plan = r.change(t, restricted(2, addresses, ports, manyRanges(1, ranges)...))
 	if got, most := count(plan, ruleset.Add), ranges+addresses*ports+10; got > most {
 		t.Errorf("another list takes %d elements, want %d at most", got, most)
 	}
 	if got, most := count(plan, ruleset.Delete), addresses*ports; got > most {
-		t.Errorf("another list deletes %d elements, want %d at most before the sweep", got, most)
+		t.Errorf("another list deletes %d elements before the cleanup, want %d at most", got, most)
 	}
 	r.change(t, ruleset.Service{Name: restricted(1, 1, 1).Name}, ruleset.Service{Name: restricted(2, 1, 1).Name})
 	cleanUpAll(t, &r.Tables, r.mirror)
 	if left := sourcesIn(t, r, model.IPv4); len(left) != 0 {
-		t.Errorf("%d ranges outlive their Services", len(left))
+		t.Errorf("%d ranges remain after their Services were deleted", len(left))
 	}
 }
 
@@ -134,12 +134,12 @@ func TestListsAddNothingThatTheKernelEvaluates(t *testing.T) {
 	}
 	one, many := start(t, lists(1)...), start(t, lists(100)...)
 	if diff := cmp.Diff(looks(&one.Tables), looks(&many.Tables)); diff != "" {
-		t.Errorf("beside a hundred lists (-one +hundred):\n%s", diff)
+		t.Errorf("number of objects (-one list +hundred lists):\n%s", diff)
 	}
 	plan := one.change(t, lists(100)[50])
 	for _, op := range slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops) {
 		if object, ok := op.Object.(ruleset.ElementsObject); !ok || object.Set.Name == ruleset.Dispatch.Name {
-			t.Errorf("another list is %v, want elements and no verdict", planned(plan))
+			t.Errorf("another list adds %v, want only elements and no verdict", planned(plan))
 		}
 	}
 }
@@ -247,7 +247,7 @@ func TestAPacketNeedsFewLookupsForItsRange(t *testing.T) {
 			}
 		}
 		if most := highest.BitLen() / 2; len(got) != most || !slices.Equal(got[:len(want)], want) {
-			t.Errorf("%s: a packet looks for prefixes of %d lengths, %v, want %d that begin with %v", family, len(got), got, most, want)
+			t.Errorf("%s: a packet needs %d lookups, for the lengths %v, want %d that start with %v", family, len(got), got, most, want)
 		}
 	}
 }
@@ -261,19 +261,19 @@ func TestAListKeepsItsNumberUntilItsRangesAreCleanedUp(t *testing.T) {
 	}
 	r.change(t, ruleset.Service{Name: restricted(1, 1, 1).Name})
 	if got := r.mirror.ListNumbers(); !slices.Equal(got, key) {
-		t.Errorf("before the sweep the numbers are %v, want %v still", got, key)
+		t.Errorf("before the cleanup the numbers are %v, want still %v", got, key)
 	}
 	if r.change(t, restricted(1, 1, 1, manyRanges(0, 3)...)); !slices.Equal(r.mirror.ListNumbers(), key) {
-		t.Errorf("the list comes back with the numbers %v, want %v", r.mirror.ListNumbers(), key)
+		t.Errorf("the list is added again with the numbers %v, want %v", r.mirror.ListNumbers(), key)
 	}
 	r.cleanUp(t)
 	if got := len(sourcesIn(t, r, model.IPv4)); got != 3 {
-		t.Errorf("after the list came back and a sweep there are %d ranges, want 3", got)
+		t.Errorf("after the list was added again and a cleanup there are %d ranges, want 3", got)
 	}
 	r.change(t, ruleset.Service{Name: restricted(1, 1, 1).Name})
 	r.cleanUp(t)
 	if got := r.mirror.ListNumbers(); len(got) != 0 {
-		t.Errorf("the numbers %v are never free again", got)
+		t.Errorf("the numbers %v are still in use", got)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestTwoNamesNeverShareAClass(t *testing.T) {
 	for range 2 {
 		class := ruleset.NumberedClass(0xf5000000, "one", func(class ruleset.Class) string { return classes[class] })
 		if class != wanted+2 {
-			t.Fatalf("the class is %x, want %x: the next that leads to no other chain, and again the same", class, wanted+2)
+			t.Fatalf("the class is %x, want %x: the next free one, and the same again", class, wanted+2)
 		}
 		classes[class] = "one"
 	}

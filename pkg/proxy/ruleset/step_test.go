@@ -60,7 +60,7 @@ func TestStepsLeadToTheDesiredState(t *testing.T) {
 			want, steps := randomPorts(random, affinity), 0
 			for last := false; !last; steps++ {
 				if steps > 1000 {
-					t.Fatalf("seed %d: no end after %d steps", seed, steps)
+					t.Fatalf("seed %d: not done after %d steps", seed, steps)
 				}
 				var next ruleset.Service
 				next, last = ruleset.NextStep(r.mirror.Service(want.Name), want, stepLimit)
@@ -97,7 +97,7 @@ func TestAStepDeletesEverythingThatIsRemoved(t *testing.T) {
 		next, _ := ruleset.NextStep(have, want, 1)
 		for frontend := range next.Frontends() {
 			if !wanted[frontend] {
-				t.Errorf("seed %d: the first step keeps %s, which is not wanted", seed, frontend)
+				t.Errorf("seed %d: the first step keeps %s, which was removed", seed, frontend)
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func TestACleanupIsBounded(t *testing.T) {
 	for !r.mirror.IsClean() {
 		batch := r.mirror.Cleanup(30)
 		if again := r.mirror.Cleanup(30); again.Count(model.IPv4, ruleset.Delete) != batch.Count(model.IPv4, ruleset.Delete) {
-			t.Fatal("a sweep that failed is tried again with another number of elements")
+			t.Fatal("a failed cleanup is retried with another number of elements")
 		}
 		batch = r.mirror.Cleanup(30)
 		mustApply(t, &r.Tables, batch)
@@ -139,9 +139,9 @@ func TestACleanupIsBounded(t *testing.T) {
 	}
 	// 100 slots and the class of the dispatch map; the chain lb-100 is deleted last.
 	if want := []int{30, 30, 30, 11, 0}; !slices.Equal(counts, want) {
-		t.Errorf("the sweeps remove %v elements, want %v", counts, want)
+		t.Errorf("the cleanups delete %v elements, want %v", counts, want)
 	}
 	if left := r.Objects(model.IPv4).Chains; slices.Contains(left, "lb-100") {
-		t.Error("chain lb-100 is left")
+		t.Error("chain lb-100 still exists")
 	}
 }

@@ -149,7 +149,7 @@ func checkOwnNumbers(t testing.TB, r *running, family model.Family) {
 				owner[numbering.Port] = port.ID.Service.String() + " " + port.ID.Port
 				tier, isEndpoint, ok := ruleset.NumberKind(numbering.Port)
 				if !ok || isEndpoint || tier != memory.Tier || int(ruleset.ShardOf(numbering.Port)) != memory.Shard {
-					t.Errorf("%v has the number %x in tier %d and shard %d", port.ID, numbering.Port, memory.Tier, memory.Shard)
+					t.Errorf("%v has the number %x in size class %d and shard %d", port.ID, numbering.Port, memory.Tier, memory.Shard)
 				}
 				numbered += checkEndpoints(t, maps, port, numbering)
 			}
@@ -157,7 +157,7 @@ func checkOwnNumbers(t testing.TB, r *running, family model.Family) {
 		}
 	}
 	if len(maps.numbered) != numbered || len(maps.ports) != frontends || len(maps.stickyClasses) != frontends {
-		t.Errorf("in %s %d endpoints are numbered, want %d; of %d frontends the port is known, and of %d the class, want %d",
+		t.Errorf("%s: %d numbered endpoints, want %d; %d frontends with a port number and %d with a class, want %d",
 			family, len(maps.numbered), numbered, len(maps.ports), len(maps.stickyClasses), frontends)
 	}
 }
@@ -180,7 +180,7 @@ func checkEndpoints(t testing.TB, maps lookups, port ruleset.Port, numbering rul
 			t.Errorf("%v: the number %x of %s leads to %s", port.ID, number, endpoint, got)
 		}
 		if isOthers := number != ruleset.NumberOf(numbering.Port, endpoint); isOthers && !maps.collided[key] {
-			t.Errorf("%v: the number %x of %s is not the one of its address, and yet not written where it is read again",
+			t.Errorf("%v: the number %x of %s does not follow from its address, but is not in numbered-collided",
 				port.ID, number, endpoint)
 		}
 	}
@@ -200,7 +200,7 @@ func checkFrontends(t testing.TB, maps lookups, port ruleset.Port) (sticky int) 
 	for _, frontend := range port.Frontends {
 		if !frontend.Class.IsBalanced() {
 			if maps.isSticky(frontend) {
-				t.Errorf("%v: clients of %v are remembered, which leads nowhere", port.ID, frontend.Frontend)
+				t.Errorf("%v: %v has session affinity but no endpoint", port.ID, frontend.Frontend)
 			}
 			continue
 		}
@@ -213,7 +213,7 @@ func checkFrontends(t testing.TB, maps lookups, port ruleset.Port) (sticky int) 
 			inside, outside = number(1), number(1)
 		}
 		if gotInside, gotOutside := maps.portOf(frontend, false), maps.portOf(frontend, true); gotInside != inside || gotOutside != outside {
-			t.Errorf("%v: %v leads to the numbers %x and %x, want %x inside and %x outside",
+			t.Errorf("%v: %v leads to the numbers %x and %x, want %x for internal and %x for external clients",
 				port.ID, frontend.Frontend, gotInside, gotOutside, inside, outside)
 		}
 		class := ruleset.StickyClass(memory.Timeout, uint32(memory.Shard), frontend.IsNodePort())
@@ -326,7 +326,7 @@ func resolvedSlotsOf(t testing.TB, r *running, numbers lookups, family model.Fam
 			}
 			endpoint, isNumbered := numbers.numbered[ruleset.Tuple{Proto: protocol, Number: element.Value.Number}]
 			if !isNumbered {
-				t.Errorf("%s in %s leads to the number %x, which leads nowhere", name, family, element.Value.Number)
+				t.Errorf("%s in %s leads to the number %x, which has no endpoint", name, family, element.Value.Number)
 			}
 			slots[slotsIn(name)][element.Key] = endpoint
 		}

@@ -79,39 +79,39 @@ func TestErrorsOfApply(t *testing.T) {
 		err   error
 		names string // in the message
 	}{
-		"delete a table that is not there": {ip6(opOn(ruleset.Delete, ruleset.TableObject{})), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add a set without a table":        {ip6(setOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add a chain without a table":      {ip6(chainOp(ruleset.Add, "lonely")), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add a rule without a table":       {ip6(ruleOp("full")), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add an element without a table":   {ip6(elementOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"delete a set that is not there":   {setOp(ruleset.Delete, missing), ruleset.ErrNotExist, "set affinity-3"},
-		"flush a set that is not there":    {setOp(ruleset.Flush, missing), ruleset.ErrNotExist, "set affinity-3"},
-		"delete a counter that is not there": {
+		"delete a missing table":         {ip6(opOn(ruleset.Delete, ruleset.TableObject{})), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a set without a table":      {ip6(setOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a chain without a table":    {ip6(chainOp(ruleset.Add, "lonely")), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a rule without a table":     {ip6(ruleOp("full")), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add an element without a table": {ip6(elementOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"delete a missing set":           {setOp(ruleset.Delete, missing), ruleset.ErrNotExist, "set affinity-3"},
+		"flush a missing set":            {setOp(ruleset.Flush, missing), ruleset.ErrNotExist, "set affinity-3"},
+		"delete a missing counter": {
 			opOn(ruleset.Delete, ruleset.CounterObject{Name: "missing"}), ruleset.ErrNotExist, "counter missing",
 		},
 		"add a counter without a table": {
 			ip6(opOn(ruleset.Add, ruleset.CounterObject{Name: "new"})), ruleset.ErrNotExist, "table ip6 vicinity",
 		},
-		"add a rule that raises no counter": {ruleOp("full", ruleset.Count{Counter: "missing"}), ruleset.ErrNotExist, "counter missing"},
-		"delete a counter that a rule raises": {
+		"add a rule with a missing counter": {ruleOp("full", ruleset.Count{Counter: "missing"}), ruleset.ErrNotExist, "counter missing"},
+		"delete a counter that a rule uses": {
 			opOn(ruleset.Delete, ruleset.CounterObject{Name: "raised"}), ruleset.ErrBusy, "counter raised",
 		},
-		"delete a chain that is not there":   {chainOp(ruleset.Delete, "missing"), ruleset.ErrNotExist, "chain missing"},
-		"flush a chain that is not there":    {chainOp(ruleset.Flush, "missing"), ruleset.ErrNotExist, "chain missing"},
-		"add a rule to no chain":             {ruleOp("missing", goTo("lonely")), ruleset.ErrNotExist, "chain missing"},
-		"add a rule that leads nowhere":      {ruleOp("full", goTo("missing")), ruleset.ErrNotExist, "chain missing"},
-		"add a rule that looks into no set":  {ruleOp("full", ruleset.InSet{Set: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that looks for no range": {ruleOp("full", ruleset.FromRange{Set: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that looks into no map":  {ruleOp("full", ruleset.DNAT{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that fills no map":       {ruleOp("full", ruleset.UpdateAffinity{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that empties no map":     {ruleOp("full", ruleset.DeleteAffinity{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that jumps by no map":    {ruleOp("full", ruleset.VerdictOf{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that sets from no map":   {ruleOp("full", ruleset.SetPriority{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add an element to no set":           {elementOp(ruleset.Add, missing, address("10.96.0.1")), ruleset.ErrNotExist, "set affinity-3"},
-		"delete an element that is not": {
+		"delete a missing chain":                 {chainOp(ruleset.Delete, "missing"), ruleset.ErrNotExist, "chain missing"},
+		"flush a missing chain":                  {chainOp(ruleset.Flush, "missing"), ruleset.ErrNotExist, "chain missing"},
+		"add a rule to a missing chain":          {ruleOp("missing", goTo("lonely")), ruleset.ErrNotExist, "chain missing"},
+		"add a rule with a missing target":       {ruleOp("full", goTo("missing")), ruleset.ErrNotExist, "chain missing"},
+		"add an InSet of a missing set":          {ruleOp("full", ruleset.InSet{Set: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a FromRange of a missing set":       {ruleOp("full", ruleset.FromRange{Set: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a DNAT of a missing map":            {ruleOp("full", ruleset.DNAT{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add an UpdateAffinity of a missing map": {ruleOp("full", ruleset.UpdateAffinity{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a DeleteAffinity of a missing map":  {ruleOp("full", ruleset.DeleteAffinity{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a VerdictOf of a missing map":       {ruleOp("full", ruleset.VerdictOf{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a SetPriority of a missing map":     {ruleOp("full", ruleset.SetPriority{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add an element to a missing set":        {elementOp(ruleset.Add, missing, address("10.96.0.1")), ruleset.ErrNotExist, "set affinity-3"},
+		"delete a missing element": {
 			elementOp(ruleset.Delete, ruleset.ClusterIPs, address("10.96.0.2")), ruleset.ErrNotExist, "10.96.0.2",
 		},
-		"add an element that leads nowhere": {
+		"add an element with a missing target": {
 			elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(3, ruleset.Goto, "missing")), ruleset.ErrNotExist, "chain missing",
 		},
 		"add an element with another value": {
@@ -140,7 +140,7 @@ func TestErrorsOfApply(t *testing.T) {
 				t.Fatalf("error %v, want %v", err, test.err)
 			}
 			if !strings.HasPrefix(err.Error(), "operation 6 of 6: ") || !strings.Contains(err.Error(), test.names) {
-				t.Errorf("the error %q does not say that it was operation 6 of 6, and about %q", err, test.names)
+				t.Errorf("error %q, want it about operation 6 of 6 and %q", err, test.names)
 			}
 			if diff := cmp.Diff(before, text(t, tables)); diff != "" {
 				t.Errorf("a batch that failed changed the tables (-before +after):\n%s", diff)
@@ -155,30 +155,30 @@ func TestWhatApplyTakes(t *testing.T) {
 		same      bool   // the tables are as before
 		has, lost string // lines that exist afterwards, or not any more
 	}{
-		"nothing":               {nil, true, "", ""},
-		"a table that is there": {[]ruleset.Op{opOn(ruleset.Add, ruleset.TableObject{})}, true, "", ""},
-		"a set that is there":   {[]ruleset.Op{setOp(ruleset.Add, ruleset.ClusterIPs)}, true, "", ""},
+		"nothing":           {nil, true, "", ""},
+		"an existing table": {[]ruleset.Op{opOn(ruleset.Add, ruleset.TableObject{})}, true, "", ""},
+		"an existing set":   {[]ruleset.Op{setOp(ruleset.Add, ruleset.ClusterIPs)}, true, "", ""},
 		"an identical element": {
 			[]ruleset.Op{elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Drop, ""))}, true, "", "",
 		},
-		"a counter that is there": {[]ruleset.Op{opOn(ruleset.Add, ruleset.CounterObject{Name: "raised"})}, true, "", ""},
-		"a counter that is new":   {[]ruleset.Op{opOn(ruleset.Add, ruleset.CounterObject{Name: "new"})}, false, "counter new {", ""},
-		"a counter that no rule raises": {
+		"an existing counter": {[]ruleset.Op{opOn(ruleset.Add, ruleset.CounterObject{Name: "raised"})}, true, "", ""},
+		"a new counter":       {[]ruleset.Op{opOn(ruleset.Add, ruleset.CounterObject{Name: "new"})}, false, "counter new {", ""},
+		"an unused counter is deleted": {
 			[]ruleset.Op{chainOp(ruleset.Flush, "full"), opOn(ruleset.Delete, ruleset.CounterObject{Name: "raised"})}, false, "", "raised",
 		},
 		"a chain with rules keeps them": {[]ruleset.Op{chainOp(ruleset.Add, "full")}, true, "", ""},
-		"no elements to no set change":  {[]ruleset.Op{elementOp(ruleset.Add, ruleset.ClusterIPs)}, true, "", ""},
+		"no elements":                   {[]ruleset.Op{elementOp(ruleset.Add, ruleset.ClusterIPs)}, true, "", ""},
 		"a rule is appended":            {[]ruleset.Op{ruleOp("full", ruleset.Reject{})}, false, "\t\treject\n\t}", ""},
-		"a set loses its elements":      {[]ruleset.Op{setOp(ruleset.Flush, ruleset.ClusterIPs)}, false, "set cluster-ips", "10.96.0.1"},
-		"a set that no rule reads goes": {[]ruleset.Op{setOp(ruleset.Delete, unused)}, false, "", "unused"},
-		"a chain that nothing needs":    {[]ruleset.Op{chainOp(ruleset.Delete, "lonely")}, false, "", "lonely"},
-		"a chain that was emptied": {
+		"a set is flushed":              {[]ruleset.Op{setOp(ruleset.Flush, ruleset.ClusterIPs)}, false, "set cluster-ips", "10.96.0.1"},
+		"an unused set is deleted":      {[]ruleset.Op{setOp(ruleset.Delete, unused)}, false, "", "unused"},
+		"an unused chain is deleted":    {[]ruleset.Op{chainOp(ruleset.Delete, "lonely")}, false, "", "lonely"},
+		"a chain is deleted after a flush": {
 			[]ruleset.Op{chainOp(ruleset.Flush, "full"), chainOp(ruleset.Delete, "full")}, false, "", "chain full",
 		},
-		"a chain after the rule that led there": {
+		"a chain is deleted after the rule that led there": {
 			[]ruleset.Op{chainOp(ruleset.Flush, "full"), chainOp(ruleset.Delete, "by-rule")}, false, "chain full", "by-rule",
 		},
-		"a chain after the element that led there": {
+		"a chain is deleted after the element that led there": {
 			[]ruleset.Op{
 				elementOp(ruleset.Delete, ruleset.Dispatch, leadingTo(1, ruleset.Goto, "by-element")),
 				chainOp(ruleset.Delete, "by-element"),
@@ -190,7 +190,7 @@ func TestWhatApplyTakes(t *testing.T) {
 				elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Goto, "lonely")),
 			}, false, "0:2 : goto lonely", "drop",
 		},
-		"the table goes with all that is in it": {[]ruleset.Op{opOn(ruleset.Delete, ruleset.TableObject{})}, false, "", "table"},
+		"the table is deleted with its content": {[]ruleset.Op{opOn(ruleset.Delete, ruleset.TableObject{})}, false, "", "table"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestWhatApplyTakes(t *testing.T) {
 				t.Errorf("the tables are the same: %v, want %v; now:\n%s", before == after, test.same, after)
 			}
 			if !strings.Contains(after, test.has) || test.lost != "" && strings.Contains(after, test.lost) {
-				t.Errorf("want %q to be there and %q not, in:\n%s", test.has, test.lost, after)
+				t.Errorf("want %q and not %q in:\n%s", test.has, test.lost, after)
 			}
 		})
 	}
@@ -218,10 +218,10 @@ func TestObjectsOfTables(t *testing.T) {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(ruleset.Objects{}, tables.Objects(model.IPv6)); diff != "" {
-		t.Errorf("objects of a table that is not there (-want +got):\n%s", diff)
+		t.Errorf("objects of a missing table (-want +got):\n%s", diff)
 	}
 	if _, err := tables.Elements(model.IPv4, missing); !errors.Is(err, ruleset.ErrNotExist) {
-		t.Errorf("elements of a set that is not there: error %v, want %v", err, ruleset.ErrNotExist)
+		t.Errorf("elements of a missing set: error %v, want %v", err, ruleset.ErrNotExist)
 	}
 }
 
@@ -248,7 +248,7 @@ func TestABatchCountsItsElements(t *testing.T) {
 					test.batch.Count(model.IPv4, ruleset.Add), test.batch.Count(model.IPv4, ruleset.Delete), test.batch.Count(model.IPv6, ruleset.Add),
 				}
 				if diff := cmp.Diff([]int{test.added4, test.deleted4, test.added6}, got); diff != "" {
-					t.Errorf("%s its elements were walked, it counts (-want +got):\n%s", when, diff)
+					t.Errorf("%s an iteration: counts (-want +got):\n%s", when, diff)
 				}
 				operations(test.batch)
 			}

@@ -39,10 +39,10 @@ func statementCases() map[string]statementCase {
 		"WritePriority, 0":  {ruleset.Rule{ruleset.WritePriority{}}, "meta priority set none", ""},
 		"Masquerade":        {ruleset.Rule{ruleset.Masquerade{}}, "masquerade fully-random", ""},
 		"Reject":            {ruleset.Rule{ruleset.Reject{}}, "reject", ""},
-		"Reject, by reset":  {ruleset.Rule{tcp, ruleset.Reject{TCPReset: true}}, "meta l4proto tcp reject with tcp reset", ""},
-		"Do drop":           {do(ruleset.Drop, ""), "drop", ""},
-		"Do jump":           {do(ruleset.Jump, "there"), "jump there", ""},
-		"Do goto":           {do(ruleset.Goto, "there"), "goto there", ""},
+		"Reject, TCP reset": {ruleset.Rule{tcp, ruleset.Reject{TCPReset: true}}, "meta l4proto tcp reject with tcp reset", ""},
+		"Drop":              {do(ruleset.Drop, ""), "drop", ""},
+		"Jump":              {do(ruleset.Jump, "there"), "jump there", ""},
+		"Goto":              {do(ruleset.Goto, "there"), "goto there", ""},
 		"InSet": {
 			ruleset.Rule{ruleset.InSet{
 				Key: fields(ruleset.SourceAddr, ruleset.DestinationAddr, ruleset.L4Proto, ruleset.DestinationPort), Set: ruleset.Hairpin,
@@ -78,8 +78,8 @@ func statementCases() map[string]statementCase {
 		"IsLocal, not": {
 			ruleset.Rule{ruleset.IsLocal{Field: ruleset.DestinationAddr, Not: true}}, "fib daddr type != local", "",
 		},
-		"Do return": {do(ruleset.Return, ""), "return", ""},
-		"InSet, of what was dialled at first": {
+		"Return": {do(ruleset.Return, ""), "return", ""},
+		"InSet, of the original destination": {
 			ruleset.Rule{tcp, ruleset.InSet{
 				Key: fields(ruleset.OriginalDestinationAddr, ruleset.L4Proto, ruleset.OriginalDestinationPort), Set: ruleset.ExternalCluster,
 			}},
@@ -98,7 +98,7 @@ func statementCases() map[string]statementCase {
 			"meta priority set ip daddr . meta l4proto . th dport map @services",
 			"meta priority set ip6 daddr . meta l4proto . th dport map @services",
 		},
-		"DrawSlot": {
+		"RandomSlot": {
 			ruleset.Rule{ruleset.RandomSlot{Slots: 3, First: ruleset.ClusterSlot}},
 			"meta priority set numgen random mod 3 offset 4244635648", "",
 		},
@@ -115,12 +115,12 @@ func statementCases() map[string]statementCase {
 			ruleset.Rule{ruleset.DNAT{Key: fields(ruleset.L4Proto, ruleset.Priority), Map: ruleset.Numbered}},
 			"dnat ip to meta l4proto . meta priority map @numbered", "dnat ip6 to meta l4proto . meta priority map @numbered",
 		},
-		"Remember": {
+		"UpdateAffinity": {
 			ruleset.Rule{ruleset.UpdateAffinity{Map: ruleset.Affinity(7), Mask: 0xfdffff00, Timeout: 90 * time.Minute}},
 			"update @affinity-7 { meta priority & fdff:ff00 . ip saddr timeout 5400s : meta priority }",
 			"update @affinity-7 { meta priority & fdff:ff00 . ip6 saddr timeout 5400s : meta priority }",
 		},
-		"Forget": {
+		"DeleteAffinity": {
 			ruleset.Rule{ruleset.DeleteAffinity{Map: ruleset.Affinity(7), Mask: 0xfdff0000}},
 			"delete @affinity-7 { meta priority & fdff:0 . ip saddr : meta priority }",
 			"delete @affinity-7 { meta priority & fdff:0 . ip6 saddr : meta priority }",

@@ -76,15 +76,15 @@ func TestAWidePortCostsASum(t *testing.T) {
 		added, deleted int
 	}{
 		// Of each frontend its class and that it is external; the class, the ClusterIP.
-		{"it comes", broad(addresses, slots), slots + 2*addresses + 2, 0},
+		{"it is added", broad(addresses, slots), slots + 2*addresses + 2, 0},
 		{"nothing changes", broad(addresses, slots), 0, 0},
-		{"an endpoint goes", broad(addresses, slots-1), 0, 1},
-		{"two come", broad(addresses, slots+1), 2, 0},
-		{"an address goes", broad(addresses-1, slots+1), 0, 2},
-		{"the endpoints are few", broad(addresses-1, 1), 0, slots},
-		{"the addresses are few, too", broad(100, 1), 100 + 100, 2*(addresses-1) - 100 + 1},
-		{"both are many again", broad(addresses, slots), slots + addresses + (addresses - 100) + 1, 100 + 100},
-		{"it goes", nothing("broad"), 0, 2*addresses + 2},
+		{"an endpoint is removed", broad(addresses, slots-1), 0, 1},
+		{"two endpoints are added", broad(addresses, slots+1), 2, 0},
+		{"an address is removed", broad(addresses-1, slots+1), 0, 2},
+		{"few endpoints remain", broad(addresses-1, 1), 0, slots},
+		{"few addresses remain, too", broad(100, 1), 100 + 100, 2*(addresses-1) - 100 + 1},
+		{"many of both again", broad(addresses, slots), slots + addresses + (addresses - 100) + 1, 100 + 100},
+		{"it is deleted", nothing("broad"), 0, 2*addresses + 2},
 	} {
 		plan := r.change(t, step.service)
 		if added, deleted := written(r, plan); added != step.added || deleted != step.deleted {
@@ -94,7 +94,7 @@ func TestAWidePortCostsASum(t *testing.T) {
 		_, complete := ruleset.Resync(bothFamilies, []ruleset.Service{r.mirror.Service(step.service.Name)}, home, nil)
 		mustApply(t, &fresh, complete.Batch)
 		if diff := cmp.Diff(text(t, &fresh), text(t, &r.Tables)); diff != "" {
-			t.Fatalf("%s: tables (-resync +change):\n%s", step.title, diff)
+			t.Fatalf("%s: tables (-full sync +change):\n%s", step.title, diff)
 		}
 	}
 }
@@ -111,18 +111,18 @@ func TestAWidePortDrawsNoSlotThatIsNotThere(t *testing.T) {
 		}
 		draw := fmt.Sprintf("numgen random mod %d offset", slots)
 		if !strings.Contains(text(t, &r.Tables), draw) {
-			t.Errorf("%s: no chain draws one of %d slots", when, slots)
+			t.Errorf("%s: no chain picks one of %d slots", when, slots)
 		}
 	}
 	for _, slots := range []int{41, 39} {
 		plan := r.plan(broad(200, slots))
 		mustApply(t, &r.Tables, plan.Prerequisites)
-		check("prepared", slots)
+		check("after the prerequisites", slots)
 		mustApply(t, &r.Tables, plan.Batch)
 		r.mirror.Accept(plan)
-		check("before the sweep", slots)
+		check("before the cleanup", slots)
 		r.cleanUp(t)
-		check("after the sweep", slots)
+		check("after the cleanup", slots)
 	}
 }
 
@@ -208,16 +208,16 @@ func TestAStickyWidePortCostsASum(t *testing.T) {
 	}{
 		// Of each frontend its class, that of a client without a stored endpoint, the number of its port, and that it is
 		// external; of each endpoint its slot and its number; two classes, the ClusterIP.
-		{"it comes", sticky(addresses, slots), 2*slots + 4*addresses + 3, 0},
+		{"it is added", sticky(addresses, slots), 2*slots + 4*addresses + 3, 0},
 		{"nothing changes", sticky(addresses, slots), 0, 0},
-		{"an endpoint goes", sticky(addresses, slots-1), 0, 2},
-		{"two come", sticky(addresses, slots+1), 4, 0},
-		{"an address goes", sticky(addresses-1, slots+1), 0, 4},
-		{"it forgets its clients: slots of another map, another class", broad(addresses-1, slots+1),
+		{"an endpoint is removed", sticky(addresses, slots-1), 0, 2},
+		{"two endpoints are added", sticky(addresses, slots+1), 4, 0},
+		{"an address is removed", sticky(addresses-1, slots+1), 0, 4},
+		{"without affinity: slots of another map, another class", broad(addresses-1, slots+1),
 			slots + 1 + addresses - 1 + 1, 3*(addresses-1) + 2 + slots + 1},
-		{"it remembers them again", sticky(addresses-1, slots+1),
+		{"with affinity again", sticky(addresses-1, slots+1),
 			2*(slots+1) + 3*(addresses-1) + 2, addresses - 1 + 1},
-		{"it goes", nothing("broad"), 0, 4*(addresses-1) + 3 + slots + 1},
+		{"it is deleted", nothing("broad"), 0, 4*(addresses-1) + 3 + slots + 1},
 	} {
 		plan := r.change(t, step.service)
 		if added, deleted := written(r, plan); added != step.added || deleted != step.deleted {
@@ -229,7 +229,7 @@ func TestAStickyWidePortCostsASum(t *testing.T) {
 		_, complete := ruleset.Resync(bothFamilies, []ruleset.Service{r.mirror.Service(step.service.Name)}, home, found)
 		mustApply(t, &fresh, complete.Batch)
 		if diff := cmp.Diff(text(t, &fresh), text(t, &r.Tables)); diff != "" {
-			t.Fatalf("%s: tables (-resync +change):\n%s", step.title, diff)
+			t.Fatalf("%s: tables (-full sync +change):\n%s", step.title, diff)
 		}
 		wide := []string{"endpoints-default/broad/tcp/http"}
 		if len(step.service.Ports) == 0 {
@@ -238,7 +238,7 @@ func TestAStickyWidePortCostsASum(t *testing.T) {
 			wide = []string{"sticky-endpoints-default/broad/tcp/http"}
 		}
 		if diff := cmp.Diff(wide, wideMapsIn(&r.Tables)); diff != "" {
-			t.Errorf("%s: maps of wide ports (-want +got):\n%s", step.title, diff)
+			t.Errorf("%s: dedicated maps (-want +got):\n%s", step.title, diff)
 		}
 	}
 }

@@ -46,7 +46,7 @@ type reachabilityMonitor struct {
 
 	mutex            sync.Mutex
 	waiting          model.Change  // changes that are not delivered to the proxy yet
-	addressesChanged notify.Signal // holds a signal while waiting is not empty
+	addressesChanged notify.Signal // holds a signal while pending is not empty
 	nodes            map[string]*model.Node
 	// demotions are those that the proxy has, or soon will have. Only the prober's goroutine uses it.
 	avoided map[model.DemotionKey]*model.Demotion

@@ -80,7 +80,7 @@ func (m lookups) viewOf(frontend ruleset.Frontend, outside bool) string {
 	return strings.Join(names, " ")
 }
 
-// TestTheViewsOfSessionAffinity: a client's affinity depends on which endpoints its kind of client may have.
+// TestTheViewsOfSessionAffinity: a client's affinity is limited to the endpoints that its kind of client may use.
 func TestTheViewsOfSessionAffinity(t *testing.T) {
 	for name, test := range map[string]struct {
 		internalLocal, externalLocal bool

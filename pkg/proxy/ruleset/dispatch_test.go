@@ -23,7 +23,7 @@ var detectors = map[string]struct {
 	"not at all":              {ruleset.LocalTraffic{}, "fib saddr type != local "},
 }
 
-// TestTheChainsThatDrawASlot: the dispatch map leads to each by its name, and it only picks a slot.
+// TestTheChainsThatDrawASlot: the dispatch map leads to them by name, and they only pick a slot.
 func TestTheChainsThatDrawASlot(t *testing.T) {
 	const draw3 = "meta priority set numgen random mod 3 offset 4244635648"
 	const drawLocal2 = "meta priority set numgen random mod 2 offset 4227858432"

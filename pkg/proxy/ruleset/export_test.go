@@ -285,7 +285,7 @@ func (s Service) Unsticky() Service {
 	return Service{Name: s.Name, Ports: ports}
 }
 
-// FirstPortNumber returns the number that a port has in a tier, a shard and a view if no other port has it.
+// FirstPortNumber returns the number that a port has in a size class, a shard and a view if no other port has it.
 func FirstPortNumber(port Port, tier int, shard uint32, view int) uint32 {
 	return newMirror(Config{}).draft().freeNumber(&port, &affinityState{tier: tiers[tier], shard: shard}, viewKind(view))
 }

@@ -51,8 +51,8 @@ func serviceOf(ports ...ruleset.Port) ruleset.Service {
 // nothing is a Service that owns nothing.
 func nothing(name string) ruleset.Service { return ruleset.Service{Name: named(name)} }
 
-// operations writes a batch in short, a line for each operation: "+ set name", "- services key key", "0 chain lb-2".
-// Families are written only where they are IPv6. The elements of an operation are sorted, because their order is
+// operations returns a short form of a batch, a line for each operation: "+ set name", "- services key key", "0 chain
+// lb-2". Families are written only where they are IPv6. The elements of an operation are sorted, because their order is
 // irrelevant.
 func operations(batch ruleset.Batch) []string {
 	var lines []string
@@ -178,7 +178,7 @@ var home = ruleset.NodeState{
 	ServiceCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
 }
 
-// running is a kernel in memory and the mirror of it.
+// rig is a kernel in memory and the mirror of it.
 type running struct {
 	ruleset.Tables
 	mirror *ruleset.Mirror

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// eachOf writes an element for each of some keys.
+// eachOf returns an element for each key.
 func eachOf(keys []string, value string) []string {
 	var elements []string
 	for _, key := range keys {
@@ -22,7 +22,7 @@ func eachOf(keys []string, value string) []string {
 	return elements
 }
 
-// addressesOf are the frontends of the Service everyKind in a family, and its two pods, in short.
+// addressesOf are the frontends of the Service everyKind in a family, and its two pods, in short form.
 type addressesOf struct {
 	clusterIP, loadBalancerIP, externalIP string // with their port
 	local, there                          string // likewise

@@ -16,7 +16,7 @@ import (
 // clients is the map of the first Service port with affinity.
 var clients = ruleset.Affinity(0)
 
-// learnt adds a client to a map, as a sticky chain does.
+// addClient adds a client to a map, as a sticky chain does.
 func learnt(t testing.TB, r *running, id model.PortID, client, endpoint string) {
 	t.Helper()
 	numbers := numbersOf(r.mirror)[id].Views[0]
@@ -140,7 +140,7 @@ type damage func(random *rand.Rand, contents map[string][]ruleset.Element)
 
 var (
 	portMaps = []string{"sticky-ports", "nodeport-sticky-ports", "sticky-outside", "nodeport-sticky-outside"}
-	// strange are numbers that no port has, or no endpoint, or both.
+	// strange are numbers that no port or no endpoint has.
 	strange = []uint32{
 		0, 1, ruleset.NoPort, 0xf0000001, 0xf0000100, 0xf00fff00, 0xf1000000, 0xf1001000, 0xf1000100, 0xf4000000, 0xf4010000, 0xf4000001,
 		0xf2000000, 0xf2000105, 0xf3001005, 0xf6010005, 0xf5000000, 0xf7000000, 0xfe000002, 0xff000001, 0xffffffff,

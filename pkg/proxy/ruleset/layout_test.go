@@ -85,7 +85,7 @@ func TestAConfigurationWithOneFamilyMakesOneTable(t *testing.T) {
 	}
 }
 
-// TestSurroundingsOfANode are its addresses on which node ports are served, if not all of them are.
+// TestSurroundingsOfANode covers the addresses on which node ports are served, unless all of them serve.
 func TestSurroundingsOfANode(t *testing.T) {
 	var present []netip.Addr
 	for _, addr := range []string{"fd00:168::1", "192.168.0.2", "192.168.0.1", "127.0.0.1", "10.0.0.1", "192.168.0.1"} {

@@ -247,8 +247,8 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 	}
 }
 
-// TestWhatIsHeldHasNoNumbersWithoutFrontends: a version that was applied before is wanted again, except for the
-// frontends that another Service has by now.
+// TestWhatIsHeldHasNoNumbersWithoutFrontends: an earlier version stays applied, except for the frontends that another
+// Service has by now.
 func TestWhatIsHeldHasNoNumbersWithoutFrontends(t *testing.T) {
 	r := start(t, serviceOf(withNodePort(sticky(portOf("web", "10.96.0.1", first, second), time.Hour))))
 	held := r.mirror.Service(named("web"))
@@ -424,7 +424,7 @@ func TestRemovedEndpointsNeedRoomNextToAddedOnes(t *testing.T) {
 	}
 }
 
-// numberedOnce is numbered for a port that may get another number.
+// numberedOnce is changeAndCheckNumbers for a port that may get another number.
 func (r *running) numberedOnce(t testing.TB, service ruleset.Service) {
 	t.Helper()
 	had := map[uint32]netip.AddrPort{}

@@ -109,7 +109,7 @@ func TestASlotThatComesBackBeforeTheCleanupIsReplaced(t *testing.T) {
 	}
 }
 
-// TestALeftoverIsTakenUpAgain, emptied: what is added again before the cleanup must not bring back old clients.
+// TestALeftoverIsTakenUpAgain after a flush: a map that is added again before the cleanup must not have old clients.
 func TestALeftoverIsTakenUpAgain(t *testing.T) {
 	plain := portOf("web", "10.96.0.1", first)
 	r := start(t, serviceOf(sticky(plain, time.Hour)))

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// surroundings returns the state of home after some changes.
+// surroundings returns a node state with the given addresses and ServiceCIDRs.
 func surroundings(addrs []string, serviceCIDRs []netip.Prefix) ruleset.NodeState {
 	around := ruleset.NodeState{ServiceCIDRs: serviceCIDRs}
 	for _, addr := range addrs {
@@ -71,7 +71,7 @@ func TestPlansOfSurroundings(t *testing.T) {
 	}
 }
 
-// TestSurroundingsOfAPlanThatIsNotAccepted are planned again.
+// TestSurroundingsOfAPlanThatIsNotAccepted: it is planned again.
 func TestSurroundingsOfAPlanThatIsNotAccepted(t *testing.T) {
 	r := start(t)
 	elsewhere := surroundings([]string{"192.168.0.9"}, prefixes("10.97.0.0/16"))

@@ -46,7 +46,7 @@ type Set struct {
 type static struct {
 	// ports yields the elements that a port owns; nil if ports own none.
 	ports portElements
-	// surroundings yields the elements that the node state needs; nil if it needs none.
+	// nodeState yields the elements that the node state needs; nil if it needs none.
 	surroundings func(surroundings NodeState, family model.Family) iter.Seq[Element]
 	// shared is set if several owners may have the same element. It exists as long as it has an owner.
 	shared bool

@@ -17,10 +17,10 @@ const (
 	// Suffixes after the port's name: for a chain of the local view, and for a chain that chooses the view.
 	localSuffix  = "/local"
 	choiceSuffix = "/external"
-	// A port has a dedicated map if its product of frontends and slots is larger than minDedicatedElements and more than
-	// wideFactor times their sum, or larger than tooManyElements; or if it has more than minDedicatedFrontends, because
-	// the class of such a port stays the same when its endpoints change. Its chains are verdicts of the dispatch map, so
-	// only few ports should have them.
+	// A port has a dedicated map if its product of frontends and slots is larger than minDedicatedElements and more
+	// than minDedicatedRatio times their sum, or larger than maxSharedElements; or if it has more than
+	// minDedicatedFrontends, because the class of such a port stays the same when its endpoints change. Its chains are
+	// verdicts of the dispatch map, so only few ports should have them.
 	minDedicatedElements  = 1024
 	wideFactor            = 8
 	tooManyElements       = 8192

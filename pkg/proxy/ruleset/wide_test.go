@@ -66,7 +66,7 @@ func written(r *running, plan *ruleset.Plan) (added, deleted int) {
 	return added, deleted
 }
 
-// TestAWidePortCostsASum of its frontends and its endpoints, and one endpoint of it one element.
+// TestAWidePortCostsASum of the frontends and the endpoints, and an endpoint costs one element.
 func TestAWidePortCostsASum(t *testing.T) {
 	const addresses, slots = 1000, 2000
 	r := start(t)
@@ -126,7 +126,7 @@ func TestAWidePortDrawsNoSlotThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestTheChainsOfAWidePort use its map directly: no other frontend has its class.
+// TestTheChainsOfAWidePort: they use the map directly, because no other frontend has their class.
 func TestTheChainsOfAWidePort(t *testing.T) {
 	const translate = "meta l4proto tcp dnat ip to meta priority map @endpoints-default/broad/tcp/http"
 	const outside = "ip saddr != 10.244.0.0/16 fib saddr type != local "
@@ -157,8 +157,8 @@ func draw(slots int, first uint32) string {
 	return fmt.Sprintf("meta priority set numgen random mod %d offset %d", slots, first)
 }
 
-// TestTheChainsOfAStickyWidePort pick a number, which the affinity chain sends to its endpoint. For clients outside
-// they then return: otherwise they would pick again.
+// TestTheChainsOfAStickyWidePort: they pick a number, which the affinity chain sends to its endpoint. For clients
+// outside they then return: otherwise they would pick again.
 func TestTheChainsOfAStickyWidePort(t *testing.T) {
 	const number = "meta priority set meta priority map @sticky-endpoints-default/broad/tcp/http"
 	const outside = "ip saddr != 10.244.0.0/16 fib saddr type != local "
@@ -192,7 +192,7 @@ func TestTheChainsOfAStickyWidePort(t *testing.T) {
 	}
 }
 
-// TestAStickyWidePortCostsASum too, and an endpoint of it a slot and a number in each view.
+// TestAStickyWidePortCostsASum, and an endpoint costs a slot and a number in each view.
 func TestAStickyWidePortCostsASum(t *testing.T) {
 	const addresses, slots = 1000, 200
 	sticky := func(addresses, slots int) ruleset.Service {

@@ -14,8 +14,8 @@ type balancing struct {
 	family    model.Family
 	set       string // the set of the frontends
 	frontends []dispatchedFrontend
-	// slots lead to endpoints. A slot with a number that has no endpoint leads to none. others are slots in a map that
-	// their frontend no longer uses.
+	// slots lead to endpoints. A slot with a number that has no endpoint leads to none. unusedSlots are slots in a map
+	// that their frontend no longer uses.
 	slots, others []ruleset.Element
 }
 
@@ -25,8 +25,8 @@ type dispatchedFrontend struct {
 	class ruleset.Class
 	// dispatched is set if a chain handles its class.
 	dispatched bool
-	// remembered are the endpoints that may be in affinity entries of clients, inside or outside: those that some slot
-	// leads to. It is nil without session affinity.
+	// affinityEndpoints are the endpoints that may be in affinity entries of clients, inside or outside: those that some
+	// slot leads to. It is nil without session affinity.
 	remembered map[netip.AddrPort]bool
 	// clients identifies the affinity map of these clients, and numbers are the endpoint numbers in it.
 	clients clientsOf

@@ -89,7 +89,7 @@ func (m *machine) restart() {
 	m.ranges = nil
 }
 
-// goOn makes a change, which the proxy has not synced yet.
+// goOn applies a random change, without a sync.
 func (m *machine) goOn() {
 	change := m.changes.change()
 	for range 3 {

@@ -21,14 +21,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// thing is a part of the tables that belongs to Services: an element of a set or, without a key, a chain or a set.
+// tableItem is a part of the tables that belongs to Services: an element of a set or, without a key, a chain or a set.
 type thing struct {
 	family model.Family
 	name   string
 	key    ruleset.Tuple
 }
 
-// pickyKernel rejects some things, and names all of them in a batch, as package nft does.
+// pickyKernel rejects some items, and lists all of those in a batch, as package nft does.
 type pickyKernel struct {
 	memoryKernel
 	rejected map[thing]bool
@@ -142,7 +142,7 @@ func endpointsOf(service model.ObjectName, family model.Family, endpoints, offse
 	return slice
 }
 
-// ownersOf returns which Services own each thing, found by syncing one Service after the other. Each has the numbers of
+// ownersOf returns which Services own each item, found by syncing one Service after the other. Each has the numbers of
 // session affinity that it has among all of them.
 func ownersOf(t *testing.T, everything model.Change, together *memoryKernel) map[thing][]model.ObjectName {
 	t.Helper()
@@ -203,7 +203,7 @@ func namesOf(rejected []syncer.Rejected) []model.ObjectName {
 	return names
 }
 
-// pick returns a random thing of each kind: one element of each set, and one chain and set of each kind that Services
+// pick returns a random item of each kind: one element of each set, and one chain and set of each kind that Services
 // have.
 func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) map[string]thing {
 	t.Helper()
@@ -255,8 +255,8 @@ func held(kernel *memoryKernel) map[thing]ruleset.Element {
 	return all
 }
 
-// TestAKernelRejectionExcludesItsOwnServiceAndNoOther: among many Services the kernel rejects one random thing of each
-// kind, and two things at once. All other Services are served as if the rejected one did not exist. Once the kernel
+// TestAKernelRejectionExcludesItsOwnServiceAndNoOther: among many Services the kernel rejects one random item of each
+// kind, and two items at once. All other Services are served as if the rejected one did not exist. Once the kernel
 // accepts it, no trace of the rejection is left.
 func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 	everything := motley(160)

@@ -49,7 +49,7 @@ func stateOf(t testing.TB, kernel *memoryKernel, family model.Family, text strin
 	return result
 }
 
-// wideMaps returns the maps of single ports, those with many frontends and endpoints.
+// wideMaps returns the dedicated maps of ports with many frontends and endpoints.
 func wideMaps(objects ruleset.Objects) []ruleset.Set {
 	var sets []ruleset.Set
 	for _, name := range objects.Sets {
@@ -109,7 +109,7 @@ func likeFreshStart(t testing.TB, kernel *memoryKernel, everything model.Change)
 	likeFreshStartOf(t, self, bothFamilies, kernel, everything)
 }
 
-// likeFreshStartOf is likeFreshStart for any node and configuration.
+// likeFreshStartOf is checkLikeFreshStart for any node and configuration.
 func likeFreshStartOf(t testing.TB, node string, config ruleset.Config, kernel *memoryKernel, everything model.Change) {
 	t.Helper()
 	fresh := &memoryKernel{numbers: numbersIn(kernel)}

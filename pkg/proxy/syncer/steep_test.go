@@ -62,8 +62,8 @@ func (k *countingKernel) Objects(context.Context, model.Family) (ruleset.Objects
 	return ruleset.Objects{}, nil
 }
 
-// TestWhatOneTenantWritesCostsASum, when it is added, changed and deleted: eight times as much of it takes about eight
-// times the elements and the CPU time. A product or a square would take 64 times as much.
+// TestWhatOneTenantWritesCostsASum: to add, change and delete eight times as many objects takes about eight times the
+// elements and the CPU time. A product or a square would take 64 times as much.
 func TestWhatOneTenantWritesCostsASum(t *testing.T) {
 	for name, test := range map[string]struct{ of, after func(times int) model.Change }{
 		"external IPs": {

@@ -19,8 +19,8 @@ import (
 // moment returns the trigger time of an EndpointSlice, n seconds after a fixed time.
 func moment(n int) time.Time { return time.Unix(1700000000+int64(n), 0) }
 
-// stamped returns the change of a Service's slice to a number of endpoints, caused at triggerTime(n); zero means no
-// trigger time.
+// stamped returns the change of a Service's slice to a number of endpoints, caused at moment(n); zero means no trigger
+// time.
 func stamped(name string, endpoints, n int) model.Change {
 	slice := sliceOf(model.ObjectName{Namespace: "default", Name: name}, endpoints)
 	if n > 0 {

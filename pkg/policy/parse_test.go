@@ -69,7 +69,7 @@ func TestParseBounds(t *testing.T) {
 	zone, nodeAndZone := []Key{Zone, AnyNode}, []Key{Hostname, Zone, AnyNode}
 	rack := []Key{"rack"}
 	const byDistribution, byMode = "spec.trafficDistribution: PreferSameZone", "service.kubernetes.io/topology-mode: Auto"
-	const wrongLoad = `vicinity.dev/max-load "1.2" is no whole number from 100 to 1000 with % right behind it; write a percentage of ` +
+	const wrongLoad = `vicinity.dev/max-load "1.2" must be an integer from 100 to 1000, directly followed by %; write a percentage of ` +
 		`the mean load, such as "120%"`
 	for name, test := range map[string]struct {
 		annotations  short
@@ -142,12 +142,12 @@ func TestParseBounds(t *testing.T) {
 		"a demand source that is none is ignored, and clients are not": {
 			annotations: short{"mode": ModeBalanced, "clients": "a/b", "demand": "Measured"},
 			want: parsed{Keys: zone, MaxLoad: 120, Clients: []string{"a/b"}, Ignored: ignoredOf(
-				`vicinity.dev/demand-source "Measured" is no demand source; the only one is "measured"`)},
+				`vicinity.dev/demand-source "Measured" is not a demand source; the only one is "measured"`)},
 		},
 		"and the cluster's default counts": {
 			annotations: short{"mode": ModeBalanced, "demand": ""}, measured: true,
 			want: parsed{Keys: zone, MaxLoad: 120, Measured: true, Ignored: ignoredOf(
-				`vicinity.dev/demand-source "" is no demand source; the only one is "measured"`)},
+				`vicinity.dev/demand-source "" is not a demand source; the only one is "measured"`)},
 		},
 		"a demand source without a bound has no effect": {
 			annotations: short{"keys": "rack", "demand": "measured"},
@@ -203,15 +203,15 @@ func TestParseBounds(t *testing.T) {
 		},
 		"a bound that cannot be read is the usual one": {
 			annotations: short{"keys": "rack", "load": "1.2"},
-			want:        parsed{Keys: rack, MaxLoad: 120, Ignored: ignoredOf(wrongLoad + " (until then 120% holds)")},
+			want:        parsed{Keys: rack, MaxLoad: 120, Ignored: ignoredOf(wrongLoad + " (until then 120% applies)")},
 		},
 		"or the cluster's": {
 			annotations: short{"keys": "rack", "load": "1.2"}, byDefault: 200,
-			want: parsed{Keys: rack, MaxLoad: 200, Ignored: ignoredOf(wrongLoad + " (until then 200% holds)")},
+			want: parsed{Keys: rack, MaxLoad: 200, Ignored: ignoredOf(wrongLoad + " (until then 200% applies)")},
 		},
 		"also for trafficDistribution": {
 			annotations: short{"load": "1.2"}, distribution: PreferSameZone,
-			want: parsed{Keys: zone, MaxLoad: 120, Ignored: ignoredOf(wrongLoad + " (until then 120% holds)")},
+			want: parsed{Keys: zone, MaxLoad: 120, Ignored: ignoredOf(wrongLoad + " (until then 120% applies)")},
 		},
 		"without anything to bound there is none": {
 			annotations: short{"load": "120%"}, want: parsed{Ignored: ignoredOf("vicinity.dev/max-load " + ReasonNothingToBound(nil))},
@@ -260,12 +260,12 @@ func TestParseBounds(t *testing.T) {
 		},
 		"in upper case it is none": {
 			annotations: short{"mode": " Vicinity.dev/Balanced"},
-			want: parsed{Ignored: ignoredOf(`service.kubernetes.io/topology-mode " Vicinity.dev/Balanced" is no mode of ours; ` +
+			want: parsed{Ignored: ignoredOf(`service.kubernetes.io/topology-mode " Vicinity.dev/Balanced" is not a mode of vicinity.dev; ` +
 				`did you mean "vicinity.dev/balanced"?`)},
 		},
 		"one that nobody could mean": {
 			annotations: short{"mode": "vicinity.dev/x"},
-			want: parsed{Ignored: ignoredOf(`service.kubernetes.io/topology-mode "vicinity.dev/x" is no mode of ours; ` +
+			want: parsed{Ignored: ignoredOf(`service.kubernetes.io/topology-mode "vicinity.dev/x" is not a mode of vicinity.dev; ` +
 				`the only one is "vicinity.dev/balanced"`)},
 		},
 		"others' modes are theirs": {annotations: short{"mode": "example.com/balanced"}, want: parsed{}},

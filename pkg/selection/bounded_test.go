@@ -91,14 +91,14 @@ func TestABoundedServiceReportsWhereConnectionsGo(t *testing.T) {
 		},
 		"too few near": {
 			newTown(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-b-2", "*",
-			`45 % of this node's connections stay in its topology.kubernetes.io/zone, "zone-b", and 55 % go on to the whole ` +
+			`45 % of this node's connections stay in its topology.kubernetes.io/zone, "zone-b", and 55 % go to the whole ` +
 				`cluster: 1 of 8 endpoints is there for 3 of 9 of the demand, and would expect 2.67 times the mean load without the bound; ` +
 				`max-load is 120 %.`,
 		},
 		"nobody near": {
 			newTown(keys, []int{3, 3, 3}, []int{0, 1, 2}), "zone-a-0", "*",
 			`No endpoint is in its topology.kubernetes.io/zone, "zone-a"; all of this node's connections go to the whole ` +
-				`cluster, most to those that expect least.`,
+				`cluster, most to the least loaded endpoints.`,
 		},
 		"a hard key": {
 			newTown(bounded(100, policy.Zone), []int{2, 2}, []int{1, 3}), "zone-b-0", zone,

@@ -470,7 +470,7 @@ func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 		"leaving": {localNodeState{node: &model.Node{Name: "node-a", NotEligible: "it is being deleted"}}, false, "it is being deleted"},
 		"evacuated": {
 			localNodeState{node: &model.Node{Name: "node-a"}, evacuation: &model.Demotion{}}, false,
-			"it is being evacuated until the label vicinity.dev/evacuate goes",
+			"it is being evacuated until the label vicinity.dev/evacuate is removed",
 		},
 		"evacuated for a while": {
 			localNodeState{

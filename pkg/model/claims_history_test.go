@@ -12,8 +12,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// TestOwnershipDependsOnTheFinalSetAlone: any history of changes results in the same owners. Every Service that gains or
-// loses a frontend is returned by Apply. If one Service changes, Apply returns only those that it concerns.
+// TestOwnershipDependsOnTheFinalSetAlone: any history of changes results in the same owners. Every Service that gains
+// or loses a frontend is returned by Apply. If one Service changes, Apply returns only those that it concerns.
 func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

@@ -86,7 +86,7 @@ func TestServiceCIDRsAndLocalAddrsFollowTheChanges(t *testing.T) {
 	}{
 		{"initially", Change{}, "", ""},
 		{"the ranges of one object are sorted", of("kubernetes", "fd00:96::/112 10.96.0.0/16"), "10.96.0.0/16 fd00:96::/112", ""},
-		{"the ranges of a second object, without duplicates", of("more", "10.95.0.0/16 10.96.0.0/16"), "10.95.0.0/16 10.96.0.0/16 fd00:96::/112", ""},
+		{"more ranges, without duplicates", of("more", "10.95.0.0/16 10.96.0.0/16"), "10.95.0.0/16 10.96.0.0/16 fd00:96::/112", ""},
 		{
 			"addresses of interfaces", Change{LocalAddrs: addrs("192.0.2.10 127.0.0.1")},
 			"10.95.0.0/16 10.96.0.0/16 fd00:96::/112", "192.0.2.10 127.0.0.1",

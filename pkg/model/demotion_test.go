@@ -100,12 +100,12 @@ func TestANodeIsUnreachableInOneFamily(t *testing.T) {
 		change Change
 		levels [2]Rank
 	}{
-		{"unreachable over IPv6", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv6}}}}, [2]Rank{0, 2}},
+		{"IPv6 only", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv6}}}}, [2]Rank{0, 2}},
 		{"and evacuated", evacuating("node-2"), [2]Rank{1, 2}},
-		{"unreachable over both", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable}}}, [2]Rank{2, 2}},
-		{"unreachable over IPv4", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}}}}, [2]Rank{2, 1}},
+		{"both families", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable}}}, [2]Rank{2, 2}},
+		{"IPv4 only", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}}}}, [2]Rank{2, 1}},
 		{
-			"lasting", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}, IsLasting: true}}},
+			"IPv4 only, lasting", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}, IsLasting: true}}},
 			[2]Rank{2, 1},
 		},
 		{"reachable again", Change{Demotions: map[DemotionKey]*Demotion{unreachable: nil}}, [2]Rank{1, 1}},

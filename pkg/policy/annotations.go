@@ -57,7 +57,7 @@ var Annotations = [...]Annotation{
 	{
 		Name: MaxLoadAnnotation, Ignored: "LoadBoundIgnored", Since: "v0.1.0", read: (*parser).readBound,
 		OnNamespace: DefaultTopologyModeAnnotation + "=" + ModeBalanced,
-		Description: "the load bound: the maximum load that an endpoint should expect, in percent of the mean, if other endpoints can accept the rest",
+		Description: "the load bound: the maximum expected load of an endpoint, in percent of the mean, if others can accept the rest",
 	},
 	{
 		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*parser).readClients, IsGenericName: true,
@@ -120,7 +120,7 @@ type NodeLabel struct {
 var NodeLabels = [...]NodeLabel{
 	{
 		Name: EvacuateLabel, Since: "v0.1.0", Check: checkEvacuate,
-		Description: "`true`, or when the evacuation ends, in UTC: the Node's endpoints get no new connections while others can serve in their place",
+		Description: "`true`, or when the evacuation ends, in UTC: its endpoints get no new connections while others can serve in their place",
 	},
 	{
 		Name: DemandLabel, Since: "v0.1.0", Check: checkDemand,

@@ -179,13 +179,13 @@ func TestParseBounds(t *testing.T) {
 		"a Service's bound takes precedence over the cluster's": {
 			annotations: short{"keys": "rack", "load": "150%"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 150},
 		},
-		"the cluster's bound does not apply without a preference": {byDefault: 200, want: parsed{}},
-		"the cluster's bound does not apply to * alone":           {annotations: short{"keys": "*"}, byDefault: 200, want: parsed{Keys: []Key{AnyNode}}},
-		"the cluster's bound does not apply with Auto": {
+		"no cluster's bound without a preference": {byDefault: 200, want: parsed{}},
+		"no cluster's bound for * alone":          {annotations: short{"keys": "*"}, byDefault: 200, want: parsed{Keys: []Key{AnyNode}}},
+		"no cluster's bound with Auto": {
 			annotations: short{"mode": "Auto"}, distribution: PreferSameZone, byDefault: 200, want: parsed{ByHints: byMode},
 		},
-		"the cluster's bound does not apply to keys with Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack}},
-		"the cluster's bound does not apply with Local":        {distribution: PreferSameZone, local: true, byDefault: 200, want: parsed{ByHints: byDistribution}},
+		"no cluster's bound for keys with Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack}},
+		"no cluster's bound with Local":         {distribution: PreferSameZone, local: true, byDefault: 200, want: parsed{ByHints: byDistribution}},
 		"the cluster's bound applies with Disabled": {
 			annotations: short{"mode": "Disabled", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 200},
 		},

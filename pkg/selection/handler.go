@@ -40,8 +40,8 @@ type SyncState struct {
 	LocalAddrs []netip.Addr
 }
 
-// MaybeAppliedHandler is a Handler that also handles state that the kernel may have applied briefly, because an error left
-// the outcome of a commit unknown.
+// MaybeAppliedHandler is a Handler that also handles state that the kernel may have applied briefly, because an error
+// left the outcome of a commit unknown.
 type MaybeAppliedHandler interface {
 	Handler
 	// OnMaybeApplied is called with the digest that was about to be applied. A full sync follows, which settles what is

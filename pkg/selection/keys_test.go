@@ -250,8 +250,8 @@ func TestANodeThatIsNotKnownYet(t *testing.T) {
 	}
 }
 
-// TestAnEndpointSliceResolvesTheKeysThatNeedNoNode: an EndpointSlice alone resolves exactly the keys for which NeedsNode
-// is false.
+// TestAnEndpointSliceResolvesTheKeysThatNeedNoNode: an EndpointSlice alone resolves exactly the keys for which
+// NeedsNode is false.
 func TestAnEndpointSliceResolvesTheKeysThatNeedNoNode(t *testing.T) {
 	endpoint, ignorant := parseEndpoints(t, "1@node-2/a")[0], NodeView{Node: model.Node{Name: "node-1"}}
 	for _, key := range []policy.Key{policy.AnyNode, policy.Hostname, policy.Zone, policy.Region, policy.Key(rack)} {

@@ -138,7 +138,8 @@ var sentences = append([]sentence{
 	{EndpointHasNoTopologyLabel, "The endpoint runs on node {value}, which has no label {key}."},
 	{HintedElsewhere, "The endpoint's {key} hints name {value}, and so not this node."},
 	{NotOnThisNode, "{key} is Local, and the endpoint is not on this node."},
-	{ShareBelowOneSlot, "The endpoint's share of this node's connections is {kept}, less than one slot: it is rounded down here, and up on other nodes."},
+	{ShareBelowOneSlot, "The endpoint's share of this node's connections is {kept}, less than one slot: it is rounded down here, and " +
+		"up on other nodes."},
 	{NotSelectedByPlan, "Other endpoints take all of this node's connections."},
 }, demotionSentences()...)
 

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestTheSumBeforeANodeIsTheSameForEveryNode: the maintained sum for the own node and the sorted sums for other nodes are
-// correct after each change.
+// TestTheSumBeforeANodeIsTheSameForEveryNode: the maintained sum for the own node and the sorted sums for other nodes
+// are correct after each change.
 func TestTheSumBeforeANodeIsTheSameForEveryNode(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	cells := NewNodeClasses([]policy.Key{policy.Zone}, "node-05")

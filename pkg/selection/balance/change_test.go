@@ -166,7 +166,8 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 			delete(less.nodes, gone)
 			all := map[string]map[string]row{"all": w.rows(), "fewer": fewer.rows(), "less": less.rows()}
 			for _, event := range []struct{ what, from, to string }{
-				{"endpoint added", "fewer", "all"}, {"endpoint removed", "all", "fewer"}, {"node added", "less", "fewer"}, {"node removed", "fewer", "less"},
+				{"endpoint added", "fewer", "all"}, {"endpoint removed", "all", "fewer"},
+				{"node added", "less", "fewer"}, {"node removed", "fewer", "less"},
 			} {
 				for name := range less.nodes {
 					count := written(all[event.from][name].slots, all[event.to][name].slots)
@@ -229,8 +230,8 @@ func shifted(before, after row) float64 {
 	return sum
 }
 
-// TestNodesThatAreAlikeGiveAnEndpointItsPart: the nodes' thresholds are evenly spaced, so the rounding error of their sum
-// is not larger than that of one node.
+// TestNodesThatAreAlikeGiveAnEndpointItsPart: the nodes' thresholds are evenly spaced, so the rounding error of their
+// sum is not larger than that of one node.
 func TestNodesThatAreAlikeGiveAnEndpointItsPart(t *testing.T) {
 	w := shape([]int{40, 10}, []int{30, 1}, policy.Zone, policy.AnyNode)
 	rows := w.rows()

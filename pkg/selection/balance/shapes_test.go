@@ -36,10 +36,10 @@ func TestTheTableOfShapes(t *testing.T) {
 			logRow(t, w, rows, nodeIn(zone, 0))
 		}
 		if math.Abs(shares.sums[0]-shape7.near) > 1e-9 || math.Abs(shares.busiest-shape7.busiest) > 1e-9 {
-			t.Errorf("%s: in-zone share %f, load of the busiest endpoint %f; want %f and %f", shape7.name, shares.sums[0], shares.busiest, shape7.near, shape7.busiest)
+			t.Errorf("%s: in-zone share %f, busiest %f; want %f and %f", shape7.name, shares.sums[0], shares.busiest, shape7.near, shape7.busiest)
 		}
 		if math.Abs(slots.sums[0]-shape7.near) > 0.004 || slots.busiest > shape7.busiest*1.015 {
-			t.Errorf("%s in slots: in-zone share %f, load of the busiest endpoint %f; want %f and %f", shape7.name, slots.sums[0], slots.busiest,
+			t.Errorf("%s in slots: in-zone share %f, busiest %f; want %f and %f", shape7.name, slots.sums[0], slots.busiest,
 				shape7.near, shape7.busiest)
 		}
 	}
@@ -67,7 +67,7 @@ func TestTheExampleOfThePage(t *testing.T) {
 	rows := shape([]int{3, 3, 3}, []int{6, 1, 1}, policy.Zone, policy.AnyNode).rows()
 	near, far := rows["b-000"].Parts[6], rows["b-000"].Parts[0]
 	if near != balance.One/20*9 && math.Abs(float64(near)/balance.One-0.45) > 1e-12 || math.Abs(float64(far)/balance.One-0.55/6) > 1e-12 {
-		t.Errorf("a node in zone b sends %f to its zone's endpoint and %f to each of the six", float64(near)/balance.One, float64(far)/balance.One)
+		t.Errorf("a node in zone b sends %f to its endpoint and %f to each of the six", float64(near)/balance.One, float64(far)/balance.One)
 	}
 	got := rows["b-000"].Share
 	want := balance.Share{

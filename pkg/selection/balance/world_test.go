@@ -127,8 +127,8 @@ func (w *world) addEndpoint(node string) {
 	}})
 }
 
-// shape returns a cluster with some nodes and endpoints in each zone, and a bound of 120 %. Endpoints are on the nodes of
-// their zone, round-robin.
+// shape returns a cluster with some nodes and endpoints in each zone, and a bound of 120 %. Endpoints are on the nodes
+// of their zone, round-robin.
 func shape(nodes, endpoints []int, keys ...policy.Key) *world {
 	w := &world{keys: keys, limit: 120, nodes: map[string]map[string]string{}}
 	for zone, count := range nodes {

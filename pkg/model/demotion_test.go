@@ -105,7 +105,7 @@ func TestANodeIsUnreachableInOneFamily(t *testing.T) {
 		{"both families", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable}}}, [2]Rank{2, 2}},
 		{"IPv4 only", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}}}}, [2]Rank{2, 1}},
 		{
-			"IPv4 only, lasting", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}, IsLasting: true}}},
+			"lasting", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}, IsLasting: true}}},
 			[2]Rank{2, 1},
 		},
 		{"reachable again", Change{Demotions: map[DemotionKey]*Demotion{unreachable: nil}}, [2]Rank{1, 1}},

@@ -185,7 +185,7 @@ func TestParseBounds(t *testing.T) {
 			annotations: short{"mode": "Auto"}, distribution: PreferSameZone, byDefault: 200, want: parsed{ByHints: byMode},
 		},
 		"no cluster's bound for keys with Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack}},
-		"no cluster's bound with Local":         {distribution: PreferSameZone, local: true, byDefault: 200, want: parsed{ByHints: byDistribution}},
+		"no bound with Local":                   {distribution: PreferSameZone, local: true, byDefault: 200, want: parsed{ByHints: byDistribution}},
 		"the cluster's bound applies with Disabled": {
 			annotations: short{"mode": "Disabled", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 200},
 		},

@@ -20,7 +20,7 @@ import (
 
 const module = "github.com/vicinity-proxy/vicinity/"
 
-// root is the repository's top folder, seen from this package.
+// root is the repository's top folder, relative to this package.
 const root = ".."
 
 // source is the non-test Go files of one folder.
@@ -74,18 +74,18 @@ func TestEveryRuleNamesPackagesThatExist(t *testing.T) {
 				})
 			}
 			if !slices.ContainsFunc(all, isThere) {
-				t.Errorf("%s: there is no such package", pattern)
+				t.Errorf("%s matches no package", pattern)
 			}
 		}
 	}
 }
 
-// TestTheTableOfRules holds README.md to the rules.
+// TestTheTableOfRules compares the table in README.md with the rules.
 func TestTheTableOfRules(t *testing.T) {
 	golden.Tables(t, "README.md", map[string]string{"import rules": table()})
 }
 
-// table is the rules as Markdown.
+// table formats the rules as Markdown.
 func table() string {
 	names := func(patterns []string) string {
 		var names []string
@@ -108,19 +108,19 @@ func table() string {
 	table.WriteString("| packages | never import | because |\n|---|---|---|\n")
 	for _, rule := range rules {
 		if rule.order != nil {
-			fmt.Fprintf(&table, "| %s | in this order, none the packages of a later one | %s |\n", names(rule.order), rule.why)
+			fmt.Fprintf(&table, "| %s | packages of a later entry in this list | %s |\n", names(rule.order), rule.why)
 			continue
 		}
 		never := except(names(rule.never), rule.only)
 		if rule.pure {
-			never += "; a clock, a log, files, sockets, chance"
+			never += "; clocks, logs, files, sockets, randomness"
 		}
 		fmt.Fprintf(&table, "| %s | %s | %s |\n", except(names(rule.who), rule.but), never, rule.why)
 	}
 	return table.String()
 }
 
-// violations lists what the rules forbid a folder, and it does.
+// violations lists the imports of a folder that break a rule.
 func violations(source source) []string {
 	var found []string
 	for _, rule := range rules {
@@ -145,7 +145,7 @@ func violations(source source) []string {
 	return found
 }
 
-// upward lists what a folder imports that comes later than itself in a rule's order.
+// upward lists a folder's imports of packages that come later in a rule's order.
 func upward(rule rule, source source) []string {
 	var found []string
 	own, isOrdered := rank(rule.order, source.folder)
@@ -155,7 +155,7 @@ func upward(rule rule, source source) []string {
 			continue
 		}
 		if theirs, _ := rank(rule.order, ours); theirs > own {
-			found = append(found, fmt.Sprintf("%s must not import %s, which comes later: %s", source.folder, ours, rule.why))
+			found = append(found, fmt.Sprintf("%s must not import %s, a later layer: %s", source.folder, ours, rule.why))
 		}
 	}
 	return found
@@ -172,7 +172,7 @@ func rank(order []string, folder string) (position int, isOrdered bool) {
 	return position, isOrdered
 }
 
-// impurities lists what in a folder's files reaches out for the world.
+// impurities lists the imports and the reads of clocks that a pure package must not have.
 func impurities(source source) []string {
 	var found []string
 	for _, imported := range source.imports() {
@@ -208,7 +208,7 @@ func clockCalls(file *ast.File) []string {
 	return calls
 }
 
-// imports lists what the files import, sorted, each once.
+// imports returns the distinct imports of the files, sorted.
 func (s source) imports() []string {
 	var imports []string
 	for _, file := range s.files {
@@ -224,7 +224,7 @@ func (s source) imports() []string {
 	return slices.Compact(imports)
 }
 
-// covers reports whether a pattern, a folder or a folder with /..., stands for a folder.
+// covers reports whether a pattern, which is a folder or a folder with /..., matches a folder.
 func covers(pattern, folder string) bool {
 	if pattern == "..." {
 		return true
@@ -242,7 +242,7 @@ func within(parents []string, imported string) bool {
 	return slices.ContainsFunc(parents, func(parent string) bool { return covers(parent+"/...", imported) })
 }
 
-// isModule reports whether a folder is a module of its own, such as those of the programs that the lab builds.
+// isModule reports whether a folder is a separate module, such as a program that the lab builds.
 func isModule(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, "go.mod"))
 	return err == nil
@@ -273,7 +273,7 @@ func sources(t *testing.T) []source {
 			return err
 		})
 		if err != nil {
-			t.Fatalf("reading the packages below %s: %v", top, err)
+			t.Fatalf("read the packages below %s: %v", top, err)
 		}
 	}
 	var sources []source

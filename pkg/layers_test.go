@@ -1,22 +1,22 @@
 package pkg_test
 
-// rule is what some packages never import, be it ours or others'. A pattern is a folder, or with /... the folder and
-// all below it.
+// rule forbids some packages to import others, of this module or of other modules. A pattern is a folder, or with /...
+// the folder and all below it.
 type rule struct {
 	who   []string
-	but   []string // those of them that the rule does not bind
+	but   []string // those of them that are exempt
 	never []string
 	only  []string // exceptions of never
-	// order has instead of who and never all groups of packages, such that none imports a later one. A folder belongs to
-	// the longest pattern that covers it.
+	// order replaces who and never: it lists all layers, and no package may import one of a later layer. A folder belongs
+	// to the longest pattern that covers it.
 	order []string
-	// pure packages are functions of values: see impure.
+	// pure is set for packages of functions of values: see impure.
 	pure bool
 	why  string
 }
 
-// rules are all that the compiler does not see by itself. README.md shows them; `go test ./pkg -update` writes them
-// there.
+// rules are all import rules that the compiler does not enforce. README.md has them as a table, which
+// `go test ./pkg -update` writes.
 var rules = []rule{
 	{
 		order: []string{
@@ -29,11 +29,11 @@ var rules = []rule{
 	},
 	{
 		who: []string{"pkg/proxy/..."}, never: []string{"pkg/webhook/..."},
-		why: "two programs; what both need is outside of them",
+		why: "they are two programs; shared packages are outside of both",
 	},
 	{
 		who: []string{"pkg/webhook/..."}, never: []string{"pkg/model", "pkg/selection/..."},
-		why: "the webhook needs the settings that users write, `policy`, and no decision of the proxy",
+		why: "the webhook needs only the settings that users write (`policy`), and no decisions of the proxy",
 	},
 	{
 		who: []string{
@@ -79,15 +79,15 @@ var rules = []rule{
 
 // impure are the packages of the standard library that a pure package does not import, and why.
 var impure = map[string]string{
-	"context":   "a function of values ends by itself; no caller needs to cancel it",
+	"context":   "a function of values returns without waiting; no caller needs to cancel it",
 	"log":       "a decision returns its reason as a value, and others print it",
 	"log/slog":  "a decision returns its reason as a value, and others print it",
 	"math/rand": "the same input gives the same output, so that any outcome can be explained afterwards",
-	"net":       "sockets and look-ups are the world's; addresses are in net/netip",
-	"net/http":  "sockets and look-ups are the world's",
-	"os":        "files and environment are handed in as values",
-	"os/exec":   "programs belong to those who touch the world",
-	"syscall":   "the kernel is reached through pkg/proxy/kernel alone",
+	"net":       "a pure package uses no sockets or lookups; addresses are in net/netip",
+	"net/http":  "a pure package uses no sockets or lookups",
+	"os":        "files and the environment are passed in as values",
+	"os/exec":   "a pure package runs no programs",
+	"syscall":   "only pkg/proxy/kernel uses the kernel",
 
 	"math/rand/v2": "the same input gives the same output, so that any outcome can be explained afterwards",
 }

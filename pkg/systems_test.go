@@ -7,8 +7,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// TestProgramsAreSoundOnOtherSystems: what a release has for them, with all that it imports, is checked as the compiler
-// does before it makes code. To compile it takes a hundred times as long, which `make release` does.
+// TestProgramsAreSoundOnOtherSystems type-checks the programs that a release has for other systems, with everything
+// that they import. Compiling them, as `make release` does, takes a hundred times as long.
 func TestProgramsAreSoundOnOtherSystems(t *testing.T) {
 	for _, test := range []struct {
 		system, processor string
@@ -22,7 +22,7 @@ func TestProgramsAreSoundOnOtherSystems(t *testing.T) {
 			found, err := packages.Load(&packages.Config{
 				Context: t.Context(), Dir: "..",
 				Env: append(os.Environ(), "GOOS="+test.system, "GOARCH="+test.processor, "CGO_ENABLED=0"),
-				// The bodies of functions are checked where there is syntax, and all packages have some.
+				// Function bodies are checked if there is syntax, which all packages have.
 				Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps |
 					packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesSizes,
 			}, test.programs...)
@@ -30,7 +30,7 @@ func TestProgramsAreSoundOnOtherSystems(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(found) < len(test.programs) {
-				t.Fatalf("there are %d packages in %v", len(found), test.programs)
+				t.Fatalf("found %d packages in %v", len(found), test.programs)
 			}
 			packages.Visit(found, nil, func(p *packages.Package) {
 				for _, mistake := range p.Errors {

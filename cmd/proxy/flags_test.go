@@ -74,7 +74,7 @@ func TestRunFlags(t *testing.T) {
 		"answers for a day":              {args: "--dns-ttl 24h", err: "--dns-ttl 24h0m0s: want whole seconds"},
 		"a domain that no name can have": {args: "--cluster-domain a_b", err: `--cluster-domain "a_b": `},
 		"a bound for all Services":       {args: "--default-max-load 150%"},
-		"a bound that is a factor":       {args: "--default-max-load 1.5", err: `--default-max-load: "1.5" is no whole number from 100 to 1000`},
+		"a bound that is a factor":       {args: "--default-max-load 1.5", err: `--default-max-load: "1.5" must be an integer from 100 to 1000`},
 		"measured demand for all":        {args: "--default-demand-source measured"},
 		"Services as clients of all": {
 			args: "--default-demand-source ingress/nginx",

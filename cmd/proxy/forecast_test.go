@@ -185,7 +185,7 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"no endpoints":             {"--scale ops/billing=zone-a:2", 2, `has no EndpointSlice`},
 		"a missing folder":         {"--manifests missing", 2, `^proxy: load manifests: .*missing`},
 		"a missing demand":         {"--demand missing", 2, `^proxy: --demand: open missing`},
-		"a wrong bound":            {"--bound 99%", 2, `--bound: "99%" is no whole number from 100 to 1000`},
+		"a wrong bound":            {"--bound 99%", 2, `--bound: "99%" must be an integer from 100 to 1000`},
 		"a wrong scale":            {"--scale shop/web=zone-a", 2, `is not NAMESPACE/NAME=ZONE:REPLICAS`},
 		"a port to scale":          {"--scale shop/web:http=zone-a:2", 2, `names a port; endpoints are for the whole Service`},
 		"no namespace":             {"--scale web=zone-a:2", 2, `the namespace is missing, as in default/web`},
@@ -194,7 +194,7 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"a wrong annotation":       {"--annotate shop/web", 2, `is not "NAMESPACE/NAME KEY=VALUE"`},
 		"a value that a rule denies": {
 			"--annotate shop/web_vicinity.dev/max-load=1.2", 2,
-			`^proxy: --annotate shop/web: metadata.annotations\[vicinity.dev/max-load\]: Invalid value: "1.2": is no whole number .*; ` +
+			`^proxy: --annotate shop/web: metadata.annotations\[vicinity.dev/max-load\]: Invalid value: "1.2": must be an integer .*; ` +
 				`write a percentage of the mean load, such as "120%" \[SVC011\]; ` +
 				`--annotate shop/web: .*: Forbidden: has nothing to bound; .* \[SVC012\]\n$`,
 		},

@@ -54,11 +54,11 @@ func TestTheDaemonReports(t *testing.T) {
 		},
 		"on the Service that loses an address who has it": {
 			n.twoWithOneAddress(), "FrontendConflict", corev1.EventTypeWarning,
-			[]string{"192.0.2.77:80/TCP belongs to the ", " Service shop/first, ", "until that one lets go of it"},
+			[]string{"192.0.2.77:80/TCP belongs to the ", " Service shop/first, ", "until that Service releases it"},
 		},
 		"on a Service that wants the API server's address that it is left out": {
 			n.onTheAPIServer(), "FrontendIsAPIServer", corev1.EventTypeWarning,
-			[]string{"On node " + nodeName + ": " + n.apiServer().String() + "/TCP is left out because the proxy reaches the API server there"},
+			[]string{"On node " + nodeName + ": " + n.apiServer().String() + "/TCP is not served because the proxy reaches the API server there"},
 		},
 		"on a Service that its health check cannot be served": {
 			n.checkedOnATakenPort(), "FailedToStartServiceHealthcheck", corev1.EventTypeWarning,

@@ -70,7 +70,7 @@ func TestAnEvent(t *testing.T) {
 			for _, event := range slices.Concat(
 				found(web, node, model.Invalid, "spec.ports[0].port: why not"),
 				found(web, node, "TopologyKeysIgnored", "the list is empty"),
-				found(web, node, model.FrontendConflict, "*:30080/TCP belongs to the older Service bank/api, until that one lets go of it."),
+				found(web, node, model.FrontendConflict, "*:30080/TCP belongs to the older Service bank/api, until that Service releases it."),
 				found(web, node, model.HealthCheckListenFailed, "address already in use"),
 				found(slice, node, model.PartiallyIgnored, "endpoints[0]: loopback"),
 				found(cidr, node, model.Invalid, "spec.cidrs[0]: everything"),

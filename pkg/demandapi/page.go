@@ -72,11 +72,11 @@ func Parse(text []byte) (Page, error) {
 			return Page{}, fmt.Errorf("line %d: %w", number+1, err)
 		}
 		if len(page.Counts) > MaxServices {
-			return Page{}, fmt.Errorf("it has more than %d Services", MaxServices)
+			return Page{}, fmt.Errorf("more than %d Services", MaxServices)
 		}
 	}
 	if page.Cursor == "" {
-		return Page{}, fmt.Errorf("it has no cursor")
+		return Page{}, fmt.Errorf("no cursor")
 	}
 	return page, nil
 }
@@ -85,23 +85,23 @@ func (p *Page) parseLine(word, value string) (err error) {
 	switch {
 	case word == "cursor":
 		if value == "" || len(value) > 64 {
-			return fmt.Errorf("the cursor has %d bytes, want 1 to 64", len(value))
+			return fmt.Errorf("cursor must have 1 to 64 bytes, not %d", len(value))
 		}
 		p.Cursor = strings.Clone(value) // it is retained until the next page and must not keep this one in memory
 	case word == "seconds":
 		seconds, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(seconds >= 0 && seconds <= maxSeconds) { // also rejects NaN
-			return fmt.Errorf("seconds %q is not a time of a day at most", value)
+			return fmt.Errorf("seconds %q must be between 0 and one day", value)
 		}
 		p.Took = time.Duration(seconds * float64(time.Second))
 	case word == "left-out":
 		if p.Skipped, err = strconv.Atoi(value); err != nil || p.Skipped < 0 {
-			return fmt.Errorf("left-out %q is not a number of Services", value)
+			return fmt.Errorf("left-out %q must be a number of Services", value)
 		}
 	case strings.Contains(word, "/"):
 		count, err := strconv.ParseUint(value, 10, 64)
 		if err != nil {
-			return fmt.Errorf("%q is not a number of connections", value)
+			return fmt.Errorf("%q must be a number of connections", value)
 		}
 		p.Counts[word] = count
 	}

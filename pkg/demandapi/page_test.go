@@ -20,21 +20,21 @@ func TestAPageIsReadAsItWasWritten(t *testing.T) {
 	text := string(page.Text())
 	want := "cursor abc-1\nseconds 30.012\nleft-out 7\na/b 18446744073709551615\nshop/cart 1\nshop/web 6024\n"
 	if text != want {
-		t.Errorf("the page is\n%swant\n%s", text, want)
+		t.Errorf("page is\n%swant\n%s", text, want)
 	}
 	read, err := demandapi.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(page, read); diff != "" {
-		t.Errorf("what was read (-written +read):\n%s", diff)
+		t.Errorf("parsed page (-written +parsed):\n%s", diff)
 	}
 }
 
 func TestServicesWithoutDemandAreNotOnThePage(t *testing.T) {
 	page := demandapi.Page{Cursor: "c", Counts: map[string]uint64{"shop/web": 0}}
 	if text := string(page.Text()); strings.Contains(text, "shop") {
-		t.Errorf("the page is\n%s", text)
+		t.Errorf("page is\n%s", text)
 	}
 }
 
@@ -53,7 +53,8 @@ func TestTheLargestPageIsRead(t *testing.T) {
 	}
 }
 
-// TestACursorKeepsNothingElse in memory: a client holds the cursors of thousands of pages.
+// TestACursorKeepsNothingElse: a cursor keeps no more of its page in memory. A client holds the cursors of thousands of
+// pages.
 func TestACursorKeepsNothingElse(t *testing.T) {
 	const pages, services = 100, 500
 	page := demandapi.Page{Cursor: "c", Counts: map[string]uint64{}}
@@ -70,7 +71,7 @@ func TestACursorKeepsNothingElse(t *testing.T) {
 		cursors[i] = read.Cursor
 	}
 	if grown := live() - before; grown > pages*int64(len(text))/4 {
-		t.Errorf("the cursors of %d pages of %d bytes keep %d bytes", pages, len(text), grown)
+		t.Errorf("the cursors of %d pages of %d bytes keep %d bytes in memory", pages, len(text), grown)
 	}
 	runtime.KeepAlive(cursors)
 }
@@ -84,7 +85,7 @@ func live() int64 {
 }
 
 func TestWhatANewerProxyAddsIsPassedOver(t *testing.T) {
-	read, err := demandapi.Parse([]byte("cursor c\nmood good\nseconds 1\nshop/web 3\n"))
+	read, err := demandapi.Parse([]byte("cursor c\nfuture value\nseconds 1\nshop/web 3\n"))
 	if err != nil || read.Counts["shop/web"] != 3 || read.Took != time.Second {
 		t.Errorf("read %+v, error %v", read, err)
 	}
@@ -98,12 +99,12 @@ func TestAPageThatIsNoneIsRejected(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "HTML": "<html>\n", "no cursor": "seconds 1\nshop/web 3\n", "long cursor": "cursor " + strings.Repeat("c", 65),
 		"negative": "cursor c\nshop/web -3\n", "word": "cursor c\nshop/web many\n", "too large": "cursor c\nshop/web 18446744073709551616\n",
-		"no seconds": "cursor c\nseconds NaN\n", "many seconds": "cursor c\nseconds 1e9\n", "left out": "cursor c\nleft-out -1\n",
+		"NaN seconds": "cursor c\nseconds NaN\n", "too many seconds": "cursor c\nseconds 1e9\n", "left out": "cursor c\nleft-out -1\n",
 		"too many": many,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if page, err := demandapi.Parse([]byte(text)); err == nil {
-				t.Errorf("it was read as %+v", page)
+				t.Errorf("parsed as %+v, want an error", page)
 			}
 		})
 	}
@@ -114,7 +115,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		page, err := demandapi.Parse([]byte(text))
 		if err == nil && (page.Took < 0 || page.Skipped < 0 || page.Cursor == "") {
-			t.Errorf("%q was read as %+v", text, page)
+			t.Errorf("%q was parsed as %+v", text, page)
 		}
 	})
 }

@@ -17,8 +17,8 @@ func TestThen(t *testing.T) {
 	first, second := serviceNamed("web"), serviceNamed("web")
 	slice := sliceFor("web-1", "web")
 	tests := map[string]struct{ earlier, later, want Change }{
-		"nothing and then nothing is nothing": {Change{}, Change{}, Change{}},
-		"changes of different objects are both there": {
+		"two empty changes": {Change{}, Change{}, Change{}},
+		"changes of different objects": {
 			earlier: Change{Services: map[ObjectName]*Service{web: first}},
 			later:   Change{Slices: map[ObjectName]*EndpointSlice{slice.Name: slice}, Nodes: map[string]*Node{"node-1": versionedNode("1")}},
 			want: Change{
@@ -27,39 +27,39 @@ func TestThen(t *testing.T) {
 				Nodes:    map[string]*Node{"node-1": versionedNode("1")},
 			},
 		},
-		"of one object, the later version counts": {
+		"two versions of one object: the later one": {
 			earlier: Change{Nodes: map[string]*Node{"node-1": versionedNode("1")}},
 			later:   Change{Nodes: map[string]*Node{"node-1": versionedNode("2")}},
 			want:    Change{Nodes: map[string]*Node{"node-1": versionedNode("2")}},
 		},
-		"what goes later is gone": {
+		"an object that is deleted later": {
 			earlier: Change{Services: map[ObjectName]*Service{web: first, db: nil}},
 			later:   Change{Services: map[ObjectName]*Service{web: nil}},
 			want:    Change{Services: map[ObjectName]*Service{web: nil, db: nil}},
 		},
-		"what comes back later is there": {
+		"an object that is recreated later": {
 			earlier: Change{Services: map[ObjectName]*Service{web: nil}},
 			later:   Change{Services: map[ObjectName]*Service{web: second}},
 			want:    Change{Services: map[ObjectName]*Service{web: second}},
 		},
-		"ServiceCIDRs are united by object, and the later version of each counts": {
+		"ServiceCIDRs are merged by object, with the later version of each": {
 			earlier: Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes("10.96.0.0/16"), "more": prefixes("10.97.0.0/16")}},
 			later:   Change{ServiceCIDRs: map[string][]netip.Prefix{"more": nil, "new": prefixes("fd00:96::/112")}},
 			want: Change{ServiceCIDRs: map[string][]netip.Prefix{
 				"kubernetes": prefixes("10.96.0.0/16"), "more": nil, "new": prefixes("fd00:96::/112"),
 			}},
 		},
-		"of the local addresses, the later list counts and not the earlier one": {
+		"the later list of local addresses replaces the earlier one": {
 			earlier: Change{LocalAddrs: addrs("192.0.2.10 192.0.2.11")},
 			later:   Change{LocalAddrs: addrs("192.0.2.11")},
 			want:    Change{LocalAddrs: addrs("192.0.2.11")},
 		},
-		"nothing new about local addresses leaves the earlier list": {
+		"nil local addresses keep the earlier list": {
 			earlier: Change{LocalAddrs: addrs("192.0.2.10")},
 			later:   Change{Nodes: map[string]*Node{"node-1": versionedNode("1")}},
 			want:    Change{LocalAddrs: addrs("192.0.2.10"), Nodes: map[string]*Node{"node-1": versionedNode("1")}},
 		},
-		"a machine that lost its last address has none, which is not the same as nothing new": {
+		"an empty list of local addresses replaces the earlier one": {
 			earlier: Change{LocalAddrs: addrs("192.0.2.10")},
 			later:   Change{LocalAddrs: []netip.Addr{}},
 			want:    Change{LocalAddrs: []netip.Addr{}},
@@ -70,16 +70,16 @@ func TestThen(t *testing.T) {
 			earlierBefore, laterBefore := Change{}.Merge(test.earlier), Change{}.Merge(test.later)
 			got := test.earlier.Merge(test.later)
 			if diff := cmp.Diff(Change{}.Merge(test.want), got, compareAddrs); diff != "" {
-				t.Errorf("both together differ (-want +got):\n%s", diff)
+				t.Errorf("merged change (-want +got):\n%s", diff)
 			}
 			if got.IsEmpty() != test.want.IsEmpty() {
-				t.Errorf("both together are empty: %v, want %v", got.IsEmpty(), test.want.IsEmpty())
+				t.Errorf("the merged change is empty: %v, want %v", got.IsEmpty(), test.want.IsEmpty())
 			}
 			if diff := cmp.Diff(earlierBefore, Change{}.Merge(test.earlier), compareAddrs); diff != "" {
-				t.Errorf("the earlier change was written to (-before +after):\n%s", diff)
+				t.Errorf("Merge modified the earlier change (-before +after):\n%s", diff)
 			}
 			if diff := cmp.Diff(laterBefore, Change{}.Merge(test.later), compareAddrs); diff != "" {
-				t.Errorf("the later change was written to (-before +after):\n%s", diff)
+				t.Errorf("Merge modified the later change (-before +after):\n%s", diff)
 			}
 		})
 	}
@@ -90,15 +90,15 @@ func TestAChangeIsEmptyOnlyIfItNamesNothing(t *testing.T) {
 		change Change
 		want   bool
 	}{
-		"no maps":                 {Change{}, true},
-		"maps without entries":    {Change{Services: map[ObjectName]*Service{}, Nodes: map[string]*Node{}}, true},
-		"a Service that went":     {Change{Services: map[ObjectName]*Service{named("web"): nil}}, false},
-		"a slice that went":       {Change{Slices: map[ObjectName]*EndpointSlice{named("web-1"): nil}}, false},
-		"a node that came":        {Change{Nodes: map[string]*Node{"node-1": versionedNode("1")}}, false},
-		"a Service that is new":   {Change{Services: map[ObjectName]*Service{named("web"): serviceNamed("web")}}, false},
-		"a ServiceCIDR that went": {Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": nil}}, false},
-		"local addresses":         {Change{LocalAddrs: addrs("192.0.2.10")}, false},
-		"the word that there is no local address any more": {Change{LocalAddrs: []netip.Addr{}}, false},
+		"no maps":                          {Change{}, true},
+		"maps without entries":             {Change{Services: map[ObjectName]*Service{}, Nodes: map[string]*Node{}}, true},
+		"a deleted Service":                {Change{Services: map[ObjectName]*Service{named("web"): nil}}, false},
+		"a deleted slice":                  {Change{Slices: map[ObjectName]*EndpointSlice{named("web-1"): nil}}, false},
+		"a new node":                       {Change{Nodes: map[string]*Node{"node-1": versionedNode("1")}}, false},
+		"a new Service":                    {Change{Services: map[ObjectName]*Service{named("web"): serviceNamed("web")}}, false},
+		"a deleted ServiceCIDR":            {Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": nil}}, false},
+		"local addresses":                  {Change{LocalAddrs: addrs("192.0.2.10")}, false},
+		"an empty list of local addresses": {Change{LocalAddrs: []netip.Addr{}}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -138,12 +138,12 @@ func (l LostFrontend) Reason() LossReason {
 
 // Sentence returns a sentence that names the frontend's owner and the reason.
 func (l LostFrontend) Sentence() string {
-	const untilReleased = "until that one lets go of it."
+	const untilReleased = "until that Service releases it."
 	switch l.Reason() {
 	case apiServersAddress:
-		return fmt.Sprintf("%s is left out because the proxy reaches the API server there", l.Frontend)
+		return fmt.Sprintf("%s is not served because the proxy reaches the API server there", l.Frontend)
 	case probedAddress:
-		return fmt.Sprintf("%s is left out because proxies find out there whether a node answers", l.Frontend)
+		return fmt.Sprintf("%s is not served because proxies probe nodes there", l.Frontend)
 	case ownersClusterIP:
 		return fmt.Sprintf("%s belongs to the Service %s, whose ClusterIP it is, %s", l.Frontend, l.Owner, untilReleased)
 	case ownersBalancer:
@@ -153,7 +153,7 @@ func (l LostFrontend) Sentence() string {
 	case ownerIsOlder:
 		return fmt.Sprintf("%s belongs to the older Service %s, %s", l.Frontend, l.Owner, untilReleased)
 	default:
-		return fmt.Sprintf("%s belongs to the Service %s, which is of the same age and first by name, %s", l.Frontend, l.Owner, untilReleased)
+		return fmt.Sprintf("%s belongs to the Service %s, which has the same age and comes first by name, %s", l.Frontend, l.Owner, untilReleased)
 	}
 }
 

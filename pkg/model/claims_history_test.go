@@ -12,8 +12,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// TestOwnershipDependsOnTheFinalSetAlone, and every Service that gains or loses ownership on the way is decided again.
-// If one Service changes, no other is.
+// TestOwnershipDependsOnTheFinalSetAlone: any history of changes results in the same owners. Every Service that gains
+// or loses a frontend is returned by Apply. If one Service changes, Apply returns only those that it concerns.
 func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -25,7 +25,7 @@ func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
 			concerned := concernedBy(cluster, change.Services)
 			dirty := cluster.Apply(change)
 			if len(change.Services) == 1 && !slices.Equal(dirty, concerned) {
-				t.Errorf("Services to decide anew: %v, want %v", dirty, concerned)
+				t.Errorf("Apply returned %v, want %v", dirty, concerned)
 			}
 			checkDirty(t, before, owners(t, cluster), dirty)
 			checkOwners(t, cluster)
@@ -33,10 +33,10 @@ func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
 		fresh := NewCluster("node-1")
 		fresh.Apply(Change{Services: final})
 		if diff := gocmp.Diff(owners(t, fresh), owners(t, cluster)); diff != "" {
-			t.Errorf("owners (-fresh +after a history):\n%s", diff)
+			t.Errorf("owners (-new cluster +after the history):\n%s", diff)
 		}
 		if len(fresh.claims.byFrontend) != len(cluster.claims.byFrontend) || fresh.Contested() != cluster.Contested() {
-			t.Errorf("claims for %d frontends, %d of them contested, are left after a history; %d and %d are there afresh",
+			t.Errorf("after the history there are claims for %d frontends, %d of them contested; in a new cluster %d and %d",
 				len(cluster.claims.byFrontend), cluster.Contested(), len(fresh.claims.byFrontend), fresh.Contested())
 		}
 		if t.Failed() {
@@ -59,7 +59,7 @@ func TestNothingIsContestedWhenAllAreRemoved(t *testing.T) {
 	}
 	cluster.Apply(leave)
 	if most < 3 || cluster.Contested() != 0 || len(cluster.claims.byFrontend) != 0 {
-		t.Errorf("at most %d frontends were contested, %d still are, %d have claims", most, cluster.Contested(), len(cluster.claims.byFrontend))
+		t.Errorf("at most %d frontends were contested, now %d are, and %d have claims", most, cluster.Contested(), len(cluster.claims.byFrontend))
 	}
 }
 
@@ -70,13 +70,13 @@ func checkDirty(t *testing.T, before, after map[string]string, dirty []ObjectNam
 	for addr := range addrs {
 		for _, party := range []string{before[addr], after[addr]} {
 			if before[addr] != after[addr] && party != "" && !slices.Contains(dirty, named(party)) {
-				t.Errorf("%s went from %q to %q, and %s is not among %v", addr, before[addr], after[addr], party, dirty)
+				t.Errorf("the owner of %s changed from %q to %q, but %s is not among %v", addr, before[addr], after[addr], party, dirty)
 			}
 		}
 	}
 }
 
-// checkOwners computes from scratch which Service claims what, and compares what every Service owns and how many
+// checkOwners computes from scratch which Service claims what, and compares what each Service owns and how many
 // frontends are contested.
 func checkOwners(t *testing.T, cluster *Cluster) {
 	t.Helper()
@@ -103,18 +103,18 @@ func checkOwners(t *testing.T, cluster *Cluster) {
 			mine := PortFrontend{Frontend: frontend, Kind: each.kind}
 			owned, lost := cluster.Frontends(each.Service, each.Ports[0], FamilyOf(frontend.Addr))
 			if slices.Contains(owned, mine) != (each == owner) {
-				t.Errorf("%s owns %v, but the owner of %s should be %s", each.Name, owned, frontend, owner.Name)
+				t.Errorf("%s owns %v, want %s owned by %s", each.Name, owned, frontend, owner.Name)
 			}
 			another := LostFrontend{
 				PortFrontend: mine, Owner: owner.Name, OwnerKind: owner.kind, OwnerIsOlder: owner.Created.Before(each.Created),
 			}
 			if slices.Contains(lost, another) != (each != owner) {
-				t.Errorf("%s lost %v, but the owner of %s should be %s", each.Name, lost, frontend, owner.Name)
+				t.Errorf("%s lost %v, want %s owned by %s", each.Name, lost, frontend, owner.Name)
 			}
 		}
 	}
 	if cluster.Contested() != contested {
-		t.Errorf("%d frontends are contested, a recount finds %d", cluster.Contested(), contested)
+		t.Errorf("%d frontends are contested, want %d", cluster.Contested(), contested)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// withExternalIPs and the next two add frontends of other kinds than ClusterIPs to a claimant.
+// withExternalIPs and the next two add frontends of other kinds to a claimant.
 func (s *Service) withExternalIPs(text string) *Service { s.ExternalIPs = addrs(text); return s }
 func (s *Service) withLoadBalancerIPs(text string) *Service {
 	s.LoadBalancerIPs = addrs(text)
@@ -35,7 +35,7 @@ func TestALostFrontendOfAnyKindNamesItsOwner(t *testing.T) {
 		claimant("ported", 1, third).withNodePort(30080)))
 	owned, lost := cluster.Frontends(loser, loser.Ports[0], IPv4)
 	if got := texts(owned); got != "10.96.0.11:80/TCP 192.0.2.2:80/TCP" {
-		t.Errorf("it owns %s", got)
+		t.Errorf("owned frontends %s", got)
 	}
 	var got []string
 	for _, frontend := range lost {
@@ -46,21 +46,22 @@ func TestALostFrontendOfAnyKindNamesItsOwner(t *testing.T) {
 		"NodePort *:30080/TCP to ported as NodePort",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("it lost (-want +got):\n%s", diff)
+		t.Errorf("lost frontends (-want +got):\n%s", diff)
 	}
 	if cluster.Contested() != 3 {
 		t.Errorf("%d frontends are contested, want 3", cluster.Contested())
 	}
 }
 
-// TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort, whatever the ages, while node ports are served there.
+// TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort: if node ports are served on the address, the node port takes
+// precedence, regardless of the Services' ages.
 func TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort(t *testing.T) {
 	const here, elsewhere = "192.168.0.1", "192.168.0.2"
 	thief := claimant("thief", 1, own).withExternalIPs(here + " " + elsewhere + " 127.0.0.1")
 	given := claimant("given", 2, other).withNodePort(80)
 	node := &Node{Name: "node-1", Addresses: addrs(here)}
 	present := func(text string) Change { return Change{LocalAddrs: addrs(text)} }
-	for name, nodePorts := range map[string]NodePortAddresses{"on all addresses": {}, "on the primary ones": {Primary: true}} {
+	for name, nodePorts := range map[string]NodePortAddresses{"on all addresses": {}, "on the primary addresses": {Primary: true}} {
 		t.Run(name, func(t *testing.T) {
 			cluster := NewCluster("node-1")
 			cluster.NodePorts = nodePorts
@@ -80,21 +81,21 @@ func TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort(t *testing.T) {
 				{present("10.244.0.9"), "thief", ""},
 			} {
 				if got := namesText(cluster.Apply(step.change)); got != step.dirty {
-					t.Errorf("step %d: Services to decide anew: %q, want %q", number+1, got, step.dirty)
+					t.Errorf("step %d: Apply returned %q, want %q", number+1, got, step.dirty)
 				}
 				service := cluster.Service(named("thief"))
 				owned, lost := cluster.Frontends(service, service.Ports[0], IPv4)
 				if got := texts(lost); got != step.lost {
-					t.Errorf("step %d: it lost %q, want %q", number+1, got, step.lost)
+					t.Errorf("step %d: lost frontends %q, want %q", number+1, got, step.lost)
 				}
 				for _, frontend := range owned {
 					if !cluster.Owns(service.Name, frontend.Frontend) {
-						t.Errorf("step %d: it owns %s, and does not", number+1, frontend)
+						t.Errorf("step %d: Frontends returns %s as owned, but Owns returns false", number+1, frontend)
 					}
 				}
 				for _, frontend := range lost {
 					if frontend.OwnerKind != NodePort || frontend.Owner != given.Name || cluster.Owns(service.Name, frontend.Frontend) {
-						t.Errorf("step %d: %s belongs to %s as %s", number+1, frontend, frontend.Owner.Name, frontend.OwnerKind)
+						t.Errorf("step %d: %s is owned by %s as %s", number+1, frontend, frontend.Owner.Name, frontend.OwnerKind)
 					}
 				}
 			}
@@ -102,8 +103,8 @@ func TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort(t *testing.T) {
 	}
 }
 
-// TestNoServiceGetsAnAddressOfTheAPIServer, nor one where nodes are probed, as an external IP or from a load balancer.
-// The API server's own ClusterIP belongs to its Service.
+// TestNoServiceGetsAnAddressOfTheAPIServer: no Service may own an address of the API server or a probed one, as an
+// external IP or from a load balancer. The API server's own ClusterIP belongs to its Service.
 func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
 	const server = "192.0.2.10"
 	thief := claimant("thief", 1, own).withExternalIPs(server)
@@ -140,7 +141,7 @@ func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
 		{probed(), "balanced thief", "thief"},
 	} {
 		if got := namesText(cluster.Apply(step.change)); got != step.dirty {
-			t.Errorf("step %d: Services to decide anew: %q, want %q", number+1, got, step.dirty)
+			t.Errorf("step %d: Apply returned %q, want %q", number+1, got, step.dirty)
 		}
 		var losers []string
 		for _, name := range cluster.ServiceNames() {
@@ -149,7 +150,7 @@ func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
 			for _, frontend := range lost {
 				losers = append(losers, name.Name)
 				if cluster.Owns(name, frontend.Frontend) {
-					t.Errorf("step %d: %s owns %s, and does not", number+1, name, frontend)
+					t.Errorf("step %d: %s lost %s, but Owns returns true", number+1, name, frontend)
 				}
 				var want LossReason
 				switch {
@@ -159,12 +160,12 @@ func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
 					want = probedAddress
 				}
 				if frontend.Reserved != want {
-					t.Errorf("step %d: %s lost %s for the reason %q, want %q", number+1, name, frontend, frontend.Reserved, want)
+					t.Errorf("step %d: %s lost %s with reason %q, want %q", number+1, name, frontend, frontend.Reserved, want)
 				}
 			}
 		}
 		if got := strings.Join(losers, " "); got != step.lost {
-			t.Errorf("step %d: %q lose something, want %q", number+1, got, step.lost)
+			t.Errorf("step %d: %q lost frontends, want %q", number+1, got, step.lost)
 		}
 	}
 }

@@ -23,8 +23,8 @@ const (
 	three = "fd00::3"
 )
 
-// owners returns the owner of the frontend at each address, from the Services' point of view. No Service may have two
-// frontends at one address.
+// owners returns the owner of the frontend at each address, from the Frontends of all Services. An address must have at
+// most one owner.
 func owners(t testing.TB, cluster *Cluster) map[string]string {
 	t.Helper()
 	owned := map[string]string{}
@@ -36,7 +36,7 @@ func owners(t testing.TB, cluster *Cluster) map[string]string {
 				for _, frontend := range mine {
 					addr := frontend.Addr.String()
 					if owned[addr] != "" {
-						t.Errorf("%s is owned by %s and by %s", frontend, owned[addr], name.Name)
+						t.Errorf("%s is owned by both %s and %s", frontend, owned[addr], name.Name)
 					}
 					owned[addr] = name.Name
 				}
@@ -54,11 +54,11 @@ func TestALostFrontendNamesItsOwner(t *testing.T) {
 	wanted := PortFrontend{Frontend: Frontend{Addr: netip.MustParseAddr(one), Protocol: TCP, Port: 80}}
 	want := []LostFrontend{{PortFrontend: wanted, Owner: named("old"), OwnerIsOlder: true}}
 	if diff := cmp.Diff(want, lost, compareAddrs); diff != "" || len(owned) > 0 {
-		t.Errorf("the loser owns %v and lost (-want +got):\n%s", owned, diff)
+		t.Errorf("owned %v, lost (-want +got):\n%s", owned, diff)
 	}
 	owned, lost = cluster.Frontends(loser, web, IPv6)
 	if len(owned) != 1 || owned[0].Addr.String() != three || len(lost) > 0 {
-		t.Errorf("in the other family it owns %v and lost %v, want %s alone", owned, lost, three)
+		t.Errorf("in the other family: owned %v, lost %v; want only %s owned", owned, lost, three)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestAFrontendIsAnAddressAProtocolAndAPort(t *testing.T) {
 	cluster.Apply(changeOf(claimant("old", 1, one), other))
 	for at, wantLost := range []int{0, 0, 1} {
 		if owned, lost := cluster.Frontends(other, other.Ports[at], IPv4); len(lost) != wantLost || len(owned)+len(lost) != 1 {
-			t.Errorf("port %+v owns %v and lost %v", other.Ports[at], owned, lost)
+			t.Errorf("port %+v: owned %v, lost %v", other.Ports[at], owned, lost)
 		}
 	}
 }

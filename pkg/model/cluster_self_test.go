@@ -12,8 +12,8 @@ func nodeAt(name, addresses, podCIDRs string) *Node {
 	return node
 }
 
-// TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges because the clients that these allow depend on the
-// addresses.
+// TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges: the clients that source ranges allow depend on the
+// node's addresses.
 func TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges(t *testing.T) {
 	restricted, restricted6 := claimant("restricted", 1, one).withLoadBalancerIPs(vip), claimant("restricted-6", 1, three)
 	restricted.SourceRanges, restricted6.SourceRanges = prefixes("192.0.2.0/24"), prefixes("fd00::/64")
@@ -27,27 +27,27 @@ func TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges(t *testing.
 		change Change
 		want   string
 	}{
-		"another address":             {changeOf(nodeAt("node-1", "192.0.2.11", "10.0.0.0/24")), concerned},
-		"an address more":             {changeOf(nodeAt("node-1", "192.0.2.10 fd00::10", "10.0.0.0/24")), concerned},
-		"no address any more":         {changeOf(nodeAt("node-1", "", "10.0.0.0/24")), concerned},
-		"the same address again":      {changeOf(nodeAt("node-1", "192.0.2.10", "10.0.0.0/24")), ""},
-		"other pod CIDRs":             {changeOf(nodeAt("node-1", "192.0.2.10", "10.0.9.0/24")), ""},
-		"another node's address":      {changeOf(nodeAt("node-2", "192.0.2.99", "")), ""},
-		"another node that comes":     {changeOf(nodeAt("node-3", "192.0.2.99", "")), ""},
-		"another node that went":      {Change{Nodes: map[string]*Node{"node-2": nil}}, ""},
-		"the addresses of interfaces": {Change{LocalAddrs: addrs("192.0.2.10 192.0.2.11")}, ""},
-		"ServiceCIDRs":                {Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes("10.96.0.0/16")}}, ""},
-		"this node's object went":     {Change{Nodes: map[string]*Node{"node-1": nil}}, ""},
-		"this node is leaving": {
-			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a"}, Addresses: addrs("192.0.2.10"), NotEligible: "why"}), "",
+		"another address":               {changeOf(nodeAt("node-1", "192.0.2.11", "10.0.0.0/24")), concerned},
+		"an additional address":         {changeOf(nodeAt("node-1", "192.0.2.10 fd00::10", "10.0.0.0/24")), concerned},
+		"no address":                    {changeOf(nodeAt("node-1", "", "10.0.0.0/24")), concerned},
+		"the same address":              {changeOf(nodeAt("node-1", "192.0.2.10", "10.0.0.0/24")), ""},
+		"other pod CIDRs":               {changeOf(nodeAt("node-1", "192.0.2.10", "10.0.9.0/24")), ""},
+		"another node's address":        {changeOf(nodeAt("node-2", "192.0.2.99", "")), ""},
+		"a new node":                    {changeOf(nodeAt("node-3", "192.0.2.99", "")), ""},
+		"another node is deleted":       {Change{Nodes: map[string]*Node{"node-2": nil}}, ""},
+		"the addresses of interfaces":   {Change{LocalAddrs: addrs("192.0.2.10 192.0.2.11")}, ""},
+		"ServiceCIDRs":                  {Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes("10.96.0.0/16")}}, ""},
+		"this node's object is deleted": {Change{Nodes: map[string]*Node{"node-1": nil}}, ""},
+		"this node is not eligible": {
+			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a"}, Addresses: addrs("192.0.2.10"), NotEligible: "reason"}), "",
 		},
-		"this node's rack came with another address": {
+		"this node's rack and address": {
 			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a", rackLabel: "1"}, Addresses: addrs("192.0.2.11")}), concerned,
 		},
-		"this node's rack alone": {
+		"only this node's rack": {
 			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a", rackLabel: "1"}, Addresses: addrs("192.0.2.10")}), "keyed",
 		},
-		"an address and a Service that comes with ranges": {
+		"an address and a new Service with ranges": {
 			changeOf(nodeAt("node-1", "192.0.2.11", ""), newcomer), "keyed newcomer restricted restricted-6",
 		},
 	}
@@ -57,7 +57,7 @@ func TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges(t *testing.
 			cluster.Apply(changeOf(
 				restricted, restricted6, keyed, open, nodeAt("node-1", "192.0.2.10", "10.0.0.0/24"), nodeAt("node-2", "192.0.2.20", "")))
 			if got := namesText(cluster.Apply(test.change)); got != test.want {
-				t.Errorf("Services to decide anew: %q, want %q", got, test.want)
+				t.Errorf("Apply returned %q, want %q", got, test.want)
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func TestTheClusterHasItsOwnAddresses(t *testing.T) {
 	}
 	cluster.Apply(changeOf(nodeAt("node-1", "192.0.2.10 fd00::10", "10.0.0.0/24"), nodeAt("node-2", "192.0.2.20", "10.0.1.0/24")))
 	if self := cluster.Self(); texts(self.Addresses) != "192.0.2.10 fd00::10" || texts(self.PodCIDRs) != "10.0.0.0/24" {
-		t.Errorf("it sees itself as %+v", self)
+		t.Errorf("Self returned %+v", self)
 	}
 }
 
@@ -84,20 +84,20 @@ func TestServiceCIDRsAndLocalAddrsFollowTheChanges(t *testing.T) {
 		change       Change
 		cidrs, local string
 	}{
-		{"nothing is known yet", Change{}, "", ""},
-		{"the ranges of one object, sorted", of("kubernetes", "fd00:96::/112 10.96.0.0/16"), "10.96.0.0/16 fd00:96::/112", ""},
-		{"those of another one, equal ones once", of("more", "10.95.0.0/16 10.96.0.0/16"), "10.95.0.0/16 10.96.0.0/16 fd00:96::/112", ""},
+		{"initially", Change{}, "", ""},
+		{"the ranges of one object are sorted", of("kubernetes", "fd00:96::/112 10.96.0.0/16"), "10.96.0.0/16 fd00:96::/112", ""},
+		{"more ranges, without duplicates", of("more", "10.95.0.0/16 10.96.0.0/16"), "10.95.0.0/16 10.96.0.0/16 fd00:96::/112", ""},
 		{
-			"interfaces have addresses", Change{LocalAddrs: addrs("192.0.2.10 127.0.0.1")},
+			"addresses of interfaces", Change{LocalAddrs: addrs("192.0.2.10 127.0.0.1")},
 			"10.95.0.0/16 10.96.0.0/16 fd00:96::/112", "192.0.2.10 127.0.0.1",
 		},
-		{"one object goes, and the other one keeps what both had", gone("kubernetes"), "10.95.0.0/16 10.96.0.0/16", "192.0.2.10 127.0.0.1"},
-		{"an object changes its range", of("more", "10.94.0.0/16"), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
-		{"an object that was never here goes", gone("ghost"), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
-		{"a change that says nothing of addresses", changeOf(serviceNamed("web")), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
-		{"an address goes", Change{LocalAddrs: addrs("127.0.0.1")}, "10.94.0.0/16", "127.0.0.1"},
-		{"the last address goes", Change{LocalAddrs: []netip.Addr{}}, "10.94.0.0/16", ""},
-		{"the last range goes", gone("more"), "", ""},
+		{"one object is deleted: a range of both stays", gone("kubernetes"), "10.95.0.0/16 10.96.0.0/16", "192.0.2.10 127.0.0.1"},
+		{"an object with another range", of("more", "10.94.0.0/16"), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
+		{"an unknown object is deleted", gone("ghost"), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
+		{"a change without addresses", changeOf(serviceNamed("web")), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
+		{"an address is removed", Change{LocalAddrs: addrs("127.0.0.1")}, "10.94.0.0/16", "127.0.0.1"},
+		{"the last address is removed", Change{LocalAddrs: []netip.Addr{}}, "10.94.0.0/16", ""},
+		{"the last range is removed", gone("more"), "", ""},
 	}
 	cluster := NewCluster("node-1")
 	for _, step := range steps {

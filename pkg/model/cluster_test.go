@@ -72,7 +72,7 @@ const (
 	rackLabel = "example.com/rack"
 )
 
-// startingCluster is the initial state of the cases of TestApplyReturnsTheServicesToRedecide, from the point of view of node-1.
+// startingCluster is the initial state of the cases of TestApplyReturnsTheServicesToRedecide, as node-1 sees it.
 func startingCluster() *Cluster {
 	cluster := NewCluster("node-1")
 	cluster.Apply(changeOf(
@@ -100,51 +100,51 @@ func TestApplyReturnsTheServicesToRedecide(t *testing.T) {
 		change Change
 		want   string
 	}{
-		"nothing":                       {Change{}, ""},
-		"a new Service":                 {changeOf(serviceNamed("web")), "web"},
-		"a Service whose slice is here": {changeOf(serviceNamed("early")), "early"},
-		"a Service that changed":        {changeOf(serviceNamed("plain", policy.Zone)), "plain"},
-		"a Service that went":           {Change{Services: map[ObjectName]*Service{named("plain"): nil}}, "plain"},
-		"a Service that was never here": {Change{Services: map[ObjectName]*Service{named("ghost"): nil}}, "ghost"},
-		"several, in order":             {changeOf(serviceNamed("z"), serviceNamed("a"), sliceFor("m-1", "m")), "a m z"},
-		"a new slice":                   {changeOf(sliceFor("zones-1", "zones")), "zones"},
-		"a slice that changed":          {changeOf(sliceFor("plain-1", "plain")), "plain"},
-		"a slice that went":             {Change{Slices: map[ObjectName]*EndpointSlice{named("plain-1"): nil}}, "plain"},
-		"a slice that was never here":   {Change{Slices: map[ObjectName]*EndpointSlice{named("ghost-1"): nil}}, ""},
-		"a slice that now belongs to another Service, for both": {changeOf(sliceFor("plain-1", "racks")), "plain racks"},
-		"a slice before its Service":                            {changeOf(sliceFor("later-1", "later")), "later"},
+		"nothing":                                      {Change{}, ""},
+		"a new Service":                                {changeOf(serviceNamed("web")), "web"},
+		"a Service with an old slice":                  {changeOf(serviceNamed("early")), "early"},
+		"a changed Service":                            {changeOf(serviceNamed("plain", policy.Zone)), "plain"},
+		"a deleted Service":                            {Change{Services: map[ObjectName]*Service{named("plain"): nil}}, "plain"},
+		"an unknown deleted Service":                   {Change{Services: map[ObjectName]*Service{named("ghost"): nil}}, "ghost"},
+		"several Services, sorted":                     {changeOf(serviceNamed("z"), serviceNamed("a"), sliceFor("m-1", "m")), "a m z"},
+		"a new slice":                                  {changeOf(sliceFor("zones-1", "zones")), "zones"},
+		"a changed slice":                              {changeOf(sliceFor("plain-1", "plain")), "plain"},
+		"a deleted slice":                              {Change{Slices: map[ObjectName]*EndpointSlice{named("plain-1"): nil}}, "plain"},
+		"an unknown deleted slice":                     {Change{Slices: map[ObjectName]*EndpointSlice{named("ghost-1"): nil}}, ""},
+		"a slice that now names another Service: both": {changeOf(sliceFor("plain-1", "racks")), "plain racks"},
+		"a slice before its Service":                   {changeOf(sliceFor("later-1", "later")), "later"},
 
-		"a node label that no Service reads":     {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=blue")), ""},
-		"a node that comes again unchanged":      {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=red")), ""},
-		"a node label that topology keys name":   {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=9", "colour=red")), "racks"},
-		"a node label that is taken away":        {changeOf(nodeWith("node-2", zoneLabel+"=b", "colour=red")), "racks"},
-		"another node's zone, for its keys only": {changeOf(nodeWith("node-2", zoneLabel+"=c", rackLabel+"=2", "colour=red")), "zones"},
-		"this node's zone, also for Services that may have hints": {
+		"a node label that no Service uses":     {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=blue")), ""},
+		"an unchanged node":                     {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=red")), ""},
+		"a node label that topology keys name":  {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=9", "colour=red")), "racks"},
+		"a removed node label":                  {changeOf(nodeWith("node-2", zoneLabel+"=b", "colour=red")), "racks"},
+		"another node's zone: Services with it": {changeOf(nodeWith("node-2", zoneLabel+"=c", rackLabel+"=2", "colour=red")), "zones"},
+		"this node's zone: also Services that may have hints": {
 			changeOf(nodeWith("node-1", zoneLabel+"=c", rackLabel+"=1", "colour=red")), "elsewhere plain zones",
 		},
-		"this node's rack, for its keys only": {changeOf(nodeWith("node-1", zoneLabel+"=a", rackLabel+"=9", "colour=red")), "elsewhere racks"},
-		"a new node that has endpoints": {
+		"this node's rack: Services with it": {changeOf(nodeWith("node-1", zoneLabel+"=a", rackLabel+"=9", "colour=red")), "elsewhere racks"},
+		"a new node with endpoints": {
 			changeOf(nodeWith("node-3", zoneLabel+"=a", rackLabel+"=1")), "racks zones",
 		},
-		"a new node that has endpoints, and its slices say the zone": {
+		"a new node with endpoints whose slices have the zone": {
 			changeOf(nodeWith("node-5", zoneLabel+"=a", rackLabel+"=1")), "",
 		},
-		"a new node without endpoints":                   {changeOf(nodeWith("node-9", zoneLabel+"=a", rackLabel+"=1")), ""},
-		"a zone that the slices say":                     {changeOf(nodeWith("node-6", zoneLabel+"=b", rackLabel+"=1")), ""},
-		"a rack, which no slice says":                    {changeOf(nodeWith("node-6", zoneLabel+"=a", rackLabel+"=2")), "elsewhere"},
-		"a new node without labels":                      {changeOf(nodeWith("node-3")), ""},
-		"a label with an empty value that is taken away": {changeOf(nodeWith("node-4")), "racks"},
-		"a label that is added with an empty value":      {changeOf(nodeWith("node-3", rackLabel+"=")), "racks"},
-		"another node that went":                         {Change{Nodes: map[string]*Node{"node-2": nil}}, "racks zones"},
-		"this node's object went":                        {Change{Nodes: map[string]*Node{"node-1": nil}}, ""},
-		"a node that was never here went":                {Change{Nodes: map[string]*Node{"node-9": nil}}, ""},
-		"a Service and a node label that it newly reads": {changeOf(serviceNamed("plain", "colour"), nodeWith("node-3", "colour=red")), "plain"},
-		"a Service and its slice together, once":         {changeOf(serviceNamed("plain"), sliceFor("plain-1", "plain")), "plain"},
+		"a new node without endpoints":                {changeOf(nodeWith("node-9", zoneLabel+"=a", rackLabel+"=1")), ""},
+		"a zone that the slices have":                 {changeOf(nodeWith("node-6", zoneLabel+"=b", rackLabel+"=1")), ""},
+		"a rack, which no slice has":                  {changeOf(nodeWith("node-6", zoneLabel+"=a", rackLabel+"=2")), "elsewhere"},
+		"a new node without labels":                   {changeOf(nodeWith("node-3")), ""},
+		"a removed label with an empty value":         {changeOf(nodeWith("node-4")), "racks"},
+		"an added label with an empty value":          {changeOf(nodeWith("node-3", rackLabel+"=")), "racks"},
+		"another deleted node":                        {Change{Nodes: map[string]*Node{"node-2": nil}}, "racks zones"},
+		"this node's object is deleted":               {Change{Nodes: map[string]*Node{"node-1": nil}}, ""},
+		"an unknown deleted node":                     {Change{Nodes: map[string]*Node{"node-9": nil}}, ""},
+		"a Service and a node label that it now uses": {changeOf(serviceNamed("plain", "colour"), nodeWith("node-3", "colour=red")), "plain"},
+		"a Service and its slice":                     {changeOf(serviceNamed("plain"), sliceFor("plain-1", "plain")), "plain"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := namesText(startingCluster().Apply(test.change)); got != test.want {
-				t.Errorf("Services to decide anew: %q, want %q", got, test.want)
+				t.Errorf("Apply returned %q, want %q", got, test.want)
 			}
 		})
 	}
@@ -158,14 +158,14 @@ func TestSlicesOfAreSortedAndFollowTheirLabel(t *testing.T) {
 		change  Change
 		web, db string
 	}{
-		{"slices come in any order", changeOf(sliceFor("web-3", "web")).Merge(changeOf(sliceFor("web-1", "web"))), "web-1 web-3", ""},
-		{"one between them", changeOf(sliceFor("web-2", "web")), "web-1 web-2 web-3", ""},
-		{"one that changes keeps its place", changeOf(sliceFor("web-2", "web")), "web-1 web-2 web-3", ""},
-		{"one that gets another Service's label", changeOf(sliceFor("web-2", "db")), "web-1 web-3", "web-2"},
-		{"one of the other Service", changeOf(sliceFor("db-1", "db")), "web-1 web-3", "db-1 web-2"},
-		{"one goes", gone("web-1"), "web-3", "db-1 web-2"},
-		{"the last goes", gone("web-3"), "", "db-1 web-2"},
-		{"one goes that went already", gone("web-3"), "", "db-1 web-2"},
+		{"two slices in any order", changeOf(sliceFor("web-3", "web")).Merge(changeOf(sliceFor("web-1", "web"))), "web-1 web-3", ""},
+		{"a slice between them", changeOf(sliceFor("web-2", "web")), "web-1 web-2 web-3", ""},
+		{"a changed slice", changeOf(sliceFor("web-2", "web")), "web-1 web-2 web-3", ""},
+		{"a slice that now names another Service", changeOf(sliceFor("web-2", "db")), "web-1 web-3", "web-2"},
+		{"a slice of the other Service", changeOf(sliceFor("db-1", "db")), "web-1 web-3", "db-1 web-2"},
+		{"a deleted slice", gone("web-1"), "web-3", "db-1 web-2"},
+		{"the last slice is deleted", gone("web-3"), "", "db-1 web-2"},
+		{"a slice is deleted again", gone("web-3"), "", "db-1 web-2"},
 	}
 	namesOf := func(service string) string {
 		var names []ObjectName
@@ -179,10 +179,10 @@ func TestSlicesOfAreSortedAndFollowTheirLabel(t *testing.T) {
 		held := append([]*EndpointSlice(nil), before...)
 		cluster.Apply(step.change)
 		if web, db := namesOf("web"), namesOf("db"); web != step.web || db != step.db {
-			t.Errorf("%s: web has %q and db %q, want %q and %q", step.title, web, db, step.web, step.db)
+			t.Errorf("%s: slices of web are %q and of db %q, want %q and %q", step.title, web, db, step.web, step.db)
 		}
 		if diff := cmp.Diff(held, before, compareAddrs); diff != "" {
-			t.Errorf("%s: a list that was handed out before was written to:\n%s", step.title, diff)
+			t.Errorf("%s: Apply modified a list that SlicesOf had returned:\n%s", step.title, diff)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func TestSlicesOfAreSortedAndFollowTheirLabel(t *testing.T) {
 func TestTheClusterHasItsNodes(t *testing.T) {
 	cluster := NewCluster("node-1")
 	if self := cluster.Self(); self.Name != "node-1" || self.Labels != nil {
-		t.Errorf("an unknown node sees itself as %+v, want its name and no labels", self)
+		t.Errorf("Self of an unknown node returned %+v, want its name and nil labels", self)
 	}
 	cluster.Apply(changeOf(nodeWith("node-2", "colour=red"), nodeWith("node-1"), nodeWith("node-10")))
 	for name, want := range map[string]bool{"node-1": true, "node-10": true, "node-2": true, "node-3": false} {
@@ -199,18 +199,18 @@ func TestTheClusterHasItsNodes(t *testing.T) {
 		}
 	}
 	if self := cluster.Self(); self.Labels == nil {
-		t.Error("a known node without labels sees itself as unknown")
+		t.Error("Self of a known node without labels returned nil labels")
 	}
 	if labels, known := cluster.NodeLabels("node-2"); !known || labels["colour"] != "red" {
 		t.Errorf("node-2 has labels %v, known: %v", labels, known)
 	}
 	cluster.Apply(Change{Nodes: map[string]*Node{"node-2": nil}})
 	if labels, known := cluster.NodeLabels("node-2"); known || labels != nil {
-		t.Errorf("a node that went has labels %v, known: %v", labels, known)
+		t.Errorf("a deleted node has labels %v, known: %v", labels, known)
 	}
 	cluster.Apply(Change{Nodes: map[string]*Node{"node-1": nil}})
 	if self := cluster.Self(); self.Labels == nil {
-		t.Error("this node forgot itself when its object went")
+		t.Error("Self returned nil labels after this node's object was deleted")
 	}
 }
 
@@ -223,10 +223,10 @@ func TestTheClusterHasItsServices(t *testing.T) {
 		t.Errorf("Services %q, want them by namespace, then name", got)
 	}
 	if cluster.Service(web.Name) != web {
-		t.Error("a Service is not what was applied")
+		t.Error("Service did not return the applied object")
 	}
 	cluster.Apply(Change{Services: map[ObjectName]*Service{web.Name: nil}})
 	if cluster.Service(web.Name) != nil || namesText(cluster.ServiceNames()) != "z db" {
-		t.Errorf("a Service that went is still here: %v", cluster.ServiceNames())
+		t.Errorf("a deleted Service still exists: %v", cluster.ServiceNames())
 	}
 }

@@ -24,8 +24,8 @@ const (
 var demotionReasons = [NumDemotionReasons]struct {
 	// name is the capitalized adjective for an endpoint on such a node. It is also part of the names of selection reasons.
 	name string
-	// only completes a sentence about endpoints that all run on such nodes. spared completes one about a skipped endpoint
-	// on such a node. The placeholders {until} and {since} stand for the fields of the Demotion.
+	// only is the end of a sentence about endpoints that all run on such nodes, spared that of one about a skipped
+	// endpoint on such a node. The placeholders {until} and {since} stand for the fields of the Demotion.
 	only, spared string
 	// label is the Node label that sets the reason, and read parses its value. A reason without a label comes from
 	// elsewhere: this node observes that the other one does not reply.
@@ -33,12 +33,12 @@ var demotionReasons = [NumDemotionReasons]struct {
 	read  func(value string) (isGiven bool, until *time.Time, err error)
 }{
 	Evacuated: {
-		name: "Evacuated", only: "is being evacuated, and goes on serving", spared: "is being evacuated{until}",
+		name: "Evacuated", only: "is being evacuated, so these endpoints are used anyway", spared: "is being evacuated{until}",
 		label: policy.EvacuateLabel, read: policy.ParseEvacuate,
 	},
 	Unreachable: {
-		name: "Unreachable", only: "does not answer this one, and is tried all the same",
-		spared: "has not answered this node{since}",
+		name: "Unreachable", only: "does not reply to this one, so these endpoints are tried anyway",
+		spared: "has not replied to this node{since}",
 	},
 }
 
@@ -103,7 +103,7 @@ type DemotionKey struct {
 // EndText returns when an evacuation ends, for messages.
 func (a *Demotion) EndText() string {
 	if a.Until == nil {
-		return "the label " + policy.EvacuateLabel + " goes"
+		return "the label " + policy.EvacuateLabel + " is removed"
 	}
 	return a.Until.UTC().Format("2006-01-02 15:04 UTC")
 }

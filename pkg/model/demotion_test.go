@@ -14,8 +14,8 @@ func evacuating(nodes ...string) Change {
 	return change
 }
 
-// TestEvacuationsConcernWhoHasEndpointsThere, when they start and when they end. A change of only the planned end
-// affects no Service.
+// TestEvacuationsConcernWhoHasEndpointsThere: Apply returns the Services with endpoints on the node when an evacuation
+// starts or ends, and none if only the planned end changes.
 func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
 	cluster := startingCluster()
 	for _, step := range []struct {
@@ -25,27 +25,27 @@ func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
 		marked bool
 	}{
 		{"a node without endpoints", evacuating("node-9"), "", false},
-		{"one begins", evacuating("node-2"), "racks zones", true},
-		{"it is told again", evacuating("node-2"), "", true},
-		{"it gets an end", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-2"}: {Until: new(time.Unix(1, 0))}}}, "", true},
+		{"an evacuation starts", evacuating("node-2"), "racks zones", true},
+		{"the same evacuation again", evacuating("node-2"), "", true},
+		{"an end is set", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-2"}: {Until: new(time.Unix(1, 0))}}}, "", true},
 		{
-			"it is over, and another one begins", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-2"}: nil, {Node: "node-6"}: {}}},
+			"it ends, and another one starts", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-2"}: nil, {Node: "node-6"}: {}}},
 			"elsewhere racks zones", false,
 		},
-		{"one ends that never began", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-4"}: nil}}, "", false},
+		{"an unknown evacuation ends", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-4"}: nil}}, "", false},
 	} {
 		if got := namesText(cluster.Apply(step.change)); got != step.want {
-			t.Errorf("%s: decided anew are %q, want %q", step.title, got, step.want)
+			t.Errorf("%s: Apply returned %q, want %q", step.title, got, step.want)
 		}
 		endpoints := []PortEndpoint{{Endpoint: Endpoint{Node: "node-2"}}, {}}
 		cluster.MarkDemoted(endpoints)
 		if (endpoints[0].Demotion != nil) != step.marked || endpoints[1].Demotion != nil {
-			t.Errorf("%s: marked are %+v", step.title, endpoints)
+			t.Errorf("%s: endpoints after MarkDemoted: %+v", step.title, endpoints)
 		}
 	}
 	cluster.Apply(Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-1"}: {Until: new(time.Unix(1, 0))}}})
 	if timed, open := cluster.Evacuated(); timed != 1 || open != 2 || cluster.DemotionOf("node-6", IPv6) == nil {
-		t.Errorf("%d nodes are being evacuated until a time, %d without an end", timed, open)
+		t.Errorf("%d nodes are being evacuated with an end, %d without", timed, open)
 	}
 }
 
@@ -55,10 +55,10 @@ func TestWhatHasEndedIsOver(t *testing.T) {
 		until *time.Time
 		want  bool
 	}{
-		"ended now": {&at, true}, "ended before the zero time": {&time.Time{}, true}, "going on": {new(at.Add(1)), false}, "without end": {},
+		"ended now": {&at, true}, "ended before the zero time": {&time.Time{}, true}, "not ended": {new(at.Add(1)), false}, "without end": {},
 	} {
 		if got := (&Demotion{Until: test.until}).IsExpired(at); got != test.want {
-			t.Errorf("%s: it is over: %v", name, got)
+			t.Errorf("%s: IsExpired is %v", name, got)
 		}
 	}
 }
@@ -75,18 +75,18 @@ func TestSeveralReasonsTogether(t *testing.T) {
 		level, seen Rank
 	}{
 		{"it is evacuated", evacuating("node-2"), "racks zones", evacuated, evacuated},
-		{"it does not answer", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable}}}, "racks zones",
+		{"it is unreachable", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable}}}, "racks zones",
 			silent, evacuated},
-		{"the evacuation is over", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-2"}: nil}}, "racks zones", silent, 0},
+		{"the evacuation ends", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-2"}: nil}}, "racks zones", silent, 0},
 		{"it is evacuated again", evacuating("node-2"), "racks zones", silent, evacuated},
-		{"it answers", Change{Demotions: map[DemotionKey]*Demotion{unreachable: nil}}, "racks zones", evacuated, evacuated},
+		{"it is reachable again", Change{Demotions: map[DemotionKey]*Demotion{unreachable: nil}}, "racks zones", evacuated, evacuated},
 	} {
 		if got := namesText(cluster.Apply(step.change)); got != step.want {
-			t.Errorf("%s: decided anew are %q, want %q", step.title, got, step.want)
+			t.Errorf("%s: Apply returned %q, want %q", step.title, got, step.want)
 		}
 		demotion := cluster.DemotionOf("node-2", IPv4)
 		if demotion.Level() != step.level || demotion.ClusterWide().Level() != step.seen {
-			t.Errorf("%s: %+v, want level %d, and %d for all", step.title, demotion, step.level, step.seen)
+			t.Errorf("%s: %+v, want level %d, and cluster-wide %d", step.title, demotion, step.level, step.seen)
 		}
 	}
 }
@@ -100,18 +100,18 @@ func TestANodeIsUnreachableInOneFamily(t *testing.T) {
 		change Change
 		levels [2]Rank
 	}{
-		{"IPv6", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv6}}}}, [2]Rank{0, 2}},
+		{"IPv6 only", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv6}}}}, [2]Rank{0, 2}},
 		{"and evacuated", evacuating("node-2"), [2]Rank{1, 2}},
-		{"both", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable}}}, [2]Rank{2, 2}},
-		{"IPv4", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}}}}, [2]Rank{2, 1}},
+		{"both families", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable}}}, [2]Rank{2, 2}},
+		{"IPv4 only", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}}}}, [2]Rank{2, 1}},
 		{
-			"for long", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}, IsLasting: true}}},
+			"lasting", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable, Families: []Family{IPv4}, IsLasting: true}}},
 			[2]Rank{2, 1},
 		},
-		{"no longer", Change{Demotions: map[DemotionKey]*Demotion{unreachable: nil}}, [2]Rank{1, 1}},
+		{"reachable again", Change{Demotions: map[DemotionKey]*Demotion{unreachable: nil}}, [2]Rank{1, 1}},
 	} {
 		if got := namesText(cluster.Apply(step.change)); got != "racks zones" {
-			t.Errorf("%s: decided anew are %q", step.title, got)
+			t.Errorf("%s: Apply returned %q", step.title, got)
 		}
 		endpoints := []PortEndpoint{
 			{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Endpoint: Endpoint{Node: "node-2"}},

@@ -17,11 +17,11 @@ type frontendCase struct {
 }
 
 var frontendCases = map[string]frontendCase{
-	"the ClusterIP alone": {
+	"only a ClusterIP": {
 		service: Service{ClusterIPs: addrs("10.96.0.1")},
 		want:    "ClusterIP=10.96.0.1:53/UDP",
 	},
-	"every kind, the ClusterIP first, node ports last, each list in its own order": {
+	"every kind: the ClusterIP first, node ports last, each list in its own order": {
 		service: Service{
 			ClusterIPs: addrs("10.96.0.1"), ExternalIPs: addrs("192.0.2.9 192.0.2.1"), LoadBalancerIPs: addrs("203.0.113.2 203.0.113.1"),
 		},
@@ -29,7 +29,7 @@ var frontendCases = map[string]frontendCase{
 		want: "ClusterIP=10.96.0.1:53/UDP LoadBalancerIP=203.0.113.2:53/UDP LoadBalancerIP=203.0.113.1:53/UDP " +
 			"ExternalIP=192.0.2.9:53/UDP ExternalIP=192.0.2.1:53/UDP NodePort=*:30053/UDP",
 	},
-	"a node port beside the ClusterIP": {
+	"a ClusterIP and a node port": {
 		service:  Service{ClusterIPs: addrs("10.96.0.1")},
 		nodePort: 30053,
 		want:     "ClusterIP=10.96.0.1:53/UDP NodePort=*:30053/UDP",
@@ -38,28 +38,28 @@ var frontendCases = map[string]frontendCase{
 		service: Service{ClusterIPs: addrs("10.96.0.1"), LoadBalancerIPs: addrs("203.0.113.1")},
 		want:    "ClusterIP=10.96.0.1:53/UDP LoadBalancerIP=203.0.113.1:53/UDP",
 	},
-	"an external IP that is a load balancer's address too is the load balancer's": {
+	"an external IP that is also a load balancer's address is a LoadBalancerIP": {
 		service: Service{ClusterIPs: addrs("10.96.0.1"), ExternalIPs: addrs("203.0.113.1"), LoadBalancerIPs: addrs("203.0.113.1")},
 		want:    "ClusterIP=10.96.0.1:53/UDP LoadBalancerIP=203.0.113.1:53/UDP",
 	},
-	"an external IP that is the ClusterIP too is the ClusterIP": {
+	"an external IP that is also the ClusterIP is a ClusterIP": {
 		service: Service{ClusterIPs: addrs("10.96.0.1"), ExternalIPs: addrs("10.96.0.1")},
 		want:    "ClusterIP=10.96.0.1:53/UDP",
 	},
-	"a load balancer's address that is the ClusterIP too is the ClusterIP": {
+	"a load balancer's address that is also the ClusterIP is a ClusterIP": {
 		service: Service{ClusterIPs: addrs("10.96.0.1"), LoadBalancerIPs: addrs("10.96.0.1")},
 		want:    "ClusterIP=10.96.0.1:53/UDP",
 	},
-	"an external IP that is listed twice is there once": {
+	"an external IP that is listed twice is returned once": {
 		service: Service{ClusterIPs: addrs("10.96.0.1"), ExternalIPs: addrs("192.0.2.1 192.0.2.1")},
 		want:    "ClusterIP=10.96.0.1:53/UDP ExternalIP=192.0.2.1:53/UDP",
 	},
-	"a node port of the same number as the port": {
+	"a node port with the same number as the port": {
 		service:  Service{ClusterIPs: addrs("10.96.0.1")},
 		nodePort: 53,
 		want:     "ClusterIP=10.96.0.1:53/UDP NodePort=*:53/UDP",
 	},
-	"of a Service with both families, only the one asked for": {
+	"a Service with both families: only the requested one": {
 		service: Service{
 			ClusterIPs: addrs("10.96.0.1 fd00:96::1"), ExternalIPs: addrs("2001:db8::9 192.0.2.9"),
 			LoadBalancerIPs: addrs("203.0.113.1 2001:db8::1"),
@@ -71,7 +71,7 @@ var frontendCases = map[string]frontendCase{
 		service: Service{ClusterIPs: addrs("10.96.0.1"), ExternalIPs: addrs("2001:db8::9"), LoadBalancerIPs: addrs("2001:db8::1")},
 		want:    "ClusterIP=10.96.0.1:53/UDP",
 	},
-	"in a family without a ClusterIP there are none, whatever else the Service has": {
+	"none in a family without a ClusterIP, even with other addresses": {
 		service: Service{
 			ClusterIPs: addrs("10.96.0.1"), ExternalIPs: addrs("2001:db8::9"), LoadBalancerIPs: addrs("2001:db8::1"),
 		},
@@ -102,7 +102,7 @@ func TestAPortIsExternalIfOneOfItsFrontendsIs(t *testing.T) {
 				return frontend.Kind.IsExternal()
 			})
 			if got := test.service.IsExternal(port, test.family); got != want {
-				t.Errorf("the port is external: %v, want %v as of %s", got, want, test.want)
+				t.Errorf("the port is external: %v, want %v because of %s", got, want, test.want)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ var (
 	compareAddrs = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{})
 )
 
-// entry is a ready endpoint on a node whose name identifies it in the test.
+// entry returns a ready endpoint. The name of its node identifies it in the test.
 func entry(addr, node string) SliceEndpoint {
 	return SliceEndpoint{Addr: netip.MustParseAddr(addr), Endpoint: Endpoint{Node: node, Ready: true, Serving: true}}
 }
@@ -39,43 +39,43 @@ func TestEndpointsMatchesPorts(t *testing.T) {
 		slices []*EndpointSlice
 		want   []string
 	}{
-		"no slices give no endpoints": {},
-		"an endpoint is where the slice says, not where the Service says": {
+		"no slices": {},
+		"the port number is the slice's, not the Service's": {
 			slices: []*EndpointSlice{webSlice(entry("10.0.0.1", "a"))},
 			want:   []string{"10.0.0.1:8080"},
 		},
-		"slices are united": {
+		"two slices are merged": {
 			slices: []*EndpointSlice{webSlice(entry("10.0.0.2", "a")), webSlice(entry("10.0.0.1", "a"))},
 			want:   []string{"10.0.0.1:8080", "10.0.0.2:8080"},
 		},
-		"another port of the slice does not count": {
+		"another port of the slice is ignored": {
 			slices: []*EndpointSlice{{Ports: []SlicePort{metrics, webPort}, Endpoints: []SliceEndpoint{entry("10.0.0.1", "a")}}},
 			want:   []string{"10.0.0.1:8080"},
 		},
-		"a slice without the port gives nothing": {
+		"a slice without the port has no endpoints": {
 			slices: []*EndpointSlice{{Ports: []SlicePort{metrics}, Endpoints: []SliceEndpoint{entry("10.0.0.1", "a")}}},
 		},
-		"the same name with another protocol does not count": {
+		"a port with the same name and another protocol is ignored": {
 			slices: []*EndpointSlice{{
 				Ports:     []SlicePort{{Name: "web", Protocol: UDP, Port: 8080}},
 				Endpoints: []SliceEndpoint{entry("10.0.0.1", "a")},
 			}},
 		},
-		"each slice may serve the port on another number": {
+		"each slice may have another port number": {
 			slices: []*EndpointSlice{
 				webSlice(entry("10.0.0.1", "a")),
 				{Ports: []SlicePort{{Name: "web", Protocol: TCP, Port: 9999}}, Endpoints: []SliceEndpoint{entry("10.0.0.1", "a")}},
 			},
 			want: []string{"10.0.0.1:8080", "10.0.0.1:9999"},
 		},
-		"a slice of the other family does not count": {
+		"a slice of the other family is ignored": {
 			slices: []*EndpointSlice{
 				webSlice(entry("10.0.0.1", "a")),
 				{Family: IPv6, Ports: []SlicePort{webPort}, Endpoints: []SliceEndpoint{entry("fd00::1", "a")}},
 			},
 			want: []string{"10.0.0.1:8080"},
 		},
-		"addresses are sorted as numbers": {
+		"addresses are sorted numerically": {
 			slices: []*EndpointSlice{webSlice(entry("10.0.0.10", "a"), entry("10.0.0.9", "a"))},
 			want:   []string{"10.0.0.9:8080", "10.0.0.10:8080"},
 		},
@@ -93,27 +93,27 @@ func TestEndpointsMatchesPorts(t *testing.T) {
 	}
 }
 
-// TestEndpointsBelievesOneOfSeveralClaims: each case has two or more entries for one address. The first one here must
-// take precedence in every order.
+// TestEndpointsBelievesOneOfSeveralClaims: each case has two or more entries for one address. The first one in the case
+// must take precedence in every order.
 func TestEndpointsBelievesOneOfSeveralClaims(t *testing.T) {
 	zoned := entry("10.0.0.1", "a")
 	zoned.Zone = "z"
 	hinted := entry("10.0.0.1", "a")
 	hinted.HintZones = []string{"a"}
 	tests := map[string][]SliceEndpoint{
-		"one that is not terminating": {
+		"an entry that is not terminating": {
 			entry("10.0.0.1", "z"), terminating(entry("10.0.0.1", "a")),
 		},
-		"one that is not terminating, even if it is not ready yet": {
+		"an entry that is not terminating, even if it is not ready yet": {
 			notServing(unready(entry("10.0.0.1", "z"))), terminating(entry("10.0.0.1", "a")),
 		},
-		"one that is ready": {
+		"a ready entry": {
 			entry("10.0.0.1", "z"), unready(entry("10.0.0.1", "a")),
 		},
-		"one that serves": {
+		"a serving entry": {
 			unready(entry("10.0.0.1", "z")), notServing(unready(entry("10.0.0.1", "a"))),
 		},
-		"the terminating one that serves": {
+		"a terminating entry that serves": {
 			terminating(unready(entry("10.0.0.1", "z"))), terminating(notServing(unready(entry("10.0.0.1", "a")))),
 		},
 		"the lexically first node among equals": {
@@ -125,7 +125,7 @@ func TestEndpointsBelievesOneOfSeveralClaims(t *testing.T) {
 		"the lexically first hints among equals": {
 			entry("10.0.0.1", "a"), hinted,
 		},
-		"the only one, if all say the same": {
+		"identical entries": {
 			entry("10.0.0.1", "a"), entry("10.0.0.1", "a"),
 		},
 	}
@@ -143,7 +143,7 @@ func TestEndpointsBelievesOneOfSeveralClaims(t *testing.T) {
 					apart = append(apart, webSlice(claim))
 				}
 				if diff := cmp.Diff(want, endpointsOf(web, apart), compareAddrs); diff != "" {
-					t.Errorf("in slices of their own, endpoints differ (-want +got):\n%s", diff)
+					t.Errorf("in separate slices, endpoints differ (-want +got):\n%s", diff)
 				}
 			}
 		})
@@ -168,7 +168,7 @@ func TestEndpointsDoesNotDependOnAnyOrder(t *testing.T) {
 			})
 		}
 		if diff := cmp.Diff(want, endpointsOf(web, endpointSlices), compareAddrs); diff != "" {
-			t.Fatalf("another order gives other endpoints (-first +second):\n%s", diff)
+			t.Fatalf("endpoints depend on the order (-first +second):\n%s", diff)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func BenchmarkEndpoints(b *testing.B) {
 	}
 }
 
-// TestOneServiceHasABoundedNumberOfEndpoints for its ports together: each port has its share.
+// TestOneServiceHasABoundedNumberOfEndpoints: its ports share the limit equally.
 func TestOneServiceHasABoundedNumberOfEndpoints(t *testing.T) {
 	service := ObjectName{Namespace: "default", Name: "large"}
 	var endpointSlices []*EndpointSlice
@@ -227,7 +227,7 @@ func TestOneServiceHasABoundedNumberOfEndpoints(t *testing.T) {
 		for _, port := range []ServicePort{{Name: "a"}, {Name: "b"}} {
 			endpoints, skipped := join(endpointSlices, ports).Endpoints(port, IPv4)
 			if len(endpoints) != want || skipped != 10_000-want {
-				t.Errorf("one port of %d has %d endpoints and %d are left out, want %d of 10,000", ports, len(endpoints), skipped, want)
+				t.Errorf("one port of %d has %d endpoints, and %d are skipped; want %d of 10,000", ports, len(endpoints), skipped, want)
 			}
 		}
 	}
@@ -251,7 +251,7 @@ func TestSlicesMayListSoManyPorts(t *testing.T) {
 	}
 }
 
-// TestASliceOfHeadlessServicesServesNoOther, in whichever order the label and the Service's kind change.
+// TestASliceOfHeadlessServicesServesNoOther: a slice with the label of headless Services serves only those.
 func TestASliceOfHeadlessServicesServesNoOther(t *testing.T) {
 	slice := func(name, addr string, isHeadless bool) *EndpointSlice {
 		return &EndpointSlice{
@@ -264,11 +264,11 @@ func TestASliceOfHeadlessServicesServesNoOther(t *testing.T) {
 	for isHeadless, want := range map[bool]int{false: 1, true: 2} {
 		service := &Service{IsHeadless: isHeadless, Ports: []ServicePort{port}}
 		if endpoints, _ := JoinSlices(service, named).Endpoints(port, IPv4); len(endpoints) != want {
-			t.Errorf("headless %t: %v, want %d", isHeadless, endpoints, want)
+			t.Errorf("headless %t: endpoints %v, want %d", isHeadless, endpoints, want)
 		}
 	}
 	if len(named) != 2 || named[0].Name.Name != "a" {
-		t.Error("the slices were changed")
+		t.Error("JoinSlices modified its input")
 	}
 }
 

@@ -42,30 +42,30 @@ var Annotations = [...]Annotation{
 	{
 		Name: TopologyKeysAnnotation, Ignored: "TopologyKeysIgnored", Since: "v0.1.0", read: (*parser).readKeys,
 		OnNamespace: DefaultTopologyKeysAnnotation, IsPreference: true,
-		Description: "labels of Nodes, the nearest first: connections go to the endpoints that share the first label that any endpoint shares",
+		Description: "Node label keys in order of preference: connections go to the endpoints that match the first key that any endpoint matches",
 	},
 	{
 		Name: TopologyModeAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*parser).readMode,
 		IsPreference: true,
-		Description:  "`Auto`, hints as Kubernetes computes them; or `" + ModeBalanced + "`, near as far as a bound on the load allows",
+		Description:  "`Auto`, hints as Kubernetes computes them; or `" + ModeBalanced + "`, as near as a load bound allows",
 	},
 	{
 		Name: TopologyAwareHintsAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*parser).readHints,
 		IsPreference: true, IsDeprecated: true,
-		Description: "the older name of `" + TopologyModeAnnotation + "`: it decides if a Service has both",
+		Description: "the older name of `" + TopologyModeAnnotation + "`: it takes precedence if a Service has both",
 	},
 	{
 		Name: MaxLoadAnnotation, Ignored: "LoadBoundIgnored", Since: "v0.1.0", read: (*parser).readBound,
 		OnNamespace: DefaultTopologyModeAnnotation + "=" + ModeBalanced,
-		Description: "a percentage of the mean load that no endpoint should expect to exceed, as far as other endpoints can take the rest",
+		Description: "the load bound: the maximum expected load of an endpoint, in percent of the mean, if others can accept the rest",
 	},
 	{
 		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*parser).readClients, IsGenericName: true,
-		Description: "the Services whose endpoints are the clients, so that a bound knows the demand of each node",
+		Description: "the Services whose endpoints are the clients: a load bound is planned for the number of them on each Node",
 	},
 	{
 		Name: DemandSourceAnnotation, Ignored: "DemandSourceIgnored", Since: "v0.1.0", read: (*parser).readDemandSource, IsGenericName: true,
-		Description: "`" + Measured + "`: the demand that a bound is planned with is what was measured, and until then what it is without this",
+		Description: "`" + Measured + "`: a load bound is planned with measured demand; until a measurement exists, as without this annotation",
 	},
 }
 
@@ -120,11 +120,11 @@ type NodeLabel struct {
 var NodeLabels = [...]NodeLabel{
 	{
 		Name: EvacuateLabel, Since: "v0.1.0", Check: checkEvacuate,
-		Description: "`true`, or the time in UTC until when: its endpoints get no new connections where others may serve in their place",
+		Description: "`true`, or when the evacuation ends, in UTC: its endpoints get no new connections while others can serve in their place",
 	},
 	{
 		Name: DemandLabel, Since: "v0.1.0", Check: checkDemand,
-		Description: "0 to 100: the demand there, compared with other Nodes, for a bound on the load",
+		Description: "0 to 100: the demand of the Node relative to other Nodes, for load bounds",
 	},
 }
 

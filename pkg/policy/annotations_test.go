@@ -9,13 +9,13 @@ func TestWhoHandlesAService(t *testing.T) {
 		proxy  string
 		want   bool
 	}{
-		"no label is for the proxy without a name":             {none, "", true},
-		"no label is not for one with a name":                  {none, "x", false},
-		"an empty label names no proxy":                        {empty, "", false},
-		"an empty label is not for one with a name either":     {empty, "x", false},
-		"a name is for the proxy that has it":                  {other, "x", true},
-		"a name is not for another":                            {other, "y", false},
-		"a name is not for the proxy that has none of its own": {other, "", false},
+		"no label, proxy without a name":       {none, "", true},
+		"no label, proxy with a name":          {none, "x", false},
+		"an empty label, proxy without a name": {empty, "", false},
+		"an empty label, proxy with a name":    {empty, "x", false},
+		"a label, proxy with that name":        {other, "x", true},
+		"a label, proxy with another name":     {other, "y", false},
+		"a label, proxy without a name":        {other, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := IsHandledBy(test.labels, test.proxy); got != test.want {
@@ -33,22 +33,22 @@ func TestWhichModeCounts(t *testing.T) {
 		want        ModeSetting
 		isAuto      bool
 	}{
-		"without an annotation nothing does":    {map[string]string{"a": "Auto"}, ModeSetting{}, false},
-		"Auto":                                  {map[string]string{mode: "Auto"}, ModeSetting{mode, "Auto"}, true},
-		"auto":                                  {map[string]string{mode: "auto"}, ModeSetting{mode, "auto"}, true},
-		"AUTO is Disabled":                      {map[string]string{mode: "AUTO"}, ModeSetting{mode, "AUTO"}, false},
-		"a space makes it Disabled":             {map[string]string{mode: "Auto "}, ModeSetting{mode, "Auto "}, false},
-		"an empty value is Disabled":            {map[string]string{mode: ""}, ModeSetting{mode, ""}, false},
-		"the deprecated annotation counts":      {map[string]string{hints: "auto"}, ModeSetting{hints, "auto"}, true},
-		"the deprecated annotation comes first": {map[string]string{mode: "Auto", hints: "Disabled"}, ModeSetting{hints, "Disabled"}, false},
-		"also if it is the one that says Auto":  {map[string]string{mode: "Disabled", hints: "Auto"}, ModeSetting{hints, "Auto"}, true},
-		"others' modes are Disabled":            {map[string]string{mode: ModeBalanced}, ModeSetting{mode, ModeBalanced}, false},
-		"even an empty one comes first":         {map[string]string{mode: "Auto", hints: ""}, ModeSetting{hints, ""}, false},
+		"no annotation":                    {map[string]string{"a": "Auto"}, ModeSetting{}, false},
+		"Auto":                             {map[string]string{mode: "Auto"}, ModeSetting{mode, "Auto"}, true},
+		"auto":                             {map[string]string{mode: "auto"}, ModeSetting{mode, "auto"}, true},
+		"AUTO is Disabled":                 {map[string]string{mode: "AUTO"}, ModeSetting{mode, "AUTO"}, false},
+		"Auto with a space is Disabled":    {map[string]string{mode: "Auto "}, ModeSetting{mode, "Auto "}, false},
+		"an empty value is Disabled":       {map[string]string{mode: ""}, ModeSetting{mode, ""}, false},
+		"the deprecated annotation":        {map[string]string{hints: "auto"}, ModeSetting{hints, "auto"}, true},
+		"the deprecated annotation wins":   {map[string]string{mode: "Auto", hints: "Disabled"}, ModeSetting{hints, "Disabled"}, false},
+		"it also wins with Auto":           {map[string]string{mode: "Disabled", hints: "Auto"}, ModeSetting{hints, "Auto"}, true},
+		"a mode with a domain is Disabled": {map[string]string{mode: ModeBalanced}, ModeSetting{mode, ModeBalanced}, false},
+		"it also wins if it is empty":      {map[string]string{mode: "Auto", hints: ""}, ModeSetting{hints, ""}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ModeOf(test.annotations)
 			if got != test.want || got.IsAuto() != test.isAuto {
-				t.Errorf("ModeOf(%v) = %v, auto %v", test.annotations, got, got.IsAuto())
+				t.Errorf("ModeOf(%v) = %v, IsAuto %v", test.annotations, got, got.IsAuto())
 			}
 		})
 	}

@@ -40,11 +40,11 @@ func DistributionKeys(distribution string) []Key {
 
 // What conflicts with a bound, and the remedy, as the end of a sentence about the annotation.
 const (
-	BalancedConflict = "has no effect beside " + TopologyAwareHintsAnnotation + "; keep one of them"
+	BalancedConflict = "has no effect together with " + TopologyAwareHintsAnnotation + "; keep one of them"
 
 	ClientsNeedBound = "has no effect without a bound; add " + MaxLoadAnnotation
 
-	MeasuredHeadless = "has no effect on a headless Service: nobody counts who dials its endpoints; remove it"
+	MeasuredHeadless = "has no effect on a headless Service, because its connections are not counted; remove it"
 )
 
 // ReasonBoundWithAuto returns the message for a bound combined with mode Auto.
@@ -76,7 +76,7 @@ func IsUnknownMode(value string) bool {
 
 // UnknownMode returns the message for such a mode.
 func UnknownMode(value string) string {
-	return fmt.Sprintf("%.*q is no mode of ours; %s", maxMode, value, SuggestMode(value))
+	return fmt.Sprintf("%.*q is not a mode of vicinity.dev; %s", maxMode, value, SuggestMode(value))
 }
 
 // maxMode is how much of a mode a message quotes.

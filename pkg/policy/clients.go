@@ -27,7 +27,7 @@ func ParseClients(value, namespace string) (named []string, err error) {
 		return nil, EntryErrors{{
 			Rule:   AtMostMaxClients,
 			Cause:  fmt.Sprintf("the list has %d clients, and at most %d are allowed", count, MaxClients),
-			Remedy: "name those that ask most",
+			Remedy: "keep those with the most connections",
 		}}
 	}
 	return parseClients(strings.Split(value, ","), namespace)

@@ -13,17 +13,17 @@ func TestDemandOfLabels(t *testing.T) {
 		want   uint32
 		valid  bool
 	}{
-		"none":                            {nil, 1, true},
-		"a number":                        {map[string]string{policy.DemandLabel: "16"}, 16, true},
-		"zero":                            {map[string]string{policy.DemandLabel: "0"}, 0, true},
-		"the most":                        {map[string]string{policy.DemandLabel: "100"}, 100, true},
-		"too much counts as absent":       {map[string]string{policy.DemandLabel: "101"}, 1, false},
-		"so does a word":                  {map[string]string{policy.DemandLabel: "much"}, 1, false},
-		"a control plane of its own":      {map[string]string{controlPlane: "", noBalancers: ""}, 0, true},
-		"one that runs pods":              {map[string]string{controlPlane: ""}, 1, true},
-		"one without load balancers":      {map[string]string{noBalancers: ""}, 1, true},
-		"the label is stronger":           {map[string]string{controlPlane: "", noBalancers: "", policy.DemandLabel: "3"}, 3, true},
-		"unless it is none, which counts": {map[string]string{controlPlane: "", noBalancers: "", policy.DemandLabel: "-1"}, 0, false},
+		"no label":                       {nil, 1, true},
+		"a number":                       {map[string]string{policy.DemandLabel: "16"}, 16, true},
+		"zero":                           {map[string]string{policy.DemandLabel: "0"}, 0, true},
+		"the maximum":                    {map[string]string{policy.DemandLabel: "100"}, 100, true},
+		"too large counts as absent":     {map[string]string{policy.DemandLabel: "101"}, 1, false},
+		"a word counts as absent":        {map[string]string{policy.DemandLabel: "much"}, 1, false},
+		"a dedicated control plane node": {map[string]string{controlPlane: "", noBalancers: ""}, 0, true},
+		"one that also runs pods":        {map[string]string{controlPlane: ""}, 1, true},
+		"only without load balancers":    {map[string]string{noBalancers: ""}, 1, true},
+		"the label takes precedence":     {map[string]string{controlPlane: "", noBalancers: "", policy.DemandLabel: "3"}, 3, true},
+		"unless it is invalid":           {map[string]string{controlPlane: "", noBalancers: "", policy.DemandLabel: "-1"}, 0, false},
 	} {
 		if got, valid := policy.DemandOf(c.labels); got != c.want || valid != c.valid {
 			t.Errorf("%s: %d, valid: %t; want %d, %t", name, got, valid, c.want, c.valid)

@@ -10,7 +10,7 @@ func TestDemandIsAWholeNumberUpTo100(t *testing.T) {
 	}
 	for _, value := range []string{"", "101", "-1", "+1", "1.5", "1_0", "0x1", "ten", " 1", "99999999999999999999"} {
 		if got, valid := ParseDemand(value); got != 0 || valid {
-			t.Errorf("%q is %d, valid: %t; want none", value, got, valid)
+			t.Errorf("%q is %d, valid: %t; want 0, invalid", value, got, valid)
 		}
 	}
 }

@@ -10,5 +10,5 @@ func CheckDemandSource(value string) error {
 	if value == Measured {
 		return nil
 	}
-	return fmt.Errorf("%.*q is no demand source; the only one is %q", maxQuoted, value, Measured)
+	return fmt.Errorf("%.*q is not a demand source; the only one is %q", maxQuoted, value, Measured)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// TestTheREADMEHasTheAnnotations, and the labels of Nodes. -update writes them.
+// TestTheREADMEHasTheAnnotations compares README.md with the annotations and Node labels. -update writes them.
 func TestTheREADMEHasTheAnnotations(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| on | | since | meaning |\n|---|---|---|---|\n")
@@ -60,7 +60,7 @@ func TestTheAPIServerCallsTheWebhookAboutEachAnnotation(t *testing.T) {
 	slices.Sort(own)
 	slices.Sort(prefer)
 	if diff := cmp.Diff(prefer, own); diff != "" {
-		t.Errorf("annotations beside which no default is given (-policy +manifest):\n%s", diff)
+		t.Errorf("annotations that prevent a default (-policy +manifest):\n%s", diff)
 	}
 
 	about := condition("says-something-about-topology")
@@ -73,17 +73,17 @@ func TestTheAPIServerCallsTheWebhookAboutEachAnnotation(t *testing.T) {
 	prefixes, words := quoted("startsWith"), quoted("contains")
 	for _, annotation := range policy.Annotations {
 		if !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(annotation.Name, prefix) }) {
-			t.Errorf("%s begins with none of %q", annotation.Name, prefixes)
+			t.Errorf("%s has none of the prefixes %q", annotation.Name, prefixes)
 		}
 		isNear := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(annotation.Name, word) })
 		if isNear == annotation.IsGenericName {
-			t.Errorf("%s: the webhook is asked about it with another domain: %v, though IsGenericName is %v",
+			t.Errorf("%s: the API server calls the webhook for it with another domain: %v, but IsGenericName is %v",
 				annotation.Name, isNear, annotation.IsGenericName)
 		}
 	}
 }
 
-// TestThePoliciesCoverEachAnnotation of ours: their lists are written by hand, too.
+// TestThePoliciesCoverEachAnnotation: the lists of our annotations in the CEL policies are written by hand, too.
 func TestThePoliciesCoverEachAnnotation(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook-cel/base/services.yaml")
 	if err != nil {
@@ -94,7 +94,7 @@ func TestThePoliciesCoverEachAnnotation(t *testing.T) {
 		expression, _, _ := strings.Cut(rest, "\n  - name: ")
 		for _, name := range policy.OwnAnnotations {
 			if !strings.Contains(expression, name) {
-				t.Errorf("%s knows nothing of %s", variable, name)
+				t.Errorf("%s does not contain %s", variable, name)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func TestThePoliciesCoverEachAnnotation(t *testing.T) {
 func TestTheTableIsComplete(t *testing.T) {
 	names := policy.NamesOf(func(policy.Annotation) bool { return true })
 	if sorted := slices.Compact(slices.Sorted(slices.Values(names))); len(sorted) != len(names) {
-		t.Errorf("a name is there twice: %q", names)
+		t.Errorf("duplicate names: %q", names)
 	}
 	for _, annotation := range policy.Annotations {
 		known := slices.ContainsFunc(policy.NamespaceDefaults[:], func(d struct{ Name, Of string }) bool {
@@ -116,13 +116,14 @@ func TestTheTableIsComplete(t *testing.T) {
 	}
 }
 
-// TestThePolicyForNodesHasTheSentence about zones in EndpointSlices that forecast and explain print.
+// TestThePolicyForNodesHasTheSentence: NODE002 has the sentence about zones in EndpointSlices that forecast and explain
+// print.
 func TestThePolicyForNodesHasTheSentence(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook-cel/base/nodes.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), policy.ZoneInSlices) {
-		t.Errorf("NODE002 does not say %q", policy.ZoneInSlices)
+		t.Errorf("NODE002 does not contain %q", policy.ZoneInSlices)
 	}
 }

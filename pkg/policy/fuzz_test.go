@@ -38,7 +38,7 @@ func checkRejected(t *testing.T, value string, keys []Key, err error) {
 	}
 	for _, fault := range faults {
 		if fault.Position > 0 && !strings.Contains(value, fault.Entry) {
-			t.Errorf("ParseKeys(%q) complains of %q, which is not in it", value, fault.Entry)
+			t.Errorf("ParseKeys(%q) rejects %q, which is not in it", value, fault.Entry)
 		}
 		if fault.Rule == "" || fault.Error() == "" {
 			t.Errorf("ParseKeys(%q) gives %#v", value, fault)

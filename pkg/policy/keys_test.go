@@ -14,14 +14,14 @@ func TestParseKeysAccepts(t *testing.T) {
 		want  []Key
 	}{
 		"one key":                          {"topology.kubernetes.io/zone", []Key{Zone}},
-		"only the key that matches all":    {"*", []Key{AnyNode}},
+		"only *":                           {"*", []Key{AnyNode}},
 		"a key without a prefix":           {"rack", []Key{"rack"}},
 		"an arbitrary prefix":              {"example.com/rack", []Key{"example.com/rack"}},
 		"no spaces":                        {"kubernetes.io/hostname,*", []Key{Hostname, AnyNode}},
 		"spaces, tabs and newlines around": {" \tkubernetes.io/hostname ,\n * \n", []Key{Hostname, AnyNode}},
 		"keys that differ only in case":    {"Rack, rack", []Key{"Rack", "rack"}},
 		"sixteen keys":                     {manyKeys(16), manyKeyList(16)},
-		"the longest key there can be":     {longestKey(), []Key{Key(longestKey())}},
+		"the longest possible key":         {longestKey(), []Key{Key(longestKey())}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -48,27 +48,27 @@ func TestParseKeysRejects(t *testing.T) {
 		value string
 		want  []brokenRule
 	}{
-		"nothing":                              {"", []brokenRule{{NotEmpty, 0, ""}}},
-		"nothing but spaces":                   {" \t\n", []brokenRule{{NotEmpty, 0, ""}}},
-		"a lone comma":                         {",", []brokenRule{{NotEmpty, 1, ""}, {NotEmpty, 2, ""}}},
-		"a comma at the end":                   {"rack,", []brokenRule{{NotEmpty, 2, ""}}},
-		"two commas in the middle":             {"rack, ,zone", []brokenRule{{NotEmpty, 2, ""}}},
-		"seventeen keys":                       {manyKeys(17), []brokenRule{{AtMostMaxKeys, 0, ""}}},
-		"an endless row of commas":             {strings.Repeat(",", 1<<18), []brokenRule{{AtMostMaxKeys, 0, ""}}},
-		"a key twice":                          {"rack, zone, rack", []brokenRule{{Unique, 3, "rack"}}},
-		"the key that matches all, not last":   {"rack, *, zone", []brokenRule{{AnyNodeLast, 2, "*"}}},
-		"the key that matches all, twice":      {"*, *", []brokenRule{{AnyNodeLast, 1, "*"}, {Unique, 2, "*"}}},
-		"a space inside a key":                 {"a b", []brokenRule{{LabelKey, 1, "a b"}}},
-		"a wildcard inside a key":              {"topology.kubernetes.io/*", []brokenRule{{LabelKey, 1, "topology.kubernetes.io/*"}}},
-		"two slashes":                          {"a/b/c", []brokenRule{{LabelKey, 1, "a/b/c"}}},
-		"no name behind the slash":             {"example.com/", []brokenRule{{LabelKey, 1, "example.com/"}}},
-		"no prefix before the slash":           {"/rack", []brokenRule{{LabelKey, 1, "/rack"}}},
-		"a prefix that is no DNS name":         {"Example.com/rack", []brokenRule{{LabelKey, 1, "Example.com/rack"}}},
-		"a name that is too long":              {strings.Repeat("a", 64), []brokenRule{{LabelKey, 1, strings.Repeat("a", 64)}}},
-		"keys between semicolons":              {"rack;zone", []brokenRule{{LabelKey, 1, "rack;zone"}}},
-		"a JSON list, as the old field had it": {`["rack"]`, []brokenRule{{LabelKey, 1, `["rack"]`}}},
-		"bytes that are no text":               {"\xff\x00", []brokenRule{{LabelKey, 1, "\xff\x00"}}},
-		"several mistakes, each named":         {"a b, rack, rack, ", []brokenRule{{LabelKey, 1, "a b"}, {Unique, 3, "rack"}, {NotEmpty, 4, ""}}},
+		"an empty text":                       {"", []brokenRule{{NotEmpty, 0, ""}}},
+		"only spaces":                         {" \t\n", []brokenRule{{NotEmpty, 0, ""}}},
+		"only a comma":                        {",", []brokenRule{{NotEmpty, 1, ""}, {NotEmpty, 2, ""}}},
+		"a comma at the end":                  {"rack,", []brokenRule{{NotEmpty, 2, ""}}},
+		"two commas in the middle":            {"rack, ,zone", []brokenRule{{NotEmpty, 2, ""}}},
+		"seventeen keys":                      {manyKeys(17), []brokenRule{{AtMostMaxKeys, 0, ""}}},
+		"many commas":                         {strings.Repeat(",", 1<<18), []brokenRule{{AtMostMaxKeys, 0, ""}}},
+		"a key twice":                         {"rack, zone, rack", []brokenRule{{Unique, 3, "rack"}}},
+		"*, not last":                         {"rack, *, zone", []brokenRule{{AnyNodeLast, 2, "*"}}},
+		"*, twice":                            {"*, *", []brokenRule{{AnyNodeLast, 1, "*"}, {Unique, 2, "*"}}},
+		"a space inside a key":                {"a b", []brokenRule{{LabelKey, 1, "a b"}}},
+		"a wildcard inside a key":             {"topology.kubernetes.io/*", []brokenRule{{LabelKey, 1, "topology.kubernetes.io/*"}}},
+		"two slashes":                         {"a/b/c", []brokenRule{{LabelKey, 1, "a/b/c"}}},
+		"no name after the slash":             {"example.com/", []brokenRule{{LabelKey, 1, "example.com/"}}},
+		"no prefix before the slash":          {"/rack", []brokenRule{{LabelKey, 1, "/rack"}}},
+		"a prefix that is not a DNS name":     {"Example.com/rack", []brokenRule{{LabelKey, 1, "Example.com/rack"}}},
+		"a name that is too long":             {strings.Repeat("a", 64), []brokenRule{{LabelKey, 1, strings.Repeat("a", 64)}}},
+		"keys separated by semicolons":        {"rack;zone", []brokenRule{{LabelKey, 1, "rack;zone"}}},
+		"a JSON list, as in the former field": {`["rack"]`, []brokenRule{{LabelKey, 1, `["rack"]`}}},
+		"invalid UTF-8":                       {"\xff\x00", []brokenRule{{LabelKey, 1, "\xff\x00"}}},
+		"several errors":                      {"a b, rack, rack, ", []brokenRule{{LabelKey, 1, "a b"}, {Unique, 3, "rack"}, {NotEmpty, 4, ""}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestParseKeysRejects(t *testing.T) {
 			var got []brokenRule
 			for _, fault := range faults {
 				if fault.Cause == "" || fault.Remedy == "" {
-					t.Errorf("%+v does not say why or what to do", fault)
+					t.Errorf("%+v lacks a cause or a remedy", fault)
 				}
 				got = append(got, brokenRule{fault.Rule, fault.Position, fault.Entry})
 			}
@@ -95,12 +95,12 @@ func TestErrorsReadAsSentences(t *testing.T) {
 	_, err := ParseKeys("a/b/c,, " + manyKeys(2) + ", key-0")
 	want := `entry 1 "a/b/c" is not a label key: a valid label key must consist of alphanumeric characters`
 	if !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("error is %q; want it to begin with %q", err, want)
+		t.Errorf("error is %q, want the prefix %q", err, want)
 	}
 	want = `. entry 2 "" is empty; remove the extra comma, or write the missing key` +
 		`. entry 5 "key-0" is the same key as entry 3; list each key once`
 	if !strings.HasSuffix(err.Error(), want) {
-		t.Errorf("error is %q; want it to end with %q", err, want)
+		t.Errorf("error is %q, want the suffix %q", err, want)
 	}
 }
 
@@ -112,14 +112,14 @@ func TestKeysSeparatedOtherwiseAreAnErrorThatReportsHow(t *testing.T) {
 		}
 	}
 	if _, err := ParseKeys("a/b/c"); err == nil || strings.Contains(err.Error(), "commas") {
-		t.Errorf("a/b/c has nothing to do with commas: %v", err)
+		t.Errorf("error for a/b/c: %v, want one without commas", err)
 	}
 }
 
 func TestAMessageRepeatsNoMoreOfAnEntryThanAKeyCanHave(t *testing.T) {
 	_, err := ParseKeys(strings.Repeat("x", 1<<18))
 	if err == nil || len(err.Error()) > 1000 {
-		t.Errorf("the message about a huge entry has %d bytes; want some, and at most 1000", len(err.Error()))
+		t.Errorf("the message about a huge entry has %d bytes, want 1 to 1000", len(err.Error()))
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 const DefaultLoadBound = 120
 
 // WrongMaxLoad is the end of a sentence about a text that is not a bound, with the remedy.
-const WrongMaxLoad = `is no whole number from 100 to 1000 with % right behind it; write a percentage of the mean load, such as "120%"`
+const WrongMaxLoad = `must be an integer from 100 to 1000, directly followed by %; write a percentage of the mean load, such as "120%"`
 
 // ParseMaxLoad parses a bound: an integer from 100 to 1000, directly followed by %.
 func ParseMaxLoad(text string) (percent uint64, err error) {

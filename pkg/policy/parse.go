@@ -138,7 +138,7 @@ func (r *parser) readBound() bool {
 	}
 	switch {
 	case err != nil && canBe:
-		r.ignore(annotation, err.Error()+" (until then "+FormatMaxLoad(limit)+" holds)")
+		r.ignore(annotation, err.Error()+" (until then "+FormatMaxLoad(limit)+" applies)")
 	case err != nil:
 		r.ignore(annotation, err.Error())
 	}

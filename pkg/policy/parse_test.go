@@ -59,7 +59,7 @@ func ignoredOf(text string) (list []Ignored) {
 	return list
 }
 
-// anyContains reports whether a reason contains some words.
+// anyContains reports whether any reason contains a text.
 func anyContains(list []Ignored, words string) bool {
 	return slices.ContainsFunc(list, func(ignored Ignored) bool { return strings.Contains(ignored.Reason, words) })
 }
@@ -69,7 +69,7 @@ func TestParseBounds(t *testing.T) {
 	zone, nodeAndZone := []Key{Zone, AnyNode}, []Key{Hostname, Zone, AnyNode}
 	rack := []Key{"rack"}
 	const byDistribution, byMode = "spec.trafficDistribution: PreferSameZone", "service.kubernetes.io/topology-mode: Auto"
-	const wrongLoad = `vicinity.dev/max-load "1.2" is no whole number from 100 to 1000 with % right behind it; write a percentage of ` +
+	const wrongLoad = `vicinity.dev/max-load "1.2" must be an integer from 100 to 1000, directly followed by %; write a percentage of ` +
 		`the mean load, such as "120%"`
 	for name, test := range map[string]struct {
 		annotations  short
@@ -80,206 +80,206 @@ func TestParseBounds(t *testing.T) {
 		headless     bool
 		want         parsed
 	}{
-		"a bound is about the keys": {
+		"a bound with keys": {
 			annotations: short{"keys": "rack", "load": "150%"}, want: parsed{Keys: rack, MaxLoad: 150},
 		},
-		"keys come before trafficDistribution": {
+		"keys take precedence over trafficDistribution": {
 			annotations: short{"keys": "rack", "load": "150%"}, distribution: PreferSameNode, want: parsed{Keys: rack, MaxLoad: 150},
 		},
-		"without keys it is about trafficDistribution": {
+		"a bound with trafficDistribution": {
 			annotations: short{"load": "150%"}, distribution: PreferSameZone, want: parsed{Keys: zone, MaxLoad: 150},
 		},
 		"PreferClose is PreferSameZone": {
 			annotations: short{"load": "150%"}, distribution: PreferClose, want: parsed{Keys: zone, MaxLoad: 150},
 		},
-		"PreferSameNode falls back to the zone": {
+		"PreferSameNode prefers the node, then the zone": {
 			annotations: short{"load": "150%"}, distribution: PreferSameNode, want: parsed{Keys: nodeAndZone, MaxLoad: 150},
 		},
-		"balanced is the short form": {annotations: short{"mode": ModeBalanced}, want: parsed{Keys: zone, MaxLoad: 120}},
-		"the deprecated annotation says the same": {
+		"balanced alone": {annotations: short{"mode": ModeBalanced}, want: parsed{Keys: zone, MaxLoad: 120}},
+		"balanced in the deprecated annotation": {
 			annotations: short{"hints": ModeBalanced, "mode": ModeBalanced}, want: parsed{Keys: zone, MaxLoad: 120},
 		},
-		"balanced is about the keys": {
+		"balanced with keys": {
 			annotations: short{"mode": ModeBalanced, "keys": "rack"}, want: parsed{Keys: rack, MaxLoad: 120},
 		},
-		"balanced is about trafficDistribution": {
+		"balanced with trafficDistribution": {
 			annotations: short{"mode": ModeBalanced}, distribution: PreferSameNode, want: parsed{Keys: nodeAndZone, MaxLoad: 120},
 		},
-		"balanced with a bound of its own": {
+		"balanced with a bound": {
 			annotations: short{"mode": ModeBalanced, "load": "100%"}, want: parsed{Keys: zone, MaxLoad: 100},
 		},
-		"the cluster's bound is what balanced means there": {
+		"balanced with the cluster's bound": {
 			annotations: short{"mode": ModeBalanced}, byDefault: 200, want: parsed{Keys: zone, MaxLoad: 200},
 		},
-		"clients are kept beside a bound": {
+		"a bound with clients": {
 			annotations: short{"mode": ModeBalanced, "clients": "ingress/nginx, shop/frontend"},
 			want:        parsed{Keys: zone, MaxLoad: 120, Clients: []string{"ingress/nginx", "shop/frontend"}},
 		},
-		"demand is measured beside a bound": {
+		"a bound with measured demand": {
 			annotations: short{"keys": "rack", "load": "150%", "demand": "measured"}, want: parsed{Keys: rack, MaxLoad: 150, Measured: true},
 		},
-		"and that of clients until then": {
+		"a bound with measured demand and clients": {
 			annotations: short{"mode": ModeBalanced, "clients": "ingress/nginx", "demand": "measured"},
 			want:        parsed{Keys: zone, MaxLoad: 120, Clients: []string{"ingress/nginx"}, Measured: true},
 		},
-		"a bounded Service that names no clients is measured by default": {
+		"measured by default: a bounded Service without clients": {
 			annotations: short{"keys": "rack", "load": "150%"}, measured: true, want: parsed{Keys: rack, MaxLoad: 150, Measured: true},
 		},
-		"also with the cluster's bound": {
+		"measured by default: with the cluster's bound": {
 			distribution: PreferSameZone, byDefault: 200, measured: true, want: parsed{Keys: zone, MaxLoad: 200, Measured: true},
 		},
-		"without a bound it is not": {annotations: short{"keys": "rack"}, measured: true, want: parsed{Keys: rack}},
-		"where clients are named they are": {
+		"measured by default: not without a bound": {annotations: short{"keys": "rack"}, measured: true, want: parsed{Keys: rack}},
+		"measured by default: not with clients": {
 			annotations: short{"mode": ModeBalanced, "clients": "a/b"}, measured: true,
 			want: parsed{Keys: zone, MaxLoad: 120, Clients: []string{"a/b"}},
 		},
-		"where they cannot be read it is measured by default all the same": {
+		"measured by default: with invalid clients": {
 			annotations: short{"mode": ModeBalanced, "clients": "measured"}, measured: true,
 			want: parsed{Keys: zone, MaxLoad: 120, Measured: true,
 				Ignored: ignoredOf(`vicinity.dev/clients entry 1 "measured" is not the namespace ` +
 					`and name of a Service; did you mean the annotation vicinity.dev/demand-source=measured?`)},
 		},
-		"a demand source that is none is ignored, and clients are not": {
+		"an invalid demand source does not disable clients": {
 			annotations: short{"mode": ModeBalanced, "clients": "a/b", "demand": "Measured"},
 			want: parsed{Keys: zone, MaxLoad: 120, Clients: []string{"a/b"}, Ignored: ignoredOf(
-				`vicinity.dev/demand-source "Measured" is no demand source; the only one is "measured"`)},
+				`vicinity.dev/demand-source "Measured" is not a demand source; the only one is "measured"`)},
 		},
-		"and the cluster's default counts": {
+		"an invalid demand source: the cluster's default applies": {
 			annotations: short{"mode": ModeBalanced, "demand": ""}, measured: true,
 			want: parsed{Keys: zone, MaxLoad: 120, Measured: true, Ignored: ignoredOf(
-				`vicinity.dev/demand-source "" is no demand source; the only one is "measured"`)},
+				`vicinity.dev/demand-source "" is not a demand source; the only one is "measured"`)},
 		},
 		"a demand source without a bound has no effect": {
 			annotations: short{"keys": "rack", "demand": "measured"},
 			want:        parsed{Keys: rack, Ignored: ignoredOf("vicinity.dev/demand-source " + ClientsNeedBound)},
 		},
-		"a headless Service is not measured": {
+		"a headless Service is never measured": {
 			annotations: short{"keys": "rack", "load": "150%", "clients": "a/b", "demand": "measured"}, headless: true,
 			want: parsed{Keys: rack, MaxLoad: 150, Clients: []string{"a/b"}, Ignored: ignoredOf("vicinity.dev/demand-source " + MeasuredHeadless)},
 		},
-		"nor by default, and can name its clients": {
+		"a headless Service with clients is not measured by default": {
 			annotations: short{"keys": "rack", "load": "150%", "clients": "a/b"}, headless: true, measured: true,
 			want: parsed{Keys: rack, MaxLoad: 150, Clients: []string{"a/b"}},
 		},
-		"nor does one that names none": {
+		"a headless Service without clients is not measured by default": {
 			annotations: short{"keys": "rack", "load": "150%"}, headless: true, measured: true, want: parsed{Keys: rack, MaxLoad: 150},
 		},
 
-		"trafficDistribution alone is the hints' matter": {distribution: PreferSameZone, want: parsed{ByHints: byDistribution}},
-		"also if an annotation asks for no hints": {
+		"trafficDistribution alone: hints apply": {distribution: PreferSameZone, want: parsed{ByHints: byDistribution}},
+		"trafficDistribution with the mode Disabled: hints apply": {
 			annotations: short{"mode": "Disabled"}, distribution: PreferSameZone, want: parsed{ByHints: byDistribution},
 		},
-		"and one that nobody knows is nobody's": {distribution: "Nearby", want: parsed{}},
-		"the cluster's bound is about keys": {
+		"an unknown trafficDistribution": {distribution: "Nearby", want: parsed{}},
+		"the cluster's bound applies to keys": {
 			annotations: short{"keys": "rack"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 200},
 		},
-		"the cluster's bound is about trafficDistribution": {
+		"the cluster's bound applies to trafficDistribution": {
 			distribution: PreferSameZone, byDefault: 200, want: parsed{Keys: zone, MaxLoad: 200},
 		},
-		"a Service's own bound beats the cluster's": {
+		"a Service's bound takes precedence over the cluster's": {
 			annotations: short{"keys": "rack", "load": "150%"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 150},
 		},
-		"the cluster's bound is not for Services without preference": {byDefault: 200, want: parsed{}},
-		"nor for * alone": {annotations: short{"keys": "*"}, byDefault: 200, want: parsed{Keys: []Key{AnyNode}}},
-		"nor beside Auto": {
+		"no cluster's bound without a preference": {byDefault: 200, want: parsed{}},
+		"no cluster's bound for * alone":          {annotations: short{"keys": "*"}, byDefault: 200, want: parsed{Keys: []Key{AnyNode}}},
+		"no cluster's bound with Auto": {
 			annotations: short{"mode": "Auto"}, distribution: PreferSameZone, byDefault: 200, want: parsed{ByHints: byMode},
 		},
-		"nor for keys beside Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack}},
-		"nor beside Local":         {distribution: PreferSameZone, local: true, byDefault: 200, want: parsed{ByHints: byDistribution}},
-		"Disabled does not forbid it": {
+		"no cluster's bound for keys with Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack}},
+		"no bound with Local":                   {distribution: PreferSameZone, local: true, byDefault: 200, want: parsed{ByHints: byDistribution}},
+		"the cluster's bound applies with Disabled": {
 			annotations: short{"mode": "Disabled", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 200},
 		},
-		"with the cluster's bound clients count": {
+		"clients apply with the cluster's bound": {
 			annotations: short{"keys": "rack", "clients": "a/b"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 200, Clients: []string{"a/b"}},
 		},
 
-		"wrong keys take everything with them": {
+		"invalid keys disable all annotations": {
 			annotations: short{"keys": "a b", "mode": ModeBalanced, "load": "1.2", "clients": "x"}, distribution: PreferSameZone, byDefault: 200,
 			want: parse(Input{Annotations: annotated(short{"keys": "a b"}), TrafficDistribution: PreferSameZone}),
 		},
-		"keys beside Local take everything with them": {
+		"keys with Local disable all annotations": {
 			annotations: short{"keys": "rack", "load": "120%"}, local: true,
 			want: parsed{Ignored: ignoredOf("topology keys " + LocalConflict + "; " + LocalRemedy)},
 		},
-		"a bound that cannot be read is the usual one": {
+		"an invalid bound: the default applies": {
 			annotations: short{"keys": "rack", "load": "1.2"},
-			want:        parsed{Keys: rack, MaxLoad: 120, Ignored: ignoredOf(wrongLoad + " (until then 120% holds)")},
+			want:        parsed{Keys: rack, MaxLoad: 120, Ignored: ignoredOf(wrongLoad + " (until then 120% applies)")},
 		},
-		"or the cluster's": {
+		"an invalid bound: the cluster's applies": {
 			annotations: short{"keys": "rack", "load": "1.2"}, byDefault: 200,
-			want: parsed{Keys: rack, MaxLoad: 200, Ignored: ignoredOf(wrongLoad + " (until then 200% holds)")},
+			want: parsed{Keys: rack, MaxLoad: 200, Ignored: ignoredOf(wrongLoad + " (until then 200% applies)")},
 		},
-		"also for trafficDistribution": {
+		"an invalid bound with trafficDistribution": {
 			annotations: short{"load": "1.2"}, distribution: PreferSameZone,
-			want: parsed{Keys: zone, MaxLoad: 120, Ignored: ignoredOf(wrongLoad + " (until then 120% holds)")},
+			want: parsed{Keys: zone, MaxLoad: 120, Ignored: ignoredOf(wrongLoad + " (until then 120% applies)")},
 		},
-		"without anything to bound there is none": {
+		"nothing to bound": {
 			annotations: short{"load": "120%"}, want: parsed{Ignored: ignoredOf("vicinity.dev/max-load " + ReasonNothingToBound(nil))},
 		},
-		"a distribution that nobody knows is nothing to bound": {
+		"nothing to bound: an unknown trafficDistribution": {
 			annotations: short{"load": "120%"}, distribution: "Nearby",
 			want: parsed{Ignored: ignoredOf("vicinity.dev/max-load " + ReasonNothingToBound(nil))},
 		},
-		"all that is wrong with a bound is told": {
+		"an invalid bound and nothing to bound: both are reported": {
 			annotations: short{"load": "1.2"}, want: parsed{Ignored: ignoredOf(wrongLoad + ". vicinity.dev/max-load " + ReasonNothingToBound(nil))},
 		},
-		"* alone is nothing to bound": {
+		"nothing to bound: * alone": {
 			annotations: short{"keys": "*", "load": "120%"},
 			want:        parsed{Keys: []Key{AnyNode}, Ignored: ignoredOf("vicinity.dev/max-load " + ReasonNothingToBound([]Key{AnyNode}))},
 		},
-		"not for balanced either": {
+		"nothing to bound: * alone with balanced": {
 			annotations: short{"keys": "*", "mode": ModeBalanced}, distribution: PreferSameZone,
 			want: parsed{Keys: []Key{AnyNode}, Ignored: ignoredOf("service.kubernetes.io/topology-mode " + ReasonNothingToBound([]Key{AnyNode}))},
 		},
-		"a bound gives way to Auto": {
+		"a bound conflicts with Auto": {
 			annotations: short{"mode": "Auto", "load": "120%"}, distribution: PreferSameZone,
 			want: parsed{ByHints: byMode,
 				Ignored: ignoredOf("vicinity.dev/max-load may not be used with service.kubernetes.io/topology-mode=Auto; " +
 					"set service.kubernetes.io/topology-mode=vicinity.dev/balanced")},
 		},
-		"keys do not give way to Auto, nor does their bound": {
+		"keys and their bound take precedence over Auto": {
 			annotations: short{"mode": "Auto", "load": "150%", "keys": "rack"}, want: parsed{Keys: rack, MaxLoad: 150},
 		},
-		"a bound gives way to Local": {
+		"a bound conflicts with Local": {
 			annotations: short{"load": "120%"}, distribution: PreferSameZone, local: true,
 			want: parsed{ByHints: byDistribution, Ignored: ignoredOf("vicinity.dev/max-load " + LocalConflict + "; " + LocalRemedy)},
 		},
-		"so does balanced": {
+		"balanced conflicts with Local": {
 			annotations: short{"mode": ModeBalanced}, local: true,
 			want: parsed{Ignored: ignoredOf("service.kubernetes.io/topology-mode " + LocalConflict + "; " + LocalRemedy)},
 		},
-		"balanced gives way to the deprecated annotation": {
+		"the deprecated annotation takes precedence over balanced": {
 			annotations: short{"mode": ModeBalanced, "hints": "Auto", "keys": "rack"},
 			want:        parsed{Keys: rack, Ignored: ignoredOf("service.kubernetes.io/topology-mode " + BalancedConflict)},
 		},
-		"a mode of ours that is none is told, and the rest obeyed": {
+		"a misspelled mode is reported, and the rest applies": {
 			annotations: short{"mode": "vicinity.dev/ballanced", "keys": "rack", "load": "150%"},
 			want: parsed{Keys: rack, MaxLoad: 150, Ignored: ignoredOf(`service.kubernetes.io/topology-mode "vicinity.dev/ballanced" is no mode ` +
 				`of ours; ` +
 				`did you mean "vicinity.dev/balanced"?`)},
 		},
-		"in upper case it is none": {
+		"a mode in upper case": {
 			annotations: short{"mode": " Vicinity.dev/Balanced"},
-			want: parsed{Ignored: ignoredOf(`service.kubernetes.io/topology-mode " Vicinity.dev/Balanced" is no mode of ours; ` +
+			want: parsed{Ignored: ignoredOf(`service.kubernetes.io/topology-mode " Vicinity.dev/Balanced" is not a mode of vicinity.dev; ` +
 				`did you mean "vicinity.dev/balanced"?`)},
 		},
-		"one that nobody could mean": {
+		"an unknown mode in our domain": {
 			annotations: short{"mode": "vicinity.dev/x"},
-			want: parsed{Ignored: ignoredOf(`service.kubernetes.io/topology-mode "vicinity.dev/x" is no mode of ours; ` +
+			want: parsed{Ignored: ignoredOf(`service.kubernetes.io/topology-mode "vicinity.dev/x" is not a mode of vicinity.dev; ` +
 				`the only one is "vicinity.dev/balanced"`)},
 		},
-		"others' modes are theirs": {annotations: short{"mode": "example.com/balanced"}, want: parsed{}},
-		"clients that cannot be read leave the bound": {
+		"a mode in another domain": {annotations: short{"mode": "example.com/balanced"}, want: parsed{}},
+		"invalid clients do not disable the bound": {
 			annotations: short{"mode": ModeBalanced, "clients": "frontend"},
 			want: parsed{Keys: zone, MaxLoad: 120,
 				Ignored: ignoredOf(`vicinity.dev/clients entry 1 "frontend" lacks the namespace of the Service; ` +
 					`did you mean "shop/frontend"?`)},
 		},
-		"clients without a bound mean nothing": {
+		"clients without a bound": {
 			annotations: short{"keys": "rack", "clients": "a/b"},
 			want:        parsed{Keys: rack, Ignored: ignoredOf("vicinity.dev/clients " + ClientsNeedBound)},
 		},
-		"measured or not": {
+		"clients without a bound, measured by default": {
 			annotations: short{"keys": "rack", "clients": "a/b"}, measured: true,
 			want: parsed{Keys: rack, Ignored: ignoredOf("vicinity.dev/clients " + ClientsNeedBound)},
 		},
@@ -330,13 +330,13 @@ func TestLawsOfBounds(t *testing.T) {
 		}
 		_, hasLoad := annotations[MaxLoadAnnotation]
 		if (hasLoad || annotations[TopologyModeAnnotation] == ModeBalanced) && got.MaxLoad == 0 && len(got.Ignored) == 0 {
-			t.Fatalf("nobody says why there is no bound: Parse(%+v) = %+v", input, got)
+			t.Fatalf("no bound, and no reason: Parse(%+v) = %+v", input, got)
 		}
 		if _, hasClients := annotations[ClientsAnnotation]; hasClients && len(got.Clients) == 0 && len(got.Ignored) == 0 {
-			t.Fatalf("nobody says why there are no clients: Parse(%+v) = %+v", input, got)
+			t.Fatalf("no clients, and no reason: Parse(%+v) = %+v", input, got)
 		}
 		if _, hasSource := annotations[DemandSourceAnnotation]; hasSource && !got.Measured && len(got.Ignored) == 0 {
-			t.Fatalf("nobody says why demand is not measured: Parse(%+v) = %+v", input, got)
+			t.Fatalf("demand is not measured, and no reason: Parse(%+v) = %+v", input, got)
 		}
 		if annotations[MaxLoadAnnotation] != "1.2" {
 			continue
@@ -344,11 +344,11 @@ func TestLawsOfBounds(t *testing.T) {
 		annotations[MaxLoadAnnotation] = FormatMaxLoad(input.defaultMaxLoad())
 		read := parse(input)
 		if diff := cmp.Diff(read.Keys, got.Keys); diff != "" || read.MaxLoad != got.MaxLoad || !anyContains(got.Ignored, ";") {
-			t.Fatalf("a bound that cannot be read is not the usual one: %+v, %+v", read, got)
+			t.Fatalf("an invalid bound does not equal the default: %+v, %+v", read, got)
 		}
 	}
 	if bounded < 5000 {
-		t.Errorf("%d have a bound: the test has tested little", bounded)
+		t.Errorf("only %d inputs have a bound", bounded)
 	}
 }
 

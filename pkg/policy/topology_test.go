@@ -12,53 +12,53 @@ func TestParse(t *testing.T) {
 		externalTrafficLocal bool
 		want                 parsed
 	}{
-		"a Service without annotations has no topology": {
+		"no annotations": {
 			want: parsed{},
 		},
-		"Kubernetes' own mode is the hints' matter": {
+		"the mode Auto: hints apply": {
 			annotations: map[string]string{"service.kubernetes.io/topology-mode": "Auto"},
 			want:        parsed{ByHints: "service.kubernetes.io/topology-mode: Auto"},
 		},
-		"other annotations mean nothing": {
+		"other annotations": {
 			annotations: map[string]string{"example.com/topology-mode": "Auto"},
 			want:        parsed{},
 		},
-		"a Service without the annotation may keep external traffic local": {
+		"externalTrafficPolicy: Local without keys": {
 			annotations:          map[string]string{"example.com/note": "*"},
 			externalTrafficLocal: true,
 			want:                 parsed{},
 		},
-		"valid keys are kept in their order": {
+		"valid keys, in their order": {
 			annotations: map[string]string{TopologyKeysAnnotation: "kubernetes.io/hostname, topology.kubernetes.io/zone, *"},
 			want:        parsed{Keys: []Key{Hostname, Zone, AnyNode}},
 		},
-		"one bad key makes all keys ignored": {
+		"one invalid key: all keys are ignored": {
 			annotations: map[string]string{TopologyKeysAnnotation: "topology.kubernetes.io/zone, *, example.com/rack"},
 			want: parsed{Ignored: ignoredOf(`entry 2 "*" matches every endpoint, so the keys after it would never be tried; ` +
 				`move it to the end`)},
 		},
-		"an empty annotation is a mistake and says so": {
+		"an empty annotation": {
 			annotations: map[string]string{TopologyKeysAnnotation: ""},
 			want: parsed{Ignored: ignoredOf(`the list of topology keys is empty; list node label keys, the most preferred first, ` +
 				`such as "topology.kubernetes.io/zone, *", or remove the annotation`)},
 		},
-		"keys give way to externalTrafficPolicy: Local": {
+		"keys conflict with externalTrafficPolicy: Local": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "topology.kubernetes.io/zone"},
 			externalTrafficLocal: true,
 			want: parsed{Ignored: ignoredOf("topology keys may not be used with externalTrafficPolicy: Local; " +
 				"set externalTrafficPolicy to Cluster, or remove the annotation")},
 		},
-		"the key that matches everything contradicts nothing, if it is alone": {
+		"* alone does not conflict with externalTrafficPolicy: Local": {
 			annotations:          map[string]string{TopologyKeysAnnotation: " * "},
 			externalTrafficLocal: true,
 			want:                 parsed{Keys: []Key{AnyNode}},
 		},
-		"with another key before it, it gives way to externalTrafficPolicy: Local": {
+		"* after another key conflicts with externalTrafficPolicy: Local": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "kubernetes.io/hostname, *"},
 			externalTrafficLocal: true,
 			want:                 parsed{Ignored: ignoredOf("topology keys " + LocalConflict + "; " + LocalRemedy)},
 		},
-		"what is wrong with the keys comes before what they conflict with": {
+		"invalid keys: the conflict is not reported": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "*, *"},
 			externalTrafficLocal: true,
 			want: parsed{Ignored: ignoredOf(`entry 1 "*" matches every endpoint, so the keys after it would never be tried; move it to the end. ` +

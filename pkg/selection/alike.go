@@ -240,7 +240,7 @@ func addressOf(service *model.Service, node *model.Node, number int) (code int32
 	return code
 }
 
-// outlineOf formats a node's part of the plans behind decisions, without the node's values of the keys.
+// outlineOf formats a node's share of the plans behind decisions, without the node's values of the keys.
 func outlineOf(decisions []Decision, node *model.Node) string {
 	var text []byte
 	for i := range decisions {

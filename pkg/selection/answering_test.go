@@ -9,7 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// kept has the numbers of the endpoints that may continue to serve flows, for clients inside and outside.
+// kept has the numbers of the endpoints that may continue to serve flows of internal (Inside) and external (Outside)
+// clients.
 type kept struct{ Inside, Outside string }
 
 func keptNumbers(addrs []netip.AddrPort) string {
@@ -27,55 +28,55 @@ func TestWhichEndpointsMayContinueToServe(t *testing.T) {
 		endpoints           string
 		clusterIP, external kept
 	}{
-		"endpoints anywhere may go on": {
+		"all endpoints, anywhere": {
 			model.Service{}, "1* 2@node-2 3", all("1 2 3"), all("1 2 3"),
 		},
-		"a terminating endpoint may as long as it serves, though new connections go to ready ones": {
+		"a terminating endpoint while it serves, although new connections go to ready ones": {
 			model.Service{}, "1t* 2@node-2 3x@node-3", all("1 2"), all("1 2"),
 		},
-		"one that serves and is not ready may, terminating or not": {
+		"an endpoint that serves without being ready, terminating or not": {
 			model.Service{}, "1s* 2t@node-2", all("1 2"), all("1 2"),
 		},
-		"one that neither serves nor is ready may not": {
+		"not an endpoint that neither serves nor is ready": {
 			model.Service{}, "1!* 2x@node-2 3@node-3", all("3"), all("3"),
 		},
-		"one that is published before it is ready may, and so may one that terminates": {
+		"endpoints with publishNotReadyAddresses, terminating or not": {
 			model.Service{}, "1p* 2r@node-2", all("1 2"), all("1 2"),
 		},
-		"without endpoints none may": {
+		"no endpoints": {
 			model.Service{}, "", all(""), all(""),
 		},
-		"a hard topology key keeps to its places": {
+		"a hard topology key: the endpoints that it matches": {
 			withKeys(model.Service{}, "zone"), "1* 2@node-2 3@node-3 4@node-4/a 9@node-9", all("1 2 4"), all("1 2 4"),
 		},
-		"of several keys any will do: a nearer tier that comes up breaks nothing": {
+		"several keys: the endpoints that any of them matches": {
 			withKeys(model.Service{}, "hostname zone"), "1* 2@node-2 3@node-3", all("1 2"), all("1 2"),
 		},
-		"keys that end with * allow every place": {
+		"keys that end with *: all endpoints": {
 			withKeys(model.Service{}, "hostname zone *"), "1* 2@node-2 3@node-3 9@node-9 5", all("1 2 3 9 5"), all("1 2 3 9 5"),
 		},
-		"a key that this node does not carry allows none": {
+		"a key for which this node has no label: none": {
 			withKeys(model.Service{}, "example.com/row"), "1* 2@node-2", all(""), all(""),
 		},
-		"hints are no reason to break a flow": {
+		"hints do not break flows": {
 			model.Service{}, "1*(b) 2@node-2(a)[node-2] 3@node-3(b)", all("1 2 3"), all("1 2 3"),
 		},
-		"internalTrafficPolicy: Local keeps the ClusterIP's flows here, for every client": {
+		"internalTrafficPolicy: Local keeps the ClusterIP's flows on this node, for all clients": {
 			internalLocal, "1* 2@node-2 3t* 4", all("1 3"), all("1 2 3 4"),
 		},
-		"externalTrafficPolicy: Local keeps the other frontends' flows here, for clients outside": {
+		"externalTrafficPolicy: Local keeps the other frontends' flows on this node, for external clients": {
 			externalLocal, "1* 2@node-2 3t* 4", all("1 2 3 4"), kept{"1 2 3 4", "1 3"},
 		},
 		"both policies Local": {
 			bothLocal, "1* 2@node-2", all("1"), kept{"1 2", "1"},
 		},
-		"a Local policy with endpoints elsewhere only": {
+		"Local policies with endpoints only on other nodes": {
 			bothLocal, "2@node-2", all(""), kept{"2", ""},
 		},
-		"keys do not hold where a Local policy does": {
+		"keys do not apply where a Local policy applies": {
 			withKeys(bothLocal, "example.com/row"), "1* 2@node-2", all("1"), kept{"", "1"},
 		},
-		"keys hold inside, where externalTrafficPolicy: Local does not": {
+		"keys apply to internal clients, externalTrafficPolicy: Local does not": {
 			withKeys(externalLocal, "zone"), "1* 2@node-2 3@node-3", all("1 2"), kept{"1 2", "1"},
 		},
 	}
@@ -99,7 +100,7 @@ func TestWhichEndpointsMayContinueToServe(t *testing.T) {
 				"*:30053/UDP": test.external,
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("who may go on (-want +got):\n%s", diff)
+				t.Errorf("allowed endpoints (-want +got):\n%s", diff)
 			}
 		})
 	}

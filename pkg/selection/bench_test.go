@@ -48,7 +48,7 @@ func BenchmarkSelect(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if got := Select(&service, false, endpoints, viewpoint); len(got.Cluster.Endpoints) != benchmark.chosen {
-					b.Fatalf("%d endpoints are chosen, want %d", len(got.Cluster.Endpoints), benchmark.chosen)
+					b.Fatalf("%d endpoints were chosen, want %d", len(got.Cluster.Endpoints), benchmark.chosen)
 				}
 			}
 		})
@@ -69,7 +69,7 @@ func TestAllEndpointsAreTheGivenSlice(t *testing.T) {
 	endpoints := manyEndpoints(false)[:9]
 	got := Select(&model.Service{}, false, endpoints, viewFrom(fleet)).Cluster.Endpoints
 	if &got[0] != &endpoints[0] || cap(got) != len(endpoints) {
-		t.Error("the choice of all endpoints is a copy, or an append to it could reach beyond them")
+		t.Error("the choice of all endpoints is a copy, or its capacity exceeds its length")
 	}
 }
 

@@ -153,7 +153,7 @@ func tierOf(share *balance.Share) string {
 // Load has the numbers of a Reason about a load-bounded Service. Loads are per mille of the mean.
 type Load struct {
 	// NearShare is the fraction of this node's connections that stay at the reason's key. SpillShare is the fraction that
-	// goes on, mostly to Next: a key, with this node's value of it.
+	// goes elsewhere, mostly to Next: a key, with this node's value of it.
 	NearShare, SpillShare Fraction
 	Next, NextValue       string
 	// HasNoLabel is set if this node has no label of the reason's key.

@@ -91,14 +91,14 @@ func TestABoundedServiceReportsWhereConnectionsGo(t *testing.T) {
 		},
 		"too few near": {
 			newTown(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-b-2", "*",
-			`45 % of this node's connections stay in its topology.kubernetes.io/zone, "zone-b", and 55 % go on to the whole ` +
+			`45 % of this node's connections stay in its topology.kubernetes.io/zone, "zone-b", and 55 % go to the whole ` +
 				`cluster: 1 of 8 endpoints is there for 3 of 9 of the demand, and would expect 2.67 times the mean load without the bound; ` +
 				`max-load is 120 %.`,
 		},
-		"nobody near": {
+		"no endpoint near": {
 			newTown(keys, []int{3, 3, 3}, []int{0, 1, 2}), "zone-a-0", "*",
 			`No endpoint is in its topology.kubernetes.io/zone, "zone-a"; all of this node's connections go to the whole ` +
-				`cluster, most to those that expect least.`,
+				`cluster, most to the least loaded endpoints.`,
 		},
 		"a hard key": {
 			newTown(bounded(100, policy.Zone), []int{2, 2}, []int{1, 3}), "zone-b-0", zone,
@@ -110,10 +110,10 @@ func TestABoundedServiceReportsWhereConnectionsGo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			choice := test.town.decide(t, test.node).Selection.Cluster
 			if got := choice.Reason.Sentence(); got != test.want {
-				t.Errorf("the reason is\n%s\nwant\n%s", got, test.want)
+				t.Errorf("reason is\n%s\nwant\n%s", got, test.want)
 			}
 			if choice.Tier != test.tier {
-				t.Errorf("the tier is %s, want %s", choice.Tier, test.tier)
+				t.Errorf("tier is %s, want %s", choice.Tier, test.tier)
 			}
 		})
 	}
@@ -134,9 +134,9 @@ func TestAMissingLabelIsNoEmptyOne(t *testing.T) {
 			`No endpoint is in its topology.kubernetes.io/zone, ""; all of this node's connections go to `},
 		"another label": {"zone-b-0", func(map[string]string) {}, zoneThenAll,
 			`No endpoint is in its topology.kubernetes.io/zone, "zone-b"; all of this node's connections go to `},
-		"nobody on the node": {"zone-b-0", func(map[string]string) {}, []policy.Key{policy.Hostname, policy.AnyNode},
+		"no endpoint on the node": {"zone-b-0", func(map[string]string) {}, []policy.Key{policy.Hostname, policy.AnyNode},
 			"No endpoint is on this node; all of this node's connections go to "},
-		"somebody on the node": {"zone-a-0", func(map[string]string) {}, []policy.Key{policy.Hostname, policy.AnyNode},
+		"an endpoint on the node": {"zone-a-0", func(map[string]string) {}, []policy.Key{policy.Hostname, policy.AnyNode},
 			"All of this node's connections stay on this node: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestTheBoundHoldsInSlots(t *testing.T) {
 	mean := 40.0 / 43
 	for endpoint, load := range expects {
 		if load > mean*1.2*1.03 {
-			t.Errorf("%s expects %.2f times the mean", endpoint, load/mean)
+			t.Errorf("%s has %.2f times the mean load", endpoint, load/mean)
 		}
 	}
 	if len(expects) != 43 {
@@ -220,11 +220,11 @@ func TestRememberedClientsMayStay(t *testing.T) {
 	town.change.Services[town.web].AffinityTimeout = 1
 	choice := town.decide(t, "zone-a-0").Selection.Cluster
 	if len(choice.Endpoints) != 6 || len(choice.Standby) != 12 {
-		t.Errorf("%d endpoints have slots, and %d may keep their clients; want 6 and 12", len(choice.Endpoints), len(choice.Standby))
+		t.Errorf("%d endpoints have slots, and %d are on standby; want 6 and 12", len(choice.Endpoints), len(choice.Standby))
 	}
 }
 
-// TestBoundedServicesInRandomTowns: in any cluster, each endpoint is either chosen or excluded with a reason, and all
+// TestBoundedServicesInRandomTowns: in any cluster, each endpoint is either chosen or excluded with a reason. All
 // reasons occur.
 func TestBoundedServicesInRandomTowns(t *testing.T) {
 	seen := map[Code]bool{}
@@ -259,7 +259,7 @@ func TestBoundedServicesInRandomTowns(t *testing.T) {
 	}
 	for _, code := range boundedCodes {
 		if !seen[code] {
-			t.Errorf("no town leads to %s", code)
+			t.Errorf("no random cluster leads to %s", code)
 		}
 	}
 }
@@ -271,23 +271,23 @@ func checkBounded(t *testing.T, decision Decision, seen map[Code]bool) {
 	checkChoice(t, decision.Endpoints, &choice)
 	checkTierOrder(t, decision)
 	if choice.Slots != nil && (len(choice.Slots) != len(choice.Endpoints) || slices.Min(choice.Slots) < 1 || slices.Max(choice.Slots) < 2) {
-		t.Errorf("slots are %v of %d endpoints", choice.Slots, len(choice.Endpoints))
+		t.Errorf("slots %v for %d endpoints", choice.Slots, len(choice.Endpoints))
 	}
 	excluded := decision.Exclusions()
 	for _, exclusion := range excluded {
 		seen[exclusion.Reason.Code] = true
 		if sentence := exclusion.Reason.Sentence(); !strings.HasSuffix(sentence, ".") || strings.ContainsAny(sentence, "{}") {
-			t.Errorf("%s says %q", exclusion.Reason.Code, sentence)
+			t.Errorf("sentence of %s is %q", exclusion.Reason.Code, sentence)
 		}
 	}
 	if len(excluded)+len(choice.Endpoints) != len(decision.Endpoints) {
-		t.Errorf("%d endpoints are chosen and %d left out, of %d", len(choice.Endpoints), len(excluded), len(decision.Endpoints))
+		t.Errorf("%d endpoints are chosen and %d excluded, of %d", len(choice.Endpoints), len(excluded), len(decision.Endpoints))
 	}
 	plain := *decision.Service
 	plain.Topology.MaxLoad = 0
 	without := Select(&plain, false, decision.Endpoints, decision.Viewpoint).Cluster
 	if (len(without.Endpoints) == 0) != (len(choice.Endpoints) == 0) {
-		t.Errorf("with the bound %d endpoints serve, without it %d", len(choice.Endpoints), len(without.Endpoints))
+		t.Errorf("with the bound %d endpoints are chosen, without it %d", len(choice.Endpoints), len(without.Endpoints))
 	}
 }
 
@@ -323,12 +323,12 @@ func TestClientsAreRecountedWhenTheyChange(t *testing.T) {
 		change model.Change
 		want   Code
 	}{
-		{"nobody is named", front("b"), WithinLoadBound},
+		{"no client is named", front("b"), WithinLoadBound},
 		{"clients in this zone", naming("shop/front"), Spillover},
-		{"they move away", front("c"), WithinLoadBound},
-		{"they are not named", naming(), WithinLoadBound},
-		{"they come back unseen", front("b"), WithinLoadBound},
-		{"they are named again", naming("shop/front"), Spillover},
+		{"the clients move to another zone", front("c"), WithinLoadBound},
+		{"no client is named any more", naming(), WithinLoadBound},
+		{"the clients move back", front("b"), WithinLoadBound},
+		{"the clients are named again", naming("shop/front"), Spillover},
 	} {
 		apply(step.change)
 		got := planner.Decide(town.web, []model.Family{model.IPv4})[0].Selection.Cluster.Reason

@@ -83,10 +83,10 @@ func TestDecideDeterminesForEachPortAndFamilyWhetherItIsExternal(t *testing.T) {
 				short.Owned, short.Lost = strings.Join(owned, " "), strings.Join(lost, " ")
 				got = append(got, short)
 				if _, outcome := decision.Selection.External(); short.External != (outcome == Drop) {
-					t.Errorf("%s: the outcome for clients outside is %d", short.Port, outcome)
+					t.Errorf("%s: the outcome for external clients is %d", short.Port, outcome)
 				}
 				if _, outcome := decision.Selection.ClusterIP(); outcome != Balance {
-					t.Errorf("%s: the ClusterIP's outcome is %d, though its policy is not Local", short.Port, outcome)
+					t.Errorf("%s: the outcome for the ClusterIP is %d, but its policy is not Local", short.Port, outcome)
 				}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {

@@ -119,28 +119,28 @@ func TestDecide(t *testing.T) {
 			{Port: "dns IPv4", Owned: "10.96.0.1:53/UDP", Total: 3, Used: 2},
 			{Port: "dns IPv6", Owned: "[fd00:96::1]:53/UDP", Total: 1, Used: 1},
 		}},
-		"only the families that are asked for": {"web", []model.Family{model.IPv6}, []decided{
+		"only the requested families": {"web", []model.Family{model.IPv6}, []decided{
 			{Port: "http IPv6", Owned: "[fd00:96::1]:80/TCP", Total: 1, Used: 1},
 			{Port: "dns IPv6", Owned: "[fd00:96::1]:53/UDP", Total: 1, Used: 1},
 		}},
-		"a frontend that an older Service owns is lost, in its family alone": {"late", model.Families, []decided{
+		"a frontend that an older Service owns is lost, only in its family": {"late", model.Families, []decided{
 			{Port: "http IPv4", Lost: "10.96.0.1:80/TCP to web", Outcome: Refuse},
 			{Port: "http IPv6", Owned: "[fd00:96::2]:80/TCP", Outcome: Refuse},
 		}},
 		"only the families in which it has a ClusterIP": {"silent", model.Families, []decided{
 			{Port: "http IPv4", Owned: "10.96.0.3:80/TCP", Total: 1, Outcome: Drop},
 		}},
-		"a Service without ports has no decisions":       {"portless", model.Families, nil},
-		"a Service that is unknown has none":             {"unknown", model.Families, nil},
-		"a headless Service has none, though slices are": {"headless", model.Families, nil},
-		"no families, no decisions":                      {"web", nil, nil},
+		"a Service without ports has no decisions": {"portless", model.Families, nil},
+		"an unknown Service has none":              {"unknown", model.Families, nil},
+		"slices without a Service":                 {"headless", model.Families, nil},
+		"no families, no decisions":                {"web", nil, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []decided
 			for _, decision := range NewPlanner(decideCluster()).Decide(decideName(test.service), test.families) {
 				if decision.Service.Name.Name != test.service {
-					t.Errorf("a decision about %s, want %s", decision.Service.Name, test.service)
+					t.Errorf("decision is about %s, want %s", decision.Service.Name, test.service)
 				}
 				got = append(got, inShort(decision))
 			}
@@ -166,7 +166,7 @@ func TestDecideUsesTheClustersOwnNode(t *testing.T) {
 	}
 	for decision, zone := range map[*Decision]string{&local: "a", &moved: "b"} {
 		if got := decision.Viewpoint.Node.Labels[string(policy.Zone)]; decision.Viewpoint.Node.Name != "node-1" || got != zone {
-			t.Errorf("a decision was made from %s in zone %q, want node-1 in zone %q", decision.Viewpoint.Node.Name, got, zone)
+			t.Errorf("the decision is for %s in zone %q, want node-1 in zone %q", decision.Viewpoint.Node.Name, got, zone)
 		}
 	}
 }

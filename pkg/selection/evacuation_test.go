@@ -28,7 +28,7 @@ func checkLastResort(t *testing.T, kind string, only Code, got, others, without 
 		want, isLastResort = without, len(without.Endpoints) > 0
 	}
 	if numbers(got.Endpoints) != numbers(want.Endpoints) || got.Tier != want.Tier {
-		t.Errorf("the %s choice is %s of %q, want %s of %q", kind, numbers(got.Endpoints), got.Tier, numbers(want.Endpoints), want.Tier)
+		t.Errorf("the %s choice is %s in tier %q, want %s in tier %q", kind, numbers(got.Endpoints), got.Tier, numbers(want.Endpoints), want.Tier)
 	}
 	if (got.Reason.Code == only) != isLastResort {
 		t.Errorf("the reason of the %s choice is %+v, last resort: %v", kind, got.Reason, isLastResort)
@@ -73,21 +73,21 @@ func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 			seen[exclusion.Reason.Code]++
 			at := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
 			if exclusion.Reason.Code == NodeEvacuated && marked[at].Demotion == nil {
-				t.Errorf("%v is said to be evacuated", marked[at])
+				t.Errorf("the reason for %v is NodeEvacuated, but its node is not evacuated", marked[at])
 			}
 		}
 		before := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: all, Selection: without}
 		anywhereBefore, hereBefore, _ := before.AllowedEndpoints()
 		if anywhere, here, _ := decision.AllowedEndpoints(); !slices.Equal(anywhere, anywhereBefore) || !slices.Equal(here, hereBefore) {
-			t.Errorf("%v and %v may go on while nodes are evacuated, and before %v and %v", anywhere, here, anywhereBefore, hereBefore)
+			t.Errorf("allowed endpoints are %v and %v during the evacuation, %v and %v before", anywhere, here, anywhereBefore, hereBefore)
 		}
 		if t.Failed() {
-			t.Logf("evacuated are %v in the world %+v\nendpoints %+v", nodes, w, all)
+			t.Logf("evacuated nodes %v, world %+v\nendpoints %+v", nodes, w, all)
 		}
 	})
 	for _, code := range []Code{OnlyEvacuated, NodeEvacuated, MatchedTopologyKey, HintedForThisZone, OnThisNode} {
 		if seen[code] < 5 {
-			t.Errorf("%s is seen %d times: the test has tested little", code, seen[code])
+			t.Errorf("%s occurred only %d times", code, seen[code])
 		}
 	}
 }

@@ -20,7 +20,7 @@ func TestExclusions(t *testing.T) {
 		endpoints string
 		want      map[string]Reason // by the endpoint's number
 	}{
-		"nothing is left out if all endpoints are used": {
+		"none, if all endpoints are used": {
 			model.Service{}, "1* 2@node-2", nil,
 		},
 		"endpoints that are not ready": {
@@ -29,7 +29,7 @@ func TestExclusions(t *testing.T) {
 		"terminating endpoints, because ready ones exist": {
 			model.Service{}, "1t 2", map[string]Reason{"1": notNeeded},
 		},
-		"unready endpoints, where terminating ones serve": {
+		"unready endpoints, while terminating ones serve": {
 			model.Service{}, "1t 2!", map[string]Reason{"2": unready},
 		},
 		"endpoints outside the tier, each for its own reason": {
@@ -42,23 +42,23 @@ func TestExclusions(t *testing.T) {
 				"9": {Code: EndpointNodeUnknown, Key: rack, Value: "node-9"},
 			},
 		},
-		"endpoints on other nodes, where the hostname won": {
+		"endpoints on other nodes, if the hostname won": {
 			withKeys(model.Service{}, "hostname zone *"), "1* 2@node-2 3", map[string]Reason{
 				"2": other(hostname, "node-2"), "3": {Code: EndpointHasNoNode, Key: hostname},
 			},
 		},
-		"endpoints in other zones by the slice's word": {
+		"endpoints in other zones according to the slice": {
 			withKeys(model.Service{}, "zone"), "1* 2@node-2/b", map[string]Reason{"2": other(zone, "b")},
 		},
-		"ready endpoints in other zones, where terminating ones won": {
+		"ready endpoints in other zones, if terminating ones won": {
 			withKeys(model.Service{}, "zone"), "1t* 3@node-3 4t@node-4", map[string]Reason{"3": other(zone, "b"), "4": other(zone, "c")},
 		},
-		"all endpoints, where no key matched": {
+		"all endpoints, if no key matched": {
 			withKeys(model.Service{}, "hostname zone"), "3@node-3 4t@node-4 5!*", map[string]Reason{
 				"3": other(zone, "b"), "4": other(zone, "c"), "5": unready,
 			},
 		},
-		"all endpoints, where this node has no such label": {
+		"all endpoints, if this node has no such label": {
 			withKeys(model.Service{}, "example.com/row"), "1* 2t@node-2", map[string]Reason{
 				"1": {Code: NodeHasNoTopologyLabel, Key: "example.com/row"},
 				"2": {Code: NodeHasNoTopologyLabel, Key: "example.com/row"},
@@ -67,45 +67,45 @@ func TestExclusions(t *testing.T) {
 		"endpoints hinted for other zones": {
 			model.Service{}, "1(a) 2(b,c) 3t(a)", map[string]Reason{"2": hinted(TierForZones, "b, c"), "3": notNeeded},
 		},
-		"endpoints hinted for other zones, where hints for nodes did not help": {
+		"endpoints hinted for other zones, if hints for nodes do not name this node": {
 			model.Service{}, "2(a)[node-2] 3(b)[node-3]", map[string]Reason{"3": hinted(TierForZones, "b")},
 		},
-		"endpoints hinted for other zones, where hints for nodes were incomplete": {
+		"endpoints hinted for other zones, if hints for nodes are incomplete": {
 			model.Service{}, "2(a)[node-1] 3(b)", map[string]Reason{"3": hinted(TierForZones, "b")},
 		},
 		"endpoints hinted for other nodes": {
 			model.Service{}, "1[node-1] 2(a)[node-2]", map[string]Reason{"2": hinted(TierForNodes, "node-2")},
 		},
-		"endpoints on other nodes, where all traffic stays here": {
+		"endpoints on other nodes, if all traffic stays on this node": {
 			internalLocal, "1* 2@node-2 3t* 4 5!*", map[string]Reason{"2": elsewhere, "3": notNeeded, "4": elsewhere, "5": unready},
 		},
-		"nothing that either choice contains": {
+		"only endpoints that neither choice contains": {
 			externalLocal, "1*(b) 2@node-2(a) 3@node-3(b)", map[string]Reason{"3": hinted(TierForZones, "b")},
 		},
-		"not a terminating endpoint that only the local choice needs": {
+		"not a terminating endpoint in the local choice": {
 			externalLocal, "1@node-2 3t* 4t@node-3", map[string]Reason{"4": notNeeded},
 		},
-		"endpoints elsewhere, where they do serve the external frontends: none": {
+		"endpoints on other nodes: none, if they serve the external frontends": {
 			exposed(internalLocal), "1* 2@node-2", nil,
 		},
-		"endpoints elsewhere, where hints keep external connections from them, although the ClusterIP's stay here": {
+		"endpoints on other nodes, excluded by hints for external frontends, not by the policy of the ClusterIP": {
 			exposed(internalLocal), "1*(b) 2@node-2(a) 3@node-3(b)", map[string]Reason{"3": hinted(TierForZones, "b")},
 		},
-		"endpoints elsewhere, where keys keep external connections from them, although the ClusterIP's stay here": {
+		"endpoints on other nodes, excluded by keys for external frontends, not by the policy of the ClusterIP": {
 			withKeys(exposed(internalLocal), "zone"), "1* 3@node-3 4t@node-2", map[string]Reason{"3": other(zone, "b"), "4": notNeeded},
 		},
-		"endpoints elsewhere, where both policies are Local and hints keep the pods from them": {
+		"endpoints on other nodes, excluded by hints for pods, if both policies are Local": {
 			bothLocal, "1*(a) 3@node-3(b)", map[string]Reason{"3": hinted(TierForZones, "b")},
 		},
-		"endpoints elsewhere, where this node lacks the label and only the policy's choice serves": {
+		"endpoints on other nodes, if this node lacks the label and only the local choice has endpoints": {
 			withKeys(externalLocal, "example.com/row"), "1* 2@node-2", map[string]Reason{
 				"2": {Code: NodeHasNoTopologyLabel, Key: "example.com/row"},
 			},
 		},
-		"terminating endpoints here, for the ready ones beside them and not for the keys, which do not hold for clients outside": {
+		"terminating endpoints on this node, because of ready ones there, not because of keys": {
 			withKeys(externalLocal, "example.com/row"), "1* 3t*", map[string]Reason{"3": notNeeded},
 		},
-		"terminating endpoints here, for the ready ones beside them and not for their zone": {
+		"terminating endpoints on this node, because of ready ones there, not because of their zone": {
 			withKeys(exposed(internalLocal), "zone"), "1*/b 3t*/b 5!*", map[string]Reason{"3": notNeeded, "5": unready},
 		},
 	}
@@ -120,13 +120,13 @@ func TestExclusions(t *testing.T) {
 			}
 			got := Decision{Viewpoint: viewpoint, Endpoints: endpoints, Selection: choose(&test.service, endpoints, viewpoint)}.Exclusions()
 			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(Exclusion{})); diff != "" {
-				t.Errorf("exclusions differ (-want +got):\n%s", diff)
+				t.Errorf("exclusions (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToSkipOthers, wherever the repetition is in the choice.
+// TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToSkipOthers: duplicates in a choice do not change the exclusions.
 func TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToSkipOthers(t *testing.T) {
 	endpoints, viewpoint := parseEndpoints(t, "1* 2* 3@node-2 4@node-2 5!*"), viewFrom(fleet)
 	selection := choose(&externalLocal, endpoints, viewpoint)
@@ -137,6 +137,6 @@ func TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToSkipOthers(t *testing.T) 
 		left = append(left, model.PortEndpoint{Addr: exclusion.Endpoint})
 	}
 	if got := numbers(left); got != "4 5" {
-		t.Errorf("%s are left out, want 4 5", got)
+		t.Errorf("%s are excluded, want 4 5", got)
 	}
 }

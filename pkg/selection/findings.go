@@ -25,4 +25,4 @@ func (d Decision) Findings() []model.Finding {
 
 // TooManyEndpoints is the reason for skipped endpoints. It has no count of them, because that changes with every
 // rollout.
-var TooManyEndpoints = fmt.Sprintf("a Service can have %d in a family, its ports together", model.MaxPortEndpoints)
+var TooManyEndpoints = fmt.Sprintf("a Service can have at most %d per IP family, all its ports together", model.MaxPortEndpoints)

@@ -31,8 +31,8 @@ type Handler interface {
 
 // SyncState is the applied state other than Services.
 type SyncState struct {
-	// Full is set if everything was rewritten because the kernel's state was unknown, and so its effect on connections in
-	// the meantime.
+	// Full is set if everything was rewritten because the kernel's state was unknown. Its effect on connections until then
+	// is unknown, too.
 	Full bool
 	// Scope is the meaning of addresses in the tables.
 	Scope Scope
@@ -40,8 +40,8 @@ type SyncState struct {
 	LocalAddrs []netip.Addr
 }
 
-// MaybeAppliedHandler is a Handler that also handles state that the kernel may have applied briefly, if an error left
-// that open.
+// MaybeAppliedHandler is a Handler that also handles state that the kernel may have applied briefly, because an error
+// left the outcome of a commit unknown.
 type MaybeAppliedHandler interface {
 	Handler
 	// OnMaybeApplied is called with the digest that was about to be applied. A full sync follows, which settles what is

@@ -62,26 +62,26 @@ func TestHeadlessServices(t *testing.T) {
 		reason selection.Code
 	}{
 		"its own zone": {headlessFixture{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, nil}, "1", selection.MatchedTopologyKey},
-		"the next key where nobody is near": {
+		"the next key, if no endpoint is near": {
 			headlessFixture{zoned, []string{"10.0.0.2 n-b", "10.0.0.3 n-c"}, nil}, "2 3", selection.MatchedAnyNode,
 		},
-		"nobody that is being evacuated": {
+		"no endpoint on an evacuated node": {
 			headlessFixture{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, []string{"n-a"}}, "2", selection.MatchedAnyNode,
 		},
-		"those that are, if there is nobody else": {
+		"endpoints on evacuated nodes, if there are no others": {
 			headlessFixture{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, []string{"n-a", "n-b"}}, "1", selection.OnlyEvacuated,
 		},
-		"ready ones alone": {
+		"only ready endpoints": {
 			headlessFixture{anywhere, []string{"10.0.0.1 n-a terminating", "10.0.0.2 n-b unready", "10.0.0.3 n-c"}, nil},
 			"3", selection.MatchedAnyNode,
 		},
-		"terminating ones never": {
+		"never terminating endpoints": {
 			headlessFixture{anywhere, []string{"10.0.0.1 n-a terminating"}, nil}, "", selection.NoUsableEndpoints,
 		},
-		"as much near as the bound allows": {
+		"only near endpoints, within the load bound": {
 			headlessFixture{bounded, []string{"10.0.0.1 n-a", "10.0.0.2 n-b", "10.0.0.3 n-c"}, nil}, "1", selection.WithinLoadBound,
 		},
-		"and the rest elsewhere": {
+		"the rest elsewhere, beyond the load bound": {
 			headlessFixture{bounded, []string{"10.0.0.1 n-a", "10.0.0.2 n-b", "10.0.0.3 n-b", "10.0.0.4 n-b"}, nil},
 			"1 more", selection.Spillover,
 		},
@@ -89,7 +89,7 @@ func TestHeadlessServices(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			decisions := test.world.decisions()
 			if len(decisions) != 2 || !decisions[0].IsOfAddresses || decisions[1].Port.Name != "pg" {
-				t.Fatalf("decisions are about %v", decisions)
+				t.Fatalf("unexpected decisions %v", decisions)
 			}
 			for i, decision := range decisions {
 				chosen := decision.Selection.Cluster
@@ -104,12 +104,12 @@ func TestHeadlessServices(t *testing.T) {
 					got = append(got[:1], "more")
 				}
 				if strings.Join(got, " ") != test.want || chosen.Reason.Code != test.reason {
-					t.Errorf("chosen are %q by %s, want %q by %s", got, chosen.Reason.Code, test.want, test.reason)
+					t.Errorf("chosen endpoints %q with reason %s, want %q with reason %s", got, chosen.Reason.Code, test.want, test.reason)
 				}
 				for _, exclusion := range decision.Exclusions() { // every exclusion must have a reason
 					isChosen := slices.ContainsFunc(chosen.Endpoints, func(e model.PortEndpoint) bool { return e.Addr == exclusion.Endpoint })
 					if exclusion.Reason.Sentence() == "" || isChosen {
-						t.Errorf("left out: %+v", exclusion)
+						t.Errorf("exclusion of a chosen endpoint, or without a sentence: %+v", exclusion)
 					}
 				}
 			}

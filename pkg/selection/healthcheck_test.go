@@ -46,10 +46,10 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 		slices     []string
 		want       map[model.Family]int
 	}{
-		"no slice":                            {"10.96.0.1", nil, ipv4(0)},
-		"the ready ones":                      {"10.96.0.1", []string{"http=8080: 1* 2*"}, ipv4(2)},
-		"not those on other nodes or on none": {"10.96.0.1", []string{"http=8080: 1* 2@node-2 3"}, ipv4(1)},
-		"none, if all are elsewhere":          {"10.96.0.1", []string{"http=8080: 2@node-2"}, ipv4(0)},
+		"no slice":                        {"10.96.0.1", nil, ipv4(0)},
+		"ready endpoints":                 {"10.96.0.1", []string{"http=8080: 1* 2*"}, ipv4(2)},
+		"not on other nodes or on none":   {"10.96.0.1", []string{"http=8080: 1* 2@node-2 3"}, ipv4(1)},
+		"none, if all are on other nodes": {"10.96.0.1", []string{"http=8080: 2@node-2"}, ipv4(0)},
 		"an address with two ports counts once": {
 			"10.96.0.1", []string{"http=8080 dns=5353: 1* 2*"}, ipv4(2),
 		},
@@ -59,7 +59,7 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 		"an address with two numbers of one port counts once": {
 			"10.96.0.1", []string{"http=8080: 1*", "http=8081: 1*"}, ipv4(1),
 		},
-		"an address that is ready on one port alone counts": {
+		"an address that is ready on only one port counts": {
 			"10.96.0.1", []string{"http=8080: 1!*", "dns=5353: 1*"}, ipv4(1),
 		},
 		"an address that an old slice still lists as terminating counts": {
@@ -68,13 +68,13 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 		"a port that the Service does not have does not count": {
 			"10.96.0.1", []string{"metrics=9090: 1*", "http=8080: 2*"}, ipv4(1),
 		},
-		"terminating ones do not count, even while they serve": {
+		"terminating endpoints do not count, even while they serve": {
 			"10.96.0.1", []string{"http=8080: 1t* 2x* 3s* 4!* 5*"}, ipv4(1),
 		},
-		"nor if no other is there":                       {"10.96.0.1", []string{"http=8080: 1t* 2t*"}, ipv4(0)},
-		"those that are published as ready always count": {"10.96.0.1", []string{"http=8080: 1r* 2p*"}, ipv4(2)},
-		"hints make no difference":                       {"10.96.0.1", []string{"http=8080: 1*(b)[node-2] 2@node-2(a)"}, ipv4(1)},
-		"each family has a count of its own": {
+		"terminating endpoints do not count without others": {"10.96.0.1", []string{"http=8080: 1t* 2t*"}, ipv4(0)},
+		"endpoints that are published as ready count":       {"10.96.0.1", []string{"http=8080: 1r* 2p*"}, ipv4(2)},
+		"hints have no effect":                              {"10.96.0.1", []string{"http=8080: 1*(b)[node-2] 2@node-2(a)"}, ipv4(1)},
+		"each family is counted separately": {
 			"10.96.0.1 fd00:96::1", []string{"http=8080: 1* 2*", "IPv6 http=8080: 1*"}, map[model.Family]int{model.IPv4: 2, model.IPv6: 1},
 		},
 		"a family without endpoints counts none": {
@@ -102,7 +102,7 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 			cluster.Apply(change)
 			got, asked := HealthCheckOf(NewPlanner(cluster).Decide(service.Name, model.Families))
 			if !asked || got.Port != 32000 {
-				t.Errorf("it is asked on port %d: %v, want 32000", got.Port, asked)
+				t.Errorf("health check on port %d, present: %v; want 32000", got.Port, asked)
 			}
 			if diff := cmp.Diff(test.want, got.Endpoints); diff != "" {
 				t.Errorf("endpoints (-want +got):\n%s", diff)
@@ -116,7 +116,7 @@ func TestAServiceWithoutAHealthCheckNodePortHasNoHealthCheck(t *testing.T) {
 	for _, name := range []string{"web", "silent", "unknown"} {
 		decisions := NewPlanner(cluster).Decide(decideName(name), model.Families)
 		if check, asked := HealthCheckOf(decisions); asked || check.Port != 0 || check.Endpoints != nil {
-			t.Errorf("%s answers %+v, though it has no health check", name, check)
+			t.Errorf("%s has the health check %+v, want none", name, check)
 		}
 	}
 }

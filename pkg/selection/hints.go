@@ -125,7 +125,7 @@ func MissingZone(service *model.Service, endpoints []model.PortEndpoint, viewpoi
 			continue
 		}
 		if endpoint.Node == "" {
-			return "The ready endpoint " + endpoint.Addr.String() + " is on no Node, and so in no zone."
+			return "The ready endpoint " + endpoint.Addr.String() + " has no Node, and therefore no zone."
 		}
 		sentence := fmt.Sprintf("The ready endpoint %s has no zone in its EndpointSlice, because %s had no label %s when that was written",
 			endpoint.Addr, endpoint.Node, policy.Zone)

@@ -20,22 +20,22 @@ func TestHints(t *testing.T) {
 	zoneHint := func(code Code) Reason { return Reason{Code: code, Key: TierForZones, Value: "a"} }
 	cases := map[string]hintCase{
 		// No reason to ignore hints.
-		"hints for this zone are followed": {
+		"hints for this zone": {
 			"zone=a", "1(a) 2(b) 3(c) 4(a)", "1 4", TierForZones, zoneHint(HintedForThisZone),
 		},
-		"hints for this node are followed": {
+		"hints for this node": {
 			"zone=a", "1[node-1] 2[node-2]", "1", TierForNodes, Reason{Code: HintedForThisNode, Key: TierForNodes, Value: "node-1"},
 		},
-		"hints for this node come before hints for its zone": {
+		"hints for this node take precedence over hints for its zone": {
 			"zone=a", "1(b)[node-1] 2(a)[node-2]", "1", TierForNodes, Reason{Code: HintedForThisNode, Key: TierForNodes, Value: "node-1"},
 		},
 		"hints for this node need no zone": {
 			"", "1[node-1] 2[node-2]", "1", TierForNodes, Reason{Code: HintedForThisNode, Key: TierForNodes, Value: "node-1"},
 		},
-		"the endpoint's own zone is not a hint": {
+		"an endpoint's zone is not a hint": {
 			"zone=a", "1/a 2/b", "1 2", TierAll, Reason{Code: AllEndpoints},
 		},
-		"the endpoint's own zone does not contradict its hint": {
+		"an endpoint's hint takes precedence over its zone": {
 			"zone=a", "1/b(a) 2/a(b)", "1", TierForZones, zoneHint(HintedForThisZone),
 		},
 
@@ -52,17 +52,17 @@ func TestHints(t *testing.T) {
 		"one ready endpoint has no hint for zones": {
 			"zone=a", "1(a) 2 3 4(a)", "1 2 3 4", TierAll, Reason{Code: HintsIncomplete, Key: TierForZones, Endpoint: addrOf("2")},
 		},
-		"one ready endpoint has no hint for nodes, so zones decide": {
+		"one ready endpoint has no hint for nodes: hints for zones apply": {
 			"zone=a", "1(a)[node-1] 2(b) 3(a)[node-3]", "1 3", TierForZones,
 			Reason{Code: HintedForThisZoneNodeHintsIncomplete, Key: TierForZones, Value: "a", Endpoint: addrOf("2")},
 		},
-		"one ready endpoint has no hint for nodes, and there are none for zones": {
+		"one ready endpoint has no hint for nodes, and none has one for zones": {
 			"zone=a", "1[node-1] 2", "1 2", TierAll, Reason{Code: HintsIncomplete, Key: TierForNodes, Endpoint: addrOf("2")},
 		},
-		"all have hints for nodes, none for this one, so zones decide": {
+		"all have hints for nodes, none for this one: hints for zones apply": {
 			"zone=a", "2(a)[node-2] 3(b)[node-3]", "2", TierForZones, zoneHint(HintedForThisZoneNotNode),
 		},
-		"all have hints for nodes, none for this one, and there are none for zones": {
+		"all have hints for nodes, none for this one, and none has one for zones": {
 			"zone=a", "2[node-2] 3[node-3]", "2 3", TierAll, Reason{Code: NoHintForThisNode, Key: TierForNodes, Value: "node-1"},
 		},
 		"all have hints for zones, none for this one": {
@@ -89,10 +89,10 @@ func TestHints(t *testing.T) {
 		"no endpoint is ready": {
 			"zone=a", "1t(a) 2t(b) 3!(a)", "1 2", TierAll, Reason{Code: OnlyTerminating},
 		},
-		"an endpoint hinted for several zones is used from each": {
+		"endpoints hinted for several zones": {
 			"zone=c", "1(a,b,c) 2(b,c) 3(b,d) 4(c)", "1 2 4", TierForZones, Reason{Code: HintedForThisZone, Key: TierForZones, Value: "c"},
 		},
-		"an endpoint hinted for several nodes is used from each": {
+		"endpoints hinted for several nodes": {
 			"zone=a", "1[node-3,node-1] 2[node-1] 3[node-2]", "1 2", TierForNodes,
 			Reason{Code: HintedForThisNode, Key: TierForNodes, Value: "node-1"},
 		},
@@ -108,7 +108,7 @@ func TestHints(t *testing.T) {
 			viewpoint := viewFrom(map[string]string{"node-1": test.labels})
 			got := Select(&model.Service{}, false, parseEndpoints(t, test.endpoints), viewpoint).Cluster
 			if diff := cmp.Diff(test.want, numbers(got.Endpoints)); diff != "" {
-				t.Errorf("endpoints differ (-want +got):\n%s", diff)
+				t.Errorf("endpoints (-want +got):\n%s", diff)
 			}
 			if got.Tier != test.tier || got.Reason != test.reason {
 				t.Errorf("tier %q and reason %+v, want %q and %+v", got.Tier, got.Reason, test.tier, test.reason)
@@ -127,13 +127,13 @@ func TestASettingWithoutHintsIsReported(t *testing.T) {
 		"nothing is set":                 {"1 2", "", "", false},
 		"hints for all zones":            {"1(a) 2(b)", set, "", false},
 		"hints for all nodes":            {"1[node-1] 2[node-2]", set, "", false},
-		"for all zones, and some nodes":  {"1(a)[node-1] 2(b)", set, "", false},
-		"for all nodes, and some zones":  {"1(a)[node-1] 2[node-2]", set, "", false},
-		"one lacks a hint for its zone":  {"1(a) 2", set, "the ready endpoint " + addrOf("2").String() + " has no hint.", false},
-		"one lacks a hint for its node":  {"1[node-1] 2", set, "the ready endpoint " + addrOf("2").String() + " has no hint.", false},
-		"hints of an unready one":        {"1 2!(a)", set, "no EndpointSlice of the Service has hints.", false},
-		"without an endpoint":            {"", set, "", false},
-		"a headless Service has no need": {"1 2", set, "", true},
+		"all zones and some nodes":       {"1(a)[node-1] 2(b)", set, "", false},
+		"all nodes and some zones":       {"1(a)[node-1] 2[node-2]", set, "", false},
+		"one has no hint for zones":      {"1(a) 2", set, "the ready endpoint " + addrOf("2").String() + " has no hint.", false},
+		"one has no hint for nodes":      {"1[node-1] 2", set, "the ready endpoint " + addrOf("2").String() + " has no hint.", false},
+		"only an unready one has a hint": {"1 2!(a)", set, "no EndpointSlice of the Service has hints.", false},
+		"no endpoints":                   {"", set, "", false},
+		"a headless Service":             {"1 2", set, "", true},
 	} {
 		service := &model.Service{IsHeadless: test.isHeadless}
 		service.Topology.ByHints = test.setting

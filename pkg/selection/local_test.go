@@ -42,28 +42,28 @@ func TestLocalChoice(t *testing.T) {
 		"ready endpoints on this node are used": {
 			internalLocal, "1* 2@node-2 3*", "1 3", TierNode, Reason{Code: OnThisNode, Key: "internalTrafficPolicy"},
 		},
-		"terminating ones beside them are not": {
+		"terminating ones together with ready ones are not used": {
 			internalLocal, "1* 3t*", "1", TierNode, Reason{Code: OnThisNode, Key: "internalTrafficPolicy"},
 		},
-		"terminating ones are used if none on this node is ready, whatever is elsewhere": {
+		"terminating ones are used if none on this node is ready, even if others are": {
 			internalLocal, "2@node-2 3t* 4!*", "3", TierNode, Reason{Code: OnThisNodeTerminating, Key: "internalTrafficPolicy"},
 		},
-		"endpoints elsewhere are not used": {
+		"endpoints on other nodes are not used": {
 			internalLocal, "1!* 2@node-2", "", "", Reason{Code: NoneOnThisNode, Key: "internalTrafficPolicy"},
 		},
-		"an endpoint whose node is unknown is elsewhere": {
+		"an endpoint without a node is not used": {
 			internalLocal, "1", "", "", Reason{Code: NoneOnThisNode, Key: "internalTrafficPolicy"},
 		},
-		"unusable endpoints are none": {
+		"unusable endpoints": {
 			internalLocal, "1!* 2!@node-2", "", "", Reason{Code: NoUsableEndpoints},
 		},
-		"no endpoints are none": {
+		"no endpoints": {
 			internalLocal, "", "", "", Reason{Code: NoEndpoints},
 		},
-		"the external policy names itself": {
+		"the reason names the external policy": {
 			externalLocal, "1* 2@node-2", "1", TierNode, Reason{Code: OnThisNode, Key: "externalTrafficPolicy"},
 		},
-		"of both policies the internal one is named": {
+		"with both policies, the reason names the internal one": {
 			bothLocal, "2@node-2", "", "", Reason{Code: NoneOnThisNode, Key: "internalTrafficPolicy"},
 		},
 		"hints do not apply": {
@@ -77,10 +77,10 @@ func TestLocalChoice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(fleet)).Local
 			if got == nil {
-				t.Fatal("there is no local choice")
+				t.Fatal("no local choice")
 			}
 			if diff := cmp.Diff(test.want, numbers(got.Endpoints)); diff != "" {
-				t.Errorf("endpoints differ (-want +got):\n%s", diff)
+				t.Errorf("endpoints (-want +got):\n%s", diff)
 			}
 			if got.Tier != test.tier || got.Reason != test.reason {
 				t.Errorf("tier %q and reason %+v, want %q and %+v", got.Tier, got.Reason, test.tier, test.reason)
@@ -92,7 +92,7 @@ func TestLocalChoice(t *testing.T) {
 func TestNothingIsOnANodeWithoutAName(t *testing.T) {
 	got := choose(&internalLocal, parseEndpoints(t, "1 2@node-2"), NodeView{}).Local
 	if numbers(got.Endpoints) != "" || got.Reason.Code != NoneOnThisNode {
-		t.Errorf("endpoints %q for the reason %+v, want none", numbers(got.Endpoints), got.Reason)
+		t.Errorf("endpoints %q with reason %+v, want none", numbers(got.Endpoints), got.Reason)
 	}
 }
 
@@ -113,25 +113,25 @@ func TestWhatServesTheClusterIP(t *testing.T) {
 		"without usable endpoints, connections are refused": {
 			model.Service{}, "1!*", "", NoUsableEndpoints, Refuse,
 		},
-		"hard topology keys that match nothing refuse, although endpoints are elsewhere": {
+		"connections are refused if hard topology keys match no endpoint": {
 			withKeys(model.Service{}, "hostname"), "2@node-2", "", NoTopologyMatch, Refuse,
 		},
 		"internalTrafficPolicy: Local uses the endpoints on this node": {
 			internalLocal, "1* 2@node-2", "1", OnThisNode, Balance,
 		},
-		"internalTrafficPolicy: Local drops if endpoints are only elsewhere": {
+		"internalTrafficPolicy: Local drops if endpoints are only on other nodes": {
 			internalLocal, "2@node-2", "", NoneOnThisNode, Drop,
 		},
-		"internalTrafficPolicy: Local drops if only terminating endpoints are elsewhere": {
+		"internalTrafficPolicy: Local drops if only terminating endpoints are on other nodes": {
 			internalLocal, "2t@node-2", "", NoneOnThisNode, Drop,
 		},
-		"internalTrafficPolicy: Local refuses if no endpoint is usable anywhere": {
+		"internalTrafficPolicy: Local refuses if no endpoint is usable": {
 			internalLocal, "1!* 2!@node-2", "", NoUsableEndpoints, Refuse,
 		},
-		"internalTrafficPolicy: Local drops in spite of topology keys": {
+		"internalTrafficPolicy: Local drops despite topology keys": {
 			withKeys(internalLocal, "zone *"), "2@node-2", "", NoneOnThisNode, Drop,
 		},
-		"internalTrafficPolicy: Local beside an external address still governs the ClusterIP": {
+		"internalTrafficPolicy: Local governs the ClusterIP even with an external address": {
 			bothLocal, "2@node-2", "", NoneOnThisNode, Drop,
 		},
 		"externalTrafficPolicy: Local does not govern the ClusterIP": {
@@ -167,7 +167,7 @@ func TestAnExternalAddressOfOneFamilyIsNoneOfTheOther(t *testing.T) {
 			external := test.service.IsExternal(model.ServicePort{}, test.family)
 			got := viewOf(Select(&test.service, external, parseEndpoints(t, "1* 2@node-2"), viewFrom(fleet)))
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("selection differs (-want +got):\n%s", diff)
+				t.Errorf("selection (-want +got):\n%s", diff)
 			}
 		})
 	}

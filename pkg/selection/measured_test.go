@@ -16,7 +16,7 @@ import (
 // measured. It is planned with assumed demand if none is measured or the measurement is stale.
 func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 	for name, keys := range map[string][]policy.Key{
-		"zone among the keys": zoneThenAll, "any node alone": {"example.com/none", policy.AnyNode},
+		"zone among the keys": zoneThenAll, "only any node": {"example.com/none", policy.AnyNode},
 	} {
 		t.Run(name, func(t *testing.T) {
 			topology := bounded(120, keys...)
@@ -39,7 +39,7 @@ func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 				}
 				var shares Shares
 				if shares.Add(Plans{choice.planned}, 1); shares.BySource[want] != 1 {
-					t.Errorf("counted as %v", shares.BySource)
+					t.Errorf("counted by source: %v", shares.BySource)
 				}
 				return choice
 			}
@@ -47,24 +47,24 @@ func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 				t.Helper()
 				cluster.TakeStale()
 				if dirty := cluster.Apply(change); len(dirty) > 0 {
-					t.Errorf("%v is decided at once, among what changes everything", dirty)
+					t.Errorf("Apply returned %v, want none before TakeStale", dirty)
 				}
 				planner.ApplyChange(change)
 			}
 			expectStale := func() {
 				t.Helper()
 				if stale := cluster.TakeStale(); !slices.Equal(stale, []model.ObjectName{town.web}) {
-					t.Errorf("%v is to be planned anew", stale)
+					t.Errorf("stale Services are %v", stale)
 				}
 				if differs, weight := planner.NeedsReplan(town.web); !differs || weight < 1 {
-					t.Errorf("a new plan may differ: %t", differs)
+					t.Errorf("NeedsReplan is %t", differs)
 				}
 			}
 			demand := &model.Demand{Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}}
 			assumed := expectSource(balance.Labels)
 			apply(model.Change{Demands: map[model.ObjectName]*model.Demand{town.web: demand}})
 			if differs, _ := planner.NeedsReplan(town.web); differs {
-				t.Error("what does not count makes a difference")
+				t.Error("NeedsReplan is true for demand that is not active")
 			}
 			expectSource(balance.Labels)
 
@@ -73,17 +73,17 @@ func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 			expectStale()
 			measured := expectSource(balance.Measurement)
 			if keys[0] == policy.Zone && !strings.Contains(measured.Reason.Sentence(), "4 of 11 endpoints are there for 90.0 % of the demand") {
-				t.Errorf("it says %s", measured.Reason.Sentence())
+				t.Errorf("reason is %s", measured.Reason.Sentence())
 			}
 			if keys[0] == policy.Zone && slices.Equal(measured.Slots, assumed.Slots) {
-				t.Errorf("nine of ten clients make no difference: %v", measured.Slots)
+				t.Errorf("measured demand does not change the slots: %v", measured.Slots)
 			}
 			apply(model.Change{Demands: map[model.ObjectName]*model.Demand{{Namespace: "shop", Name: "other"}: demand}})
 			if stale := cluster.TakeStale(); len(stale) > 0 {
-				t.Errorf("%v is to be planned anew for what another Service is asked", stale)
+				t.Errorf("stale Services are %v after another Service's demand changed", stale)
 			}
 			if differs, _ := planner.NeedsReplan(town.web); differs {
-				t.Error("nothing changed, and a new plan may differ")
+				t.Error("NeedsReplan is true although nothing changed")
 			}
 			if weight := planner.PlanWeight(town.web); weight > 2 {
 				t.Errorf("a plan for nine nodes weighs %d", weight)
@@ -92,7 +92,7 @@ func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 			apply(model.Change{DemandState: &stale})
 			expectStale()
 			if again := expectSource(balance.Labels); !slices.Equal(again.Slots, assumed.Slots) {
-				t.Errorf("the plan is %v once nothing counts, and was %v", again.Slots, assumed.Slots)
+				t.Errorf("slots are %v after the demand became stale, want %v", again.Slots, assumed.Slots)
 			}
 			apply(model.Change{DemandState: &counts})
 			expectSource(balance.Measurement)
@@ -121,14 +121,14 @@ func TestMeasuredLoads(t *testing.T) {
 		}
 		m := loads.Measured
 		if at := m.AssumedBusiest(); m.AssumedLoads[at] < 2475 || m.AssumedLoads[at] > 2800 || at < 4 || at > 7 {
-			t.Errorf("%s: endpoint %d would get %d", name, at, m.AssumedLoads[at])
+			t.Errorf("%s: endpoint %d would have load %d", name, at, m.AssumedLoads[at])
 		}
 		if m.Zones["zone-b"] < 0.8999 || m.Zones["zone-b"] > 0.9001 || m.Zones["zone-c"] != 0 || m.AssumedZones["zone-c"] != 1./3 {
-			t.Errorf("%s: zones ask %v, and are assumed to ask %v", name, m.Zones, m.AssumedZones)
+			t.Errorf("%s: demand of zones is %v, assumed %v", name, m.Zones, m.AssumedZones)
 		}
 		for i, load := range loads.Endpoints {
 			if load.Bounded > 1201 {
-				t.Errorf("%s: endpoint %d expects %d", name, i, load.Bounded)
+				t.Errorf("%s: endpoint %d has load %d", name, i, load.Bounded)
 			}
 		}
 	}
@@ -159,10 +159,10 @@ func TestALongHistoryPlansAsAStart(t *testing.T) {
 			differs, _ := planner.NeedsReplan(town.web)
 			got, planned := town.plan(planner)
 			if want, _ := town.plan(NewPlanner(started)); got != want {
-				t.Fatalf("%v, event %d: it decides\n%s, a new one\n%s", keys, step, got, want)
+				t.Fatalf("%v, event %d: the planner decides\n%s, a new one\n%s", keys, step, got, want)
 			}
 			if planned != slots && !differs && !isOwn {
-				t.Errorf("%v, event %d: the slots were %s and are %s, and it was said that they stay", keys, step, slots, planned)
+				t.Errorf("%v, event %d: slots changed from %s to %s, but NeedsReplan was false", keys, step, slots, planned)
 			}
 			slots = planned
 		}

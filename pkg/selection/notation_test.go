@@ -22,7 +22,7 @@ import (
 //	1p             ready and not serving, as with publishNotReadyAddresses
 //	1*             on this node, node-1
 //	1@node-2       on another node
-//	1@node-2/b     with the slice's word that its zone is b
+//	1@node-2/b     with zone b in the slice
 //	1(a,b)         hinted for zones; an underscore is the empty zone
 //	1[node-2]      hinted for nodes
 var endpointNotation = regexp.MustCompile(`^(\d+)([!stxrp])?(?:(\*)|@([\w.-]+))?(?:/([\w-]+))?(?:\(([\w,-]+)\))?(?:\[([\w,-]+)\])?$`)
@@ -33,7 +33,7 @@ func parseEndpoints(t testing.TB, text string) []model.PortEndpoint {
 	for word := range strings.FieldsSeq(text) {
 		fields := endpointNotation.FindStringSubmatch(word)
 		if fields == nil {
-			t.Fatalf("endpoint %q is not in the notation", word)
+			t.Fatalf("endpoint %q does not match endpointNotation", word)
 		}
 		endpoint := model.PortEndpoint{Addr: addrOf(fields[1])}
 		state := fields[2]

@@ -19,7 +19,7 @@ type Planner struct {
 	// applied are the applied plans for the ports of load-bounded Services.
 	applied map[model.ObjectName]Plans
 
-	mutex  sync.Mutex // guards the fields below, except cells, which do not change while decisions are made
+	mutex  sync.Mutex // guards the fields below, except the node classes, which do not change while decisions are made
 	byKeys map[string]*keyIndex
 	// cachedEntries is the approximate number of entries in all lists, see maxCachedEntries. built counts the entries that
 	// were created since the start.

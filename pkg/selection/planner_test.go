@@ -53,19 +53,19 @@ func TestListsAreKeptUpToABound(t *testing.T) {
 		alone := NewPlanner(cluster).Decide(name, []model.Family{model.IPv4})
 		got, want := decisions[0].Selection.Cluster, alone[0].Selection.Cluster
 		if len(got.Slots) == 0 || !slices.Equal(got.Slots, want.Slots) {
-			t.Fatalf("%s has slots %d, want %d as if it were alone", name, got.Slots, want.Slots)
+			t.Fatalf("%s has slots %d, want %d as from a new planner", name, got.Slots, want.Slots)
 		}
 		if planner.cachedEntries > maxCachedEntries {
-			t.Fatalf("%d entries are kept after %s, want at most %d", planner.cachedEntries, name, maxCachedEntries)
+			t.Fatalf("%d entries are cached after %s, want at most %d", planner.cachedEntries, name, maxCachedEntries)
 		}
 		if again := planner.PlanWeight(name); weight <= again {
-			t.Fatalf("%s, with a list of its own, weighs %d, and %d once it is known", name, weight, again)
+			t.Fatalf("%s has weight %d before its list is cached, and %d after", name, weight, again)
 		}
 		planner.OnApplied(name, planner.Derive(decisions))
 	}
 	for _, name := range names {
 		if differs, _ := planner.NeedsReplan(name); differs {
-			t.Fatalf("%s is planned in another way, and nothing changed", name)
+			t.Fatalf("NeedsReplan is true for %s although nothing changed", name)
 		}
 	}
 }

@@ -40,14 +40,14 @@ func TestAPlanByOtherKeysDiffers(t *testing.T) {
 		cluster.Apply(change)
 		planner.OnApplied(name, planner.Derive(planner.Decide(name, []model.Family{model.IPv4})))
 		if differs, _ := planner.NeedsReplan(name); differs {
-			t.Errorf("%s: differs though nothing changed", keys)
+			t.Errorf("%s: NeedsReplan is true although nothing changed", keys)
 		}
 		later := with(keys[1])
 		later.Nodes = map[string]*model.Node{"worker-1": nil, "worker-3": nil}
 		cluster.Apply(later)
 		planner.ApplyChange(later)
 		if differs, _ := planner.NeedsReplan(name); !differs {
-			t.Errorf("%s: does not differ", keys)
+			t.Errorf("%s: NeedsReplan is false", keys)
 		}
 	}
 }

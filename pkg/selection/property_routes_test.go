@@ -35,7 +35,7 @@ func checkOutcomes(t *testing.T, w *world, selection Selection) {
 	checkServed(t, selection, selection.External, w.service.ExternalTrafficLocal && external, externalTrafficPolicy)
 	checkServed(t, selection, selection.ShortCircuit, false, "")
 	if external && selection.Cluster.Reason.Code == ClusterChoiceUnused {
-		t.Error("the cluster choice is not computed, and the pods need it for the external frontends")
+		t.Error("the cluster choice is not computed, but pods need it for the external frontends")
 	}
 }
 
@@ -86,7 +86,7 @@ func checkWhyExcluded(t *testing.T, endpoints []model.PortEndpoint, selection Se
 		holds = endpoint.Ready && len(endpoint.HintNodes)+len(endpoint.HintZones) > 0
 	}
 	if !holds {
-		t.Errorf("%+v is not true of %+v", exclusion.Reason, endpoint)
+		t.Errorf("reason %+v does not hold for %+v", exclusion.Reason, endpoint)
 	}
 }
 
@@ -124,12 +124,12 @@ func checkKept(t *testing.T, w *world, endpoints []model.PortEndpoint, kept []ne
 		}
 	}
 	if !slices.Equal(kept, want) {
-		t.Errorf("%v may go on, want %v", kept, want)
+		t.Errorf("allowed endpoints %v, want %v", kept, want)
 	}
 	choice, _ := serve()
 	for _, endpoint := range choice.Endpoints {
 		if !slices.Contains(kept, endpoint.Addr) {
-			t.Errorf("new connections go to %s, but only %v may go on", endpoint.Addr, kept)
+			t.Errorf("new connections go to %s, but only %v are allowed", endpoint.Addr, kept)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestRandomWorldsReachEveryCode(t *testing.T) {
 	others := append(boundedCodes, OnlyEvacuated, NodeEvacuated, OnlyUnreachable, NodeUnreachable)
 	for _, code := range Codes() {
 		if isOfOthers := slices.Contains(others, code); seen[code] == isOfOthers {
-			t.Errorf("a world leads to %s: %t", code, isOfOthers)
+			t.Errorf("random worlds reach %s: %t", code, isOfOthers)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func checkProperties(t *testing.T, w *world) {
 		checkAgainstKubeProxy(t, w, endpoints, selection)
 	}
 	if t.Failed() {
-		t.Logf("in the world %+v\nendpoints %+v", w, endpoints)
+		t.Logf("world %+v\nendpoints %+v", w, endpoints)
 	}
 }
 
@@ -76,19 +76,19 @@ func checkChoice(t *testing.T, endpoints []model.PortEndpoint, choice *Choice) {
 	for _, chosen := range choice.Endpoints {
 		at := slices.IndexFunc(rest, func(endpoint model.PortEndpoint) bool { return cmp.Equal(endpoint, chosen, equateAddrs) })
 		if at < 0 {
-			t.Errorf("%v was not given, or not in this order", chosen)
+			t.Errorf("%v is not in the input, or in another order", chosen)
 			return
 		}
 		rest = rest[at+1:]
 		if !chosen.Ready && (!chosen.Serving || !chosen.Terminating) {
-			t.Errorf("%v is chosen and not usable", chosen)
+			t.Errorf("%v is chosen, but not usable", chosen)
 		}
 		if chosen.Ready != choice.Endpoints[0].Ready {
-			t.Errorf("ready and terminating endpoints are chosen together: %v", choice.Endpoints)
+			t.Errorf("both ready and terminating endpoints are chosen: %v", choice.Endpoints)
 		}
 	}
 	if (choice.Tier == "") != (len(choice.Endpoints) == 0) {
-		t.Errorf("tier is %q of %d endpoints", choice.Tier, len(choice.Endpoints))
+		t.Errorf("tier is %q with %d endpoints", choice.Tier, len(choice.Endpoints))
 	}
 	checkReason(t, choice.Reason)
 }
@@ -123,11 +123,11 @@ func checkExclusions(t *testing.T, w *world, endpoints []model.PortEndpoint, sel
 	}
 	for _, endpoint := range endpoints {
 		if fate := found[endpoint.Addr]; fate != "excluded" && fate != "chosen" {
-			t.Errorf("endpoint %v is %q", endpoint, fate)
+			t.Errorf("endpoint %v is %q, want either chosen or excluded", endpoint, fate)
 		}
 	}
 	if len(found) != len(endpoints) {
-		t.Errorf("%d endpoints have a fate, %d were given", len(found), len(endpoints))
+		t.Errorf("%d endpoints are chosen or excluded, of %d", len(found), len(endpoints))
 	}
 }
 
@@ -140,7 +140,7 @@ func checkOrder(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 	}
 	again := w.choose(w.endpoints())
 	if diff := cmp.Diff(selection, again, equateAddrs, cmp.AllowUnexported(Selection{}, Choice{})); diff != "" {
-		t.Errorf("slices in another order give another selection (-first +second):\n%s", diff)
+		t.Errorf("the selection depends on the order of slices (-first +second):\n%s", diff)
 	}
 	backwards := slices.Clone(endpoints)
 	slices.Reverse(backwards)
@@ -154,7 +154,7 @@ func checkOrder(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 	got := fmt.Sprint(viewOf(reversed), reversed.Cluster.Reason.Code)
 	want := fmt.Sprint(viewOf(selection), selection.Cluster.Reason.Code)
 	if got != want {
-		t.Errorf("endpoints in another order give %s instead of %s", got, want)
+		t.Errorf("endpoints in reverse order: selection %s, want %s", got, want)
 	}
 }
 
@@ -181,7 +181,7 @@ func checkTiers(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 		}
 	}
 	if got := numbers(selection.Cluster.Endpoints); got != want || selection.Cluster.Tier != tier {
-		t.Errorf("chosen are %q by %q, want %q by %q", got, selection.Cluster.Tier, want, tier)
+		t.Errorf("chosen endpoints %q by key %q, want %q by %q", got, selection.Cluster.Tier, want, tier)
 	}
 	if keys[len(keys)-1] == policy.AnyNode && (len(selection.Cluster.Endpoints) > 0) != selection.HasUsableEndpoint {
 		t.Errorf("with * last, %d endpoints are chosen; a usable one exists: %t", len(selection.Cluster.Endpoints), selection.HasUsableEndpoint)

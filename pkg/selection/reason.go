@@ -93,14 +93,14 @@ var sentences = append([]sentence{
 
 	{WithinLoadBound, "All of this node's connections stay {there}: {endpoints} there, and none expects more than {busiest} times the " +
 		"mean load; max-load is {limit}."},
-	{Spillover, "{kept} of this node's connections stay {there}, and {rest} go on to {next}: {endpoints} there for {demand} of " +
+	{Spillover, "{kept} of this node's connections stay {there}, and {rest} go to {next}: {endpoints} there for {demand} of " +
 		"the demand, and would expect {unbounded} times the mean load without the bound; max-load is {limit}."},
-	{NoNearEndpoints, "{nobody}; all of this node's connections go to {next}, most to those that expect least."},
+	{NoNearEndpoints, "{noEndpoint}; all of this node's connections go to {next}, most to the least loaded endpoints."},
 	{LoadBoundExceeded,
-		"The endpoints {there} expect {busiest} times the mean load, more than max-load, {limit}: the keys allow this node no " +
-			"other ones, and they do not end with *."},
+		"The endpoints {there} expect {busiest} times the mean load, more than max-load ({limit}): the keys allow this node no " +
+			"others, because they do not end with *."},
 	{NodesUnknown, "The endpoints that share this node's {key}, {value}, are used, whatever load they expect: the Nodes are not " +
-		"known yet, and without them max-load cannot be kept."},
+		"known yet, and max-load cannot be applied without them."},
 
 	{HintedForThisNode, "The endpoints that the EndpointSlices hint for this node, {value}, are used."},
 	{HintedForThisZone, "The endpoints that the EndpointSlices hint for this node's zone, {value}, are used."},
@@ -128,17 +128,18 @@ var sentences = append([]sentence{
 		"either, and the keys do not end with *."},
 	{NoneOnThisNode, "{key} is Local, and no usable endpoint is on this node."},
 	{ClusterChoiceUnused,
-		"internalTrafficPolicy is Local and nothing can be dialled from outside the cluster, so no traffic goes to other nodes."},
+		"internalTrafficPolicy is Local and the port has no external frontend, so no traffic goes to other nodes."},
 
 	{NotReady, "The endpoint is not ready."},
 	{TerminatingNotNeeded, "The endpoint is terminating, and ready ones serve in its place."},
 	{OtherTopologyValue, "The endpoint's {key} is {value}, which is not this node's."},
-	{EndpointHasNoNode, "The EndpointSlice does not say where the endpoint runs, so its {key} is unknown."},
+	{EndpointHasNoNode, "The EndpointSlice does not name the endpoint's node, so its {key} is unknown."},
 	{EndpointNodeUnknown, "The endpoint runs on node {value}, which is not known here, so its {key} is unknown."},
 	{EndpointHasNoTopologyLabel, "The endpoint runs on node {value}, which has no label {key}."},
 	{HintedElsewhere, "The endpoint's {key} hints name {value}, and so not this node."},
 	{NotOnThisNode, "{key} is Local, and the endpoint is not on this node."},
-	{ShareBelowOneSlot, "The endpoint's part of this node's connections is {kept}, less than a slot, and other nodes have taken it."},
+	{ShareBelowOneSlot, "The endpoint's share of this node's connections is {kept}, less than one slot: it is rounded down here, and " +
+		"up on other nodes."},
 	{NotSelectedByPlan, "Other endpoints take all of this node's connections."},
 }, demotionSentences()...)
 
@@ -146,7 +147,7 @@ var sentences = append([]sentence{
 func (r Reason) Sentence() string {
 	for i := range sentences {
 		if sentences[i].code == r.Code {
-			words := append(r.Load.placeholders(), "{there}", locationText(r.Key, r.Value), "{nobody}", r.noEndpointsText(),
+			words := append(r.Load.placeholders(), "{there}", locationText(r.Key, r.Value), "{noEndpoint}", r.noEndpointsText(),
 				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.untilText(),
 				"{since}", r.sinceText())
 			return strings.NewReplacer(words...).Replace(sentences[i].sentence)
@@ -171,7 +172,7 @@ func (r Reason) untilText() string {
 	return " until " + r.Until.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// sinceText formats when a node became unreachable, to follow "has not answered". It is empty if unknown.
+// sinceText formats when a node became unreachable, to follow "has not replied to this node". It is empty if unknown.
 func (r Reason) sinceText() string {
 	if r.Since.IsZero() {
 		return ""

@@ -15,25 +15,25 @@ func TestSentence(t *testing.T) {
 		reason Reason
 		want   string
 	}{
-		"it names the key and quotes the value": {
+		"the key, and the quoted value": {
 			matched(zone, "eu-1a"), `The ready endpoints that share this node's topology.kubernetes.io/zone, "eu-1a", are used.`,
 		},
-		"it shows that a value is empty": {
+		"an empty value": {
 			matched("empty", ""), `The ready endpoints that share this node's empty, "", are used.`,
 		},
-		"it names the endpoint": {
+		"the endpoint": {
 			Reason{Code: HintsIncomplete, Key: TierForZones, Endpoint: addrOf("7")},
 			"All ready endpoints are used: the forZones hints are ignored because the ready endpoint 10.0.0.7:80 has none.",
 		},
-		"it names the policy": {
+		"the policy": {
 			Reason{Code: NoneOnThisNode, Key: internalTrafficPolicy},
 			"internalTrafficPolicy is Local, and no usable endpoint is on this node.",
 		},
-		"it does not read a value as a template": {
+		"a value with a placeholder": {
 			Reason{Code: EndpointNodeUnknown, Key: rack, Value: "{key}"},
 			`The endpoint runs on node "{key}", which is not known here, so its example.com/rack is unknown.`,
 		},
-		"the zero reason says nothing": {Reason{}, ""},
+		"the zero reason": {Reason{}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestEveryCodeHasASentence(t *testing.T) {
 		reason := Reason{Code: code, Key: "KEY", Value: "VALUE", Endpoint: addrOf("1")}
 		sentence := reason.Sentence()
 		if sentence == string(code) || !strings.HasSuffix(sentence, ".") || strings.ContainsAny(sentence, "{}") {
-			t.Errorf("%s says %q, which is no sentence", code, sentence)
+			t.Errorf("%s has %q, want a sentence", code, sentence)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestCodesListsEveryConstant(t *testing.T) {
 		if ident, ok := spec.Type.(*ast.Ident); ok && ident.Name == "Code" {
 			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
 			if err != nil || value != spec.Names[0].Name {
-				t.Errorf("constant %s has the value %q; they should be the same", spec.Names[0].Name, value)
+				t.Errorf("constant %s has the value %q, want its name", spec.Names[0].Name, value)
 			}
 			declared = append(declared, Code(value))
 		}
@@ -85,6 +85,6 @@ func TestCodesListsEveryConstant(t *testing.T) {
 	slices.Sort(declared)
 	slices.Sort(listed)
 	if !slices.Equal(declared, listed) {
-		t.Errorf("declared are\n%q\nlisted are\n%q", declared, listed)
+		t.Errorf("declared codes\n%q\nlisted codes\n%q", declared, listed)
 	}
 }

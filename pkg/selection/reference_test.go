@@ -45,14 +45,14 @@ func TestKubeProxysReferenceCases(t *testing.T) {
 		want      view
 		reachable string // the endpoints in either choice
 	}{
-		"1: hints for this zone are followed": {
+		"1: hints for this zone": {
 			labels: zoneA, endpoints: "1(a) 2(b) 3(c) 4(a)", want: view{"1 4", "-", true}, reachable: "1 4",
 		},
-		"2: externalTrafficPolicy: Local does not read hints": {
+		"2: externalTrafficPolicy: Local ignores hints": {
 			service: outside, external: true,
 			labels: zoneA, endpoints: hinted, want: view{"1 4", "1 2", true}, reachable: "1 2 4",
 		},
-		"3: internalTrafficPolicy: Local does not read hints": {
+		"3: internalTrafficPolicy: Local ignores hints": {
 			service: internal, external: true,
 			labels: zoneA, endpoints: hinted, want: view{"1 4", "1 2", true}, reachable: "1 2 4",
 		},
@@ -68,25 +68,25 @@ func TestKubeProxysReferenceCases(t *testing.T) {
 		"6: an unready endpoint is not used": {
 			labels: zoneA, endpoints: "1(a) 2(b) 3(c) 4!(a)", want: view{"1", "-", true}, reachable: "1",
 		},
-		"7: a zone with unready endpoints only is left": {
+		"7: a zone with only unready endpoints": {
 			labels: zoneA, endpoints: "1!(a) 2(b) 3(c) 4!(a)", want: view{"2 3", "-", true}, reachable: "2 3",
 		},
-		"8: one missing hint makes all ignored": {
+		"8: one missing hint: all are ignored": {
 			labels: zoneA, endpoints: "1(a) 2(b) 3 4(a)", want: view{"1 2 3 4", "-", true}, reachable: "1 2 3 4",
 		},
 		"9: an endpoint may be hinted for several zones": {
 			labels: map[string]string{"zone": "c"}, endpoints: "1(a,b,c) 2(b,c) 3(b,d) 4(c)", want: view{"1 2 4", "-", true}, reachable: "1 2 4",
 		},
-		"10: hints for this node come before hints for its zone": {
+		"10: hints for this node take precedence over hints for its zone": {
 			labels: zoneA, endpoints: nodeHinted, want: view{"1", "-", true}, reachable: "1",
 		},
-		"11: one endpoint without any hint makes all ignored": {
+		"11: one endpoint without any hint: all are ignored": {
 			labels: zoneA, endpoints: "1(a)[node-1] 2 3(c)[node-3] 4(a)[node-4]", want: view{"1 2 3 4", "-", true}, reachable: "1 2 3 4",
 		},
-		"12: without a hint for this node, zones decide": {
+		"12: without a hint for this node, hints for zones apply": {
 			node: "node-0", labels: zoneA, endpoints: nodeHinted, want: view{"1 4", "-", true}, reachable: "1 4",
 		},
-		"13: internalTrafficPolicy: Local with remote endpoints only has none": {
+		"13: internalTrafficPolicy: Local with only remote endpoints": {
 			service: internal,
 			labels:  zoneA, endpoints: "1@node-2 2@node-3", want: view{"-", "", true}, reachable: "",
 		},
@@ -102,7 +102,7 @@ func TestKubeProxysReferenceCases(t *testing.T) {
 			service: outside,
 			labels:  zoneA, endpoints: "1@node-2 2*", want: view{"1 2", "-", true}, reachable: "1 2",
 		},
-		"17: an endpoint that is neither ready nor serving is not there": {
+		"17: an endpoint that is neither ready nor serving is unusable": {
 			labels: zoneA, endpoints: "1!", want: view{"", "-", false}, reachable: "",
 		},
 	}
@@ -118,7 +118,7 @@ func TestKubeProxysReferenceCases(t *testing.T) {
 			endpoints := parseEndpoints(t, test.endpoints)
 			selection := Select(&test.service, test.external, endpoints, viewpoint)
 			if diff := cmp.Diff(test.want, viewOf(selection)); diff != "" {
-				t.Errorf("selection differs (-want +got):\n%s", diff)
+				t.Errorf("selection (-want +got):\n%s", diff)
 			}
 			decision := Decision{Viewpoint: viewpoint, Service: &test.service, Endpoints: endpoints, Selection: selection}
 			checkTierOrder(t, decision)
@@ -127,7 +127,7 @@ func TestKubeProxysReferenceCases(t *testing.T) {
 				return !slices.ContainsFunc(excluded, func(exclusion Exclusion) bool { return exclusion.Endpoint == endpoint.Addr })
 			})
 			if got := numbers(reached); got != test.reachable {
-				t.Errorf("reachable are %q, want %q", got, test.reachable)
+				t.Errorf("reachable endpoints %q, want %q", got, test.reachable)
 			}
 		})
 	}

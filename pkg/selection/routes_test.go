@@ -32,25 +32,25 @@ func TestWhichChoiceServesWhichConnections(t *testing.T) {
 		internalLocal, externalLocal, external bool
 		want                                   routes
 	}{
-		"1: no policy, no external frontend":         {false, false, false, routes{"C", no, no}},
-		"2: no policy":                               {false, false, true, routes{"C", "C", "C"}},
-		"3: externalTrafficPolicy: Local":            {false, true, true, routes{"C", "L", "C"}},
-		"4: internalTrafficPolicy, nothing external": {true, false, false, routes{"L", no, no}},
-		"5: internalTrafficPolicy: Local":            {true, false, true, routes{"L", "C", "C"}},
-		"6: both policies Local":                     {true, true, true, routes{"L", "L", "C"}},
-		"7: externalTrafficPolicy, nothing external": {false, true, false, routes{"C", no, no}},
-		"both policies Local, no external frontend":  {true, true, false, routes{"L", no, no}},
+		"1: no policy, no external frontend":        {false, false, false, routes{"C", no, no}},
+		"2: no policy":                              {false, false, true, routes{"C", "C", "C"}},
+		"3: externalTrafficPolicy: Local":           {false, true, true, routes{"C", "L", "C"}},
+		"4: internalTrafficPolicy, not external":    {true, false, false, routes{"L", no, no}},
+		"5: internalTrafficPolicy: Local":           {true, false, true, routes{"L", "C", "C"}},
+		"6: both policies Local":                    {true, true, true, routes{"L", "L", "C"}},
+		"7: externalTrafficPolicy, not external":    {false, true, false, routes{"C", no, no}},
+		"both policies Local, no external frontend": {true, true, false, routes{"L", no, no}},
 	}
 	// The cluster choice follows hints, also in a short circuit. The local choice does not.
 	worlds := map[string]struct {
 		endpoints string
 		routes    map[string]string
 	}{
-		"endpoints here and elsewhere":      {"1*(b) 2@node-2(a) 3@node-3(b)", map[string]string{"C": "2", "L": "1", no: no}},
-		"ready here, terminating elsewhere": {"1* 2t@node-2", map[string]string{"C": "1", "L": "1", no: no}},
-		"terminating here, ready elsewhere": {"1t* 2@node-2", map[string]string{"C": "2", "L": "1", no: no}},
-		"endpoints elsewhere only":          {"2@node-2(a) 3@node-3(b)", map[string]string{"C": "2", "L": dropped, no: no}},
-		"terminating ones elsewhere only":   {"2t@node-2 3!*", map[string]string{"C": "2", "L": dropped, no: no}},
+		"endpoints on this and other nodes": {"1*(b) 2@node-2(a) 3@node-3(b)", map[string]string{"C": "2", "L": "1", no: no}},
+		"ready here, terminating on others": {"1* 2t@node-2", map[string]string{"C": "1", "L": "1", no: no}},
+		"terminating here, ready on others": {"1t* 2@node-2", map[string]string{"C": "2", "L": "1", no: no}},
+		"endpoints only on other nodes":     {"2@node-2(a) 3@node-3(b)", map[string]string{"C": "2", "L": dropped, no: no}},
+		"terminating, only on other nodes":  {"2t@node-2 3!*", map[string]string{"C": "2", "L": dropped, no: no}},
 		"endpoints on unknown nodes":        {"2 3", map[string]string{"C": "2 3", "L": dropped, no: no}},
 		"no usable endpoint":                {"1!* 2x@node-2", map[string]string{"C": rejectedRoute, "L": rejectedRoute, no: no}},
 		"no endpoint":                       {"", map[string]string{"C": rejectedRoute, "L": rejectedRoute, no: no}},
@@ -80,28 +80,28 @@ func TestRoutesWithTopologyKeys(t *testing.T) {
 		endpoints string
 		want      routes
 	}{
-		"without a policy, the keys hold for all": {
+		"no policy: keys apply to all connections": {
 			withKeys(exposed(model.Service{}), "zone"), "1* 2@node-2 3@node-3", routes{"1 2", "1 2", "1 2"},
 		},
-		"hard keys that match nothing refuse all": {
+		"hard keys that match no endpoint: all are refused": {
 			withKeys(exposed(model.Service{}), "zone"), "3@node-3", routes{rejectedRoute, rejectedRoute, rejectedRoute},
 		},
-		"externalTrafficPolicy: Local: keys do not hold for clients outside": {
+		"externalTrafficPolicy: Local: keys do not apply to external clients": {
 			withKeys(externalLocal, "example.com/row *"), "1* 2@node-2", routes{"1 2", "1", "1 2"},
 		},
-		"externalTrafficPolicy: Local: hard keys refuse inside, the policy drops outside": {
+		"externalTrafficPolicy: Local: hard keys refuse internal clients, the policy drops external ones": {
 			withKeys(externalLocal, "hostname"), "2@node-2", routes{rejectedRoute, dropped, rejectedRoute},
 		},
-		"externalTrafficPolicy: Local: hard keys refuse inside, endpoints here serve outside": {
+		"externalTrafficPolicy: Local: hard keys refuse internal clients, local endpoints serve external ones": {
 			withKeys(externalLocal, "example.com/row"), "1* 2@node-2", routes{rejectedRoute, "1", rejectedRoute},
 		},
-		"internalTrafficPolicy: Local: hard keys refuse outside": {
+		"internalTrafficPolicy: Local: hard keys refuse connections to external frontends": {
 			withKeys(exposed(internalLocal), "zone"), "3@node-3", routes{dropped, rejectedRoute, rejectedRoute},
 		},
-		"internalTrafficPolicy: Local: keys hold outside": {
+		"internalTrafficPolicy: Local: keys apply to external frontends": {
 			withKeys(exposed(internalLocal), "zone"), "1* 2@node-2 3@node-3", routes{"1", "1 2", "1 2"},
 		},
-		"both policies Local: keys hold for the short circuit alone": {
+		"both policies Local: keys apply only to the short circuit": {
 			withKeys(bothLocal, "rack"), "1* 2@node-2 3@node-3", routes{"1", "1", "1 3"},
 		},
 	}
@@ -137,7 +137,7 @@ func TestTheReasonNamesThePolicyThatServes(t *testing.T) {
 			bothLocal, "2@node-2",
 			Reason{Code: NoneOnThisNode, Key: internalTrafficPolicy}, Reason{Code: NoneOnThisNode, Key: externalTrafficPolicy},
 		},
-		"no policy is named where no endpoint is usable": {
+		"no usable endpoint: no policy is named": {
 			bothLocal, "1!*", Reason{Code: NoUsableEndpoints}, Reason{Code: NoUsableEndpoints},
 		},
 	}
@@ -147,7 +147,7 @@ func TestTheReasonNamesThePolicyThatServes(t *testing.T) {
 			clusterIP, _ := selection.ClusterIP()
 			outside, _ := selection.External()
 			if clusterIP.Reason != test.clusterIP || outside.Reason != test.outside {
-				t.Errorf("reasons %+v and %+v, want %+v and %+v", clusterIP.Reason, outside.Reason, test.clusterIP, test.outside)
+				t.Errorf("reasons %+v (ClusterIP) and %+v (external), want %+v and %+v", clusterIP.Reason, outside.Reason, test.clusterIP, test.outside)
 			}
 		})
 	}

@@ -36,7 +36,7 @@ func among(local []netip.Addr, asked *int) IsLocal {
 	}
 }
 
-var errNoReply = errors.New("the kernel does not answer")
+var errNoReply = errors.New("no reply from the kernel")
 
 func failingIsLocal(netip.Addr) (bool, error) { return false, errNoReply }
 
@@ -47,7 +47,7 @@ func TestNodePortsAreServedOnTheAddressesThatTheSettingNames(t *testing.T) {
 		Nodes:      map[string]*model.Node{"node-1": {Name: "node-1", Addresses: addrs("172.30.0.1")}},
 		LocalAddrs: interfaces,
 	})
-	// Local only by a route; and no address of the node.
+	// routed are local only by a route, foreign are not the node's.
 	routed, foreign := addrs("198.51.100.1", "2001:db8::1"), addrs("172.30.0.2", "fd00:30::2")
 	all := slices.Concat(interfaces, routed, foreign)
 	for name, c := range map[string]struct {
@@ -55,23 +55,23 @@ func TestNodePortsAreServedOnTheAddressesThatTheSettingNames(t *testing.T) {
 		want    []netip.Addr
 		asked   int
 	}{
-		"without a setting on all that the kernel takes for the node's, but loopback": {
+		"no setting: all addresses that the kernel considers local, except loopback": {
 			model.NodePortAddresses{},
 			addrs("172.30.0.1", "192.168.0.1", "fd00:30::1", "fe80::1", "198.51.100.1", "2001:db8::1"), 8,
 		},
-		"primary: on those the Node object names, in no family without one": {
+		"primary: the addresses that the Node object names": {
 			model.NodePortAddresses{Primary: true}, addrs("172.30.0.1"), 0,
 		},
-		"prefixes: on those inside, and in the other family on all": {
+		"prefixes: addresses inside, and all in the other family": {
 			model.NodePortAddresses{Prefixes: prefixes("192.168.0.0/16")}, addrs("192.168.0.1", "fd00:30::1", "fe80::1", "2001:db8::1"), 4,
 		},
 		"prefixes of both families": {
 			model.NodePortAddresses{Prefixes: prefixes("172.16.0.0/12", "fd00::/8")}, addrs("172.30.0.1", "fd00:30::1"), 0,
 		},
-		"a prefix whose addresses are local by a route alone": {
+		"a prefix whose addresses are local only by a route": {
 			model.NodePortAddresses{Prefixes: prefixes("198.51.100.0/24", "2001:db8::/32")}, nil, 0,
 		},
-		"the prefix of everything is no reason to serve loopback": {
+		"prefixes of length zero do not include loopback": {
 			model.NodePortAddresses{Prefixes: prefixes("0.0.0.0/0", "::/0")},
 			addrs("172.30.0.1", "192.168.0.1", "fd00:30::1", "fe80::1", "198.51.100.1", "2001:db8::1"), 8,
 		},
@@ -94,7 +94,7 @@ func TestNodePortsAreServedOnTheAddressesThatTheSettingNames(t *testing.T) {
 				t.Errorf("addresses with node ports (-want +got):\n%s", diff)
 			}
 			if asked != c.asked {
-				t.Errorf("the kernel was asked about %d addresses, want %d", asked, c.asked)
+				t.Errorf("%d lookups in the kernel, want %d", asked, c.asked)
 			}
 		})
 	}
@@ -121,10 +121,10 @@ func TestTheOriginOfAClientFollowsFromItsAddress(t *testing.T) {
 			scope := Scope{Pods: c.pods}
 			got, err := scope.OriginOf(netip.MustParseAddr(c.client), among(local, &asked))
 			if got != c.want || err != nil {
-				t.Errorf("PlaceOf(%s) = %d, %v; want %d", c.client, got, err, c.want)
+				t.Errorf("OriginOf(%s) = %d, %v; want %d", c.client, got, err, c.want)
 			}
 			if asked != c.asked {
-				t.Errorf("the kernel was asked %d times, want %d", asked, c.asked)
+				t.Errorf("%d lookups in the kernel, want %d", asked, c.asked)
 			}
 		})
 	}
@@ -133,9 +133,9 @@ func TestTheOriginOfAClientFollowsFromItsAddress(t *testing.T) {
 func TestAFailedRouteLookupIsAnError(t *testing.T) {
 	scope := Scope{OnAll: model.Families}
 	if _, err := scope.ServesNodePorts(netip.MustParseAddr("172.30.0.1"), failingIsLocal); !errors.Is(err, errNoReply) {
-		t.Errorf("whether node ports are served: %v", err)
+		t.Errorf("ServesNodePorts: %v, want the lookup's error", err)
 	}
 	if _, err := scope.OriginOf(netip.MustParseAddr("172.30.0.1"), failingIsLocal); !errors.Is(err, errNoReply) {
-		t.Errorf("where the client is: %v", err)
+		t.Errorf("OriginOf: %v, want the lookup's error", err)
 	}
 }

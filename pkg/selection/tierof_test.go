@@ -12,18 +12,18 @@ func TestTierOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		keys, endpoints, want string
 	}{
-		"the first key that an endpoint matches": {
+		"the first key that matches each endpoint": {
 			"hostname zone region *", "1* 2@node-2 3@node-3 4", "hostname zone region *",
 		},
-		"hard keys":                         {"hostname zone", "1* 2@node-2 3@node-3", "hostname zone none"},
-		"whatever is in use":                {"hostname zone *", "1!* 2@node-2 3@node-3", "hostname zone *"},
-		"a key of the operator's":           {"rack zone", "1* 2@node-2", "rack zone"},
-		"hints for zones":                   {"", "1*/a(a) 2@node-2/a(a) 3@node-3/b(b)", "hint hint none"},
-		"hints for nodes":                   {"", "1*[node-1] 2@node-2[node-2]", "hint none"},
-		"hints that are not followed":       {"", "1*(a) 2@node-2", "none none"},
-		"neither keys nor hints":            {"", "1* 3@node-3", "none none"},
-		"keys make hints mean nothing":      {"zone *", "1*/a(a) 3@node-3/b(b)", "zone *"},
-		"an endpoint of which no one knows": {"zone *", "9", "*"},
+		"hard keys":                  {"hostname zone", "1* 2@node-2 3@node-3", "hostname zone none"},
+		"an unready endpoint":        {"hostname zone *", "1!* 2@node-2 3@node-3", "hostname zone *"},
+		"a custom key":               {"rack zone", "1* 2@node-2", "rack zone"},
+		"hints for zones":            {"", "1*/a(a) 2@node-2/a(a) 3@node-3/b(b)", "hint hint none"},
+		"hints for nodes":            {"", "1*[node-1] 2@node-2[node-2]", "hint none"},
+		"hints that are ignored":     {"", "1*(a) 2@node-2", "none none"},
+		"neither keys nor hints":     {"", "1* 3@node-3", "none none"},
+		"keys and hints":             {"zone *", "1*/a(a) 3@node-3/b(b)", "zone *"},
+		"an endpoint without a node": {"zone *", "9", "*"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := withKeys(model.Service{}, test.keys)

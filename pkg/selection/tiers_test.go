@@ -35,23 +35,23 @@ func TestTiersFollowTheOwnersOrder(t *testing.T) {
 		"this node, the rest of the zone, the rest": {
 			keys: "hostname zone *", endpoints: "1@node-2/b 2@node-1/a 3@node-3/a 4@node-3/a 5@node-4/b", want: "2 | 3 4 | 1 5",
 		},
-		"a key without a match has no tier": {keys: "hostname zone *", endpoints: "1@node-2/b 2@node-3/a", want: "2 | 1"},
-		"hard keys end the tiers":           {keys: "hostname zone", endpoints: "1@node-1/a 2@node-2/a 3@node-3/b", want: "1 | 2"},
-		"hard keys without a match":         {keys: "zone", endpoints: "1@node-2/b", want: ""},
-		"no keys and no hints":              {endpoints: "1@node-1/a 2@node-2/b", want: "1 2"},
-		"a policy keeps one tier":           {service: local, keys: "hostname *", endpoints: "1@node-1/a 2@node-2/b", want: "1"},
-		"a policy without an endpoint here": {service: local, endpoints: "2@node-2/b", want: ""},
-		"terminating ones are not behind ready ones": {
+		"a key without a match has no tier":      {keys: "hostname zone *", endpoints: "1@node-2/b 2@node-3/a", want: "2 | 1"},
+		"hard keys end the tiers":                {keys: "hostname zone", endpoints: "1@node-1/a 2@node-2/a 3@node-3/b", want: "1 | 2"},
+		"hard keys without a match":              {keys: "zone", endpoints: "1@node-2/b", want: ""},
+		"no keys and no hints":                   {endpoints: "1@node-1/a 2@node-2/b", want: "1 2"},
+		"a Local policy has one tier":            {service: local, keys: "hostname *", endpoints: "1@node-1/a 2@node-2/b", want: "1"},
+		"a Local policy without local endpoints": {service: local, endpoints: "2@node-2/b", want: ""},
+		"no terminating endpoints after ready ones": {
 			keys: "zone *", endpoints: "1@node-1/a 2t@node-1/a 3t@node-2/b 4@node-2/b", want: "1 | 4",
 		},
-		"without a ready one the others have tiers": {keys: "zone *", endpoints: "1t@node-1/a 2t@node-2/b 3!@node-1/a", want: "1 | 2"},
-		"evacuated ones are behind all that stay": {
+		"tiers of terminating endpoints without ready ones": {keys: "zone *", endpoints: "1t@node-1/a 2t@node-2/b 3!@node-1/a", want: "1 | 2"},
+		"evacuated endpoints after all others": {
 			keys: "zone *", evacuated: "node-1", endpoints: "1@node-1/a 2@node-2/a 3@node-3/b", want: "2 | 3 | 1",
 		},
 		"if all are evacuated, the keys order them": {
 			keys: "zone *", evacuated: "node-1 node-3", endpoints: "1@node-1/a 3@node-3/b", want: "1 | 3",
 		},
-		"evacuated ready ones are behind terminating ones": {
+		"evacuated ready endpoints after terminating ones": {
 			keys: "zone *", evacuated: "node-1", endpoints: "1@node-1/a 2t@node-2/b 4t@node-1/a", want: "2 | 1",
 		},
 		"no endpoints": {keys: "zone *", want: ""},
@@ -68,7 +68,7 @@ func TestTiersFollowTheOwnersOrder(t *testing.T) {
 			decision := Decision{Viewpoint: viewpoint, Service: &service, Endpoints: endpoints}
 			decision.Selection = Select(&service, false, endpoints, viewpoint)
 			if got := inTiers(decision.Tiers()); got != test.want {
-				t.Errorf("the tiers are %q, want %q", got, test.want)
+				t.Errorf("tiers are %q, want %q", got, test.want)
 			}
 		})
 	}
@@ -104,7 +104,7 @@ func TestTiersOfHints(t *testing.T) {
 	decision := Decision{Viewpoint: viewpoint, Service: &model.Service{}, Endpoints: endpoints}
 	decision.Selection = Select(decision.Service, false, endpoints, viewpoint)
 	if got, want := inTiers(decision.Tiers()), "1 | 2 | 3"; got != want {
-		t.Errorf("the tiers are %q, want %q", got, want)
+		t.Errorf("tiers are %q, want %q", got, want)
 	}
 }
 
@@ -130,12 +130,12 @@ func TestTiersInRandomWorlds(t *testing.T) {
 			checkTierOrder(t, decision)
 		}
 		if t.Failed() {
-			t.Logf("evacuated are %v in the world %+v\nendpoints %+v", nodes, w, endpoints)
+			t.Logf("evacuated nodes %v, world %+v\nendpoints %+v", nodes, w, endpoints)
 		}
 	})
 	for depth := range 4 {
 		if depths[depth] < 20 {
-			t.Errorf("%d worlds have %d tiers: the test has tested little", depths[depth], depth)
+			t.Errorf("only %d worlds have %d tiers", depths[depth], depth)
 		}
 	}
 }
@@ -147,19 +147,19 @@ func checkTierOrder(t *testing.T, decision Decision) {
 	choice, outcome := decision.Selection.ClusterIP()
 	if outcome != Balance {
 		if tiers != nil {
-			t.Errorf("the kernel serves nothing, and the tiers are %s", inTiers(tiers))
+			t.Errorf("the outcome is not Balance, but the tiers are %s", inTiers(tiers))
 		}
 		return
 	}
 	if diff := cmp.Diff(Tier{Endpoints: choice.Endpoints, Slots: choice.Slots}, tiers[0], equateAddrs); diff != "" {
-		t.Errorf("the first tier is not what the kernel has (-want +got):\n%s", diff)
+		t.Errorf("first tier (-want +got):\n%s", diff)
 	}
 	want := []Tier{tiers[0]}
 	if !decision.Service.InternalTrafficLocal {
 		want = append(want, tiersBehind(decision, choice.Endpoints)...)
 	}
 	if inTiers(tiers) != inTiers(want) {
-		t.Errorf("the tiers are %q, want %q", inTiers(tiers), inTiers(want))
+		t.Errorf("tiers are %q, want %q", inTiers(tiers), inTiers(want))
 	}
 	checkPartition(t, decision, tiers)
 }
@@ -190,7 +190,7 @@ func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
 	ready := false
 	for _, tier := range tiers {
 		if len(tier.Endpoints) == 0 {
-			t.Errorf("a tier is empty: %q", inTiers(tiers))
+			t.Errorf("an empty tier: %q", inTiers(tiers))
 		}
 		for _, endpoint := range tier.Endpoints {
 			in[endpoint.Addr]++
@@ -206,11 +206,11 @@ func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
 		}
 		switch times := in[endpoint.Addr]; {
 		case times > 1, times == 1 && !may:
-			t.Errorf("%v is %d times in the tiers, and may be used: %t", endpoint.Addr, times, may)
+			t.Errorf("%v occurs %d times in the tiers, and is allowed: %t", endpoint.Addr, times, may)
 		case times == 0 && may && endpoint.Ready:
-			t.Errorf("%v is ready, may be used, and is in no tier", endpoint.Addr)
+			t.Errorf("%v is ready and allowed, but in no tier", endpoint.Addr)
 		case times == 0 && may && !ready:
-			t.Errorf("%v may be used, none is ready, and it is in no tier", endpoint.Addr)
+			t.Errorf("%v is allowed, and no endpoint is ready, but it is in no tier", endpoint.Addr)
 		}
 	}
 }

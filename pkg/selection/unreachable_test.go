@@ -56,7 +56,7 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 			seen[exclusion.Reason.Code]++
 			at := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
 			if exclusion.Reason.Code == NodeUnreachable && !marked[at].IsUnreachable() {
-				t.Errorf("%v is said to be unreachable", marked[at])
+				t.Errorf("the reason for %v is NodeUnreachable, but its node is reachable", marked[at])
 			}
 		}
 		// Flows to unreachable endpoints end if there are others, and all other flows continue.
@@ -67,7 +67,7 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 		anywhere, here, open := decision.AllowedEndpoints()
 		wantAnywhere, wantHere, _ := before.AllowedEndpoints()
 		if !slices.Equal(anywhere, wantAnywhere) || !slices.Equal(here, wantHere) {
-			t.Errorf("flows may be answered by %v, here %v, want %v and %v", anywhere, here, wantAnywhere, wantHere)
+			t.Errorf("allowed endpoints are %v, local %v, want %v and %v", anywhere, here, wantAnywhere, wantHere)
 		}
 		before.Endpoints, before.Selection = without, asBefore
 		wantAnywhere, _, _ = before.AllowedEndpoints()
@@ -76,15 +76,15 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 			return slices.Contains(anywhere, addr) || marked[at].Demotion.IsLasting
 		})
 		if !slices.Equal(sorted(open), sorted(wantOpen)) {
-			t.Errorf("open connections may be answered by %v, want %v", open, wantOpen)
+			t.Errorf("endpoints of open connections are %v, want %v", open, wantOpen)
 		}
 		if t.Failed() {
-			t.Logf("avoided are %v in the world %+v", nodes, w)
+			t.Logf("demotions %v, world %+v", nodes, w)
 		}
 	})
 	for _, code := range []Code{OnlyUnreachable, NodeUnreachable, OnlyEvacuated, NodeEvacuated, MatchedTopologyKey, AllEndpoints, OnThisNode} {
 		if seen[code] < 5 {
-			t.Errorf("%s is seen %d times: the test has tested little", code, seen[code])
+			t.Errorf("%s occurred only %d times", code, seen[code])
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 		decision := town.decide(t, "zone-a-0")
 		now := decision.Selection.Cluster
 		if !slices.Equal(before.planned.slots, now.planned.slots) || !reflect.DeepEqual(before.Share, now.Share) {
-			t.Fatalf("the plan is %v, before %v", now.planned.slots, before.planned.slots)
+			t.Fatalf("the plan changed to %v from %v", now.planned.slots, before.planned.slots)
 		}
 		wantSlots, dropped := map[string]int{}, 0
 		answering := 0 // endpoints that are also allowed
@@ -148,17 +148,17 @@ func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 		case answering > 0 && dropped > 0:
 			seen["by keys"]++
 			if len(now.Endpoints) == 0 || slices.ContainsFunc(now.Endpoints, isUnreachable) || now.Reason.Code == OnlyUnreachable {
-				t.Fatalf("%d endpoints answer, and the choice is %v because of %v", answering, now.Endpoints, now.Reason)
+				t.Fatalf("%d endpoints are reachable, but the choice is %v with reason %v", answering, now.Endpoints, now.Reason)
 			}
 		case dropped > 0:
 			seen["as planned"]++
 			if !cmp.Equal(got, slotsOf(before)) || now.Reason.Code != OnlyUnreachable {
-				t.Fatalf("no allowed endpoint answers: slots %v because of %v, want %v", got, now.Reason, slotsOf(before))
+				t.Fatalf("no allowed endpoint is reachable: slots %v with reason %v, want %v", got, now.Reason, slotsOf(before))
 			}
 		}
 		for _, spared := range now.Standby {
 			if spared.IsUnreachable() != now.Endpoints[0].IsUnreachable() {
-				t.Fatalf("clients are remembered for %v, while %v serves", spared, now.Endpoints[0])
+				t.Fatalf("standby endpoint %v, while %v serves", spared, now.Endpoints[0])
 			}
 		}
 		for _, exclusion := range decision.Exclusions() {
@@ -167,7 +167,7 @@ func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 	}
 	for _, what := range []string{"dropped true", "dropped false", "by keys", "as planned"} {
 		if seen[what] < 20 {
-			t.Errorf("%s: seen %d times", what, seen[what])
+			t.Errorf("%s occurred only %d times", what, seen[what])
 		}
 	}
 	t.Log(seen)
@@ -196,15 +196,15 @@ func TestUnreachableIsBehindEvacuated(t *testing.T) {
 	}
 	decision := town.decide(t, "zone-a-0")
 	if choice := decision.Selection.Cluster; choice.Reason.Code != OnlyEvacuated || choice.Endpoints[0].Node != "zone-a-0" {
-		t.Errorf("the choice is %v because of %v", choice.Endpoints, choice.Reason)
+		t.Errorf("choice is %v with reason %v", choice.Endpoints, choice.Reason)
 	}
 	for _, exclusion := range decision.Exclusions() {
 		if exclusion.Reason.Code != NodeUnreachable {
-			t.Errorf("%v is left out because of %v", exclusion.Endpoint, exclusion.Reason)
+			t.Errorf("%v is excluded with reason %v", exclusion.Endpoint, exclusion.Reason)
 		}
 	}
 	if tiers := decision.Tiers(); len(tiers) < 2 || !tiers[len(tiers)-1].Endpoints[0].IsUnreachable() {
-		t.Errorf("tiers %v: those that do not answer are not the last", tiers)
+		t.Errorf("tiers %v: unreachable endpoints are not in the last tier", tiers)
 	}
 }
 

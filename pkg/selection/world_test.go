@@ -71,7 +71,7 @@ func newWorld(bytes []byte) *world {
 	return w
 }
 
-// worldFrontends returns port frontends of all kinds, of some, or none. Those of the other family make no difference.
+// worldFrontends gives the port frontends of all kinds, some or none. Those of the other family have no effect.
 func worldFrontends(dice *dice, w *world) {
 	if dice.oneIn(4) {
 		w.port.NodePort = 30080
@@ -114,7 +114,7 @@ func worldTopology(dice *dice) []policy.Key {
 	return keys
 }
 
-// worldSlice returns a slice whose endpoints have all, some or no hints, and are ready all, mostly or at random.
+// worldSlice returns a slice. All, some or none of its endpoints have hints, and all, most or random ones are ready.
 func worldSlice(dice *dice, hintChances, readyChances int) *model.EndpointSlice {
 	slice := &model.EndpointSlice{Ports: []model.SlicePort{{Name: "web", Protocol: model.TCP, Port: 8080 + uint16(dice.below(2))}}}
 	for range dice.below(6) {
@@ -134,7 +134,7 @@ func worldSlice(dice *dice, hintChances, readyChances int) *model.EndpointSlice 
 	return slice
 }
 
-// worldHints returns no hints with no chances, some with one, and nearly always some with two.
+// worldHints returns no hints for chances 0, some hints for half of the endpoints for 1, and for nearly all for 2.
 func worldHints(dice *dice, chances int, places []string) []string {
 	if chances == 0 || chances == 1 && dice.oneIn(2) || chances == 2 && dice.oneIn(16) {
 		return nil

@@ -6,12 +6,12 @@ type Assumed string
 
 // The reasons.
 const (
-	DemandUnknown Assumed = "It is not known here whether demand is measured, so it is assumed."
-	NotListed     Assumed = "ServiceDemands may not be listed, so demand is assumed."
-	NoneToPlan    Assumed = "There is no ServiceDemand to plan with, so demand is assumed: Services with few connections have none."
+	DemandUnknown Assumed = "It is unknown whether demand is measured, so demand is assumed."
+	NotListed     Assumed = "Listing ServiceDemands is forbidden, so demand is assumed."
+	NoneToPlan    Assumed = "There is no usable ServiceDemand, so demand is assumed: Services with few connections have none."
 	NotPublished  Assumed = "The Lease " + LeaseName +
-		" is missing or may not be read, so demand is assumed. The webhook's component demand " +
+		" is missing, or reading it is forbidden, so demand is assumed. The webhook's component demand " +
 		"publishes it."
 	NotConfirmed Assumed = "Measured demand is too old: the Lease " + LeaseName + " was not renewed for " + FreshForText + ", so demand is " +
-		"assumed. The webhook's log says why."
+		"assumed. The webhook's log has the reason."
 )

@@ -12,7 +12,7 @@ import (
 func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
 	words := map[time.Duration]string{30 * time.Minute: "half an hour", time.Hour: "an hour", 2 * time.Hour: "two hours"}
 	if words[FreshFor] != FreshForText {
-		t.Fatalf("%s in words is %q, not %q", FreshFor, words[FreshFor], FreshForText)
+		t.Fatalf("FreshFor is %s, in words %q, but FreshForText is %q", FreshFor, words[FreshFor], FreshForText)
 	}
 	half, seconds := words[FreshFor/2], fmt.Sprintf("%.0f", (FreshFor/2).Seconds())
 	for file, sentences := range map[string][]string{
@@ -42,7 +42,7 @@ func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
 		}
 		for _, sentence := range sentences {
 			if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), sentence) {
-				t.Errorf("%s does not say %q", file, sentence)
+				t.Errorf("%s does not contain %q", file, sentence)
 			}
 		}
 	}

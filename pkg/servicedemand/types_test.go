@@ -19,16 +19,16 @@ func TestACopySharesNothing(t *testing.T) {
 	list := &List{Items: []ServiceDemand{*original()}}
 	copied := list.DeepCopyObject().(*List)
 	if diff := cmp.Diff(list, copied); diff != "" {
-		t.Errorf("a copy (-want +got):\n%s", diff)
+		t.Errorf("copy (-want +got):\n%s", diff)
 	}
 	demand := &copied.Items[0]
 	demand.Labels["a"], demand.Zones[0].DemandPPM = "x", 7
 	if diff := cmp.Diff(original(), &list.Items[0]); diff != "" {
-		t.Errorf("after a change of the copy (-want +got):\n%s", diff)
+		t.Errorf("original after a change of the copy (-want +got):\n%s", diff)
 	}
 }
 
-// TestTheSchemaSetsTheSameLimits, and describes every field.
+// TestTheSchemaSetsTheSameLimits compares the names and limits in the CRD with those in this package.
 func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook/components/demand/servicedemands.yaml")
 	if err != nil {
@@ -64,6 +64,6 @@ func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 	}
 	zones := spec.Versions[0].Schema.OpenAPIV3Schema.Properties.Zones
 	if asks := zones.Items.Properties.Asks; zones.MaxItems != MaxZones || asks.Maximum != PPM || asks.Minimum != 0 {
-		t.Errorf("at most %d zones that ask %d to %d, want %d that ask up to a million", zones.MaxItems, asks.Minimum, asks.Maximum, MaxZones)
+		t.Errorf("at most %d zones with a demand of %d to %d, want %d with up to a million", zones.MaxItems, asks.Minimum, asks.Maximum, MaxZones)
 	}
 }

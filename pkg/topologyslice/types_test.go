@@ -20,16 +20,16 @@ func TestACopySharesNothing(t *testing.T) {
 	list := &List{Items: []TopologySlice{*original()}}
 	copied := list.DeepCopyObject().(*List)
 	if diff := cmp.Diff(list, copied); diff != "" {
-		t.Errorf("a copy (-want +got):\n%s", diff)
+		t.Errorf("copy (-want +got):\n%s", diff)
 	}
 	slice := &copied.Items[0]
 	slice.Labels["a"], slice.Keys[0], slice.Nodes[0].Name, slice.Nodes[0].Labels["zone"] = "x", "x", "x", "x"
 	if diff := cmp.Diff(original(), &list.Items[0]); diff != "" {
-		t.Errorf("after a change of the copy (-want +got):\n%s", diff)
+		t.Errorf("original after a change of the copy (-want +got):\n%s", diff)
 	}
 }
 
-// TestTheSchemaSetsTheSameLimits, and describes every field.
+// TestTheSchemaSetsTheSameLimits compares the names and limits in the CRD with those in this package.
 func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook/components/topology-slices/topologyslices.yaml")
 	if err != nil {

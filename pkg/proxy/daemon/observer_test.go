@@ -471,7 +471,7 @@ func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 		"deleted": {localNodeState{node: &model.Node{Name: "node-a", NotEligible: "it is being deleted"}}, false, "it is being deleted"},
 		"evacuated": {
 			localNodeState{node: &model.Node{Name: "node-a"}, evacuation: &model.Demotion{}}, false,
-			"it is being evacuated until the label vicinity.dev/evacuate goes",
+			"it is being evacuated until the label vicinity.dev/evacuate is removed",
 		},
 		"evacuated until a deadline": {
 			localNodeState{

@@ -95,7 +95,7 @@ func TestServicesThatLoseAFrontendAreReportedWithTheOwner(t *testing.T) {
 	owner, greedy := model.ObjectName{Namespace: "default", Name: "service-0"}, model.ObjectName{Namespace: "greedy", Name: "service-000"}
 	lost := func(port uint16) model.Finding {
 		return model.Finding{Code: model.FrontendConflict, Reason: fmt.Sprintf(
-			"10.96.0.0:%d/TCP belongs to the Service default/service-0, whose ClusterIP it is, until that one lets go of it.", port,
+			"10.96.0.0:%d/TCP belongs to the Service default/service-0, whose ClusterIP it is, until that Service releases it.", port,
 		)}.WithObject("Service", greedy)
 	}
 	want := []servicefindings.ServiceFindings{{Service: greedy, Findings: []model.Finding{lost(1000), lost(1001)}}}

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestTheSumBeforeANodeIsTheSameForEveryNode: both if it is maintained for the own node, and if it is found by sorting;
-// also after each change.
+// TestTheSumBeforeANodeIsTheSameForEveryNode: the maintained sum for the own node and the sorted sums for other nodes
+// are correct after each change.
 func TestTheSumBeforeANodeIsTheSameForEveryNode(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	cells := NewNodeClasses([]policy.Key{policy.Zone}, "node-05")
@@ -38,8 +38,8 @@ func TestTheSumBeforeANodeIsTheSameForEveryNode(t *testing.T) {
 	}
 }
 
-// TestNodesWithoutLinuxAreInNoCell: their clients do not follow our plans, whether demand is by labels, by name or by
-// zone.
+// TestNodesWithoutLinuxAreInNoCell: their clients do not follow plans, whether demand is set by labels, by name or
+// by zone.
 func TestNodesWithoutLinuxAreInNoCell(t *testing.T) {
 	zoned := func(system string) map[string]string {
 		labels := map[string]string{string(policy.Zone): "a", policy.OSLabel: system}
@@ -57,6 +57,6 @@ func TestNodesWithoutLinuxAreInNoCell(t *testing.T) {
 		t.Errorf("%d nodes, zones %v", cells.Len(), demand.Zones())
 	}
 	if !cells.Set("unlabelled", zoned("windows")) || cells.Set("unlabelled", zoned("windows")) || cells.Len() != 1 {
-		t.Errorf("a node that turns out to run Windows stays: %d nodes", cells.Len())
+		t.Errorf("a node whose OS label changed to windows was not removed: %d nodes", cells.Len())
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// fleet has nodes in three zones, in racks, and endpoints on random nodes.
+// fleet returns a cluster with nodes in three zones and in racks, and with endpoints on random nodes.
 func fleet(nodes, racks, endpoints int, keys ...policy.Key) *world {
 	w := shape([]int{(nodes + 2) / 3, (nodes + 1) / 3, nodes / 3}, []int{0, 0, 0}, keys...)
 	names, random := w.names(), rand.New(rand.NewPCG(9, 9))

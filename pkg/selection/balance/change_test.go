@@ -34,7 +34,7 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 		}
 		endpointClasses := balance.NewEndpointClasses(w.keys, shuffled.endpoints, w.valueOf)
 		if got := text(&shuffled, balance.NewPlan(w.demand(cells), endpointClasses, w.limit)); got != want {
-			t.Errorf("in another order\n%s\nwant\n%s", got, want)
+			t.Errorf("in another order: shares\n%s\nwant\n%s", got, want)
 		}
 	}
 	randomWorlds(t, 250, true, check)
@@ -47,7 +47,7 @@ func TestAPlanRemembersNothing(t *testing.T) {
 	randomWorlds(t, 150, true, func(w *world, _ *rand.Rand) {
 		plan.Compute(w.demand(w.cells("")), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
 		if got, want := text(w, &plan), text(w, w.plan("")); got != want {
-			t.Errorf("made anew\n%s\nwant\n%s", got, want)
+			t.Errorf("computed again: shares\n%s\nwant\n%s", got, want)
 		}
 	})
 }
@@ -88,7 +88,7 @@ func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 			was, there := now[name]
 			if random.IntN(3) == 0 {
 				if cells.Remove(name) != there {
-					t.Fatalf("removing %s, which is there: %t", name, there)
+					t.Fatalf("Remove(%s) is wrong, the node exists: %t", name, there)
 				}
 				delete(now, name)
 				continue
@@ -96,17 +96,17 @@ func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 			labels := w.nodes[names[random.IntN(len(names))]]
 			if changed := cells.Set(name, labels); !changed && (!there || seen(w, was) != seen(w, labels)) ||
 				changed && there && seen(w, was) == seen(w, labels) {
-				t.Fatalf("%s from %v (%t) to %v, changed: %t", name, was, there, labels, changed)
+				t.Fatalf("Set of %s from %v (exists: %t) to %v returned %t", name, was, there, labels, changed)
 			}
 			now[name] = labels
 		}
 		w.nodes = now
 		if cells.Len() != len(now) {
-			t.Fatalf("there are %d nodes, want %d", cells.Len(), len(now))
+			t.Fatalf("Len is %d, want %d", cells.Len(), len(now))
 		}
 		plan := balance.NewPlan(w.demand(cells), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
 		if got, want := text(w, plan), text(w, w.plan(self)); got != want {
-			t.Fatalf("with a history\n%s\nafresh\n%s\nin %v", got, want, w)
+			t.Fatalf("after the history: shares\n%s\nwant\n%s\nin %v", got, want, w)
 		}
 	}
 }
@@ -166,37 +166,38 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 			delete(less.nodes, gone)
 			all := map[string]map[string]row{"all": w.rows(), "fewer": fewer.rows(), "less": less.rows()}
 			for _, event := range []struct{ what, from, to string }{
-				{"endpoint new", "fewer", "all"}, {"endpoint gone", "all", "fewer"}, {"node new", "less", "fewer"}, {"node gone", "fewer", "less"},
+				{"endpoint added", "fewer", "all"}, {"endpoint removed", "all", "fewer"},
+				{"node added", "less", "fewer"}, {"node removed", "fewer", "less"},
 			} {
 				for name := range less.nodes {
 					count := written(all[event.from][name].slots, all[event.to][name].slots)
 					sum[event.what] += float64(count) / float64(len(less.nodes)*size.worlds)
 					most[event.what] = max(most[event.what], count)
 					moved[event.what] += shifted(all[event.from][name], all[event.to][name]) / float64(len(less.nodes)*size.worlds)
-					if event.what == "node new" {
+					if event.what == "node added" {
 						rows++
 						still += map[bool]int{true: 1}[count == 0]
 					}
 				}
 			}
 		}
-		t.Logf("%d nodes, %d endpoints: %d %% of the nodes write nothing for a node", size.nodes, size.endpoints, 100*still/rows)
+		t.Logf("%d nodes, %d endpoints: %d %% of the nodes write nothing when a node is added", size.nodes, size.endpoints, 100*still/rows)
 		for _, what := range slices.Sorted(maps.Keys(sum)) {
-			t.Logf("    %-13s writes %5.2f slots on average, %3d at most; moves %.2f %% of the traffic",
+			t.Logf("    %-16s writes %5.2f slots on average, %3d at most; moves %.2f %% of the traffic",
 				what, sum[what], most[what], 100*moved[what])
 		}
-		if sum["endpoint new"] > size.byEndpoint || sum["endpoint gone"] > size.byEndpoint || sum["node new"] > size.byNode ||
-			sum["node gone"] > size.byNode {
-			t.Errorf("%d nodes: too much is written", size.nodes)
+		if sum["endpoint added"] > size.byEndpoint || sum["endpoint removed"] > size.byEndpoint || sum["node added"] > size.byNode ||
+			sum["node removed"] > size.byNode {
+			t.Errorf("%d nodes: too many slots are written", size.nodes)
 		}
-		if moved["endpoint new"] > size.movedByEndpoint || moved["endpoint gone"] > size.movedByEndpoint ||
-			moved["node new"] > size.movedByNode || moved["node gone"] > size.movedByNode {
-			t.Errorf("%d nodes: too much moves", size.nodes)
+		if moved["endpoint added"] > size.movedByEndpoint || moved["endpoint removed"] > size.movedByEndpoint ||
+			moved["node added"] > size.movedByNode || moved["node removed"] > size.movedByNode {
+			t.Errorf("%d nodes: too much traffic moves", size.nodes)
 		}
 	}
 }
 
-// written returns the number of slots that differ, if all that can stay do stay.
+// written returns the minimum number of slots that must be rewritten.
 func written(before, after []int) int {
 	more, fewer := 0, 0
 	for i := range max(len(before), len(after)) {
@@ -229,7 +230,8 @@ func shifted(before, after row) float64 {
 	return sum
 }
 
-// The nodes' thresholds are evenly spaced, so the sum is as exact as one of them.
+// TestNodesThatAreAlikeGiveAnEndpointItsPart: the nodes' thresholds are evenly spaced, so the rounding error of their
+// sum is not larger than that of one node.
 func TestNodesThatAreAlikeGiveAnEndpointItsPart(t *testing.T) {
 	w := shape([]int{40, 10}, []int{30, 1}, policy.Zone, policy.AnyNode)
 	rows := w.rows()
@@ -241,12 +243,12 @@ func TestNodesThatAreAlikeGiveAnEndpointItsPart(t *testing.T) {
 			wanted += float64(row.Parts[i]) / float64(row.Parts[30]) * float64(row.slots[30])
 		}
 		if math.Abs(float64(sum)-wanted) > 1 {
-			t.Errorf("ten nodes give endpoint %d %d slots, want %f", i, sum, wanted)
+			t.Errorf("endpoint %d has %d slots on ten nodes, want %f", i, sum, wanted)
 		}
 	}
 }
 
-// TestRoundingIsNotTraffic: if everything is full, rounding errors are neither passed on nor followed.
+// TestRoundingIsNotTraffic: if all endpoints are at the limit, rounding errors neither spill over nor affect shares.
 func TestRoundingIsNotTraffic(t *testing.T) {
 	for nodes := 1; nodes < 12; nodes++ {
 		for endpoints := 1; endpoints < 12; endpoints++ {
@@ -262,12 +264,12 @@ func TestRoundingIsNotTraffic(t *testing.T) {
 			rows := w.rows()
 			for _, part := range rows["c-000"].Parts {
 				if math.Abs(float64(part)/balance.One*float64(len(w.endpoints))-1) > 1e-9 {
-					t.Errorf("%d nodes, %d endpoints: without demand, parts are %v", nodes, endpoints, rows["c-000"].Parts)
+					t.Errorf("%d nodes, %d endpoints: a node without demand has parts %v", nodes, endpoints, rows["c-000"].Parts)
 				}
 			}
 			for name, row := range rows {
 				if name != "c-000" && row.KeyResults[3].Part > 0 {
-					t.Errorf("%d nodes, %d endpoints: %s passes on %d", nodes, endpoints, name, row.KeyResults[3].Part)
+					t.Errorf("%d nodes, %d endpoints: %s spills over %d", nodes, endpoints, name, row.KeyResults[3].Part)
 				}
 			}
 		}
@@ -323,14 +325,14 @@ func TestExtremes(t *testing.T) {
 					sum += part
 				}
 				if sum > balance.One || sum < balance.One-4*endpoints || share.Busiest != busiest {
-					t.Errorf("%s at %d: node %d gives away %d, the busiest endpoint expects %d", name, limit, node, sum, share.Busiest)
+					t.Errorf("%s at %d: the parts of node %d add up to %d, the load of the busiest endpoint is %d", name, limit, node, sum, share.Busiest)
 				}
 				// A node's demand is the 2^18th part, an endpoint accepts four times that.
 				if hosted := share.KeyResults[0]; hosted.Endpoints > 0 && hosted.Part != balance.One {
-					t.Errorf("%s at %d: node %d keeps %d of what its own endpoints could take", name, limit, node, hosted.Part)
+					t.Errorf("%s at %d: node %d keeps only %d, although its endpoints can accept all", name, limit, node, hosted.Part)
 				}
 				if share.Demand != nodes*map[string]uint64{"labels": 100, "clients": balance.MaxDemand, "measured": 1 << 30 / nodes}[name] {
-					t.Errorf("%s: the demand is %d", name, share.Demand)
+					t.Errorf("%s: demand is %d", name, share.Demand)
 				}
 				for i, slots := range share.Slots(service, balance.Hashes(w.endpoints)) {
 					if slots < 0 || slots > 5000 {

@@ -32,13 +32,13 @@ func TestWhatStaysSharesTheLoad(t *testing.T) {
 				endpoint := &w.endpoints[i]
 				isAlone := row.Rank >= 2 // no remaining endpoint serves this node
 				if row.Parts[i] > 0 && (endpoint.Demotion != nil) != isAlone {
-					t.Errorf("%s sends %d to %v, evacuated %t, rank %d", name, row.Parts[i], endpoint.Addr, endpoint.Demotion != nil, row.Rank)
+					t.Errorf("%s sends %d to %v, evacuated: %t, rank %d", name, row.Parts[i], endpoint.Addr, endpoint.Demotion != nil, row.Rank)
 				}
 				if endpoint.Demotion != nil {
 					continue
 				}
 				if want := without[name].Parts[at]; max(want, row.Parts[i])-min(want, row.Parts[i]) > balance.One>>32 { // rounding
-					t.Errorf("%s sends %d to %v, and %d if nobody else were there", name, row.Parts[i], endpoint.Addr, want)
+					t.Errorf("%s sends %d to %v, want %d as without evacuated endpoints", name, row.Parts[i], endpoint.Addr, want)
 				}
 				at++
 			}
@@ -53,6 +53,6 @@ func TestWhatStaysSharesTheLoad(t *testing.T) {
 	randomWorlds(t, tameWorlds, false, check)
 	randomWorlds(t, wildWorlds, true, check)
 	if served < 1000 || lastResort < 1000 {
-		t.Errorf("%d nodes are served by those who stay, %d by others: the test has tested little", served, lastResort)
+		t.Errorf("only %d nodes are served by remaining endpoints, %d by evacuated ones", served, lastResort)
 	}
 }

@@ -63,7 +63,7 @@ func (w *world) firstKey(name string, e *model.PortEndpoint) int {
 	return slices.IndexFunc(w.keys, func(key policy.Key) bool { return w.shares(name, e, key) })
 }
 
-// components finds linked nodes and endpoints by walking from endpoint to endpoint, over a shared value or a node.
+// components finds linked nodes and endpoints by walking from endpoint to endpoint over shared values and nodes.
 func (w *world) components(nodes []string, endpoints []int) []problem {
 	linked := func(a, b int) bool {
 		first, second := &w.endpoints[a], &w.endpoints[b]

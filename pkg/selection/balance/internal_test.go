@@ -22,16 +22,16 @@ func TestCellsForgetWhatIsGone(t *testing.T) {
 	}
 	zones, regions := &cells.interners[1], &cells.interners[2]
 	if len(cells.cells) > 21 || len(zones.strings) > 21 || len(regions.strings) > 7 {
-		t.Errorf("%d cells, %d zones and %d regions are kept for 20 nodes", len(cells.cells), len(zones.strings), len(regions.strings))
+		t.Errorf("%d classes, %d zones and %d regions are kept for 20 nodes", len(cells.cells), len(zones.strings), len(regions.strings))
 	}
 	for i := range 20 {
 		cells.Remove(fmt.Sprint("n", i))
 	}
 	if left := len(cells.index) + len(cells.nodes) + len(zones.numbers) + len(regions.numbers); left > 0 {
-		t.Errorf("%d things are left of no nodes", left)
+		t.Errorf("%d entries are left after all nodes were removed", left)
 	}
 	if cells.before != (sums{}) {
-		t.Errorf("%+v is before this node, which is gone", cells.before)
+		t.Errorf("the sum before this node is %+v after it was removed", cells.before)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 		} {
 			wanted := want[map[bool]int{true: 1}[named]]
 			if got := plan.offset(name, 0); uint64(got) != wanted {
-				t.Errorf("%s has seat %d, want %d, demand named: %t", name, got, wanted, named)
+				t.Errorf("%s has offset %d, want %d, demand by name: %t", name, got, wanted, named)
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func TestEpsilonRaisesNobody(t *testing.T) {
 		g := group{endpoints: 3, demanded: c.asked, room: c.room}
 		s.waterFill(0, &g, []int32{0})
 		if g.assigned != c.placed || s.raised[0] != c.placed/3 || s.loads[0] != 7+c.placed/3 || c.placed == 0 && min(g.demanded, g.room) > 0 {
-			t.Errorf("%+v: placed is %d, %d for each endpoint, %+v", c, g.assigned, s.raised[0], g)
+			t.Errorf("%+v: assigned is %d, %d for each endpoint, %+v", c, g.assigned, s.raised[0], g)
 		}
 	}
 }
@@ -102,10 +102,10 @@ func TestParts(t *testing.T) {
 		{1 << 62, 1, 3, 1 << 62 / 3},
 	} {
 		if got := part(c[0], c[1], c[2]); got != c[3] {
-			t.Errorf("%d · %d / %d is %d, want %d", c[0], c[1], c[2], got, c[3])
+			t.Errorf("part(%d, %d, %d) = %d, want %d", c[0], c[1], c[2], got, c[3])
 		}
 	}
 	if perMille(1, 3) != 333 || perMille(2, 3) != 667 || perMille(1<<61, 1<<60) != 2000 || perMille(0, 5) != 0 {
-		t.Error("a ratio is wrong")
+		t.Error("perMille is wrong")
 	}
 }

@@ -56,11 +56,11 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 				best := p.best(len(keys), 100*n, int64(w.limit)*p.total)
 				for k := range keys {
 					if near := float64(best[k]) / float64(100*n*p.total); math.Abs(got.sums[k]-near) > 0.01 {
-						t.Errorf("%v %s, %s: %.3f stay up to key %d, %.3f could", keys, shape7.name, placement.name, got.sums[k], k, near)
+						t.Errorf("%v %s, %s: %.3f stays up to key %d, want %.3f", keys, shape7.name, placement.name, got.sums[k], k, near)
 					}
 				}
 				if got.busiest > 1.25 {
-					t.Errorf("%v %s, %s: the busiest endpoint gets %.3f times the mean", keys, shape7.name, placement.name, got.busiest)
+					t.Errorf("%v %s, %s: the busiest endpoint has %.3f times the mean load", keys, shape7.name, placement.name, got.busiest)
 				}
 			}
 		}
@@ -86,14 +86,14 @@ func TestTheDemandOfZonesCounts(t *testing.T) {
 		zones asks
 		want  string // in 1/1000
 	}{
-		"zones alone":              {asks{"a": 2, "b": 2}, "a 500, b 500,  0"},
-		"a zone that is not there": {asks{"a": 2, "b": 2, "gone": 9}, "a 500, b 500,  0"},
-		"a zone that asks nothing": {asks{"a": 2}, "a 1000, b 0,  0"},
-		"nodes without a zone":     {asks{"a": 1, "": 3}, "a 250, b 0,  750"},
+		"all zones":             {asks{"a": 2, "b": 2}, "a 500, b 500,  0"},
+		"an unknown zone":       {asks{"a": 2, "b": 2, "gone": 9}, "a 500, b 500,  0"},
+		"a zone without demand": {asks{"a": 2}, "a 1000, b 0,  0"},
+		"nodes without a zone":  {asks{"a": 1, "": 3}, "a 250, b 0,  750"},
 	} {
 		demand, any := measuredCells().Measured(c.zones)
 		if !any {
-			t.Errorf("%s: nobody asks", name)
+			t.Errorf("%s: no demand", name)
 			continue
 		}
 		zones := demand.Zones()
@@ -103,16 +103,16 @@ func TestTheDemandOfZonesCounts(t *testing.T) {
 			words = append(words, fmt.Sprint(zone, " ", (zones[zone]*1000+sum/2)/sum))
 		}
 		if got := strings.Join(words, ", "); got != c.want || sum < 1<<30-8 || sum > 1<<30 {
-			t.Errorf("%s: %s of %d, want %s", name, got, sum, c.want)
+			t.Errorf("%s: demand is %s of %d, want %s", name, got, sum, c.want)
 		}
 	}
-	for name, zones := range map[string]asks{"nothing": nil, "zones that are not there": {"gone": 9}, "zeros": {"a": 0, "b": 0}} {
+	for name, zones := range map[string]asks{"no zones": nil, "unknown zones": {"gone": 9}, "zeros": {"a": 0, "b": 0}} {
 		if _, any := measuredCells().Measured(zones); any {
-			t.Errorf("%s: somebody asks", name)
+			t.Errorf("%s: Measured reports demand, want none", name)
 		}
 	}
 	if got := measuredCells().ByLabels().Zones(); got["a"] != 3 || got["b"] != 2 || got[""] != 1 {
-		t.Errorf("by labels zones ask %v", got)
+		t.Errorf("demand of zones by labels is %v", got)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestLoadsUnderAnotherDemand(t *testing.T) {
 			loads := w.outcome(&p, byParts, rows).loads
 			for j, i := range p.endpoints {
 				if p.total > int64(len(p.nodes)) && math.Abs(float64(under[i])-1000*loads[j]) > 1 {
-					t.Errorf("endpoint %d gets %d per mille of the mean, want %f", i, under[i], 1000*loads[j])
+					t.Errorf("endpoint %d has %d per mille of the mean load, want %f", i, under[i], 1000*loads[j])
 				}
 				if under[i] > 2*expected[i].Bounded {
 					differ++
@@ -140,6 +140,6 @@ func TestLoadsUnderAnotherDemand(t *testing.T) {
 		}
 	})
 	if differ < 100 {
-		t.Errorf("only %d endpoints get more than twice of what was planned: the worlds are too tame", differ)
+		t.Errorf("only %d endpoints have more than twice their planned load", differ)
 	}
 }

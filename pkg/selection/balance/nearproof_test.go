@@ -41,7 +41,7 @@ func TestWhatIsKeptWithoutAPlanIsKeptByOne(t *testing.T) {
 			case !kept.StillHolds(demand, uint64(w.limit)):
 				refused++
 			case !same || now.Outcome != balance.WithinLoadBound:
-				t.Errorf("%s keeps all in %+v, it is said, and the outcome is %d, the same row %t", self, kept, now.Outcome, same)
+				t.Errorf("StillHolds is true for %s with %+v, but the outcome is %d, and the slots are the same: %t", self, kept, now.Outcome, same)
 			default:
 				held++
 			}
@@ -49,8 +49,8 @@ func TestWhatIsKeptWithoutAPlanIsKeptByOne(t *testing.T) {
 	}
 	randomWorlds(t, tameWorlds, false, check)
 	randomWorlds(t, wildWorlds, true, check)
-	t.Logf("%d times it holds, %d times a plan is needed", held, refused)
+	t.Logf("the proof holds %d times, a plan is needed %d times", held, refused)
 	if held < 300 || refused < 1000 {
-		t.Error("the test has tested little")
+		t.Error("too few random worlds of either kind")
 	}
 }

@@ -76,10 +76,10 @@ func TestSharesAreTheBestThatThereIs(t *testing.T) {
 	randomWorlds(t, tameWorlds, false, check)
 	randomWorlds(t, wildWorlds, true, check)
 	measuredWorlds(t, someMeasured, check)
-	t.Logf("%d problems, %d of them crossing; %d worlds with several", problems, crossing, multi)
-	logSorted(t, "where groups cross and a later partial sum falls short, it is by", gaps)
+	t.Logf("%d problems, %d of them with crossing groups; %d worlds with several problems", problems, crossing, multi)
+	logSorted(t, "shortfall of later partial sums if groups cross", gaps)
 	if crossing < 100 || problems-crossing < 500 || multi < 100 {
-		t.Error("the random worlds have too few of one kind")
+		t.Error("too few random worlds of one kind")
 	}
 }
 
@@ -107,7 +107,7 @@ func checkLoads(t *testing.T, w *world, p *problem, rows map[string]row) {
 	loads := w.plan("").Loads()
 	for j, i := range p.endpoints {
 		if math.Abs(float64(loads[i].Bounded)-1000*bounded[j]) > 0.51 || math.Abs(float64(loads[i].Unbounded)-1000*unbounded[j]) > 0.51 {
-			t.Errorf("endpoint %d is said to expect %+v per mille, it is %f with the bound, %f without", i, loads[i], 1000*bounded[j],
+			t.Errorf("endpoint %d has load %+v per mille, want %f with the bound and %f without", i, loads[i], 1000*bounded[j],
 				1000*unbounded[j])
 		}
 	}
@@ -123,23 +123,23 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap flo
 	limit := float64(w.limit) / 100
 	for name := range rows {
 		if slices.Contains(p.nodes, name) && math.Abs(float64(rows[name].Busiest)-got.busiest*1000) > 0.51 {
-			t.Errorf("%s expects %d per mille at the busiest endpoint, it is %f", name, rows[name].Busiest, got.busiest)
+			t.Errorf("%s has %d per mille for the busiest endpoint, want %f", name, rows[name].Busiest, got.busiest)
 		}
 	}
 	overloaded := slices.ContainsFunc(p.nodes, func(name string) bool { return rows[name].Outcome == balance.LoadBoundExceeded })
 	if p.nested && overloaded || overloaded && got.busiest <= limit {
-		t.Errorf("a bound of %f is said to be impossible, nested %t, busiest %f", limit, p.nested, got.busiest)
+		t.Errorf("outcome LoadBoundExceeded with limit %f, nested: %t, busiest %f", limit, p.nested, got.busiest)
 	}
 	if !overloaded && got.busiest > limit+tolerance {
-		t.Errorf("the busiest endpoint expects %f times the mean, and nothing is said", got.busiest)
+		t.Errorf("the busiest endpoint has %f times the mean load, but no outcome is LoadBoundExceeded", got.busiest)
 	}
 	if overloaded && w.keys[len(w.keys)-1] == policy.AnyNode {
-		t.Error("a bound is said to be impossible although any endpoint will do")
+		t.Error("outcome LoadBoundExceeded although the keys end with *")
 	}
 	if !p.nested {
 		// Demand beyond the bound may already be placed at the first key.
 		if got.sums[0] < placed(0)-tolerance || !overloaded && got.sums[0] > placed(0)+tolerance {
-			t.Errorf("%f are placed at the first key, %f can be", got.sums[0], placed(0))
+			t.Errorf("%f is placed at the first key, want %f", got.sums[0], placed(0))
 		}
 		for k := range w.keys {
 			if w.keys[len(w.keys)-1] == policy.AnyNode && placed(k)-got.sums[k] > tolerance {
@@ -150,7 +150,7 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap flo
 	}
 	for k := range w.keys {
 		if math.Abs(got.sums[k]-placed(k)) > tolerance {
-			t.Errorf("%f are placed up to key %d, %f can be", got.sums[k], k, placed(k))
+			t.Errorf("%f is placed up to key %d, want %f", got.sums[k], k, placed(k))
 		}
 	}
 	checkLeastBusy(t, w, p, got, most)
@@ -163,7 +163,7 @@ func checkLeastBusy(t *testing.T, w *world, p *problem, got outcome, most []int6
 	const finer = 1 << 22
 	n := int64(len(p.endpoints))
 	if got.busiest < 1-1e-6 {
-		t.Errorf("the busiest endpoint expects %f times the mean, and nobody more", got.busiest)
+		t.Errorf("the busiest endpoint has %f times the mean load, less than 1", got.busiest)
 	}
 	less := int64((got.busiest - 2e-6) * 100 * float64(p.total) * finer)
 	for k, sum := range p.best(len(w.keys), 100*n*finer, less) {
@@ -171,7 +171,7 @@ func checkLeastBusy(t *testing.T, w *world, p *problem, got outcome, most []int6
 			return
 		}
 	}
-	t.Errorf("the busiest endpoint expects %f times the mean, and less is possible", got.busiest)
+	t.Errorf("the busiest endpoint has %f times the mean load, but less is possible", got.busiest)
 }
 
 // checkRows: a node that has usable endpoints by the keys uses only such endpoints, and never both phases. The key
@@ -194,7 +194,7 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 				t.Errorf("%s sends %d to %v, which is %+v", name, row.Parts[i], e.Addr, e.Endpoint)
 			}
 			if row.slots[i] > 0 && row.Parts[i] == 0 || row.slots[i] < 0 {
-				t.Errorf("%s has %d slots for nothing", name, row.slots[i])
+				t.Errorf("%s has %d slots for an endpoint without a part", name, row.slots[i])
 			}
 			parts += row.Parts[i]
 			slots += row.slots[i]
@@ -205,13 +205,13 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 			}
 		}
 		if (phase != "") != (slots > 0) || (phase != "") != (row.Outcome != balance.NoEndpoint) {
-			t.Errorf("%s has %d slots and outcome %d; its endpoints are %s", name, slots, row.Outcome, phase)
+			t.Errorf("%s has %d slots and outcome %d, with %s endpoints", name, slots, row.Outcome, phase)
 		}
 		if phase != "" && (parts > balance.One || parts < balance.One-uint64(len(w.endpoints)*len(w.keys))) {
-			t.Errorf("%s gives away %d of %d", name, parts, uint64(balance.One))
+			t.Errorf("the parts of %s add up to %d of %d", name, parts, uint64(balance.One))
 		}
 		if phase != "" && (row.Rank == 0) != (phase == "ready") {
-			t.Errorf("%s is in phase %d, and uses %s endpoints", name, row.Rank, phase)
+			t.Errorf("%s has rank %d, but uses %s endpoints", name, row.Rank, phase)
 		}
 	}
 }
@@ -237,7 +237,7 @@ func TestSlotsKeepTheBound(t *testing.T) {
 			}
 			off = append(off, worst)
 			if excess > 0.03 || worst > 0.01 {
-				t.Errorf("in slots the busiest endpoint of %d is %.3f %% above the plan's, a partial sum %.3f %% beside it; demand %v",
+				t.Errorf("with slots the busiest of %d endpoints is %.3f %% above the plan, a partial sum differs by %.3f %%; demand %v",
 					len(p.endpoints), 100*excess, 100*worst, p.demand)
 			}
 		}
@@ -245,11 +245,11 @@ func TestSlotsKeepTheBound(t *testing.T) {
 	randomWorlds(t, tameWorlds, false, check)
 	randomWorlds(t, wildWorlds, true, check)
 	measuredWorlds(t, someMeasured, check)
-	logSorted(t, "busiest endpoint above the plan's", over)
-	logSorted(t, "partial sums beside the plan's", off)
+	logSorted(t, "busiest endpoint above the plan", over)
+	logSorted(t, "difference of partial sums from the plan", off)
 	for size := 0; size <= 60; size += 10 {
 		if len(byNodes[size]) > 0 {
-			logSorted(t, "busiest, nodes from "+string(rune('0'+size/10))+"0", byNodes[size])
+			logSorted(t, "busiest endpoint, number of nodes from "+string(rune('0'+size/10))+"0", byNodes[size])
 		}
 	}
 }
@@ -281,11 +281,11 @@ func TestSlotsOfLargeClusters(t *testing.T) {
 			lengths = append(lengths, float64(sum)/float64(len(w.endpoints)))
 		}
 	}
-	logSorted(t, "busiest endpoint above the plan's", over)
-	logSorted(t, "partial sums beside the plan's", off)
-	logSorted(t, "slots in a row, beside endpoints", lengths)
+	logSorted(t, "busiest endpoint above the plan", over)
+	logSorted(t, "difference of partial sums from the plan", off)
+	logSorted(t, "slots per endpoint", lengths)
 	if over[len(over)-1] > 0.03 || off[len(off)-1] > 0.004 {
-		t.Error("the rounding is worse than it was")
+		t.Error("rounding errors are larger than before")
 	}
 }
 
@@ -293,5 +293,5 @@ func logSorted(t *testing.T, what string, all []float64) {
 	t.Helper()
 	slices.Sort(all)
 	at := func(percent int) float64 { return all[(len(all)-1)*percent/100] * 100 }
-	t.Logf("%s: median %.2f %%, 9 of 10 %.2f %%, 99 of 100 %.2f %%, most %.2f %% (%d)", what, at(50), at(90), at(99), at(100), len(all))
+	t.Logf("%s: median %.2f %%, p90 %.2f %%, p99 %.2f %%, max %.2f %% (%d)", what, at(50), at(90), at(99), at(100), len(all))
 }

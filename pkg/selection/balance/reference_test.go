@@ -164,7 +164,7 @@ func (p *problem) row(turns []reference, i int) []float64 {
 	return row
 }
 
-// TestEveryNodeDoesItsPart compares each node's part for each endpoint with the fractions.
+// TestEveryNodeDoesItsPart compares each node's part for each endpoint with the exact fractions.
 func TestEveryNodeDoesItsPart(t *testing.T) {
 	without := 0
 	check := func(w *world, _ *rand.Rand) {
@@ -176,7 +176,7 @@ func TestEveryNodeDoesItsPart(t *testing.T) {
 	randomWorlds(t, 100, false, check)
 	randomWorlds(t, 200, true, check)
 	if without < 100 {
-		t.Errorf("only %d nodes have no demand", without)
+		t.Errorf("only %d nodes without demand", without)
 	}
 }
 
@@ -194,7 +194,7 @@ func (w *world) compare(t *testing.T) (without int) {
 			want, got := p.row(turns, i), rows[name]
 			for j, endpoint := range p.endpoints {
 				if part := float64(got.Parts[endpoint]) / balance.One; math.Abs(part-want[j]) > 1e-6 {
-					t.Errorf("%s gives %f to %v, want %f", name, part, w.endpoints[endpoint].Addr, want[j])
+					t.Errorf("%s sends %f to %v, want %f", name, part, w.endpoints[endpoint].Addr, want[j])
 				}
 			}
 		}

@@ -36,10 +36,10 @@ func TestTheTableOfShapes(t *testing.T) {
 			logRow(t, w, rows, nodeIn(zone, 0))
 		}
 		if math.Abs(shares.sums[0]-shape7.near) > 1e-9 || math.Abs(shares.busiest-shape7.busiest) > 1e-9 {
-			t.Errorf("%s: %f near, %f at the busiest; want %f and %f", shape7.name, shares.sums[0], shares.busiest, shape7.near, shape7.busiest)
+			t.Errorf("%s: in-zone share %f, busiest %f; want %f and %f", shape7.name, shares.sums[0], shares.busiest, shape7.near, shape7.busiest)
 		}
 		if math.Abs(slots.sums[0]-shape7.near) > 0.004 || slots.busiest > shape7.busiest*1.015 {
-			t.Errorf("%s in slots: %f near, %f at the busiest; want %f and %f", shape7.name, slots.sums[0], slots.busiest,
+			t.Errorf("%s in slots: in-zone share %f, busiest %f; want %f and %f", shape7.name, slots.sums[0], slots.busiest,
 				shape7.near, shape7.busiest)
 		}
 	}
@@ -67,7 +67,7 @@ func TestTheExampleOfThePage(t *testing.T) {
 	rows := shape([]int{3, 3, 3}, []int{6, 1, 1}, policy.Zone, policy.AnyNode).rows()
 	near, far := rows["b-000"].Parts[6], rows["b-000"].Parts[0]
 	if near != balance.One/20*9 && math.Abs(float64(near)/balance.One-0.45) > 1e-12 || math.Abs(float64(far)/balance.One-0.55/6) > 1e-12 {
-		t.Errorf("a node in zone b sends %f to its own and %f to each of the six", float64(near)/balance.One, float64(far)/balance.One)
+		t.Errorf("a node in zone b sends %f to its endpoint and %f to each of the six", float64(near)/balance.One, float64(far)/balance.One)
 	}
 	got := rows["b-000"].Share
 	want := balance.Share{
@@ -88,7 +88,7 @@ func TestTheExampleOfThePage(t *testing.T) {
 	compareFacts(t, got, want)
 	for i, slots := range rows["a-000"].slots {
 		if want := map[bool]int{true: 1}[i < 6]; slots != want {
-			t.Errorf("a node in zone a gives endpoint %d %d slots, want %d", i, slots, want)
+			t.Errorf("in zone a endpoint %d has %d slots, want %d", i, slots, want)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func compareFacts(t *testing.T, got, want balance.Share) {
 		got.Endpoints != want.Endpoints || got.Demand != want.Demand || got.Busiest != want.Busiest ||
 		!slices.Equal(got.KeyResults, want.KeyResults) {
 		got.Parts, want.Parts = nil, nil
-		t.Errorf("the facts are\n%+v, want\n%+v", got, want)
+		t.Errorf("share is\n%+v, want\n%+v", got, want)
 	}
 }
 
@@ -111,25 +111,25 @@ func TestOutcomes(t *testing.T) {
 		outcome    balance.Outcome
 		near, next int
 	}{
-		"everything stays":                {shape([]int{2, 2}, []int{2, 2}, zone, any), "a-000", balance.WithinLoadBound, 0, 0},
-		"nobody in the zone":              {shape([]int{2, 2}, []int{2, 0}, zone, any), "b-000", balance.NoNearEndpoints, 0, 1},
-		"nobody on the node is no matter": {shape([]int{2, 2}, []int{1, 1}, host, zone, any), "a-001", balance.WithinLoadBound, 1, 1},
-		"nobody near at two keys":         {shape([]int{2, 2}, []int{2, 0}, host, zone, any), "b-001", balance.NoNearEndpoints, 1, 2},
-		"some goes on": {
+		"all connections stay":         {shape([]int{2, 2}, []int{2, 2}, zone, any), "a-000", balance.WithinLoadBound, 0, 0},
+		"no endpoint in the zone":      {shape([]int{2, 2}, []int{2, 0}, zone, any), "b-000", balance.NoNearEndpoints, 0, 1},
+		"no endpoint on the node":      {shape([]int{2, 2}, []int{1, 1}, host, zone, any), "a-001", balance.WithinLoadBound, 1, 1},
+		"no near endpoint at two keys": {shape([]int{2, 2}, []int{2, 0}, host, zone, any), "b-001", balance.NoNearEndpoints, 1, 2},
+		"spillover": {
 			shape([]int{2, 2}, []int{3, 1}, zone, any), "b-000", balance.Spillover, 0, 1,
 		},
-		"some goes on past a key that is full": {
+		"spillover past a key at the limit": {
 			withDemand(shape([]int{4, 4}, []int{7, 1}, host, zone, any), "b-000", "2"), "b-000", balance.Spillover, 0, 2,
 		},
-		"only any node":           {shape([]int{2}, []int{2}, any), "a-000", balance.WithinLoadBound, 0, 0},
+		"only *":                  {shape([]int{2}, []int{2}, any), "a-000", balance.WithinLoadBound, 0, 0},
 		"hard keys, all in zone":  {shape([]int{2, 2}, []int{1, 5}, zone), "a-000", balance.WithinLoadBound, 0, 0},
 		"hard keys, none in zone": {shape([]int{2, 2}, []int{1, 0}, zone), "b-000", balance.NoEndpoint, 0, 0},
 		"no endpoint":             {shape([]int{2, 2}, []int{0, 0}, zone, any), "b-000", balance.NoEndpoint, 0, 0},
-		"a node that nobody knows": {
-			shape([]int{2, 2}, []int{3, 1}, zone, any), "stranger", balance.NoNearEndpoints, 0, 1,
+		"an unknown node": {
+			shape([]int{2, 2}, []int{3, 1}, zone, any), "unknown", balance.NoNearEndpoints, 0, 1,
 		},
-		"hard keys that cannot keep the bound": {
-			// Zone a is full, and its nodes have no region to go on to.
+		"hard keys that exceed the bound": {
+			// Zone a is at the limit, and its other nodes have no region.
 			withRegion(shape([]int{4, 4}, []int{1, 3}, zone, region), "a-000", "b-000", "b-001", "b-002", "b-003"),
 			"a-001", balance.LoadBoundExceeded, 0, 0,
 		},
@@ -168,7 +168,7 @@ func TestHardKeysKeepToThemselves(t *testing.T) {
 	before, after := make2(1).rows(), make2(7).rows()
 	for name, row := range before {
 		if name[0] != 'c' && (!slices.Equal(row.Parts[:6], after[name].Parts[:6]) || !slices.Equal(row.slots[:6], after[name].slots[:6])) {
-			t.Errorf("%s sends %v, and %v with another region larger", name, row.slots, after[name].slots)
+			t.Errorf("%s has slots %v, and %v with a larger other region", name, row.slots, after[name].slots)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestDemandCanBeNamed(t *testing.T) {
 	w.clients = map[string]uint32{"b-000": 5, "b-001": 5, "b-002": 5}
 	p := w.problems()[0]
 	if got := w.outcome(&p, byParts, w.rows()); math.Abs(got.busiest-1.2) > 1e-9 {
-		t.Errorf("with all clients in one zone the busiest endpoint expects %f", got.busiest)
+		t.Errorf("with all clients in one zone the busiest endpoint has load %f", got.busiest)
 	}
 	plain, none := shape([]int{3, 3, 3}, []int{4, 4, 3}, policy.Zone, policy.AnyNode), *w
 	none.clients = map[string]uint32{"unknown": 3}

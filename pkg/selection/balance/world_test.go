@@ -127,8 +127,8 @@ func (w *world) addEndpoint(node string) {
 	}})
 }
 
-// shape is a cluster with some nodes and endpoints in each zone, and a bound of 120 %. Endpoints are on the nodes of
-// their zone, round-robin.
+// shape returns a cluster with some nodes and endpoints in each zone, and a bound of 120 %. Endpoints are on the nodes
+// of their zone, round-robin.
 func shape(nodes, endpoints []int, keys ...policy.Key) *world {
 	w := &world{keys: keys, limit: 120, nodes: map[string]map[string]string{}}
 	for zone, count := range nodes {
@@ -146,8 +146,8 @@ func shape(nodes, endpoints []int, keys ...policy.Key) *world {
 
 func nodeIn(zone, i int) string { return fmt.Sprintf("%c-%03d", 'a'+zone, i) }
 
-// randomWorld has regions, zones in them and racks in those, unless it is wild: then racks are named alike everywhere,
-// labels are missing, slices contradict the nodes, and endpoints are on unknown nodes.
+// randomWorld has regions with zones, which have racks. If it is wild, all zones have the same rack names, labels are
+// missing, slices contradict the nodes, and endpoints are on unknown nodes.
 func randomWorld(random *rand.Rand, wild bool) *world {
 	w := &world{nodes: map[string]map[string]string{}, limit: []int{100, 105, 120, 140, 200, 1000}[random.IntN(6)]}
 	if random.IntN(4) == 0 {

@@ -105,7 +105,7 @@ func (w *world) measure(random *rand.Rand) {
 	}
 }
 
-// nodeByNode decides for each node like the proxy there, and sums up.
+// nodeByNode decides for each node like the proxy on it, and sums up the connections.
 func nodeByNode(w world, demand func(*model.Node) float64) Distribution {
 	q, byName := w.input, map[string]map[string]string{}
 	for _, node := range w.nodes {
@@ -229,7 +229,7 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 		want := nodeByNode(w, asks)
 		compare := func(what string, got, want []float64) {
 			if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
-				t.Errorf("round %d: %s: %v, node by node %v\n%+v", round, what, got, want, w)
+				t.Errorf("round %d: %s are %v, node by node %v\n%+v", round, what, got, want, w)
 			}
 		}
 		compare("sums", []float64{got.Demand, got.Refused, got.Node, got.Zone, got.Region, got.OtherZones},
@@ -239,10 +239,10 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 		}
 		want.Refusers.First = want.Refusers.First[:min(len(want.Refusers.First), MostNamed)]
 		if diff := cmp.Diff(want.Refusers, got.Refusers, cmp.Comparer(func(a, b selection.Reason) bool { return a == b })); diff != "" {
-			t.Errorf("round %d: who refuses (-want +got):\n%s\n%+v", round, diff, w)
+			t.Errorf("round %d: refusing nodes (-want +got):\n%s\n%+v", round, diff, w)
 		}
 		if !slices.Equal(got.OnlyEvacuated, want.OnlyEvacuated) {
-			t.Errorf("round %d: only evacuated on %v, node by node on %v\n%+v", round, got.OnlyEvacuated, want.OnlyEvacuated, w)
+			t.Errorf("round %d: OnlyEvacuated is %v, node by node %v\n%+v", round, got.OnlyEvacuated, want.OnlyEvacuated, w)
 		}
 		compare("loads", got.Loads, want.Loads)
 		if !w.input.IsLocal {
@@ -252,7 +252,7 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 		for _, amount := range got.Zones {
 			all += amount
 		}
-		compare("the matrix", []float64{all}, []float64{got.Demand - got.Refused})
+		compare("matrix sums", []float64{all}, []float64{got.Demand - got.Refused})
 		if t.Failed() {
 			return
 		}
@@ -260,7 +260,7 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 	}
 	for _, kind := range []string{"local", "hints", "keys", "bound", "clients"} {
 		if seen[kind] < 1000 {
-			t.Errorf("only %d worlds of %s", seen[kind], kind)
+			t.Errorf("only %d worlds with %s", seen[kind], kind)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func (f *Simulator) rankZones() {
 	}
 }
 
-// Zones returns the names of a matrix' rows and columns in order, without the last row and column, which are for all
+// Zones returns the names of a matrix's rows and columns in order, without the last row and column, which are for all
 // other zones.
 func (f *Simulator) Zones() []string { return slices.Clone(f.inMatrix) }
 

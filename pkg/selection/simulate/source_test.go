@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// inZones has two nodes in zone a, and one each in zone b and in no zone.
+// inZones returns two nodes in zone a, one in zone b and one without a zone.
 func inZones() []model.Node {
 	zone := func(name string) map[string]string { return map[string]string{string(policy.Zone): name} }
 	return []model.Node{{Name: "a1", Labels: zone("a")}, {Name: "a2", Labels: zone("a")}, {Name: "b1", Labels: zone("b")}, {Name: "x"}}
@@ -28,17 +28,17 @@ func TestWhereADemandIsFrom(t *testing.T) {
 		question        Query
 		source, planned Source
 	}{
-		"nothing is known":                {nil, false, Query{}, Labels, Labels},
-		"nothing is measured":             {nil, true, Query{}, Labels, Labels},
-		"clients are named":               {nil, false, Query{Clients: clients}, Clients, Clients},
-		"it is measured":                  {nil, false, Query{Measured: measured}, Measured, Labels},
-		"it is measured, and wanted":      {nil, true, Query{Measured: measured}, Measured, Measured},
-		"in zones without nodes":          {nil, true, Query{Measured: nowhere}, Labels, Labels},
-		"with clients":                    {nil, true, Query{Measured: measured, Clients: clients}, Measured, Measured},
+		"no clients, no measurement":      {nil, false, Query{}, Labels, Labels},
+		"measured, no measurement":        {nil, true, Query{}, Labels, Labels},
+		"clients":                         {nil, false, Query{Clients: clients}, Clients, Clients},
+		"a measurement":                   {nil, false, Query{Measured: measured}, Measured, Labels},
+		"measured, a measurement":         {nil, true, Query{Measured: measured}, Measured, Measured},
+		"measured in zones without nodes": {nil, true, Query{Measured: nowhere}, Labels, Labels},
+		"measured, clients":               {nil, true, Query{Measured: measured, Clients: clients}, Measured, Measured},
 		"a file":                          {given, false, Query{}, Given, Labels},
-		"a file, beside clients":          {given, false, Query{Clients: clients}, Given, Clients},
-		"a file, beside what is measured": {given, true, Query{Measured: measured}, Given, Measured},
-		"a file about the Service":        {given, false, Query{NodeDemand: asked}, Given, Labels},
+		"a file and clients":              {given, false, Query{Clients: clients}, Given, Clients},
+		"a file and a measurement":        {given, true, Query{Measured: measured}, Given, Measured},
+		"a file for the Service":          {given, false, Query{NodeDemand: asked}, Given, Labels},
 	} {
 		q := c.question
 		q.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Measured: c.wants}
@@ -47,16 +47,16 @@ func TestWhereADemandIsFrom(t *testing.T) {
 		}
 		got := New(inZones(), c.demand).Distribute(q)
 		if got.Source != c.source || got.PlannedWith != c.planned {
-			t.Errorf("%s: it is asked by %q and planned with %q, want %q and %q", name, got.Source, got.PlannedWith, c.source, c.planned)
+			t.Errorf("%s: source %q, planned with %q; want %q and %q", name, got.Source, got.PlannedWith, c.source, c.planned)
 		}
 		q.Topology.MaxLoad = 0
 		if got := New(inZones(), c.demand).Distribute(q); got.Source != c.source || got.PlannedWith != "" {
-			t.Errorf("%s: without a bound it is asked by %q and planned with %q", name, got.Source, got.PlannedWith)
+			t.Errorf("%s: without a bound: source %q, planned with %q", name, got.Source, got.PlannedWith)
 		}
 	}
 }
 
-// TestAZoneHasTheMeasuredDemand, exactly, although plans round each node's demand.
+// TestAZoneHasTheMeasuredDemand: each zone has exactly the measured demand, although plans round each node's demand.
 func TestAZoneHasTheMeasuredDemand(t *testing.T) {
 	f := New(inZones(), nil)
 	q := Query{Measured: &model.Demand{
@@ -69,6 +69,6 @@ func TestAZoneHasTheMeasuredDemand(t *testing.T) {
 		got[f.nodes[node].Labels[string(policy.Zone)]] += demand
 	}
 	if diff := cmp.Diff(map[string]float64{"a": 333_333, "b": 1, "": 600_000}, got); diff != "" {
-		t.Errorf("what zones ask (-want +got):\n%s", diff)
+		t.Errorf("demand of zones (-want +got):\n%s", diff)
 	}
 }

@@ -102,7 +102,7 @@ func TestALostFrontendIsShownWithItsOwner(t *testing.T) {
 			},
 			want: []explain.LostFrontend{{
 				Frontend: explain.Frontend{Address: "192.0.2.10:80", Kind: "ExternalIP"}, Owner: "default/other", Reason: "OwnerIsOlder",
-				Message: "192.0.2.10:80/TCP belongs to the older Service default/other, until that one lets go of it.",
+				Message: "192.0.2.10:80/TCP belongs to the older Service default/other, until that Service releases it.",
 			}},
 			outcome: "balance", message: "New connections to the ClusterIP go to one endpoint.", traffic: 1,
 		},
@@ -112,7 +112,7 @@ func TestALostFrontendIsShownWithItsOwner(t *testing.T) {
 			},
 			want: []explain.LostFrontend{{
 				Frontend: explain.Frontend{Address: "192.0.2.10:80", Kind: "ExternalIP"}, Owner: "default/other", Reason: "OwnersClusterIP",
-				Message: "192.0.2.10:80/TCP belongs to the Service default/other, whose ClusterIP it is, until that one lets go of it.",
+				Message: "192.0.2.10:80/TCP belongs to the Service default/other, whose ClusterIP it is, until that Service releases it.",
 			}},
 			outcome: "balance", message: "New connections to the ClusterIP go to one endpoint.", traffic: 1,
 		},
@@ -120,8 +120,8 @@ func TestALostFrontendIsShownWithItsOwner(t *testing.T) {
 			other: func(other *model.Service) { other.Created = other.Created.Add(time.Hour) },
 			want: []explain.LostFrontend{{
 				Frontend: explain.Frontend{Address: "10.96.0.10:80", Kind: "ClusterIP"}, Owner: "default/other", Reason: "OwnersNameIsFirst",
-				Message: "10.96.0.10:80/TCP belongs to the Service default/other, which is of the same age and first by name, " +
-					"until that one lets go of it.",
+				Message: "10.96.0.10:80/TCP belongs to the Service default/other, which has the same age and comes first by name, " +
+					"until that Service releases it.",
 			}},
 			outcome: "lost", message: "The ClusterIP does not lead here, because another Service owns it on this port.", traffic: 1,
 		},

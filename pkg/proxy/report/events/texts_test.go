@@ -78,7 +78,7 @@ func TestTexts(t *testing.T) {
 			}.Finding()),
 			Event{
 				Regarding: web, Warning: true, Reason: "FrontendConflict", Action: "Skip",
-				Note: "*:30080/TCP belongs to the older Service bank/api, until that one lets go of it.",
+				Note: "*:30080/TCP belongs to the older Service bank/api, until that Service releases it.",
 			},
 		},
 		"what one node alone has found": {

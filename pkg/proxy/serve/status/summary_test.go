@@ -43,13 +43,13 @@ func TestTheSummaryReportsSinceWhenTheKernelIsInSync(t *testing.T) {
 		}
 	}
 	status.SetRejected(4)
-	status.NodeEligibility(false, "it is being evacuated until the label vicinity.dev/evacuate goes")
+	status.NodeEligibility(false, "it is being evacuated until the label vicinity.dev/evacuate is removed")
 	status.TopologyFrom("topologyslices")
 	status.WatchInterrupted("services", second(10), "connection refused")
 	want := Summary{
 		Node: "node-a", Version: "v1", Began: second(0), InSyncSince: new(second(9)), Newest: &Sync{At: second(9), Seconds: 0.5, Services: 2},
 		Services: 5, RejectedByKernel: 1, Contested: 3, InvalidObjects: 4, NodeTopology: "topologyslices",
-		NotEligible:   "it is being evacuated until the label vicinity.dev/evacuate goes",
+		NotEligible:   "it is being evacuated until the label vicinity.dev/evacuate is removed",
 		Interruptions: []Interruption{{Resource: "services", Since: second(10), Reason: "connection refused"}},
 	}
 	if diff := cmp.Diff(want, summary(20)); diff != "" {

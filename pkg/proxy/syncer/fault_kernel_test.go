@@ -27,12 +27,12 @@ type fault struct {
 
 // rejection returns the error of package nft for a kernel error about an operation of a batch.
 func rejection(errno syscall.Errno) error {
-	return &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Err: fmt.Errorf("adding element: %w", errno)}}}
+	return &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Err: fmt.Errorf("add element: %w", errno)}}}
 }
 
 // unknown returns the error of package nft for a response that is missing or unreadable.
 func unknown(err error) error {
-	return fmt.Errorf("committing a batch: %w: %w", nft.ErrUnknownOutcome, err)
+	return fmt.Errorf("commit batch: %w: %w", nft.ErrUnknownOutcome, err)
 }
 
 // commitFaults are the failures of a commit.
@@ -50,7 +50,7 @@ var commitFaults = []fault{
 	{"the socket's buffer is full", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.ENOBUFS), false},
 	{"a signal comes while it is sent", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EINTR), false},
 	{"the socket is closed", fmt.Errorf("sending 4711 bytes over netlink: %w", os.ErrClosed), false},
-	{"the time is over before it is sent", fmt.Errorf("committing a batch: %w", context.DeadlineExceeded), false},
+	{"the time is over before it is sent", fmt.Errorf("commit batch: %w", context.DeadlineExceeded), false},
 	{"the answer is lost, and it was refused", unknown(unix.ENOBUFS), false},
 	{"the answer is lost, and it was done", unknown(unix.ENOBUFS), true},
 	{"the answer does not come in time", unknown(os.ErrDeadlineExceeded), true},

@@ -188,7 +188,7 @@ func TestAFlagBeatsTheFile(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"mode: nftables is what is programmed, whatever the mode"}, both.messages); diff != "" {
+	if diff := cmp.Diff([]string{"mode: nftables is programmed in every mode"}, both.messages); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }

@@ -151,11 +151,11 @@ func TestWhereNodePortsAreServed(t *testing.T) {
 	}{
 		"on fewer": {all, primary, model.IPv4, node, SettingResult{
 			Value: "10.244.0.1, 192.0.2.1, 198.51.100.1", Outcome: Differs, Effect: "served on 192.0.2.1",
-			Do: "clients of 10.244.0.1, 198.51.100.1 dial another address, or nodePortAddresses names it",
+			Do: "let clients of 10.244.0.1, 198.51.100.1 dial another address, or add it to nodePortAddresses",
 		}},
 		"on the only one": {all, primary, model.IPv6, node, SettingResult{Value: "2001:db8::1", Outcome: Same, Effect: "served on 2001:db8::1"}},
 		"without the Node": {all, primary, model.IPv6, nil, SettingResult{
-			Value: "2001:db8::1", Outcome: Unknown, Effect: "served on the addresses that the Node object names; it is not known",
+			Value: "2001:db8::1", Outcome: Unknown, Effect: "served on the addresses that the Node object names; the Node is unknown",
 			Do: "give --kubeconfig FILE, or --manifests PATH with the Node",
 		}},
 		"on all, as before": {all, all, model.IPv4, nil, SettingResult{

@@ -25,7 +25,7 @@ func TestConfigzIsReadAsItWasWritten(t *testing.T) {
 		"a new setting that is off":     {strings.Replace(page, ours, ours+`"brandNew":false,"other":"",`, 1), ""},
 		"a new setting that is on":      {strings.Replace(page, ours, ours+`"brandNew":true,`, 1), "brandNew: unknown field"},
 		"a new field of kube-proxy":     {strings.Replace(page, `"clusterCIDR"`, `"brandNew":{},"clusterCIDR"`, 1), ""},
-		"kube-proxy's page":             {`{"kubeproxy.config.k8s.io":{}}`, "it does not have our settings"},
+		"kube-proxy's page":             {`{"kubeproxy.config.k8s.io":{}}`, "Vicinity's settings are missing"},
 		"a page of another program":     {"ok", "read the configuration /configz: "},
 		"a configuration that is wrong": {strings.Replace(page, "10.0.0.0/8", "10.0.0.0/99", 1), "clusterCIDR"},
 	} {

@@ -67,7 +67,7 @@ func TestOfKubeadmsFileKubeProxysDocumentIsTaken(t *testing.T) {
 func TestAFileWithUnknownDocumentsIsRejected(t *testing.T) {
 	for title, test := range map[string]struct{ text, want string }{
 		"kube-proxy's twice": {kubeadms(header + "---\n" + header),
-			"lines 10 and 13: the file holds two documents of kind KubeProxyConfiguration, and may hold one"},
+			"lines 10 and 13: the file has two documents of kind KubeProxyConfiguration; only one is allowed"},
 		"none of kube-proxy": {kubeadms(""), "the file has no document of kind KubeProxyConfiguration, but InitConfiguration"},
 		"the scheduler's": {kubeadms(header) + "---\napiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n",
 			`apiVersion "kubescheduler.config.k8s.io/v1" and kind "KubeSchedulerConfiguration" are not ` + APIVersion + " and " + kind},

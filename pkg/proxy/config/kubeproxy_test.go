@@ -273,7 +273,7 @@ func TestGates(t *testing.T) {
 		"KubeProxyIPVS=false,NFTablesProxyMode=true,AllAlpha=false": {true, true, true, nil, ""},
 		"KubeProxyIPVS=true,TopologyAwareHints=false,SidecarContainers=true": {true, true, true, []string{
 			"featureGates.KubeProxyIPVS: IPVS is not used",
-			"featureGates.SidecarContainers: it changes nothing in a proxy",
+			"featureGates.SidecarContainers: it has no effect in a proxy",
 			"featureGates.TopologyAwareHints: hints are followed where all endpoints have them",
 		}, ""},
 		"AllowServiceExternalIP=false": {true, true, true, nil,

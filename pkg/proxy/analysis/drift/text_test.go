@@ -18,7 +18,7 @@ func TestTheTextNamesTheSourceOfTheState(t *testing.T) {
 		"an API server":             {"", "", []string{"API server      is reachable", "other nodes     no Service needs their labels"}},
 		"an API server, and slices": {"", model.TopologyFromSlices, []string{"is reachable", "their labels come from TopologySlices\n"}},
 		"manifests, which have them": {"/state", model.TopologyFromNodes, []string{
-			"none is used: the manifests are in /state", "from Nodes in the manifests",
+			"not used: the manifests are in /state", "from Nodes in the manifests",
 		}},
 	} {
 		var text strings.Builder

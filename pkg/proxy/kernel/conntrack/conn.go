@@ -60,7 +60,7 @@ type Conn struct {
 	socket   *netlink.Conn // for all but dumps, each of which has its own
 	reader   *reader       // of socket
 
-	tests ability // whether the kernel tests what it deletes
+	tests ability
 }
 
 // replyTimeout is how long a reply may take before it counts as lost: the kernel replies before the sending call

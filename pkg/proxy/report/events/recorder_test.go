@@ -234,7 +234,7 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 		if len(api.events()) != maxWaiting || len(remembered(r)) > maxWaiting {
 			t.Errorf("%d were created at last and %d remembered, want %d", len(api.events()), len(remembered(r)), maxWaiting)
 		}
-		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "too many are waiting") {
+		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "event queue is full") {
 			t.Errorf("%d lines of log, want one: %s", lines, log)
 		}
 		r.Report(broken(9999))

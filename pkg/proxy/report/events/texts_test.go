@@ -44,7 +44,7 @@ func TestTexts(t *testing.T) {
 			found(t, node, model.Finding{Code: model.ValueIgnored, Field: "metadata.labels[a]", Reason: `Invalid value: "b"`}),
 			Event{
 				Regarding: node, Warning: true, Reason: "ValueIgnored", Action: "Ignore",
-				Note: `The rest of this object is in force, without what cannot be read: metadata.labels[a]: Invalid value: "b"`,
+				Note: `The rest of this object is active, without an invalid value: metadata.labels[a]: Invalid value: "b"`,
 			},
 		},
 		"parts that cannot be served": {

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// These are warnings about settings that are valid, but together or with the Node have an effect that is rarely intended.
+// These warnings are about settings that are valid, but whose combined effect, also with the Node, is rarely intended.
 
 // NftWarnings returns warnings that follow from the settings alone, whatever the cluster's state.
 func NftWarnings(config ruleset.Config) []string {

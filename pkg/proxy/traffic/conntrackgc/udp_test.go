@@ -258,8 +258,8 @@ func TestAScanOfFlows(t *testing.T) {
 		wantError string
 	}{
 		"all end":                         {nil, nil, 3, ""},
-		"the dump fails":                  {nil, conntrack.ErrInterrupted, 3, "listing the UDP flows in conntrack: "},
-		"one that the kernel keeps":       {[]error{unix.EBUSY}, nil, 2, "ending the flow UDP from "},
+		"the dump fails":                  {nil, conntrack.ErrInterrupted, 3, "list UDP flows in conntrack: "},
+		"one that the kernel keeps":       {[]error{unix.EBUSY}, nil, 2, "delete entry UDP from "},
 		"several that the kernel keeps":   {[]error{unix.EBUSY, nil, unix.EBUSY}, nil, 1, "busy; and 1 more"},
 		"any other refusal ends the work": {[]error{nil, unix.EPERM}, nil, 1, "operation not permitted"},
 	} {

@@ -202,7 +202,7 @@ func TestAWrongFileIsAFailureAndNoMistakeInUsage(t *testing.T) {
 	path := configFile(t, "clusterCDIR: x", "mode: none")
 	for _, command := range []string{"run", "render", "explain"} {
 		got := proxyCommand(t, command, "--manifests", state, "--config", path)
-		want := outcome{1, "", "proxy: read the configuration " + path + ": clusterCDIR: unknown field; did you mean clusterCIDR?\n"}
+		want := outcome{1, "", "proxy: read configuration " + path + ": clusterCDIR: unknown field; did you mean clusterCIDR?\n"}
 		if got != want {
 			t.Errorf("%s: got %+v, want %+v", command, got, want)
 		}

@@ -185,7 +185,7 @@ func TestOnlyTheSectionOfTheFilesModeCounts(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(test.others, got); diff != "" {
-				t.Errorf("noted as without effect (-want +got):\n%s", diff)
+				t.Errorf("ignored settings (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -207,9 +207,9 @@ func TestAWrongFileIsRejectedWithEveryMistake(t *testing.T) {
 			"apiVersion: v1\nkind: ConfigMap\ndata: {config.conf: ''}\n",
 			"the file is a ConfigMap; use the text under its key config.conf, as in a pod that mounts it",
 		},
-		"a slip":       {header + "clusterCDIR: 10.0.0.0/8\n", "clusterCDIR: unknown field; did you mean clusterCIDR?"},
+		"a typo":       {header + "clusterCDIR: 10.0.0.0/8\n", "clusterCDIR: unknown field; did you mean clusterCIDR?"},
 		"another case": {header + "clusterCidr: 10.0.0.0/8\n", "clusterCidr: unknown field; did you mean clusterCIDR?"},
-		"a slip in a section": {
+		"a typo in a section": {
 			header + "nftables: {masqeradeAll: true}\n",
 			"nftables.masqeradeAll: unknown field; did you mean nftables.masqueradeAll?",
 		},
@@ -227,8 +227,8 @@ func TestAWrongFileIsRejectedWithEveryMistake(t *testing.T) {
 		},
 		"a text for a number": {header + "oomScoreAdj: low\n", "oomScoreAdj: must be int32, not string"},
 		"no duration":         {header + "configSyncPeriod: soon\n", `time: invalid duration "soon"`},
-		"a mode that never was": {
-			header + "mode: nftable\n", `mode: "nftable" is none of: , iptables, ipvs, nftables, userspace, kernelspace`,
+		"an unknown mode": {
+			header + "mode: nftable\n", `mode: "nftable" must be one of: , iptables, ipvs, nftables, userspace, kernelspace`,
 		},
 		"several misspelled fields": {
 			header + "Mode: ipvs\nclusterCIDRs: []\n",
@@ -245,7 +245,7 @@ func TestAWrongFileIsRejectedWithEveryMistake(t *testing.T) {
 			header + "featureGates: {AllowServiceExternalIP: false}\n",
 			`featureGates: "AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`,
 		},
-		"a bind address that is no IP": {header + "bindAddress: all\n", `bindAddress: "all" is not an IP address`},
+		"an invalid bind address": {header + "bindAddress: all\n", `bindAddress: "all" is not an IP address`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestAWrongFileIsRejectedWithEveryMistake(t *testing.T) {
 	}
 }
 
-// TestIgnoredSettingsOfAFileAreReported: kube-proxy starts with all of these (e2e/configuration).
+// kube-proxy starts with all of these (e2e/configuration).
 func TestIgnoredSettingsOfAFileAreReported(t *testing.T) {
 	const unread = "kube-proxy 1.30 to 1.37 has no such setting; it is not read"
 	other := func(field string) string {
@@ -277,9 +277,9 @@ func TestIgnoredSettingsOfAFileAreReported(t *testing.T) {
 			"ipvs:\nstrictARP: true\nscheduler: rr\n",
 			"scheduler: " + unread + ", nor is ipvs.scheduler|strictARP: " + unread + ", nor is ipvs.strictARP",
 		},
-		"a slip in what has no meaning": {"ipvs: {strictArp: true}\n", "ipvs.strictArp: " + unread + ", nor is ipvs.strictARP"},
-		"nothing near":                  {"frobnicate: {deep: [true]}\n", "frobnicate: " + unread},
-		"nothing near, in a section":    {"conntrack: {frobnicate: 1s}\n", "conntrack.frobnicate: " + unread},
+		"a typo in an ignored setting":  {"ipvs: {strictArp: true}\n", "ipvs.strictArp: " + unread + ", nor is ipvs.strictARP"},
+		"no similar field":              {"frobnicate: {deep: [true]}\n", "frobnicate: " + unread},
+		"no similar field in a section": {"conntrack: {frobnicate: 1s}\n", "conntrack.frobnicate: " + unread},
 		"twice, without meaning": {
 			"iptables: {masqueradeBit: 14, masqueradeBit: 14}\n", "iptables.masqueradeBit: it is set twice, and has no meaning here",
 		},
@@ -307,13 +307,13 @@ func TestIgnoredSettingsOfAFileAreReported(t *testing.T) {
 
 func TestTheErrorOfAFileNamesIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.conf")
-	if _, err := Read(path, VicinityConfig{}); err == nil || !strings.HasPrefix(err.Error(), "read the configuration: open "+path) {
+	if _, err := Read(path, VicinityConfig{}); err == nil || !strings.HasPrefix(err.Error(), "read configuration: open "+path) {
 		t.Errorf("a missing file: %v", err)
 	}
 	if err := os.WriteFile(path, []byte(header+"mdoe: ipvs\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := "read the configuration " + path + ": mdoe: unknown field; did you mean mode?"
+	want := "read configuration " + path + ": mdoe: unknown field; did you mean mode?"
 	if _, err := Read(path, VicinityConfig{}); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -366,7 +366,7 @@ func FuzzAFileIsReadOrRejected(f *testing.F) {
 		}
 		again, fieldErrors := Resolve(c)
 		if diff := cmp.Diff(settings, again, equateValues); diff != "" || len(fieldErrors) > 0 {
-			t.Fatalf("it says something else when it is resolved again: %v\n%s", fieldErrors, diff)
+			t.Fatalf("resolving again differs: %v\n%s", fieldErrors, diff)
 		}
 	})
 }

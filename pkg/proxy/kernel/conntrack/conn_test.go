@@ -158,10 +158,10 @@ func byTuple(c connections.Connection) map[string]connections.Connection {
 	reversed.Client, reversed.Dialled, reversed.ReplySrc = c.ReplySrc, c.Client, c.Client
 	through.Dialled = netip.AddrPortFrom(c.Dialled.Addr().Next(), c.Dialled.Port())
 	return map[string]connections.Connection{
-		"one of the same client to the right endpoint":    elsewhere,
-		"an untranslated one":                     plain,
-		"one from the client to the endpoint itself":      direct,
-		"one from the endpoint to the client":             reversed,
+		"one of the same client to the right endpoint": elsewhere,
+		"an untranslated one":                          plain,
+		"one from the client to the endpoint itself":   direct,
+		"one from the endpoint to the client":          reversed,
 		"one to the same endpoint by another frontend": through,
 	}
 }

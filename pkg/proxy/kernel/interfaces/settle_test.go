@@ -16,10 +16,10 @@ func TestABurstEnds(t *testing.T) {
 		count    int
 		want     time.Duration
 	}{
-		"no further change":                 {count: 0, want: quietTime},
-		"quietTime after the last change":   {interval: 4 * time.Millisecond, count: 10, want: 40*time.Millisecond + quietTime},
-		"endless changes":                   {interval: time.Millisecond, count: 1000, want: burstTime},
-		"the next change is late":           {interval: quietTime + time.Millisecond, count: 10, want: quietTime},
+		"no further change":               {count: 0, want: quietTime},
+		"quietTime after the last change": {interval: 4 * time.Millisecond, count: 10, want: 40*time.Millisecond + quietTime},
+		"endless changes":                 {interval: time.Millisecond, count: 1000, want: burstTime},
+		"the next change is late":         {interval: quietTime + time.Millisecond, count: 10, want: quietTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ func withoutComments(batch ruleset.Batch) ruleset.Batch {
 
 // The comments are added in the transaction of the full sync. Until then, comparing with the kernel finds no difference.
 func TestTablesWithoutCommentsGetThemWithTheNextCompleteSync(t *testing.T) {
-	namespace, layout := netns.New(t), everyLayout()["everything is chosen"]
+	namespace, layout := netns.New(t), everyLayout()["all settings"]
 	c := dial(t, namespace, Options{})
 	commit(t, c, withoutComments(layout.batch(nil)))
 	if strings.Contains(namespace.NFT("list", "ruleset"), "comment") {

@@ -32,6 +32,7 @@ func memoizeIsLocal(isLocal selection.IsLocal) selection.IsLocal {
 
 // deleteAll deletes the entries that are still stale immediately before their deletion, and calls deleted for those
 // that existed. It skips an entry that the kernel keeps because a flowtable forwards the flow (EBUSY, IPS_OFFLOAD). It
+// stops at any other error.
 func deleteAll(
 	ctx context.Context, table conntrack.Table, entries []*conntrack.Entry,
 	stillGoes func(*conntrack.Entry) (bool, error), deleted func(*conntrack.Entry),

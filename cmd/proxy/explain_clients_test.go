@@ -14,10 +14,10 @@ import (
 func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 	const (
 		apart   = ""
-		noCIDR4 = "no IPv4 --cluster-cidr tells them apart"
-		noCIDR6 = "no IPv6 --cluster-cidr tells them apart"
-		noPods4 = "the Node names no IPv4 podCIDR that tells them apart"
-		noPods6 = "the Node names no IPv6 podCIDR that tells them apart"
+		noCIDR4 = "there is no IPv4 --cluster-cidr"
+		noCIDR6 = "there is no IPv6 --cluster-cidr"
+		noPods4 = "the Node has no IPv4 podCIDR"
+		noPods6 = "the Node has no IPv6 podCIDR"
 	)
 	local := strings.Replace(dualStackState, "type: NodePort", "type: NodePort\n    externalTrafficPolicy: Local", 1)
 	folder, withoutNodes := writeState(t, local), writeState(t, strings.ReplaceAll(local, "kind: Node\n", "kind: Unknown\n"))

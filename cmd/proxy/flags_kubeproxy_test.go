@@ -188,7 +188,7 @@ func TestAFlagBeatsTheFile(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"mode: nftables is what is programmed, whatever the mode"}, both.messages); diff != "" {
+	if diff := cmp.Diff([]string{"mode: nftables is programmed in every mode"}, both.messages); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }
@@ -202,7 +202,7 @@ func TestAWrongFileIsAFailureAndNoMistakeInUsage(t *testing.T) {
 	path := configFile(t, "clusterCDIR: x", "mode: none")
 	for _, command := range []string{"run", "render", "explain"} {
 		got := proxyCommand(t, command, "--manifests", state, "--config", path)
-		want := outcome{1, "", "proxy: read the configuration " + path + ": clusterCDIR: unknown field; did you mean clusterCIDR?\n"}
+		want := outcome{1, "", "proxy: read configuration " + path + ": clusterCDIR: unknown field; did you mean clusterCIDR?\n"}
 		if got != want {
 			t.Errorf("%s: got %+v, want %+v", command, got, want)
 		}

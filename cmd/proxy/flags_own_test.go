@@ -109,7 +109,7 @@ func TestWhatIsWrongInOurOwnDocumentIsRejected(t *testing.T) {
 		"a field of kube-proxy": {"clusterCIDR: 10.0.0.0/8\n", "clusterCIDR: unknown field; it belongs in the"},
 		"nothing near":          {"frobnicate: x\n", "frobnicate: unknown field"},
 		"a step":                {"check: true\n", "check: unknown field"},
-		"a number":              {"defaultMaxLoad: 120\n", "defaultMaxLoad: must be a text, not 120; quote it"},
+		"a number":              {"defaultMaxLoad: 120\n", "defaultMaxLoad: must be a string, not 120; quote it"},
 		"a text for a truth":    {"dnsEndpointPodNames: \"yes\"\n", "dnsEndpointPodNames: must be true or false"},
 		"a field twice":         {"dnsTTL: 5s\ndnsTTL: 6s\n", "dnsTTL: duplicate field"},
 		"a value":               {"dnsTTL: 5ms\n", "dnsTTL 5ms: want whole seconds, at most 1h0m0s"},

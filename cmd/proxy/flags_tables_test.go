@@ -85,7 +85,7 @@ func TestAWrongWayToDistinguishPodsIsRejected(t *testing.T) {
 		err  string // empty if all flags are valid
 	}{
 		"an unknown mode": {
-			splitArgs("--detect-local-mode clustercidr"), `--detect-local-mode: "clustercidr" is none of: ClusterCIDR, NodeCIDR, `,
+			splitArgs("--detect-local-mode clustercidr"), `--detect-local-mode: "clustercidr" must be one of: ClusterCIDR, NodeCIDR, `,
 		},
 		"a bridge without name": {
 			splitArgs("--detect-local-mode BridgeInterface"), "--pod-bridge-interface: detectLocalMode BridgeInterface needs it",
@@ -110,7 +110,7 @@ func TestAWrongWayToDistinguishPodsIsRejected(t *testing.T) {
 		"a line's end":                 {bridge("a\n"), `cannot contain '\n'`},
 		"a control character":          {bridge("a\x01"), `cannot contain '\x01'`},
 		"a colon, as an alias has":     {bridge("eth0:1"), "cannot contain ':'"},
-		"a wildcard, as nft writes it": {prefix("veth*"), "cannot contain '*'; give one name, or beginning of names, without wildcard"},
+		"a wildcard, as nft writes it": {prefix("veth*"), "cannot contain '*'; give one name or name prefix, without wildcard"},
 		"a wildcard, as iptables does": {prefix("veth+"), ""}, // a name may contain it
 		"a quote":                      {prefix(`a"`), `cannot contain '"'`},
 		"a backslash":                  {prefix(`a\`), `cannot contain '\\'`},

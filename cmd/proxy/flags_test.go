@@ -39,7 +39,7 @@ func TestRunFlags(t *testing.T) {
 		"a port that is too large":             {args: metrics + " 127.0.0.1:65536", err: metrics + `: "65536" is not a port number`},
 		"neither address nor port":             {args: metrics + " metrics", err: metrics + `: "metrics" is not IP:PORT`},
 		"one address for two servers":          {args: health + " :1 " + metrics + " :1", err: "each needs its own"},
-		"an unknown log format":                {args: "--log-format xml", err: `--log-format: "xml" is none of: text, json`},
+		"an unknown log format":                {args: "--log-format xml", err: `--log-format: "xml" must be one of: text, json`},
 		"an unknown log level":                 {args: "--log-level loud", err: `--log-level "loud" is none of: debug, info, warn, error`},
 		"an unknown answer to who owns tables": {args: "--own-tables always", err: `--own-tables "always" is none of: auto, never`},
 		"secure metrics by a host name": {
@@ -83,7 +83,7 @@ func TestRunFlags(t *testing.T) {
 		"no time between tries":       {args: "--sync-period -1s", err: "--sync-period: -1s must be more than 0"},
 		"more memory than there is":   {args: "--oom-score-adj 1001", err: "--oom-score-adj: 1001 is not between -1000 and 1000"},
 		"fewer connections than none": {args: "--conntrack-min -1", err: "--conntrack-min: -1 is less than 0"},
-		"a mode that never was":       {args: "--proxy-mode nftable", err: `--proxy-mode: "nftable" is none of: `},
+		"a mode that never was":       {args: "--proxy-mode nftable", err: `--proxy-mode: "nftable" must be one of: `},
 		"two origins":                 {args: "--kubeconfig x", err: "--manifests and --kubeconfig exclude each other"},
 		"two origins, one by address": {args: "--master https://192.0.2.1", err: "--manifests and --master exclude each other"},
 		"cleaning up is a command":    {args: "--cleanup", err: "--cleanup is a command of its own: 'proxy cleanup'"},

@@ -177,7 +177,7 @@ func TestAGateThatNoKubeProxyHasIsRejected(t *testing.T) {
 		"--feature-gates AllowServiceExternalIP=false":  "proxy: --feature-gates: " + why,
 		"--feature-gates AllowServiceExternalIPs":       "malformed pair, expect string=bool",
 		"--feature-gates AllowServiceExternalIPs=never": "invalid value of AllowServiceExternalIPs: never",
-		"--config " + file:                              "proxy: read the configuration " + file + ": featureGates: " + why,
+		"--config " + file:                              "proxy: read configuration " + file + ": featureGates: " + why,
 	} {
 		for _, command := range []string{"run", "render", "explain"} {
 			if got := proxyCommand(t, splitArgs(command+" --manifests "+path+" "+args)...); got.status == 0 || !strings.Contains(got.stderr, want) {

@@ -30,7 +30,7 @@ func TestKernelSettingsAreHeld(t *testing.T) {
 	wait.Until(t, "the timeout that was wanted", func() bool { return namespace.Exec("cat", "/proc/sys/"+udpTimeout) == "77\n" })
 	text := proxyIn(t, namespace, "status", "--metrics-bind-address", "127.0.0.1:10549").stdout
 	for _, sentence := range []string{
-		"net.netfilter.nf_conntrack_udp_timeout is as it should be; somebody changed it, and it was set again once, last ",
+		"net.netfilter.nf_conntrack_udp_timeout has the desired value; another program changed it, and it was restored once, last ",
 		"net.ipv4.ip_forward is 0 and should be 1: this node does not forward IPv4 packets, so connections to Services do not reach " +
 			"pods on other nodes; on the node itself: sysctl -w net.ipv4.ip_forward=1\n",
 	} {

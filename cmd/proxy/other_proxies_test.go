@@ -68,7 +68,7 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 			namespace.Load(kubeProxy)
 			text := statusIn(t, namespace)
 			for _, want := range []string{
-				"answers new connections before this proxy does: its rules (ip kube-proxy) came later",
+				"handles new connections before this proxy: its rules (ip kube-proxy) are newer",
 				"delete daemonset kube-proxy",
 			} {
 				if strings.Contains(text.stdout, want) != (test.exit == 1) || text.status != test.exit {

@@ -46,8 +46,8 @@ func writeState(t *testing.T, text string) string {
 func TestRenderWarnsOfSettingsThatDoWhatNoUserMeans(t *testing.T) {
 	const (
 		open   = "warning: --nodeport-addresses has no IPv6 CIDR, so node ports are served on all IPv6 addresses of this node\n"
-		noPort = "warning: node ports are not served: --nodeport-addresses is primary, and the Node names no address\n"
-		noPods = "warning: pods are not recognized: --detect-local-mode is NodeCIDR, and the Node names no podCIDR\n"
+		noPort = "warning: node ports are not served: --nodeport-addresses is primary, and the Node has no address\n"
+		noPods = "warning: pods are not recognized: --detect-local-mode is NodeCIDR, and the Node has no podCIDR\n"
 	)
 	withoutNodePort := strings.Replace(nodePortState, ", nodePort: 30080", "", 1)
 	tests := map[string]struct {

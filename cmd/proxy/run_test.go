@@ -86,7 +86,7 @@ func TestRunFollowsTheFolder(t *testing.T) {
 
 	stderr := d.end(t).stderr
 	for _, part := range []string{
-		`"msg":"left out; its last good version, if there was one, stays in force"`, `"msg":"put right"`, `"msg":"synced"`,
+		`"msg":"invalid object ignored; its last known good version, if any, stays active"`, `"msg":"resolved"`, `"msg":"synced"`,
 	} {
 		if !strings.Contains(stderr, part) {
 			t.Errorf("the log lacks %s:\n%s", part, stderr)

@@ -106,7 +106,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 			t.Errorf("%s: exit status %d, %+v; want 0 and %v", step.title, exit, node, step.lists)
 		}
 		text := statusIn(t, namespace, at).stdout
-		if says := strings.Contains(text, "; the last good version is in force, as it should be\n"); says != (len(lists) > 0) {
+		if says := strings.Contains(text, "; its last known good version is active, as expected\n"); says != (len(lists) > 0) {
 			t.Errorf("%s: the text says\n%s", step.title, text)
 		}
 		step.undo()

@@ -46,8 +46,8 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 	}
 	text := statusIn(t, namespace, at).stdout
 	for _, want := range []string{
-		"node node-a", "in agreement", "newest change", "left out", "none is used: the manifests are in " + folder,
-		"their labels come from Nodes in the manifests", "holds what it should",
+		"node node-a", "in sync", "newest change", "not applied", "not used: the manifests are in " + folder,
+		"their labels come from Nodes in the manifests", "has the desired state",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)
@@ -78,7 +78,7 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 	}
 	text = statusIn(t, namespace, alone...).stdout
 	for _, want := range []string{
-		"none answers", "does not hold what it should", "ip vicinity map endpoints:", "ip6 vicinity chain stranger is stray",
+		"no response from", "differs from the desired state", "ip vicinity map endpoints:", "ip6 vicinity chain stranger is stray",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)
@@ -109,7 +109,7 @@ func TestStatusCountsTheSameOnBothSides(t *testing.T) {
 		node.Proxy.DNSServices != 1 || node.Kernel.DNSServices != 1 || node.Proxy.Newest.Services != 3 {
 		t.Errorf("exit status %d, %+v, %+v", exit, node.Proxy, node.Kernel)
 	}
-	const want = "\nServices        1 in the kernel (1 expected); 1 answered by DNS (1 expected)\n"
+	const want = "\nServices        1 in the kernel (1 expected); 1 served by DNS (1 expected)\n"
 	if text := statusIn(t, namespace, at).stdout; !strings.Contains(text, want) {
 		t.Errorf("the text lacks %q:\n%s", want, text)
 	}

@@ -170,9 +170,9 @@ func TestStatusShowsWhoIsConnectedByXDS(t *testing.T) {
 	})
 	text := statusIn(t, namespace, at).stdout
 	for _, want := range []string{
-		"answered at 127.0.0.1:18000\n", "not answered at 127.0.0.1:18001: ", "clients: 2, with streams: 2, which ask for names: 3",
+		"served at 127.0.0.1:18000\n", "not served at 127.0.0.1:18001: ", "clients: 2, streams: 2, names: 3",
 		"127.0.0.1: streams: 1, names: 2", "all clients of the socket: streams: 1, names: 1",
-		"since the start: refused: 1 (malformed_request 1); unknown names: 1; responses that clients did not take: 0",
+		"since the start: rejected: 1 (malformed_request 1); unknown names: 1; responses that clients rejected: 0",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)

@@ -158,7 +158,7 @@ func BenchmarkMemory(b *testing.B) {
 		s.add("web", allKeys, endpoint{pod: s.addPod(s.across, "server")})
 		s.write()
 		proxy := s.count(s.local)
-		proxy.Log.WaitFor(b, "connections are counted from now on")
+		proxy.Log.WaitFor(b, "started to count connections")
 		before := residentMemory(b, proxy)
 		must.Succeed(b, proxy.Stop(time.Minute))
 		var table *connections.Table

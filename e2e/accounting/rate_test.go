@@ -167,7 +167,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 // dumped the table.
 func (s *town) waitForTracked(proxy *site.Process, connections int) {
 	s.t.Helper()
-	proxy.Log.WaitFor(s.t, fmt.Sprintf(`msg="connections are counted from now on" alreadyOpen=%d`, connections))
+	proxy.Log.WaitFor(s.t, fmt.Sprintf(`msg="started to count connections" alreadyOpen=%d`, connections))
 }
 
 // endAllBut ends the closed connections, except for those to one Service.

@@ -60,7 +60,7 @@ func TestAKubeProxyThatComesBackIsReported(t *testing.T) {
 	if err != nil || value != 1 {
 		t.Errorf("the metric is %v (%v), want 1", value, err)
 	}
-	if agrees, problem := s.rollcall(); agrees || !strings.Contains(problem, "answers new connections before") {
+	if agrees, problem := s.rollcall(); agrees || !strings.Contains(problem, "handles new connections before") {
 		t.Errorf("status --all-nodes says %q, and that the node agrees: %v", problem, agrees)
 	}
 	_ = kubeProxy.Stop(10 * time.Second) // the signal terminates it, which counts as an error

@@ -40,7 +40,7 @@ func TestTheDaemonReports(t *testing.T) {
 		},
 		"on a slice of which nothing is left that it is refused": {
 			n.slice("nowhere", 70000), "Invalid", corev1.EventTypeWarning,
-			[]string{"Nodes keep the last good version of this object", "ports[0].port", "70000"},
+			[]string{"Nodes keep the last known good version of this object", "ports[0].port", "70000"},
 		},
 		"on a slice with another port what is left out": {
 			n.slice("half", 8080, 70000), "PartiallyIgnored", corev1.EventTypeWarning,

@@ -131,7 +131,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.proxy.Log.WaitFor(n.t, "the component manifests/node-condition gives the right")
 		patches := n.requests("patch")
 		wait.Until(n.t, "it tries again", func() bool { return n.requests("patch") > patches+1 })
-		if got := n.proxy.Log.Count("could not write the Node's condition"); got != 1 {
+		if got := n.proxy.Log.Count("failed to write the Node's condition"); got != 1 {
 			n.t.Errorf("it is logged %d times, want once", got)
 		}
 		n.unwritten(1)

@@ -280,7 +280,7 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 	}
 	s.expectNoEjection(s.proxy)
 	s.expectOutcome("replied")
-	s.proxy.Log.WaitFor(t, "a frontend is where nodes are probed")
+	s.proxy.Log.WaitFor(t, "a frontend is a probe target of nodes")
 	s.drop(s.nodes[1].Namespace, unresponsiveStates...)
 	if all := s.load(web, 50, 5*time.Second, 3*patient); all.failed > 0 || all.waited == 0 {
 		t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)

@@ -37,7 +37,7 @@ var _ = Describe("The status of a node", func() {
 			Eventually(func(g Gomega) {
 				said, err := kube.exec(ctx, &pods[i], "/proxy", "status")
 				g.Expect(err).NotTo(HaveOccurred(), said)
-				g.Expect(said).To(And(ContainSubstring("holds what it should"), ContainSubstring("in agreement    since")))
+				g.Expect(said).To(And(ContainSubstring("has the desired state"), ContainSubstring("in sync         since")))
 			}).WithContext(ctx).Should(Succeed())
 		}
 		nodes, err := clusterstatus.CheckNodes(ctx, kube.config, clusterstatus.Options{
@@ -77,7 +77,7 @@ var _ = Describe("The status of a node", func() {
 				args = append(args, "--kubeconfig=/elsewhere/kubeconfig.conf")
 			}
 			said := kube.runOnNode(ctx, &proxy, fmt.Sprintf("on-node-%d", i), 0, args...)
-			Expect(said).To(Or(ContainSubstring("holds what it should"), ContainSubstring("goes to service "+name)))
+			Expect(said).To(Or(ContainSubstring("has the desired state"), ContainSubstring("goes to service "+name)))
 		}
 	})
 })

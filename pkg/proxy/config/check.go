@@ -35,7 +35,7 @@ func (c *checker) err() error {
 
 func (c *checker) oneOf(field, value string, allowed ...string) string {
 	if !slices.Contains(allowed, value) {
-		c.wrong(field, "%q is none of: %s", value, strings.Join(allowed, ", "))
+		c.wrong(field, "%q must be one of: %s", value, strings.Join(allowed, ", "))
 	}
 	return value
 }
@@ -73,14 +73,14 @@ func (c *checker) listenAddress(field, value string) string {
 func (c *checker) different(from *Configuration) {
 	address := from.MetricsBindAddress
 	if address == from.HealthzBindAddress && !strings.HasSuffix(address, ":0") {
-		c.wrong("metricsBindAddress", "%s is that of healthzBindAddress too: each needs its own", address)
+		c.wrong("metricsBindAddress", "%s is also healthzBindAddress: each server needs its own", address)
 	}
 }
 
 func (c *checker) connection(from *Configuration) Connection {
 	client := from.ClientConnection
 	if qps := float64(client.QPS); math.IsNaN(qps) || math.IsInf(qps, 0) {
-		c.wrong("clientConnection.qps", "%v is not a number of requests", qps)
+		c.wrong("clientConnection.qps", "%v is not a finite number", qps)
 	}
 	return Connection{
 		Kubeconfig:         client.Kubeconfig,
@@ -117,9 +117,9 @@ func (c *checker) timeout(field string, value metav1.Duration) time.Duration {
 	case seconds < 0:
 		c.wrong(field, "%s is less than 0", value.Duration)
 	case seconds > 0 && seconds < 1:
-		c.wrong(field, "%s is less than a second, the least that the kernel counts", value.Duration)
+		c.wrong(field, "%s is less than a second, the kernel's resolution", value.Duration)
 	case seconds > math.MaxInt32:
-		c.wrong(field, "%s is more seconds than the kernel can count", value.Duration)
+		c.wrong(field, "%s exceeds the kernel's maximum", value.Duration)
 	}
 	return value.Duration
 }

@@ -63,7 +63,7 @@ func starts(results []SettingResult) bool {
 func Compare(path string) (*Comparison, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	return compare(content), nil
 }
@@ -107,7 +107,7 @@ func ofFaults(document *manifest.Part, faults []manifest.ParseError) []SettingRe
 		if result.Effect == "" {
 			result.Outcome, result.Effect = Rejected, fault.Reason
 			if meant := suggestion(fault); meant != "" {
-				result.Do = "write " + meant + " if that is meant, else remove it; kube-proxy does not read it either"
+				result.Do = "write " + meant + " if you mean that, or remove it; kube-proxy does not read it either"
 			}
 		}
 		results = append(results, result)

@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestWhatBecomesOfAFile lists the differences: line, setting, value, outcome.
+// The wanted lists have the differences: line, setting, value, outcome.
 func TestWhatBecomesOfAFile(t *testing.T) {
 	always := []string{"0 iptables.localhostNodePorts  differs", "0 nodePortAddresses  differs", "0 oomScoreAdj  differs",
 		"0 conntrack.tcpBeLiberal  differs"}
@@ -41,19 +41,19 @@ func TestWhatBecomesOfAFile(t *testing.T) {
 				"conntrack: {tcpBeLiberal: true}\nnodePortAddresses: [192.0.2.0/24]\noomScoreAdj: 1\n",
 			[]string{"3 mode iptables differs", "4 iptables.localhostNodePorts false ignored"},
 		},
-		"gates, metadata, and what is not read": {
+		"gates, metadata, and unused settings": {
 			"mode: nftables\noomScoreAdj: 1\nmetadata: {name: x}\nfeatureGates:\n  AllowServiceExternalIPs: false\n  WinDSR: true\n" +
 				"detectLocalMode: NodeCIDR\nclusterCIDR: 10.0.0.0/8\n",
 			[]string{"5 metadata  ignored", "8 featureGates.WinDSR true ignored", "10 clusterCIDR 10.0.0.0/8 ignored"},
 		},
-		"what is misspelled, alone": {
+		"misspelled fields": {
 			"mode: ipvs\nclusterCDIR: 10.0.0.0/8\nipvs: {strictArp: true}\n", []string{"4 clusterCDIR  refused", "5 ipvs.strictArp  ignored"},
 		},
-		"what cannot be meant": {
+		"invalid values": {
 			"mode: nftables\nclusterCIDR: everything\noomScoreAdj: 5000\n",
 			[]string{"4 clusterCIDR everything refused", "5 oomScoreAdj 5000 refused"},
 		},
-		"a gate that nobody has": {
+		"an unknown gate": {
 			"mode: nftables\nfeatureGates: {Nobody: true}\noomScoreAdj: 1\n", []string{"4 featureGates Nobody=true refused"},
 		},
 		"no configuration": {"---\n" + header, []string{"0 the file  refused"}},
@@ -65,10 +65,10 @@ func TestWhatBecomesOfAFile(t *testing.T) {
 				case !isSame:
 					got = append(got, fmt.Sprintf("%d %s %s %s", v.Line, v.Subject, v.Value, v.Outcome))
 				case v.Value == "" || v.Line == 0 || v.Effect != "":
-					t.Errorf("it stays the same, and is %+v", v)
+					t.Errorf("a setting with the same effect: %+v", v)
 				}
 				if (v.Effect == "") != (v.Outcome == Same) {
-					t.Errorf("%+v has no reason, or one too many", v)
+					t.Errorf("%+v: only a setting with another effect must have a reason", v)
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -78,7 +78,7 @@ func TestWhatBecomesOfAFile(t *testing.T) {
 	}
 }
 
-// TestTheComparisonMatchesAStart goes through the files of distributions and each mistake of the other tests.
+// This covers the files of distributions and each mistake of the other tests.
 func TestTheComparisonMatchesAStart(t *testing.T) {
 	texts := map[string]string{}
 	for _, line := range []string{
@@ -103,7 +103,7 @@ func TestTheComparisonMatchesAStart(t *testing.T) {
 			_, notes, err := parse([]byte(text))
 			compared := compare([]byte(text))
 			if compared.Starts() != (err == nil) {
-				t.Errorf("it starts: %v; parse says %v; %+v", compared.Starts(), err, compared.Results)
+				t.Errorf("it starts: %v; error of parse: %v; %+v", compared.Starts(), err, compared.Results)
 			}
 			for _, note := range notes {
 				field, why, _ := strings.Cut(note, ": ")
@@ -111,7 +111,7 @@ func TestTheComparisonMatchesAStart(t *testing.T) {
 					return v.Subject == field && (v.Outcome == Ignored && v.Effect == why || v.Outcome == Differs || v.Outcome == Rejected)
 				}
 				if !slices.ContainsFunc(compared.Results, says) {
-					t.Errorf("a start notes %q, and the comparison does not have it", note)
+					t.Errorf("the comparison lacks the note %q of a start", note)
 				}
 			}
 		})
@@ -128,7 +128,7 @@ func TestEveryDifferenceIsOfASettingThatKubeProxyHasAndIsInThePage(t *testing.T)
 			t.Errorf("kube-proxy has no %s", path)
 		}
 		if !strings.Contains(string(page), lastOf(path)) {
-			t.Errorf("the page does not tell of %s", path)
+			t.Errorf("the page lacks %s", path)
 		}
 	}
 }
@@ -151,11 +151,11 @@ func TestWhereNodePortsAreServed(t *testing.T) {
 	}{
 		"on fewer": {all, primary, model.IPv4, node, SettingResult{
 			Value: "10.244.0.1, 192.0.2.1, 198.51.100.1", Outcome: Differs, Effect: "served on 192.0.2.1",
-			Do: "clients of 10.244.0.1, 198.51.100.1 dial another address, or nodePortAddresses names it",
+			Do: "let clients of 10.244.0.1, 198.51.100.1 dial another address, or add it to nodePortAddresses",
 		}},
 		"on the only one": {all, primary, model.IPv6, node, SettingResult{Value: "2001:db8::1", Outcome: Same, Effect: "served on 2001:db8::1"}},
 		"without the Node": {all, primary, model.IPv6, nil, SettingResult{
-			Value: "2001:db8::1", Outcome: Unknown, Effect: "served on the addresses that the Node object names; it is not known",
+			Value: "2001:db8::1", Outcome: Unknown, Effect: "served on the addresses that the Node object names; the Node is unknown",
 			Do: "give --kubeconfig FILE, or --manifests PATH with the Node",
 		}},
 		"on all, as before": {all, all, model.IPv4, nil, SettingResult{

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestConfigzIsReadAsItWasWritten, also that of a newer proxy if the unknown settings are off.
+// The page of a newer proxy can be read, too, if the unknown settings are off.
 func TestConfigzIsReadAsItWasWritten(t *testing.T) {
 	own := VicinityConfig{Fields: map[string]bool{"dnsTTL": false, "podNames": true}}
 	c := Default()
@@ -21,13 +21,13 @@ func TestConfigzIsReadAsItWasWritten(t *testing.T) {
 	page := string(encoded)
 	ours := "\"" + ownConfigzKey + "\":{"
 	for title, test := range map[string]struct{ page, err string }{
-		"as written":                    {page, ""},
-		"a new setting that is off":     {strings.Replace(page, ours, ours+`"brandNew":false,"other":"",`, 1), ""},
-		"a new setting that is on":      {strings.Replace(page, ours, ours+`"brandNew":true,`, 1), "brandNew: unknown field"},
-		"a new field of kube-proxy":     {strings.Replace(page, `"clusterCIDR"`, `"brandNew":{},"clusterCIDR"`, 1), ""},
-		"kube-proxy's page":             {`{"kubeproxy.config.k8s.io":{}}`, "it does not have our settings"},
-		"a page of another program":     {"ok", "read the configuration /configz: "},
-		"a configuration that is wrong": {strings.Replace(page, "10.0.0.0/8", "10.0.0.0/99", 1), "clusterCIDR"},
+		"as written":                {page, ""},
+		"a new setting that is off": {strings.Replace(page, ours, ours+`"brandNew":false,"other":"",`, 1), ""},
+		"a new setting that is on":  {strings.Replace(page, ours, ours+`"brandNew":true,`, 1), "brandNew: unknown field"},
+		"a new field of kube-proxy": {strings.Replace(page, `"clusterCIDR"`, `"brandNew":{},"clusterCIDR"`, 1), ""},
+		"kube-proxy's page":         {`{"kubeproxy.config.k8s.io":{}}`, "Vicinity's settings are missing"},
+		"a page of another program": {"ok", "read configuration /configz: "},
+		"an invalid configuration":  {strings.Replace(page, "10.0.0.0/8", "10.0.0.0/99", 1), "clusterCIDR"},
 	} {
 		file, err := ReadConfigz("/configz", []byte(test.page), own)
 		if test.err != "" {

@@ -37,8 +37,8 @@ func readDocuments(text []byte) (documents, error) {
 			found.passedOver = append(found.passedOver, part)
 			continue
 		case part.Type.Kind == "ConfigMap":
-			return documents{}, errors.New("the file is a ConfigMap; what is needed is the text under its key config.conf, " +
-				"as a pod sees it that mounts it")
+			return documents{}, errors.New("the file is a ConfigMap; use the text under its key config.conf, " +
+				"as in a pod that mounts it")
 		case part.Type == ownType:
 			place = &found.own
 		case part.Type != configTypes:
@@ -49,7 +49,7 @@ func readDocuments(text []byte) (documents, error) {
 			return documents{}, fmt.Errorf("%s: %s", fault.Field, fault.Reason)
 		}
 		if *place != nil {
-			return documents{}, fmt.Errorf("lines %d and %d: the file holds two documents of kind %s, and may hold one",
+			return documents{}, fmt.Errorf("lines %d and %d: the file has two documents of kind %s; only one is allowed",
 				(*place).LineOf("kind"), part.LineOf("kind"), part.Type.Kind)
 		}
 		*place = &part
@@ -65,7 +65,7 @@ func (d *documents) missingError() error {
 	case len(d.passedOver) > 0:
 		return fmt.Errorf("the file has no document of kind %s, but %s", kind, d.passedOver[0].Type.Kind)
 	}
-	return fmt.Errorf("the file is empty, and must hold a document of kind %s", kind)
+	return fmt.Errorf("the file is empty; it must have a document of kind %s", kind)
 }
 
 // readerOf returns the other program that reads a document; empty if there is none.

@@ -21,7 +21,7 @@ var differences = map[string]func(*Configuration) (here, do string){
 		}
 		here := "nftables is programmed, in the tables ip vicinity and ip6 vicinity"
 		if c.Mode == "" {
-			here = "none is iptables in kube-proxy; here " + here
+			here = "kube-proxy's default is iptables; here " + here
 		}
 		return here, "once this proxy runs, remove what " + modeOf(c) + " mode left behind (kube-proxy --cleanup)"
 	},
@@ -36,7 +36,7 @@ var differences = map[string]func(*Configuration) (here, do string){
 		if modeOf(c) != modeIPTables || c.IPTables.LocalhostNodePorts != nil && !*c.IPTables.LocalhostNodePorts {
 			return "", ""
 		}
-		return noLocalhost, "what dials 127.0.0.1 and a node port dials the node's address instead, or: nodePortAddresses: " +
+		return noLocalhost, "let clients of node ports on 127.0.0.1 dial the node's address instead, or set nodePortAddresses: " +
 			"[primary, localhost] and featureGates: {" + localhostNodePorts + ": true}"
 	},
 	"conntrack.tcpBeLiberal": func(c *Configuration) (string, string) {
@@ -49,14 +49,14 @@ var differences = map[string]func(*Configuration) (here, do string){
 		if c.Mode != modeIPVS {
 			return "", ""
 		}
-		return "each connection goes to an endpoint drawn at random", schedulerAdvice[cmp.Or(c.IPVS.Scheduler, "rr")]
+		return "each connection goes to a random endpoint", schedulerAdvice[cmp.Or(c.IPVS.Scheduler, "rr")]
 	},
 	"ipvs.strictARP": func(c *Configuration) (string, string) {
 		if c.Mode != modeIPVS || !c.IPVS.StrictARP {
 			return "", ""
 		}
-		return "it is not needed: no link has the addresses of Services",
-			"net.ipv4.conf.all.arp_ignore and arp_announce stay as they are until you set them back"
+		return "not needed: no link has the addresses of Services",
+			"net.ipv4.conf.all.arp_ignore and arp_announce keep their values until you reset them"
 	},
 	"ipvs.tcpTimeout": func(c *Configuration) (string, string) {
 		if c.Mode != modeIPVS {
@@ -66,15 +66,15 @@ var differences = map[string]func(*Configuration) (here, do string){
 		setDefaults(here)
 		there, ours := cmp.Or(c.IPVS.TCPTimeout.Duration, ipvsTimeout), here.Conntrack.TCPEstablishedTimeout.Duration.String()
 		if ours == "0s" {
-			ours = "as long as this kernel says"
+			ours = "the kernel's own value"
 		}
-		return fmt.Sprintf("an idle TCP connection is remembered for conntrack.tcpEstablishedTimeout, %s, and not for %s", ours, there), ""
+		return fmt.Sprintf("an idle TCP connection is tracked for conntrack.tcpEstablishedTimeout, %s, instead of %s", ours, there), ""
 	},
 	"oomScoreAdj": func(c *Configuration) (string, string) {
 		if c.OOMScoreAdj != nil {
 			return "", ""
 		}
-		return "it stays as the process was started with; kube-proxy makes it -999", ""
+		return "the process keeps the value that it was started with; kube-proxy sets -999", ""
 	},
 }
 
@@ -85,7 +85,7 @@ const ipvsTimeout = 15 * time.Minute
 func modeOf(c *Configuration) string { return cmp.Or(string(c.Mode), modeIPTables) }
 
 const (
-	boundLoad    = "open connections are not counted here; the annotation vicinity.dev/max-load bounds what an endpoint may expect"
+	boundLoad    = "open connections are not counted here; the annotation vicinity.dev/max-load bounds the expected load of an endpoint"
 	rememberThem = "sessionAffinity: ClientIP keeps a client at its endpoint; each node remembers its own clients"
 )
 
@@ -116,11 +116,11 @@ func CompareNodePorts(before, after model.NodePortAddresses, family model.Family
 	lost := slices.DeleteFunc(slices.Clone(was), func(addr netip.Addr) bool { return slices.Contains(is, addr) })
 	switch {
 	case after.Primary && node == nil:
-		result.Outcome, result.Effect = Unknown, "served on the addresses that the Node object names; it is not known"
+		result.Outcome, result.Effect = Unknown, "served on the addresses that the Node object names; the Node is unknown"
 		result.Do = "give --kubeconfig FILE, or --manifests PATH with the Node"
 	case len(lost) > 0:
 		result.Outcome = Differs
-		result.Do = "clients of " + listed(lost) + " dial another address, or nodePortAddresses names it"
+		result.Do = "let clients of " + listed(lost) + " dial another address, or add it to nodePortAddresses"
 	}
 	return result
 }

@@ -37,11 +37,11 @@ func choose(t *testing.T, c *Configuration, path string) {
 			return
 		}
 	}
-	t.Fatalf("%s takes none of %q", path, texts)
+	t.Fatalf("%s accepts none of %q", path, texts)
 }
 
-// TestEveryFieldHasAnEffectOrAReason goes through all fields that kube-proxy's file can have. A field that a new
-// version adds makes it fail.
+// TestEveryFieldHasAnEffectOrAReason checks all fields that kube-proxy's file can have. It fails if a new version adds a
+// field.
 func TestEveryFieldHasAnEffectOrAReason(t *testing.T) {
 	for _, path := range paths(false) {
 		if path == "apiVersion" || path == "kind" {
@@ -51,7 +51,7 @@ func TestEveryFieldHasAnEffectOrAReason(t *testing.T) {
 			isMeaningless := slices.ContainsFunc(meaningless, func(m IgnoredSetting) bool { return m.Field == path })
 			if !IsSettable(path) {
 				if !isMeaningless {
-					t.Error("it is neither read nor among the meaningless")
+					t.Error("it is neither read nor ignored")
 				}
 				return
 			}
@@ -73,7 +73,7 @@ func TestEveryFieldHasAnEffectOrAReason(t *testing.T) {
 				t.Fatalf("field errors: %v", fieldErrors)
 			}
 			if isSame := cmp.Equal(was, is, equateValues); isSame != isMeaningless {
-				t.Errorf("it changes nothing: %v; among the meaningless: %v", isSame, isMeaningless)
+				t.Errorf("no effect: %v; ignored: %v", isSame, isMeaningless)
 			}
 		})
 	}
@@ -87,9 +87,9 @@ func TestIgnoredSettingsAreNamedOnce(t *testing.T) {
 		case setting.Reason == "":
 			t.Errorf("%+v has no reason", setting)
 		case setting.Field != "" && (fields[setting.Field] || !slices.Contains(known, setting.Field)):
-			t.Errorf("field %s is there twice, or unknown to kube-proxy", setting.Field)
+			t.Errorf("field %s is listed twice, or unknown to kube-proxy", setting.Field)
 		case setting.Flag != "" && flags[setting.Flag]:
-			t.Errorf("flag %s is there twice", setting.Flag)
+			t.Errorf("flag %s is listed twice", setting.Flag)
 		}
 		fields[setting.Field], flags[setting.Flag] = true, true
 	}
@@ -108,11 +108,11 @@ func TestEveryIgnoredSettingIsReportedUnlessItIsKubeProxysDefault(t *testing.T) 
 		t.Run(setting.Field, func(t *testing.T) {
 			c := &Configuration{}
 			if setting.IsNonDefault(c) {
-				t.Error("it is chosen in an empty file")
+				t.Error("IsNonDefault is true for an empty file")
 			}
 			if setting.Default != "" {
 				if err := Set(c, setting.Field, setting.Default); err != nil || setting.IsNonDefault(c) {
-					t.Errorf("its default %q is taken for a choice (%v)", setting.Default, err)
+					t.Errorf("IsNonDefault is true for the default %q (%v)", setting.Default, err)
 				}
 			}
 			if setting.Default == "true" {
@@ -123,7 +123,7 @@ func TestEveryIgnoredSettingIsReportedUnlessItIsKubeProxysDefault(t *testing.T) 
 				choose(t, c, setting.Field)
 			}
 			if !setting.IsNonDefault(c) {
-				t.Errorf("%q is not taken for a choice", Get(c, setting.Field))
+				t.Errorf("IsNonDefault is false for %q", Get(c, setting.Field))
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestATextThatIsNoValueIsRejected(t *testing.T) {
 		"nftables.syncPeriod": "30", "conntrack.tcpCloseWaitTimeout": "an hour", "logging.verbosity": "-1", "featureGates": "AllBeta",
 	} {
 		if err := Set(Default(), path, text); err == nil {
-			t.Errorf("%s takes %q", path, text)
+			t.Errorf("%s accepts %q", path, text)
 		}
 	}
 }

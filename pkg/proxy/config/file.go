@@ -19,8 +19,8 @@ const kind = "KubeProxyConfiguration"
 type File struct {
 	// Path is the path of the file.
 	Path string
-	// Configuration is the content of the file, without defaults. Whatever its mode, the settings that have a meaning here
-	// are in the section nftables.
+	// Configuration is the content of the file, without defaults. The settings that have a meaning here
+	// are in the section nftables, regardless of its mode.
 	Configuration *Configuration
 	// IgnoredSettings has a line for each setting that has no meaning here, and for each document of another program: its
 	// field or kind, and why.
@@ -37,11 +37,11 @@ type File struct {
 func Read(path string, own VicinityConfig) (*File, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	file := &File{Path: path, content: bytes.Clone(content), vicinityConfig: own}
 	if err := file.parse(content); err != nil {
-		return nil, fmt.Errorf("read the configuration %s: %w", path, err)
+		return nil, fmt.Errorf("read configuration %s: %w", path, err)
 	}
 	return file, nil
 }

@@ -54,11 +54,11 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 	}
 	score, eksScore := int32(-999), int32(-998)
 	const (
-		anyMode   = "mode: nftables is what is programmed, whatever the mode"
-		atRandom  = "ipvs.scheduler: each connection goes to an endpoint drawn at random"
-		ipvsPause = "ipvs.minSyncPeriod: changes wait for each other 40 ms at most, and a sync costs what it changes"
-		noMax     = "conntrack.max: kube-proxy has it no more; conntrack.maxPerCore and conntrack.min are used"
-		noIdle    = "udpIdleTimeout: kube-proxy has it no more; it was for mode userspace"
+		anyMode   = "mode: nftables is programmed in every mode"
+		atRandom  = "ipvs.scheduler: each connection goes to a random endpoint"
+		ipvsPause = "ipvs.minSyncPeriod: changes are batched for at most 40 ms, and a sync writes only what changed"
+		noMax     = "conntrack.max: removed from kube-proxy; conntrack.maxPerCore and conntrack.min are used"
+		noIdle    = "udpIdleTimeout: removed from kube-proxy; it was for mode userspace"
 	)
 	with := func(change func(*Settings)) Settings {
 		settings := defaults()
@@ -70,9 +70,9 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 		notes []string
 	}{
 		"kubeadm-1.15.yaml": {kubeadm(func(s *Settings) { s.OOMScoreAdj = &score }), []string{
-			"conntrack.max: kube-proxy has it no more; conntrack.maxPerCore and conntrack.min are used",
-			"resourceContainer: kube-proxy has it no more",
-			"udpIdleTimeout: kube-proxy has it no more; it was for mode userspace",
+			"conntrack.max: removed from kube-proxy; conntrack.maxPerCore and conntrack.min are used",
+			"resourceContainer: removed from kube-proxy",
+			"udpIdleTimeout: removed from kube-proxy; it was for mode userspace",
 		}},
 		"kubeadm-1.28-dual-stack.yaml": {kubeadm(func(s *Settings) { s.LocalTraffic = pods("10.244.0.0/16", "fd00:10:244::/56") }), nil},
 		"kubeadm-1.31.yaml":            {kubeadm(func(*Settings) {}), nil},
@@ -82,13 +82,13 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 			s.MasqueradeAll, s.SyncPeriod = true, 10*time.Second
 		}), []string{
 			"nftables.masqueradeBit: no mark is used",
-			"nftables.minSyncPeriod: changes wait for each other 40 ms at most, and a sync costs what it changes",
+			"nftables.minSyncPeriod: changes are batched for at most 40 ms, and a sync writes only what changed",
 		}},
 		"kubeadm-1.36-ipvs.yaml": {kubeadm(func(s *Settings) { s.MasqueradeAll, s.SyncPeriod = true, 45*time.Second }), []string{
-			"ipvs.scheduler: each connection goes to an endpoint drawn at random",
+			"ipvs.scheduler: each connection goes to a random endpoint",
 			"ipvs.strictARP: IPVS is not used",
-			"mode: nftables is what is programmed, whatever the mode",
-			"featureGates.SidecarContainers: it changes nothing in a proxy",
+			"mode: nftables is programmed in every mode",
+			"featureGates.SidecarContainers: it has no effect in a proxy",
 		}},
 		"kind.yaml": {with(func(s *Settings) { s.Conntrack.MaxPerCore, s.Conntrack.TCPBeLiberal = 0, true }), []string{
 			"metadata: kube-proxy's configuration has none; it is not read", anyMode,
@@ -100,13 +100,13 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 		"eks-2020.yaml": {with(func(s *Settings) {
 			s.Connection.Kubeconfig, s.OOMScoreAdj = "/var/lib/kube-proxy/kubeconfig", &eksScore
 			s.MetricsBindAddress = "0.0.0.0:10249"
-		}), []string{noMax, "resourceContainer: kube-proxy has it no more", noIdle, anyMode}},
+		}), []string{noMax, "resourceContainer: removed from kube-proxy", noIdle, anyMode}},
 		"k0s.yaml": {kubeadm(func(s *Settings) {
 			s.MetricsBindAddress, s.Conntrack.MaxPerCore = "0.0.0.0:10249", 0
 		}), []string{noIdle, anyMode}},
 		"kubespray-ipvs.yaml": {with(func(s *Settings) {
 			s.LocalTraffic, s.OOMScoreAdj, s.Node = pods("10.233.64.0/18"), &score, "node1"
-		}), []string{atRandom, anyMode, "nftables.syncPeriod: only the section of the file's mode counts"}},
+		}), []string{atRandom, anyMode, "nftables.syncPeriod: only the section of the file's mode has an effect"}},
 		"by-hand-ipvs.yaml": {with(func(s *Settings) {
 			s.Connection.Kubeconfig, s.OOMScoreAdj = "/etc/kubernetes/kube-proxy.kubeconfig", &score
 			s.LocalTraffic = pods("172.16.0.0/12", "fc00:2222::/112")
@@ -123,7 +123,7 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 			settings := defaults()
 			settings.OOMScoreAdj = &score
 			return settings
-		}(), []string{"mode: nftables is what is programmed, whatever the mode"}},
+		}(), []string{"mode: nftables is programmed in every mode"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func parse(text []byte) (*Configuration, []string, error) {
 const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
 func TestOnlyTheSectionOfTheFilesModeCounts(t *testing.T) {
-	const others = "only the section of the file's mode counts"
+	const others = "only the section of the file's mode has an effect"
 	sections := "iptables: {masqueradeAll: true, syncPeriod: 1s}\nipvs: {syncPeriod: 2s}\nnftables: {syncPeriod: 3s}\n"
 	tests := map[string]struct {
 		masqueradeAll bool
@@ -185,7 +185,7 @@ func TestOnlyTheSectionOfTheFilesModeCounts(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(test.others, got); diff != "" {
-				t.Errorf("noted as without effect (-want +got):\n%s", diff)
+				t.Errorf("ignored settings (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -196,8 +196,8 @@ func TestAWrongFileIsRejectedWithEveryMistake(t *testing.T) {
 		text string
 		want string // the error, its lines joined by |
 	}{
-		"nothing":       {"# nothing\n", "the file is empty, and must hold a document of kind " + kind},
-		"two documents": {header + "---\n" + header, "lines 2 and 5: the file holds two documents of kind " + kind + ", and may hold one"},
+		"nothing":       {"# nothing\n", "the file is empty; it must have a document of kind " + kind},
+		"two documents": {header + "---\n" + header, "lines 2 and 5: the file has two documents of kind " + kind + "; only one is allowed"},
 		"a list":        {"[]", `line 1: apiVersion "" and kind "" are not ` + APIVersion + " and " + kind},
 		"not YAML":      {header + "mode: [\n", "line 4: did not find expected node content"},
 		"an unknown version": {
@@ -205,11 +205,11 @@ func TestAWrongFileIsRejectedWithEveryMistake(t *testing.T) {
 		},
 		"the ConfigMap": {
 			"apiVersion: v1\nkind: ConfigMap\ndata: {config.conf: ''}\n",
-			"the file is a ConfigMap; what is needed is the text under its key config.conf, as a pod sees it that mounts it",
+			"the file is a ConfigMap; use the text under its key config.conf, as in a pod that mounts it",
 		},
-		"a slip":       {header + "clusterCDIR: 10.0.0.0/8\n", "clusterCDIR: unknown field; did you mean clusterCIDR?"},
+		"a typo":       {header + "clusterCDIR: 10.0.0.0/8\n", "clusterCDIR: unknown field; did you mean clusterCIDR?"},
 		"another case": {header + "clusterCidr: 10.0.0.0/8\n", "clusterCidr: unknown field; did you mean clusterCIDR?"},
-		"a slip in a section": {
+		"a typo in a section": {
 			header + "nftables: {masqeradeAll: true}\n",
 			"nftables.masqeradeAll: unknown field; did you mean nftables.masqueradeAll?",
 		},
@@ -227,8 +227,8 @@ func TestAWrongFileIsRejectedWithEveryMistake(t *testing.T) {
 		},
 		"a text for a number": {header + "oomScoreAdj: low\n", "oomScoreAdj: must be int32, not string"},
 		"no duration":         {header + "configSyncPeriod: soon\n", `time: invalid duration "soon"`},
-		"a mode that never was": {
-			header + "mode: nftable\n", `mode: "nftable" is none of: , iptables, ipvs, nftables, userspace, kernelspace`,
+		"an unknown mode": {
+			header + "mode: nftable\n", `mode: "nftable" must be one of: , iptables, ipvs, nftables, userspace, kernelspace`,
 		},
 		"several misspelled fields": {
 			header + "Mode: ipvs\nclusterCIDRs: []\n",
@@ -245,7 +245,7 @@ func TestAWrongFileIsRejectedWithEveryMistake(t *testing.T) {
 			header + "featureGates: {AllowServiceExternalIP: false}\n",
 			`featureGates: "AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`,
 		},
-		"a bind address that is no IP": {header + "bindAddress: all\n", `bindAddress: "all" is not an IP address`},
+		"an invalid bind address": {header + "bindAddress: all\n", `bindAddress: "all" is not an IP address`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestAWrongFileIsRejectedWithEveryMistake(t *testing.T) {
 	}
 }
 
-// TestIgnoredSettingsOfAFileAreReported: kube-proxy starts with all of these (e2e/configuration).
+// kube-proxy starts with all of these (e2e/configuration).
 func TestIgnoredSettingsOfAFileAreReported(t *testing.T) {
 	const unread = "kube-proxy 1.30 to 1.37 has no such setting; it is not read"
 	other := func(field string) string {
@@ -277,9 +277,9 @@ func TestIgnoredSettingsOfAFileAreReported(t *testing.T) {
 			"ipvs:\nstrictARP: true\nscheduler: rr\n",
 			"scheduler: " + unread + ", nor is ipvs.scheduler|strictARP: " + unread + ", nor is ipvs.strictARP",
 		},
-		"a slip in what has no meaning": {"ipvs: {strictArp: true}\n", "ipvs.strictArp: " + unread + ", nor is ipvs.strictARP"},
-		"nothing near":                  {"frobnicate: {deep: [true]}\n", "frobnicate: " + unread},
-		"nothing near, in a section":    {"conntrack: {frobnicate: 1s}\n", "conntrack.frobnicate: " + unread},
+		"a typo in an ignored setting":  {"ipvs: {strictArp: true}\n", "ipvs.strictArp: " + unread + ", nor is ipvs.strictARP"},
+		"no similar field":              {"frobnicate: {deep: [true]}\n", "frobnicate: " + unread},
+		"no similar field in a section": {"conntrack: {frobnicate: 1s}\n", "conntrack.frobnicate: " + unread},
 		"twice, without meaning": {
 			"iptables: {masqueradeBit: 14, masqueradeBit: 14}\n", "iptables.masqueradeBit: it is set twice, and has no meaning here",
 		},
@@ -307,13 +307,13 @@ func TestIgnoredSettingsOfAFileAreReported(t *testing.T) {
 
 func TestTheErrorOfAFileNamesIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.conf")
-	if _, err := Read(path, VicinityConfig{}); err == nil || !strings.HasPrefix(err.Error(), "read the configuration: open "+path) {
+	if _, err := Read(path, VicinityConfig{}); err == nil || !strings.HasPrefix(err.Error(), "read configuration: open "+path) {
 		t.Errorf("a missing file: %v", err)
 	}
 	if err := os.WriteFile(path, []byte(header+"mdoe: ipvs\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := "read the configuration " + path + ": mdoe: unknown field; did you mean mode?"
+	want := "read configuration " + path + ": mdoe: unknown field; did you mean mode?"
 	if _, err := Read(path, VicinityConfig{}); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -366,7 +366,7 @@ func FuzzAFileIsReadOrRejected(f *testing.F) {
 		}
 		again, fieldErrors := Resolve(c)
 		if diff := cmp.Diff(settings, again, equateValues); diff != "" || len(fieldErrors) > 0 {
-			t.Fatalf("it says something else when it is resolved again: %v\n%s", fieldErrors, diff)
+			t.Fatalf("resolving again differs: %v\n%s", fieldErrors, diff)
 		}
 	})
 }

@@ -22,11 +22,11 @@ type Gate struct {
 	IsObeyed bool
 	// IsAlpha and IsBeta report whether AllAlpha or AllBeta sets it, if it is not set itself.
 	IsAlpha, IsBeta bool
-	// Reason is in a few words its effect, if it is obeyed; otherwise why it cannot be set.
+	// Reason describes its effect in a few words, or why it cannot be set.
 	Reason string
 }
 
-// The gates that are obeyed.
+// The gates that can be set.
 const (
 	allowServiceExternalIPs = "AllowServiceExternalIPs"
 	componentFlagz          = "ComponentFlagz"
@@ -38,43 +38,43 @@ const (
 
 const (
 	hints    = "hints are followed where all endpoints have them"
-	follower = "how the API server is followed and asked cannot be chosen"
-	logGate  = "the log has a form of its own"
+	follower = "reading from the API server is not configurable"
+	logGate  = "the log has its own format"
 )
 
-// gates are all gates that change kube-proxy. A gate that forbids something is obeyed, unless the thing is never done
-// here.
+// gates are all gates that change kube-proxy. A gate that forbids something can be set, unless this program never does
+// it.
 //
 // AllowServiceExternalIPs stays on until it is set, also when Kubernetes 1.40 turns it off by default: this program
 // does not know the cluster's version, and an update of this program must not remove addresses that are in use.
 var gates = []Gate{
-	{Name: allAlpha, IsObeyed: true, Reason: "true serves node ports on loopback, if its own gate does not forbid it"},
-	{Name: allBeta, IsObeyed: true, Reason: "false closes `/flagz` and `/statusz`, if their own gates do not open them"},
+	{Name: allAlpha, IsObeyed: true, Reason: "true serves node ports on loopback, unless that gate itself is false"},
+	{Name: allBeta, IsObeyed: true, Reason: "false disables `/flagz` and `/statusz`, unless their own gates are true"},
 	{Name: allowServiceExternalIPs, IsOn: true, IsObeyed: true, Reason: "false serves no external IPs"},
 	{Name: "AtomicFIFO", IsOn: true, Reason: follower},
 	{Name: "ClientsAllowCARotation", IsOn: true, Reason: follower},
 	{Name: "ClientsAllowCBOR", Reason: follower},
 	{Name: "ClientsAllowTLSCacheGC", IsOn: true, Reason: follower},
 	{Name: "ClientsPreferCBOR", Reason: follower},
-	{Name: componentFlagz, IsOn: true, IsObeyed: true, IsBeta: true, Reason: "false closes the page `/flagz`"},
-	{Name: componentStatusz, IsOn: true, IsObeyed: true, IsBeta: true, Reason: "false closes the page `/statusz`"},
+	{Name: componentFlagz, IsOn: true, IsObeyed: true, IsBeta: true, Reason: "false disables the page `/flagz`"},
+	{Name: componentStatusz, IsOn: true, IsObeyed: true, IsBeta: true, Reason: "false disables the page `/statusz`"},
 	{Name: "ContextualLogging", IsOn: true, Reason: logGate},
 	{Name: "InOrderInformers", IsOn: true, Reason: follower},
 	{Name: "InOrderInformersBatchProcess", IsOn: true, Reason: follower},
 	{Name: "InformerResourceVersion", IsOn: true, Reason: follower},
-	{Name: "KubeProxyDrainingTerminatingNodes", IsOn: true, Reason: "the health check of a node that leaves always says so"},
+	{Name: "KubeProxyDrainingTerminatingNodes", IsOn: true, Reason: "the health check of a node that is being deleted always fails"},
 	{Name: "KubeProxyIPVS", Reason: noIPVS},
 	{
 		Name: localhostNodePorts, IsObeyed: true, IsAlpha: true,
 		Reason: "true serves TCP node ports on the loopback addresses that `nodePortAddresses` names, " +
-			"and refuses and counts what else is sent to node ports on loopback",
+			"and rejects and counts other packets to node ports on loopback",
 	},
 	{Name: "LoadBalancerIPMode", IsOn: true, Reason: "ipMode is always followed"},
 	{Name: "LoggingAlphaOptions", Reason: logGate},
 	{Name: "LoggingBetaOptions", IsOn: true, Reason: logGate},
-	{Name: "MultiCIDRServiceAllocator", IsOn: true, Reason: "ServiceCIDRs are followed where there are some"},
-	{Name: "NFTablesNetlink", IsOn: true, Reason: "the kernel is asked by netlink alone"},
-	{Name: "NFTablesProxyMode", IsOn: true, Reason: "nftables is what is programmed"},
+	{Name: "MultiCIDRServiceAllocator", IsOn: true, Reason: "ServiceCIDRs are used if there are any"},
+	{Name: "NFTablesNetlink", IsOn: true, Reason: "the kernel is accessed only by netlink"},
+	{Name: "NFTablesProxyMode", IsOn: true, Reason: "nftables is always programmed"},
 	{Name: "NativeHistograms", Reason: "histograms have fixed buckets"},
 	{Name: "PreferSameTrafficDistribution", IsOn: true, Reason: hints},
 	{Name: "ServiceTrafficDistribution", IsOn: true, Reason: hints},
@@ -155,7 +155,7 @@ func GateMessages(c *Configuration) []string {
 		_, isKnown := versions()[name]
 		switch gate, changesProxies := gateOf(name); {
 		case isKnown && !changesProxies:
-			lines = append(lines, "featureGates."+name+": it changes nothing in a proxy")
+			lines = append(lines, "featureGates."+name+": it has no effect in a proxy")
 		case changesProxies && !gate.IsObeyed && gate.IsOn != c.FeatureGates[name]:
 			lines = append(lines, "featureGates."+name+": "+gate.Reason)
 		}

@@ -10,22 +10,22 @@ type IgnoredSetting struct {
 	Flag string
 	// Default is kube-proxy's own default: setting it explicitly changes nothing.
 	Default string
-	// Reason is in a few words why it has no effect.
+	// Reason describes in a few words why it has no effect.
 	Reason string
-	// Rejected is a number that would forbid something, and therefore is an error; empty if there is none. RejectionReason
-	// says what to write instead.
+	// Rejected is a value that is an error, because it would disable something; empty if there is none. RejectionReason
+	// describes what to write instead.
 	Rejected, RejectionReason string
 }
 
 const (
 	noMark      = "no mark is used"
-	noPause     = "changes wait for each other 40 ms at most, and a sync costs what it changes"
+	noPause     = "changes are batched for at most 40 ms, and a sync writes only what changed"
 	noIPVS      = "IPVS is not used"
 	noWindows   = "this is not Windows"
 	noBuffer    = "each line of the log is written at once, to standard error"
-	noCadvisor  = "nothing here reads it"
-	otherModes  = "only the section of the file's mode counts"
-	noLocalhost = "loopback serves node ports with the feature gate " + localhostNodePorts + " alone"
+	noCadvisor  = "it is not read"
+	otherModes  = "only the section of the file's mode has an effect"
+	noLocalhost = "loopback serves node ports only with the feature gate " + localhostNodePorts
 )
 
 // meaningless lists every field of the file that has no effect, and every flag. settings.go reads all others.
@@ -35,7 +35,7 @@ const (
 // Three do have a meaning in some files: the section of the file's mode determines whether everything is masqueraded
 // and the sync period (see applyModeSection).
 var meaningless = []IgnoredSetting{
-	{Field: "configSyncPeriod", Flag: "config-sync-period", Default: "15m0s", Reason: "nothing is read again without a change"},
+	{Field: "configSyncPeriod", Flag: "config-sync-period", Default: "15m0s", Reason: "there is no periodic resync"},
 	{Field: "iptables.localhostNodePorts", Flag: "iptables-localhost-nodeports", Default: "true", Reason: noLocalhost},
 	{Field: "iptables.masqueradeAll", Reason: otherModes},
 	{Field: "iptables.masqueradeBit", Flag: "iptables-masquerade-bit", Default: "14", Reason: noMark},
@@ -43,7 +43,7 @@ var meaningless = []IgnoredSetting{
 	{Field: "iptables.syncPeriod", Default: "30s", Reason: otherModes},
 	{Field: "ipvs.excludeCIDRs", Flag: "ipvs-exclude-cidrs", Reason: noIPVS},
 	{Field: "ipvs.minSyncPeriod", Flag: "ipvs-min-sync-period", Default: "1s", Reason: noPause},
-	{Field: "ipvs.scheduler", Flag: "ipvs-scheduler", Reason: "each connection goes to an endpoint drawn at random"},
+	{Field: "ipvs.scheduler", Flag: "ipvs-scheduler", Reason: "each connection goes to a random endpoint"},
 	{Field: "ipvs.strictARP", Flag: "ipvs-strict-arp", Reason: noIPVS},
 	{Field: "ipvs.syncPeriod", Flag: "ipvs-sync-period", Default: "30s", Reason: otherModes},
 	{Field: "ipvs.tcpFinTimeout", Flag: "ipvs-tcpfin-timeout", Reason: noIPVS},
@@ -55,7 +55,7 @@ var meaningless = []IgnoredSetting{
 	{Field: "logging.options.text.infoBufferSize", Flag: "log-text-info-buffer-size", Reason: noBuffer},
 	{Field: "logging.options.text.splitStream", Flag: "log-text-split-stream", Reason: noBuffer},
 	{Field: "logging.vmodule", Flag: "vmodule", Reason: "the log has one level for everything"},
-	{Field: "mode", Flag: "proxy-mode", Default: modeNFTables, Reason: "nftables is what is programmed, whatever the mode"},
+	{Field: "mode", Flag: "proxy-mode", Default: modeNFTables, Reason: "nftables is programmed in every mode"},
 	{Field: "nftables.masqueradeBit", Default: "14", Reason: noMark},
 	{Field: "nftables.minSyncPeriod", Default: "1s", Reason: noPause},
 	{Field: "portRange", Flag: "proxy-port-range", Reason: "no port is opened for a Service"},
@@ -72,20 +72,20 @@ var meaningless = []IgnoredSetting{
 	{Flag: "machine-id-file", Reason: noCadvisor},
 	{
 		Flag: "healthz-port", Reason: "--healthz-bind-address has the port",
-		Rejected: "0", RejectionReason: "this server cannot be closed; --healthz-bind-address 127.0.0.1 keeps it on this node",
+		Rejected: "0", RejectionReason: "this server cannot be disabled; --healthz-bind-address 127.0.0.1 keeps it on this node",
 	},
 	{
 		Flag: "metrics-port", Reason: "--metrics-bind-address has the port",
-		Rejected: "0", RejectionReason: "this server cannot be closed; --metrics-bind-address 127.0.0.1 keeps it on this node",
+		Rejected: "0", RejectionReason: "this server cannot be disabled; --metrics-bind-address 127.0.0.1 keeps it on this node",
 	},
 }
 
 // former are fields of earlier versions of kube-proxy's file (kubernetes/kubernetes#78296, #78287, and userspace
 // mode's). Files outlive upgrades, and kube-proxy only logs a line about fields that it does not know.
 var former = map[string]string{
-	"conntrack.max":     "kube-proxy has it no more; conntrack.maxPerCore and conntrack.min are used",
-	"resourceContainer": "kube-proxy has it no more",
-	"udpIdleTimeout":    "kube-proxy has it no more; it was for mode userspace",
+	"conntrack.max":     "removed from kube-proxy; conntrack.maxPerCore and conntrack.min are used",
+	"resourceContainer": "removed from kube-proxy",
+	"udpIdleTimeout":    "removed from kube-proxy; it was for mode userspace",
 }
 
 // IgnoredSettings returns every setting of kube-proxy that has no effect here.

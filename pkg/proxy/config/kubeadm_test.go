@@ -31,7 +31,7 @@ cgroupDriver: systemd
 `
 }
 
-// TestOfKubeadmsFileKubeProxysDocumentIsTaken, and the others are named.
+// Only kube-proxy's document is read, and the others are reported.
 func TestOfKubeadmsFileKubeProxysDocumentIsTaken(t *testing.T) {
 	file := File{vicinityConfig: VicinityConfig{Fields: map[string]bool{"dnsTTL": false}}}
 	text := kubeadms(header + "mode: nftables\nclusterCIDR: 10.244.0.0/16\n---\n" + ownHeader + "dnsTTL: 7s\n")
@@ -60,14 +60,14 @@ func TestOfKubeadmsFileKubeProxysDocumentIsTaken(t *testing.T) {
 		"19 KubeletConfiguration ignored: a document of the kubelet; it is not read",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || !compared.Starts() {
-		t.Errorf("it starts: %t; verdicts (-want +got):\n%s", compared.Starts(), diff)
+		t.Errorf("it starts: %t; results (-want +got):\n%s", compared.Starts(), diff)
 	}
 }
 
 func TestAFileWithUnknownDocumentsIsRejected(t *testing.T) {
 	for title, test := range map[string]struct{ text, want string }{
 		"kube-proxy's twice": {kubeadms(header + "---\n" + header),
-			"lines 10 and 13: the file holds two documents of kind KubeProxyConfiguration, and may hold one"},
+			"lines 10 and 13: the file has two documents of kind KubeProxyConfiguration; only one is allowed"},
 		"none of kube-proxy": {kubeadms(""), "the file has no document of kind KubeProxyConfiguration, but InitConfiguration"},
 		"the scheduler's": {kubeadms(header) + "---\napiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n",
 			`apiVersion "kubescheduler.config.k8s.io/v1" and kind "KubeSchedulerConfiguration" are not ` + APIVersion + " and " + kind},
@@ -81,12 +81,12 @@ func TestAFileWithUnknownDocumentsIsRejected(t *testing.T) {
 			t.Errorf("%s: %v, want %s", title, err, test.want)
 		}
 		if compared := compare([]byte(test.text)); compared.Starts() || !strings.Contains(compared.Results[0].Effect, test.want) {
-			t.Errorf("%s: compared, it is %+v, want %s", title, compared.Results, test.want)
+			t.Errorf("%s: compare returned %+v, want %s", title, compared.Results, test.want)
 		}
 	}
 }
 
-// TestAChangeOfKubeadmsFileIsAnUpdate, in whichever document: which of them matter is known after a restart.
+// A change of any document is an update. Only a restart shows whether it matters.
 func TestAChangeOfKubeadmsFileIsAnUpdate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeadm.yaml")
 	write := func(text string) {
@@ -103,7 +103,7 @@ func TestAChangeOfKubeadmsFileIsAnUpdate(t *testing.T) {
 	watched := read.Watched()
 	write(kubeadms(header + "---\n" + header))
 	if err := watched.Check(); err == nil {
-		t.Error("two documents for kube-proxy are an update")
+		t.Error("two documents for kube-proxy are accepted as an update")
 	}
 	write(kubeadms(header + "clusterCIDR: 10.0.0.0/8\n"))
 	if err := watched.Watch(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, filewatch.ErrUpdated) {

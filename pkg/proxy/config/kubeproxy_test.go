@@ -20,12 +20,12 @@ const (
 )
 
 // result is the class of a setting, and what it can forbid or limit in kube-proxy. A setting that forbids something is
-// obeyed, or held is the reason why this proxy never does that anyway.
+// obeyed, or held is the reason why this proxy never does what it forbids.
 type result struct{ class, forbids, held string }
 
-// results are about every field of kube-proxy's file, and every flag without a field, except those that replace running
-// with something else. The fields are those of kube-proxy 1.37; older ones from 1.30 on have no others. A new one needs
-// a line here.
+// results has every field of kube-proxy's file, and every flag without a field, except flags such as --cleanup, with which
+// it does not run as a proxy. The fields are those of kube-proxy 1.37; 1.30 to 1.36 have no others. A new one needs a line
+// here.
 var results = map[string]result{
 	"bindAddress":                         {obeyed, "other addresses of the node as primary", ""},
 	"bindAddressHardFail":                 {obeyed, "to run without its servers", ""},
@@ -36,7 +36,7 @@ var results = map[string]result{
 	"clientConnection.qps":                {obeyed, "more requests", ""},
 	"clusterCIDR":                         {obeyed, "to take other clients for pods", ""},
 	"configSyncPeriod":                    {ignored, "", ""},
-	"conntrack.maxPerCore":                {obeyed, "more tracked connections; README says what of a larger value", ""},
+	"conntrack.maxPerCore":                {obeyed, "more tracked connections; for a larger value see the README", ""},
 	"conntrack.min":                       {obeyed, "", ""},
 	"conntrack.tcpBeLiberal":              {obeyed, "", ""},
 	"conntrack.tcpCloseWaitTimeout":       {obeyed, "idle connections", ""},
@@ -93,8 +93,8 @@ var results = map[string]result{
 	"--metrics-port":                      {ignored, "a server at all, if it is 0", "0 is refused"},
 }
 
-// TestNothingThatForbidsIsIgnored goes through all of kube-proxy's settings. TestEveryFieldHasAnEffectOrAReason shows
-// whether a field is read or logged.
+// TestNothingThatForbidsIsIgnored checks all of kube-proxy's settings. TestEveryFieldHasAnEffectOrAReason checks whether
+// a field is read or logged.
 func TestNothingThatForbidsIsIgnored(t *testing.T) {
 	settings := slices.DeleteFunc(paths(false), func(path string) bool { return path == "apiVersion" || path == "kind" })
 	classes, whys, refused := map[string]string{}, map[string]string{}, map[string]bool{}
@@ -113,13 +113,13 @@ func TestNothingThatForbidsIsIgnored(t *testing.T) {
 		}
 		switch {
 		case is.class != class:
-			t.Errorf("%s is %s, and the table says %q", name, class, is.class)
+			t.Errorf("%s is %s, and %q in the table", name, class, is.class)
 		case class == ignored && is.forbids != "" && !refused[name] && is.held != whys[name]:
-			t.Errorf("%s forbids %s, and is ignored because %q; that holds because %q", name, is.forbids, whys[name], is.held)
+			t.Errorf("%s forbids %s, and is ignored because %q; in the table: %q", name, is.forbids, whys[name], is.held)
 		case refused[name] != (is.held == "0 is refused"):
-			t.Errorf("%s: a value is refused: %v; the table says %q", name, refused[name], is.held)
+			t.Errorf("%s: a value is rejected: %v; in the table: %q", name, refused[name], is.held)
 		case class == obeyed && is.held != "":
-			t.Errorf("%s is obeyed, and nothing else need hold", name)
+			t.Errorf("%s is obeyed, and needs no reason", name)
 		}
 	}
 	for name := range results {
@@ -151,7 +151,7 @@ var gateResults = map[string]gateResult{
 	"InOrderInformers":                    {"1.33-1.37", "", ""},
 	"InOrderInformersBatchProcess":        {"1.35-1.37", "", ""},
 	"InformerResourceVersion":             {"1.30-1.37", "", ""},
-	"KubeProxyDrainingTerminatingNodes":   {"1.30-1.32", "true", "load balancers' new connections to a node that leaves"},
+	"KubeProxyDrainingTerminatingNodes":   {"1.30-1.32", "true", "load balancers' new connections to a node that is being deleted"},
 	"KubeProxyIPVS":                       {"1.37-1.37", "false", "mode ipvs"},
 	"KubeProxyNFTablesLocalhostNodePorts": {"1.37-1.37", "false", "node ports on loopback"},
 	"LoadBalancerIPMode":                  {"1.30-1.34", "true", "to serve addresses in mode Proxy"},
@@ -173,7 +173,7 @@ var gateResults = map[string]gateResult{
 func TestNoGateThatForbidsIsIgnored(t *testing.T) {
 	for name := range gateResults {
 		if _, isThere := gateOf(name); !isThere {
-			t.Errorf("kube-proxy asks %s, and it has no line", name)
+			t.Errorf("kube-proxy reads %s, and it has no line", name)
 		}
 	}
 	under := func(gate string, on bool) (Settings, []FieldError) {
@@ -183,19 +183,19 @@ func TestNoGateThatForbidsIsIgnored(t *testing.T) {
 		t.Run(gate.Name, func(t *testing.T) {
 			is, isThere := gateResults[gate.Name]
 			if !isThere || gate.Reason == "" {
-				t.Errorf("no kube-proxy asks it, or there is no reason: %+v", gate)
+				t.Errorf("no kube-proxy reads it, or it has no reason: %+v", gate)
 			}
 			since, until := is.setting[:len("1.30")], is.setting[len("1.30-"):]
 			if has := versions()[gate.Name]; has[0] > since || has[1] < until {
-				t.Errorf("it is asked in %s, and accepted from %s to %s", is.setting, has[0], has[1])
+				t.Errorf("it is read in %s, and accepted from %s to %s", is.setting, has[0], has[1])
 			}
 			on, wrong := under(gate.Name, true)
 			off, wrong2 := under(gate.Name, false)
 			if len(wrong)+len(wrong2) > 0 {
-				t.Fatalf("refused: %v, %v", wrong, wrong2)
+				t.Fatalf("rejected: %v, %v", wrong, wrong2)
 			}
 			if changes := !cmp.Equal(on, off, equateValues); changes != gate.IsObeyed {
-				t.Errorf("it changes the settings: %v; it is obeyed: %v", changes, gate.IsObeyed)
+				t.Errorf("it changes the settings: %v; IsObeyed: %v", changes, gate.IsObeyed)
 			}
 			if never := map[string]bool{"true": true, "false": false}; !gate.IsObeyed && is.forbids != "" && never[is.forbids] != gate.IsOn {
 				t.Errorf("%s forbids %s, and here it is always %v", is.forbids, is.what, gate.IsOn)
@@ -216,7 +216,7 @@ func TestTheListOfAllGatesIsThatOfKubernetes(t *testing.T) {
 		"StrictIPCIDRValidation": {"1.33", "1.37"}, "WatchListClient": {"1.30", "1.37"}, "NFTablesNetlink": {"1.37", "1.37"},
 	} {
 		if versions()[name] != want {
-			t.Errorf("%s is there from %v, want %v", name, versions()[name], want)
+			t.Errorf("%s exists in %v, want %v", name, versions()[name], want)
 		}
 	}
 	if count := len(versions()); count != 351 {
@@ -234,8 +234,7 @@ func (g *clientGates) AddVersioned(gates map[clientfeatures.Feature]clientfeatur
 	return nil
 }
 
-// TestTheGatesOfLibrariesHaveAResult: the gates that kube-proxy has from its libraries, which this program uses, too. A
-// library that adds a gate makes it fail.
+// kube-proxy has these gates from its libraries, which this program uses, too. The test fails if a library adds a gate.
 func TestTheGatesOfLibrariesHaveAResult(t *testing.T) {
 	registry, names := featuregate.NewFeatureGate(), clientGates{}
 	err := errors.Join(logsapi.AddFeatureGates(registry), metricsfeatures.AddFeatureGates(registry),
@@ -273,7 +272,7 @@ func TestGates(t *testing.T) {
 		"KubeProxyIPVS=false,NFTablesProxyMode=true,AllAlpha=false": {true, true, true, nil, ""},
 		"KubeProxyIPVS=true,TopologyAwareHints=false,SidecarContainers=true": {true, true, true, []string{
 			"featureGates.KubeProxyIPVS: IPVS is not used",
-			"featureGates.SidecarContainers: it changes nothing in a proxy",
+			"featureGates.SidecarContainers: it has no effect in a proxy",
 			"featureGates.TopologyAwareHints: hints are followed where all endpoints have them",
 		}, ""},
 		"AllowServiceExternalIP=false": {true, true, true, nil,

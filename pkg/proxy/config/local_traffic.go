@@ -29,9 +29,8 @@ var LinkModes = map[string]string{
 // maxLinkName is the maximum number of bytes in a link's name (IFNAMSIZ without its zero).
 const maxLinkName = 15
 
-// localTraffic reads how pods are distinguished from other clients. At most one way is set. A clusterCIDR may be set
-// together with another mode, because tools that install kube-proxy always write it: then it is ignored, as in
-// kube-proxy.
+// localTraffic reads how pods are distinguished from other clients: in one way at most. A clusterCIDR may be set together
+// with another mode, because tools that install kube-proxy always write it: then it is ignored, as in kube-proxy.
 func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
 	switch mode := string(from.DetectLocalMode); mode {
 	case nodeCIDRMode:
@@ -40,7 +39,7 @@ func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
 		return ruleset.LocalTraffic{Interface: c.linkName("detectLocal.bridgeInterface", from.DetectLocal.BridgeInterface)}
 	case interfaceNamePrefixMode:
 		prefix := c.linkName("detectLocal.interfaceNamePrefix", from.DetectLocal.InterfaceNamePrefix)
-		if len(prefix) == maxLinkName { // nothing can follow it, and nft cannot read a wildcard there
+		if len(prefix) == maxLinkName { // no name is longer, and nft cannot read a wildcard there
 			return ruleset.LocalTraffic{Interface: prefix}
 		}
 		return ruleset.LocalTraffic{InterfacePrefix: prefix}
@@ -78,7 +77,7 @@ func (c *checker) linkName(field, name string) string {
 		c.wrong(field, "%q has %d bytes; the name of a link has at most %d", name, len(name), maxLinkName)
 	case at >= 0:
 		char := []rune(name[at:])[0]
-		c.wrong(field, "%q: the name of a link cannot contain %q; give one name, or beginning of names, without wildcard", name, char)
+		c.wrong(field, "%q: the name of a link cannot contain %q; give one name or name prefix, without wildcard", name, char)
 	case name == "." || name == "..":
 		c.wrong(field, "%q: no link can have that name", name)
 	}

@@ -41,8 +41,8 @@ func (c *checker) nodePorts(entries []string) model.NodePortAddresses {
 	return addresses
 }
 
-// nodeAddress reads bindAddress, which binds nothing: kube-proxy uses it as the node's address of its family, unless it
-// is unspecified or loopback.
+// nodeAddress reads bindAddress. No socket is bound to it: kube-proxy uses it as the node's address of its family,
+// unless it is unspecified or loopback.
 func (c *checker) nodeAddress(text string) netip.Addr {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {

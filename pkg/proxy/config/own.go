@@ -22,7 +22,7 @@ const (
 
 var ownType = manifest.Type{APIVersion: OwnAPIVersion, Kind: OwnKind}
 
-// VicinityConfig are the settings that kube-proxy does not have. With the zero value the document is not read.
+// VicinityConfig describes the settings that kube-proxy does not have. With the zero value the document is not read.
 type VicinityConfig struct {
 	// Fields maps the names of all settings to whether they are booleans; the others are strings.
 	Fields map[string]bool
@@ -75,7 +75,7 @@ func (o *VicinityConfig) text(name string, value any) (string, error) {
 	case isBool:
 		return "", fmt.Errorf("%s: must be true or false", name)
 	case !isText:
-		return "", fmt.Errorf("%s: must be a text, not %v; quote it", name, value)
+		return "", fmt.Errorf("%s: must be a string, not %v; quote it", name, value)
 	}
 	return text, nil
 }

@@ -10,7 +10,7 @@ import (
 
 const ownHeader = "apiVersion: " + OwnAPIVersion + "\nkind: " + OwnKind + "\n"
 
-// TestADocumentOfOurOwnStandsBesideKubeProxys, before or after it, or alone.
+// Our document may precede or follow kube-proxy's, or be the only one.
 func TestADocumentOfOurOwnStandsBesideKubeProxys(t *testing.T) {
 	own := VicinityConfig{Fields: map[string]bool{"dnsTTL": false, "podNames": true}, Check: func(values map[string]string) error {
 		if values["dnsTTL"] == "never" {
@@ -25,21 +25,21 @@ func TestADocumentOfOurOwnStandsBesideKubeProxys(t *testing.T) {
 		own        map[string]string
 		err        string
 	}{
-		"behind":  {kubeProxys + "---\n" + ours, "10.0.0.0/8", want, ""},
+		"after":   {kubeProxys + "---\n" + ours, "10.0.0.0/8", want, ""},
 		"before":  {ours + "---\n" + kubeProxys, "10.0.0.0/8", want, ""},
 		"alone":   {ours, "", want, ""},
 		"empty":   {kubeProxys + "---\n" + ownHeader, "10.0.0.0/8", map[string]string{}, ""},
 		"missing": {kubeProxys, "10.0.0.0/8", nil, ""},
-		"twice":   {ours + "---\n" + ours, "", nil, "lines 2 and 7: the file holds two documents of kind " + OwnKind},
+		"twice":   {ours + "---\n" + ours, "", nil, "lines 2 and 7: the file has two documents of kind " + OwnKind},
 		"two of kube-proxy": {kubeProxys + "---\n" + kubeProxys + "---\n" + ours, "", nil,
-			"lines 2 and 6: the file holds two documents of kind " + kind},
+			"lines 2 and 6: the file has two documents of kind " + kind},
 		"an unknown field":   {ownHeader + "dnsTtl: 5s\n", "", nil, OwnKind + ": dnsTtl: unknown field; did you mean dnsTTL?"},
 		"kube-proxy's field": {ownHeader + "clusterCIDR: x\n", "", nil, "it belongs in the document of kind KubeProxyConfiguration"},
 		"a value":            {ownHeader + "dnsTTL: never\n", "", nil, "dnsTTL never: no time"},
 		"mistakes in both": {
 			header + "mdoe: ipvs\n---\n" + ownHeader + "x: y\n", "", nil, "did you mean mode?\ndocument of kind " + OwnKind + ": x: unknown",
 		},
-		"ours, in the other": {header + "dnsTTL: 5s\n", "", nil, "dnsTTL: unknown field; it belongs in the document of kind " + OwnKind},
+		"our field in kube-proxy's": {header + "dnsTTL: 5s\n", "", nil, "dnsTTL: unknown field; it belongs in the document of kind " + OwnKind},
 	} {
 		file := File{vicinityConfig: own}
 		err := file.parse([]byte(test.text))
@@ -58,7 +58,7 @@ func TestADocumentOfOurOwnStandsBesideKubeProxys(t *testing.T) {
 	}
 }
 
-// TestTheLinesOfAComparisonAreThoseOfTheFile, whatever precedes kube-proxy's document.
+// The lines count documents that precede kube-proxy's.
 func TestTheLinesOfAComparisonAreThoseOfTheFile(t *testing.T) {
 	compared := compare([]byte(ownHeader + "dnsTTL: 5s\n---\n" + header + "ipvs:\n  strictARP: true\n"))
 	for _, result := range compared.Results {

@@ -26,13 +26,13 @@ func ReadConfigz(name string, page []byte, own VicinityConfig) (*File, error) {
 	err := json.Unmarshal(page, &documents)
 	var ours map[string]any
 	if err == nil && documents[ownConfigzKey] == nil {
-		err = errors.New("it does not have our settings")
+		err = errors.New("Vicinity's settings are missing")
 	}
 	if err == nil {
 		err = json.Unmarshal(documents[ownConfigzKey], &ours)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration %s: %w", name, err)
+		return nil, fmt.Errorf("read configuration %s: %w", name, err)
 	}
 	maps.DeleteFunc(ours, func(field string, value any) bool {
 		_, isKnown := own.Fields[field]
@@ -44,7 +44,7 @@ func ReadConfigz(name string, page []byte, own VicinityConfig) (*File, error) {
 		err = file.parse(slices.Concat(documents[configzKey], []byte("\n---\n"), text))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration %s: %w", name, err)
+		return nil, fmt.Errorf("read configuration %s: %w", name, err)
 	}
 	return file, nil
 }
@@ -61,7 +61,7 @@ func Write(path string, c *Configuration, own VicinityConfig, values map[string]
 		err = os.WriteFile(path, text, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("write the configuration to %s: %w", path, err)
+		return fmt.Errorf("write configuration to %s: %w", path, err)
 	}
 	return nil
 }

@@ -39,10 +39,10 @@ func (r *Report) Text(to io.Writer) {
 		}
 		r.Settings[i].text(to)
 	}
-	sanitize.Fprintf(to, "Settings of the file that do what they do in kube-proxy: %d. What is kube-proxy's default is not listed.\n\n",
+	sanitize.Fprintf(to, "Settings of the file with the same effect as in kube-proxy: %d. kube-proxy's defaults are not listed.\n\n",
 		same)
 	if len(r.VicinityFields) > 0 {
-		sanitize.Fprintf(to, "Settings of our own in the file: %s.\n\n", strings.Join(slices.Sorted(maps.Keys(r.VicinityFields)), ", "))
+		sanitize.Fprintf(to, "Vicinity's own settings in the file: %s.\n\n", strings.Join(slices.Sorted(maps.Keys(r.VicinityFields)), ", "))
 	}
 	sanitize.Fprintf(to, "On this node:\n\n")
 	for i := range r.OnNode {

@@ -13,11 +13,11 @@ func TestPodsAddressesAreRead(t *testing.T) {
 		want   []string
 		reason string
 	}{
-		"none":                    {list: ""},
-		"one":                     {list: "10.244.0.0/16", want: []string{"10.244.0.0/16"}},
-		"one of each family":      {list: "10.244.0.0/16,fd00:10:244::/56", want: []string{"10.244.0.0/16", "fd00:10:244::/56"}},
-		"spaces behind the comma": {list: "10.244.0.0/16, fd00::/56", want: []string{"10.244.0.0/16", "fd00::/56"}},
-		"bits behind the prefix":  {list: "10.244.3.7/16,fd00::1/64", want: []string{"10.244.0.0/16", "fd00::/64"}},
+		"none":                   {list: ""},
+		"one":                    {list: "10.244.0.0/16", want: []string{"10.244.0.0/16"}},
+		"one of each family":     {list: "10.244.0.0/16,fd00:10:244::/56", want: []string{"10.244.0.0/16", "fd00:10:244::/56"}},
+		"spaces after the comma": {list: "10.244.0.0/16, fd00::/56", want: []string{"10.244.0.0/16", "fd00::/56"}},
+		"bits after the prefix":  {list: "10.244.3.7/16,fd00::1/64", want: []string{"10.244.0.0/16", "fd00::/64"}},
 		"two of a family": {
 			list: "10.244.0.0/16,10.245.0.0/16", reason: `"10.244.0.0/16,10.245.0.0/16": more than one IPv4 range`,
 		},
@@ -51,22 +51,22 @@ func TestPodsAddressesAreRead(t *testing.T) {
 
 func TestImpossibleValuesAreRejected(t *testing.T) {
 	tests := map[string]struct{ field, text string }{
-		"a negative burst":               {"clientConnection.burst", "-1"},
-		"no number of requests":          {"clientConnection.qps", "NaN"},
-		"endlessly many":                 {"clientConnection.qps", "Inf"},
-		"a negative maximum":             {"conntrack.maxPerCore", "-1"},
-		"a negative minimum":             {"conntrack.min", "-1"},
-		"a negative timeout":             {"conntrack.tcpEstablishedTimeout", "-1s"},
-		"a timeout below a second":       {"conntrack.udpTimeout", "999ms"},
-		"a timeout beyond the kernel":    {"conntrack.udpStreamTimeout", "700000h"},
-		"no time between two tries":      {"nftables.syncPeriod", "-1s"},
-		"a score that is too low":        {"oomScoreAdj", "-1001"},
-		"an unknown way to find pods":    {"detectLocalMode", "clustercidr"},
-		"an unknown format":              {"logging.format", "xml"},
-		"a host name":                    {"healthzBindAddress", "localhost:80"},
-		"nothing that is an address":     {"metricsBindAddress", ":"},
-		"an address for primary":         {"nodePortAddresses", "192.0.2.1"},
-		"a name that is no bind address": {"bindAddress", "eth0"},
+		"a negative burst":            {"clientConnection.burst", "-1"},
+		"not a number of requests":    {"clientConnection.qps", "NaN"},
+		"infinitely many":             {"clientConnection.qps", "Inf"},
+		"a negative maximum":          {"conntrack.maxPerCore", "-1"},
+		"a negative minimum":          {"conntrack.min", "-1"},
+		"a negative timeout":          {"conntrack.tcpEstablishedTimeout", "-1s"},
+		"a timeout below a second":    {"conntrack.udpTimeout", "999ms"},
+		"a timeout beyond the kernel": {"conntrack.udpStreamTimeout", "700000h"},
+		"a negative sync period":      {"nftables.syncPeriod", "-1s"},
+		"a score that is too low":     {"oomScoreAdj", "-1001"},
+		"an unknown detectLocalMode":  {"detectLocalMode", "clustercidr"},
+		"an unknown format":           {"logging.format", "xml"},
+		"a host name":                 {"healthzBindAddress", "localhost:80"},
+		"no address":                  {"metricsBindAddress", ":"},
+		"an address for primary":      {"nodePortAddresses", "192.0.2.1"},
+		"a name as bind address":      {"bindAddress", "eth0"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestWhatIsAtTheEdgeIsRight(t *testing.T) {
 		}
 	}
 	if got := (&checker{}).notNegative("x", math.MaxInt32); got != math.MaxInt32 {
-		t.Errorf("the largest number is read as %d", got)
+		t.Errorf("notNegative(MaxInt32) = %d", got)
 	}
 }
 

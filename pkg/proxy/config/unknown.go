@@ -8,20 +8,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// kube-proxy logs a field that it does not know, or that is set twice, and starts (loadConfig in its options.go). So
-// files that work have such fields: metadata.name, for kustomize; masqueradeAll in the section ipvs; strictARP next to
-// it. A replacement for kube-proxy must not fail to start because of one. But if a setting that matters is misspelled,
-// a log line is not enough. So an unknown field is an error only if the setting that may have been intended has a
-// meaning here.
+// If a field is unknown or set twice, kube-proxy only logs that (loadConfig in its options.go). So files in use have such
+// fields: metadata.name, for kustomize; masqueradeAll in the section ipvs; strictARP next to it. A replacement for
+// kube-proxy must not fail to start because of one. But if a setting that matters is misspelled, a log line is not
+// enough. So an unknown field is an error only if the setting that may have been intended has a meaning here.
 
-// elsewhere is the note about a field that resembles none that has a meaning here.
+// elsewhere is the note about an unknown field that does not resemble a setting with a meaning here.
 const elsewhere = "kube-proxy 1.30 to 1.37 has no such setting; it is not read"
 
 // modeSections are the sections for modes: only the section of the mode has an effect. Users who change the mode copy
 // settings from one to another.
 var modeSections = []string{"iptables", "ipvs", "nftables", "winkernel"}
 
-// unusedValue returns why nothing here depends on a faulty field; empty if something may.
+// unusedValue returns why a faulty field does not matter here; empty if it may matter.
 func unusedValue(fault manifest.ParseError) string {
 	path := fault.Field
 	switch {

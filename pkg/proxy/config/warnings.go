@@ -9,8 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Settings and a Node may each be valid and still have an effect together that no user wants. These are the warnings
-// about that.
+// These warnings are about settings that are valid, but whose combined effect, also with the Node, is rarely intended.
 
 // NftWarnings returns warnings that follow from the settings alone, whatever the cluster's state.
 func NftWarnings(config ruleset.Config) []string {
@@ -20,8 +19,8 @@ func NftWarnings(config ruleset.Config) []string {
 			"--nodeport-addresses has no %s CIDR, so node ports are served on all %s addresses of this node", family, family))
 	}
 	if slices.ContainsFunc(config.NodePorts.Prefixes, isLoopback) && !config.NodePorts.Localhost {
-		sentences = append(sentences, "--nodeport-addresses names loopback, which serves node ports with the feature gate "+
-			localhostNodePorts+" alone")
+		sentences = append(sentences, "--nodeport-addresses names loopback, which serves node ports only with the feature gate "+
+			localhostNodePorts)
 	}
 	return sentences
 }
@@ -36,7 +35,7 @@ func NodePortWarning(config ruleset.Config, node *model.Node) string {
 		return ""
 	}
 	if node == nil || len(node.Addresses) == 0 {
-		return "node ports are not served: --nodeport-addresses is primary, and the Node names no address"
+		return "node ports are not served: --nodeport-addresses is primary, and the Node has no address"
 	}
 	return ""
 }
@@ -44,7 +43,7 @@ func NodePortWarning(config ruleset.Config, node *model.Node) string {
 // PodWarning returns a warning that no pod can be recognized; empty if some can. node is nil while the Node is unknown.
 func PodWarning(config ruleset.Config, node *model.Node) string {
 	if config.LocalTraffic.PodCIDRs && (node == nil || len(node.PodCIDRs) == 0) {
-		return "pods are not recognized: --detect-local-mode is NodeCIDR, and the Node names no podCIDR"
+		return "pods are not recognized: --detect-local-mode is NodeCIDR, and the Node has no podCIDR"
 	}
 	return ""
 }
@@ -75,9 +74,9 @@ func PodDetectionMissing(detector ruleset.LocalTraffic, family model.Family, nod
 	case detector.Interface != "" || detector.InterfacePrefix != "":
 		return ""
 	case !detector.PodCIDRs && !anyOf(family, detector.Prefixes):
-		return fmt.Sprintf("no %s --cluster-cidr tells them apart", family)
+		return fmt.Sprintf("there is no %s --cluster-cidr", family)
 	case detector.PodCIDRs && (node == nil || !anyOf(family, node.PodCIDRs)):
-		return fmt.Sprintf("the Node names no %s podCIDR that tells them apart", family)
+		return fmt.Sprintf("the Node has no %s podCIDR", family)
 	}
 	return ""
 }

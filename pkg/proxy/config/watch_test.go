@@ -29,7 +29,7 @@ func TestOnlyATextThatCanBeUsedIsAnUpdate(t *testing.T) {
 	write("clusterCIDR: everything\n")
 	const want = `clusterCIDR: "everything" is not a CIDR`
 	if err := watched.Check(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("a wrong text: %v, want %s", err, want)
+		t.Errorf("an invalid text: %v, want %s", err, want)
 	}
 	write("clusterCIDR: 10.0.0.0/8\n")
 	if err := watched.Watch(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, filewatch.ErrUpdated) {

@@ -53,7 +53,7 @@ func TestSettingsThatDoWhatNoUserMeansAreLogged(t *testing.T) {
 		noPort = "level=WARN msg=\"node ports are not served: --nodeport-addresses is primary, and the Node names no address\" node=node-a"
 		noPods = "level=WARN msg=\"pods are not recognized: --detect-local-mode is NodeCIDR, and the Node names no podCIDR\" node=node-a"
 	)
-	const loopback = "level=WARN msg=\"--nodeport-addresses names loopback, which serves node ports with the feature gate " +
+	const loopback = "level=WARN msg=\"--nodeport-addresses names loopback, which serves node ports only with the feature gate " +
 		"KubeProxyNFTablesLocalhostNodePorts alone\""
 	primary := ruleset.Config{Families: model.Families, NodePorts: model.NodePortAddresses{Primary: true}}
 	primaryAnd := func(cidr string) ruleset.Config {

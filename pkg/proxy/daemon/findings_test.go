@@ -93,9 +93,9 @@ func TestTheLogHasFindingsInFull(t *testing.T) {
 		{Kind: "Service", Name: named("web"), Code: "ClientsIgnored", Field: "vicinity.dev/clients", Reason: "nobody"},
 	}, nil)
 	for _, want := range []string{
-		`msg="a part cannot be read; the rest is in force" problem="Node node-b: metadata.labels[a]: no time; it counts as absent" ` +
+		`msg="an invalid value is ignored; the rest of the object is active" problem="Node node-b: metadata.labels[a]: no time; it counts as absent" ` +
 			"code=ValueIgnored\n",
-		`msg="a part is left out; the rest is served" problem="EndpointSlice shop/web-1: ports[1].port: 70000" code=PartiallyIgnored` + "\n",
+		`msg="a part of an object is ignored; the rest is served" problem="EndpointSlice shop/web-1: ports[1].port: 70000" code=PartiallyIgnored` + "\n",
 		`msg="an annotation is ignored" problem="Service shop/web: vicinity.dev/clients: nobody" code=ClientsIgnored` + "\n",
 	} {
 		if got := strings.Count(log.String(), want); got != 1 {

@@ -32,7 +32,7 @@ func rejection(errno syscall.Errno) error {
 
 // unknown returns the error of package nft for a response that is missing or unreadable.
 func unknown(err error) error {
-	return fmt.Errorf("committing a batch: %w: %w", nft.ErrUnknownOutcome, err)
+	return fmt.Errorf("commit batch: %w: %w", nft.ErrUnknownOutcome, err)
 }
 
 // commitFaults are the failures of a commit.
@@ -50,7 +50,7 @@ var commitFaults = []fault{
 	{"the socket's buffer is full", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.ENOBUFS), false},
 	{"a signal interrupts sending", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EINTR), false},
 	{"the socket is closed", fmt.Errorf("sending 4711 bytes over netlink: %w", os.ErrClosed), false},
-	{"the deadline is exceeded before it is sent", fmt.Errorf("committing a batch: %w", context.DeadlineExceeded), false},
+	{"the deadline is exceeded before it is sent", fmt.Errorf("commit batch: %w", context.DeadlineExceeded), false},
 	{"the response is lost, and it was rejected", unknown(unix.ENOBUFS), false},
 	{"the response is lost, and it was applied", unknown(unix.ENOBUFS), true},
 	{"the response is late", unknown(os.ErrDeadlineExceeded), true},

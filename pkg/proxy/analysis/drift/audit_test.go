@@ -43,7 +43,7 @@ func TestWhatATableShouldHoldDiffersByWhatChanged(t *testing.T) {
 	}
 	one, two := want(shop("10.244.0.1")), want(shop("10.244.0.1", "10.244.0.2"))
 	if one.Services != 1 || one.DNSServices != 0 {
-		t.Errorf("%d Services, %d of DNS", one.Services, one.DNSServices)
+		t.Errorf("%d Services, %d in DNS", one.Services, one.DNSServices)
 	}
 	held := func(of *DesiredState) ruleset.Objects {
 		held := ruleset.Objects{Table: true}
@@ -64,7 +64,7 @@ func TestWhatATableShouldHoldDiffersByWhatChanged(t *testing.T) {
 		t.Errorf("a table differs from itself: %v", differences)
 	}
 	if differences := two.Tables.Differences(model.IPv4, held(&one)); len(differences) == 0 {
-		t.Error("an endpoint makes no difference")
+		t.Error("an added endpoint is not a difference")
 	}
 }
 
@@ -78,19 +78,19 @@ func TestANodeAgreesIfEverythingDoes(t *testing.T) {
 		spoil           func(*Node)
 		agrees, inForce bool
 	}{
-		"nothing is wrong":           {func(*Node) {}, true, true},
-		"nothing of it is in force":  {func(n *Node) { n.Invalid[0].HasLastKnownGood = false }, true, false},
-		"the proxy knows no refusal": {func(n *Node) { n.Invalid[0].ReportedByProxy = false }, false, true},
-		"another proxy":              {func(n *Node) { n.Kernel.OtherProxies = []competing.Conflict{{}} }, false, true},
-		"the kernel differs":         {func(n *Node) { n.Kernel.InSync = false }, false, true},
-		"no proxy answers":           {func(n *Node) { n.Proxy = nil }, false, true},
-		"the proxy fails":            {func(n *Node) { n.Proxy.LastError = "no space" }, false, true},
-		"changes wait":               {func(n *Node) { n.Proxy.InSyncSince = nil }, false, true},
+		"everything is fine":      {func(*Node) {}, true, true},
+		"no active version":       {func(n *Node) { n.Invalid[0].HasLastKnownGood = false }, true, false},
+		"not reported as invalid": {func(n *Node) { n.Invalid[0].ReportedByProxy = false }, false, true},
+		"another proxy":           {func(n *Node) { n.Kernel.OtherProxies = []competing.Conflict{{}} }, false, true},
+		"the kernel differs":      {func(n *Node) { n.Kernel.InSync = false }, false, true},
+		"no proxy responds":       {func(n *Node) { n.Proxy = nil }, false, true},
+		"the proxy fails":         {func(n *Node) { n.Proxy.LastError = "no space" }, false, true},
+		"changes are queued":      {func(n *Node) { n.Proxy.InSyncSince = nil }, false, true},
 	} {
 		node := good()
 		test.spoil(&node)
 		if inForce := node.Compare(); node.InSync != test.agrees || inForce != test.inForce {
-			t.Errorf("%s: agrees %v, in force %v", what, node.InSync, inForce)
+			t.Errorf("%s: in sync %v, active %v", what, node.InSync, inForce)
 		}
 	}
 }

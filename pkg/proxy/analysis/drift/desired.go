@@ -13,7 +13,7 @@ import (
 // DesiredState is the desired state of a node.
 type DesiredState struct {
 	Tables ruleset.Tables
-	// Services is the number of Services in the tables, DNSServices that of the Services that DNS serves.
+	// Services is the number of Services in the tables, and DNSServices the number of those that DNS serves.
 	Services, DNSServices int
 }
 
@@ -32,7 +32,7 @@ func Desired(
 	p.Apply(change)
 	report, err := p.Sync(ctx)
 	if err != nil {
-		return DesiredState{}, fmt.Errorf("find out what the tables of node %s should hold: %w", node, err)
+		return DesiredState{}, fmt.Errorf("compute desired tables of node %s: %w", node, err)
 	}
 	return DesiredState{kernel.tables, report.Total, names.Len()}, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// Node is the state of a node: as its proxy reports it, and as its kernel compares.
+// Node is the state of a node: what its proxy reports, and how its kernel's tables differ from the desired ones.
 //
 // Its JSON names are an interface: scripts read them.
 type Node struct {
@@ -21,8 +21,8 @@ type Node struct {
 	// Invalid are the objects that this program found to be invalid; never null. The kernel is compared with the versions
 	// that the proxy reports as active in their place.
 	Invalid []InvalidObject `json:"refused"`
-	// Missing is why nothing, or not everything, was compared although no object is invalid: there is no Service, or no
-	// EndpointSlice that is read. It is empty if everything was compared.
+	// Missing is why the comparison is incomplete although no object is invalid: there is no Service, or no EndpointSlice
+	// that is read. It is empty if everything was compared.
 	Missing string `json:"missing"`
 }
 
@@ -53,11 +53,11 @@ type InvalidObject struct {
 func (r *InvalidObject) sentence() string {
 	switch {
 	case !r.ReportedByProxy:
-		return r.Problem + "; the proxy does not say that it refuses it"
+		return r.Problem + "; the proxy does not report it as invalid"
 	case !r.HasLastKnownGood:
-		return r.Problem + "; nothing of it is in force"
+		return r.Problem + "; no version of it is active"
 	}
-	return r.Problem + "; the last good version is in force, as it should be"
+	return r.Problem + "; its last known good version is active, as expected"
 }
 
 // InvalidObjects compares the objects that this program rejects with those that the proxy reports as rejected.

@@ -20,12 +20,12 @@ import (
 // maxShown is the maximum number of differences, and of invalid objects, in the text.
 const maxShown = 20
 
-// Text writes a node for people. address is where the proxy's page was requested.
+// Text writes the state of a node for people. address is where the proxy's page was requested.
 func Text(to io.Writer, node *Node, address string) error {
 	table := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
 	p := printer{table}
 	if node.Proxy == nil {
-		p.line("proxy", "none answers at %s", address)
+		p.line("proxy", "no response from %s", address)
 	} else {
 		p.proxy(node)
 	}
@@ -36,7 +36,7 @@ func Text(to io.Writer, node *Node, address string) error {
 	}
 	p.line("other proxies", "%s", otherProxiesText(node.Kernel.OtherProxies))
 	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the status: %w", err)
+		return fmt.Errorf("write status: %w", err)
 	}
 	return nil
 }
@@ -65,20 +65,20 @@ func (p printer) proxy(node *Node) {
 	p.line("proxy", "node %s, version %s, since %s", says.Node, says.Version, sinceText(says.Began))
 	switch {
 	case says.InSyncSince != nil:
-		p.line("in agreement", "since %s, as far as the proxy knows", sinceText(*says.InSyncSince))
+		p.line("in sync", "since %s, according to the proxy", sinceText(*says.InSyncSince))
 	case says.LastError != "":
-		p.line("in agreement", "no: %s", says.LastError)
+		p.line("in sync", "no: %s", says.LastError)
 	default:
-		p.line("in agreement", "no: %s", sanitize.CountOf(says.Waiting, "Service waits for its turn", "Services wait for their turn"))
+		p.line("in sync", "no: %s", sanitize.CountOf(says.Waiting, "Service is queued", "Services are queued"))
 	}
 	if says.Newest != nil {
 		p.line("newest change", "%s; Services decided: %d, in %s", sinceText(says.Newest.At), says.Newest.Services,
 			time.Duration(says.Newest.Seconds*float64(time.Second)).Round(10*time.Microsecond))
 	}
 	p.line("Services", "%s", node.counted())
-	p.line("left out", "%s refused, %s by the kernel; %s contested; %s",
+	p.line("not applied", "%s invalid; %s rejected by the kernel; %s contested; %s",
 		sanitize.CountOf(says.InvalidObjects, "object is", "objects are"), sanitize.Count(says.RejectedByKernel, "Service"),
-		sanitize.CountOf(says.Contested, "frontend is", "frontends are"), sanitize.CountOf(says.Waiting, "Service waits", "Services wait"))
+		sanitize.CountOf(says.Contested, "frontend is", "frontends are"), sanitize.CountOf(says.Waiting, "Service is queued", "Services are queued"))
 	nodes := "no Service needs their labels"
 	if says.NodeTopology != "" {
 		nodes = "their labels come from " + explain.TopologySourceText(says.NodeTopology)
@@ -87,11 +87,11 @@ func (p printer) proxy(node *Node) {
 		p.line("API server", "%s", lastResponseText(says.Interruptions))
 		p.line("other nodes", "%s", nodes)
 	} else {
-		p.line("API server", "none is used: the manifests are in %s", says.Manifests)
+		p.line("API server", "not used: the manifests are in %s", says.Manifests)
 		p.line("other nodes", "%s in the manifests", nodes)
 	}
 	if says.NotEligible != "" {
-		p.line("eligible", "no, load balancers are sent away: %s", says.NotEligible)
+		p.line("eligible", "no, load balancers must not use this node: %s", says.NotEligible)
 	}
 	p.list("sysctls", len(says.KernelSettings), func(i int) string { return settingText(&says.KernelSettings[i]) })
 	p.reachability(says)
@@ -101,7 +101,7 @@ func (p printer) proxy(node *Node) {
 // settingText describes a kernel setting.
 func settingText(s *status.KernelSetting) string {
 	if s.UnmetSince == nil {
-		return fmt.Sprintf("%s is as it should be; somebody changed it, and it was set again %s, last %s",
+		return fmt.Sprintf("%s has the desired value; another program changed it, and it was restored %s, last %s",
 			s.Name, times(s.Restored), sinceText(*s.RestoredAt))
 	}
 	text := fmt.Sprintf("%s is %d and should be %d", s.Name, s.Value, s.Desired)
@@ -128,21 +128,21 @@ func (p printer) reachability(proxy *status.Summary) {
 	for _, family := range model.Families {
 		switch in := says.Families[family.String()]; {
 		case in.IsolatedSince != nil:
-			lines = append(lines, fmt.Sprintf("%s: no other node has answered this one since %s, so none is taken to be unreachable",
+			lines = append(lines, fmt.Sprintf("%s: this node is isolated: no other node has replied since %s, so none is considered unreachable",
 				family, sinceText(*in.IsolatedSince)))
 		case in.HasNoControl:
-			lines = append(lines, fmt.Sprintf("%s: one other node answers. If it falls silent, that proves nothing: there is neither a third "+
-				"node nor an API server elsewhere that would show whether this node is cut off", family))
+			lines = append(lines, fmt.Sprintf("%s: one other node replies. If it stops, that proves nothing: there is neither a third node nor "+
+				"an API server elsewhere to show whether this node is isolated", family))
 		case in.WithBaseline+in.WithoutBaseline > 0:
-			line := fmt.Sprintf("%s: %s", family, sanitize.CountOf(in.WithBaseline, "other node answers", "other nodes answer"))
+			line := fmt.Sprintf("%s: %s", family, sanitize.CountOf(in.WithBaseline, "other node replies", "other nodes reply"))
 			if in.WithoutBaseline > 0 {
-				line += fmt.Sprintf("; %d never answered a probe, so that their death would go unnoticed: open TCP port 9, or that of "+
+				line += fmt.Sprintf("; %d never replied to a probe, so their failure would not be detected: open TCP port 9, or that of "+
 					"/healthz, between nodes", in.WithoutBaseline)
 			}
 			lines = append(lines, line)
 		}
 	}
-	p.list("answers", len(lines), func(i int) string { return lines[i] })
+	p.list("reachable", len(lines), func(i int) string { return lines[i] })
 	sentences := proxy.Unreachable()
 	p.list("unreachable", len(sentences), func(i int) string { return sentences[i] })
 }
@@ -154,16 +154,16 @@ func (p printer) xds(says *status.XDS) {
 	}
 	p.list("xDS", len(says.Addresses), func(i int) string {
 		if address := says.Addresses[i]; address.Error != "" {
-			return fmt.Sprintf("not answered at %s: %s", address.Address, address.Error)
+			return fmt.Sprintf("not served at %s: %s", address.Address, address.Error)
 		}
-		return "answered at " + says.Addresses[i].Address
+		return "served at " + says.Addresses[i].Address
 	})
-	p.line("", "clients: %d, with streams: %d, which ask for names: %d", len(says.Clients), says.Streams, says.Names)
+	p.line("", "clients: %d, streams: %d, names: %d", len(says.Clients), says.Streams, says.Names)
 	p.list("", len(says.Clients), func(i int) string {
 		client := says.Clients[i]
 		words := fmt.Sprintf("%s: streams: %d, names: %d", cmp.Or(client.Address, "all clients of the socket"), client.Streams, client.Names)
 		if client.UnreadBytes > 0 {
-			words += fmt.Sprintf("; bytes without an answer: %d", client.UnreadBytes)
+			words += fmt.Sprintf("; unread bytes: %d", client.UnreadBytes)
 		}
 		return words
 	})
@@ -173,19 +173,19 @@ func (p printer) xds(says *status.XDS) {
 		refused += says.Rejected[why]
 		reasons = append(reasons, fmt.Sprintf("%s %d", why, says.Rejected[why]))
 	}
-	words := fmt.Sprintf("since the start: refused: %d", refused)
+	words := fmt.Sprintf("since the start: rejected: %d", refused)
 	if len(reasons) > 0 {
 		words += " (" + strings.Join(reasons, ", ") + ")"
 	}
-	p.line("", "%s; unknown names: %d; responses that clients did not take: %d", words, says.UnknownNames, says.RejectedResponses)
+	p.line("", "%s; unknown names: %d; responses that clients rejected: %d", words, says.UnknownNames, says.RejectedResponses)
 }
 
 // kernel writes the differences.
 func (p printer) kernel(k *Kernel) {
 	if k.InSync {
-		p.line("kernel", "holds what it should: %s, compared in %.2f s", sanitize.Count(k.Elements, "element"), k.Seconds)
+		p.line("kernel", "has the desired state: %s, compared in %.2f s", sanitize.Count(k.Elements, "element"), k.Seconds)
 	} else {
-		p.line("kernel", "does not hold what it should: %s, %s",
+		p.line("kernel", "differs from the desired state: %s, %s",
 			sanitize.Count(len(k.Differences), "difference"), sanitize.Count(k.Elements, "element"))
 	}
 	p.list("", len(k.Differences), func(i int) string { return k.Differences[i].String() })
@@ -210,7 +210,7 @@ func lastResponseText(interruptions []status.Interruption) string {
 func (n *Node) counted() string {
 	words := fmt.Sprintf("%d in the kernel (%d expected)", n.Proxy.Services, n.Kernel.Services)
 	if n.Proxy.DNSServices+n.Kernel.DNSServices > 0 {
-		words += fmt.Sprintf("; %d answered by DNS (%d expected)", n.Proxy.DNSServices, n.Kernel.DNSServices)
+		words += fmt.Sprintf("; %d served by DNS (%d expected)", n.Proxy.DNSServices, n.Kernel.DNSServices)
 	}
 	return words
 }
@@ -219,7 +219,7 @@ func (n *Node) counted() string {
 func otherProxiesText(others []competing.Conflict) string {
 	switch {
 	case others == nil:
-		return "are wanted, with --service-proxy-name"
+		return "are intended, with --service-proxy-name"
 	case len(others) == 0:
 		return "none has rules in nf_tables"
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/status"
 )
 
-// TestTheTextNamesTheSourceOfTheState, and does not call an API server reachable that is not used.
+// An API server that is not used must not be listed as reachable.
 func TestTheTextNamesTheSourceOfTheState(t *testing.T) {
 	for title, test := range map[string]struct {
 		manifests, nodes string
@@ -18,7 +18,7 @@ func TestTheTextNamesTheSourceOfTheState(t *testing.T) {
 		"an API server":             {"", "", []string{"API server      is reachable", "other nodes     no Service needs their labels"}},
 		"an API server, and slices": {"", model.TopologyFromSlices, []string{"is reachable", "their labels come from TopologySlices\n"}},
 		"manifests, which have them": {"/state", model.TopologyFromNodes, []string{
-			"none is used: the manifests are in /state", "from Nodes in the manifests",
+			"not used: the manifests are in /state", "from Nodes in the manifests",
 		}},
 	} {
 		var text strings.Builder
@@ -33,7 +33,7 @@ func TestTheTextNamesTheSourceOfTheState(t *testing.T) {
 	}
 }
 
-// TestSinceWhenANodeIsUnreachableIsOneTime: that of the decisions, as in 'explain'. Its last reply may be older.
+// The time is that of the decisions, as in 'explain'. The node's last reply may be older.
 func TestSinceWhenANodeIsUnreachableIsOneTime(t *testing.T) {
 	since := time.Date(2026, time.March, 1, 12, 0, 5, 0, time.UTC)
 	summary := &status.Summary{Node: "node-a", Reachability: &status.Reachability{Demotes: true, Unreachable: []status.UnreachableNode{

@@ -10,8 +10,8 @@ import (
 
 func TestARejectedServiceReportsThatTheKernelDiffers(t *testing.T) {
 	rejections := []explain.Rejection{
-		{Service: "default/web", Message: "adding map ip vicinity long: file name too long", Since: time.Unix(0, 0), Tries: 3, HasApplied: true},
-		{Service: "default/api", Message: "adding chain ip vicinity long: file name too long", Since: time.Unix(0, 0), Tries: 1},
+		{Service: "default/web", Message: "add map ip vicinity long: file name too long", Since: time.Unix(0, 0), Tries: 3, HasApplied: true},
+		{Service: "default/api", Message: "add chain ip vicinity long: file name too long", Since: time.Unix(0, 0), Tries: 1},
 	}
 	ports := []explain.PortReport{
 		{Service: "default/web", Rejected: &rejections[0]}, {Service: "default/other"}, {Service: "default/api", Rejected: &rejections[1]},
@@ -22,10 +22,10 @@ func TestARejectedServiceReportsThatTheKernelDiffers(t *testing.T) {
 	}
 	for i, want := range []string{
 		"  refused    An earlier version of this Service is in force on this node: the kernel refuses this one since 1970-01-01T00:00:00Z, " +
-			"3 times so far.\n             adding map ip vicinity long: file name too long\n",
+			"3 times so far.\n             add map ip vicinity long: file name too long\n",
 		"",
 		"  refused    Nothing of this Service is in force on this node: the kernel refuses this one since 1970-01-01T00:00:00Z, " +
-			"1 time so far.\n             adding chain ip vicinity long: file name too long\n",
+			"1 time so far.\n             add chain ip vicinity long: file name too long\n",
 	} {
 		block := strings.Split(page.String(), "\n\n")[i] + "\n"
 		if strings.Contains(block, "refused  ") != (want != "") || !strings.Contains(block, want) {

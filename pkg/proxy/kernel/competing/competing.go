@@ -34,7 +34,7 @@ type Program struct {
 	Remedy string
 }
 
-const removeKubeProxy = "stop kube-proxy (kubectl -n kube-system delete daemonset kube-proxy, or what else starts it)" +
+const removeKubeProxy = "stop kube-proxy (kubectl -n kube-system delete daemonset kube-proxy, or whatever else starts it)" +
 	", then remove its rules on this node (kube-proxy --cleanup)"
 
 // Programs are the service proxies that are recognized.
@@ -71,15 +71,15 @@ type Chain struct {
 	Uses uint32
 }
 
-// Observed is what the kernel has of a Program in one family.
+// Observed is the state of a Program's table and chains in one family; zero if it has none.
 type Observed struct {
-	// Handle is that of the table. The kernel numbers tables upwards, so of two tables the newer has the larger handle.
+	// Handle is the table's handle. The kernel numbers tables in ascending order: a newer table has a larger handle.
 	Handle     uint64
 	Base, Mark Chain
 }
 
-// Tables is what the kernel has in one family. OwnHandle is the handle of our own table, zero if there is none: our NAT
-// chains are created with it and stay as long as it does. Observed are the Programs', in their order.
+// Tables is the state of one family. OwnHandle is the handle of our own table, zero if there is none: our NAT chains are
+// created with it and stay as long as it does. Observed has the state of each of the Programs, in their order.
 type Tables struct {
 	OwnHandle uint64
 	Observed  []Observed
@@ -122,8 +122,8 @@ func Find(tables map[model.Family]Tables) []Conflict {
 	return findings
 }
 
-// translates reports whether connections for our chains may pass the program's rules first. A chain after ours gets
-// only connections that we do not serve, and flushed chains translate nothing.
+// translates reports whether connections may pass the program's rules before ours. A chain after ours gets only
+// connections that we do not serve, and flushed chains translate nothing.
 func (h *Observed) translates() bool {
 	return h.Base.Translates && h.Base.Priority <= ruleset.PriorityDNAT && h.Mark.Uses > 0
 }
@@ -137,8 +137,8 @@ func (t *Tables) precedesUs(program int) bool {
 func sentence(name string, finding *Conflict) string {
 	tables := strings.Join(finding.Tables, ", ")
 	if finding.Precedes {
-		return fmt.Sprintf("%s answers new connections before this proxy does: its rules (%s) came later", name, tables)
+		return fmt.Sprintf("%s handles new connections before this proxy: its rules (%s) are newer", name, tables)
 	}
-	return fmt.Sprintf("%s has rules on this node too (%s): they answer where this proxy does not, and before it "+
-		"if they came later", name, tables)
+	return fmt.Sprintf("%s also has rules on this node (%s): they handle what this proxy does not serve, and take "+
+		"precedence if they are newer", name, tables)
 }

@@ -43,30 +43,30 @@ func TestFind(t *testing.T) {
 		"nothing": {tables: map[model.Family]Tables{
 			model.IPv4: holding(ours, nftables, Observed{}), model.IPv6: holding(ours, nftables, Observed{}),
 		}},
-		"a younger table is asked first": {
+		"a newer table precedes": {
 			tables: map[model.Family]Tables{model.IPv4: holding(ours, nftables, Observed{younger, translating, translating})},
 			want:   []Conflict{{Proxy: "kube-proxy-nftables", Tables: []string{"ip kube-proxy"}, Precedes: true}},
 		},
-		"the chains of an older table may be younger": {
+		"the chains of an older table may be newer": {
 			tables: map[model.Family]Tables{model.IPv6: holding(ours, nftables, Observed{older, translating, translating})},
 			want:   []Conflict{{Proxy: "kube-proxy-nftables", Tables: []string{"ip6 kube-proxy"}}},
 		},
-		"both families are one finding, first in one of them": {
+		"both families are one conflict, which precedes in one of them": {
 			tables: map[model.Family]Tables{
 				model.IPv4: holding(ours, iptables, Observed{older, translating, Chain{Uses: 2}}),
 				model.IPv6: holding(ours, iptables, Observed{younger, translating, Chain{Uses: 2}}),
 			},
 			want: []Conflict{{Proxy: "kube-proxy-iptables", Tables: []string{"ip nat", "ip6 nat"}, Precedes: true}},
 		},
-		"no table of ours is there yet": {
+		"our table does not exist yet": {
 			tables: map[model.Family]Tables{model.IPv4: holding(0, nftables, Observed{younger, translating, translating})},
 			want:   []Conflict{{Proxy: "kube-proxy-nftables", Tables: []string{"ip kube-proxy"}}},
 		},
-		"an older table at a lower priority is asked first": {
+		"an older table at a lower priority precedes": {
 			tables: map[model.Family]Tables{model.IPv4: holding(ours, nftables, Observed{older, at(-101), translating})},
 			want:   []Conflict{{Proxy: "kube-proxy-nftables", Tables: []string{"ip kube-proxy"}, Precedes: true}},
 		},
-		"behind ours": {
+		"after our chain": {
 			tables: map[model.Family]Tables{model.IPv4: holding(ours, nftables, Observed{younger, at(-99), translating})},
 		},
 		"the table nat without kube-proxy's chain": {
@@ -86,7 +86,7 @@ func TestFind(t *testing.T) {
 			got := Find(test.tables)
 			for i := range got {
 				if got[i].Message == "" || got[i].Remedy == "" {
-					t.Errorf("%s: nothing is said about it", got[i].Proxy)
+					t.Errorf("%s: no message or no remedy", got[i].Proxy)
 				}
 				got[i].Message, got[i].Remedy = "", ""
 			}
@@ -97,16 +97,16 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestTexts are those in the log, in an Event and in `proxy status`.
+// TestTexts tests the messages for the log, an Event and `proxy status`.
 func TestTexts(t *testing.T) {
 	both := func(held Observed) map[model.Family]Tables {
 		return map[model.Family]Tables{model.IPv4: holding(ours, nftables, held), model.IPv6: holding(ours, nftables, held)}
 	}
 	for want, handle := range map[string]uint64{
-		"kube-proxy in nftables mode answers new connections before this proxy does: its rules (ip kube-proxy, " +
-			"ip6 kube-proxy) came later": ours + 1,
-		"kube-proxy in nftables mode has rules on this node too (ip kube-proxy, ip6 kube-proxy): they answer where " +
-			"this proxy does not, and before it if they came later": ours - 1,
+		"kube-proxy in nftables mode handles new connections before this proxy: its rules (ip kube-proxy, " +
+			"ip6 kube-proxy) are newer": ours + 1,
+		"kube-proxy in nftables mode also has rules on this node (ip kube-proxy, ip6 kube-proxy): they handle what " +
+			"this proxy does not serve, and take precedence if they are newer": ours - 1,
 	} {
 		found := Find(both(Observed{handle, translating, translating}))
 		if len(found) != 1 || found[0].Message != want {

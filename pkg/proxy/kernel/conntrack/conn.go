@@ -20,9 +20,9 @@ import (
 // Table is a connection table: the kernel's (Conn), the kernel's with shared dumps (DumpScheduler), or one of a test.
 type Table interface {
 	// Dump passes the entries that match a filter to each, until each returns false. Entries that are added or removed
-	// meanwhile may be among them or not. The entry is valid only until each returns. The error is ErrTruncated if each
-	// returned false, and ErrInterrupted if others may be missing too. took is how long reading the table took, without
-	// any wait before.
+	// during the dump may be among them or not. The entry is valid only until each returns. The error is ErrTruncated if
+	// each returned false, and ErrInterrupted if other entries may be missing. took is how long reading the table took,
+	// without any wait before.
 	Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error)
 	// Get reads an entry again. isThere is false if the entry was removed, even if another one has replaced it.
 	Get(entry *Entry) (now Entry, isThere bool, err error)
@@ -37,21 +37,21 @@ type Table interface {
 
 // Errors of a dump.
 var (
-	ErrTruncated   = errors.New("not all entries were asked for")
-	ErrInterrupted = errors.New("the table changed too fast to be read")
+	ErrTruncated   = errors.New("the caller ended the dump early")
+	ErrInterrupted = errors.New("the table kept changing during the dump")
 )
 
 // Errors for missing prerequisites. Each text includes the remedy.
 var (
 	errPrivilege   = errors.New("connection tracking needs root (CAP_NET_ADMIN): run as root")
-	errNoConntrack = errors.New("this kernel does not list its conntrack entries: load the module nf_conntrack_netlink, or use a kernel " +
+	errNoConntrack = errors.New("this kernel cannot list conntrack entries: load the module nf_conntrack_netlink, or use a kernel " +
 		"built with CONFIG_NF_CT_NETLINK")
 )
 
 // msgStatistics is IPCTNL_MSG_CT_GET_STATS.
 const msgStatistics = 5
 
-// Conn is a connection to conntrack in the network namespace in which it was dialled. It may be used by several
+// Conn is a connection to conntrack in the network namespace in which it was opened. It may be used by several
 // goroutines.
 type Conn struct {
 	*sockets
@@ -60,7 +60,7 @@ type Conn struct {
 	socket   *netlink.Conn // for all but dumps, each of which has its own
 	reader   *reader       // of socket
 
-	tests ability // whether the kernel tests what it deletes
+	tests ability
 }
 
 // replyTimeout is how long a reply may take before it counts as lost: the kernel replies before the sending call
@@ -96,7 +96,7 @@ func explainSetupError(err error) error {
 	case errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("%w (%w)", errNoConntrack, err)
 	}
-	return fmt.Errorf("talking to conntrack: %w", err)
+	return fmt.Errorf("connect to conntrack: %w", err)
 }
 
 // Close closes the connection.
@@ -105,7 +105,7 @@ func (c *Conn) Close() error {
 	defer c.deleting.Unlock()
 	c.closeAll()
 	if err := c.socket.Close(); err != nil {
-		return fmt.Errorf("closing the connection to conntrack: %w", err)
+		return fmt.Errorf("close connection to conntrack: %w", err)
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (c *Conn) request(kind int, family Families, attributes []byte, each func(m
 func (c *Conn) Get(e *Entry) (now Entry, isThere bool, err error) {
 	key, err := e.key()
 	if err != nil {
-		return Entry{}, false, fmt.Errorf("naming the entry %s: %w", e, err)
+		return Entry{}, false, fmt.Errorf("encode key of entry %s: %w", e, err)
 	}
 	err = c.request(nl.IPCTNL_MSG_CT_GET, Only(e.Family()), key, now.parse)
 	if errors.Is(err, unix.ENOENT) {
@@ -162,7 +162,7 @@ func (c *Conn) Get(e *Entry) (now Entry, isThere bool, err error) {
 func (c *Conn) Delete(e *Entry) (deleted bool, err error) {
 	key, err := e.key()
 	if err != nil {
-		return false, fmt.Errorf("naming the entry %s: %w", e, err)
+		return false, fmt.Errorf("encode key of entry %s: %w", e, err)
 	}
 	err = c.execute(nl.IPCTNL_MSG_CT_DELETE, Only(e.Family()), key)
 	if errors.Is(err, unix.ENOENT) {
@@ -220,19 +220,19 @@ func (f *Filter) parts() (parts []part) {
 func (c *Conn) dump(ctx context.Context, filter *Filter, asked part, each func(*Entry) bool) error {
 	attributes, err := filter.request(asked.replySrc)
 	if err != nil {
-		return fmt.Errorf("asking for conntrack entries: %w", err)
+		return fmt.Errorf("request conntrack entries: %w", err)
 	}
 	socket, err := c.acquire()
 	if err != nil {
-		return fmt.Errorf("opening a socket to list conntrack: %w", err)
+		return fmt.Errorf("open socket to list conntrack: %w", err)
 	}
 	isSilent := false
 	defer func() { c.release(socket, isSilent) }()
 	if err := socket.SetReadDeadline(time.Now().Add(replyTimeout)); err != nil {
-		return fmt.Errorf("asking for conntrack entries: %w", err)
+		return fmt.Errorf("request conntrack entries: %w", err)
 	}
 	if _, err := socket.Send(message(nl.IPCTNL_MSG_CT_GET, netlink.Dump, asked.family, attributes)); err != nil {
-		return fmt.Errorf("asking for conntrack entries: %w", err)
+		return fmt.Errorf("request conntrack entries: %w", err)
 	}
 	r, err := newReader(socket)
 	if err != nil {

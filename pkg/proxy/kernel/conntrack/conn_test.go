@@ -49,13 +49,13 @@ func TestWhatIsReadIsWhatIsThere(t *testing.T) {
 			t.Errorf("read %s, want %+v", &e, c)
 		}
 		if e.State != c.State || e.ID == 0 || e.Zone != 0 {
-			t.Errorf("%s: read %+v, want the state %d and 1000 seconds", &e, e, c.State)
+			t.Errorf("%s: read %+v, want the state %d, an ID and zone 0", &e, e, c.State)
 		}
 		if !e.HasLabel(c.Label) && c.Label != 0 || e.HasLabel(c.Label+1) {
 			t.Errorf("%s: the labels are %x, want %d", &e, e.Labels, c.Label)
 		}
 		if e.Status&conntrack.DestinationNAT == 0 || (e.Status&conntrack.SeenReply != 0) != c.IsReplied {
-			t.Errorf("%s: the status is %x, answered: %t", &e, e.Status, c.IsReplied)
+			t.Errorf("%s: the status is %x, replied: %t", &e, e.Status, c.IsReplied)
 		}
 	}
 }
@@ -85,11 +85,11 @@ func TestTheKernelAndTheFilterAgree(t *testing.T) {
 		"a family":                {conntrack.Filter{Family: conntrack.OnlyIPv6}, 12},
 		"a protocol":              {conntrack.Filter{Protocol: model.UDP}, 8},
 		"a protocol of a family":  {conntrack.Filter{Family: conntrack.OnlyIPv4, Protocol: model.SCTP}, 6},
-		"unanswered":              {unreplied, 13},
+		"unreplied":               {unreplied, 13},
 		"translated":              {conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}, 25},
-		"answered by an endpoint": {conntrack.Filter{ReplySrcs: []netip.Addr{one}}, 12},
-		"by one of two":           {conntrack.Filter{ReplySrcs: []netip.Addr{one, two}}, 13},
-		"all at once": {conntrack.Filter{
+		"replies from an address": {conntrack.Filter{ReplySrcs: []netip.Addr{one}}, 12},
+		"replies from two":        {conntrack.Filter{ReplySrcs: []netip.Addr{one, two}}, 13},
+		"everything combined": {conntrack.Filter{
 			Family: conntrack.OnlyIPv4, Protocol: model.UDP, ReplySrcs: []netip.Addr{one},
 			Status: conntrack.DestinationNAT | conntrack.SeenReply, Mask: conntrack.DestinationNAT | conntrack.SeenReply,
 		}, 2},
@@ -108,7 +108,7 @@ func TestADumpIsCutOff(t *testing.T) {
 	read := 0
 	_, err := k.conn.Dump(t.Context(), unreplied, func(*conntrack.Entry) bool { read++; return read < 100 })
 	if !errors.Is(err, conntrack.ErrTruncated) || read != 100 {
-		t.Errorf("%d entries were read, %v; want 100, and that it was cut off", read, err)
+		t.Errorf("%d entries were read, %v; want 100 and ErrTruncated", read, err)
 	}
 	if got := len(k.list(unreplied)); got != 3000 {
 		t.Errorf("the next list has %d entries, want all 3000", got)
@@ -136,7 +136,7 @@ func TestAnEntryIsDeletedAndNotItsSuccessor(t *testing.T) {
 				for name, place := range byTuple(c) {
 					k.table.Insert(place)
 					if deleted, err := k.conn.Delete(&stale[0]); deleted || err != nil {
-						t.Errorf("%s in zone %d: %s, which took its place, was deleted: %t, %v", protocol, zone, name, deleted, err)
+						t.Errorf("%s in zone %d: %s, which replaced it, was deleted: %t, %v", protocol, zone, name, deleted, err)
 					}
 					for _, e := range k.list(conntrack.Filter{}) {
 						if deleted, err := k.conn.Delete(&e); !deleted || err != nil {
@@ -158,11 +158,11 @@ func byTuple(c connections.Connection) map[string]connections.Connection {
 	reversed.Client, reversed.Dialled, reversed.ReplySrc = c.ReplySrc, c.Client, c.Client
 	through.Dialled = netip.AddrPortFrom(c.Dialled.Addr().Next(), c.Dialled.Port())
 	return map[string]connections.Connection{
-		"one of the same client to the right endpoint":    elsewhere,
-		"one that nothing translates":                     plain,
-		"the client's to the endpoint's own address":      direct,
-		"one from the endpoint to the client":             reversed,
-		"one to the same endpoint, of another frontend's": through,
+		"one of the same client to the right endpoint": elsewhere,
+		"an untranslated one":                          plain,
+		"one from the client to the endpoint itself":   direct,
+		"one from the endpoint to the client":          reversed,
+		"one to the same endpoint by another frontend": through,
 	}
 }
 
@@ -180,8 +180,8 @@ func TestCountersAreRead(t *testing.T) {
 	}
 }
 
-// TestDumpsShareASocket: closing one waits for the kernel's work after a change of nftables. After a truncated dump the
-// next one gets another socket, because the kernel would continue the old dump.
+// Closing a socket would wait for the kernel's cleanup after a change of nftables. After a truncated dump the next one
+// gets another socket, because the kernel would continue the old dump.
 func TestDumpsShareASocket(t *testing.T) {
 	k := newKernel(t)
 	for n := range 3000 {
@@ -199,7 +199,7 @@ func TestDumpsShareASocket(t *testing.T) {
 	}
 	_, err := k.conn.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { return false })
 	if cutOff := openSockets(t); !errors.Is(err, conntrack.ErrTruncated) || len(cutOff) != len(before)-1 {
-		t.Errorf("%v; %d sockets are open after a dump that was cut off, want one less than %d", err, len(cutOff), len(before))
+		t.Errorf("%v; %d sockets are open after a truncated dump, want one less than %d", err, len(cutOff), len(before))
 	}
 }
 
@@ -277,7 +277,7 @@ func TestDestroyEventsAreDelivered(t *testing.T) {
 	told := 0
 	note := func(e *conntrack.Entry) {
 		if told++; e.Protocol != model.TCP || e.ReplySrc().Port() != 8080 || e.Status&conntrack.SeenReply == 0 {
-			t.Errorf("the end of %+v was told", e)
+			t.Errorf("unexpected destroy event of %+v", e)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout)
@@ -288,12 +288,11 @@ func TestDestroyEventsAreDelivered(t *testing.T) {
 		}
 	}
 	if lost, err := ends.Lost(); told != 300 || lost != 0 || err != nil {
-		t.Errorf("the ends of %d connections were told, %d were lost (%v); want 300 and none", told, lost, err)
+		t.Errorf("received %d destroy events, and lost %d (%v); want 300 and none", told, lost, err)
 	}
 }
 
-// TestAReaderThatStandsStillKeepsNoEntry: events that do not fit its buffer are lost and reported as lost, and the
-// table is empty.
+// Events that do not fit into the buffer are lost and reported as lost, and the table is empty.
 func TestAReaderThatStandsStillKeepsNoEntry(t *testing.T) {
 	k := newKernel(t)
 	ends, err := k.conn.Subscribe(4096)
@@ -322,11 +321,11 @@ func TestAReaderThatStandsStillKeepsNoEntry(t *testing.T) {
 	for told+lost < 2000 {
 		err := ends.Receive(ctx, func(*conntrack.Entry) { told++ })
 		if err != nil && !errors.Is(err, conntrack.ErrOverrun) {
-			t.Fatalf("of 2000 ends %d were told, and %d are said to be lost: %v", told, lost, err)
+			t.Fatalf("received %d of 2000 destroy events, and %d were reported as lost: %v", told, lost, err)
 		}
 	}
 	if told == 0 || lost == 0 || told+lost != 2000 {
-		t.Errorf("of 2000 ends %d were told, and %d are said to be lost; want some of both, and all of them", told, lost)
+		t.Errorf("received %d of 2000 destroy events, and %d were reported as lost; want some of both, and 2000 in total", told, lost)
 	}
 }
 
@@ -340,6 +339,6 @@ func TestNobodyWaitsForEndsOnceTheContextIsOver(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := ends.Receive(ctx, func(*conntrack.Entry) {}); !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
-		t.Errorf("%v, want the context's error", err)
+		t.Errorf("got %v, want the context's error", err)
 	}
 }

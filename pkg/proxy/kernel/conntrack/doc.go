@@ -4,8 +4,8 @@
 // translated or not, in both families.
 //
 // It lists entries, filtered by the kernel where possible. It deletes an entry by its key, or only while it is
-// unreplied (unreplied.go), and reports which entries end. DumpScheduler shares dumps among all users, within a share
-// of a processor (scheduler.go).
+// unreplied (unreplied.go), and reports which entries end. DumpScheduler shares dumps among all users, and limits their
+// CPU time (scheduler.go).
 //
-// It does not know Services: package conntrackgc decides which entries are stale.
+// It has no notion of Services: package conntrackgc decides which entries are stale.
 package conntrack

@@ -103,10 +103,10 @@ func (e *Entry) HasLabel(bit uint8) bool {
 
 // String describes an entry as conntrack(8) lists it.
 func (e *Entry) String() string {
-	return fmt.Sprintf("%s from %s to %s, answered by %s", e.Protocol, e.OrigSrc().Addr(), e.OrigDst(), e.ReplySrc())
+	return fmt.Sprintf("%s from %s to %s, replies from %s", e.Protocol, e.OrigSrc().Addr(), e.OrigDst(), e.ReplySrc())
 }
 
-var errUnreadable = errors.New("the kernel's message is not that of a conntrack entry")
+var errUnreadable = errors.New("malformed conntrack message from the kernel")
 
 // parse reads what follows the netlink header of a message: a struct nfgenmsg, then attributes (enum ctattr_type of
 // linux/netfilter/nfnetlink_conntrack.h). It allocates nothing.

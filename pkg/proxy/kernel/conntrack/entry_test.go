@@ -60,8 +60,8 @@ func TestAnEntryIsReadFromItsMessage(t *testing.T) {
 	if !bytes.Equal(key, wantKey) || err != nil {
 		t.Errorf("its key is %x, %v; want %x", key, err, wantKey)
 	}
-	if want := "UDP from 10.244.1.9 to 10.96.0.10:53, answered by 10.244.1.1:8053"; e.String() != want {
-		t.Errorf("it is described as %q, want %q", &e, want)
+	if want := "UDP from 10.244.1.9 to 10.96.0.10:53, replies from 10.244.1.1:8053"; e.String() != want {
+		t.Errorf("String() = %q, want %q", &e, want)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestAMessageThatIsCutOffIsAnError(t *testing.T) {
 		}
 	}
 	if err := e.parse(udpMessage[:whole]); err != nil {
-		t.Errorf("the tuples alone gave %v, want them to be enough", err)
+		t.Errorf("the tuples alone gave %v, want no error", err)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestWhatIsMissingIsReportedInASentence(t *testing.T) {
 		"no privilege": {unix.EPERM, "run as root"},
 		"no module":    {unix.EINVAL, "load the module nf_conntrack_netlink"},
 		"no netlink":   {unix.EPROTONOSUPPORT, "load the module nf_conntrack_netlink"},
-		"anything":     {unix.ENOMEM, "talking to conntrack: cannot allocate memory"},
+		"anything":     {unix.ENOMEM, "connect to conntrack: cannot allocate memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := explainSetupError(c.err); !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.want) {

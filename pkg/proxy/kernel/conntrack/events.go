@@ -18,8 +18,8 @@ import (
 const groupDestroy = 3
 
 // EventBuffer holds the destroy events of 26,000 connections that arrive while none is read. The kernel scans for
-// expired entries only now and then, so events arrive by the thousand. It doubles the size, and an event takes 1,280
-// bytes there: 32 MiB at most. net.core.rmem_max does not limit it.
+// expired entries only periodically, so events arrive by the thousand. It doubles the requested size, and an event takes
+// 1,280 bytes of the buffer: 32 MiB at most. net.core.rmem_max does not limit it.
 const EventBuffer = 16 << 20
 
 // DestroyEvents receives the kernel's events of entries that end. There may be none for entries that were created
@@ -33,17 +33,17 @@ type DestroyEvents struct {
 }
 
 // ErrOverrun means that the kernel dropped events because they were not read in time. Lost returns how many.
-var ErrOverrun = errors.New("ends of connections were not read in time")
+var ErrOverrun = errors.New("destroy events were lost because they were not read in time")
 
 // Subscribe subscribes to the events of entries that end, with a receive buffer of the given number of bytes.
 func (c *Conn) Subscribe(buffer int) (*DestroyEvents, error) {
 	socket, err := c.open()
 	if err != nil {
-		return nil, fmt.Errorf("opening a socket for the ends of connections: %w", err)
+		return nil, fmt.Errorf("open socket for destroy events: %w", err)
 	}
 	ends := &DestroyEvents{socket: socket}
 	if err := ends.setUp(buffer); err != nil {
-		return nil, fmt.Errorf("listening to the ends of connections: %w", errors.Join(err, socket.Close()))
+		return nil, fmt.Errorf("subscribe to destroy events: %w", errors.Join(err, socket.Close()))
 	}
 	return ends, nil
 }
@@ -71,7 +71,7 @@ type socketMemory struct {
 	drops uint32 // SK_MEMINFO_DROPS
 }
 
-// Lost returns how many events the kernel dropped: each event is a message of its own. The events are of all
+// Lost returns how many events the kernel dropped: each event is a message of its own. It counts events of all
 // connections of the node, to Services or not. Lost must not be called after Close.
 func (s *DestroyEvents) Lost() (uint64, error) {
 	var statistics socketMemory
@@ -85,13 +85,13 @@ func (s *DestroyEvents) Lost() (uint64, error) {
 		err = failed
 	}
 	if err != nil {
-		return 0, fmt.Errorf("asking how many ends of connections were lost: %w", err)
+		return 0, fmt.Errorf("read number of lost destroy events: %w", err)
 	}
 	return uint64(statistics.drops), nil
 }
 
 // Receive waits until entries ended, and passes them to each. The entry is valid only until each returns. The error is
-// ErrOverrun if others were lost before, and Receive may be called again; any other error is final.
+// ErrOverrun if events were lost before, and Receive may be called again; any other error is final.
 func (s *DestroyEvents) Receive(ctx context.Context, each func(*Entry)) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -19,8 +19,8 @@ const (
 	attrTupleZone     = 3      // CTA_TUPLE_ZONE
 	attrFilter        = 25     // CTA_FILTER, since Linux 5.8: a dump selects entries
 	attrStatusMask    = 26     // CTA_STATUS_MASK, since Linux 5.16: which bits of CTA_STATUS are compared
-	attrOriginalFlags = 1      // CTA_FILTER_ORIG_FLAGS: what of CTA_TUPLE_ORIG is compared
-	attrReplyFlags    = 2      // CTA_FILTER_REPLY_FLAGS: what of CTA_TUPLE_REPLY is
+	attrOriginalFlags = 1      // CTA_FILTER_ORIG_FLAGS: which fields of CTA_TUPLE_ORIG are compared
+	attrReplyFlags    = 2      // CTA_FILTER_REPLY_FLAGS: which fields of CTA_TUPLE_REPLY are
 	flagSource        = 1 << 0 // CTA_FILTER_F_CTA_IP_SRC
 	flagProtocol      = 1 << 3 // CTA_FILTER_F_CTA_PROTO_NUM
 )
@@ -76,10 +76,9 @@ func containsAll(list, wanted []netip.Addr) bool {
 	return !slices.ContainsFunc(wanted, func(addr netip.Addr) bool { return !slices.Contains(list, addr) })
 }
 
-// request returns the attributes that make the kernel dump what a filter selects, as far as it can filter. The filter
-// is for one family, or has neither protocol nor reply source: the kernel compares only tuples of one family. Comparing
-// is faster than copying. A kernel ignores attributes that it does not know. No entry matches a status with a bit that
-// the mask lacks.
+// request returns the attributes that make the kernel filter the dump, which is faster than copying all entries. The
+// filter is for one family, or has neither protocol nor reply source: the kernel compares only tuples of one family. A
+// kernel ignores attributes that it does not support. No entry matches a status with a bit that the mask lacks.
 func (f *Filter) request(replySrc netip.Addr) ([]byte, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian
@@ -136,8 +135,8 @@ func destinationAttribute(addr netip.Addr) uint16 {
 
 // key returns the attributes by which the kernel finds exactly this entry: the tuple of its reply direction, its zone,
 // and its ID. The kernel looks the tuple up and compares the ID, which is derived from the entry's address in memory
-// and from its original tuple (nf_ct_get_id). So all of both tuples counts. The original tuple would find an entry that
-// replaced this one, even with the same ID, although that leads to the right endpoint.
+// and from its original tuple (nf_ct_get_id). So both tuples must match completely. A lookup by the original tuple could
+// find an entry that replaced this one, even with the same ID, although the new entry leads to the right endpoint.
 func (e *Entry) key() ([]byte, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian

@@ -38,7 +38,7 @@ func newKernel(t *testing.T) *kernel {
 	return k
 }
 
-// connection returns one of many: of a client that dials a Service whose endpoint replies.
+// connection returns an unreplied connection of a client to a Service. The number distinguishes it from others.
 func connection(protocol model.Protocol, family model.Family, number int) connections.Connection {
 	client, service, endpoint := "10.244.1.9", "10.96.0.10", "10.244.2.1"
 	if family == model.IPv6 {
@@ -60,6 +60,7 @@ func connection(protocol model.Protocol, family model.Family, number int) connec
 	return c
 }
 
+// errorOf returns the connection after a reply.
 func errorOf(c connections.Connection) connections.Connection {
 	c.IsReplied = true
 	switch c.Protocol {
@@ -82,7 +83,7 @@ func list(t *testing.T, table conntrack.Table, filter conntrack.Filter) []conntr
 	t.Helper()
 	var entries []conntrack.Entry
 	if _, err := table.Dump(t.Context(), filter, func(e *conntrack.Entry) bool { entries = append(entries, *e); return true }); err != nil {
-		t.Fatalf("listing %+v: %v", filter, err)
+		t.Fatalf("list %+v: %v", filter, err)
 	}
 	return entries
 }

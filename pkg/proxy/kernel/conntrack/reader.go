@@ -18,7 +18,7 @@ type reader struct {
 	buffer *[bufferSize]byte
 }
 
-// bufferSize is more than the kernel puts into one datagram: 32 KiB, once a reader had room for that.
+// bufferSize is more than the kernel puts into one datagram, which is at most 32 KiB.
 const bufferSize = 64 << 10
 
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
@@ -26,7 +26,7 @@ var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 func newReader(socket *netlink.Conn) (*reader, error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
-		return nil, fmt.Errorf("reading conntrack: %w", err)
+		return nil, fmt.Errorf("read conntrack: %w", err)
 	}
 	return &reader{raw: raw, buffer: buffers.Get().(*[bufferSize]byte)}, nil
 }

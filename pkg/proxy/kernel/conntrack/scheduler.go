@@ -15,8 +15,8 @@ import (
 )
 
 // The cooldown after a dump: 49 times the CPU time that it took, so that all dumps together use at most 2 % of a core.
-// Time that a dump waits for a busy processor does not count, or a busy node would detect a dead node later. A short
-// dump is soon followed by the next: a UDP flow whose endpoint was removed waits for it. No user waits longer than
+// Time that a dump waits for the CPU does not count, or a busy node would detect a dead node later. After a short dump
+// the cooldown is short: UDP flows whose endpoint was removed wait for the next dump. No user waits longer than
 // maxCooldown, so if a dump takes more than 41 ms, dumps use more than 2 %.
 const (
 	cooldownFactor = 49
@@ -83,8 +83,8 @@ type Result struct {
 }
 
 // Query runs several queries in one dump, and returns a result for each. It calls questions once, when that dump
-// starts: they may depend on what changes during the wait. The error is that of ctx if it ends before; then nothing was
-// queried.
+// starts, because queries may depend on what changes during the wait. If ctx ends before that, the error is that of ctx,
+// and nothing was queried.
 func (l *DumpScheduler) Query(ctx context.Context, questions func() []Query) ([]Result, error) {
 	u := &waiter{ctx, questions, make(chan []Result, 1)}
 	l.mutex.Lock()
@@ -142,7 +142,7 @@ func (l *DumpScheduler) cancel(u *waiter) bool {
 func processorTime() time.Duration {
 	var used unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used); err != nil {
-		panic(fmt.Sprintf("reading the processor time of a thread: %v", err)) // every Linux has that clock
+		panic(fmt.Sprintf("read CPU time of the thread: %v", err)) // every Linux has that clock
 	}
 	return time.Duration(used.Nano())
 }

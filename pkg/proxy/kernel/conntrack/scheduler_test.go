@@ -23,7 +23,7 @@ type remembered struct {
 	Table   // no test deletes
 	entries []Entry
 	takes   time.Duration
-	// waits is the part of that time in which the reader waits for a processor.
+	// waits is the part of that time in which the reader waits for the CPU.
 	waits time.Duration
 	fails error
 	dumps []Filter
@@ -69,7 +69,7 @@ var (
 	byOne      = Filter{Status: DestinationNAT, Mask: DestinationNAT, ReplySrcs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 )
 
-// TestWaitersShareADump: other users arrive while one dumps, and one dump then serves all that its filter covers.
+// Other users arrive while one dumps. One further dump then serves all that its filters cover.
 func TestWaitersShareADump(t *testing.T) {
 	for name, test := range map[string]struct {
 		wanted []Filter
@@ -79,7 +79,7 @@ func TestWaitersShareADump(t *testing.T) {
 		"the same":                      {[]Filter{udp, udp, udp}, []Filter{udp}, []int{4, 4, 4}},
 		"one covers the other":          {[]Filter{udpOfIPv6, udp}, []Filter{udp}, []int{2, 4}},
 		"in the other order":            {[]Filter{udp, udpOfIPv6}, []Filter{udp}, []int{4, 2}},
-		"by status and by answerer":     {[]Filter{unreplied, byOne, translated}, []Filter{translated}, []int{4, 4, 8}},
+		"by status and by reply source": {[]Filter{unreplied, byOne, translated}, []Filter{translated}, []int{4, 4, 8}},
 		"one covers all":                {[]Filter{udp, unreplied, {}}, []Filter{{}}, []int{4, 4, 8}},
 		"neither covers the other":      {[]Filter{udp, unreplied}, []Filter{udp, unreplied}, []int{4, 4}},
 		"a third covers one of the two": {[]Filter{udp, unreplied, translated}, []Filter{udp, translated}, []int{4, 4, 8}},
@@ -135,14 +135,14 @@ func TestDumpsCoolDown(t *testing.T) {
 				table.waits = test.waits
 				dumps := dumpsOf(table, func(stats DumpStats) {
 					if done++; stats.Took != test.takes || stats.Truncated != 0 {
-						t.Errorf("told %+v, want %s", stats, test.takes)
+						t.Errorf("got %+v, want %s", stats, test.takes)
 					}
 				})
 				for began := time.Now(); time.Since(began) < 100*time.Second; {
 					count(t, dumps, udp)
 				}
 				if len(table.dumps) < test.looks-1 || len(table.dumps) > test.looks+1 || done != len(table.dumps) {
-					t.Errorf("%d looks, %d told; want %d", len(table.dumps), done, test.looks)
+					t.Errorf("%d dumps, %d reported; want %d", len(table.dumps), done, test.looks)
 				}
 			})
 		})
@@ -156,7 +156,7 @@ func TestADumpAfterTheCooldownStartsAtOnce(t *testing.T) {
 			began := time.Now()
 			count(t, dumps, udp)
 			if waited := time.Since(began); waited != time.Millisecond {
-				t.Errorf("it took %s, want the look alone", waited)
+				t.Errorf("it took %s, want only the dump", waited)
 			}
 			time.Sleep(cooldownFactor * time.Millisecond)
 		}
@@ -173,7 +173,7 @@ func TestACancelledQueryStopsNoOther(t *testing.T) {
 		users.Go(func() {
 			seen := 0
 			if _, err := dumps.Dump(t.Context(), udp, func(*Entry) bool { seen++; return seen < 2 }); !errors.Is(err, ErrTruncated) || seen != 2 {
-				t.Errorf("saw %d entries, %v; want 2, and that it was cut off", seen, err)
+				t.Errorf("saw %d entries, %v; want 2 and ErrTruncated", seen, err)
 			}
 		})
 		users.Go(func() {
@@ -183,7 +183,7 @@ func TestACancelledQueryStopsNoOther(t *testing.T) {
 		})
 		users.Wait()
 		if cutOff != 1 {
-			t.Errorf("%d looks were cut off, want 1", cutOff)
+			t.Errorf("%d queries were truncated, want 1", cutOff)
 		}
 	})
 }
@@ -201,21 +201,21 @@ func TestSeveralQueriesAreOneDump(t *testing.T) {
 			}
 		})
 		if len(results) != 2 || err != nil {
-			t.Fatalf("%d answers, %v; want 2", len(results), err)
+			t.Fatalf("%d results, %v; want 2", len(results), err)
 		}
 		for i, result := range results {
 			if isCutOff := errors.Is(result.Err, ErrTruncated); isCutOff != (i == 1) {
-				t.Errorf("question %d: %v", i, result.Err)
+				t.Errorf("query %d: %v", i, result.Err)
 			}
 		}
 		if diff := cmp.Diff([]int{4, 3}, counts); diff != "" || looked != 1 || len(table.dumps) != 2 {
-			t.Errorf("%d looks, %d dumps, entries (-want +got):\n%s", looked, len(table.dumps), diff)
+			t.Errorf("%d dumps, %d of the kernel, entries (-want +got):\n%s", looked, len(table.dumps), diff)
 		}
 	})
 }
 
-// TestOneDumpServesAllWaiters, whichever user runs it: none waits for a second cooldown. They choose their queries only
-// then. Without queries there is no dump.
+// No user waits for a second cooldown, and each provides its queries only when the dump starts. Without queries there is
+// no dump.
 func TestOneDumpServesAllWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0
@@ -230,7 +230,7 @@ func TestOneDumpServesAllWaiters(t *testing.T) {
 				asked := 0
 				results, err := dumps.Query(t.Context(), func() []Query { asked++; return *wanted.Load() })
 				if len(results) != 1 || err != nil || asked != 1 || looked != 2 {
-					t.Errorf("%d answers, %v, asked %d times, at look %d; want 1 of look 2", len(results), err, asked, looked)
+					t.Errorf("%d results, %v, queries taken %d times, at dump %d; want 1 at dump 2", len(results), err, asked, looked)
 				}
 			})
 			synctest.Wait()
@@ -241,7 +241,7 @@ func TestOneDumpServesAllWaiters(t *testing.T) {
 			t.Errorf("dumps (-want +got):\n%s", diff)
 		}
 		if _, err := dumps.Query(t.Context(), func() []Query { return nil }); err != nil || len(table.dumps) != 2 || looked != 2 {
-			t.Errorf("%v, %d dumps, %d looks; want no third one for nothing", err, len(table.dumps), looked)
+			t.Errorf("%v, %d dumps of the kernel, %d dumps; want none without queries", err, len(table.dumps), looked)
 		}
 	})
 }
@@ -257,7 +257,7 @@ func TestACancelledWaiterStopsNoOther(t *testing.T) {
 			defer cancel()
 			users.Go(func() {
 				if _, err := dumps.Dump(ctx, translated, func(*Entry) bool { return true }); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%v, want that the time is over", err)
+					t.Errorf("got %v, want DeadlineExceeded", err)
 				}
 			})
 			synctest.Wait()
@@ -293,11 +293,11 @@ func TestProcessorTimeStandsStillWhileItsThreadSleeps(t *testing.T) {
 	before := processorTime()
 	time.Sleep(200 * time.Millisecond)
 	if used := processorTime() - before; used > 100*time.Millisecond {
-		t.Errorf("a sleep of 200 ms took %v of a processor", used)
+		t.Errorf("a sleep of 200 ms used %v of CPU time", used)
 	}
 	for began := time.Now(); processorTime()-before < 5*time.Millisecond; {
 		if time.Since(began) > time.Minute {
-			t.Fatal("work takes no processor time")
+			t.Fatal("work uses no CPU time")
 		}
 	}
 }

@@ -27,7 +27,7 @@ type sockets struct {
 func openInCurrentNamespace() (*sockets, error) {
 	namespace, err := os.Open(threadNamespace)
 	if err != nil {
-		return nil, fmt.Errorf("finding the network namespace: %w", err)
+		return nil, fmt.Errorf("open network namespace: %w", err)
 	}
 	return &sockets{namespace: namespace, idle: make(chan *netlink.Conn, 1)}, nil
 }

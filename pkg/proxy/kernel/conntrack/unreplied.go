@@ -16,11 +16,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// ErrUntested means that the kernel cannot test the status of what it deletes: it is older than about Linux 6.12.
-var ErrUntested = errors.New("this kernel does not test the status of the conntrack entries that it deletes")
+// ErrUntested means that the kernel cannot test the status of entries as it deletes them: it is older than about Linux
+// 6.12.
+var ErrUntested = errors.New("this kernel cannot test the status of conntrack entries as it deletes them")
 
-// How entries are deleted only while they are unreplied. The kernel has no request to delete an entry if it is
-// unreplied. It has two others, and each of them tests the status:
+// How entries are deleted only while they are unreplied: the kernel has no single request for that, but two requests
+// that test the status:
 //
 //   - An entry can be given a status, but not one without SeenReply if it has SeenReply: that fails with EBUSY
 //     (ctnetlink_change_status). So each entry is given Assured, which the kernel itself gives only to connections that
@@ -40,7 +41,7 @@ const (
 // confirmed is the bit of all entries that are in the table.
 const confirmed Status = 1 << 3
 
-// ability is whether the kernel tests what it deletes, once that is known.
+// ability is whether the kernel can test the status of entries as it deletes them. It is probed once.
 type ability struct {
 	sync.Mutex
 	isProbed, can bool
@@ -58,7 +59,7 @@ func (c *Conn) DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error) {
 	for _, e := range entries {
 		isPicked, err := c.pick(e)
 		if err != nil {
-			return nil, fmt.Errorf("picking the entry %s: %w", e, err)
+			return nil, fmt.Errorf("mark entry %s: %w", e, err)
 		}
 		if of := (kind{Only(e.Family()), e.Protocol}); isPicked {
 			picked[of] = append(picked[of], e)
@@ -66,12 +67,12 @@ func (c *Conn) DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error) {
 	}
 	for of, those := range picked {
 		if err := c.flush(of, pickedStatus, pickedMask); err != nil {
-			return deleted, fmt.Errorf("deleting unanswered entries: %w", err)
+			return deleted, fmt.Errorf("delete unreplied entries: %w", err)
 		}
 		for _, e := range those {
-			_, isThere, err := c.Get(e) // entries that had a reply since they were picked still exist
+			_, isThere, err := c.Get(e) // entries that had a reply in the meantime still exist
 			if err != nil {
-				return deleted, fmt.Errorf("reading the entry %s again: %w", e, err)
+				return deleted, fmt.Errorf("reread entry %s: %w", e, err)
 			}
 			if !isThere {
 				deleted = append(deleted, e)
@@ -87,8 +88,8 @@ type kind struct {
 	protocol model.Protocol
 }
 
-// canTest determines once whether the kernel tests what it deletes: it requests the deletion of entries with an
-// impossible status.
+// canTest determines once whether the kernel tests the status of entries as it deletes them: it requests the deletion
+// of entries with an impossible status.
 func (c *Conn) canTest() (bool, error) {
 	c.tests.Lock()
 	defer c.tests.Unlock()
@@ -97,7 +98,7 @@ func (c *Conn) canTest() (bool, error) {
 	}
 	err := c.flush(kind{OnlyIPv4, model.TCP}, SeenReply, Assured) // a bit of the status that the mask lacks
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) {
-		return false, fmt.Errorf("asking whether the kernel tests what it deletes: %w", err)
+		return false, fmt.Errorf("probe whether the kernel tests the status of deleted entries: %w", err)
 	}
 	c.tests.isProbed, c.tests.can = true, err == nil
 	return c.tests.can, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
 )
 
-// TestAnEntryRepliedInTheMeantimeIsNotDeleted: of each protocol and family some entries have a reply after they were
-// listed, some no longer exist, and others are not listed at all.
+// Of each protocol and family, some entries have a reply after they were listed, some no longer exist, and others are not
+// listed at all.
 func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 	k := newKernel(t)
 
@@ -66,7 +66,7 @@ func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 			c = errorOf(c)
 		}
 		if !want[c] {
-			t.Errorf("%s is left", e)
+			t.Errorf("%s was not deleted", e)
 		}
 		delete(want, c)
 	}
@@ -75,7 +75,7 @@ func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 	}
 }
 
-// TestAnEntryIsReadAgain in its current state, or not at all if another one has replaced it.
+// An entry is read in its current state, or not at all if another one has replaced it.
 func TestAnEntryIsReadAgain(t *testing.T) {
 	k := newKernel(t)
 	for _, family := range model.Families {
@@ -91,13 +91,13 @@ func TestAnEntryIsReadAgain(t *testing.T) {
 				t.Fatalf("%s: %t, %v", &before, deleted, err)
 			}
 			if _, isThere, err := k.conn.Get(&before); isThere || err != nil {
-				t.Errorf("%s is gone, and there: %t, %v", &before, isThere, err)
+				t.Errorf("%s was deleted, but exists: %t, %v", &before, isThere, err)
 			}
 			other := c
 			other.Dialled = netip.AddrPortFrom(c.Dialled.Addr(), c.Dialled.Port()+1)
 			k.table.Insert(other)
 			if _, isThere, err := k.conn.Get(&before); isThere || err != nil {
-				t.Errorf("%s was replaced, and is there: %t, %v", &before, isThere, err)
+				t.Errorf("%s was replaced, but exists: %t, %v", &before, isThere, err)
 			}
 			for _, e := range k.list(conntrack.Filter{}) {
 				_, _ = k.conn.Delete(&e)

@@ -52,10 +52,10 @@ func TestASubscriptionThatFailsIsReplacedAndNothingIsMissedMeanwhile(t *testing.
 	w.until(loopback("192.0.2.1", "192.0.2.2"))
 
 	for text, want := range map[string]int{
-		"subscribing again": 3, "reading notifications": 1, "no more sockets": 1, "still none": 1,
+		"subscribing again": 3, "read address notifications": 1, "no more sockets": 1, "still none": 1,
 	} {
 		if got := w.log.Count(text); got != want {
-			t.Errorf("%d lines of the log say %q, want %d", got, text, want)
+			t.Errorf("%d log lines contain %q, want %d", got, text, want)
 		}
 	}
 }

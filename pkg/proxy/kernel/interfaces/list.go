@@ -28,14 +28,14 @@ func list(handle *netlink.Handle) ([]netip.Addr, error) {
 }
 
 func listFrom(dump func() ([]netlink.Addr, error)) ([]netip.Addr, error) {
-	var seen []netlink.Addr // in all attempts: each may lack some
+	var seen []netlink.Addr // by all attempts: each may lack some
 	for range listAttempts {
 		found, err := dump()
 		switch {
 		case err == nil:
 			return addrsOf(found), nil
 		case !errors.Is(err, netlink.ErrDumpInterrupted):
-			return nil, fmt.Errorf("listing the addresses of all interfaces: %w", err)
+			return nil, fmt.Errorf("list interface addresses: %w", err)
 		}
 		seen = append(seen, found...)
 	}

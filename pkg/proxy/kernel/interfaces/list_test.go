@@ -108,10 +108,10 @@ func TestWhatTheKernelListsBecomesIPAddresses(t *testing.T) {
 		listed net.IP
 		want   []netip.Addr
 	}{
-		"an IPv4 address":                        {net.IP{192, 0, 2, 1}, []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
-		"an IPv4-mapped one is an IPv4 address":  {net.IPv4(192, 0, 2, 1), []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
-		"an IPv6 address":                        {net.ParseIP("2001:db8::1"), []netip.Addr{netip.MustParseAddr("2001:db8::1")}},
-		"an address of another kind is left out": {net.IP{7}, []netip.Addr{}},
+		"an IPv4 address":                       {net.IP{192, 0, 2, 1}, []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
+		"an IPv4-mapped one is an IPv4 address": {net.IPv4(192, 0, 2, 1), []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
+		"an IPv6 address":                       {net.ParseIP("2001:db8::1"), []netip.Addr{netip.MustParseAddr("2001:db8::1")}},
+		"an address of another kind is skipped": {net.IP{7}, []netip.Addr{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := addrsOf([]netlink.Addr{{IPNet: &net.IPNet{IP: test.listed}}})
@@ -125,7 +125,7 @@ func TestWhatTheKernelListsBecomesIPAddresses(t *testing.T) {
 	}
 }
 
-// TestAddressesThatChangeWithoutPauseAreListedAsTheyWereSeen: the next notification causes another listing.
+// The results of all attempts are merged. The next notification causes another listing.
 func TestAddressesThatChangeWithoutPauseAreListedAsTheyWereSeen(t *testing.T) {
 	asked := 0
 	got, err := listFrom(func() ([]netlink.Addr, error) {

@@ -16,7 +16,7 @@ import (
 func UnresolvedNeighbours() (map[netip.Addr]bool, error) {
 	neighbours, err := netlink.NeighList(0, 0)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("listing neighbours: %w", err)
+		return nil, fmt.Errorf("list neighbours: %w", err)
 	}
 	addrs := map[netip.Addr]bool{}
 	for i := range neighbours {

@@ -78,7 +78,7 @@ func (n network) addLink(name string) {
 	})
 }
 
-// addCable creates two links that are up and the two ends of one cable.
+// addCable creates a veth pair whose ends are up.
 func (n network) addCable(name, far string) {
 	n.t.Helper()
 	n.do(func() error {
@@ -88,7 +88,7 @@ func (n network) addCable(name, far string) {
 	n.link(far, netlink.LinkSetUp)
 }
 
-// link does something with a link.
+// link calls f with a link.
 func (n network) link(name string, f func(netlink.Link) error) {
 	n.t.Helper()
 	n.do(func() error {
@@ -100,7 +100,7 @@ func (n network) link(name string, f func(netlink.Link) error) {
 	})
 }
 
-// address does something with an address of a link, which is written 192.0.2.1/24.
+// address calls f with a link and an address such as 192.0.2.1/24.
 func (n network) address(f func(netlink.Link, *netlink.Addr) error, link, text string) {
 	n.t.Helper()
 	n.link(link, func(link netlink.Link) error {
@@ -190,7 +190,7 @@ func (w watched) next(want []netip.Addr) {
 	}
 }
 
-// until waits for a delivery, whatever others precede it.
+// until waits for a delivery, and ignores others before it.
 func (w watched) until(want []netip.Addr) {
 	w.t.Helper()
 	for what := fmt.Sprintf("%v are delivered", want); !slices.Equal(wait.Receive(w.t, what, w.deliveries), want); {

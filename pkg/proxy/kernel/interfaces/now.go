@@ -30,7 +30,7 @@ func OfLink(name string) ([]netip.Addr, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for the interface %s: %w", name, err)
+		return nil, fmt.Errorf("find interface %s: %w", name, err)
 	}
 	return listFrom(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 }

@@ -39,8 +39,8 @@ func (r *Routes) IsLocal(addr netip.Addr) (bool, error) {
 }
 
 // IsOnNode reports whether an address is on this node, according to the kernel's routes: the address is the node's own,
-// or its route has a link and no gateway, as routes to a node's own pods do. Routes to neighbours on the same link do
-// so, too.
+// or its route has a link and no gateway, as routes to a node's own pods do. It is also true for neighbours on the same
+// link.
 func (r *Routes) IsOnNode(addr netip.Addr) (bool, error) {
 	route, err := r.lookup(addr)
 	return route != nil && (route.Type == unix.RTN_LOCAL || hasNoGateway(route)), err
@@ -53,7 +53,7 @@ func (r *Routes) lookup(addr netip.Addr) (*netlink.Route, error) {
 	case isUnreachableErr(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("asking for the route to %s: %w", addr, err)
+		return nil, fmt.Errorf("query route to %s: %w", addr, err)
 	case len(routes) == 0:
 		return nil, nil
 	}

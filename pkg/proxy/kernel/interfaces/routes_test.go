@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// routeProgram records which destinations of UDP the tables take for local.
+// routeProgram records the UDP destinations that `fib daddr type local` matches.
 const routeProgram = `
 table inet judge {
 	set ipv4 { type ipv4_addr; flags dynamic; size 1000; }
@@ -29,7 +29,7 @@ table inet judge {
 }
 `
 
-// localByTables returns those of the addresses that `fib daddr type local` takes for local.
+// localByTables returns those of the addresses that `fib daddr type local` matches.
 func (n network) localByTables(addrs []netip.Addr) []netip.Addr {
 	n.t.Helper()
 	n.Load(routeProgram)
@@ -69,7 +69,7 @@ func newAddressedNetwork(t *testing.T) network {
 	return n
 }
 
-// TestAnAddressIsLocalWhereTheTablesTakeItForLocal, whatever interfaces have.
+// IsLocal must agree with the tables, regardless of the addresses of interfaces.
 func TestAnAddressIsLocalWhereTheTablesTakeItForLocal(t *testing.T) {
 	n := newAddressedNetwork(t)
 	for _, args := range []string{
@@ -86,7 +86,7 @@ func TestAnAddressIsLocalWhereTheTablesTakeItForLocal(t *testing.T) {
 	all := with(local, "192.0.2.2", "192.0.2.0", "192.0.2.255", "198.51.101.1", "203.0.113.1", "8.8.8.8", "10.1.0.1", "10.2.0.1", "10.3.0.1",
 		"224.0.0.1", "255.255.255.255", "2001:db8::2", "2001:db8::", "2001:db8:2::1", "2001:db8:3::1", "2001:db8:9::1")
 	if diff := cmp.Diff(local, n.localByTables(all), compareAddrs); diff != "" {
-		t.Fatalf("the tables take others for local (-want +got):\n%s", diff)
+		t.Fatalf("local addresses in the tables (-want +got):\n%s", diff)
 	}
 
 	var routes *Routes
@@ -103,15 +103,15 @@ func TestAnAddressIsLocalWhereTheTablesTakeItForLocal(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(local, got, compareAddrs); diff != "" {
-		t.Errorf("what is local (-tables +got):\n%s", diff)
+		t.Errorf("local addresses (-tables +got):\n%s", diff)
 	}
 	n.Exec("ip", "route", "del", "local", "198.51.100.0/24", "dev", "lo")
 	if isLocal, err := routes.IsLocal(netip.MustParseAddr("198.51.100.1")); isLocal || err != nil {
-		t.Errorf("after the route has gone: %t, %v; want false", isLocal, err)
+		t.Errorf("after the route was deleted: %t, %v; want false", isLocal, err)
 	}
 }
 
-// TestWhoIsOnTheNode: its own addresses, and those to which a link leads without a gateway.
+// The addresses on a node are its own, and those to which a link leads without a gateway.
 func TestWhoIsOnTheNode(t *testing.T) {
 	n := newAddressedNetwork(t)
 	for _, args := range []string{

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// The clock of these tests stands still while any goroutine can run, so that it shows exactly the time waited.
+// The clock of these tests advances only while all goroutines wait, so the measured times are exact.
 func TestABurstEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		interval time.Duration // between two notifications
 		count    int
 		want     time.Duration
 	}{
-		"when nothing follows for a moment": {count: 0, want: quietTime},
-		"a moment after the newest one":     {interval: 4 * time.Millisecond, count: 10, want: 40*time.Millisecond + quietTime},
-		"at last even if it never rests":    {interval: time.Millisecond, count: 1000, want: burstTime},
-		"when the next one is late":         {interval: quietTime + time.Millisecond, count: 10, want: quietTime},
+		"no further change":               {count: 0, want: quietTime},
+		"quietTime after the last change": {interval: 4 * time.Millisecond, count: 10, want: 40*time.Millisecond + quietTime},
+		"endless changes":                 {interval: time.Millisecond, count: 1000, want: burstTime},
+		"the next change is late":         {interval: quietTime + time.Millisecond, count: 10, want: quietTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

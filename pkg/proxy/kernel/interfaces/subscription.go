@@ -42,7 +42,7 @@ type subscription struct {
 func subscribe() (*subscription, error) {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
 	if err != nil {
-		return nil, fmt.Errorf("subscribing to changes of addresses: %w", err)
+		return nil, fmt.Errorf("subscribe to address changes: %w", err)
 	}
 	handle, err := openHandle()
 	if err != nil {
@@ -55,11 +55,11 @@ func subscribe() (*subscription, error) {
 func openHandle() (*netlink.Handle, error) {
 	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, fmt.Errorf("opening a netlink socket to list addresses: %w", err)
+		return nil, fmt.Errorf("open netlink socket to list addresses: %w", err)
 	}
 	if err := handle.SetSocketTimeout(replyTimeout); err != nil {
 		handle.Close()
-		return nil, fmt.Errorf("setting up a netlink socket to list addresses: %w", err)
+		return nil, fmt.Errorf("set up netlink socket to list addresses: %w", err)
 	}
 	return handle, nil
 }
@@ -80,7 +80,7 @@ func (s *subscription) read() {
 		case errors.Is(err, unix.ENOBUFS):
 			s.overflowed.Store(true)
 		case err != nil:
-			s.failed <- fmt.Errorf("reading notifications of changed addresses: %w", err)
+			s.failed <- fmt.Errorf("read address notifications: %w", err)
 			return
 		}
 		s.changed.Notify()

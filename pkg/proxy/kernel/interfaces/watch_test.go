@@ -39,7 +39,7 @@ func TestTheAddressesAreRedeliveredAfter(t *testing.T) {
 			first:  loopback("192.0.2.1"),
 			then:   loopback(),
 		},
-		"one moved to another link, and one came": {
+		"one moved to another link, and one was added": {
 			before: func(n network) {
 				n.addLink("eth1")
 				n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
@@ -52,7 +52,7 @@ func TestTheAddressesAreRedeliveredAfter(t *testing.T) {
 			first: loopback("192.0.2.1"),
 			then:  loopback("192.0.2.1", "192.0.2.2"),
 		},
-		"a link came with an address": {
+		"a link was added with an address": {
 			before: func(network) {},
 			change: func(n network) {
 				n.addLink("eth1")
@@ -70,7 +70,7 @@ func TestTheAddressesAreRedeliveredAfter(t *testing.T) {
 			first:  loopback("192.0.2.1", "2001:db8::1"),
 			then:   loopback(),
 		},
-		"a link went down, which costs it its IPv6 addresses": {
+		"a link went down and lost its IPv6 addresses": {
 			before: func(n network) {
 				n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
 				n.address(netlink.AddrAdd, "eth0", "2001:db8::1/64")
@@ -79,7 +79,7 @@ func TestTheAddressesAreRedeliveredAfter(t *testing.T) {
 			first:  loopback("192.0.2.1", "2001:db8::1"),
 			then:   loopback("192.0.2.1"),
 		},
-		"a link went to another namespace": {
+		"a link moved to another namespace": {
 			before: func(n network) {
 				n.addCable("veth0", "veth1")
 				n.address(netlink.AddrAdd, "veth0", "192.0.2.1/24")
@@ -217,14 +217,14 @@ func TestWhatChangesOnlyAfterItsNotificationIsNoticedToo(t *testing.T) {
 	})
 	w.next(loopback())
 	for range 2 { // the second one causes no notification
-		wait.Receive(t, "the addresses are looked at twice", looks)
+		wait.Receive(t, "the addresses are listed twice", looks)
 	}
 	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
 	w.next(loopback("192.0.2.1"))
 	w.next(loopback())
 }
 
-// becomeDeaf makes a subscription stop receiving without noticing it.
+// becomeDeaf makes a subscription stop receiving notifications without an error.
 func becomeDeaf(t *testing.T, s *subscription) {
 	t.Helper()
 	for _, group := range []int{unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR} {

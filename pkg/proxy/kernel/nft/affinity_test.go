@@ -26,7 +26,7 @@ func clientStatements() []ruleset.Statement {
 	}
 }
 
-// TestTheKeyOfAClientAndItsValueAreApart: a statement reads both from registers, and an IPv6 key takes five small ones.
+// A statement reads key and value from registers, and an IPv6 key takes five small ones.
 // When nft 1.0.6 itself loads the same text, it puts the value into the second large register. For IPv4 that is after
 // the key; for IPv6 it overlaps the end of the key, and a part of the address is lost. So other tests do not compare
 // registers with those that nft chooses (see bare), not even for IPv4, where ours differ too. This test checks them
@@ -64,7 +64,7 @@ func TestTheKeyOfAClientAndItsValueAreApart(t *testing.T) {
 // dynset is a statement that changes a map, in nft's listing of the kernel's rules.
 var dynset = regexp.MustCompile(`\[ dynset (?:update|delete) reg_key (\d+) set affinity-7 .*sreg_data (\d+) `)
 
-// TestTheKernelReadsAClientsValueBehindItsKey: a dump of the kernel's rules shows it.
+// A dump of the kernel's rules shows the registers.
 func TestTheKernelReadsAClientsValueBehindItsKey(t *testing.T) {
 	for _, family := range model.Families {
 		var forms []form
@@ -99,8 +99,8 @@ func small(t *testing.T, text string) uint32 {
 	return uint32(number)
 }
 
-// TestAClientWhoseNumberLeadsNowhereIsForgotten, and then stored with its new endpoint. Only writing another value
-// would renew the old one.
+// An affinity element with the number of no endpoint is deleted, and the client is then stored with its new endpoint.
+// Without the deletion the old value would be kept.
 func TestAClientWhoseNumberLeadsNowhereIsForgotten(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestAClientWhoseNumberLeadsNowhereIsForgotten(t *testing.T) {
 				dialer := net.Dialer{Timeout: 100 * time.Millisecond, LocalAddr: &net.TCPAddr{IP: at.endpoint.AsSlice()}}
 				if connection, err := dialer.Dial("tcp", net.JoinHostPort(at.service.String(), "80")); err == nil {
 					_ = connection.Close()
-					t.Error("a client is connected though nothing is drawn")
+					t.Error("a client is connected although no slot is picked")
 				}
 			})
 			if got := elementsOf(t, c, family, affinity); len(got) > 0 {
@@ -138,8 +138,7 @@ func TestAClientWhoseNumberLeadsNowhereIsForgotten(t *testing.T) {
 	}
 }
 
-// TestAnotherClientIsNoneOfAPort: a client has a separate element for each Service port, and each client of a port has
-// its own.
+// A client has a separate element for each Service port, and each client of a port has its own.
 func TestAnotherClientIsNoneOfAPort(t *testing.T) {
 	for _, family := range model.Families {
 		namespace := netns.New(t)
@@ -159,8 +158,7 @@ func TestAnotherClientIsNoneOfAPort(t *testing.T) {
 	}
 }
 
-// TestForeignMapsOfOurNamesAreNotRestored: another process may have put anything there. The rest of the table must
-// still be read, or it would never be mended.
+// Another process may have put anything there. The rest of the table must still be read, or it would never be repaired.
 func TestForeignMapsOfOurNamesAreNotRestored(t *testing.T) {
 	for name, set := range map[string]struct{ declaration, elements string }{
 		"keys of another type": {"map sticky-ports { type ipv4_addr : ipv4_addr; }", "sticky-ports { 192.0.2.1 : 192.0.2.2 }"},
@@ -176,14 +174,14 @@ func TestForeignMapsOfOurNamesAreNotRestored(t *testing.T) {
 			namespace.Load("table ip vicinity {\n" + set.declaration + "\n}\nadd element ip vicinity " + set.elements + "\n")
 			got, err := c.Objects(t.Context(), model.IPv4)
 			if err != nil {
-				t.Fatalf("what the table holds cannot be read: %v", err)
+				t.Fatalf("the table cannot be read: %v", err)
 			}
 			if !got.Table || len(got.Sets) != 1 {
-				t.Errorf("there are %+v, want the table with that set", got)
+				t.Errorf("got %+v, want the table with that set", got)
 			}
 			for name, contents := range got.Contents {
 				if len(contents) > 0 {
-					t.Errorf("%s is said to hold %v", name, contents)
+					t.Errorf("%s has %v, want nothing", name, contents)
 				}
 			}
 		})

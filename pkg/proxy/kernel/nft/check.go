@@ -37,7 +37,7 @@ func openWriter() (*socket, error) {
 func checkKernel() error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return fmt.Errorf("asking for the kernel's version: %w", err)
+		return fmt.Errorf("get kernel version: %w", err)
 	}
 	return checkRelease(unix.ByteSliceToString(name.Release[:]))
 }
@@ -45,10 +45,10 @@ func checkKernel() error {
 func checkRelease(release string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
-		return fmt.Errorf("reading the kernel's version %q: %w", release, err)
+		return fmt.Errorf("parse kernel version %q: %w", release, err)
 	}
 	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
-		return fmt.Errorf("this kernel is Linux %s: use %d.%d or newer, whose nf_tables holds all that the tables need",
+		return fmt.Errorf("this kernel is Linux %s: use %d.%d or newer, whose nf_tables has all features that the tables need",
 			release, oldestMajor, oldestMinor)
 	}
 	return nil
@@ -63,7 +63,7 @@ func familiesOf(writer *socket) ([]model.Family, error) {
 	case errors.Is(err, unix.EAFNOSUPPORT), errors.Is(err, unix.EOPNOTSUPP):
 		return []model.Family{model.IPv4}, nil
 	}
-	return nil, fmt.Errorf("asking whether the kernel has IPv6 tables: %w", err)
+	return nil, fmt.Errorf("probe for IPv6 tables: %w", err)
 }
 
 // probeTable tests whether a table with these flags could be added.

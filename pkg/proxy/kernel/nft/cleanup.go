@@ -28,7 +28,7 @@ func Cleanup(ctx context.Context) (deleted []model.Family, err error) {
 		}
 	}
 	if owned, ok := errors.AsType[*TableOwnedError](err); ok {
-		return nil, fmt.Errorf("deleting table %s: stop its owner first: %w", tableText(owned.Family), err)
+		return nil, fmt.Errorf("delete table %s: stop its owner first: %w", tableText(owned.Family), err)
 	}
 	return deleted, err
 }

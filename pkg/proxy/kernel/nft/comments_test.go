@@ -31,14 +31,13 @@ func withoutComments(batch ruleset.Batch) ruleset.Batch {
 	return bare
 }
 
-// TestTablesWithoutCommentsGetThemWithTheNextCompleteSync, in its one transaction. Until then, comparing with the
-// kernel finds no difference.
+// The comments are added in the transaction of the full sync. Until then, comparing with the kernel finds no difference.
 func TestTablesWithoutCommentsGetThemWithTheNextCompleteSync(t *testing.T) {
-	namespace, layout := netns.New(t), everyLayout()["everything is chosen"]
+	namespace, layout := netns.New(t), everyLayout()["all settings"]
 	c := dial(t, namespace, Options{})
 	commit(t, c, withoutComments(layout.batch(nil)))
 	if strings.Contains(namespace.NFT("list", "ruleset"), "comment") {
-		t.Fatal("there are comments before")
+		t.Fatal("the table already has comments")
 	}
 	var wanted ruleset.Tables
 	if err := wanted.Apply(layout.batch(nil)); err != nil {
@@ -60,12 +59,11 @@ func TestTablesWithoutCommentsGetThemWithTheNextCompleteSync(t *testing.T) {
 	fresh := netns.New(t)
 	commit(t, dial(t, fresh, Options{}), layout.batch(nil))
 	if diff := cmp.Diff(sortedJSON(t, fresh), sortedJSON(t, namespace)); diff != "" {
-		t.Errorf("the tables are others than fresh ones (-fresh +now):\n%s", diff)
+		t.Errorf("the tables differ from new ones (-new +got):\n%s", diff)
 	}
 }
 
-// TestAnElementThatIsAddedAgainKeepsItsComment: the kernel accepts another comment and ignores it, and so do the tables
-// in memory.
+// The kernel accepts another comment and ignores it, and so do the tables in memory.
 func TestAnElementThatIsAddedAgainKeepsItsComment(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
@@ -91,8 +89,8 @@ func TestAnElementThatIsAddedAgainKeepsItsComment(t *testing.T) {
 	}
 }
 
-// TestNamesThatNoObjectMayHaveDoNoHarmInComments: they try to control a terminal, or to end the text for nft. The
-// longest names fit into nft's limit.
+// Invalid names may contain terminal control sequences, or characters that end the text for nft. The longest names fit
+// into nft's limit.
 func TestNamesThatNoObjectMayHaveDoNoHarmInComments(t *testing.T) {
 	namespace, service := strings.Repeat("n", 63), strings.Repeat("s", 63)
 	for name, test := range map[string]struct {

@@ -50,7 +50,7 @@ func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, first erro
 	if _, ok := errors.AsType[*ruleset.RejectedError](err); err == nil || ok {
 		return err
 	}
-	return first // so many were rejected that there was no room for the replies
+	return first // there was no room for the replies, because so many elements were rejected
 }
 
 // namesNoElement reports whether the kernel did not report which elements it rejected.
@@ -89,7 +89,7 @@ func (c *Conn) send(ctx context.Context, encoded *Encoded) error {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("committing a batch: %w", err)
+		return fmt.Errorf("commit batch: %w", err)
 	}
 	if c.watcher != nil && encoded.elements > quietElements {
 		return c.sendUnobserved(ctx, func() error { return c.exchange(ctx, encoded) })
@@ -99,11 +99,11 @@ func (c *Conn) send(ctx context.Context, encoded *Encoded) error {
 
 func (c *Conn) exchange(ctx context.Context, encoded *Encoded) error {
 	if err := c.writer.send(encoded.bytes); err != nil {
-		return fmt.Errorf("committing a batch: %w", err)
+		return fmt.Errorf("commit batch: %w", err)
 	}
 	failures, err := c.writer.outcome(ctx, encoded.first, encoded.last)
 	if err != nil {
-		return fmt.Errorf("committing a batch: %w", err)
+		return fmt.Errorf("commit batch: %w", err)
 	}
 	if len(failures) == 0 {
 		return nil
@@ -118,7 +118,7 @@ func (c *Conn) rejection(ctx context.Context, encoded *Encoded, failures []failu
 	for i, failure := range failures {
 		number, position, ok := encoded.operationOf(failure.sequence)
 		if !ok {
-			rejected.Rejections[i].Err = explain("committing the batch", failure)
+			rejected.Rejections[i].Err = explain("commit batch", failure)
 			continue
 		}
 		op := encoded.ops[number]
@@ -145,8 +145,8 @@ func explain(operation string, failure failure) error {
 	return fmt.Errorf("%s: %w", operation, failure.errno)
 }
 
-// elementsOf returns the elements of the messages that failed, if each element has a message; nil for a message about
-// something else. It walks each operation once, however many of its elements failed.
+// elementsOf returns the element of each failed message, if each element has a message of its own; nil for messages
+// about other objects. It walks each operation once, even if several of its elements failed.
 func (e *Encoded) elementsOf(failures []failure) []*ruleset.Element {
 	found := make([]*ruleset.Element, len(failures))
 	if !e.singly {

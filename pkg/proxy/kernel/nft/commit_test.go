@@ -34,7 +34,7 @@ func TestABatchWithOneBadOperationChangesNothing(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(before, namespace.NFT("list", "ruleset")); diff != "" {
-		t.Errorf("the refused batch changed something:\n%s", diff)
+		t.Errorf("the rejected batch changed something:\n%s", diff)
 	}
 }
 
@@ -92,14 +92,14 @@ func TestAnEncodedBatchCanBeSentAgain(t *testing.T) {
 	}
 	for range 3 {
 		if err := c.Send(t.Context(), encoded); err != nil {
-			t.Fatalf("sending the batch: %v", err)
+			t.Fatalf("send batch: %v", err)
 		}
 	}
 	if got := len(elementsOf(t, c, model.IPv4, ruleset.Endpoints)); got != 3000 {
 		t.Errorf("%d elements are in the kernel, want 3000", got)
 	}
 	if encoded.Size() < 3000*44 {
-		t.Errorf("the batch is said to have %d bytes, want at least 44 for each element", encoded.Size())
+		t.Errorf("the batch has %d bytes, want at least 44 for each element", encoded.Size())
 	}
 }
 
@@ -120,7 +120,7 @@ func TestACancelledContextStopsABatchBeforeItIsSent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Commit(ctx, everything(model.IPv4)); !errors.Is(err, context.Canceled) {
-		t.Errorf("Commit gave %v, want that the context was cancelled", err)
+		t.Errorf("Commit gave %v, want context.Canceled", err)
 	}
 	if got := namespace.NFT("list", "ruleset"); got != "" {
 		t.Errorf("nft lists %q, want nothing", got)
@@ -150,7 +150,7 @@ func TestAnElementCostsNoAllocation(t *testing.T) {
 			}
 		})
 		if allocations > 20 {
-			t.Errorf("encoding 10000 times %s allocates %.0f times", name, allocations)
+			t.Errorf("encoding %s 10,000 times allocates %.0f times", name, allocations)
 		}
 	}
 }

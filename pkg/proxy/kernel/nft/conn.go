@@ -17,7 +17,7 @@ type Options struct {
 	Owned bool
 }
 
-// Conn is a connection to nf_tables in the network namespace in which it was dialled. It may be used by several
+// Conn is a connection to nf_tables in the network namespace in which it was opened. It may be used by several
 // goroutines.
 //
 // Its sockets stay open until Close: closing one after a transaction that deleted something waits for the kernel's
@@ -82,7 +82,7 @@ func (c *Conn) Close() error {
 		failures = append(failures, s.conn.Close())
 	}
 	if err := errors.Join(failures...); err != nil {
-		return fmt.Errorf("closing the connection to nf_tables: %w", err)
+		return fmt.Errorf("close connection to nf_tables: %w", err)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func CountBytes() (err error) {
 	}
 	defer func() { err = errors.Join(err, s.conn.Close()) }()
 	if err := try(s, readBytes); err != nil {
-		return fmt.Errorf("asking for a rule that reads bytes of conntrack: %w", err)
+		return fmt.Errorf("enable counting of bytes in conntrack: %w", err)
 	}
 	return nil
 }

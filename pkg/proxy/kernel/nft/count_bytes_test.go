@@ -28,12 +28,12 @@ func TestBytesAreCountedWithoutASettingOrARule(t *testing.T) {
 		}
 	})
 	if before := setting(); before != "0" {
-		t.Fatalf("before it is %s", before)
+		t.Fatalf("the setting is %s before", before)
 	}
 	var err error
 	namespace.Do(func() { err = CountBytes() })
 	if after := setting(); err != nil || after != "1" {
-		t.Errorf("after it is %s: %v", after, err)
+		t.Errorf("the setting is %s afterwards: %v", after, err)
 	}
 	if listed := namespace.NFT("list", "ruleset"); strings.TrimSpace(listed) != "" {
 		t.Errorf("there are rules:\n%s", listed)

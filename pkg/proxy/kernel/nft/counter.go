@@ -47,7 +47,7 @@ func (r *Reader) Packets(ctx context.Context, family model.Family, counter strin
 		return nil
 	})
 	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return 0, false, fmt.Errorf("reading counter %s %s: %w", tableText(family), counter, err)
+		return 0, false, fmt.Errorf("read counter %s %s: %w", tableText(family), counter, err)
 	}
 	return n, isThere, nil
 }

@@ -19,7 +19,8 @@ import (
 // verdicts is a map that leads an address to a chain.
 var verdicts = ruleset.Set{Name: "verdicts", Key: []ruleset.Type{ruleset.TypeAddr}, Value: []ruleset.Type{ruleset.TypeVerdict}}
 
-// datagram is what a datagram from the endpoint's address to the service's address passes, and the sender's error.
+// datagram has the rules that a datagram from the endpoint's address to the service's address passes, and the sender's
+// error.
 type datagram struct {
 	output, postrouting []ruleset.Rule
 	jumped              []ruleset.Rule // of the chain that the map verdicts leads to
@@ -46,30 +47,30 @@ func datagrams(at addresses) map[string]datagram {
 		return d
 	}
 	cases := map[string]datagram{
-		"without rules":                              through(),
-		"a drop in output":                           refused(through(drop)),
-		"a drop of a prefix in postrouting":          refused(datagram{postrouting: []ruleset.Rule{toServices}}),
-		"a rule behind a chain that returned":        refused(behind(giveBack)),
-		"a rule behind a chain that came to its end": refused(behind()),
-		"a rule behind the return":                   jumping(giveBack, drop),
-		"a verdict in the chain":                     refused(jumping(drop)),
-		"an allowed range with the source":           allowing(at.endpoint, 1),
-		"the source as the one allowed address":      allowing(at.endpoint, 0),
-		"an allowed range just before the source":    refused(allowing(at.endpoint.Prev(), 1)),
-		"an allowed range just behind the source":    refused(allowing(at.endpoint.Next().Next(), 1)),
-		"all clients are allowed":                    allowing(at.endpoint, at.endpoint.BitLen()),
+		"without rules":                           through(),
+		"a drop in output":                        refused(through(drop)),
+		"a drop of a prefix in postrouting":       refused(datagram{postrouting: []ruleset.Rule{toServices}}),
+		"a rule after a chain that returns":       refused(behind(giveBack)),
+		"a rule after a chain that ends":          refused(behind()),
+		"a rule after the return":                 jumping(giveBack, drop),
+		"a verdict in the chain":                  refused(jumping(drop)),
+		"an allowed range with the source":        allowing(at.endpoint, 1),
+		"the source as the one allowed address":   allowing(at.endpoint, 0),
+		"an allowed range just before the source": refused(allowing(at.endpoint.Prev(), 1)),
+		"an allowed range just after the source":  refused(allowing(at.endpoint.Next().Next(), 1)),
+		"all clients are allowed":                 allowing(at.endpoint, at.endpoint.BitLen()),
 	}
 	for bits := 2; bits < at.endpoint.BitLen(); bits += 2 {
 		beside := at.endpoint.AsSlice()
 		beside[(bits-1)/8] ^= 1 << ((8*len(beside) - bits) % 8)
 		addr, _ := netip.AddrFromSlice(beside)
 		cases[fmt.Sprintf("an allowed range of %d bits with the source", bits)] = allowing(at.endpoint, at.endpoint.BitLen()-bits)
-		cases[fmt.Sprintf("an allowed range of %d bits beside the source", bits)] = refused(allowing(addr, addr.BitLen()-bits))
+		cases[fmt.Sprintf("an allowed range of %d bits next to the source", bits)] = refused(allowing(addr, addr.BitLen()-bits))
 	}
 	return cases
 }
 
-// TestWhatALocalSenderLearnsOfItsDatagram: a drop causes an error for the sender, in whichever hook it happens.
+// A drop causes an error for the sender, in every hook.
 func TestWhatALocalSenderLearnsOfItsDatagram(t *testing.T) {
 	for _, family := range model.Families {
 		for name, test := range datagrams(addressesOf(family)) {

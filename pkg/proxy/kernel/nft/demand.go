@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNoTable means that a table does not exist.
-var ErrNoTable = errors.New("the table is not there")
+var ErrNoTable = errors.New("table does not exist")
 
 // HasDemandTable reports whether a family has the table that counts demand, by one of ruleset.DemandTableNames.
 func (r *Reader) HasDemandTable(ctx context.Context, family model.Family, name string) (bool, error) {
@@ -29,9 +29,9 @@ func (r *Reader) DemandCounts(ctx context.Context, family model.Family, each fun
 		_, err := retried(func() (struct{}, error) { return struct{}{}, r.demandElements(ctx, family, set, each) })
 		switch {
 		case errors.Is(err, unix.ENOENT):
-			return fmt.Errorf("reading %s: %w", setText(demandTableName(family), set), ErrNoTable)
+			return fmt.Errorf("read %s: %w", setText(demandTableName(family), set), ErrNoTable)
 		case err != nil:
-			return fmt.Errorf("reading %s: %w", setText(demandTableName(family), set), err)
+			return fmt.Errorf("read %s: %w", setText(demandTableName(family), set), err)
 		}
 	}
 	return nil

@@ -75,7 +75,7 @@ func TestTheTableThatCountsIsListedAndLoadsAgain(t *testing.T) {
 	listed := namespace.NFT("-n", "list", "ruleset")
 	numbers := regexp.MustCompile(`(packets|bytes) \d+`)
 	if diff := cmp.Diff(want, numbers.ReplaceAllString(listed, "$1 N")); diff != "" {
-		t.Errorf("nft lists something else (-want +got):\n%s", diff)
+		t.Errorf("nft's listing (-want +got):\n%s", diff)
 	}
 	other.Load(listed)
 }
@@ -94,7 +94,7 @@ func TestConnectionsAreCountedAndChangesKeepTheCounts(t *testing.T) {
 			o.do(ruleset.Add, family, ruleset.ChainObject{Chain: labelling}).do(ruleset.Add, family, ruleset.RulesObject{Chain: labelling})
 			commit(t, c, o.Batch)
 			if has, err := c.HasDemandTable(t.Context(), family, ruleset.DemandTableName); has || err != nil {
-				t.Errorf("the table is there: %v, error %v", has, err)
+				t.Errorf("the table exists: %v, error %v", has, err)
 			}
 			err := c.DemandCounts(t.Context(), family, func(model.Frontend, uint64) {})
 			if !errors.Is(err, ErrNoTable) {
@@ -119,13 +119,13 @@ func TestConnectionsAreCountedAndChangesKeepTheCounts(t *testing.T) {
 			connect(t, namespace, family)
 			found := counts(t, c, family)
 			if len(found) != 3 || found[dialled] != 4 {
-				t.Errorf("counted are %v, want three frontends, and four connections to %v", found, dialled)
+				t.Errorf("got counts %v, want three frontends, and four connections to %v", found, dialled)
 			}
 
 			former := ruleset.DemandTableNames[1]
 			namespace.NFT("add", "table", ruleset.Keyword(family), former)
 			if has, err := c.HasDemandTable(t.Context(), family, former); !has || err != nil {
-				t.Errorf("the table of an earlier version is there: %v, error %v", has, err)
+				t.Errorf("the table of an earlier version exists: %v, error %v", has, err)
 			}
 			var deleted []model.Family
 			if err := c.Close(); err != nil {

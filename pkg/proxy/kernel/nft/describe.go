@@ -10,9 +10,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// describe returns what an operation does, for an error: "adding map ip vicinity services".
+// describe returns what an operation does, for an error: "add map ip vicinity services".
 func describe(op ruleset.Op) string {
-	verb := map[ruleset.Verb]string{ruleset.Add: "adding", ruleset.Delete: "deleting", ruleset.Flush: "flushing"}[op.Verb]
+	verb := map[ruleset.Verb]string{ruleset.Add: "add", ruleset.Delete: "delete", ruleset.Flush: "flush"}[op.Verb]
 	table := ruleset.Keyword(op.Family) + " " + cmp.Or(op.Table, ruleset.TableName)
 	switch object := op.Object.(type) {
 	case ruleset.TableObject:

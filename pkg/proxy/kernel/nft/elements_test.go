@@ -57,7 +57,7 @@ func TestElementsAreReadBackAsTheyWereWritten(t *testing.T) {
 func TestReadingAnAbsentSetNamesIt(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	_, err := c.Elements(t.Context(), model.IPv4, ruleset.Endpoints)
-	want := "reading map ip vicinity endpoints: no such file or directory"
+	want := "read map ip vicinity endpoints: no such file or directory"
 	if !errors.Is(err, unix.ENOENT) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -85,10 +85,10 @@ func TestReplacingAnElementInOneBatch(t *testing.T) {
 				[]ruleset.Element{have},
 				new(operations).elements(ruleset.Delete, model.IPv4, set, have).elements(ruleset.Add, model.IPv4, set, want),
 				[]ruleset.Element{want}},
-			"adding and deleting one that is there": {
+			"adding and deleting an existing one": {
 				[]ruleset.Element{have},
 				new(operations).elements(ruleset.Add, model.IPv4, set, have).elements(ruleset.Delete, model.IPv4, set, have), nil},
-			"adding and deleting one that is not there": {
+			"adding and deleting an absent one": {
 				nil, new(operations).elements(ruleset.Add, model.IPv4, set, have).elements(ruleset.Delete, model.IPv4, set, have), nil},
 		} {
 			t.Run(set.Name+": "+name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestObjectsAreThoseOfOurTableAlone(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
 	if got, err := c.Objects(t.Context(), model.IPv4); err != nil || !cmp.Equal(got, ruleset.Objects{}) {
-		t.Errorf("without a table there are %+v, %v", got, err)
+		t.Errorf("without a table: got %+v, %v", got, err)
 	}
 	namespace.Load("table ip other { set s { type ipv4_addr; }\n chain c { ip saddr { 1.2.3.4, 1.2.3.5 } drop; }\n }\n" +
 		"table ip6 vicinity { set other-family { type ipv6_addr; }\n }\n" +
@@ -136,7 +136,7 @@ func TestObjectsAreThoseOfOurTableAlone(t *testing.T) {
 	}
 }
 
-// TestObjectsAreFoundBesideABusyRuleset: another process constantly changes another table, which interrupts every dump.
+// Another process constantly changes another table, which interrupts every dump.
 func TestObjectsAreFoundBesideABusyRuleset(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})

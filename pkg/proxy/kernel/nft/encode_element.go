@@ -130,7 +130,7 @@ func (w *elementWriter) tuple(kind uint16, types []ruleset.Type, tuple *ruleset.
 	return nil
 }
 
-var errNoVerdict = errors.New("it has no verdict")
+var errNoVerdict = errors.New("no verdict")
 
 func (m *messages) verdict(verdict ruleset.Verdict) error {
 	code, ok := verdictCode(verdict.Kind)
@@ -169,5 +169,5 @@ func parseVerdict(b []byte) (ruleset.Verdict, error) {
 			return ruleset.Verdict{Kind: kind, Chain: textOf(b, unix.NFTA_VERDICT_CHAIN)}, nil
 		}
 	}
-	return ruleset.Verdict{}, fmt.Errorf("verdict %d is not one of ours", int32(code))
+	return ruleset.Verdict{}, fmt.Errorf("unknown verdict %d", int32(code))
 }

@@ -115,14 +115,14 @@ func datatype(family model.Family, field ruleset.Type) uint32 {
 	return datatypeInteger
 }
 
-var errSetTypes = errors.New("its types cannot be written")
+var errSetTypes = errors.New("unsupported types")
 
 // checkTypes rejects types that the kernel or nft cannot represent.
 func checkTypes(types []ruleset.Type) error {
 	addrs := 0
 	for _, field := range types {
 		if field > ruleset.TypeVerdict || field == ruleset.TypeVerdict && len(types) > 1 {
-			return fmt.Errorf("%w: field type %d does not belong there", errSetTypes, field)
+			return fmt.Errorf("%w: field type %d is not allowed", errSetTypes, field)
 		}
 		if field == ruleset.TypeAddr {
 			addrs++

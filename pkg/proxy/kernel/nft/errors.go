@@ -19,11 +19,11 @@ var (
 	errPrivilege  = errors.New("programming nftables needs root (CAP_NET_ADMIN): run as root")
 	errNoNFTables = errors.New("this kernel has no nf_tables: load the module nf_tables, or use a kernel built with CONFIG_NF_TABLES")
 
-	errNoSuchOperation = errors.New("there is no such operation")
+	errNoSuchOperation = errors.New("unsupported operation")
 )
 
 // ErrUnknownOutcome means that the kernel did not reply: the batch may or may not be applied.
-var ErrUnknownOutcome = errors.New("the kernel did not say whether it took the batch")
+var ErrUnknownOutcome = errors.New("the kernel did not report whether it applied the batch")
 
 // TableOwnedError means that a table belongs to another living process, and that the kernel allows only that process to
 // change it.
@@ -68,5 +68,5 @@ func missing(err error) error {
 		errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("%w (%w)", errNoNFTables, err)
 	}
-	return fmt.Errorf("talking to nf_tables: %w", err)
+	return fmt.Errorf("connect to nf_tables: %w", err)
 }

@@ -32,17 +32,17 @@ func TestErrorsNameTheOperationAndItsObject(t *testing.T) {
 		errno unix.Errno
 		want  string
 	}{
-		"an element that is there with another value": {
+		"an element that exists with another value": {
 			endpoints(ruleset.Add, other), unix.EEXIST,
-			"adding element 10.96.0.1 . tcp . 80 . fd00:1 of map ip vicinity endpoints: file exists",
+			"add element 10.96.0.1 . tcp . 80 . fd00:1 of map ip vicinity endpoints: file exists",
 		},
 		"one element among many": {
 			endpoints(ruleset.Add, append(slices.Clone(many[2:]), other)...), unix.EEXIST,
-			"adding element 10.96.0.1 . tcp . 80 . fd00:1 of map ip vicinity endpoints: file exists",
+			"add element 10.96.0.1 . tcp . 80 . fd00:1 of map ip vicinity endpoints: file exists",
 		},
 		"an absent element": {
 			endpoints(ruleset.Delete, have, absent), unix.ENOENT,
-			"deleting element 10.96.0.1 . tcp . 80 . fd00:7 of map ip vicinity endpoints: no such file or directory",
+			"delete element 10.96.0.1 . tcp . 80 . fd00:7 of map ip vicinity endpoints: no such file or directory",
 		},
 		"an element of an absent set": {
 			object(ruleset.Add, ruleset.ElementsObject{
@@ -52,19 +52,19 @@ func TestErrorsNameTheOperationAndItsObject(t *testing.T) {
 			"of set ip vicinity absent: no such file or directory",
 		},
 		"an absent set": {
-			object(ruleset.Flush, ruleset.SetObject{Set: ruleset.Set{Name: "absent"}}), unix.ENOENT, "flushing set ip vicinity absent: ",
+			object(ruleset.Flush, ruleset.SetObject{Set: ruleset.Set{Name: "absent"}}), unix.ENOENT, "flush set ip vicinity absent: ",
 		},
 		"a set in use": {
-			object(ruleset.Delete, ruleset.SetObject{Set: ruleset.Endpoints}), unix.EBUSY, "deleting map ip vicinity endpoints: ",
+			object(ruleset.Delete, ruleset.SetObject{Set: ruleset.Endpoints}), unix.EBUSY, "delete map ip vicinity endpoints: ",
 		},
 		"an absent chain": {
-			object(ruleset.Delete, ruleset.ChainObject{Chain: ruleset.Chain{Name: "absent"}}), unix.ENOENT, "deleting chain ip vicinity absent: ",
+			object(ruleset.Delete, ruleset.ChainObject{Chain: ruleset.Chain{Name: "absent"}}), unix.ENOENT, "delete chain ip vicinity absent: ",
 		},
 		"a rule to an absent chain": {
-			object(ruleset.Add, ruleset.RulesObject{Chain: rules}), unix.ENOENT, "adding rule 2 of chain ip vicinity refuse: ",
+			object(ruleset.Add, ruleset.RulesObject{Chain: rules}), unix.ENOENT, "add rule 2 of chain ip vicinity refuse: ",
 		},
 		"an absent table": {
-			new(operations).do(ruleset.Delete, model.IPv6, ruleset.TableObject{}), unix.ENOENT, "deleting table ip6 vicinity: ",
+			new(operations).do(ruleset.Delete, model.IPv6, ruleset.TableObject{}), unix.ENOENT, "delete table ip6 vicinity: ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,13 +76,13 @@ func TestErrorsNameTheOperationAndItsObject(t *testing.T) {
 				t.Errorf("got %v, want %v in %q", err, test.errno, test.want)
 			}
 			if _, ok := errors.AsType[*ruleset.RejectedError](err); !ok {
-				t.Errorf("%T is no RefusedError", err)
+				t.Errorf("%T is not a RejectedError", err)
 			}
 		})
 	}
 }
 
-// TestEachRejectedElementIsNamed, wherever it is in a message, and however many are rejected.
+// The position of an element in its message and the number of rejected elements do not matter.
 func TestEachRejectedElementIsNamed(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
@@ -99,12 +99,12 @@ func TestEachRejectedElementIsNamed(t *testing.T) {
 	err := c.Commit(t.Context(), new(operations).elements(ruleset.Add, model.IPv4, ruleset.Endpoints, elements...).Batch)
 	rejected, ok := errors.AsType[*ruleset.RejectedError](err)
 	if !ok {
-		t.Fatalf("got %v, want a RefusedError", err)
+		t.Fatalf("got %v, want a RejectedError", err)
 	}
 	var got []ruleset.Element
 	for _, rejection := range rejected.Rejections {
 		if rejection.Element == nil || !errors.Is(rejection.Err, unix.EEXIST) {
-			t.Fatalf("refusal %+v names no element, or another cause than that it is there", rejection)
+			t.Fatalf("rejection %+v has no element, or another error than EEXIST", rejection)
 		}
 		got = append(got, *rejection.Element)
 	}
@@ -112,7 +112,7 @@ func TestEachRejectedElementIsNamed(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if left := elementsOf(t, c, model.IPv4, ruleset.Endpoints); len(left) != len(there) {
-		t.Errorf("%d elements are there, want the %d of before", len(left), len(there))
+		t.Errorf("%d elements exist, want the earlier %d", len(left), len(there))
 	}
 }
 
@@ -125,7 +125,7 @@ func TestOfManyErrorsTheFirstFewAreListed(t *testing.T) {
 	}
 	err := c.Commit(t.Context(), o.Batch)
 	if rejected, ok := errors.AsType[*ruleset.RejectedError](err); !ok || len(rejected.Rejections) != 500 {
-		t.Fatalf("got %v, want a RefusedError with 500 refusals", err)
+		t.Fatalf("got %v, want a RejectedError with 500 rejections", err)
 	}
 	if want := "80 . fd00:2 of map ip vicinity endpoints: no such file or directory; and 497 more"; !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want it to end in %q", err, want)
@@ -180,15 +180,15 @@ func TestAnInvalidStatementIsRejectedWithItsReason(t *testing.T) {
 		statement ruleset.Statement
 		want      string
 	}{
-		"a link without a name":          {ruleset.NotFromInterface{}, `"" is not the name of a link`},
-		"links whose names begin anyhow": {ruleset.NotFromInterface{Prefix: true}, `"" is not the name of a link`},
+		"a link without a name":    {ruleset.NotFromInterface{}, `"" is not the name of a link`},
+		"an empty prefix of names": {ruleset.NotFromInterface{Prefix: true}, `"" is not the name of a link`},
 		"a link with a name of 16 letters": {
 			ruleset.NotFromInterface{Name: "sixteen--letters"}, `"sixteen--letters" is not the name of a link`},
-		"the kind of a translated address":     {ruleset.IsLocal{Field: ruleset.OriginalSourceAddr}, "there is no address type of field "},
-		"one that is none of those known here": {struct{ ruleset.Statement }{}, "there is no statement struct "},
-		"no statement":                         {nil, "there is no statement <nil>"},
+		"the type of a field of conntrack": {ruleset.IsLocal{Field: ruleset.OriginalSourceAddr}, "field "},
+		"an unknown statement":             {struct{ ruleset.Statement }{}, "unknown statement struct "},
+		"no statement":                     {nil, "unknown statement <nil>"},
 		"no prefix": {
-			ruleset.InPrefix{Field: ruleset.SourceAddr}, "prefix invalid Prefix: an address is not of the table's family"},
+			ruleset.InPrefix{Field: ruleset.SourceAddr}, "prefix invalid Prefix: address family differs from the table's"},
 	} {
 		if _, err := expressionsOf(model.IPv4, test.statement); err == nil || !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%s gave %v, want it to begin with %q", name, err, test.want)

@@ -42,28 +42,28 @@ func facts() map[string]fact {
 	}
 	source, destination := ruleset.SourceAddr, ruleset.DestinationAddr
 	return map[string]fact{
-		"postrouting knows the link that a forwarded packet came in by, and that one sent here came by none": {
+		"postrouting: the input link of forwarded packets is known, and local ones have none": {
 			ruleset.Postrouting, notFrom(clientSide), []string{outgoing, toItself}},
-		"postrouting does not take the link that a packet leaves by for it": {
+		"postrouting: the output link is not the input link": {
 			ruleset.Postrouting, notFrom(serverSide), []string{forwarded, outgoing, toItself}},
-		"a part of a link's name is not the name": {
+		"postrouting: part of a link's name does not match": {
 			ruleset.Postrouting, notFrom("client"), []string{forwarded, outgoing, toItself}},
-		"the beginning of a link's name is":       {ruleset.Postrouting, notFromAny("client"), []string{outgoing, toItself}},
-		"prerouting knows the link":               {ruleset.Prerouting, notFrom(clientSide), nil},
-		"output knows of none":                    {ruleset.Output, notFromAny("client"), []string{outgoing, toItself}},
-		"prerouting: a source that is not ours":   {ruleset.Prerouting, notLocal(source), []string{forwarded, incoming}},
-		"prerouting: a source that is ours":       {ruleset.Prerouting, local(source), nil},
-		"prerouting: a destination that is ours":  {ruleset.Prerouting, local(destination), []string{incoming}},
-		"prerouting: one that is not":             {ruleset.Prerouting, notLocal(destination), []string{forwarded}},
-		"output: a source that is ours":           {ruleset.Output, local(source), []string{outgoing, toItself}},
-		"output: a destination that is ours":      {ruleset.Output, local(destination), []string{toItself}},
-		"postrouting: a source that is ours":      {ruleset.Postrouting, local(source), []string{outgoing, toItself}},
-		"postrouting: a source that is not":       {ruleset.Postrouting, notLocal(source), []string{forwarded}},
-		"postrouting: a destination that is ours": {ruleset.Postrouting, local(destination), []string{toItself}},
+		"postrouting: a prefix of a link's name matches": {ruleset.Postrouting, notFromAny("client"), []string{outgoing, toItself}},
+		"prerouting: the input link is known":            {ruleset.Prerouting, notFrom(clientSide), nil},
+		"output: there is no input link":                 {ruleset.Output, notFromAny("client"), []string{outgoing, toItself}},
+		"prerouting: a source that is not local":         {ruleset.Prerouting, notLocal(source), []string{forwarded, incoming}},
+		"prerouting: a source that is local":             {ruleset.Prerouting, local(source), nil},
+		"prerouting: a destination that is local":        {ruleset.Prerouting, local(destination), []string{incoming}},
+		"prerouting: a destination that is not local":    {ruleset.Prerouting, notLocal(destination), []string{forwarded}},
+		"output: a source that is local":                 {ruleset.Output, local(source), []string{outgoing, toItself}},
+		"output: a destination that is local":            {ruleset.Output, local(destination), []string{toItself}},
+		"postrouting: a source that is local":            {ruleset.Postrouting, local(source), []string{outgoing, toItself}},
+		"postrouting: a source that is not local":        {ruleset.Postrouting, notLocal(source), []string{forwarded}},
+		"postrouting: a destination that is local":       {ruleset.Postrouting, local(destination), []string{toItself}},
 	}
 }
 
-// TestWhatEachHookSeesOfAPacket uses rules that record the connections that they see.
+// The rules of this test record the connections that they match.
 func TestWhatEachHookSeesOfAPacket(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {

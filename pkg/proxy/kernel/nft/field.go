@@ -21,7 +21,7 @@ const (
 
 func registers(size int) uint32 { return uint32(align(size) / 4) }
 
-var errTooManyRegisters = errors.New("its keys and values need more registers than a rule has")
+var errTooManyRegisters = errors.New("keys and values need more registers than a rule has")
 
 // load loads fields into consecutive registers, and returns the register that follows.
 func load(family model.Family, fields []ruleset.Field, register uint32) (loads []expr.Any, next uint32, err error) {
@@ -66,7 +66,7 @@ func loadField(family model.Family, field ruleset.Field, register uint32) (expr.
 	case ruleset.OriginalDestinationPort:
 		return loadTuple(expr.CtKeyPROTODST, expr.CtDirOriginal, register), nil
 	}
-	return nil, fmt.Errorf("there is no field %d", field)
+	return nil, fmt.Errorf("unknown field %d", field)
 }
 
 func loadAddr(family model.Family, offset int, register uint32) expr.Any {

@@ -42,7 +42,7 @@ func TestEverythingIsListedByNFTAsIntended(t *testing.T) {
 			namespace := netns.New(t)
 			commit(t, dial(t, namespace, Options{}), everything(family))
 			if diff := cmp.Diff(goldenOf(t, family), namespace.NFT("-n", "list", "ruleset")); diff != "" {
-				t.Errorf("nft lists something else (-want +got):\n%s", diff)
+				t.Errorf("nft's listing (-want +got):\n%s", diff)
 			}
 			if got := updatesIn(t, listedJSON(t, namespace)); got != 2 {
 				t.Errorf("nft -j lists %d rules that change a map, want the two that are there", got)
@@ -81,7 +81,7 @@ func TestSetsOfEveryShapeAreDescribedAsNFTDoes(t *testing.T) {
 			word := map[bool]string{true: "map", false: "set"}[set.IsMap()]
 			want := "table ip vicinity {\n\t" + word + " shape {\n\t\t" + text + "\n\t}\n}\n"
 			if diff := cmp.Diff(want, namespace.NFT("list", "ruleset")); diff != "" {
-				t.Errorf("nft lists something else (-want +got):\n%s", diff)
+				t.Errorf("nft's listing (-want +got):\n%s", diff)
 			}
 			other.Load(want)
 			checkSameRuleset(t, other, namespace, model.IPv4)

@@ -17,7 +17,7 @@ const (
 	attributeSize = unix.SizeofNlAttr
 )
 
-// messages is a growing buffer of netlink messages. Everything appends to it, so that an element costs no allocation.
+// messages is a growing buffer of netlink messages. Messages are encoded in place, so an element costs no allocation.
 type messages struct {
 	b        []byte
 	sequence uint32 // of the next message
@@ -35,7 +35,7 @@ func (m *messages) begin(kind, flags uint16, family byte, resource uint16) {
 	m.b = binary.NativeEndian.AppendUint16(m.b, kind)
 	m.b = binary.NativeEndian.AppendUint16(m.b, unix.NLM_F_REQUEST|flags)
 	m.b = binary.NativeEndian.AppendUint32(m.b, m.sequence)
-	m.b = append(m.b, 0, 0, 0, 0) // the kernel knows its sender
+	m.b = append(m.b, 0, 0, 0, 0) // the port ID, which the kernel determines
 	m.b = append(m.b, family, unix.NFNETLINK_V0)
 	m.b = binary.BigEndian.AppendUint16(m.b, resource)
 	m.sequence++
@@ -84,7 +84,7 @@ func (m *messages) text(kind uint16, value string) {
 	m.align4()
 }
 
-// number appends a number. nf_tables takes all numbers in network byte order, whatever they count.
+// number appends a number. nf_tables takes all numbers in network byte order.
 func (m *messages) number(kind uint16, value uint32) {
 	m.attribute(kind, 4)
 	m.b = binary.BigEndian.AppendUint32(m.b, value)

@@ -50,7 +50,7 @@ func newNetwork(t *testing.T, family model.Family) network {
 	setUp(t, n.server, "eth0", far)
 	route(t, n.client, everywhere, n.routerAddr)
 	route(t, n.server, everywhere, n.routerFarAddr)
-	n.router.Do(func() { // a thread sees the router's sysctls only in there
+	n.router.Do(func() { // a thread sees the router's sysctls only in its namespace
 		if err := os.WriteFile(forwarding, []byte("1"), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func newNetwork(t *testing.T, family model.Family) network {
 	return n
 }
 
-// cable lays a link between two namespaces.
+// cable creates a veth pair between two namespaces.
 func cable(t *testing.T, near *netns.Namespace, nearName string, far *netns.Namespace, farName string) {
 	t.Helper()
 	var end vishnetns.NsHandle
@@ -74,14 +74,14 @@ func cable(t *testing.T, near *netns.Namespace, nearName string, far *netns.Name
 		err = netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: farName, PeerNamespace: netlink.NsFd(end)})
 	})
 	if err != nil {
-		t.Fatalf("laying a cable from %s to %s: %v", nearName, farName, err)
+		t.Fatalf("create veth pair %s and %s: %v", nearName, farName, err)
 	}
 }
 
 // setUp gives a link an address, which is usable at once, and sets it up.
 func setUp(t *testing.T, namespace *netns.Namespace, name string, prefix netip.Prefix) {
 	t.Helper()
-	err := fmt.Errorf("there is no link %s", name)
+	err := fmt.Errorf("no link %s", name)
 	namespace.Do(func() {
 		var link netlink.Link
 		if link, err = netlink.LinkByName(name); err != nil {
@@ -93,7 +93,7 @@ func setUp(t *testing.T, namespace *netns.Namespace, name string, prefix netip.P
 		}
 	})
 	if err != nil {
-		t.Fatalf("setting %s up with %s: %v", name, prefix, err)
+		t.Fatalf("set up %s with %s: %v", name, prefix, err)
 	}
 }
 
@@ -102,7 +102,7 @@ func route(t *testing.T, namespace *netns.Namespace, to netip.Prefix, via netip.
 	var err error
 	namespace.Do(func() { err = netlink.RouteAdd(&netlink.Route{Dst: ipNet(to), Gw: via.AsSlice()}) })
 	if err != nil {
-		t.Fatalf("adding a route to %s: %v", to, err)
+		t.Fatalf("add route to %s: %v", to, err)
 	}
 }
 
@@ -110,7 +110,7 @@ func ipNet(prefix netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
 }
 
-// port is the one that listeners have.
+// port is the port of all listeners.
 const port = 8080
 
 func listen(t *testing.T, namespace *netns.Namespace, addr netip.Addr) {
@@ -131,7 +131,7 @@ func connectFrom(t *testing.T, namespace *netns.Namespace, from, to netip.Addr) 
 		dialer := net.Dialer{Timeout: wait.Timeout, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
 		connection, err := dialer.Dial("tcp", netip.AddrPortFrom(to, port).String())
 		if err != nil {
-			t.Fatalf("dialling %s from %s: %v", to, from, err)
+			t.Fatalf("dial %s from %s: %v", to, from, err)
 		}
 		_ = connection.Close()
 	})

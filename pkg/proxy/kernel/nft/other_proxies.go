@@ -16,14 +16,14 @@ import (
 
 // OtherProxies returns the other service proxies that translate connections in this network namespace.
 //
-// It queries a handful of tables and chains by name, without a dump: that would have all chains of all tables, and
+// It queries a handful of tables and chains by name instead of dumping them: a dump has all chains of all tables, and
 // kube-proxy creates several for each Service.
 func (r *Reader) OtherProxies(ctx context.Context) ([]competing.Conflict, error) {
 	tables := map[model.Family]competing.Tables{}
 	for _, family := range model.Families {
 		held, err := r.tablesOfProxies(ctx, family)
 		if err != nil {
-			return nil, fmt.Errorf("looking for other service proxies: %w", err)
+			return nil, fmt.Errorf("detect other service proxies: %w", err)
 		}
 		tables[family] = held
 	}
@@ -84,7 +84,7 @@ func (r *Reader) chain(ctx context.Context, family model.Family, table, name str
 		return nil
 	})
 	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return chain, fmt.Errorf("looking for chain %s of table %s %s: %w", name, ruleset.Keyword(family), table, err)
+		return chain, fmt.Errorf("query chain %s of table %s %s: %w", name, ruleset.Keyword(family), table, err)
 	}
 	return chain, nil
 }

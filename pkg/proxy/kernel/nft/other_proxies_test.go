@@ -125,19 +125,19 @@ func TestOtherProxiesAreDistinguishedFromOtherNeighbours(t *testing.T) {
 		text  string
 		proxy string // empty if it is no service proxy
 	}{
-		"kube-proxy in nftables mode":        {kubeProxyNFTables, "kube-proxy-nftables"},
-		"kube-proxy in iptables mode":        {kubeProxyIPTables, "kube-proxy-iptables"},
-		"kube-proxy and its neighbours":      {kubelet + docker + portmapIPTables + kubeProxyIPTables, "kube-proxy-iptables"},
-		"kube-proxy in IPVS mode":            {kubeProxyIPVS, ""},
-		"kube-proxy's chains, flushed":       {kubeProxyIPTables + "flush table ip nat\n", ""},
-		"kubelet":                            {kubelet, ""},
-		"portmap with iptables":              {portmapIPTables, ""},
-		"portmap with nftables":              {portmapNFTables, ""},
-		"docker":                             {docker, ""},
-		"kube-router":                        {policies, ""},
-		"an administrator's forwarding":      {administrator, ""},
-		"what keeps Calico in nftables mode": {calicoPin, ""},
-		"nobody":                             {"", ""},
+		"kube-proxy in nftables mode":    {kubeProxyNFTables, "kube-proxy-nftables"},
+		"kube-proxy in iptables mode":    {kubeProxyIPTables, "kube-proxy-iptables"},
+		"kube-proxy and its neighbours":  {kubelet + docker + portmapIPTables + kubeProxyIPTables, "kube-proxy-iptables"},
+		"kube-proxy in IPVS mode":        {kubeProxyIPVS, ""},
+		"kube-proxy's chains, flushed":   {kubeProxyIPTables + "flush table ip nat\n", ""},
+		"kubelet":                        {kubelet, ""},
+		"portmap with iptables":          {portmapIPTables, ""},
+		"portmap with nftables":          {portmapNFTables, ""},
+		"docker":                         {docker, ""},
+		"kube-router":                    {policies, ""},
+		"an administrator's forwarding":  {administrator, ""},
+		"Calico's pin for nftables mode": {calicoPin, ""},
+		"none":                           {"", ""},
 	} {
 		for _, family := range model.Families {
 			t.Run(fmt.Sprint(name, " ", family), func(t *testing.T) {
@@ -156,25 +156,25 @@ func TestOtherProxiesAreDistinguishedFromOtherNeighbours(t *testing.T) {
 					}
 				}
 				loadAs(namespace, family, test.text)
-				check("before our tables are there", want(false))
+				check("before our tables exist", want(false))
 				commit(t, c, everything(model.IPv4))
 				commit(t, c, everything(model.IPv6))
-				check("ours are the younger ones", want(false))
+				check("our tables are newer", want(false))
 				for listed := range strings.SplitSeq(strings.TrimSpace(namespace.NFT("list", "tables")), "\n") {
 					if listed != "" && !strings.HasSuffix(listed, " vicinity") {
 						namespace.NFT(append([]string{"delete"}, strings.Fields(listed)...)...)
 					}
 				}
-				check("it has gone", map[string]bool{})
+				check("after its removal", map[string]bool{})
 				loadAs(namespace, family, test.text)
-				check("it came back", want(true))
+				check("after its return", want(true))
 			})
 		}
 	}
 }
 
-// TestWhichProgramComesFirst checks findings with packets: the chains that were added later translate. If they are in
-// the older table, the finding does not report which is first.
+// Packets show which program translates: the one whose chains were added later. If those are in the older table, the
+// result does not report which program is first.
 func TestWhichProgramComesFirst(t *testing.T) {
 	const theirs, ours = "kube-proxy", "vicinity"
 	for name, test := range map[string]struct {
@@ -182,9 +182,9 @@ func TestWhichProgramComesFirst(t *testing.T) {
 		first string   // the program that translates
 		known bool
 	}{
-		"ours came later":                   {[]string{theirs, ours}, ours, false},
-		"theirs came later":                 {[]string{ours, theirs}, theirs, true},
-		"theirs are made anew in its table": {[]string{theirs, ours, theirs}, theirs, false},
+		"ours is newer":                    {[]string{theirs, ours}, ours, false},
+		"theirs is newer":                  {[]string{ours, theirs}, theirs, true},
+		"theirs is recreated in its table": {[]string{theirs, ours, theirs}, theirs, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNetwork(t, model.IPv4)

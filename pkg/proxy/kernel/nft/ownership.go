@@ -41,7 +41,7 @@ func canOwn(writer *socket) (bool, error) {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
 		return false, nil
 	}
-	return false, fmt.Errorf("asking whether tables can be owned: %w", err)
+	return false, fmt.Errorf("probe for owned tables: %w", err)
 }
 
 // tableState is the state of a table in a family.
@@ -79,7 +79,7 @@ func (r *Reader) tableNamed(ctx context.Context, family model.Family, name strin
 		return nil
 	})
 	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return tableState{}, fmt.Errorf("looking for table %s %s: %w", ruleset.Keyword(family), name, err)
+		return tableState{}, fmt.Errorf("query table %s %s: %w", ruleset.Keyword(family), name, err)
 	}
 	return state, nil
 }

@@ -85,11 +85,11 @@ func TestAnOwnedTableOutlivesItsOwnerAndIsAdopted(t *testing.T) {
 
 	second := dialOwned(t, namespace)
 	if got := objects(t, second, model.IPv4); !got.Table || got.NeedsRecreate || len(got.Sets) != len(everySet(model.IPv4)) {
-		t.Errorf("after its owner left there is %+v, want the table with its sets, to be taken as it is", got)
+		t.Errorf("after its owner exited: got %+v, want the table with its sets, to be adopted unchanged", got)
 	}
 	commit(t, second, emptyMaps(model.IPv4))
 	if _, err := namespace.Try("nft", "delete", "table", "ip", "vicinity"); err == nil {
-		t.Error("the adopted table could be deleted by another")
+		t.Error("another process could delete the adopted table")
 	}
 	if got := elementsOf(t, second, model.IPv4, ruleset.ClusterIPs); len(got) != 1 {
 		t.Errorf("the adopted table has the ClusterIPs %v, want the one that was there", got)
@@ -104,7 +104,7 @@ func TestASecondOwnerSeesWhoTheFirstIs(t *testing.T) {
 		err := dial(t, namespace, options).Commit(t.Context(), emptyMaps(model.IPv4))
 		var owned *TableOwnedError
 		if !errors.As(err, &owned) || !errors.Is(err, unix.EPERM) || owned.Port != first.writer.conn.PID() {
-			t.Fatalf("with %+v the second owner got %v, want an OwnedError with port %d", options, err, first.writer.conn.PID())
+			t.Fatalf("with %+v the second owner got %v, want a TableOwnedError with port %d", options, err, first.writer.conn.PID())
 		}
 		if want := "table ip vicinity is owned by another process (netlink port id "; !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want it to begin with %q", err, want)
@@ -128,7 +128,7 @@ func TestATableWithOtherFlagsMustBeRebuilt(t *testing.T) {
 			}
 			second := dial(t, namespace, test.wants)
 			if got := objects(t, second, model.IPv4); !got.NeedsRecreate {
-				t.Errorf("got %+v, want that it must be rebuilt", got)
+				t.Errorf("got %+v, want NeedsRecreate", got)
 			}
 			if err := second.Commit(t.Context(), emptyMaps(model.IPv4)); !errors.Is(err, unix.EOPNOTSUPP) {
 				t.Errorf("adding the table as it is gave %v, want EOPNOTSUPP", err)
@@ -137,7 +137,7 @@ func TestATableWithOtherFlagsMustBeRebuilt(t *testing.T) {
 			batch.Ops = append(batch.Ops, everything(model.IPv4).Ops...)
 			commit(t, second, batch.Batch)
 			if got := objects(t, second, model.IPv4); got.NeedsRecreate || len(got.Chains) != len(everyChain(model.IPv4)) {
-				t.Errorf("after it was rebuilt there is %+v", got)
+				t.Errorf("after it was recreated: %+v", got)
 			}
 		})
 	}
@@ -148,11 +148,11 @@ func TestADormantTableIsWokenByAddingIt(t *testing.T) {
 	namespace.Load("table ip vicinity { flags dormant; }")
 	c := dial(t, namespace, Options{})
 	if got := objects(t, c, model.IPv4); got.NeedsRecreate {
-		t.Errorf("got %+v, want the table to be taken as it is", got)
+		t.Errorf("got %+v, want the table to be adopted unchanged", got)
 	}
 	commit(t, c, emptyMaps(model.IPv4))
 	if got := namespace.NFT("list", "ruleset"); strings.Contains(got, "dormant") {
-		t.Errorf("nft lists %q, want a table that is awake", got)
+		t.Errorf("nft lists %q, want an active table", got)
 	}
 }
 
@@ -160,10 +160,10 @@ func TestCleanupDeletesOurTablesAndNothingElse(t *testing.T) {
 	for name, test := range map[string]struct {
 		families []model.Family
 	}{
-		"none is there":     {nil},
-		"one is there":      {[]model.Family{model.IPv6}},
-		"both are there":    {model.Families},
-		"one, of the first": {[]model.Family{model.IPv4}},
+		"none exists":      {nil},
+		"one exists":       {[]model.Family{model.IPv6}},
+		"both exist":       {model.Families},
+		"the other exists": {[]model.Family{model.IPv4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := netns.New(t)
@@ -199,7 +199,7 @@ func TestCleanupKeepsATableOfARunningOwner(t *testing.T) {
 		t.Errorf("Cleanup gave %v, want that the owner must be stopped first", err)
 	}
 	if got := objects(t, c, model.IPv6); !got.Table {
-		t.Error("the table is gone")
+		t.Error("the table was deleted")
 	}
 }
 
@@ -221,7 +221,7 @@ func TestWhatIsMissingIsReportedInOneSentence(t *testing.T) {
 		}
 	}
 	if err := checkRelease("plan9"); err == nil {
-		t.Error("a version that cannot be read is taken")
+		t.Error("an invalid version is accepted")
 	}
 }
 
@@ -235,7 +235,7 @@ func TestWithoutPrivilegeDialReportsWhatToDo(t *testing.T) {
 		})
 	})
 	if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "run as root") {
-		t.Errorf("Dial gave %v, want it to ask for root", err)
+		t.Errorf("Dial gave %v, want it to require root", err)
 	}
 }
 

@@ -50,7 +50,7 @@ func connect(t *testing.T, namespace *netns.Namespace, family model.Family) {
 		dialer := net.Dialer{Timeout: wait.Timeout, LocalAddr: &net.TCPAddr{IP: at.endpoint.AsSlice()}}
 		connection, err := dialer.Dial("tcp", net.JoinHostPort(at.service.String(), "80"))
 		if err != nil {
-			t.Fatalf("dialling the service: %v", err)
+			t.Fatalf("dial the service: %v", err)
 		}
 		_ = connection.Close()
 	})
@@ -106,7 +106,7 @@ func TestPacketsGoWhereTheRulesSendThemAndAreRemembered(t *testing.T) {
 			}
 			connect(t, namespace, family)
 			if got := elementsOf(t, c, family, affinity); len(got) != 1 {
-				t.Errorf("after the deletion a new connection leaves %v, want it to be remembered again", got)
+				t.Errorf("after the deletion a new connection adds %v, want one element", got)
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func (m message) nftables() (kind uint16, ok bool) {
 	return m.kind & 0xff, m.kind>>8 == unix.NFNL_SUBSYS_NFTABLES
 }
 
-var errTruncated = errors.New("the kernel's answer ends in the middle of a message")
+var errTruncated = errors.New("truncated netlink message from the kernel")
 
 // parseMessages iterates over the messages of one datagram.
 func parseMessages(b []byte) iter.Seq2[message, error] {
@@ -60,7 +60,7 @@ func parseMessages(b []byte) iter.Seq2[message, error] {
 	}
 }
 
-// attributes iterates over netlink attributes. A malformed rest is ignored: the kernel does not send any.
+// attributes iterates over netlink attributes. A malformed rest is ignored: the kernel does not send one.
 func attributes(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for len(b) >= attributeSize {

@@ -39,13 +39,13 @@ func OpenReader() (*Reader, error) {
 // Close closes the connection.
 func (r *Reader) Close() error {
 	if err := r.socket.conn.Close(); err != nil {
-		return fmt.Errorf("closing the connection to nf_tables: %w", err)
+		return fmt.Errorf("close connection to nf_tables: %w", err)
 	}
 	return nil
 }
 
-// errInterrupted means that a dump is useless, because what it dumped changed meanwhile.
-var errInterrupted = errors.New("it changed while it was being read")
+// errInterrupted means that a dump may be inconsistent, because the ruleset changed during it.
+var errInterrupted = errors.New("changed while being read")
 
 // reply is the part of the kernel's reply to one request that has been read so far.
 type reply struct {
@@ -133,13 +133,13 @@ func (r *Reader) generation(ctx context.Context) (generation uint32, err error) 
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("reading the generation of the ruleset: %w", err)
+		return 0, fmt.Errorf("read generation of the ruleset: %w", err)
 	}
 	return generation, nil
 }
 
-// Objects returns what our table of a family has: the names of its chains, sets and counters, sorted, and the elements
-// of those sets that ruleset.RestoredSet returns.
+// Objects returns the contents of our table of a family: the names of its chains, sets and counters, sorted, and the
+// elements of those sets that ruleset.RestoredSet returns.
 func (r *Reader) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
 	state, err := r.table(ctx, family)
 	if err != nil || !state.exists {
@@ -148,15 +148,15 @@ func (r *Reader) Objects(ctx context.Context, family model.Family) (ruleset.Obje
 	objects := ruleset.Objects{Table: true, NeedsRecreate: !state.update(r.owned)}
 	objects.Chains, err = r.names(ctx, family, unix.NFT_MSG_GETCHAIN, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
 	if err != nil {
-		return ruleset.Objects{}, fmt.Errorf("listing the chains of table %s: %w", tableText(family), err)
+		return ruleset.Objects{}, fmt.Errorf("list chains of table %s: %w", tableText(family), err)
 	}
 	objects.Sets, err = r.names(ctx, family, unix.NFT_MSG_GETSET, unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)
 	if err != nil {
-		return ruleset.Objects{}, fmt.Errorf("listing the sets of table %s: %w", tableText(family), err)
+		return ruleset.Objects{}, fmt.Errorf("list sets of table %s: %w", tableText(family), err)
 	}
 	objects.Counters, err = r.names(ctx, family, unix.NFT_MSG_GETOBJ, unix.NFTA_OBJ_TABLE, unix.NFTA_OBJ_NAME)
 	if err != nil {
-		return ruleset.Objects{}, fmt.Errorf("listing the counters of table %s: %w", tableText(family), err)
+		return ruleset.Objects{}, fmt.Errorf("list counters of table %s: %w", tableText(family), err)
 	}
 	for _, name := range objects.Sets {
 		set, restored := ruleset.RestoredSet(name)
@@ -208,7 +208,7 @@ func (r *Reader) names(ctx context.Context, family model.Family, kind, table, na
 	return slices.Compact(names), err
 }
 
-// isNamed excludes what the kernel names itself: the sets and chains within a rule, which are deleted with it.
+// isNamed excludes anonymous sets and chains, which the kernel names, and deletes with their rule.
 func isNamed(text string) bool { return text != "" && !strings.HasPrefix(text, "__") }
 
 // isOtherObject reports whether a dumped object is a quota or the like, which the kernel dumps with the counters.

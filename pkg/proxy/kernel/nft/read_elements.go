@@ -43,7 +43,7 @@ func retried[T any](read func() (T, error)) (value T, err error) {
 func (r *Reader) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
 	elements, err := retried(func() ([]ruleset.Element, error) { return r.elements(ctx, family, set) })
 	if err != nil {
-		err = fmt.Errorf("reading %s: %w", setText(tableText(family), set), err)
+		err = fmt.Errorf("read %s: %w", setText(tableText(family), set), err)
 	}
 	return elements, err
 }
@@ -134,7 +134,7 @@ var errUnreadable = errors.New("cannot be read")
 func parseElement(b []byte, family model.Family, set ruleset.Set) (element ruleset.Element, err error) {
 	element.Key, err = parseTuple(dataValue(b, unix.NFTA_SET_ELEM_KEY), family, set.Key)
 	if err != nil {
-		return element, fmt.Errorf("a key %w: %w", errUnreadable, err)
+		return element, fmt.Errorf("key %w: %w", errUnreadable, err)
 	}
 	switch {
 	case !set.IsMap():
@@ -146,7 +146,7 @@ func parseElement(b []byte, family model.Family, set ruleset.Set) (element rules
 		element.Value, err = parseTuple(dataValue(b, unix.NFTA_SET_ELEM_DATA), family, set.Value)
 	}
 	if err != nil {
-		return element, fmt.Errorf("the value of %s %w: %w", element.Key.Text(set.Key), errUnreadable, err)
+		return element, fmt.Errorf("value of %s %w: %w", element.Key.Text(set.Key), errUnreadable, err)
 	}
 	return element, nil
 }

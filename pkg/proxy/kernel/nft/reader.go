@@ -94,12 +94,12 @@ func (r *Reader) rules(ctx context.Context, family model.Family) (map[string][][
 		return byChain, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading the rules of table %s: %w", tableText(family), err)
+		return nil, fmt.Errorf("read rules of table %s: %w", tableText(family), err)
 	}
 	return rules, nil
 }
 
-// compareRules describes what is different about the rules of a chain; empty if nothing is.
+// compareRules describes the first difference between the rules of a chain; empty if there is none.
 func compareRules(family model.Family, chain ruleset.Chain, held [][]byte) (string, error) {
 	if len(held) != len(chain.Rules) {
 		return fmt.Sprintf("the number of rules, %d instead of %d,", len(held), len(chain.Rules)), nil

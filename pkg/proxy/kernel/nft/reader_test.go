@@ -24,7 +24,8 @@ func openedIn(t *testing.T, namespace *netns.Namespace) *Reader {
 	return r
 }
 
-// differencesIn compares what a batch should leave with the content of a namespace, as a line each.
+// differencesIn compares the desired result of a batch with the content of a namespace, and returns a line for each
+// difference.
 func differencesIn(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, families ...model.Family) []string {
 	t.Helper()
 	var wanted ruleset.Tables
@@ -49,7 +50,7 @@ func differencesIn(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch
 	return lines
 }
 
-// TestWhatWasWrittenIsNoDifference: every form of rule and every set reads back as it was written, owned tables too.
+// Every form of rule and every set reads back as it was written, owned tables too.
 func TestWhatWasWrittenIsNoDifference(t *testing.T) {
 	for _, owned := range []bool{false, true} {
 		for _, family := range model.Families {
@@ -81,7 +82,7 @@ func TestEveryFormAndLayoutIsReadAsItWasWritten(t *testing.T) {
 }
 
 func TestEverySabotageIsADifference(t *testing.T) {
-	batch := everyLayout()["nothing is chosen"].batch(nil)
+	batch := everyLayout()["no settings"].batch(nil)
 	for _, test := range []struct{ nft, want string }{
 		{"delete table ip6 vicinity", "ip6 vicinity is missing"},
 		{"add set ip vicinity more { type ipv4_addr; }", "ip vicinity set more is stray"},

@@ -22,8 +22,8 @@ type layout struct {
 	around ruleset.NodeState
 }
 
-// everyLayout returns every way of distinguishing pods from others, combined with everything else that an administrator
-// and the cluster can choose.
+// everyLayout returns every way of distinguishing pods from others, and all other settings and states of the cluster on
+// which the static chains depend.
 func everyLayout() map[string]layout {
 	at4, at6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
 	prefixes := func(texts ...string) []netip.Prefix {
@@ -42,7 +42,7 @@ func everyLayout() map[string]layout {
 	localhost := model.NodePortAddresses{Localhost: true, Prefixes: prefixes("127.0.0.0/8")}
 	serviceCIDRs := prefixes("10.96.0.0/12", "10.128.0.0/16", "192.0.2.8/32", "fd00:10:96::/108", "fd00:10:97::/112")
 	return map[string]layout{
-		"nothing is chosen":                  {},
+		"no settings":                        {},
 		"detector ClusterCIDR":               detector(ruleset.LocalTraffic{Prefixes: []netip.Prefix{at4.cluster, at6.cluster}}),
 		"detector ClusterCIDR of one family": detector(ruleset.LocalTraffic{Prefixes: []netip.Prefix{at4.cluster}}),
 		"detector NodeCIDR": detector(
@@ -54,13 +54,13 @@ func everyLayout() map[string]layout {
 		"all connections to ClusterIPs are masqueraded": {config: ruleset.Config{MasqueradeAll: true}},
 		"node ports on primary addresses": {
 			ruleset.Config{NodePorts: primary}, ruleset.NodeState{NodePortAddrs: nodeAddrs}},
-		"node ports on primary addresses, of which there are none": {config: ruleset.Config{NodePorts: primary}},
+		"node ports on primary addresses, without any": {config: ruleset.Config{NodePorts: primary}},
 		"node ports in prefixes of one family": {
 			ruleset.Config{NodePorts: inPrefixes}, ruleset.NodeState{NodePortAddrs: nodeAddrs[:2]}},
-		"node ports on loopback are refused":          {config: ruleset.Config{NodePorts: model.NodePortAddresses{Localhost: true}}},
+		"node ports on loopback are rejected":         {config: ruleset.Config{NodePorts: model.NodePortAddresses{Localhost: true}}},
 		"node ports on loopback are served over IPv4": {config: ruleset.Config{NodePorts: localhost}},
 		"ranges of ClusterIPs":                        {around: ruleset.NodeState{ServiceCIDRs: serviceCIDRs}},
-		"everything is chosen": {
+		"all settings": {
 			ruleset.Config{NodePorts: primary, MasqueradeAll: true, LocalTraffic: ruleset.LocalTraffic{InterfacePrefix: "fourteenletter"}},
 			ruleset.NodeState{NodePortAddrs: nodeAddrs, ServiceCIDRs: serviceCIDRs}},
 	}
@@ -74,7 +74,7 @@ func TestEveryRealLayoutIsWhatItsTextDescribes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			namespace := netns.New(t)
 			batch := layout.batchOf(splitShapes, nil)
-			if slices.Contains([]string{"nothing is chosen", "everything is chosen"}, name) {
+			if slices.Contains([]string{"no settings", "all settings"}, name) {
 				batch = layout.batch(nil)
 			}
 			commit(t, dial(t, namespace, Options{}), batch)
@@ -109,11 +109,11 @@ func resync(
 	return plan
 }
 
-// TestWritingTheSameAgainChangesNothing: a full sync finds the tables as the previous one left them.
+// A full sync finds the tables as the previous one left them.
 func TestWritingTheSameAgainChangesNothing(t *testing.T) {
 	namespace := netns.New(t)
 	c := dialOwned(t, namespace)
-	layout := everyLayout()["everything is chosen"]
+	layout := everyLayout()["all settings"]
 	commit(t, c, layout.batch(nil))
 	before := sortedJSON(t, namespace)
 	found := map[model.Family]ruleset.Objects{}
@@ -126,12 +126,12 @@ func TestWritingTheSameAgainChangesNothing(t *testing.T) {
 	}
 }
 
-// TestOneLayoutReplacesAnother: a batch that finds other rules replaces all of them by its own.
+// A batch that finds other rules replaces all of them by its own.
 func TestOneLayoutReplacesAnother(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
-	commit(t, c, everyLayout()["everything is chosen"].batch(nil))
-	for _, name := range []string{"detector BridgeInterface", "node ports in prefixes of one family", "nothing is chosen"} {
+	commit(t, c, everyLayout()["all settings"].batch(nil))
+	for _, name := range []string{"detector BridgeInterface", "node ports in prefixes of one family", "no settings"} {
 		found := map[model.Family]ruleset.Objects{}
 		for _, family := range model.Families {
 			found[family] = objects(t, c, family)
@@ -140,13 +140,13 @@ func TestOneLayoutReplacesAnother(t *testing.T) {
 		fresh := netns.New(t)
 		commit(t, dial(t, fresh, Options{}), everyLayout()[name].batch(nil))
 		if diff := cmp.Diff(sortedJSON(t, fresh), sortedJSON(t, namespace)); diff != "" {
-			t.Errorf("%s leaves something else than in an empty kernel (-empty +after another layout):\n%s", name, diff)
+			t.Errorf("%s: the result differs from that in an empty kernel (-empty +after another layout):\n%s", name, diff)
 		}
 	}
 }
 
-// TestTheShapesNeedEveryKindOfChain, so that the tests above cover all of them: in every layout the chains that depend
-// on it, and in the emptiest and the fullest layout all others too.
+// The tests above cover all kinds of chains: in every layout the chains that depend on it, and in the layouts without and
+// with all settings all others too.
 func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
 	split := []string{
 		"refuse: 2", "lb-0-local-0: 2", "lb-0-local-1: 2", "lb-2-local-0: 2", "lb-2-local-1: 2", "nodeport-sticky-10800-1: 8", "sticky-port: 2",
@@ -168,7 +168,7 @@ func checkChains(t *testing.T, batch ruleset.Batch, want []string) {
 	for _, chain := range want {
 		for _, family := range model.Families {
 			if want := fmt.Sprintf("%s %s", family, chain); !slices.Contains(chains, want) {
-				t.Errorf("no chain with so many rules: %s, only\n%s", want, strings.Join(chains, "\n"))
+				t.Errorf("no chain with this number of rules: %s; got\n%s", want, strings.Join(chains, "\n"))
 			}
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// checkListed checks that nft lists what a batch left in the kernel as the tables in memory print it, that it can list
-// it in every form, and that nft itself, given the printed text, leaves the same in the kernel.
+// checkListed checks that nft lists the result of a batch as the tables in memory print it, that it can list it in every
+// form, and that nft itself, given the printed text, creates the same in the kernel.
 func checkListed(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, families ...model.Family) {
 	t.Helper()
 	var tables ruleset.Tables
@@ -30,10 +30,10 @@ func checkListed(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, 
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(inOneWay(printed.String()), inOneWay(namespace.NFT("-T", "list", "ruleset"))); diff != "" {
-		t.Errorf("nft lists something else than is printed (-printed +listed):\n%s", diff)
+		t.Errorf("nft's listing differs from the printed text (-printed +listed):\n%s", diff)
 	}
 	if diff := cmp.Diff(inNumbers(printed.String()), inNumbers(namespace.NFT("-n", "list", "ruleset"))); diff != "" {
-		t.Errorf("nft -n lists something else than is printed (-printed +listed):\n%s", diff)
+		t.Errorf("nft -n's listing differs from the printed text (-printed +listed):\n%s", diff)
 	}
 	other := netns.New(t)
 	other.Load(printed.String())
@@ -78,7 +78,7 @@ func setsInKernel(t *testing.T, namespace *netns.Namespace, family model.Family)
 		return nil
 	})
 	if err != nil || len(sets) == 0 {
-		t.Fatalf("reading the sets: %d of them, %v", len(sets), err)
+		t.Fatalf("read sets: got %d, %v", len(sets), err)
 	}
 	return sets
 }

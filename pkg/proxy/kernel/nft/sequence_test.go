@@ -17,10 +17,10 @@ func TestTheGenerationAfterAnother(t *testing.T) {
 		committed bool
 		want      uint32
 	}{
-		"a batch that was taken raises it by one":       {7, true, 8},
-		"a batch that was refused leaves it":            {7, false, 7},
-		"the kernel skips zero when it starts over":     {math.MaxUint32, true, 1},
-		"the largest one stays if nothing was accepted": {math.MaxUint32, false, math.MaxUint32},
+		"an applied batch increments it":          {7, true, 8},
+		"a rejected batch does not":               {7, false, 7},
+		"the kernel skips zero after an overflow": {math.MaxUint32, true, 1},
+		"a rejected batch at the largest number":  {math.MaxUint32, false, math.MaxUint32},
 	} {
 		if got := nextGeneration(test.before, test.committed); got != test.want {
 			t.Errorf("%s: got %d after %d, want %d", name, got, test.before, test.want)
@@ -28,7 +28,7 @@ func TestTheGenerationAfterAnother(t *testing.T) {
 	}
 }
 
-// TestAnUnreadReplyIsNotTakenForTheNextBatchs: a commit that timed out leaves its reply in the socket.
+// A commit that timed out leaves its reply in the socket.
 func TestAnUnreadReplyIsNotTakenForTheNextBatchs(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	refused, err := c.Encode(ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Delete, Family: model.IPv4, Object: ruleset.TableObject{}}}})
@@ -39,15 +39,14 @@ func TestAnUnreadReplyIsNotTakenForTheNextBatchs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Commit(t.Context(), everything(model.IPv4)); err != nil {
-		t.Errorf("a good batch after the refused one: %v", err)
+		t.Errorf("a valid batch after the rejected one: %v", err)
 	}
 	if objects, err := c.Objects(t.Context(), model.IPv4); err != nil || !objects.Table {
-		t.Errorf("the table is there: %v, %v; want that it is", objects.Table, err)
+		t.Errorf("the table exists: %v, %v; want true", objects.Table, err)
 	}
 }
 
-// TestNoTwoMessagesOfTwoBatchesHaveTheSameNumber, opening and end included, so that a reply identifies a single
-// message.
+// The numbers include opening and end, so that a reply identifies a single message.
 func TestNoTwoMessagesOfTwoBatchesHaveTheSameNumber(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	seen := map[uint32]bool{}

@@ -48,8 +48,8 @@ func everyShape(family model.Family) []shape {
 	return append(shapes, shape{name: "large", cluster: 70, local: 11, externalLocal: true})
 }
 
-// splitShapes returns the shapes whose chains separate inside from outside, which depends on the layout. The chains of
-// all others are the same in every layout.
+// splitShapes returns the shapes whose chains distinguish internal from external clients, which depends on the layout.
+// The chains of all others are the same in every layout.
 func splitShapes(family model.Family) []shape {
 	return slices.DeleteFunc(everyShape(family), func(s shape) bool { return !s.internalLocal || !s.externalLocal })
 }
@@ -85,7 +85,7 @@ func servicesOf(family model.Family, shapes []shape) []ruleset.Service {
 	return services
 }
 
-// classOf returns the class of a frontend, including the case that neither kind of client finds an endpoint.
+// classOf returns the class of a frontend, even if there is no endpoint for either kind of client.
 func (s shape) classOf(frontend ruleset.Frontend) ruleset.Class {
 	switch {
 	case frontend.External && frontend.Local:

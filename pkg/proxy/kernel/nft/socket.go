@@ -36,11 +36,11 @@ type socket struct {
 func openSocket() (*socket, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
-		return nil, fmt.Errorf("opening a netlink socket: %w", err)
+		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening a netlink socket: %w", err), conn.Close())
+		return nil, errors.Join(fmt.Errorf("open netlink socket: %w", err), conn.Close())
 	}
 	return &socket{conn: conn, raw: raw, buffer: make([]byte, receiveSize)}, nil
 }
@@ -59,7 +59,7 @@ func openQuerySocket() (*socket, error) {
 		s.conn.SetReadBuffer(1<<20),
 	)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("setting up a netlink socket: %w", err), s.conn.Close())
+		return nil, errors.Join(fmt.Errorf("set up netlink socket: %w", err), s.conn.Close())
 	}
 	return s, nil
 }
@@ -76,7 +76,7 @@ func (s *socket) send(b []byte) error {
 		}
 	})
 	if err = errors.Join(err, failure); err != nil {
-		return fmt.Errorf("sending %d bytes over netlink: %w", len(b), err)
+		return fmt.Errorf("send %d bytes over netlink: %w", len(b), err)
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (s *socket) received(n int, err error) ([]byte, error) {
 		return nil, err
 	}
 	if n > len(s.buffer) {
-		return nil, fmt.Errorf("a netlink datagram of %d bytes does not fit into %d", n, len(s.buffer))
+		return nil, fmt.Errorf("netlink datagram of %d bytes exceeds the buffer of %d bytes", n, len(s.buffer))
 	}
 	return s.buffer[:n], nil
 }

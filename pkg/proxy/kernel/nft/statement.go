@@ -78,7 +78,7 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 	case ruleset.VerdictStatement:
 		return compileVerdict(s.Verdict)
 	}
-	return nil, fmt.Errorf("there is no statement %T", statement)
+	return nil, fmt.Errorf("unknown statement %T", statement)
 }
 
 var setPriority = &expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: firstRegister}
@@ -231,7 +231,7 @@ func isLocal(s ruleset.IsLocal) ([]expr.Any, error) {
 	case ruleset.DestinationAddr:
 		fib.FlagSADDR, fib.FlagDADDR = false, true
 	default:
-		return nil, fmt.Errorf("there is no address type of field %d", s.Field)
+		return nil, fmt.Errorf("field %d has no address type", s.Field)
 	}
 	local := binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)
 	return []expr.Any{fib, &expr.Cmp{Op: equalUnless(s.Not), Register: firstRegister, Data: local}}, nil

@@ -42,7 +42,7 @@ func tupleSize(family model.Family, types []ruleset.Type) int {
 	return size
 }
 
-var errWrongFamily = errors.New("an address is not of the table's family")
+var errWrongFamily = errors.New("address family differs from the table's")
 
 // appendTuple appends a key or value.
 func appendTuple(b []byte, family model.Family, types []ruleset.Type, tuple *ruleset.Tuple) ([]byte, error) {
@@ -75,7 +75,7 @@ func parseTuple(b []byte, family model.Family, types []ruleset.Type) (ruleset.Tu
 	var tuple ruleset.Tuple
 	// The kernel returns a single field in its own size or in whole registers, depending on its version.
 	if size := tupleSize(family, types); len(b) < size || len(b) > align(size) {
-		return tuple, fmt.Errorf("it has %d bytes instead of %d", len(b), size)
+		return tuple, fmt.Errorf("%d bytes instead of %d", len(b), size)
 	}
 	addrs := 0
 	for _, field := range types {

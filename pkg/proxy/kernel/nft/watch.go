@@ -55,7 +55,7 @@ func openWatcher(ours uint32) (*watcher, error) {
 		err = errors.Join(s.conn.SetReadBuffer(watchBuffer), s.conn.SetBPF(filter), s.conn.JoinGroup(unix.NFNLGRP_NFTABLES))
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("listening to changes of nftables: %w", err), s.conn.Close())
+		return nil, errors.Join(fmt.Errorf("subscribe to nftables changes: %w", err), s.conn.Close())
 	}
 	return &watcher{socket: s}, nil
 }
@@ -99,7 +99,7 @@ func (w *watcher) watch(ctx context.Context, changed func(ExternalChange)) error
 			heard = transaction{}
 			w.overrun.Store(true)
 		case err != nil:
-			return fmt.Errorf("listening to changes of nftables: %w", err)
+			return fmt.Errorf("receive nftables changes: %w", err)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -137,14 +137,14 @@ func (w *watcher) onOverrun() {
 func (c *Conn) sendUnobserved(ctx context.Context, send func() error) error {
 	before, err := c.generation(ctx)
 	if err != nil {
-		return fmt.Errorf("committing a batch: %w", err)
+		return fmt.Errorf("commit batch: %w", err)
 	}
 	if err := c.watcher.socket.conn.LeaveGroup(unix.NFNLGRP_NFTABLES); err != nil {
-		return fmt.Errorf("committing a batch: pausing the notifications: %w", err)
+		return fmt.Errorf("commit batch: pause notifications: %w", err)
 	}
 	outcome := send()
 	if err := c.watcher.socket.conn.JoinGroup(unix.NFNLGRP_NFTABLES); err != nil {
-		broken := fmt.Errorf("resuming the notifications of nftables: %w", err)
+		broken := fmt.Errorf("resume nftables notifications: %w", err)
 		c.watcher.broken.Store(&broken)
 	}
 	after, err := c.generation(context.WithoutCancel(ctx))

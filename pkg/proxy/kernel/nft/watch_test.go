@@ -44,10 +44,10 @@ func watch(t *testing.T, c *Conn) watched {
 // next returns the next report.
 func (w watched) next() ExternalChange {
 	w.t.Helper()
-	return wait.Receive(w.t, "a report of a change", w.changes)
+	return wait.Receive(w.t, "a reported change", w.changes)
 }
 
-// nothing checks that there is no report. To be sure that every notification was read, it makes a change as another
+// nothing checks that no change is reported. To be sure that every notification was read, it makes a change as another
 // process and expects only that one.
 func (w watched) nothing(namespace *netns.Namespace) {
 	w.t.Helper()
@@ -57,7 +57,7 @@ func (w watched) nothing(namespace *netns.Namespace) {
 	}
 	select {
 	case got := <-w.changes:
-		w.t.Errorf("got %+v beside the marker", got)
+		w.t.Errorf("got %+v in addition to the marker", got)
 	default:
 	}
 }
@@ -67,15 +67,15 @@ func TestForeignChangesAreReportedWithWhoMadeThem(t *testing.T) {
 		args     []string
 		families []model.Family
 	}{
-		"a deleted element":    {[]string{"delete", "element", "ip", "vicinity", "cluster-ips", "{ 10.96.0.1 }"}, []model.Family{model.IPv4}},
-		"a flushed ruleset":    {[]string{"flush", "ruleset"}, model.Families},
-		"a flushed family":     {[]string{"flush", "ruleset", "ip6"}, []model.Family{model.IPv6}},
-		"a deleted table":      {[]string{"delete", "table", "ip6", "vicinity"}, []model.Family{model.IPv6}},
-		"a flushed chain":      {[]string{"flush", "chain", "ip", "vicinity", "services"}, []model.Family{model.IPv4}},
-		"a flushed map":        {[]string{"flush", "map", "ip", "vicinity", "endpoints"}, []model.Family{model.IPv4}},
-		"an added rule":        {[]string{"insert", "rule", "ip", "vicinity", "services", "accept"}, []model.Family{model.IPv4}},
-		"an added set":         {[]string{"add", "set", "ip6", "vicinity", "s", "{ type mark; }"}, []model.Family{model.IPv6}},
-		"a table put to sleep": {[]string{"add", "table", "ip", "vicinity", "{ flags dormant; }"}, []model.Family{model.IPv4}},
+		"a deleted element": {[]string{"delete", "element", "ip", "vicinity", "cluster-ips", "{ 10.96.0.1 }"}, []model.Family{model.IPv4}},
+		"a flushed ruleset": {[]string{"flush", "ruleset"}, model.Families},
+		"a flushed family":  {[]string{"flush", "ruleset", "ip6"}, []model.Family{model.IPv6}},
+		"a deleted table":   {[]string{"delete", "table", "ip6", "vicinity"}, []model.Family{model.IPv6}},
+		"a flushed chain":   {[]string{"flush", "chain", "ip", "vicinity", "services"}, []model.Family{model.IPv4}},
+		"a flushed map":     {[]string{"flush", "map", "ip", "vicinity", "endpoints"}, []model.Family{model.IPv4}},
+		"an added rule":     {[]string{"insert", "rule", "ip", "vicinity", "services", "accept"}, []model.Family{model.IPv4}},
+		"an added set":      {[]string{"add", "set", "ip6", "vicinity", "s", "{ type mark; }"}, []model.Family{model.IPv6}},
+		"a dormant table":   {[]string{"add", "table", "ip", "vicinity", "{ flags dormant; }"}, []model.Family{model.IPv4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := netns.New(t)
@@ -134,14 +134,14 @@ func TestWhatPacketsLearnAndWhatExpiresIsNotReported(t *testing.T) {
 	}
 	time.Sleep(1200 * time.Millisecond)
 	if got := elementsOf(t, c, model.IPv4, affinity); len(got) != 0 {
-		t.Fatalf("the affinity map holds %v, want the client to be forgotten", got)
+		t.Fatalf("the affinity map holds %v, want it to be empty", got)
 	}
 	w.nothing(namespace)
 }
 
 func TestAForeignChangeDuringALargeBatchIsNotLost(t *testing.T) {
 	refused := errors.New("refused")
-	for name, outcome := range map[string]error{"that is taken": nil, "that is refused": refused} {
+	for name, outcome := range map[string]error{"that is applied": nil, "that is rejected": refused} {
 		t.Run(name, func(t *testing.T) {
 			namespace := netns.New(t)
 			c := dial(t, namespace, Options{})
@@ -163,10 +163,10 @@ func TestAForeignChangeDuringALargeBatchIsNotLost(t *testing.T) {
 				return refused
 			})
 			if !errors.Is(err, refused) {
-				t.Fatalf("got %v, want what sending gave", err)
+				t.Fatalf("got %v, want the error of send", err)
 			}
 			if got := w.next(); !got.Overrun || !cmp.Equal(model.Families, got.Families) {
-				t.Errorf("got %+v, want that something may be lost", got)
+				t.Errorf("got %+v, want an overrun", got)
 			}
 			w.nothing(namespace)
 		})
@@ -181,7 +181,7 @@ func TestWhenNotificationsAreLostWatchReportsItAndContinues(t *testing.T) {
 	namespace.Load("table ip other { set s { type ipv4_addr; elements = { " + manyAddresses(100_000) + " }\n }\n }\n")
 	w := watch(t, c)
 	if got := w.next(); !got.Overrun || !cmp.Equal(model.Families, got.Families) {
-		t.Errorf("got %+v, want that something may be lost", got)
+		t.Errorf("got %+v, want an overrun", got)
 	}
 	w.nothing(namespace)
 }
@@ -223,7 +223,7 @@ func TestManyCommitsLeaveNothingBehind(t *testing.T) {
 	churn(10_000)
 	after := usageOf(t)
 	if after.files > before.files || after.goroutines > before.goroutines+2 || after.heap > before.heap+1<<20 {
-		t.Errorf("after 20000 commits there are %+v, before %+v", after, before)
+		t.Errorf("usage after 20,000 commits: %+v, before: %+v", after, before)
 	}
 }
 

@@ -14,7 +14,7 @@ const (
 	udpTimeoutStream      = "net.netfilter.nf_conntrack_udp_timeout_stream"
 )
 
-// maxEntries is kube-proxy's maximum, however many cores there are: each entry takes memory of the kernel.
+// maxEntries is kube-proxy's maximum for any number of cores: each entry takes kernel memory.
 const maxEntries = 1 << 20
 
 // entriesOfBucket is the maximum number of connections that share a list of the kernel's hash table.
@@ -26,21 +26,22 @@ type DesiredValue struct {
 	Name string
 	// Value is in the kernel's unit: seconds, for timeouts.
 	Value int64
-	// AtLeast is set if a larger value is right too.
+	// AtLeast is set if a larger value also satisfies it.
 	AtLeast bool
-	// ZeroIsUnlimited is set if 0 is larger than any other value.
+	// ZeroIsUnlimited is set if 0 means no limit, and thus also satisfies it.
 	ZeroIsUnlimited bool
 }
 
-// What a node needs to forward packets to pods on other nodes. It is checked and never written: more than Services
-// depends on it, firewalls above all, so it is up to the administrator.
+// The settings that a node needs to forward packets to pods on other nodes. They are checked and never written: more than
+// Services depends on them, above all firewalls, so they are up to the administrator.
 var (
 	ForwardingIPv4 = DesiredValue{Name: "net.ipv4.ip_forward", Value: 1}
 	ForwardingIPv6 = DesiredValue{Name: "net.ipv6.conf.all.forwarding", Value: 1}
 )
 
-// What counting traffic needs: conntrack counts bytes, which is set and never reset, because other programs may rely on
-// it; and conntrack reports connections that end, which is up to the administrator.
+// The settings that traffic accounting needs. ConntrackBytes makes conntrack count bytes; it is set and never reset,
+// because other programs may rely on it. ConntrackEvents makes conntrack report connections that end; it is up to the
+// administrator.
 var (
 	ConntrackBytes  = DesiredValue{Name: "net.netfilter.nf_conntrack_acct", Value: 1}
 	ConntrackEvents = DesiredValue{Name: "net.netfilter.nf_conntrack_events", Value: 1, AtLeast: true}
@@ -73,8 +74,8 @@ type Conntrack struct {
 
 // Settings returns the kernel settings for the configuration, on a machine with the given number of cores.
 //
-// kube-proxy also lowers the number of connections to its own value. Here a larger one stays: it was raised for a
-// reason, and lowering it makes the kernel drop connections.
+// kube-proxy also lowers the maximum number of connections to its own value. Here a larger one stays: it was raised for
+// a reason, and lowering it makes the kernel drop connections.
 func (c Conntrack) Settings(cores int) []DesiredValue {
 	var wants []DesiredValue
 	if entries := c.entries(cores); entries > 0 {
@@ -104,7 +105,7 @@ func (c Conntrack) Settings(cores int) []DesiredValue {
 	return wants
 }
 
-// entries returns how many connections the kernel should track; 0 leaves its number unchanged.
+// entries returns how many connections the kernel should track; 0 leaves the kernel's limit unchanged.
 func (c Conntrack) entries(cores int) int64 {
 	if c.MaxPerCore <= 0 {
 		return 0
@@ -112,7 +113,7 @@ func (c Conntrack) entries(cores int) int64 {
 	return max(min(int64(c.MaxPerCore)*int64(cores), maxEntries), int64(c.Min))
 }
 
-// isSatisfied reports whether a value is right.
+// isSatisfied reports whether a value satisfies the desired one.
 func (w DesiredValue) isSatisfied(value int64) bool {
 	return value == w.Value || w.AtLeast && value > w.Value || w.ZeroIsUnlimited && value == 0
 }

@@ -22,20 +22,20 @@ func TestTheConntrackSettings(t *testing.T) {
 				{tcpTimeoutEstablished, 24 * hour, false, false}, {tcpTimeoutCloseWait, hour, false, false},
 			},
 		},
-		"by the cores on a larger one": {
+		"scales with the cores": {
 			Conntrack{MaxPerCore: 32768, Min: 131072}, 8, []DesiredValue{{conntrackMax, 262144, true, true}, {conntrackBuckets, 65536, true, false}},
 		},
-		"no more than a million": {
+		"at most a million": {
 			Conntrack{MaxPerCore: 32768, Min: 131072}, 512,
 			[]DesiredValue{{conntrackMax, 1 << 20, true, true}, {conntrackBuckets, 1 << 18, true, false}},
 		},
-		"unless more is the least": {
+		"a minimum above a million": {
 			Conntrack{MaxPerCore: 1, Min: 1 << 21}, 2, []DesiredValue{{conntrackMax, 1 << 21, true, true}, {conntrackBuckets, 1 << 19, true, false}},
 		},
-		"the largest number that a file can hold": {
+		"the largest MaxPerCore": {
 			Conntrack{MaxPerCore: 1<<31 - 1}, 512, []DesiredValue{{conntrackMax, 1 << 20, true, true}, {conntrackBuckets, 1 << 18, true, false}},
 		},
-		"no maximum, and then no minimum either": {Conntrack{Min: 131072}, 4, nil},
+		"without a maximum the minimum has no effect": {Conntrack{Min: 131072}, 4, nil},
 		"everything else": {
 			Conntrack{TCPBeLiberal: true, UDPTimeout: 90 * time.Second, UDPStreamTimeout: 1500 * time.Millisecond}, 1,
 			[]DesiredValue{{udpTimeout, 90, false, false}, {udpTimeoutStream, 1, false, false}, {tcpBeLiberal, 1, false, false}},

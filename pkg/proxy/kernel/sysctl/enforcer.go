@@ -15,10 +15,10 @@ type Setting struct {
 	Otherwise func() error
 }
 
-// Enforcer checks settings periodically, because sysctl --system of any other program resets them.
+// Enforcer checks settings periodically, because other programs reset them, for example with sysctl --system.
 //
-// A changed setting is written again at each check. A program that insists on another value meets no more resistance,
-// and is reported once per logInterval.
+// A changed setting is written again at each check, and at no other time. If a program keeps changing it, that is
+// reported once per logInterval.
 type Enforcer struct {
 	root     string
 	settings []enforced
@@ -54,7 +54,7 @@ func NewEnforcer(root string, settings ...Setting) *Enforcer {
 }
 
 // Reconcile compares all settings with the kernel's, in their order, and writes those that differ. It returns those
-// whose news is worth a log line.
+// that the caller should log.
 func (h *Enforcer) Reconcile(now time.Time) []State {
 	var news []State
 	for i := range h.settings {
@@ -65,7 +65,7 @@ func (h *Enforcer) Reconcile(now time.Time) []State {
 	return news
 }
 
-// reconcile reports whether there is something new.
+// reconcile reports whether the state should be logged.
 func (s *enforced) reconcile(root string, now time.Time) (isNew bool) {
 	before := s.Result.Outcome
 	s.Result = s.Setting.apply(root)

@@ -25,7 +25,7 @@ func apply(root string, wants ...DesiredValue) (results []Result) {
 	return results
 }
 
-// heldTree is an enforced setting in a tree that has it.
+// heldTree is an enforced setting in a directory in place of /proc/sys.
 type heldTree struct {
 	t    *testing.T
 	root string
@@ -50,7 +50,7 @@ func (h *heldTree) change(text string) {
 	}
 }
 
-// reconcile returns the outcome of a check, and whether there is news.
+// reconcile returns the outcome of a check, and whether it is reported.
 func (h *heldTree) reconcile(after time.Duration) (Outcome, bool) {
 	h.now = h.now.Add(after)
 	isNew := len(h.held.Reconcile(h.now)) > 0
@@ -60,20 +60,20 @@ func (h *heldTree) reconcile(after time.Duration) (Outcome, bool) {
 func (h *heldTree) expect(what string, after time.Duration, outcome Outcome, isNew bool) {
 	h.t.Helper()
 	if got, saysSo := h.reconcile(after); got != outcome || saysSo != isNew {
-		h.t.Errorf("%s: %s, and new is %v; want %s and %v", what, got, saysSo, outcome, isNew)
+		h.t.Errorf("%s: outcome %s, reported %v; want %s, %v", what, got, saysSo, outcome, isNew)
 	}
 }
 
-// TestASettingThatSomebodyChangesIsSetAgain at each check, and is reported once an hour.
+// The setting is written at each check, and the change is reported once an hour.
 func TestASettingThatSomebodyChangesIsSetAgain(t *testing.T) {
 	h := hold(t, "0", nil)
 	h.expect("at first", 0, Written, true)
-	h.expect("nobody changes it", time.Minute, Met, false)
+	h.expect("unchanged", time.Minute, Met, false)
 	h.change("0")
-	h.expect("somebody changes it", time.Minute, Written, true)
+	h.expect("changed", time.Minute, Written, true)
 	for range 5 {
 		h.change("0")
-		h.expect("and again", 10*time.Second, Written, false)
+		h.expect("changed again", 10*time.Second, Written, false)
 	}
 	if text, err := os.ReadFile(path(h.root, setting)); string(text) != "1" {
 		t.Errorf("the kernel has %q (%v)", text, err)
@@ -90,22 +90,22 @@ func TestASettingThatSomebodyChangesIsSetAgain(t *testing.T) {
 	}
 }
 
-// TestSettingsOfTheAdministratorAreReportedWhenTheyChange, and never written.
+// A setting that is only checked is never written.
 func TestSettingsOfTheAdministratorAreReportedWhenTheyChange(t *testing.T) {
 	h := hold(t, "1", func(s *Setting) { s.OnlyChecked = true })
 	h.expect("at first", 0, Met, false)
 	h.change("0")
-	h.expect("somebody changes it", time.Minute, Unmet, true)
+	h.expect("changed", time.Minute, Unmet, true)
 	since := h.now
-	h.expect("it stays", time.Minute, Unmet, false)
+	h.expect("still unmet", time.Minute, Unmet, false)
 	if got := h.held.States()[0].UnmetSince; !got.Equal(since) {
-		t.Errorf("it is unmet since %s, want %s", got, since)
+		t.Errorf("unmet since %s, want %s", got, since)
 	}
-	h.expect("all day", 24*time.Hour, Unmet, false)
+	h.expect("a day later", 24*time.Hour, Unmet, false)
 	h.change("1")
-	h.expect("it is as wanted again", time.Minute, Met, true)
+	h.expect("met again", time.Minute, Met, true)
 	if got := h.held.States()[0].UnmetSince; !got.IsZero() {
-		t.Errorf("it is unmet since %s", got)
+		t.Errorf("unmet since %s, want zero", got)
 	}
 	if text, err := os.ReadFile(path(h.root, setting)); string(text) != "1" {
 		t.Errorf("the kernel has %q (%v)", text, err)
@@ -117,5 +117,5 @@ func TestAMissingKernelSettingIsReportedOnce(t *testing.T) {
 	h.expect("at first", 0, Missing, true)
 	h.expect("later", 24*time.Hour, Missing, false)
 	h = hold(t, "", func(s *Setting) { s.Optional = true })
-	h.expect("one that it does not need", 0, Missing, false)
+	h.expect("optional", 0, Missing, false)
 }

@@ -37,15 +37,15 @@ func TestASettingIsWrittenOnlyIfItDiffers(t *testing.T) {
 		before  int64
 		after   string
 	}{
-		"the same":                    {"100\n", exactly, Met, 100, "100\n"},
-		"less":                        {"99\n", exactly, Written, 99, "100"},
-		"more":                        {"101\n", exactly, Written, 101, "100"},
-		"at least, and the same":      {"100\n", atLeast, Met, 100, "100\n"},
-		"at least, and more":          {"101\n", atLeast, Met, 101, "101\n"},
-		"at least, and less":          {"99\n", atLeast, Written, 99, "100"},
-		"at least, and off":           {"0\n", atLeast, Written, 0, "100"},
-		"a bound, and there is none":  {"0\n", bound, Met, 0, "0\n"},
-		"a kernel that does not know": {"", exactly, Missing, 0, ""},
+		"the same":               {"100\n", exactly, Met, 100, "100\n"},
+		"less":                   {"99\n", exactly, Written, 99, "100"},
+		"more":                   {"101\n", exactly, Written, 101, "100"},
+		"at least, and the same": {"100\n", atLeast, Met, 100, "100\n"},
+		"at least, and more":     {"101\n", atLeast, Met, 101, "101\n"},
+		"at least, and less":     {"99\n", atLeast, Written, 99, "100"},
+		"at least, and zero":     {"0\n", atLeast, Written, 0, "100"},
+		"unlimited":              {"0\n", bound, Met, 0, "0\n"},
+		"missing in the kernel":  {"", exactly, Missing, 0, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

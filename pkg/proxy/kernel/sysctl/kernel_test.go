@@ -36,7 +36,7 @@ func TestTheKernelTakesWhatANamespaceMaySet(t *testing.T) {
 		UDPTimeout: 31 * time.Second, UDPStreamTimeout: 121 * time.Second,
 	}.Settings(1)
 	if len(wants) != 5 {
-		t.Fatalf("%d settings are wanted, want 5: %v", len(wants), wants)
+		t.Fatalf("got %d settings, want 5: %v", len(wants), wants)
 	}
 	for _, result := range applied(namespace, wants...) {
 		if result.Outcome != Written || result.Err != nil || result.Before == result.Desired.Value {
@@ -50,7 +50,7 @@ func TestTheKernelTakesWhatANamespaceMaySet(t *testing.T) {
 	}
 	for _, result := range applied(netns.New(t), wants...) {
 		if result.Outcome == Met {
-			t.Errorf("another namespace has it too: %+v", result)
+			t.Errorf("another namespace has the value too: %+v", result)
 		}
 	}
 }
@@ -62,38 +62,38 @@ func TestWhatTheMachineSharesIsNotWrittenFromANamespace(t *testing.T) {
 	wants := []DesiredValue{{conntrackMax, before[0].Before + 1, true, true}, {conntrackBuckets, 1 << 40, true, false}}
 	for _, result := range applied(namespace, wants...) {
 		if result.Outcome != Unmet || !errors.Is(result.Err, fs.ErrPermission) {
-			t.Errorf("got %+v, want it refused", result)
+			t.Errorf("got %+v, want EPERM or EACCES", result)
 		}
 	}
 	less := DesiredValue{conntrackMax, before[0].Before - 1, true, true}
 	if got := applied(namespace, less); got[0].Outcome != Met {
-		t.Errorf("a larger value than wanted: %+v", got)
+		t.Errorf("a larger value than desired: %+v", got)
 	}
 }
 
-// TestAReadOnlyTreeIsReportedAndStays: a container without privileges sees /proc/sys like this.
+// A container without privileges sees /proc/sys like this.
 func TestAReadOnlyTreeIsReportedAndStays(t *testing.T) {
 	namespace := withConntrack(t)
 	want := DesiredValue{Name: udpTimeout, Value: 77}
 	var results []Result
 	err := withReadOnlyTree(func() { results = applied(namespace, want) })
 	if err != nil {
-		t.Fatalf("mounting %s read-only: %v", Root, err)
+		t.Fatalf("mount %s read-only: %v", Root, err)
 	}
 	if got := results[0]; got.Outcome != Unmet || !errors.Is(got.Err, syscall.EROFS) || got.Before == 0 {
-		t.Errorf("got %+v, want it refused, with the value that is there", got)
+		t.Errorf("got %+v, want EROFS and the current value", got)
 	}
 	if got := applied(namespace, want); got[0].Outcome != Written {
-		t.Errorf("where it may be written: %+v", got)
+		t.Errorf("writable: %+v", got)
 	}
 }
 
-// withReadOnlyTree runs f where no process can write below /proc/sys: in a mount namespace of its own, on a thread
-// that ends with it.
+// withReadOnlyTree runs f with a read-only /proc/sys, in a mount namespace of its own, on a thread that exits
+// afterwards.
 func withReadOnlyTree(f func()) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the runtime terminates the thread
+		runtime.LockOSThread() // never unlocked, so the runtime terminates the thread
 		done <- func() error {
 			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 				return err
@@ -138,7 +138,7 @@ func TestForwardingIsSeen(t *testing.T) {
 	}
 }
 
-// TestWhereTheTreeIsReadOnlyTheOtherWayIsTaken, and succeeds if the kernel then has the value.
+// The setting counts as written if the kernel has the value after the fallback.
 func TestWhereTheTreeIsReadOnlyTheOtherWayIsTaken(t *testing.T) {
 	namespace := withConntrack(t)
 	asked, helps := 0, false
@@ -165,6 +165,6 @@ func TestWhereTheTreeIsReadOnlyTheOtherWayIsTaken(t *testing.T) {
 	applied(namespace, off)
 	look(Written)
 	if asked != 3 || held.States()[0].Restored != 1 {
-		t.Errorf("it was asked %d times, and %+v; want 3 and 1", asked, held.States()[0])
+		t.Errorf("fallback was called %d times, state is %+v; want 3 calls and 1 restored", asked, held.States()[0])
 	}
 }

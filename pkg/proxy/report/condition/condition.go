@@ -21,7 +21,7 @@ type State struct {
 var (
 	// Synced means that the kernel has had the rules of all Services. They stay there without a proxy.
 	Synced = State{corev1.ConditionTrue, "Synced", "The kernel has the rules of the Services"}
-	// NoRules means that the node was booted, or that its rules were deleted. The earlier condition is void.
+	// NoRules means that the node was booted, or that its rules were deleted. It replaces an earlier condition.
 	NoRules = State{corev1.ConditionFalse, "NoRules", "The kernel has no rules of the Services yet"}
 )
 
@@ -39,7 +39,7 @@ func patchOf(node *corev1.Node, state State, now time.Time) ([]byte, bool, error
 		LastHeartbeatTime: at, LastTransitionTime: at,
 	}}}})
 	if err != nil {
-		return nil, false, fmt.Errorf("encode the condition %s: %w", Type, err)
+		return nil, false, fmt.Errorf("encode condition %s: %w", Type, err)
 	}
 	return patch, true, nil
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// TestOnlyAChangeOfTheStatusIsWritten: other conditions of a Node stay, and an unchanged status is not written again.
+// Other conditions of a Node stay, and an unchanged status is not written again.
 func TestOnlyAChangeOfTheStatusIsWritten(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	kubelets := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}
@@ -21,13 +21,13 @@ func TestOnlyAChangeOfTheStatusIsWritten(t *testing.T) {
 		state  State
 		writes bool
 	}{
-		"a first sync, on a new Node":          {nil, Synced, true},
-		"a first sync, after a boot":           {said(corev1.ConditionFalse), Synced, true},
-		"a restart":                            {said(corev1.ConditionTrue), Synced, false},
-		"no rules, on a new Node":              {nil, NoRules, true},
-		"no rules, after a boot":               {said(corev1.ConditionTrue), NoRules, true},
-		"no rules, when that is known already": {said(corev1.ConditionFalse), NoRules, false},
-		"a status that is nobody's":            {said(corev1.ConditionUnknown), Synced, true},
+		"a first sync, on a new Node": {nil, Synced, true},
+		"a first sync, after a boot":  {said(corev1.ConditionFalse), Synced, true},
+		"a restart":                   {said(corev1.ConditionTrue), Synced, false},
+		"no rules, on a new Node":     {nil, NoRules, true},
+		"no rules, after a boot":      {said(corev1.ConditionTrue), NoRules, true},
+		"no rules, already reported":  {said(corev1.ConditionFalse), NoRules, false},
+		"an unknown status":           {said(corev1.ConditionUnknown), Synced, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{Status: corev1.NodeStatus{Phase: corev1.NodeRunning, Conditions: []corev1.NodeCondition{kubelets}}}
@@ -48,7 +48,7 @@ func TestOnlyAChangeOfTheStatusIsWritten(t *testing.T) {
 			}
 			for _, one := range got {
 				if one.Type == Type && (one.Status != test.state.Status || one.Reason != test.state.Reason || !one.LastTransitionTime.Time.Equal(now)) {
-					t.Errorf("it says %+v, want %+v since %s", one, test.state, now)
+					t.Errorf("got %+v, want %+v since %s", one, test.state, now)
 				}
 			}
 		})

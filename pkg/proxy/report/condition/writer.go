@@ -44,7 +44,7 @@ type Writer struct {
 func NewWriter(config *rest.Config, node string, log *slog.Logger) (*Writer, error) {
 	client, err := corev1client.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for Nodes: %w", err)
+		return nil, fmt.Errorf("create client for Nodes: %w", err)
 	}
 	return &Writer{node: node, nodes: client.Nodes(), log: log, again: notify.NewSignal()}, nil
 }
@@ -92,7 +92,7 @@ func (w *Writer) untilWritten(ctx context.Context) {
 			return
 		}
 		if !failed {
-			w.log.Error("could not write the Node's condition; trying again", "condition", Type, "error", err, "do", remedy(err))
+			w.log.Error("failed to write the Node's condition; retrying", "condition", Type, "error", err, "do", remedy(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -121,7 +121,7 @@ func (w *Writer) write(ctx context.Context) error {
 		return err
 	}
 	if _, err := w.nodes.Patch(ctx, w.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		return fmt.Errorf("patch the status of Node %s: %w", w.node, err)
+		return fmt.Errorf("patch status of Node %s: %w", w.node, err)
 	}
 	w.log.Info("wrote the Node's condition", "condition", Type, "status", state.Status, "reason", state.Reason)
 	return nil
@@ -143,8 +143,8 @@ func (w *Writer) read(ctx context.Context) (*corev1.Node, error) {
 // remedy returns what to do about a failure.
 func remedy(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
-		return "the component manifests/node-condition gives the right to a token that names its pod and node; " +
-			"without it, remove --node-condition"
+		return "apply the component manifests/node-condition, which grants the permission to a token bound to its pod and node, " +
+			"or remove --node-condition"
 	}
-	return "nothing: it is written as soon as the API server answers"
+	return "nothing: it is written as soon as the API server responds"
 }

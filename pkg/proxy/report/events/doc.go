@@ -6,8 +6,7 @@
 // The limits protect the API server, which a thousand proxies share:
 //
 //   - A proxy tries to create at most 10 Events at once and then one every 10 seconds, so that the proxies of 1,000
-//     nodes together stay below 100 requests a second, whatever goes wrong. After failures the pauses grow to a minute
-//     or two.
+//     nodes together stay below 100 requests a second in any failure. After failures the pauses grow to a minute or two.
 //   - A note is reported once an hour, which is how long the API server keeps an Event.
 //   - An Event that is the same on every node has the same name on every node: the first proxy creates it, and the
 //     others get "already exists". Each proxy waits up to 10 seconds first, so that their requests are spread.
@@ -17,9 +16,9 @@
 // others.
 //
 // client-go's tools/record does not have these properties (tried with v0.36.3 and a SpamKeyFunc for each namespace):
-// its one queue is in front of its limits, so that a flood in one namespace displaces the events of others; what
-// exceeds queue or limits is neither counted nor logged; and an event is dropped after 12 attempts, which take two
-// minutes and delay all others.
+// its single queue precedes its limits, so a flood in one namespace displaces the events of others; events beyond queue
+// or limits are neither counted nor logged; and an event is dropped after 12 attempts, which take two minutes and delay
+// all others.
 //
 // Where to make a change: texts.go has the texts of findings, whose codes are in pkg/model/finding.go, and of all other
 // Events. recorder.go and queue.go limit how often they are created.

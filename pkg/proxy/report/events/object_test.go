@@ -26,7 +26,7 @@ func TestAnEventAboutAService(t *testing.T) {
 		Action:              "Refuse",
 		Reason:              "Invalid",
 		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web", UID: "1-2-3"},
-		Note:                "Nodes keep the last good version of this object, if they have seen one: why",
+		Note:                "Nodes keep the last known good version of this object, if they have one: why",
 		Type:                "Warning",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -64,7 +64,7 @@ func TestALongNodeNameFitsIntoTheReportingInstance(t *testing.T) {
 func TestNames(t *testing.T) {
 	base := nameOf(rejected(web, "why"), "node-1", noon)
 	if faults := validation.IsDNS1123Subdomain(base); len(faults) > 0 {
-		t.Errorf("%s is no name of an object: %v", base, faults)
+		t.Errorf("%s is not a valid object name: %v", base, faults)
 	}
 	recreated, moved := web, web
 	recreated.UID = "7-8-9"
@@ -77,14 +77,14 @@ func TestNames(t *testing.T) {
 		one, other string
 		same       bool
 	}{
-		"another node and time: the same":                  {base, nameOf(rejected(web, "why"), "node-2", noon.Add(time.Hour)), true},
-		"another sentence: another":                        {base, nameOf(rejected(web, "because"), "node-1", noon), false},
-		"another reason with the same sentence: another":   {base, nameOf(otherwise, "node-1", noon), false},
-		"another object of the same name: another":         {base, nameOf(rejected(recreated, "why"), "node-1", noon), false},
-		"the same letters shared out differently: another": {base, nameOf(rejected(moved, "why"), "node-1", noon), false},
-		"about a node, reported by another one: another":   {nameOf(local, "node-1", noon), nameOf(local, "node-2", noon), false},
-		"about a node, reported again: another":            {nameOf(local, "node-1", noon), nameOf(local, "node-1", noon.Add(1)), false},
-		"about a node, tried again: the same":              {nameOf(local, "node-1", noon), nameOf(local, "node-1", noon), true},
+		"another node and time: same":                      {base, nameOf(rejected(web, "why"), "node-2", noon.Add(time.Hour)), true},
+		"another sentence: different":                      {base, nameOf(rejected(web, "because"), "node-1", noon), false},
+		"another reason with the same sentence: different": {base, nameOf(otherwise, "node-1", noon), false},
+		"another object of the same name: different":       {base, nameOf(rejected(recreated, "why"), "node-1", noon), false},
+		"another split of the same letters: different":     {base, nameOf(rejected(moved, "why"), "node-1", noon), false},
+		"about a node, reported by another one: different": {nameOf(local, "node-1", noon), nameOf(local, "node-2", noon), false},
+		"about a node, reported again: different":          {nameOf(local, "node-1", noon), nameOf(local, "node-1", noon.Add(1)), false},
+		"about a node, retried: same":                      {nameOf(local, "node-1", noon), nameOf(local, "node-1", noon), true},
 	} {
 		if (test.one == test.other) != test.same {
 			t.Errorf("%s: got %s and %s", title, test.one, test.other)
@@ -94,16 +94,16 @@ func TestNames(t *testing.T) {
 
 func TestNotes(t *testing.T) {
 	for title, test := range map[string]struct{ given, want string }{
-		"a plain sentence stays":             {"nothing is wrong", "nothing is wrong"},
-		"so do other alphabets":              {"später 後で", "später 後で"},
-		"a line break is shown":              {"one\ntwo", `one\ntwo`},
-		"an escape sequence is shown":        {"\x1b[31mred", `\x1b[31mred`},
-		"what is no UTF-8 is shown":          {"a\xffb", `a\xffb`},
-		"a hidden direction mark is shown":   {"a\u202eb", `a\u202eb`},
-		"1,024 bytes stay":                   {strings.Repeat("x", 1024), strings.Repeat("x", 1024)},
-		"what is more is cut":                {strings.Repeat("x", 1025), strings.Repeat("x", 1021) + "..."},
-		"no character is cut in two":         {strings.Repeat("ä", 513), strings.Repeat("ä", 510) + "..."},
-		"what grows when it is shown is cut": {strings.Repeat("\n", 1000), strings.Repeat(`\n`, 510) + `\...`},
+		"a plain sentence":              {"nothing is wrong", "nothing is wrong"},
+		"other alphabets":               {"später 後で", "später 後で"},
+		"a line break is escaped":       {"one\ntwo", `one\ntwo`},
+		"an escape sequence is escaped": {"\x1b[31mred", `\x1b[31mred`},
+		"invalid UTF-8 is escaped":      {"a\xffb", `a\xffb`},
+		"a direction mark is escaped":   {"a\u202eb", `a\u202eb`},
+		"1,024 bytes are kept":          {strings.Repeat("x", 1024), strings.Repeat("x", 1024)},
+		"more bytes are truncated":      {strings.Repeat("x", 1025), strings.Repeat("x", 1021) + "..."},
+		"characters are kept whole":     {strings.Repeat("ä", 513), strings.Repeat("ä", 510) + "..."},
+		"escaped text is truncated":     {strings.Repeat("\n", 1000), strings.Repeat(`\n`, 510) + `\...`},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if got := truncateNote(test.given); got != test.want {
@@ -120,10 +120,10 @@ func FuzzNotesAreAsTheAPIServerTakesThem(f *testing.F) {
 	f.Fuzz(func(t *testing.T, given string) {
 		got := truncateNote(given)
 		if len(got) > maxNote || !utf8.ValidString(got) || strings.IndexFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
-			t.Errorf("noteOf(%q) = %q, which has %d bytes", given, got, len(got))
+			t.Errorf("truncateNote(%q) = %q, which has %d bytes", given, got, len(got))
 		}
 		if again := truncateNote(got); again != got {
-			t.Errorf("a note that is safe became %q, and was %q", again, got)
+			t.Errorf("truncateNote changed a valid note to %q; it was %q", again, got)
 		}
 	})
 }

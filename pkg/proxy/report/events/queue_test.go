@@ -64,7 +64,7 @@ func TestAFullQueueDropsWhatItsGreatestUserReportedLast(t *testing.T) {
 	push("shop/3", "crowd/96")
 	push("/node", "crowd/95")
 	if len(q.entries) != maxWaiting {
-		t.Errorf("%d wait, want %d", len(q.entries), maxWaiting)
+		t.Errorf("%d entries, want %d", len(q.entries), maxWaiting)
 	}
 	want := []string{"crowd/0", "shop/0", "/node", "crowd/1", "shop/1", "crowd/2", "shop/2", "crowd/3", "shop/3", "crowd/4"}
 	got := q.popAll()
@@ -72,7 +72,7 @@ func TestAFullQueueDropsWhatItsGreatestUserReportedLast(t *testing.T) {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 	if len(got) != maxWaiting || got[maxWaiting-1] != "crowd/94" {
-		t.Errorf("%d came out, the last was %s; want %d and crowd/94", len(got), got[len(got)-1], maxWaiting)
+		t.Errorf("got %d entries, the last was %s; want %d and crowd/94", len(got), got[len(got)-1], maxWaiting)
 	}
 }
 

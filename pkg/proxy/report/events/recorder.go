@@ -47,7 +47,7 @@ const (
 var retries = wait.Backoff{Duration: 2 * time.Second, Factor: 2, Jitter: 1, Steps: 5, Cap: time.Minute}
 
 // errQueueFull is the cause of events that are dropped before a request to the API server.
-var errQueueFull = errors.New("too many are waiting")
+var errQueueFull = errors.New("event queue is full")
 
 // Recorder creates Events for the proxy of a node. Its methods are safe for concurrent use.
 type Recorder struct {
@@ -71,7 +71,7 @@ type Recorder struct {
 func Connect(config *rest.Config, node string, log *slog.Logger) (*Recorder, error) {
 	client, err := eventsv1client.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for Events: %w", err)
+		return nil, fmt.Errorf("create client for Events: %w", err)
 	}
 	return New(client, node, log), nil
 }
@@ -159,9 +159,9 @@ func (r *Recorder) createNext(ctx context.Context) (isDecided bool) {
 	case ctx.Err() != nil:
 		return false
 	}
-	r.push(next, fmt.Errorf("%w, and the API server takes none: %w", errQueueFull, err))
+	r.push(next, fmt.Errorf("%w, and the API server is unavailable: %w", errQueueFull, err))
 	if time.Since(next.at) >= slowAfter {
-		r.warn("an Event is late and is tried again; others may be late, too", next.event, err)
+		r.warn("an Event is late; retrying; others may be late, too", next.event, err)
 	}
 	return false
 }
@@ -199,7 +199,7 @@ func (r *Recorder) push(entry queuedEvent, cause error) {
 func (r *Recorder) drop(event Event, cause error) {
 	delete(r.reported, event.sentence())
 	r.dropped++
-	r.warn("dropped an Event; more may follow, and are counted", event, cause)
+	r.warn("dropped an Event; further ones are counted", event, cause)
 }
 
 // warn logs what happened to an event, and how many were dropped and are waiting, at most once per warnEvery. The

@@ -22,7 +22,7 @@ import (
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 )
 
-// server accepts Events as an API server does. Any other request panics. ../../e2e/events tests with a real one.
+// server accepts Events as an API server does. Any other request panics. e2e/events tests with a real one.
 type server struct {
 	eventsv1client.EventInterface
 	namespace string
@@ -174,7 +174,7 @@ func TestProxiesThatReportTheSameMakeOneEventAndSpread(t *testing.T) {
 		}
 		for _, r := range recorders {
 			if r.Dropped() != 0 {
-				t.Errorf("that the Event exists was counted as a loss")
+				t.Errorf("an existing Event was counted as dropped")
 			}
 		}
 	})
@@ -224,7 +224,7 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 			isCreated = isCreated || event.Reason == "Starting"
 		}
 		if !isCreated {
-			t.Error("the crowd of one namespace held up what concerns the node")
+			t.Error("the flood in one namespace delayed the Event about the node")
 		}
 		after(time.Minute)
 		if got := len(api.requests()); got < burst+6 || got > burst+7 {
@@ -232,15 +232,15 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 		}
 		after(time.Hour)
 		if len(api.events()) != maxWaiting || len(remembered(r)) > maxWaiting {
-			t.Errorf("%d were created at last and %d remembered, want %d", len(api.events()), len(remembered(r)), maxWaiting)
+			t.Errorf("%d were created and %d remembered, want %d", len(api.events()), len(remembered(r)), maxWaiting)
 		}
-		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "too many are waiting") {
+		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "event queue is full") {
 			t.Errorf("%d lines of log, want one: %s", lines, log)
 		}
 		r.Report(broken(9999))
 		after(jitter)
 		if len(api.events()) != maxWaiting+1 {
-			t.Errorf("what was dropped cannot be reported later")
+			t.Errorf("a dropped event cannot be reported later")
 		}
 	})
 }
@@ -257,10 +257,10 @@ func TestALossIsLoggedAgainAfterAWhile(t *testing.T) {
 			after(time.Minute)
 		}
 		if got := strings.Count(log.String(), "\n"); got != 2 || r.Dropped() != 12 {
-			t.Errorf("%d lines about %d losses, want 2 about 12: %s", got, r.Dropped(), log)
+			t.Errorf("%d lines about %d dropped events, want 2 about 12: %s", got, r.Dropped(), log)
 		}
 		if !strings.Contains(log.String(), `about="Service shop/web" reason=Invalid`) || !strings.Contains(log.String(), "create Event shop/") {
-			t.Errorf("the log does not say what was lost: %s", log)
+			t.Errorf("the log does not name the dropped event: %s", log)
 		}
 	})
 }
@@ -276,18 +276,18 @@ func TestTries(t *testing.T) {
 		requests int
 		dropped  int
 	}{
-		"yes":                             {nil, 1, 0},
-		"away for a while":                {[]error{away, away, away}, 4, 0},
-		"busy":                            {[]error{apierrors.NewTooManyRequests("later", 1)}, 2, 0},
-		"broken for a moment":             {[]error{apierrors.NewInternalError(away), apierrors.NewServiceUnavailable("not yet")}, 3, 0},
-		"away for long":                   {slices.Repeat([]error{away}, 20), 21, 0},
-		"it exists":                       {[]error{apierrors.NewAlreadyExists(resource, "x")}, 1, 0},
-		"it exists, after a lost answer":  {[]error{away, apierrors.NewAlreadyExists(resource, "x")}, 2, 0},
-		"RBAC is not read yet":            {[]error{apierrors.NewUnauthorized("who"), forbidden}, 3, 0},
-		"no permission for long":          {slices.Repeat([]error{forbidden}, 20), 21, 0},
-		"the namespace is about to go":    {[]error{terminating}, 1, 1},
-		"no such namespace":               {[]error{apierrors.NewNotFound(resource, "x")}, 1, 1},
-		"the API server finds it invalid": {[]error{apierrors.NewBadRequest("why")}, 1, 1},
+		"success":                          {nil, 1, 0},
+		"unavailable for a while":          {[]error{away, away, away}, 4, 0},
+		"busy":                             {[]error{apierrors.NewTooManyRequests("later", 1)}, 2, 0},
+		"internal error":                   {[]error{apierrors.NewInternalError(away), apierrors.NewServiceUnavailable("not yet")}, 3, 0},
+		"unavailable for long":             {slices.Repeat([]error{away}, 20), 21, 0},
+		"it exists":                        {[]error{apierrors.NewAlreadyExists(resource, "x")}, 1, 0},
+		"it exists, after a lost response": {[]error{away, apierrors.NewAlreadyExists(resource, "x")}, 2, 0},
+		"RBAC is not read yet":             {[]error{apierrors.NewUnauthorized("who"), forbidden}, 3, 0},
+		"no permission for long":           {slices.Repeat([]error{forbidden}, 20), 21, 0},
+		"the namespace is terminating":     {[]error{terminating}, 1, 1},
+		"no such namespace":                {[]error{apierrors.NewNotFound(resource, "x")}, 1, 1},
+		"the API server finds it invalid":  {[]error{apierrors.NewBadRequest("why")}, 1, 1},
 	} {
 		t.Run(title, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -313,7 +313,7 @@ func TestTries(t *testing.T) {
 				r.Report(broken(1))
 				after(time.Minute)
 				if triedAgain := len(api.requests()) - before; triedAgain != test.dropped {
-					t.Errorf("the same sentence made %d requests more, want %d", triedAgain, test.dropped)
+					t.Errorf("the same sentence caused %d more requests, want %d", triedAgain, test.dropped)
 				}
 			})
 		})
@@ -365,14 +365,14 @@ func TestWhatIsReportedWhileTheAPIServerIsAwayIsCreatedLater(t *testing.T) {
 		}
 		// At most once a minute, after the first minutes.
 		if got := len(api.requests()); got < hours*30 || got > hours*60+5 {
-			t.Errorf("%d requests in %d hours without an answer", got, hours)
+			t.Errorf("%d requests in %d hours without a response", got, hours)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines < hours*5 || lines > hours*6 {
 			t.Errorf("%d lines of log in %d hours, want one in 10 minutes: %s", lines, hours, log)
 		}
 		if line, _, _ := strings.Cut(log.String(), "\n"); !strings.Contains(line, "an Event is late") ||
 			!strings.Contains(line, "dropped=0 waiting=20 about=\"Service shop/web\"") || !strings.Contains(line, "connection refused") {
-			t.Errorf("the log does not say what is late: %s", line)
+			t.Errorf("the log does not name the late event: %s", line)
 		}
 		end()
 		after(2*time.Minute + sentences*interval)
@@ -394,7 +394,7 @@ func TestWhatIsTooMuchWhileTheAPIServerIsAwayIsDroppedAndCounted(t *testing.T) {
 			after(time.Minute)
 		}
 		if len(remembered(r)) != maxWaiting || r.Dropped() != more {
-			t.Errorf("%d wait and %d were dropped, want %d and %d", len(remembered(r)), r.Dropped(), maxWaiting, more)
+			t.Errorf("%d are queued and %d were dropped, want %d and %d", len(remembered(r)), r.Dropped(), maxWaiting, more)
 		}
 		end()
 		after(2*time.Minute + maxWaiting*interval)

@@ -20,33 +20,33 @@ type Texts struct {
 
 var texts = map[model.FindingCode]Texts{
 	model.Invalid: {
-		LogStart: "left out; its last good version, if there was one, stays in force", Action: "Refuse",
-		NotePrefix: "Nodes keep the last good version of this object, if they have seen one: ",
+		LogStart: "invalid object ignored; its last known good version, if any, stays active", Action: "Refuse",
+		NotePrefix: "Nodes keep the last known good version of this object, if they have one: ",
 	},
 	model.ValueIgnored: {
-		LogStart: "a part cannot be read; the rest is in force", Action: "Ignore",
-		NotePrefix: "The rest of this object is in force, without what cannot be read: ",
+		LogStart: "an invalid value is ignored; the rest of the object is active", Action: "Ignore",
+		NotePrefix: "The rest of this object is active, without an invalid value: ",
 	},
 	model.PartiallyIgnored: {
-		LogStart: "a part is left out; the rest is served", Action: "Skip", NotePrefix: "The rest of this object is served: ",
+		LogStart: "a part of an object is ignored; the rest is served", Action: "Skip", NotePrefix: "The rest of this object is served: ",
 	},
 	"TopologyKeysIgnored": {
 		LogStart: "an annotation is ignored", Action: "Ignore", NotePrefix: "The Service is served as if it had no topology keys: ",
 	},
 	model.FrontendConflict:       {LogStart: "a frontend belongs to another Service", Action: "Skip"},
 	model.FrontendIsAPIServer:    {LogStart: "a frontend is an address of the API server", Action: "Skip"},
-	model.FrontendIsProbed:       {LogStart: "a frontend is where nodes are probed", Action: "Skip"},
+	model.FrontendIsProbed:       {LogStart: "a frontend is a probe target of nodes", Action: "Skip"},
 	model.SessionAffinityIgnored: {LogStart: "session affinity is ignored", Action: "Skip"},
 	model.FailedToProgram: {
-		LogStart: "the kernel refuses a Service; all others are served, and this one is tried again",
-		LogEnd:   "a Service that the kernel refused is in force now, or gone", Action: "Program",
+		LogStart: "the kernel rejected a Service; retrying it; all others are served",
+		LogEnd:   "a Service that the kernel had rejected is applied or deleted", Action: "Program",
 	},
 	model.HealthCheckListenFailed: {
-		LogStart: "a health check is not served; trying again", LogEnd: "a health check is served again, or gone", Action: "Listen",
+		LogStart: "failed to serve a health check; retrying", LogEnd: "a health check is served again or deleted", Action: "Listen",
 	},
 	model.LocalhostNodePortNotServed: {
-		LogStart: "a node port is not served on loopback; trying again",
-		LogEnd:   "a node port is served on loopback again, or gone", Action: "Listen",
+		LogStart: "failed to serve a node port on loopback; retrying",
+		LogEnd:   "a node port is served on loopback again or deleted", Action: "Listen",
 	},
 }
 
@@ -57,7 +57,7 @@ func TextsOf(code model.FindingCode) Texts {
 		of = Texts{LogStart: "an annotation is ignored", Action: "Ignore", NotePrefix: "An annotation is ignored: "}
 	}
 	if of.LogEnd == "" {
-		of.LogEnd = "put right"
+		of.LogEnd = "resolved"
 	}
 	return of
 }
@@ -117,13 +117,13 @@ func Evacuated(node string, evacuation *model.Demotion) Event {
 	}
 }
 
-// Partitioned returns the Event for a node that is Ready but does not answer others. All proxies that detect this share
-// one Event.
+// Partitioned returns the Event for a node that is Ready but does not reply to others. All proxies that detect this
+// share one Event.
 func Partitioned(node string) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "UnreachableFromNodes", Action: "Detect",
-		Note: "Other nodes get no answer from this one, though it is Ready: the network between them is partitioned, or the port of the " +
-			"service proxy's /healthz is closed; proxy status says on each node which ones do not answer it",
+		Note: "Other nodes get no reply from this one, although it is Ready: the network between them is partitioned, or the port of the " +
+			"service proxy's /healthz is closed; proxy status lists on each node which ones do not reply",
 	}
 }
 

@@ -33,18 +33,18 @@ func found(t *testing.T, object Reference, findings ...model.Finding) Event {
 func TestTexts(t *testing.T) {
 	node := Reference{Kind: "Node", Name: "node-1", UID: "node-1"}
 	for title, test := range map[string]struct{ got, want Event }{
-		"an object that cannot be right": {
+		"an invalid object": {
 			found(t, web, model.Finding{Code: model.Invalid, Field: "spec.ports[0].port", Reason: "Invalid value: 70000"}),
 			Event{
 				Regarding: web, Warning: true, Reason: "Invalid", Action: "Refuse",
-				Note: "Nodes keep the last good version of this object, if they have seen one: spec.ports[0].port: Invalid value: 70000",
+				Note: "Nodes keep the last known good version of this object, if they have one: spec.ports[0].port: Invalid value: 70000",
 			},
 		},
-		"a label that cannot be read": {
+		"an invalid label": {
 			found(t, node, model.Finding{Code: model.ValueIgnored, Field: "metadata.labels[a]", Reason: `Invalid value: "b"`}),
 			Event{
 				Regarding: node, Warning: true, Reason: "ValueIgnored", Action: "Ignore",
-				Note: `The rest of this object is in force, without what cannot be read: metadata.labels[a]: Invalid value: "b"`,
+				Note: `The rest of this object is active, without an invalid value: metadata.labels[a]: Invalid value: "b"`,
 			},
 		},
 		"parts that cannot be served": {
@@ -81,7 +81,7 @@ func TestTexts(t *testing.T) {
 				Note: "*:30080/TCP belongs to the older Service bank/api, until that Service releases it.",
 			},
 		},
-		"what one node alone has found": {
+		"a local finding": {
 			found(t, web, model.Finding{Code: model.SessionAffinityIgnored, Reason: "This Service is served without.", Local: true}),
 			Event{
 				Regarding: web, Warning: true, Reason: "SessionAffinityIgnored", Action: "Skip", Local: true,
@@ -119,7 +119,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestEveryCodeHasTexts, and codes of annotations have other texts than the others.
+// Codes of annotations have default texts.
 func TestEveryCodeHasTexts(t *testing.T) {
 	for _, code := range model.FindingCodes {
 		if of := TextsOf(code); of.LogStart == "" || of.LogEnd == "" || of.Action == "" {
@@ -128,7 +128,7 @@ func TestEveryCodeHasTexts(t *testing.T) {
 	}
 	for code := range texts {
 		if !slices.Contains(model.FindingCodes, code) {
-			t.Errorf("nothing is found with the code %s", code)
+			t.Errorf("no finding has the code %s", code)
 		}
 	}
 }

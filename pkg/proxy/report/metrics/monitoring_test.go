@@ -17,7 +17,7 @@ func TestEachPanelOfTheDashboardIsNamedExplainedAndUnderstoodByPrometheus(t *tes
 	watchedWith.CheckDashboard(t)
 }
 
-// TestTheDashboardAndTheAlertsNameOnlyMetricsThatExist, and each metric of ours is used somewhere.
+// Each metric of ours must be used somewhere, too.
 func TestTheDashboardAndTheAlertsNameOnlyMetricsThatExist(t *testing.T) {
 	watchedWith.CheckNames(t, withAllSeries().registry, documented(t))
 }

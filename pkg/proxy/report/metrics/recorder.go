@@ -14,7 +14,7 @@ import (
 // row, with Add, Set or Observe; a change of several, or one that needs more than a number, has a method of its own.
 //
 // It has its own registry rather than the library's global one: two proxies in one process, as in tests and benchmarks,
-// do not mix, and /metrics has nothing that is not registered here.
+// do not mix, and /metrics has only the metrics that are registered here.
 type Recorder struct {
 	registry   *prometheus.Registry
 	collectors map[string]prometheus.Collector // by the metric's name; never changed
@@ -68,7 +68,7 @@ func (r *Recorder) WatchInterrupted(resource string, since time.Time) {
 	r.setTime(watchInterrupted, since, resource)
 }
 
-// WatchResumed records that the watch of a resource works again.
+// WatchResumed records that the watch of a resource recovered.
 func (r *Recorder) WatchResumed(resource string) {
 	watchInterrupted.collector(r).DeleteLabelValues(resource)
 }

@@ -120,13 +120,13 @@ func TestTheHandlerServesOnlyMetrics(t *testing.T) {
 		status       int
 		holds        []string
 	}{
-		"the page holds our metrics, the runtime's and the process's": {
+		"the page has our metrics, the runtime's and the process's": {
 			http.MethodGet, "/metrics", http.StatusOK, []string{syncDuration.name, "go_goroutines", "process_open_fds"},
 		},
-		"HEAD is answered":              {http.MethodHead, "/metrics", http.StatusOK, nil},
-		"nothing can be posted":         {http.MethodPost, "/metrics", http.StatusMethodNotAllowed, nil},
-		"another path is not found":     {http.MethodGet, "/", http.StatusNotFound, nil},
-		"a path below it is not either": {http.MethodGet, "/metrics/slis", http.StatusNotFound, nil},
+		"HEAD":                      {http.MethodHead, "/metrics", http.StatusOK, nil},
+		"POST is not allowed":       {http.MethodPost, "/metrics", http.StatusMethodNotAllowed, nil},
+		"another path is not found": {http.MethodGet, "/", http.StatusNotFound, nil},
+		"a path below is not found": {http.MethodGet, "/metrics/slis", http.StatusNotFound, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := httptest.NewRecorder()
@@ -178,7 +178,7 @@ func TestDroppedEventsAreCollectedWithEveryScrape(t *testing.T) {
 vicinity_events_dropped_total `+strconv.Itoa(want)+`
 `, EventsDropped.name)
 	}
-	expectDropped(0) // they stay uncounted: objects in files have no Events
+	expectDropped(0) // without Events, as with objects in files
 	r.CollectFrom(EventsDropped, func(add Add) { add(float64(dropped)) })
 	expectDropped(3)
 	dropped = 5

@@ -15,19 +15,19 @@ func TestAForeignChangeCountsAsRepairedAfterACompleteSyncThatBeganLater(t *testi
 		do                func()
 		noticed, repaired float64
 	}{
-		{"a change is noticed", func() { r.ForeignChange("IPv4") }, 1, 0},
-		{"a sync of what changed meanwhile", func() { r.SyncQueued(moment); r.SyncDone(moment, false) }, 1, 0},
-		{"a complete sync fails", func() { r.SyncQueued(moment) }, 1, 0},
+		{"a change is detected", func() { r.ForeignChange("IPv4") }, 1, 0},
+		{"a partial sync", func() { r.SyncQueued(moment); r.SyncDone(moment, false) }, 1, 0},
+		{"a full sync fails", func() { r.SyncQueued(moment) }, 1, 0},
 		{"the next one begins, and the tables are changed again", func() { r.SyncQueued(moment); r.ForeignChange("IPv4") }, 2, 0},
 		{"it succeeds", func() { r.SyncDone(moment, true) }, 2, 1},
 		{"one more", func() { r.SyncQueued(moment); r.SyncDone(moment, true) }, 2, 2},
-		{"and one for another reason", func() { r.SyncQueued(moment); r.SyncDone(moment, true) }, 2, 2},
+		{"one for another reason", func() { r.SyncQueued(moment); r.SyncDone(moment, true) }, 2, 2},
 	} {
 		step.do()
 		noticed := testutil.ToFloat64(foreignChanges.collector(r).WithLabelValues("IPv4", stageDetected))
 		repaired := testutil.ToFloat64(foreignChanges.collector(r).WithLabelValues("IPv4", stageRepaired))
 		if noticed != step.noticed || repaired != step.repaired {
-			t.Errorf("%s: %v noticed and %v repaired, want %v and %v", step.title, noticed, repaired, step.noticed, step.repaired)
+			t.Errorf("%s: %v detected and %v repaired, want %v and %v", step.title, noticed, repaired, step.noticed, step.repaired)
 		}
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestRequestsOfClientGoAreCounted makes real requests with client-go. Its hooks are global, so that no other test here
-// may register them.
+// This test makes real requests with client-go. Its hooks are global, so no other test here may register them.
 func TestRequestsOfClientGoAreCounted(t *testing.T) {
 	r := NewRecorder()
 	r.CountAPIRequests()

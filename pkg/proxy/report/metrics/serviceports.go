@@ -10,15 +10,15 @@ import (
 // PortReason is why a Service port has the endpoints that it has in one family.
 type PortReason struct {
 	Family model.Family
-	// External selects clients from outside, on the frontends that externalTrafficPolicy governs; otherwise the reason is
-	// that of the ClusterIP.
+	// External is set if the reason is for the frontends that externalTrafficPolicy governs, for clients from outside;
+	// otherwise it is for the ClusterIP.
 	External bool
 	Code     selection.Code
 }
 
 // PortCounts are the numbers of applied Service ports.
 type PortCounts struct {
-	// Reasons counts the ports by the reason for their endpoints. A reason that no port has any more stays, with zero.
+	// Reasons counts the ports by the reason for their endpoints. A reason that no port has any more remains, with zero.
 	Reasons map[PortReason]int
 	// Shares are where Services with a load bound send this node's connections.
 	Shares selection.Shares

@@ -2,8 +2,8 @@ package metrics
 
 import "time"
 
-// ChangesQueued counts changes that were received and that the next sync applies. Each object counts once, whatever its
-// families.
+// ChangesQueued counts changes that were received and that the next sync applies. Each object counts once, even with
+// two families.
 func (r *Recorder) ChangesQueued(services, endpointSlices int) {
 	r.Add(serviceChanges, services)
 	serviceChangesPending.collector(r).WithLabelValues().Add(float64(services))
@@ -36,7 +36,7 @@ func (r *Recorder) ObserveSync(complete bool, took time.Duration, err error) {
 	}
 }
 
-// SyncDone records when the kernel was up to date, in both families. A full sync has also repaired external
+// SyncDone records when the kernel was brought up to date, in both families. A full sync has also repaired external
 // modifications.
 func (r *Recorder) SyncDone(at time.Time, complete bool) {
 	for _, family := range families {

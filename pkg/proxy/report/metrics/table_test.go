@@ -30,7 +30,7 @@ func registeredNames(t *testing.T) []string {
 	for desc := range descs {
 		found := regexp.MustCompile(`fqName: "([^"]*)"`).FindStringSubmatch(desc.String())
 		if found == nil {
-			t.Fatalf("the library describes a metric in other words: %s", desc)
+			t.Fatalf("the library describes a metric in another format: %s", desc)
 		}
 		if !strings.HasPrefix(found[1], "go_") && !strings.HasPrefix(found[1], "process_") {
 			all = append(all, found[1])
@@ -62,15 +62,15 @@ func TestEveryMetricIsDocumentedAndEveryDocumentedOneExists(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if len(want) < 25 {
-		t.Errorf("only %d metrics are documented: is the README's table read rightly?", len(want))
+		t.Errorf("only %d metrics are documented: is the README's table parsed correctly?", len(want))
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("metrics (-documented +registered):\n%s", diff)
 	}
 }
 
-// TestTheREADMEHasTheRowsOfTheTable in their order, with their types and labels. The descriptions of metrics are in the
-// README; that of a new row starts as its help.
+// The README has the rows in their order, with their types and labels. It also has the descriptions of metrics; that of a
+// new row is its help at first.
 func TestTheREADMEHasTheRowsOfTheTable(t *testing.T) {
 	given, err := os.ReadFile("README.md")
 	if err != nil {
@@ -116,7 +116,7 @@ func TestThePrometheusLinterAcceptsOurNames(t *testing.T) {
 		said[problem.Metric] = problem.Text
 	}
 	if diff := gocmp.Diff(kubeProxys, said); diff != "" {
-		t.Errorf("problems (-known +said):\n%s", diff)
+		t.Errorf("problems (-known +got):\n%s", diff)
 	}
 }
 

@@ -25,8 +25,8 @@ const (
 // proxy's decisions.
 type Collector struct {
 	report func([]ServiceFindings)
-	// changed holds the findings of the Services that have some since the last OnSynced, or had some before. reported are
-	// the Services whose findings were reported last.
+	// changed holds the findings of the Services that were applied since the last OnSynced, if they have or had any.
+	// reported are the Services whose findings were reported last.
 	changed  map[model.ObjectName][]model.Finding
 	reported map[model.ObjectName]bool
 }

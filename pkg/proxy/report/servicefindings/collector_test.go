@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// TestANamespaceWithManyFindingsHidesNoOthers, whatever its name.
+// The order of the names of namespaces does not matter.
 func TestANamespaceWithManyFindingsHidesNoOthers(t *testing.T) {
 	byNamespace, last := map[string]int{}, model.ObjectName{}
 	reader := NewCollector(func(all []ServiceFindings) {
@@ -29,6 +29,6 @@ func TestANamespaceWithManyFindingsHidesNoOthers(t *testing.T) {
 	}
 	reader.OnSynced(selection.SyncState{})
 	if byNamespace["shop"] != 10 || byNamespace["a-crowd"] != MaxFound-10 {
-		t.Errorf("something is said of %v, want all ten of shop, and %d in all", byNamespace, MaxFound)
+		t.Errorf("got findings for %v, want all ten of shop, and %d in total", byNamespace, MaxFound)
 	}
 }

@@ -22,7 +22,7 @@ type Settings struct {
 	Keys []string
 }
 
-// OtherTier counts the keys that are not named, and all keys of a Service beyond its pairs.
+// OtherTier counts the keys that are not named, and all keys of a Service beyond its pairs of locality and tier.
 const OtherTier = "other"
 
 // otherZones counts the zones beyond maxNamedZones, because anyone who can write EndpointSlices can invent zones. Zones
@@ -131,7 +131,7 @@ func (l *Counters) zoneTraffic(location serviceindex.Location) *Traffic {
 	return traffic
 }
 
-// OnDestroy counts what is not counted yet of a connection whose entry was destroyed. origin is the result of
+// OnDestroy counts the not yet counted traffic of a connection whose entry was destroyed. origin is the result of
 // serviceindex.Index.OfEnded.
 func (l *Counters) OnDestroy(e *conntrack.Entry, origin *serviceindex.Attribution, now time.Time) {
 	l.mutex.Lock()
@@ -148,7 +148,7 @@ func (l *Counters) BeginDump() {
 	l.follower.beginDump()
 }
 
-// OnEntry counts what is not counted yet of an entry of the current dump. origin is the result of
+// OnEntry counts the not yet counted traffic of an entry of the current dump. origin is the result of
 // serviceindex.Index.Attribute, and atEnd that of OfEnded.
 func (l *Counters) OnEntry(e *conntrack.Entry, origin, atEnd *serviceindex.Attribution, now time.Time) {
 	l.mutex.Lock()

@@ -63,7 +63,7 @@ func dumped(sent, received uint64) step {
 	return func(l *Counters, e conntrack.Entry) { begin(l, e); seen(sent, received)(l, e); finish(l, e) }
 }
 
-// misses is a dump that lacks the entry.
+// misses is a dump without the entry.
 func misses(l *Counters, e conntrack.Entry) { begin(l, e); finish(l, e) }
 
 func as(status conntrack.Status, state uint8, do step) step {
@@ -97,59 +97,59 @@ func TestWhatIsCountedOfAConnection(t *testing.T) {
 		steps []step
 		want  Count
 	}{
-		"its end":                      {[]step{misses, ends(10, 20)}, connectionCount(1, 10, 20)},
-		"nothing, before it ends":      {[]step{misses, dumped(10, 20)}, Count{}},
-		"once, though dumps have seen": {[]step{misses, dumped(10, 20), ends(11, 21)}, connectionCount(1, 11, 21)},
-		"bit by bit if it is long": {
+		"at its end":                  {[]step{misses, ends(10, 20)}, connectionCount(1, 10, 20)},
+		"nothing before its end":      {[]step{misses, dumped(10, 20)}, Count{}},
+		"once, although dumps had it": {[]step{misses, dumped(10, 20), ends(11, 21)}, connectionCount(1, 11, 21)},
+		"incrementally if it is long": {
 			[]step{misses, dumped(2*mib, 5), dumped(3*mib, 6)}, connectionCount(1, 3*mib, 6),
 		},
-		"and the rest by its end": {
+		"a long one, and the rest at its end": {
 			[]step{misses, dumped(2*mib, 5), dumped(3*mib, 6), ends(4*mib, 7)}, connectionCount(1, 4*mib, 7),
 		},
-		"what it moved since the start": {[]step{dumped(5*mib, 10), dumped(7*mib, 11)}, connectionCount(0, 2*mib, 1)},
-		"and until its end":             {[]step{dumped(5*mib, 10), ends(7*mib, 11)}, connectionCount(0, 2*mib, 1)},
-		"a small one of before, whole: nobody has counted it": {
+		"its traffic since the start":           {[]step{dumped(5*mib, 10), dumped(7*mib, 11)}, connectionCount(0, 2*mib, 1)},
+		"its traffic from the start to its end": {[]step{dumped(5*mib, 10), ends(7*mib, 11)}, connectionCount(0, 2*mib, 1)},
+		"a small one from before the start, completely": {
 			[]step{dumped(10, 20), ends(11, 21)}, connectionCount(1, 11, 21),
 		},
-		"a long one that waits for its end after the start": {
+		"a long one that was closed before the start": {
 			[]step{as(replied, conntrack.TCPTimeWait, dumped(5*mib, 1)), as(replied, conntrack.TCPTimeWait, ends(5*mib, 1))}, Count{},
 		},
-		"a long one that ends during the first dump, not at all": {[]step{begin, ends(5*mib, 1), finish}, Count{}},
-		"one that ended before the dump hands it over, once": {
+		"nothing of a long one that ends during the first dump": {[]step{begin, ends(5*mib, 1), finish}, Count{}},
+		"once if it ended before the dump delivers it": {
 			[]step{misses, begin, ends(5*mib, 1), seen(5*mib, 1), finish}, connectionCount(1, 5*mib, 1),
 		},
-		"one that a dump hands over before its end, once": {
+		"once if a dump delivers it before its end": {
 			[]step{misses, begin, seen(5*mib, 1), ends(6*mib, 1), finish}, connectionCount(1, 6*mib, 1),
 		},
-		"one whose end is told after a dump that lacks it": {
+		"one whose event follows a dump without it": {
 			[]step{misses, dumped(5*mib, 1), misses, ends(6*mib, 1)}, connectionCount(1, 6*mib, 1),
 		},
-		"one whose end was lost": {
+		"one whose event was lost": {
 			[]step{misses, dumped(5*mib, 1), misses, begin, finishAfter(3 * time.Minute)}, connectionCount(1, 5*mib, 1),
 		},
-		"what it moved after somebody set its counters to zero": {
+		"its traffic after a reset of its counters": {
 			[]step{misses, dumped(5*mib, 9*mib), ends(7, 8)}, connectionCount(1, 5*mib+7, 9*mib+8),
 		},
-		"likewise, in a dump": {
+		"its traffic after a reset of its counters, in a dump": {
 			[]step{misses, dumped(5*mib, 9*mib), dumped(6*mib, 8), dumped(7*mib, 9)}, connectionCount(1, 12*mib, 9*mib+9),
 		},
-		"a dump that was cut short forgets nothing": {
+		"truncated dumps drop nothing": {
 			[]step{misses, dumped(5*mib, 1), begin, cutShort, begin, cutShort, ends(6*mib, 1)}, connectionCount(1, 6*mib, 1),
 		},
-		"what is over waits for its end": {
+		"a closed one counts at its end": {
 			[]step{misses, as(replied, conntrack.TCPTimeWait, dumped(5*mib, 1))}, Count{},
 		},
-		"one that began later at the same port": {[]step{misses, ends(10, 20), asNext(2, ends(1, 2))}, connectionCount(2, 11, 22)},
-		"flows of UDP, each as long as its entry": {
+		"a later one of the same port": {[]step{misses, ends(10, 20), asNext(2, ends(1, 2))}, connectionCount(2, 11, 22)},
+		"UDP flows, one for each entry": {
 			[]step{misses, by(model.UDP, ends(10, 20)), asNext(2, by(model.UDP, ends(1, 2)))}, connectionCount(2, 11, 22),
 		},
 		"a dial that was refused": {
 			[]step{misses, as(nobody, conntrack.TCPClose, back(1, ends(60, 40)))}, Count{Refused: 1, Traffic: Traffic{60, 40}},
 		},
-		"a dial that was refused, while nobody counts packets": {
+		"a dial that was refused, without packet counters": {
 			[]step{misses, as(nobody, conntrack.TCPClose, uncounted(ends(0, 0)))}, Count{Refused: 1},
 		},
-		"a dial that its client gave up with a reset": {
+		"a dial that its client reset": {
 			[]step{misses, as(nobody, conntrack.TCPClose, ends(100, 0))}, Count{Unreplied: 1, Traffic: Traffic{Sent: 100}},
 		},
 		"an association that was refused": {
@@ -158,14 +158,14 @@ func TestWhatIsCountedOfAConnection(t *testing.T) {
 		"an association": {
 			[]step{misses, as(replied|conntrack.Assured, conntrack.SCTPClosed, by(model.SCTP, ends(60, 40)))}, connectionCount(1, 60, 40),
 		},
-		"a dial that nobody answered": {
+		"an unreplied dial": {
 			[]step{misses, as(nobody, conntrack.TCPSynSent, ends(60, 0))}, Count{Unreplied: 1, Traffic: Traffic{Sent: 60}},
 		},
-		"one way alone": {
+		"in one direction": {
 			[]step{misses, as(nobody, 0, dumped(2*mib, 0)), as(nobody, 0, ends(3*mib, 0))},
 			Count{Unreplied: 1, Traffic: Traffic{Sent: 3 * mib}},
 		},
-		"one way at first": {
+		"in one direction at first": {
 			[]step{misses, as(nobody, 0, dumped(2*mib, 0)), dumped(3*mib, 5), ends(3*mib, 6)}, connectionCount(1, 3*mib, 6),
 		},
 		"no translation": {[]step{misses, as(conntrack.SeenReply, conntrack.TCPEstablished, ends(10, 20))}, Count{}},
@@ -183,7 +183,7 @@ func TestWhatIsCountedOfAConnection(t *testing.T) {
 	}
 }
 
-// TestADumpOverridesADestroyEvent: another program's connection looks like ours, and ours looks like another's.
+// By its DESTROY event alone, another program's connection looks like ours, or ours like another program's.
 func TestADumpOverridesADestroyEvent(t *testing.T) {
 	ours := entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080")
 	for name, test := range map[string]struct {
@@ -196,7 +196,7 @@ func TestADumpOverridesADestroyEvent(t *testing.T) {
 		"another program's, and long": {nil, toB, 4 * mib, Count{}, Missed{OtherProgram: 1}},
 		"ours":                        {toB, nil, 10, connectionCount(1, 10, 0), Missed{}},
 		"ours, and long":              {toB, nil, 4 * mib, connectionCount(1, 4*mib, 0), Missed{}},
-		"ours, elsewhere":             {toB, &serviceindex.Attribution{Service: api}, 10, connectionCount(1, 10, 0), Missed{}},
+		"ours, of another Service":    {toB, &serviceindex.Attribution{Service: api}, 10, connectionCount(1, 10, 0), Missed{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewCounters(Settings{})
@@ -219,7 +219,7 @@ func TestADumpOverridesADestroyEvent(t *testing.T) {
 	}
 }
 
-// TestLostEventsAreReported: bytes missed because counters were reset or did not exist.
+// Bytes are missed if counters were reset or did not exist.
 func TestLostEventsAreReported(t *testing.T) {
 	l, e := NewCounters(Settings{}), entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080")
 	for _, do := range []step{
@@ -344,7 +344,7 @@ func (g *generator) finish() {
 	g.l.EndDump(true, func(model.ObjectName) bool { return true }, g.now)
 }
 
-// TestEverySumIsExact, in whatever order events and dumps arrive.
+// The order in which events and dumps arrive does not matter.
 func TestEverySumIsExact(t *testing.T) {
 	for seed := range uint64(300) {
 		g := generator{random: rand.New(rand.NewPCG(seed, 1)), l: NewCounters(Settings{}), now: start}
@@ -352,7 +352,7 @@ func TestEverySumIsExact(t *testing.T) {
 		g.l.EndDump(true, func(model.ObjectName) bool { return true }, start)
 		for range 600 {
 			g.step()
-			if len(g.events) > 20 { // an event is in flight for a minute, but not for two
+			if len(g.events) > 20 { // so that no event is in flight for two minutes
 				g.sendEvents()
 			}
 		}
@@ -369,13 +369,13 @@ func TestEverySumIsExact(t *testing.T) {
 			t.Fatalf("seed %d (-moved +counted):\n%s", seed, diff)
 		}
 		if left := g.l.State().Tracked; left > 0 {
-			t.Fatalf("seed %d: %d flows are followed that have ended", seed, left)
+			t.Fatalf("seed %d: %d flows are still tracked after their end", seed, left)
 		}
 	}
 }
 
-// TestARestartCountsNothingTwice: an earlier process and this one together never count more bytes than were sent, and
-// exactly as many for small connections.
+// An earlier process and this one together never count more bytes than were sent, and exactly as many for small
+// connections.
 func TestARestartCountsNothingTwice(t *testing.T) {
 	for seed := range uint64(300) {
 		g := generator{random: rand.New(rand.NewPCG(seed, 2)), l: NewCounters(Settings{}), now: start}
@@ -419,10 +419,10 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 		both := sum(g.l)
 		both.add(earlier)
 		if both.Connections > g.truth.Connections || both.Sent > g.truth.Sent || both.Received > g.truth.Received {
-			t.Fatalf("seed %d: %+v were counted of %+v", seed, both, g.truth)
+			t.Fatalf("seed %d: counted %+v of %+v", seed, both, g.truth)
 		}
 		if isSmall && both != g.truth {
-			t.Fatalf("seed %d: %+v were counted of %+v", seed, both, g.truth)
+			t.Fatalf("seed %d: counted %+v of %+v", seed, both, g.truth)
 		}
 	}
 }
@@ -448,6 +448,6 @@ func TestTheFollowerIsBounded(t *testing.T) {
 		t.Errorf("%+v", state)
 	}
 	if got := sum(l).Connections; got != maxTracked {
-		t.Errorf("%d connections are counted: the others wait for their end", got)
+		t.Errorf("%d connections are counted, want only the tracked ones", got)
 	}
 }

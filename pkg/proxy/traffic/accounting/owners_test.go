@@ -23,14 +23,14 @@ func ownersOfWeb(frontend, endpoint string) *serviceindex.Index {
 	return o
 }
 
-// TestAttributionAllocatesNothing: the kernel reports thousands of DESTROY events a second.
+// The kernel reports thousands of DESTROY events a second.
 func TestAttributionAllocatesNothing(t *testing.T) {
 	o := ownersOfWeb("10.96.0.1:80", "10.0.1.1:8080")
 	o.OnSynced(selection.SyncState{})
 	l := NewCounters(Settings{PerService: true, MaxServices: 1})
 	e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080"), 1, 2)
 	if got := testing.AllocsPerRun(1000, func() { l.OnDestroy(&e, o.Attribute(&e), start) }); got > 1 {
-		t.Errorf("%v allocations for each end", got)
+		t.Errorf("%v allocations for each event", got)
 	}
 }
 

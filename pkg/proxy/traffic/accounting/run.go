@@ -74,12 +74,12 @@ func (a *Accounting) lostNow() uint64 {
 	}
 	lost, err := a.ends.Lost()
 	if err != nil {
-		a.log.Warn("lost ends of connections are not counted", "error", err)
+		a.log.Warn("failed to read the number of lost destroy events", "error", err)
 	}
 	return lost
 }
 
-// listensTo sets the current subscription; nil before it is closed.
+// listensTo sets the current subscription. It must be set to nil before the subscription is closed.
 func (a *Accounting) listensTo(ends *conntrack.DestroyEvents) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -100,7 +100,7 @@ func (a *Accounting) Run(ctx context.Context) error {
 	}
 	for {
 		if err := a.count(ctx); ctx.Err() == nil {
-			a.log.Warn("connections are not counted; trying again", "error", err, "retryIn", retryDelay)
+			a.log.Warn("failed to count connections; retrying", "error", err, "retryIn", retryDelay)
 		}
 		select {
 		case <-ctx.Done():
@@ -140,7 +140,7 @@ func (a *Accounting) consumeEvents(ctx context.Context, ends *conntrack.DestroyE
 		case errors.Is(err, conntrack.ErrOverrun):
 			a.dumpRequested.Notify()
 		case err != nil && ctx.Err() == nil:
-			return fmt.Errorf("listening to the ends of connections: %w", err)
+			return fmt.Errorf("receive destroy events: %w", err)
 		}
 	}
 	return nil
@@ -169,11 +169,11 @@ func (a *Accounting) dumpOnce(ctx context.Context) {
 	})
 	a.Counters.EndDump(err == nil, a.Owners.Has, time.Now())
 	if err == nil && a.dumps.Add(1) == 1 {
-		a.log.Info("connections are counted from now on", "alreadyOpen", a.Counters.State().Tracked)
+		a.log.Info("started to count connections", "alreadyOpen", a.Counters.State().Tracked)
 	}
 	isFailure := err != nil && ctx.Err() == nil && !errors.Is(err, conntrack.ErrInterrupted)
 	if isFailure && !a.loggedFailure {
-		a.log.Warn("long connections are not counted before they end; trying again", "error", err)
+		a.log.Warn("failed to count long connections before they end; retrying", "error", err)
 	}
 	a.loggedFailure = isFailure
 }

@@ -61,7 +61,7 @@ func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
 func (c *counting) begin() {
 	c.t.Helper()
 	c.accounts.Owners.OnSynced(selection.SyncState{})
-	wait.Until(c.t, "the first look", func() bool { return c.accounts.Dumps() > 0 })
+	wait.Until(c.t, "the first dump", func() bool { return c.accounts.Dumps() > 0 })
 }
 
 func (c *counting) insert(number int) {
@@ -96,7 +96,7 @@ func (c *counting) end() (ended int) {
 	return ended
 }
 
-// TestABurstIsCountedOrReportedLost: a burst of ends leaves no entry in the table, and triggers a dump.
+// A burst of DESTROY events leaves no entry in the table, and triggers a dump.
 func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	const burst = 5000
 	release := make(chan struct{})
@@ -111,19 +111,19 @@ func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	go func() { <-release; c.accounts.Counters.mutex.Unlock() }()
 	ended := c.end()
 	if left := c.namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_count"); strings.TrimSpace(left) != "0" {
-		t.Errorf("%s entries are left in the table", left)
+		t.Errorf("%s entries remain in the table", left)
 	}
 	close(release)
-	wait.Until(t, "lost ends, and a look", func() bool { return c.accounts.LostEnds() > 0 && c.accounts.Dumps() > looks })
-	wait.Success(t, "every end is counted or said to be lost", func() error {
+	wait.Until(t, "lost events, and a dump", func() bool { return c.accounts.LostEnds() > 0 && c.accounts.Dumps() > looks })
+	wait.Success(t, "every event is counted or reported as lost", func() error {
 		if got, lost := sum(c.accounts.Counters).Connections, c.accounts.LostEnds(); ended != burst || got == 0 || got+lost != burst {
-			return fmt.Errorf("of %d ended connections %d are counted, and %d are said to be lost", ended, got, lost)
+			return fmt.Errorf("of %d ended connections %d are counted, and %d are reported as lost", ended, got, lost)
 		}
 		return nil
 	})
 }
 
-// TestNothingIsDumpedBeforeServicesAreLoaded: there is no subscription to events before the first sync either.
+// There is no subscription to events before the first sync, either.
 func TestNothingIsDumpedBeforeServicesAreLoaded(t *testing.T) {
 	var asked atomic.Int32
 	c := newCounting(t, func(kernel *Kernel) {
@@ -131,8 +131,8 @@ func TestNothingIsDumpedBeforeServicesAreLoaded(t *testing.T) {
 	})
 	time.Sleep(20 * time.Millisecond)
 	if asked.Load() != 0 {
-		t.Error("the kernel was asked before the first sync")
+		t.Error("subscribed before the first sync")
 	}
 	c.accounts.Owners.OnSynced(selection.SyncState{})
-	wait.Until(t, "a try", func() bool { return asked.Load() == 1 })
+	wait.Until(t, "an attempt", func() bool { return asked.Load() == 1 })
 }

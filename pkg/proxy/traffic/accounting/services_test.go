@@ -51,15 +51,15 @@ func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
 	}
 	found, all, rest := names(l)
 	if len(found) != 500 {
-		t.Errorf("%d are named", len(found))
+		t.Errorf("%d Services are named, want 500", len(found))
 	}
 	if all != sum(l) || all.Connections != 30_000 || rest.Connections != 28_500 {
 		t.Errorf("all Services have %+v, those without a name %+v, and the node %+v", all, rest, sum(l))
 	}
 }
 
-// TestNamespacesHaveEqualQuotas: a namespace that came first and has all slots loses some to namespaces that have none,
-// and the distribution becomes stable. Deleted Services free slots for Services that had none.
+// A namespace that was first and has all slots loses some to namespaces that have none, and the distribution becomes
+// stable. Deleted Services free slots for Services that had none.
 func TestNamespacesHaveEqualQuotas(t *testing.T) {
 	const most = 30
 	service := func(namespace string, i int) model.ObjectName {
@@ -82,7 +82,7 @@ func TestNamespacesHaveEqualQuotas(t *testing.T) {
 		return count
 	}
 	if got := round("greedy"); got["greedy"] != most {
-		t.Errorf("alone it has %v", got)
+		t.Errorf("a single namespace has %v", got)
 	}
 	want := "map[greedy:10 late:10 other:10]"
 	if got := fmt.Sprint(round("other", "late", "greedy")); got != want {
@@ -91,18 +91,18 @@ func TestNamespacesHaveEqualQuotas(t *testing.T) {
 	before, _, _ := names(l)
 	round("late", "greedy", "other")
 	if after, _, _ := names(l); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("places change for ever: named were %v, now %v", before, after)
+		t.Errorf("slots keep changing: named were %v, now %v", before, after)
 	}
 	for _, after := range []time.Duration{0, seriesRetention} {
 		l.BeginDump()
 		l.EndDump(true, func(name model.ObjectName) bool { return name.Namespace != "greedy" }, start.Add(after))
 	}
 	if got := fmt.Sprint(round("other", "late")); got != "map[late:15 other:15]" {
-		t.Errorf("after one went, the Namespaces have %v", got)
+		t.Errorf("after the Services of one were deleted, the Namespaces have %v", got)
 	}
 }
 
-// TestNamespacesHaveEquallyManyPairs of the pool: namespaces that came first leave tiers to others.
+// Namespaces that were first give up pairs of the pool for others.
 func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
 	keys := []string{"example.com/a", "example.com/b", "example.com/c", "example.com/d"}
 	l := NewCounters(settings(20, keys...)) // 80 pairs in the pool
@@ -133,7 +133,7 @@ func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
 		t.Errorf("after the first one had more, the pairs are %s", got)
 	}
 	if _, all, _ := names(l); all.Connections > sum(l).Connections {
-		t.Errorf("counted by Service: %+v; in all: %+v", all, sum(l))
+		t.Errorf("counted by Service: %+v; in total: %+v", all, sum(l))
 	}
 }
 
@@ -149,16 +149,16 @@ func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
 	look(0, api, serviceNumber(1))
 	look(59*time.Minute, api, serviceNumber(1))
 	if found, _, _ := names(l); !found[web] {
-		t.Errorf("after 59 minutes it is gone: %v", found)
+		t.Errorf("after 59 minutes it is no longer named: %v", found)
 	}
 	look(60*time.Minute, api)
 	found, _, _ := names(l)
 	if found[web] || !found[api] {
-		t.Errorf("after an hour named are %v", found)
+		t.Errorf("after an hour, named are %v", found)
 	}
 	end(l, serviceNumber(1), near, 1, start)
 	if found, _, _ := names(l); !found[serviceNumber(1)] {
-		t.Error("its place is not free")
+		t.Error("its slot is not free")
 	}
 }
 
@@ -175,7 +175,7 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// TestAllSeriesTogetherAreBounded, whatever tenants write, and whichever Services have the traffic.
+// The keys that tenants choose and the number of Services with traffic do not matter.
 func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	const most = 50
 	var keys []string
@@ -200,7 +200,7 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 		t.Errorf("there are %d series, want at most %d", series, most*CellsPerService)
 	}
 	if _, all, _ := names(l); all.Connections > sum(l).Connections || sum(l).Connections != 1000*20*4 {
-		t.Errorf("counted by Service: %+v; in all: %+v", all, sum(l))
+		t.Errorf("counted by Service: %+v; in total: %+v", all, sum(l))
 	}
 	inAll := 0
 	l.Node(func(Row) { inAll++ })

@@ -17,19 +17,19 @@ type Class string
 
 // The classes. Those of the last two groups are stale.
 const (
-	Foreign         Class = "NotOurs"     // translated by another program, in another conntrack zone, or not translated
-	Established     Class = "IsOpen"      // it has a reply and is not closed
-	EndpointAllowed Class = "MayAnswer"   // its endpoint may serve its client
-	EndpointActive  Class = "HasNotLeft"  // its endpoint was not removed; it may be too new for the snapshot
-	ClientUnknown   Class = "IsUncertain" // the origin of its client could not be determined
-	NotChanged      Class = "NotChanged"  // UDP: its frontend did not change since the last scan
+	Foreign         Class = "Foreign"         // translated by another program, in another conntrack zone, or not translated
+	Established     Class = "Established"     // it has a reply and is not closed
+	EndpointAllowed Class = "EndpointAllowed" // its endpoint may serve its client
+	EndpointActive  Class = "EndpointActive"  // its endpoint was not removed; it may be too new for the snapshot
+	ClientUnknown   Class = "ClientUnknown"   // the origin of its client could not be determined
+	NotChanged      Class = "NotChanged"      // UDP: its frontend did not change since the last scan
 
-	StaleUnreplied Class = "DialledInVain" // it has no reply, and its endpoint was removed
-	StaleClosed    Class = "ClosedBehind"  // closed, and its endpoint was removed: a client that reuses the port would be refused
+	StaleUnreplied Class = "StaleUnreplied" // it has no reply, and its endpoint was removed
+	StaleClosed    Class = "StaleClosed"    // closed, and its endpoint was removed: a client that reuses the port would be refused
 
-	EndpointNotAllowed Class = "MayNotAnswer"   // UDP: its endpoint may not serve its client
-	FrontendRemoved    Class = "NotServedThere" // UDP: its frontend or its node port address is no longer served
-	PredatesEndpoints  Class = "BeganBefore"    // UDP: it is not translated, because there was no endpoint when it began
+	EndpointNotAllowed Class = "EndpointNotAllowed" // UDP: its endpoint may not serve its client
+	FrontendRemoved    Class = "FrontendRemoved"    // UDP: its frontend or its node port address is no longer served
+	PredatesEndpoints  Class = "PredatesEndpoints"  // UDP: it is not translated, because there was no endpoint when it began
 )
 
 // IsStale reports whether entries of the class are deleted.
@@ -99,11 +99,11 @@ func (w *classifier) classifyUDP(e *conntrack.Entry) (Class, error) {
 	return Foreign, nil
 }
 
-// classifyNodePort classifies a flow to the number of a node port; it returns "" if that depends on the allowed
-// endpoints. Only at an address that serves node ports must the flow belong to the Service. At any other address it
-// belongs to the Service if one of the Service's endpoints replies: then the address served node ports earlier, or
-// another proxy served them there. At any address, another program may have translated the flow if its reply source
-// never was an endpoint. At the start, former endpoints are not all known.
+// classifyNodePort classifies a flow to the port number of a node port; it returns "" if the class depends on the allowed
+// endpoints. At an address that serves node ports, the flow belongs to the Service. At any other address it belongs to
+// the Service only if one of the Service's endpoints replies: then the address served node ports earlier, or another
+// proxy served them there. At any address, another program may have translated the flow if its reply source never was an
+// endpoint. At the start, not all former endpoints are known.
 func (w *classifier) classifyNodePort(owner *serviceindex.Frontend, e *conntrack.Entry, isTranslated bool) (Class, error) {
 	isOfEndpoint := isTranslated && (serviceindex.IsOwnNAT(e) || w.reader.HadEndpoint(owner, e.ReplySrc()))
 	if isTranslated && !isOfEndpoint && w.lastScanned > 0 {
@@ -201,8 +201,8 @@ const (
 // filters all entries with these reply sources. Otherwise it filters unreplied entries and, if a scan of closed ones is
 // due, replied entries. While removed endpoints are not fully known, only unreplied entries are read.
 //
-// All of them are read, however many there are: every connection to an address that does not reply adds one, and stale
-// ones may be anywhere among them. The longer a dump takes, the longer the cooldown after it.
+// The number of entries that a query reads is not limited: every connection to an address that does not reply adds one,
+// and stale ones may be anywhere among them. The longer a dump takes, the longer the cooldown after it.
 func dialQueries(addrs []netip.Addr, isUnsure, isClosedDue bool) []query {
 	if isUnsure {
 		return []query{{filter: conntrack.Filter{Status: translated, Mask: replied}}}

@@ -147,30 +147,30 @@ func TestWhichDialsAreStale(t *testing.T) {
 		entry conntrack.Entry
 		want  Class
 	}{
-		"its endpoint left":       {nil, on(clusterIP, gone), StaleUnreplied},
-		"over an external IP":     {nil, on(external, gone), StaleUnreplied},
-		"over a node port":        {nil, on(nodePort, gone), StaleUnreplied},
-		"in IPv6":                 {nil, dial(host6, "[fd00:96::a]:80", "[fd00:244::2]:8080"), StaleUnreplied},
-		"of SCTP":                 {nil, with(on(clusterIP, gone), ofSCTP), StaleUnreplied},
-		"its frontend is no more": {nil, on("10.96.0.77:80", gone), StaleUnreplied},
-		"its endpoint serves":     {nil, on(clusterIP, stays), EndpointAllowed},
-		"its endpoint never was one, as far as known": {nil, on(clusterIP, never), EndpointActive},
-		"it was answered":                       {nil, with(on(clusterIP, gone), inState(conntrack.TCPEstablished)), Established},
-		"it is being closed":                    {nil, with(on(clusterIP, gone), inState(conntrack.TCPFinWait)), Established},
-		"its SYN was answered by a SYN":         {nil, with(on(clusterIP, gone), inState(conntrack.TCPSynReceived)), Established},
-		"it is closed, and its endpoint left":   {nil, with(on(clusterIP, gone), inState(conntrack.TCPTimeWait)), StaleClosed},
-		"it was reset, and its endpoint left":   {nil, with(on(clusterIP, gone), inState(conntrack.TCPClose)), StaleClosed},
-		"it is closed, and its endpoint serves": {nil, with(on(clusterIP, stays), inState(conntrack.TCPTimeWait)), EndpointAllowed},
-		"an association is open":                {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPEstablished)), Established},
-		"an association is over":                {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPClosed)), StaleClosed},
-		"an association begins anew":            {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPCookieWait)), StaleClosed},
-		"another program translated it":         {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Labels = [16]byte{} }), Foreign},
-		"nobody translated it":                  {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Status = 0 }), Foreign},
-		"it is in a zone":                       {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Zone = 7 }), Foreign},
+		"its endpoint was removed":                   {nil, on(clusterIP, gone), StaleUnreplied},
+		"over an external IP":                        {nil, on(external, gone), StaleUnreplied},
+		"over a node port":                           {nil, on(nodePort, gone), StaleUnreplied},
+		"in IPv6":                                    {nil, dial(host6, "[fd00:96::a]:80", "[fd00:244::2]:8080"), StaleUnreplied},
+		"of SCTP":                                    {nil, with(on(clusterIP, gone), ofSCTP), StaleUnreplied},
+		"its frontend was removed":                   {nil, on("10.96.0.77:80", gone), StaleUnreplied},
+		"its endpoint serves":                        {nil, on(clusterIP, stays), EndpointAllowed},
+		"its endpoint was never known":               {nil, on(clusterIP, never), EndpointActive},
+		"it has a reply":                             {nil, with(on(clusterIP, gone), inState(conntrack.TCPEstablished)), Established},
+		"it is being closed":                         {nil, with(on(clusterIP, gone), inState(conntrack.TCPFinWait)), Established},
+		"it has a SYN as reply":                      {nil, with(on(clusterIP, gone), inState(conntrack.TCPSynReceived)), Established},
+		"it is closed, and its endpoint was removed": {nil, with(on(clusterIP, gone), inState(conntrack.TCPTimeWait)), StaleClosed},
+		"it was reset, and its endpoint was removed": {nil, with(on(clusterIP, gone), inState(conntrack.TCPClose)), StaleClosed},
+		"it is closed, and its endpoint serves":      {nil, with(on(clusterIP, stays), inState(conntrack.TCPTimeWait)), EndpointAllowed},
+		"an association is open":                     {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPEstablished)), Established},
+		"an association is closed":                   {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPClosed)), StaleClosed},
+		"an association is reopened":                 {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPCookieWait)), StaleClosed},
+		"another program translated it":              {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Labels = [16]byte{} }), Foreign},
+		"it is not translated":                       {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Status = 0 }), Foreign},
+		"it is in a zone":                            {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Zone = 7 }), Foreign},
 
-		"Local, from outside to an endpoint elsewhere": {local, on(external, "10.244.2.2:8080"), EndpointActive},
-		"Local, from a pod":                            {local, dial(pod, external, "10.244.2.2:8080"), EndpointAllowed},
-		"Local, its endpoint left":                     {local, on(external, gone), StaleUnreplied},
+		"Local, from outside to an endpoint on another node": {local, on(external, "10.244.2.2:8080"), EndpointActive},
+		"Local, from a pod":               {local, dial(pod, external, "10.244.2.2:8080"), EndpointAllowed},
+		"Local, its endpoint was removed": {local, on(external, gone), StaleUnreplied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTown(test.edit, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2", "there", "fd00:244::2")
@@ -198,10 +198,10 @@ func TestWhichDialsAreStale(t *testing.T) {
 func TestAnEntryStaysWhileTheKernelDoesNotReportWhereItsClientIs(t *testing.T) {
 	w := newTown(func(s *model.Service) { s.ExternalTrafficLocal = true }, "there", "10.244.2.1")
 	classifier := w.newClassifier(time.Now())
-	classifier.isLocal = func(netip.Addr) (bool, error) { return false, errors.New("no answer") }
+	classifier.isLocal = func(netip.Addr) (bool, error) { return false, errors.New("no response") }
 	e := dial(host, "203.0.113.1:80", "10.244.2.1:8080")
 	if reason, err := classifier.classify(&e); reason != ClientUnknown || err == nil {
-		t.Errorf("%s, %v; want that it is uncertain, and the error", reason, err)
+		t.Errorf("%s, %v; want ClientUnknown and an error", reason, err)
 	}
 }
 
@@ -219,8 +219,8 @@ func TestTheQueriesOfTheTable(t *testing.T) {
 		isUnsure bool
 		want     []query
 	}{
-		"nobody left":     {nil, false, nil},
-		"it is not known": {four, true, []query{unanswered(conntrack.BothFamilies)}},
+		"nothing removed": {nil, false, nil},
+		"unknown":         {four, true, []query{unanswered(conntrack.BothFamilies)}},
 		"a few of IPv4": {four, false, []query{{
 			conntrack.Filter{Family: conntrack.OnlyIPv4, Status: translated, Mask: translated, ReplySrcs: four}, false,
 		}}},
@@ -233,6 +233,6 @@ func TestTheQueriesOfTheTable(t *testing.T) {
 		}
 	}
 	if asked := dialQueries(append(four, addr("10.0.0.5")), false, false); len(asked) != 1 || asked[0].scansReplied {
-		t.Errorf("closed ones are not due, and %+v is asked", asked)
+		t.Errorf("closed ones are not due, but the queries are %+v", asked)
 	}
 }

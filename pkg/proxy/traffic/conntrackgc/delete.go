@@ -31,8 +31,8 @@ func memoizeIsLocal(isLocal selection.IsLocal) selection.IsLocal {
 }
 
 // deleteAll deletes the entries that are still stale immediately before their deletion, and calls deleted for those
-// that existed. It skips an entry that the kernel keeps because a flowtable forwards the flow (EBUSY, IPS_OFFLOAD). Any
-// other error ends the work.
+// that existed. It skips an entry that the kernel keeps because a flowtable forwards the flow (EBUSY, IPS_OFFLOAD). It
+// stops at any other error.
 func deleteAll(
 	ctx context.Context, table conntrack.Table, entries []*conntrack.Entry,
 	stillGoes func(*conntrack.Entry) (bool, error), deleted func(*conntrack.Entry),
@@ -40,7 +40,7 @@ func deleteAll(
 	var busy []error
 	for i, e := range entries {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("ending the last %d of %d stale flows: %w", len(entries)-i, len(entries), err)
+			return fmt.Errorf("delete the last %d of %d stale entries: %w", len(entries)-i, len(entries), err)
 		}
 		goes, err := stillGoes(e)
 		done := false
@@ -49,9 +49,9 @@ func deleteAll(
 		}
 		switch {
 		case errors.Is(err, unix.EBUSY):
-			busy = append(busy, fmt.Errorf("ending the flow %s: %w", e, err))
+			busy = append(busy, fmt.Errorf("delete entry %s: %w", e, err))
 		case err != nil:
-			return errors.Join(append(busy, fmt.Errorf("ending the flow %s: %w", e, err))...)
+			return errors.Join(append(busy, fmt.Errorf("delete entry %s: %w", e, err))...)
 		case done:
 			deleted(e)
 		}

@@ -22,15 +22,15 @@ const (
 )
 
 // Reconciler deletes the entries of connections to endpoints that may no longer serve them. It runs in parallel with
-// rule changes, because reading a large table takes longer than many changes. The shared dumps throttle it, so changing
-// a Service over and over keeps no CPU busy.
+// rule changes, because reading a large table takes longer than many changes. The shared dumps throttle it, so that
+// frequent changes of a Service do not keep a CPU busy.
 //
 // A UDP flow is deleted at the first scan after its frontend changed. A TCP or SCTP dial is deleted only if two scans,
 // some time apart, found it unreplied, and if it is still unreplied when it is deleted. Where the kernel can, it checks
 // that itself (conntrack.Table.DeleteUnreplied). Otherwise the entry is read again, on its own, right before it is
 // deleted. Dials are scanned from the removal of an endpoint on, for two minutes.
 //
-// If nothing changed it waits, at no cost.
+// While nothing changes it waits, at no cost.
 type Reconciler struct {
 	dumps   *conntrack.DumpScheduler
 	owners  *serviceindex.Index

@@ -63,7 +63,7 @@ func (r *Reconciler) CleanOnce(ctx context.Context) (CleanupResult, error) {
 	l := &scan{classifier: classifier{isLocal: memoizeIsLocal(r.isLocal)}}
 	results, err := r.dumps.Query(ctx, func() []conntrack.Query { return r.newQueries(l) }) // built after the wait
 	if err != nil {
-		return done, fmt.Errorf("listing connections in conntrack: %w", err)
+		return done, fmt.Errorf("list connections in conntrack: %w", err)
 	}
 	var failures []error
 	for i, result := range results {
@@ -77,7 +77,7 @@ func (r *Reconciler) CleanOnce(ctx context.Context) (CleanupResult, error) {
 		case errors.Is(result.Err, conntrack.ErrTruncated):
 			done.Truncated = true
 		case result.Err != nil:
-			failures = append(failures, fmt.Errorf("listing dials in conntrack: %w", result.Err))
+			failures = append(failures, fmt.Errorf("list dials in conntrack: %w", result.Err))
 		}
 	}
 	unreplied, closed := r.dueForDeletion(l, &done)
@@ -142,7 +142,7 @@ func (r *Reconciler) newClassifier(isLocal selection.IsLocal) classifier {
 func (r *Reconciler) deleteStaleFlows(ctx context.Context, l *scan, result conntrack.Result, done *CleanupResult) error {
 	err := errors.Join(result.Err, l.uncertainFlows)
 	if err != nil {
-		err = fmt.Errorf("listing the UDP flows in conntrack: %w", err)
+		err = fmt.Errorf("list UDP flows in conntrack: %w", err)
 	}
 	began, ended := time.Now(), map[model.Family]int{}
 	isStale := func(e *conntrack.Entry) (bool, error) {

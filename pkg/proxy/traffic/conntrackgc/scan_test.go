@@ -128,7 +128,7 @@ func TestNoScanUnlessAnEndpointWasRemoved(t *testing.T) {
 		time.Sleep(time.Hour)
 	})
 	if len(reads) != 0 {
-		t.Errorf("the table was read after %v, though no endpoint left", reads)
+		t.Errorf("the table was read after %v, although no endpoint was removed", reads)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestScansContinueForTwoMinutesAfterAnEndpointWasRemoved(t *testing.T) {
 	}
 }
 
-// TestChangesBeforeAScanBeginsArePartOfIt: endpoints are removed while another user's dump runs.
+// Endpoints are removed while another user's dump runs.
 func TestChangesBeforeAScanBeginsArePartOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -179,7 +179,7 @@ func TestChangesBeforeAScanBeginsArePartOfIt(t *testing.T) {
 			}
 		}
 		if flows != 1 || dials != 1 {
-			t.Errorf("the second look was %d times for flows of UDP, and %d times for both endpoints, want once", flows, dials)
+			t.Errorf("the second dump had %d queries for UDP flows, and %d for both endpoints, want one of each", flows, dials)
 		}
 		cancel()
 		running.Wait()
@@ -198,7 +198,7 @@ func (s *slow) Dump(_ context.Context, filter conntrack.Filter, _ func(*conntrac
 	return time.Second, nil
 }
 
-// TestADialIsDecidedAtTheSecondScan, which follows soon after the first.
+// The second scan soon follows the first.
 func TestADialIsDecidedAtTheSecondScan(t *testing.T) {
 	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{
 		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
@@ -209,7 +209,7 @@ func TestADialIsDecidedAtTheSecondScan(t *testing.T) {
 	})
 	want := []time.Duration{0, confirmInterval, confirmInterval + shortRescan, confirmInterval + shortRescan + longRescan}
 	if !slices.Equal(reads, want) || len(table.entries) != 0 {
-		t.Errorf("the table was read after %v, want %v, and %d dials are left", reads, want, len(table.entries))
+		t.Errorf("the table was read after %v, want %v, and %d dials remain", reads, want, len(table.entries))
 	}
 }
 
@@ -224,8 +224,7 @@ func TestAFailedScanIsRepeatedSoon(t *testing.T) {
 	}
 }
 
-// TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs, whether the kernel checks that or not. Changes between the scans
-// count.
+// This holds whether or not the kernel checks the status. Changes between the scans count.
 func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 	const gone = "10.244.2.1:8080"
 	type scene struct {
@@ -245,18 +244,18 @@ func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 		apart                                         time.Duration
 		want                                          CleanupResult
 	}{
-		"nothing happens":                  {unanswered, nothing, nothing, nothing, confirmInterval, CleanupResult{Unreplied: one(model.TCP)}},
-		"the second look comes too soon":   {unanswered, nothing, nothing, nothing, confirmInterval - 1, CleanupResult{Pending: 1}},
-		"it is answered between the looks": {unanswered, results, nothing, nothing, confirmInterval, CleanupResult{}},
-		"it is answered after the second":  {unanswered, nothing, results, nothing, confirmInterval, CleanupResult{}},
-		"it is answered in the very end":   {unanswered, nothing, nothing, results, confirmInterval, CleanupResult{}},
-		"another one takes its place": {
+		"nothing changes":              {unanswered, nothing, nothing, nothing, confirmInterval, CleanupResult{Unreplied: one(model.TCP)}},
+		"the second scan is too early": {unanswered, nothing, nothing, nothing, confirmInterval - 1, CleanupResult{Pending: 1}},
+		"a reply between the scans":    {unanswered, results, nothing, nothing, confirmInterval, CleanupResult{}},
+		"a reply after the second":     {unanswered, nothing, results, nothing, confirmInterval, CleanupResult{}},
+		"a reply just before deletion": {unanswered, nothing, nothing, results, confirmInterval, CleanupResult{}},
+		"another one replaces it": {
 			unanswered, edit(func(e *conntrack.Entry) { e.ID++ }), nothing, nothing, confirmInterval, CleanupResult{Pending: 1},
 		},
-		"its endpoint comes back between the looks": {unanswered, comesBack, nothing, nothing, confirmInterval, CleanupResult{}},
-		"its endpoint comes back after the second":  {unanswered, nothing, comesBack, nothing, confirmInterval, CleanupResult{}},
-		"a closed one ends at once":                 {closed, nothing, nothing, nothing, 0, CleanupResult{Closed: one(model.TCP)}},
-		"its endpoint has left, and it is closed between the looks": {
+		"its endpoint is added again between the scans": {unanswered, comesBack, nothing, nothing, confirmInterval, CleanupResult{}},
+		"its endpoint is added again after the second":  {unanswered, nothing, comesBack, nothing, confirmInterval, CleanupResult{}},
+		"a closed one is deleted at once":               {closed, nothing, nothing, nothing, 0, CleanupResult{Closed: one(model.TCP)}},
+		"its endpoint was removed, and it is closed between the scans": {
 			unanswered, closed, nothing, nothing, confirmInterval, CleanupResult{Closed: one(model.TCP)},
 		},
 	} {
@@ -294,17 +293,17 @@ func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 					now = now.Add(test.apart)
 				}
 				if diff := cmp.Diff(test.want, total, cmpopts.EquateEmpty()); diff != "" {
-					t.Errorf("drawn (-want +got):\n%s", diff)
+					t.Errorf("results (-want +got):\n%s", diff)
 				}
 				if ended := len(test.want.Unreplied) + len(test.want.Closed); len(s.entries) != 1-ended {
-					t.Errorf("%d entries are left, want %d", len(s.entries), 1-ended)
+					t.Errorf("%d entries remain, want %d", len(s.entries), 1-ended)
 				}
 			})
 		}
 	}
 }
 
-// TestADialToAnUnreachableNodeEndsAtTheFirstScan: it is already known that the node does not reply.
+// It is already known that the node does not reply.
 func TestADialToAnUnreachableNodeEndsAtTheFirstScan(t *testing.T) {
 	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
 	table := &recorded{tests: true, entries: map[netip.AddrPort]conntrack.Entry{
@@ -317,11 +316,11 @@ func TestADialToAnUnreachableNodeEndsAtTheFirstScan(t *testing.T) {
 	w.synced()
 	done, err := d.CleanOnce(t.Context())
 	if err != nil || done.Unreplied[model.TCP] != 1 || done.Pending > 0 || len(table.entries) != 1 {
-		t.Errorf("%+v, %v; %d entries are left", done, err, len(table.entries))
+		t.Errorf("%+v, %v; %d entries remain", done, err, len(table.entries))
 	}
 }
 
-// TestAClosedConnectionThatReopenedStays: it was closed at the time of the dump.
+// The connection was closed at the time of the dump.
 func TestAClosedConnectionThatReopenedStays(t *testing.T) {
 	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
 	client := netip.MustParseAddrPort(host)
@@ -339,7 +338,7 @@ func TestAClosedConnectionThatReopenedStays(t *testing.T) {
 
 func one(of model.Protocol) map[model.Protocol]int { return map[model.Protocol]int{of: 1} }
 
-// TestTheRestOfATruncatedScanEndsWithTheNext, and dials that are not stale do not count.
+// Dials that are not stale do not count.
 func TestTheRestOfATruncatedScanEndsWithTheNext(t *testing.T) {
 	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{}}
 	const others = 30_000
@@ -356,7 +355,7 @@ func TestTheRestOfATruncatedScanEndsWithTheNext(t *testing.T) {
 		time.Sleep(20 * time.Second)
 	})
 	if len(table.entries) != others {
-		t.Errorf("%d dials are left after %v, want the %d whose endpoint serves", len(table.entries), reads, others)
+		t.Errorf("%d dials remain after %v, want the %d whose endpoint serves", len(table.entries), reads, others)
 	}
 }
 
@@ -375,7 +374,7 @@ func inKernel(t *testing.T) (table *connections.Table, conn *conntrack.Conn) {
 	return table, conn
 }
 
-// TestDialsInTheKernel, long after the start: few or many endpoints are removed, in both families and protocols.
+// Few or many endpoints are removed, in both families and protocols, long after the start.
 func TestDialsInTheKernel(t *testing.T) {
 	table, conn := inKernel(t)
 	for _, leaving := range []int{1, 20} {
@@ -436,7 +435,7 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	w.serve(stays...)
 	first, err := d.CleanOnce(t.Context())
 	if first.Pending != 2*leaving || len(first.Unreplied) != 0 || err != nil {
-		t.Errorf("the first look: %+v, %v; want that it finds the dials and ends none", first, err)
+		t.Errorf("the first scan: %+v, %v; want it to find the dials and to delete none", first, err)
 	}
 	began := d.now()
 	d.now = func() time.Time { return began.Add(confirmInterval) }
@@ -444,7 +443,7 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	result.Closed = first.Closed // deleted by the first scan
 	for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 		if result.Unreplied[protocol] != leaving || result.Closed[protocol] != leaving || err != nil || result.Truncated {
-			t.Errorf("%s: %+v, %v; want %d drawn anew, and as many that were closed forgotten", protocol, result, err, leaving)
+			t.Errorf("%s: %+v, %v; want %d unreplied and as many closed entries deleted", protocol, result, err, leaving)
 		}
 	}
 	left := 0
@@ -454,15 +453,15 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 		return true
 	})
 	if left != kept || err != nil {
-		t.Errorf("%d entries are left, %v; want %d", left, err, kept)
+		t.Errorf("%d entries remain, %v; want %d", left, err, kept)
 	}
 }
 
 // model132 is SCTP's number, for states that differ by protocol.
 const model132 = uint8(model.SCTP)
 
-// TestAllStaleDialsNextToThoseOfOthersAreDeleted: 30,000 other dials are unreplied, too. Half of them lead to an
-// endpoint that serves; another program translated the other half.
+// 30,000 other dials are unreplied, too. Half of them lead to an endpoint that serves; another program translated the
+// other half.
 func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
 	const others, dials = 30_000, 450
 	table, conn := inKernel(t)
@@ -517,7 +516,7 @@ func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if drawn != 2*dials || left != 2*others {
-				t.Errorf("%d dials were drawn anew and %d entries are left, want %d and %d", drawn, left, 2*dials, 2*others)
+				t.Errorf("%d dials were deleted and %d entries remain, want %d and %d", drawn, left, 2*dials, 2*others)
 			}
 		})
 	}

@@ -53,7 +53,7 @@ func (w *town) remove() {
 	w.synced()
 }
 
-// TestWhichFlowsGo, by the change since the last scan, for a Service with an endpoint on this node and one elsewhere.
+// The cases vary by the change since the last scan, for a Service with an endpoint on this node and one on another.
 func TestWhichFlowsGo(t *testing.T) {
 	const (
 		clusterIP, external, balancer, six = "10.96.0.10:80", "203.0.113.1:80", "203.0.113.2:80", "[fd00:96::a]:80"
@@ -97,83 +97,83 @@ func TestWhichFlowsGo(t *testing.T) {
 		entry  conntrack.Entry
 		want   Class
 	}{
-		"its endpoint left":               {leave, on(clusterIP, there), EndpointNotAllowed},
-		"its endpoint serves":             {leave, on(clusterIP, here), EndpointAllowed},
-		"its endpoint left, in IPv6":      {leave, flow(host6, six, there6), EndpointNotAllowed},
-		"its endpoint serves, in IPv6":    {leave, flow(host6, six, here6), EndpointAllowed},
-		"it is in a zone":                 {leave, with(on(clusterIP, there), inZone), EndpointNotAllowed},
-		"another port of the pod answers": {leave, on(clusterIP, "10.244.1.1:8081"), EndpointNotAllowed},
-		"another program translated it":   {leave, on(clusterIP, foreign), EndpointNotAllowed},
-		"another frontend's":              {leave, on("10.96.0.11:80", there), NotChanged},
-		"another port's":                  {leave, on("10.96.0.10:81", there), NotChanged},
-		"from pod to pod":                 {leave, flow(pod, there, there), NotChanged},
-		"the last endpoint left":          {leaveAll, on(clusterIP, there), EndpointNotAllowed},
-		"the Service is gone":             {(*town).remove, on(clusterIP, there), EndpointNotAllowed},
-		"nothing changed":                 {again, on(clusterIP, foreign), NotChanged},
-		"endpoints came": {
+		"its endpoint was removed":          {leave, on(clusterIP, there), EndpointNotAllowed},
+		"its endpoint serves":               {leave, on(clusterIP, here), EndpointAllowed},
+		"its endpoint was removed, in IPv6": {leave, flow(host6, six, there6), EndpointNotAllowed},
+		"its endpoint serves, in IPv6":      {leave, flow(host6, six, here6), EndpointAllowed},
+		"it is in a zone":                   {leave, with(on(clusterIP, there), inZone), EndpointNotAllowed},
+		"another port of the pod replies":   {leave, on(clusterIP, "10.244.1.1:8081"), EndpointNotAllowed},
+		"another program translated it":     {leave, on(clusterIP, foreign), EndpointNotAllowed},
+		"another frontend's":                {leave, on("10.96.0.11:80", there), NotChanged},
+		"another port's":                    {leave, on("10.96.0.10:81", there), NotChanged},
+		"from pod to pod":                   {leave, flow(pod, there, there), NotChanged},
+		"the last endpoint was removed":     {leaveAll, on(clusterIP, there), EndpointNotAllowed},
+		"the Service was deleted":           {(*town).remove, on(clusterIP, there), EndpointNotAllowed},
+		"nothing changed":                   {again, on(clusterIP, foreign), NotChanged},
+		"endpoints were added": {
 			func(w *town) { w.serve(append(all, "here", "10.244.1.2")...) }, on(clusterIP, foreign), NotChanged,
 		},
-		"ours of long ago, before the first look":        {first(leave), with(on("10.96.0.11:80", there), ours), FrontendRemoved},
-		"the same, after the first look":                 {leave, with(on("10.96.0.11:80", there), ours), NotChanged},
-		"another proxy's of long ago":                    {first(leave), on("10.96.0.11:80", there), NotChanged},
-		"ours of long ago, in a zone of another program": {first(leave), with(with(on("10.96.0.11:80", there), ours), inZone), NotChanged},
-		"everything is written anew":                     {anew, on(clusterIP, foreign), EndpointNotAllowed},
-		"the same, and its endpoint serves":              {anew, on(clusterIP, there), EndpointAllowed},
-		"a policy that is not about the ClusterIP":       {local, on(clusterIP, there), NotChanged},
+		"ours of a former frontend, before the first scan":        {first(leave), with(on("10.96.0.11:80", there), ours), FrontendRemoved},
+		"the same, after the first scan":                          {leave, with(on("10.96.0.11:80", there), ours), NotChanged},
+		"another proxy's of a former frontend":                    {first(leave), on("10.96.0.11:80", there), NotChanged},
+		"ours of a former frontend, in a zone of another program": {first(leave), with(with(on("10.96.0.11:80", there), ours), inZone), NotChanged},
+		"a full sync":                                   {anew, on(clusterIP, foreign), EndpointNotAllowed},
+		"the same, and its endpoint serves":             {anew, on(clusterIP, there), EndpointAllowed},
+		"a policy that does not apply to the ClusterIP": {local, on(clusterIP, there), NotChanged},
 
-		"its endpoint's node does not answer":               {silent(false), open, Established},
-		"the same, and neither did the endpoint":            {silent(false), on(clusterIP, there), EndpointNotAllowed},
-		"its endpoint's node has not answered for long":     {then(silent(false), silent(true)), open, EndpointNotAllowed},
-		"its endpoint's node does not answer, and it left":  {then(silent(false), leave), open, EndpointNotAllowed},
-		"its endpoint's node does not answer, nor does any": {then(silent(false), alone), open, EndpointAllowed},
+		"its endpoint's node does not reply":                     {silent(false), open, Established},
+		"the same, and the flow is unreplied":                    {silent(false), on(clusterIP, there), EndpointNotAllowed},
+		"its endpoint's node has not replied for long":           {then(silent(false), silent(true)), open, EndpointNotAllowed},
+		"its endpoint's node does not reply, and it was removed": {then(silent(false), leave), open, EndpointNotAllowed},
+		"no endpoint's node replies":                             {then(silent(false), alone), open, EndpointAllowed},
 
-		"nobody translated it, and the first endpoint came": {come, on(clusterIP, clusterIP), PredatesEndpoints},
-		"the same, in a zone":                               {come, with(on(clusterIP, clusterIP), inZone), Foreign},
-		"nobody translated it, and the last one left":       {leaveAll, on(clusterIP, clusterIP), Foreign},
-		"nobody translated it, and the Service is gone":     {(*town).remove, on(clusterIP, clusterIP), Foreign},
+		"untranslated, and the first endpoint was added": {come, on(clusterIP, clusterIP), PredatesEndpoints},
+		"the same, in a zone":                            {come, with(on(clusterIP, clusterIP), inZone), Foreign},
+		"untranslated, and the last one was removed":     {leaveAll, on(clusterIP, clusterIP), Foreign},
+		"untranslated, and the Service was deleted":      {(*town).remove, on(clusterIP, clusterIP), Foreign},
 
 		"Local, from outside":                             {local, on(external, there), EndpointNotAllowed},
-		"Local, from outside, to the endpoint here":       {local, on(external, here), EndpointAllowed},
+		"Local, from outside, to the local endpoint":      {local, on(external, here), EndpointAllowed},
 		"Local, from a pod":                               {local, flow(pod, external, there), EndpointAllowed},
 		"Local, from this node":                           {local, flow(node, external, there), EndpointAllowed},
-		"Local, from an address that a route makes ours":  {local, flow("198.51.100.7:1", external, there), EndpointAllowed},
-		"Local, where pods are not known":                 {in(podless, local), on(external, there), EndpointAllowed},
-		"Local, where pods are not known, from this node": {in(podless, local), flow(node, external, there), EndpointAllowed},
+		"Local, from an address that is local by a route": {local, flow("198.51.100.7:1", external, there), EndpointAllowed},
+		"Local, without pod addresses":                    {in(podless, local), on(external, there), EndpointAllowed},
+		"Local, without pod addresses, from this node":    {in(podless, local), flow(node, external, there), EndpointAllowed},
 
-		"the ranges leave its client out":   {tighter, on(balancer, here), EndpointNotAllowed},
-		"they do not":                       {tighter, flow(pod, balancer, here), EndpointAllowed},
-		"they are not about an external IP": {tighter, on(external, here), EndpointAllowed},
-		"ranges that are taken away leave nobody out": {func(w *town) {
+		"the source ranges exclude its client":             {tighter, on(balancer, here), EndpointNotAllowed},
+		"the source ranges include its client":             {tighter, flow(pod, balancer, here), EndpointAllowed},
+		"the source ranges do not apply to an external IP": {tighter, on(external, here), EndpointAllowed},
+		"source ranges were removed": {func(w *town) {
 			tighter(w)
 			w.lastScanned = w.reader.Snapshot().Number
 			w.change(func(s *model.Service) { s.SourceRanges = nil }, all...)
 		}, on(balancer, foreign), NotChanged},
 
-		"a node port":                                    {leave, on(served, there), EndpointNotAllowed},
-		"a node port, its endpoint serves":               {leave, on(served, here), EndpointAllowed},
-		"a node port, another number":                    {leave, on("172.30.0.1:30081", there), NotChanged},
-		"a node port in IPv6":                            {leave, flow(host6, "[fd00:30::1]:30080", there6), EndpointNotAllowed},
-		"a node port, to a stranger's pod":               {leave, on(served, foreign), Foreign},
-		"the same, before the first look":                {first(leave), on(served, foreign), EndpointNotAllowed},
-		"the same, elsewhere":                            {first(leave), on(unserved, foreign), Foreign},
-		"the same, after a repair":                       {anew, on(served, foreign), Foreign},
-		"our tables led it to an endpoint of long ago":   {leave, with(on(served, foreign), ours), EndpointNotAllowed},
-		"nobody translated it to a node port":            {come, on(served, served), PredatesEndpoints},
-		"nobody translated it, elsewhere":                {come, on(unserved, unserved), Foreign},
-		"elsewhere, its endpoint serves":                 {leave, on(unserved, here), FrontendRemoved},
-		"elsewhere, its endpoint left":                   {leave, on(unserved, there), FrontendRemoved},
-		"elsewhere, its Service is gone":                 {(*town).remove, on(unserved, there), FrontendRemoved},
-		"elsewhere, another port of the pod":             {leave, on(unserved, "10.244.1.1:8081"), Foreign},
-		"the number is another one":                      {renumber, on(served, there), EndpointNotAllowed},
-		"the number is another one, elsewhere":           {renumber, on(unserved, there), FrontendRemoved},
-		"the address serves no more":                     {readdress, on(served, there), FrontendRemoved},
-		"node ports serve elsewhere, and the ClusterIP":  {readdress, on(clusterIP, foreign), NotChanged},
-		"on all, its endpoint serves":                    {in(onAll, leave), on(unserved, here), EndpointAllowed},
-		"on all, by a route, and its endpoint left":      {in(onAll, leave), on(routed, there), EndpointNotAllowed},
-		"on all, an address that is nobody's":            {in(onAll, leave), on("198.51.100.8:30080", here), FrontendRemoved},
-		"on all, loopback":                               {in(onAll, leave), flow(node, "127.0.0.1:30080", here), FrontendRemoved},
-		"on all, to another machine, translated by none": {in(onAll, come), flow(pod, "198.51.100.8:30080", "198.51.100.8:30080"), Foreign},
-		"an endpoint may answer at its own address":      {leave, flow(pod, "10.244.1.1:30080", "10.244.1.1:30080"), Foreign},
+		"a node port":                                                  {leave, on(served, there), EndpointNotAllowed},
+		"a node port, its endpoint serves":                             {leave, on(served, here), EndpointAllowed},
+		"a node port, another number":                                  {leave, on("172.30.0.1:30081", there), NotChanged},
+		"a node port in IPv6":                                          {leave, flow(host6, "[fd00:30::1]:30080", there6), EndpointNotAllowed},
+		"a node port, to another program's address":                    {leave, on(served, foreign), Foreign},
+		"the same, before the first scan":                              {first(leave), on(served, foreign), EndpointNotAllowed},
+		"the same, at another address":                                 {first(leave), on(unserved, foreign), Foreign},
+		"the same, after a full sync":                                  {anew, on(served, foreign), Foreign},
+		"our tables sent it to a former endpoint":                      {leave, with(on(served, foreign), ours), EndpointNotAllowed},
+		"untranslated, to a node port":                                 {come, on(served, served), PredatesEndpoints},
+		"untranslated, at another address":                             {come, on(unserved, unserved), Foreign},
+		"another address, its endpoint serves":                         {leave, on(unserved, here), FrontendRemoved},
+		"another address, its endpoint was removed":                    {leave, on(unserved, there), FrontendRemoved},
+		"another address, its Service was deleted":                     {(*town).remove, on(unserved, there), FrontendRemoved},
+		"another address, another port of the pod":                     {leave, on(unserved, "10.244.1.1:8081"), Foreign},
+		"the node port changed":                                        {renumber, on(served, there), EndpointNotAllowed},
+		"the node port changed, at another address":                    {renumber, on(unserved, there), FrontendRemoved},
+		"the address no longer serves node ports":                      {readdress, on(served, there), FrontendRemoved},
+		"the addresses of node ports changed, the ClusterIP":           {readdress, on(clusterIP, foreign), NotChanged},
+		"on all addresses, its endpoint serves":                        {in(onAll, leave), on(unserved, here), EndpointAllowed},
+		"on all addresses, local by a route, its endpoint was removed": {in(onAll, leave), on(routed, there), EndpointNotAllowed},
+		"on all addresses, an address that is not local":               {in(onAll, leave), on("198.51.100.8:30080", here), FrontendRemoved},
+		"on all addresses, loopback":                                   {in(onAll, leave), flow(node, "127.0.0.1:30080", here), FrontendRemoved},
+		"on all addresses, to another machine, untranslated":           {in(onAll, come), flow(pod, "198.51.100.8:30080", "198.51.100.8:30080"), Foreign},
+		"an endpoint replies at its own address":                       {leave, flow(pod, "10.244.1.1:30080", "10.244.1.1:30080"), Foreign},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTown(ofUDP, all...)
@@ -184,13 +184,13 @@ func TestWhichFlowsGo(t *testing.T) {
 			}
 			if isEnded := slices.Contains([]Class{EndpointNotAllowed, FrontendRemoved, PredatesEndpoints},
 				test.want); test.want.IsStale() != isEnded {
-				t.Errorf("%s: it goes: %v", test.want, !isEnded)
+				t.Errorf("%s: IsStale is %v", test.want, !isEnded)
 			}
 		})
 	}
 }
 
-// TestAFlowOfANodePortEndsWhereAnotherFrontendComes that has an address of its own and the same port number.
+// The other frontend has an address of its own and the same port number.
 func TestAFlowOfANodePortEndsWhereAnotherFrontendComes(t *testing.T) {
 	const here = "10.244.1.1:8080"
 	w := newTown(ofUDP, "here", "10.244.1.1")
@@ -209,20 +209,20 @@ func TestAFlowOfANodePortEndsWhereAnotherFrontendComes(t *testing.T) {
 	}
 }
 
-// TestTheKernelIsQueriedOnlyWhereItMatters: not about clients whose endpoint may serve them anyway, and not about
-// addresses of flows that cannot be the Service's. If the query fails, the flow stays.
+// Clients whose endpoint may serve them anyway and addresses of flows that cannot be the Service's are not queried. If
+// the query fails, the flow stays.
 func TestTheKernelIsQueriedOnlyWhereItMatters(t *testing.T) {
 	local := func(s *model.Service) { ofUDP(s); s.ExternalTrafficLocal = true }
 	for name, test := range map[string]struct {
 		entry conntrack.Entry
 		asks  bool
 	}{
-		"no frontend of ours":                        {flow(host, "203.0.113.7:80", "10.244.1.1:8080"), false},
-		"everybody's endpoint":                       {flow(host, "203.0.113.1:80", "10.244.1.1:8080"), false},
-		"nobody's endpoint":                          {flow(host, "203.0.113.1:80", "10.244.7.7:8080"), false},
-		"the endpoint of clients inside":             {flow(host, "203.0.113.1:80", "10.244.2.1:8080"), true},
-		"the number of a node port, to a stranger":   {flow(host, "198.51.100.7:30080", "203.0.113.9:53"), false},
-		"the number of a node port, to the endpoint": {flow(host, "198.51.100.7:30080", "10.244.1.1:8080"), true},
+		"not a frontend":                           {flow(host, "203.0.113.7:80", "10.244.1.1:8080"), false},
+		"an endpoint for all clients":              {flow(host, "203.0.113.1:80", "10.244.1.1:8080"), false},
+		"an endpoint for no client":                {flow(host, "203.0.113.1:80", "10.244.7.7:8080"), false},
+		"an endpoint for internal clients":         {flow(host, "203.0.113.1:80", "10.244.2.1:8080"), true},
+		"a node port's number, to another address": {flow(host, "198.51.100.7:30080", "203.0.113.9:53"), false},
+		"a node port's number, to the endpoint":    {flow(host, "198.51.100.7:30080", "10.244.1.1:8080"), true},
 	} {
 		w := newTown(local, "here", "10.244.1.1", "there", "10.244.2.1")
 		w.scope, w.isComplete, w.lastScanned = onAll, true, 1
@@ -232,7 +232,7 @@ func TestTheKernelIsQueriedOnlyWhereItMatters(t *testing.T) {
 		classifier.isLocal = func(netip.Addr) (bool, error) { asked++; return false, unix.ENOBUFS }
 		reason, err := classifier.classify(&test.entry)
 		if (asked > 0) != test.asks || (err != nil) != test.asks || (reason == ClientUnknown) != test.asks {
-			t.Errorf("%s: asked %d times, %s, %v", name, asked, reason, err)
+			t.Errorf("%s: %d queries, %s, %v", name, asked, reason, err)
 		}
 	}
 }
@@ -257,11 +257,11 @@ func TestAScanOfFlows(t *testing.T) {
 		ended     int
 		wantError string
 	}{
-		"all end":                         {nil, nil, 3, ""},
-		"the dump fails":                  {nil, conntrack.ErrInterrupted, 3, "listing the UDP flows in conntrack: "},
-		"one that the kernel keeps":       {[]error{unix.EBUSY}, nil, 2, "ending the flow UDP from "},
-		"several that the kernel keeps":   {[]error{unix.EBUSY, nil, unix.EBUSY}, nil, 1, "busy; and 1 more"},
-		"any other refusal ends the work": {[]error{nil, unix.EPERM}, nil, 1, "operation not permitted"},
+		"all are deleted":               {nil, nil, 3, ""},
+		"the dump fails":                {nil, conntrack.ErrInterrupted, 3, "list UDP flows in conntrack: "},
+		"one that the kernel keeps":     {[]error{unix.EBUSY}, nil, 2, "delete entry UDP from "},
+		"several that the kernel keeps": {[]error{unix.EBUSY, nil, unix.EBUSY}, nil, 1, "busy; and 1 more"},
+		"any other error stops it":      {[]error{nil, unix.EPERM}, nil, 1, "operation not permitted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
@@ -275,7 +275,7 @@ func TestAScanOfFlows(t *testing.T) {
 			done, err := r.CleanOnce(t.Context())
 			pass, isThere := done.Flows[model.IPv4]
 			if pass.Deleted != test.ended || !isThere || len(done.Flows) != 1 {
-				t.Errorf("%+v, want that %d flows of IPv4 ended", done.Flows, test.ended)
+				t.Errorf("%+v, want %d IPv4 flows deleted", done.Flows, test.ended)
 			}
 			if isError := err != nil; isError != (test.wantError != "") || isError && !strings.Contains(err.Error(), test.wantError) ||
 				(pass.Duration > 0) == isError {
@@ -283,17 +283,17 @@ func TestAScanOfFlows(t *testing.T) {
 			}
 			table.deleteErrs, table.fails = nil, nil
 			if done, err = r.CleanOnce(t.Context()); err != nil || len(table.entries) != 0 || done.Flows[model.IPv4].Deleted != 3-test.ended {
-				t.Errorf("afterwards: %+v, %v, and %d are left", done.Flows, err, len(table.entries))
+				t.Errorf("afterwards: %+v, %v, and %d remain", done.Flows, err, len(table.entries))
 			}
 			mayEnd := test.wantError != "" && test.ended == 3
 			if done, err = r.CleanOnce(t.Context()); err != nil || len(done.Flows) > 0 && !mayEnd {
-				t.Errorf("looked again though nothing changed: %+v, %v", done.Flows, err)
+				t.Errorf("scanned again without a change: %+v, %v", done.Flows, err)
 			}
 		})
 	}
 }
 
-// TestAFlowWhoseEndpointComesBackStays: the endpoint is added again while the flows of a scan are deleted.
+// The endpoint is added again while the flows of a scan are deleted.
 func TestAFlowWhoseEndpointComesBackStays(t *testing.T) {
 	w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
 	table := flowsTo("10.244.2.1:8080", "10.244.9.1:1", "10.244.9.2:1")
@@ -301,11 +301,11 @@ func TestAFlowWhoseEndpointComesBackStays(t *testing.T) {
 	w.serve("here", "10.244.1.1")
 	table.afterDump = func() { w.serve("here", "10.244.1.1", "there", "10.244.2.1") }
 	if done, err := r.CleanOnce(t.Context()); err != nil || len(table.entries) != 2 {
-		t.Errorf("%+v, %v, and %d flows are left, want both", done, err, len(table.entries))
+		t.Errorf("%+v, %v, and %d flows remain, want both", done, err, len(table.entries))
 	}
 }
 
-// TestFlowsAreScannedOnceForEachChange, again a second after a failure, and at shutdown.
+// Flows are also scanned a second after a failure, and at shutdown.
 func TestFlowsAreScannedOnceForEachChange(t *testing.T) {
 	ofUDPAlone := func(s *model.Service) { ofUDP(s); s.Ports = s.Ports[2:] }
 	reads := watching(t, &recorded{failing: []int{2, 3}}, ofUDPAlone, func(w *town) {
@@ -335,12 +335,12 @@ func TestFlowsAreScannedOnceForEachChange(t *testing.T) {
 			}
 		})
 		if len(table.entries) != 0 || reported != 1 {
-			t.Errorf("%d flows are left after the end, and %d were reported", len(table.entries), reported)
+			t.Errorf("%d flows remain at the end, and %d were reported", len(table.entries), reported)
 		}
 	})
 }
 
-// TestFlowsInTheKernel: stale flows are deleted in both families; connections of other protocols stay.
+// Stale flows are deleted in both families; connections of other protocols stay.
 func TestFlowsInTheKernel(t *testing.T) {
 	table, conn := inKernel(t)
 	w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2")
@@ -381,6 +381,6 @@ func TestFlowsInTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !maps.Equal(left, kept) {
-		t.Errorf("left are %v, want %v", left, kept)
+		t.Errorf("remaining: %v, want %v", left, kept)
 	}
 }

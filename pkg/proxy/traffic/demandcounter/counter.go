@@ -101,7 +101,7 @@ func (c *Counter) deleteIfIdle(ctx context.Context, unlessWithin time.Duration) 
 		return
 	}
 	if err := c.deleteTables(ctx); err != nil {
-		c.log.Warn("the tables that count what is asked could not be deleted", "error", err)
+		c.log.Warn("failed to delete the tables that count demand", "error", err)
 	}
 }
 
@@ -144,7 +144,7 @@ func (c *Counter) page(ctx context.Context, after string) (demandapi.Page, error
 	// A cancelled request must not leave an update half done.
 	err := c.update(context.WithoutCancel(ctx))
 	if err != nil && !errors.Is(err, errNotSynced) && !c.loggedFailure {
-		c.log.Warn("what clients ask of Services is not counted; trying again with the next request", "error", err)
+		c.log.Warn("failed to count demand; retrying with the next request", "error", err)
 	}
 	c.loggedFailure = err != nil
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // Frontends tracks the frontends of load-bounded Services. It is a handler of the proxy's decisions.
 type Frontends struct {
-	mutex      sync.Mutex // guards the fields below; do not wait while holding it
+	mutex      sync.Mutex // guards the fields below; never held while waiting
 	services   map[model.ObjectName][]model.Frontend
 	isComplete bool
 }

@@ -30,7 +30,7 @@ func TestNamespacesAreSelectedRoundRobin(t *testing.T) {
 	}
 	chosen, skipped := selectFrontends(services)
 	if len(chosen) != demandapi.MaxServices || skipped != 2*demandapi.MaxServices+10 {
-		t.Errorf("%d frontends are counted, %d Services left out", len(chosen), skipped)
+		t.Errorf("%d frontends are counted, %d Services skipped", len(chosen), skipped)
 	}
 	byNamespace := map[string]int{}
 	for _, owner := range chosen {
@@ -50,7 +50,7 @@ func TestAServiceWithTooManyFrontendsLeavesRoomForOthers(t *testing.T) {
 	}
 	chosen, skipped := selectFrontends(services)
 	if len(chosen) != maxFrontends || skipped != 1 {
-		t.Errorf("%d frontends are counted, %d Services left out; want %d and 1", len(chosen), skipped, maxFrontends)
+		t.Errorf("%d frontends are counted, %d Services skipped; want %d and 1", len(chosen), skipped, maxFrontends)
 	}
 	for number, want := range map[int]string{2: "large", 3: "small", 4: "late"} {
 		if owner := chosen[frontends(number, 1)[0]]; owner.Name != want {
@@ -59,8 +59,8 @@ func TestAServiceWithTooManyFrontendsLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// TestOneServiceWithManyPortsSkipsNoService: a Service with 8,000 ports, in the namespace that comes first by name,
-// next to the Services of 30 other namespaces and others of its own.
+// A Service with 8,000 ports is in the namespace that comes first by name, next to other Services there and in 30 other
+// namespaces.
 func TestOneServiceWithManyPortsSkipsNoService(t *testing.T) {
 	services := map[model.ObjectName][]model.Frontend{{Namespace: "a", Name: "a"}: frontends(0, 8000)}
 	number := 0
@@ -76,11 +76,11 @@ func TestOneServiceWithManyPortsSkipsNoService(t *testing.T) {
 	}
 	chosen, skipped := selectFrontends(services)
 	if len(chosen) != 31*4*25 || skipped != 1 {
-		t.Errorf("%d frontends are counted, %d Services left out; want %d and 1", len(chosen), skipped, 31*4*25)
+		t.Errorf("%d frontends are counted, %d Services skipped; want %d and 1", len(chosen), skipped, 31*4*25)
 	}
 }
 
-// BenchmarkChoose: each request for the page selects frontends again.
+// Each request for the page selects frontends again.
 func BenchmarkChoose(b *testing.B) {
 	services := map[model.ObjectName][]model.Frontend{}
 	for number := range 20_000 {

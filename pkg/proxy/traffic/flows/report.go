@@ -170,7 +170,7 @@ func (r *Snapshot) AddAll(ctx context.Context, table conntrack.Table) error {
 	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
 	_, err := table.Dump(ctx, translated, func(e *conntrack.Entry) bool { r.Add(e); return true })
 	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) { // a dump of a changing table may miss entries anyway
-		return fmt.Errorf("read the connection table: %w", err)
+		return fmt.Errorf("read connection table: %w", err)
 	}
 	return nil
 }

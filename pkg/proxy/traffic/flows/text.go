@@ -32,13 +32,13 @@ func Text(to io.Writer, report *Report, byEndpoint bool, most int) error {
 		sanitize.Fprintf(table, "%s\n", row[len(row)-1])
 	}
 	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the connections: %w", err)
+		return fmt.Errorf("write connections: %w", err)
 	}
 	if left := len(rows) - 1 - shown; left > 0 {
 		sanitize.Fprintf(to, "and %d more; --top 0 shows all\n", left)
 	}
 	if len(report.Services) > 0 && !report.CountsBytes {
-		sanitize.Fprintf(to, "Bytes are not known: conntrack does not count them (net.netfilter.nf_conntrack_acct is 0).\n")
+		sanitize.Fprintf(to, "Bytes are unknown: conntrack does not count them (net.netfilter.nf_conntrack_acct is 0).\n")
 	}
 	return nil
 }

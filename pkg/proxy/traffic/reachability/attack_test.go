@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
 )
 
-// TestThreeHundredNodesDieAtOnce, of 600: as many are suspected at a time as the limit on probes permits, those with
-// the most connections first.
+// 300 of 600 nodes fail: as many are suspected at a time as the limit on probes permits, those with the most connections
+// first.
 func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	w := newWorld(t, 600, without{})
 	w.honest(2)
@@ -29,17 +29,17 @@ func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	for i, node := range w.nodes {
 		at, out := w.out[node.name]
 		if out != (i < 300) {
-			t.Errorf("%s is out: %v", node.name, out)
+			t.Errorf("%s is ejected: %v", node.name, out)
 		}
 		last = max(last, at-died)
 	}
 	if len(w.outs) != 300 || last > 9*time.Second {
-		t.Errorf("%d verdicts, the last after %v", len(w.outs), last)
+		t.Errorf("%d ejections, the last after %v", len(w.outs), last)
 	}
-	t.Log("the last is judged after", last, w.outcomes, w.dialsTo, w.cutOffs, w.now, died)
+	t.Log("the last is ejected after", last, w.outcomes, w.dialsTo, w.cutOffs, w.now, died)
 }
 
-// TestAnHourOfFlapping: a node is ejected only if it did not reply just before, and no other node is ejected.
+// A node is ejected only if it did not reply just before, and no other node is ejected.
 func TestAnHourOfFlapping(t *testing.T) {
 	w := newWorld(t, 4, without{})
 	w.honest(3)
@@ -54,23 +54,23 @@ func TestAnHourOfFlapping(t *testing.T) {
 		}
 		for _, name := range w.outs {
 			if name != "n0" {
-				t.Fatalf("%s is judged", name)
+				t.Fatalf("%s is ejected", name)
 			}
 			if isUp && w.now-upSince > 100*time.Millisecond {
-				t.Fatalf("judged %v after it came back", w.now-upSince)
+				t.Fatalf("ejected %v after it was up again", w.now-upSince)
 			}
 		}
 		changes, w.outs = changes+len(w.outs), nil
 	}
 	if changes == 0 || changes > 30 {
-		t.Errorf("%d verdicts in an hour, want some and at most 30", changes)
+		t.Errorf("%d ejections in an hour, want some and at most 30", changes)
 	}
 	isUp, w.nodes[0].up = true, always
 	w.run(80 * time.Second)
 	if len(w.out) > 0 {
-		t.Errorf("after 80 good seconds these are out: %v", w.out)
+		t.Errorf("after 80 good seconds these are ejected: %v", w.out)
 	}
-	t.Log(changes, "verdicts")
+	t.Log(changes, "ejections")
 }
 
 // tenant opens connections from new clients to endpoints of its own that never reply. Its EndpointSlices name all
@@ -82,12 +82,12 @@ func (w *world) tenant(every time.Duration, from int) {
 		l.next += time.Duration(i) * time.Millisecond
 	}
 	w.detector.ReportUnreplied(w.clock(), []reachability.Flow{{
-		ID: uint32(from), Client: netip.MustParseAddr("10.9.0.1"), Endpoint: netip.MustParseAddrPort("198.51.100.9:80"), Node: "nobody",
+		ID: uint32(from), Client: netip.MustParseAddr("10.9.0.1"), Endpoint: netip.MustParseAddrPort("198.51.100.9:80"), Node: "absent",
 	}}, nil)
 }
 
-// TestATenantWhoMeansHarm: a malicious tenant starts suspicions endlessly, but causes no ejection of a node that
-// replies, and does not delay that of one that failed.
+// A malicious tenant starts suspicions endlessly, but causes no ejection of a node that replies, and does not delay that
+// of one that failed.
 func TestATenantWhoMeansHarm(t *testing.T) {
 	w := newWorld(t, 6, without{})
 	w.honest(10)
@@ -96,7 +96,7 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 		w.run(time.Second)
 	}
 	if len(w.outs) > 0 {
-		t.Fatalf("verdicts against %v", w.outs)
+		t.Fatalf("ejected %v", w.outs)
 	}
 	for name, dials := range w.dials {
 		if dials > 1000 { // as a suspect once every two seconds, and as a control
@@ -111,11 +111,11 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 		w.run(time.Second)
 	}
 	if at, out := w.out["n0"]; !out || at-died > 3500*time.Millisecond || len(w.outs) != 1 {
-		t.Errorf("judged %v after %v; verdicts %v", out, at-died, w.outs)
+		t.Errorf("ejected: %v, after %v; ejections %v", out, at-died, w.outs)
 	}
 }
 
-// TestWhatStandsBetween: machines that reply in place of a node, and asymmetric routes.
+// Machines may reply in place of a node, and routes may be asymmetric.
 func TestWhatStandsBetween(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
 		"a gateway that resets dials at the nodes behind it": func(w *world) {
@@ -128,21 +128,21 @@ func TestWhatStandsBetween(t *testing.T) {
 			w.setTargets()
 			w.dial(w.nodes[6], "10.1.0.9", 20).denied = true
 		},
-		"a CNI that drops our dials to all nodes from a moment on": func(w *world) {
+		"a CNI that later drops our dials to all nodes": func(w *world) {
 			moment := w.now + time.Second
 			for _, node := range w.nodes {
 				node.drops = shut(moment, closedPort, healthPort, kubeletPort)
 			}
 			w.dial(w.nodes[0], "10.1.0.9", 20).denied = true
 		},
-		"answers of a zone that come by a way on which much is lost": func(w *world) {
+		"replies of a zone over a lossy path": func(w *world) {
 			for i, node := range w.nodes {
 				if i%3 == 0 {
 					node.loss, node.delay = 0.3, 400*time.Millisecond
 				}
 			}
 		},
-		"a link that is gone for a second, again and again": func(w *world) {
+		"a link that is repeatedly down for a second": func(w *world) {
 			w.ownUp = func(at time.Duration) bool { return at%(5*time.Second) >= time.Second }
 		},
 	} {
@@ -152,15 +152,14 @@ func TestWhatStandsBetween(t *testing.T) {
 			prepare(w)
 			w.run(2 * time.Minute)
 			if len(w.outs) > 0 {
-				t.Errorf("verdicts against %v", w.outs)
+				t.Errorf("ejected %v", w.outs)
 			}
 			t.Log(w.outcomes, w.dials)
 		})
 	}
 }
 
-// TestTheKubeletsReplyHidesNoDeath: a node is unreachable for a moment, so that only the last probe of a suspicion gets
-// a reply, and fails a little later.
+// A node is unreachable for a moment, so that only the last probe of a suspicion gets a reply, and fails a little later.
 func TestTheKubeletsReplyHidesNoDeath(t *testing.T) {
 	for phase := range 12 {
 		w := newWorld(t, 3, without{})
@@ -171,13 +170,13 @@ func TestTheKubeletsReplyHidesNoDeath(t *testing.T) {
 		w.nodes[0].up = func(at time.Duration) bool { return at < away || at >= back && at < died }
 		w.run(16 * time.Second)
 		if at, out := w.out["n0"]; !out || at-died > 3500*time.Millisecond {
-			t.Errorf("away for %v: ejected %v, %v after its death", back-away, out, at-died)
+			t.Errorf("unreachable for %v: ejected %v, %v after its failure", back-away, out, at-died)
 		}
 	}
 }
 
-// TestOnlyTheKubeletReplies: a firewall closes the other ports of a node, and a policy denies a client of its
-// endpoints. The node is not ejected until it fails, and then within a minute.
+// A firewall closes the other ports of a node, and a policy denies a client of its endpoints. The node is not ejected
+// until it fails, and then within a minute.
 func TestOnlyTheKubeletReplies(t *testing.T) {
 	w := newWorld(t, 3, without{})
 	w.nodes[0].drops = shut(w.now, closedPort, healthPort)
@@ -190,16 +189,16 @@ func TestOnlyTheKubeletReplies(t *testing.T) {
 	w.nodes[0].up = never
 	w.run(time.Minute + 5*time.Second)
 	if len(w.outs) == 0 {
-		t.Error("it is dead for a minute, and not ejected")
+		t.Error("it failed a minute ago, and is not ejected")
 	}
 	w.nodes[0].up = always
 	w.run(time.Minute + 5*time.Second)
 	if _, out := w.out["n0"]; out {
-		t.Error("its kubelet answers again, and it is not back")
+		t.Error("its kubelet replies again, and it is not restored")
 	}
 }
 
-// TestANodeIsNotEjectedBecauseItsOwnAPIServerReplies. If that server is on the only other node, there is no control.
+// If the API server is on the only other node, there is no control.
 func TestANodeIsNotEjectedBecauseItsOwnAPIServerReplies(t *testing.T) {
 	w := newWorld(t, 1, without{})
 	w.server = newMachine("api", time.Millisecond, w.nodes[0].addr)
@@ -209,11 +208,11 @@ func TestANodeIsNotEjectedBecauseItsOwnAPIServerReplies(t *testing.T) {
 	w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
 	w.run(10 * time.Second)
 	if len(w.outs) > 0 || !w.detector.Status().HasNoControl {
-		t.Errorf("ejected %v; there is no control: %v", w.outs, w.detector.Status().HasNoControl)
+		t.Errorf("ejected %v; HasNoControl: %v", w.outs, w.detector.Status().HasNoControl)
 	}
 }
 
-// TestNodesWithUnresponsiveEndpointsHideNoDeath: 600 nodes have endpoints that never reply, and another node fails.
+// 600 nodes have endpoints that never reply, and another node fails.
 func TestNodesWithUnresponsiveEndpointsHideNoDeath(t *testing.T) {
 	w := newWorld(t, 601, without{})
 	for _, node := range w.nodes[:600] {
@@ -232,8 +231,7 @@ func TestNodesWithUnresponsiveEndpointsHideNoDeath(t *testing.T) {
 	}
 }
 
-// TestOneListOfConnectionsIsForAllNodes: however many nodes fail, connections are listed a few times a second, and once
-// every ten seconds for ejected nodes.
+// If many nodes fail, connections are listed only a few times a second, and once every ten seconds for ejected nodes.
 func TestOneListOfConnectionsIsForAllNodes(t *testing.T) {
 	w := newWorld(t, 600, without{})
 	w.honest(1)
@@ -254,7 +252,7 @@ func TestOneListOfConnectionsIsForAllNodes(t *testing.T) {
 	}
 }
 
-// TestControlsFarAway take longer to reply than the node that fails.
+// Here the control nodes take longer to reply than the node that fails.
 func TestControlsFarAway(t *testing.T) {
 	w := newWorld(t, 4, without{})
 	for _, node := range w.nodes[1:] {

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
 )
 
-// TestFewNodesAreLearntSoon: in a small cluster, a proxy has the baselines of all nodes about a second after it starts.
-// In a large one it takes a minute. It never probes more than 128 nodes in a second.
+// In a small cluster, a proxy has the baselines of all nodes about a second after it starts. In a large one it takes a
+// minute. It never probes more than 128 nodes in a second.
 func TestFewNodesAreLearntSoon(t *testing.T) {
 	for count, within := range map[int]time.Duration{5: 2 * time.Second, 500: 8 * time.Second, 5000: time.Minute + 2*time.Second} {
 		detector, targets := reachability.NewDetector("own", 10256, reachability.NewBudget()), map[string]netip.Addr{}

@@ -26,14 +26,14 @@ func TestADeadNodeIsEjected(t *testing.T) {
 			w.run(10 * time.Second)
 			at, judged := w.out["n0"]
 			if limit := 3200 * time.Millisecond; !judged || at-died > limit {
-				t.Errorf("delay %v, phase %d: judged %v after %v, want within %v", delay, phase, judged, at-died, limit)
+				t.Errorf("delay %v, phase %d: ejected %v after %v, want within %v", delay, phase, judged, at-died, limit)
 			}
 			if len(w.outs) != 1 {
-				t.Errorf("delay %v, phase %d: verdicts %v, want one", delay, phase, w.outs)
+				t.Errorf("delay %v, phase %d: ejections %v, want one", delay, phase, w.outs)
 			}
 			w.run(15 * time.Second)
 			if back := w.back["n0"] - died - 20*time.Second; back < 0 || back > 1200*time.Millisecond {
-				t.Errorf("delay %v, phase %d: back after %v, want within 1.2 s", delay, phase, back)
+				t.Errorf("delay %v, phase %d: restored after %v, want within 1.2 s", delay, phase, back)
 			}
 		}
 	}
@@ -50,10 +50,10 @@ type falseScene struct {
 
 var falseScenes = []falseScene{
 	{name: "a policy denies a client", nodes: 3, prepare: func(w *world) { w.dial(w.nodes[0], "10.1.0.9", 20).denied = true }},
-	{name: "a tenant's hole with the node's name", nodes: 3, prepare: func(w *world) {
+	{name: "a tenant's unresponsive endpoint on the node", nodes: 3, prepare: func(w *world) {
 		w.dial(w.nodes[0], "10.1.0.9", 400).denied = true
 	}},
-	{name: "one node gone for 1.5 s", nodes: 3, prepare: func(w *world) {
+	{name: "one node down for 1.5 s", nodes: 3, prepare: func(w *world) {
 		w.nodes[0].up = except(w.now+time.Second, w.now+2500*time.Millisecond)
 	}},
 	{name: "delay and loss", nodes: 4, prepare: func(w *world) {
@@ -62,7 +62,7 @@ var falseScenes = []falseScene{
 		}
 	}},
 	{
-		name: "a node that never answered a dial", nodes: 4,
+		name: "a node that never replied to a probe", nodes: 4,
 		prepare: func(w *world) {
 			w.nodes = append(w.nodes, newMachine("closed", time.Millisecond, netip.MustParseAddr("192.0.2.99")))
 			w.nodes[4].drops = shut(0, closedPort, healthPort, kubeletPort)
@@ -71,16 +71,16 @@ var falseScenes = []falseScene{
 		},
 	},
 	{
-		name: "this node's own network is gone for 5 s", nodes: 3, needs: &without{controls: true},
+		name: "this node's own network is down for 5 s", nodes: 3, needs: &without{controls: true},
 		prepare: func(w *world) { w.ownUp = except(w.now+time.Second, w.now+6*time.Second) },
 	},
 	{
-		name: "this node's own network is gone for good", nodes: 30, needs: &without{controls: true},
+		name: "this node's own network is down for good", nodes: 30, needs: &without{controls: true},
 		prepare: func(w *world) { w.ownUp = until(w.now + time.Second) },
 	},
 	{
 		// ufw enable: a denied client starts the suspicion.
-		name: "a firewall closes all ports of the node at once, and pods go on", nodes: 3,
+		name: "a firewall closes all ports of the node at once, and pods continue", nodes: 3,
 		needs: &without{replied: true},
 		prepare: func(w *world) {
 			w.nodes[0].drops = shut(w.now+time.Second, closedPort, healthPort, kubeletPort)
@@ -101,7 +101,7 @@ var falseScenes = []falseScene{
 		},
 	},
 	{
-		name: "pods fill the accept queue of the proxy's port, and one of them is silent", nodes: 3, prepare: func(w *world) {
+		name: "pods fill the accept queue of the proxy's port, and one of them does not reply", nodes: 3, prepare: func(w *world) {
 			w.nodes[0].drops = func(port uint16, at time.Duration) bool {
 				return port == healthPort && at%(3*time.Second) > 50*time.Millisecond
 			}
@@ -124,7 +124,7 @@ func TestNoNodeThatRepliesIsEjected(t *testing.T) {
 		t.Run(scene.name, func(t *testing.T) {
 			w := scene.run(t, without{})
 			if len(w.outs) > 0 {
-				t.Errorf("verdicts against %v", w.outs)
+				t.Errorf("ejected %v", w.outs)
 			}
 			for name, dials := range w.dials { // one suspicion every two seconds, and as a control for two others
 				if dials > 30*5+2*30*2*4 {
@@ -146,7 +146,7 @@ func TestEachGuardIsNeeded(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%s, %+v", scene.name, *scene.needs), func(t *testing.T) {
 			if w := scene.run(t, *scene.needs); len(w.outs) == 0 {
-				t.Error("there is no verdict without the guard: the scene does not show what it is for")
+				t.Error("no ejection without the guard: the scene does not show that it is needed")
 			}
 		})
 	}
@@ -164,7 +164,7 @@ func TestManyDieAtOnce(t *testing.T) {
 		w.run(5 * time.Second)
 		for i := range count {
 			if _, out := w.out[w.nodes[i].name]; out != isDead(i) {
-				t.Errorf("of %d: %s is out: %v, dead: %v", count, w.nodes[i].name, out, isDead(i))
+				t.Errorf("of %d: %s is ejected: %v, failed: %v", count, w.nodes[i].name, out, isDead(i))
 			}
 		}
 	}
@@ -180,11 +180,11 @@ func TestAnIsolatedNodeEjectsNobody(t *testing.T) {
 	w.ownUp = except(began, began+30*time.Second)
 	w.run(20 * time.Second)
 	if len(w.outs) > 0 || w.cutOffs != 1 {
-		t.Errorf("verdicts %v, said to be cut off %d times, want none and once", w.outs, w.cutOffs)
+		t.Errorf("ejections %v, isolated %d times, want none and once", w.outs, w.cutOffs)
 	}
 	w.run(time.Minute)
 	if len(w.outs) > 0 || w.cutOffs != 1 || w.detector.Status().IsolatedSince != nil {
-		t.Errorf("after the network is back: verdicts %v, cut off %d times, since %v", w.outs, w.cutOffs, w.detector.Status().IsolatedSince)
+		t.Errorf("after the network is up again: ejections %v, isolated %d times, since %v", w.outs, w.cutOffs, w.detector.Status().IsolatedSince)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestOneOtherNodeNeedsTheAPIServer(t *testing.T) {
 			t.Errorf("with an API server %v: ejected %v", hasServer, out)
 		}
 		if w.detector.Status().HasNoControl == hasServer {
-			t.Errorf("with an API server %v: the status says the same of it", hasServer)
+			t.Errorf("with an API server %v: wrong HasNoControl", hasServer)
 		}
 	}
 }
@@ -216,14 +216,14 @@ func TestARebootingNodeIsNotBackWithItsFirstReset(t *testing.T) {
 	w.nodes[0].accepts = func(at time.Duration) bool { return at < booted || at >= serves }
 	w.run(time.Minute)
 	if back := w.back["n0"]; back < serves || back > serves+1200*time.Millisecond {
-		t.Errorf("back after %v, want when it accepts dials, after %v", back-died, serves-died)
+		t.Errorf("restored after %v, want when it accepts connections, after %v", back-died, serves-died)
 	}
 	// A node that only resets is restored, too, after a minute.
 	w.nodes[0].up, w.nodes[0].accepts = except(w.now, w.now+10*time.Second), never
 	died = w.now
 	w.run(2 * time.Minute)
 	if back := w.back["n0"] - died - 10*time.Second; back < time.Minute || back > 64*time.Second {
-		t.Errorf("back after %v of resets, want after a minute", back)
+		t.Errorf("restored after %v of resets, want after a minute", back)
 	}
 }
 
@@ -240,12 +240,11 @@ func TestAFlappingNodeStaysOut(t *testing.T) {
 	w.nodes[0].up = always
 	w.run(70 * time.Second)
 	if len(w.out) > 0 {
-		t.Errorf("after 70 good seconds these are out: %v", w.out)
+		t.Errorf("after 70 good seconds these are ejected: %v", w.out)
 	}
 }
 
-// TestADeniedClientCostsAProbeInTwoSeconds, for as long as it dials: the first reply ends each suspicion. The closed
-// port is probed first, so no process on the node is involved.
+// The first reply ends each suspicion. The closed port is probed first, so no process on the node is involved.
 func TestADeniedClientCostsAProbeInTwoSeconds(t *testing.T) {
 	w := newWorld(t, 3, without{})
 	w.dial(w.nodes[0], "10.1.0.9", 1).denied = true
@@ -264,7 +263,7 @@ func TestADenialHidesNoDeath(t *testing.T) {
 	w.nodes[0].up = until(died)
 	w.run(5 * time.Second)
 	if at, out := w.out["n0"]; !out || at-died > 3200*time.Millisecond {
-		t.Errorf("judged %v after %v, want within 3.2 s", out, at-died)
+		t.Errorf("ejected %v after %v, want within 3.2 s", out, at-died)
 	}
 }
 
@@ -289,7 +288,7 @@ func TestARemovedNodeIsRestored(t *testing.T) {
 		w.nodes[0].up = until(w.now)
 		w.run(5 * time.Second)
 		if len(w.out) != 1 {
-			t.Fatalf("out: %v", w.out)
+			t.Fatalf("ejected: %v", w.out)
 		}
 		if readdressed {
 			w.nodes[0].addr = netip.MustParseAddr("192.0.2.77")
@@ -299,16 +298,15 @@ func TestARemovedNodeIsRestored(t *testing.T) {
 		w.setTargets()
 		w.run(20 * time.Millisecond)
 		if len(w.out) != 0 {
-			t.Errorf("readdressed %v: out: %v", readdressed, w.out)
+			t.Errorf("readdressed %v: ejected: %v", readdressed, w.out)
 		}
 		if readdressed && w.detector.Status().WithoutBaseline != 1 {
-			t.Error("what was learned of an address holds for another one")
+			t.Error("the baseline of an address is used for another one")
 		}
 	}
 }
 
-// TestAnOverloadedNodeThatDies: six of ten SYNs to an endpoint were dropped for a while. That does not delay the
-// ejection when the node fails later.
+// Six of ten SYNs to an endpoint were dropped for a while. That does not delay the ejection when the node fails later.
 func TestAnOverloadedNodeThatDies(t *testing.T) {
 	w := newWorld(t, 3, without{})
 	w.honest(10)
@@ -328,8 +326,8 @@ func TestAnOverloadedNodeThatDies(t *testing.T) {
 	}
 }
 
-// TestWhatBringsANodeBack if its proxy's port is closed: resets from another port, after a minute; or new connections
-// of two clients to its endpoints that have a reply.
+// A node whose proxy's port is closed is restored by resets from another port, after a minute; or by new connections of
+// two clients to its endpoints that have a reply.
 func TestWhatBringsANodeBack(t *testing.T) {
 	for name, scene := range map[string]struct {
 		shut    []uint16
@@ -341,7 +339,7 @@ func TestWhatBringsANodeBack(t *testing.T) {
 			[]uint16{healthPort, closedPort, kubeletPort}, []string{"10.1.0.1", "10.1.0.2"}, [2]time.Duration{0, 12 * time.Second},
 		},
 		"one client proves nothing": {[]uint16{healthPort, closedPort, kubeletPort}, []string{"10.1.0.1"}, [2]time.Duration{-1, -1}},
-		"nobody connects":           {[]uint16{healthPort, closedPort, kubeletPort}, nil, [2]time.Duration{-1, -1}},
+		"no client connects":        {[]uint16{healthPort, closedPort, kubeletPort}, nil, [2]time.Duration{-1, -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3, without{})
@@ -361,13 +359,13 @@ func TestWhatBringsANodeBack(t *testing.T) {
 			w.run(3 * time.Minute)
 			back, isBack := w.back["n0"]
 			if back -= up; isBack != (scene.back[1] > 0) || isBack && (back < scene.back[0] || back > scene.back[1]) {
-				t.Errorf("back %v after %v, want after %v", isBack, back, scene.back)
+				t.Errorf("restored %v after %v, want after %v", isBack, back, scene.back)
 			}
 		})
 	}
 }
 
-// TestOneClientIsNoProof: a pod replies to it in the name of an endpoint on a failed node.
+// A pod replies to the client in the name of an endpoint on a failed node.
 func TestOneClientIsNoProof(t *testing.T) {
 	for clients := 1; clients <= 2; clients++ {
 		w := newWorld(t, 3, without{})
@@ -379,16 +377,16 @@ func TestOneClientIsNoProof(t *testing.T) {
 		w.nodes[0].up = until(w.now)
 		w.run(5 * time.Second)
 		if _, out := w.out["n0"]; out != (clients == 1) {
-			t.Errorf("%d clients with a forged answer: ejected %v", clients, out)
+			t.Errorf("%d clients with a forged reply: ejected %v", clients, out)
 		}
 	}
 }
 
-// TestANodeThatTheLinkDoesNotFind: a node that neighbour discovery does not find is suspected at once.
+// A node that neighbour discovery does not find is suspected at once.
 func TestANodeThatTheLinkDoesNotFind(t *testing.T) {
 	w := newWorld(t, 3, without{})
 	w.nodes[0].up = until(w.now)
-	w.detector.ReportUnreplied(w.clock(), nil, []string{"n0", "nobody"})
+	w.detector.ReportUnreplied(w.clock(), nil, []string{"n0", "absent"})
 	w.step()
 	w.run(1200 * time.Millisecond)
 	if at, out := w.out["n0"]; !out || len(w.outs) != 1 {

@@ -117,7 +117,7 @@ func (l *model) do(what byte) {
 	}
 }
 
-// scan reports connections to the nodes that a mask names.
+// scan reports connections to the nodes whose bits are set in a mask.
 func (l *model) scan(mask byte) {
 	var flows []reachability.Flow
 	for i := range 5 {
@@ -178,14 +178,14 @@ func (l *model) step() {
 	}
 	l.listed = append(l.listed, actions.ListReplied...)
 	if len(actions.Probes) > 300 {
-		l.t.Errorf("%d dials at once", len(actions.Probes))
+		l.t.Errorf("%d probes at once", len(actions.Probes))
 	}
 	unreachable := map[string]bool{}
 	for _, node := range l.detector.Status().Ejected {
 		unreachable[node.Node] = true
 	}
 	if !maps.Equal(l.out, unreachable) {
-		l.t.Errorf("out are %v, and the status says %v", l.out, unreachable)
+		l.t.Errorf("ejected are %v, and %v in the status", l.out, unreachable)
 	}
 	if !actions.NextStep.After(l.now) {
 		l.t.Errorf("the next step is due at %v, now it is %v", actions.NextStep, l.now)
@@ -196,14 +196,14 @@ func (l *model) step() {
 func (l *model) check(name string) {
 	target, there := l.targets[name]
 	if !there || name == "n0" {
-		l.t.Fatalf("%s is judged: there %v", name, there)
+		l.t.Fatalf("%s is ejected: exists %v", name, there)
 	}
 	if _, answered := l.lastReply[target]; !answered {
-		l.t.Errorf("%s is judged and never answered", name)
+		l.t.Errorf("%s is ejected, but never replied", name)
 	}
 	unanswered := l.unreplied[target]
 	if len(unanswered) < 4 {
-		l.t.Fatalf("%s is judged after %d unanswered dials", name, len(unanswered))
+		l.t.Fatalf("%s is ejected after %d unreplied probes", name, len(unanswered))
 	}
 	first := unanswered[len(unanswered)-4].at
 	for addr, dial := range l.lastReply {
@@ -211,7 +211,7 @@ func (l *model) check(name string) {
 			return
 		}
 	}
-	l.t.Errorf("%s is judged and no other answered a dial that was made as late", name)
+	l.t.Errorf("%s is ejected, but no other replied to a probe that was sent as late", name)
 }
 
 func TestNoEjectionWithoutReasons(t *testing.T) {
@@ -228,9 +228,9 @@ func TestNoEjectionWithoutReasons(t *testing.T) {
 		}
 	}
 	if verdicts < 100 {
-		t.Errorf("%d verdicts: the test shows nothing", verdicts)
+		t.Errorf("%d ejections, want at least 100", verdicts)
 	}
-	t.Log(verdicts, "verdicts")
+	t.Log(verdicts, "ejections")
 }
 
 func FuzzDetector(f *testing.F) {

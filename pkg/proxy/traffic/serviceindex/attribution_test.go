@@ -33,7 +33,7 @@ func entry(client, dialled, endpoint string) conntrack.Entry {
 	return e
 }
 
-// othersEntry returns one that the rules of another program sent there.
+// othersEntry returns a connection that the rules of another program sent to an endpoint.
 func othersEntry(client, dialled, endpoint string) conntrack.Entry {
 	return conntrack.Entry{
 		Protocol: model.TCP, Status: conntrack.DestinationNAT,
@@ -45,7 +45,7 @@ func othersEntry(client, dialled, endpoint string) conntrack.Entry {
 // originText formats an attribution: shop/web same_zone topology.kubernetes.io/zone b.
 func originText(origin *Attribution) string {
 	if origin == nil {
-		return "nobody's"
+		return "none"
 	}
 	return fmt.Sprint(origin.Service, " ", origin.Location.Locality, " ", origin.Location.Tier, " ", origin.Location.Zone)
 }
@@ -71,47 +71,47 @@ func TestWhoseAConnectionIs(t *testing.T) {
 		"a node without a zone": {
 			entry("10.0.1.9:1", "10.96.0.1:80", "10.0.9.1:8080"), "shop/web unknown * ", "",
 		},
-		"no node":                       {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.9.2:8080"), "shop/web unknown * ", ""},
-		"an endpoint that nobody knows": {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.8.8:8080"), "shop/web unknown none ", ""},
-		"a node port":                   {entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080"), "shop/web other_zone none b", ""},
-		"a node port, to an endpoint that left long ago": {
-			entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "shop/web unknown none ", "nobody's",
+		"no node":             {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.9.2:8080"), "shop/web unknown * ", ""},
+		"an unknown endpoint": {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.8.8:8080"), "shop/web unknown none ", ""},
+		"a node port":         {entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080"), "shop/web other_zone none b", ""},
+		"a node port, to an endpoint that was removed long ago": {
+			entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "shop/web unknown none ", "none",
 		},
-		"a node port, on an address that serves none any more": {
-			entry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "shop/web other_zone none b", "nobody's",
+		"a node port, on an address that no longer serves any": {
+			entry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "shop/web other_zone none b", "none",
 		},
-		"another program's, of its number": {othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "nobody's", ""},
-		"another program's, of its number, elsewhere, to its endpoint": {
-			othersEntry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "nobody's", "",
+		"another program's, to its number": {othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "none", ""},
+		"another program's, to its number at another address, and its endpoint": {
+			othersEntry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "none", "",
 		},
-		"another program's, of its number, to its endpoint": {
-			othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080"), "nobody's", "shop/web other_zone none b",
+		"another program's, to its number and its endpoint": {
+			othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080"), "none", "shop/web other_zone none b",
 		},
-		"another program's, of its address": {
-			othersEntry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), "nobody's", "shop/web other_zone * b",
+		"another program's, to its address": {
+			othersEntry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), "none", "shop/web other_zone * b",
 		},
-		"a port mapping": {othersEntry("10.0.1.9:1", "192.0.2.1:8080", "10.0.3.1:8080"), "nobody's", ""},
+		"a port mapping": {othersEntry("10.0.1.9:1", "192.0.2.1:8080", "10.0.3.1:8080"), "none", ""},
 		"IPv6":           {entry("[fd00::9]:1", "[fd00:96::1]:443", "[fd00::3]:443"), "shop/api other_zone none b", ""},
 		"no translation": {
 			func() conntrack.Entry {
 				e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
 				e.Status = conntrack.SeenReply
 				return e
-			}(), "nobody's", "",
+			}(), "none", "",
 		},
 		"another protocol": {
 			func() conntrack.Entry {
 				e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
 				e.Protocol = model.UDP
 				return e
-			}(), "nobody's", "",
+			}(), "none", "",
 		},
 		"another zone of conntrack": {
 			func() conntrack.Entry {
 				e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
 				e.Zone = 7
 				return e
-			}(), "nobody's", "",
+			}(), "none", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestWhoseAConnectionIs(t *testing.T) {
 	}
 }
 
-// TestRemovedFrontendsAreAttributedForTenMinutes: so are endpoints and Services, because a TCP connection may end late.
+// So are endpoints and Services, because a TCP connection may end late.
 func TestRemovedFrontendsAreAttributedForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := New(0)
@@ -142,7 +142,7 @@ func TestRemovedFrontendsAreAttributedForTenMinutes(t *testing.T) {
 		accept(o, decision(web, frontend, map[string]string{"10.0.3.1:8080": "node-3"}))
 		check("at first", "shop/web other_zone none b")
 		accept(o, decision(web, frontend, map[string]string{"10.0.1.1:8080": "node-1"}))
-		check("the endpoint left", "shop/web other_zone none b")
+		check("the endpoint was removed", "shop/web other_zone none b")
 		time.Sleep(9 * time.Minute)
 		accept(o, decision(web, frontend, map[string]string{"10.0.2.1:8080": "node-2"}))
 		check("nine minutes later", "shop/web other_zone none b")
@@ -150,30 +150,30 @@ func TestRemovedFrontendsAreAttributedForTenMinutes(t *testing.T) {
 		accept(o, decision(web, frontend, map[string]string{"10.0.2.2:8080": "node-2"}))
 		check("eleven minutes later", "shop/web unknown none ")
 		accept(o, decision(web, frontend, map[string]string{"10.0.3.1:8080": "node-3"}))
-		check("it is back", "shop/web other_zone none b")
+		check("it was added again", "shop/web other_zone none b")
 		o.OnApplied(web, nil)
-		check("the Service is gone", "shop/web other_zone none b")
+		check("the Service was deleted", "shop/web other_zone none b")
 		if o.Has(web) {
-			t.Error("the Service is still there")
+			t.Error("the Service still exists")
 		}
 		if found := o.Snapshot().Lookup(model.TCP, at("10.96.0.1:80")); found != nil {
-			t.Errorf("the frontend is still %s's", found.Service)
+			t.Errorf("the frontend still belongs to %s", found.Service)
 		}
 		time.Sleep(9 * time.Minute)
-		check("for nine minutes", "shop/web other_zone none b")
+		check("nine minutes after the deletion", "shop/web other_zone none b")
 		accept(o, decision(web, frontend, map[string]string{"10.0.1.1:8080": "node-1"}))
-		check("the Service is there again, with another endpoint", "shop/web other_zone none b")
+		check("the Service was created again, with another endpoint", "shop/web other_zone none b")
 		o.OnApplied(web, nil)
 		o.OnSynced(selection.SyncState{})
 		time.Sleep(11 * time.Minute)
-		check("after eleven minutes", "nobody's")
+		check("after eleven minutes", "none")
 		if len(o.formerFrontends.order)+len(o.formerEndpoints.order) > 0 {
 			t.Errorf("%v and %v are kept", o.formerFrontends.order, o.formerEndpoints.order)
 		}
 	})
 }
 
-// TestAFrontendIsItsNewestOwners, in whichever order the changes are applied.
+// The order in which the changes are applied does not matter.
 func TestAFrontendIsItsNewestOwners(t *testing.T) {
 	frontend, endpoint := clusterIP("10.96.0.1:80"), map[string]string{"10.0.1.1:8080": "node-1"}
 	e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
@@ -193,17 +193,17 @@ func TestAFrontendIsItsNewestOwners(t *testing.T) {
 			move(o)
 			o.OnSynced(selection.SyncState{})
 			if got := originText(o.Attribute(&e)); got != "shop/api same_node none a" {
-				t.Errorf("it is %q", got)
+				t.Errorf("attributed to %q", got)
 			}
 			o.OnFrontendsLost(api, []model.Frontend{frontend.Frontend})
 			o.OnSynced(selection.SyncState{})
 			if got := originText(o.Attribute(&e)); got != "shop/api same_node none a" {
-				t.Errorf("while nobody has it, it is %q", got)
+				t.Errorf("without an owner: attributed to %q", got)
 			}
 			accept(o, webs)
 			o.OnSynced(selection.SyncState{})
 			if got := originText(o.Attribute(&e)); got != "shop/web same_node none a" {
-				t.Errorf("then it is %q", got)
+				t.Errorf("with the old owner again: attributed to %q", got)
 			}
 		})
 	}

@@ -127,15 +127,15 @@ func TestWhoOwnsAFrontendAndMayServeIt(t *testing.T) {
 	}
 	owner := w.reader.Snapshot().Lookup(model.TCP, at("10.96.0.1:80"))
 	if owner.Service.Name != "web" || owner.Name != "http" || owner.Kind != model.ClusterIP {
-		t.Errorf("the frontend is said to be %s's %s, a %s", owner.Service, owner.Name, owner.Kind)
+		t.Errorf("the frontend belongs to %s, port %s, kind %s", owner.Service, owner.Name, owner.Kind)
 	}
 	if node, known := owner.NodeOf(at("10.244.1.1:8080")); !known || node != "node-b" {
 		t.Errorf("the endpoint is on %q, %t; want node-b", node, known)
 	}
-	failing := func(netip.Addr) (bool, error) { return false, errors.New("no answer") }
+	failing := func(netip.Addr) (bool, error) { return false, errors.New("no response") }
 	nodePort := w.reader.Snapshot().Lookup(model.TCP, at("192.0.2.1:30080"))
 	if may, err := nodePort.Allows(at("10.244.1.1:8080"), netip.MustParseAddr(host), scope, failing); !may || err == nil {
-		t.Errorf("a kernel that does not answer: %t, %v; want that it may, and the error", may, err)
+		t.Errorf("a kernel that does not respond: %t, %v; want true and an error", may, err)
 	}
 }
 
@@ -147,25 +147,25 @@ func TestWhichEndpointsWereRemoved(t *testing.T) {
 		left   []string
 	}{
 		"nothing changes": {func(w *fixture) { w.accept("web") }, nil},
-		"another comes": {func(w *fixture) {
+		"another one is added": {func(w *fixture) {
 			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1", "node-b 10.244.1.3")
 		}, nil},
-		"one goes": {func(w *fixture) { w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1") }, []string{onB}},
-		"all go":   {func(w *fixture) { w.apply("web", "10.96.0.1", nil) }, []string{onA, onB}},
-		"the Service keeps it here": {func(w *fixture) {
+		"one is removed":  {func(w *fixture) { w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1") }, []string{onB}},
+		"all are removed": {func(w *fixture) { w.apply("web", "10.96.0.1", nil) }, []string{onA, onB}},
+		"internalTrafficPolicy Local": {func(w *fixture) {
 			w.apply("web", "10.96.0.1", here, "node-a 10.244.0.1", "node-b 10.244.1.1")
 		}, []string{onB}},
 		"the Service changes its IP": {func(w *fixture) {
 			w.apply("web", "10.96.0.3", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
 		}, []string{onA, onB}},
-		"the Service goes": {func(w *fixture) {
+		"the Service is deleted": {func(w *fixture) {
 			w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{{Namespace: "default", Name: "web"}: nil}})
 		}, []string{onA, onB}},
-		"it loses its frontend": {func(w *fixture) {
+		"a frontend is lost": {func(w *fixture) {
 			lost := model.Frontend{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: model.TCP, Port: 80}
 			w.reader.OnFrontendsLost(model.ObjectName{Namespace: "default", Name: "web"}, []model.Frontend{lost})
 		}, []string{onA, onB}},
-		"an error leaves it open whether one came": {func(w *fixture) {
+		"after an error it is unknown whether one was applied": {func(w *fixture) {
 			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1", "node-b 10.244.1.3")
 			of := model.ObjectName{Namespace: "default", Name: "web"}
 			w.reader.OnMaybeApplied(of, w.reader.Derive(w.planner.Decide(of, model.Families)))
@@ -179,7 +179,7 @@ func TestWhichEndpointsWereRemoved(t *testing.T) {
 			w.synced()
 			<-w.reader.Changed() // earlier removals are unknown
 			test.change(w)
-			if name != "it loses its frontend" {
+			if name != "a frontend is lost" {
 				w.accept("web")
 			}
 			w.synced()
@@ -187,16 +187,16 @@ func TestWhichEndpointsWereRemoved(t *testing.T) {
 			w.reader.RangeRemoved(time.Time{}, func(e Endpoint) bool { left = append(left, e.Addr.String()); return true })
 			slices.Sort(left)
 			if !slices.Equal(left, test.left) {
-				t.Errorf("left are %v, want %v", left, test.left)
+				t.Errorf("removed are %v, want %v", left, test.left)
 			}
 			if told := len(w.reader.Changed()) > 0; told != (len(test.left) > 0) {
-				t.Errorf("told of it: %t", told)
+				t.Errorf("signalled: %t", told)
 			}
 		})
 	}
 }
 
-// TestAFrontendThatMovesIsItsNewOwners, in whichever order the two changes are applied.
+// The order in which the two changes are applied does not matter.
 func TestAFrontendThatMovesIsItsNewOwners(t *testing.T) {
 	for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
 		w := newFixture(t)
@@ -209,17 +209,17 @@ func TestAFrontendThatMovesIsItsNewOwners(t *testing.T) {
 		old := w.reader.Snapshot()
 		w.accept(order...)
 		if w.reader.Snapshot() != old {
-			t.Error("the snapshot changes before the sync is over")
+			t.Error("the snapshot changed before the end of the sync")
 		}
 		w.synced()
 		if owner := w.reader.Snapshot().Lookup(model.TCP, at("10.96.0.1:80")); owner == nil || owner.Service.Name != "b" {
-			t.Errorf("in the order %v the frontend is %+v's, want b's", order, owner)
+			t.Errorf("in the order %v the frontend belongs to %+v, want b", order, owner)
 		}
 		if owner := old.Lookup(model.TCP, at("10.96.0.1:80")); owner.Service.Name != "a" || old.Lookup(model.TCP, at("10.96.0.2:80")) != nil {
-			t.Errorf("the old snapshot has changed: %s's", owner.Service)
+			t.Errorf("the old snapshot has changed: %s", owner.Service)
 		}
 		if owner := w.reader.Snapshot().Lookup(model.TCP, at("10.96.0.2:80")); owner == nil || owner.Service.Name != "a" {
-			t.Errorf("in the order %v the other frontend is %+v's, want a's", order, owner)
+			t.Errorf("in the order %v the other frontend belongs to %+v, want a", order, owner)
 		}
 	}
 }
@@ -242,17 +242,17 @@ func TestRemovedEndpointsExpire(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		w.synced()
 		if !w.isRemoved("10.244.1.1:8080") {
-			t.Error("an endpoint that left 40 s ago is forgotten, because it had left before")
+			t.Error("an endpoint that was removed 40 s ago has expired, because it had been removed before")
 		}
 		time.Sleep(40 * time.Second)
 		w.synced()
 		if w.isRemoved("10.244.1.1:8080") || len(w.reader.removed.order) != 0 {
-			t.Errorf("an endpoint that left 80 s ago is known, or kept: %v", w.reader.removed.order)
+			t.Errorf("an endpoint that was removed 80 s ago is reported, or kept: %v", w.reader.removed.order)
 		}
 	})
 }
 
-// TestTooManyRemovalsMakeThemUncertain instead of growing the cache without limit.
+// The cache must not grow without limit.
 func TestTooManyRemovalsMakeThemUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
@@ -265,11 +265,11 @@ func TestTooManyRemovalsMakeThemUncertain(t *testing.T) {
 		}
 		w.synced()
 		if since := w.reader.Snapshot().RemovedKnownSince; !since.After(first) {
-			t.Errorf("it is known since %s who left, want since now", since)
+			t.Errorf("RemovedKnownSince is %s, want now", since)
 		}
 		w.synced()
 		if n := len(w.reader.removed.order); n != maxEntries {
-			t.Errorf("%d are kept, want %d", n, maxEntries)
+			t.Errorf("%d entries are kept, want %d", n, maxEntries)
 		}
 	})
 }

@@ -20,7 +20,7 @@ func ofUDP(s *model.Service) {
 	s.ExternalIPs, s.LoadBalancerIPs = []netip.Addr{at("192.0.2.1:1").Addr()}, []netip.Addr{at("203.0.113.1:1").Addr()}
 }
 
-// TestWhichFlowsAreScanned after a change of a Service with two endpoints, by the frontend to which they were sent.
+// The cases change a Service with two endpoints; the results are the frontends whose flows are scanned.
 func TestWhichFlowsAreScanned(t *testing.T) {
 	const onA, onB = "node-a 10.244.0.1", "node-b 10.244.1.1"
 	const clusterIP, external, balancer, nodePort = "10.96.0.1:80", "192.0.2.1:80", "203.0.113.1:80", "172.30.0.1:30080"
@@ -45,65 +45,65 @@ func TestWhichFlowsAreScanned(t *testing.T) {
 		sync           selection.SyncState
 		want           []string
 	}{
-		"the same again":                 {nil, now(onA, onB), selection.SyncState{}, nil},
-		"in another order":               {nil, now(onB, onA), selection.SyncState{}, nil},
-		"an endpoint comes":              {nil, now(onA, onB, "node-b 10.244.1.2"), selection.SyncState{}, nil},
-		"an endpoint leaves":             {nil, now(onA), selection.SyncState{}, all},
-		"one takes its place":            {nil, now(onA, "node-b 10.244.1.2"), selection.SyncState{}, all},
-		"one that does not serve leaves": {now(onA, onB+"!"), now(onA), selection.SyncState{}, []string{nodePort}},
-		"one ceases to serve":            {nil, now(onA, onB+"!"), selection.SyncState{}, all},
-		"the last one leaves":            {nil, now(), selection.SyncState{}, all},
-		"the first one comes":            {now(), now(onA), selection.SyncState{}, all},
-		"the Service is deleted":         {nil, func(w *fixture) { w.reader.OnApplied(web, nil) }, selection.SyncState{}, all},
-		"everything is anew":             {nil, now(onA, onB), selection.SyncState{Full: true}, all},
-		"a repair, and no change":        {nil, func(*fixture) {}, selection.SyncState{Full: true}, all},
-		"an endpoint comes and goes": {
+		"the same again":                     {nil, now(onA, onB), selection.SyncState{}, nil},
+		"in another order":                   {nil, now(onB, onA), selection.SyncState{}, nil},
+		"an endpoint is added":               {nil, now(onA, onB, "node-b 10.244.1.2"), selection.SyncState{}, nil},
+		"an endpoint is removed":             {nil, now(onA), selection.SyncState{}, all},
+		"an endpoint is replaced":            {nil, now(onA, "node-b 10.244.1.2"), selection.SyncState{}, all},
+		"one that does not serve is removed": {now(onA, onB+"!"), now(onA), selection.SyncState{}, []string{nodePort}},
+		"one no longer serves":               {nil, now(onA, onB+"!"), selection.SyncState{}, all},
+		"the last one is removed":            {nil, now(), selection.SyncState{}, all},
+		"the first one is added":             {now(), now(onA), selection.SyncState{}, all},
+		"the Service is deleted":             {nil, func(w *fixture) { w.reader.OnApplied(web, nil) }, selection.SyncState{}, all},
+		"a full sync":                        {nil, now(onA, onB), selection.SyncState{Full: true}, all},
+		"a full sync without changes":        {nil, func(*fixture) {}, selection.SyncState{Full: true}, all},
+		"an endpoint is added and removed": {
 			nil, func(w *fixture) { now(onA, onB, "node-b 10.244.1.2")(w); now(onA, onB)(w) }, selection.SyncState{}, all,
 		},
 		"a frontend is lost": {nil, func(w *fixture) {
 			w.reader.OnFrontendsLost(web, []model.Frontend{{Addr: at(external).Addr(), Protocol: model.UDP, Port: 80}})
 		}, selection.SyncState{}, []string{external}},
-		"a frontend is gone": {nil, edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), selection.SyncState{}, []string{external}},
+		"a frontend is removed": {nil, edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), selection.SyncState{}, []string{external}},
 		"a frontend is new": {
 			edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), now(onA, onB), selection.SyncState{}, []string{external},
 		},
 		"a frontend without endpoints is new": {
 			edited(func(s *model.Service) { s.ExternalIPs = nil }), now(), selection.SyncState{}, []string{external},
 		},
-		"a policy keeps clients outside here": {
+		"externalTrafficPolicy Local": {
 			nil, edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB), selection.SyncState{}, all[1:],
 		},
-		"a policy lets them go again": {
+		"externalTrafficPolicy Cluster again": {
 			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB), now(onA, onB), selection.SyncState{}, nil,
 		},
-		"both policies, and one moves to another node": {
+		"both policies Local, and one moves to another node": {
 			edited(func(s *model.Service) { s.InternalTrafficLocal, s.ExternalTrafficLocal = true, true }, onA, onB),
 			edited(func(s *model.Service) { s.InternalTrafficLocal, s.ExternalTrafficLocal = true, true }, "node-b 10.244.0.1", onB),
 			selection.SyncState{}, all,
 		},
-		"a policy, and one elsewhere leaves": {
+		"a policy Local, and one on another node is removed": {
 			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB),
 			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA), selection.SyncState{}, all,
 		},
-		"a topology key forbids a place": {
+		"a topology key excludes an endpoint": {
 			nil, edited(func(s *model.Service) { s.Topology.Keys = []policy.Key{policy.Zone} }, onA, onB), selection.SyncState{}, all,
 		},
-		"fewer clients may dial": {
+		"fewer clients may connect": {
 			edited(ranges("10.0.0.0/8", "192.0.2.0/24"), onA), edited(ranges("10.0.0.0/8"), onA), selection.SyncState{}, all,
 		},
-		"the first range comes": {nil, edited(ranges("10.0.0.0/8"), onA, onB), selection.SyncState{}, all},
-		"the last range goes":   {edited(ranges("10.0.0.0/8"), onA), now(onA), selection.SyncState{}, nil},
+		"the first source range is added":  {nil, edited(ranges("10.0.0.0/8"), onA, onB), selection.SyncState{}, all},
+		"the last source range is removed": {edited(ranges("10.0.0.0/8"), onA), now(onA), selection.SyncState{}, nil},
 		"a Service of TCP changes": {
 			func(w *fixture) { w.apply("web", "10.96.0.1", nil, onA, onB); w.accept("web") },
 			func(w *fixture) { w.apply("web", "10.96.0.1", nil, onA); w.accept("web") }, selection.SyncState{}, nil,
 		},
-		"node ports serve elsewhere": {nil, func(*fixture) {}, selection.SyncState{
+		"node ports are served on another address": {nil, func(*fixture) {}, selection.SyncState{
 			Scope: selection.Scope{NodePorts: []netip.Addr{at("192.0.2.9:1").Addr()}},
 		}, []string{nodePort}},
-		"on all, and an address is new": {nil, func(*fixture) {}, selection.SyncState{
+		"on all addresses, and one is new": {nil, func(*fixture) {}, selection.SyncState{
 			Scope: selection.Scope{OnAll: model.Families}, LocalAddrs: []netip.Addr{at("192.0.2.9:1").Addr()},
 		}, []string{nodePort}},
-		"on all, and one of loopback is new": {nil, func(*fixture) {}, selection.SyncState{
+		"on all addresses, and a new one is loopback": {nil, func(*fixture) {}, selection.SyncState{
 			Scope: selection.Scope{OnAll: model.Families}, LocalAddrs: []netip.Addr{at("127.0.0.2:1").Addr()},
 		}, nil},
 	} {
@@ -125,23 +125,23 @@ func TestWhichFlowsAreScanned(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("looked at (-want +got):\n%s", diff)
+				t.Errorf("scanned (-want +got):\n%s", diff)
 			}
 			families := w.reader.Snapshot().ChangedAfter(number)
 			isChanged := slices.Contains(families, model.IPv4)
 			if isChanged != (len(test.want) > 0) || slices.Contains(families, model.IPv6) || isChanged && len(w.reader.Changed()) == 0 {
-				t.Errorf("changed are flows of %v, and %d signals were sent", families, len(w.reader.Changed()))
+				t.Errorf("flows of %v changed, and %d signals were sent", families, len(w.reader.Changed()))
 			}
 			w.reader.OnSynced(selection.SyncState{Scope: test.sync.Scope, LocalAddrs: test.sync.LocalAddrs})
 			if families := w.reader.Snapshot().ChangedAfter(number + 1); len(families) > 0 {
-				t.Errorf("nothing changed, but flows of %v are looked at again", families)
+				t.Errorf("nothing changed, but flows of %v are scanned again", families)
 			}
 		})
 	}
 }
 
-// TestWhoWasAnEndpointOfANodePort, in whatever state: current endpoints, removed ones, those of the frontend's former
-// Service, and those that the kernel may or may not have applied before an error.
+// These include current endpoints, removed ones, those of the frontend's former Service, and those that the kernel may or
+// may not have applied before an error.
 func TestWhoWasAnEndpointOfANodePort(t *testing.T) {
 	w := newFixture(t)
 	web := model.ObjectName{Namespace: "default", Name: "web"}
@@ -152,7 +152,7 @@ func TestWhoWasAnEndpointOfANodePort(t *testing.T) {
 		t.Helper()
 		f := w.reader.OwnerOfFlow(w.reader.Snapshot(), at(dialled), 0)
 		if f == nil {
-			t.Fatalf("%s: nobody ever had it", title)
+			t.Fatalf("%s: no frontend", title)
 		}
 		var got []string
 		for _, endpoint := range []string{"10.244.0.1", "10.244.0.2", "10.244.0.3", "10.244.0.4"} {
@@ -172,11 +172,11 @@ func TestWhoWasAnEndpointOfANodePort(t *testing.T) {
 	w.apply("web", "10.96.0.1", number(30080), "node-a 10.244.0.2")
 	w.accept("web")
 	w.synced()
-	check("one left", nodePort, "10.244.0.1", "10.244.0.2")
+	check("one was removed", nodePort, "10.244.0.1", "10.244.0.2")
 	w.apply("web", "10.96.0.1", number(30081), "node-a 10.244.0.2")
 	w.accept("web")
 	w.synced()
-	check("the number is another one", nodePort, "10.244.0.1", "10.244.0.2")
+	check("the node port changed", nodePort, "10.244.0.1", "10.244.0.2")
 	w.apply("web", "10.96.0.1", number(30082), "node-a 10.244.0.2")
 	w.apply("next", "10.96.0.2", number(30081), "node-a 10.244.0.3")
 	w.accept("next", "web")

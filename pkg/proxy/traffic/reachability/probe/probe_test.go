@@ -153,7 +153,7 @@ func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes 
 		<-done
 	})
 	g.prober.SetNodes(nodes)
-	g.waitFor("all nodes have answered once", func(*recorder) bool { return g.prober.Status().Families[model.IPv4].WithBaseline == 3 })
+	g.waitFor("all nodes have replied once", func(*recorder) bool { return g.prober.Status().Families[model.IPv4].WithBaseline == 3 })
 }
 
 // waitTimeout is how long a test waits for an event that must happen.
@@ -189,7 +189,7 @@ func (g *ground) hang(to int, from uint16) {
 	})
 }
 
-// TestAnotherProgramsDialIsNoSuspicion, though it goes to a Service's address and endpoint.
+// The dial goes to a Service's address and endpoint, too.
 func TestAnotherProgramsDialIsNoSuspicion(t *testing.T) {
 	g := newGround(t)
 	g.hang(1, 1001)
@@ -210,21 +210,21 @@ func TestANodeIsEjected(t *testing.T) {
 	g.hang(1, 1001)
 	g.hang(1, 1002)
 	g.hang(0, 1003)
-	g.waitFor("one node is out", func(o *recorder) bool { return len(o.out) == 1 && o.out[0] == g.names[1] })
-	g.waitFor("the other one is acquitted", func(o *recorder) bool { return o.outcomes[reachability.Replied] > 0 })
+	g.waitFor("one node is ejected", func(o *recorder) bool { return len(o.out) == 1 && o.out[0] == g.names[1] })
+	g.waitFor("the suspicion of the other one ends", func(o *recorder) bool { return o.outcomes[reachability.Replied] > 0 })
 	status := g.prober.Status()
 	if len(status.Ejected) != 1 || status.Ejected[0].Node != g.names[1] || status.Families[model.IPv4].IsolatedSince != nil {
 		t.Errorf("status %+v", status)
 	}
 	g.namespace.Load("delete table inet dark\n")
-	g.waitFor("it is back", func(o *recorder) bool { return len(o.back) == 1 && o.back[0].Node == g.names[1] && !o.back[0].Removed })
+	g.waitFor("it is restored", func(o *recorder) bool { return len(o.back) == 1 && o.back[0].Node == g.names[1] && !o.back[0].Removed })
 	if g.recorder.err != nil {
 		t.Error(g.recorder.err)
 	}
 }
 
-// TestNewConnectionsOfTwoClientsAcquit a node whose ports are all closed. Old ones to an endpoint that is in its
-// EndpointSlice again prove nothing.
+// New connections of two clients with replies prove that a node is healthy whose ports are all closed. Old ones to an
+// endpoint that is in its EndpointSlice again prove nothing.
 func TestNewConnectionsOfTwoClientsAcquit(t *testing.T) {
 	g := newGround(t)
 	g.shut(1)
@@ -246,7 +246,7 @@ func TestNewConnectionsOfTwoClientsAcquit(t *testing.T) {
 	<-answering
 	g.recorder.get(func(o *recorder) bool {
 		if o.outcomes[reachability.FlowsReplied] != 1 || len(o.out) > 0 {
-			t.Errorf("outcomes %v, out %v", o.outcomes, o.out)
+			t.Errorf("outcomes %v, ejected %v", o.outcomes, o.out)
 		}
 		return true
 	})
@@ -255,7 +255,7 @@ func TestNewConnectionsOfTwoClientsAcquit(t *testing.T) {
 func TestDial(t *testing.T) {
 	g := newGround(t)
 	g.drop(nodeAddr(0), 7)
-	// A firewall on the node refuses with an ICMP error of its own.
+	// A firewall on the node rejects with an ICMP error of its own.
 	g.namespace.Load(fmt.Sprintf(`add chain inet dark out { type filter hook input priority 1; }
 		add rule inet dark out ip daddr %s tcp dport 13 reject with icmpx admin-prohibited
 		add rule inet dark out ip daddr %s tcp dport 14 reject with icmpx port-unreachable
@@ -275,6 +275,6 @@ func TestDial(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got, _ := Dial(canceled, netip.AddrPortFrom(nodeAddr(0), 10256), time.Second); got != reachability.NoReply {
-		t.Errorf("a dial that was not made: %v", got)
+		t.Errorf("a probe that was not sent: %v", got)
 	}
 }

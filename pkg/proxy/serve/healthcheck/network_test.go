@@ -78,7 +78,7 @@ func (n *node) trySync(checks checks, on selection.Scope) error {
 	n.Do(func() { failed = n.servers.Sync(n.t.Context(), checks, &on) })
 	var errs []error
 	for _, finding := range failed {
-		_, why, _ := strings.Cut(finding.Reason, "it tries again: ")
+		_, why, _ := strings.Cut(finding.Reason, "retrying: ")
 		errs = append(errs, errors.New(why))
 	}
 	return errors.Join(errs...)

@@ -414,7 +414,7 @@ func TestAPortInUseIsReportedAndTakenWhenItIsFree(t *testing.T) {
 	n.expectReply(web6, "six")
 	n.expectReply("127.0.0.1:30081", "four")
 	wait.Until(n.t, "one finding", func() bool { return len(n.events.problems()) == 1 })
-	const want = "Service shop/web: A node port is not served on loopback of this node; it tries again: " +
+	const want = "Service shop/web: A node port is not served on this node's loopback address; retrying: " +
 		"listen tcp4 127.0.0.1:30080: bind: address already in use"
 	if got := n.events.problems()[0]; got.String() != want || got.Code != model.LocalhostNodePortNotServed || !got.Local {
 		t.Errorf("got %s %s, want %s", got.Code, got, want)

@@ -121,7 +121,7 @@ const readyBody = `{
 
 const notReadyBody = `{
   "ready": false,
-  "message": "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."
+  "message": "The first sync has not reached the kernel yet; waiting for the complete state of the cluster."
 }
 `
 

@@ -155,10 +155,10 @@ func TestReadinessIsReportedInASentence(t *testing.T) {
 		verdict Health
 		want    string
 	}{
-		"before the first sync": {Health{}, "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."},
+		"before the first sync": {Health{}, "The first sync has not reached the kernel yet; waiting for the complete state of the cluster."},
 		"before the first sync, while no resource is heard of": {
 			Health{Interruptions: []Interruption{{Resource: "services", Reason: "refused"}, {Resource: "nodes", Reason: "too"}}},
-			"The first sync has not reached the kernel yet; the API server sends nothing about services: refused",
+			"The first sync has not reached the kernel yet; the watch of services is interrupted: refused",
 		},
 		"after the first sync":        {Health{Ready: true}, "The first sync is in the kernel."},
 		"ready stays ready on errors": {Health{Ready: true, LastError: "busy"}, "The first sync is in the kernel."},

@@ -375,7 +375,7 @@ func TestARejectionIsLoggedOnce(t *testing.T) {
 	wait.Equal(t, "rejections counted", 3, func() int { return s.count("rejected EDS") })
 	wait.Equal(t, "unknown names counted", 6, func() int { return s.count(string(UnknownName)) })
 	log := s.log.String()
-	for _, words := range []string{`I do\\nnot like it`, `node-id=pod\n-1`, "typo.shop", "name=web "} {
+	for _, words := range []string{`I do\\nnot like it`, `nodeID=pod\n-1`, "typo.shop", "name=web "} {
 		if strings.Count(log, words) < 1 {
 			t.Errorf("the log does not have %s", words)
 		}

@@ -261,7 +261,7 @@ func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
 		s.expect("it waits no more", 2*tick, "service/web:80")
 		s.set(func() { s.leaseErr = nil })
 		s.expect("it is there", 2*leaseAgain, "counts demand/web:1")
-		if got := s.logged("timed out reading what was measured"); got != 1 {
+		if got := s.logged("timed out reading measured demand"); got != 1 {
 			t.Errorf("that was logged %d times, want once", got)
 		}
 	})
@@ -276,7 +276,7 @@ func TestWhatWasMeasuredGetsTooOld(t *testing.T) {
 		s.expect("and for a day", 24*time.Hour, "")
 		s.set(func() { s.renewed = time.Now() })
 		s.expect("somebody publishes again", 2*leaseEvery, "counts")
-		for text, want := range map[string]int{"is too old": 1, "planning with what was measured": 2} {
+		for text, want := range map[string]int{"is too old": 1, "planning with measured demand": 2} {
 			if got := s.logged(text); got != want {
 				t.Errorf("%q was logged %d times, want %d", text, got, want)
 			}
@@ -389,7 +389,7 @@ func TestLoadReadsWhatWasMeasured(t *testing.T) {
 		"there is no such kind":     {func(m *measuring) { m.listErr = missing }, false, "service/web:80 unpublished", 1, ""},
 		"they may not be listed":    {func(m *measuring) { m.listErr = forbidden }, false, "service/web:80 unpublished", 1, ""},
 		"the API server is away":    {func(m *measuring) { m.leaseErr = errAway }, false, "", 0, "reading Lease publishers/vicinity-demand"},
-		"it fails":                  {func(m *measuring) { m.listErr = errAway }, false, "", 1, "listing servicedemands"},
+		"it fails":                  {func(m *measuring) { m.listErr = errAway }, false, "", 1, "list servicedemands"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMeasuring(t, measuredService(1, !test.isAsAlways))

@@ -30,7 +30,7 @@ func TestObjectsWithoutOptionalKinds(t *testing.T) {
 		{"", 0, 4, ""},
 		{"servicedemands", http.StatusNotFound, 3, ""},
 		{"servicedemands", http.StatusForbidden, 3, ""},
-		{"services", http.StatusForbidden, 0, "listing services"},
+		{"services", http.StatusForbidden, 0, "list services"},
 	} {
 		t.Run(fmt.Sprint(test.resource, test.status), func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -25,7 +25,7 @@ func TestAnEndpointThatCannotBeIsSkippedByItself(t *testing.T) {
 		"unspecified": {[]string{"0.0.0.0"}, `[0]: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0 or ::)`},
 		"loopback in disguise": {[]string{"::ffff:127.0.0.1"},
 			`[0]: Invalid value: "::ffff:127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)`},
-		"the other family": {[]string{"fd00::1"}, "[0]: Invalid value: \"fd00::1\": must be an IPv4 address, as `addressType` says"},
+		"the other family": {[]string{"fd00::1"}, "[0]: Invalid value: \"fd00::1\": must be an IPv4 address to match `addressType`"},
 		"no address":       {nil, `: Required value: must contain at least 1 address`},
 		"a name for an address": {[]string{"db.example.com"},
 			`[0]: Invalid value: "db.example.com": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`},

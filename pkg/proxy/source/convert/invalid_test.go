@@ -96,7 +96,7 @@ func TestServiceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
 		},
 		"ClusterIP of another family than declared": {
 			func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} },
-			[]string{"spec.clusterIPs[0]: Invalid value: \"10.96.0.10\": must be an IPv6 address, as `ipFamilies[0]` says"},
+			[]string{"spec.clusterIPs[0]: Invalid value: \"10.96.0.10\": must be an IPv6 address to match `ipFamilies[0]`"},
 		},
 		"unknown family": {
 			func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{"IPv5"} },

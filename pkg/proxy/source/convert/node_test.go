@@ -141,10 +141,10 @@ func TestANodeThatIsNotEligibleReportsWhy(t *testing.T) {
 			corev1.NodeCondition{Type: "MemoryPressure", Status: corev1.ConditionTrue}), ""},
 		"a node that is being shut down, by kubelet": {conditioned(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
-				Message: "node is shutting down"}), "kubelet says that the node is shutting down"},
+				Message: "node is shutting down"}), "kubelet reports that the node is shutting down"},
 		"and not ready for other reasons, too": {conditioned(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
-				Message: "[container runtime is down, node is shutting down]"}), "kubelet says that the node is shutting down"},
+				Message: "[container runtime is down, node is shutting down]"}), "kubelet reports that the node is shutting down"},
 		"a node that is not ready, and stays": {conditioned(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
 				Message: "container runtime is down"}), ""},

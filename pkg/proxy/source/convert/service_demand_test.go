@@ -60,11 +60,11 @@ func TestAServiceDemandThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing
 	}{
 		"more than all": {
 			func(d *servicedemand.ServiceDemand) { d.Zones[1].DemandPPM = 200_000 },
-			[]string{`zones: Invalid value: 1000001: the sum must not be greater than 1000000, what all zones ask`},
+			[]string{`zones: Invalid value: 1000001: the sum must not be greater than 1000000, the demand of all zones`},
 		},
 		"more than all, in numbers that overflow": {
 			func(d *servicedemand.ServiceDemand) { d.Zones[0].DemandPPM, d.Zones[1].DemandPPM = 1<<32-1, 1<<32-1 },
-			[]string{`zones: Invalid value: 8590734590: the sum must not be greater than 1000000, what all zones ask`},
+			[]string{`zones: Invalid value: 8590734590: the sum must not be greater than 1000000, the demand of all zones`},
 		},
 		"a zone twice": {
 			func(d *servicedemand.ServiceDemand) { d.Zones[2].Zone = "zone-a" },

@@ -123,7 +123,7 @@ func TestAPortThatCannotBeIsSkippedByItself(t *testing.T) {
 		"port 0": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(0))},
 			[]string{`ports[1].port: Invalid value: 0: ` + outOfRange}},
 		"port without a number": {discoveryv1.EndpointPort{Name: new("b")},
-			[]string{`ports[1].port: Required value: no number does not mean every port`}},
+			[]string{`ports[1].port: Required value: a port without a number does not mean all ports`}},
 		"port without a name": {discoveryv1.EndpointPort{Port: new(int32(70000))}, []string{`ports[1].name: Required value`}},
 		"unknown protocol": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(1)), Protocol: new(corev1.Protocol("ICMP"))},
 			[]string{`ports[1].protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", "SCTP"`}},

@@ -43,7 +43,7 @@ func TestFolderKeepsTheLastGoodVersionWhileAnObjectIsBad(t *testing.T) {
 }
 
 func TestFolderKeepsWhatAFileHeldThatIsEmptiedUntilItIsWrittenOrDeleted(t *testing.T) {
-	const emptied = "a.yaml: cannot be read: it is empty, as a file is while it is being written; delete it to remove its objects"
+	const emptied = "a.yaml: cannot be read: the file is empty, perhaps because it is still being written; delete it to remove its objects"
 	const broken = "a.yaml: must be a Kubernetes object, with apiVersion, kind and metadata (document at line 1)"
 	f := newTestFolder(t)
 	f.write("a.yaml", serviceYAML("web", "10.96.0.1"))

@@ -110,6 +110,6 @@ func TestTwoHundredServices(t *testing.T) {
 	}
 	n.sync(nil, on("127.0.0.1", "127.0.0.2", "::1"))
 	if got := len(n.servers.servers); got != 0 {
-		t.Errorf("%d servers are left of no Service", got)
+		t.Errorf("%d servers remain without a Service", got)
 	}
 }
